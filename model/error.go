@@ -44,6 +44,10 @@ type Error struct {
 	// then, and Message says what is wrong with it.
 	Param string `json:"param,omitempty"`
 
+	// Unsent says that the request did not leave: no connection to the provider could be made. Such
+	// a call costs nothing.
+	Unsent bool `json:"unsent,omitempty"`
+
 	// Credential is true when the provider refuses the gateway's own credential.
 	Credential bool `json:"credential,omitempty"`
 

@@ -239,7 +239,7 @@ func (a *App) buildAPI(o Options, router *route.Router, retained *memlimit.Limit
 		Limits: o.limits(a.config), Overload: overload{a.store.Lag, cmp.Or(o.SlowStore, slowStore), inUse}.why, Memory: retained, Log: a.log,
 		Trace: a.shown.extract(), OnRefused: a.shown.refused(),
 		Admin: admin.New(admin.Options{
-			Store: a.store, Audit: a.store, Budgets: a.store, Directory: a.directory, Vault: a.keys.Vault, Log: a.log,
+			Store: a.store, Audit: a.store, Budgets: a.store, Routes: router, Directory: a.directory, Vault: a.keys.Vault, Log: a.log,
 			Reader: directory.Reader{RoundsCap: a.maxRoundsCap, Vault: a.keys.Vault != nil},
 			Judge:  directory.JudgeServer(a.out),
 			NewKey: func() string { return id.New("tp_") }, Now: clock.Wall,

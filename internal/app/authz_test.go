@@ -128,6 +128,7 @@ func access() map[string]struct {
 		"GET /v1/models/{model...}":                  {known, []visit{{"own", 200, at("/v1/models/m"), nil, 0}, {"missing", 404, at("/v1/models/zzz"), nil, 0}}},
 		"GET /api/org":                               {reads, one(200, "/api/org")},
 		"PATCH /api/org/runtime":                     {manages, one(200, "/api/org/runtime")},
+		"GET /api/routes":                            {reads, one(200, "/api/routes")},
 		"GET /api/budgets":                           {reads, one(200, "/api/budgets")},
 		"GET /api/usage":                             {reads, one(200, "/api/usage")},
 		"GET /api/audit":                             {reads, one(200, "/api/audit")},

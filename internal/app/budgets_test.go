@@ -169,7 +169,7 @@ func TestABudgetThatIsUsedUp(t *testing.T) {
 			events = append(events, fmt.Sprint(kind.Short(), " ", strings.Split(row.Body.Budget, "/month")[0], " ", row.Body.Percent))
 		}
 	}
-	if got := fmt.Sprint(events); got != "[budget.exceeded end_user/u%2F1 100]" {
+	if got := fmt.Sprint(events); got != "[budget.threshold end_user/u%2F1 80 budget.exceeded end_user/u%2F1 100]" {
 		t.Error(got)
 	}
 }

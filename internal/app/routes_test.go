@@ -228,6 +228,10 @@ func TestStreamsFeedTheBreaker(t *testing.T) { // M09, failure 5
 	if n := len(one.requests()); n != 6 { // three attempts each for two requests
 		t.Errorf("%d calls of a target whose breaker is open after 5 failures, want 6", n)
 	}
+	shown := string(g.send("GET", "/api/routes", nil).body)
+	if !strings.Contains(shown, `"model":"a","breaker":"open","failures":5,"opened_at":"`) || !strings.Contains(shown, `"model":"b","breaker":"closed","failures":0,"opened_at":null`) {
+		t.Error(shown)
+	}
 	refused := newUpstream(t, refuses(503))
 	g = MustRun(t, routesYAML(refused.URL, two.URL, ""))
 	for range 5 {

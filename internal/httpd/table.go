@@ -145,6 +145,7 @@ func table(o Options) []route {
 		{"GET /api/secrets", manage, m.ListSecrets()},
 		{"PUT /api/secrets/{name}", manage, m.PutSecret()},
 		{"DELETE /api/secrets/{name}", manage, m.DeleteSecret()},
+		{"GET /api/routes", manage.by(readers), m.ListRoutes()},
 		{"GET /api/budgets", manage.by(readers), m.ListBudgets()},
 		{"GET /api/usage", manage.by(readers), m.ListUsage()},
 		{"GET /api/audit", manage.by(readers), m.ListAudit()},

@@ -220,6 +220,7 @@ type SliceUse struct {
 	Need   budget.Amount // of Drawn afterwards
 	Want   budget.Amount // to draw at once, see budget.Window.Draw
 	Return bool          // what is drawn beyond Need is returned
+	Close  bool          // the slice is over, with Return and without Need: a next one counts Spent from 0. Without effect if there is no slice
 }
 
 // Exchange returns what is used of the budget, and the slice, after the use; or an *[OverBudget].
@@ -229,6 +230,9 @@ func (u Used) Exchange(s Slice, use SliceUse) (Used, Slice, error) {
 	u.Spent, u.Reserved, u.Overrun = u.Spent.Add(spent), u.Reserved.Sub(covered), u.Overrun.Add(use.Budget.Limited(spent.Sub(covered)))
 	s = Slice{Drawn: s.Drawn.Sub(covered), Spent: use.Spent}
 	need := use.Budget.Limited(use.Need)
+	if use.Return { // which draws nothing: a call may hold more than its budget has left
+		need = need.Min(s.Drawn)
+	}
 	if missing := need.Sub(s.Drawn).Max(budget.Amount{}); missing != (budget.Amount{}) {
 		drawn, ok := use.Budget.Draw(u.Spent.Add(u.Reserved), missing, use.Want)
 		if !ok {

@@ -148,8 +148,7 @@ func (s *Story) Last() int64 {
 type Slices interface {
 	// Exchange changes the owner's slices of the org's budgets as [Used.Exchange] says, all
 	// or none: if one does not fit, the error wraps an *[OverBudget]. It returns the slices
-	// afterwards, which are on disk, and removes those of which nothing is drawn, if the use
-	// returns. When the owner is gone, what it had drawn counts as spent.
+	// afterwards, which are on disk, and removes those that a use closes. When the owner is gone, what it had drawn counts as spent.
 	Exchange(ctx context.Context, org, owner string, uses []SliceUse) ([]Slice, error)
 }
 

@@ -263,6 +263,7 @@ type TurnFailed struct {
 	PartialRef string      `json:"partial_ref,omitempty"`
 	Credential bool        `json:"credential,omitempty"` // the provider refuses the gateway's credential
 	Param      string      `json:"param,omitempty"`      // the member of the request that cannot be sent to the provider; "" = none
+	Unsent     bool        `json:"unsent,omitempty"`     // the request did not leave, so that it costs nothing
 }
 
 // Turn records what the model returned in one call.

@@ -297,7 +297,7 @@ func (s *State) Cost(end Body) budget.Amount {
 		return s.cost(b.Usage, b.Refused)
 	}
 	if b, ok := end.(TurnFailed); ok {
-		return s.cost(b.Usage, b.Status >= 400)
+		return s.cost(b.Usage, b.Status >= 400 || b.Unsent)
 	}
 	if b, ok := end.(Compacted); ok {
 		return s.cost(b.Usage, false)

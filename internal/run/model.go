@@ -325,9 +325,10 @@ func (m *modelCaller) fail(a loop.CallModel, turn *model.Turn, err error) error 
 	body := loop.TurnFailed{
 		Attempt: a.Attempt, Class: failure.Class, Status: failure.Status, ErrorRef: ref, Forwarded: m.forwarded, ToolRan: m.toolRan,
 		RetryAt: m.retryAt(a, failure), Credential: credential, Param: failure.Param,
+		Unsent: failure.Unsent || failure.Param != "",
 	}
 	if turn != nil {
-		body.Usage = turn.Usage
+		body.Usage = m.usedOf(turn)
 		body.PartialRef = fmt.Sprintf("partial:%d.%d", a.Round, a.Attempt)
 		rows = append(rows, journal.Row{Ref: body.PartialRef, Value: item.List(m.signed(a, turn))})
 	}
@@ -409,6 +410,27 @@ func (m *modelCaller) servedBy(target int) event.Target {
 	return event.Target{Provider: t.Provider, Model: t.Model}
 }
 
+// usedOf returns what a model call has used whose answer broke off. Providers count the output at the end
+// only, so that it is estimated by what was received; without any count the input is, too.
+func (m *modelCaller) usedOf(turn *model.Turn) model.Usage {
+	s, u := m.run.state(), turn.Usage
+	if s.Reserved == nil || len(turn.Items) == 0 {
+		return u
+	}
+	per := s.Accepted.Rules.Estimate.BytesPerToken
+	estimate := func(counted *int64, tokens int64) {
+		if tokens > *counted {
+			*counted, u.Estimated = tokens, true
+		}
+	}
+	if u.Input == 0 {
+		estimate(&u.Input, s.CountedTokens+(s.UncountedBytes+per-1)/per)
+	}
+	estimate(&u.Output, (eventlog.TextBytes(turn.Items)+per-1)/per)
+	u.Total = max(u.Total, u.Input+u.Output)
+	return u
+}
+
 // answeredBy tells the router how a target has answered a call that ended with err. A caller
 // who leaves and a request that is wrong say nothing about the target.
 func (m *modelCaller) answeredBy(target int, err error) {
@@ -419,7 +441,7 @@ func (m *modelCaller) answeredBy(target int, err error) {
 	var failure *model.Error
 	switch {
 	case err == nil:
-	case m.run.ctx.Err() == nil && errors.As(err, &failure) && (failure.Class == model.Transient || failure.Class == model.Target):
+	case m.run.ctx.Err() == nil && errors.As(err, &failure) && (failure.Class == model.Transient || failure.Class == model.Target) && failure.Param == "":
 		outcome = route.Failed
 	default:
 		outcome = route.NoVerdict

@@ -12,6 +12,7 @@ package spend
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -42,6 +43,8 @@ type Keeper struct {
 	stop  context.CancelFunc
 	done  sync.WaitGroup
 
+	overran chan struct{} // has room for one: more was spent of a slice than was drawn
+
 	mu   sync.Mutex // guards orgs, and all slices
 	orgs map[string]*ofOrg
 }
@@ -64,10 +67,19 @@ type slice struct {
 	used   time.Time // when a call last reserved or ended
 	asked  time.Time // when the store was last asked
 	recent recent
+
+	closing bool // it may be closed in the store: nothing is reserved from it until that is known
 }
 
-// left returns what calls can reserve.
-func (s *slice) left() budget.Amount { return s.drawn.Sub(s.spent.Sub(s.told)).Sub(s.held) }
+// left returns what calls can reserve of the fields that the budget limits.
+func (s *slice) left() budget.Amount {
+	return s.drawn.Sub(s.budget.Limited(s.spent.Sub(s.told))).Sub(s.held)
+}
+
+// overrun reports whether more was spent than was drawn, and the store does not know.
+func (s *slice) overrun() bool {
+	return !s.drawn.Covers(s.budget.Limited(s.spent.Sub(s.told)))
+}
 
 // recent is the spending of this minute and the one before it.
 type recent struct {
@@ -99,7 +111,7 @@ func (r *recent) advance(now time.Time) {
 // New returns a Keeper whose slices belong to the owner, a process. It returns idle slices only
 // between Start and Stop.
 func New(store journal.Slices, owner string, log *slog.Logger) *Keeper {
-	return &Keeper{store: store, owner: owner, log: log, orgs: map[string]*ofOrg{}}
+	return &Keeper{store: store, owner: owner, log: log, overran: make(chan struct{}, 1), orgs: map[string]*ofOrg{}}
 }
 
 // Start starts the Keeper's goroutine, which runs until Stop.
@@ -113,6 +125,9 @@ func (k *Keeper) Start() {
 			select {
 			case <-ctx.Done():
 				return
+			case <-k.overran:
+				k.report(ctx, func(s *slice, _ time.Time) bool { return s.overrun() })
+				continue
 			case <-ticks.C:
 			}
 			k.report(ctx, func(s *slice, now time.Time) bool {
@@ -134,8 +149,13 @@ func (k *Keeper) Stop(ctx context.Context) {
 // Hold is the reservation of one model call. The zero Hold reserves nothing.
 type Hold struct {
 	keeper *Keeper
-	slices []*slice
-	amount budget.Amount
+	parts  []held
+}
+
+// held is what a call has reserved of one slice.
+type held struct {
+	slice  *slice
+	amount budget.Amount // of the fields that its budget limited then
 }
 
 // Reserve reserves amount in all windows of the org's budgets, or in none. If one has no room, the
@@ -150,8 +170,11 @@ func (k *Keeper) Reserve(ctx context.Context, org string, windows []budget.Windo
 		return nil, err
 	}
 	defer k.leave(org, o)
+	if err := k.endClosing(ctx, org, o, windows); err != nil {
+		return nil, err
+	}
 	k.makeRoom(ctx, org, o, len(windows))
-	h := &Hold{keeper: k, amount: amount}
+	h := &Hold{keeper: k}
 	var uses []journal.SliceUse
 	var asking []*slice
 	k.mu.Lock()
@@ -163,8 +186,9 @@ func (k *Keeper) Reserve(ctx context.Context, org string, windows []budget.Windo
 			o.slices[w.Scope] = s
 		}
 		s.budget, s.used = w, now
-		h.slices = append(h.slices, s)
-		if need := w.Limited(amount); !s.left().Covers(need) {
+		need := w.Limited(amount)
+		h.parts = append(h.parts, held{s, need})
+		if !w.Limited(s.left()).Covers(need) {
 			uses = append(uses, journal.SliceUse{Budget: w, Spent: s.spent, Need: s.held.Add(need), Want: s.recent.inAMinute(now)})
 			asking = append(asking, s)
 		}
@@ -175,9 +199,9 @@ func (k *Keeper) Reserve(ctx context.Context, org string, windows []budget.Windo
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, s := range h.slices {
-		s.held = s.held.Add(s.budget.Limited(amount))
-		s.holds++
+	for _, p := range h.parts {
+		p.slice.held = p.slice.held.Add(p.amount)
+		p.slice.holds++
 	}
 	return h, nil
 }
@@ -185,20 +209,27 @@ func (k *Keeper) Reserve(ctx context.Context, org string, windows []budget.Windo
 // Settle ends the reservation: the call has cost this much. Further calls do nothing. It does not
 // block.
 func (h *Hold) Settle(cost budget.Amount) {
-	if h == nil || h.slices == nil {
+	if h == nil || h.parts == nil {
 		return
 	}
 	h.keeper.mu.Lock()
 	defer h.keeper.mu.Unlock()
 	now := time.Now()
-	for _, s := range h.slices {
-		s.held = s.held.Sub(s.budget.Limited(h.amount))
+	for _, p := range h.parts {
+		s := p.slice
+		s.held = s.held.Sub(p.amount)
 		s.holds--
 		s.spent = s.spent.Add(cost)
 		s.recent.add(cost, now)
 		s.used = now
+		if s.overrun() { // a kill must not forget it
+			select {
+			case h.keeper.overran <- struct{}{}:
+			default: // it is reported already
+			}
+		}
 	}
-	h.slices = nil
+	h.parts = nil
 }
 
 // enter waits for the turn of an org. The caller must leave.
@@ -256,6 +287,29 @@ func (k *Keeper) exchange(ctx context.Context, org string, uses []journal.SliceU
 	return nil
 }
 
+// endClosing closes slices of the windows of which it is not known whether they are closed. It is
+// called with the turn of the org.
+func (k *Keeper) endClosing(ctx context.Context, org string, o *ofOrg, windows []budget.Window) error {
+	closing := func() bool {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		for _, w := range windows {
+			if s := o.slices[w.Scope]; s != nil && s.closing {
+				return true
+			}
+		}
+		return false
+	}
+	if !closing() {
+		return nil
+	}
+	k.give(ctx, org, o, func(s *slice, _ time.Time) bool { return s.closing })
+	if closing() {
+		return errors.New("budgets: what was spent could not be stored; try again")
+	}
+	return nil
+}
+
 // makeRoom returns slices of the org if it has no room for more. It is called with its turn.
 func (k *Keeper) makeRoom(ctx context.Context, org string, o *ofOrg, more int) {
 	k.mu.Lock()
@@ -307,7 +361,7 @@ func (k *Keeper) give(ctx context.Context, org string, o *ofOrg, choose func(*sl
 	now := time.Now()
 	for _, s := range o.slices {
 		if choose(s, now) {
-			uses = append(uses, journal.SliceUse{Budget: s.budget, Spent: s.spent, Need: s.held, Return: true})
+			uses = append(uses, journal.SliceUse{Budget: s.budget, Spent: s.spent, Need: s.held, Return: true, Close: s.holds == 0})
 			asking = append(asking, s)
 		}
 	}
@@ -318,6 +372,11 @@ func (k *Keeper) give(ctx context.Context, org string, o *ofOrg, choose func(*sl
 	slices.SortFunc(uses, func(a, b journal.SliceUse) int { return cmp.Compare(a.Budget.Scope, b.Budget.Scope) })
 	slices.SortFunc(asking, func(a, b *slice) int { return cmp.Compare(a.budget.Scope, b.budget.Scope) })
 	if err := k.exchange(ctx, org, uses, asking); err != nil {
+		k.mu.Lock()
+		for i, s := range asking {
+			s.closing = s.closing || uses[i].Close
+		}
+		k.mu.Unlock()
 		k.log.Warn("what was spent of budgets was not stored; it is tried again", "org", org, "error", err)
 		return
 	}

@@ -230,3 +230,97 @@ func TestManyEndUsers(t *testing.T) {
 		}
 	}
 }
+
+// A budget that gets another limit while calls are under way: what they hold is given back as it was taken.
+func TestABudgetThatChanges(t *testing.T) {
+	k, store := newKeeper()
+	both := budget.Amount{Tokens: 100, NanoUSD: 1_000}
+	windows := []budget.Window{{Scope: "org", Limit: budget.Amount{NanoUSD: 1_000_000}}, {Scope: "org", Limit: budget.Amount{NanoUSD: 1_000_000, Tokens: 10_000}}}
+	for _, order := range [][]int{{0, 1}, {1, 0}} {
+		first, err := k.Reserve(t.Context(), "o", windows[order[0]:order[0]+1], both)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := k.Reserve(t.Context(), "o", windows[order[1]:order[1]+1], both)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first.Settle(both)
+		second.Settle(both)
+		k.Stop(t.Context())
+		if u := store.used(t, "org"); u.Reserved != (budget.Amount{}) {
+			t.Errorf("%+v", u)
+		}
+	}
+	if u := store.used(t, "org"); u.Spent != (budget.Amount{Tokens: 400, NanoUSD: 4_000}) {
+		t.Errorf("%+v", u)
+	}
+}
+
+// What a budget does not limit needs no slice.
+func TestABudgetOfMoneyAlone(t *testing.T) {
+	k, store := newKeeper()
+	w := []budget.Window{{Scope: "org", Limit: budget.Amount{NanoUSD: 1_000_000_000}}}
+	for range 1_000 {
+		h, err := k.Reserve(t.Context(), "o", w, budget.Amount{Tokens: 100, NanoUSD: 1_000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.Settle(budget.Amount{Tokens: 90, NanoUSD: 900})
+	}
+	if store.calls > 20 {
+		t.Errorf("%d calls of the store", store.calls)
+	}
+}
+
+// A call that holds more than its budget has left keeps no other slice from being reported.
+func TestAnOverrunDoesNotKeepOthersFromBeingReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, store := newKeeper()
+		k.Start()
+		w := limited("end_user/z", 1_000)
+		open := reserve(t, k, w, 500)
+		reserve(t, k, w, 500).Settle(tokens(2_000))
+		synctest.Wait() // an overrun is stored at once
+		if u := store.used(t, "end_user/z"); u.Spent != tokens(2_000) {
+			t.Errorf("%+v", u)
+		}
+		reserve(t, k, limited("end_user/y", 1_000), 100).Settle(tokens(50))
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if u := store.used(t, "end_user/y"); u.Spent != tokens(50) || u.Reserved != tokens(0) {
+			t.Errorf("%+v", u)
+		}
+		open.Settle(tokens(1))
+		k.Stop(t.Context())
+		if u := store.used(t, "end_user/z"); u.Spent != tokens(2_001) || u.Reserved != tokens(0) {
+			t.Errorf("%+v", u)
+		}
+	})
+}
+
+// A slice that was closed, or perhaps not, is neither lost nor counted twice.
+func TestACloseOfUnknownOutcome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, store := newKeeper()
+		k.Start()
+		w := limited("org", 1_000_000)
+		reserve(t, k, w, 100).Settle(tokens(90))
+		store.mu.Lock()
+		store.after = context.DeadlineExceeded
+		store.mu.Unlock()
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if _, err := k.Reserve(t.Context(), "o", w, tokens(10)); err == nil {
+			t.Error("reserved from a slice that may be closed")
+		}
+		store.mu.Lock()
+		store.after = nil
+		store.mu.Unlock()
+		reserve(t, k, w, 10).Settle(tokens(10))
+		k.Stop(t.Context())
+		if u := store.used(t, "org"); u.Spent != tokens(100) || u.Reserved != tokens(0) {
+			t.Errorf("%+v", u)
+		}
+	})
+}

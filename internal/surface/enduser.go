@@ -5,7 +5,9 @@ import (
 	"encoding/hex"
 	"net/http"
 	"strconv"
+	"strings"
 
+	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/money"
@@ -32,6 +34,7 @@ func endUser(members []Member) string {
 		}
 	}
 	for _, id := range of {
+		id = strings.TrimSpace(id)
 		if len(id) > maxEndUser {
 			sum := sha256.Sum256([]byte(id))
 			return "sha256:" + hex.EncodeToString(sum[:])
@@ -48,9 +51,13 @@ const maxCostHeader = "Turnpike-Max-Run-Cost-Usd"
 
 // maxCost returns the limit of the header on the cost of the run, in 10⁻⁹ US dollars; 0 = none.
 func maxCost(header http.Header) (int64, error) {
-	text := header.Get(maxCostHeader)
-	if text == "" {
+	given := header.Values(maxCostHeader)
+	if len(given) == 0 {
 		return 0, nil
+	}
+	text := strings.TrimSpace(given[0])
+	if len(given) > 1 {
+		return 0, fault.New(fault.Invalid, "invalid_value", "the header turnpike-max-run-cost-usd is given %d times; give it once", len(given)).In("turnpike-max-run-cost-usd")
 	}
 	limit, err := money.ParseUSD(text)
 	if err != nil || limit <= 0 {
@@ -60,16 +67,24 @@ func maxCost(header http.Header) (int64, error) {
 	return int64(limit), nil
 }
 
-// maxTokens returns the output limit of a request that is relayed unchanged, in tokens; 0 = none.
+// maxTokens returns the output limit of a request that is relayed unchanged, in tokens of all its
+// choices; 0 = none.
 func maxTokens(members []Member) int64 {
-	var most int64
+	var most, choices int64 = 0, 1
 	for _, m := range members {
+		n, err := strconv.ParseFloat(string(m.Value), 64)
+		if err != nil || n < 1 || n > 1<<40 {
+			continue
+		}
 		switch m.Name {
 		case "max_completion_tokens", "max_output_tokens", "max_tokens":
-			if n, err := strconv.ParseInt(string(m.Value), 10, 64); err == nil {
-				most = max(most, n)
-			}
+			most = max(most, int64(n))
+		case "n":
+			choices = int64(n)
 		}
 	}
-	return most
+	if most == 0 && choices > 1 {
+		most = budget.DefaultOutput
+	}
+	return min(most, 1<<40/choices) * choices
 }

@@ -2,7 +2,6 @@ package surface
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -150,7 +149,7 @@ func (h *Handler) read(r *http.Request, caller run.Caller) (req *run.Request, bo
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	if caller.Principal.Access.EndUsers && !namesEndUser(members) {
+	if caller.Principal.Access.EndUsers && endUser(members) == "" {
 		return nil, nil, nil, fault.New(fault.Invalid, "end_user_required", "requests with this API key must name their end user: set safety_identifier, user or metadata.user_id").In("safety_identifier")
 	}
 	req = &run.Request{
@@ -301,26 +300,6 @@ func checkDeclared(req *run.Request, access org.Access) error {
 	}
 	return fault.New(fault.Forbidden, "server_not_allowed", "tools: this API key may use only MCP servers of the org, and no others by server_url; "+
 		"leave out server_url to use the org's server with the label, or use another key").In("tools")
-}
-
-// namesEndUser reports whether the body of a request says for which end user it is.
-func namesEndUser(members []Member) bool {
-	named := func(raw json.RawMessage) bool {
-		var text string
-		return json.Unmarshal(raw, &text) == nil && strings.TrimSpace(text) != ""
-	}
-	return slices.ContainsFunc(members, func(m Member) bool {
-		switch m.Name {
-		case "safety_identifier", "user":
-			return named(m.Value)
-		case "metadata":
-			var metadata struct {
-				UserID json.RawMessage `json:"user_id"`
-			}
-			return json.Unmarshal(m.Value, &metadata) == nil && named(metadata.UserID)
-		}
-		return false
-	})
 }
 
 // setPolicy resolves the settings of the run.

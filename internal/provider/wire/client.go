@@ -337,7 +337,7 @@ func (c *Client) Relay(ctx context.Context, to *url.URL, req *model.RelayRequest
 	if header == nil {
 		header = http.Header{}
 	}
-	if header.Get("Accept-Encoding") == "" {
+	if req.Meter || header.Get("Accept-Encoding") == "" { // a compressed answer could not be metered
 		header["Accept-Encoding"] = []string{"identity"} // otherwise the transport asks for gzip and undoes it
 	}
 	resp, err := c.send(ctx, to, header, req.Body) //nolint:bodyclose // the caller closes it

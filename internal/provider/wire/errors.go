@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -44,7 +45,8 @@ func callError(ctx, call context.Context, err error) error {
 	case errors.Is(context.Cause(call), ErrSilent):
 		return &model.Error{Class: model.Transient, Err: ErrSilent}
 	}
-	return &model.Error{Class: model.Transient, Err: err}
+	network, _ := errors.AsType[*net.OpError](err)
+	return &model.Error{Class: model.Transient, Err: err, Unsent: network != nil && network.Op == "dial"}
 }
 
 // statusError reads an answer with an error status.

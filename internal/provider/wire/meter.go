@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
@@ -28,7 +29,8 @@ type usageMeter struct {
 	tail    []byte
 	bytes   int64
 	events  int64
-	matched int // bytes of lineStart that the line has; all of them = it is not looked at any more
+	ended   bool // the whole answer was read
+	matched int  // bytes of lineStart that the line has; all of them = it is not looked at any more
 }
 
 // lineStart begins the data of an event, at the start of a line.
@@ -38,6 +40,7 @@ const lineStart = "data:"
 func (m *usageMeter) Read(p []byte) (int, error) {
 	n, err := m.ReadCloser.Read(p)
 	m.add(p[:n])
+	m.ended = m.ended || errors.Is(err, io.EOF)
 	return n, err
 }
 
@@ -68,7 +71,7 @@ func (m *usageMeter) add(data []byte) {
 
 // usage returns the usage that the answer says, or an estimate of its output.
 func (m *usageMeter) usage() model.Usage {
-	for rest := m.tail; ; {
+	for rest := m.tail; m.ended; { // in a part of an answer, what looks like the usage may be a text of the client's
 		at := bytes.LastIndex(rest, []byte(`"usage"`))
 		if at < 0 {
 			break

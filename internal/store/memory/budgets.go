@@ -63,7 +63,9 @@ func (j *Journal) Exchange(_ context.Context, orgID, owner string, uses []journa
 		key := sliceKey{budgetKey{orgID, use.Budget.Scope}, owner}
 		slice, known := next[key]
 		if !known {
-			slice = j.slices[key]
+			if slice, known = j.slices[key]; !known && use.Close {
+				continue
+			}
 		}
 		used, known := budgets[key.budgetKey]
 		if !known {
@@ -85,8 +87,8 @@ func (j *Journal) Exchange(_ context.Context, orgID, owner string, uses []journa
 		j.slices = map[sliceKey]journal.Slice{}
 	}
 	maps.Copy(j.slices, next)
-	for i, use := range uses {
-		if use.Return && out[i].Drawn == (budget.Amount{}) {
+	for _, use := range uses {
+		if use.Close {
 			delete(j.slices, sliceKey{budgetKey{orgID, use.Budget.Scope}, owner})
 		}
 	}

@@ -203,7 +203,10 @@ func (t *tx) exchange(orgID, owner string, use journal.SliceUse, now int64) (jou
 	var slice journal.Slice
 	err := t.queryRow(`SELECT drawn_tokens, drawn_nano_usd, spent_tokens, spent_nano_usd FROM slices WHERE org = ? AND scope = ? AND owner = ?`,
 		[]any{orgID, use.Budget.Scope, owner}, &slice.Drawn.Tokens, &slice.Drawn.NanoUSD, &slice.Spent.Tokens, &slice.Spent.NanoUSD)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+	switch none := errors.Is(err, sql.ErrNoRows); {
+	case none && use.Close:
+		return slice, nil
+	case err != nil && !none:
 		return slice, err
 	}
 	used, err := t.used(orgID, use.Budget.Scope)
@@ -216,7 +219,7 @@ func (t *tx) exchange(orgID, owner string, use journal.SliceUse, now int64) (jou
 	if err := t.setUsed(orgID, use.Budget.Scope, used, false, now); err != nil {
 		return slice, err
 	}
-	if use.Return && slice.Drawn == (budget.Amount{}) {
+	if use.Close {
 		_, err = t.exec(`DELETE FROM slices WHERE org = ? AND scope = ? AND owner = ?`, orgID, use.Budget.Scope, owner)
 		return slice, err
 	}

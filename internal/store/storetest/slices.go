@@ -49,7 +49,9 @@ func sliceOfBudget(b *testBench) {
 	b.checkUsed("a", "s", tokens(30), tokens(70))
 	b.equal(b.exchange("q", journal.SliceUse{Budget: w, Need: tokens(200)}), tokens(200))
 	b.checkUsed("a", "s", tokens(30), tokens(270))
-	b.equal(b.exchange("p", journal.SliceUse{Budget: w, Spent: tokens(50), Return: true}), tokens(0))
+	b.equal(b.exchange("p", journal.SliceUse{Budget: w, Spent: tokens(50), Return: true, Close: true}), tokens(0))
+	b.checkUsed("a", "s", tokens(50), tokens(200))
+	b.equal(b.exchange("p", journal.SliceUse{Budget: w, Spent: tokens(50), Return: true, Close: true}), tokens(0)) // closed already
 	b.checkUsed("a", "s", tokens(50), tokens(200))
 	b.equal(b.exchange("p", journal.SliceUse{Budget: w, Need: tokens(5)}), tokens(5)) // a new slice
 	b.checkUsed("a", "s", tokens(50), tokens(205))
@@ -157,7 +159,7 @@ func budgetThresholds(b *testBench) {
 	}
 	b.equal(b.budgetEvents(), []string{"budget.threshold s 80", "budget.exceeded s 100"})
 	b.exchange("p", journal.SliceUse{Budget: window("t", 100), Need: tokens(90)})
-	b.exchange("p", journal.SliceUse{Budget: window("t", 100), Spent: tokens(100), Return: true})
+	b.exchange("p", journal.SliceUse{Budget: window("t", 100), Spent: tokens(100), Return: true, Close: true})
 	b.equal(b.budgetEvents(), []string{"budget.threshold s 80", "budget.exceeded s 100", "budget.exceeded t 100"})
 }
 

@@ -58,21 +58,6 @@ func (h *Handler) ListBudgets() surface.Endpoint {
 		}
 		now := h.o.Now().UnixMilli()
 		page := budgetPage{Data: []BudgetView{}}
-		if q.after == "" {
-			for _, b := range caller.Org.Runtime.Budgets { // those of which nothing was spent yet, too
-				w := journal.WindowAt(budget.Shared{Scope: budget.ScopeOf(budget.ScopeOrg, ""), Period: budget.Period(b.Period), Limit: budget.Amount{Tokens: b.Tokens, NanoUSD: b.NanoUSD}}, now)
-				if b.Scope != budget.ScopeOrg || !strings.HasPrefix(w.Scope, q.prefix) {
-					continue
-				}
-				used, err := h.o.Budgets.UsedAll(r.Context(), caller.Org.ID, w.Scope, "", 1)
-				if err != nil {
-					return 0, nil, err
-				}
-				if len(used) == 0 || used[0].Budget.Scope != w.Scope {
-					page.Data = append(page.Data, NewBudgetView(journal.Used{Budget: w}))
-				}
-			}
-		}
 		for len(page.Data) < q.limit {
 			used, err := h.o.Budgets.UsedAll(r.Context(), caller.Org.ID, q.prefix, q.after, q.limit)
 			if err != nil {
@@ -90,6 +75,22 @@ func (h *Handler) ListBudgets() surface.Endpoint {
 			}
 			if len(used) < q.limit {
 				break
+			}
+		}
+		if page.Next != nil {
+			return http.StatusOK, page, nil
+		}
+		for _, b := range caller.Org.Runtime.Budgets { // those of which nothing was spent yet, too
+			w := journal.WindowAt(budget.Shared{Scope: budget.ScopeOf(budget.ScopeOrg, ""), Period: budget.Period(b.Period), Limit: budget.Amount{Tokens: b.Tokens, NanoUSD: b.NanoUSD}}, now)
+			if b.Scope != budget.ScopeOrg || !strings.HasPrefix(w.Scope, q.prefix) {
+				continue
+			}
+			used, err := h.o.Budgets.UsedAll(r.Context(), caller.Org.ID, w.Scope, "", 1)
+			if err != nil {
+				return 0, nil, err
+			}
+			if len(used) == 0 || used[0].Budget.Scope != w.Scope {
+				page.Data = append(page.Data, NewBudgetView(journal.Used{Budget: w}))
 			}
 		}
 		return http.StatusOK, page, nil

@@ -69,6 +69,7 @@ type Options struct {
 	Store     org.Store
 	Audit     audit.Rows
 	Budgets   Budgets
+	Routes    Routes
 	Directory Directory
 	Reader    Reader
 	Judge     func(url string) error // refuses what the outbound policy refuses without a lookup

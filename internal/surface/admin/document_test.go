@@ -153,7 +153,7 @@ func storedEvents(t *testing.T) (zero, full []event.Event) {
 			Failure: &event.Failure{
 				Code: "c", Message: "m", Param: "p", Address: "10.0.0.1", Server: "s", URL: "http://s", Setting: "k", RetryAt: 9,
 				Upstream: &model.Error{
-					Class: model.Transient, Status: 500, Header: map[string][]string{"Retry-After": {"1"}}, Body: []byte("{}"), Dialect: "d", Code: "c", Param: "p",
+					Class: model.Transient, Status: 500, Unsent: true, Header: map[string][]string{"Retry-After": {"1"}}, Body: []byte("{}"), Dialect: "d", Code: "c", Param: "p",
 					Credential: true, Message: "m",
 				},
 			},

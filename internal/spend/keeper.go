@@ -170,7 +170,7 @@ func (k *Keeper) Reserve(ctx context.Context, org string, windows []budget.Windo
 		return nil, err
 	}
 	defer k.leave(org, o)
-	if err := k.endClosing(ctx, org, o, windows); err != nil {
+	if err := k.renew(ctx, org, o, windows); err != nil {
 		return nil, err
 	}
 	k.makeRoom(ctx, org, o, len(windows))
@@ -287,24 +287,26 @@ func (k *Keeper) exchange(ctx context.Context, org string, uses []journal.SliceU
 	return nil
 }
 
-// endClosing closes slices of the windows of which it is not known whether they are closed. It is
-// called with the turn of the org.
-func (k *Keeper) endClosing(ctx context.Context, org string, o *ofOrg, windows []budget.Window) error {
-	closing := func() bool {
+// renew returns the slices of windows that have another limit now, so that what is drawn next is
+// drawn by that one, and closes those of which it is not known whether they are closed. It is called
+// with the turn of the org.
+func (k *Keeper) renew(ctx context.Context, org string, o *ofOrg, windows []budget.Window) error {
+	due := func(due func(*slice, budget.Window) bool) (all []*slice) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		for _, w := range windows {
-			if s := o.slices[w.Scope]; s != nil && s.closing {
-				return true
+			if s := o.slices[w.Scope]; s != nil && due(s, w) {
+				all = append(all, s)
 			}
 		}
-		return false
+		return all
 	}
-	if !closing() {
+	old := due(func(s *slice, w budget.Window) bool { return s.closing || s.budget.Limit != w.Limit })
+	if old == nil {
 		return nil
 	}
-	k.give(ctx, org, o, func(s *slice, _ time.Time) bool { return s.closing })
-	if closing() {
+	k.give(ctx, org, o, func(s *slice, _ time.Time) bool { return slices.Contains(old, s) })
+	if due(func(s *slice, _ budget.Window) bool { return s.closing }) != nil {
 		return errors.New("budgets: what was spent could not be stored; try again")
 	}
 	return nil

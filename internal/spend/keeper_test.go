@@ -324,3 +324,20 @@ func TestACloseOfUnknownOutcome(t *testing.T) {
 		}
 	})
 }
+
+// A limit that was lowered holds for the next call, whatever was drawn before.
+func TestALoweredLimit(t *testing.T) {
+	k, store := newKeeper()
+	for range 50 { // so that slices become large
+		reserve(t, k, limited("org", 10_000_000), 100).Settle(tokens(100))
+	}
+	var over *journal.OverBudget
+	if _, err := k.Reserve(t.Context(), "o", limited("org", 5_000), tokens(1)); !errors.As(err, &over) {
+		t.Errorf("%v", err)
+	}
+	reserve(t, k, limited("org", 5_100), 100).Settle(tokens(100))
+	k.Stop(t.Context())
+	if u := store.used(t, "org"); u.Spent != tokens(5_100) || u.Reserved != tokens(0) {
+		t.Errorf("%+v", u)
+	}
+}

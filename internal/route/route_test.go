@@ -81,10 +81,11 @@ func FuzzResolve(f *testing.F) {
 	f.Add("gpt-4o")
 	f.Add("one/[")
 	f.Add("\x00/*")
+	f.Add(",")
 	r := newRouter()
 	f.Fuzz(func(t *testing.T, model string) {
 		targets := r.Resolve(model)
-		if (len(targets) == 0) != (model == "") { // the third provider takes everything that has a name
+		if (len(targets) == 0) != (model == "" || Names(model) != nil) { // the third provider takes everything that has a name, and a list has none
 			t.Fatalf("%q goes to %+v", model, targets)
 		}
 	})

@@ -232,10 +232,16 @@ func (w *follower) readStore(ctx context.Context) (bool, error) {
 	limited, cancel := context.WithTimeout(ctx, followTimeout)
 	defer cancel()
 	progress, err := w.stored.advance(limited)
+	return progress, causeOf(ctx, err)
+}
+
+// causeOf returns err, or why ctx has ended if it has: an error that comes of its end says
+// nothing of the store.
+func causeOf(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
+		return context.Cause(ctx)
 	}
-	return progress, err
+	return err
 }
 
 func (w *follower) leave() {
@@ -249,7 +255,7 @@ func (w *follower) checkAside(ctx context.Context) error {
 	head, err := w.Archive.Head(ctx, w.Org, w.RunID)
 	switch {
 	case err != nil:
-		return journal.ReadError(w.RunID, err)
+		return causeOf(ctx, journal.ReadError(w.RunID, err))
 	case head.Summary.Status == journal.IsAside:
 		return journal.AsideError(w.RunID, head.Summary.Aside.Reason)
 	}

@@ -80,7 +80,7 @@ func TestCIRunsTheTestCommandOfTheREADME(t *testing.T) {
 	if command == "" {
 		t.Fatal("the section Testing of README.md has no line that begins with go test and has -race in it")
 	}
-	if !strings.Contains(read(t, ".ci/run"), "\n"+command+"\n") {
+	if !strings.Contains(read(t, ".ci/run"), "\nrun_tests "+command+"\n") {
 		t.Errorf(".ci/run has no line %q, which is the test command of README.md", command)
 	}
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -427,6 +429,10 @@ func (b *book) checkSlots() {
 // checkRun checks a run that is over.
 func (b *book) checkRun(key runKey, h *history) {
 	story, err := b.w.store.journal.Load(context.Background(), key.org, key.run)
+	if errors.Is(err, org.ErrNotFound) && h.state.Finished != nil && h.state.Accepted.Policy.Forget {
+		b.w.saw("a run that was to be forgotten was")
+		return
+	}
 	if err != nil || int64(len(story.Facts)) != h.state.Seq || story.Summary.Status != journal.Done {
 		b.w.violate("I1: the journal of run %s is not what was written: %v", key.run, err)
 		return

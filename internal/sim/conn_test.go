@@ -3,11 +3,13 @@ package sim
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/item"
 )
 
@@ -36,6 +38,9 @@ func (b *book) checkConns(c *client) {
 		}
 		runID = started.RunID
 		story, err := b.w.store.journal.Load(context.Background(), c.org, runID)
+		if errors.Is(err, org.ErrNotFound) && c.like.Policy.Forget && b.of(runKey{c.org, runID}).state.Finished != nil {
+			continue // its time is over
+		}
 		if err != nil {
 			b.w.violate("I8: %s hears of run %s: %v", c.id, runID, err)
 			return

@@ -74,8 +74,6 @@ func (s speaker) hear(req *model.Request, r *rand.Rand) answer {
 		return answer{err: &model.Error{Class: model.Transient, Status: status, Message: "try again"}}
 	}
 	a := s.say(req, r)
-	a.turn.Usage = model.Usage{Input: int64(size(req)) / bytesPerToken, Output: s.output(req, a.turn, r)}
-	w.book.billed(s.c, a.turn.Usage.Input+a.turn.Usage.Output)
 	switch {
 	case hit(w.swarm.modelHangs):
 		a.hangs = true
@@ -89,7 +87,11 @@ func (s speaker) hear(req *model.Request, r *rand.Rand) answer {
 			a.turn.Calls, a.turn.Items = nil, a.turn.Items[:1]
 		}
 	}
-	if r.Float64() < w.swarm.modelSilent && !w.calm() {
+	silent := r.Float64() < w.swarm.modelSilent && !w.calm()
+	told := a.err == nil && !silent
+	a.turn.Usage = model.Usage{Input: int64(size(req)) / bytesPerToken, Output: s.output(req, a.turn, told, r)}
+	w.book.billed(s.c, a.turn.Usage.Input+a.turn.Usage.Output)
+	if silent {
 		a.turn.Usage = model.Usage{}
 	}
 	return a
@@ -126,10 +128,11 @@ func (s speaker) say(req *model.Request, r *rand.Rand) answer {
 }
 
 // output is how many tokens the provider counts for a turn: at most what it was
-// allowed, and sometimes all of it, for thoughts that nobody sees.
-func (s speaker) output(req *model.Request, turn *model.Turn, r *rand.Rand) int64 {
-	n := (sizeOf(turn.Items...)+bytesPerToken-1)/bytesPerToken + 1
-	if r.IntN(4) == 0 {
+// allowed. If it tells the count, that is sometimes all of it, for thoughts that nobody sees:
+// without the count the gateway can only estimate what it has seen.
+func (s speaker) output(req *model.Request, turn *model.Turn, told bool, r *rand.Rand) int64 {
+	n := (sizeOf(turn.Items...) + bytesPerToken - 1) / bytesPerToken
+	if r.IntN(4) == 0 && told {
 		n = max(n, req.MaxTokens)
 	}
 	if req.MaxTokens > 0 {

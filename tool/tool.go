@@ -134,10 +134,11 @@ type Annotations struct {
 
 // Call is one execution.
 type Call struct {
-	RunID     string
+	RunID     string          // "" outside of a run
 	Key       string          // round.index, unique in its run
 	Attempt   int             // 1 is the first
 	Arguments json.RawMessage // a JSON object, validated
+	Caller    Caller          // on whose behalf
 
 	// Class says how often the call may be executed; the zero value is Once.
 	Class Class

@@ -29,6 +29,10 @@ type Request struct {
 	Surface   string
 	EndUser   string // whom the client names as its own user; "" = nobody
 
+	// Permissions are those of the caller of the run's tool calls, whose id is Principal: see
+	// [tool.Caller]. A run that another process continues keeps them.
+	Permissions []string
+
 	// ID is the id of a relay in the audit log; "" = one is made. Other runs have a run
 	// id, because several requests can follow one run.
 	ID string

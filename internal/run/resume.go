@@ -34,6 +34,7 @@ type storedRequest struct {
 	NotOwn      int                `json:"not_own,omitempty"`
 	Parts       []string           `json:"parts,omitempty"`
 	Inherited   map[string]bool    `json:"inherited,omitempty"`
+	Permissions []string           `json:"permissions,omitempty"`
 }
 
 // requestOf restores the request of a run from its journal. The policy, the models and
@@ -62,6 +63,7 @@ func requestOf(a *loop.Accepted, parks int, rows map[string]json.RawMessage) (*R
 		Org: a.Org, Principal: a.Principal, EndUser: a.EndUser, Surface: a.Surface, Model: a.Model,
 		ClientTools: q.ClientTools, Hosted: q.Hosted, ToolChoice: q.ToolChoice, Options: q.Options, Params: q.Params, Dialect: q.Dialect,
 		OnlyOf: q.OnlyOf, brought: q.Brought, stored: q.Declared, Previous: q.Previous, Session: q.Session, Keep: q.Keep, notOwn: q.NotOwn, parts: q.Parts, inherited: q.Inherited,
+		Permissions: q.Permissions,
 	}, nil
 }
 

@@ -332,6 +332,7 @@ func (s *runState) requestRows() []journal.Row {
 		ClientTools: q.ClientTools, Hosted: q.Hosted, ToolChoice: q.ToolChoice, Options: q.Options, Params: q.Params, Dialect: q.Dialect,
 		OnlyOf: q.OnlyOf, Brought: q.namesOfBrought(), Declared: s.storeDeclared(),
 		Previous: q.Previous, Session: q.Session, Settings: q.Settings, Keep: q.Keep, NotOwn: q.notOwn, Parts: q.parts, Inherited: q.inherited,
+		Permissions: q.Permissions,
 	}}}
 	if len(s.results.full) > 0 { // of a run that waits now, its own as well
 		rows = append(rows, journal.Row{Ref: inputFull, Value: s.results.full})

@@ -96,7 +96,7 @@ func call(ctx context.Context, t tool.Tool, c tool.Call) (r tool.Result, err err
 			err = fmt.Errorf("panic: %v", p)
 		}
 	}()
-	return t.Call(ctx, c)
+	return t.Call(tool.With(ctx, c), c)
 }
 
 func finished(o loop.Outcome, r tool.Result, limit Cap) Done {

@@ -45,6 +45,7 @@ type history struct {
 	epoch     int64            // the highest that was given to an owner
 	owners    map[int64]string // by epoch
 	started   map[loop.CallKey]int
+	approved  map[loop.CallKey]bool // of started calls, also when the state has forgotten them
 	effects   map[loop.CallKey]*effects
 	done      map[loop.CallKey]loop.CallDone
 	billed    int64
@@ -78,7 +79,7 @@ func (b *book) of(key runKey) *history {
 	h := b.runs[key]
 	if h == nil {
 		h = &history{
-			owners: map[int64]string{}, started: map[loop.CallKey]int{},
+			owners: map[int64]string{}, started: map[loop.CallKey]int{}, approved: map[loop.CallKey]bool{},
 			effects: map[loop.CallKey]*effects{}, done: map[loop.CallKey]loop.CallDone{},
 		}
 		b.runs[key] = h
@@ -221,6 +222,8 @@ func (b *book) enter(p *process, key runKey, h *history, f loop.Fact) {
 		}
 	case loop.CallStarted:
 		h.started[body.Key] = body.Attempt
+		c, _ := h.state.Call(body.Key)
+		h.approved[body.Key] = c.Resolved && c.Approved
 		if body.Attempt > 1 {
 			b.w.saw("a call was repeated")
 		}

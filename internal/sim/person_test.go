@@ -120,8 +120,7 @@ func (b *book) checkApproved(key runKey, h *history, call loop.CallKey, name str
 	if policy.Asks("s", name, false, func(string) bool { return true }) == "" {
 		return
 	}
-	c, ok := h.state.Call(call)
-	if !ok || !c.Resolved || !c.Approved {
+	if !h.approved[call] {
 		b.w.violate("I13: call %s of run %s is executed without an approval", call, key.run)
 		return
 	}

@@ -87,9 +87,12 @@ type admission struct {
 	rates            *ratelimit.Limiter
 	slots            *fairSemaphore
 	throttle         *refusalThrottle
+	store            storeQueue
 	overloadReported atomic.Pointer[time.Time] // nil = never
 }
 
 func newAdmission(most int) admission {
-	return admission{rates: ratelimit.New(), slots: &fairSemaphore{limit: most, byOrg: map[string]int{}}, throttle: newRefusalThrottle()}
+	return admission{
+		rates: ratelimit.New(), slots: &fairSemaphore{limit: most, byOrg: map[string]int{}}, throttle: newRefusalThrottle(),
+	}
 }

@@ -291,7 +291,7 @@ func checkSettings(caller run.Caller) error {
 // serve calls the handler with a limited body and an open account.
 func (a *API) serve(w http.ResponseWriter, r *http.Request, caller run.Caller, maxBody int64, serve handler) {
 	caller.RequestID = w.Header().Get(requestIDHeader)
-	caller.Account = a.o.Memory.Open(orgOf(caller))
+	caller.Account, caller.Admission = a.o.Memory.Open(orgOf(caller)), &a.store
 	defer caller.Account.Close()
 	body := a.limitBody(w, r, maxBody, caller.Account)
 	serve(w, r, caller)

@@ -2,6 +2,7 @@ package run
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -238,6 +239,30 @@ type Caller struct {
 	// nil = nothing is counted. It is closed when the request was answered, unless a
 	// run that continues also holds it.
 	Account *memlimit.Account
+
+	// Admission admits the request to the store; nil = immediately.
+	Admission Admission
+}
+
+// Admission limits how many requests of an org use the store at a time. Implemented by
+// package httpd. It is safe for concurrent use.
+type Admission interface {
+	// Admit waits until a request of the org may use the store. orgID is "" for the
+	// operator. The caller must call leave when the request has used the store; further
+	// calls have no effect. Admit returns an error if ctx ends before, or if too many
+	// requests wait.
+	Admit(ctx context.Context, orgID string) (leave func(), err error)
+}
+
+// Admit waits until the request may use the store: see [Admission].
+func (c Caller) Admit(ctx context.Context) (leave func(), err error) {
+	switch {
+	case c.Admission == nil:
+		return func() {}, nil
+	case c.Org == nil: // the operator
+		return c.Admission.Admit(ctx, "")
+	}
+	return c.Admission.Admit(ctx, c.Org.ID)
 }
 
 // LoopActive reports whether chat requests run the loop: the org has the feature, and at

@@ -15,7 +15,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
@@ -80,17 +79,14 @@ type Options struct {
 }
 
 // Handler answers the management API.
-type Handler struct {
-	o     Options
-	turns turns
-}
+type Handler struct{ o Options }
 
 // New returns a Handler.
 func New(o Options) *Handler {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Handler{o: o}
+	return &Handler{o}
 }
 
 // endpoint turns a function that returns what to answer into an Endpoint. A
@@ -106,7 +102,7 @@ func (h *Handler) endpoint(serve func(*http.Request, run.Caller) (int, any, erro
 			defer cancel()
 			r = outlives
 		}
-		leave, err := h.takeTurn(r, caller)
+		leave, err := caller.Admit(r.Context())
 		if err != nil {
 			return h.failed(err)
 		}
@@ -133,53 +129,7 @@ func (h *Handler) author(caller run.Caller) org.Author {
 	return by
 }
 
-// InTurn calls serve when it is the request's turn among the management requests of its
-// org. The turn ends when the answer begins: a client that reads slowly keeps nobody
-// waiting. It is for routes of other surfaces that read the store.
-func (h *Handler) InTurn(serve surface.Endpoint) surface.Endpoint {
-	return func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
-		leave, err := h.takeTurn(r, caller)
-		if err != nil {
-			return err
-		}
-		defer leave()
-		return serve(&turnWriter{w, leave}, r, caller)
-	}
-}
-
-// takeTurn waits until it is the request's turn among those of its org. leave ends the turn; it
-// may be called again.
-func (h *Handler) takeTurn(r *http.Request, caller run.Caller) (leave func(), err error) {
-	orgID := "" // the operator's
-	if caller.Org != nil {
-		orgID = caller.Org.ID
-	}
-	if err := h.turns.take(r.Context(), orgID); err != nil {
-		return nil, err
-	}
-	return sync.OnceFunc(func() { h.turns.leave(orgID) }), nil
-}
-
-// turnWriter writes the answer to a request whose turn it ends.
-type turnWriter struct {
-	http.ResponseWriter
-	leave func()
-}
-
-func (w *turnWriter) WriteHeader(status int) {
-	w.leave()
-	w.ResponseWriter.WriteHeader(status)
-}
-
-func (w *turnWriter) Write(p []byte) (int, error) {
-	w.leave()
-	return w.ResponseWriter.Write(p)
-}
-
-// Unwrap is for [http.ResponseController].
-func (w *turnWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-// changeTimeout is how long a change may wait for its turn, for the store, and
+// changeTimeout is how long a change may wait until it is admitted, for the store, and
 // for what follows from it.
 const changeTimeout = 30 * time.Second
 

@@ -64,35 +64,33 @@ func New(o Options) *Handler {
 }
 
 // List answers GET /v1/approvals. With the parameter wait, an empty list is answered when an
-// approval appears, or after that time. A request that waits takes no turn; inTurn is for the
-// part that reads the store.
-func (h *Handler) List(inTurn func(surface.Endpoint) surface.Endpoint) surface.Endpoint {
-	return func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
-		q, wait, err := query(r.URL.Query())
-		if err != nil {
-			return err
+// approval appears, or after that time. A request that waits is not admitted to the store
+// meanwhile.
+func (h *Handler) List(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+	q, wait, err := query(r.URL.Query())
+	if err != nil {
+		return err
+	}
+	if err := caller.Account.Acquire((q.Limit + 1) * listedBytes); err != nil {
+		return err
+	}
+	q.Access = caller.Principal.Access
+	limit := q.Limit
+	q.Limit++ // one more shows whether there are older ones
+	var found []journal.Approval
+	if wait > 0 {
+		if found, err = h.o.Runner.AwaitApprovals(r.Context(), caller.Org.ID, q, wait, caller.Account); err != nil {
+			return h.failedList(err)
 		}
-		if err := caller.Account.Acquire((q.Limit + 1) * listedBytes); err != nil {
-			return err
-		}
-		q.Access = caller.Principal.Access
-		limit := q.Limit
-		q.Limit++ // one more shows whether there are older ones
-		var found []journal.Approval
-		if wait > 0 {
-			if found, err = h.o.Runner.AwaitApprovals(r.Context(), caller.Org.ID, q, wait, caller.Account); err != nil {
+	}
+	return surface.Admitted(func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+		if wait == 0 {
+			if found, err = h.o.Archive.Approvals(r.Context(), caller.Org.ID, q); err != nil {
 				return h.failedList(err)
 			}
 		}
-		return inTurn(func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
-			if wait == 0 {
-				if found, err = h.o.Archive.Approvals(r.Context(), caller.Org.ID, q); err != nil {
-					return h.failedList(err)
-				}
-			}
-			return h.writeList(w, r, found, limit)
-		})(w, r, caller)
-	}
+		return h.writeList(w, r, found, limit)
+	})(w, r, caller)
 }
 
 func (h *Handler) writeList(w http.ResponseWriter, r *http.Request, found []journal.Approval, limit int) error {

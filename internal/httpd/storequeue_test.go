@@ -1,4 +1,4 @@
-package admin
+package httpd
 
 import (
 	"context"
@@ -13,77 +13,87 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
+
+// admit enters the queue of an org and keeps its place in the store.
+func admit(t *testing.T, q *storeQueue, orgID string) error {
+	_, err := q.Admit(t.Context(), orgID)
+	return err
+}
 
 func TestAnOrgHasAFewRequestsAtATimeAndOthersDoNotWaitForThem(t *testing.T) { // A07
 	synctest.Test(t, func(t *testing.T) {
-		var all turns
-		for range atOnce {
-			if err := all.take(t.Context(), "a"); err != nil {
+		var all storeQueue
+		for range maxAdmitted {
+			if err := admit(t, &all, "a"); err != nil {
 				t.Fatal(err)
 			}
 		}
 		var order []int
 		for i := range 5 {
 			go func() {
-				if err := all.take(t.Context(), "a"); err != nil {
+				if err := admit(t, &all, "a"); err != nil {
 					t.Error(err)
 				}
-				order = append(order, i) // one at a time: a turn is given back below
+				order = append(order, i) // one at a time, as others leave below
 			}()
 			synctest.Wait()
 		}
-		if err := all.take(t.Context(), "b"); err != nil || len(order) != 0 {
-			t.Errorf("another org: %v; beyond %d requests, %v were let through", err, atOnce, order)
+		if err := admit(t, &all, "b"); err != nil || len(order) != 0 {
+			t.Errorf("another org: %v; beyond %d requests, %v were let through", err, maxAdmitted, order)
 		}
 		for i := range 5 {
 			all.leave("a")
 			synctest.Wait()
 			if len(order) != i+1 || order[i] != i {
-				t.Errorf("after %d turns were given back, %v went on", i+1, order)
+				t.Errorf("after %d have left, %v were admitted", i+1, order)
 			}
 		}
-		for range atOnce {
+		for range maxAdmitted {
 			all.leave("a")
 		}
 		all.leave("b")
-		if len(all.of) != 0 {
-			t.Errorf("%d orgs without requests are remembered", len(all.of))
+		if len(all.byOrg) != 0 {
+			t.Errorf("%d orgs without requests are remembered", len(all.byOrg))
 		}
 	})
 }
 
-func TestARequestThatLeavesTheLineHoldsUpNobody(t *testing.T) {
+func TestARequestThatLeavesTheQueueDelaysNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var all turns
-		for range atOnce {
-			_ = all.take(t.Context(), "a")
+		var all storeQueue
+		for range maxAdmitted {
+			_ = admit(t, &all, "a")
 		}
 		gone, cancel := context.WithCancel(t.Context())
-		left := make(chan error, inLine)
-		for range inLine {
-			go func() { left <- all.take(gone, "a") }()
+		left := make(chan error, maxQueued)
+		for range maxQueued {
+			go func() {
+				_, err := all.Admit(gone, "a")
+				left <- err
+			}()
 		}
 		synctest.Wait()
 		var f *fault.Error
-		if err := all.take(t.Context(), "a"); !errors.As(err, &f) || f.Code != fault.Limited || f.RetryAfter == 0 {
-			t.Errorf("one more than the line has room for got %v", err)
+		if err := admit(t, &all, "a"); !errors.As(err, &f) || f.Code != fault.Limited || f.RetryAfter == 0 {
+			t.Errorf("one more than the queue holds got %v", err)
 		}
 		cancel()
 		synctest.Wait()
-		for range inLine {
+		for range maxQueued {
 			if err := <-left; !errors.Is(err, context.Canceled) {
 				t.Errorf("a request whose context has ended got %v", err)
 			}
 		}
 		all.leave("a")
-		if err := all.take(t.Context(), "a"); err != nil {
-			t.Errorf("the turn that is free was refused: %v", err)
+		if err := admit(t, &all, "a"); err != nil {
+			t.Errorf("the free place was refused: %v", err)
 		}
-		for range atOnce {
+		for range maxAdmitted {
 			all.leave("a")
 		}
-		if len(all.of) != 0 {
+		if len(all.byOrg) != 0 {
 			t.Error("the org is still remembered")
 		}
 	})
@@ -101,16 +111,17 @@ func (w unread) Write(p []byte) (int, error) {
 }
 
 // Clients that do not read their answers keep no other request of their org waiting.
-func TestATurnEndsWhenTheAnswerBegins(t *testing.T) { // P40
+func TestTheNextRequestIsAdmittedWhenTheAnswerBegins(t *testing.T) { // P40
 	synctest.Test(t, func(t *testing.T) {
-		h, reads := New(Options{}), make(chan struct{})
-		caller := run.Caller{Org: &org.Org{ID: "a"}}
-		serve := h.InTurn(func(w http.ResponseWriter, _ *http.Request, _ run.Caller) error {
+		reads := make(chan struct{})
+		var all storeQueue
+		caller := run.Caller{Org: &org.Org{ID: "a"}, Admission: &all}
+		serve := surface.Admitted(func(w http.ResponseWriter, _ *http.Request, _ run.Caller) error {
 			_, err := io.WriteString(w, "x")
 			return err
 		})
 		var answered atomic.Int32
-		for range 2 * atOnce {
+		for range 2 * maxAdmitted {
 			go func() {
 				if err := serve(unread{httptest.NewRecorder(), reads}, httptest.NewRequest("GET", "/", nil), caller); err != nil {
 					t.Error(err)
@@ -125,8 +136,8 @@ func TestATurnEndsWhenTheAnswerBegins(t *testing.T) { // P40
 		}
 		close(reads)
 		synctest.Wait()
-		if len(h.turns.of) != 0 {
-			t.Errorf("%d orgs without requests are remembered", len(h.turns.of))
+		if len(all.byOrg) != 0 {
+			t.Errorf("%d orgs without requests are remembered", len(all.byOrg))
 		}
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -137,7 +138,7 @@ func (a *App) build(ctx context.Context, o Options) error {
 	if err := a.listen(); err != nil {
 		return err
 	}
-	front := httpd.Starting(a.listener, a.waitsFor, a.log)
+	front := httpd.Starting(a.listener, surfaces{}.routes(), a.waitsFor, a.log)
 	defer front.Stop()
 	store := sqlite.Options{
 		Path: filepath.Join(a.config.Data, DatabaseFile), Log: a.log, Caps: a.config.OrgCaps, Fatal: func(err error) { a.fatal <- err },
@@ -233,23 +234,44 @@ func (a *App) buildAPI(o Options, router *route.Router, retained *memlimit.Limit
 		Runner: httpd.Logged(a.runner), Router: router, Models: a.models, Catalog: a.catalog, Heartbeats: a.heartbeats, Log: a.log,
 		MaxRoundsCap: a.maxRoundsCap, KeepFor: a.keepFor,
 	}
-	a.api, err = httpd.New(httpd.Options{
-		Directory: a.directory, Health: a.health, Refuse: a.disk.refusal,
-		Loopback: addrPort(a.listener).Addr().IsLoopback(), Hosts: a.config.PublicHosts, Origins: a.config.AllowedOrigins,
-		Limits: o.limits(a.config), Overload: overload{a.store.Lag, cmp.Or(o.SlowStore, slowStore), inUse}.why, Memory: retained, Log: a.log,
-		Trace: a.shown.extract(), OnRefused: a.shown.refused(),
-		Admin: admin.New(admin.Options{
+	all := surfaces{
+		chat:      chat.New(kit),
+		responses: responses.New(responses.Options{Options: kit, Conversations: a.store, Runs: a.runner}),
+		runs: runs.New(runs.Options{
+			Archive: a.store, Runner: a.runner, Heartbeats: a.heartbeats, Log: a.log, Now: clock.Wall,
+		}),
+		approvals: approvals.New(approvals.Options{
+			Archive: a.store, Runner: a.runner, Client: run.ClientOf(a.runner), KeyName: a.directory.KeyName, Log: a.log, Now: clock.Wall,
+		}),
+		admin: admin.New(admin.Options{
 			Store: a.store, Audit: a.store, Budgets: a.store, Routes: router, Directory: a.directory, Vault: a.keys.Vault, Log: a.log,
 			Reader: directory.Reader{RoundsCap: a.maxRoundsCap, Vault: a.keys.Vault != nil},
 			Judge:  directory.JudgeServer(a.out),
 			NewKey: func() string { return id.New("tp_") }, Now: clock.Wall,
 		}),
-		Runs:      runs.New(runs.Options{Archive: a.store, Runner: a.runner, Heartbeats: a.heartbeats, Log: a.log, Now: clock.Wall}),
-		Approvals: approvals.New(approvals.Options{Archive: a.store, Runner: a.runner, Client: run.ClientOf(a.runner), KeyName: a.directory.KeyName, Log: a.log, Now: clock.Wall}),
-		Chat:      chat.New(kit),
-		Responses: responses.New(responses.Options{Options: kit, Conversations: a.store, Runs: a.runner}),
+	}
+	a.api, err = httpd.New(httpd.Options{
+		Directory: a.directory, Routes: all.routes(), Document: admin.ServeDocument, Health: a.health, Refuse: a.disk.refusal,
+		Loopback: addrPort(a.listener).Addr().IsLoopback(), Hosts: a.config.PublicHosts, Origins: a.config.AllowedOrigins,
+		Limits: o.limits(a.config), Overload: overload{a.store.Lag, cmp.Or(o.SlowStore, slowStore), inUse}.why,
+		Memory: retained, Log: a.log, Trace: a.shown.extract(), OnRefused: a.shown.refused(),
 	})
 	return err
+}
+
+// surfaces are the APIs that the gateway serves.
+type surfaces struct {
+	chat      *chat.Handler
+	responses *responses.Handler
+	runs      *runs.Handler
+	approvals *approvals.Handler
+	admin     *admin.Handler
+}
+
+// routes returns the routes of all surfaces. Those of the zero value have everything but
+// endpoints that can be called.
+func (s surfaces) routes() []surface.Route {
+	return slices.Concat(s.chat.Routes(), s.responses.Routes(), s.runs.Routes(), s.approvals.Routes(), s.admin.Routes())
 }
 
 // orgChanged ends what nobody may have any more: of keys that were revoked, and of orgs that were

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/turnpike-gateway/turnpike/internal/app"
 	"github.com/turnpike-gateway/turnpike/internal/id"
 )
 
@@ -432,61 +433,38 @@ func (w *twoOrgs) check(t *testing.T, method string, who may, visits []visit) {
 	}
 }
 
-// routesOf reads the patterns of the routes where they stand: the table, and the few that
-// are not in it.
+// routesOf returns the patterns of all routes: of the surfaces, and the few that package httpd
+// adds, which it reads from the source.
 func routesOf(t *testing.T) []string {
 	t.Helper()
 	var patterns []string
-	add := func(e ast.Expr) {
-		text, ok := e.(*ast.BasicLit)
-		if !ok {
-			t.Fatal("a route's pattern is no plain text")
-		}
-		pattern, err := strconv.Unquote(text.Value)
-		if err != nil {
-			t.Fatal(err)
-		}
-		patterns = append(patterns, pattern)
+	for _, rt := range app.Routes() {
+		patterns = append(patterns, rt.Pattern)
 	}
-	ast.Inspect(parsed(t, "../httpd/table.go"), func(n ast.Node) bool {
-		if list, ok := n.(*ast.CompositeLit); ok && isListOf(list, "route") {
-			for _, line := range list.Elts {
-				add(line.(*ast.CompositeLit).Elts[0])
-			}
-		}
-		return true
-	})
 	if len(patterns) < 20 {
 		t.Fatalf("found only %d routes", len(patterns))
 	}
-	ast.Inspect(parsed(t, "../httpd/routes.go"), func(n ast.Node) bool {
+	file, err := parser.ParseFile(token.NewFileSet(), "../httpd/routes.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
 		if call, ok := n.(*ast.CallExpr); ok {
 			if f, ok := call.Fun.(*ast.SelectorExpr); ok && (f.Sel.Name == "HandleFunc" || f.Sel.Name == "Handle") {
-				add(call.Args[0])
+				text, ok := call.Args[0].(*ast.BasicLit)
+				if !ok {
+					t.Fatal("a route's pattern is not a literal")
+				}
+				pattern, err := strconv.Unquote(text.Value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				patterns = append(patterns, pattern)
 			}
 		}
 		return true
 	})
 	return patterns
-}
-
-func parsed(t *testing.T, path string) *ast.File {
-	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return file
-}
-
-// isListOf reports whether a literal is a slice of a named type.
-func isListOf(list *ast.CompositeLit, name string) bool {
-	slice, ok := list.Type.(*ast.ArrayType)
-	if !ok {
-		return false
-	}
-	of, ok := slice.Elt.(*ast.Ident)
-	return ok && of.Name == name
 }
 
 // The org follows from the key, whatever else a request says. // K07

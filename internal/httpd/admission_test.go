@@ -17,6 +17,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/ratelimit"
 	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/surface/admin"
 )
 
 // knownKeys is a directory of keys. No key is the operator's.
@@ -35,14 +36,14 @@ func callerOf(orgID string, ofKey, ofOrg org.Rate) run.Caller {
 // model as for POST /v1/chat/completions, manage as for the management API.
 func newHandlers(t *testing.T, o Options, serve handler) (model, manage http.HandlerFunc) {
 	t.Helper()
-	o.Health = func() error { return nil }
+	o.Health, o.Routes, o.Document = func() error { return nil }, allRoutes(), admin.ServeDocument
 	a, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	with := func(pattern string) http.HandlerFunc {
 		rt := a.byPattern[pattern]
-		rt.serve = func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+		rt.Serve = func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
 			serve(w, r, caller)
 			return nil
 		}
@@ -277,7 +278,7 @@ func TestADelayedRefusalEndsWhenTheClientDisconnects(t *testing.T) {
 func BenchmarkAdmission(b *testing.B) {
 	for name, limit := range map[string]org.Rate{"no limit": {}, "a limit": {PerMinute: org.MaxRate}} {
 		b.Run(name, func(b *testing.B) {
-			a, err := New(Options{})
+			a, err := New(Options{Routes: allRoutes(), Document: admin.ServeDocument})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -285,7 +286,7 @@ func BenchmarkAdmission(b *testing.B) {
 			r := httptest.NewRequest("POST", "/", nil)
 			w := httptest.NewRecorder()
 			rt := a.byPattern["POST /v1/chat/completions"]
-			rt.serve = func(http.ResponseWriter, *http.Request, run.Caller) error { return nil }
+			rt.Serve = func(http.ResponseWriter, *http.Request, run.Caller) error { return nil }
 			serve := a.answering(rt)
 			b.ReportAllocs()
 			for b.Loop() {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/surface/admin"
 )
 
 // noKeys is a directory without keys.
@@ -21,6 +22,7 @@ func (noKeys) Gone(string, string) string             { return "" }
 func respond(t *testing.T, o Options, method, target, body string, fields ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	o.Directory, o.Health = noKeys{}, func() error { return nil }
+	o.Routes, o.Document = allRoutes(), admin.ServeDocument
 	a, err := New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +106,7 @@ func TestCrossOriginRequestsCannotChangeAnything(t *testing.T) {
 			}
 		}
 	}
-	if _, err := New(Options{Origins: []string{"example.com"}}); err == nil {
+	if _, err := New(Options{Routes: allRoutes(), Document: admin.ServeDocument, Origins: []string{"example.com"}}); err == nil {
 		t.Error("an origin without a scheme is accepted")
 	}
 }

@@ -15,8 +15,11 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/internal/surface/chat"
 )
+
+var inChat = surface.Group{Errors: chat.Errors()}
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -35,7 +38,7 @@ func TestBearer(t *testing.T) {
 // newTestAPI returns an API whose only endpoint is h, beside the health checks.
 func newTestAPI(h http.HandlerFunc, limits Limits) *API {
 	a := &API{o: Options{Health: func() error { return nil }, Limits: limits.withDefaults()}}
-	a.routes = newRoutes([]route{{"/", api{errors: chat.Errors()}, nil}}, func(route) http.HandlerFunc { return h })
+	a.routes = newRoutes([]surface.Route{inChat.Route("/", nil)}, func(surface.Route) http.HandlerFunc { return h })
 	a.mux.HandleFunc("GET /readyz", a.readyz)
 	a.mux.HandleFunc("GET /healthz", a.healthz)
 	return a
@@ -185,7 +188,7 @@ func TestAHeaderOverTheLimitIsRefused(t *testing.T) {
 // answered at once, and its connection is closed.
 func TestAClientThatNeverSendsItsBodyIsAnswered(t *testing.T) {
 	never := func(http.ResponseWriter, *http.Request, run.Caller) error { panic("the endpoint was called") }
-	url, stop := serveTest(t, (&API{}).authorize(route{api: api{errors: chat.Errors()}, serve: never}))
+	url, stop := serveTest(t, (&API{}).authorize(inChat.Route("", never)))
 	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
 	if err != nil {
 		t.Fatal(err)

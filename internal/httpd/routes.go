@@ -1,5 +1,5 @@
-// Package httpd is the HTTP edge: the routes, authentication and authorisation,
-// and the server's own limits.
+// Package httpd is the HTTP edge: it serves the routes of the surfaces, with authentication,
+// authorisation, and the server's own limits.
 package httpd
 
 import (
@@ -17,11 +17,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
-	"github.com/turnpike-gateway/turnpike/internal/surface/admin"
-	"github.com/turnpike-gateway/turnpike/internal/surface/approvals"
-	"github.com/turnpike-gateway/turnpike/internal/surface/chat"
-	"github.com/turnpike-gateway/turnpike/internal/surface/responses"
-	"github.com/turnpike-gateway/turnpike/internal/surface/runs"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
 // Directory authenticates keys. Package app implements it. Its methods are safe
@@ -36,14 +32,15 @@ type Directory interface {
 	Gone(orgID, principal string) string
 }
 
-// Options configure the [API]. Directory, Chat, Runs, Approvals, Admin and Health are required.
+// Options configure the [API]. Directory, Routes, Document and Health are required.
 type Options struct {
 	Directory Directory
-	Chat      *chat.Handler
-	Responses *responses.Handler
-	Runs      *runs.Handler
-	Approvals *approvals.Handler
-	Admin     *admin.Handler
+
+	// Routes are the routes of all surfaces. One is for "/": other paths get errors in
+	// its format.
+	Routes []surface.Route
+	// Document answers GET /openapi.json, without authentication.
+	Document http.HandlerFunc
 
 	// Health returns why the gateway cannot take work, or nil.
 	Health func() error
@@ -115,8 +112,8 @@ func New(o Options) (*API, error) {
 			return nil, err
 		}
 	}
-	a.routes = newRoutes(table(o), a.authorize)
-	a.mux.HandleFunc("GET /openapi.json", admin.ServeDocument)
+	a.routes = newRoutes(o.Routes, a.authorize)
+	a.mux.HandleFunc("GET /openapi.json", o.Document)
 	a.mux.HandleFunc("GET /healthz", a.healthz)
 	a.mux.HandleFunc("GET /readyz", a.readyz)
 	return a, nil
@@ -221,28 +218,28 @@ func closeAfterResponse(w http.ResponseWriter, r *http.Request) {
 // authorize returns the handler of a route: it authenticates the caller, checks the role
 // and the rate limits, and calls the endpoint. It is the only place where a key of an
 // org becomes a caller.
-func (a *API) authorize(rt route) http.HandlerFunc {
+func (a *API) authorize(rt surface.Route) http.HandlerFunc {
 	switch {
-	case rt.serve == nil:
+	case rt.Serve == nil:
 		return a.notFound
-	case rt.roles == operatorOnly:
+	case rt.Roles == surface.Operator:
 		return a.authorizeOperator(rt)
 	}
 	serve := a.answering(rt)
 	return func(w http.ResponseWriter, r *http.Request) {
 		caller, err := a.caller(r)
 		noteCaller(w, caller)
-		if err == nil && !rt.roles.allows(caller.Principal.Role) {
+		if err == nil && !rt.Roles.Allow(caller.Principal.Role) {
 			err = fault.New(fault.Forbidden, "role_not_allowed",
-				"a key with the role %s cannot do this; use a key with the role %s", caller.Principal.Role, rt.roles)
+				"a key with the role %s cannot do this; use a key with the role %s", caller.Principal.Role, rt.Roles)
 		}
-		if err == nil && rt.modelAPI {
+		if err == nil && rt.ModelAPI {
 			err = checkSettings(caller)
 		}
 		if err == nil {
-			err = a.checkRate(w, r, caller, rt.modelAPI)
+			err = a.checkRate(w, r, caller, rt.ModelAPI)
 		}
-		if err == nil && rt.staysOpen {
+		if err == nil && rt.StaysOpen {
 			ctx, done := a.open.add(w, r, caller)
 			defer done()
 			r = r.WithContext(ctx)
@@ -250,26 +247,26 @@ func (a *API) authorize(rt route) http.HandlerFunc {
 		}
 		if err != nil {
 			closeAfterResponse(w, r)
-			rt.errors.Write(w, err)
+			rt.Errors.Write(w, err)
 			return
 		}
-		a.serve(w, r, caller, rt.maxBody, serve)
+		a.serve(w, r, caller, rt.MaxBody, serve)
 	}
 }
 
 // answering returns a handler that calls the endpoint of the route, within the limits of
 // model requests if it is one, and answers with its error.
-func (a *API) answering(rt route) handler {
-	serve := rt.serve
-	if rt.callsLLM {
+func (a *API) answering(rt surface.Route) handler {
+	serve := rt.Serve
+	if rt.CallsModel {
 		serve = a.limitInFlight(serve)
 	}
 	answer := func(w http.ResponseWriter, r *http.Request, caller run.Caller) {
 		if err := serve(w, r, caller); err != nil {
-			rt.errors.Write(w, err)
+			rt.Errors.Write(w, err)
 		}
 	}
-	if rt.callsLLM {
+	if rt.CallsModel {
 		return a.throttleRefusals(answer)
 	}
 	return answer
@@ -325,14 +322,14 @@ func (a *API) caller(r *http.Request) (run.Caller, error) {
 }
 
 // authorizeOperator returns the handler of a route for the operator.
-func (a *API) authorizeOperator(rt route) http.HandlerFunc {
+func (a *API) authorizeOperator(rt surface.Route) http.HandlerFunc {
 	serve := a.answering(rt)
 	return func(w http.ResponseWriter, r *http.Request) {
 		key, err := bearer(r.Header.Get("Authorization"))
 		_, known := a.o.Directory.Authenticate(key)
 		if err == nil && a.o.Directory.IsOperator(key) {
 			noteCaller(w, run.Caller{Principal: org.Principal{ID: "operator"}})
-			a.serve(w, r, run.Caller{}, rt.maxBody, serve)
+			a.serve(w, r, run.Caller{}, rt.MaxBody, serve)
 			return
 		}
 		switch {
@@ -343,7 +340,7 @@ func (a *API) authorizeOperator(rt route) http.HandlerFunc {
 			err = unknownKey()
 		}
 		closeAfterResponse(w, r)
-		rt.errors.Write(w, err)
+		rt.Errors.Write(w, err)
 	}
 }
 

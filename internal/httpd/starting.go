@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
 // Limits of a Front, which holds nothing for anybody.
@@ -27,14 +28,15 @@ type Front struct {
 	served   chan struct{}
 }
 
-// Starting begins to answer on l. Why says what the start waits for, in words for
-// everybody; "" = nothing in particular.
-func Starting(l net.Listener, why func() string, log *slog.Logger) *Front {
-	front := newRoutes(table(Options{}), func(rt route) http.HandlerFunc {
+// Starting begins to answer on l, in the error formats of the routes, whose endpoints are not
+// called. Why says what the start waits for, in words for everybody; "" = nothing in
+// particular.
+func Starting(l net.Listener, routes []surface.Route, why func() string, log *slog.Logger) *Front {
+	front := newRoutes(routes, func(rt surface.Route) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			refused := fault.New(fault.Unavailable, "starting", "%s; nothing was done, try again", starting(why))
 			refused.RetryAfter = startRetry
-			rt.errors.Write(w, refused)
+			rt.Errors.Write(w, refused)
 		}
 	})
 	front.mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeStatus(w, http.StatusOK, "ok") })

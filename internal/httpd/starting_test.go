@@ -22,7 +22,7 @@ func TestAFrontAnswersUntilTheGatewayServes(t *testing.T) {
 	url := "http://" + l.Addr().String()
 	var why atomic.Value
 	why.Store("")
-	front := Starting(l, func() string { return why.Load().(string) }, slog.New(slog.DiscardHandler))
+	front := Starting(l, allRoutes(), func() string { return why.Load().(string) }, slog.New(slog.DiscardHandler))
 	if status, body := get(t, url+"/healthz"); status != 200 || body != "ok\n" {
 		t.Errorf("/healthz: %d %q", status, body)
 	}

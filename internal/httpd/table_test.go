@@ -6,11 +6,17 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
+	"github.com/turnpike-gateway/turnpike/internal/surface/admin"
+	"github.com/turnpike-gateway/turnpike/internal/surface/approvals"
+	"github.com/turnpike-gateway/turnpike/internal/surface/chat"
+	"github.com/turnpike-gateway/turnpike/internal/surface/responses"
+	"github.com/turnpike-gateway/turnpike/internal/surface/runs"
 )
 
 // formOf says whose error format a body has.
@@ -26,17 +32,23 @@ func formOf(body string) string {
 	return body
 }
 
+// allRoutes returns the routes of the surfaces. Their endpoints must not be called.
+func allRoutes() []surface.Route {
+	return slices.Concat((*chat.Handler)(nil).Routes(), (*responses.Handler)(nil).Routes(), (*runs.Handler)(nil).Routes(),
+		(*approvals.Handler)(nil).Routes(), (*admin.Handler)(nil).Routes())
+}
+
 // withOther returns an API that has a route of another API, whose path says nothing of it.
 func withOther(t *testing.T) *API {
 	t.Helper()
-	o := Options{Directory: noKeys{}, Health: func() error { return nil }, Hosts: []string{"gateway.example"}}
+	o := Options{Directory: noKeys{}, Document: admin.ServeDocument, Health: func() error { return nil }, Hosts: []string{"gateway.example"}}
+	format := &surface.Errors{Object: func(e surface.Error) any { return map[string]string{"other": e.Code} }}
+	never := func(http.ResponseWriter, *http.Request, run.Caller) error { panic("the endpoint was called") }
+	o.Routes = append(allRoutes(), surface.Group{Errors: format, MaxBody: 1}.Route("POST /v1/other", never))
 	a, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	format := &surface.Errors{Object: func(e surface.Error) any { return map[string]string{"other": e.Code} }}
-	never := func(http.ResponseWriter, *http.Request, run.Caller) error { panic("the endpoint was called") }
-	a.routes = newRoutes(append(table(o), route{"POST /v1/other", api{errors: format, maxBody: 1}, never}), a.authorize)
 	return a
 }
 
@@ -117,7 +129,7 @@ func TestAFrontAnswersInTheFormatOfTheRoute(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	front := Starting(l, func() string { return "" }, slog.New(slog.DiscardHandler))
+	front := Starting(l, allRoutes(), func() string { return "" }, slog.New(slog.DiscardHandler))
 	defer front.Stop()
 	for path, form := range map[string]string{"/v1/chat/completions": "chat", "/v1/models/m": "chat", "/api/orgs": "admin", "/api/none": "admin", "/none": "chat"} {
 		client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}

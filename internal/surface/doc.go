@@ -12,10 +12,10 @@
 //	             └─ errors.go, failure.go: what went wrong ─► Errors ─► the API's words
 //
 // [Handler] serves a [Surface]. [Answer] collects what the model said, and [Stream] passes
-// it to an [Encoder]. [Errors] is the error format of an API: the HTTP server registers
-// every route with the format of its API, and answers with it also before the handler is
-// called. [Answer.FinishWord] does the same for why a run ended.
+// it to an [Encoder]. Each surface lists its [Route]s, which the HTTP server serves. [Errors]
+// is the error format of an API: the server answers with the format of the route also before
+// the endpoint is called. [Answer.FinishWord] does the same for why a run ended.
 //
-// The APIs that make no model requests (runs, admin) use [Endpoint], [Errors], [Failed]
-// and [WriteJSON].
+// The APIs that make no model requests (runs, admin) use [Route], [Admitted], [Errors],
+// [Failed] and [WriteJSON].
 package surface

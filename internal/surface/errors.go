@@ -35,9 +35,9 @@ var statuses = map[fault.Code]int{
 	fault.Internal:      http.StatusInternalServerError,
 }
 
-// Errors is the error format of an API: a table of its words, and its object. A route is
-// registered with the format of its API, which every error of the route has, also one
-// that is found before the handler is called.
+// Errors is the error format of an API: a table of its words, and its object. Every error
+// of a [Route] has the format of the route, also one that is found before the endpoint is
+// called.
 type Errors struct {
 	// Types has the API's word for the type of each error code. Nil = it has no types.
 	Types map[fault.Code]string

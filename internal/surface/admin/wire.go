@@ -14,9 +14,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
-// MaxBody is the most bytes of a management request, which its server sees to.
-const MaxBody = 1 << 20
-
 type list[T any] struct {
 	Data []T `json:"data"`
 }
@@ -121,23 +118,4 @@ func named(err error, kind, name string) error {
 
 func isDeclared(kind, name string) error {
 	return fault.New(fault.Conflict, "declared", "the %s %q is declared in the configuration file and can only be changed there", kind, name)
-}
-
-type errorBody struct {
-	Error errorObject `json:"error"`
-}
-
-type errorObject struct {
-	Code    string `json:"code"`
-	Message string `json:"message"`
-	Param   string `json:"param,omitempty"`
-
-	RetryAfterSecs int `json:"retry_after_secs,omitempty"`
-}
-
-// Errors returns the error format of the management API.
-func Errors() *surface.Errors {
-	return &surface.Errors{Object: func(e surface.Error) any {
-		return errorBody{errorObject{e.Code, e.Message, e.Param, e.RetryAfter}}
-	}}
 }

@@ -1,4 +1,4 @@
-package httpd
+package app_test
 
 import (
 	"flag"
@@ -7,31 +7,33 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/turnpike-gateway/turnpike/internal/app"
 	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
 var update = flag.Bool("update", false, "write the table of roles of docs/managing.md")
 
 // The page says what each role may do, as the routes decide it. -update writes the table. (K09)
 func TestThePageSaysWhatEachRoleMayDo(t *testing.T) {
-	const page, begin, end = "../../docs/managing.md", "<!-- roles: written by go test ./internal/httpd -run Role -update -->\n", "<!-- end of roles -->\n"
+	const page, begin, end = "../../docs/managing.md", "<!-- roles: written by go test ./internal/app -run Role -update -->\n", "<!-- end of roles -->\n"
 	var b strings.Builder
 	b.WriteString("| method | path | owner | admin | member | approver | reader | operator |\n|---|---|---|---|---|---|---|---|\n")
-	for _, rt := range table(Options{}) {
-		if rt.serve == nil || !strings.Contains(rt.pattern, " ") {
+	for _, rt := range app.Routes() {
+		if rt.Serve == nil || !strings.Contains(rt.Pattern, " ") {
 			continue
 		}
-		method, path, _ := strings.Cut(strings.ReplaceAll(rt.pattern, "...", ""), " ")
+		method, path, _ := strings.Cut(strings.ReplaceAll(rt.Pattern, "...", ""), " ")
 		fmt.Fprintf(&b, "| `%s` | `%s` |", method, path)
 		for _, r := range []org.Role{org.Owner, org.Admin, org.Member, org.Approver, org.Reader} {
 			word := ""
-			if rt.roles.allows(r) {
+			if rt.Roles.Allow(r) {
 				word = "yes"
 			}
 			fmt.Fprintf(&b, " %s |", word)
 		}
 		word := ""
-		if rt.roles == operatorOnly {
+		if rt.Roles == surface.Operator {
 			word = "yes"
 		}
 		fmt.Fprintf(&b, " %s |\n", word)
@@ -51,6 +53,6 @@ func TestThePageSaysWhatEachRoleMayDo(t *testing.T) {
 			t.Fatal(err)
 		}
 	default:
-		t.Errorf("the table is out of date; run go test ./internal/httpd -run Role -update\n%s", b.String())
+		t.Errorf("the table is out of date; run go test ./internal/app -run Role -update\n%s", b.String())
 	}
 }

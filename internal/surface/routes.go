@@ -1,0 +1,79 @@
+package surface
+
+import "github.com/turnpike-gateway/turnpike/internal/org"
+
+// Route is one route of the HTTP API. Each surface returns its own from its method Routes;
+// package httpd serves them. Make one with [Group.Route].
+type Route struct {
+	Pattern string // as of http.ServeMux
+	Group
+	Serve Endpoint // nil = an unknown path
+}
+
+// Group is what the routes of one API have in common. Errors is required.
+type Group struct {
+	Errors  *Errors // the format of every error of the routes
+	Roles   Roles
+	MaxBody int64 // bytes
+
+	ModelAPI   bool // its requests count for the rate limit of their org
+	CallsModel bool // its requests call models and count for max_requests
+
+	StaysOpen bool // its requests may stay open for long, and end when their key is revoked
+}
+
+// ModelRequests returns the group of the routes that call models.
+func ModelRequests(format *Errors) Group {
+	return Group{Errors: format, Roles: Runners, MaxBody: MaxBody, ModelAPI: true, CallsModel: true, StaysOpen: true}
+}
+
+// Route returns a route of the group. A nil serve makes the pattern an unknown path.
+func (g Group) Route(pattern string, serve Endpoint) Route { return Route{pattern, g, serve} }
+
+// By returns the group for routes of other roles.
+func (g Group) By(rs Roles) Group {
+	g.Roles = rs
+	return g
+}
+
+// Open returns the group for routes whose requests may stay open for long.
+func (g Group) Open() Group {
+	g.StaysOpen = true
+	return g
+}
+
+// Roles says whose keys a route is for.
+type Roles string
+
+// The sets of roles.
+const (
+	AnyRole         Roles = ""
+	Runners         Roles = "owner, admin or member"
+	Managers        Roles = "owner or admin"
+	Readers         Roles = "owner, admin or reader"         // of the org's settings and audit log
+	RunReaders      Roles = "owner, admin, member or reader" // members read the runs of their key
+	Approvers       Roles = "owner, admin or approver"
+	ApprovalReaders Roles = "owner, admin, approver or reader"
+	Operator        Roles = "operator" // the operator's key, and no key of an org
+)
+
+// Allow reports whether a key of an org may use the route.
+func (rs Roles) Allow(r org.Role) bool {
+	switch rs {
+	case AnyRole:
+		return true
+	case Runners:
+		return r.MayRun()
+	case Managers:
+		return r.MayManage()
+	case Readers:
+		return r.MayRead()
+	case RunReaders:
+		return r.MayRun() || r.MayRead()
+	case Approvers:
+		return r.MayApprove()
+	case ApprovalReaders:
+		return r.MayApprove() || r.MayRead()
+	}
+	return false
+}

@@ -45,6 +45,16 @@ type Model interface {
 	Stream(ctx context.Context, req *Request, emit func(Delta) error) (*Turn, error)
 }
 
+// Named is a Model that knows which model of which provider it is. Prices are found by it, and
+// items that only their provider understands are sent to no other.
+type Named interface {
+	Model
+
+	// ModelName returns the name of the provider, such as openai, and the provider's name of
+	// the model. They are constant for the life of the Model.
+	ModelName() (provider, model string)
+}
+
 // Relayer is a Model that can also forward a client's request unchanged. The
 // client must speak the provider's dialect: RelayRequest.Dialect.
 type Relayer interface {

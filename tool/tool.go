@@ -97,6 +97,15 @@ func ClassOf(t Tool) Class {
 	return Once
 }
 
+// Asker is a [Tool] some of whose calls need the approval of a person.
+type Asker interface {
+	Tool
+
+	// Asks reports whether a call with these arguments, which are valid, needs an approval. The
+	// same arguments always have the same answer. It is safe for concurrent use.
+	Asks(arguments json.RawMessage) bool
+}
+
 // Source lists tools: an MCP server, a set of Go functions.
 type Source interface {
 	// List returns the tools in the source's own order. It returns soon after
@@ -168,6 +177,9 @@ type Memory interface {
 type Result struct {
 	Parts   []item.Part
 	IsError bool
+
+	// Cause is the error of a Go function whose text the Result is; nil = none. Models do not see it.
+	Cause error
 
 	// Structured is the answer as a JSON value; nil = none. Models read Parts: a
 	// Result without text is given to them as this JSON.

@@ -189,6 +189,13 @@ type Leases interface {
 	Probe(ctx context.Context) error
 }
 
+// Picker is a Leases that can give a single run to a new owner.
+type Picker interface {
+	// ClaimRun gives the run to owner if it is [Head.Claimable], as Claim does, and returns
+	// whether it is. The error wraps org.ErrNotFound if the org has no such run.
+	ClaimRun(ctx context.Context, owner string, key RunKey) (Lease, bool, error)
+}
+
 // Conversations store what callers do not send again: the part of a run that the caller
 // of client tools does not see, and the transcripts of responses and sessions. A
 // conversation belongs to a principal of an org; for every other principal its keys are

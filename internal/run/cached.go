@@ -35,7 +35,7 @@ func (t *toolCaller) fromCache(keys []loop.CallKey) ([]loop.CallKey, error) {
 			rest = append(rest, key)
 			continue
 		}
-		result := t.affordable(toolexec.Again(earlier, toolexec.Cap{Bytes: t.run.policy().ResultMaxBytes, Hint: t.tools.rereadHint(key)}))
+		result := t.affordable(toolexec.Again(earlier, toolexec.Cap{Bytes: t.run.policy().ResultMaxBytes, Hint: t.tools.rereadHint(key), HeadOnly: t.run.policy().HeadOnly}))
 		body, more := t.ended(c, 0, result, 0)
 		bodies, rows = append(bodies, body), append(rows, more...)
 		found, texts = append(found, c), append(texts, result.Text())

@@ -21,6 +21,7 @@
 //	toolSet      toolset.go             the tools that the model sees
 //	leaseKeeper  keeper.go              leases: claim, renew, release; the runs of this process
 //	audience     callers.go, approval.go who waits for the answer of a run; decisions about its calls
+//	Performer    perform.go             runs of a program that embeds the loop, in goroutines of its own
 //	runObserver  observe.go             traces and metrics; audit.go makes the audit entries
 //
 // The events of a run, and its followers, are those of package eventlog.

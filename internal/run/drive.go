@@ -76,6 +76,8 @@ func newDriver(ctx context.Context, r *Runner, req *Request, lease journal.Lease
 func (o *Options) newLease(req *Request) journal.Lease {
 	lease := journal.Lease{Org: req.Org, Epoch: 1, Owner: o.Owner}
 	switch {
+	case req.Policy.Grade != loop.Relay && req.RunID != "":
+		lease.RunID = req.RunID
 	case req.Policy.Grade != loop.Relay || o.Recorder == nil:
 		lease.RunID = o.NewID("run_")
 	case req.ID != "":

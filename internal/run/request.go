@@ -34,6 +34,10 @@ type Request struct {
 	// [tool.Caller]. A run that another process continues keeps them.
 	Permissions []string
 
+	// RunID is the id of the run; "" = one is made. It has the form of [id.NewOrdered], and no run
+	// of the store has it. A relay has no use for it.
+	RunID string
+
 	// ID is the id of a relay in the audit log; "" = one is made. Other runs have a run
 	// id, because several requests can follow one run.
 	ID string

@@ -65,6 +65,9 @@ type Options struct {
 	// not made, also in a run that began when the principal might. Nil = everybody may use all.
 	Access func(orgID, principal string) org.Access
 
+	// Alone says that Open is not called: each durable run renews the leases of this process by itself.
+	Alone bool
+
 	Observer Observer // nil = none
 
 	// Price returns what a target's model costs now. It is called when a run is accepted,
@@ -311,7 +314,12 @@ func (r *Runner) start(ctx context.Context, req *Request) (*eventlog.Feed, strin
 	}
 	err := d.accept()
 	if err == nil {
-		go d.lead(d.playUntilDeadline)
+		go d.lead(func() error {
+			if r.o.Alone {
+				defer r.leases.renewMeanwhile()()
+			}
+			return d.playUntilDeadline()
+		})
 		return feed, "", nil
 	}
 	r.audience.callers.leave(d.live.key())

@@ -298,7 +298,7 @@ func (t *toolCaller) start(e *execution) error {
 	for _, c := range calls {
 		e.inFlight = append(e.inFlight, c.Key)
 		// Read here: results of other calls change the state while this one is executed.
-		limit := toolexec.Cap{Bytes: t.run.policy().ResultMaxBytes, Hint: t.tools.rereadHint(c.Key)}
+		limit := toolexec.Cap{Bytes: t.run.policy().ResultMaxBytes, Hint: t.tools.rereadHint(c.Key), HeadOnly: t.run.policy().HeadOnly}
 		p, observed := t.prepared(c.Key), t.observed(e.round, c, c.Attempt)
 		call := func() { e.results <- t.executeOne(e.ctx, p, c, observed, limit) }
 		if len(e.inFlight) == 1 && len(calls) == 1 { // nothing else can happen meanwhile: no goroutine whose stack must grow

@@ -111,7 +111,7 @@ func TestBinaryContentIsBounded(t *testing.T) {
 func TestALongTextBesideAnImageIsCut(t *testing.T) { // C11
 	words := item.Part{Kind: item.Text, Text: strings.Repeat("é", 5000)}
 	read := item.Part{Kind: item.Resource, URL: "file:///a", Text: "body"}
-	limit := Cap{1024, " Look there."}
+	limit := Cap{Bytes: 1024, Hint: " Look there."}
 	d := finished(loop.OK, tool.Result{Parts: []item.Part{picture("", pngData), words, read}}, limit)
 	if len(d.Parts) != 2 || d.Parts[0].Kind != item.Text || d.Parts[1] != picture("image/png", pngData) {
 		t.Fatalf("%+v", d.Parts)

@@ -134,7 +134,7 @@ func TestALongResultIsCut(t *testing.T) { // C11
 	set := newSet(t, func(context.Context, tool.Call) (tool.Result, error) {
 		return tool.Text(strings.Repeat("é", 5<<20)), nil
 	})
-	d, err := Execute(t.Context(), set.Lookup("add"), tool.Call{}, Cap{64 << 10, " Look there."})
+	d, err := Execute(t.Context(), set.Lookup("add"), tool.Call{}, Cap{Bytes: 64 << 10, Hint: " Look there."})
 	if err != nil || len(d.Text()) > 64<<10 || len(d.Text()) < 63<<10 || !strings.Contains(d.Text(), "…[truncated; full result is 10485760 bytes] Look there.\n") {
 		t.Errorf("%d bytes, %v", len(d.Text()), err)
 	}
@@ -181,7 +181,7 @@ func FuzzTruncate(f *testing.F) {
 		if !utf8.ValidString(hint) {
 			return // hints are ours
 		}
-		got := Truncate(text, Cap{limit, hint})
+		got := Truncate(text, Cap{Bytes: limit, Hint: hint})
 		switch {
 		case limit <= 0 || len(text) <= limit:
 			if got != text {

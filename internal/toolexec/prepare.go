@@ -97,6 +97,9 @@ func Prepare(set *catalog.Set, rules Rules, key loop.CallKey, name, raw string) 
 			p.Verdict = loop.Ask
 		}
 	}
+	if asker, ok := p.Entry.Tool.(tool.Asker); ok && p.Verdict == loop.Run && asker.Asks(arguments) {
+		p.Verdict, p.Asker = loop.Ask, loop.AskedByServer
+	}
 	return p
 }
 

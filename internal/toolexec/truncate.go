@@ -9,10 +9,14 @@ import (
 type Cap struct {
 	Bytes int    // 0 = no limit
 	Hint  string // how to read the rest, for the model; may be empty
+
+	// HeadOnly keeps nothing of the end of the text: the marker comes last.
+	HeadOnly bool
 }
 
 // Truncate cuts text to at most cap.Bytes: the head, a marker that names the
-// true size and how to read the rest, and the tail, each of whole characters.
+// true size and how to read the rest, and the tail, each of whole characters; with
+// HeadOnly without the tail.
 // Where not even the marker fits, the head alone is kept.
 func Truncate(text string, cap Cap) string {
 	limit := cap.Bytes
@@ -23,6 +27,10 @@ func Truncate(text string, cap Cap) string {
 	room := limit - len(marker)
 	if room <= 0 {
 		return head(text, limit)
+	}
+	if cap.HeadOnly {
+		marker = marker[:len(marker)-1]
+		return head(text, limit-len(marker)) + marker
 	}
 	tail := room / 4
 	return head(text, room-tail) + marker + tailOf(text, tail)

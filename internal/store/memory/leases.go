@@ -3,12 +3,14 @@ package memory
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/journal"
+	"github.com/turnpike-gateway/turnpike/internal/org"
 )
 
 // orgState implements journal.OrgState. It is used with the journal's mu held.
@@ -63,6 +65,25 @@ func (j *Journal) Claim(_ context.Context, owner string, limit int) ([]journal.L
 		leases = append(leases, lease)
 	}
 	return leases, nil
+}
+
+// ClaimRun implements journal.Picker.
+func (j *Journal) ClaimRun(_ context.Context, owner string, key journal.RunKey) (journal.Lease, bool, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	now := j.leaseNow()
+	j.seen(owner, now)
+	r, ok := j.runs[runKey{key.Org, key.Run}]
+	if !ok {
+		return journal.Lease{}, false, fmt.Errorf("run %s: %w", key.Run, org.ErrNotFound)
+	}
+	if !r.head.Claimable(owner, now) {
+		return journal.Lease{}, false, nil
+	}
+	var lease journal.Lease
+	r.head, lease = r.head.Claim(owner, now)
+	j.settleAll(key.Org, r)
+	return lease, true, nil
 }
 
 // claimable returns the runs that owner may claim in the order in which they are claimed:

@@ -60,6 +60,36 @@ func (t *tx) claim(owner, after string, limit int, now, wall time.Time) ([]journ
 	return leases, nil
 }
 
+// ClaimRun implements journal.Picker.
+func (s *Store) ClaimRun(ctx context.Context, owner string, key journal.RunKey) (journal.Lease, bool, error) {
+	of := runKey{key.Org, key.Run}
+	if err := s.heads.flush(ctx, of); err != nil { // the run's batches keep their place before a new lease
+		return journal.Lease{}, false, s.wrap("claim a run", err)
+	}
+	var lease journal.Lease
+	var claimed bool
+	now := s.leaseNow()
+	s.seen(owner, now)
+	err := s.writer.perform(ctx, func(t *tx) error {
+		h, err := t.head(of)
+		if claimed = err == nil && h.Claimable(owner, now); !claimed {
+			return err
+		}
+		h, lease = h.Claim(owner, now)
+		if err := t.writeLease(h); err != nil {
+			return err
+		}
+		return t.settleAll(of, s.now().UnixMilli())
+	})
+	if err != nil {
+		return journal.Lease{}, false, s.wrap("claim run "+key.Run, err)
+	}
+	if claimed {
+		s.heads.raiseEpoch(of, lease.Epoch)
+	}
+	return lease, claimed, nil
+}
+
 // head returns the head of a run, without Bytes, or org.ErrNotFound.
 func (t *tx) head(key runKey) (journal.Head, error) {
 	return queryOne(t, scanHead, `SELECT `+headColumns+` FROM runs WHERE org = ? AND run_id = ?`, key.org, key.run)

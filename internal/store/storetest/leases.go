@@ -12,6 +12,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/org"
 )
 
 func leaseCases() []rule {
@@ -26,6 +27,7 @@ func leaseCases() []rule {
 		{"runs are claimed in a round robin over orgs", "an org with many runs does not delay another, even if runs are claimed one at a time", claimFair},
 		{"the oldest run of an org is claimed first", "runs of one millisecond by id; never more than the limit", claimOldest},
 		{"a run is claimed once", "eight concurrent owners never get the same run", claimRace},
+		{"a single run can be claimed", "under the conditions of a claim, and others stay free", claimsOne},
 		{"an owner renews its leases", "not those of others; an expired lease that was not claimed is renewed too", renewedLeases},
 		{"a lost lease is not renewed", "claimed by another owner, released, parked or ended", lostLeases},
 		{"an owner that claims or renews is alive", "until LeaseTTL later: the requests that it holds open are gone with it", aliveOwners},
@@ -79,6 +81,36 @@ func claimEnded(b *testBench) {
 	b.checkLeases(b.claim("newer", 10))
 	b.advance(journal.LeaseTTL)
 	b.checkLeases(b.claim("newer", 10), "a/r@3")
+}
+
+func claimsOne(b *testBench) {
+	picker, ok := b.Leases.(journal.Picker)
+	if !ok {
+		b.Skip("the store gives runs in its own order only")
+	}
+	one := func(owner, org, run, want string) {
+		b.Helper()
+		l, ok, err := picker.ClaimRun(b.Context(), owner, journal.RunKey{Org: org, Run: run})
+		b.ok(err)
+		if !ok {
+			b.checkLeases(nil, strings.Fields(want)...)
+			return
+		}
+		b.checkLeases([]journal.Lease{l}, want)
+	}
+	b.begin("a", "r")
+	b.begin("a", "s")
+	one("new", "a", "r", "")
+	b.advance(journal.LeaseTTL)
+	one(owner, "a", "r", "")
+	one("new", "a", "r", "a/r@2")
+	one("newer", "a", "r", "")
+	b.checkLeases(b.claim("new", 10), "a/s@2")
+	_, _, err := picker.ClaimRun(b.Context(), "new", journal.RunKey{Org: "b", Run: "r"})
+	b.checkError(err, org.ErrNotFound)
+	b.begin("c", "ended").write(loop.Finished{Reason: event.Complete})
+	b.advance(journal.LeaseTTL)
+	one("new", "c", "ended", "")
 }
 
 func leaseSteps(b *testBench) {

@@ -1,0 +1,546 @@
+package turnpike
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/route"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/item"
+	"github.com/turnpike-gateway/turnpike/model"
+	"github.com/turnpike-gateway/turnpike/tool"
+)
+
+// call is one run of an agent in this process: from its begin, or from where it is resumed.
+type call struct {
+	engine *engine
+	id     string
+	input  []item.Item
+	o      options
+	caller Caller
+
+	sink sink // nil = nobody reads events
+
+	// What has happened so far; the goroutine of the run writes it.
+	waiting  *event.Waiting
+	finished *event.Finished
+	ended    map[string]outcome // tool calls, by their keys
+
+	lastTurn int   // the highest of the input
+	turns    int   // that the conversation has got
+	appended int   // items after the input that these turns have
+	failed   error // of the conversation
+
+	mu     sync.Mutex
+	causes map[string]error // why tool calls failed, by their keys
+}
+
+// everything returns the permissions of the program itself.
+func everything() Caller { return Caller{ID: programID, Permissions: []string{"*"}} }
+
+func detached() Option { return func(o *options) { o.detached = true } }
+
+// newCall checks what a caller of the agent wants.
+func (a *Agent) newCall(in Input, opts []Option) (*call, error) {
+	o := options{caller: everything(), limits: a.Limits, mode: Auto}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	e, err := a.prepare()
+	if err != nil {
+		return nil, err
+	}
+	if err := o.limits.check(); err != nil {
+		return nil, err
+	}
+	switch {
+	case len(in.items) == 0:
+		return nil, invalid("the input is empty")
+	case o.mode != Auto && o.mode != Return:
+		return nil, invalid("the mode %q is not known; use Auto or Return", o.mode)
+	case o.detached && !e.durable:
+		return nil, invalid("Start needs a store: a run in memory ends with its caller; set Agent.Store")
+	case o.detached && o.mode == Return:
+		return nil, invalid("Start executes tool calls: Mode(Return) is for Run, Stream and Generate")
+	case len(o.tools) > 0 && e.durable && o.mode == Auto:
+		return nil, invalid("Tools cannot be used with a store: a resumed run has the tools of the agent only; put them into Agent.Tools")
+	}
+	if err := checkTools(append(slices.Clone(e.own), o.tools...)); err != nil {
+		return nil, err
+	}
+	if o.limits.USD.set && !e.price(e.target).Known() {
+		return nil, invalid("the model %s has no price, and Limits.USD applies; set Agent.Rates[%q]", e.target.Model, e.target.Model)
+	}
+	return &call{engine: e, id: newRunID(), input: in.items, o: o, caller: o.caller, lastTurn: item.LastTurn(in.items), ended: map[string]outcome{}}, nil
+}
+
+// perform performs the run. sink gets its events; nil = nobody reads them.
+func (c *call) perform(ctx context.Context, sink sink) (*Result, error) {
+	if c.o.mode == Return {
+		return c.ask(ctx, sink)
+	}
+	req, err := c.request(ctx, sink != nil)
+	if err != nil {
+		return nil, c.failure(ctx, run.Performed{}, err)
+	}
+	c.sink = sink
+	defer c.engine.enter(c)()
+	if err := c.begin(ctx); err != nil {
+		return nil, err
+	}
+	p, err := c.engine.here.Perform(ctx, req, c)
+	return c.end(ctx, p, err)
+}
+
+// start begins a run without its caller.
+func (c *call) start(ctx context.Context) (string, error) {
+	req, err := c.request(ctx, true)
+	if err != nil {
+		return "", c.failure(ctx, run.Performed{}, err)
+	}
+	leave := c.engine.enter(c) // for as long as the process runs: the engine knows no end of it
+	if err := c.begin(ctx); err != nil {
+		leave()
+		return "", err
+	}
+	if _, err := c.engine.runner.Start(ctx, req); err != nil {
+		leave()
+		return "", c.failure(ctx, run.Performed{}, err)
+	}
+	return c.id, nil
+}
+
+// request returns the request of the run.
+func (c *call) request(ctx context.Context, live bool) (*run.Request, error) {
+	e, a := c.engine, c.engine.agent
+	servers, err := c.servers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := loop.Policy{
+		Grade: loop.Light, Limits: c.o.limits.sealed(), Forget: !e.durable,
+		Parallelism: loop.Parallelism(cmp.Or(a.Parallelism, Parallel)), AbortOnTool: a.ToolErrors == Abort,
+		Validation: loop.Validation(cmp.Or(a.Validation, Strict)), ResultMaxBytes: cmp.Or(a.ResultMaxBytes, 64<<10), HeadOnly: true,
+		CatalogTTLNS: int64(listsFor), Rules: loop.Rules{CallsPerServer: callsPerServer},
+	}
+	if e.durable {
+		p.Grade = loop.Durable
+	}
+	if live {
+		p.Live = []model.DeltaKind{model.TextDelta, model.ReasoningDelta, model.RefusalDelta, model.CallDelta}
+	}
+	for _, s := range servers {
+		p.Approvals = append(p.Approvals, loop.ServerApproval{Server: s.Name, WaitMS: approvalsFor.Milliseconds()})
+	}
+	r := c.base(p)
+	r.Servers = servers
+	return r, nil
+}
+
+// base returns what all requests have.
+func (c *call) base(p loop.Policy) *run.Request {
+	e, a := c.engine, c.engine.agent
+	r := &run.Request{
+		Org: orgID, Principal: c.caller.ID, Permissions: c.caller.Permissions, Surface: surfaceName, RunID: c.id, Policy: p,
+		Model: e.target.Model, Targets: []route.Target{{Target: e.target, Client: c.client()}}, Items: c.input, Options: a.Options,
+	}
+	if a.Instructions != "" {
+		r.System = []item.Item{item.NewText(item.System, a.Instructions)}
+	}
+	switch {
+	case c.o.format.Type != "":
+		r.Options.Format = c.o.format
+	case a.Output != nil:
+		r.Options.Format = model.Format{Type: "json_schema", Name: "answer", Schema: a.Output, Strict: new(true)}
+	}
+	return r
+}
+
+// servers returns the servers of the run with the tools that its caller may use and wants.
+func (c *call) servers(ctx context.Context) ([]catalog.Server, error) {
+	e := c.engine
+	servers := slices.Clone(e.servers)
+	if len(c.o.tools) > 0 {
+		servers = append(servers, catalog.Server{Name: "call", Source: e.gate(own(c.o.tools)), Brought: true})
+	}
+	if c.o.narrowed {
+		if err := c.checkOnly(ctx, servers); err != nil {
+			return nil, err
+		}
+	}
+	if allowed := c.allowed(); allowed != nil {
+		for i := range servers {
+			servers[i].Only = allowed
+		}
+	}
+	return servers, nil
+}
+
+// allowed returns the names of the tools that the run may use; nil = all.
+func (c *call) allowed() []string {
+	names := c.o.only
+	if !c.o.narrowed {
+		if c.caller.May("*") {
+			return nil
+		}
+		names = c.caller.Permissions
+	}
+	out := []string{}
+	for _, name := range names {
+		if c.caller.May(name) && !strings.ContainsAny(name, `*?[\`) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// checkOnly returns an error if a name of Only is that of no tool.
+func (c *call) checkOnly(ctx context.Context, servers []catalog.Server) error {
+	var set *catalog.Set
+	for _, name := range c.o.only {
+		is := func(t tool.Tool) bool { return t.Definition().Name == name }
+		if slices.ContainsFunc(c.engine.own, is) || slices.ContainsFunc(c.o.tools, is) {
+			continue
+		}
+		if set == nil && len(c.engine.agent.Sources) > 0 {
+			var err error
+			if set, err = c.engine.catalog.For(ctx, orgID, servers, listsFor); err != nil {
+				return err
+			}
+		}
+		if set == nil || set.Lookup(name) == nil {
+			return invalid("Only names the tool %q, and the agent has no such tool", name)
+		}
+	}
+	return nil
+}
+
+// Emit implements eventlog.Sink.
+func (c *call) Emit(at event.Position, e event.Event) error {
+	if done, ok := e.(event.ToolDone); ok {
+		c.ended[done.Key] = outcome{done.Outcome, done.Duration}
+	} else if w, ok := e.(event.Waiting); ok {
+		c.waiting = &w
+	} else if f, ok := e.(event.Finished); ok {
+		c.finished = &f
+	}
+	if c.sink != nil {
+		c.sink(at, e)
+	}
+	return nil
+}
+
+var _ eventlog.Sink = (*call)(nil)
+
+// end returns the result of a run that has left this process.
+func (c *call) end(ctx context.Context, p run.Performed, err error) (*Result, error) {
+	if err == nil {
+		err = c.appendTurns(context.WithoutCancel(ctx), p.Items, true)
+	}
+	if failure := c.failure(ctx, p, err); failure != nil {
+		return nil, failure
+	}
+	r := c.result(p)
+	if !c.o.trace {
+		r.Trace = nil
+	}
+	return r, nil
+}
+
+// result returns the result of the run, with its trace; nil if it has not begun.
+func (c *call) result(p run.Performed) *Result {
+	if p.State.Accepted == nil {
+		return nil
+	}
+	return newResult(c.id, &p.State, p.Items[p.Input:], c.ended)
+}
+
+// failure returns the error of a run; nil if it has an answer. err is that of the driver.
+func (c *call) failure(ctx context.Context, p run.Performed, err error) error {
+	has := partial{c.result(p)}
+	s := &p.State
+	switch {
+	case c.failed != nil:
+		return &LostError{Message: "the conversation of the run cannot be stored", Cause: c.failed, partial: has}
+	case err != nil:
+		return errorOf(ctx, err, has)
+	case s.Finished == nil:
+		w := &Waiting{RunID: c.id, partial: has}
+		for _, a := range c.waiting.Approvals {
+			w.Approvals = append(w.Approvals, Approval{ID: a.ID, Tool: a.Name, Arguments: a.Arguments, ExpiresAt: a.ExpiresAt})
+		}
+		return w
+	case s.Finished.Reason == event.Cancelled, s.Finished.Reason == event.CallerGone,
+		ctx.Err() != nil && (s.Finished.Reason.Limit() || s.Finished.Reason.Failed()): // an abort wins
+		cause := context.Cause(ctx)
+		if cause == nil {
+			cause = errCancelled
+		}
+		return &AbortError{Cause: cause, partial: has}
+	}
+	return c.ending(s, has)
+}
+
+var errCancelled = errors.New("the run was cancelled")
+
+// errorOf returns the error of a run that could not be recorded, or was refused.
+func errorOf(ctx context.Context, err error, has partial) error {
+	var own Failure
+	var known *fault.Error
+	var full *memlimit.Refused
+	var fatal tool.Fatal
+	var not *run.NotNow
+	switch {
+	case errors.As(err, &own):
+		return err
+	case errors.As(err, &full):
+		return &LimitError{Kind: MemoryLimit, Message: fault.From(full).Message, partial: has}
+	case errors.As(err, &fatal):
+		reason, address := fatal.Blocked()
+		return &BlockedError{Reason: reason, Address: address, partial: has}
+	case ctx.Err() != nil:
+		return &AbortError{Cause: context.Cause(ctx), partial: has}
+	case errors.Is(err, org.ErrNotFound):
+		return &ResumeError{Message: "the store has no such run: " + err.Error(), status: 404, partial: has}
+	case errors.As(err, &not):
+		return &ResumeError{Message: not.Error(), status: 409, partial: has}
+	case errors.As(err, &known) && known.Code == fault.Conflict:
+		return &ResumeError{Message: known.Message, status: 409, partial: has}
+	case errors.As(err, &known) && (known.Code == fault.Invalid || known.Code == fault.Unprocessable):
+		return &ValidationError{Message: known.Message, partial: has}
+	}
+	return &LostError{Message: "the run cannot go on", Cause: err, partial: has}
+}
+
+// ending returns the error of a run that has ended; nil if it has an answer.
+func (c *call) ending(s *loop.State, has partial) error {
+	var f event.Failure
+	if c.finished != nil && c.finished.Failure != nil {
+		f = *c.finished.Failure
+	}
+	limit := func(kind LimitKind, format string, args ...any) error {
+		return &LimitError{Kind: kind, Message: fmt.Sprintf(format, args...), partial: has}
+	}
+	switch s.Finished.Reason {
+	case event.Complete, event.ClientCalls, event.OutputCut, event.Refused:
+		return nil
+	case event.MaxRounds:
+		return limit(IterationLimit, "the run has used its %d rounds (Limits.Rounds)", s.Limits.Rounds)
+	case event.MaxCalls:
+		return limit(CallLimit, "the run has used its %d tool calls (Limits.Calls)", s.Limits.Calls)
+	case event.Tokens:
+		return limit(TokenLimit, "the run has used %d of its %d tokens, and the next model call may need more than the rest (Limits.Tokens)", s.Spent.Tokens, s.Limits.Tokens)
+	case event.Money, event.BudgetExceeded:
+		return limit(CostLimit, "the run has spent %s of its %s US dollars, and the next model call may cost more than the rest (Limits.USD)",
+			Money{s.Spent.NanoUSD, true}, Money{*s.Limits.NanoUSD, true})
+	case event.Deadline:
+		return limit(TimeLimit, "the run has taken %v (Limits.Time)", time.Duration(s.Limits.ActiveMS)*time.Millisecond)
+	case event.Memory:
+		return limit(MemoryLimit, "%s", f.Message)
+	case event.NoProgress:
+		return &ProgressError{has}
+	case event.Blocked:
+		return &BlockedError{Reason: s.Blocked.Reason, Address: s.Blocked.Address, Server: loop.LabelOf(s.Blocked.Server), partial: has}
+	case event.ModelError:
+		return &ModelError{Message: f.Message, Cause: f.Upstream, partial: has}
+	case event.TooLong:
+		return &ContextError{Message: f.Message, Cause: f.Upstream, partial: has}
+	case event.ServerUnavailable:
+		server := loop.LabelOf(s.Cause().Server)
+		return &ServerError{Server: server, Message: fmt.Sprintf("the MCP server %s is required and not available", server), partial: has}
+	case event.ToolAbort:
+		return c.toolFailure(s, f.Message, has)
+	case event.Invalid, event.HookDenied:
+		return &ValidationError{Message: f.Message, partial: has}
+	case event.Cancelled, event.CallerGone, event.Lost:
+	}
+	return &LostError{Message: cmp.Or(f.Message, "the run was lost"), partial: has}
+}
+
+// toolFailure returns the error of a run that a tool call has ended.
+func (c *call) toolFailure(s *loop.State, message string, has partial) error {
+	one, _ := s.Call(s.Cause().Call)
+	message = strings.TrimPrefix(message, "tool "+one.Name+" failed: ")
+	message = strings.TrimPrefix(message, "Error: ")
+	switch {
+	case one.Outcome == loop.Unknown:
+		return &UnknownOutcome{Tool: one.Name, CallID: one.ProviderID, Message: message, partial: has}
+	case one.Prepared != nil && one.Prepared.Verdict == loop.Tell:
+		return &ValidationError{Tool: one.Name, CallID: one.ProviderID, Message: message, partial: has}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return &ToolError{Tool: one.Name, CallID: one.ProviderID, Message: message, Cause: c.causes[string(one.Key)], partial: has}
+}
+
+// note remembers why a tool call failed.
+func (c *call) note(key string, cause error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.causes == nil {
+		c.causes = map[string]error{}
+	}
+	c.causes[key] = cause
+}
+
+// client returns the agent's model for this run.
+func (c *call) client() model.Model {
+	if c.engine.agent.Conversation == nil {
+		return c.engine.agent.Model
+	}
+	return recorded{c}
+}
+
+// recorded is the model of a run whose turns a conversation gets.
+type recorded struct{ call *call }
+
+// Stream implements model.Model. What the request has more than the one before are the turns since.
+func (r recorded) Stream(ctx context.Context, req *model.Request, emit func(model.Delta) error) (*model.Turn, error) {
+	if err := r.call.appendTurns(ctx, req.Items, false); err != nil {
+		return nil, &model.Error{Class: model.Invalid, Message: "the conversation of the run cannot be stored", Err: err}
+	}
+	return r.call.engine.agent.Model.Stream(ctx, req, emit)
+}
+
+// begin appends the input to the conversation.
+func (c *call) begin(ctx context.Context) error {
+	conversation := c.engine.agent.Conversation
+	if conversation == nil {
+		return nil
+	}
+	c.turns = 1
+	if c.o.skipInput {
+		return nil
+	}
+	if err := conversation.Append(ctx, Turn{RunID: c.id, Caller: c.caller, Role: InputTurn, Items: slices.Clone(c.input)}); err != nil {
+		return &LostError{Message: "the conversation of the run cannot be stored", Cause: err}
+	}
+	return nil
+}
+
+// appendTurns appends what the transcript has more than the conversation. last says that the run
+// has left the process.
+func (c *call) appendTurns(ctx context.Context, items []item.Item, last bool) error {
+	conversation := c.engine.agent.Conversation
+	if conversation == nil || c.failed != nil {
+		return c.failed
+	}
+	begin := slices.IndexFunc(items, func(it item.Item) bool { return it.Turn > c.lastTurn })
+	if begin < 0 {
+		return nil
+	}
+	items = items[begin:]
+	for c.appended < len(items) {
+		end, role := c.appended+1, ToolTurn
+		if items[c.appended].Kind != item.ToolResult {
+			end, role = item.TurnEnd(items, c.appended), AssistantTurn
+		}
+		for role == ToolTurn && end < len(items) && items[end].Kind == item.ToolResult {
+			end++
+		}
+		turn := Turn{RunID: c.id, Caller: c.caller, Number: c.turns, Role: role, Items: slices.Clone(items[c.appended:end])}
+		if err := conversation.Append(ctx, turn); err != nil {
+			c.failed = err
+			return err
+		}
+		c.appended, c.turns = end, c.turns+1
+	}
+	return nil
+}
+
+// own is a source of tools of the program.
+type own []tool.Tool
+
+// List implements tool.Source.
+func (o own) List(context.Context) ([]tool.Tool, error) { return o, nil }
+
+// gate returns the source with what the agent does around each call of its tools.
+func (e *engine) gate(s tool.Source) tool.Source { return gatedSource{s, e} }
+
+type gatedSource struct {
+	tool.Source
+	engine *engine
+}
+
+// List implements tool.Source.
+func (g gatedSource) List(ctx context.Context) ([]tool.Tool, error) {
+	tools, err := g.Source.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]tool.Tool, len(tools))
+	for i, t := range tools {
+		out[i] = gated{t, g.engine}
+	}
+	return out, nil
+}
+
+// Changes implements tool.Announcer.
+func (g gatedSource) Changes() uint64 {
+	if a, ok := g.Source.(tool.Announcer); ok {
+		return a.Changes()
+	}
+	return 0
+}
+
+// gated is a tool as the runs of an agent call it.
+type gated struct {
+	tool.Tool
+	engine *engine
+}
+
+// Class implements tool.Classed.
+func (g gated) Class() tool.Class { return tool.ClassOf(g.Tool) }
+
+// Asks implements tool.Asker.
+func (g gated) Asks(arguments json.RawMessage) bool {
+	if a, ok := g.Tool.(tool.Asker); ok && a.Asks(arguments) {
+		return true
+	}
+	approve := g.engine.agent.Approve
+	return approve != nil && approve(g.Definition().Name, arguments)
+}
+
+// Call implements tool.Tool.
+func (g gated) Call(ctx context.Context, c tool.Call) (tool.Result, error) {
+	if name := g.Definition().Name; !c.Caller.May(name) {
+		return tool.Error(fmt.Sprintf("the caller may not use the tool %s", name)), nil
+	}
+	r, err := g.Tool.Call(ctx, c)
+	cause := err
+	if cause == nil {
+		cause = r.Cause
+	}
+	if cause != nil {
+		g.engine.mu.Lock()
+		of := g.engine.calls[c.RunID]
+		g.engine.mu.Unlock()
+		if of != nil {
+			of.note(c.Key, cause)
+		}
+	}
+	return r, err
+}
+
+// targetOf returns the target that a model is.
+func targetOf(m model.Model) loop.Target {
+	if n, ok := m.(model.Named); ok {
+		provider, name := n.ModelName()
+		return loop.Target{Provider: provider, Model: name}
+	}
+	return loop.Target{Provider: "custom", Model: "model"}
+}

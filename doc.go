@@ -1,0 +1,68 @@
+// Package turnpike runs agents inside a Go program: it calls the model, executes the tools that the
+// model asks for, gives it the results, and repeats this until the model answers.
+//
+//	weather := tool.Func("weather", "Current weather of a city.",
+//		func(ctx context.Context, in struct{ City string `json:"city"` }) (string, error) {
+//			return lookUp(ctx, in.City)
+//		}).ReadOnly()
+//
+//	agent := &turnpike.Agent{
+//		Model:        openai.Model("gpt-5.4", openai.Options{APIKey: key}),
+//		Instructions: "Answer in one sentence.",
+//		Tools:        []tool.Tool{weather},
+//		Limits:       turnpike.Limits{USD: turnpike.USD("0.50")},
+//	}
+//	result, err := agent.Run(ctx, turnpike.Text("Is it warm in Bern?"))
+//
+// # Tools
+//
+// A tool is a Go function ([github.com/turnpike-gateway/turnpike/tool.Func]), a tool of an MCP
+// server ([github.com/turnpike-gateway/turnpike/mcp.Server]), or a verb of a resource. A failed call
+// is told to the model, which may try something else, unless ToolErrors is [Abort]. Each call
+// commits on its own: if the second call of a turn fails, the effect of the first stays.
+//
+// # Streams
+//
+// [Agent.Stream] returns the events of a run while they happen:
+//
+//	for text, err := range agent.Stream(ctx, turnpike.Text("…")).Text() {
+//		if err != nil {
+//			return err
+//		}
+//		fmt.Print(text)
+//	}
+//
+// Leaving the loop cancels the run and waits until nothing of it is left, and so does the end of
+// the context.
+//
+// # Errors
+//
+// A run that does not end with an answer returns an error of a type of this package, such as
+// [*LimitError] or [*ModelError]. It is a [Failure]: it has the [Result] as far as the run came,
+// with its trace.
+//
+// # Approvals
+//
+// A call that needs the approval of a person stops the run with the error [*Waiting]. Resume goes
+// on, in this process or in another one:
+//
+//	var waiting *turnpike.Waiting
+//	if errors.As(err, &waiting) {
+//		for _, a := range waiting.Approvals {
+//			fmt.Println(a.Tool, string(a.Arguments))
+//		}
+//	}
+//	…
+//	result, err := agent.Resume(ctx, runID, turnpike.Approve(approvalID)).Result()
+//
+// # Stores
+//
+// Without a Store, runs live in the memory of the agent and end with the process. With one
+// ([github.com/turnpike-gateway/turnpike/sqlite.Open]) each step of a run is on disk before the next
+// begins: [Agent.Resume] continues a run after a crash. Calls that may have been carried out when
+// the process died are not made again, unless the tool says that they may be.
+//
+// # Limits of this package
+//
+// An agent does not call other agents. Use one agent as a tool of another by a function that runs it.
+package turnpike

@@ -1,0 +1,271 @@
+package turnpike
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/clock"
+	"github.com/turnpike-gateway/turnpike/internal/egress"
+	"github.com/turnpike-gateway/turnpike/internal/id"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/money"
+	"github.com/turnpike-gateway/turnpike/internal/route"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/store/memory"
+	"github.com/turnpike-gateway/turnpike/tool"
+)
+
+// The names of what the library puts into stores that the gateway shares with it.
+const (
+	orgID       = "local"
+	surfaceName = "library"
+	programID   = "program" // the caller without As
+	functions   = "program" // the server whose tools are the agent's own
+)
+
+const (
+	listsFor       = 10 * time.Minute   // tool lists of MCP servers
+	approvalsFor   = 7 * 24 * time.Hour // until an approval expires
+	callsPerServer = 32                 // at a time, of one run
+)
+
+// engine performs the runs of an agent.
+type engine struct {
+	agent   *Agent
+	name    string
+	log     *slog.Logger
+	out     *egress.Egress
+	catalog *catalog.Catalog
+	archive journal.Archive
+	durable bool
+	runner  *run.Runner
+	here    run.Performer    // of runner
+	own     []tool.Tool      // of the agent itself: functions and resources
+	servers []catalog.Server // of own first, then of the sources
+	target  loop.Target
+
+	mu    sync.Mutex
+	calls map[string]*call // runs that are performed here
+}
+
+// ledger is a store as this package uses it.
+type ledger interface {
+	journal.Journal
+	journal.Archive
+	journal.Leases
+	journal.Picker
+	journal.Conversations
+	journal.Forgetter
+}
+
+// connector is a source that connects over what the agent gives it: an MCP server of package mcp.
+type connector interface {
+	Connect(client *http.Client, changed func(), log *slog.Logger) tool.Source
+}
+
+// prepare checks the agent and builds its engine, once.
+func (a *Agent) prepare() (*engine, error) {
+	a.once.Do(func() { a.engine, a.err = newEngine(a) })
+	return a.engine, a.err
+}
+
+func newEngine(a *Agent) (*engine, error) {
+	if err := a.check(); err != nil {
+		return nil, err
+	}
+	e := &engine{agent: a, name: cmp.Or(a.Name, "agent"), log: a.Log, calls: map[string]*call{}}
+	if e.log == nil {
+		e.log = slog.New(slog.DiscardHandler)
+	}
+	e.target = targetOf(a.Model)
+	e.out = egress.New(a.Outbound.policy(), egress.Options{})
+	e.catalog = catalog.New(catalog.Options{Log: e.log})
+	e.own = slices.Clone(a.Tools)
+	for _, p := range a.Resources {
+		e.own = append(e.own, p.Tools(everything())...)
+	}
+	if err := checkTools(e.own); err != nil {
+		return nil, err
+	}
+	e.servers = []catalog.Server{{Name: functions, Source: e.gate(own(e.own)), Revision: 1}}
+	if err := e.connect(); err != nil {
+		return nil, err
+	}
+	var store ledger
+	if a.Store == nil {
+		store = &volatile{}
+	} else {
+		var ok bool
+		if store, ok = a.Store.Ledger().(ledger); !ok {
+			return nil, invalid("Agent.Store is not a store of this module")
+		}
+		e.durable = true
+	}
+	e.archive = store
+	e.runner = run.New(run.Options{
+		Catalog: e.catalog, Journal: store, Conversations: store, Leases: store, Archive: store, Forgetter: store,
+		Resources: e, Price: e.price, Alone: true, Log: e.log,
+	})
+	e.here = run.PerformerOf(e.runner)
+	if s, ok := a.Store.(interface{ OnClose(func()) }); ok {
+		s.OnClose(e.close)
+	}
+	return e, nil
+}
+
+// volatile is the memory of an agent without a store.
+type volatile struct {
+	memory.Journal
+	conversations
+}
+
+type conversations = memory.Conversations
+
+// close hands the runs that Start has begun over to whoever resumes them.
+func (e *engine) close() {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	e.runner.Close(ctx, 0)
+	e.catalog.Close()
+	e.out.CloseIdleConnections()
+}
+
+// check returns what is wrong with the agent.
+func (a *Agent) check() error {
+	if a.Model == nil {
+		return invalid("the agent has no Model")
+	}
+	for _, f := range []struct {
+		field, value string
+		may          []string
+	}{
+		{"Parallelism", string(a.Parallelism), []string{"", string(Parallel), string(Safe), string(Serial)}},
+		{"Validation", string(a.Validation), []string{"", string(Strict), string(Lenient), string(NoValidation)}},
+		{"ToolErrors", string(a.ToolErrors), []string{"", string(Recover), string(Abort)}},
+	} {
+		if !slices.Contains(f.may, f.value) {
+			return invalid("Agent.%s is %q; use %s", f.field, f.value, strings.Join(f.may[1:], ", "))
+		}
+	}
+	if a.ResultMaxBytes < 0 {
+		return invalid("Agent.ResultMaxBytes is %d; use 0 or more", a.ResultMaxBytes)
+	}
+	for name, rate := range a.Rates {
+		if _, err := rate.price(); err != nil {
+			return invalid("Agent.Rates of %s: %v", name, err)
+		}
+	}
+	return a.Limits.check()
+}
+
+// checkTools returns what is wrong with the agent's own tools.
+func checkTools(tools []tool.Tool) error {
+	seen := map[string]bool{}
+	for _, t := range tools {
+		if t == nil {
+			return invalid("a tool of the agent is nil")
+		}
+		if c, ok := t.(tool.Checked); ok {
+			if err := c.Check(); err != nil {
+				return invalid("%v", err)
+			}
+		}
+		def := t.Definition()
+		switch _, err := catalog.Usable(def); {
+		case def.Name == "":
+			return invalid("a tool has no name")
+		case err != nil:
+			return invalid("tool %s: %v", def.Name, err)
+		case seen[def.Name]:
+			return invalid("two tools have the name %s", def.Name)
+		}
+		seen[def.Name] = true
+	}
+	return nil
+}
+
+// connect makes servers of the agent's sources.
+func (e *engine) connect() error {
+	seen := map[string]bool{functions: true}
+	for i, source := range e.agent.Sources {
+		server := catalog.Server{Name: fmt.Sprintf("source%d", i+1), Revision: 1}
+		if n, ok := source.(interface{ Name() string }); ok && n.Name() != "" {
+			server.Name = n.Name()
+		}
+		if seen[server.Name] {
+			return invalid("two sources have the name %s; give one of them another name", server.Name)
+		}
+		seen[server.Name] = true
+		if r, ok := source.(interface{ IsRequired() bool }); ok {
+			server.Required = r.IsRequired()
+		}
+		if c, ok := source.(connector); ok {
+			name := server.Name
+			source = c.Connect(e.out.Guarded(egress.GuardedOptions{}), func() { e.catalog.Forget(orgID, name) }, e.log)
+		}
+		server.Source = e.gate(source)
+		e.servers = append(e.servers, server)
+	}
+	return nil
+}
+
+func (o Outbound) policy() egress.Policy {
+	p := egress.DefaultPolicy()
+	p.Allowlist, p.ExtraBlocked = o.Allow, o.Block
+	return p
+}
+
+// price implements run.Options.Price.
+func (e *engine) price(t loop.Target) money.Price {
+	rate, ok := e.agent.Rates[t.Provider+"/"+t.Model]
+	if !ok {
+		rate, ok = e.agent.Rates[t.Model]
+	}
+	if ok {
+		p, _ := rate.price() // was checked
+		return p
+	}
+	return knownPrice(t, money.Date(clock.Wall().UTC().Format(time.DateOnly)))
+}
+
+// For implements run.Resources: the run is one that Resume continues.
+func (e *engine) For(_ context.Context, a *loop.Accepted) ([]route.Target, []catalog.Server, error) {
+	e.mu.Lock()
+	c := e.calls[a.RunID]
+	e.mu.Unlock()
+	if c == nil {
+		return nil, nil, fmt.Errorf("run %s is not resumed here", a.RunID)
+	}
+	c.caller.ID = a.Principal
+	targets := make([]route.Target, len(a.Targets))
+	for i, t := range a.Targets {
+		if t.Provider != e.target.Provider || t.Model != e.target.Model {
+			return nil, nil, fmt.Errorf("the run began with the model %s/%s, and the agent has %s/%s", t.Provider, t.Model, e.target.Provider, e.target.Model)
+		}
+		targets[i] = route.Target{Target: t, Client: c.client()}
+	}
+	return targets, e.servers, nil
+}
+
+// enter notes that a run is performed here, until leave is called.
+func (e *engine) enter(c *call) (leave func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.calls[c.id] = c
+	return func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		delete(e.calls, c.id)
+	}
+}
+
+func newRunID() string { return id.NewOrdered("run_") }

@@ -1,0 +1,269 @@
+package turnpike
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+// Failure is the error of a run. All errors of runs have one of the types of this package, which are
+// failures.
+type Failure interface {
+	error
+
+	// Status returns the HTTP status for a program that answers requests with runs.
+	Status() int
+
+	// Result returns how far the run came, with its trace; nil for a run that has not begun.
+	Result() *Result
+}
+
+// ErrConsumed is the error of a stream that is read a second time.
+var ErrConsumed = errors.New("the stream was read already; a stream is read once")
+
+// partial is the part of an error that has the result.
+type partial struct{ result *Result }
+
+// Result implements [Failure].
+func (p partial) Result() *Result { return p.result }
+
+// LimitKind says which limit a run has reached.
+type LimitKind string
+
+// The limits.
+const (
+	IterationLimit LimitKind = "iterations" // Limits.Rounds
+	CallLimit      LimitKind = "calls"      // Limits.Calls
+	TokenLimit     LimitKind = "tokens"     // Limits.Tokens
+	CostLimit      LimitKind = "cost"       // Limits.USD
+	TimeLimit      LimitKind = "time"       // Limits.Time
+	MemoryLimit    LimitKind = "memory"     // what runs may keep in memory
+)
+
+// LimitError says that a run has reached a limit. What its tools did stays. With a store, Resume goes
+// on after the limit was raised.
+type LimitError struct {
+	Kind    LimitKind
+	Message string
+	partial
+}
+
+func (e *LimitError) Error() string { return e.Message }
+
+// Status implements [Failure].
+func (e *LimitError) Status() int { return http.StatusTooManyRequests }
+
+// Waiting says that a run waits for the approval of calls. It is not over: [Agent.Resume] goes on.
+type Waiting struct {
+	RunID     string
+	Approvals []Approval // in the order of the calls
+	partial
+}
+
+func (e *Waiting) Error() string {
+	return fmt.Sprintf("run %s waits for the approval of %d tool calls; resume it with Approve or Deny", e.RunID, len(e.Approvals))
+}
+
+// Status implements [Failure].
+func (e *Waiting) Status() int { return http.StatusAccepted }
+
+// Approval is a tool call that waits for the approval of a person.
+type Approval struct {
+	ID        string
+	Tool      string
+	Arguments json.RawMessage
+	ExpiresAt time.Time // then the call counts as denied
+}
+
+// AbortError says that the context of a run has ended, or that its stream was left. It wraps the cause
+// of the context, and [context.Canceled].
+type AbortError struct {
+	Cause error
+	partial
+}
+
+func (e *AbortError) Error() string { return fmt.Sprintf("the run was aborted: %v", e.Cause) }
+
+// Status implements [Failure]: 499, as servers log it for a client that has left.
+func (e *AbortError) Status() int { return 499 }
+
+// Unwrap returns the cause.
+func (e *AbortError) Unwrap() []error { return []error{e.Cause, context.Canceled} }
+
+// ToolError says that a tool failed, under ToolErrors [Abort].
+type ToolError struct {
+	Tool, CallID string
+	Message      string // what the tool said
+	Cause        error  // the error of the function; nil for other tools
+	partial
+}
+
+func (e *ToolError) Error() string { return fmt.Sprintf("tool %s: %s", e.Tool, e.Message) }
+
+// Status implements [Failure]: that of Cause, if it has one.
+func (e *ToolError) Status() int {
+	var s interface{ Status() int }
+	if errors.As(e.Cause, &s) {
+		return s.Status()
+	}
+	return http.StatusInternalServerError
+}
+
+// Unwrap returns the cause.
+func (e *ToolError) Unwrap() error { return e.Cause }
+
+// ValidationError says that a call of this package is wrong, such as an Only with the name of no tool,
+// or, under ToolErrors [Abort], that the arguments of a tool call are. Tool and CallID are "" for the
+// former.
+type ValidationError struct {
+	Tool, CallID string
+	Message      string
+	partial
+}
+
+func (e *ValidationError) Error() string { return e.Message }
+
+// Status implements [Failure].
+func (e *ValidationError) Status() int { return http.StatusBadRequest }
+
+func invalid(format string, args ...any) *ValidationError {
+	return &ValidationError{Message: fmt.Sprintf(format, args...)}
+}
+
+// UnknownOutcome says that nobody knows whether a tool call was carried out, under ToolErrors [Abort].
+type UnknownOutcome struct {
+	Tool, CallID string
+	Message      string
+	partial
+}
+
+func (e *UnknownOutcome) Error() string { return fmt.Sprintf("tool %s: %s", e.Tool, e.Message) }
+
+// Status implements [Failure].
+func (e *UnknownOutcome) Status() int { return http.StatusInternalServerError }
+
+// ProgressError says that the model has repeated the same tool calls, also after it was told so.
+type ProgressError struct{ partial }
+
+func (e *ProgressError) Error() string {
+	return "the model repeats the same tool calls, and the run was ended"
+}
+
+// Status implements [Failure].
+func (e *ProgressError) Status() int { return http.StatusTooManyRequests }
+
+// BlockedError says that the outbound policy refuses an address, such as that of an MCP server in a
+// private network: see [Outbound].
+type BlockedError struct {
+	Reason  string // such as loopback or private
+	Address string
+	Server  string // the source; "" = none
+	partial
+}
+
+func (e *BlockedError) Error() string {
+	of := ""
+	if e.Server != "" {
+		of = " of the MCP server " + e.Server
+	}
+	return fmt.Sprintf("the outbound policy refuses the address %s%s (%s); if it is meant, allow it with Agent.Outbound", e.Address, of, e.Reason)
+}
+
+// Status implements [Failure].
+func (e *BlockedError) Status() int { return http.StatusForbidden }
+
+// ModelError says that the model could not be called, or has failed.
+type ModelError struct {
+	Message string
+	Cause   *model.Error // what the provider answered; nil = not known
+	partial
+}
+
+func (e *ModelError) Error() string { return e.Message }
+
+// Status implements [Failure]: that of the provider, or 502.
+func (e *ModelError) Status() int {
+	if e.Cause != nil && e.Cause.Status >= 400 && !e.Cause.Credential {
+		return e.Cause.Status
+	}
+	return http.StatusBadGateway
+}
+
+// Unwrap returns the cause.
+func (e *ModelError) Unwrap() error {
+	if e.Cause == nil {
+		return nil
+	}
+	return e.Cause
+}
+
+// ServerError says that an MCP server that is required is not available.
+type ServerError struct {
+	Server  string
+	Message string
+	partial
+}
+
+func (e *ServerError) Error() string { return e.Message }
+
+// Status implements [Failure].
+func (e *ServerError) Status() int { return http.StatusServiceUnavailable }
+
+// ContextError says that the conversation is too long for the model.
+type ContextError struct {
+	Message string
+	Cause   *model.Error
+	partial
+}
+
+func (e *ContextError) Error() string { return e.Message }
+
+// Status implements [Failure].
+func (e *ContextError) Status() int { return http.StatusBadRequest }
+
+// Unwrap returns the cause.
+func (e *ContextError) Unwrap() error {
+	if e.Cause == nil {
+		return nil
+	}
+	return e.Cause
+}
+
+// ResumeError says that a run cannot be resumed or followed: the store does not have it, it is in
+// progress, or it has ended.
+type ResumeError struct {
+	Message string
+	status  int
+	partial
+}
+
+func (e *ResumeError) Error() string { return e.Message }
+
+// Status implements [Failure]: 404 or 409.
+func (e *ResumeError) Status() int { return e.status }
+
+// LostError says that a run cannot go on: after a crash, because its store fails, or because its
+// Conversation does. Nothing that it did is undone.
+type LostError struct {
+	Message string
+	Cause   error
+	partial
+}
+
+func (e *LostError) Error() string {
+	if e.Cause == nil {
+		return e.Message
+	}
+	return fmt.Sprintf("%s: %v", e.Message, e.Cause)
+}
+
+// Status implements [Failure].
+func (e *LostError) Status() int { return http.StatusInternalServerError }
+
+// Unwrap returns the cause.
+func (e *LostError) Unwrap() error { return e.Cause }

@@ -1,0 +1,73 @@
+package turnpike
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+// Generate makes one model call. The tools of [Tools] are declared, and the calls that the model makes come
+// back in Result.Calls. With Mode(Auto) it is a run of an agent with these tools.
+func Generate(ctx context.Context, m model.Model, in Input, opts ...Option) (*Result, error) {
+	a := &Agent{Model: m}
+	return a.Run(ctx, in, append([]Option{Mode(Return)}, opts...)...)
+}
+
+// ask makes one model call whose tool calls the caller executes.
+func (c *call) ask(ctx context.Context, sink sink) (*Result, error) {
+	e := c.engine
+	servers, err := c.servers(ctx)
+	if err != nil {
+		return nil, c.failure(ctx, run.Performed{}, err)
+	}
+	set, err := e.catalog.For(ctx, orgID, servers, listsFor)
+	if err != nil {
+		return nil, c.failure(ctx, run.Performed{}, err)
+	}
+	limits := budget.Limits{NanoUSD: c.o.limits.sealed().NanoUSD}
+	req := c.base(loop.Policy{Grade: loop.Relay, Limits: limits, Live: live(sink)})
+	req.ClientTools = set.Offered()
+	c.sink = sink
+	p, err := e.here.Perform(ctx, req, c)
+	return c.end(ctx, p, err)
+}
+
+// live returns which deltas a run reports at once.
+func live(sink sink) []model.DeltaKind {
+	if sink == nil {
+		return nil
+	}
+	return []model.DeltaKind{model.TextDelta, model.ReasoningDelta, model.RefusalDelta, model.CallDelta}
+}
+
+// Into runs the agent and returns its answer as a T. The schema of the answer follows from T, as with
+// tool.NewFunc, in place of the agent's Output. If the answer is not a T, the error is a
+// [*ValidationError] with the result.
+func Into[T any](ctx context.Context, a *Agent, in Input, opts ...Option) (T, *Result, error) {
+	var out T
+	schema, err := jsonschema.For[T](nil)
+	if err != nil {
+		return out, nil, invalid("schema of %s: %v", reflect.TypeFor[T](), err)
+	}
+	text, err := json.Marshal(schema)
+	if err != nil {
+		return out, nil, invalid("schema of %s: %v", reflect.TypeFor[T](), err)
+	}
+	format := model.Format{Type: "json_schema", Name: "answer", Schema: text}
+	r, err := a.Run(ctx, in, append([]Option{func(o *options) { o.format = format }}, opts...)...)
+	if err != nil {
+		return out, nil, err
+	}
+	if err := json.Unmarshal([]byte(r.Text), &out); err != nil {
+		return out, r, &ValidationError{Message: fmt.Sprintf("the answer is no %s: %v", reflect.TypeFor[T](), err), partial: partial{r}}
+	}
+	return out, r, nil
+}

@@ -1,0 +1,46 @@
+// Package anthropic makes models of Anthropic models of an agent.
+package anthropic
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+
+	"github.com/turnpike-gateway/turnpike/internal/egress"
+	"github.com/turnpike-gateway/turnpike/internal/provider/anthropic"
+	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+// Options say how the provider is called. The zero value calls it without a key.
+type Options struct {
+	APIKey  string
+	BaseURL string // with the version of the API; "" = https://api.anthropic.com/v1
+
+	// MaxTokens limits the output of each call, without thinking; 0 = 8,192.
+	MaxTokens int
+
+	// HTTPClient makes the requests, with its timeout, which includes the answer; nil = one without a
+	// timeout and without a proxy.
+	HTTPClient *http.Client
+}
+
+// Model returns a model, such as "claude-sonnet-5". It connects to nothing. Images must be data, or URLs that
+// the provider fetches itself.
+func Model(name string, o Options) model.Model {
+	e := wire.Endpoint{
+		BaseURL:   cmp.Or(o.BaseURL, "https://api.anthropic.com/v1"),
+		APIKey:    func(context.Context) (string, error) { return o.APIKey, nil },
+		Transport: egress.ProgramTransport(o.HTTPClient),
+	}
+	return named{anthropic.New(e, anthropic.Options{MaxTokens: o.MaxTokens}), name}
+}
+
+// named is a model with its name.
+type named struct {
+	model.Model
+	name string
+}
+
+// ModelName implements model.Named.
+func (n named) ModelName() (provider, name string) { return "anthropic", n.name }

@@ -1,0 +1,233 @@
+package turnpike
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/clock"
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/item"
+)
+
+// Decision is what a person has decided about a tool call that waits.
+type Decision struct {
+	Approval string // the ID of the [Approval]
+	Approved bool
+	By       string // who has decided, for the audit log; "" = the program
+	Reason   string // for the model, and the audit log
+}
+
+// Approve returns the decision that the call is executed.
+func Approve(approvalID string) Decision { return Decision{Approval: approvalID, Approved: true} }
+
+// Deny returns the decision that the call is not executed. The model is told the reason.
+func Deny(approvalID, reason string) Decision { return Decision{Approval: approvalID, Reason: reason} }
+
+// Resume goes on with a run of the agent's store: with one that waits, after the decisions about all its
+// calls; with one that a crash has broken off; and with one that has reached a limit which is higher
+// now. A run that is in memory can be resumed while it waits. The stream has the events from
+// here on, and the result is that of the whole run. If calls still wait, the error is [*Waiting].
+//
+// The agent must be the one that began the run, or one with the same model and tools. A run that has
+// reached a limit goes on as another run, with another id: it begins with the transcript of the
+// first, and what the first has spent counts.
+func (a *Agent) Resume(ctx context.Context, runID string, decisions ...Decision) *Stream {
+	e, err := a.prepare()
+	if err != nil {
+		return failedStream(err)
+	}
+	c := &call{engine: e, id: runID, o: options{caller: everything(), limits: a.Limits, mode: Auto, trace: true}, ended: map[string]outcome{}}
+	return newStream(ctx, runID, func(ctx context.Context, sink sink) (*Result, error) {
+		return c.resume(ctx, decisions, sink)
+	})
+}
+
+// key returns the key of the run in the store.
+func (c *call) key() journal.RunKey { return journal.RunKey{Org: orgID, Run: c.id} }
+
+func (c *call) resume(ctx context.Context, decisions []Decision, sink sink) (*Result, error) {
+	e := c.engine
+	for _, d := range decisions {
+		if err := c.decide(ctx, d); err != nil {
+			return nil, errorOf(ctx, err, partial{})
+		}
+	}
+	if e.agent.Conversation != nil {
+		before, err := e.here.Transcript(ctx, c.key())
+		if err != nil {
+			return nil, errorOf(ctx, err, partial{})
+		}
+		c.lastTurn, c.turns, c.caller = item.LastTurn(before.Items[:before.Input]), 1, before.Caller
+	}
+	c.sink = sink
+	leave := e.enter(c)
+	p, err := e.here.Continue(ctx, c.key(), c)
+	leave()
+	if not, ok := errors.AsType[*run.NotNow](err); ok {
+		switch not.Status {
+		case journal.Done:
+			return c.goOn(ctx, sink)
+		case journal.Waiting:
+			return nil, c.stillWaits(ctx)
+		case journal.Running, journal.IsAside:
+		}
+	}
+	return c.end(ctx, p, err)
+}
+
+// decide records a decision.
+func (c *call) decide(ctx context.Context, d Decision) error {
+	e := c.engine
+	a, err := e.archive.Approval(ctx, orgID, d.Approval)
+	switch {
+	case errors.Is(err, org.ErrNotFound), err == nil && a.RunID != c.id:
+		return &ResumeError{Message: fmt.Sprintf("run %s has no approval %s", c.id, d.Approval), status: 404}
+	case err != nil:
+		return err
+	}
+	by := d.By
+	if by == "" {
+		by = programID
+	}
+	_, err = e.runner.Decide(ctx, orgID, d.Approval, journal.Decision{Approved: d.Approved, Message: d.Reason}, org.Author{Principal: by, At: clock.Wall().UnixMilli()})
+	return err
+}
+
+// stillWaits returns the error of a run that waits for more decisions.
+func (c *call) stillWaits(ctx context.Context) error {
+	e := c.engine
+	p, err := e.here.Transcript(ctx, c.key())
+	if err != nil {
+		return errorOf(ctx, err, partial{})
+	}
+	w := &Waiting{RunID: c.id, partial: partial{c.result(p)}}
+	const most = 1000
+	approvals, err := e.archive.Approvals(ctx, orgID, journal.ApprovalQuery{RunID: c.id, Limit: most})
+	if err != nil {
+		return errorOf(ctx, err, w.partial)
+	}
+	for _, one := range approvals {
+		if one.Status == journal.ApprovalWaiting {
+			w.Approvals = append(w.Approvals, c.approval(ctx, one))
+		}
+	}
+	return w
+}
+
+// approval returns an approval as the caller sees it.
+func (c *call) approval(ctx context.Context, a journal.Approval) Approval {
+	const most = 1 << 20 // bytes of arguments
+	out := Approval{ID: a.ID, Tool: a.Name}
+	if rows, err := c.engine.archive.Rows(ctx, orgID, c.id, []string{a.ArgsRef}, most); err == nil && len(rows) > 0 {
+		out.Arguments = rows[0]
+	}
+	if a.ExpiresAt > 0 {
+		out.ExpiresAt = timeOf(a.ExpiresAt)
+	}
+	return out
+}
+
+// goOn returns the result of a run that has ended. If it has reached a limit that is higher now, a next
+// run goes on with its transcript.
+func (c *call) goOn(ctx context.Context, sink sink) (*Result, error) {
+	p, err := c.engine.here.Transcript(ctx, c.key())
+	if err != nil {
+		return nil, errorOf(ctx, err, partial{})
+	}
+	rest, ok := c.rest(p)
+	if !ok {
+		return c.end(ctx, p, nil)
+	}
+	next := &call{
+		engine: c.engine, id: newRunID(), input: p.Items[c.system(p):], o: c.o, caller: p.Caller, ended: map[string]outcome{},
+		lastTurn: item.LastTurn(p.Items),
+	}
+	next.o.limits, next.o.skipInput = rest, true
+	next.o.trace = c.o.trace
+	return next.perform(ctx, sink)
+}
+
+// system returns how many items of the transcript the agent has put in front of the input.
+func (c *call) system(p run.Performed) int {
+	if c.engine.agent.Instructions != "" && p.Input > 0 && p.Items[0].Role == item.System {
+		return 1
+	}
+	return 0
+}
+
+// rest returns what is left of the agent's limits for a run that has reached one of its own; false if
+// nothing is, or if no limit has ended the run.
+func (c *call) rest(p run.Performed) (Limits, bool) {
+	s := &p.State
+	if r := s.Finished.Reason; !r.Limit() && r != event.BudgetExceeded || r == event.NoProgress {
+		return Limits{}, false
+	}
+	l := c.o.limits
+	sealed := l.sealed()
+	l.Rounds, l.Calls = sealed.Rounds-s.Counts.Rounds, sealed.Calls-s.Counts.Calls
+	if l.Rounds <= 0 || l.Calls <= 0 {
+		return l, false
+	}
+	if l.Tokens > 0 {
+		if l.Tokens -= s.Spent.Tokens; l.Tokens <= 0 {
+			return l, false
+		}
+	}
+	if l.USD.set {
+		if l.USD.nano -= s.Spent.NanoUSD; l.USD.nano <= 0 {
+			return l, false
+		}
+	}
+	if l.Time > 0 {
+		if l.Time -= time.Duration(s.At-s.ActiveSince+s.ActiveMS) * time.Millisecond; l.Time < time.Millisecond {
+			return l, false
+		}
+	}
+	return l, true
+}
+
+// Follow reports the events of a run that [Agent.Start] has begun, after a position: the zero position is
+// before the first one. It reports those that are stored, and then those that happen. Leaving the loop
+// does not end the run.
+func (a *Agent) Follow(ctx context.Context, runID string, after event.Position) *Stream {
+	e, err := a.prepare()
+	if err != nil {
+		return failedStream(err)
+	}
+	c := &call{engine: e, id: runID, o: options{caller: everything(), trace: true}, ended: map[string]outcome{}}
+	return newStream(ctx, runID, func(ctx context.Context, sink sink) (*Result, error) {
+		c.sink = sink
+		if err := e.runner.Follow(ctx, eventlog.Follow{Org: orgID, RunID: runID, After: after, ToWaiting: true}, c); err != nil {
+			return nil, errorOf(ctx, err, partial{})
+		}
+		p, err := e.here.Transcript(ctx, c.key())
+		if err != nil {
+			return nil, errorOf(ctx, err, partial{})
+		}
+		if failure := c.failure(ctx, p, nil); failure != nil {
+			return nil, failure
+		}
+		return c.result(p), nil
+	})
+}
+
+// Cancel ends a run that [Agent.Start] has begun, or that waits. What its tools did stays.
+func (a *Agent) Cancel(ctx context.Context, runID string) error {
+	e, err := a.prepare()
+	if err != nil {
+		return err
+	}
+	err = e.runner.Cancel(ctx, orgID, runID, org.Author{Principal: programID, At: clock.Wall().UnixMilli()})
+	if err != nil {
+		return errorOf(ctx, err, partial{})
+	}
+	return nil
+}
+
+func timeOf(ms int64) time.Time { return time.UnixMilli(ms).UTC() }

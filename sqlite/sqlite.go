@@ -1,0 +1,65 @@
+// Package sqlite is a store for the runs of agents in one SQLite file: runs survive a crash of the program,
+// and can wait for approvals for days.
+//
+//	store, err := sqlite.Open("runs.db")
+//	if err != nil {
+//		return err
+//	}
+//	defer store.Close()
+//	agent := &turnpike.Agent{Model: model, Store: store}
+//
+// One process at a time can open a file. What runs have cost, said and done is in it, so that it is
+// readable for its owner only.
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+)
+
+// Store is a store in a SQLite file. Several agents may share it. It is safe for concurrent use.
+type Store struct {
+	inner *sqlite.Store
+
+	mu     sync.Mutex
+	before []func() // called by Close before the file is closed
+	closed bool
+}
+
+// Open opens a file, and creates it if it is missing, with its directory. It fails if another process has
+// the file open, or if a later version has written it. Close the store.
+func Open(path string) (*Store, error) {
+	inner, err := sqlite.Open(context.Background(), sqlite.Options{Path: path})
+	if err != nil {
+		return nil, fmt.Errorf("open %w", err)
+	}
+	return &Store{inner: inner}, nil
+}
+
+// Ledger implements turnpike.Store.
+func (s *Store) Ledger() any { return s.inner }
+
+// OnClose has f called when the store is closed, before its file is. Agents use it.
+func (s *Store) OnClose(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.before = append(s.before, f)
+}
+
+// Close ends the runs that Agent.Start has begun, so that the next process can resume them, and closes the
+// file. Other runs must have ended. It may be called more than once.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	for _, f := range s.before {
+		f()
+	}
+	return s.inner.Close()
+}

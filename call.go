@@ -18,6 +18,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/policy"
 	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/item"
@@ -135,7 +136,7 @@ func (c *call) request(ctx context.Context, live bool) (*run.Request, error) {
 		Grade: loop.Light, Limits: c.o.limits.sealed(), Forget: !e.durable,
 		Parallelism: loop.Parallelism(cmp.Or(a.Parallelism, Parallel)), AbortOnTool: a.ToolErrors == Abort,
 		Validation: loop.Validation(cmp.Or(a.Validation, Strict)), ResultMaxBytes: cmp.Or(a.ResultMaxBytes, 64<<10), HeadOnly: true,
-		CatalogTTLNS: int64(listsFor), Rules: loop.Rules{CallsPerServer: callsPerServer},
+		CatalogTTLNS: int64(listsFor), Rules: loop.Rules{CallsPerServer: callsPerServer}, Guard: policy.Guard{Mode: policy.Nudge},
 	}
 	if e.durable {
 		p.Grade = loop.Durable
@@ -376,11 +377,8 @@ func (c *call) toolFailure(s *loop.State, message string, has partial) error {
 	one, _ := s.Call(s.Cause().Call)
 	message = strings.TrimPrefix(message, "tool "+one.Name+" failed: ")
 	message = strings.TrimPrefix(message, "Error: ")
-	switch {
-	case one.Outcome == loop.Unknown:
+	if one.Outcome == loop.Unknown {
 		return &UnknownOutcome{Tool: one.Name, CallID: one.ProviderID, Message: message, partial: has}
-	case one.Prepared != nil && one.Prepared.Verdict == loop.Tell:
-		return &ValidationError{Tool: one.Name, CallID: one.ProviderID, Message: message, partial: has}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -201,19 +201,25 @@ func (e *engine) connect() error {
 		if n, ok := source.(interface{ Name() string }); ok && n.Name() != "" {
 			server.Name = n.Name()
 		}
-		if seen[server.Name] {
-			return invalid("two sources have the name %s; give one of them another name", server.Name)
-		}
-		seen[server.Name] = true
 		if r, ok := source.(interface{ IsRequired() bool }); ok {
 			server.Required = r.IsRequired()
 		}
+		switch {
+		case source == nil:
+			return invalid("a source of the agent is nil")
+		case seen[server.Name]:
+			return invalid("two sources have the name %s; give one of them another name", server.Name)
+		}
+		seen[server.Name] = true
+		e.servers = append(e.servers, server)
+	}
+	for i, source := range e.agent.Sources {
+		server := &e.servers[len(e.servers)-len(e.agent.Sources)+i]
 		if c, ok := source.(connector); ok {
 			name := server.Name
 			source = c.Connect(e.out.Guarded(egress.GuardedOptions{}), func() { e.catalog.Forget(orgID, name) }, e.log)
 		}
 		server.Source = e.gate(source)
-		e.servers = append(e.servers, server)
 	}
 	return nil
 }

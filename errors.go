@@ -117,12 +117,10 @@ func (e *ToolError) Status() int {
 // Unwrap returns the cause.
 func (e *ToolError) Unwrap() error { return e.Cause }
 
-// ValidationError says that a call of this package is wrong, such as an Only with the name of no tool,
-// or, under ToolErrors [Abort], that the arguments of a tool call are. Tool and CallID are "" for the
-// former.
+// ValidationError says that a call of this package is wrong, such as an Only with the name of no tool, or
+// that the answer is not what [Into] asks for. Wrong arguments of a tool call are told to the model.
 type ValidationError struct {
-	Tool, CallID string
-	Message      string
+	Message string
 	partial
 }
 

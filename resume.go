@@ -112,9 +112,11 @@ func (c *call) stillWaits(ctx context.Context) error {
 	if err != nil {
 		return errorOf(ctx, err, w.partial)
 	}
-	for _, one := range approvals {
-		if one.Status == journal.ApprovalWaiting {
-			w.Approvals = append(w.Approvals, c.approval(ctx, one))
+	for _, of := range p.State.Calls { // in this order
+		for _, one := range approvals {
+			if one.Status == journal.ApprovalWaiting && one.Call == of.Key {
+				w.Approvals = append(w.Approvals, c.approval(ctx, one))
+			}
 		}
 	}
 	return w

@@ -1,0 +1,231 @@
+package turnpike_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike"
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/sqlite"
+	"github.com/turnpike-gateway/turnpike/tool"
+	"github.com/turnpike-gateway/turnpike/turnpiketest"
+)
+
+func open(t *testing.T, path string) *sqlite.Store {
+	t.Helper()
+	s, err := sqlite.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func reopen(t *testing.T, s *sqlite.Store, path string) *sqlite.Store {
+	t.Helper()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return open(t, path)
+}
+
+// A run waits in a store, and goes on after the store was opened again.
+func TestAnApprovalAfterARestart(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "runs.db")
+	store := open(t, path)
+	paid := 0
+	var by tool.Caller
+	agent := func(s turnpike.Store, story string) *turnpike.Agent {
+		return &turnpike.Agent{
+			Model: turnpiketest.NewScript(t, story), Store: s, Instructions: "Pay.",
+			Tools: []tool.Tool{tool.Func("pay", "", func(ctx context.Context, in struct {
+				Cents int `json:"cents"`
+			}) (string, error) {
+				paid += in.Cents
+				by = tool.From(ctx).Caller
+				return "paid", nil
+			}).ApproveIf(func(in struct {
+				Cents int `json:"cents"`
+			}) bool {
+				return in.Cents > 100
+			})},
+		}
+	}
+	ada := turnpike.Caller{ID: "ada", Permissions: []string{"pay"}}
+	a := agent(store, "text Two.\ncall c1 pay {\"cents\":500}\ncall c2 pay {\"cents\":50}\ncall c3 pay {\"cents\":700}\n")
+	_, err := a.Run(t.Context(), turnpike.Text("pay"), turnpike.As(ada))
+	var waiting *turnpike.Waiting
+	if !errors.As(err, &waiting) || len(waiting.Approvals) != 2 || paid != 50 || string(waiting.Approvals[0].Arguments) != `{"cents":500}` || waiting.Status() != 202 {
+		t.Fatalf("%#v, paid %d", err, paid)
+	}
+	if left := time.Until(waiting.Approvals[0].ExpiresAt); left < 6*24*time.Hour || left > 7*24*time.Hour {
+		t.Errorf("expires in %v", left)
+	}
+	store = reopen(t, store, path)
+	a = agent(store, "text Done.\n")
+	if _, err := a.Resume(t.Context(), waiting.RunID, turnpike.Approve("appr_x")).Result(); err == nil || err.(turnpike.Failure).Status() != 404 {
+		t.Error(err)
+	}
+	_, err = a.Resume(t.Context(), waiting.RunID, turnpike.Approve(waiting.Approvals[0].ID)).Result()
+	var still *turnpike.Waiting
+	if !errors.As(err, &still) || len(still.Approvals) != 1 || still.Approvals[0].ID != waiting.Approvals[1].ID || string(still.Approvals[0].Arguments) != `{"cents":700}` || paid != 50 {
+		t.Fatalf("%#v", err)
+	}
+	if _, err := a.Resume(t.Context(), waiting.RunID, turnpike.Deny(waiting.Approvals[0].ID, "")).Result(); err == nil || err.(turnpike.Failure).Status() != 409 {
+		t.Error(err)
+	}
+	s := a.Resume(t.Context(), waiting.RunID, turnpike.Deny(waiting.Approvals[1].ID, "too much"))
+	var kinds []string
+	for e, err := range s.Events() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		kinds = append(kinds, e.Type())
+	}
+	r, err := s.Result()
+	if err != nil || r.Text != "Done." || r.RunID != waiting.RunID || paid != 550 || by.ID != "ada" || !by.May("pay") {
+		t.Fatalf("%+v, %v; paid %d for %+v; %v", r, err, paid, by, kinds)
+	}
+	got := calls(r)
+	if len(got) != 3 || got[0].Result != "paid" || got[1].Result != "paid" || !strings.Contains(got[2].Result, "too much") || r.Trace[0].Text != "Two." {
+		t.Errorf("%+v", r.Trace)
+	}
+	again, err := a.Resume(t.Context(), waiting.RunID).Result()
+	if err != nil || again.Text != "Done." || len(again.Items) != len(r.Items) {
+		t.Errorf("a run that has ended: %+v, %v", again, err)
+	}
+}
+
+// A run that has reached a limit goes on when the limit is higher.
+func TestARaisedLimit(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "runs.db")
+	store := open(t, path)
+	script := turnpiketest.NewScript(t, endless)
+	agent := func(rounds int) *turnpike.Agent {
+		return &turnpike.Agent{Model: script, Store: store, Tools: []tool.Tool{weather()}, Instructions: "Go.", Limits: turnpike.Limits{Rounds: rounds, Tokens: 10_000}}
+	}
+	var limit *turnpike.LimitError
+	if _, err := agent(2).Run(t.Context(), turnpike.Text("go")); !errors.As(err, &limit) {
+		t.Fatal(err)
+	}
+	id := limit.Result().RunID
+	if _, err := agent(2).Resume(t.Context(), id).Result(); !errors.As(err, &limit) || limit.Result().RunID != id {
+		t.Errorf("the same limit: %v", err)
+	}
+	store = reopen(t, store, path)
+	r, err := agent(4).Resume(t.Context(), id).Result()
+	if err != nil || r.Text != "Done." || r.Rounds != 2 || r.RunID == id {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	last := script.Requests()[3].Items
+	if last[0].Text() != "Go." || last[1].Text() != "go" || len(last) != 2+3*2 {
+		t.Errorf("%d items: %+v", len(last), last)
+	}
+}
+
+// What a crash breaks off goes on: see also the tests that kill the process.
+func TestARunThatIsCancelledOnDisk(t *testing.T) {
+	store := open(t, filepath.Join(t.TempDir(), "runs.db"))
+	ctx, cancel := context.WithCancel(t.Context())
+	a := &turnpike.Agent{Model: turnpiketest.NewScript(t, "call c1 stop {}\n"), Store: store, Tools: []tool.Tool{
+		tool.Func("stop", "", func(ctx context.Context, _ struct{}) (string, error) { cancel(); return "", ctx.Err() }),
+	}}
+	_, err := a.Run(ctx, turnpike.Text("go"))
+	var abort *turnpike.AbortError
+	if !errors.As(err, &abort) {
+		t.Fatal(err)
+	}
+	if _, err := a.Resume(t.Context(), abort.Result().RunID).Result(); !errors.As(err, &abort) {
+		t.Errorf("it has ended as cancelled, and Resume says %v", err)
+	}
+}
+
+// A run that Start begins goes on without its caller. Its events have positions.
+func TestStartAndFollow(t *testing.T) {
+	store := open(t, filepath.Join(t.TempDir(), "runs.db"))
+	gate := make(chan struct{})
+	a := &turnpike.Agent{Model: turnpiketest.NewScript(t, "text Wait.\ncall c1 gate {}\n\ntext Done.\n\ncall c2 gate {}\n"), Store: store, Tools: []tool.Tool{
+		tool.Func("gate", "", func(ctx context.Context, _ struct{}) (string, error) {
+			select {
+			case <-gate:
+				return "open", nil
+			case <-ctx.Done():
+				return "", ctx.Err()
+			}
+		}),
+	}}
+	ctx, cancel := context.WithCancel(t.Context())
+	id, err := a.Start(ctx, turnpike.Text("go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	s := a.Follow(t.Context(), id, event.Position{})
+	for e := range events(s) {
+		if e.Type() == "tool_started" {
+			break
+		}
+	}
+	if _, err := a.Resume(t.Context(), id).Result(); err == nil || err.(turnpike.Failure).Status() != 409 {
+		t.Errorf("in progress: %v", err)
+	}
+	close(gate)
+	s = a.Follow(t.Context(), id, s.Position())
+	var kinds []string
+	for e, err := range s.Events() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		kinds = append(kinds, e.Type())
+	}
+	if r, err := s.Result(); err != nil || r.Text != "Done." || strings.Join(kinds, " ") != "tool_done round_started text_delta round_done finished" {
+		t.Errorf("%+v, %v, %v", r, err, kinds)
+	}
+	gate = make(chan struct{})
+	if id, err = a.Start(t.Context(), turnpike.Text("go")); err != nil {
+		t.Fatal(err)
+	}
+	s = a.Follow(t.Context(), id, event.Position{})
+	for e, err := range s.Events() {
+		if err == nil && e.Type() == "tool_started" {
+			if err := a.Cancel(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if _, err := s.Result(); !errors.As(err, new(*turnpike.AbortError)) {
+		t.Error(err)
+	}
+}
+
+// A store that is closed hands the runs over that Start has begun.
+func TestAStartedRunAfterARestart(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "runs.db")
+	store := open(t, path)
+	entered := make(chan struct{})
+	agent := func(s turnpike.Store, story string, f func(context.Context, struct{}) (string, error)) *turnpike.Agent {
+		return &turnpike.Agent{Model: turnpiketest.NewScript(t, story), Store: s, Tools: []tool.Tool{tool.Func("look", "", f).ReadOnly()}}
+	}
+	id, err := agent(store, "call c1 look {}\n", func(ctx context.Context, _ struct{}) (string, error) {
+		close(entered)
+		<-ctx.Done()
+		return "", ctx.Err()
+	}).Start(t.Context(), turnpike.Text("go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-entered
+	store = reopen(t, store, path)
+	var attempt int
+	r, err := agent(store, "text Seen.\n", func(ctx context.Context, _ struct{}) (string, error) {
+		attempt = tool.From(ctx).Attempt
+		return "it", nil
+	}).Resume(t.Context(), id).Result()
+	if err != nil || r.Text != "Seen." || attempt != 2 || calls(r)[0].Result != "it" {
+		t.Errorf("%+v, %v, attempt %d", r, err, attempt)
+	}
+}

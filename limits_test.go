@@ -1,0 +1,266 @@
+package turnpike_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike"
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/tool"
+	"github.com/turnpike-gateway/turnpike/turnpiketest"
+)
+
+// both runs an agent without and with a stream, each with an agent of its own.
+func both(t *testing.T, newAgent func() *turnpike.Agent, check func(t *testing.T, err error)) {
+	t.Helper()
+	t.Run("run", func(t *testing.T) {
+		_, err := newAgent().Run(t.Context(), turnpike.Text("go"))
+		check(t, err)
+	})
+	t.Run("stream", func(t *testing.T) {
+		s := newAgent().Stream(t.Context(), turnpike.Text("go"))
+		var last error
+		ends := 0
+		for e, err := range s.Events() {
+			if last = err; err == nil && e.Type() == (event.Finished{}).Type() {
+				ends++
+			}
+		}
+		if _, err := s.Result(); err != last || ends != 1 {
+			t.Errorf("the last pair has %v, Result %v; %d final events", last, err, ends)
+		}
+		check(t, last)
+	})
+}
+
+const endless = `
+call c1 weather {"city":"Bern"}
+usage 100 20
+
+call c2 weather {"city":"Basel"}
+usage 200 20
+
+call c3 weather {"city":"Bern"}
+usage 300 20
+
+text Done.
+usage 400 10
+`
+
+// B15, B16, B17, B19: each limit trips alone, and the error has the trace.
+func TestEachLimitTripsAlone(t *testing.T) {
+	rates := map[string]turnpike.Rate{"model": {Input: turnpike.USD("1000"), Output: turnpike.USD("5000")}} // 0.20 USD for the first call
+	for _, c := range []struct {
+		name   string
+		limits turnpike.Limits
+		rates  map[string]turnpike.Rate
+		kind   turnpike.LimitKind
+		calls  int // in the trace
+		rounds int
+	}{
+		{"rounds", turnpike.Limits{Rounds: 2}, nil, turnpike.IterationLimit, 2, 2},
+		{"calls", turnpike.Limits{Calls: 1}, nil, turnpike.CallLimit, 2, 2},
+		{"tokens", turnpike.Limits{Tokens: 120}, nil, turnpike.TokenLimit, 1, 1},
+		{"tokens that allow nothing", turnpike.Limits{Tokens: 1}, nil, turnpike.TokenLimit, 0, 0},
+		{"money", turnpike.Limits{USD: turnpike.USD("0.3")}, rates, turnpike.CostLimit, 1, 1},
+		{"no money", turnpike.Limits{USD: turnpike.USD("0")}, rates, turnpike.CostLimit, 0, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			both(t, func() *turnpike.Agent {
+				return &turnpike.Agent{Model: turnpiketest.NewScript(t, endless), Tools: []tool.Tool{weather()}, Limits: c.limits, Rates: c.rates}
+			}, func(t *testing.T, err error) {
+				var limit *turnpike.LimitError
+				if !errors.As(err, &limit) || limit.Kind != c.kind || limit.Status() != 429 {
+					t.Fatalf("%v", err)
+				}
+				r := limit.Result()
+				if got := len(calls(r)); got != c.calls || r.Rounds != c.rounds {
+					t.Errorf("%d calls, %d rounds in %+v", got, r.Rounds, r)
+				}
+			})
+		})
+	}
+}
+
+func calls(r *turnpike.Result) (out []turnpike.Step) {
+	for _, s := range r.Trace {
+		if s.Tool != "" {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func TestALimitOfTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := tool.Func("slow", "", func(ctx context.Context, _ struct{}) (string, error) {
+			<-ctx.Done()
+			return "", ctx.Err()
+		})
+		a := &turnpike.Agent{Model: turnpiketest.NewScript(t, "call c1 slow {}\n"), Tools: []tool.Tool{slow}, Limits: turnpike.Limits{Time: time.Minute}}
+		begin := time.Now()
+		_, err := a.Run(t.Context(), turnpike.Text("go"))
+		var limit *turnpike.LimitError
+		if !errors.As(err, &limit) || limit.Kind != turnpike.TimeLimit || time.Since(begin) != time.Minute || calls(limit.Result())[0].Outcome != event.CallUnknown {
+			t.Errorf("%v after %v: %+v", err, time.Since(begin), limit.Result())
+		}
+	})
+}
+
+func TestWithinOnlyTightens(t *testing.T) {
+	a := &turnpike.Agent{Model: turnpiketest.NewScript(t, endless), Tools: []tool.Tool{weather()}, Limits: turnpike.Limits{Rounds: 2}}
+	var limit *turnpike.LimitError
+	if _, err := a.Run(t.Context(), turnpike.Text("go"), turnpike.Within(turnpike.Limits{Rounds: 5})); !errors.As(err, &limit) || limit.Result().Rounds != 2 {
+		t.Errorf("%v", err)
+	}
+	a = &turnpike.Agent{Model: turnpiketest.NewScript(t, endless), Tools: []tool.Tool{weather()}}
+	if _, err := a.Run(t.Context(), turnpike.Text("go"), turnpike.Within(turnpike.Limits{Rounds: 1})); !errors.As(err, &limit) || limit.Result().Rounds != 1 {
+		t.Errorf("%v", err)
+	}
+}
+
+// B18: a model without a price under a limit on money is refused before any call.
+func TestAModelWithoutAPriceUnderALimit(t *testing.T) {
+	script := turnpiketest.NewScript(t, endless)
+	a := &turnpike.Agent{Model: script, Limits: turnpike.Limits{USD: turnpike.USD("1")}}
+	var wrong *turnpike.ValidationError
+	if _, err := a.Run(t.Context(), turnpike.Text("go")); !errors.As(err, &wrong) || wrong.Status() != 400 || script.Played() != 0 {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestWhatARunHasCost(t *testing.T) {
+	a := &turnpike.Agent{
+		Model: turnpiketest.NewScript(t, story), Tools: []tool.Tool{weather()},
+		Rates: map[string]turnpike.Rate{"custom/model": {Input: turnpike.USD("2"), Output: turnpike.USD("10")}},
+	}
+	r, err := a.Run(t.Context(), turnpike.Text("go"))
+	if err != nil || r.Cost.String() != "0.00016" { // 30 × 2 + 10 × 10 of 10⁻⁶
+		t.Errorf("%v, %v", r, err)
+	}
+}
+
+// O01, O02, O03: the end of the context cancels the model and the tools, and wins over a limit.
+func TestAnAbort(t *testing.T) {
+	for _, c := range []struct{ name, story string }{
+		{"in a tool", "call c1 effect {}\ncall c2 hang {}\n"},
+		{"in the model", "call c1 effect {}\n\ntext So\nhang\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			both := func(t *testing.T, streamed bool) {
+				synctest.Test(t, func(t *testing.T) {
+					ctx, cancel := context.WithCancelCause(t.Context())
+					cause := errors.New("the user has left")
+					effects, ended := 0, false
+					a := &turnpike.Agent{Model: turnpiketest.NewScript(t, c.story), Limits: turnpike.Limits{Rounds: 2}, Tools: []tool.Tool{
+						tool.Func("effect", "", func(context.Context, struct{}) (string, error) { effects++; return "done", nil }),
+						tool.Func("hang", "", func(ctx context.Context, _ struct{}) (string, error) {
+							<-ctx.Done()
+							ended = true
+							return "", context.Cause(ctx)
+						}),
+					}}
+					time.AfterFunc(time.Second, func() { cancel(cause) })
+					s := a.Stream(ctx, turnpike.Text("go"))
+					if streamed {
+						for range events(s) {
+						}
+					}
+					_, err := s.Result()
+					var abort *turnpike.AbortError
+					if !errors.As(err, &abort) || !errors.Is(err, cause) || !errors.Is(err, context.Canceled) || effects != 1 {
+						t.Fatalf("%v, %d effects", err, effects)
+					}
+					if got := calls(abort.Result()); got[0].Result != "done" || c.name == "in a tool" && (!ended || len(got) != 2) {
+						t.Errorf("%+v", got)
+					}
+				})
+			}
+			t.Run("run", func(t *testing.T) { both(t, false) })
+			t.Run("stream", func(t *testing.T) { both(t, true) })
+		})
+	}
+}
+
+func TestAnAbortWinsOverALimit(t *testing.T) { // O03
+	ctx, cancel := context.WithCancel(t.Context())
+	a := &turnpike.Agent{Model: turnpiketest.NewScript(t, "call c1 last {}\n"), Limits: turnpike.Limits{Rounds: 1}, Tools: []tool.Tool{
+		tool.Func("last", "", func(context.Context, struct{}) (string, error) { cancel(); return "done", nil }),
+	}}
+	_, err := a.Run(ctx, turnpike.Text("go"))
+	var abort *turnpike.AbortError
+	if !errors.As(err, &abort) || abort.Status() != 499 {
+		t.Errorf("%v", err)
+	}
+}
+
+// Leaving the loop is an abort.
+func TestAStreamThatIsLeft(t *testing.T) {
+	for _, at := range []string{"round_started", "text_delta", "tool_started"} {
+		ended := false
+		a := &turnpike.Agent{Model: turnpiketest.NewScript(t, "text Let\ncall c1 hang {}\n"), Tools: []tool.Tool{
+			tool.Func("hang", "", func(ctx context.Context, _ struct{}) (string, error) {
+				<-ctx.Done()
+				ended = true
+				return "", ctx.Err()
+			}),
+		}}
+		s := a.Stream(t.Context(), turnpike.Text("go"))
+		for e := range events(s) {
+			if e.Type() == at {
+				break
+			}
+		}
+		var abort *turnpike.AbortError
+		if _, err := s.Result(); !errors.As(err, &abort) || !errors.Is(err, context.Canceled) || abort.Result() == nil || ended != (at == "tool_started") {
+			t.Errorf("left at %s: %v", at, err)
+		}
+	}
+}
+
+func TestAStreamIsReadOnce(t *testing.T) {
+	script := turnpiketest.NewScript(t, story)
+	a := &turnpike.Agent{Model: script, Tools: []tool.Tool{weather()}}
+	s := a.Stream(t.Context(), turnpike.Text("go"))
+	if script.Played() != 0 || s.ID() == "" {
+		t.Error("a stream that nobody reads has begun")
+	}
+	text := ""
+	for piece, err := range s.Text() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		text += piece
+	}
+	if text != "Let me see.It is sunny." {
+		t.Error(text)
+	}
+	for _, err := range s.Events() {
+		if !errors.Is(err, turnpike.ErrConsumed) {
+			t.Error(err)
+		}
+	}
+	r, err := s.Result()
+	again, err2 := s.Result()
+	if err != nil || err2 != nil || r != again || r.Text != "It is sunny." {
+		t.Errorf("%+v, %v, %v", r, err, err2)
+	}
+}
+
+// A panic in the body of a loop ends the run, too.
+func TestAPanicInTheLoop(t *testing.T) {
+	a := &turnpike.Agent{Model: turnpiketest.NewScript(t, "text a\nhang\n")}
+	s := a.Stream(t.Context(), turnpike.Text("go"))
+	func() {
+		defer func() { _ = recover() }()
+		for range events(s) {
+			panic("in the body")
+		}
+	}()
+	if _, err := s.Result(); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"path/filepath"
 	"slices"
@@ -66,6 +67,10 @@ type Options struct {
 	// Limits are those of the server; 0 = its defaults. Connections and
 	// Requests are the configuration's.
 	Limits httpd.Limits
+
+	// Embedded makes a gateway without listeners, for a program that serves Handler itself:
+	// listen and telemetry.metrics_listen are not used. Begin it with Start and end it with Stop.
+	Embedded bool
 
 	// SlowStore is how long what is to be stored may wait before no more requests are
 	// taken; 0 = one second.
@@ -135,11 +140,13 @@ func (a *App) build(ctx context.Context, o Options) error {
 		return err
 	}
 	a.card.Store(card)
-	if err := a.listen(); err != nil {
-		return err
+	if !o.Embedded {
+		if err := a.listen(); err != nil {
+			return err
+		}
+		front := httpd.Starting(a.listener, surfaces{}.routes(), a.waitsFor, a.log)
+		defer front.Stop()
 	}
-	front := httpd.Starting(a.listener, surfaces{}.routes(), a.waitsFor, a.log)
-	defer front.Stop()
 	store := sqlite.Options{
 		Path: filepath.Join(a.config.Data, DatabaseFile), Log: a.log, Caps: a.config.OrgCaps, Fatal: func(err error) { a.fatal <- err },
 	}
@@ -252,7 +259,7 @@ func (a *App) buildAPI(o Options, router *route.Router, retained *memlimit.Limit
 	}
 	a.api, err = httpd.New(httpd.Options{
 		Directory: a.directory, Routes: all.routes(), Document: admin.ServeDocument, Health: a.health, Refuse: a.disk.refusal,
-		Loopback: addrPort(a.listener).Addr().IsLoopback(), Hosts: a.config.PublicHosts, Origins: a.config.AllowedOrigins,
+		Loopback: a.listener != nil && addrPort(a.listener).Addr().IsLoopback(), Hosts: a.config.PublicHosts, Origins: a.config.AllowedOrigins,
 		Limits: o.limits(a.config), Overload: overload{a.store.Lag, cmp.Or(o.SlowStore, slowStore), inUse}.why,
 		Memory: retained, Log: a.log, Trace: a.shown.extract(), OnRefused: a.shown.refused(),
 	})
@@ -341,16 +348,12 @@ const softStop = 20 * time.Second
 // requests until ctx is done. It returns at once, and without tidying up, when
 // what was written to the disk may not be there.
 func (a *App) Serve(ctx context.Context) error {
-	if err := a.runner.Open(ctx); err != nil {
+	if err := a.begin(ctx); err != nil {
 		if ctx.Err() != nil { // it was asked to stop while it started
 			return nil
 		}
 		return err
 	}
-	a.serving.Store(true)
-	a.keeper.Start()
-	a.spend.Start()
-	a.retention.start(ctx, a.store, a.config.Runs.RetentionDays, a.log)
 	served := make(chan error, 1)
 	go func() {
 		served <- a.api.Serve(ctx, a.listener, a.log, func(hard context.Context) { a.runner.Close(hard, softStop) })
@@ -361,6 +364,49 @@ func (a *App) Serve(ctx context.Context) error {
 	case err := <-a.fatal:
 		return fmt.Errorf("the database may be inconsistent, so the gateway stops; restart it: %w", err)
 	}
+}
+
+// begin takes over the runs that an earlier process has left, and starts what works beside requests,
+// until ctx ends or Close.
+func (a *App) begin(ctx context.Context) error {
+	if err := a.runner.Open(ctx); err != nil {
+		return err
+	}
+	a.serving.Store(true)
+	a.keeper.Start()
+	a.spend.Start()
+	a.retention.start(ctx, a.store, a.config.Runs.RetentionDays, a.log)
+	return nil
+}
+
+// Start takes over the runs that an earlier process has left, and makes Handler answer requests. ctx ends
+// with Stop at the earliest.
+func (a *App) Start(ctx context.Context) error {
+	if err := a.begin(ctx); err != nil {
+		return err
+	}
+	a.api.SetReady(true)
+	return nil
+}
+
+// Handler returns the HTTP interface of an embedded gateway.
+func (a *App) Handler() http.Handler { return a.api }
+
+// Fatal returns a channel with the error after which the program must end: what was written to the disk may
+// not be there.
+func (a *App) Fatal() <-chan error { return a.fatal }
+
+// Stop refuses new requests, waits until those in progress have ended or ctx ends, and closes the gateway.
+// Durable runs that need longer are left to the next process.
+func (a *App) Stop(ctx context.Context) {
+	a.api.SetReady(false)
+	idle := a.api.Refuse()
+	a.runner.Close(ctx, softStop)
+	select {
+	case <-idle:
+	case <-ctx.Done():
+	}
+	a.Close()
 }
 
 // health says what keeps the gateway from taking work.

@@ -46,7 +46,10 @@ type shown struct {
 // showTelemetry makes the way out, on which requests say which trace they belong
 // to, and what watches the gateway, whose spans leave over it.
 func (a *App) showTelemetry(ctx context.Context, env config.Environment) error {
-	s, own := &a.shown, []netip.AddrPort{addrPort(a.listener)}
+	s, own := &a.shown, []netip.AddrPort(nil)
+	if a.listener != nil {
+		own = append(own, addrPort(a.listener))
+	}
 	if s.listener != nil {
 		own = append(own, addrPort(s.listener))
 	}

@@ -179,6 +179,10 @@ var (
 // SetReady sets what /readyz answers.
 func (a *API) SetReady(ready bool) { a.ready.Store(ready) }
 
+// Refuse refuses new requests from now on. It returns a channel that is closed when those in progress have
+// ended.
+func (a *API) Refuse() (idle <-chan struct{}) { return a.inFlight.stop() }
+
 func (a *API) healthz(w http.ResponseWriter, _ *http.Request) { writeStatus(w, http.StatusOK, "ok") }
 
 func (a *API) readyz(w http.ResponseWriter, _ *http.Request) {

@@ -1,0 +1,124 @@
+// Package gateway is the whole gateway inside another program: its APIs, management, store and audit log,
+// as an http.Handler.
+//
+//	config, err := gateway.Parse(yaml)
+//	if err != nil {
+//		return err
+//	}
+//	gw, err := gateway.New(config)
+//	if err != nil {
+//		return err
+//	}
+//	defer gw.Close()
+//	http.Handle("/v1/", gw)
+//
+// The program serves it, with TLS and timeouts of its own. A program that only runs agents needs package
+// turnpike, and links less.
+package gateway
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/app"
+	"github.com/turnpike-gateway/turnpike/internal/config"
+)
+
+// Config is the configuration of a gateway: see [Parse]. The zero value is none.
+type Config struct {
+	parsed *config.Config
+
+	Log *slog.Logger // nil = nothing is logged
+
+	// Fatal is called at most once, when the program should end: the disk did not confirm a write, and
+	// the store refuses all others. Nil = it is only logged.
+	Fatal func(error)
+}
+
+// Parse reads a configuration, as "turnpike serve" reads it from its file. References such as
+// env:OPENAI_API_KEY and variables such as TURNPIKE_DATA are those of this process. The keys listen and
+// telemetry.metrics_listen have no effect: the program listens. The error names every mistake, with its
+// line.
+func Parse(yaml string) (Config, error) {
+	c, err := config.Parse("gateway.yaml", []byte(yaml), os.LookupEnv)
+	if err != nil {
+		return Config{}, err
+	}
+	if len(c.Providers) == 0 {
+		return Config{}, errors.New("the configuration has no providers; add one, such as {name: openai, api_key: env:OPENAI_API_KEY}")
+	}
+	if err := c.LoadRates(); err != nil {
+		return Config{}, err
+	}
+	return Config{parsed: c}, nil
+}
+
+// Gateway is a gateway that answers requests.
+type Gateway struct {
+	app  *app.App
+	stop context.CancelFunc
+	once sync.Once
+	done sync.WaitGroup
+}
+
+var _ http.Handler = (*Gateway)(nil)
+
+// New builds a gateway and takes over the runs that an earlier process has left. Close it.
+func New(c Config) (*Gateway, error) {
+	if c.parsed == nil {
+		return nil, errors.New("the configuration is empty; make one with gateway.Parse")
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	a, err := app.New(ctx, c.parsed, app.Options{Env: os.LookupEnv, Log: c.Log, Embedded: true})
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	if err := a.Start(ctx); err != nil {
+		a.Close()
+		stop()
+		return nil, err
+	}
+	for _, w := range c.parsed.Warnings {
+		c.Log.Warn(w)
+	}
+	g := &Gateway{app: a, stop: stop}
+	g.done.Go(func() {
+		select {
+		case err := <-a.Fatal():
+			c.Log.Error("the database may be inconsistent: the program must end", "error", err)
+			if c.Fatal != nil {
+				c.Fatal(err)
+			}
+		case <-ctx.Done():
+		}
+	})
+	return g, nil
+}
+
+// ServeHTTP implements http.Handler.
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) { g.app.Handler().ServeHTTP(w, r) }
+
+// patience is how long Close waits for requests in progress.
+const patience = 25 * time.Second
+
+// Close refuses new requests, waits up to 25 seconds for those in progress, and closes the store. Durable
+// runs that need longer go on in the next process. It may be called more than once.
+func (g *Gateway) Close() error {
+	g.once.Do(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		g.app.Stop(ctx)
+		g.stop()
+		g.done.Wait()
+	})
+	return nil
+}

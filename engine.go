@@ -53,6 +53,9 @@ type engine struct {
 	servers []catalog.Server // of own first, then of the sources
 	target  loop.Target
 
+	card   sync.Once
+	prices *money.Card // set by card
+
 	mu    sync.Mutex
 	calls map[string]*call // runs that are performed here
 }
@@ -240,7 +243,7 @@ func (e *engine) price(t loop.Target) money.Price {
 		p, _ := rate.price() // was checked
 		return p
 	}
-	return knownPrice(t, money.Date(clock.Wall().UTC().Format(time.DateOnly)))
+	return e.knownPrice(t, money.Date(clock.Wall().UTC().Format(time.DateOnly)))
 }
 
 // For implements run.Resources: the run is one that Resume continues.

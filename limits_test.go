@@ -132,6 +132,18 @@ func TestAModelWithoutAPriceUnderALimit(t *testing.T) {
 	}
 }
 
+// named is a model with a name that has a price.
+type named struct{ *turnpiketest.Script }
+
+func (named) ModelName() (provider, name string) { return "openai", "gpt-5.4" }
+
+func TestABuiltInPrice(t *testing.T) {
+	r, err := (&turnpike.Agent{Model: named{turnpiketest.NewScript(t, story)}, Tools: []tool.Tool{weather()}, Limits: turnpike.Limits{USD: turnpike.USD("1")}}).Run(t.Context(), turnpike.Text("go"))
+	if err != nil || r.Cost.Nano() <= 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
 func TestWhatARunHasCost(t *testing.T) {
 	a := &turnpike.Agent{
 		Model: turnpiketest.NewScript(t, story), Tools: []tool.Tool{weather()},

@@ -61,6 +61,7 @@ func layers() []layer {
 		{"adapters", "each adapter speaks to one part of the outside world; two that know each other cannot be changed alone", []string{
 			"internal/provider/...", "internal/mcptool", "internal/resulttool", "internal/httptool", "internal/hook", "internal/builtin", "internal/knowledge", "internal/delegate",
 			"internal/store/...", "internal/coord/...", "internal/telemetry", "internal/analytics", "internal/surface/..."}},
+		{"library", "the built-in prices are data", []string{"internal/rates/known"}},
 		{"library", "a program links what it uses: each provider, the MCP client and each store are in a package of their own",
 			[]string{"mcp", "provider/...", "resource", "sqlite"}},
 		{"library", "an agent drives runs as a surface does, and knows neither servers nor stores on disk", []string{"."}},

@@ -1,0 +1,91 @@
+package turnpiketest
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+// Step is what a [Model] does in a turn, or a whole turn: see [Say], [Call], [Fail], [Cut], [Uses] and [Turn].
+type Step struct{ steps []step }
+
+// Model returns a model that answers its calls with the steps, one turn for each:
+//
+//	turnpiketest.Model(t,
+//		turnpiketest.Call("weather", map[string]string{"city": "Bern"}),
+//		turnpiketest.Say("It is warm."),
+//	)
+//
+// Turn makes one turn of several steps. A call beyond the last turn fails.
+func Model(t testing.TB, turns ...Step) *Script {
+	t.Helper()
+	s := &Script{}
+	calls := 0
+	for i, one := range turns {
+		for j := range one.steps {
+			step := &one.steps[j]
+			if step.verb != makeCall {
+				continue
+			}
+			calls++
+			step.call.ID = fmt.Sprintf("call_%d", calls)
+			if !json.Valid([]byte(step.call.Arguments)) && !strings.HasPrefix(step.call.Arguments, invalidArguments) {
+				t.Fatalf("turn %d: the arguments of %s have no JSON: %s", i+1, step.call.Name, step.call.Arguments)
+			}
+			step.call.Arguments = strings.TrimPrefix(step.call.Arguments, invalidArguments)
+		}
+		s.turns = append(s.turns, turn{steps: one.steps})
+	}
+	return s
+}
+
+// invalidArguments marks arguments that a test wants to be invalid.
+const invalidArguments = "\x00"
+
+// Turn is one turn of several steps, such as a text and two calls.
+func Turn(steps ...Step) Step {
+	var all Step
+	for _, s := range steps {
+		all.steps = append(all.steps, s.steps...)
+	}
+	return all
+}
+
+// Say says a text.
+func Say(text string) Step { return Step{[]step{{verb: sayText, text: text}}} }
+
+// Call calls a tool. arguments is anything that has JSON; a json.RawMessage or a string is used as it is,
+// also if it is not valid.
+func Call(tool string, arguments any) Step {
+	var text string
+	switch a := arguments.(type) {
+	case nil:
+		text = "{}"
+	case string:
+		text = invalidArguments + a
+	case json.RawMessage:
+		text = invalidArguments + string(a)
+	default:
+		b, err := json.Marshal(a)
+		if text = string(b); err != nil {
+			text = err.Error()
+		}
+	}
+	return Step{[]step{{verb: makeCall, call: model.Call{Name: tool, Arguments: text}}}}
+}
+
+// Fail fails with an HTTP status, as a provider does.
+func Fail(status int) Step {
+	return Step{[]step{{verb: fail, failure: failure{status: status}}}}
+}
+
+// Cut breaks the stream off.
+func Cut() Step { return Step{[]step{{verb: cut}}} }
+
+// Uses sets the tokens of its turn.
+func Uses(input, output int64) Step {
+	return Step{[]step{{verb: setUsage, usage: model.Usage{Input: input, Output: output, Total: input + output}}}}
+}

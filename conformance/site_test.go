@@ -25,7 +25,7 @@ func newSite(t *testing.T) *site {
 	if err != nil {
 		skip(t, "node is not installed: %v", err)
 	}
-	for _, name := range []string{"openai", "@anthropic-ai/sdk", "@google/genai", "zod", "@modelcontextprotocol/sdk", "@modelcontextprotocol/server-everything", "@modelcontextprotocol/server-filesystem"} {
+	for _, name := range []string{"openai", "@anthropic-ai/sdk", "@google/genai", "zod", "@modelcontextprotocol/sdk", "@modelcontextprotocol/inspector", "@modelcontextprotocol/server-everything", "@modelcontextprotocol/server-filesystem"} {
 		if _, err := os.Stat(filepath.Join("node_modules", name, "package.json")); err != nil {
 			skip(t, "npm package %s is not installed; run npm ci in the directory conformance", name)
 		}

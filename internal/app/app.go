@@ -15,6 +15,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -30,6 +31,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/id"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/mcppool"
+	"github.com/turnpike-gateway/turnpike/internal/mcpserver"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -49,6 +51,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/surface/responses"
 	"github.com/turnpike-gateway/turnpike/internal/surface/runs"
 	"github.com/turnpike-gateway/turnpike/internal/toolcache"
+	"github.com/turnpike-gateway/turnpike/tool"
 )
 
 // Options are what the environment gives. Env and Log are required.
@@ -59,6 +62,10 @@ type Options struct {
 	// Watch may put itself before the journal of runs, to see what is written;
 	// nil = nobody watches.
 	Watch func(journal.Journal) journal.Journal
+
+	// Tools are those of a program that the gateway is a part of, for MCP clients at /mcp. If it is a
+	// [tool.Provider], its tools are filtered by what each key may use. nil = there are none.
+	Tools tool.Source
 
 	// AcceptDataLoss starts with a database that is older than its checkpoints
 	// in the second place.
@@ -104,6 +111,7 @@ type App struct {
 	directory  *directory.Directory
 	spend      *spend.Keeper
 	runner     *run.Runner
+	mcp        *mcpserver.Handler
 	keeper     *audit.Keeper
 	retention  retention
 	disk       *disk
@@ -185,7 +193,7 @@ func (a *App) buildOrgs(ctx context.Context, router *route.Router) (err error) {
 	}
 	a.pool = mcppool.New(mcppool.Options{
 		Out: a.out, Secrets: a.secrets, Vaults: mcppool.Vaults{Keys: a.keys.Vault, Read: a.store.Secret}, Refused: directory.RefusedServer,
-		Log: a.log, Changed: a.catalog.Forget, Unreachable: a.catalog.Unreachable, Tracer: a.shown.tracer(),
+		Log: a.log, Changed: a.toolsChanged, Unreachable: a.catalog.Unreachable, Tracer: a.shown.tracer(),
 	})
 	a.shown.pool.Store(a.pool)
 	a.directory, err = directory.New(ctx, directory.Options{
@@ -241,7 +249,13 @@ func (a *App) buildAPI(o Options, router *route.Router, retained *memlimit.Limit
 		Runner: httpd.Logged(a.runner), Router: router, Models: a.models, Catalog: a.catalog, Heartbeats: a.heartbeats, Log: a.log,
 		MaxRoundsCap: a.maxRoundsCap, KeepFor: a.keepFor,
 	}
+	a.mcp = mcpserver.New(mcpserver.Options{
+		Catalog: a.catalog, Orgs: a.directory, Audit: a.store, Spend: a.spend, Tools: o.Tools, MaxRoundsCap: a.maxRoundsCap,
+		Recorded: a.shown.recorded(), Now: clock.Wall, Log: a.log, Version: Version(),
+	})
+	a.shown.mcp.Store(a.mcp)
 	all := surfaces{
+		mcp:       a.mcp,
 		chat:      chat.New(kit),
 		responses: responses.New(responses.Options{Options: kit, Conversations: a.store, Runs: a.runner}),
 		runs: runs.New(runs.Options{
@@ -273,12 +287,13 @@ type surfaces struct {
 	runs      *runs.Handler
 	approvals *approvals.Handler
 	admin     *admin.Handler
+	mcp       *mcpserver.Handler
 }
 
 // routes returns the routes of all surfaces. Those of the zero value have everything but
 // endpoints that can be called.
 func (s surfaces) routes() []surface.Route {
-	return slices.Concat(s.chat.Routes(), s.responses.Routes(), s.runs.Routes(), s.approvals.Routes(), s.admin.Routes())
+	return slices.Concat(s.chat.Routes(), s.responses.Routes(), s.runs.Routes(), s.approvals.Routes(), s.admin.Routes(), s.mcp.Routes())
 }
 
 // orgChanged ends what nobody may have any more: of keys that were revoked, and of orgs that were
@@ -287,6 +302,15 @@ func (a *App) orgChanged(orgID string) {
 	if a.serving.Load() {
 		a.runner.Changed()
 		a.api.Changed(orgID)
+		a.mcp.Changed(orgID)
+	}
+}
+
+// toolsChanged is called when an MCP server of an org has announced that its tools have changed.
+func (a *App) toolsChanged(orgID, server string) {
+	a.catalog.Forget(orgID, server)
+	if a.serving.Load() {
+		a.mcp.Changed(orgID)
 	}
 }
 
@@ -356,7 +380,7 @@ func (a *App) Serve(ctx context.Context) error {
 	}
 	served := make(chan error, 1)
 	go func() {
-		served <- a.api.Serve(ctx, a.listener, a.log, func(hard context.Context) { a.runner.Close(hard, softStop) })
+		served <- a.api.Serve(ctx, a.listener, a.log, a.drain)
 	}()
 	select {
 	case err := <-served:
@@ -401,12 +425,20 @@ func (a *App) Fatal() <-chan error { return a.fatal }
 func (a *App) Stop(ctx context.Context) {
 	a.api.SetReady(false)
 	idle := a.api.Refuse()
-	a.runner.Close(ctx, softStop)
+	a.drain(ctx)
 	select {
 	case <-idle:
 	case <-ctx.Done():
 	}
 	a.Close()
+}
+
+// drain ends what is under way, at the latest when hard ends.
+func (a *App) drain(hard context.Context) {
+	var both sync.WaitGroup
+	both.Go(func() { a.mcp.Close(hard) })
+	both.Go(func() { a.runner.Close(hard, softStop) })
+	both.Wait()
 }
 
 // health says what keeps the gateway from taking work.
@@ -428,9 +460,12 @@ func (a *App) Close() {
 			a.log.Warn("closing the listener", "error", err)
 		}
 	}
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
+	if a.mcp != nil {
+		a.mcp.Close(now)
+	}
 	if a.runner != nil {
-		now, cancel := context.WithCancel(context.Background())
-		cancel()
 		a.runner.Close(now, 0)
 	}
 	if a.spend != nil {

@@ -71,8 +71,8 @@ func TestTheKeyCommandsChangeRoleAndRate(t *testing.T) {
 		t.Error(out)
 	}
 	for args, want := range map[string]string{
-		"":                   "nothing to change: use --role, --rate, --burst, --servers, --tools, --models, --end-users, --budgets, --expires or --name",
-		"--role king":        "owner, admin, member, approver or reader",
+		"":                   "nothing to change: use --role, --rate, --burst, --servers, --tools, --models, --end-users, --read-only, --budgets, --expires or --name",
+		"--role king":        "owner, admin, member, approver, reader or tools",
 		"--burst -1":         "out of range",
 		"--burst 3":          "requests_per_minute",
 		"--name " + "\x1b[m": "control characters",

@@ -18,14 +18,14 @@ var update = flag.Bool("update", false, "write the table of roles of docs/managi
 func TestThePageSaysWhatEachRoleMayDo(t *testing.T) {
 	const page, begin, end = "../../docs/managing.md", "<!-- roles: written by go test ./internal/app -run Role -update -->\n", "<!-- end of roles -->\n"
 	var b strings.Builder
-	b.WriteString("| method | path | owner | admin | member | approver | reader | operator |\n|---|---|---|---|---|---|---|---|\n")
+	b.WriteString("| method | path | owner | admin | member | approver | reader | tools | operator |\n|---|---|---|---|---|---|---|---|---|\n")
 	for _, rt := range app.Routes() {
 		if rt.Serve == nil || !strings.Contains(rt.Pattern, " ") {
 			continue
 		}
 		method, path, _ := strings.Cut(strings.ReplaceAll(rt.Pattern, "...", ""), " ")
 		fmt.Fprintf(&b, "| `%s` | `%s` |", method, path)
-		for _, r := range []org.Role{org.Owner, org.Admin, org.Member, org.Approver, org.Reader} {
+		for _, r := range []org.Role{org.Owner, org.Admin, org.Member, org.Approver, org.Reader, org.Tools} {
 			word := ""
 			if rt.Roles.Allow(r) {
 				word = "yes"

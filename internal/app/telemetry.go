@@ -12,11 +12,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/clock"
 	"github.com/turnpike-gateway/turnpike/internal/config"
 	"github.com/turnpike-gateway/turnpike/internal/directory"
 	"github.com/turnpike-gateway/turnpike/internal/egress"
 	"github.com/turnpike-gateway/turnpike/internal/mcppool"
+	"github.com/turnpike-gateway/turnpike/internal/mcpserver"
 	"github.com/turnpike-gateway/turnpike/internal/mcptool"
 	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
@@ -41,6 +43,7 @@ type shown struct {
 	router    atomic.Pointer[route.Router]        // whose breakers the metrics show; nil = not made yet
 	pool      atomic.Pointer[mcppool.Pool]        // whose servers the metrics show; nil = not made yet
 	directory atomic.Pointer[directory.Directory] // whose keys they count; nil = not made yet
+	mcp       atomic.Pointer[mcpserver.Handler]   // whose sessions they count; nil = not made yet
 }
 
 // showTelemetry makes the way out, on which requests say which trace they belong
@@ -65,7 +68,7 @@ func (a *App) showTelemetry(ctx context.Context, env config.Environment) error {
 	}
 	o := telemetry.Options{
 		Content: a.config.Telemetry.Content, Kind: a.providerKind, Version: Version(),
-		Metrics: s.listener != nil, Queue: a.store.QueueLength, Waiting: a.waitingApprovals, Servers: s.usedServers, Targets: s.targets, Expiring: s.expiringKeys,
+		Metrics: s.listener != nil, Queue: a.store.QueueLength, Waiting: a.waitingApprovals, Servers: s.usedServers, Targets: s.targets, Expiring: s.expiringKeys, MCPSessions: s.mcpSessions,
 	}
 	var err error
 	if s.spans {
@@ -106,6 +109,22 @@ func (s *shown) expiringKeys() int {
 		return d.Expiring()
 	}
 	return 0
+}
+
+// mcpSessions returns how many MCP clients have a session.
+func (s *shown) mcpSessions() int {
+	if h := s.mcp.Load(); h != nil {
+		return h.Sessions()
+	}
+	return 0
+}
+
+// recorded returns what counts audit entries that are of no run, or nil.
+func (s *shown) recorded() func(string, audit.Entry) {
+	if s.telemetry == nil {
+		return nil
+	}
+	return s.telemetry.Recorded
 }
 
 // waitingApprovals returns how many approvals wait, -1 if the store cannot be read, and the age

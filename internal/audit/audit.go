@@ -32,6 +32,7 @@ const (
 	KindDataLoss        Kind = "audit_log.data_loss"                 // Body is a DataLoss
 	KindRestore         Kind = "audit_log.restore"                   // Body is a Restore
 
+	KindMCPCall  Kind = "audit_log.mcp.tool_call"  // Body is an MCPCall
 	KindApproval Kind = "audit_log.agent.approval" // Body is an Approval
 
 	KindManagement Kind = "audit_log.management" // Body is a Management
@@ -39,7 +40,7 @@ const (
 
 // Kinds returns all kinds of entry.
 func Kinds() []Kind {
-	return []Kind{KindRequest, KindToolCall, KindBudgetExhausted, KindBudgetThreshold, KindBudgetExceeded, KindCollision, KindApproval, KindManagement, KindDataLoss, KindRestore}
+	return []Kind{KindRequest, KindToolCall, KindBudgetExhausted, KindBudgetThreshold, KindBudgetExceeded, KindCollision, KindMCPCall, KindApproval, KindManagement, KindDataLoss, KindRestore}
 }
 
 // kindPrefix begins every kind. Lists on a terminal leave it out.
@@ -148,6 +149,22 @@ type ToolCall struct {
 	// metrics, where the labels of clients are no label values, and is not stored.
 	Declared bool `json:"-"`
 }
+
+// MCPCall is a tool call of an outside MCP client, which belongs to no run. Before a call that may
+// write is executed, it is recorded as started, with the same request id.
+type MCPCall struct {
+	Session    string  `json:"mcp_session,omitempty"` // "" = the revision of the protocol has none
+	Server     string  `json:"server_id"`             // turnpike = a tool of the program that the gateway is a part of
+	Tool       string  `json:"tool"`                  // the server's own name
+	Class      string  `json:"class"`
+	Status     string  `json:"status"`     // started, ok, error, unknown, denied or not_run
+	LatencyMS  float64 `json:"latency_ms"` // see [Milliseconds]; 0 = not executed, or started
+	ArgsDigest string  `json:"args_digest,omitempty"`
+	Digest     string  `json:"result_digest,omitempty"`
+}
+
+// Started is the status of an [MCPCall] that is about to be executed.
+const Started = "started"
 
 // Milliseconds converts microseconds to milliseconds and keeps the fraction.
 func Milliseconds(micros int64) float64 { return float64(micros) / 1000 }

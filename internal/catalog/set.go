@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"log/slog"
 	"maps"
 	"slices"
@@ -43,7 +44,7 @@ func (e *Entry) AllowedBy(a org.Access) bool {
 	case e.Brought && !a.AllowsAddresses(), !e.Brought && !a.AllowsServer(e.Server):
 		return false
 	}
-	return a.AllowsTool(e.Name)
+	return a.AllowsTool(e.Name) && (!a.ReadOnly || e.Class == tool.Read)
 }
 
 // Withdrawn returns the entry without what executes it: the key of the run may not use the
@@ -148,6 +149,32 @@ func (s *Set) WithSource(ctx context.Context, source tool.Source) (*Set, error) 
 		s = s.with(e)
 	}
 	return s, nil
+}
+
+// WithProgram returns the set with those tools of the program that a key may use. They belong to no
+// server, so that a key with a list of servers may use none. A tool whose name is taken is left out.
+func (s *Set) WithProgram(tools []tool.Tool, a org.Access) (*Set, error) {
+	for _, t := range tools {
+		e, err := newOwnEntry(t)
+		if err != nil {
+			return nil, err
+		}
+		if e.own = false; a.Servers == nil && e.AllowedBy(a) {
+			s = s.with(e)
+		}
+	}
+	return s, nil
+}
+
+// All returns the tools, in their order. The caller must not change them.
+func (s *Set) All() iter.Seq[*Entry] {
+	return func(yield func(*Entry) bool) {
+		for i := range s.entries {
+			if !yield(&s.entries[i]) {
+				return
+			}
+		}
+	}
 }
 
 // with returns the set with one more tool. If the name is taken, the set is unchanged.
@@ -328,7 +355,7 @@ func newOwnEntry(t tool.Tool) (Entry, error) {
 	if err != nil {
 		return Entry{}, fmt.Errorf("tool %s: schema: %w", def.Name, err)
 	}
-	e := newEntry(Server{Name: "turnpike"}, usable{tool: t, definition: def, schema: compiled}, def.Name)
+	e := newEntry(Server{Name: "turnpike"}, usable{tool: t, definition: def, schema: compiled, digest: digest(def)}, def.Name)
 	e.Cacheable, e.own = false, true // what it answers is about its run
 	return e, nil
 }

@@ -221,6 +221,7 @@ type keyObject struct {
 
 	Servers, Tools, Models nameList
 	EndUsers               bool `json:"end_users"`
+	ReadOnly               bool `json:"read_only"`
 	Budgets                []keyBudget
 	ExpiresAt              *time.Time `json:"expires_at"`
 	PreviousUntil          *time.Time `json:"previous_until"`
@@ -259,6 +260,9 @@ func (k keyObject) access() string {
 	}
 	if k.EndUsers {
 		parts = append(parts, "end users")
+	}
+	if k.ReadOnly {
+		parts = append(parts, "read only")
 	}
 	for _, b := range k.Budgets {
 		if b.USD != "" {
@@ -322,13 +326,13 @@ type keyFlags struct {
 	role                   string
 	perMinute, burst       int
 	servers, tools, models []string
-	endUsers               bool
+	endUsers, readOnly     bool
 	budgets                []string
 	expires                string
 }
 
 func (f *keyFlags) add(cmd *cobra.Command, role string) {
-	cmd.Flags().StringVar(&f.role, "role", role, "role of the key: owner, admin, member, approver or reader")
+	cmd.Flags().StringVar(&f.role, "role", role, "role of the key: owner, admin, member, approver, reader or tools")
 	cmd.Flags().IntVar(&f.perMinute, "requests-per-minute", 0, "rate limit of the key for all requests; 0 is no limit")
 	cmd.Flags().IntVar(&f.perMinute, "rate", 0, "the same as --requests-per-minute")
 	cmd.MarkFlagsMutuallyExclusive("rate", "requests-per-minute")
@@ -337,6 +341,7 @@ func (f *keyFlags) add(cmd *cobra.Command, role string) {
 	cmd.Flags().StringSliceVar(&f.tools, "tools", nil, `globs over the tools that the key may use, such as 'search_*'; '*' is all, "" is none`)
 	cmd.Flags().StringSliceVar(&f.models, "models", nil, `globs over the models that the key may ask for; '*' is all, "" is none`)
 	cmd.Flags().BoolVar(&f.endUsers, "end-users", false, "model requests with the key must name their end user")
+	cmd.Flags().BoolVar(&f.readOnly, "read-only", false, "the key may use only tools that read")
 	cmd.Flags().StringSliceVar(&f.budgets, "budgets", nil, `limits on what the model calls of the key cost, such as 'day=20,month=300' in US dollars or 'day=50000tokens'; "" is none`)
 	cmd.Flags().StringVar(&f.expires, "expires", "", "when the key stops working: a time such as 2027-01-31T18:00:00Z, a time from now such as 12h or 90d, or never")
 }
@@ -365,7 +370,7 @@ func (f *keyFlags) given(cmd *cobra.Command) (map[string]any, error) {
 	all := map[string]any{}
 	for flag, v := range map[string]any{
 		"role": f.role, "requests-per-minute": f.perMinute, "rate": f.perMinute, "burst": f.burst,
-		"servers": listGiven(f.servers), "tools": listGiven(f.tools), "models": listGiven(f.models), "end-users": f.endUsers,
+		"servers": listGiven(f.servers), "tools": listGiven(f.tools), "models": listGiven(f.models), "end-users": f.endUsers, "read-only": f.readOnly,
 	} {
 		if cmd.Flags().Changed(flag) {
 			all[strings.ReplaceAll(flag, "-", "_")] = v
@@ -406,6 +411,7 @@ func createKey(m *remote) *cobra.Command {
 		Use:   "create NAME",
 		Short: "Create a key and print it; it cannot be shown again",
 		Example: `  turnpike keys create ci --role member --rate 600
+  turnpike keys create editor --role tools --tools 'search_*,read' --expires 90d
   turnpike keys create app --servers docs --tools 'search_*,read' --models 'gpt-*' --expires 90d`,
 		Args: oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -455,7 +461,7 @@ same. Keys of the configuration file can only be changed there.`,
 				asked["burst"] = 0 // without a limit there is no burst
 			}
 			if len(asked) == 0 {
-				return errors.New("nothing to change: use --role, --rate, --burst, --servers, --tools, --models, --end-users, --budgets, --expires or --name")
+				return errors.New("nothing to change: use --role, --rate, --burst, --servers, --tools, --models, --end-users, --read-only, --budgets, --expires or --name")
 			}
 			var now keyObject
 			if err := m.call(cmd.Context(), http.MethodPatch, "/api/keys/"+url.PathEscape(args[0]), asked, &now); err != nil {

@@ -191,13 +191,14 @@ func (k *Key) keys() []key {
 	return []key{
 		{name: "name", value: text(&k.Name, "", "name", checkID), required: true, doc: "Name of the key, unique in the org."},
 		{name: "key", value: credentialKey(&k.Key).required(), required: true, doc: "The bearer token that callers send. Only its hash is stored."},
-		{name: "role", value: word(&k.Role, org.Member, "owner", "admin", "member", "approver", "reader"), doc: "Permissions of the key. owner, admin and member may start runs."},
+		{name: "role", value: word(&k.Role, org.Member, "owner", "admin", "member", "approver", "reader", "tools"), doc: "Permissions of the key. owner, admin and member may start runs; tools may only call tools over /mcp."},
 		{name: "requests_per_minute", value: integer(&k.Rate.PerMinute, 0, 0, org.MaxRate), doc: "Rate limit of the key for all requests. One request is refilled every 60/N seconds. 0: no limit."},
 		{name: "burst", value: integer(&k.Rate.Burst, 0, 0, org.MaxRate).or("requests_per_minute"), doc: "Maximum number of requests at once."},
 		{name: "servers", value: namesChoice{&k.Access.Servers, "server name", checkID}, doc: "MCP servers of the org that requests with the key can use. With a list, requests cannot declare servers by URL. See access.md."},
 		{name: "tools", value: namesChoice{&k.Access.Tools, "glob", org.ValidPattern}, doc: "Tools that requests with the key can use: globs over the servers' own names of the tools."},
 		{name: "models", value: namesChoice{&k.Access.Models, "glob", org.ValidPattern}, doc: "Models that requests with the key can ask for: globs over the names that requests have."},
 		{name: "end_users", value: boolean(&k.Access.EndUsers, false), doc: "true: each model request with the key must name its end user in safety_identifier, user or metadata.user_id."},
+		{name: "read_only", value: boolean(&k.Access.ReadOnly, false), doc: "true: requests with the key can use only tools that the gateway knows to read: those of reads, and of a server with trust those whose annotations say so."},
 		{name: "budgets", value: budgetList(&k.Access.Budgets, periodKeys), doc: "Limits on what the model calls of the key cost together, beside the budgets of the org. What does not fit is refused with 429."},
 		{name: "expires_at", value: timestamp(&k.ExpiresAt), doc: "When the key stops working."},
 	}

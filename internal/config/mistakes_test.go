@@ -77,7 +77,7 @@ func TestMistakes(t *testing.T) {
 		"a key name taken":             {"orgs: [{id: a, keys: [{name: k, key: 'env:A'}, {name: k, key: 'env:B'}]}]", `t.yaml:1:55: orgs[0].keys[1].name: "k" is already used by orgs[0].keys[0].name`},
 		"a key in two orgs":            {"orgs: [{id: a, keys: [{name: k, key: 'env:A'}]}, {id: b, keys: [{name: k, key: 'env:A'}]}]", "t.yaml:1:80: orgs[1].keys[0].key: is the same as orgs[0].keys[0].key; a key belongs to one caller"},
 		"an empty key":                 {"orgs: [{id: a, keys: [{name: k, key: ''}]}]", "t.yaml:1:38: orgs[0].keys[0].key: is empty; want env:NAME, file:PATH or a literal"},
-		"a role that is none":          {"orgs: [{id: a, keys: [{name: k, key: 'env:A', role: root}]}]", `t.yaml:1:53: orgs[0].keys[0].role: "root" is not allowed; want owner, admin, member, approver or reader`},
+		"a role that is none":          {"orgs: [{id: a, keys: [{name: k, key: 'env:A', role: root}]}]", `t.yaml:1:53: orgs[0].keys[0].role: "root" is not allowed; want owner, admin, member, approver, reader or tools`},
 		"no rounds":                    {"orgs: [{id: a, runtime: {max_rounds: 0}}]", "t.yaml:1:38: orgs[0].runtime.max_rounds: 0 is out of range (1..50)"},                        // B01
 		"too many rounds":              {"orgs: [{id: a, runtime: {max_rounds: 51}}]", "t.yaml:1:38: orgs[0].runtime.max_rounds: 51 is out of range (1..50)"},                      // B01
 		"more rounds than the cap":     {"max_rounds_cap: 5\norgs: [{id: a, runtime: {max_rounds: 6}}]", "t.yaml:2:38: orgs[0].runtime.max_rounds: 6 is above max_rounds_cap (5)"}, // B02

@@ -245,6 +245,20 @@ func (d *Directory) Gone(orgID, principal string) string {
 	return ""
 }
 
+// Caller returns what a key of an org may use now; false if it is not valid any more.
+func (d *Directory) Caller(orgID, principal string) (run.Caller, bool) {
+	if d.Gone(orgID, principal) != "" {
+		return run.Caller{}, false
+	}
+	s := d.snapshot(orgID)
+	k, ok := s.byID[principal]
+	if s.org == nil || !ok {
+		return run.Caller{}, false
+	}
+	p := org.Principal{ID: k.ID, Role: k.Role, Rate: k.Rate, Access: k.Access, ExpiresAt: k.ExpiresAt}
+	return run.Caller{Org: s.org, Principal: p, Servers: catalog.Within(s.servers, k.Access)}, p.Role.MayCallTools()
+}
+
 // KeyName returns the name of a key of the org, which may be revoked; "" if the org has no such key.
 func (d *Directory) KeyName(orgID, id string) string {
 	return d.snapshot(orgID).byID[id].Name

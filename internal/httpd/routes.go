@@ -233,6 +233,9 @@ func (a *API) authorize(rt surface.Route) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		caller, err := a.caller(r)
 		noteCaller(w, caller)
+		if err == nil && rt.ChecksOrigin {
+			err = a.checkOriginAs(r, http.MethodPost)
+		}
 		if err == nil && !rt.Roles.Allow(caller.Principal.Role) {
 			err = fault.New(fault.Forbidden, "role_not_allowed",
 				"a key with the role %s cannot do this; use a key with the role %s", caller.Principal.Role, rt.Roles)

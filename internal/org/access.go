@@ -19,6 +19,9 @@ type Access struct {
 	// EndUsers says that each model request must name its end user.
 	EndUsers bool `json:"end_users,omitempty"`
 
+	// ReadOnly says that only tools of class read may be used.
+	ReadOnly bool `json:"read_only,omitempty"`
+
 	// Budgets limit what the model calls of the key cost together, beside those of its org.
 	// Their Scope is "".
 	Budgets []Budget `json:"budgets,omitempty"`
@@ -29,13 +32,13 @@ func NoAccess() Access { return Access{Servers: []string{}, Tools: []string{}, M
 
 // IsFull reports whether nothing is narrowed.
 func (a Access) IsFull() bool {
-	return a.Servers == nil && a.Tools == nil && a.Models == nil && !a.EndUsers && len(a.Budgets) == 0
+	return a.Servers == nil && a.Tools == nil && a.Models == nil && !a.EndUsers && !a.ReadOnly && len(a.Budgets) == 0
 }
 
 // Equal reports whether two keys may use the same.
 func (a Access) Equal(b Access) bool {
 	same := func(a, b []string) bool { return (a == nil) == (b == nil) && slices.Equal(a, b) }
-	return same(a.Servers, b.Servers) && same(a.Tools, b.Tools) && same(a.Models, b.Models) && a.EndUsers == b.EndUsers && slices.Equal(a.Budgets, b.Budgets)
+	return same(a.Servers, b.Servers) && same(a.Tools, b.Tools) && same(a.Models, b.Models) && a.EndUsers == b.EndUsers && a.ReadOnly == b.ReadOnly && slices.Equal(a.Budgets, b.Budgets)
 }
 
 // AllowsServer reports whether the key may use the org's server.
@@ -119,6 +122,8 @@ func (g Grant) Exceeds(by Grant) (setting, limit string) {
 	switch {
 	case by.EndUsers && !g.EndUsers:
 		return "end_users", "true"
+	case by.ReadOnly && !g.ReadOnly:
+		return "read_only", "true"
 	case by.Rate.IsLimit() && (!g.Rate.IsLimit() || g.Rate.PerMinute > by.Rate.PerMinute || g.Rate.EffectiveBurst() > by.Rate.EffectiveBurst()):
 		return "requests_per_minute", fmt.Sprintf("%d, with a burst of %d", by.Rate.PerMinute, by.Rate.EffectiveBurst())
 	case !by.ExpiresAt.IsZero() && (g.ExpiresAt.IsZero() || g.ExpiresAt.After(by.ExpiresAt)):

@@ -40,13 +40,14 @@ func TestAGrantExceedsAnother(t *testing.T) {
 		}
 	}
 	end := time.Unix(1000, 0)
-	by := Grant{Access: Access{Servers: []string{"s"}, Tools: []string{"a*"}, EndUsers: true}, Rate: Rate{PerMinute: 10, Burst: 5}, ExpiresAt: end}
-	within := Grant{Access: Access{Servers: []string{"s"}, Tools: []string{"ab", "ac*"}, EndUsers: true}, Rate: Rate{PerMinute: 10, Burst: 2}, ExpiresAt: end}
+	by := Grant{Access: Access{Servers: []string{"s"}, Tools: []string{"a*"}, EndUsers: true, ReadOnly: true}, Rate: Rate{PerMinute: 10, Burst: 5}, ExpiresAt: end}
+	within := Grant{Access: Access{Servers: []string{"s"}, Tools: []string{"ab", "ac*"}, EndUsers: true, ReadOnly: true}, Rate: Rate{PerMinute: 10, Burst: 2}, ExpiresAt: end}
 	for want, change := range map[string]func(*Grant){
 		"":                    func(*Grant) {},
 		"servers":             func(g *Grant) { g.Servers = nil },
 		"tools":               func(g *Grant) { g.Tools = []string{"*"} },
 		"end_users":           func(g *Grant) { g.EndUsers = false },
+		"read_only":           func(g *Grant) { g.ReadOnly = false },
 		"requests_per_minute": func(g *Grant) { g.Rate.Burst = 0 }, // which is 10
 		"expires_at":          func(g *Grant) { g.ExpiresAt = time.Time{} },
 	} {

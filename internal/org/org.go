@@ -15,10 +15,14 @@ const (
 	Member   Role = "member"
 	Approver Role = "approver" // decides on approvals; may not start runs
 	Reader   Role = "reader"   // only reads
+	Tools    Role = "tools"    // only calls tools over /mcp
 )
 
 // MayRun reports whether the role may start runs.
 func (r Role) MayRun() bool { return r == Owner || r == Admin || r == Member }
+
+// MayCallTools reports whether the role may call tools over /mcp.
+func (r Role) MayCallTools() bool { return r.MayRun() || r == Tools }
 
 // MayManage reports whether the role may read and change the org's settings.
 func (r Role) MayManage() bool { return r == Owner || r == Admin }

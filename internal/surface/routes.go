@@ -19,6 +19,10 @@ type Group struct {
 	ModelAPI   bool // its requests count for the rate limit of their org
 	CallsModel bool // its requests call models and count for max_requests
 
+	// ChecksOrigin says that the origin of every request is checked. Otherwise requests that only
+	// read may come from pages of any site.
+	ChecksOrigin bool
+
 	StaysOpen bool // its requests may stay open for long, and end when their key is revoked
 }
 
@@ -54,7 +58,8 @@ const (
 	RunReaders      Roles = "owner, admin, member or reader" // members read the runs of their key
 	Approvers       Roles = "owner, admin or approver"
 	ApprovalReaders Roles = "owner, admin, approver or reader"
-	Operator        Roles = "operator" // the operator's key, and no key of an org
+	ToolCallers     Roles = "owner, admin, member or tools" // over /mcp
+	Operator        Roles = "operator"                      // the operator's key, and no key of an org
 )
 
 // Allow reports whether a key of an org may use the route.
@@ -72,6 +77,8 @@ func (rs Roles) Allow(r org.Role) bool {
 		return r.MayRun() || r.MayRead()
 	case Approvers:
 		return r.MayApprove()
+	case ToolCallers:
+		return r.MayCallTools()
 	case ApprovalReaders:
 		return r.MayApprove() || r.MayRead()
 	}

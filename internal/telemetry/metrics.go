@@ -103,6 +103,11 @@ func newMetrics(r *prometheus.Registry, o Options) *metrics {
 			Namespace: "turnpike", Name: "keys_expiring", Help: "API keys that expire within 7 days, over all orgs. Expired and revoked keys do not count.",
 		}, func() float64 { return float64(o.Expiring()) }))
 	}
+	if o.MCPSessions != nil {
+		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Namespace: "turnpike", Name: "mcp_sessions", Help: "Sessions of outside MCP clients at /mcp, over all orgs.",
+		}, func() float64 { return float64(o.MCPSessions()) }))
+	}
 	if o.Queue != nil {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Namespace: "turnpike", Name: "store_queue_length", Help: "Writes that wait for the store, including the group that is being written.",
@@ -303,6 +308,15 @@ func (m *metrics) record(org string, e audit.Entry) {
 		h := m.tools.get(series{org: org, name: server}, true)
 		h.outcomes.inc(b.Status, b.Status)
 		if b.Attempts > 0 {
+			h.duration.Observe(toSeconds(b.LatencyMS))
+		}
+	case audit.MCPCall:
+		if b.Status == audit.Started {
+			return
+		}
+		h := m.tools.get(series{org: org, name: b.Server}, true)
+		h.outcomes.inc(b.Status, b.Status)
+		if b.LatencyMS > 0 {
 			h.duration.Observe(toSeconds(b.LatencyMS))
 		}
 	case audit.Approval:

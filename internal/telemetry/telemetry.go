@@ -46,6 +46,9 @@ type Options struct {
 
 	// Metrics enables metrics.
 	Metrics bool
+	// MCPSessions returns the number of sessions of outside MCP clients. Nil leaves the
+	// metric out.
+	MCPSessions func() int
 	// Queue returns the number of writes that wait for the store. Nil leaves the
 	// metric out.
 	Queue func() int

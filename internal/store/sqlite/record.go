@@ -40,6 +40,14 @@ func (s *Store) Record(ctx context.Context, orgID string, e audit.Entry) error {
 	return s.wrap("record", s.recorder.add(ctx, recordedEntry{orgID, e}))
 }
 
+// RecordNow implements mcpserver.Audit.
+func (s *Store) RecordNow(ctx context.Context, orgID string, e audit.Entry) error {
+	if err := s.recorder.flush(ctx); err != nil { // the row comes after those that were recorded before
+		return s.wrap("record", err)
+	}
+	return s.wrap("record", s.writer.perform(ctx, func(t *tx) error { return t.addAudit(orgID, []audit.Entry{e}) }))
+}
+
 // leftRetry is how often entries that were left are written again. Without it, they would wait
 // for the next relay, which would get an error of a time that is over.
 const leftRetry = time.Second

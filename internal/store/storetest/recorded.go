@@ -164,7 +164,7 @@ func keyUpdated(b *testBench) {
 	b.ok(b.Orgs.CreateKey(ctx, was, by))
 	now := was
 	now.Name, now.Role, now.Rate = "m", org.Member, org.Rate{PerMinute: 5, Burst: 2}
-	now.Access, now.ExpiresAt = org.Access{Servers: []string{}, Models: []string{"g*"}, EndUsers: true}, b.now().Add(time.Hour)
+	now.Access, now.ExpiresAt = org.Access{Servers: []string{}, Models: []string{"g*"}, EndUsers: true, ReadOnly: true}, b.now().Add(time.Hour)
 	now.Previous = org.PreviousSecret{Hash: hash(3), Until: b.now()} // UpdateKey ignores it, too
 	now.Hash = hash(2)                                               // UpdateKey ignores the hash
 	b.ok(b.Orgs.UpdateKey(ctx, was, now, by))

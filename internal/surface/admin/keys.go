@@ -32,6 +32,7 @@ type key struct {
 	Tools     any         `json:"tools"`
 	Models    any         `json:"models"`
 	EndUsers  bool        `json:"end_users"`
+	ReadOnly  bool        `json:"read_only"`
 	Budgets   []keyBudget `json:"budgets"`
 	ExpiresAt *string     `json:"expires_at"`
 
@@ -49,7 +50,7 @@ type key struct {
 func (h *Handler) wireKey(k org.Key, declared bool) key {
 	out := key{
 		ID: k.ID, Name: k.Name, Role: string(k.Role), Hint: k.Hint, Declared: declared, PerMinute: k.Rate.PerMinute, Burst: k.Rate.Burst,
-		Servers: wireList(k.Access.Servers), Tools: wireList(k.Access.Tools), Models: wireList(k.Access.Models), EndUsers: k.Access.EndUsers,
+		Servers: wireList(k.Access.Servers), Tools: wireList(k.Access.Tools), Models: wireList(k.Access.Models), EndUsers: k.Access.EndUsers, ReadOnly: k.Access.ReadOnly,
 		Budgets:   wireBudgets(k.Access.Budgets),
 		ExpiresAt: wireTime(k.ExpiresAt),
 	}
@@ -164,7 +165,7 @@ func (h *Handler) PatchKey() surface.Endpoint {
 		merged, err := mergePatch(r, map[string]any{
 			"name": was.Name, "role": was.Role, "requests_per_minute": was.Rate.PerMinute, "burst": was.Rate.Burst,
 			"servers": wireList(was.Access.Servers), "tools": wireList(was.Access.Tools), "models": wireList(was.Access.Models),
-			"end_users": was.Access.EndUsers, "budgets": wireBudgets(was.Access.Budgets), "expires_at": wireTime(was.ExpiresAt),
+			"end_users": was.Access.EndUsers, "read_only": was.Access.ReadOnly, "budgets": wireBudgets(was.Access.Budgets), "expires_at": wireTime(was.ExpiresAt),
 		})
 		if err != nil {
 			return 0, nil, err

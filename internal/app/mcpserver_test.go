@@ -1,0 +1,580 @@
+package app_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/turnpike-gateway/turnpike/internal/app"
+	"github.com/turnpike-gateway/turnpike/tool"
+)
+
+// bearing adds a key to requests.
+type bearing struct {
+	key  string
+	next http.RoundTripper
+}
+
+func (b bearing) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+b.key)
+	return b.next.RoundTrip(r)
+}
+
+// outside is an MCP client of the official SDK.
+type outside struct {
+	*mcp.ClientSession
+	t       *testing.T
+	changed atomic.Int32 // how often it heard that the list of tools has changed
+	heard   chan struct{}
+}
+
+// connect connects a client to /mcp with a key. version "" is the newest that the SDK knows.
+func (g *gateway) connect(key, version string) *outside {
+	g.t.Helper()
+	c, err := g.tryConnect(key, version)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return c
+}
+
+func (g *gateway) tryConnect(key, version string) (*outside, error) {
+	o := &outside{t: g.t, heard: make(chan struct{}, 100)}
+	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ClientOptions{
+		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {
+			o.changed.Add(1)
+			o.heard <- struct{}{}
+		},
+	})
+	transport := &mcp.StreamableClientTransport{
+		Endpoint: g.URL + "/mcp", HTTPClient: &http.Client{Transport: bearing{key, g.client.Transport}}, MaxRetries: -1,
+	}
+	var options *mcp.ClientSessionOptions
+	if version != "" {
+		options = &mcp.ClientSessionOptions{ProtocolVersion: version}
+	}
+	session, err := client.Connect(g.t.Context(), transport, options)
+	if err != nil {
+		return nil, err
+	}
+	o.ClientSession = session
+	g.t.Cleanup(func() { _ = session.Close() })
+	return o, nil
+}
+
+// names lists the tools.
+func (o *outside) names() (out []string) {
+	o.t.Helper()
+	list, err := o.ListTools(o.t.Context(), nil)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	for _, one := range list.Tools {
+		out = append(out, one.Name)
+	}
+	return out
+}
+
+// do calls a tool and returns the text of its result.
+func (o *outside) do(name, arguments string) (text string, isError bool) {
+	o.t.Helper()
+	result, err := o.CallTool(o.t.Context(), &mcp.CallToolParams{Name: name, Arguments: json.RawMessage(arguments)})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	for _, c := range result.Content {
+		text += c.(*mcp.TextContent).Text
+	}
+	return text, result.IsError
+}
+
+// code calls a tool and returns the code of the JSON-RPC error.
+func (o *outside) code(name string) int64 {
+	o.t.Helper()
+	_, err := o.CallTool(o.t.Context(), &mcp.CallToolParams{Name: name, Arguments: json.RawMessage(`{}`)})
+	return codeOf(o.t, err)
+}
+
+func codeOf(t *testing.T, err error) int64 {
+	t.Helper()
+	rpc, ok := errors.AsType[*jsonrpc.Error](err)
+	if !ok {
+		t.Fatalf("the error is %v, not one of JSON-RPC", err)
+	}
+	return rpc.Code
+}
+
+// toolSite is a gateway with an MCP server whose tools are look (which reads) and write.
+func toolSite(t *testing.T, runtime string, more ...string) (*gateway, *mcpServer) {
+	t.Helper()
+	tools := newMCP(t, map[string]handler{"look": echo, "write": echo}, "look")
+	up := newUpstream(t, saysChat("hello"))
+	return MustRun(t, site{upstream: up.URL, runtime: runtime, servers: []string{server("tools", tools.URL, append(more, "trust: true")...)}}.yaml()), tools
+}
+
+// D26: clients of every revision list and call the tools of the org.
+func TestAClientOfTheOfficialSDKListsAndCallsTheToolsOfAnOrg(t *testing.T) {
+	noLeaks(t)
+	g, tools := toolSite(t, "")
+	for _, version := range []string{"", "2025-11-25", "2025-06-18"} {
+		c := g.connect("member-key", version)
+		if got := c.names(); !slices.Equal(got, []string{"look", "write"}) {
+			t.Fatalf("%s: the tools are %v", version, got)
+		}
+		if text, isError := c.do("write", `{"n":7}`); text != `{"n":7}` || isError {
+			t.Errorf("%s: the result is %q", version, text)
+		}
+		if code := c.code("none"); code != jsonrpc.CodeInvalidParams {
+			t.Errorf("%s: an unknown tool is answered with %d", version, code)
+		}
+		if text, isError := c.do("look", `{"n":"x"}`); !isError || !strings.Contains(text, "invalid_arguments") {
+			t.Errorf("%s: invalid arguments are answered with %q", version, text)
+		}
+		_ = c.Close()
+	}
+	if n := len(tools.of("tools/call")); n != 3 {
+		t.Errorf("the server got %d calls, want 3", n)
+	}
+}
+
+// makeKey creates a key over the management API and returns it with its secret.
+func (d documented) makeKey(settings string) (id, secret string) {
+	d.t.Helper()
+	made := d.do("POST", "/api/keys", "owner-key", settings, http.StatusCreated)
+	return made["id"].(string), made["key"].(string)
+}
+
+// K10, D26: a token lists and calls what its role and its lists allow, and nothing else of the API.
+func TestATokenIsLimitedToItsScope(t *testing.T) {
+	noLeaks(t)
+	g, tools := toolSite(t, "")
+	d := manage(g)
+	_, globbed := d.makeKey(`{"name":"globbed","role":"tools","tools":["wr*"]}`)
+	_, reads := d.makeKey(`{"name":"reads","role":"tools","read_only":true}`)
+	_, elsewhere := d.makeKey(`{"name":"elsewhere","role":"tools","servers":[]}`)
+	for _, c := range []struct {
+		key     string
+		want    []string
+		outside string
+	}{
+		{"owner-key", []string{"look", "write"}, "none"}, {"admin-key", []string{"look", "write"}, "none"},
+		{globbed, []string{"write"}, "look"}, {reads, []string{"look"}, "write"}, {elsewhere, nil, "look"},
+	} {
+		for _, version := range []string{"", "2025-06-18"} {
+			o := g.connect(c.key, version)
+			if got := o.names(); !slices.Equal(got, c.want) {
+				t.Errorf("%s: the tools are %v, want %v", c.key, got, c.want)
+			}
+			if code := o.code(c.outside); code != jsonrpc.CodeInvalidParams {
+				t.Errorf("%s: a call of %s is answered with %d", c.key, c.outside, code)
+			}
+		}
+	}
+	if calls := tools.of("tools/call"); len(calls) > 0 {
+		t.Errorf("the server got %d calls out of scope", len(calls))
+	}
+	for _, key := range []string{"approver-key", "reader-key"} {
+		if _, err := g.tryConnect(key, ""); err == nil {
+			t.Errorf("%s may connect", key)
+		}
+	}
+	for _, path := range []string{"GET /api/keys", "GET /v1/runs", "POST /v1/chat/completions", "GET /v1/approvals"} {
+		method, path, _ := strings.Cut(path, " ")
+		if a := g.send(method, path, strings.NewReader(`{}`), "Authorization", "Bearer "+globbed); a.status != http.StatusForbidden {
+			t.Errorf("a token gets %d for %s", a.status, path)
+		}
+	}
+}
+
+// rpcAnswer is an answer to a JSON-RPC message.
+type rpcAnswer struct {
+	ID    json.RawMessage
+	Error struct {
+		Code    int64
+		Message string
+		Data    struct {
+			Reason string
+			Wait   int `json:"retry_after_secs"`
+		}
+	}
+}
+
+// rpc sends a message to /mcp. Header fields come in pairs.
+func (g *gateway) rpc(message string, fields ...string) (answer, rpcAnswer) {
+	g.t.Helper()
+	a := g.send("POST", "/mcp", strings.NewReader(message), append([]string{"Accept", "application/json, text/event-stream"}, fields...)...)
+	var r rpcAnswer
+	_ = json.Unmarshal(a.body, &r)
+	return a, r
+}
+
+const initializeMessage = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
+
+// initialize begins a session without the SDK and returns its id.
+func (g *gateway) initialize(key string) string {
+	g.t.Helper()
+	a, _ := g.rpc(initializeMessage, "Authorization", "Bearer "+key)
+	if a.status != http.StatusOK {
+		g.t.Fatalf("initialize is answered with %d %s", a.status, a.body)
+	}
+	return a.header.Get("Mcp-Session-Id")
+}
+
+// D26: errors are those of JSON-RPC, with the status of HTTP.
+func TestErrorsOfTheMCPServer(t *testing.T) {
+	noLeaks(t)
+	g, _ := toolSite(t, "requests_per_minute: 600, burst: 60")
+	session := g.initialize("member-key")
+	in := []string{"Authorization", "Bearer member-key", "Mcp-Session-Id", session}
+	list := `{"jsonrpc":"2.0","id":7,"method":"tools/list"}`
+	for _, c := range []struct {
+		name, message string
+		fields        []string
+		status        int
+		code          int64
+	}{
+		{"no key", list, []string{"Authorization", ""}, 401, -32001},
+		{"unknown key", list, []string{"Authorization", "Bearer nobody"}, 401, -32001},
+		{"role", list, []string{"Authorization", "Bearer reader-key"}, 403, -32001},
+		{"no session", list, nil, 400, -32600},
+		{"session of another key", list, []string{"Mcp-Session-Id", session}, 404, -32600},
+		{"unknown session", list, []string{"Mcp-Session-Id", "mcp_x"}, 404, -32600},
+		{"not JSON", `{`, in, 400, -32700},
+		{"batch", "[" + list + "]", in, 400, -32600},
+		{"no message", `{"id":1}`, in, 400, -32600},
+		{"unknown method", `{"jsonrpc":"2.0","id":7,"method":"tools/nothing"}`, in, 400, -32601},
+		{"revision", list, append(in, "Mcp-Protocol-Version", "2024-11-05"), 400, -32600},
+		{"origin", list, append(in, "Origin", "https://elsewhere.example"), 403, -32001},
+	} {
+		a, r := g.rpc(c.message, c.fields...)
+		if a.status != c.status || r.Error.Code != c.code || r.Error.Message == "" {
+			t.Errorf("%s: answered with %d %s, want %d and the code %d", c.name, a.status, a.body, c.status, c.code)
+		}
+	}
+	if a := g.send("GET", "/mcp", nil, append(in, "Accept", "text/event-stream", "Origin", "https://elsewhere.example")...); a.status != http.StatusForbidden {
+		t.Errorf("a stream for a page of another site is answered with %d", a.status)
+	}
+	for _, method := range []string{"prompts/list", "resources/list"} {
+		a, _ := g.rpc(`{"jsonrpc":"2.0","id":7,"method":"`+method+`"}`, in...)
+		if !strings.Contains(string(a.body), "-32601") {
+			t.Errorf("%s is answered with %s", method, a.body)
+		}
+	}
+	limited := false
+	for range 100 {
+		a, r := g.rpc(list, in...)
+		if limited = a.status == http.StatusTooManyRequests; limited {
+			if r.Error.Code != -32003 || r.Error.Data.Wait < 1 || a.header.Get("Retry-After") == "" {
+				t.Errorf("over the rate limit the answer is %s", a.body)
+			}
+			break
+		}
+	}
+	if !limited {
+		t.Error("the rate limit of the org does not hold")
+	}
+}
+
+// D27: over the rate limit of a tool the result is an error that models can read.
+func TestACallOverTheRateLimitOfItsToolIsAnErrorResult(t *testing.T) {
+	noLeaks(t)
+	g, tools := toolSite(t, "")
+	c := g.connect("member-key", "")
+	var refused atomic.Int32
+	var kind atomic.Value
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			for range 40 {
+				result, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: "look", Arguments: json.RawMessage(`{}`)})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if result.IsError {
+					refused.Add(1)
+					kind.Store(result.StructuredContent.(map[string]any)["kind"])
+				}
+			}
+		})
+	}
+	group.Wait()
+	if n := int(refused.Load()); n == 0 || kind.Load() != "rate_limited" || n+len(tools.of("tools/call")) != 320 {
+		t.Errorf("of 320 calls %d were refused with %v and %d executed", n, kind.Load(), len(tools.of("tools/call")))
+	}
+	if text, isError := g.connect("owner-key", "").do("look", `{"n":1}`); isError {
+		t.Errorf("another key is refused, too: %s", text)
+	}
+}
+
+// A used-up budget refuses calls, and so do budgets that cannot be read.
+func TestACallBeyondTheQuotaIsAnErrorResult(t *testing.T) {
+	noLeaks(t)
+	tools := newMCP(t, map[string]handler{"write": echo})
+	up := newUpstream(t, counts(990, 20))
+	g := MustRun(t, site{upstream: up.URL, runtime: "budgets: [{scope: org, period: day, tokens: 1000}]", servers: []string{server("tools", tools.URL)}}.yaml())
+	c := g.connect("member-key", "")
+	if text, isError := c.do("write", `{}`); isError {
+		t.Fatal(text)
+	}
+	g.post(`{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"hello"}]}`)
+	eventually(t, "the budget is used up", func() bool {
+		text, isError := c.do("write", `{}`)
+		return isError && strings.Contains(text, `"quota_exceeded"`)
+	})
+	before := len(tools.of("tools/call"))
+	if text, _ := c.do("write", `{}`); !strings.Contains(text, "quota_exceeded") || len(tools.of("tools/call")) != before {
+		t.Errorf("a call beyond the quota is answered with %s", text)
+	}
+}
+
+// eventually waits until the condition holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !holds(); {
+		if time.Now().After(end) {
+			t.Fatalf("not in time: %s", what)
+		}
+	}
+}
+
+// Nothing that needs an approval runs without one, and the refusal says how to get it.
+func TestAToolThatNeedsAnApprovalIsRefused(t *testing.T) {
+	noLeaks(t)
+	g, tools := toolSite(t, "", "require_approval: writes")
+	c := g.connect("owner-key", "")
+	if text, isError := c.do("write", `{}`); !isError || !strings.Contains(text, `"approval_required"`) || !strings.Contains(text, "/v1/responses") {
+		t.Errorf("the answer is %q", text)
+	}
+	if text, isError := c.do("look", `{}`); isError {
+		t.Errorf("a tool without approval is refused: %s", text)
+	}
+	if calls := tools.of("tools/call"); len(calls) != 1 {
+		t.Errorf("the server got %d calls, want 1", len(calls))
+	}
+	awaitAudit(t, g, "write denied", "look ok")
+}
+
+// auditOf returns tool and status of the calls over /mcp in the audit log, earliest first.
+func auditOf(t *testing.T, g *gateway) (out []string) {
+	t.Helper()
+	var page struct {
+		Data []struct {
+			Body struct{ Tool, Status string }
+		}
+	}
+	a := g.send("GET", "/api/audit?kind=audit_log.mcp.tool_call&limit=100", nil)
+	if err := json.Unmarshal(a.body, &page); err != nil || a.status != http.StatusOK {
+		t.Fatal(a.status, string(a.body), err)
+	}
+	for _, row := range page.Data {
+		out = append(out, row.Body.Tool+" "+row.Body.Status)
+	}
+	return out
+}
+
+// awaitAudit waits until the audit log has exactly these calls.
+func awaitAudit(t *testing.T, g *gateway, want ...string) {
+	t.Helper()
+	var got []string
+	for end := time.Now().Add(patience); !slices.Equal(got, want); got = auditOf(t, g) {
+		if time.Now().After(end) {
+			t.Fatalf("the audit log says %v, want %v", got, want)
+		}
+	}
+}
+
+// L13: a call that may write is in the audit log before it is executed.
+func TestAWriteIsAuditedBeforeItIsExecuted(t *testing.T) {
+	noLeaks(t)
+	var g *gateway
+	var during []string
+	tools := newMCP(t, map[string]handler{"look": echo, "write": func(_ context.Context, arguments string) (string, error) {
+		during = auditOf(t, g)
+		return arguments, nil
+	}}, "look")
+	g = MustRun(t, site{upstream: newUpstream(t, saysChat("hello")).URL, servers: []string{server("tools", tools.URL, "trust: true")}}.yaml())
+	c := g.connect("member-key", "2025-06-18")
+	c.do("look", `{}`)
+	c.do("write", `{}`)
+	if want := []string{"look ok", "write started"}; !slices.Equal(during, want) {
+		t.Errorf("while the tool writes, the audit log says %v, want %v", during, want)
+	}
+	awaitAudit(t, g, "look ok", "write started", "write ok")
+}
+
+// A session ends with its key and with DELETE, and it belongs to one key of one org.
+func TestASessionEndsWithItsKey(t *testing.T) {
+	noLeaks(t)
+	g, _ := toolSite(t, "")
+	d := manage(g)
+	id, secret := d.makeKey(`{"name":"short","role":"tools"}`)
+	session := g.initialize(secret)
+	stream := g.request(t.Context(), "GET", "/mcp", nil, "Authorization", "Bearer "+secret, "Mcp-Session-Id", session, "Accept", "text/event-stream")
+	resp, err := g.client.Do(stream)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatal(resp, err)
+	}
+	defer resp.Body.Close()
+	d.do("DELETE", "/api/keys/"+id, "owner-key", "", http.StatusOK)
+	_, _ = io.ReadAll(resp.Body) // it ends
+	if a, r := g.rpc(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, "Authorization", "Bearer "+secret, "Mcp-Session-Id", session); a.status != 401 || r.Error.Code != -32001 {
+		t.Errorf("after the revocation the answer is %d %s", a.status, a.body)
+	}
+	own := g.initialize("member-key")
+	if a := g.send("DELETE", "/mcp", nil, "Mcp-Session-Id", own); a.status != http.StatusNotFound {
+		t.Errorf("another key may end a session: %d", a.status)
+	}
+	if a := g.send("DELETE", "/mcp", nil, "Authorization", "Bearer member-key", "Mcp-Session-Id", own); a.status != http.StatusNoContent {
+		t.Errorf("DELETE is answered with %d %s", a.status, a.body)
+	}
+	if a, _ := g.rpc(`{"jsonrpc":"2.0","id":1,"method":"ping"}`, "Authorization", "Bearer member-key", "Mcp-Session-Id", own); a.status != http.StatusNotFound {
+		t.Errorf("a session that has ended answers with %d", a.status)
+	}
+}
+
+// D28: of 100 sessions only those hear of a change that see the tool.
+func TestOnlySessionsWhoseListHasChangedHearOfIt(t *testing.T) {
+	noLeaks(t)
+	g, tools := toolSite(t, "")
+	d := manage(g)
+	_, other := d.makeKey(`{"name":"other","role":"tools","tools":["look"]}`)
+	var see, rest []*outside
+	for i := range 100 {
+		version := []string{"", "2025-06-18"}[i%2]
+		if i%10 < 3 {
+			see = append(see, g.connect("member-key", version))
+		} else {
+			rest = append(rest, g.connect(other, version))
+		}
+	}
+	for _, c := range slices.Concat(see, rest) {
+		c.names()
+	}
+	tools.add("grown", echo, false)
+	for _, c := range see {
+		select {
+		case <-c.heard:
+		case <-time.After(patience):
+			t.Fatal("a session that sees the new tool does not hear of it")
+		}
+		if got := c.names(); !slices.Contains(got, "grown") {
+			t.Errorf("the tools are %v", got)
+		}
+	}
+	for _, c := range rest {
+		if c.changed.Load() > 0 {
+			t.Fatal("a session that does not see the new tool hears of it")
+		}
+	}
+}
+
+// K07: two orgs see their own tools, and not the sessions of each other.
+func TestSessionsOfTwoOrgsAreSeparate(t *testing.T) {
+	noLeaks(t)
+	mine, theirs := newMCP(t, map[string]handler{"mine": echo}), newMCP(t, map[string]handler{"theirs": echo})
+	up := newUpstream(t, saysChat("hello"))
+	g := MustRun(t, site{upstream: up.URL, servers: []string{server("tools", mine.URL)}}.yaml()+fmt.Sprintf(`
+  - id: p
+    features: [mcp_outbound]
+    keys: [{name: a, key: other-org-key, role: owner}]
+    mcp_servers: [{%s}]
+`, server("tools", theirs.URL)))
+	a, b := g.connect("member-key", ""), g.connect("other-org-key", "")
+	if !slices.Equal(a.names(), []string{"mine"}) || !slices.Equal(b.names(), []string{"theirs"}) {
+		t.Errorf("the orgs see %v and %v", a.names(), b.names())
+	}
+	if code := b.code("mine"); code != jsonrpc.CodeInvalidParams {
+		t.Errorf("a tool of the other org is answered with %d", code)
+	}
+	session := g.initialize("member-key")
+	for _, method := range []string{"POST", "GET", "DELETE"} {
+		got := g.send(method, "/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`), "Authorization", "Bearer other-org-key",
+			"Mcp-Session-Id", session, "Accept", "application/json, text/event-stream")
+		if got.status != http.StatusNotFound {
+			t.Errorf("%s with the session of another org is answered with %d", method, got.status)
+		}
+	}
+}
+
+// ownTools are the tools of a program that the gateway is a part of.
+type ownTools []tool.Tool
+
+func (o ownTools) List(context.Context) ([]tool.Tool, error) { return o, nil }
+
+// hello is such a tool. It greets its caller.
+type hello struct{ reads bool }
+
+func (h hello) Definition() tool.Definition {
+	return tool.Definition{Name: map[bool]string{true: "greet", false: "meet"}[h.reads], InputSchema: json.RawMessage(`{"type":"object"}`)}
+}
+
+func (h hello) Class() tool.Class {
+	return map[bool]tool.Class{true: tool.Read, false: tool.Once}[h.reads]
+}
+
+func (hello) Call(ctx context.Context, _ tool.Call) (tool.Result, error) {
+	return tool.Text("hello " + tool.From(ctx).Caller.ID), nil
+}
+
+// Tools of a program that embeds the gateway are at /mcp, within what keys may use.
+func TestToolsOfTheProgramAreListedAndCalled(t *testing.T) {
+	noLeaks(t)
+	tools := newMCP(t, map[string]handler{"look": echo})
+	yaml := site{upstream: newUpstream(t, saysChat("hello")).URL, servers: []string{server("tools", tools.URL)}}.yaml()
+	g := mustRunWith(t, t.TempDir(), yaml, environment(), app.Options{Tools: ownTools{hello{true}, hello{false}}})
+	d := manage(g)
+	_, reads := d.makeKey(`{"name":"reads","role":"tools","read_only":true}`)
+	_, bound := d.makeKey(`{"name":"bound","role":"tools","servers":["tools"]}`)
+	for key, want := range map[string][]string{"member-key": {"look", "greet", "meet"}, reads: {"greet"}, bound: {"look"}} {
+		if got := g.connect(key, "").names(); !slices.Equal(got, want) {
+			t.Errorf("%s: the tools are %v, want %v", key, got, want)
+		}
+	}
+	if text, isError := g.connect("member-key", "").do("meet", `{}`); text != "hello c" && !strings.HasPrefix(text, "hello ") || isError {
+		t.Errorf("the tool answers %q", text)
+	}
+}
+
+// A call ends when its client leaves, and when the gateway stops; streams end with the stop at once.
+func TestACallEndsWithItsClient(t *testing.T) {
+	noLeaks(t)
+	entered, left := make(chan struct{}), make(chan struct{})
+	tools := newMCP(t, map[string]handler{"wait": func(ctx context.Context, _ string) (string, error) {
+		close(entered)
+		<-ctx.Done()
+		close(left)
+		return "", ctx.Err()
+	}})
+	g := MustRun(t, site{upstream: newUpstream(t, saysChat("hello")).URL, servers: []string{server("tools", tools.URL)}}.yaml())
+	session := g.initialize("member-key")
+	ctx, leave := context.WithCancel(t.Context())
+	r := g.request(ctx, "POST", "/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait","arguments":{}}}`),
+		"Authorization", "Bearer member-key", "Mcp-Session-Id", session, "Accept", "application/json, text/event-stream")
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if resp, err := g.client.Do(r); err == nil {
+			_, _ = io.ReadAll(resp.Body)
+			_ = resp.Body.Close()
+		}
+	}()
+	<-entered
+	leave()
+	<-left
+	<-done
+	awaitAudit(t, g, "wait started", "wait unknown")
+}

@@ -27,6 +27,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/app"
 	"github.com/turnpike-gateway/turnpike/internal/config"
+	"github.com/turnpike-gateway/turnpike/tool"
 )
 
 // Config is the configuration of a gateway: see [Parse]. The zero value is none.
@@ -34,6 +35,11 @@ type Config struct {
 	parsed *config.Config
 
 	Log *slog.Logger // nil = nothing is logged
+
+	// Tools are Go functions and resources of the program for MCP clients at /mcp, beside the tools of the
+	// orgs' MCP servers. All orgs have them, and each key those that its role, tools and read_only allow; a key
+	// with a list of servers has none. If it is a [tool.Provider], it is asked on behalf of the key. Nil = none.
+	Tools tool.Source
 
 	// Fatal is called at most once, when the program should end: the disk did not confirm a write, and
 	// the store refuses all others. Nil = it is only logged.
@@ -77,7 +83,7 @@ func New(c Config) (*Gateway, error) {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	a, err := app.New(ctx, c.parsed, app.Options{Env: os.LookupEnv, Log: c.Log, Embedded: true})
+	a, err := app.New(ctx, c.parsed, app.Options{Env: os.LookupEnv, Log: c.Log, Embedded: true, Tools: c.Tools})
 	if err != nil {
 		stop()
 		return nil, err

@@ -84,6 +84,7 @@ func (r received) results(t *testing.T) []string {
 type turn struct {
 	text  string
 	calls []call
+	gpuMS int // in its usage; 0 = not said
 }
 
 type call struct{ name, arguments string }
@@ -114,7 +115,11 @@ func (u turn) write(w http.ResponseWriter) {
 			i, i, quote(c.name), quote(c.arguments)))
 	}
 	frame(w, `{"choices":[{"index":0,"delta":{},"finish_reason":"`+reason+`"}]}`)
-	frame(w, `{"choices":[],"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15}}`)
+	billed := ""
+	if u.gpuMS > 0 {
+		billed = fmt.Sprintf(`,"gpu_ms":%d`, u.gpuMS)
+	}
+	frame(w, `{"choices":[],"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15`+billed+`}}`)
 	frame(w, "[DONE]")
 }
 

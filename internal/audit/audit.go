@@ -118,6 +118,7 @@ type Request struct {
 	CachedTokens    int64 `json:"cached_tokens,omitempty"`
 	ReasoningTokens int64 `json:"reasoning_tokens,omitempty"`
 	CostNanoUSD     int64 `json:"cost_nano_usd,omitempty"` // in 10⁻⁹ US dollars; 0 also if the model has no price
+	GPUMS           int64 `json:"gpu_ms,omitempty"`        // time that the provider bills, in milliseconds; 0 = it does not say
 	ToolCalls       int   `json:"tool_calls"`
 	Bytes           int64 `json:"bytes,omitempty"` // size of a relayed response
 

@@ -34,6 +34,7 @@ func (r *Request) appendJSON(b []byte) ([]byte, error) {
 	w.someNumber(`,"cached_tokens":`, r.CachedTokens)
 	w.someNumber(`,"reasoning_tokens":`, r.ReasoningTokens)
 	w.someNumber(`,"cost_nano_usd":`, r.CostNanoUSD)
+	w.someNumber(`,"gpu_ms":`, r.GPUMS)
 	w.number(`,"tool_calls":`, int64(r.ToolCalls))
 	w.someNumber(`,"bytes":`, r.Bytes)
 	w.float(`,"latency_ms":`, &r.LatencyMS)

@@ -49,6 +49,8 @@ type Usage struct {
 	InputTokens  int64 // with CachedTokens
 	CachedTokens int64
 	OutputTokens int64
+	ToolCalls    int64 // that the models asked for; of relayed requests only if they were translated
+	GPUMS        int64 // time that providers bill, in milliseconds
 	CostNanoUSD  int64 // in 10⁻⁹ US dollars, of the requests whose model has a price
 }
 
@@ -135,6 +137,8 @@ func (q UsageQuery) add(sums map[UsageGroup]*Usage, row Row) error {
 	sum.InputTokens += body.InputTokens
 	sum.CachedTokens += body.CachedTokens
 	sum.OutputTokens += body.OutputTokens
+	sum.ToolCalls += int64(body.ToolCalls)
+	sum.GPUMS += body.GPUMS
 	sum.CostNanoUSD += body.CostNanoUSD
 	return nil
 }

@@ -39,14 +39,14 @@ func TestUsageAddsUpTheRowsOfAGroup(t *testing.T) {
 	var rows someRows
 	for i := range 3000 {
 		rows.add(t, int64(i%2)*aDay, []string{"k", "l"}[i%2], audit.Request{
-			Model: "m", EndUser: fmt.Sprint("u", i%3), Attempts: 1, InputTokens: 10, CachedTokens: 4, OutputTokens: 2, CostNanoUSD: 7,
+			Model: "m", EndUser: fmt.Sprint("u", i%3), Attempts: 1, InputTokens: 10, CachedTokens: 4, OutputTokens: 2, ToolCalls: 3, GPUMS: 5, CostNanoUSD: 7,
 		})
 	}
 	rows.add(t, 0, "k", audit.Request{Model: "m", Status: audit.OK}) // refused before it was sent
 	rows = append(rows, audit.Row{Number: 3002, Kind: audit.KindManagement, Body: json.RawMessage(`{}`)})
 	held := 0
 	all, err := audit.SumUsage(t.Context(), "o", rows, audit.UsageQuery{Grow: func(n int) error { held += n; return nil }})
-	if err != nil || fmt.Sprint(all) != "[{{   } 3000 30000 12000 6000 21000}]" || held == 0 {
+	if err != nil || fmt.Sprint(all) != "[{{   } 3000 30000 12000 6000 9000 15000 21000}]" || held == 0 {
 		t.Errorf("%v %v, %d bytes", all, err, held)
 	}
 	by, err := audit.ParseUsageBy("key,model,end_user,day")

@@ -80,13 +80,13 @@ func printUsage(cmd *cobra.Command, sums []audit.Usage, by []string) error {
 	for _, one := range by {
 		headings = append(headings, strings.ToUpper(strings.ReplaceAll(one, "_", " ")))
 	}
-	t := newTable(cmd.OutOrStdout(), append(headings, "REQUESTS", "INPUT", "CACHED", "OUTPUT", "COST (USD)")...)
+	t := newTable(cmd.OutOrStdout(), append(headings, "REQUESTS", "INPUT", "CACHED", "OUTPUT", "TOOL CALLS", "GPU (MS)", "COST (USD)")...)
 	for _, u := range sums {
 		var cells []any
 		for _, one := range by {
 			cells = append(cells, map[string]string{audit.ByKey: u.Key, audit.ByModel: u.Model, audit.ByEndUser: u.EndUser, audit.ByDay: u.Day}[one])
 		}
-		t.row(append(cells, u.Requests, u.InputTokens, u.CachedTokens, u.OutputTokens, money.Nano(u.CostNanoUSD))...)
+		t.row(append(cells, u.Requests, u.InputTokens, u.CachedTokens, u.OutputTokens, u.ToolCalls, u.GPUMS, money.Nano(u.CostNanoUSD))...)
 	}
 	return t.flush()
 }

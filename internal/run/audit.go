@@ -123,7 +123,7 @@ func (a auditor) round(s *loop.State, n int) audit.Request {
 func (a auditor) answered(s *loop.State, turn loop.Turn) audit.Request {
 	r := a.round(s, turn.Round)
 	u := turn.Usage
-	r.InputTokens, r.OutputTokens, r.CachedTokens, r.ReasoningTokens = u.Input, u.Output, u.CachedInput, u.Reasoning
+	r.InputTokens, r.OutputTokens, r.CachedTokens, r.ReasoningTokens, r.GPUMS = u.Input, u.Output, u.CachedInput, u.Reasoning, u.GPUMS
 	r.CostNanoUSD = costOf(s, u)
 	r.ToolCalls, r.Stop = len(turn.Calls), string(turn.Stop)
 	return r

@@ -387,6 +387,7 @@ func TestUsageKeepsCachedAndWrittenTokensApart(t *testing.T) { // M06 P41
 	for said, want := range map[string]model.Usage{
 		`"prompt_tokens":1000,"completion_tokens":5,"total_tokens":1005,"prompt_tokens_details":{"cached_tokens":900}`:                        {Input: 1000, CachedInput: 900, Output: 5, Total: 1005},
 		`"prompt_tokens":1000,"completion_tokens":5,"total_tokens":1005,"prompt_tokens_details":{"cached_tokens":0},"cached_tokens":900`:      {Input: 1000, CachedInput: 900, Output: 5, Total: 1005},
+		`"prompt_tokens":10,"completion_tokens":5,"total_tokens":15,"gpu_ms":750`:                                                             {Input: 10, Output: 5, Total: 15, GPUMS: 750},
 		`"prompt_tokens":1000,"completion_tokens":5,"total_tokens":1005,"prompt_cache_hit_tokens":900,"prompt_cache_miss_tokens":100`:         {Input: 1000, CachedInput: 900, Output: 5, Total: 1005},
 		`"prompt_tokens":1000,"completion_tokens":5,"total_tokens":1005,"prompt_tokens_details":{"cached_tokens":200,"cache_write_tokens":7}`: {Input: 1000, CachedInput: 200, CacheWrite: 7, Output: 5, Total: 1005},
 		`"prompt_tokens":1000,"completion_tokens":5,"total_tokens":1005,"cache_creation_input_tokens":700,"prompt_tokens_details":` +

@@ -132,6 +132,8 @@ func usageOf(v []byte) (u model.Usage) {
 			u.CachedInput = max(u.CachedInput, tokens(v, 0))
 		case "cache_creation_input_tokens": // gateways to Anthropic
 			u.CacheWrite = max(u.CacheWrite, tokens(v, 0))
+		case "gpu_ms": // servers that are billed by time
+			u.GPUMS = tokens(v, 0)
 		case "completion_tokens_details":
 			u.Reasoning = tokens(jsonscan.Member(v, "reasoning_tokens"), 0)
 		}

@@ -27,6 +27,8 @@ type UsageView struct {
 	InputTokens  int64       `json:"input_tokens"`
 	CachedTokens int64       `json:"cached_tokens"`
 	OutputTokens int64       `json:"output_tokens"`
+	ToolCalls    int64       `json:"tool_calls"`
+	GPUMS        int64       `json:"gpu_ms"`
 	CostUSD      surface.USD `json:"cost_usd"`
 }
 
@@ -34,7 +36,7 @@ type UsageView struct {
 func NewUsageView(u audit.Usage, by []string) UsageView {
 	v := UsageView{
 		Requests: u.Requests, InputTokens: u.InputTokens, CachedTokens: u.CachedTokens, OutputTokens: u.OutputTokens,
-		CostUSD: surface.USD(u.CostNanoUSD),
+		ToolCalls: u.ToolCalls, GPUMS: u.GPUMS, CostUSD: surface.USD(u.CostNanoUSD),
 	}
 	for _, one := range by {
 		switch one {

@@ -80,8 +80,10 @@ func (a *Agent) newCall(in Input, opts []Option) (*call, error) {
 	case len(o.tools) > 0 && e.durable && o.mode == Auto:
 		return nil, invalid("Tools cannot be used with a store: a resumed run has the tools of the agent only; put them into Agent.Tools")
 	}
-	if err := checkTools(append(slices.Clone(e.own), o.tools...)); err != nil {
-		return nil, err
+	if len(o.tools) > 0 {
+		if err := checkTools(slices.Concat(e.own, o.tools)); err != nil {
+			return nil, err
+		}
 	}
 	if o.limits.USD.set && !e.price(e.target).Known() {
 		return nil, invalid("the model %s has no price, and Limits.USD applies; set Agent.Rates[%q]", e.target.Model, e.target.Model)
@@ -518,7 +520,7 @@ func (g gated) Call(ctx context.Context, c tool.Call) (tool.Result, error) {
 	if name := g.Definition().Name; !c.Caller.May(name) {
 		return tool.Error(fmt.Sprintf("the caller may not use the tool %s", name)), nil
 	}
-	r, err := g.Tool.Call(ctx, c)
+	r, err := g.once(ctx, c)
 	cause := err
 	if cause == nil {
 		cause = r.Cause

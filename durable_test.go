@@ -229,3 +229,58 @@ func TestAStartedRunAfterARestart(t *testing.T) {
 		t.Errorf("%+v, %v, attempt %d", r, err, attempt)
 	}
 }
+
+// P39: two runs with one key, one call.
+func TestRunsWithOneKey(t *testing.T) {
+	for _, stored := range []bool{false, true} {
+		var store turnpike.Store
+		if stored {
+			store = open(t, filepath.Join(t.TempDir(), "runs.db"))
+		}
+		type order struct {
+			ID string `json:"id"`
+		}
+		var paid []string
+		fails := true
+		pay := tool.Func("pay", "", func(ctx context.Context, in order) (string, error) {
+			if in.ID == "fails" && fails {
+				return "", errors.New("no money")
+			}
+			paid = append(paid, tool.From(ctx).IdempotencyKey)
+			return "receipt " + tool.From(ctx).RunID, nil
+		}).Key(func(in order) string { return in.ID })
+		one := func(id string) turnpiketest.Step { return turnpiketest.Call("pay", order{id}) }
+		a := &turnpike.Agent{
+			Model: turnpiketest.Model(t, one("A"), turnpiketest.Say("x"), turnpiketest.Turn(one("A"), one("B"), one("B")), turnpiketest.Say("x"),
+				one("fails"), turnpiketest.Say("x"), one("fails"), turnpiketest.Say("x")),
+			Tools: []tool.Tool{pay}, Store: store,
+		}
+		first, second := mustRun(t, a), mustRun(t, a)
+		got := calls(second)
+		if got[0].Result != "receipt "+first.RunID || got[1].Result != "receipt "+second.RunID || got[2].Result != got[1].Result || strings.Join(paid, " ") != "pay:A pay:B" {
+			t.Errorf("%+v; paid %q", got, paid)
+		}
+		if r := mustRun(t, a); !calls(r)[0].Error {
+			t.Errorf("%+v", r)
+		}
+		fails = false
+		if r := mustRun(t, a); calls(r)[0].Error || len(paid) != 3 {
+			t.Errorf("a call that has failed had no effect: %+v", r)
+		}
+	}
+}
+
+// A call whose outcome is unknown can be made again in the same run, with the same key.
+func TestAnUnknownEffectIsMadeAgain(t *testing.T) {
+	attempts := 0
+	pay := tool.Func("pay", "", func(ctx context.Context, _ struct{}) (string, error) {
+		if attempts++; attempts == 1 {
+			panic("midway")
+		}
+		return tool.From(ctx).IdempotencyKey, nil
+	}).Key(func(struct{}) string { return "A" })
+	a := &turnpike.Agent{Model: turnpiketest.Model(t, turnpiketest.Call("pay", nil), turnpiketest.Call("pay", nil), turnpiketest.Say("x")), Tools: []tool.Tool{pay}}
+	if got := calls(mustRun(t, a)); got[0].Outcome != event.CallUnknown || got[1].Result != "pay:A" || attempts != 2 {
+		t.Errorf("%+v", got)
+	}
+}

@@ -46,7 +46,9 @@ type engine struct {
 	out     *egress.Egress
 	catalog *catalog.Catalog
 	archive journal.Archive
-	durable bool
+	effects journal.Conversations
+	memory  *volatile // nil = the runs are in a store
+	durable bool      // they are
 	runner  *run.Runner
 	here    run.Performer    // of runner
 	own     []tool.Tool      // of the agent itself: functions and resources
@@ -56,8 +58,9 @@ type engine struct {
 	card   sync.Once
 	prices *money.Card // set by card
 
-	mu    sync.Mutex
-	calls map[string]*call // runs that are performed here
+	mu     sync.Mutex
+	calls  map[string]*call // runs that are performed here
+	flying map[string]bool  // calls with effects that are under way, see effect.go
 }
 
 // ledger is a store as this package uses it.
@@ -85,7 +88,7 @@ func newEngine(a *Agent) (*engine, error) {
 	if err := a.check(); err != nil {
 		return nil, err
 	}
-	e := &engine{agent: a, name: cmp.Or(a.Name, "agent"), log: a.Log, calls: map[string]*call{}}
+	e := &engine{agent: a, name: cmp.Or(a.Name, "agent"), log: a.Log, calls: map[string]*call{}, flying: map[string]bool{}}
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
 	}
@@ -105,7 +108,8 @@ func newEngine(a *Agent) (*engine, error) {
 	}
 	var store ledger
 	if a.Store == nil {
-		store = &volatile{}
+		e.memory = &volatile{Journal: memory.Journal{NoAudit: true}}
+		store = e.memory
 	} else {
 		var ok bool
 		if store, ok = a.Store.Ledger().(ledger); !ok {
@@ -113,7 +117,7 @@ func newEngine(a *Agent) (*engine, error) {
 		}
 		e.durable = true
 	}
-	e.archive = store
+	e.archive, e.effects = store, store
 	e.runner = run.New(run.Options{
 		Catalog: e.catalog, Journal: store, Conversations: store, Leases: store, Archive: store, Forgetter: store,
 		Resources: e, Price: e.price, Alone: true, Log: e.log,
@@ -274,6 +278,9 @@ func (e *engine) enter(c *call) (leave func()) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		delete(e.calls, c.id)
+		if e.memory != nil {
+			e.memory.Drop(orgID, c.id)
+		}
 	}
 }
 

@@ -175,11 +175,11 @@ func (f *Function[In]) ApproveIf(asks func(In) bool) *Function[In] {
 	return f
 }
 
-// Key names the effect of a call, such as the order that it pays: it is the idempotency key of the
-// call ([From]), after the name of the tool. Calls with one key are one effect. If one has
-// succeeded in a store, the others, of whatever run, get its result and are not executed. A call
-// whose answer is lost is executed again with the same key, which the function passes on to what
-// it calls. "" = the call has no key of its own.
+// Key names the effect of a call, such as the order that it pays: it is the idempotency key of the call
+// ([From]), after the name of the tool. Calls with one key are one effect. If one has succeeded, the
+// others of the next 30 days, of whatever run in the same store, get its result and are not executed;
+// one that failed had no effect. A call whose answer is lost is executed again with the same key, which
+// the function passes on to what it calls. "" = the call has no key of its own.
 func (f *Function[In]) Key(key func(In) string) *Function[In] {
 	f.repeatable()
 	f.key = key

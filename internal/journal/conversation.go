@@ -92,6 +92,11 @@ const (
 	// a session has no items of its own, but Parts. Each turn of the session replaces it.
 	// A session has no other key.
 	SessionID KeyKind = "session"
+
+	// EffectKey is the key that a tool gives the effect of a call. The conversation has the result
+	// of the call that had the effect, or no items while nobody knows whether it had. It is
+	// replaced, and has no other key.
+	EffectKey KeyKind = "effect"
 )
 
 // String returns the key as text, which is unique.
@@ -104,30 +109,32 @@ func (k ConversationKey) title() string {
 		return "the conversation of call " + k.ID
 	case SessionID:
 		return "conversation " + k.ID
+	case EffectKey:
+		return "the effect " + k.ID
 	}
 	return string(k.Kind) + " " + k.ID
 }
 
 // Check returns an error if a store must not save c under the keys for ttl.
 func (c Conversation) Check(ttl time.Duration, keys []ConversationKey) error {
-	session := false
+	replaced := false
 	for i, k := range keys {
 		switch {
 		case slices.Contains(keys[:i], k):
 			return fmt.Errorf("conversation: the key %s twice", k)
 		case k.ID == "":
 			return fmt.Errorf("conversation: the id of a %s is empty", k.Kind)
-		case k.Kind != CallID && k.Kind != ResponseID && k.Kind != SessionID:
+		case k.Kind != CallID && k.Kind != ResponseID && k.Kind != SessionID && k.Kind != EffectKey:
 			return fmt.Errorf("conversation: %q is not a kind of key", k.Kind)
 		}
-		session = session || k.Kind == SessionID
+		replaced = replaced || k.Kind == SessionID || k.Kind == EffectKey
 	}
 	switch {
 	case len(keys) == 0:
 		return errors.New("conversation: no key")
-	case session && len(keys) > 1:
-		return errors.New("conversation: a session has another key")
-	case c.Version != 0 && !session:
+	case replaced && len(keys) > 1:
+		return fmt.Errorf("conversation: a %s has another key", keys[0].Kind)
+	case c.Version != 0 && !replaced:
 		return fmt.Errorf("conversation: %s is never replaced", keys[0])
 	case ttl <= 0:
 		return fmt.Errorf("conversation: time to live %s", ttl)

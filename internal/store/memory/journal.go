@@ -39,6 +39,8 @@ type Journal struct {
 	// Caps apply to every org; the zero value is no limit.
 	Caps org.Caps
 
+	NoAudit bool // no audit rows are kept: nobody reads them
+
 	mu      sync.Mutex // guards the fields below
 	runs    map[runKey]*runRecord
 	order   []runKey // oldest first
@@ -73,6 +75,9 @@ type callFact struct {
 
 // Append implements journal.Journal.
 func (j *Journal) Append(_ context.Context, lease journal.Lease, after int64, b journal.Batch) error {
+	if j.NoAudit {
+		b.Audit = nil
+	}
 	if err := b.Check(lease, after); err != nil {
 		return fmt.Errorf("run %s: %w", lease.RunID, err)
 	}
@@ -225,12 +230,27 @@ func (j *Journal) dropForgotten() {
 		if r != nil && (r.head.Summary.Status != journal.Done || now.Sub(time.UnixMilli(r.head.Summary.FinishedAt)) <= journal.ForgetAfter || j.keys.has(key, now)) {
 			continue
 		}
-		delete(j.forget, key)
-		if r != nil {
-			j.order = slices.DeleteFunc(j.order, func(one runKey) bool { return one == key })
-			delete(j.runs, key)
-			j.bytes -= r.head.Bytes
-		}
+		j.drop(key)
+	}
+}
+
+// Drop deletes a run at once, if it has ended.
+func (j *Journal) Drop(orgID, runID string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	key := runKey{orgID, runID}
+	if r := j.runs[key]; r != nil && r.head.Summary.Status == journal.Done {
+		j.drop(key)
+	}
+}
+
+// drop deletes a run. It is called with mu held.
+func (j *Journal) drop(key runKey) {
+	delete(j.forget, key)
+	if r := j.runs[key]; r != nil {
+		j.order = slices.DeleteFunc(j.order, func(one runKey) bool { return one == key })
+		delete(j.runs, key)
+		j.bytes -= r.head.Bytes
 	}
 }
 

@@ -264,6 +264,9 @@ func TestErrorsOfTheMCPServer(t *testing.T) {
 			t.Errorf("%s: answered with %d %s, want %d and the code %d", c.name, a.status, a.body, c.status, c.code)
 		}
 	}
+	if a, _ := g.rpc(list, append(in, "Mcp-Protocol-Version", "2025-03-26")...); a.status != http.StatusOK {
+		t.Errorf("the revision that a missing header means is answered with %d %s", a.status, a.body)
+	}
 	if a := g.send("GET", "/mcp", nil, append(in, "Accept", "text/event-stream", "Origin", "https://elsewhere.example")...); a.status != http.StatusForbidden {
 		t.Errorf("a stream for a page of another site is answered with %d", a.status)
 	}
@@ -577,4 +580,38 @@ func TestACallEndsWithItsClient(t *testing.T) {
 	<-left
 	<-done
 	awaitAudit(t, g, "wait started", "wait unknown")
+}
+
+// A deleted org takes its sessions along, and a stop of the gateway ends open streams at once.
+func TestStreamsEndWithTheOrgAndWithTheGateway(t *testing.T) {
+	noLeaks(t)
+	yaml := site{upstream: newUpstream(t, saysChat("hello")).URL, servers: []string{server("tools", newMCP(t, map[string]handler{"look": echo}).URL)}}.withVault()
+	d := manage(MustRun(t, yaml))
+	d.do("POST", "/api/orgs", "operator-key", `{"id":"short","features":["mcp_outbound"]}`, http.StatusCreated)
+	key := d.do("POST", "/api/orgs/short/keys", "operator-key", `{"name":"k","role":"tools"}`, http.StatusCreated)["key"].(string)
+	ended := func(key string) <-chan struct{} {
+		session, end := d.initialize(key), make(chan struct{})
+		resp, err := d.client.Do(d.request(t.Context(), "GET", "/mcp", nil, "Authorization", "Bearer "+key, "Mcp-Session-Id", session, "Accept", "text/event-stream"))
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatal(resp, err)
+		}
+		go func() {
+			defer close(end)
+			_, _ = io.ReadAll(resp.Body)
+			_ = resp.Body.Close()
+		}()
+		return end
+	}
+	theirs, mine := ended(key), ended("member-key")
+	d.do("DELETE", "/api/orgs/short", "operator-key", "", http.StatusOK)
+	<-theirs
+	select {
+	case <-mine:
+		t.Fatal("a stream of another org has ended")
+	default:
+	}
+	if err := d.stop(); err != nil {
+		t.Error(err)
+	}
+	<-mine
 }

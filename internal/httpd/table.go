@@ -61,7 +61,7 @@ func (rs routes) lookup(r *http.Request, method string) (rt surface.Route, known
 func (a *API) notFound(w http.ResponseWriter, r *http.Request) {
 	closeAfterResponse(w, r)
 	rt, methods := a.find(r)
-	err := fault.New(fault.NotFound, "not_found", "no route for %s %s; the API is POST /v1/chat/completions, POST /v1/responses, /v1/conversations, GET /v1/models, /v1/runs, /v1/approvals and /api (see /openapi.json)", r.Method, r.URL.Path)
+	err := fault.New(fault.NotFound, "not_found", "no route for %s %s; the API is POST /v1/chat/completions, POST /v1/responses, /v1/conversations, GET /v1/models, /v1/runs, /v1/approvals, /mcp and /api (see /openapi.json)", r.Method, r.URL.Path)
 	if len(methods) > 0 {
 		allow := strings.Join(methods, ", ")
 		w.Header().Set("Allow", allow)

@@ -150,6 +150,9 @@ const (
 // The revisions of the protocol, newest first. The first has no sessions.
 const sessionless = "2026-07-28"
 
+// unstated is the revision that a request without the header has, by the protocol. Some clients send it.
+const unstated = "2025-03-26"
+
 func revisions() []string { return []string{sessionless, "2025-11-25", "2025-06-18"} }
 
 // post answers POST /mcp.
@@ -244,6 +247,9 @@ func unknownSession() error {
 // serve lets the SDK answer a request.
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request, one *request, message json.RawMessage, sdk http.Handler) error {
 	one.ctx = r.Context()
+	if r.Header.Get(versionHeader) == unstated { // in a session, its revision counts
+		r.Header.Del(versionHeader)
+	}
 	answer := &rpcWriter{ResponseWriter: w, id: message}
 	sdk.ServeHTTP(answer, r.WithContext(context.WithValue(r.Context(), requestKey{}, one)))
 	return answer.end()

@@ -13,11 +13,12 @@ const journalPackage = modulePath + "/internal/journal"
 // appenders are the functions that may append to a journal, each with the reason.
 func appenders() map[string]string {
 	return map[string]string{
-		"internal/run.runState.write":         "the owner's batches: commit has numbered the facts, and the rules allow them",
-		"internal/run.deltaGroups.store":      "groups of deltas: rows without facts, under the owner's lease",
-		"internal/run.Runner.appendForeign":   "a fact of everybody else",
-		"internal/run.continuation.decideAll": "the decisions of a request that continues a run, with its new input",
-		"internal/cli.narrator.Append":        "prints the batches that it passes on unchanged",
+		"internal/run.runState.write":          "the owner's batches: commit has numbered the facts, and the rules allow them",
+		"internal/run.deltaGroups.store":       "groups of deltas: rows without facts, under the owner's lease",
+		"internal/run.Runner.appendForeign":    "a fact of everybody else",
+		"internal/run.continuation.decideAll":  "the decisions of a request that continues a run, with its new input",
+		"internal/cli.narrator.Append":         "prints the batches that it passes on unchanged",
+		"turnpiketest/crashtest.ledger.Append": "passes batches on unchanged until the process is killed",
 	}
 }
 

@@ -65,6 +65,7 @@ func layers() []layer {
 		{"library", "a program links what it uses: each provider, the MCP client and each store are in a package of their own",
 			[]string{"mcp", "provider/...", "resource", "sqlite"}},
 		{"library", "an agent drives runs as a surface does, and knows neither servers nor stores on disk", []string{"."}},
+		{"test kits", "a crash is that of a whole agent", []string{"turnpiketest/crashtest"}},
 		{"test kits", "the stories are told by all surfaces", []string{"internal/surface/surfacetest"}},
 
 		{"edges", "the edges are what the composition root puts together", []string{"internal/config", "internal/httpd"}},

@@ -87,6 +87,8 @@ func sampleOf(t *testing.T, k config.KeyDoc) sample {
 		"map of variable names to text, with at most one reference, at its end": {`{"A":"b"}`, `{"a b":"c"}`},
 		"map of header names to text, with at most one reference, at its end":   {`{"X-A":"b"}`, `{"a b":"c"}`},
 		"US dollars above 0, with at most 9 decimals":                           {"2.5", "0"},
+		"US dollars from 0, with at most 9 decimals":                            {"2.5", "-1"},
+		"map of tool names to US dollars from 0, with at most 9 decimals":       {`{"sample":0.5}`, `{"sample":-1}`},
 		"map":          {"{}", `"sample"`},
 		"list of maps": {"[]", `"sample"`},
 	}

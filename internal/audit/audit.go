@@ -146,6 +146,11 @@ type ToolCall struct {
 	Class     string  `json:"class,omitempty"`
 	Digest    string  `json:"result_digest,omitempty"`
 
+	// What the execution cost, in 10⁻⁹ US dollars; 0 = nothing, and then Model and EndUser are empty.
+	CostNanoUSD int64  `json:"cost_nano_usd,omitempty"`
+	Model       string `json:"model,omitempty"`    // that the run asked for
+	EndUser     string `json:"end_user,omitempty"` // of the run
+
 	// Declared says that the request has declared the server under this label. It is for
 	// metrics, where the labels of clients are no label values, and is not stored.
 	Declared bool `json:"-"`

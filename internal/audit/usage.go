@@ -51,7 +51,8 @@ type Usage struct {
 	OutputTokens int64
 	ToolCalls    int64 // that the models asked for; of relayed requests only if they were translated
 	GPUMS        int64 // time that providers bill, in milliseconds
-	CostNanoUSD  int64 // in 10⁻⁹ US dollars, of the requests whose model has a price
+	CostNanoUSD  int64 // in 10⁻⁹ US dollars, of the requests whose model has a price, and of tool calls
+	ToolNanoUSD  int64 // of CostNanoUSD, what the tool calls cost
 }
 
 // ParseUsageBy returns the parts of a list such as "key,day"; "" is the empty list.
@@ -76,25 +77,27 @@ func ParseUsageBy(text string) ([]string, error) {
 // models, end users and days. It returns an error rather than a part of the requests.
 func SumUsage(ctx context.Context, org string, rows Rows, q UsageQuery) ([]Usage, error) {
 	sums, read := map[UsageGroup]*Usage{}, 0
-	for page := (Query{Kind: KindRequest, From: q.From, To: q.To, Limit: MaxRows, Bytes: exportBytes}); ; {
-		some, err := rows.AuditRows(ctx, org, page)
-		if err != nil {
-			return nil, err
-		}
-		if read += len(some); q.Rows > 0 && read > q.Rows {
-			return nil, ErrUsageRows
-		}
-		size := 0
-		for _, row := range some {
-			size += row.Size()
-			if err := q.add(sums, row); err != nil {
+	for _, kind := range []Kind{KindRequest, KindToolCall} {
+		for page := (Query{Kind: kind, From: q.From, To: q.To, Limit: MaxRows, Bytes: exportBytes}); ; {
+			some, err := rows.AuditRows(ctx, org, page)
+			if err != nil {
 				return nil, err
 			}
+			if read += len(some); q.Rows > 0 && read > q.Rows {
+				return nil, ErrUsageRows
+			}
+			size := 0
+			for _, row := range some {
+				size += row.Size()
+				if err := q.add(sums, row); err != nil {
+					return nil, err
+				}
+			}
+			if !page.Full(len(some), size) {
+				break
+			}
+			page.After = some[len(some)-1].Number
 		}
-		if !page.Full(len(some), size) {
-			break
-		}
-		page.After = some[len(some)-1].Number
 	}
 	all := make([]Usage, 0, len(sums))
 	for _, u := range sums {
@@ -112,35 +115,56 @@ const usageBytes = 1024
 
 // add adds a row to the sum of its group.
 func (q UsageQuery) add(sums map[UsageGroup]*Usage, row Row) error {
-	var body Request
-	if err := json.Unmarshal(row.Body, &body); err != nil {
-		return fmt.Errorf("row %d: %w", row.Number, err)
+	var request Request
+	var call ToolCall
+	var err error
+	if row.Kind == KindToolCall {
+		err = json.Unmarshal(row.Body, &call)
+		request.Model, request.EndUser = call.Model, call.EndUser
+	} else {
+		err = json.Unmarshal(row.Body, &request)
 	}
-	if body.Attempts == 0 { // it was refused before it was sent
+	switch {
+	case err != nil:
+		return fmt.Errorf("row %d: %w", row.Number, err)
+	case request.Attempts == 0 && call.CostNanoUSD == 0: // it was refused before it was sent, or is a call that costs nothing
 		return nil
 	}
-	group := q.groupOf(row, body)
-	sum := sums[group]
-	if sum == nil {
-		if len(sums) == MaxUsageGroups {
-			return ErrUsageGroups
-		}
-		if q.Grow != nil {
-			if err := q.Grow(usageBytes + 4*(len(group.Key)+len(group.Model)+len(group.EndUser))); err != nil {
-				return err
-			}
-		}
-		sum = &Usage{UsageGroup: group}
-		sums[group] = sum
+	sum, err := q.sumOf(sums, q.groupOf(row, request))
+	if err != nil {
+		return err
+	}
+	if row.Kind == KindToolCall {
+		sum.ToolNanoUSD += call.CostNanoUSD
+		sum.CostNanoUSD += call.CostNanoUSD
+		return nil
 	}
 	sum.Requests++
-	sum.InputTokens += body.InputTokens
-	sum.CachedTokens += body.CachedTokens
-	sum.OutputTokens += body.OutputTokens
-	sum.ToolCalls += int64(body.ToolCalls)
-	sum.GPUMS += body.GPUMS
-	sum.CostNanoUSD += body.CostNanoUSD
+	sum.InputTokens += request.InputTokens
+	sum.CachedTokens += request.CachedTokens
+	sum.OutputTokens += request.OutputTokens
+	sum.ToolCalls += int64(request.ToolCalls)
+	sum.GPUMS += request.GPUMS
+	sum.CostNanoUSD += request.CostNanoUSD
 	return nil
+}
+
+// sumOf returns the sum of a group, which may be a new one.
+func (q UsageQuery) sumOf(sums map[UsageGroup]*Usage, group UsageGroup) (*Usage, error) {
+	if sum := sums[group]; sum != nil {
+		return sum, nil
+	}
+	if len(sums) == MaxUsageGroups {
+		return nil, ErrUsageGroups
+	}
+	if q.Grow != nil {
+		if err := q.Grow(usageBytes + 4*(len(group.Key)+len(group.Model)+len(group.EndUser))); err != nil {
+			return nil, err
+		}
+	}
+	sum := &Usage{UsageGroup: group}
+	sums[group] = sum
+	return sum, nil
 }
 
 func (q UsageQuery) groupOf(row Row, body Request) (g UsageGroup) {

@@ -130,6 +130,11 @@ func (l Limits) Exhausted(s Spent) event.Reason {
 	return ""
 }
 
+// Affords reports whether a run that has paid so much, in nano-USD, can pay the price of a tool call.
+func (l Limits) Affords(paid int64, price money.Nano) bool {
+	return l.NanoUSD == nil || price <= 0 || int64(money.Nano(paid).Add(price)) <= *l.NanoUSD
+}
+
 // LastRound reports whether the next round is the last that l allows.
 func (l Limits) LastRound(s Spent) bool { return s.Rounds+1 >= l.Rounds }
 

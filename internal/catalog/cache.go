@@ -2,9 +2,12 @@ package catalog
 
 import (
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/money"
 )
 
 const (
@@ -252,7 +255,15 @@ func sameSettings(a, b Server) bool {
 		a.Naming == b.Naming && a.Prefix == b.Prefix && a.Required == b.Required &&
 		(a.Tools == nil) == (b.Tools == nil) && slices.Equal(a.Tools, b.Tools) && (a.Only == nil) == (b.Only == nil) && slices.Equal(a.Only, b.Only) && slices.Equal(a.Polling, b.Polling) &&
 		a.Shown == b.Shown && sameFlag(a.ReadOnly, b.ReadOnly) &&
+		samePrice(a.Price, b.Price) && maps.Equal(a.Prices, b.Prices) &&
 		a.Cache.Mode == b.Cache.Mode && slices.Equal(a.Cache.Names, b.Cache.Names)
+}
+
+func samePrice(a, b *money.Nano) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return *a == *b
 }
 
 func sameFlag(a, b *bool) bool {

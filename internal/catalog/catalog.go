@@ -31,6 +31,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/policy"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -47,6 +48,11 @@ type Server struct {
 	Required bool   // a run without it fails
 	Polling  []string
 	Cache    org.Cache
+
+	// Price is what an execution of a tool costs, and Prices what one of these tools costs
+	// instead; nil = nobody has said.
+	Price  *money.Nano
+	Prices map[string]money.Nano
 
 	// Named are the settings of an org's server that name tools, for the log: a name that
 	// the server has no tool for is probably misspelt.
@@ -89,6 +95,14 @@ type Server struct {
 
 	// URL is where the server is, for errors and the log; "" for a program.
 	URL string
+}
+
+// priceOf returns what an execution of the tool costs; nil = nobody has said.
+func (s Server) priceOf(name string) *money.Nano {
+	if price, ok := s.Prices[name]; ok {
+		return &price
+	}
+	return s.Price
 }
 
 func (s Server) offers(d tool.Definition) bool {

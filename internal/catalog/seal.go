@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 
+	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/schema"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -17,6 +18,7 @@ type Sealed struct {
 	Class      tool.Class      `json:"class"`
 	Polling    bool            `json:"polling,omitempty"`
 	Digest     string          `json:"digest"`
+	Price      *money.Nano     `json:"price_nano,omitempty"` // of an execution, in 10⁻⁹ US dollars; nil = nobody has said
 
 	// Brought and Origin are those of the server. Only a brought server has an Origin
 	// here: the tools of an org's server are still the same if it has other credentials.
@@ -33,7 +35,9 @@ func (old Sealed) is(e *Entry) bool {
 func (s *Set) Seal() []Sealed {
 	out := make([]Sealed, len(s.entries))
 	for i, e := range s.entries {
-		out[i] = Sealed{Definition: e.Definition, Name: e.Name, Server: e.Server, Class: e.Class, Polling: e.Polling, Digest: e.Digest, Brought: e.Brought}
+		out[i] = Sealed{
+			Definition: e.Definition, Name: e.Name, Server: e.Server, Class: e.Class, Polling: e.Polling, Digest: e.Digest, Brought: e.Brought, Price: e.Price,
+		}
 		if e.Brought {
 			out[i].Origin = e.Origin
 		}
@@ -49,7 +53,10 @@ func (s *Set) Seal() []Sealed {
 func (s *Set) Recall(sealed []Sealed, accepted map[string]string) (*Set, error) {
 	then := &Set{Servers: s.Servers, byName: map[string]int{}, withheld: maps.Clone(s.withheld), lists: s.lists}
 	for _, old := range sealed {
-		entry := Entry{Definition: old.Definition, Name: old.Name, Server: old.Server, Class: old.Class, Polling: old.Polling, Digest: old.Digest, Brought: old.Brought, Origin: old.Origin}
+		entry := Entry{
+			Definition: old.Definition, Name: old.Name, Server: old.Server, Class: old.Class, Polling: old.Polling, Digest: old.Digest, Brought: old.Brought, Origin: old.Origin,
+			Price: old.Price,
+		}
 		now := s.Lookup(old.Definition.Name)
 		if now != nil && accepted[old.Definition.Name] == now.Digest {
 			old.Digest = now.Digest

@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/schema"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -28,10 +29,11 @@ type Entry struct {
 	Schema     *schema.Schema
 	Class      tool.Class
 	Polling    bool
-	Cacheable  bool   // an earlier result of the same call may be used
-	Digest     string // of the definition: changes when the tool does
-	Origin     string // of the server
-	Brought    bool   // the server is not one of the org
+	Cacheable  bool        // an earlier result of the same call may be used
+	Digest     string      // of the definition: changes when the tool does
+	Origin     string      // of the server
+	Price      *money.Nano // of an execution; nil = nobody has said
+	Brought    bool        // the server is not one of the org
 
 	own bool // a tool of the gateway itself
 }
@@ -46,6 +48,9 @@ func (e *Entry) AllowedBy(a org.Access) bool {
 	}
 	return a.AllowsTool(e.Name) && (!a.ReadOnly || e.Class == tool.Read)
 }
+
+// Unpriced reports whether nobody has said what the tool costs. The gateway's own tools are free.
+func (e *Entry) Unpriced() bool { return e.Price == nil && !e.own }
 
 // Withdrawn returns the entry without what executes it: the key of the run may not use the
 // tool any more.
@@ -369,7 +374,7 @@ func newEntry(server Server, u usable, name string) Entry {
 	return Entry{
 		Definition: def, Name: original.Name, Server: server.Name, Tool: u.tool, Schema: u.schema, Class: class,
 		Polling: slices.Contains(server.Polling, original.Name), Cacheable: server.reuses(original.Name, def.Annotations, class),
-		Digest: u.digest, Origin: server.Origin, Brought: server.Brought,
+		Digest: u.digest, Origin: server.Origin, Brought: server.Brought, Price: server.priceOf(original.Name),
 	}
 }
 

@@ -2,9 +2,13 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/goccy/go-yaml/ast"
 
 	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -109,6 +113,92 @@ func dollars(into *int64) scalar[int64] {
 			}
 			return int64(n), nil
 		},
+	}
+}
+
+// price is an amount of US dollars, 0 included; nil = none is given.
+func price(into **int64) scalar[*int64] {
+	return scalar[*int64]{
+		into: into, typ: wantPrice, said: "free",
+		show: func(n *int64) string {
+			if n == nil {
+				return "unset"
+			}
+			return money.Nano(*n).String()
+		},
+		wire: func(n *int64) any {
+			if n == nil {
+				return unset{}
+			}
+			return number(money.Nano(*n).String())
+		},
+		parse: func(r raw) (*int64, error) {
+			n, err := parsePrice(r)
+			return &n, err
+		},
+	}
+}
+
+const wantPrice = "US dollars from 0, with at most 9 decimals"
+
+func parsePrice(r raw) (int64, error) {
+	text := r.text
+	switch r.kind {
+	case isNumber: // YAML has read it already, perhaps as a number with an exponent
+		f, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return 0, wrongType(r, wantPrice)
+		}
+		text = strconv.FormatFloat(f, 'f', -1, 64)
+	case isText, isLoose:
+	case isBool, isNull, isList, isMap, isAlias, isOther:
+		return 0, wrongType(r, wantPrice)
+	}
+	n, err := money.ParseUSD(text)
+	if err != nil || n < 0 {
+		return 0, fmt.Errorf("found %s, want %s", r, wantPrice)
+	}
+	return int64(n), nil
+}
+
+// prices are amounts of US dollars by the names of tools.
+type prices struct{ into *map[string]int64 }
+
+func (p prices) reset()              { *p.into = nil }
+func (p prices) typeName() string    { return "map of tool names to " + wantPrice }
+func (p prices) defaultText() string { return "{}" }
+func (p prices) shown() string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(*p.into)) {
+		all = append(all, name+": "+money.Nano((*p.into)[name]).String())
+	}
+	return "{" + strings.Join(all, ", ") + "}"
+}
+
+func (p prices) json() any {
+	out := make(map[string]number, len(*p.into))
+	for name, n := range *p.into {
+		out[name] = number(money.Nano(n).String())
+	}
+	return out
+}
+
+func (p prices) decode(d *decoder, path string, n ast.Node) {
+	found := map[string]int64{}
+	d.entriesAnyName(path, n, "a "+p.typeName(), func(at string, e entry) {
+		price, err := parsePrice(rawOf(e.value))
+		switch nameErr := checkWord(e.name); {
+		case nameErr != nil:
+			d.failNode(e.key, at, "%v", nameErr)
+		case err != nil:
+			d.failNode(e.value, at, "%v", err)
+		default:
+			found[e.name] = price
+			d.where[join(path, e.name)] = originOf(e.value)
+		}
+	})
+	if len(found) > 0 {
+		*p.into = found
 	}
 }
 

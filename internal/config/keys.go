@@ -226,7 +226,8 @@ func runtimeKeys(r *org.Runtime) []key {
 		{name: "doom_failures", value: integer(&r.DoomFailures, policy.DefaultFailures, 1, 100), doc: "Number of failed calls of one tool since its last success, with whatever arguments, after which doom_loop acts on its next call."},
 		{name: "dropped_params", value: word(&r.DroppedParams, "name", "name", "refuse"), doc: "Request fields that a run cannot support. name: the header turnpike-dropped-params lists them. refuse: the request gets 400."},
 		{name: "max_run_tokens", value: maybeInteger(&r.MaxRunTokens, 1, math.MaxInt32).or("no limit"), doc: "Maximum tokens of a run: input and output of all model calls. Each model call gets the remaining number as its output limit."},
-		{name: "max_run_cost_usd", value: dollars(&r.MaxRunCost), doc: "Maximum cost of a run in US dollars: all its model calls. A model without a price is refused. The header turnpike-max-run-cost-usd can lower it for one request."},
+		{name: "max_run_cost_usd", value: dollars(&r.MaxRunCost), doc: "Maximum cost of a run in US dollars: all its model calls and tool calls. A model without a price is refused. The header turnpike-max-run-cost-usd can lower it for one request."},
+		{name: "unpriced_tools", value: word(&r.UnpricedTools, org.FreeTools, org.FreeTools, org.RefuseTools), doc: "Calls of tools without a price (price_usd and tool_prices_usd of their server) in runs that a limit on money applies to. free: they cost nothing. refuse: they are not executed."},
 		{name: "budgets", value: budgetList(&r.Budgets, budgetKeys), doc: "Limits on what the model calls of a day, of a month or of all time cost together. What does not fit is refused with 429."},
 		{name: "durable", value: word(&r.Durable, "auto", "auto", "always"), doc: "Which runs survive a crash and a disconnected client. auto: runs with an Idempotency-Key. always: all runs. Each step of a durable run is on disk before the next one starts."},
 		{name: "approval_hold", value: duration(&r.ApprovalHold, org.DefaultApprovalHold, time.Second, 24*time.Hour), doc: "How long a chat request stays open while tool calls of its run wait for approval. A run without an Idempotency-Key waits no longer: then the calls count as denied."},
@@ -264,6 +265,8 @@ func serverKeys(m *org.MCPServer) []key {
 		{name: "keyed", value: toolNames(&m.Keyed), doc: "Tools that the server executes at most once per idempotency key. The gateway repeats a call if its answer is lost. The key is in _meta (turnpike/idempotencyKey) and in the header Idempotency-Key."},
 		{name: "hosted", value: texts(&m.Hosted, nil, "TYPE=TOOL", checkHosted), doc: "Tools that answer hosted tools of requests to /v1/responses, such as [web_search=search]. TYPE is web_search, file_search, code_interpreter or image_generation. TOOL is the server's own name of the tool. A type can be in one server of the org."},
 		{name: "cache", value: cacheChoice{&m.Cache}, doc: "Tools whose results are cached, if tool_cache_ttl_seconds is set. read_only: tools that are read-only by annotation or in reads. all: all except tools that are known to write. A list: the named tools. Tools in polling must be named."},
+		{name: "price_usd", value: price(&m.Price), doc: "What an execution of a tool of the server costs, in US dollars. It counts in max_run_cost_usd and in budgets."},
+		{name: "tool_prices_usd", value: prices{&m.ToolPrices}, doc: "What an execution of one of these tools costs instead, by the server's own names."},
 		{name: "max_concurrent_calls", value: integer(&m.MaxConcurrentCalls, 256, 1, 10_000), doc: "Maximum concurrent calls to the server, over all runs of the org. Further calls wait in order. Waiting counts toward the run's deadline, not toward timeout."},
 	}
 }

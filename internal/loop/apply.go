@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/turnpike-gateway/turnpike/event"
-	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/policy"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -267,9 +266,7 @@ func (s *State) finishCall(b CallDone) {
 	if b.Attempt > 0 && b.Outcome != NotRun && c.Prepared != nil && c.Prepared.Class != tool.Read {
 		s.SideEffects = true
 	}
-	if b.Attempt > 0 && b.Outcome != NotRun && c.Prepared != nil {
-		s.spend(budget.Amount{NanoUSD: max(0, int64(c.Prepared.PriceNano))})
-	}
+	s.spend(c.cost(b.Outcome))
 	if (b.Attempt > 0 || b.Outcome == Cached) && c.Prepared != nil && c.historyIndex < len(s.History) {
 		s.History = slices.Clone(s.History)
 		s.History[c.historyIndex].Result = b.ResultDigest

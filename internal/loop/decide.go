@@ -6,6 +6,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/policy"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -163,9 +164,16 @@ func (s *State) answers() []answer {
 	nth := 0                                // gateway calls before c in this turn
 	before := 0                             // of those, the ones to execute
 	left := s.Limits.Calls - s.Counts.Calls // calls that may still start in this run
+	paid := s.Spent.NanoUSD                 // by the run, and by the calls before c that are under way or may start
 	for _, c := range s.Calls {
-		if outcome, text := s.answerFor(c, nth, before, left); outcome != "" {
+		outcome, text := s.answerFor(c, nth, before, left)
+		if outcome == "" && c.toExecute() && c.Attempt == 0 && !c.Done && !s.Limits.Affords(paid, c.Prepared.PriceNano) {
+			outcome, text = NotRun, s.tooDear(c.Prepared.PriceNano, paid)
+		}
+		if outcome != "" {
 			out = append(out, answer{c.Key, outcome, text})
+		} else if c.toExecute() && !c.Done {
+			paid = int64(money.Nano(paid).Add(c.Prepared.PriceNano))
 		}
 		if c.owner() != tool.Client {
 			nth++
@@ -227,6 +235,12 @@ func (s *State) answerFor(c Call, nth, before, left int) (Outcome, string) {
 		return SkippedLimit, fmt.Sprintf("Not run: the run's limit of %d tool calls is used up.", limits.Calls)
 	}
 	return "", ""
+}
+
+// tooDear is the answer of a call whose price the run's limit on money leaves no room for.
+func (s *State) tooDear(price money.Nano, paid int64) string {
+	return fmt.Sprintf("Not run: the call costs %s USD, and %s USD of the run's limit of %s USD are used up or set aside.",
+		price, money.Nano(paid), money.Nano(*s.Limits.NanoUSD))
 }
 
 func denial(message string) string {

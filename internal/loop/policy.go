@@ -27,6 +27,9 @@ type Policy struct {
 	MaxTokens int64 `json:"max_tokens,omitempty"` // the caller's limit on the output of one model call; 0 = none given
 	NoTools   bool  `json:"no_tools,omitempty"`   // tool_choice: none, as the caller asked
 
+	// NoUnpriced executes no tool whose price nobody has said: a limit on money applies.
+	NoUnpriced bool `json:"no_unpriced,omitempty"`
+
 	// EndCut ends the run after a turn that the length of the output has cut off: none of
 	// its calls is executed. Otherwise those that are complete are.
 	EndCut bool `json:"end_cut,omitempty"`

@@ -72,8 +72,8 @@ func (s *State) unfit(target int) (reason string) {
 func (s *State) limitsMoney() bool { return s.Limits.NanoUSD != nil || s.Accepted.LimitsMoney() }
 
 // LimitsMoney reports whether a limit on money applies to a run when it is accepted.
-func (a *Accepted) LimitsMoney() bool {
-	return a.Limits.NanoUSD != nil || slices.ContainsFunc(a.Budgets, func(b budget.Shared) bool { return b.Limit.NanoUSD > 0 })
+func (p *Policy) LimitsMoney() bool {
+	return p.Limits.NanoUSD != nil || slices.ContainsFunc(p.Budgets, func(b budget.Shared) bool { return b.Limit.NanoUSD > 0 })
 }
 
 // SkippedTargets returns the targets of the latest Routed that are not tried, with the

@@ -131,10 +131,10 @@ func (c Call) approved() bool {
 	return c.Wait.Again == c.Prepared.Again && c.Wait.ToolDigest == c.Prepared.ToolDigest && c.Wait.ArgsDigest == c.Prepared.ArgsDigest
 }
 
-// mayBePreparedAgain reports whether the call is not started and has no approval that is still to be
-// decided.
+// mayBePreparedAgain reports whether the call is not started, needs an approval or has a price, and
+// has no approval that is still to be decided.
 func (c Call) mayBePreparedAgain() bool {
-	return c.Prepared != nil && c.Prepared.Verdict == Ask && c.Attempt == 0 && !c.Done && (c.Wait == nil || c.approved())
+	return c.Prepared != nil && (c.Prepared.Verdict == Ask || c.Prepared.Verdict == Run && c.Prepared.PriceNano > 0) && c.Attempt == 0 && !c.Done && (c.Wait == nil || c.approved())
 }
 
 // Key returns the key of a call: its round and its index in Turn.Calls.
@@ -286,6 +286,21 @@ func (c Call) ready() bool {
 // It is in flight, or its outcome is unknown.
 func (c Call) lost() bool {
 	return c.Attempt > 0 && !c.Done && !c.Prepared.Class.Repeatable()
+}
+
+// CallCost returns the cost of the call that ends with the fact: the price of its tool, whatever
+// came of it, if it was sent. It must be called with the state before the fact.
+func (s *State) CallCost(b CallDone) budget.Amount {
+	c, _ := s.Call(b.Key)
+	return c.cost(b.Outcome)
+}
+
+// cost returns the cost of a call that ends with the outcome.
+func (c Call) cost(o Outcome) budget.Amount {
+	if c.Done || c.Attempt == 0 || c.Prepared == nil || o == NotRun || o == Cached {
+		return budget.Amount{}
+	}
+	return budget.Amount{NanoUSD: max(0, int64(c.Prepared.PriceNano))}
 }
 
 // Cost returns the cost of the model call that ended with the fact end, a Turn, a

@@ -18,6 +18,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/egress"
 	"github.com/turnpike-gateway/turnpike/internal/mcptool"
+	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/policy"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
@@ -180,7 +181,28 @@ func catalogServer(s org.MCPServer, source *mcptool.Client, origin string) catal
 		Name: s.Name, Source: source, Tools: s.Tools, Naming: catalog.Naming(s.Naming), Prefix: s.Prefix,
 		Required: s.Required, Polling: s.Polling, Cache: s.Cache, Hosted: s.HostedTools(), Named: s.ToolLists(), Origin: origin, URL: s.URL,
 		Approval: ApprovalRule(s.RequireApproval), ApprovalTimeout: s.ApprovalTimeout, Trust: s.Trust,
+		Price: priceOf(s), Prices: pricesOf(s),
 	}
+}
+
+// priceOf returns what an execution of the server's tools costs; nil = nobody has said.
+func priceOf(s org.MCPServer) *money.Nano {
+	if s.Price == nil {
+		return nil
+	}
+	price := money.Nano(*s.Price)
+	return &price
+}
+
+func pricesOf(s org.MCPServer) map[string]money.Nano {
+	var out map[string]money.Nano
+	for name, price := range s.ToolPrices {
+		if out == nil {
+			out = map[string]money.Nano{}
+		}
+		out[name] = money.Nano(price)
+	}
+	return out
 }
 
 // ApprovalRule returns the rule of a server's settings. Tools that its maps do not select need

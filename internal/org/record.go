@@ -87,6 +87,11 @@ type MCPServer struct {
 	Cache              Cache             `json:"cache"`
 	MaxConcurrentCalls int               `json:"max_concurrent_calls"` // over all runs of the org; 0 = the default
 
+	// Price is what an execution of a tool costs, in 10⁻⁹ US dollars, and ToolPrices what one of
+	// these tools costs instead, by the server's own names. nil = nobody has said.
+	Price      *int64           `json:"price_nano_usd,omitempty"`
+	ToolPrices map[string]int64 `json:"tool_prices_nano_usd,omitempty"`
+
 	// Declared is true for a server of the configuration file. Only then may
 	// Headers and Env refer to environment variables and files of the gateway. It is
 	// not stored.

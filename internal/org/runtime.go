@@ -33,6 +33,7 @@ type Runtime struct {
 	DoomFailures       int           `json:"doom_failures"`                   // 0 = the default
 	DroppedParams      string        `json:"dropped_params"`                  // name, refuse
 	MaxRunTokens       *int          `json:"max_run_tokens"`                  // nil = no limit
+	UnpricedTools      string        `json:"unpriced_tools,omitempty"`        // FreeTools (also when empty) or RefuseTools
 	MaxRunCost         int64         `json:"max_run_cost_nano_usd,omitempty"` // in 10⁻⁹ US dollars; 0 = no limit
 	Budgets            []Budget      `json:"budgets,omitempty"`
 	Durable            string        `json:"durable"`          // auto, always; "" = auto
@@ -47,6 +48,12 @@ type Runtime struct {
 const (
 	RefuseLists = "refuse" // a model that is a list of names is refused
 	AllowLists  = "allow"  // it is a fallback list
+)
+
+// The values of [Runtime.UnpricedTools].
+const (
+	FreeTools   = "free"   // a call of a tool without a price costs nothing
+	RefuseTools = "refuse" // where a limit on money applies, it is not executed
 )
 
 // The values of [Runtime.Approvers].

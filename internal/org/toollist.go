@@ -20,6 +20,7 @@ func (s MCPServer) ToolLists() []ToolList {
 		{"keyed", s.Keyed},
 		{"hosted", slices.Sorted(maps.Values(s.HostedTools()))},
 		{"cache", s.Cache.Names},
+		{"tool_prices_usd", slices.Sorted(maps.Keys(s.ToolPrices))},
 	}, func(l ToolList) bool { return len(l.Names) == 0 })
 }
 

@@ -137,6 +137,9 @@ func (a auditor) called(s *loop.State, done loop.CallDone) (round int, body audi
 		RunID: a.runID, Round: round, Status: string(done.Outcome), LatencyMS: audit.Milliseconds(done.Micros), Attempts: done.Attempt, Digest: done.ResultDigest,
 	}
 	body.Index, _ = strconv.Atoi(index)
+	if body.CostNanoUSD = s.CallCost(done).NanoUSD; body.CostNanoUSD > 0 {
+		body.Model, body.EndUser = s.Accepted.Model, s.Accepted.EndUser
+	}
 	c, _ := s.Call(done.Key)
 	body.Tool = c.Name
 	if p := c.Prepared; p != nil {

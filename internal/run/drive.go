@@ -63,7 +63,7 @@ func newDriver(ctx context.Context, r *Runner, req *Request, lease journal.Lease
 	d.run.results = &results{account: account}
 	d.tools = toolSet{run: &d.run, reader: r.o.Results}
 	d.model = modelCaller{run: &d.run, tools: &d.tools, jitter: r.o.Jitter, observer: &d.observer, dropped: &r.dropped, router: r.o.Router, spend: r.o.Spend}
-	d.calls = toolCaller{run: &d.run, tools: &d.tools, catalog: r.o.Catalog, cache: r.o.Cache, observer: &d.observer, yields: d.yields}
+	d.calls = toolCaller{run: &d.run, tools: &d.tools, catalog: r.o.Catalog, cache: r.o.Cache, observer: &d.observer, yields: d.yields, spend: r.o.Spend}
 	d.declared = declaredServers{run: &d.run, dialer: r.o.Dialer}
 	d.live = liveRun{lease: lease, cancel: d.run.cancel}
 	d.audience = &r.audience
@@ -200,6 +200,7 @@ func (d *driver) play() error {
 // is released.
 func (d *driver) unregister() {
 	d.declared.hangUp()
+	d.calls.settleHolds()
 	d.endTurn()
 	defer d.run.endAppends()
 	state := d.run.state()

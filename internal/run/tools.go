@@ -17,6 +17,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
+	"github.com/turnpike-gateway/turnpike/internal/spend"
 	"github.com/turnpike-gateway/turnpike/internal/toolexec"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -39,6 +40,8 @@ type toolCaller struct {
 	yields    func() bool                     // reports whether the run is to be handed over to its next owner
 	cancelled map[loop.CallKey]time.Duration  // duration of the calls that the end of the run cancelled
 	entries   map[loop.CallKey]*catalog.Entry // of the calls that are to be executed
+	spend     *spend.Keeper                   // nil = every run reserves in its journal
+	holds     map[loop.CallKey]toolHold       // of the prices of calls in flight that count in budgets
 }
 
 // keep keeps what a call that is to be executed needs.
@@ -85,7 +88,7 @@ func (t *toolCaller) prepare(a loop.PrepareTools) error {
 // rules returns the settings for the calls of the latest turn.
 func (t *toolCaller) rules() toolexec.Rules {
 	p := t.run.policy()
-	return toolexec.Rules{ClientTools: t.tools.clientNames(), Only: t.tools.callable(), Validation: p.Validation, Asks: p.Asks}
+	return toolexec.Rules{ClientTools: t.tools.clientNames(), Only: t.tools.callable(), Validation: p.Validation, NoUnpriced: p.NoUnpriced, Asks: p.Asks}
 }
 
 // recheck compares the approved calls that have not started with the tools that their servers
@@ -155,13 +158,15 @@ func (t *toolCaller) prepareAgain(now *catalog.Set) error {
 // answer appends the results of calls that are answered without being executed.
 func (t *toolCaller) answer(a loop.AnswerCalls) error {
 	var rows []journal.Row
+	var settled []journal.Settled
 	bodies := make([]loop.Body, len(a.Calls))
 	for i, key := range a.Calls {
 		c, _ := t.run.state().Call(key)
 		body, more := t.done(c, c.Attempt, toolexec.Done{Outcome: a.Outcome, Parts: tool.Text(a.Text).Parts}, t.cancelled[key])
 		bodies[i], rows = body, append(rows, more...)
+		settled = append(settled, t.paid(body)...)
 	}
-	if err := t.run.append(rows, bodies...); err != nil {
+	if err := t.run.commit(journal.Batch{Rows: rows, Settled: settled}, bodies...); err != nil {
 		return err
 	}
 	for _, key := range a.Calls {
@@ -310,20 +315,32 @@ func (t *toolCaller) start(e *execution) error {
 	return nil
 }
 
-// intend appends call_started for every call, before any of them is sent. A call of these
-// may still wait until its server has less than max_concurrent_calls; if the run ends
-// before, the call is answered as not sent.
+// intend appends call_started for the calls, before any of them is sent, and returns those that may
+// be sent. A call of these may still wait until its server has less than max_concurrent_calls; if
+// the run ends before, the call is answered as not sent.
 func (t *toolCaller) intend(keys []loop.CallKey) ([]loop.Call, error) {
-	bodies := make([]loop.Body, len(keys))
-	for i, key := range keys {
+	var together []loop.Body
+	var sent []loop.CallKey
+	for _, key := range keys {
 		c, _ := t.run.state().Call(key)
-		bodies[i] = loop.CallStarted{Key: key, Attempt: c.Attempt + 1, IdemKey: t.idempotencyKey(c)}
+		started := loop.CallStarted{Key: key, Attempt: c.Attempt + 1, IdemKey: t.idempotencyKey(c)}
+		if !t.sharesPrice(c) {
+			together, sent = append(together, started), append(sent, key)
+			continue
+		}
+		if ok, err := t.pay(c, started); err != nil {
+			return nil, err
+		} else if ok {
+			sent = append(sent, key)
+		}
 	}
-	if err := t.run.append(nil, bodies...); err != nil {
-		return nil, err
+	if len(together) > 0 {
+		if err := t.run.append(nil, together...); err != nil {
+			return nil, err
+		}
 	}
-	calls := make([]loop.Call, len(keys))
-	for i, key := range keys {
+	calls := make([]loop.Call, len(sent))
+	for i, key := range sent {
 		calls[i], _ = t.run.state().Call(key)
 	}
 	return calls, nil
@@ -364,7 +381,7 @@ func (t *toolCaller) settle(c loop.Call, r outcome) error {
 	r.done = t.affordable(r.done)
 	body, rows := t.ended(c, c.Attempt, r.done, r.took)
 	crash.At(crash.BeforeResult)
-	if err := t.run.append(rows, body); err != nil {
+	if err := t.run.commit(journal.Batch{Rows: rows, Settled: t.paid(body)}, body); err != nil {
 		return err
 	}
 	t.remember(c, r.done)

@@ -79,6 +79,7 @@ func Resolve(maxRoundsCap int, rt org.Runtime, d Defaults, r Request) loop.Polic
 	if most := leastLimit(rt.MaxRunCost, r.MaxCost); most > 0 {
 		p.Limits.NanoUSD = &most
 	}
+	p.NoUnpriced = rt.UnpricedTools == org.RefuseTools && p.LimitsMoney()
 	if p.StreamMode == string(org.Live) {
 		p.Live = r.Live
 	}

@@ -104,11 +104,11 @@ func TestWhoDecidesASetting(t *testing.T) {
 // A setting of an org that no policy has would be accepted and then ignored.
 func TestEverySettingOfAnOrgReachesItsRuns(t *testing.T) {
 	gated := []settings.Server{{Name: "s", Approval: policy.Approval{Rest: true}}}
-	asked := settings.Request{Live: []model.DeltaKind{model.TextDelta}, Servers: gated}
+	asked := settings.Request{Live: []model.DeltaKind{model.TextDelta}, Servers: gated, MaxCost: 7}
 	defaults := settings.Defaults{Hold: true, Parallelism: loop.Parallel, DoomLoop: policy.Nudge}
 	words := map[string]string{
 		"StreamMode": "final_only", "ToolParallelism": "serial", "ToolArgValidation": "none", "ToolErrorMode": "abort", "OnLimit": "answer",
-		"DoomLoop": "fail", "DroppedParams": "refuse", "Durable": "always",
+		"DoomLoop": "fail", "DroppedParams": "refuse", "Durable": "always", "UnpricedTools": org.RefuseTools,
 	}
 	base := settings.Resolve(budget.MaxRounds, org.Runtime{}, defaults, asked)
 	for i, kind := 0, reflect.TypeFor[org.Runtime](); i < kind.NumField(); i++ {
@@ -132,7 +132,10 @@ func TestEverySettingOfAnOrgReachesItsRuns(t *testing.T) {
 		case reflect.Slice: // Budgets
 			field.Set(reflect.ValueOf([]org.Budget{{Scope: "org", Period: "day", Tokens: 5}}))
 		default:
-			field.SetInt(int64(5 * time.Millisecond))
+			field.SetInt(6) // MaxRunCost below the limit of the request
+			if field.Type() == reflect.TypeFor[time.Duration]() {
+				field.SetInt(int64(5 * time.Millisecond))
+			}
 		}
 		if cmp.Equal(base, settings.Resolve(budget.MaxRounds, rt, defaults, asked)) {
 			t.Errorf("%s of an org changes nothing about its runs", name)

@@ -37,6 +37,7 @@ type Rules struct {
 	ClientTools map[string]bool // names that the caller executes
 	Only        []string        // the names that the caller allows; nil = all
 	Validation  loop.Validation
+	NoUnpriced  bool // a tool whose price nobody has said is not executed
 
 	// Asks returns whose rule asks for approval of a call; "" = none. has reports whether the
 	// server has a tool of a name. Nil = none asks.
@@ -71,8 +72,15 @@ func Prepare(set *catalog.Set, rules Rules, key loop.CallKey, name, raw string) 
 	p.Owner = tool.Gateway
 	p.Tool, p.Server = p.Entry.Tool.Definition().Name, p.Entry.Server
 	p.ToolDigest, p.Class, p.Polling = p.Entry.Digest, p.Entry.Class, p.Entry.Polling
-	if !allowed {
+	if p.Entry.Price != nil {
+		p.PriceNano = *p.Entry.Price
+	}
+	switch {
+	case !allowed:
 		return p.tell(notAllowed(name))
+	case rules.NoUnpriced && p.Entry.Unpriced():
+		return p.tell(refusal{Error: fmt.Sprintf("the tool %s is not available: a limit on money applies, and the tool has no price "+
+			"(price_usd or tool_prices_usd of the server %s; the org sets unpriced_tools: refuse)", name, p.Server)})
 	}
 	arguments, canonical, err := parse(raw)
 	if err != nil {
@@ -136,6 +144,9 @@ type refusal struct {
 	Error      string             `json:"error"`
 	Violations []schema.Violation `json:"violations,omitempty"`
 }
+
+// Refusal returns the text for the model of a call that is not executed, and why.
+func Refusal(why string) string { return refusal{Error: why}.String() }
 
 func (r refusal) String() string {
 	const most = 20 // more would teach nothing new

@@ -57,7 +57,10 @@ func set(v reflect.Value, name string) {
 	case reflect.Struct:
 		fill(v.Addr().Interface())
 	case reflect.Map:
-		v.Set(reflect.ValueOf(map[string]string{"<key> & more": name}))
+		value := reflect.New(v.Type().Elem()).Elem()
+		set(value, name)
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(reflect.ValueOf("<key> & more"), value)
 	default:
 		panic(fmt.Sprintf("no value for the field %s of type %s", name, v.Type()))
 	}

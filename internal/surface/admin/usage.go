@@ -30,13 +30,14 @@ type UsageView struct {
 	ToolCalls    int64       `json:"tool_calls"`
 	GPUMS        int64       `json:"gpu_ms"`
 	CostUSD      surface.USD `json:"cost_usd"`
+	ToolCostUSD  surface.USD `json:"tool_cost_usd"` // of cost_usd, what tool calls cost
 }
 
 // NewUsageView returns the sum as the API shows it, of requests that are grouped by the given.
 func NewUsageView(u audit.Usage, by []string) UsageView {
 	v := UsageView{
 		Requests: u.Requests, InputTokens: u.InputTokens, CachedTokens: u.CachedTokens, OutputTokens: u.OutputTokens,
-		ToolCalls: u.ToolCalls, GPUMS: u.GPUMS, CostUSD: surface.USD(u.CostNanoUSD),
+		ToolCalls: u.ToolCalls, GPUMS: u.GPUMS, CostUSD: surface.USD(u.CostNanoUSD), ToolCostUSD: surface.USD(u.ToolNanoUSD),
 	}
 	for _, one := range by {
 		switch one {

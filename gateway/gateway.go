@@ -38,7 +38,9 @@ type Config struct {
 
 	// Tools are Go functions and resources of the program for MCP clients at /mcp, beside the tools of the
 	// orgs' MCP servers. All orgs have them, and each key those that its role, tools and read_only allow; a key
-	// with a list of servers has none. If it is a [tool.Provider], it is asked on behalf of the key. Nil = none.
+	// with a list of servers has none. If it is a [tool.Provider], it is asked on behalf of the key. A call
+	// whose function needs an approval is refused. An effect key becomes the idempotency key of the call: no
+	// result is kept for it. Nil = none.
 	Tools tool.Source
 
 	// Fatal is called at most once, when the program should end: the disk did not confirm a write, and

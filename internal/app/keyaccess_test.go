@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"runtime"
 	"strings"
 	"testing"
@@ -510,4 +511,23 @@ func TestKeysThatNameWhatDoesNotExist(t *testing.T) {
 	if !strings.Contains(list, `"unmatched":[{"setting":"servers","names":["dosc"]}`) {
 		t.Error(list)
 	}
+}
+
+// P46: a key that may only read runs with tools that read, whatever its server lists.
+func TestAReadOnlyKeyRunsWithToolsThatRead(t *testing.T) {
+	noLeaks(t)
+	tools := newMCP(t, map[string]handler{"look": echo, "write": echo}, "look")
+	up := newUpstream(t, script(asks(call{"write", `{}`}), says("done")))
+	d := manage(MustRun(t, site{upstream: up.URL, servers: []string{server("tools", tools.URL, "trust: true")}}.yaml()))
+	_, reads := d.makeKey(`{"name":"reads","read_only":true}`)
+	if a := d.post(question, "Authorization", "Bearer "+reads); a.status != http.StatusOK {
+		t.Fatal(a.status, string(a.body))
+	}
+	if first := string(up.requests()[0].body); !strings.Contains(first, `"look"`) || strings.Contains(first, `"write"`) {
+		t.Errorf("the model was offered %s", first)
+	}
+	if calls := tools.of("tools/call"); len(calls) > 0 {
+		t.Errorf("a tool that may write was called: %s", calls[0].Params)
+	}
+	d.do("POST", "/api/keys", "owner-key", `{"name":"admin-2","role":"admin","read_only":true}`, http.StatusCreated)
 }

@@ -2,7 +2,9 @@ package mcpserver
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -155,7 +157,7 @@ func (h *Handler) record(ctx context.Context, c call) {
 func (h *Handler) execute(ctx context.Context, c call, p toolexec.Prepared, policy loop.Policy) (*mcp.CallToolResult, error) {
 	key := ""
 	if p.Class != tool.Read {
-		key = id.New("turnpike:mcp_")
+		key = idempotencyKey(c.caller.Org.ID, p)
 		c.row.Status = audit.Started
 		if err := h.o.Audit.RecordNow(ctx, c.caller.Org.ID, h.entry(c)); err != nil {
 			h.o.Log.Error("a tool call over /mcp was not executed: it could not be recorded", "org", c.caller.Org.ID, "tool", p.Tool, "error", err)
@@ -176,6 +178,18 @@ func (h *Handler) execute(ctx context.Context, c call, p toolexec.Prepared, poli
 		h.o.Log.Debug("tool call over /mcp ended early", "tool", p.Tool, "cause", context.Cause(ctx))
 	}
 	return wireResult(done), nil
+}
+
+// idempotencyKey returns the key of a call: one of its own, or one that all calls of the org have whose
+// effect has the same name.
+func idempotencyKey(orgID string, p toolexec.Prepared) string {
+	if k, ok := p.Entry.Tool.(tool.Keyer); ok {
+		if effect := k.EffectKey(p.Arguments); effect != "" {
+			sum := sha256.Sum256([]byte(orgID + "\x00" + p.Tool + "\x00" + effect))
+			return "turnpike:effect_" + hex.EncodeToString(sum[:16])
+		}
+	}
+	return id.New("turnpike:mcp_")
 }
 
 // wireResult returns the result of an executed call as clients get it.

@@ -283,6 +283,9 @@ func (h *Handler) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		switch r := req.(type) {
 		case *mcp.ListToolsRequest:
+			if r.Params != nil && r.Params.Cursor != "" {
+				return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "invalid cursor: the list has one page"}
+			}
 			result, err := h.list(ctx, from(r.Extra))
 			return result, rpcFault(err)
 		case *mcp.CallToolRequest:

@@ -552,34 +552,46 @@ func TestToolsOfTheProgramAreListedAndCalled(t *testing.T) {
 	}
 }
 
-// A call ends when its client leaves, and when the gateway stops; streams end with the stop at once.
+// O01: a call ends when its client leaves, its token is revoked, or its session or the gateway ends.
 func TestACallEndsWithItsClient(t *testing.T) {
-	noLeaks(t)
-	entered, left := make(chan struct{}), make(chan struct{})
-	tools := newMCP(t, map[string]handler{"wait": func(ctx context.Context, _ string) (string, error) {
-		close(entered)
-		<-ctx.Done()
-		close(left)
-		return "", ctx.Err()
-	}})
-	g := MustRun(t, site{upstream: newUpstream(t, saysChat("hello")).URL, servers: []string{server("tools", tools.URL)}}.yaml())
-	session := g.initialize("member-key")
-	ctx, leave := context.WithCancel(t.Context())
-	r := g.request(ctx, "POST", "/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait","arguments":{}}}`),
-		"Authorization", "Bearer member-key", "Mcp-Session-Id", session, "Accept", "application/json, text/event-stream")
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if resp, err := g.client.Do(r); err == nil {
-			_, _ = io.ReadAll(resp.Body)
-			_ = resp.Body.Close()
-		}
-	}()
-	<-entered
-	leave()
-	<-left
-	<-done
-	awaitAudit(t, g, "wait started", "wait unknown")
+	for name, end := range map[string]func(d documented, leave func(), id, secret, session string){
+		"the client leaves":    func(_ documented, leave func(), _, _, _ string) { leave() },
+		"the token is revoked": func(d documented, _ func(), id, _, _ string) { d.do("DELETE", "/api/keys/"+id, "owner-key", "", 200) },
+		"the session ends": func(d documented, _ func(), _, secret, session string) {
+			d.send("DELETE", "/mcp", nil, "Authorization", "Bearer "+secret, "Mcp-Session-Id", session)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			noLeaks(t)
+			entered, left := make(chan struct{}), make(chan struct{})
+			tools := newMCP(t, map[string]handler{"wait": func(ctx context.Context, _ string) (string, error) {
+				close(entered)
+				<-ctx.Done()
+				close(left)
+				return "", ctx.Err()
+			}})
+			d := manage(MustRun(t, site{upstream: newUpstream(t, saysChat("hello")).URL, servers: []string{server("tools", tools.URL)}}.yaml()))
+			id, secret := d.makeKey(`{"name":"editor","role":"tools"}`)
+			session := d.initialize(secret)
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			r := d.request(ctx, "POST", "/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait","arguments":{}}}`),
+				"Authorization", "Bearer "+secret, "Mcp-Session-Id", session, "Accept", "application/json, text/event-stream")
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				if resp, err := d.client.Do(r); err == nil {
+					_, _ = io.ReadAll(resp.Body)
+					_ = resp.Body.Close()
+				}
+			}()
+			<-entered
+			end(d, leave, id, secret, session)
+			<-left
+			<-done
+			awaitAudit(t, d.gateway, "wait started", "wait unknown")
+		})
+	}
 }
 
 // A deleted org takes its sessions along, and a stop of the gateway ends open streams at once.

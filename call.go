@@ -506,6 +506,14 @@ type gated struct {
 // Class implements tool.Classed.
 func (g gated) Class() tool.Class { return tool.ClassOf(g.Tool) }
 
+// CostNanoUSD implements tool.Priced.
+func (g gated) CostNanoUSD() int64 {
+	if p, ok := g.Tool.(tool.Priced); ok {
+		return p.CostNanoUSD()
+	}
+	return 0
+}
+
 // Asks implements tool.Asker.
 func (g gated) Asks(arguments json.RawMessage) bool {
 	if a, ok := g.Tool.(tool.Asker); ok && a.Asks(arguments) {

@@ -144,6 +144,23 @@ func TestABuiltInPrice(t *testing.T) {
 	}
 }
 
+// The calls of a tool cost money, too.
+func TestAToolWithAPrice(t *testing.T) {
+	agent := func(limit string) *turnpike.Agent {
+		return &turnpike.Agent{
+			Model: turnpiketest.NewScript(t, endless), Tools: []tool.Tool{weather().Price(turnpike.USD("0.10").Nano())},
+			Rates: map[string]turnpike.Rate{"model": {Input: turnpike.USD("0")}}, Limits: turnpike.Limits{USD: turnpike.USD(limit)},
+		}
+	}
+	if r, err := agent("0.31").Run(t.Context(), turnpike.Text("go")); err != nil || r.Cost.String() != "0.3" {
+		t.Errorf("%+v, %v", r, err)
+	}
+	var limit *turnpike.LimitError
+	if _, err := agent("0.2").Run(t.Context(), turnpike.Text("go")); !errors.As(err, &limit) || limit.Kind != turnpike.CostLimit || limit.Result().Cost.String() != "0.2" {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestWhatARunHasCost(t *testing.T) {
 	a := &turnpike.Agent{
 		Model: turnpiketest.NewScript(t, story), Tools: []tool.Tool{weather()},

@@ -67,7 +67,7 @@ type Limits struct {
 	// yet, such as that of new tool results. What a provider does not count is estimated.
 	Tokens int64
 
-	// USD is what the model calls may cost together; the zero value = no limit, USD("0") allows no
+	// USD is what the model calls, and the tools with a price, may cost together; the zero value = no limit, USD("0") allows no
 	// call. A model without a price is then refused before any call: see [Agent].Rates.
 	USD Money
 

@@ -26,7 +26,7 @@ type Result struct {
 	Calls []Call
 
 	Usage model.Usage // summed over all rounds
-	Cost  Money       // of the model calls; no amount = the model has no price
+	Cost  Money       // of the model calls and of tools with a price; no amount = nothing has one
 
 	// Reason is why the run ended: stop, length (the model's output limit), content_filter,
 	// tool_calls, or what the error says, such as max_rounds.

@@ -26,6 +26,7 @@ type Function[In any] struct {
 	asks    func(In) bool
 	key     func(In) string
 	timeout time.Duration
+	cost    int64         // of a call, in 10⁻⁹ US dollars
 	turn    chan struct{} // has room for the one call that is under way; nil = calls may overlap
 	err     error         // of a method
 }
@@ -34,6 +35,7 @@ var (
 	_ Classed = (*Function[struct{}])(nil)
 	_ Asker   = (*Function[struct{}])(nil)
 	_ Keyer   = (*Function[struct{}])(nil)
+	_ Priced  = (*Function[struct{}])(nil)
 	_ Checked = (*Function[struct{}])(nil)
 )
 
@@ -185,6 +187,19 @@ func (f *Function[In]) Key(key func(In) string) *Function[In] {
 	f.key = key
 	return f
 }
+
+// Price says what a call costs, in 10⁻⁹ US dollars, such as turnpike.USD("0.01").Nano(). Calls that were
+// executed, or may have been, count towards the limit on money of their run.
+func (f *Function[In]) Price(nanoUSD int64) *Function[In] {
+	if nanoUSD < 0 {
+		f.err = errors.Join(f.err, fmt.Errorf("tool %s: a negative price", f.def.Name))
+	}
+	f.cost = nanoUSD
+	return f
+}
+
+// CostNanoUSD implements [Priced].
+func (f *Function[In]) CostNanoUSD() int64 { return f.cost }
 
 // Timeout limits the time of a call. Its context ends then.
 func (f *Function[In]) Timeout(d time.Duration) *Function[In] {

@@ -106,6 +106,15 @@ type Asker interface {
 	Asks(arguments json.RawMessage) bool
 }
 
+// Priced is a [Tool] whose calls cost money.
+type Priced interface {
+	Tool
+
+	// CostNanoUSD returns what a call costs, in 10⁻⁹ US dollars. It is constant for the life of the
+	// Tool, and not negative.
+	CostNanoUSD() int64
+}
+
 // Source lists tools: an MCP server, a set of Go functions.
 type Source interface {
 	// List returns the tools in the source's own order. It returns soon after

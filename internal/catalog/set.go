@@ -374,8 +374,20 @@ func newEntry(server Server, u usable, name string) Entry {
 	return Entry{
 		Definition: def, Name: original.Name, Server: server.Name, Tool: u.tool, Schema: u.schema, Class: class,
 		Polling: slices.Contains(server.Polling, original.Name), Cacheable: server.reuses(original.Name, def.Annotations, class),
-		Digest: u.digest, Origin: server.Origin, Brought: server.Brought, Price: server.priceOf(original.Name),
+		Digest: u.digest, Origin: server.Origin, Brought: server.Brought, Price: priceOf(server, original.Name, u.tool),
 	}
+}
+
+// priceOf returns what a call of the server's tool costs: as the settings of the server say, or else as the
+// tool does; nil = neither says.
+func priceOf(server Server, name string, t tool.Tool) *money.Nano {
+	if price := server.priceOf(name); price != nil {
+		return price
+	}
+	if priced, ok := t.(tool.Priced); ok {
+		return new(money.Nano(max(0, priced.CostNanoUSD())))
+	}
+	return nil
 }
 
 func renamed(d tool.Definition, name string) tool.Definition {

@@ -198,6 +198,14 @@ func (o watched) Asks(arguments json.RawMessage) bool {
 	return ok && a.Asks(arguments)
 }
 
+// CostNanoUSD implements tool.Priced.
+func (o watched) CostNanoUSD() int64 {
+	if p, ok := o.Tool.(tool.Priced); ok {
+		return p.CostNanoUSD()
+	}
+	return 0
+}
+
 // EffectKey implements tool.Keyer.
 func (o watched) EffectKey(arguments json.RawMessage) string {
 	if k, ok := o.Tool.(tool.Keyer); ok {

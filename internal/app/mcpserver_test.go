@@ -627,3 +627,27 @@ func TestStreamsEndWithTheOrgAndWithTheGateway(t *testing.T) {
 	}
 	<-mine
 }
+
+// The price of a tool counts in budgets and in the usage of the token, as in a run.
+func TestACallOverMCPCostsThePriceOfItsTool(t *testing.T) {
+	noLeaks(t)
+	g, tools := toolSite(t, "max_run_cost_usd: 0.5, budgets: [{scope: org, period: day, usd: 1}], unpriced_tools: refuse", "tool_prices_usd: {write: 0.4}")
+	c := g.connect("member-key", "")
+	for range 2 {
+		if text, isError := c.do("write", `{}`); isError {
+			t.Fatal(text)
+		}
+	}
+	if text, _ := c.do("write", `{}`); !strings.Contains(text, "quota_exceeded") {
+		t.Errorf("a call that the budget has no room for is answered with %s", text)
+	}
+	if text, isError := c.do("look", `{}`); !isError || !strings.Contains(text, "price") {
+		t.Errorf("a tool without a price is answered with %s", text)
+	}
+	if n := len(tools.of("tools/call")); n != 2 {
+		t.Errorf("the server got %d calls, want 2", n)
+	}
+	eventually(t, "the usage has both calls", func() bool {
+		return strings.Contains(string(g.send("GET", "/api/usage?by=key", nil).body), `"cost_usd":0.8,"tool_cost_usd":0.8`)
+	})
+}

@@ -167,6 +167,8 @@ type MCPCall struct {
 	LatencyMS  float64 `json:"latency_ms"` // see [Milliseconds]; 0 = not executed, or started
 	ArgsDigest string  `json:"args_digest,omitempty"`
 	Digest     string  `json:"result_digest,omitempty"`
+
+	CostNanoUSD int64 `json:"cost_nano_usd,omitempty"` // of the execution, in 10⁻⁹ US dollars; 0 = nothing
 }
 
 // Started is the status of an [MCPCall] that is about to be executed.

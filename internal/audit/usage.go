@@ -77,7 +77,7 @@ func ParseUsageBy(text string) ([]string, error) {
 // models, end users and days. It returns an error rather than a part of the requests.
 func SumUsage(ctx context.Context, org string, rows Rows, q UsageQuery) ([]Usage, error) {
 	sums, read := map[UsageGroup]*Usage{}, 0
-	for _, kind := range []Kind{KindRequest, KindToolCall} {
+	for _, kind := range []Kind{KindRequest, KindToolCall, KindMCPCall} {
 		for page := (Query{Kind: kind, From: q.From, To: q.To, Limit: MaxRows, Bytes: exportBytes}); ; {
 			some, err := rows.AuditRows(ctx, org, page)
 			if err != nil {
@@ -118,7 +118,7 @@ func (q UsageQuery) add(sums map[UsageGroup]*Usage, row Row) error {
 	var request Request
 	var call ToolCall
 	var err error
-	if row.Kind == KindToolCall {
+	if row.Kind != KindRequest { // a call over /mcp has no model and no end user
 		err = json.Unmarshal(row.Body, &call)
 		request.Model, request.EndUser = call.Model, call.EndUser
 	} else {
@@ -134,7 +134,7 @@ func (q UsageQuery) add(sums map[UsageGroup]*Usage, row Row) error {
 	if err != nil {
 		return err
 	}
-	if row.Kind == KindToolCall {
+	if row.Kind != KindRequest {
 		sum.ToolNanoUSD += call.CostNanoUSD
 		sum.CostNanoUSD += call.CostNanoUSD
 		return nil

@@ -43,6 +43,7 @@ type Server struct {
 	Source   tool.Source
 	Tools    []string // the names that may be offered; nil = all
 	Only     []string // globs over the names that the key of the run may use; nil = all. Other tools do not exist for the run
+	Reads    bool     // the key of the run may use only tools of class read. Other tools do not exist for the run
 	Naming   Naming
 	Prefix   string // for Prefixed; empty = from the name
 	Required bool   // a run without it fails
@@ -110,8 +111,10 @@ func (s Server) offers(d tool.Definition) bool {
 	return (s.Tools == nil || slices.Contains(s.Tools, d.Name)) && (s.ReadOnly == nil || *s.ReadOnly == reads)
 }
 
-// exists reports whether the key of the run may use the tool of this name.
-func (s Server) exists(name string) bool { return org.Access{Tools: s.Only}.AllowsTool(name) }
+// exists reports whether the key of the run may use the tool.
+func (s Server) exists(u usable) bool {
+	return org.Access{Tools: s.Only}.AllowsTool(u.definition.Name) && (!s.Reads || tool.ClassOf(u.tool) == tool.Read)
+}
 
 // Within returns those of the servers of an org that a key may use, with the tools that it may
 // use of them.
@@ -122,7 +125,7 @@ func Within(servers []Server, a org.Access) []Server {
 	out := make([]Server, 0, len(servers))
 	for _, s := range servers {
 		if a.AllowsServer(s.Name) {
-			s.Only = a.Tools
+			s.Only, s.Reads = a.Tools, a.ReadOnly
 			out = append(out, s)
 		}
 	}

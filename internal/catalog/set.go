@@ -299,7 +299,7 @@ func (s *Set) add(server Server, list *listing, taken map[string]place, log *slo
 	isTaken := func(name string) bool { _, ok := taken[name]; return ok }
 	for _, u := range list.tools {
 		original := u.definition.Name
-		if !server.exists(original) {
+		if !server.exists(u) {
 			continue
 		}
 		name := server.name(original)

@@ -18,9 +18,11 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/id"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/ratelimit"
 	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/spend"
 	"github.com/turnpike-gateway/turnpike/internal/toolexec"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -49,7 +51,7 @@ func (h *Handler) call(ctx context.Context, one *request, params *mcp.CallToolPa
 	if one.session != nil && one.session.differs(digest(set)) {
 		one.session.notify()
 	}
-	p := toolexec.Prepare(set, toolexec.Rules{Validation: policy.Validation, Asks: policy.Asks}, "0.0", params.Name, string(params.Arguments))
+	p := toolexec.Prepare(set, toolexec.Rules{Validation: policy.Validation, NoUnpriced: policy.NoUnpriced, Asks: policy.Asks}, "0.0", params.Name, string(params.Arguments))
 	if p.Owner == tool.Unknown {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf(
 			"unknown tool %q: it does not exist, or it is not within the scope of this key", params.Name)}
@@ -57,9 +59,11 @@ func (h *Handler) call(ctx context.Context, one *request, params *mcp.CallToolPa
 	if refused := h.rate(ctx, one.caller, params.Name); refused != nil {
 		return refused.result(), nil
 	}
-	if refused := h.quota(ctx, one.caller, policy); refused != nil {
+	hold, refused := h.reserve(ctx, one.caller, policy, p.PriceNano)
+	if refused != nil {
 		return refused.result(), nil
 	}
+	defer hold.Settle(budget.Amount{}) // unless it was executed
 	c := h.callOf(one, p)
 	switch p.Verdict {
 	case loop.Tell:
@@ -71,7 +75,7 @@ func (h *Handler) call(ctx context.Context, one *request, params *mcp.CallToolPa
 			"it was not executed. Let a run call it: send the task to POST /v1/responses or POST /v1/chat/completions with a key of the org, and decide with "+
 			"\"turnpike approvals\" or POST /v1/approvals. Or an owner or admin changes require_approval of its server", params.Name)}.result(), nil
 	}
-	return h.execute(ctx, c, p, policy)
+	return h.execute(ctx, c, p, policy, hold)
 }
 
 // begin counts a call that begins, and returns its context, which ends when the client leaves, the
@@ -103,22 +107,25 @@ func (h *Handler) rate(ctx context.Context, caller run.Caller, name string) *ref
 		name, callRate().PerMinute/60, callRate().Burst, wait), RetryAfterMS: int64(wait)}
 }
 
-// quota refuses the call if a budget of the org or of the key has nothing left, or if that is not known.
-func (h *Handler) quota(ctx context.Context, caller run.Caller, policy loop.Policy) *refusal {
+// reserve reserves the price of a call in the budgets of the org and of the key. It refuses the call if
+// one has no room, or nothing left, or if that is not known. The caller must settle the hold.
+func (h *Handler) reserve(ctx context.Context, caller run.Caller, policy loop.Policy, price money.Nano) (*spend.Hold, *refusal) {
+	if !policy.Limits.Affords(0, price) {
+		return nil, &refusal{Kind: quotaExceeded, Message: "the price of the call is more than the org's max_run_cost_usd; the call was not executed"}
+	}
 	var windows []budget.Window
 	for _, b := range policy.Budgets {
 		windows = append(windows, journal.WindowAt(b, h.o.Now().UnixMilli()))
 	}
-	hold, err := h.o.Spend.Reserve(ctx, caller.Org.ID, windows, budget.Amount{Tokens: 1, NanoUSD: 1})
-	hold.Settle(budget.Amount{})
+	hold, err := h.o.Spend.Reserve(ctx, caller.Org.ID, windows, budget.Amount{Tokens: 1, NanoUSD: max(1, int64(price))})
 	if err == nil {
-		return nil
+		return hold, nil
 	}
 	if over, ok := errors.AsType[*journal.OverBudget](err); ok {
-		return &refusal{Kind: quotaExceeded, Message: fmt.Sprintf("the budget %s is used up; the call was not executed", over.Budget.Scope)}
+		return nil, &refusal{Kind: quotaExceeded, Message: fmt.Sprintf("the budget %s is used up, or has no room for the price of the call; the call was not executed", over.Budget.Scope)}
 	}
 	h.o.Log.Warn("mcp_quota: a call was refused because the budgets could not be read", "org", caller.Org.ID, "error", err)
-	return &refusal{Kind: quotaExceeded, Message: "the budgets cannot be read at the moment; the call was not executed; try again later"}
+	return nil, &refusal{Kind: quotaExceeded, Message: "the budgets cannot be read at the moment; the call was not executed; try again later"}
 }
 
 // call is a call that may be executed.
@@ -154,7 +161,7 @@ func (h *Handler) record(ctx context.Context, c call) {
 }
 
 // execute executes the call. A call that may write is recorded before.
-func (h *Handler) execute(ctx context.Context, c call, p toolexec.Prepared, policy loop.Policy) (*mcp.CallToolResult, error) {
+func (h *Handler) execute(ctx context.Context, c call, p toolexec.Prepared, policy loop.Policy, hold *spend.Hold) (*mcp.CallToolResult, error) {
 	key := ""
 	if p.Class != tool.Read {
 		key = idempotencyKey(c.caller.Org.ID, p)
@@ -173,6 +180,10 @@ func (h *Handler) execute(ctx context.Context, c call, p toolexec.Prepared, poli
 	}, toolexec.Cap{Bytes: policy.ResultMaxBytes})
 	c.row.Status, c.row.Digest = string(done.Outcome), done.Digest
 	c.row.LatencyMS = audit.Milliseconds(max(time.Since(began), time.Microsecond).Microseconds())
+	if done.Outcome != loop.NotRun {
+		c.row.CostNanoUSD = int64(p.PriceNano)
+		hold.Settle(budget.Amount{NanoUSD: c.row.CostNanoUSD})
+	}
 	h.record(ctx, c)
 	if fatal := (tool.Fatal)(nil); err != nil && !errors.As(err, &fatal) && ctx.Err() != nil {
 		h.o.Log.Debug("tool call over /mcp ended early", "tool", p.Tool, "cause", context.Cause(ctx))

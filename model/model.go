@@ -29,6 +29,10 @@ const (
 	DialectAnthropic = "anthropic"        // Anthropic Messages
 	DialectGemini    = "gemini"           // Google Gemini generateContent
 	DialectBedrock   = "bedrock-converse" // Amazon Bedrock Converse
+
+	// DialectEndpoints are the other endpoints of the OpenAI API, such as /embeddings. Their
+	// requests are only relayed.
+	DialectEndpoints = "openai-endpoints"
 )
 
 // Model is one model of one provider. Implementations are safe for concurrent
@@ -102,6 +106,19 @@ type RelayRequest struct {
 
 	Body []byte
 
+	// Open returns the body from its beginning, each time it is called, if it is too large
+	// for memory; nil = it is Body. Length is its size in bytes.
+	Open   func() io.ReadCloser
+	Length int64
+
+	// FailsOver says that another provider can be asked: an answer with a status from 400 on is
+	// returned as an *[Error], and not as a RelayResponse.
+	FailsOver bool
+
+	// Untold says that the size of the answer does not tell how many tokens it has, such as that
+	// of a picture or a vector: see RelayResponse.Usage.
+	Untold bool
+
 	// Meter asks for the usage of the answer: see RelayResponse.Usage.
 	Meter bool
 }
@@ -115,7 +132,8 @@ type RelayResponse struct {
 
 	// Usage returns the usage that the part of Body says that was read, or otherwise an
 	// estimate of the output, with Estimated set and without input. It is zero for an answer
-	// with a status of 400 or more that says none. Nil unless RelayRequest.Meter is set.
+	// that says none, if its status is 400 or more or RelayRequest.Untold is set. Nil unless
+	// RelayRequest.Meter is set.
 	Usage func() Usage
 }
 

@@ -42,12 +42,14 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/internal/spend"
+	"github.com/turnpike-gateway/turnpike/internal/spool"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
 	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/internal/surface/admin"
 	"github.com/turnpike-gateway/turnpike/internal/surface/approvals"
 	"github.com/turnpike-gateway/turnpike/internal/surface/chat"
+	"github.com/turnpike-gateway/turnpike/internal/surface/endpoints"
 	"github.com/turnpike-gateway/turnpike/internal/surface/responses"
 	"github.com/turnpike-gateway/turnpike/internal/surface/runs"
 	"github.com/turnpike-gateway/turnpike/internal/toolcache"
@@ -245,6 +247,10 @@ func (a *App) buildAPI(o Options, router *route.Router, retained *memlimit.Limit
 	a.heartbeats.Start()
 	a.models = route.NewListing(router, route.ListingOptions{Memory: retained, Log: a.log})
 	a.disk = newDisk(a.config.Data, a.config.MinFreeDiskMiB, a.log)
+	bodies, err := spool.New(filepath.Join(a.config.Data, SpoolDirectory), int64(a.config.MaxRelayBodyMiB)<<20, int64(a.config.MaxSpoolMiB)<<20)
+	if err != nil {
+		return err
+	}
 	kit := surface.Options{
 		Runner: httpd.Logged(a.runner), Router: router, Models: a.models, Catalog: a.catalog, Heartbeats: a.heartbeats, Log: a.log,
 		MaxRoundsCap: a.maxRoundsCap, KeepFor: a.keepFor,
@@ -257,6 +263,7 @@ func (a *App) buildAPI(o Options, router *route.Router, retained *memlimit.Limit
 	all := surfaces{
 		mcp:       a.mcp,
 		chat:      chat.New(kit),
+		endpoints: endpoints.New(kit, bodies),
 		responses: responses.New(responses.Options{Options: kit, Conversations: a.store, Runs: a.runner}),
 		runs: runs.New(runs.Options{
 			Archive: a.store, Runner: a.runner, Heartbeats: a.heartbeats, Log: a.log, Now: clock.Wall,
@@ -283,6 +290,7 @@ func (a *App) buildAPI(o Options, router *route.Router, retained *memlimit.Limit
 // surfaces are the APIs that the gateway serves.
 type surfaces struct {
 	chat      *chat.Handler
+	endpoints *endpoints.Handler
 	responses *responses.Handler
 	runs      *runs.Handler
 	approvals *approvals.Handler
@@ -293,7 +301,7 @@ type surfaces struct {
 // routes returns the routes of all surfaces. Those of the zero value have everything but
 // endpoints that can be called.
 func (s surfaces) routes() []surface.Route {
-	return slices.Concat(s.chat.Routes(), s.responses.Routes(), s.runs.Routes(), s.approvals.Routes(), s.admin.Routes(), s.mcp.Routes())
+	return slices.Concat(s.chat.Routes(), s.endpoints.Routes(), s.responses.Routes(), s.runs.Routes(), s.approvals.Routes(), s.admin.Routes(), s.mcp.Routes())
 }
 
 // orgChanged ends what nobody may have any more: of keys that were revoked, and of orgs that were

@@ -101,6 +101,7 @@ func access() map[string]struct {
 		}
 		return visits
 	}
+	const relayed = `{"model":"m","input":"x"}`
 	newKey := func(w *twoOrgs) string { return fmt.Sprintf(`{"name":%q,"role":"reader"}`, w.name()) }
 	return routes{
 		"GET /healthz":               {open, one(200, "/healthz")},
@@ -110,6 +111,20 @@ func access() map[string]struct {
 		"POST /v1/responses/compact": {open, one(404, "/v1/responses/compact")},
 		"/api":                       {open, one(404, "/api")},
 		"/api/":                      {open, one(404, "/api/elsewhere")},
+
+		"/v1/files":    {starts, one(404, "/v1/files")},
+		"/v1/files/":   {starts, one(404, "/v1/files/f1/content")},
+		"/v1/batches":  {starts, one(404, "/v1/batches")},
+		"/v1/batches/": {starts, one(404, "/v1/batches/b1")},
+
+		"POST /v1/completions":          {starts, with(200, "/v1/completions", says(relayed))},
+		"POST /v1/embeddings":           {starts, with(200, "/v1/embeddings", says(relayed))},
+		"POST /v1/moderations":          {starts, with(200, "/v1/moderations", says(relayed))},
+		"POST /v1/images/generations":   {starts, with(200, "/v1/images/generations", says(relayed))},
+		"POST /v1/images/edits":         {starts, with(200, "/v1/images/edits", says(relayed))},
+		"POST /v1/audio/speech":         {starts, with(200, "/v1/audio/speech", says(relayed))},
+		"POST /v1/audio/transcriptions": {starts, with(200, "/v1/audio/transcriptions", says(relayed))},
+		"POST /v1/audio/translations":   {starts, with(200, "/v1/audio/translations", says(relayed))},
 
 		"POST /v1/chat/completions":                  {starts, with(200, "/v1/chat/completions", says(question))},
 		"POST /v1/responses":                         {starts, with(200, "/v1/responses", says(askedResponses))},
@@ -336,6 +351,9 @@ func (w *twoOrgs) org() string {
 func (w *twoOrgs) as(authorization, method, path, body string) (int, string) {
 	w.t.Helper()
 	a := w.send(method, path, strings.NewReader(body), "Authorization", authorization)
+	if a.header.Get("Turnpike-Served-By") != "" { // relayed: its header is that of the provider
+		return a.status, string(a.body)
+	}
 	caches := "no-store"
 	if a.header.Get("Content-Type") == "text/event-stream" {
 		caches = "no-cache"

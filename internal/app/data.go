@@ -13,6 +13,7 @@ const (
 	AuditKeyFile    = "audit.key"
 	RunKeyFile      = "runs.key"
 	CheckpointsFile = "audit.checkpoints"
+	SpoolDirectory  = "spool" // request bodies while they are served
 )
 
 // CheckpointsPath returns where the checkpoints of the audit are.

@@ -33,6 +33,7 @@ func layers() []layer {
 		{"ground", "what was taken of a limit is kept for whoever lets requests in, by what an org says of its limits", []string{"internal/ratelimit"}},
 
 		{"ground", "what callers make the gateway retain is charged wherever it is read, and a refusal says so to the caller", []string{"internal/memlimit"}},
+		{"ground", "request bodies that are too large for memory lie in files, whoever reads them", []string{"internal/spool"}},
 
 		{"rules", "what a call costs follows from its usage and its price alone, and budgets are made of it", []string{"internal/money"}},
 		{"rules", "the rules are plain data in, verdict out", []string{"internal/budget", "internal/policy", "internal/window"}},

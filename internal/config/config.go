@@ -35,6 +35,8 @@ type Config struct {
 	MaxRequests        int    // under way at a time
 	MaxRetainedMiB     int    // by all requests and runs; 0 = what the machine allows
 	MaxRetainedRunMiB  int    // by one run
+	MaxRelayBodyMiB    int    // of a request to a relayed endpoint
+	MaxSpoolMiB        int    // of the files of all such requests
 	MaxFollowersPerRun int    // of one run, by repeats of its Idempotency-Key
 	Data               string // directory
 	Database           secret.Text

@@ -14,7 +14,7 @@ import (
 // checkRequest makes the checks that do not depend on the caller. It runs before
 // authentication and reads nothing of the body.
 func (a *API) checkRequest(r *http.Request) error {
-	for _, check := range [...]func(*http.Request) error{checkHeader, a.checkHost, a.checkOrigin, checkQuery, checkContentType} {
+	for _, check := range [...]func(*http.Request) error{checkHeader, a.checkHost, a.checkOrigin, checkQuery, a.checkContentType} {
 		if err := check(r); err != nil {
 			return err
 		}
@@ -104,10 +104,16 @@ func checkQuery(r *http.Request) error {
 	return nil
 }
 
+// takesForms reports whether the route of the request takes forms.
+func (a *API) takesForms(r *http.Request) bool {
+	rt, _ := a.find(r)
+	return rt.Forms
+}
+
 // checkContentType refuses a Content-Type or Content-Encoding other than plain
-// JSON. A missing type passes, as does the form type that curl -d sends by
+// JSON, and forms where a route takes them. A missing type passes, as does the form type that curl -d sends by
 // default, unless a browser sent it: a browser sends real forms.
-func checkContentType(r *http.Request) error {
+func (a *API) checkContentType(r *http.Request) error {
 	if r.ContentLength == 0 {
 		return nil
 	}
@@ -124,7 +130,7 @@ func checkContentType(r *http.Request) error {
 	case err != nil:
 	case kind == "application/json", strings.HasPrefix(kind, "application/") && strings.HasSuffix(kind, "+json"):
 		return nil
-	case kind == "application/x-www-form-urlencoded" && !fromAPage:
+	case kind == "application/x-www-form-urlencoded" && !fromAPage, kind == "multipart/form-data" && a.takesForms(r):
 		return nil
 	}
 	return fault.New(fault.MediaType, "unsupported_media_type", "the content type %q is not supported; send JSON, with the header "+

@@ -257,7 +257,7 @@ func (a *API) authorize(rt surface.Route) http.HandlerFunc {
 			rt.Errors.Write(w, err)
 			return
 		}
-		a.serve(w, r, caller, rt.MaxBody, serve)
+		a.serve(w, r, caller, rt, serve)
 	}
 }
 
@@ -293,11 +293,15 @@ func checkSettings(caller run.Caller) error {
 }
 
 // serve calls the handler with a limited body and an open account.
-func (a *API) serve(w http.ResponseWriter, r *http.Request, caller run.Caller, maxBody int64, serve handler) {
+func (a *API) serve(w http.ResponseWriter, r *http.Request, caller run.Caller, rt surface.Route, serve handler) {
 	caller.RequestID = w.Header().Get(requestIDHeader)
 	caller.Account, caller.Admission = a.o.Memory.Open(orgOf(caller)), &a.store
 	defer caller.Account.Close()
-	body := a.limitBody(w, r, maxBody, caller.Account)
+	account := caller.Account
+	if rt.Spools {
+		account = nil
+	}
+	body := a.limitBody(w, r, rt.MaxBody, account)
 	serve(w, r, caller)
 	body.drainRefused(r.Header.Get("Expect") != "")
 }
@@ -336,7 +340,7 @@ func (a *API) authorizeOperator(rt surface.Route) http.HandlerFunc {
 		_, known := a.o.Directory.Authenticate(key)
 		if err == nil && a.o.Directory.IsOperator(key) {
 			noteCaller(w, run.Caller{Principal: org.Principal{ID: "operator"}})
-			a.serve(w, r, run.Caller{}, rt.MaxBody, serve)
+			a.serve(w, r, run.Caller{}, rt, serve)
 			return
 		}
 		switch {

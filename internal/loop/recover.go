@@ -60,16 +60,16 @@ const (
 	maxWaitMS   = 4_000
 )
 
-// Backoff returns how long to wait before the next attempt if this one fails, in
+// Backoff returns how long to wait before the next attempt at the target if this one fails, in
 // milliseconds. askedMS is the wait that the provider asked for; 0 = none. The driver
 // adds a random part of at most jitterMS, so that clients do not retry at the same time.
 // TurnFailed.RetryAt is the end of the wait.
-func (a CallModel) Backoff(askedMS int64) (waitMS, jitterMS int64) {
+func (s *State) Backoff(askedMS int64) (waitMS, jitterMS int64) {
 	if askedMS > 0 {
 		return askedMS, askedMS / 10
 	}
 	waitMS = firstWaitMS
-	for n := 1; n < a.Attempt && waitMS < maxWaitMS; n++ {
+	for n := 1; n < s.Attempt.AttemptsOnTarget && waitMS < maxWaitMS; n++ {
 		waitMS *= 2
 	}
 	return waitMS, waitMS

@@ -26,7 +26,7 @@ func TestBackoff(t *testing.T) {
 		"the provider asks for a short one": {1, 3, 3, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			wait, jitter := CallModel{Attempt: tt.attempt}.Backoff(tt.asked)
+			wait, jitter := (&State{Attempt: Attempt{AttemptsOnTarget: tt.attempt}}).Backoff(tt.asked)
 			if wait != tt.want || jitter != tt.wantAtRandom {
 				t.Errorf("wait %d, jitter %d; want %d, %d", wait, jitter, tt.want, tt.wantAtRandom)
 			}

@@ -150,6 +150,17 @@ func (r *Router) Target(provider, model string) (Target, bool) {
 	return p.target(model), ok
 }
 
+// Relaying returns the names of the providers to which requests of a dialect can be passed on
+// unchanged.
+func (r *Router) Relaying(dialect string) (names []string) {
+	for _, p := range r.providers() {
+		if p.target("").Relays(dialect) {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}
+
 // FallsBack reports whether relayed requests for the name fall back: it is a route with several
 // targets, or a list of models. Such a relay is translated, so that its stream can be held until
 // its first content. Others are passed on unchanged to the first provider.

@@ -324,7 +324,7 @@ func (m *modelCaller) fail(a loop.CallModel, turn *model.Turn, err error) error 
 	}
 	body := loop.TurnFailed{
 		Attempt: a.Attempt, Class: failure.Class, Status: failure.Status, ErrorRef: ref, Forwarded: m.forwarded, ToolRan: m.toolRan,
-		RetryAt: m.retryAt(a, failure), Credential: credential, Param: failure.Param,
+		RetryAt: m.retryAt(failure), Credential: credential, Param: failure.Param,
 		Unsent: failure.Unsent || failure.Param != "",
 	}
 	if turn != nil {
@@ -360,8 +360,8 @@ func asModelError(err error) *model.Error {
 }
 
 // retryAt returns when the next attempt may be sent, in Unix milliseconds.
-func (m *modelCaller) retryAt(a loop.CallModel, failure *model.Error) int64 {
-	wait, jitter := a.Backoff(failure.RetryAfter.Milliseconds())
+func (m *modelCaller) retryAt(failure *model.Error) int64 {
+	wait, jitter := m.run.state().Backoff(failure.RetryAfter.Milliseconds())
 	return m.run.now() + wait + m.jitter(time.Duration(jitter)*time.Millisecond).Milliseconds()
 }
 

@@ -1,10 +1,12 @@
 package run
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -34,27 +36,56 @@ func (m *modelCaller) relay(a loop.CallModel) error {
 	if !ok || !relayer.Relays(m.run.req.Raw.Dialect) {
 		return m.fail(a, nil, &model.Error{Class: model.Target, Message: "this provider does not speak the caller's dialect"})
 	}
-	m.dropHeaders(a)
-	m.run.req.Raw.Meter = m.run.state().Reserved != nil
-	answer, err := relayer.Relay(m.run.ctx, m.run.req.Raw)
+	raw := m.rawRequest(a)
+	answer, err := relayer.Relay(m.run.ctx, raw)
 	if err != nil {
 		m.answeredBy(a.Target, err)
 		return m.fail(a, nil, err)
 	}
 	defer answer.Body.Close()
+	from := io.Reader(answer.Body)
+	if raw.FailsOver { // an answer without a byte is none: another target may have one
+		begun := bufio.NewReaderSize(from, smallRead)
+		if _, err := begun.Peek(1); err != nil && !errors.Is(err, io.EOF) {
+			err = &model.Error{Class: model.Transient, Err: err}
+			m.answeredBy(a.Target, err)
+			return m.fail(a, nil, err)
+		}
+		from = begun
+	}
 	m.freeBody()
 	m.relayed.status = answer.Status
 	m.warnOfRelay(a, answer)
 	m.run.events.Relay(event.RelayHead{Target: m.servedBy(a.Target), Status: answer.Status, Header: answer.Header, Length: answer.Length})
 	m.forwarded = true
-	err = m.pump(answer.Body)
+	err = m.pump(from)
 	m.answeredBy(a.Target, cmp.Or(err, refusal(answer.Status)))
-	used := m.usageOf(answer)
-	if err != nil {
-		return m.fail(a, &model.Turn{Usage: used}, err)
+	got := &model.Turn{Usage: m.usageOf(answer)}
+	refused := answer.Status >= http.StatusBadRequest
+	if !refused {
+		m.billTime(a, got, time.Since(m.timing.sent))
 	}
-	turn := loop.Turn{Purpose: loop.PurposeRaw, Stop: model.StopEnd, Usage: used, Refused: answer.Status >= http.StatusBadRequest}
+	if err != nil {
+		return m.fail(a, got, err)
+	}
+	turn := loop.Turn{Purpose: loop.PurposeRaw, Stop: model.StopEnd, Usage: got.Usage, Refused: refused}
 	return m.run.commit(journal.Batch{Settled: m.settled(turn)}, turn)
+}
+
+// rawRequest returns the request of an attempt. What one target gets of its header, another one does
+// not get.
+func (m *modelCaller) rawRequest(a loop.CallModel) *model.RelayRequest {
+	raw := m.run.req.Raw
+	if m.run.req.Content != nil {
+		again := *raw
+		again.Header = maps.Clone(raw.Header)
+		again.Open, again.Length = m.run.req.Content(m.run.req.Targets[a.Target].Model)
+		again.FailsOver = len(m.run.req.Targets) > 1
+		raw = &again
+	}
+	m.dropHeaders(a, raw.Header)
+	raw.Meter = m.run.state().Reserved != nil || m.run.req.Content != nil
+	return raw
 }
 
 // refusal returns the error of a status that speaks against the provider, and not against the
@@ -181,8 +212,8 @@ func (b *relayBuffer) done() {
 
 // dropHeaders removes the fields of the client's header that the target does not get. The
 // log names each once for each key, without its value.
-func (m *modelCaller) dropHeaders(a loop.CallModel) {
-	fields, allowed, key := m.run.req.Raw.Header, m.run.req.Targets[a.Target].RelayHeaders, m.run.req.Principal
+func (m *modelCaller) dropHeaders(a loop.CallModel, fields map[string][]string) {
+	allowed, key := m.run.req.Targets[a.Target].RelayHeaders, m.run.req.Principal
 	for name := range fields {
 		if header.Usual(name) || slices.Contains(allowed, name) {
 			continue

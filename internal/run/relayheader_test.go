@@ -22,7 +22,7 @@ func TestDroppedHeadersAreNamedOnceAndBounded(t *testing.T) {
 	send := func(key, name string) {
 		fields := map[string][]string{name: {"CANARY"}, "Accept": {"*/*"}, "X-Mine": {"1"}}
 		req.Principal, req.Raw.Header = key, fields
-		m.dropHeaders(loop.CallModel{})
+		m.dropHeaders(loop.CallModel{}, req.Raw.Header)
 		if len(fields) != 2 || fields["Accept"] == nil || fields["X-Mine"] == nil {
 			t.Fatalf("of %s remain %v", name, fields)
 		}

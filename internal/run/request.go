@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/url"
 	"slices"
 	"time"
@@ -86,6 +87,13 @@ type Request struct {
 	// its capacity from Account when it is freed. With Raw, none of the fields below
 	// is used.
 	Raw *model.RelayRequest
+
+	// Content returns the body of Raw for a target that has this name for the model, in place of
+	// Raw.Body: see [model.RelayRequest]. It can be sent to one target after another. Nil = Raw.Body
+	// is sent, to one target. PromptBytes is about how many bytes of text cost as much as the
+	// request, for the estimate of its cost.
+	Content     func(model string) (open func() io.ReadCloser, length int64)
+	PromptBytes int64
 
 	// The request of the caller. These are all that a translated relay uses: a run of
 	// the grade Relay without Raw.
@@ -339,10 +347,13 @@ func (r *Request) conversationKey(items []item.Item) string {
 	return "prefix " + hex.EncodeToString(h.Sum(nil))
 }
 
-// rawBytes returns the size of a request that is relayed unchanged.
+// rawBytes returns the size of a request that is relayed unchanged, for the estimate of its cost.
 func (r *Request) rawBytes() int64 {
-	if r.Raw == nil {
+	switch {
+	case r.Raw == nil:
 		return 0
+	case r.Content != nil:
+		return r.PromptBytes
 	}
 	return int64(len(r.Raw.Body))
 }

@@ -64,8 +64,7 @@ func Scan(account *memlimit.Account, body []byte) ([]Member, error) {
 		members = append(members, Member{name, value, at})
 		return nil
 	})
-	var broken *jsonscan.SyntaxError
-	if errors.As(err, &broken) {
+	if broken := (*jsonscan.SyntaxError)(nil); errors.As(err, &broken) {
 		line := 1 + bytes.Count(body[:broken.Offset], []byte{'\n'})
 		column := broken.Offset - bytes.LastIndexByte(body[:broken.Offset], '\n')
 		return nil, fault.New(fault.Invalid, "invalid_json", "the request body is not valid JSON: %v (line %d, column %d)", broken, line, column)
@@ -74,6 +73,14 @@ func Scan(account *memlimit.Account, body []byte) ([]Member, error) {
 		return nil, err
 	}
 	return members, nil
+}
+
+// brokenJSON returns the error for the client of a body that is not held.
+func brokenJSON(err error) error {
+	if broken := (*jsonscan.SyntaxError)(nil); errors.As(err, &broken) {
+		return fault.New(fault.Invalid, "invalid_json", "the request body is not valid JSON: %v", broken)
+	}
+	return err
 }
 
 // ReadObject reads a body that is a JSON object, for an endpoint that calls no model. An empty

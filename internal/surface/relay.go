@@ -19,6 +19,11 @@ func (h *Handler) relay(w http.ResponseWriter, r *http.Request, req *run.Request
 		return err
 	}
 	req.Raw = &model.RelayRequest{Dialect: h.s.Dialect, Path: h.s.RelayPath, Header: forwarded(r.Header), Body: body}
+	return h.runRelay(w, r, req)
+}
+
+// runRelay performs a relay and passes its answer on.
+func (h *Handler) runRelay(w http.ResponseWriter, r *http.Request, req *run.Request) error {
 	sink := &relaySink{w: w, control: http.NewResponseController(w)}
 	if err := h.o.Runner.Run(r.Context(), req, sink); err != nil {
 		return err

@@ -23,6 +23,9 @@ type Group struct {
 	// read may come from pages of any site.
 	ChecksOrigin bool
 
+	Forms  bool // its bodies may be forms
+	Spools bool // it counts what it holds of a body by itself
+
 	StaysOpen bool // its requests may stay open for long, and end when their key is revoked
 }
 

@@ -150,7 +150,7 @@ func (h *Handler) read(r *http.Request, caller run.Caller) (req *run.Request, bo
 		return nil, nil, nil, err
 	}
 	if caller.Principal.Access.EndUsers && endUser(members) == "" {
-		return nil, nil, nil, fault.New(fault.Invalid, "end_user_required", "requests with this API key must name their end user: set safety_identifier, user or metadata.user_id").In("safety_identifier")
+		return nil, nil, nil, noEndUser()
 	}
 	req = &run.Request{
 		Org: caller.Org.ID, Principal: caller.Principal.ID, Surface: h.s.Name,
@@ -160,6 +160,10 @@ func (h *Handler) read(r *http.Request, caller run.Caller) (req *run.Request, bo
 		req.Servers = caller.Servers
 	}
 	return req, body, members, nil
+}
+
+func noEndUser() *fault.Error {
+	return fault.New(fault.Invalid, "end_user_required", "requests with this API key must name their end user: set safety_identifier, user or metadata.user_id").In("safety_identifier")
 }
 
 // countTimeout is how long the tokens of a request may be counted. That may list the tools

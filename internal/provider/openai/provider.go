@@ -94,13 +94,18 @@ func (p *Provider) Stream(ctx context.Context, req *model.Request, emit func(mod
 }
 
 // Relays implements model.Relayer.
-func (p *Provider) Relays(dialect string) bool { return dialect == model.DialectChat }
+func (p *Provider) Relays(dialect string) bool {
+	return dialect == model.DialectChat || dialect == model.DialectEndpoints
+}
 
 // Relay implements model.Relayer.
 func (p *Provider) Relay(ctx context.Context, req *model.RelayRequest) (*model.RelayResponse, error) {
 	to := p.chat // nearly always
 	if req.Path != chatPath {
 		to = p.client.URL(req.Path)
+	}
+	if req.Dialect == model.DialectEndpoints {
+		return p.client.Relay(ctx, to, req, wire.EndpointUsage)
 	}
 	return p.client.Relay(ctx, to, req, usageOf)
 }

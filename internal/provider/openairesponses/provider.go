@@ -84,13 +84,18 @@ func (p *Provider) stream(ctx context.Context, req *model.Request, without optio
 }
 
 // Relays implements model.Relayer.
-func (p *Provider) Relays(dialect string) bool { return dialect == model.DialectResponses }
+func (p *Provider) Relays(dialect string) bool {
+	return dialect == model.DialectResponses || dialect == model.DialectEndpoints
+}
 
 // Relay implements model.Relayer.
 func (p *Provider) Relay(ctx context.Context, req *model.RelayRequest) (*model.RelayResponse, error) {
 	to := p.responses // nearly always
 	if req.Path != responsesPath {
 		to = p.client.URL(req.Path)
+	}
+	if req.Dialect == model.DialectEndpoints {
+		return p.client.Relay(ctx, to, req, wire.EndpointUsage)
 	}
 	return p.client.Relay(ctx, to, req, usageOf)
 }

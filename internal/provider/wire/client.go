@@ -340,19 +340,35 @@ func (c *Client) Relay(ctx context.Context, to *url.URL, req *model.RelayRequest
 	if req.Meter || header.Get("Accept-Encoding") == "" { // a compressed answer could not be metered
 		header["Accept-Encoding"] = []string{"identity"} // otherwise the transport asks for gzip and undoes it
 	}
-	resp, err := c.send(ctx, to, header, req.Body) //nolint:bodyclose // the caller closes it
+	send := func() (*http.Response, error) { return c.send(ctx, to, header, req.Body) }
+	if req.Open != nil {
+		send = func() (*http.Response, error) { return c.sendOpened(ctx, to, header, req) }
+	}
+	resp, err := send()
 	if err != nil {
 		return nil, callError(ctx, ctx, err)
+	}
+	if req.FailsOver && resp.StatusCode >= http.StatusBadRequest {
+		defer resp.Body.Close()
+		return nil, inDialect(req.Dialect, c.answerError(failed(ctx, resp), header))
 	}
 	endToEnd(resp.Header)
 	answer := &model.RelayResponse{
 		Status: resp.StatusCode, Header: resp.Header, Body: resp.Body, Length: resp.ContentLength,
 	}
 	if req.Meter {
-		m := &usageMeter{ReadCloser: resp.Body, usageOf: usageOf, status: resp.StatusCode}
+		m := &usageMeter{ReadCloser: resp.Body, usageOf: usageOf, status: resp.StatusCode, untold: req.Untold}
 		answer.Body, answer.Usage = m, m.usage
 	}
 	return answer, nil
+}
+
+// inDialect sets the dialect of an error's body.
+func inDialect(dialect string, err error) error {
+	if e, ok := errors.AsType[*model.Error](err); ok && len(e.Body) > 0 {
+		e.Dialect = dialect
+	}
+	return err
 }
 
 // endToEnd removes the fields that are about this connection or the provider's own
@@ -415,6 +431,17 @@ func (c *Client) send(ctx context.Context, to *url.URL, header http.Header, data
 	// request, and the transport to a copy of it whose GetBody refers to data.
 	req.GetBody, data = nil, nil
 	return resp, nil
+}
+
+// sendOpened makes one request with a body that is not in memory.
+func (c *Client) sendOpened(ctx context.Context, to *url.URL, header http.Header, sent *model.RelayRequest) (*http.Response, error) {
+	if err := c.authorize(ctx, header); err != nil {
+		return nil, err
+	}
+	req := c.template.WithContext(ctx)
+	req.URL, req.Header, req.Body, req.ContentLength = to, header, sent.Open(), sent.Length
+	req.GetBody = func() (io.ReadCloser, error) { return sent.Open(), nil }
+	return c.e.Transport.RoundTrip(req)
 }
 
 // smallBody is the largest body that stays in memory until the answer ends. The

@@ -26,6 +26,7 @@ type usageMeter struct {
 	io.ReadCloser
 	usageOf func(object []byte) model.Usage
 	status  int
+	untold  bool // see model.RelayRequest
 	tail    []byte
 	bytes   int64
 	events  int64
@@ -89,7 +90,7 @@ func (m *usageMeter) usage() model.Usage {
 			return u
 		}
 	}
-	if m.status >= 400 {
+	if m.status >= 400 || m.untold {
 		return model.Usage{}
 	}
 	text := max(0, m.bytes-eventBytes*m.events)

@@ -1,0 +1,410 @@
+package app_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/app"
+)
+
+// form is a form as a client sends it: pairs of names and texts, and a file.
+func form(t *testing.T, file []byte, fields ...string) (body []byte, kind string) {
+	t.Helper()
+	var b bytes.Buffer
+	w := multipart.NewWriter(&b)
+	part, err := w.CreateFormFile("file", `talk "1" \ü.mp3`)
+	if err == nil {
+		_, err = part.Write(file)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(fields); i += 2 {
+		if err := w.WriteField(fields[i], fields[i+1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes(), w.FormDataContentType()
+}
+
+// fieldsOf returns the fields of a form that the provider got; of files, their bytes.
+func (r received) fieldsOf(t *testing.T) map[string][]string {
+	t.Helper()
+	_, params, err := mime.ParseMediaType(r.header.Get("Content-Type"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string][]string{}
+	parts := multipart.NewReader(bytes.NewReader(r.body), params["boundary"])
+	for {
+		part, err := parts.NextPart()
+		if err == io.EOF {
+			return out
+		}
+		data, readErr := io.ReadAll(part)
+		if err != nil || readErr != nil {
+			t.Fatal(err, readErr)
+		}
+		out[part.FormName()] = append(out[part.FormName()], string(data))
+		if part.FileName() != "" {
+			out["name of "+part.FormName()] = []string{part.FileName()}
+		}
+	}
+}
+
+func answers(kind, body string) func(http.ResponseWriter, *http.Request, received) {
+	return func(w http.ResponseWriter, _ *http.Request, _ received) {
+		w.Header().Set("Content-Type", kind)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+const embedding = `{"object":"list","data":[{"object":"embedding","index":0,"embedding":[0.1]}],"model":"x","usage":{"prompt_tokens":8,"total_tokens":8}}`
+
+// P63: every endpoint gets to the provider, with its name for the model and nothing else changed, and is in the
+// audit log.
+func TestEveryEndpointIsRelayed(t *testing.T) {
+	noLeaks(t)
+	up := newUpstream(t, answers("application/x-odd", "answer \x00\xff"))
+	g := MustRun(t, site{upstream: up.URL}.yaml())
+	speech := bytes.Repeat([]byte("sound"), 1000)
+	paths := []string{"/completions", "/embeddings", "/moderations", "/images/generations", "/images/edits", "/audio/speech", "/audio/transcriptions", "/audio/translations"}
+	for i, path := range paths {
+		body, kind := []byte(`{ "input":"x","model" : "up/odd-1","n":1e0, "user":"u7"}`), "application/json"
+		isForm := strings.HasSuffix(path, "edits") || strings.HasSuffix(path, "tions") && strings.HasPrefix(path, "/audio")
+		if isForm {
+			body, kind = form(t, speech, "language", "de", "model", "up/odd-1", "user", "u7")
+		}
+		got := g.send("POST", "/v1"+path, bytes.NewReader(body), "Content-Type", kind)
+		if got.status != 200 || string(got.body) != "answer \x00\xff" || got.header.Get("Content-Type") != "application/x-odd" || got.header.Get("Turnpike-Served-By") != "up/odd-1" {
+			t.Fatalf("%s: %d %v %q", path, got.status, got.header, got.body)
+		}
+		sent := up.requests()[i]
+		if sent.path != "/v1"+path || sent.header.Get("Authorization") != "Bearer CANARY-upstream-key" || sent.header.Get("Content-Type") != kind ||
+			sent.header.Get("Content-Length") != fmt.Sprint(len(sent.body)) {
+			t.Errorf("%s: %v", sent.path, sent.header)
+		}
+		if !isForm {
+			if string(sent.body) != `{ "input":"x","model" : "odd-1","n":1e0, "user":"u7"}` {
+				t.Errorf("%s: %s", path, sent.body)
+			}
+			continue
+		}
+		fields := sent.fieldsOf(t)
+		if fields["file"][0] != string(speech) || fields["model"][0] != "odd-1" || fields["language"][0] != "de" || fields["name of file"][0] != `talk "1" \ü.mp3` {
+			t.Errorf("%s: %q", path, fields)
+		}
+	}
+	rows := g.auditRows(len(paths))
+	for _, path := range paths {
+		if !strings.Contains(string(rows.body), `"via":"`+path[1:]+`"`) {
+			t.Errorf("no audit row of %s: %s", path, rows.body)
+		}
+	}
+	if n := strings.Count(string(rows.body), `"end_user":"u7"`); n != len(paths) {
+		t.Errorf("%d audit rows name the end user", n)
+	}
+}
+
+// auditRows returns the audit log of the org once it has so many rows: a relay is recorded after its answer.
+func (g *gateway) auditRows(n int) answer {
+	g.t.Helper()
+	for end := time.Now().Add(patience); ; {
+		rows := g.send("GET", "/api/audit?limit=100", nil)
+		if strings.Count(string(rows.body), `"number":`) >= n || time.Now().After(end) {
+			return rows
+		}
+	}
+}
+
+// P63: what is not relayed says why, and who has what a provider has not.
+func TestWhatIsNotRelayedSaysWhy(t *testing.T) {
+	noLeaks(t)
+	up := newUpstream(t, answers("application/json", embedding))
+	g := MustRun(t, strings.Replace(site{upstream: up.URL}.yaml(), "outbound:", fmt.Sprintf("  - {name: claude, kind: anthropic, base_url: %q, api_key: env:UPSTREAM_KEY, models: [claude-x]}\noutbound:", up.URL), 1))
+	small := strings.NewReader(`{"model":"m","input":"x"}`)
+	for name, tt := range map[string]struct {
+		method, path, body string
+		fields             []string
+		status             int
+		says               string
+	}{
+		"files":             {"POST", "/v1/files", "x", []string{"Content-Type", "application/json"}, 404, "all orgs of the gateway share the provider's key"},
+		"a file":            {"GET", "/v1/files/f1/content", "", nil, 404, "not_relayed"},
+		"batches":           {"POST", "/v1/batches", "{}", nil, 404, "not_relayed"},
+		"another provider":  {"POST", "/v1/embeddings", `{"model":"claude-x"}`, nil, 400, "the provider claude has no endpoint /v1/embeddings; use a model of a provider that has it: up"},
+		"no model":          {"POST", "/v1/embeddings", `{"input":"x"}`, nil, 400, "names no model"},
+		"an unknown model":  {"POST", "/v1/embeddings", `{"model":"y"}`, nil, 404, "model_not_found"},
+		"another case":      {"POST", "/v1/embeddings", `{"model":"m","Model":"z"}`, nil, 400, "case-sensitive"},
+		"no JSON":           {"POST", "/v1/embeddings", `{"model":"m"`, nil, 400, "invalid_json"},
+		"a form":            {"POST", "/v1/embeddings", `--b--`, []string{"Content-Type", "multipart/form-data; boundary=b"}, 415, "takes JSON"},
+		"a form of chat":    {"POST", "/v1/chat/completions", `--b--`, []string{"Content-Type", "multipart/form-data; boundary=b"}, 415, "send JSON"},
+		"a role":            {"POST", "/v1/embeddings", `{"model":"m"}`, []string{"Authorization", "Bearer reader-key"}, 403, "role_not_allowed"},
+		"no key":            {"POST", "/v1/embeddings", `{"model":"m"}`, []string{"Authorization", "Bearer nobody"}, 401, "invalid_api_key"},
+		"an extension":      {"POST", "/v1/embeddings", `{"model":"m"}`, []string{"turnpike-extensions", "trace"}, 400, "turnpike-extensions"},
+		"another method":    {"GET", "/v1/embeddings", "", nil, 405, "use POST"},
+		"variations":        {"POST", "/v1/images/variations", "{}", nil, 404, "no route"},
+		"no end of a form":  {"POST", "/v1/audio/transcriptions", "--b\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nm\r\n", []string{"Content-Type", "multipart/form-data; boundary=b"}, 400, "invalid_form"},
+		"no name of a part": {"POST", "/v1/audio/transcriptions", "--b\r\nX: y\r\n\r\nm\r\n--b--", []string{"Content-Type", "multipart/form-data; boundary=b"}, 400, "has no name"},
+		"a model in a file": {"POST", "/v1/audio/transcriptions", "--b\r\nContent-Disposition: form-data; name=\"model\"; filename=\"m\"\r\n\r\nm\r\n--b--", []string{"Content-Type", "multipart/form-data; boundary=b"}, 400, "model is a file"},
+		"a part in the name": {"POST", "/v1/audio/transcriptions", "--b\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nup/--b\nContent-Disposition: form-data; name=\"model\"\n\nother\r\n--b--",
+			[]string{"Content-Type", "multipart/form-data; boundary=b"}, 400, "control characters"},
+		"a long header": {"POST", "/v1/audio/transcriptions", "--b\r\nX: " + strings.Repeat("x", 1<<20) + "\r\n\r\nm\r\n--b--", []string{"Content-Type", "multipart/form-data; boundary=b"}, 400, "form_too_complex"},
+		"many parts":    {"POST", "/v1/audio/transcriptions", strings.Repeat("--b\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\nm\r\n", 300) + "--b--", []string{"Content-Type", "multipart/form-data; boundary=b"}, 400, "form_too_complex"},
+		"a large body":  {"POST", "/v1/embeddings", `{"model":"m","input":"` + strings.Repeat("x", 33<<20) + `"}`, nil, 413, "request_too_large"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := g.send(tt.method, tt.path, strings.NewReader(tt.body), tt.fields...)
+			if got.status != tt.status || !strings.Contains(string(got.body), tt.says) {
+				t.Errorf("%d %s, want %d with %s", got.status, got.body, tt.status, tt.says)
+			}
+		})
+	}
+	if n := len(up.requests()); n != 0 {
+		t.Errorf("the provider was called %d times", n)
+	}
+	if got := g.send("POST", "/v1/embeddings", small); got.status != 200 {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+}
+
+// P63: large bodies go through files, of which nothing is left.
+func TestALargeBodyIsSpooled(t *testing.T) {
+	noLeaks(t)
+	data := t.TempDir()
+	spooled := filepath.Join(data, app.SpoolDirectory)
+	up := newUpstream(t, answers("application/json", `{"text":"x"}`))
+	g := mustRunIn(t, data, site{upstream: up.URL}.yaml(), environment())
+	speech := bytes.Repeat([]byte{0, 1, 2, 255}, 25<<20/4)
+	body, kind := form(t, speech, "model", "up/whisper")
+	if got := g.send("POST", "/v1/audio/transcriptions", bytes.NewReader(body), "Content-Type", kind); got.status != 200 {
+		t.Fatalf("%d %s", got.status, got.body)
+	}
+	if fields := up.requests()[0].fieldsOf(t); fields["file"][0] != string(speech) || fields["model"][0] != "whisper" {
+		t.Errorf("the provider got %d bytes for the model %q", len(fields["file"][0]), fields["model"])
+	}
+	large := `{"input":"` + strings.Repeat("é ", 4<<20) + `","model":"up/e"}`
+	if got := g.send("POST", "/v1/embeddings", io.MultiReader(strings.NewReader(large))); got.status != 200 { // in chunks
+		t.Fatalf("%d %s", got.status, got.body)
+	}
+	if sent := string(up.requests()[1].body); sent != strings.Replace(large, "up/e", "e", 1) {
+		t.Errorf("the provider got %d bytes", len(sent))
+	}
+	files, err := os.ReadDir(spooled)
+	if err != nil || len(files) != 0 {
+		t.Errorf("%v %v", files, err)
+	}
+}
+
+// The limits of an org and of the process hold for the files of bodies. // P40 P63
+func TestSpooledBodiesAreLimited(t *testing.T) {
+	noLeaks(t)
+	reached, release := make(chan struct{}, 9), make(chan struct{})
+	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, _ received) {
+		reached <- struct{}{}
+		<-release
+		_, _ = io.WriteString(w, embedding)
+	})
+	g := MustRun(t, "max_spool_mib: 12\nmax_relay_body_mib: 8\n"+site{upstream: up.URL}.yaml())
+	large := `{"model":"m","input":"` + strings.Repeat("x", 6<<20) + `"}`
+	first := make(chan answer)
+	go func() { first <- g.send("POST", "/v1/embeddings", strings.NewReader(large)) }()
+	wait(t, reached, "the first request")
+	got := g.send("POST", "/v1/embeddings", strings.NewReader(large))
+	if got.status != 429 || *got.fault(t).Error.Code != "org_spool_exceeded" || got.header.Get("Retry-After") == "" {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	close(release)
+	if got := wait(t, first, "its answer"); got.status != 200 {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	if got := g.send("POST", "/v1/embeddings", strings.NewReader(large)); got.status != 200 {
+		t.Errorf("afterwards: %d %s", got.status, got.body)
+	}
+}
+
+// P46 C20 K10: what a key may not use does not exist for it.
+func TestEndpointsObeyTheModelsOfAKey(t *testing.T) {
+	noLeaks(t)
+	up := newUpstream(t, answers("application/json", embedding))
+	g := MustRun(t, strings.Replace(site{upstream: up.URL}.yaml(), "role: member}", "role: member, models: [\"g-*\"], end_users: true}", 1))
+	for body, want := range map[string]int{`{"model":"g-1","user":"u"}`: 200, `{"model":"g-1"}`: 400, `{"model":"m","user":"u"}`: 404, `{"model":"up/g-1","user":"u"}`: 404, `{"model":"g-1","model":"m","user":"u"}`: 404} {
+		if got := g.send("POST", "/v1/embeddings", strings.NewReader(body), "Authorization", "Bearer member-key"); got.status != want {
+			t.Errorf("%s: %d %s, want %d", body, got.status, got.body, want)
+		}
+	}
+	if n := len(up.requests()); n != 1 {
+		t.Errorf("the provider was called %d times", n)
+	}
+}
+
+// P57 P63: embeddings cost what the answer says, pictures and speech whose answer does not say it cost what was
+// reserved, and what has no price is refused.
+func TestEndpointsSpendFromBudgets(t *testing.T) {
+	noLeaks(t)
+	up := newUpstream(t, func(w http.ResponseWriter, r *http.Request, got received) {
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case strings.Contains(string(got.body), "fail"):
+			http.Error(w, `{"error":{"message":"no"}}`, 500)
+		case strings.HasSuffix(r.URL.Path, "/embeddings"):
+			fmt.Fprint(w, `{"data":[{"embedding":[0.1]}],"usage":{"prompt_tokens":1000,"total_tokens":1000}}`)
+		case strings.HasSuffix(r.URL.Path, "/generations"):
+			fmt.Fprint(w, `{"data":[{"b64_json":"`+strings.Repeat("A", 1<<20)+`"}],"usage":{"input_tokens":50,"output_tokens":200,"total_tokens":250}}`)
+		default:
+			fmt.Fprint(w, strings.Repeat("sound", 1<<18))
+		}
+	})
+	g := inBudget(t, t.TempDir(), up, "budgets: [{scope: org, period: day, usd: 0.1}]")
+	spent := func() float64 {
+		for id, b := range budgetsOf(t, g) {
+			if strings.HasPrefix(id, "org/day") {
+				if b["reserved_usd"].(float64) != 0 { // slices are not reserved for calls
+					t.Logf("reserved: %v", b["reserved_usd"])
+				}
+				return b["spent_usd"].(float64)
+			}
+		}
+		return 0
+	}
+	ask := func(path, body string, status int) answer {
+		t.Helper()
+		got := g.send("POST", "/v1/"+path, strings.NewReader(body))
+		if got.status != status {
+			t.Fatalf("%s %s: %d %.300s, want %d", path, body, got.status, got.body, status)
+		}
+		return got
+	}
+	ask("embeddings", `{"model":"m","input":"x"}`, 200)
+	ask("images/generations", `{"model":"m","prompt":"x"}`, 200)
+	ask("embeddings", `{"model":"m","input":"fail"}`, 500)
+	ask("audio/speech", `{"model":"m","input":"x"}`, 200)
+	for _, path := range []string{"embeddings", "audio/speech", "images/generations", "moderations"} {
+		if got := ask(path, `{"model":"g-1","input":"x"}`, 400); *got.fault(t).Error.Code != "model_without_price" {
+			t.Errorf("%s", got.body)
+		}
+	}
+	got := ask("images/generations", `{"model":"m","prompt":"x","n":10}`, 429) // 0.8 USD at most
+	if *got.fault(t).Error.Code != "budget_exceeded" {
+		t.Errorf("%s", got.body)
+	}
+	rows := g.auditRows(4)
+	for _, row := range []string{`"input_tokens":1000`, `"output_tokens":200`} {
+		if !strings.Contains(string(rows.body), row) {
+			t.Errorf("no audit row has %s: %s", row, rows.body)
+		}
+	}
+	if err := g.stop(); err != nil {
+		t.Fatal(err)
+	}
+	_ = spent
+}
+
+// P63 I08: a body can be sent again, so that a route falls back. No target gets the credential of another one.
+func TestEndpointsFallBack(t *testing.T) {
+	for name, tt := range map[string]struct {
+		first func(http.ResponseWriter, *http.Request, received)
+		calls int
+		want  int
+	}{
+		"503":                {refuses(503), 3, 200},
+		"a refused key":      {refuses(401), 1, 200},
+		"a wrong request":    {refuses(400), 1, 400},
+		"it breaks at first": {breaksAfter(""), 3, 200},
+	} {
+		t.Run(name, func(t *testing.T) {
+			noLeaks(t)
+			one, two := newUpstream(t, tt.first), newUpstream(t, answers("application/json", embedding))
+			g := MustRun(t, strings.Replace(routesYAML(one.URL, two.URL, ""), "{name: up,", "{name: up, api_key_header: x-secret,", 1))
+			large := `{"input":"` + strings.Repeat("x", 2<<20) + `","model":"fast"}`
+			got := g.send("POST", "/v1/embeddings", strings.NewReader(large))
+			if got.status != tt.want || len(one.requests()) != tt.calls {
+				t.Fatalf("%d %.300s after %d calls", got.status, got.body, len(one.requests()))
+			}
+			for _, r := range one.requests() {
+				if string(r.body) != strings.Replace(large, "fast", "a", 1) || r.header.Get("X-Secret") != "CANARY-upstream-key" {
+					t.Errorf("the first got %d bytes and %v", len(r.body), r.header)
+				}
+			}
+			if tt.want != 200 {
+				if !strings.Contains(string(got.body), "first says") {
+					t.Errorf("%s", got.body)
+				}
+				return
+			}
+			if r := two.requests()[0]; string(r.body) != strings.Replace(large, "fast", "b", 1) || r.header.Get("X-Secret") != "" || got.header.Get("Turnpike-Served-By") != "two/b" {
+				t.Errorf("the second got %d bytes and %v; %v", len(r.body), r.header, got.header)
+			}
+		})
+	}
+}
+
+// The error of the first target is reported if all fail.
+func TestEndpointsReportTheFirstError(t *testing.T) {
+	noLeaks(t)
+	one, two := newUpstream(t, refuses(503)), newUpstream(t, func(w http.ResponseWriter, _ *http.Request, _ received) {
+		http.Error(w, `{"error":{"message":"second"}}`, 500)
+	})
+	g := MustRun(t, routesYAML(one.URL, two.URL, ""))
+	got := g.send("POST", "/v1/embeddings", strings.NewReader(`{"model":"fast","input":"x"}`))
+	if got.status != 503 || got.fault(t).Error.Message != "first says 503" || got.header.Get("X-Should-Retry") != "false" {
+		t.Errorf("%d %s %v, after %d and %d calls", got.status, got.body, got.header, len(one.requests()), len(two.requests()))
+	}
+}
+
+// P63: an answer is passed on while it comes. The provider is left when the client leaves, and when its key is revoked.
+func TestSpeechIsStreamedAndEnds(t *testing.T) {
+	for _, how := range []string{"the client leaves", "the key is revoked"} {
+		t.Run(how, func(t *testing.T) {
+			noLeaks(t)
+			left := make(chan struct{})
+			up := newUpstream(t, func(w http.ResponseWriter, r *http.Request, _ received) {
+				w.Header().Set("Content-Type", "audio/mpeg")
+				_, _ = io.WriteString(w, "first")
+				_ = http.NewResponseController(w).Flush()
+				<-r.Context().Done()
+				close(left)
+			})
+			g := MustRun(t, site{upstream: up.URL}.yaml())
+			made := g.send("POST", "/api/keys", strings.NewReader(`{"name":"new","role":"member"}`))
+			var key struct{ ID, Key string }
+			if err := json.Unmarshal(made.body, &key); err != nil || made.status != 201 {
+				t.Fatalf("%d %s", made.status, made.body)
+			}
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			resp, err := g.client.Do(g.request(ctx, "POST", "/v1/audio/speech", strings.NewReader(`{"model":"m","input":"x"}`), "Authorization", "Bearer "+key.Key))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			begun := make([]byte, 5)
+			if _, err := io.ReadFull(resp.Body, begun); err != nil || string(begun) != "first" || resp.Header.Get("Content-Type") != "audio/mpeg" {
+				t.Fatalf("%q %v %v", begun, resp.Header, err)
+			}
+			if how == "the client leaves" {
+				leave()
+			} else if got := g.send("DELETE", "/api/keys/"+key.ID, nil); got.status >= 300 {
+				t.Fatalf("%d %s", got.status, got.body)
+			}
+			wait(t, left, "the provider is left")
+			if _, err := io.ReadAll(resp.Body); err == nil {
+				t.Error("the answer seems to be complete")
+			}
+		})
+	}
+}

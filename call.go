@@ -115,7 +115,7 @@ func (c *call) start(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", c.failure(ctx, run.Performed{}, err)
 	}
-	leave := c.engine.enter(c) // for as long as the process runs: the engine knows no end of it
+	leave := c.engine.enter(c)
 	if err := c.begin(ctx); err != nil {
 		leave()
 		return "", err
@@ -124,8 +124,34 @@ func (c *call) start(ctx context.Context) (string, error) {
 		leave()
 		return "", c.failure(ctx, run.Performed{}, err)
 	}
+	c.engine.watching.Go(func() {
+		defer leave()
+		c.watch(c.engine.life)
+	})
 	return c.id, nil
 }
+
+// watch waits until a run that has begun without its caller has left this process, and appends its last turns
+// to the conversation.
+func (c *call) watch(ctx context.Context) {
+	e := c.engine
+	err := e.runner.Follow(ctx, eventlog.Follow{Org: orgID, RunID: c.id, ToWaiting: true}, discard{})
+	if err == nil && e.agent.Conversation != nil {
+		var p run.Performed
+		if p, err = e.here.Transcript(ctx, c.key()); err == nil {
+			err = c.appendTurns(ctx, p.Items, true)
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		e.log.Error("the last turns of a run are not in its conversation", "run", c.id, "error", err)
+	}
+}
+
+// discard is a sink that nobody reads.
+type discard struct{}
+
+// Emit implements eventlog.Sink.
+func (discard) Emit(event.Position, event.Event) error { return nil }
 
 // request returns the request of the run.
 func (c *call) request(ctx context.Context, live bool) (*run.Request, error) {
@@ -178,7 +204,7 @@ func (c *call) servers(ctx context.Context) ([]catalog.Server, error) {
 	e := c.engine
 	servers := slices.Clone(e.servers)
 	if len(c.o.tools) > 0 {
-		servers = append(servers, catalog.Server{Name: "call", Source: e.gate(own(c.o.tools)), Brought: true})
+		servers = append(servers, catalog.Server{Name: "call", Source: e.gate(tool.Tools(c.o.tools)), Brought: true})
 	}
 	if c.o.narrowed {
 		if err := c.checkOnly(ctx, servers); err != nil {
@@ -461,12 +487,6 @@ func (c *call) appendTurns(ctx context.Context, items []item.Item, last bool) er
 	}
 	return nil
 }
-
-// own is a source of tools of the program.
-type own []tool.Tool
-
-// List implements tool.Source.
-func (o own) List(context.Context) ([]tool.Tool, error) { return o, nil }
 
 // gate returns the source with what the agent does around each call of its tools.
 func (e *engine) gate(s tool.Source) tool.Source { return gatedSource{s, e} }

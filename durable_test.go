@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -282,5 +283,25 @@ func TestAnUnknownEffectIsMadeAgain(t *testing.T) {
 	a := &turnpike.Agent{Model: turnpiketest.Model(t, turnpiketest.Call("pay", nil), turnpiketest.Call("pay", nil), turnpiketest.Say("x")), Tools: []tool.Tool{pay}}
 	if got := calls(mustRun(t, a)); got[0].Outcome != event.CallUnknown || got[1].Result != "pay:A" || attempts != 2 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// A run without a caller appends all its turns, and nothing of it stays when the store is closed.
+func TestTheConversationOfAStartedRun(t *testing.T) {
+	store := open(t, filepath.Join(t.TempDir(), "runs.db"))
+	l := &log{}
+	a := &turnpike.Agent{Model: turnpiketest.NewScript(t, story), Tools: []tool.Tool{weather()}, Store: store, Conversation: l}
+	id, err := a.Start(t.Context(), turnpike.Text("Warm?"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Follow(t.Context(), id, event.Position{}).Result(); err != nil {
+		t.Fatal(err)
+	}
+	for l.len() < 4 && t.Context().Err() == nil { // the last turn follows the last event
+		runtime.Gosched()
+	}
+	if got := l.String(); !strings.HasSuffix(got, "3 assistant: It is sunny.; ") {
+		t.Error(got)
 	}
 }

@@ -114,7 +114,10 @@ func (e effect) isFree(ctx context.Context, found *journal.Conversation) (bool, 
 	if err := json.Unmarshal(found.Echo, &of); err != nil {
 		return false, err
 	}
-	if found.RunID == e.call.RunID && of.Call == e.call.Key || e.engine.hasLanded(found.RunID, of.Call) {
+	if found.RunID == e.call.RunID {
+		return of.Call == e.call.Key || !e.engine.isFlying(found.RunID, of.Call), nil
+	}
+	if e.engine.hasLanded(found.RunID, of.Call) {
 		return true, nil
 	}
 	head, err := e.engine.archive.Head(ctx, orgID, found.RunID)
@@ -139,6 +142,12 @@ func (e *engine) flies(run, call string) (landed func()) {
 		defer e.mu.Unlock()
 		delete(e.flying, run+"/"+call)
 	}
+}
+
+func (e *engine) isFlying(run, call string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.flying[run+"/"+call]
 }
 
 // hasLanded reports whether a call of a run that is performed here is not under way any more.

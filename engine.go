@@ -55,6 +55,10 @@ type engine struct {
 	servers []catalog.Server // of own first, then of the sources
 	target  loop.Target
 
+	life     context.Context // of what watches runs without callers; ends with close
+	end      context.CancelFunc
+	watching sync.WaitGroup
+
 	card   sync.Once
 	prices *money.Card // set by card
 
@@ -92,6 +96,7 @@ func newEngine(a *Agent) (*engine, error) {
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
 	}
+	e.life, e.end = context.WithCancel(context.Background())
 	e.target = targetOf(a.Model)
 	e.out = egress.New(a.Outbound.policy(), egress.Options{})
 	e.catalog = catalog.New(catalog.Options{Log: e.log})
@@ -102,7 +107,7 @@ func newEngine(a *Agent) (*engine, error) {
 	if err := checkTools(e.own); err != nil {
 		return nil, err
 	}
-	e.servers = []catalog.Server{{Name: functions, Source: e.gate(own(e.own)), Revision: 1}}
+	e.servers = []catalog.Server{{Name: functions, Source: e.gate(tool.Tools(e.own)), Revision: 1}}
 	if err := e.connect(); err != nil {
 		return nil, err
 	}
@@ -141,7 +146,9 @@ type conversations = memory.Conversations
 func (e *engine) close() {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
+	e.end()
 	e.runner.Close(ctx, 0)
+	e.watching.Wait()
 	e.catalog.Close()
 	e.out.CloseIdleConnections()
 }

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -340,6 +341,7 @@ func TestOtherEnds(t *testing.T) {
 
 // log is a Conversation.
 type log struct {
+	mu    sync.Mutex
 	turns []turnpike.Turn
 	fail  int // from this turn on; 0 = never
 }
@@ -348,8 +350,16 @@ func (l *log) Append(_ context.Context, turn turnpike.Turn) error {
 	if l.fail > 0 && turn.Number >= l.fail {
 		return errors.New("the disk is full")
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.turns = append(l.turns, turn)
 	return nil
+}
+
+func (l *log) len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.turns)
 }
 
 func (l *log) String() string {

@@ -122,6 +122,12 @@ type Source interface {
 	List(ctx context.Context) ([]Tool, error)
 }
 
+// Tools is a [Source] of tools that never change, such as Go functions.
+type Tools []Tool
+
+// List implements [Source].
+func (t Tools) List(context.Context) ([]Tool, error) { return t, nil }
+
 // Announcer is a Source that says when its tools have changed.
 type Announcer interface {
 	Source

@@ -30,6 +30,8 @@ func layers() []layer {
 		{"ground", "the ground serves everybody above it and depends on none of them",
 			[]string{"internal/clock", "internal/crash", "internal/egress", "internal/fault", "internal/header", "internal/org", "internal/schema", "internal/spelling", "internal/sse", "internal/visible"}},
 
+		{"ground", "webhooks are signed and sent alike, whatever they tell of", []string{"internal/webhook"}},
+
 		{"ground", "what was taken of a limit is kept for whoever lets requests in, by what an org says of its limits", []string{"internal/ratelimit"}},
 
 		{"ground", "what callers make the gateway retain is charged wherever it is read, and a refusal says so to the caller", []string{"internal/memlimit"}},

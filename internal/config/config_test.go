@@ -82,7 +82,7 @@ func mustText(t *testing.T, s string) secret.Text {
 func defaultRuntime() org.Runtime {
 	return org.Runtime{
 		Deadline: 120 * time.Second, Concurrency: 16, StreamMode: "live", ToolParallelism: "auto", CatalogTTL: 10 * time.Minute,
-		ToolArgValidation: "strict", ToolErrorMode: "recover", DoomThreshold: 3, DoomFailures: 5, DroppedParams: "name", Durable: "auto",
+		ToolArgValidation: "strict", ToolErrorMode: "recover", DoomThreshold: 3, DoomFailures: 5, DroppedParams: "name", UnpricedTools: "free", Durable: "auto",
 		ApprovalHold: 300 * time.Second, Approvers: "any", ModelLists: "refuse",
 	}
 }
@@ -102,7 +102,7 @@ func TestEveryKeyReachesItsField(t *testing.T) {
 	ssrf.AllowlistCIDRs = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("fd00::/64")}
 	want := &Config{
 		Log:    Log{"json", "warn"},
-		Listen: "127.0.0.1:9000", MaxConnections: 20_000, MaxRequests: 20_000, MaxRetainedRunMiB: 64, MaxFollowersPerRun: 16, Data: "/var/lib/turnpike", MaxRoundsCap: 20, Runs: Runs{RetentionDays: 7}, MinFreeDiskMiB: 0, OrgCaps: org.Caps{Keys: 5, MCPServers: 6, Secrets: 7, Approvals: 10, Handovers: 8, Responses: 11, Stored: 9 << 20},
+		Listen: "127.0.0.1:9000", MaxConnections: 20_000, MaxRequests: 20_000, MaxRetainedRunMiB: 64, MaxRelayBodyMiB: 32, MaxSpoolMiB: 1024, MaxFollowersPerRun: 16, Data: "/var/lib/turnpike", MaxRoundsCap: 20, Runs: Runs{RetentionDays: 7}, MinFreeDiskMiB: 0, OrgCaps: org.Caps{Keys: 5, MCPServers: 6, Secrets: 7, Approvals: 10, Handovers: 8, Responses: 11, Stored: 9 << 20},
 		Providers: []Provider{
 			{Name: "openai", Kind: "openai", BaseURL: "http://10.0.0.7:8000/v1", APIKey: mustText(t, "env:OPENAI_API_KEY"), Models: []string{"gpt-5.4", "gpt-*", "gpt-5.4"}},
 			{Name: "toy", Kind: "demo", Models: []string{"*"}},
@@ -117,7 +117,7 @@ func TestEveryKeyReachesItsField(t *testing.T) {
 				},
 				Runtime: org.Runtime{
 					MaxRounds: new(10), MaxCalls: new(40), Deadline: 90 * time.Second, Concurrency: 4, StreamMode: "final_only", ToolParallelism: "safe", ToolCacheTTL: 300 * time.Second,
-					ToolResultMaxBytes: new(65536), ToolArgValidation: "none", ToolErrorMode: "abort", OnLimit: "answer", DoomLoop: "off", DoomThreshold: 5, DoomFailures: 5, DroppedParams: "name", Durable: "auto",
+					ToolResultMaxBytes: new(65536), ToolArgValidation: "none", ToolErrorMode: "abort", OnLimit: "answer", DoomLoop: "off", DoomThreshold: 5, DoomFailures: 5, DroppedParams: "name", UnpricedTools: "free", Durable: "auto",
 					ApprovalHold: 45 * time.Second, Approvers: "others", ModelLists: "refuse",
 				},
 				MCPServers: []org.MCPServer{
@@ -143,7 +143,7 @@ func TestEveryKeyReachesItsField(t *testing.T) {
 }
 
 func TestAnEmptyFileHasEveryDefault(t *testing.T) {
-	want := &Config{Listen: "127.0.0.1:8080", MaxConnections: 20_000, MaxRequests: 20_000, MaxRetainedRunMiB: 64, MaxFollowersPerRun: 16, Data: "./turnpike-data", MaxRoundsCap: 50, Runs: Runs{RetentionDays: 30}, MinFreeDiskMiB: 256, OrgCaps: defaultCaps, Outbound: Outbound{allBlocked()}, Log: Log{"text", "info"}}
+	want := &Config{Listen: "127.0.0.1:8080", MaxConnections: 20_000, MaxRequests: 20_000, MaxRetainedRunMiB: 64, MaxRelayBodyMiB: 32, MaxSpoolMiB: 1024, MaxFollowersPerRun: 16, Data: "./turnpike-data", MaxRoundsCap: 50, Runs: Runs{RetentionDays: 30}, MinFreeDiskMiB: 256, OrgCaps: defaultCaps, Outbound: Outbound{allBlocked()}, Log: Log{"text", "info"}}
 	for _, data := range []string{"", "\n# nothing\n", "{}", "---\n"} {
 		got, err := Parse("turnpike.yaml", []byte(data), nothing)
 		if err != nil {

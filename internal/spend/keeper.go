@@ -173,7 +173,9 @@ func (k *Keeper) Reserve(ctx context.Context, org string, windows []budget.Windo
 	if err := k.renew(ctx, org, o, windows); err != nil {
 		return nil, err
 	}
-	k.makeRoom(ctx, org, o, len(windows))
+	if err := k.makeRoom(ctx, org, o, windows); err != nil {
+		return nil, err
+	}
 	h := &Hold{keeper: k}
 	var uses []journal.SliceUse
 	var asking []*slice
@@ -312,27 +314,41 @@ func (k *Keeper) renew(ctx context.Context, org string, o *ofOrg, windows []budg
 	return nil
 }
 
-// makeRoom returns slices of the org if it has no room for more. It is called with its turn.
-func (k *Keeper) makeRoom(ctx context.Context, org string, o *ofOrg, more int) {
-	k.mu.Lock()
-	full := len(o.slices)+more > maxSlices
-	var oldest time.Time
-	if full {
-		var used []time.Time
-		for _, s := range o.slices {
-			if s.holds == 0 {
-				used = append(used, s.used)
+// makeRoom returns slices of the org if it has no room for those of the windows that it does not have
+// yet. If there is no room even then, because the store is away or calls hold the others, the error
+// says so. It is called with the turn of the org.
+func (k *Keeper) makeRoom(ctx context.Context, org string, o *ofOrg, windows []budget.Window) error {
+	full := func() bool {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		n := len(o.slices)
+		for _, w := range windows {
+			if o.slices[w.Scope] == nil {
+				n++
 			}
 		}
-		slices.SortFunc(used, time.Time.Compare)
-		if len(used) > 0 {
-			oldest = used[min(evicted, len(used))-1]
+		return n > max(maxSlices, len(o.slices))
+	}
+	if !full() {
+		return nil
+	}
+	var used []time.Time
+	k.mu.Lock()
+	for _, s := range o.slices {
+		if s.holds == 0 {
+			used = append(used, s.used)
 		}
 	}
 	k.mu.Unlock()
-	if full {
+	if len(used) > 0 {
+		slices.SortFunc(used, time.Time.Compare)
+		oldest := used[min(evicted, len(used))-1]
 		k.give(ctx, org, o, func(s *slice, _ time.Time) bool { return s.holds == 0 && !s.used.After(oldest) })
 	}
+	if full() {
+		return fmt.Errorf("budgets: %d budgets of the organization are in use, and none could be returned to the store; try again", maxSlices)
+	}
+	return nil
 }
 
 // report tells the store what was spent of the chosen slices, and returns what no call holds. The

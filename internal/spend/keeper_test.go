@@ -231,6 +231,33 @@ func TestManyEndUsers(t *testing.T) {
 	}
 }
 
+// The slices of an org are bounded while the store is away, too, and those that were drawn are used
+// without asking it.
+func TestManyEndUsersWhileTheStoreIsAway(t *testing.T) {
+	k, store := newKeeper()
+	drawn := limited("org", 1_000_000)
+	reserve(t, k, drawn, 10).Settle(tokens(0)) // nothing of its slice is spent
+	store.away = errors.New("away")
+	for i := range spend.MaxSlices + 20 {
+		if _, err := k.Reserve(t.Context(), "o", limited(fmt.Sprintf("end_user/%d", i), 1000), tokens(10)); err == nil {
+			t.Fatal("reserved while the store is away")
+		}
+		if _, n := spend.Kept(k); n > spend.MaxSlices {
+			t.Fatalf("%d slices", n)
+		}
+		if i%100 == 0 {
+			reserve(t, k, drawn, 10).Settle(tokens(0))
+		}
+	}
+	calls := store.calls
+	reserve(t, k, drawn, 10).Settle(tokens(0))
+	if store.calls != calls {
+		t.Error("a call with a slice asked the store")
+	}
+	store.away = nil
+	reserve(t, k, limited("end_user/new", 1000), 10).Settle(tokens(1))
+}
+
 // A budget that gets another limit while calls are under way: what they hold is given back as it was taken.
 func TestABudgetThatChanges(t *testing.T) {
 	k, store := newKeeper()

@@ -80,6 +80,31 @@ func moneyMutations() []mutation {
 			In: "usage.sum", From: "CachedInput: n(u.CacheRead), CacheWrite: write,", To: "CachedInput: n(u.CacheRead),",
 			Test: "TestUsageHasEachTokenOnce",
 		},
+		{
+			Name: "parallel calls pass the same check of a budget", Why: "many calls at once exceed a cap that each of them fits",
+			In: "Keeper.Reserve", From: "p.slice.held = p.slice.held.Add(p.amount)", To: "_ = p.amount",
+			Test: "TestConcurrentCallsStayWithinTheCap",
+		},
+		{
+			Name: "a budget is looked at without the next call", Why: "a call that does not fit starts while anything is left",
+			In: "fits", From: "amount <= limit-used", To: "used < limit && amount >= 0",
+			Test: "TestABudgetThatIsUsedUp",
+		},
+		{
+			Name: "a new day has the spending of the old one", Why: "a budget that is used up refuses calls the next day, too",
+			In: "WindowAt", From: "w.Scope += \"/\" + t.Format(\"2006-01-02\")", To: "",
+			Test: "TestWindows",
+		},
+		{
+			Name: "a stream that the client cuts costs nothing", Why: "a client that leaves before the end passes every cap",
+			In: "usageMeter.usage", From: "return model.Usage{Output: output, Total: output, Estimated: true}", To: "_ = output; return model.Usage{}",
+			Test: "TestWhatARelayIsCharged",
+		},
+		{
+			Name: "the reservation of a call is never released", Why: "a budget of which little is spent refuses calls until the gateway starts again",
+			In: "Hold.Settle", From: "s.held = s.held.Sub(p.amount)", To: "",
+			Test: "TestFewCallsAskTheStore",
+		},
 	}
 }
 

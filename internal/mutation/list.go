@@ -101,6 +101,16 @@ func moneyMutations() []mutation {
 			Test: "TestWhatARelayIsCharged",
 		},
 		{
+			Name: "a fallback to a dearer target is tried", Why: "a cheap model that fails uses the cap up at the price of a dear one",
+			In: "State.unfit", From: "return SkipNoPrice", To: "return \"\"",
+			Test: "TestAFallbackThatACapLeavesNoRoomForIsNotTried",
+		},
+		{
+			Name: "a budget does not see what tool calls cost", Why: "calls of paid tools pass every cap",
+			In: "toolCaller.sharesPrice", From: "return c.Prepared.PriceNano > 0 && len(t.run.state().Accepted.Budgets) > 0", To: "return false",
+			Test: "TestToolCallsHaveAPrice",
+		},
+		{
 			Name: "the reservation of a call is never released", Why: "a budget of which little is spent refuses calls until the gateway starts again",
 			In: "Hold.Settle", From: "s.held = s.held.Sub(p.amount)", To: "",
 			Test: "TestFewCallsAskTheStore",

@@ -54,13 +54,16 @@
 //     in eventlog/fold.go make positions of the numbers.
 //   - The decision of an approver becomes a fact: Runner.Decide in handle.go, audience.resolve in
 //     approval.go, Runner.appendForeign in handle.go. A request that continues a run with its
-//     answers: continuation.decisions in continue.go.
+//     answers: continuation.decideAll in continue.go; who may: audience.decide in approval.go.
 //   - A follower gets its next event: follower.step in eventlog/follow.go, Feed.after in
 //     eventlog/feed.go, reader.read in eventlog/reader.go.
 //   - The items that a model sees: State.Seen in loop/transcript.go, modelCaller.request in
-//     model.go, Request.modelRequest in request.go.
+//     model.go, Request.modelRequest in request.go. In the process that performs the run, they are
+//     in eventlog.Writer.Transcript; earlier turns of a conversation are put in front by splice in
+//     handover.go.
 //   - A setting of an org becomes a rule of a run: settings.Resolve in settings/settings.go, called
 //     in surface/serve.go; Request.accepted in accept.go puts the policy into the fact Accepted.
 //   - The goroutine of a durable run: Runner.start in runner.go begins it, driver.lead in accept.go
-//     is its body, leaseKeeper.adopt and close in keeper.go count it and wait for it.
+//     is its body, leaseKeeper.adopt and close in keeper.go count it and wait for it; driver.unregister in
+//     drive.go ends it. One that another process has left begins in Runner.takeOver.
 package run

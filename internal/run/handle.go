@@ -109,7 +109,8 @@ func (r *Runner) requestEnd(ctx context.Context, orgID, runID string, end loop.C
 }
 
 // appendForeign appends a fact to a run that this goroutine does not own, with rows for
-// auditors. Every fact that is not written by a run's owner goes through it. The error
+// auditors. Every fact that is not written by a run's owner goes through it, but for the decisions
+// of a request that continues the run: see continuation.decideAll. The error
 // wraps org.ErrNotFound if the org has no such run, and is a [fault.Error] if the run has
 // ended or its state does not allow the fact. It needs the journal only for a fact for
 // which the state of the run matters: see [journal.Head.Allow]. account is charged with what is read

@@ -63,7 +63,7 @@ type RequestServer struct {
 }
 
 // Resolve returns the settings of a run. It is the only place where they are
-// decided: a request decides before its org, the org before the defaults of the surface,
+// decided: a request decides before its org where it does not only lower a limit, the org before the defaults of the surface,
 // and nothing exceeds the operator's maxRoundsCap. A relay has only the settings that
 // concern one model call and the form of the answer.
 func Resolve(maxRoundsCap int, rt org.Runtime, d Defaults, r Request) loop.Policy {

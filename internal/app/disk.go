@@ -107,7 +107,11 @@ func (a *App) openStore(ctx context.Context, o sqlite.Options) (*sqlite.Store, e
 		}
 		a.diskFull.Store(true)
 		if !waits {
-			a.log.Error("the disk is full: the gateway waits for space before it starts", "directory", a.config.Data, "free_kib", free>>10, "error", err)
+			log := a.log
+			if a.listener != nil {
+				log = log.With("listen", a.listener.Addr().String())
+			}
+			log.Error("the disk is full: the gateway waits for space before it starts", "directory", a.config.Data, "free_kib", free>>10, "error", err)
 		}
 		select {
 		case <-again.C:

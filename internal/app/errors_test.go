@@ -127,7 +127,7 @@ func TestWhoMayAskWhat(t *testing.T) {
 		{"a model", "GET", "/v1/models/m", "Bearer owner-key", 200, ""},
 		{"a model with a slash", "GET", "/v1/models/up/x/y", "Bearer owner-key", 200, ""},
 		{"an unknown model", "GET", "/v1/models/zzz", "Bearer owner-key", 404, "model_not_found"},
-		{"another path", "POST", "/v1/embeddings", "Bearer owner-key", 404, "not_found"},
+		{"another path", "POST", "/v1/rerank", "Bearer owner-key", 404, "not_found"},
 		{"a path that only begins right", "POST", "/v1/chat/completions/x", "Bearer owner-key", 404, "not_found"},
 		{"the root", "GET", "/", "", 404, "not_found"},
 		{"compacting a response", "POST", "/v1/responses/compact", "Bearer owner-key", 404, "not_found"},

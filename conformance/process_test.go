@@ -16,6 +16,7 @@ import (
 // ends: by SIGTERM first, by SIGKILL ten seconds later. It is also stopped
 // before the deadline of go test, which would otherwise leave it behind.
 type process struct {
+	pid    int
 	stdin  io.WriteCloser
 	exited chan struct{} // closed when the child is gone and its output is read
 	stop   func()        // returns when the child is gone; may be called more than once
@@ -44,7 +45,7 @@ func startProcess(t testing.TB, onLine func(line []byte), env []string, command 
 		cancel()
 		t.Fatalf("starting %s: %v", command, err)
 	}
-	p := &process{stdin: stdin, exited: make(chan struct{})}
+	p := &process{pid: cmd.Process.Pid, stdin: stdin, exited: make(chan struct{})}
 	go func() {
 		defer close(p.exited)
 		if err := cmd.Wait(); errors.Is(err, exec.ErrWaitDelay) {

@@ -37,52 +37,52 @@ func allowed(s *State, body Body) error {
 	case Accepted:
 		return allowAccepted(b)
 	case Catalogued:
-		if err := s.allowAnnounced(b); err != nil {
+		if err := allowAnnounced(s, b); err != nil {
 			return err
 		}
-		return s.expects(Discover{}, s.Catalogued == nil && !s.relays())
+		return expects(s, Discover{}, s.Catalogued == nil && !s.relays())
 	case Routed:
-		return s.allowRouted(b)
+		return allowRouted(s, b)
 	case TurnStarted:
-		return s.allowTurnStarted(b)
+		return allowTurnStarted(s, b)
 	case TurnFailed:
-		return s.expects(CallModel{}, s.Attempt.Open && s.Attempt.Number == b.Attempt)
+		return expects(s, CallModel{}, s.Attempt.Open && s.Attempt.Number == b.Attempt)
 	case Turn:
-		return s.expects(CallModel{}, s.Attempt.Open && b.Round == s.Spent.Rounds && (b.Purpose == PurposeRaw) == s.Accepted.Raw)
+		return expects(s, CallModel{}, s.Attempt.Open && b.Round == s.Spent.Rounds && (b.Purpose == PurposeRaw) == s.Accepted.Raw)
 	case CallPrepared:
-		if err := s.allowPreparedByHooks(b); err != nil {
+		if err := allowPreparedByHooks(s, b); err != nil {
 			return err
 		}
 		if b.Again > 0 {
-			return s.allowPreparedAgain(b)
+			return allowPreparedAgain(s, b)
 		}
 		keys := s.unprepared()
-		return s.expects(PrepareTools{}, s.Ended == "" && len(keys) > 0 && keys[0] == b.Key)
+		return expects(s, PrepareTools{}, s.Ended == "" && len(keys) > 0 && keys[0] == b.Key)
 	case CallStarted:
-		return s.allowCallStarted(b)
+		return allowCallStarted(s, b)
 	case CallDone:
-		return s.allowCallDone(b)
+		return allowCallDone(s, b)
 	case CallWaiting:
-		return s.allowWaiting(b)
+		return allowWaiting(s, b)
 	case Parked:
 		_, waits := Decide(*s).(Interrupt)
-		return s.expects(Interrupt{}, waits && s.ActiveSince != 0 && s.allAsked())
+		return expects(s, Interrupt{}, waits && s.ActiveSince != 0 && allAsked(s))
 	case HookRan:
-		return s.allowHook(b)
+		return allowHook(s, b)
 	case Compacted:
-		return s.allowCompacted(b)
+		return allowCompacted(s, b)
 	case LimitsRaised:
-		return s.allowRaised(b)
+		return allowRaised(s, b)
 	case Reserved:
-		return s.allowReserved(b.Round, b.Attempt)
+		return allowReserved(s, b.Round, b.Attempt)
 	case ReserveRefused:
-		return s.allowReserved(b.Round, b.Attempt)
+		return allowReserved(s, b.Round, b.Attempt)
 	case CallResolved:
-		return s.allowResolved(b.WaitID)
+		return allowResolved(s, b.WaitID)
 	case Expired:
-		return s.allowResolved(b.WaitID)
+		return allowResolved(s, b.WaitID)
 	case Finished:
-		return s.allowFinished(b)
+		return allowFinished(s, b)
 	case Blocked, CancelRequested, InputAdded, Resumed: // allowed at any time, or never
 	}
 	return fmt.Errorf("there is no rule for it")
@@ -102,7 +102,7 @@ func AllowedAnytime(body Body) bool {
 	return false
 }
 
-func (s *State) allowFinished(b Finished) error {
+func allowFinished(s *State, b Finished) error {
 	if a, ok := Decide(*s).(Finish); !ok || a.Reason != b.Reason {
 		return fmt.Errorf("the next action is %#v", Decide(*s))
 	}
@@ -122,42 +122,42 @@ func allowAccepted(b Accepted) error {
 }
 
 // allowRouted allows an order of targets that are left, each once.
-func (s *State) allowRouted(b Routed) error {
+func allowRouted(s *State, b Routed) error {
 	a, ok := Decide(*s).(Route)
 	ok = ok && a.Round == b.Round && a.Attempt == b.Attempt && (a.Attempt > 0 || len(b.Order) > 0)
 	for i, target := range b.Order {
 		ok = ok && slices.Contains(a.Left, target) && !slices.Contains(b.Order[:i], target)
 	}
-	return s.expects(Route{}, ok)
+	return expects(s, Route{}, ok)
 }
 
-func (s *State) allowTurnStarted(b TurnStarted) error {
+func allowTurnStarted(s *State, b TurnStarted) error {
 	a, ok := Decide(*s).(CallModel)
-	return s.expects(CallModel{}, ok && a.Purpose == b.Purpose && a.Round == b.Round && a.Attempt == b.Attempt && a.Target == b.Target &&
+	return expects(s, CallModel{}, ok && a.Purpose == b.Purpose && a.Round == b.Round && a.Attempt == b.Attempt && a.Target == b.Target &&
 		(s.Reserved != nil || a.MaxCost == budget.Amount{}))
 }
 
-func (s *State) allowReserved(round, attempt int) error {
+func allowReserved(s *State, round, attempt int) error {
 	a, ok := Decide(*s).(CallModel)
-	return s.expects(CallModel{}, ok && a.Round == round && a.Attempt == attempt && a.MaxCost != budget.Amount{} && s.Reserved == nil)
+	return expects(s, CallModel{}, ok && a.Round == round && a.Attempt == attempt && a.MaxCost != budget.Amount{} && s.Reserved == nil)
 }
 
 // allowCallStarted is stricter than runnable: a call that must wait for others may
 // not start while those are in flight.
-func (s *State) allowCallStarted(b CallStarted) error {
+func allowCallStarted(s *State, b CallStarted) error {
 	c, ok := s.Call(b.Key)
 	ok = ok && s.Ended == "" && b.Attempt == c.Attempt+1 && !c.lost()
-	if a, isExecute := Decide(s.withoutInFlight(b.Key)).(ExecuteTools); !isExecute || !slices.Contains(a.Calls, b.Key) {
+	if a, isExecute := Decide(withoutInFlight(s, b.Key)).(ExecuteTools); !isExecute || !slices.Contains(a.Calls, b.Key) {
 		ok = false
 	}
-	return s.expects(ExecuteTools{}, ok)
+	return expects(s, ExecuteTools{}, ok)
 }
 
 // withoutInFlight returns s with the calls in flight, except key, as not started. Calls
 // that may be repeated stay as they are, because Decide executes them again.
 // Without it Decide would treat calls that were started together as lost. In modes
 // that execute one call at a time it returns s.
-func (s *State) withoutInFlight(key CallKey) State {
+func withoutInFlight(s *State, key CallKey) State {
 	out := *s
 	if s.Accepted.Parallelism == Serial || s.Accepted.Parallelism == First {
 		return out
@@ -172,7 +172,7 @@ func (s *State) withoutInFlight(key CallKey) State {
 	return out
 }
 
-func (s *State) allowCallDone(b CallDone) error {
+func allowCallDone(s *State, b CallDone) error {
 	c, ok := s.Call(b.Key)
 	switch {
 	case !ok || c.Done:
@@ -184,13 +184,13 @@ func (s *State) allowCallDone(b CallDone) error {
 	}
 	if b.Outcome == Cached {
 		a, runs := Decide(*s).(ExecuteTools)
-		return s.expects(ExecuteTools{}, runs && slices.Contains(a.Calls, b.Key))
+		return expects(s, ExecuteTools{}, runs && slices.Contains(a.Calls, b.Key))
 	}
 	a, isAnswer := Decide(*s).(AnswerCalls)
 	switch {
 	case isAnswer && a.Outcome == b.Outcome && slices.Contains(a.Calls, b.Key):
 		return nil
-	case isAnswer && s.Ended == "" && !s.Halted && slices.ContainsFunc(s.answers(), func(a answer) bool { return a.key == b.Key && a.outcome == b.Outcome }):
+	case isAnswer && s.Ended == "" && !s.Halted && slices.ContainsFunc(decision{s}.answers(), func(a answer) bool { return a.key == b.Key && a.outcome == b.Outcome }):
 		return nil // a turn may have several kinds of answer; their order does not matter
 	}
 	return fmt.Errorf("the next action is %#v", Decide(*s))
@@ -198,7 +198,7 @@ func (s *State) allowCallDone(b CallDone) error {
 
 // allowPreparedAgain allows it for a call that is not started and has no approval that is
 // still to be decided.
-func (s *State) allowPreparedAgain(b CallPrepared) error {
+func allowPreparedAgain(s *State, b CallPrepared) error {
 	c, ok := s.Call(b.Key)
 	if !ok || s.Ended != "" || !c.mayBePreparedAgain() || b.Owner != c.Prepared.Owner || b.Again != c.Prepared.Again+1 {
 		return fmt.Errorf("call %s cannot be prepared again", b.Key)
@@ -207,7 +207,7 @@ func (s *State) allowPreparedAgain(b CallPrepared) error {
 }
 
 // allowRaised allows it for a run that goes on and has one of these limits.
-func (s *State) allowRaised(b LimitsRaised) error {
+func allowRaised(s *State, b LimitsRaised) error {
 	switch {
 	case s.Ended != "" || s.relays():
 		return fmt.Errorf("the run ends, or is a relay: its limits do not change")
@@ -220,7 +220,7 @@ func (s *State) allowRaised(b LimitsRaised) error {
 }
 
 // allowWaiting allows only what asks for the call exactly as it is prepared, once.
-func (s *State) allowWaiting(b CallWaiting) error {
+func allowWaiting(s *State, b CallWaiting) error {
 	c, ok := s.Call(b.Key)
 	_, interrupts := Decide(*s).(Interrupt)
 	asks := ok && interrupts && b.On == OnApproval && c.Wait == nil && b.WaitID != "" && slices.Contains(s.undecided(), b.Key)
@@ -228,19 +228,19 @@ func (s *State) allowWaiting(b CallWaiting) error {
 		p := c.Prepared
 		asks = b.Again == p.Again && b.Server == p.Server && b.Tool == p.Tool && b.ToolDigest == p.ToolDigest && b.ArgsDigest == p.ArgsDigest && b.Asker == p.Asker
 	}
-	return s.expects(Interrupt{}, asks)
+	return expects(s, Interrupt{}, asks)
 }
 
-func (s *State) allowResolved(waitID string) error {
+func allowResolved(s *State, waitID string) error {
 	for _, c := range s.Calls {
 		if waitID != "" && c.WaitID() == waitID {
-			return s.expects(Interrupt{}, s.Ended == "" && !c.Resolved && !c.Done)
+			return expects(s, Interrupt{}, s.Ended == "" && !c.Resolved && !c.Done)
 		}
 	}
 	return fmt.Errorf("no call waits for approval %q", waitID)
 }
 
-func (s *State) allAsked() bool {
+func allAsked(s *State) bool {
 	for _, key := range s.undecided() {
 		if c, _ := s.Call(key); c.Wait == nil {
 			return false
@@ -251,7 +251,7 @@ func (s *State) allAsked() bool {
 
 // expects returns nil if ok, else an error with the action that the fact belongs to
 // and the action that Decide returns.
-func (s *State) expects(of Action, ok bool) error {
+func expects(s *State, of Action, ok bool) error {
 	if ok {
 		return nil
 	}

@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/policy"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -353,4 +355,64 @@ func (s *State) setCall(key CallKey, change func(*Call)) {
 			return
 		}
 	}
+}
+
+// hookRan records the hook with its call, or with the run. A denial at the start ends the run.
+func (s *State) hookRan(b HookRan) {
+	if b.Key != "" {
+		s.setCall(b.Key, func(c *Call) { c.Hooks = append(slices.Clip(c.Hooks), b) })
+		return
+	}
+	s.Hooks = append(slices.Clip(s.Hooks), b)
+	if b.Point == OnRunStart && b.Verdict == HookDeny {
+		s.end(event.HookDenied)
+	}
+}
+
+// spend counts what was spent. An amount of money that is out of range exceeds every limit.
+func (s *State) spend(a budget.Amount) {
+	s.Spent.Tokens += a.Tokens
+	s.Spent.NanoUSD = int64(money.Nano(s.Spent.NanoUSD).Add(money.Nano(a.NanoUSD)))
+}
+
+// addInput appends the input to the transcript. Input that arrives during a model call, or while
+// calls have no results, follows the answer and its results: the model sees it in its next turn.
+func (s *State) addInput(b InputAdded) {
+	s.UncountedBytes += b.Bytes
+	s.Truncated = s.Truncated || b.Truncated
+	seg := Segment{Kind: Added, Ref: b.ItemsRef, Bytes: b.Bytes}
+	if b.By == ByClient && s.Turn == nil && s.Attempt.Number == 0 {
+		seg.Kind = Input
+	}
+	if s.Attempt.Open || s.callsOpen() {
+		s.late = append(slices.Clip(s.late), seg)
+		return
+	}
+	s.extend(seg)
+	s.Unanswered = s.Turn != nil
+}
+
+// extend appends segments to the transcript, in a copy of it.
+func (s *State) extend(segments ...Segment) {
+	s.Transcript = append(slices.Clip(s.Transcript), segments...)
+}
+
+// admitLate appends the input that waits for its place.
+func (s *State) admitLate() {
+	s.extend(s.late...)
+	s.late = nil
+}
+
+// compact makes the model see the replacement. A model call that failed because the context was
+// too long is then made again.
+func (s *State) compact(b Compacted) {
+	s.spend(s.Cost(b))
+	s.Usage = s.Usage.Add(b.Usage)
+	s.Reserved = nil
+	if b.Failed || !s.replaces(b) {
+		return
+	}
+	s.extend(Segment{Kind: Replacement, Refs: b.Refs, Until: b.Until})
+	s.CountedTokens, s.UncountedBytes = max(0, b.After), s.lateBytes()
+	s.Attempt.Compacted = s.Attempt.Failed != nil
 }

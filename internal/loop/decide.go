@@ -2,7 +2,6 @@ package loop
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
@@ -12,9 +11,14 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// Decide returns the next action of a run in state s. The cases are in order of
+// decision finds the next action of a run in a state, and does not change it. Its methods in
+// decide.go are about calls and ends, those in attempts.go about attempts at model calls.
+type decision struct{ *State }
+
+// Decide returns the next action of a run in the state. The cases are in order of
 // precedence: the first that matches applies. Decide never returns nil.
-func Decide(s State) Action {
+func Decide(state State) Action {
+	s := decision{&state}
 	switch {
 	case s.Finished != nil: // already finished: no action follows
 		return s.finish(s.Finished.Reason)
@@ -61,14 +65,14 @@ func Decide(s State) Action {
 
 // cut reports whether the length of the output has cut off the latest turn, in a run that
 // executes none of its calls.
-func (s *State) cut() bool {
+func (s decision) cut() bool {
 	return s.Accepted.EndCut && s.Turn != nil && s.Turn.Stop == model.StopLength
 }
 
 // conclude gives every call without a result an outcome, then ends the run. It
 // returns one action at a time: unknown outcomes first, then interrupted reads, then
 // calls that never started.
-func (s *State) conclude(reason event.Reason) Action {
+func (s decision) conclude(reason event.Reason) Action {
 	if s.relays() { // its calls are the caller's
 		return s.finish(reason)
 	}
@@ -97,7 +101,7 @@ func (s *State) conclude(reason event.Reason) Action {
 
 // failedCall returns the failed call that ends the run; "" if there is none, or if the
 // run continues after failed calls.
-func (s *State) failedCall() CallKey {
+func (s decision) failedCall() CallKey {
 	if !s.Accepted.AbortOnTool {
 		return ""
 	}
@@ -112,7 +116,7 @@ func (s *State) failedCall() CallKey {
 // relay returns the next action of a relay: one model call with the caller's own
 // tools, limits and tool choice, then the end. All calls of its turn are the
 // caller's.
-func (s *State) relay() Action {
+func (s decision) relay() Action {
 	switch {
 	case s.Turn == nil:
 		return s.callNext()
@@ -122,33 +126,19 @@ func (s *State) relay() Action {
 	return s.finish(s.answerReason())
 }
 
-func (s *State) serverMissing() bool {
+func (s decision) serverMissing() bool {
 	_, missing := s.missingServer()
 	return missing
 }
 
 // missingServer returns the first required server that did not answer, or false.
-func (s *State) missingServer() (Server, bool) {
+func (s decision) missingServer() (Server, bool) {
 	for _, server := range s.Catalogued.Servers {
 		if server.Required && server.Error != "" {
 			return server, true
 		}
 	}
 	return Server{}, false
-}
-
-// unprepared returns the calls to prepare. Those of a relay are never prepared.
-func (s *State) unprepared() []CallKey {
-	if s.relays() {
-		return nil
-	}
-	var keys []CallKey
-	for _, c := range s.Calls {
-		if c.Prepared == nil && !c.Done {
-			keys = append(keys, c.Key)
-		}
-	}
-	return keys
 }
 
 // answer is a result that the gateway gives a call without executing it.
@@ -159,7 +149,7 @@ type answer struct {
 }
 
 // answers returns the answers of all calls that must not be executed, in order.
-func (s *State) answers() []answer {
+func (s decision) answers() []answer {
 	var out []answer
 	nth := 0                                // gateway calls before c in this turn
 	before := 0                             // of those, the ones to execute
@@ -189,7 +179,7 @@ func (s *State) answers() []answer {
 }
 
 // answerable returns the first answer, for all calls that get the same one.
-func (s *State) answerable() AnswerCalls {
+func (s decision) answerable() AnswerCalls {
 	var out AnswerCalls
 	for _, a := range s.answers() {
 		if len(out.Calls) == 0 {
@@ -206,7 +196,7 @@ func (s *State) answerable() AnswerCalls {
 // "" for any other call. nth is the number of the turn's gateway calls before c,
 // before is how many of those are to execute, left is how many calls the run may
 // still start.
-func (s *State) answerFor(c Call, nth, before, left int) (Outcome, string) {
+func (s decision) answerFor(c Call, nth, before, left int) (Outcome, string) {
 	limits := s.Limits
 	switch {
 	case c.Done || c.Prepared == nil:
@@ -238,7 +228,7 @@ func (s *State) answerFor(c Call, nth, before, left int) (Outcome, string) {
 }
 
 // tooDear is the answer of a call whose price the run's limit on money leaves no room for.
-func (s *State) tooDear(price money.Nano, paid int64) string {
+func (s decision) tooDear(price money.Nano, paid int64) string {
 	return fmt.Sprintf("Not run: the call costs %s USD, and %s USD of the run's limit of %s USD are used up or set aside.",
 		price, money.Nano(paid), money.Nano(*s.Limits.NanoUSD))
 }
@@ -250,76 +240,8 @@ func denial(message string) string {
 	return "Tool call denied by user: " + message
 }
 
-// runnable returns the calls to execute now, at the same time.
-func (s *State) runnable() []CallKey {
-	var free, reads []CallKey
-	for _, c := range s.Calls {
-		if c.Done || !c.ready() {
-			continue
-		}
-		free = append(free, c.Key)
-		if c.Prepared.Class == tool.Read {
-			reads = append(reads, c.Key)
-		}
-	}
-	switch {
-	case len(free) == 0 || s.Accepted.Parallelism == Parallel:
-		return free
-	case s.Accepted.Parallelism == Safe && len(reads) > 0:
-		return reads
-	}
-	return free[:1]
-}
-
-// Startable returns which of the waiting calls of an [ExecuteTools] may start now: at most
-// Rules.CallsPerServer calls of one server are in flight at a time. The driver asks
-// before it starts the first calls and again after each result. inFlight are the calls that
-// it has started and that have no result. Startable returns nil if the run ends or has to
-// do something else first.
-func (s *State) Startable(waiting, inFlight []CallKey) []CallKey {
-	a, ok := Decide(s.withoutInFlight("")).(ExecuteTools)
-	if !ok {
-		return nil
-	}
-	perServer := map[string]int{}
-	for _, key := range inFlight {
-		perServer[s.server(key)]++
-	}
-	var out []CallKey
-	for _, key := range waiting {
-		if server := s.server(key); slices.Contains(a.Calls, key) && perServer[server] < s.Accepted.Rules.CallsPerServer {
-			perServer[server]++
-			out = append(out, key)
-		}
-	}
-	return out
-}
-
-// server returns the server of a prepared call.
-func (s *State) server(key CallKey) string {
-	c, ok := s.Call(key)
-	if !ok || c.Prepared == nil {
-		return ""
-	}
-	return c.Prepared.Server
-}
-
-func (s *State) undecided() []CallKey {
-	var keys []CallKey
-	for _, c := range s.Calls {
-		if !c.Done && c.toExecute() && c.Prepared.Verdict == Ask && !c.Resolved {
-			keys = append(keys, c.Key)
-		}
-	}
-	return keys
-}
-
-// answered reports whether the latest turn has no complete tool call,
-// and no input came that the model has not seen.
-func (s *State) answered() bool { return s.Turn != nil && len(s.Calls) == 0 && !s.Unanswered }
-
 // answerReason maps the stop reason of the last turn to the reason of the run's end.
-func (s *State) answerReason() event.Reason {
+func (s decision) answerReason() event.Reason {
 	switch s.Turn.Stop {
 	case model.StopLength:
 		return event.OutputCut
@@ -329,7 +251,7 @@ func (s *State) answerReason() event.Reason {
 	return event.Complete
 }
 
-func (s *State) callModel(attempt, target int, notBefore int64) Action {
+func (s decision) callModel(attempt, target int, notBefore int64) Action {
 	switch {
 	case s.Accepted.Raw:
 		return s.reserving(CallModel{Purpose: PurposeRaw, Attempt: attempt, Target: target, NotBefore: notBefore})
@@ -354,7 +276,7 @@ func (s *State) callModel(attempt, target int, notBefore int64) Action {
 
 // plan returns the maximum cost of the next call of a target and its output limit, or which limit
 // of the run leaves no room for it.
-func (s *State) plan(target int) (most budget.Amount, output int64, over event.Reason) {
+func (s decision) plan(target int) (most budget.Amount, output int64, over event.Reason) {
 	next := budget.Call{
 		CountedTokens: s.CountedTokens, UncountedBytes: s.UncountedBytes + s.Accepted.RawBytes, AskedOutput: s.Accepted.MaxTokens,
 		Price: s.priceOf(target), Estimate: s.Accepted.Rules.Estimate,
@@ -368,11 +290,68 @@ func (s *State) plan(target int) (most budget.Amount, output int64, over event.R
 
 // reserving returns the call of a relay with its maximum cost, if a limit applies. Its output is not
 // limited: what it costs beyond the maximum is an overrun.
-func (s *State) reserving(c CallModel) Action {
+func (s decision) reserving(c CallModel) Action {
 	most, _, over := s.plan(c.Target)
 	if over != "" {
 		return s.finish(event.BudgetExceeded)
 	}
 	c.MaxCost = most
 	return c
+}
+
+// finish returns the end of a run in state s for the reason, with its cause. The run
+// must be accepted.
+func (s decision) finish(reason event.Reason) Finish {
+	return Finish{Reason: reason, Cause: s.cause(reason), HandOver: s.handOver(reason)}
+}
+
+func (s decision) cause(reason event.Reason) Cause {
+	switch {
+	case reason == event.ServerUnavailable && s.Catalogued != nil:
+		server, _ := s.missingServer()
+		return Cause{Server: server.Label}
+	case reason == event.Invalid && s.Catalogued != nil && s.Catalogued.Conflict != nil:
+		return Cause{Conflict: s.Catalogued.Conflict}
+	case reason == event.Invalid && s.Catalogued != nil:
+		return Cause{MissingTool: s.Catalogued.Missing}
+	case reason == event.ToolAbort:
+		return Cause{Call: s.failedCall()}
+	case reason == event.Lost:
+		c, _ := s.FatalCall()
+		return Cause{Call: c.Key}
+	case reason == event.ModelError:
+		c := Cause{Provider: s.providerOf(s.Attempt.Target), Exhausted: s.exhausted()}
+		if f := s.Attempt.First; f != nil {
+			c.Provider, c.Credential, c.Param = s.providerOf(s.Attempt.Tried[0]), f.Credential, f.Param
+		}
+		return c
+	case reason == event.TooLong:
+		return Cause{Provider: s.providerOf(s.Attempt.Target)}
+	case (reason == event.Cancelled || reason == event.CallerGone) && s.Cancelled != nil:
+		return Cause{Gone: s.Cancelled.Code}
+	case reason == event.Memory && s.Cancelled != nil && s.Cancelled.Code != "":
+		return Cause{MemoryLimit: s.Cancelled.Code, Detail: s.Cancelled.Detail}
+	}
+	return Cause{}
+}
+
+// providerOf returns the name of the provider of a target; "" if the journal does not have it.
+func (s decision) providerOf(i int) string {
+	if i >= 0 && i < len(s.Accepted.Targets) {
+		return s.Accepted.Targets[i].Provider
+	}
+	return ""
+}
+
+// handOver returns the calls that the caller executes after an end for the reason. A
+// translated relay hands over the calls of its turn for every reason.
+func (s decision) handOver(reason event.Reason) []CallKey {
+	if reason != event.ClientCalls && (!s.relays() || s.Accepted.Raw) {
+		return nil
+	}
+	var keys []CallKey
+	for _, c := range s.ClientCalls() {
+		keys = append(keys, c.Key)
+	}
+	return keys
 }

@@ -276,7 +276,7 @@ func (w *world) perform(a Action) {
 	case PrepareTools:
 		for _, key := range a.Calls {
 			b := w.prepared(key)
-			if w.state.allowPreparedByHooks(b) != nil {
+			if allowPreparedByHooks(&w.state, b) != nil {
 				b.Verdict = Tell
 			}
 			w.append(b)
@@ -305,7 +305,7 @@ func (w *world) perform(a Action) {
 			if c, _ := w.state.Call(key); c.approved() && w.roll(4) == 1 { // the tool has changed
 				p := *c.Prepared
 				p.Again, p.ToolDigest, p.Verdict = p.Again+1, "other", pick(&w.dice, Ask, Tell)
-				if w.state.allowPreparedByHooks(p) != nil {
+				if allowPreparedByHooks(&w.state, p) != nil {
 					p.Verdict = Tell
 				}
 				w.append(p)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
@@ -31,21 +30,9 @@ const (
 	HookAsk    HookVerdict = "ask"    // the call needs an approval
 )
 
-// hookRan records the hook with its call, or with the run. A denial at the start ends the run.
-func (s *State) hookRan(b HookRan) {
-	if b.Key != "" {
-		s.setCall(b.Key, func(c *Call) { c.Hooks = append(slices.Clip(c.Hooks), b) })
-		return
-	}
-	s.Hooks = append(slices.Clip(s.Hooks), b)
-	if b.Point == OnRunStart && b.Verdict == HookDeny {
-		s.end(event.HookDenied)
-	}
-}
-
 // allowHook allows a hook at its point, once, with a verdict that its point knows.
-func (s *State) allowHook(b HookRan) error {
-	ran, due := s.hooksAt(b.Point, b.Key)
+func allowHook(s *State, b HookRan) error {
+	ran, due := hooksAt(s, b.Point, b.Key)
 	switch {
 	case s.Ended != "" || s.relays():
 		return fmt.Errorf("the run ends, or is a relay: no hook is due")
@@ -80,7 +67,7 @@ func (v HookVerdict) knownAt(p HookPoint) bool {
 
 // hooksAt returns the hooks that have run for the run, or for the present preparation or
 // attempt of the call, and whether further ones may run at the point.
-func (s *State) hooksAt(p HookPoint, key CallKey) (ran []HookRan, due bool) {
+func hooksAt(s *State, p HookPoint, key CallKey) (ran []HookRan, due bool) {
 	c, found := s.Call(key)
 	if found {
 		ran = c.Hooks[c.hooksBefore:]
@@ -102,7 +89,7 @@ func (s *State) hooksAt(p HookPoint, key CallKey) (ran []HookRan, due bool) {
 
 // allowPreparedByHooks refuses a preparation that executes a call which a hook has denied, or
 // that does not ask for the approval which a hook wants.
-func (s *State) allowPreparedByHooks(b CallPrepared) error {
+func allowPreparedByHooks(s *State, b CallPrepared) error {
 	c, _ := s.Call(b.Key)
 	for _, h := range c.Hooks[c.hooksBefore:] {
 		switch {

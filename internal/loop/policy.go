@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/policy"
@@ -173,4 +174,9 @@ func (p Policy) withDefaults(from defaults) Policy {
 	}
 	p.Guard = p.Guard.WithDefaults(from.guard)
 	return p
+}
+
+// LimitsMoney reports whether a limit on money applies to a run when it is accepted.
+func (p *Policy) LimitsMoney() bool {
+	return p.Limits.NanoUSD != nil || slices.ContainsFunc(p.Budgets, func(b budget.Shared) bool { return b.Limit.NanoUSD > 0 })
 }

@@ -49,15 +49,15 @@ func checkFact(s *State, f Fact) error {
 	}
 	switch b := f.Body.(type) {
 	case Turn:
-		return s.unsafeTurn(b)
+		return unsafeTurn(s, b)
 	case CallPrepared:
 		if _, ok := s.Call(b.Key); !ok {
 			return fmt.Errorf("call %s belongs to no turn", b.Key)
 		}
 	case CallStarted:
-		return s.unsafeStart(b)
+		return unsafeStart(s, b)
 	case CallDone:
-		return s.unsafeDone(b)
+		return unsafeDone(s, b)
 	case CallWaiting:
 		if _, ok := s.Call(b.Key); !ok {
 			return fmt.Errorf("call %s belongs to no turn", b.Key)
@@ -72,7 +72,7 @@ func checkFact(s *State, f Fact) error {
 	return nil
 }
 
-func (s *State) unsafeTurn(b Turn) error {
+func unsafeTurn(s *State, b Turn) error {
 	if b.Purpose == PurposeTurn && b.Round != s.Spent.Rounds {
 		return fmt.Errorf("the turn is of round %d, want %d", b.Round, s.Spent.Rounds)
 	}
@@ -84,7 +84,7 @@ func (s *State) unsafeTurn(b Turn) error {
 	return nil
 }
 
-func (s *State) unsafeStart(b CallStarted) error {
+func unsafeStart(s *State, b CallStarted) error {
 	c, ok := s.Call(b.Key)
 	switch {
 	case !ok:
@@ -103,7 +103,7 @@ func (s *State) unsafeStart(b CallStarted) error {
 	return nil
 }
 
-func (s *State) unsafeDone(b CallDone) error {
+func unsafeDone(s *State, b CallDone) error {
 	c, ok := s.Call(b.Key)
 	switch {
 	case !ok:

@@ -349,8 +349,268 @@ func (s *State) Paid() *int64 {
 	return &paid
 }
 
-// spend counts what was spent. An amount of money that is out of range exceeds every limit.
-func (s *State) spend(a budget.Amount) {
-	s.Spent.Tokens += a.Tokens
-	s.Spent.NanoUSD = int64(money.Nano(s.Spent.NanoUSD).Add(money.Nano(a.NanoUSD)))
+// unprepared returns the calls to prepare. Those of a relay are never prepared.
+func (s *State) unprepared() []CallKey {
+	if s.relays() {
+		return nil
+	}
+	var keys []CallKey
+	for _, c := range s.Calls {
+		if c.Prepared == nil && !c.Done {
+			keys = append(keys, c.Key)
+		}
+	}
+	return keys
+}
+
+// runnable returns the calls to execute now, at the same time.
+func (s *State) runnable() []CallKey {
+	var free, reads []CallKey
+	for _, c := range s.Calls {
+		if c.Done || !c.ready() {
+			continue
+		}
+		free = append(free, c.Key)
+		if c.Prepared.Class == tool.Read {
+			reads = append(reads, c.Key)
+		}
+	}
+	switch {
+	case len(free) == 0 || s.Accepted.Parallelism == Parallel:
+		return free
+	case s.Accepted.Parallelism == Safe && len(reads) > 0:
+		return reads
+	}
+	return free[:1]
+}
+
+// Startable returns which of the waiting calls of an [ExecuteTools] may start now: at most
+// Rules.CallsPerServer calls of one server are in flight at a time. The driver asks
+// before it starts the first calls and again after each result. inFlight are the calls that
+// it has started and that have no result. Startable returns nil if the run ends or has to
+// do something else first.
+func (s *State) Startable(waiting, inFlight []CallKey) []CallKey {
+	a, ok := Decide(withoutInFlight(s, "")).(ExecuteTools)
+	if !ok {
+		return nil
+	}
+	perServer := map[string]int{}
+	for _, key := range inFlight {
+		perServer[s.server(key)]++
+	}
+	var out []CallKey
+	for _, key := range waiting {
+		if server := s.server(key); slices.Contains(a.Calls, key) && perServer[server] < s.Accepted.Rules.CallsPerServer {
+			perServer[server]++
+			out = append(out, key)
+		}
+	}
+	return out
+}
+
+// server returns the server of a prepared call.
+func (s *State) server(key CallKey) string {
+	c, ok := s.Call(key)
+	if !ok || c.Prepared == nil {
+		return ""
+	}
+	return c.Prepared.Server
+}
+
+func (s *State) undecided() []CallKey {
+	var keys []CallKey
+	for _, c := range s.Calls {
+		if !c.Done && c.toExecute() && c.Prepared.Verdict == Ask && !c.Resolved {
+			keys = append(keys, c.Key)
+		}
+	}
+	return keys
+}
+
+// answered reports whether the latest turn has no complete tool call,
+// and no input came that the model has not seen.
+func (s *State) answered() bool { return s.Turn != nil && len(s.Calls) == 0 && !s.Unanswered }
+
+// Cause returns what has ended the run; the zero value if it has not finished.
+func (s *State) Cause() Cause {
+	if s.Finished == nil {
+		return Cause{}
+	}
+	return decision{s}.cause(s.Finished.Reason)
+}
+
+// Backoff returns how long to wait before the next attempt at the target if this one fails, in
+// milliseconds. askedMS is the wait that the provider asked for; 0 = none. The driver
+// adds a random part of at most jitterMS, so that clients do not retry at the same time.
+// TurnFailed.RetryAt is the end of the wait.
+func (s *State) Backoff(askedMS int64) (waitMS, jitterMS int64) {
+	if askedMS > 0 {
+		return askedMS, askedMS / 10
+	}
+	waitMS = firstWaitMS
+	for n := 1; n < s.Attempt.AttemptsOnTarget && waitMS < maxWaitMS; n++ {
+		waitMS *= 2
+	}
+	return waitMS, waitMS
+}
+
+// Usable reports whether a run can continue with a turn that broke off: the gateway can
+// execute one of its calls. A relay executes none, so its caller is told of the error.
+func (s *State) Usable(turn *model.Turn) bool {
+	return turn != nil && !s.relays() && slices.ContainsFunc(turn.Calls, func(c model.Call) bool { return c.Complete })
+}
+
+// SkippedTargets returns the targets of the latest Routed that are not tried, with the
+// reasons of the router and of the rules.
+func (s *State) SkippedTargets() []SkippedTarget {
+	if s.Routed == nil {
+		return nil
+	}
+	d := decision{s}
+	out := slices.Clip(s.Routed.Skipped)
+	for _, target := range s.Routed.Order {
+		if reason := d.unfit(target); reason != "" {
+			out = append(out, SkippedTarget{target, reason})
+		}
+	}
+	return out
+}
+
+// Fallback returns the target that failed for good and the one that is tried instead, as
+// indices into Accepted.Targets, if the latest fact is a Routed after a failure that leaves a
+// target to try.
+func (s *State) Fallback() (from, to int, ok bool) {
+	if s.Routed == nil || s.Routed.Attempt == 0 || s.Attempt.Failed == nil {
+		return 0, 0, false
+	}
+	d := decision{s}
+	for _, target := range d.order() {
+		if d.unfit(target) == "" {
+			return s.Attempt.Target, target, true
+		}
+	}
+	return 0, 0, false
+}
+
+// Announce returns the servers, and marks those whose tools the run lists for its caller:
+// the shown ones, each once in a conversation.
+func (s *State) Announce(servers []Server) []Server {
+	out := slices.Clone(servers)
+	for i := range out {
+		out[i].Announced = out[i].Shown && !slices.Contains(s.Accepted.Listed, LabelOf(out[i].Label))
+	}
+	return out
+}
+
+// Listed returns the labels of the servers whose tools the conversation has listed, after
+// this run. The next run of the conversation has them in Accepted.Listed.
+func (s *State) Listed() []string {
+	if s.Accepted == nil {
+		return nil
+	}
+	out := slices.Clip(s.Accepted.Listed)
+	if s.Catalogued == nil {
+		return out
+	}
+	for _, server := range s.Catalogued.Servers {
+		if server.Announced {
+			out = append(out, LabelOf(server.Label))
+		}
+	}
+	return out
+}
+
+// Brought reports whether the request brought the server of this name.
+func (s *State) Brought(name string) bool {
+	return name != "" && s.Catalogued != nil &&
+		slices.ContainsFunc(s.Catalogued.Servers, func(server Server) bool { return server.Brought && server.Label == name })
+}
+
+// Shown reports whether the caller sees the server of this name.
+func (s *State) Shown(name string) bool {
+	return name != "" && s.Catalogued != nil &&
+		slices.ContainsFunc(s.Catalogued.Servers, func(server Server) bool { return server.Shown && server.Label == name })
+}
+
+// ShownAs returns how the caller sees a call: as one of a shown server, or as one of a hosted
+// tool. tool is the server's own name of its tool. For a hidden call all values are zero.
+func (s *State) ShownAs(c Call) (shown bool, hosted, tool string) {
+	if c.Prepared == nil || s.Accepted == nil {
+		return false, "", ""
+	}
+	if s.Shown(c.Prepared.Server) {
+		return true, "", c.Prepared.Tool
+	}
+	for _, h := range s.Accepted.Hosted {
+		if h.Server == c.Prepared.Server && h.Tool == c.Prepared.Tool {
+			return false, h.Type, h.Tool
+		}
+	}
+	return false, "", ""
+}
+
+// MissingServers returns the names of the org's servers that could not list their tools.
+func (s *State) MissingServers() (names []string) {
+	if s.Catalogued == nil {
+		return nil
+	}
+	for _, server := range s.Catalogued.Servers {
+		if server.Error != "" && !server.Brought && !server.Shown {
+			names = append(names, server.Label)
+		}
+	}
+	return names
+}
+
+// Seen returns the references of the items that the model sees, in order: those of the
+// transcript, with the latest replacement in place of what it replaces.
+func (s *State) Seen() []string {
+	var refs []string
+	from := 0
+	for _, seg := range slices.Backward(s.Transcript) {
+		if seg.Kind == Replacement {
+			refs, from = append(refs, seg.Refs...), seg.Until
+			break
+		}
+	}
+	for _, seg := range s.Transcript[from:] {
+		if seg.Kind != Replacement {
+			refs = append(refs, seg.Ref)
+		}
+	}
+	return refs
+}
+
+// HiddenRefs returns the references of the items that the caller did not send with its
+// request and does not see, in order. A compaction does not change them: it is about what the
+// model sees, and the caller's conversation goes on with the items themselves.
+func (s *State) HiddenRefs() []string {
+	var refs []string
+	for _, seg := range s.Transcript {
+		if seg.Kind == Own || seg.Kind == Added {
+			refs = append(refs, seg.Ref)
+		}
+	}
+	return refs
+}
+
+// callsOpen reports whether a call of the latest turn has no result in the transcript.
+func (s *State) callsOpen() bool { return len(s.Calls) > 0 && !s.resultsAppended }
+
+// lateBytes is the size of the input that waits for its place.
+func (s *State) lateBytes() (n int64) {
+	for _, seg := range s.late {
+		n += seg.Bytes
+	}
+	return n
+}
+
+// replaces reports whether the compaction replaces segments of the transcript, and more of them
+// than the one before it.
+func (s *State) replaces(b Compacted) bool {
+	replaced := 0
+	for _, seg := range s.Transcript {
+		replaced = max(replaced, seg.Until)
+	}
+	return len(b.Refs) > 0 && b.Until > replaced && b.Until <= len(s.Transcript)
 }

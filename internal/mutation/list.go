@@ -102,7 +102,7 @@ func moneyMutations() []mutation {
 		},
 		{
 			Name: "a fallback to a dearer target is tried", Why: "a cheap model that fails uses the cap up at the price of a dear one",
-			In: "State.unfit", From: "return SkipNoPrice", To: "return \"\"",
+			In: "decision.unfit", From: "return SkipNoPrice", To: "return \"\"",
 			Test: "TestAFallbackThatACapLeavesNoRoomForIsNotTried",
 		},
 		{
@@ -144,7 +144,7 @@ func approvalMutations() []mutation {
 		},
 		{
 			Name: "a decision can be changed", Why: "of two people who decide at the same time both believe that their answer counts",
-			In: "State.allowResolved", From: "!c.Resolved && !c.Done)", To: "!c.Done)",
+			In: "allowResolved", From: "!c.Resolved && !c.Done)", To: "!c.Done)",
 			Test: "TestADecisionIsNotMadeTwice",
 		},
 		{

@@ -9,7 +9,7 @@ import (
 
 // recover returns the action after a model call that failed, or that has no recorded
 // end because its owner died (Attempt.Open).
-func (s *State) recover() Action {
+func (s decision) recover() Action {
 	a := s.Attempt
 	f := a.Failed
 	switch {
@@ -40,14 +40,14 @@ func (s *State) recover() Action {
 // retryFits reports whether the run may wait for a retry: not longer than
 // Rules.RetryWaitMS, and not beyond its deadline.
 // A relay has no deadline.
-func (s *State) retryFits(until int64) bool {
+func (s decision) retryFits(until int64) bool {
 	return until-s.Attempt.FailedAt <= s.Accepted.Rules.RetryWaitMS && (s.relays() || until < s.DeadlineAt())
 }
 
 // exhausted reports whether the last model call failed with a transient error and used
 // all of its attempts. It is false for a call that was not retried for another reason,
 // such as a long Retry-After.
-func (s *State) exhausted() bool {
+func (s decision) exhausted() bool {
 	a := s.Attempt
 	return a.Failed != nil && !(s.relays() && len(s.Accepted.Targets) == 1) && a.Failed.Class == model.Transient && a.AttemptsOnTarget >= s.Accepted.Rules.Attempts
 }
@@ -60,23 +60,66 @@ const (
 	maxWaitMS   = 4_000
 )
 
-// Backoff returns how long to wait before the next attempt at the target if this one fails, in
-// milliseconds. askedMS is the wait that the provider asked for; 0 = none. The driver
-// adds a random part of at most jitterMS, so that clients do not retry at the same time.
-// TurnFailed.RetryAt is the end of the wait.
-func (s *State) Backoff(askedMS int64) (waitMS, jitterMS int64) {
-	if askedMS > 0 {
-		return askedMS, askedMS / 10
+// callNext returns the model call to the next target of the round, or Route if the order of
+// the targets is not known yet.
+func (s decision) callNext() Action {
+	if s.routeDue() {
+		last := -1
+		if s.Turn != nil {
+			last = s.Attempt.Target
+		}
+		return Route{Round: s.Spent.Rounds, Attempt: s.Attempt.Number, Left: s.left(), Last: last}
 	}
-	waitMS = firstWaitMS
-	for n := 1; n < s.Attempt.AttemptsOnTarget && waitMS < maxWaitMS; n++ {
-		waitMS *= 2
+	for _, target := range s.order() {
+		if s.unfit(target) == "" {
+			return s.callModel(s.Attempt.Number+1, target, 0)
+		}
 	}
-	return waitMS, waitMS
+	if s.Attempt.Failed == nil { // the rules exclude all targets
+		if s.Turn == nil {
+			return s.conclude(event.BudgetExceeded)
+		}
+		return s.conclude(event.Money)
+	}
+	return s.finish(event.ModelError)
 }
 
-// Usable reports whether a run can continue with a turn that broke off: the gateway can
-// execute one of its calls. A relay executes none, so its caller is told of the error.
-func (s *State) Usable(turn *model.Turn) bool {
-	return turn != nil && !s.relays() && slices.ContainsFunc(turn.Calls, func(c model.Call) bool { return c.Complete })
+// routeDue reports whether the router has to be asked before the next target is called.
+func (s decision) routeDue() bool {
+	return len(s.Accepted.Targets) > 1 &&
+		(s.Routed == nil || s.Routed.Round != s.Spent.Rounds || s.Routed.Attempt != s.Attempt.Number)
 }
+
+// order returns the targets that may be tried next, the best one first.
+func (s decision) order() []int {
+	if len(s.Accepted.Targets) <= 1 || s.Routed == nil {
+		return s.left()
+	}
+	return s.Routed.Order
+}
+
+// left returns the targets that the round has not tried, in configuration order.
+func (s decision) left() []int {
+	var out []int
+	for i := range s.Accepted.Targets {
+		if !slices.Contains(s.Attempt.Tried, i) {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// unfit returns why a target must not be called in state s; "" = it may be. It is a rule:
+// it depends on the facts only, and its reasons are shown to people.
+func (s decision) unfit(target int) (reason string) {
+	if s.limitsMoney() && !s.priceOf(target).Known() {
+		return SkipNoPrice
+	}
+	if _, _, over := s.plan(target); over == event.Money {
+		return SkipOverLimit
+	}
+	return ""
+}
+
+// limitsMoney reports whether a limit on money applies to the run.
+func (s decision) limitsMoney() bool { return s.Limits.NanoUSD != nil || s.Accepted.LimitsMoney() }

@@ -88,6 +88,9 @@ type Lister interface {
 type Listed struct {
 	Name    string
 	Created int64 // in seconds since 1970; 0 = the provider does not say
+
+	ContextWindow int64 // tokens of input; 0 = the provider does not say
+	Tools         *bool // whether the model takes tools; nil = the provider does not say
 }
 
 // RelayRequest is a client's request as the client wrote it. Relay owns it until

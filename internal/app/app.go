@@ -253,7 +253,7 @@ func (a *App) buildAPI(o Options, router *route.Router, retained *memlimit.Limit
 	}
 	kit := surface.Options{
 		Runner: httpd.Logged(a.runner), Router: router, Models: a.models, Catalog: a.catalog, Heartbeats: a.heartbeats, Log: a.log,
-		MaxRoundsCap: a.maxRoundsCap, KeepFor: a.keepFor,
+		MaxRoundsCap: a.maxRoundsCap, KeepFor: a.keepFor, Price: a.price, Relayed: endpoints.Paths(),
 	}
 	a.mcp = mcpserver.New(mcpserver.Options{
 		Catalog: a.catalog, Orgs: a.directory, Audit: a.store, Spend: a.spend, Tools: o.Tools, MaxRoundsCap: a.maxRoundsCap,

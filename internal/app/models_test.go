@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -122,5 +124,71 @@ func TestAProviderThatListsTooManyModels(t *testing.T) {
 	}
 	if !strings.Contains(d.log.String(), "level=WARN msg=model_list_cut provider=up models=10000") {
 		t.Error("the log does not say that the list is cut")
+	}
+}
+
+// P63: beside each name is what the gateway knows of it, and nothing that it would have to guess.
+func TestTheModelsSayWhatTheyCanDoAndCost(t *testing.T) {
+	noLeaks(t)
+	up := newUpstream(t, listsModels(200, `{"data":[{"id":"g-1","context_length":200000,"supported_parameters":["tools","seed"]},{"id":"g-2","max_model_len":8192,"capabilities":{"function_calling":false}},{"id":"g-3","context_length":-1,"capabilities":{}}]}`))
+	card := filepath.Join(t.TempDir(), "rates.yaml")
+	rows := `
+- {model: m, provider: up, from: 2026-01-01, input: 1.25, cached_input: 0.125, output: 10, above: {tokens: 1000, input: 2.5, output: 15}, flex: {input: 0.6, output: 5}}
+- {model: g-2, provider: up, from: 2026-01-01, gpu_second: 0.0004}
+- {model: g-3, provider: up, from: 2026-01-01, input: 0, output: 0}
+- {model: g-3, provider: up, from: 2999-01-01, input: 5, output: 5}
+`
+	if err := os.WriteFile(card, []byte(rows), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	text := "rates: " + card + "\n" + site{upstream: up.URL}.yaml()
+	text = strings.Replace(text, "outbound:", fmt.Sprintf("  - {name: far, kind: anthropic, base_url: %q, api_key: env:UPSTREAM_KEY, models: [claude-x]}\nroutes:\n"+
+		"  - {model: fast, targets: [{provider: far, model: claude-x}, {provider: up, model: m}]}\noutbound:", up.URL), 1)
+	text = strings.Replace(text, "role: member}", "role: member, models: [fast]}", 1)
+	d := manage(MustRun(t, text))
+	const (
+		chat  = `["/v1/chat/completions","/v1/responses"]`
+		all   = `["/v1/chat/completions","/v1/responses","/v1/completions","/v1/embeddings","/v1/moderations","/v1/images/generations","/v1/images/edits","/v1/audio/speech","/v1/audio/transcriptions","/v1/audio/translations"]`
+		price = `{"from":"2026-01-01","input":1.25,"cached_input":0.125,"cache_write":1.25,"cache_write_1h":1.25,"output":10,` +
+			`"above":{"tokens":1000,"input":2.5,"cached_input":0.25,"cache_write":2.5,"cache_write_1h":2.5,"output":15},` +
+			`"flex":{"input":0.6,"cached_input":0.06,"cache_write":0.6,"cache_write_1h":0.6,"output":5}}`
+		upM  = `{"provider":"up","model":"m","endpoints":` + all + `,"price":` + price + `}`
+		free = `"input":0,"cached_input":0,"cache_write":0,"cache_write_1h":0,"output":0`
+	)
+	want := map[string]string{
+		"m":    `{"targets":[` + upM + `],"allowed_with_cost_limit":true}`,
+		"fast": `{"targets":[{"provider":"far","model":"claude-x","endpoints":` + chat + `},` + upM + `],"allowed_with_cost_limit":true}`,
+		"g-1":  `{"targets":[{"provider":"up","model":"g-1","endpoints":` + all + `,"context_window":200000,"tools":true}],"allowed_with_cost_limit":false}`,
+		"g-2": `{"targets":[{"provider":"up","model":"g-2","endpoints":` + all + `,"context_window":8192,"tools":false,"price":{"from":"2026-01-01",` + free + `,"gpu_second":0.0004}}],` +
+			`"allowed_with_cost_limit":true}`,
+		"g-3":      `{"targets":[{"provider":"up","model":"g-3","endpoints":` + all + `,"price":{"from":"2026-01-01",` + free + `}}],"allowed_with_cost_limit":true}`,
+		"claude-x": `{"targets":[{"provider":"far","model":"claude-x","endpoints":` + chat + `}],"allowed_with_cost_limit":false}`,
+	}
+	a := d.send("GET", "/v1/models", nil)
+	d.conforms("GET", "/v1/models", a)
+	var list struct {
+		Data []struct {
+			ID       string
+			Turnpike json.RawMessage
+		}
+	}
+	if err := json.Unmarshal(a.body, &list); err != nil || len(list.Data) != len(want) {
+		t.Fatalf("%v %s", err, a.body)
+	}
+	for _, m := range list.Data {
+		if diff := cmp.Diff(want[m.ID], string(m.Turnpike)); diff != "" {
+			t.Errorf("%s: %s", m.ID, diff)
+		}
+		one := d.send("GET", "/v1/models/"+m.ID, nil)
+		d.conforms("GET", "/v1/models/x", one)
+		if !strings.Contains(string(one.body), `"turnpike":`+want[m.ID]) {
+			t.Errorf("%s alone: %s", m.ID, one.body)
+		}
+	}
+	if a := d.send("GET", "/v1/models", nil, "Authorization", "Bearer member-key"); strings.Count(string(a.body), `"id":`) != 1 || !strings.Contains(string(a.body), `"turnpike":`+want["fast"]) {
+		t.Errorf("a key with models gets %s", a.body)
+	}
+	if a := d.send("GET", "/v1/models/m", nil, "Authorization", "Bearer member-key"); a.status != 404 {
+		t.Errorf("%d %s", a.status, a.body)
 	}
 }

@@ -30,7 +30,7 @@ const (
 	maxListedName = 256
 	// listedBytes is about what a kept name takes, without its bytes: an entry of a
 	// map, and one of the names of all providers.
-	listedBytes = 128
+	listedBytes = 176
 	// maxReason is how much of an error the log gets, in bytes.
 	maxReason = 300
 )
@@ -93,9 +93,9 @@ const (
 
 // list is what a provider lists, of the names that it serves.
 type list struct {
-	created map[string]int64  // by name
-	whole   bool              // nothing was left out for being too much
-	account *memlimit.Account // open for as long as the list is kept
+	models  map[string]model.Listed // by name
+	whole   bool                    // nothing was left out for being too much
+	account *memlimit.Account       // open for as long as the list is kept
 }
 
 // NewListing returns the Listing of the router's providers. It asks none of them.
@@ -198,9 +198,21 @@ func (l *Listing) lists(t Target) (created int64, may bool) {
 		return 0, true
 	}
 	s := l.sources[i]
-	created, there := s.list.created[t.Model]
+	listed, there := s.list.models[t.Model]
 	known := s.list.whole && s.globs(t.Model) && !s.Provider.lists(t.Model) // a name that the list would have
-	return created, there || !known
+	return listed.Created, there || !known
+}
+
+// Said returns what the provider of a target says of its model in the list that it sent last. It
+// asks nobody. The zero value: no list has the model.
+func (l *Listing) Said(t Target) model.Listed {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i := slices.IndexFunc(l.sources, func(s *source) bool { return s.Name == t.Provider })
+	if i < 0 || l.sources[i].list == nil {
+		return model.Listed{}
+	}
+	return l.sources[i].list.models[t.Model]
 }
 
 // refresh starts a fetch of each list that is due, and waits for all that are
@@ -264,21 +276,21 @@ func (l *Listing) fetch(s *source) {
 
 // ask fetches the list. The caller releases it or keeps it, also beside an error.
 func (s *source) ask(ctx context.Context, memory *memlimit.Limiter) (*list, error) {
-	found := &list{created: map[string]int64{}, whole: true, account: memory.Open("")}
+	found := &list{models: map[string]model.Listed{}, whole: true, account: memory.Open("")}
 	reading := found.account.Share()
 	defer reading.Close()
 	var refused error
 	err := s.lister.List(ctx, reading, func(m model.Listed) bool {
-		if _, known := found.created[m.Name]; known || !s.serves(m.Name) || !printable(m.Name) {
+		if _, known := found.models[m.Name]; known || !s.serves(m.Name) || !printable(m.Name) {
 			return true
 		}
-		if found.whole = len(found.created) < maxListed; !found.whole {
+		if found.whole = len(found.models) < maxListed; !found.whole {
 			return false
 		}
 		if refused = found.account.Acquire(len(m.Name) + listedBytes); refused != nil {
 			return false
 		}
-		found.created[m.Name] = m.Created
+		found.models[m.Name] = m
 		return true
 	})
 	return found, cmp.Or(err, refused)
@@ -310,7 +322,7 @@ func (l *list) size() int {
 	if l == nil {
 		return 0
 	}
-	return len(l.created)
+	return len(l.models)
 }
 
 // merge returns the names of all providers. It is called with mu held.
@@ -328,7 +340,7 @@ func (l *Listing) merge() []Known {
 		if s.list == nil {
 			continue
 		}
-		for _, name := range slices.Sorted(maps.Keys(s.list.created)) {
+		for _, name := range slices.Sorted(maps.Keys(s.list.models)) {
 			targets := l.router.Resolve(name)
 			if !slices.ContainsFunc(targets, func(t Target) bool { return t.Provider == s.Name && t.Model == name }) {
 				continue // under this name, other providers get the request
@@ -337,7 +349,7 @@ func (l *Listing) merge() []Known {
 				add(name, targets[0].Provider)
 			}
 			if k := &names[at[name]]; k.Created == 0 || k.Provider == s.Name {
-				k.Created = s.list.created[name]
+				k.Created = s.list.models[name].Created
 			}
 		}
 	}

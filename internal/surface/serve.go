@@ -15,6 +15,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
@@ -95,7 +96,7 @@ type Runner interface {
 	CountInput(ctx context.Context, req *run.Request) (tokens int64, estimated bool, err error)
 }
 
-// Options are what a Handler needs; all are required.
+// Options are what a Handler needs; all are required unless they say otherwise.
 type Options struct {
 	// MaxRoundsCap returns the operator's cap on the rounds of a run, whatever an
 	// org has stored.
@@ -104,9 +105,14 @@ type Options struct {
 	// KeepFor returns how long what a request asks to be stored is stored.
 	KeepFor func() time.Duration
 
-	Runner     Runner
-	Router     *route.Router
-	Models     *route.Listing
+	Runner Runner
+	Router *route.Router
+	Models *route.Listing
+	// Price returns what a target costs today; nil = nothing has a price.
+	Price func(loop.Target) money.Price
+	// Relayed are the paths of the endpoints beside chat and responses, such as /v1/embeddings, for
+	// the list of models.
+	Relayed    []string
 	Catalog    *catalog.Catalog
 	Heartbeats *sse.Heartbeats
 	Log        *slog.Logger

@@ -39,7 +39,7 @@ func readPage(data []byte, yield func(model.Listed) bool) (next string, err erro
 		return "", wire.Broken("sent an answer without a list of models", nil)
 	}
 	for _, e := range jsonscan.Elements(list) {
-		m := model.Listed{Name: jsonscan.Text(jsonscan.Member(e, "id")), Created: created(e)}
+		m := model.Listed{Name: jsonscan.Text(jsonscan.Member(e, "id")), Created: created(e), ContextWindow: wire.ContextWindow(e)}
 		if m.Name != "" && !yield(m) {
 			return "", nil
 		}

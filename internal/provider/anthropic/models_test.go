@@ -32,7 +32,7 @@ func TestAListOfModelsHasAllPages(t *testing.T) {
 		h := r.Header
 		got = append(got, r.URL.String()+" "+h.Get("X-Api-Key")+" "+h.Get("Anthropic-Version")+h.Get("Authorization"))
 		if r.URL.Query().Get("after_id") == "" {
-			_, _ = w.Write([]byte(`{"data":[{"type":"model","id":"claude-b","display_name":"B","created_at":"2026-02-04T00:00:00Z"},{"id":7}],"has_more":true,"first_id":"claude-b","last_id":"claude b&"}`))
+			_, _ = w.Write([]byte(`{"data":[{"type":"model","id":"claude-b","display_name":"B","created_at":"2026-02-04T00:00:00Z","max_input_tokens":200000},{"id":7}],"has_more":true,"first_id":"claude-b","last_id":"claude b&"}`))
 			return
 		}
 		_, _ = w.Write([]byte(`{"data":[{"id":"claude-a","created_at":"1969-01-01T00:00:00Z"},{"id":"x","created":5}],"has_more":false,"last_id":"x"}`))
@@ -42,7 +42,7 @@ func TestAListOfModelsHasAllPages(t *testing.T) {
 	})
 	memory := memlimit.New(memlimit.Options{}).Open("")
 	all, err := listed(t.Context(), p, memory.Share())
-	if diff := cmp.Diff([]model.Listed{{Name: "claude-b", Created: 1770163200}, {Name: "claude-a"}, {Name: "x", Created: 5}}, all); diff != "" || err != nil {
+	if diff := cmp.Diff([]model.Listed{{Name: "claude-b", Created: 1770163200, ContextWindow: 200_000}, {Name: "claude-a"}, {Name: "x", Created: 5}}, all); diff != "" || err != nil {
 		t.Error(err, diff)
 	}
 	want := []string{"/v1/models?beta=1&limit=1000 sk-ant 2023-06-01", "/v1/models?beta=1&after_id=claude+b%26&limit=1000 sk-ant 2023-06-01"}

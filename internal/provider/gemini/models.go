@@ -42,7 +42,7 @@ func readPage(data []byte, yield func(model.Listed) bool) (next string, err erro
 	}
 	for _, e := range jsonscan.Elements(list) {
 		name := strings.TrimPrefix(jsonscan.Text(jsonscan.Member(e, "name")), "models/")
-		if name != "" && generates(e) && !yield(model.Listed{Name: name}) {
+		if name != "" && generates(e) && !yield(model.Listed{Name: name, ContextWindow: wire.ContextWindow(e)}) {
 			return "", nil
 		}
 	}

@@ -31,7 +31,7 @@ func TestAListOfModelsHasAllPages(t *testing.T) {
 	p := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		got = append(got, r.URL.String()+" "+r.Header.Get("X-Goog-Api-Key")+r.Header.Get("Authorization"))
 		if r.URL.Query().Get("pageToken") == "" {
-			_, _ = w.Write([]byte(`{"models":[{"name":"models/gemini-b","supportedGenerationMethods":["generateContent","countTokens"]},{"name":"models/embed","supportedGenerationMethods":["embedContent"]},{"name":7}],"nextPageToken":"next &"}`))
+			_, _ = w.Write([]byte(`{"models":[{"name":"models/gemini-b","inputTokenLimit":1048576,"supportedGenerationMethods":["generateContent","countTokens"]},{"name":"models/embed","supportedGenerationMethods":["embedContent"]},{"name":7}],"nextPageToken":"next &"}`))
 			return
 		}
 		_, _ = w.Write([]byte(`{"models":[{"name":"tunedModels/a"},{"name":"models/x","supportedGenerationMethods":["generateContent"]}]}`))
@@ -41,7 +41,7 @@ func TestAListOfModelsHasAllPages(t *testing.T) {
 	})
 	memory := memlimit.New(memlimit.Options{}).Open("")
 	all, err := listed(t.Context(), p, memory.Share())
-	if diff := cmp.Diff([]model.Listed{{Name: "gemini-b"}, {Name: "tunedModels/a"}, {Name: "x"}}, all); diff != "" || err != nil {
+	if diff := cmp.Diff([]model.Listed{{Name: "gemini-b", ContextWindow: 1_048_576}, {Name: "tunedModels/a"}, {Name: "x"}}, all); diff != "" || err != nil {
 		t.Error(err, diff)
 	}
 	want := []string{"/v1beta/models?x=1&pageSize=1000 AIza-key", "/v1beta/models?x=1&pageSize=1000&pageToken=next+%26 AIza-key"}

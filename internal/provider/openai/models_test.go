@@ -40,6 +40,12 @@ func TestListsOfModels(t *testing.T) {
 		{"elements that are no models", `{"data":[{"id":7},{"name":"x"},"y",null,[],{"id":""},{"id":"a"}]}`, []model.Listed{{Name: "a"}}},
 		{"times that are none", `{"data":[{"id":"a","created":-1},{"id":"b","created":"1"},{"id":"c","created":1.7e9},{"id":"d","created":1e300}]}`,
 			[]model.Listed{{Name: "a"}, {Name: "b"}, {Name: "c", Created: 1700000000}, {Name: "d"}}},
+		{"OpenRouter's and vLLM's", `{"data":[{"id":"a","context_length":200000,"supported_parameters":["seed","tools"]},{"id":"b","max_model_len":8192,"supported_parameters":[]}]}`,
+			[]model.Listed{{Name: "a", ContextWindow: 200_000, Tools: new(true)}, {Name: "b", ContextWindow: 8192, Tools: new(false)}}},
+		{"Mistral's and Groq's", `[{"id":"a","max_context_length":32768,"capabilities":{"function_calling":true}},{"id":"b","context_window":131072,"capabilities":{"function_calling":false}}]`,
+			[]model.Listed{{Name: "a", ContextWindow: 32_768, Tools: new(true)}, {Name: "b", ContextWindow: 131_072, Tools: new(false)}}},
+		{"what says nothing", `[{"id":"a","context_length":"8192","capabilities":{"function_calling":"yes"},"supported_parameters":"tools"},{"id":"b","context_length":1e300,"capabilities":[]},{"id":"c","context_length":-1}]`,
+			[]model.Listed{{Name: "a"}, {Name: "b"}, {Name: "c"}}},
 		{"an escaped name", `{"data":[{"id":"a\u002fb"}]}`, []model.Listed{{Name: "a/b"}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -62,10 +62,47 @@ func readModels(data []byte, yield func(model.Listed) bool) error {
 		return Broken("sent an answer without a list of models", nil)
 	}
 	for _, e := range jsonscan.Elements(list) {
-		m := model.Listed{Name: jsonscan.Text(jsonscan.Member(e, "id")), Created: max(0, jsonscan.Number(jsonscan.Member(e, "created"), 0))}
+		m := model.Listed{
+			Name: jsonscan.Text(jsonscan.Member(e, "id")), Created: max(0, jsonscan.Number(jsonscan.Member(e, "created"), 0)),
+			ContextWindow: ContextWindow(e), Tools: takesTools(e),
+		}
 		if m.Name != "" && !yield(m) {
 			return nil
 		}
+	}
+	return nil
+}
+
+// maxContextWindow is the largest context window that is believed, in tokens.
+const maxContextWindow = 1 << 40
+
+// ContextWindow returns the context window of an element of a list of models, in tokens; 0 = it does
+// not say. OpenAI's own list does not; these are the members of others: OpenRouter and Together, vLLM,
+// Groq, Mistral, Anthropic, Gemini.
+func ContextWindow(e []byte) int64 {
+	for _, name := range []string{"context_length", "max_model_len", "context_window", "max_context_length", "max_input_tokens", "inputTokenLimit"} {
+		if n := jsonscan.Number(jsonscan.Member(e, name), 0); n > 0 && n <= maxContextWindow {
+			return n
+		}
+	}
+	return 0
+}
+
+// takesTools returns whether a model of a list takes tools; nil = the list does not say. OpenRouter
+// lists the parameters of requests, Mistral has a member for it.
+func takesTools(e []byte) *bool {
+	if list := jsonscan.Member(e, "supported_parameters"); jsonscan.IsKind(list, '[') {
+		takes := false
+		for _, p := range jsonscan.Elements(list) {
+			takes = takes || jsonscan.Text(p) == "tools"
+		}
+		return &takes
+	}
+	switch calls := jsonscan.Member(jsonscan.Member(e, "capabilities"), "function_calling"); {
+	case jsonscan.IsKind(calls, 't'):
+		return new(true)
+	case jsonscan.IsKind(calls, 'f'):
+		return new(false)
 	}
 	return nil
 }

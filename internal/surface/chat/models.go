@@ -9,7 +9,8 @@ import (
 )
 
 // modelObject is a model of the dialect, and what the gateway adds to every
-// model of the org: tools that it executes itself.
+// model of the org: tools that it executes itself, and what it knows of the model. Official clients
+// ignore members that they do not know.
 type modelObject struct {
 	ID      string `json:"id"`
 	Object  string `json:"object"`
@@ -19,12 +20,14 @@ type modelObject struct {
 	ToolsAvailable      bool `json:"tools_available"`
 	MCPToolsCount       int  `json:"mcp_tools_count"`
 	MCPServersConnected int  `json:"mcp_servers_connected"`
+
+	Turnpike surface.ModelInfo `json:"turnpike"`
 }
 
-func newModelObject(m surface.Model, tools surface.Tools) modelObject {
+func newModelObject(m surface.Model, tools surface.Tools, info surface.ModelInfo) modelObject {
 	return modelObject{
 		ID: m.Name, Object: "model", Created: m.Created, OwnedBy: m.Provider,
-		ToolsAvailable: tools.Offered > 0, MCPToolsCount: tools.Offered, MCPServersConnected: tools.Connected,
+		ToolsAvailable: tools.Offered > 0, MCPToolsCount: tools.Offered, MCPServersConnected: tools.Connected, Turnpike: info,
 	}
 }
 
@@ -37,7 +40,7 @@ func (h *Handler) ServeModels(w http.ResponseWriter, r *http.Request, caller run
 	separator := ""
 	h.kit.Models(r.Context(), caller, func(m surface.Model) {
 		_, _ = out.WriteString(separator)
-		object, _ := surface.Marshal(newModelObject(m, tools)) // strings and numbers: cannot fail
+		object, _ := surface.Marshal(newModelObject(m, tools, h.kit.ModelInfo(m.Name))) // strings and numbers: cannot fail
 		_, _ = out.Write(object)
 		separator = ","
 	})
@@ -52,5 +55,5 @@ func (h *Handler) ServeModel(w http.ResponseWriter, r *http.Request, caller run.
 	if err != nil {
 		return err
 	}
-	return surface.WriteJSON(w, http.StatusOK, newModelObject(m, h.kit.Tools(r.Context(), caller)))
+	return surface.WriteJSON(w, http.StatusOK, newModelObject(m, h.kit.Tools(r.Context(), caller), h.kit.ModelInfo(m.Name)))
 }

@@ -31,6 +31,14 @@ func All() []surface.Relayed {
 	}
 }
 
+// Paths returns the paths of what is relayed.
+func Paths() (paths []string) {
+	for _, x := range All() {
+		paths = append(paths, "/v1"+x.Path)
+	}
+	return paths
+}
+
 // Handler serves the endpoints.
 type Handler struct {
 	options surface.Options

@@ -37,7 +37,8 @@ type Agent struct {
 	// Nil = no others.
 	Approve func(tool string, arguments json.RawMessage) bool
 
-	// Conversation gets the turns of each run; nil = nobody does.
+	// Conversation gets the turns of each run, except with Mode(Return); nil = nobody does. See also
+	// [Agent.Session] and sqlite.Store.Conversations.
 	Conversation Conversation
 
 	// Store keeps runs on disk, such as sqlite.Open does; nil = runs live in memory.
@@ -93,8 +94,9 @@ type Outbound struct {
 }
 
 // Conversation keeps the turns of runs. Append is called with each turn in order and is awaited; its
-// error ends the run. A run that is resumed appends again what its last process may not have
-// appended: RunID and Number identify a turn.
+// error ends the run. A run that is resumed appends again what its last process may have appended
+// already: RunID and Number identify a turn, whose items are the same. The results of a turn's calls
+// are appended together, when all are there or the run has ended.
 type Conversation interface {
 	Append(ctx context.Context, turn Turn) error
 }
@@ -102,11 +104,12 @@ type Conversation interface {
 // Turn is a part of a conversation: the input of a run, an answer of the model with its tool calls, or
 // the results of these.
 type Turn struct {
-	RunID  string
-	Caller Caller
-	Number int // from 0, which is the input
-	Role   TurnRole
-	Items  []item.Item
+	Session string // that the run is part of: see [Agent.Session]; "" = none
+	RunID   string
+	Caller  Caller
+	Number  int // from 0, which is the input
+	Role    TurnRole
+	Items   []item.Item
 }
 
 // TurnRole says whose a turn is.

@@ -41,6 +41,11 @@ type call struct {
 	finished *event.Finished
 	ended    map[string]outcome // tool calls, by their keys
 
+	conversation Conversation // gets the turns; nil = nobody does
+	sessions     Sessions     // keeps the session; nil = the run is part of none
+	session      string       // id of it
+	history      int          // how many items of the input are earlier turns of it
+
 	lastTurn int   // the highest of the input
 	turns    int   // that the conversation has got
 	appended int   // items after the input that these turns have
@@ -75,6 +80,8 @@ func (a *Agent) newCall(in Input, opts []Option) (*call, error) {
 		return nil, invalid("the mode %q is not known; use Auto or Return", o.mode)
 	case o.detached && !e.durable:
 		return nil, invalid("Start needs a store: a run in memory ends with its caller; set Agent.Store")
+	case o.session != nil && o.mode == Return:
+		return nil, invalid("a session executes tool calls: Mode(Return) is for Agent.Run, Stream and Generate")
 	case o.detached && o.mode == Return:
 		return nil, invalid("Start executes tool calls: Mode(Return) is for Run, Stream and Generate")
 	case len(o.tools) > 0 && e.durable && o.mode == Auto:
@@ -88,7 +95,16 @@ func (a *Agent) newCall(in Input, opts []Option) (*call, error) {
 	if o.limits.USD.set && !e.price(e.target).Known() {
 		return nil, invalid("the model %s has no price, and Limits.USD applies; set Agent.Rates[%q]", e.target.Model, e.target.Model)
 	}
-	return &call{engine: e, id: newRunID(), input: in.items, o: o, caller: o.caller, lastTurn: item.LastTurn(in.items), ended: map[string]outcome{}}, nil
+	c := &call{engine: e, id: newRunID(), input: in.items, o: o, caller: o.caller, lastTurn: item.LastTurn(in.items), ended: map[string]outcome{}}
+	c.conversation = a.Conversation
+	if o.session != nil {
+		if err := checkSession(o.session.id); err != nil {
+			return nil, err
+		}
+		c.session, c.sessions = o.session.id, e.sessionsOf(o.session)
+		c.conversation = c.sessions
+	}
+	return c, nil
 }
 
 // perform performs the run. sink gets its events; nil = nobody reads them.
@@ -96,6 +112,18 @@ func (c *call) perform(ctx context.Context, sink sink) (*Result, error) {
 	if c.o.mode == Return {
 		return c.ask(ctx, sink)
 	}
+	if c.sessions != nil {
+		leave, err := c.continueSession(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
+	}
+	return c.performHere(ctx, sink)
+}
+
+// performHere performs a run whose input is complete.
+func (c *call) performHere(ctx context.Context, sink sink) (*Result, error) {
 	req, err := c.request(ctx, sink != nil)
 	if err != nil {
 		return nil, c.failure(ctx, run.Performed{}, err)
@@ -136,10 +164,10 @@ func (c *call) start(ctx context.Context) (string, error) {
 func (c *call) watch(ctx context.Context) {
 	e := c.engine
 	err := e.runner.Follow(ctx, eventlog.Follow{Org: orgID, RunID: c.id, ToWaiting: true}, discard{})
-	if err == nil && e.agent.Conversation != nil {
+	if err == nil && c.conversation != nil {
 		var p run.Performed
 		if p, err = e.here.Transcript(ctx, c.key()); err == nil {
-			err = c.appendTurns(ctx, p.Items, true)
+			err = c.appendTurns(ctx, settled(p))
 		}
 	}
 	if err != nil && ctx.Err() == nil {
@@ -185,7 +213,7 @@ func (c *call) base(p loop.Policy) *run.Request {
 	e, a := c.engine, c.engine.agent
 	r := &run.Request{
 		Org: orgID, Principal: c.caller.ID, Permissions: c.caller.Permissions, Surface: surfaceName, RunID: c.id, Policy: p,
-		Model: e.target.Model, Targets: []route.Target{{Target: e.target, Client: c.client()}}, Items: c.input, Options: a.Options,
+		AgentSession: c.session, Model: e.target.Model, Targets: []route.Target{{Target: e.target, Client: c.client()}}, Items: c.input, Options: a.Options,
 	}
 	if a.Instructions != "" {
 		r.System = []item.Item{item.NewText(item.System, a.Instructions)}
@@ -278,7 +306,7 @@ var _ eventlog.Sink = (*call)(nil)
 // end returns the result of a run that has left this process.
 func (c *call) end(ctx context.Context, p run.Performed, err error) (*Result, error) {
 	if err == nil {
-		err = c.appendTurns(context.WithoutCancel(ctx), p.Items, true)
+		err = c.appendTurns(context.WithoutCancel(ctx), settled(p))
 	}
 	if failure := c.failure(ctx, p, err); failure != nil {
 		return nil, failure
@@ -425,7 +453,7 @@ func (c *call) note(key string, cause error) {
 
 // client returns the agent's model for this run.
 func (c *call) client() model.Model {
-	if c.engine.agent.Conversation == nil {
+	if c.conversation == nil {
 		return c.engine.agent.Model
 	}
 	return recorded{c}
@@ -436,7 +464,7 @@ type recorded struct{ call *call }
 
 // Stream implements model.Model. What the request has more than the one before are the turns since.
 func (r recorded) Stream(ctx context.Context, req *model.Request, emit func(model.Delta) error) (*model.Turn, error) {
-	if err := r.call.appendTurns(ctx, req.Items, false); err != nil {
+	if err := r.call.appendTurns(ctx, req.Items); err != nil {
 		return nil, &model.Error{Class: model.Invalid, Message: "the conversation of the run cannot be stored", Err: err}
 	}
 	return r.call.engine.agent.Model.Stream(ctx, req, emit)
@@ -444,25 +472,32 @@ func (r recorded) Stream(ctx context.Context, req *model.Request, emit func(mode
 
 // begin appends the input to the conversation.
 func (c *call) begin(ctx context.Context) error {
-	conversation := c.engine.agent.Conversation
-	if conversation == nil {
+	if c.conversation == nil {
 		return nil
 	}
 	c.turns = 1
 	if c.o.skipInput {
 		return nil
 	}
-	if err := conversation.Append(ctx, Turn{RunID: c.id, Caller: c.caller, Role: InputTurn, Items: slices.Clone(c.input)}); err != nil {
+	if err := c.conversation.Append(ctx, Turn{Session: c.session, RunID: c.id, Caller: c.caller, Role: InputTurn, Items: slices.Clone(c.input[c.history:])}); err != nil {
 		return &LostError{Message: "the conversation of the run cannot be stored", Cause: err}
 	}
 	return nil
 }
 
-// appendTurns appends what the transcript has more than the conversation. last says that the run
-// has left the process.
-func (c *call) appendTurns(ctx context.Context, items []item.Item, last bool) error {
-	conversation := c.engine.agent.Conversation
-	if conversation == nil || c.failed != nil {
+// settled returns the transcript of a run that has left this process, without the results of a turn
+// whose other calls still wait.
+func settled(p run.Performed) []item.Item {
+	items := p.Items
+	for p.State.Finished == nil && len(items) > p.Input && items[len(items)-1].Kind == item.ToolResult {
+		items = items[:len(items)-1]
+	}
+	return items
+}
+
+// appendTurns appends what the transcript has more than the conversation.
+func (c *call) appendTurns(ctx context.Context, items []item.Item) error {
+	if c.conversation == nil || c.failed != nil {
 		return c.failed
 	}
 	begin := slices.IndexFunc(items, func(it item.Item) bool { return it.Turn > c.lastTurn })
@@ -478,8 +513,8 @@ func (c *call) appendTurns(ctx context.Context, items []item.Item, last bool) er
 		for role == ToolTurn && end < len(items) && items[end].Kind == item.ToolResult {
 			end++
 		}
-		turn := Turn{RunID: c.id, Caller: c.caller, Number: c.turns, Role: role, Items: slices.Clone(items[c.appended:end])}
-		if err := conversation.Append(ctx, turn); err != nil {
+		turn := Turn{Session: c.session, RunID: c.id, Caller: c.caller, Number: c.turns, Role: role, Items: slices.Clone(items[c.appended:end])}
+		if err := c.conversation.Append(ctx, turn); err != nil {
 			c.failed = err
 			return err
 		}

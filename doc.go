@@ -62,6 +62,16 @@
 // begins: [Agent.Resume] continues a run after a crash. Calls that may have been carried out when
 // the process died are not made again, unless the tool says that they may be.
 //
+// # Sessions
+//
+// [Agent.Session] is a conversation of several runs. Its turns are in front of the input of the next:
+//
+//	chat := agent.Session("window 7")
+//	first, err := chat.Run(ctx, turnpike.Text("How warm is it in Bern?"))
+//	second, err := chat.Run(ctx, turnpike.Text("And in Basel?"))
+//
+// They are kept by Agent.Conversation, by Agent.Store, or in memory.
+//
 // # Limits of this package
 //
 // An agent does not call other agents. Use one agent as a tool of another by a function that runs it.

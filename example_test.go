@@ -274,6 +274,64 @@ func ExampleItems() {
 	// Output: 18 °C. 3 items
 }
 
+// A conversation that goes on: the earlier turns are in front of the next question. They are in a file,
+// so that another process can go on, a day later.
+func ExampleAgent_Session() {
+	dir, _ := os.MkdirTemp("", "session")
+	defer func() { _ = os.RemoveAll(dir) }()
+	store, err := sqlite.Open(filepath.Join(dir, "chats.db"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = store.Close() }()
+
+	m := turnpiketest.Model(new(testing.T), turnpiketest.Say("21 °C."), turnpiketest.Say("18 °C."))
+	agent := &turnpike.Agent{Model: m, Conversation: store.Conversations(sqlite.ConversationOptions{TTL: 90 * 24 * time.Hour})}
+	chat := agent.Session("window 7")
+	for _, question := range []string{"How warm is it in Bern?", "And in Basel?"} {
+		result, err := chat.Run(context.Background(), turnpike.Text(question))
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(result.Text)
+	}
+	for _, it := range m.Requests()[1].Items {
+		fmt.Println("the model has read:", it.Text())
+	}
+	// Output:
+	// 21 °C.
+	// 18 °C.
+	// the model has read: How warm is it in Bern?
+	// the model has read: 21 °C.
+	// the model has read: And in Basel?
+}
+
+// transcript is a Conversation of the program's own.
+type transcript struct{}
+
+func (transcript) Append(_ context.Context, turn turnpike.Turn) error {
+	fmt.Println(turn.Number, turn.Role, len(turn.Items))
+	return nil // an error would end the run
+}
+
+// A Conversation gets every turn of every run, in order.
+func Example_conversation() {
+	now := tool.Func("now", "The time of day.", func(context.Context, struct{}) (string, error) { return "12:00", nil })
+	agent := &turnpike.Agent{
+		Model: scripted(turnpiketest.Call("now", nil), turnpiketest.Say("Noon.")), Tools: []tool.Tool{now}, Conversation: transcript{},
+	}
+	if _, err := agent.Run(context.Background(), turnpike.Text("What time is it?")); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// 0 user 1
+	// 1 assistant 1
+	// 2 tool 1
+	// 3 assistant 1
+}
+
 // Testing an agent: a model that says what the test tells it, and what it was asked. The model can also
 // fail (turnpiketest.Fail), break off (turnpiketest.Cut) and count tokens (turnpiketest.Uses).
 func Example_testing() {

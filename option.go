@@ -24,6 +24,7 @@ type options struct {
 	format    model.Format
 	skipInput bool
 	detached  bool // see [Agent.Start]
+	session   *Session
 }
 
 // As runs on behalf of a caller: the model sees the tools that the caller has the permission for,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/event"
@@ -37,38 +38,44 @@ func Deny(approvalID, reason string) Decision { return Decision{Approval: approv
 // The agent must be the one that began the run, or one with the same model and tools. A run that has
 // reached a limit goes on as another run, with another id: it begins with the transcript of the
 // first, and what the first has spent counts.
+//
+// Other turns of its [Session] come after it: a run of a session that lives in memory is resumed with
+// [Session.Resume].
 func (a *Agent) Resume(ctx context.Context, runID string, decisions ...Decision) *Stream {
+	return a.resume(ctx, nil, runID, decisions)
+}
+
+// resume resumes a run. s is its session, if that is known; nil = not.
+func (a *Agent) resume(ctx context.Context, s *Session, runID string, decisions []Decision) *Stream {
 	e, err := a.prepare()
 	if err != nil {
 		return failedStream(err)
 	}
 	c := &call{engine: e, id: runID, o: options{caller: everything(), limits: a.Limits, mode: Auto, trace: true}, ended: map[string]outcome{}}
 	return newStream(ctx, runID, func(ctx context.Context, sink sink) (*Result, error) {
-		return c.resume(ctx, decisions, sink)
+		return c.resume(ctx, s, decisions, sink)
 	})
 }
 
 // key returns the key of the run in the store.
 func (c *call) key() journal.RunKey { return journal.RunKey{Org: orgID, Run: c.id} }
 
-func (c *call) resume(ctx context.Context, decisions []Decision, sink sink) (*Result, error) {
+func (c *call) resume(ctx context.Context, s *Session, decisions []Decision, sink sink) (*Result, error) {
 	e := c.engine
+	leave, err := c.recall(ctx, s)
+	if err != nil {
+		return nil, errorOf(ctx, err, partial{})
+	}
+	defer leave()
 	for _, d := range decisions {
 		if err := c.decide(ctx, d); err != nil {
 			return nil, errorOf(ctx, err, partial{})
 		}
 	}
-	if e.agent.Conversation != nil {
-		before, err := e.here.Transcript(ctx, c.key())
-		if err != nil {
-			return nil, errorOf(ctx, err, partial{})
-		}
-		c.lastTurn, c.turns, c.caller = item.LastTurn(before.Items[:before.Input]), 1, before.Caller
-	}
 	c.sink = sink
-	leave := e.enter(c)
+	out := e.enter(c)
 	p, err := e.here.Continue(ctx, c.key(), c)
-	leave()
+	out()
 	if not, ok := errors.AsType[*run.NotNow](err); ok {
 		switch not.Status {
 		case journal.Done:
@@ -79,6 +86,31 @@ func (c *call) resume(ctx context.Context, decisions []Decision, sink sink) (*Re
 		}
 	}
 	return c.end(ctx, p, err)
+}
+
+// recall finds the session of the run and what its conversation has. It reserves the session until leave
+// is called. s is the session, if the caller knows it.
+func (c *call) recall(ctx context.Context, s *Session) (leave func(), err error) {
+	e := c.engine
+	c.conversation = e.agent.Conversation
+	before, err := e.here.Transcript(ctx, c.key())
+	if err != nil {
+		return nil, err
+	}
+	c.lastTurn, c.turns, c.caller = item.LastTurn(before.Items[:before.Input]), 1, before.Caller
+	c.session = before.State.Accepted.AgentSession
+	if s != nil && s.id != c.session {
+		return nil, &ResumeError{Message: fmt.Sprintf("session %s has no run %s", s.id, c.id), status: http.StatusNotFound}
+	}
+	if c.session == "" {
+		return func() {}, nil
+	}
+	if c.sessions = e.sessionsOf(s); c.sessions == nil {
+		return nil, &ResumeError{Message: fmt.Sprintf("run %s is part of session %s, which is in memory; resume it with Session.Resume", c.id, c.session), status: http.StatusConflict}
+	}
+	c.conversation = c.sessions
+	_, leave, err = c.enterSession(ctx)
+	return leave, err
 }
 
 // decide records a decision.
@@ -148,11 +180,11 @@ func (c *call) goOn(ctx context.Context, sink sink) (*Result, error) {
 	}
 	next := &call{
 		engine: c.engine, id: newRunID(), input: p.Items[c.system(p):], o: c.o, caller: p.Caller, ended: map[string]outcome{},
-		lastTurn: item.LastTurn(p.Items),
+		lastTurn: item.LastTurn(p.Items), conversation: c.conversation, session: c.session, sessions: c.sessions,
 	}
 	next.o.limits, next.o.skipInput = rest, true
 	next.o.trace = c.o.trace
-	return next.perform(ctx, sink)
+	return next.performHere(ctx, sink)
 }
 
 // system returns how many items of the transcript the agent has put in front of the input.

@@ -8,6 +8,8 @@
 //	defer store.Close()
 //	agent := &turnpike.Agent{Model: model, Store: store}
 //
+// [Store.Conversations] keeps what was said, as conversations that go on: see turnpike.Agent.Session.
+//
 // One process at a time can open a file. What runs have cost, said and done is in it, so that it is
 // readable for its owner only.
 package sqlite
@@ -27,6 +29,9 @@ type Store struct {
 	mu     sync.Mutex
 	before []func() // called by Close before the file is closed
 	closed bool
+
+	enteredMu sync.Mutex
+	entered   map[sqlite.AgentConversationKey]string // conversations that are reserved, and for which runs
 }
 
 // Open opens a file, and creates it if it is missing, with its directory. It fails if another process has

@@ -66,8 +66,9 @@ func layers() []layer {
 			"internal/store/...", "internal/coord/...", "internal/telemetry", "internal/analytics", "internal/surface/..."}},
 		{"library", "the built-in prices are data", []string{"internal/rates/known"}},
 		{"library", "a program links what it uses: each provider, the MCP client and each store are in a package of their own",
-			[]string{"mcp", "provider/...", "resource", "sqlite"}},
+			[]string{"mcp", "provider/...", "resource"}},
 		{"library", "an agent drives runs as a surface does, and knows neither servers nor stores on disk", []string{"."}},
+		{"library", "a store has what agents keep in it, and no agent links one that it does not use", []string{"sqlite"}},
 		{"test kits", "a crash is that of a whole agent", []string{"turnpiketest/crashtest"}},
 		{"test kits", "the stories are told by all surfaces", []string{"internal/surface/surfacetest"}},
 

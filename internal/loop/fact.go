@@ -77,6 +77,9 @@ type Accepted struct {
 
 	RequestRef string `json:"request_ref,omitempty"`
 
+	// AgentSession is the session of an agent of a program that the run is part of; "" = none.
+	AgentSession string `json:"agent_session,omitempty"`
+
 	// Listed are the labels of the shown servers whose tools the conversation has listed
 	// before this run.
 	Listed []string `json:"listed,omitempty"`

@@ -116,7 +116,7 @@ func (d *driver) acceptRelay(body loop.Accepted) error {
 func (r *Request) accepted(runID string, price func(loop.Target) money.Price) loop.Accepted {
 	body := loop.Accepted{
 		RunID: runID, Org: r.Org, Principal: r.Principal, EndUser: r.EndUser, Surface: r.Surface,
-		Raw: r.Raw != nil, RawBytes: r.rawBytes(), Model: r.Model, Policy: r.Policy.WithDefaults(), Listed: r.Listed, CallerAt: r.callerAt,
+		Raw: r.Raw != nil, RawBytes: r.rawBytes(), Model: r.Model, Policy: r.Policy.WithDefaults(), Listed: r.Listed, CallerAt: r.callerAt, AgentSession: r.AgentSession,
 	}
 	for _, t := range r.Targets {
 		sealed := t.Target

@@ -35,6 +35,10 @@ type Request struct {
 	// [tool.Caller]. A run that another process continues keeps them.
 	Permissions []string
 
+	// AgentSession is recorded for the program that the run belongs to; "" = none. Nothing here
+	// reads it.
+	AgentSession string
+
 	// RunID is the id of the run; "" = one is made. It has the form of [id.NewOrdered], and no run
 	// of the store has it. A relay has no use for it.
 	RunID string

@@ -1,0 +1,305 @@
+package turnpike
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/turnpike-gateway/turnpike/internal/journal"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/item"
+)
+
+// maxSessionID is the longest id of a session, in bytes.
+const maxSessionID = 256
+
+// memoryTurns is how many turns a session in memory keeps.
+const memoryTurns = 200
+
+// Session is a conversation of several runs: what the earlier ones said and did is in front of the
+// input of the next. It is safe for concurrent use, and its runs come one after the other: see [Session.Run].
+type Session struct {
+	agent  *Agent
+	id     string
+	memory *memorySessions // of this value, for an agent that keeps conversations nowhere else
+}
+
+// Session returns the session with an id that the program chooses, such as that of a chat window; it begins
+// with its first run. An id has up to 256 bytes. Sessions of different callers ([As]) are different, whatever their ids.
+//
+// The turns are kept by Agent.Conversation if it implements [Sessions], such as
+// sqlite.Store.Conversations does, or else by Agent.Store. Without both they live in the value that
+// Session returns, up to 200 of them: another value with the same id begins anew.
+func (a *Agent) Session(id string) *Session {
+	return &Session{agent: a, id: id, memory: &memorySessions{busy: map[sessionKey]string{}, turns: map[sessionKey][]Turn{}}}
+}
+
+// ID returns the id of the session.
+func (s *Session) ID() string { return s.id }
+
+// Run runs the agent with the earlier turns of the session in front of the input, until it answers. A session
+// has one run at a time: while another one is in progress or waits for approvals, the error is a
+// [*SessionError]. A run that fails after its model has answered stays in the session with what its tools
+// did, because that is not undone. One whose model has never answered is left out of later prompts.
+func (s *Session) Run(ctx context.Context, in Input, opts ...Option) (*Result, error) {
+	return s.Stream(ctx, in, opts...).Result()
+}
+
+// Stream returns a run of the session that has not begun, as [Agent.Stream] does. The earlier turns are read when
+// it begins.
+func (s *Session) Stream(ctx context.Context, in Input, opts ...Option) *Stream {
+	return s.agent.Stream(ctx, in, append(opts[:len(opts):len(opts)], func(o *options) { o.session = s })...)
+}
+
+// Resume goes on with a run of the session, as [Agent.Resume] does, which has the same effect if the session is
+// kept in a store.
+func (s *Session) Resume(ctx context.Context, runID string, decisions ...Decision) *Stream {
+	return s.agent.resume(ctx, s, runID, decisions)
+}
+
+// Sessions is a Conversation whose turns can be read again: what an [Agent.Session] needs.
+type Sessions interface {
+	Conversation
+
+	// Enter returns what is in front of the next run of a session, and reserves the session for the run
+	// until leave is called. owner is the ID of the caller. The error wraps [ErrBusy] if the session is
+	// reserved. A session that is not known is empty.
+	Enter(ctx context.Context, owner, session, runID string) (past Past, leave func(), err error)
+}
+
+// Past is what is in front of a run of a session.
+type Past struct {
+	Summary string // of turns before Turns; "" = none
+	Turns   []Turn // the oldest first; a run is there from its first turn on
+}
+
+// ErrBusy is wrapped by the error of [Sessions.Enter] for a session that has another run in progress.
+var ErrBusy = errors.New("the session has another run in progress")
+
+// SessionError says that a session has another run, which is in progress or waits for approvals. Wait for it,
+// [Agent.Resume] it, or [Agent.Cancel] it.
+type SessionError struct {
+	Session string
+	RunID   string // the other run; "" = one that has only begun
+	Message string
+	partial
+}
+
+func (e *SessionError) Error() string { return e.Message }
+
+// Status implements [Failure].
+func (e *SessionError) Status() int { return http.StatusConflict }
+
+// sessionsOf returns what keeps the session; nil if nothing does.
+func (e *engine) sessionsOf(s *Session) Sessions {
+	a := e.agent
+	if kept, ok := a.Conversation.(Sessions); ok {
+		return kept
+	}
+	var kept Sessions
+	if store, ok := a.Store.(interface{ Sessions() Sessions }); ok {
+		kept = store.Sessions()
+	} else if s != nil {
+		kept = s.memory
+	}
+	if kept != nil && a.Conversation != nil {
+		return bothSessions{kept, a.Conversation}
+	}
+	return kept
+}
+
+// bothSessions are sessions whose turns another conversation gets too.
+type bothSessions struct {
+	Sessions
+	also Conversation
+}
+
+// Append implements Conversation.
+func (b bothSessions) Append(ctx context.Context, turn Turn) error {
+	if err := b.Sessions.Append(ctx, turn); err != nil {
+		return err
+	}
+	return b.also.Append(ctx, turn)
+}
+
+// checkSession returns what is wrong with the id of a session.
+func checkSession(id string) error {
+	if id == "" || len(id) > maxSessionID || !utf8.ValidString(id) {
+		return invalid("the id of a session has 1 to %d bytes of UTF-8, and not %d", maxSessionID, len(id))
+	}
+	return nil
+}
+
+// enterSession reserves the session for the run.
+func (c *call) enterSession(ctx context.Context) (past Past, leave func(), err error) {
+	past, leave, err = c.sessions.Enter(ctx, c.caller.ID, c.session, c.id)
+	switch {
+	case errors.Is(err, ErrBusy):
+		return past, nil, &SessionError{Session: c.session, Message: fmt.Sprintf("session %s has another run in progress; wait for it", c.session)}
+	case err != nil:
+		return past, nil, &LostError{Message: "the turns of session " + c.session + " cannot be read", Cause: err}
+	}
+	return past, leave, nil
+}
+
+// continueSession reserves the session for a new run, and puts its turns in front of the input.
+func (c *call) continueSession(ctx context.Context) (leave func(), err error) {
+	past, leave, err := c.enterSession(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if n := len(past.Turns); n > 0 {
+		if err := c.mayFollow(ctx, past.Turns[n-1].RunID); err != nil {
+			leave()
+			return nil, err
+		}
+	}
+	history := past.items()
+	c.history, c.input = len(history), append(history, c.input...)
+	c.lastTurn = item.LastTurn(c.input)
+	return leave, nil
+}
+
+// mayFollow returns an error if the last run of the session has not ended: one that waits for approvals, and one that
+// a crash has broken off, are resumed or cancelled first.
+func (c *call) mayFollow(ctx context.Context, last string) error {
+	head, err := c.engine.archive.Head(ctx, orgID, last)
+	if errors.Is(err, org.ErrNotFound) { // it was in memory, or was never stored, or is deleted
+		return nil
+	} else if err != nil {
+		return errorOf(ctx, err, partial{})
+	}
+	refuse := func(format string) error {
+		return &SessionError{Session: c.session, RunID: last, Message: fmt.Sprintf(format, c.session, last)}
+	}
+	switch head.Summary.Status {
+	case journal.Waiting:
+		return refuse("session %s has run %s, which waits for approvals; resume it with decisions, or cancel it")
+	case journal.Running:
+		return refuse("session %s has run %s, which has not ended; wait for it, or resume it if its process has crashed")
+	case journal.Done, journal.IsAside:
+	}
+	return nil
+}
+
+// items returns the turns as a prompt. Answers of the model are numbered anew. A call without a result, of a run
+// that has ended before it, gets one that says so.
+func (p Past) items() []item.Item {
+	var out []item.Item
+	if p.Summary != "" {
+		out = append(out, item.NewText(item.System, "Summary of the conversation before:\n"+p.Summary))
+	}
+	number := 0
+	for turns := p.Turns; len(turns) > 0; {
+		end := slices.IndexFunc(turns, func(t Turn) bool { return t.RunID != turns[0].RunID })
+		if end < 0 {
+			end = len(turns)
+		}
+		out = append(out, runItems(turns[:end], &number)...)
+		turns = turns[end:]
+	}
+	return out
+}
+
+// noResult is the result of a call whose run has ended before it had one.
+const noResult = "There is no result: the run ended before. The call may have been carried out."
+
+// runItems returns the items of the turns of one run; none if its model has never answered.
+func runItems(turns []Turn, number *int) (out []item.Item) {
+	if !slices.ContainsFunc(turns, func(t Turn) bool { return t.Role == AssistantTurn }) {
+		return nil
+	}
+	var open []string // ids of calls without a result
+	answer := func() {
+		for _, id := range open {
+			out = append(out, item.NewResult(id, noResult, true))
+		}
+		open = nil
+	}
+	for _, t := range turns {
+		if t.Role != ToolTurn {
+			answer()
+		}
+		items := slices.Clone(t.Items)
+		if t.Role == AssistantTurn {
+			*number++
+			item.SetTurn(items, *number)
+		} else {
+			number0(items, number)
+		}
+		for _, it := range items {
+			switch it.Kind {
+			case item.ToolCall:
+				open = append(open, it.CallID)
+			case item.ToolResult:
+				if at := slices.Index(open, it.CallID); at >= 0 {
+					open = slices.Delete(open, at, at+1)
+				}
+			case item.Message, item.Reasoning, item.Other:
+			}
+		}
+		out = append(out, items...)
+	}
+	answer()
+	return out
+}
+
+// number0 numbers the answers of a model that are part of an input.
+func number0(items []item.Item, number *int) {
+	for start := 0; start < len(items); {
+		end := item.TurnEnd(items, start)
+		if items[start].Turn != 0 {
+			*number++
+			item.SetTurn(items[start:end], *number)
+		}
+		start = end
+	}
+}
+
+// sessionKey identifies a session.
+type sessionKey struct{ owner, id string }
+
+// memorySessions are sessions in memory.
+type memorySessions struct {
+	mu    sync.Mutex // guards the fields below
+	turns map[sessionKey][]Turn
+	busy  map[sessionKey]string // the runs that have reserved them
+}
+
+// Append implements Conversation.
+func (m *memorySessions) Append(_ context.Context, turn Turn) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key := sessionKey{turn.Caller.ID, turn.Session}
+	kept := m.turns[key]
+	if slices.ContainsFunc(kept, func(t Turn) bool { return t.RunID == turn.RunID && t.Number == turn.Number }) {
+		return nil
+	}
+	kept = append(kept, turn)
+	for len(kept) > memoryTurns && kept[0].RunID != turn.RunID { // whole runs
+		first := kept[0].RunID
+		kept = slices.DeleteFunc(kept, func(t Turn) bool { return t.RunID == first })
+	}
+	m.turns[key] = kept
+	return nil
+}
+
+// Enter implements Sessions.
+func (m *memorySessions) Enter(_ context.Context, owner, session, runID string) (Past, func(), error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key := sessionKey{owner, session}
+	if m.busy[key] != "" {
+		return Past{}, nil, ErrBusy
+	}
+	m.busy[key] = runID
+	return Past{Turns: slices.Clone(m.turns[key])}, func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.busy, key)
+	}, nil
+}

@@ -69,7 +69,7 @@ func layers() []layer {
 			[]string{"mcp", "provider/...", "resource"}},
 		{"library", "an agent drives runs as a surface does, and knows neither servers nor stores on disk", []string{"."}},
 		{"library", "a store has what agents keep in it, and no agent links one that it does not use", []string{"sqlite"}},
-		{"test kits", "a crash is that of a whole agent", []string{"turnpiketest/crashtest"}},
+		{"test kits", "a crash, and a recorded run, is that of a whole agent", []string{"turnpiketest/crashtest", "turnpiketest/replaytest"}},
 		{"test kits", "the stories are told by all surfaces", []string{"internal/surface/surfacetest"}},
 
 		{"edges", "the edges are what the composition root puts together", []string{"internal/config", "internal/httpd"}},

@@ -202,7 +202,7 @@ func TestOtherBuildsGoOnWithRunsOfEveryRelease(t *testing.T) {
 			{"internal/loop/rules.go", "MaxRetryWaitMS       = 5_000", "MaxRetryWaitMS       = 1"},
 			{"internal/policy/progress.go", "DefaultThreshold = 3", "DefaultThreshold = 1"},
 			{"internal/budget/budget.go", "DefaultOutput = 8_192", "DefaultOutput = 17"},
-			{"internal/loop/recover.go", "a.AttemptsOnTarget < s.Accepted.Rules.Attempts", "a.AttemptsOnTarget < 1"}, // whatever accepted says
+			{"internal/loop/attempts.go", "a.AttemptsOnTarget < s.Accepted.Rules.Attempts", "a.AttemptsOnTarget < 1"}, // whatever accepted says
 			{"internal/loop/decide.go", "nth >= limits.CallsPerTurn", "nth >= 1"},
 		},
 		"another order of rules": {

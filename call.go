@@ -189,7 +189,7 @@ func (c *call) request(ctx context.Context, live bool) (*run.Request, error) {
 		return nil, err
 	}
 	p := loop.Policy{
-		Grade: loop.Light, Limits: c.o.limits.sealed(), Forget: !e.durable,
+		Grade: loop.Light, Limits: c.o.limits.sealed(), NoStore: !e.durable,
 		Parallelism: loop.Parallelism(cmp.Or(a.Parallelism, Parallel)), AbortOnTool: a.ToolErrors == Abort,
 		Validation: loop.Validation(cmp.Or(a.Validation, Strict)), ResultMaxBytes: cmp.Or(a.ResultMaxBytes, 64<<10), HeadOnly: true,
 		CatalogTTLNS: int64(listsFor), Rules: loop.Rules{CallsPerServer: callsPerServer}, Guard: policy.Guard{Mode: policy.Nudge},
@@ -232,7 +232,7 @@ func (c *call) servers(ctx context.Context) ([]catalog.Server, error) {
 	e := c.engine
 	servers := slices.Clone(e.servers)
 	if len(c.o.tools) > 0 {
-		servers = append(servers, catalog.Server{Name: "call", Source: e.gate(tool.Tools(c.o.tools)), Brought: true})
+		servers = append(servers, catalog.Server{Name: "call", Source: e.gate(tool.Tools(c.o.tools)), FromRequest: true})
 	}
 	if c.o.narrowed {
 		if err := c.checkOnly(ctx, servers); err != nil {

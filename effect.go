@@ -111,7 +111,7 @@ func (e effect) begin(ctx context.Context) (version int64, known *tool.Result, e
 // error says that a crash has broken its run off, which must be resumed first.
 func (e effect) isFree(ctx context.Context, found *journal.Conversation) (bool, error) {
 	var of effectCall
-	if err := json.Unmarshal(found.Echo, &of); err != nil {
+	if err := json.Unmarshal(found.RequestJSON, &of); err != nil {
 		return false, err
 	}
 	if found.RunID == e.call.RunID {
@@ -188,6 +188,6 @@ func (e effect) save(ctx context.Context, version int64, items item.List) error 
 	if err != nil {
 		return err
 	}
-	c := journal.Conversation{Version: version, RunID: e.call.RunID, Items: items, Echo: echo}
+	c := journal.Conversation{Version: version, RunID: e.call.RunID, Items: items, RequestJSON: echo}
 	return e.engine.effects.Save(ctx, orgID, "", c, effectsFor, e.key)
 }

@@ -74,7 +74,7 @@ type ledger interface {
 	journal.Leases
 	journal.Picker
 	journal.Conversations
-	journal.Forgetter
+	journal.LaterDeleter
 }
 
 // connector is a source that connects over what the agent gives it: an MCP server of package mcp.
@@ -124,7 +124,7 @@ func newEngine(a *Agent) (*engine, error) {
 	}
 	e.archive, e.effects = store, store
 	e.runner = run.New(run.Options{
-		Catalog: e.catalog, Journal: store, Conversations: store, Leases: store, Archive: store, Forgetter: store,
+		Catalog: e.catalog, Journal: store, Conversations: store, Leases: store, Archive: store, LaterDeleter: store,
 		Resources: e, Price: e.price, Alone: true, Log: e.log,
 	})
 	e.here = run.PerformerOf(e.runner)
@@ -231,7 +231,7 @@ func (e *engine) connect() error {
 		server := &e.servers[len(e.servers)-len(e.agent.Sources)+i]
 		if c, ok := source.(connector); ok {
 			name := server.Name
-			source = c.Connect(e.out.Guarded(egress.GuardedOptions{}), func() { e.catalog.Forget(orgID, name) }, e.log)
+			source = c.Connect(e.out.Guarded(egress.GuardedOptions{}), func() { e.catalog.Invalidate(orgID, name) }, e.log)
 		}
 		server.Source = e.gate(source)
 	}

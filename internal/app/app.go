@@ -232,7 +232,7 @@ func (a *App) buildRunner(o Options, router *route.Router, retained *memlimit.Li
 	}
 	a.spend = spend.New(a.store, id.New("process_"), a.log)
 	a.runner = run.New(run.Options{
-		Catalog: a.catalog, Journal: journal, Conversations: a.store, Leases: a.store, Archive: a.store, Forgetter: a.store,
+		Catalog: a.catalog, Journal: journal, Conversations: a.store, Leases: a.store, Archive: a.store, LaterDeleter: a.store,
 		Resources: resources{a.directory, router}, Router: router, Dialer: a.pool, Keys: keys, Memory: retained, MaxFollowers: a.config.MaxFollowersPerRun,
 		Build: Version(), Log: a.log, Gone: a.directory.Gone, Access: a.directory.Access, Recorder: a.store, Spend: a.spend, Observer: a.shown.observer(),
 		Price:   a.price,
@@ -316,7 +316,7 @@ func (a *App) orgChanged(orgID string) {
 
 // toolsChanged is called when an MCP server of an org has announced that its tools have changed.
 func (a *App) toolsChanged(orgID, server string) {
-	a.catalog.Forget(orgID, server)
+	a.catalog.Invalidate(orgID, server)
 	if a.serving.Load() {
 		a.mcp.Changed(orgID)
 	}

@@ -146,7 +146,7 @@ func TestTextsOfAResponseThatIsNotStoredAreOnDiskOnlyIfItWaits(t *testing.T) {
 			if err := g.stop(); err != nil {
 				t.Fatal(err)
 			}
-			later := func() time.Time { return time.Now().Add(journal.ForgetAfter + time.Minute) }
+			later := func() time.Time { return time.Now().Add(journal.DeleteAfter + time.Minute) }
 			store, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(data, app.DatabaseFile), Now: later, Log: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Fatal(err)

@@ -151,9 +151,9 @@ type ToolCall struct {
 	Model       string `json:"model,omitempty"`    // that the run asked for
 	EndUser     string `json:"end_user,omitempty"` // of the run
 
-	// Declared says that the request has declared the server under this label. It is for
+	// FromRequest says that the request has declared the server under this label. It is for
 	// metrics, where the labels of clients are no label values, and is not stored.
-	Declared bool `json:"-"`
+	FromRequest bool `json:"-"`
 }
 
 // MCPCall is a tool call of an outside MCP client, which belongs to no run. Before a call that may

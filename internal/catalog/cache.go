@@ -21,9 +21,9 @@ const (
 	// sweepEvery is how often entries that no run uses are looked for.
 	sweepEvery = time.Minute
 
-	// MaxBrought is how many servers that requests brought an org keeps. The least
+	// MaxFromRequest is how many servers that requests brought an org keeps. The least
 	// recently used are dropped.
-	MaxBrought = 64
+	MaxFromRequest = 64
 
 	// MaxBroughtBytes is how many bytes of names, titles, descriptions and schemas an org
 	// keeps of the tools of these servers.
@@ -43,7 +43,7 @@ type key struct {
 }
 
 func (s Server) key() key {
-	if s.Brought {
+	if s.FromRequest {
 		return key{true, s.Name, s.URL, s.Origin, s.Revision}
 	}
 	return key{name: s.Name}
@@ -118,7 +118,7 @@ func (k *orgCache) entry(s Server, now time.Time, ttl time.Duration) *entry {
 	id := s.key()
 	e := k.entries[id]
 	switch {
-	case s.Brought && s.Origin == "", e != nil && s.Revision < e.revision:
+	case s.FromRequest && s.Origin == "", e != nil && s.Revision < e.revision:
 		// Without an origin, it could have other credentials than the next server. With
 		// an earlier revision, it is of a request that began before a change.
 		other := &entry{health: &health{}}
@@ -194,7 +194,7 @@ func (k *orgCache) dropBrought() {
 				oldest = id
 			}
 		}
-		if n <= MaxBrought && bytes <= MaxBroughtBytes {
+		if n <= MaxFromRequest && bytes <= MaxBroughtBytes {
 			return
 		}
 		k.drop(oldest)
@@ -251,7 +251,7 @@ func (k *orgCache) caches(servers []Server, lists []*listing) bool {
 
 // sameSettings reports whether two servers with the same listing give the same tools.
 func sameSettings(a, b Server) bool {
-	return a.Name == b.Name && a.Brought == b.Brought && a.Origin == b.Origin && a.Revision == b.Revision &&
+	return a.Name == b.Name && a.FromRequest == b.FromRequest && a.Origin == b.Origin && a.Revision == b.Revision &&
 		a.Naming == b.Naming && a.Prefix == b.Prefix && a.Required == b.Required &&
 		(a.Tools == nil) == (b.Tools == nil) && slices.Equal(a.Tools, b.Tools) && (a.Only == nil) == (b.Only == nil) && slices.Equal(a.Only, b.Only) && a.Reads == b.Reads && slices.Equal(a.Polling, b.Polling) &&
 		a.Shown == b.Shown && sameFlag(a.ReadOnly, b.ReadOnly) &&

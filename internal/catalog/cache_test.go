@@ -57,11 +57,11 @@ func TestOneServerIsAskedAgain(t *testing.T) {
 		{"the first run asks all", func() {}, []int32{1, 1, 1}},
 		{"the second asks none", func() {}, []int32{1, 1, 1}},
 		{"the settings of one changed", func() { servers[1].Revision = 4 }, []int32{1, 2, 1}},
-		{"one says that its tools changed", func() { c.Forget("o", "d") }, []int32{1, 2, 2}},
-		{"a server that no run has, or that another org has, changed", func() { c.Forget("o", "x"); c.Forget("p", "a") }, []int32{1, 2, 2}},
+		{"one says that its tools changed", func() { c.Invalidate("o", "d") }, []int32{1, 2, 2}},
+		{"a server that no run has, or that another org has, changed", func() { c.Invalidate("o", "x"); c.Invalidate("p", "a") }, []int32{1, 2, 2}},
 		{"the order changed", func() { slices.Reverse(servers) }, []int32{1, 2, 2}},
 		{"a server is gone", func() { servers = slices.DeleteFunc(servers, func(s Server) bool { return s.Name == "b" }) }, []int32{1, 2, 2}},
-		{"the list of one changed and it is down", func() { a.list = fails("boom"); c.Forget("o", "a") }, []int32{2, 2, 2}},
+		{"the list of one changed and it is down", func() { a.list = fails("boom"); c.Invalidate("o", "a") }, []int32{2, 2, 2}},
 		{"it is asked again before the others", func() { now = now.Add(retryAfter) }, []int32{3, 2, 2}},
 		{"all have expired", func() { now = now.Add(time.Minute) }, []int32{4, 2, 3}},
 	} {
@@ -83,7 +83,7 @@ func TestRequestsWithDifferentServersGetDifferentTools(t *testing.T) {
 	org := own.server(Server{Name: "s", Revision: 1})
 	brought := func(url, origin, name string) (*asked, Server) {
 		a := asks(named(name))
-		s := a.server(Server{Name: "s", Brought: true, URL: url, Origin: origin})
+		s := a.server(Server{Name: "s", FromRequest: true, URL: url, Origin: origin})
 		return a, s
 	}
 	red, redServer := brought("https://x", "red", "of_red")
@@ -119,7 +119,7 @@ func TestABroughtServerWithoutAnOriginIsNotCached(t *testing.T) {
 	c, _ := logged(t)
 	a := asks(named("a"))
 	for range 2 {
-		mustFind(t, c, a.server(Server{Name: "s", Brought: true, URL: "https://x"}))
+		mustFind(t, c, a.server(Server{Name: "s", FromRequest: true, URL: "https://x"}))
 	}
 	if k := c.orgs["o"]; a.n.Load() != 2 || len(k.entries)+len(k.sets) != 0 {
 		t.Errorf("asked %d times, %d entries, %d sets", a.n.Load(), len(k.entries), len(k.sets))
@@ -134,7 +134,7 @@ func TestServersThatRequestsBringAreBounded(t *testing.T) {
 	}{
 		{"by their number", time.Hour, 0},
 		{"by their number, if nothing is cached", 0, 0},
-		{"by their size", time.Hour, 3 * MaxBroughtBytes / MaxBrought},
+		{"by their size", time.Hour, 3 * MaxBroughtBytes / MaxFromRequest},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			now := time.Unix(0, 0)
@@ -142,10 +142,10 @@ func TestServersThatRequestsBringAreBounded(t *testing.T) {
 			defer c.Close()
 			own, often := asks(named("own")), asks(named("often"))
 			large := fakeTool{def: tool.Definition{Name: "a", Title: strings.Repeat("x", tt.size), InputSchema: json.RawMessage(`{}`)}}
-			for i := range 3 * MaxBrought {
+			for i := range 3 * MaxFromRequest {
 				now = now.Add(time.Millisecond)
-				servers := []Server{often.server(Server{Name: "often", Brought: true, Origin: "often"}), {Name: "b", Brought: true, Origin: fmt.Sprint(i), Source: has(large)}}
-				if i%MaxBrought == 0 {
+				servers := []Server{often.server(Server{Name: "often", FromRequest: true, Origin: "often"}), {Name: "b", FromRequest: true, Origin: fmt.Sprint(i), Source: has(large)}}
+				if i%MaxFromRequest == 0 {
 					servers = append(servers, own.server(Server{Name: "own", Revision: 1}))
 				}
 				if _, err := c.For(t.Context(), "o", servers, tt.ttl); err != nil {
@@ -160,7 +160,7 @@ func TestServersThatRequestsBringAreBounded(t *testing.T) {
 						bytes += e.list.bytes
 					}
 				}
-				if n > MaxBrought || bytes > MaxBroughtBytes || len(c.orgs["o"].sets) > maxSets {
+				if n > MaxFromRequest || bytes > MaxBroughtBytes || len(c.orgs["o"].sets) > maxSets {
 					t.Fatalf("after %d requests: %d servers with %d bytes, %d sets", i+1, n, bytes, len(c.orgs["o"].sets))
 				}
 			}
@@ -211,7 +211,7 @@ func TestTheToolsOfAListOfServersAreAssembledOnce(t *testing.T) {
 	if set := mustFind(t, c, prefixed); !slices.Equal(set.Names(), []string{"one_a"}) {
 		t.Errorf("with another naming: %q", set.Names())
 	}
-	c.Forget("o", "two")
+	c.Invalidate("o", "two")
 	if n := len(c.orgs["o"].sets); n != 2 || mustFind(t, c, one) != first || mustFind(t, c, one, two) == both {
 		t.Errorf("%d sets after one server changed, want the two without it", n)
 	}
@@ -231,11 +231,11 @@ func TestACollisionIsToldOnce(t *testing.T) {
 	told("the second run", nil, one, two)
 	told("with one more server", nil, one, two, three)
 	told("the other way round", []string{"one/a"}, two, one)
-	c.Forget("o", "three")
+	c.Invalidate("o", "three")
 	told("a server without a collision was asked again", nil, one, two, three)
-	c.Forget("o", "one")
+	c.Invalidate("o", "one")
 	told("the first of the two was asked again", []string{"two/a"}, one, two, three)
-	c.Forget("o", "two")
+	c.Invalidate("o", "two")
 	told("the second of the two was asked again", []string{"two/a"}, one, two)
 	if n := strings.Count(log(), "mcp_tool_name_collision"); n != 4 {
 		t.Errorf("the log tells it %d times:\n%s", n, log())
@@ -273,7 +273,7 @@ func TestARequestOfBeforeAChangeDoesNotDisturbLaterOnes(t *testing.T) {
 // the org's server of the same name.
 func TestASealedToolIsThatOfItsServer(t *testing.T) {
 	server := func(brought bool, origin string) Server {
-		return Server{Name: "s", Brought: brought, Origin: origin, Source: has(named("a"))}
+		return Server{Name: "s", FromRequest: brought, Origin: origin, Source: has(named("a"))}
 	}
 	for _, tt := range []struct {
 		name      string
@@ -319,7 +319,7 @@ func TestManyRunsAndChangesAtOnce(t *testing.T) {
 		running.Go(func() {
 			for i := range 200 {
 				o, n := fmt.Sprint("o", i%2), fmt.Sprint("s", (i+worker)%5)
-				servers := []Server{{Name: n, Source: has(named("a")), Revision: uint64(i % 3)}, {Name: "b", Brought: true, Origin: n, Source: has(named("a"), named(n))}}
+				servers := []Server{{Name: n, Source: has(named("a")), Revision: uint64(i % 3)}, {Name: "b", FromRequest: true, Origin: n, Source: has(named("a"), named(n))}}
 				set, err := c.For(t.Context(), o, servers, time.Duration(i%2)*time.Minute)
 				if err != nil || !slices.Equal(set.Names(), []string{"a", n}) {
 					t.Errorf("%v, %v", set, err)
@@ -327,7 +327,7 @@ func TestManyRunsAndChangesAtOnce(t *testing.T) {
 				set.NewCollisions()
 				switch i % 10 {
 				case 3:
-					c.Forget(o, n)
+					c.Invalidate(o, n)
 				case 7:
 					c.Remove(o)
 				}

@@ -11,7 +11,7 @@
 //
 // The servers that are missing or expired are asked in parallel. Runs that wait for the
 // same server share one List. Lists expire by themselves: a server that fails, changes or
-// says that its tools have changed ([Catalog.Forget]) is asked again, and the others are
+// says that its tools have changed ([Catalog.Invalidate]) is asked again, and the others are
 // not. So is a server that a call could not reach ([Catalog.Unreachable]).
 //
 // A Set never changes. A run keeps the Set with which it began. Only calls that a person has
@@ -76,14 +76,14 @@ type Server struct {
 	// Shown says that the caller sees the tools and the calls of the server.
 	Shown bool
 
-	// Brought says that a request or an agent brought the server, for its own runs. The
+	// FromRequest says that a request or an agent brought the server, for its own runs. The
 	// zero value is a server of the org, of which there is one per name.
 	//
-	// Brought servers with the same Name, URL, Origin and Revision share one list of
+	// Servers of requests with the same Name, URL, Origin and Revision share one list of
 	// tools, and calls go to the Source that was asked for it. Such servers must have the
 	// same Source, or sources that do the same. The list of a brought server without an
 	// Origin is not cached.
-	Brought bool
+	FromRequest bool
 
 	// Origin identifies what Source is connected to, including its credentials, in any
 	// form that has no secrets. Servers with different origins are different servers,
@@ -307,10 +307,10 @@ func (c *Catalog) list(server Server, log *slog.Logger) (*listing, error) {
 	return l, nil
 }
 
-// Forget removes what is cached of the org's servers of that name, because they have
+// Invalidate removes what is cached of the org's servers of that name, because they have
 // other tools now. Other servers are not asked again. A list that began before is not
 // used for requests that begin afterwards.
-func (c *Catalog) Forget(org, server string) {
+func (c *Catalog) Invalidate(org, server string) {
 	c.mu.Lock()
 	k := c.orgs[org]
 	c.mu.Unlock()

@@ -272,7 +272,7 @@ func TestASetIsKeptForItsTime(t *testing.T) {
 	} {
 		now = now.Add(step.after)
 		if step.forget {
-			c.Forget(step.org, "s")
+			c.Invalidate(step.org, "s")
 		}
 		if _, err := c.For(t.Context(), step.org, servers, step.ttl); err != nil {
 			t.Fatal(err)
@@ -406,7 +406,7 @@ func TestForgetDuringADiscoveryIsNotLost(t *testing.T) {
 		before, after := make(chan *Set, 1), make(chan *Set, 1)
 		go func() { before <- mustFind(t, c, Server{Name: "s", Source: g}) }()
 		synctest.Wait()
-		c.Forget("o", "s")
+		c.Invalidate("o", "s")
 		go func() { after <- mustFind(t, c, Server{Name: "s", Source: g}) }()
 		synctest.Wait()
 		if g.asked.Load() != 2 {
@@ -495,7 +495,7 @@ func TestWhatWasFoundWithServersOfBeforeIsNotForRequestsAfterAChange(t *testing.
 	defer c.Close()
 	before := Server{Name: "s", Source: has(named("old")), Revision: 1}
 	after := Server{Name: "s", Source: has(named("new")), Revision: 2}
-	c.Forget("o", "s")     // the change
+	c.Invalidate("o", "s") // the change
 	mustFind(t, c, before) // began before the change, and comes late
 	if set := mustFind(t, c, after); set.Lookup("new") == nil || set.Lookup("old") != nil {
 		t.Error("a request after the change gets the tools of before")

@@ -20,15 +20,15 @@ type Sealed struct {
 	Digest     string          `json:"digest"`
 	Price      *money.Nano     `json:"price_nano,omitempty"` // of an execution, in 10⁻⁹ US dollars; nil = nobody has said
 
-	// Brought and Origin are those of the server. Only a brought server has an Origin
+	// FromRequest and Origin are those of the server. Only a brought server has an Origin
 	// here: the tools of an org's server are still the same if it has other credentials.
-	Brought bool   `json:"brought,omitempty"`
-	Origin  string `json:"origin,omitempty"`
+	FromRequest bool   `json:"brought,omitempty"`
+	Origin      string `json:"origin,omitempty"`
 }
 
 // is reports whether the entry is the tool that was sealed.
 func (old Sealed) is(e *Entry) bool {
-	return e.Server == old.Server && e.Digest == old.Digest && e.Brought == old.Brought && (!old.Brought || e.Origin == old.Origin)
+	return e.Server == old.Server && e.Digest == old.Digest && e.FromRequest == old.FromRequest && (!old.FromRequest || e.Origin == old.Origin)
 }
 
 // Seal returns the tools of the set, to be stored.
@@ -36,9 +36,9 @@ func (s *Set) Seal() []Sealed {
 	out := make([]Sealed, len(s.entries))
 	for i, e := range s.entries {
 		out[i] = Sealed{
-			Definition: e.Definition, Name: e.Name, Server: e.Server, Class: e.Class, Polling: e.Polling, Digest: e.Digest, Brought: e.Brought, Price: e.Price,
+			Definition: e.Definition, Name: e.Name, Server: e.Server, Class: e.Class, Polling: e.Polling, Digest: e.Digest, FromRequest: e.FromRequest, Price: e.Price,
 		}
-		if e.Brought {
+		if e.FromRequest {
 			out[i].Origin = e.Origin
 		}
 	}
@@ -54,7 +54,7 @@ func (s *Set) Recall(sealed []Sealed, accepted map[string]string) (*Set, error) 
 	then := &Set{Servers: s.Servers, byName: map[string]int{}, withheld: maps.Clone(s.withheld), lists: s.lists}
 	for _, old := range sealed {
 		entry := Entry{
-			Definition: old.Definition, Name: old.Name, Server: old.Server, Class: old.Class, Polling: old.Polling, Digest: old.Digest, Brought: old.Brought, Origin: old.Origin,
+			Definition: old.Definition, Name: old.Name, Server: old.Server, Class: old.Class, Polling: old.Polling, Digest: old.Digest, FromRequest: old.FromRequest, Origin: old.Origin,
 			Price: old.Price,
 		}
 		now := s.Lookup(old.Definition.Name)

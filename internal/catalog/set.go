@@ -22,18 +22,18 @@ import (
 
 // Entry is a tool as a run sees it.
 type Entry struct {
-	Definition tool.Definition // with the name that the model sees
-	Name       string          // the server's own
-	Server     string
-	Tool       tool.Tool
-	Schema     *schema.Schema
-	Class      tool.Class
-	Polling    bool
-	Cacheable  bool        // an earlier result of the same call may be used
-	Digest     string      // of the definition: changes when the tool does
-	Origin     string      // of the server
-	Price      *money.Nano // of an execution; nil = nobody has said
-	Brought    bool        // the server is not one of the org
+	Definition  tool.Definition // with the name that the model sees
+	Name        string          // the server's own
+	Server      string
+	Tool        tool.Tool
+	Schema      *schema.Schema
+	Class       tool.Class
+	Polling     bool
+	Cacheable   bool        // an earlier result of the same call may be used
+	Digest      string      // of the definition: changes when the tool does
+	Origin      string      // of the server
+	Price       *money.Nano // of an execution; nil = nobody has said
+	FromRequest bool        // the server is not one of the org
 
 	own bool // a tool of the gateway itself
 }
@@ -43,7 +43,7 @@ func (e *Entry) AllowedBy(a org.Access) bool {
 	switch {
 	case e.own:
 		return true
-	case e.Brought && !a.AllowsAddresses(), !e.Brought && !a.AllowsServer(e.Server):
+	case e.FromRequest && !a.AllowsAddresses(), !e.FromRequest && !a.AllowsServer(e.Server):
 		return false
 	}
 	return a.AllowsTool(e.Name) && (!a.ReadOnly || e.Class == tool.Read)
@@ -251,7 +251,7 @@ func assemble(servers []Server, lists []*listing, log *slog.Logger) *Set {
 	taken := map[string]place{}
 	for i, server := range servers {
 		set.lists[server.Name] = lists[i]
-		found := loop.Server{Label: server.Name, Required: server.Required, Shown: server.Shown, Brought: server.Brought}
+		found := loop.Server{Label: server.Name, Required: server.Required, Shown: server.Shown, FromRequest: server.FromRequest}
 		if err := lists[i].err; err != nil {
 			found.Error = err.Error()
 		} else {
@@ -374,7 +374,7 @@ func newEntry(server Server, u usable, name string) Entry {
 	return Entry{
 		Definition: def, Name: original.Name, Server: server.Name, Tool: u.tool, Schema: u.schema, Class: class,
 		Polling: slices.Contains(server.Polling, original.Name), Cacheable: server.reuses(original.Name, def.Annotations, class),
-		Digest: u.digest, Origin: server.Origin, Brought: server.Brought, Price: priceOf(server, original.Name, u.tool),
+		Digest: u.digest, Origin: server.Origin, FromRequest: server.FromRequest, Price: priceOf(server, original.Name, u.tool),
 	}
 }
 

@@ -64,7 +64,7 @@ func TestTheNamesUnderWhichAServersToolsAreCalled(t *testing.T) {
 // D03 D19: hidden servers take no tool away from a server that the caller sees.
 func TestAShownToolIsOfferedWhateverHiddenServersHave(t *testing.T) {
 	c, log := logged(t)
-	shown := Server{Name: "request:docs", Brought: true, Shown: true, Source: has(named("search"))}
+	shown := Server{Name: "request:docs", FromRequest: true, Shown: true, Source: has(named("search"))}
 	set := mustFind(t, c, Server{Name: "a", Source: has(named("search"))}, Server{Name: "docs", Naming: Namespaced, Source: has(named("search"))}, shown)
 	called := set.Called("request:docs", "search")
 	if len(called) != 1 || called[0] != "mcp__docs__search_"+suffixOf("request:docs__search") || len(set.Offered()) != 3 || len(set.NewCollisions()) != 0 {

@@ -129,7 +129,7 @@ func listMCP(p Process, from *readStore) *cobra.Command {
 				switch {
 				case s.Shared:
 					origin = "the file (shared)"
-				case !s.Declared:
+				case !s.FromFile:
 					origin = "the API"
 				}
 				t.row(s.Name, s.Enabled, where, tools, origin)

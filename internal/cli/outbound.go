@@ -53,7 +53,7 @@ or the configuration is invalid.`,
 		Example: `  turnpike outbound check https://mcp.example.com/mcp
   turnpike outbound check --config turnpike.yaml --offline < urls.txt`,
 		RunE: func(cmd *cobra.Command, urls []string) error {
-			way, err := wayOut(p, file)
+			way, err := newEgress(p, file)
 			if err != nil {
 				return misuse(err)
 			}
@@ -70,9 +70,9 @@ or the configuration is invalid.`,
 	return cmd
 }
 
-// wayOut returns the way out that serve would build. What else stands in the
+// newEgress returns the way out that serve would build. What else stands in the
 // file must be right, and its secrets need not be there.
-func wayOut(p Process, file string) (*egress.Egress, error) {
+func newEgress(p Process, file string) (*egress.Egress, error) {
 	var c *config.Config
 	var err error
 	if file = configFile(file); file != "" {

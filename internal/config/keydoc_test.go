@@ -50,7 +50,7 @@ func TestEveryFieldHasAKey(t *testing.T) {
 			{&rt, rt.keys(), nil},
 			{&o, o.keys(), nil},
 			{&k, k.keys(), nil},
-			{&m, serverKeys(&m), []string{"Org", "Declared", "Shared", "UnknownSettings", "Position", "CreatedAt", "UpdatedAt"}},
+			{&m, serverKeys(&m), []string{"Org", "FromFile", "Shared", "UnknownSettings", "Position", "CreatedAt", "UpdatedAt"}},
 			{&a, approvalKeys(&a), []string{"Mode"}},
 			{&f, filterKeys(&f), nil},
 			{&b, budgetKeys(&b), nil},

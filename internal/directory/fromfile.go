@@ -34,7 +34,7 @@ func FromFile(c *config.Config, keys *config.Secrets) org.File {
 		}
 		d.Servers = slices.Clone(o.MCPServers)
 		for i := range d.Servers {
-			d.Servers[i].Org, d.Servers[i].Declared = o.ID, true
+			d.Servers[i].Org, d.Servers[i].FromFile = o.ID, true
 		}
 		out[o.ID] = d
 	}

@@ -20,7 +20,7 @@ import (
 // RefusedServer returns why a stored server is not used; nil for one that is,
 // and for those of the configuration file.
 func RefusedServer(s org.MCPServer) error {
-	if s.Declared {
+	if s.FromFile {
 		return nil
 	}
 	err := unknownSettings(s.UnknownSettings)

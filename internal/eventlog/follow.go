@@ -79,7 +79,7 @@ type Source struct {
 type follower struct {
 	Follow
 	Source
-	sink    teller
+	sink    emitter
 	stored  *reader       // as far as it was read; nil = not at all
 	here    bool          // the run is performed in this process
 	patient time.Duration // the last wait; 0 = there was something new
@@ -96,10 +96,10 @@ func Report(ctx context.Context, f Follow, sink Sink, from Source) error {
 	if f.Part > 0 {
 		sink = &partSink{sink: sink, part: f.Part}
 	}
-	w := &follower{Follow: f, Source: from, sink: teller{sink: sink, told: f.After, parts: f.Part}}
+	w := &follower{Follow: f, Source: from, sink: emitter{sink: sink, told: f.After, parts: f.Part}}
 	defer w.leave()
 	for {
-		rang := w.Next()
+		changed := w.Next()
 		progress, err := w.step(ctx)
 		switch {
 		case err != nil:
@@ -116,7 +116,7 @@ func Report(ctx context.Context, f Follow, sink Sink, from Source) error {
 			}
 			continue
 		}
-		if err := w.wait(ctx, rang); err != nil {
+		if err := w.wait(ctx, changed); err != nil {
 			return err
 		}
 	}
@@ -262,8 +262,8 @@ func (w *follower) checkAside(ctx context.Context) error {
 	return nil
 }
 
-// teller passes events on to the sink of a follower, from a position on.
-type teller struct {
+// emitter passes events on to the sink of a follower, from a position on.
+type emitter struct {
 	sink    Sink
 	told    event.Position // of the last event; events up to it are not passed on
 	parts   int            // nothing is reported after so many parts; 0 = no limit
@@ -274,7 +274,7 @@ type teller struct {
 }
 
 // Emit implements Sink.
-func (t *teller) Emit(at event.Position, e event.Event) error {
+func (t *emitter) Emit(at event.Position, e event.Event) error {
 	if t.ended {
 		return t.failed
 	}

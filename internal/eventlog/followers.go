@@ -38,8 +38,8 @@ type Followers struct {
 
 // bell wakes those who wait for something new in a run.
 type bell struct {
-	users int
-	rang  chan struct{} // closed when there is something new
+	users   int
+	changed chan struct{} // closed when there is something new
 }
 
 // NewFollowers returns the followers of all runs of a process. A run may have so many; 0 = [DefaultFollowers].
@@ -94,14 +94,14 @@ func (f *Followers) Listen(key journal.RunKey) (next func() <-chan struct{}, don
 	defer f.mu.Unlock()
 	b := f.bells[key]
 	if b == nil {
-		b = &bell{rang: make(chan struct{})}
+		b = &bell{changed: make(chan struct{})}
 		f.bells[key] = b
 	}
 	b.users++
 	next = func() <-chan struct{} {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		return b.rang
+		return b.changed
 	}
 	done = func() {
 		f.mu.Lock()
@@ -118,8 +118,8 @@ func (f *Followers) Ring(key journal.RunKey) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if b := f.bells[key]; b != nil {
-		close(b.rang)
-		b.rang = make(chan struct{})
+		close(b.changed)
+		b.changed = make(chan struct{})
 	}
 }
 

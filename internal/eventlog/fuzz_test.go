@@ -79,7 +79,7 @@ func (n *notes) Emit(at event.Position, e event.Event) error {
 // retold returns what a story tells.
 func retold(t testing.TB, story *journal.Story) ([]event.Event, error) {
 	told := &notes{}
-	s := newReader(storyArchive{Archive: nil, story: story}, Follow{}, &teller{sink: told})
+	s := newReader(storyArchive{Archive: nil, story: story}, Follow{}, &emitter{sink: told})
 	var err error
 	for more := true; more && err == nil; {
 		more, err = s.advance(t.Context())

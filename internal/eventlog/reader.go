@@ -20,7 +20,7 @@ type reader struct {
 	org, id string
 	final   bool // see Follow.Final
 	account *memlimit.Account
-	sink    *teller
+	sink    *emitter
 
 	memory   *memlimit.Share // of the present batch of rows
 	page     *memlimit.Share // of facts
@@ -88,7 +88,7 @@ func (c storedContent) failureOf(ref string) (*model.Error, error) {
 
 func (c storedContent) live() bool { return false }
 
-func newReader(archive journal.Archive, f Follow, sink *teller) *reader {
+func newReader(archive journal.Archive, f Follow, sink *emitter) *reader {
 	s := &reader{archive: archive, org: f.Org, id: f.RunID, final: f.Final, account: f.Account, sink: sink}
 	s.withheld = f.Account.Share()
 	s.log.sink, s.log.stop = sink, func(err error) { s.failed = err }
@@ -208,7 +208,7 @@ func (s *reader) fold(ctx context.Context, f loop.Fact) error {
 // recallWithheld reads what was withheld from the facts of a run that has waited. It returns an
 // error if the texts of the run are not stored.
 func (s *reader) recallWithheld(ctx context.Context, a loop.Accepted) error {
-	if !a.ForgetsTexts() {
+	if !a.StoresNoTexts() {
 		return nil
 	}
 	head, err := s.archive.Head(ctx, s.org, s.id)

@@ -166,11 +166,11 @@ func (w *Writer) Recover(story *journal.Story, restore func(loop.Body) error) (e
 			return err
 		}
 		if a, ok := f.Body.(loop.Accepted); ok {
-			w.rowless = a.ForgetsTexts() && !Parks(story.Facts)
+			w.rowless = a.StoresNoTexts() && !Parks(story.Facts)
 		}
 		p.state = loop.Apply(p.state, f)
 		p.last = f.Seq
-		if err := w.recall(f, story.Rows, restore); err != nil {
+		if err := w.load(f, story.Rows, restore); err != nil {
 			var bad *journal.Unreadable
 			if errors.As(err, &bad) {
 				return err
@@ -181,8 +181,8 @@ func (w *Writer) Recover(story *journal.Story, restore func(loop.Body) error) (e
 	return nil
 }
 
-// recall reads the rows that the owner of a run needs of those that a fact refers to.
-func (w *Writer) recall(f loop.Fact, rows map[string]json.RawMessage, restore func(loop.Body) error) error {
+// load reads the rows that the owner of a run needs of those that a fact refers to.
+func (w *Writer) load(f loop.Fact, rows map[string]json.RawMessage, restore func(loop.Body) error) error {
 	if w.rowless { // it ends
 		return nil
 	}

@@ -102,7 +102,7 @@ func (h Head) ApprovalChanges(b Batch) []ApprovalChange {
 				out = append(out, ApprovalChange{ID: body.WaitID, Status: ApprovalExpired, At: f.At})
 			}
 		case loop.CallPrepared:
-			if body.Again > 0 {
+			if body.Revision > 0 {
 				out = append(out, ApprovalChange{Call: body.Key, Status: ApprovalVoid, At: f.At})
 			}
 		case loop.CancelRequested: // a run that is to end decides nothing more

@@ -87,13 +87,13 @@ func (b Batch) Audited(lease Lease) []audit.Entry {
 func CallOf(body loop.Body) (key loop.CallKey, attempt int) {
 	switch b := body.(type) {
 	case loop.CallPrepared:
-		return b.Key, b.Again
+		return b.Key, b.Revision
 	case loop.CallStarted:
 		return b.Key, b.Attempt
 	case loop.CallDone:
 		return b.Key, b.Attempt
 	case loop.CallWaiting:
-		return b.Key, b.Again
+		return b.Key, b.Revision
 	case loop.Accepted, loop.Blocked, loop.CallResolved, loop.CancelRequested, loop.Catalogued, loop.Expired,
 		loop.Compacted, loop.Finished, loop.HookRan, loop.InputAdded, loop.LimitsRaised, loop.Parked, loop.ReserveRefused, loop.Reserved, loop.Resumed, loop.Routed,
 		loop.Turn, loop.TurnFailed, loop.TurnStarted: // they belong to no call, or occur once

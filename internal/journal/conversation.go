@@ -62,10 +62,10 @@ type Conversation struct {
 	// conversation is sent there first, for the provider's prompt cache.
 	Target event.Target `json:"target,omitzero"`
 
-	// Echo and FinalOnly are those of [Keep], for a response. For a session and items that
-	// were added to it, Echo is what the surface stores of them.
-	Echo      json.RawMessage `json:"echo,omitempty"`
-	FinalOnly bool            `json:"final_only,omitempty"`
+	// RequestJSON and FinalOnly are those of run.StoreOptions, for a response. For a session and items that
+	// were added to it, RequestJSON is what the surface stores of them.
+	RequestJSON json.RawMessage `json:"echo,omitempty"`
+	FinalOnly   bool            `json:"final_only,omitempty"`
 }
 
 // ConversationKey is a key of a stored conversation.

@@ -8,6 +8,6 @@
 //
 // The rules are pure: a store reads the head, asks it, and writes what it returns in one
 // transaction. Stores implement the ports [Journal], [Archive], [Leases], [Conversations],
-// [Forgetter] and [Recorder]; package store/storetest tests them. Package run performs runs with
+// [LaterDeleter] and [Recorder]; package store/storetest tests them. Package run performs runs with
 // them.
 package journal

@@ -11,7 +11,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 )
 
-// The ports of a Runner. Journal, Archive, Leases, Forgetter, Recorder and Conversations are
+// The ports of a Runner. Journal, Archive, Leases, LaterDeleter, Recorder and Conversations are
 // implemented by store/memory and store/sqlite, which use the rules of [Head],
 // [Opening.Admit], [Used] and [Conversation]; store/storetest tests them.
 
@@ -219,16 +219,16 @@ type Conversations interface {
 	Delete(ctx context.Context, org, principal string, key ConversationKey) (bool, error)
 }
 
-// Forgetter deletes single runs. Runs whose policy says Forget need no call of it.
-type Forgetter interface {
-	// Forget deletes a run when it has ended: ForgetAfter later, or when its Idempotency-Key
+// LaterDeleter deletes single runs. Runs whose policy says NoStore need no call of it.
+type LaterDeleter interface {
+	// DeleteLater deletes a run when it has ended: DeleteAfter later, or when its Idempotency-Key
 	// expires, if it has one. It does nothing if the org has no such run. Audit rows stay.
-	Forget(ctx context.Context, org, runID string) error
+	DeleteLater(ctx context.Context, org, runID string) error
 }
 
-// ForgetAfter is how long a run that is to be forgotten is stored after its end, so that
+// DeleteAfter is how long a run that is to be forgotten is stored after its end, so that
 // callers that are slow can read the rest of its events.
-const ForgetAfter = 10 * time.Minute
+const DeleteAfter = 10 * time.Minute
 
 // Recorder stores audit entries that belong to no journal.
 type Recorder interface {

@@ -98,5 +98,5 @@ func Abandon(facts []Fact, last int64) State {
 // mayHaveStarted reports whether the gateway may have started the call, given the facts
 // that were read.
 func (c Call) mayHaveStarted() bool {
-	return c.owner() != tool.Client && (c.Prepared == nil || c.Prepared.Verdict != Tell)
+	return c.owner() != tool.Client && (c.Prepared == nil || c.Prepared.Verdict != Answer)
 }

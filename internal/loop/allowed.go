@@ -53,7 +53,7 @@ func allowed(s *State, body Body) error {
 		if err := allowPreparedByHooks(s, b); err != nil {
 			return err
 		}
-		if b.Again > 0 {
+		if b.Revision > 0 {
 			return allowPreparedAgain(s, b)
 		}
 		keys := s.unprepared()
@@ -200,7 +200,7 @@ func allowCallDone(s *State, b CallDone) error {
 // still to be decided.
 func allowPreparedAgain(s *State, b CallPrepared) error {
 	c, ok := s.Call(b.Key)
-	if !ok || s.Ended != "" || !c.mayBePreparedAgain() || b.Owner != c.Prepared.Owner || b.Again != c.Prepared.Again+1 {
+	if !ok || s.Ended != "" || !c.mayBePreparedAgain() || b.Owner != c.Prepared.Owner || b.Revision != c.Prepared.Revision+1 {
 		return fmt.Errorf("call %s cannot be prepared again", b.Key)
 	}
 	return nil
@@ -226,7 +226,7 @@ func allowWaiting(s *State, b CallWaiting) error {
 	asks := ok && interrupts && b.On == OnApproval && c.Wait == nil && b.WaitID != "" && slices.Contains(s.undecided(), b.Key)
 	if asks {
 		p := c.Prepared
-		asks = b.Again == p.Again && b.Server == p.Server && b.Tool == p.Tool && b.ToolDigest == p.ToolDigest && b.ArgsDigest == p.ArgsDigest && b.Asker == p.Asker
+		asks = b.Revision == p.Revision && b.Server == p.Server && b.Tool == p.Tool && b.ToolDigest == p.ToolDigest && b.ArgsDigest == p.ArgsDigest && b.Asker == p.Asker
 	}
 	return expects(s, Interrupt{}, asks)
 }

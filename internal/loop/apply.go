@@ -80,7 +80,7 @@ func Apply(s State, f Fact) State {
 		s.madeProgress(f.At)
 	case CallWaiting:
 		if b.On == OnApproval {
-			s.setCall(b.Key, func(c *Call) { c.Wait, c.Asked = &b, f.At })
+			s.setCall(b.Key, func(c *Call) { c.Wait, c.AskedAt = &b, f.At })
 		}
 	case CallResolved:
 		s.resolve(b.WaitID, b.Approved, b.Message, f.At)
@@ -215,9 +215,9 @@ func (s *State) addTurn(b Turn) {
 func (s *State) prepare(b CallPrepared) {
 	c, ok := s.Call(b.Key)
 	switch {
-	case !ok || c.Prepared != nil && b.Again == 0:
+	case !ok || c.Prepared != nil && b.Revision == 0:
 		return
-	case b.Again > 0: // the guard has seen the call
+	case b.Revision > 0: // the guard has seen the call
 		s.setCall(b.Key, func(c *Call) {
 			c.Prepared, c.Wait, c.hooksBefore = &b, nil, len(c.Hooks)
 			c.Resolved, c.Approved, c.TimedOut, c.Message, c.Decided = false, false, false, "", 0
@@ -227,7 +227,7 @@ func (s *State) prepare(b CallPrepared) {
 	c.Prepared, c.hooksBefore = &b, len(c.Hooks)
 	if b.Owner != tool.Client {
 		next := policy.PastCall{
-			Turn: s.Turn.Round, Tool: c.Name, Args: b.ArgsDigest, Invalid: b.Verdict == Tell,
+			Turn: s.Turn.Round, Tool: c.Name, Args: b.ArgsDigest, Invalid: b.Verdict == Answer,
 			Exempt: b.Polling, Reads: b.Class == tool.Read,
 		}
 		c.Guard, next.Advised, c.Advice = s.Accepted.Guard.Check(s.History, next)

@@ -97,8 +97,8 @@ func prepared(key CallKey, change ...func(*CallPrepared)) Body {
 }
 
 func clients(b *CallPrepared) { b.Owner, b.Verdict, b.Class = tool.Client, "", "" }
-func unknown(b *CallPrepared) { b.Owner, b.Verdict, b.Answer = tool.Unknown, Tell, "no such tool" }
-func badArgs(b *CallPrepared) { b.Verdict, b.Answer = Tell, "bad arguments" }
+func unknown(b *CallPrepared) { b.Owner, b.Verdict, b.Answer = tool.Unknown, Answer, "no such tool" }
+func badArgs(b *CallPrepared) { b.Verdict, b.Answer = Answer, "bad arguments" }
 func gated(b *CallPrepared)   { b.Verdict = Ask }
 func reads(b *CallPrepared)   { b.Class = tool.Read }
 func same(b *CallPrepared)    { b.ArgsDigest = "same" }
@@ -109,7 +109,7 @@ func waiting(key CallKey, waitID string) Body {
 }
 
 // preparedAgain makes it a later preparation of the call.
-func preparedAgain(b *CallPrepared) { b.Again, b.ArgsDigest = 1, "other" }
+func preparedAgain(b *CallPrepared) { b.Revision, b.ArgsDigest = 1, "other" }
 
 func started(key CallKey) Body { return CallStarted{Key: key, Attempt: 1} }
 

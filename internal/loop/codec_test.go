@@ -45,7 +45,7 @@ func TestFactsRoundTrip(t *testing.T) {
 // What is withheld of a fact, and nothing else of it, comes back.
 func TestTextsAreTakenOutAndPutBack(t *testing.T) { // G17
 	answer := prepared("0.0", reads).(CallPrepared)
-	answer.Verdict, answer.Answer = Tell, "no such tool"
+	answer.Verdict, answer.Answer = Answer, "no such tool"
 	for _, b := range []Body{turn(0, model.StopCalls, "a", "b…"), turn(1, model.StopEnd), answer, prepared("0.1", reads), done("0.0")} {
 		before, _ := Encode(b)
 		bare, texts := WithoutTexts(b)

@@ -213,7 +213,7 @@ func (s decision) answerFor(c Call, nth, before, left int) (Outcome, string) {
 		return "", ""
 	case c.Guard == policy.Advise:
 		return NotRun, "Not run. " + c.Advice + " Use the results that you have, change the arguments, or answer now."
-	case c.Prepared.Verdict == Tell:
+	case c.Prepared.Verdict == Answer:
 		return Error, c.Prepared.Answer
 	case c.TimedOut:
 		return Denied, "Not run: Approval timed out. Nobody has approved or denied the call in time."

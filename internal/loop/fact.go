@@ -142,8 +142,8 @@ type Server struct {
 	Shown     bool `json:"shown,omitempty"`
 	Announced bool `json:"announced,omitempty"`
 
-	// Brought says that the server is not one of the org: the request brought it.
-	Brought bool `json:"brought,omitempty"`
+	// FromRequest says that the server is not one of the org: the request brought it.
+	FromRequest bool `json:"brought,omitempty"`
 }
 
 // Blocked records that the outbound policy refused an address. It ends the run.
@@ -303,9 +303,9 @@ type Verdict string
 
 // The verdicts.
 const (
-	Run  Verdict = "run"    // execute it
-	Ask  Verdict = "ask"    // ask for approval, then execute it
-	Tell Verdict = "answer" // do not execute it; CallPrepared.Answer is the result
+	Run    Verdict = "run"    // execute it
+	Ask    Verdict = "ask"    // ask for approval, then execute it
+	Answer Verdict = "answer" // do not execute it; CallPrepared.Answer is the result
 )
 
 // CallPrepared records who executes a call, and how the gateway handles it.
@@ -321,14 +321,14 @@ type CallPrepared struct {
 	Coerced    []Coerced  `json:"coerced,omitempty"` // changes to the model's arguments
 	Polling    bool       `json:"polling,omitempty"`
 	Verdict    Verdict    `json:"verdict,omitempty"`    // "" for a client call
-	Answer     string     `json:"answer,omitempty"`     // the result, for the verdict Tell
+	Answer     string     `json:"answer,omitempty"`     // the result, for the verdict Answer
 	PriceNano  money.Nano `json:"price_nano,omitempty"` // what an execution costs; 0 = it is free
 	Asker      Asker      `json:"asker,omitempty"`      // for the verdict Ask
 
-	// Again counts the preparations before this one. A call is prepared again if its tool or
+	// Revision counts the preparations before this one. A call is prepared again if its tool or
 	// its arguments are not those that were approved, or if it cannot be asked for: an approval
 	// of the call as it was before is void.
-	Again int `json:"again,omitempty"`
+	Revision int `json:"again,omitempty"`
 }
 
 // Coerced is a change of an argument to the type that the tool's schema requires.
@@ -455,7 +455,7 @@ type CallWaiting struct {
 	On        WaitOn  `json:"on"`
 	ExpiresAt int64   `json:"expires_at,omitempty"` // Unix milliseconds; 0 = never
 
-	Again      int    `json:"again,omitempty"` // that of its CallPrepared
+	Revision   int    `json:"again,omitempty"` // that of its CallPrepared
 	Name       string `json:"name,omitempty"`  // of the tool, as the model called it
 	Server     string `json:"server,omitempty"`
 	Tool       string `json:"tool,omitempty"` // its name at the server

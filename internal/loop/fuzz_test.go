@@ -53,7 +53,7 @@ func (d *dice) anyFact() Body {
 	case 9:
 		return CallDone{Key: key, Attempt: d.roll(3), Outcome: pick(d, OK, Error, Unknown, Cached, Denied, SkippedLimit, NotRun), ResultRef: "r"}
 	case 10:
-		return CallWaiting{Key: key, WaitID: string(key), On: pick(d, OnApproval, OnApproval, OnChild), ArgsDigest: pick(d, "", "d"), Again: d.roll(2)}
+		return CallWaiting{Key: key, WaitID: string(key), On: pick(d, OnApproval, OnApproval, OnChild), ArgsDigest: pick(d, "", "d"), Revision: d.roll(2)}
 	case 11:
 		return CallResolved{WaitID: string(key), Approved: d.roll(2) == 1}
 	case 12:
@@ -106,7 +106,7 @@ func (d *dice) raise() budget.Raise {
 func (d *dice) prepared(key CallKey) CallPrepared {
 	return CallPrepared{
 		Key: key, Owner: pick(d, tool.Gateway, tool.Client, tool.Unknown), Class: pick(d, tool.Once, tool.Read, tool.Keyed),
-		Verdict: pick(d, Run, Ask, Tell), ArgsDigest: pick(d, "x", "y"),
+		Verdict: pick(d, Run, Ask, Answer), ArgsDigest: pick(d, "x", "y"),
 	}
 }
 
@@ -277,7 +277,7 @@ func (w *world) perform(a Action) {
 		for _, key := range a.Calls {
 			b := w.prepared(key)
 			if allowPreparedByHooks(&w.state, b) != nil {
-				b.Verdict = Tell
+				b.Verdict = Answer
 			}
 			w.append(b)
 		}
@@ -304,9 +304,9 @@ func (w *world) perform(a Action) {
 		for _, key := range a.Calls {
 			if c, _ := w.state.Call(key); c.approved() && w.roll(4) == 1 { // the tool has changed
 				p := *c.Prepared
-				p.Again, p.ToolDigest, p.Verdict = p.Again+1, "other", pick(&w.dice, Ask, Tell)
+				p.Revision, p.ToolDigest, p.Verdict = p.Revision+1, "other", pick(&w.dice, Ask, Answer)
 				if allowPreparedByHooks(&w.state, p) != nil {
-					p.Verdict = Tell
+					p.Verdict = Answer
 				}
 				w.append(p)
 			}
@@ -330,7 +330,7 @@ func (w *world) execute(keys []CallKey) {
 		if c.Done {
 			continue
 		}
-		if !ok || c.Prepared == nil || c.Prepared.Owner == tool.Client || c.Prepared.Verdict == Tell || c.Prepared.Verdict == Ask && (!c.Approved || c.Wait == nil || c.Wait.ToolDigest != c.Prepared.ToolDigest) {
+		if !ok || c.Prepared == nil || c.Prepared.Owner == tool.Client || c.Prepared.Verdict == Answer || c.Prepared.Verdict == Ask && (!c.Approved || c.Wait == nil || c.Wait.ToolDigest != c.Prepared.ToolDigest) {
 			w.t.Fatalf("call %s must not run: %+v", key, c)
 		}
 		if w.runs[key]++; w.runs[key] > 1 && c.Prepared.Class == tool.Once {

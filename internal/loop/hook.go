@@ -93,7 +93,7 @@ func allowPreparedByHooks(s *State, b CallPrepared) error {
 	c, _ := s.Call(b.Key)
 	for _, h := range c.Hooks[c.hooksBefore:] {
 		switch {
-		case b.Owner == tool.Client || b.Verdict == Tell: // nothing is executed
+		case b.Owner == tool.Client || b.Verdict == Answer: // nothing is executed
 		case h.Verdict == HookDeny:
 			return fmt.Errorf("hook %q has denied call %s", h.Hook, b.Key)
 		case h.Verdict == HookAsk && b.Verdict != Ask:

@@ -43,10 +43,10 @@ type Policy struct {
 	CatalogTTLNS   int64       `json:"catalog_ttl_ns,omitempty"`   // how long tool lists are reused, in nanoseconds; 0 = they are fetched
 	CacheTTLNS     int64       `json:"cache_ttl_ns,omitempty"`     // how long results of tools are reused, in nanoseconds; 0 = not at all
 
-	// Forget says that the run is deleted when it has ended. A light run stores no bodies at
+	// NoStore says that the run is deleted when it has ended. A light run stores no bodies at
 	// all: neither rows nor, in its facts, what the model or the gateway wrote. If it has to
 	// wait for approval, it stores them then.
-	Forget bool `json:"forget,omitempty"`
+	NoStore bool `json:"forget,omitempty"`
 
 	// Native is the dialect of a caller that also gets items which no other dialect can
 	// express; "" = it does not.
@@ -143,9 +143,9 @@ func (a ServerApproval) digest() string {
 // MayWait reports whether a call of the run may have to wait for approval.
 func (p *Policy) MayWait() bool { return len(p.Approvals) > 0 }
 
-// ForgetsTexts reports whether the run stores no texts while it is light. When it parks, it
+// StoresNoTexts reports whether the run stores no texts while it is light. When it parks, it
 // stores those that it has withheld, because another owner continues it.
-func (p *Policy) ForgetsTexts() bool { return p.Forget && p.Grade == Light }
+func (p *Policy) StoresNoTexts() bool { return p.NoStore && p.Grade == Light }
 
 // Validation is how the arguments of a tool call are validated. The zero value means
 // Strict.

@@ -9,10 +9,10 @@ import (
 // never.
 func TestAShownServerIsListedOnce(t *testing.T) {
 	knows := func(labels ...string) func(*Accepted) { return func(b *Accepted) { b.Listed = labels } }
-	found := []Server{{Label: "hidden"}, {Label: "old", Shown: true}, {Label: "new", Shown: true, Error: "down", Brought: true}}
+	found := []Server{{Label: "hidden"}, {Label: "old", Shown: true}, {Label: "new", Shown: true, Error: "down", FromRequest: true}}
 	s := play(t, accepted(knows("old", "gone")))
 	announced := s.Announce(found)
-	want := []Server{{Label: "hidden"}, {Label: "old", Shown: true}, {Label: "new", Shown: true, Error: "down", Announced: true, Brought: true}}
+	want := []Server{{Label: "hidden"}, {Label: "old", Shown: true}, {Label: "new", Shown: true, Error: "down", Announced: true, FromRequest: true}}
 	if !slices.Equal(announced, want) || found[2].Announced {
 		t.Errorf("announces %+v", announced)
 	}
@@ -24,8 +24,8 @@ func TestAShownServerIsListedOnce(t *testing.T) {
 		if after.Shown(label) != shown {
 			t.Errorf("server %q is shown: %v", label, !shown)
 		}
-		if after.Brought(label) != (label == "new") {
-			t.Errorf("server %q is brought: %v", label, after.Brought(label))
+		if after.FromRequest(label) != (label == "new") {
+			t.Errorf("server %q is brought: %v", label, after.FromRequest(label))
 		}
 	}
 	before, none := play(t, accepted(knows("old"))), State{}

@@ -110,7 +110,7 @@ type Call struct {
 	Resolved bool         // the approval is decided or has expired
 	Approved bool
 	Message  string // of the person who decided; for the model
-	Asked    int64  // when it was asked for, in Unix milliseconds
+	AskedAt  int64  // when it was asked for, in Unix milliseconds
 	Decided  int64  // when it was decided, in Unix milliseconds
 	TimedOut bool   // nobody has decided in time, which counts as a denial
 }
@@ -128,7 +128,7 @@ func (c Call) approved() bool {
 	if !c.Resolved || !c.Approved || c.Wait == nil || c.Prepared == nil {
 		return false
 	}
-	return c.Wait.Again == c.Prepared.Again && c.Wait.ToolDigest == c.Prepared.ToolDigest && c.Wait.ArgsDigest == c.Prepared.ArgsDigest
+	return c.Wait.Revision == c.Prepared.Revision && c.Wait.ToolDigest == c.Prepared.ToolDigest && c.Wait.ArgsDigest == c.Prepared.ArgsDigest
 }
 
 // mayBePreparedAgain reports whether the call is not started, needs an approval or has a price, and
@@ -223,7 +223,7 @@ func (s *State) AskFor(key CallKey, waitID string, now int64) CallWaiting {
 	p := c.Prepared
 	a := s.Accepted.approval(p.Server)
 	w := CallWaiting{
-		Key: key, WaitID: waitID, On: OnApproval, Again: p.Again, Name: c.Name, Server: p.Server, Tool: p.Tool, ToolDigest: p.ToolDigest,
+		Key: key, WaitID: waitID, On: OnApproval, Revision: p.Revision, Name: c.Name, Server: p.Server, Tool: p.Tool, ToolDigest: p.ToolDigest,
 		ArgsRef: p.ArgsRef, ArgsDigest: p.ArgsDigest, Asker: p.Asker, Policy: a.digest(), CallerAt: s.Accepted.CallerAt,
 	}
 	if a.WaitMS > 0 {
@@ -520,10 +520,10 @@ func (s *State) Listed() []string {
 	return out
 }
 
-// Brought reports whether the request brought the server of this name.
-func (s *State) Brought(name string) bool {
+// FromRequest reports whether the request brought the server of this name.
+func (s *State) FromRequest(name string) bool {
 	return name != "" && s.Catalogued != nil &&
-		slices.ContainsFunc(s.Catalogued.Servers, func(server Server) bool { return server.Brought && server.Label == name })
+		slices.ContainsFunc(s.Catalogued.Servers, func(server Server) bool { return server.FromRequest && server.Label == name })
 }
 
 // Shown reports whether the caller sees the server of this name.
@@ -555,7 +555,7 @@ func (s *State) MissingServers() (names []string) {
 		return nil
 	}
 	for _, server := range s.Catalogued.Servers {
-		if server.Error != "" && !server.Brought && !server.Shown {
+		if server.Error != "" && !server.FromRequest && !server.Shown {
 			names = append(names, server.Label)
 		}
 	}

@@ -30,7 +30,7 @@ type declared struct {
 // Dial implements [run.Dialer]. Runs of an org that declare the same server with the same
 // credentials share a client. When the last one has ended, the client is closed, and the
 // pool has nothing of the server any more.
-func (p *Pool) Dial(orgID string, d run.Declared) (source tool.Source, origin string, release func()) {
+func (p *Pool) Dial(orgID string, d run.RequestServer) (source tool.Source, origin string, release func()) {
 	key := p.digest(orgID, d)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -44,7 +44,7 @@ func (p *Pool) Dial(orgID string, d run.Declared) (source tool.Source, origin st
 }
 
 // newDeclared returns a client that trusts no annotation: each call is sent at most once.
-func (p *Pool) newDeclared(orgID, origin string, d run.Declared) (client *mcptool.Client) {
+func (p *Pool) newDeclared(orgID, origin string, d run.RequestServer) (client *mcptool.Client) {
 	header := http.Header{}
 	for name, value := range d.Headers {
 		header.Set(name, value.Reveal())
@@ -62,7 +62,7 @@ func (p *Pool) newDeclared(orgID, origin string, d run.Declared) (client *mcptoo
 
 // digest identifies a server with its credentials, without them: it cannot be computed
 // without the key, which only this process has.
-func (p *Pool) digest(orgID string, d run.Declared) string {
+func (p *Pool) digest(orgID string, d run.RequestServer) string {
 	headers := map[string]string{}
 	for name, value := range d.Headers {
 		headers[http.CanonicalHeaderKey(name)] = value.Reveal()

@@ -31,8 +31,8 @@ func dialing(t *testing.T, log io.Writer) *Pool {
 	return p
 }
 
-func declaring(url, token string) run.Declared {
-	return run.Declared{Label: "mine", URL: secret.NewValue(url), Headers: map[string]secret.Value{"authorization": secret.NewValue(token)}}
+func declaring(url, token string) run.RequestServer {
+	return run.RequestServer{Label: "mine", URL: secret.NewValue(url), Headers: map[string]secret.Value{"authorization": secret.NewValue(token)}}
 }
 
 // D22: runs that declare the same server share its session, which ends with the last of

@@ -171,7 +171,7 @@ func refersTo(texts map[string]string, ref secret.Ref) bool {
 
 // sameConnection reports whether a client for a serves b.
 func sameConnection(a, b org.MCPServer) bool {
-	return a.URL == b.URL && a.Declared == b.Declared && maps.Equal(a.Headers, b.Headers) && a.Timeout == b.Timeout &&
+	return a.URL == b.URL && a.FromFile == b.FromFile && maps.Equal(a.Headers, b.Headers) && a.Timeout == b.Timeout &&
 		a.MaxRetries == b.MaxRetries && a.Trust == b.Trust && slices.Equal(a.Command, b.Command) && maps.Equal(a.Env, b.Env) &&
 		slices.Equal(a.Reads, b.Reads) && slices.Equal(a.Keyed, b.Keyed) && a.MaxConcurrentCalls == b.MaxConcurrentCalls
 }
@@ -314,7 +314,7 @@ func (c *pooled) note(err error) {
 // stored. Who can write the store must not be able to read the gateway's
 // variables and files.
 func (p *Pool) resolver(s org.MCPServer) *secret.Resolver {
-	if s.Declared {
+	if s.FromFile {
 		return p.options.Secrets.WithVault(p.options.Vaults.of(s.Org))
 	}
 	return secret.VaultOnly(p.options.Vaults.of(s.Org))

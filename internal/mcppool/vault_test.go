@@ -42,7 +42,7 @@ func TestOnlyTheVaultIsLookedUpForAStoredServer(t *testing.T) { // K06
 		{"Bearer secret:gh", true, "Bearer token"},
 	} {
 		got := ""
-		err := p.resolve(t.Context(), org.MCPServer{Org: "o", Declared: c.declared}, map[string]string{"X": c.text}, func(_, value string) { got = value })
+		err := p.resolve(t.Context(), org.MCPServer{Org: "o", FromFile: c.declared}, map[string]string{"X": c.text}, func(_, value string) { got = value })
 		if got != c.want || errors.Is(err, secret.ErrVaultOnly) != (c.want == "") {
 			t.Errorf("%q, declared %v: got %q, %v", c.text, c.declared, got, err)
 		}

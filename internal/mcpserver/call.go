@@ -66,7 +66,7 @@ func (h *Handler) call(ctx context.Context, one *request, params *mcp.CallToolPa
 	defer hold.Settle(budget.Amount{}) // unless it was executed
 	c := h.callOf(one, p)
 	switch p.Verdict {
-	case loop.Tell:
+	case loop.Answer:
 		return refusal{Kind: invalidArguments, Message: p.Answer}.result(), nil
 	case loop.Ask:
 		c.row.Status = string(loop.Denied)
@@ -109,7 +109,7 @@ func (h *Handler) rate(ctx context.Context, caller run.Caller, name string) *ref
 
 // reserve reserves the price of a call in the budgets of the org and of the key. It refuses the call if
 // one has no room, or nothing left, or if that is not known. The caller must settle the hold.
-func (h *Handler) reserve(ctx context.Context, caller run.Caller, policy loop.Policy, price money.Nano) (*spend.Hold, *refusal) {
+func (h *Handler) reserve(ctx context.Context, caller run.Caller, policy loop.Policy, price money.Nano) (*spend.Reservation, *refusal) {
 	if !policy.Limits.Affords(0, price) {
 		return nil, &refusal{Kind: quotaExceeded, Message: "the price of the call is more than the org's max_run_cost_usd; the call was not executed"}
 	}
@@ -161,7 +161,7 @@ func (h *Handler) record(ctx context.Context, c call) {
 }
 
 // execute executes the call. A call that may write is recorded before.
-func (h *Handler) execute(ctx context.Context, c call, p toolexec.Prepared, policy loop.Policy, hold *spend.Hold) (*mcp.CallToolResult, error) {
+func (h *Handler) execute(ctx context.Context, c call, p toolexec.Prepared, policy loop.Policy, hold *spend.Reservation) (*mcp.CallToolResult, error) {
 	key := ""
 	if p.Class != tool.Read {
 		key = idempotencyKey(c.caller.Org.ID, p)

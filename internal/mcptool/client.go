@@ -79,7 +79,7 @@ func New(s Server, client *http.Client, log *slog.Logger) *Client {
 		c.http, c.direct = wrap(client, t), wrap(client, direct{t})
 		c.direct.Timeout = 0 // streams live as long as their session
 	}
-	c.sdk = mcp.NewClient(us(), &mcp.ClientOptions{
+	c.sdk = mcp.NewClient(clientInfo(), &mcp.ClientOptions{
 		Capabilities:   &mcp.ClientCapabilities{}, // no roots, no sampling, no elicitation
 		MultiRoundTrip: &mcp.MultiRoundTripOptions{Disabled: true},
 	})
@@ -89,8 +89,8 @@ func New(s Server, client *http.Client, log *slog.Logger) *Client {
 	return c
 }
 
-// us returns the name and version that the client sends to servers.
-func us() *mcp.Implementation { return &mcp.Implementation{Name: "turnpike", Version: "1"} }
+// clientInfo returns the name and version that the client sends to servers.
+func clientInfo() *mcp.Implementation { return &mcp.Implementation{Name: "turnpike", Version: "1"} }
 
 // wrap returns a copy of the caller's client that uses the transport t.
 func wrap(client *http.Client, t http.RoundTripper) *http.Client {

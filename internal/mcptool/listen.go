@@ -187,7 +187,7 @@ func listenRequest(version string) []byte {
 		"params": map[string]any{
 			"_meta": map[string]any{
 				mcp.MetaKeyProtocolVersion:    version,
-				mcp.MetaKeyClientInfo:         us(),
+				mcp.MetaKeyClientInfo:         clientInfo(),
 				mcp.MetaKeyClientCapabilities: struct{}{},
 			},
 			"notifications": map[string]bool{"toolsListChanged": true},

@@ -112,7 +112,7 @@ func moneyMutations() []mutation {
 		},
 		{
 			Name: "the reservation of a call is never released", Why: "a budget of which little is spent refuses calls until the gateway starts again",
-			In: "Hold.Settle", From: "s.held = s.held.Sub(p.amount)", To: "",
+			In: "Reservation.Settle", From: "s.held = s.held.Sub(p.amount)", To: "",
 			Test: "TestFewCallsAskTheStore",
 		},
 	}

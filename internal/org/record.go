@@ -92,10 +92,10 @@ type MCPServer struct {
 	Price      *int64           `json:"price_nano_usd,omitempty"`
 	ToolPrices map[string]int64 `json:"tool_prices_nano_usd,omitempty"`
 
-	// Declared is true for a server of the configuration file. Only then may
+	// FromFile is true for a server of the configuration file. Only then may
 	// Headers and Env refer to environment variables and files of the gateway. It is
 	// not stored.
-	Declared bool `json:"-"`
+	FromFile bool `json:"-"`
 
 	// Shared is true for a declared server that the file shares among orgs.
 	Shared bool `json:"-"`
@@ -184,7 +184,7 @@ type Secret struct {
 // Storable returns an error if a [Store] must not store s. A command may come from the
 // configuration file only.
 func (s MCPServer) Storable() error {
-	if s.Declared {
+	if s.FromFile {
 		return errors.New("a server declared in the configuration file cannot be stored")
 	}
 	if len(s.Command) > 0 || len(s.Env) > 0 {

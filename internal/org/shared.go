@@ -25,7 +25,7 @@ func (s SharedServer) For(orgID string) (MCPServer, bool) {
 		return MCPServer{}, false
 	}
 	m := s.MCPServer
-	m.Org, m.Declared, m.Shared = orgID, true, true
+	m.Org, m.FromFile, m.Shared = orgID, true, true
 	m.Headers = maps.Clone(m.Headers)
 	for name, text := range m.Headers {
 		t, err := secret.Parse(text)

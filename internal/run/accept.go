@@ -200,7 +200,7 @@ func (d *driver) resume() error {
 // read folds the journal of a claimed run and restores its request. The error wraps
 // [loop.ErrUnsafe], or it is an *[journal.Unreadable].
 func (d *driver) read(story *journal.Story) error {
-	err := d.run.events.Recover(story, func(b loop.Body) error { return d.run.results.recall(d.run.lease.RunID, b, story.Rows) })
+	err := d.run.events.Recover(story, func(b loop.Body) error { return d.run.results.load(d.run.lease.RunID, b, story.Rows) })
 	if err == nil {
 		d.run.req, err = requestOf(d.run.state().Accepted, d.run.state().Parks, story.Rows)
 	}
@@ -265,7 +265,7 @@ func (d *driver) restoreResources(ctx context.Context, rows map[string]json.RawM
 	if d.run.req.Targets, d.run.req.Servers, err = d.o.Resources.For(ctx, d.run.state().Accepted); err != nil {
 		return nil, err
 	}
-	d.run.req.Declared = d.run.recallDeclared(d.run.req.stored)
+	d.run.req.RequestServers = d.run.loadRequestServers(d.run.req.stored)
 	if err := d.declared.dial(); err != nil {
 		return nil, err
 	}
@@ -300,8 +300,8 @@ func (d *driver) restoreResources(ctx context.Context, rows map[string]json.RawM
 	return now, nil
 }
 
-// lead performs a durable run in a goroutine of its own, which Close waits for.
-func (d *driver) lead(perform func() error) {
+// runDetached performs a durable run in a goroutine of its own, which Close waits for.
+func (d *driver) runDetached(perform func() error) {
 	defer d.run.account.Close()
 	defer d.run.cancel(errDiscarded)
 	err := perform()

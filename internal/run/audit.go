@@ -144,7 +144,7 @@ func (a auditor) called(s *loop.State, done loop.CallDone) (round int, body audi
 	body.Tool = c.Name
 	if p := c.Prepared; p != nil {
 		body.Server, body.Class = p.Server, string(p.Class)
-		body.Declared = s.Brought(p.Server)
+		body.FromRequest = s.FromRequest(p.Server)
 		if p.Tool != "" {
 			body.Tool = p.Tool
 		}

@@ -41,7 +41,7 @@ func (s *stand) List(ctx context.Context) ([]tool.Tool, error) {
 
 // brought is the server as a request brings it.
 func (s *stand) brought(name string) catalog.Server {
-	return catalog.Server{Name: name, Source: s, Brought: true, URL: "https://tools", Origin: s.credentials}
+	return catalog.Server{Name: name, Source: s, FromRequest: true, URL: "https://tools", Origin: s.credentials}
 }
 
 type standTool struct {

@@ -5,62 +5,30 @@ import (
 	"strings"
 	"time"
 
-	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/toolexec"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// fromCache appends the results of the calls that are in the result cache, and returns the
-// other calls.
-func (t *toolCaller) fromCache(keys []loop.CallKey) ([]loop.CallKey, error) {
-	if t.cache == nil || t.run.policy().CacheTTLNS <= 0 {
-		return keys, nil
-	}
-	var rest []loop.CallKey
-	var rows []journal.Row
-	var bodies []loop.Body
-	var texts []string
-	var found []loop.Call
-	for _, key := range keys {
-		c, _ := t.run.state().Call(key)
-		name, cacheable := t.cacheKey(c)
-		var earlier tool.Result
-		ok := false
-		if cacheable {
-			earlier, ok = t.earlierResult(name)
-		}
-		if !ok {
-			rest = append(rest, key)
-			continue
-		}
-		result := t.affordable(toolexec.Again(earlier, toolexec.Cap{Bytes: t.run.policy().ResultMaxBytes, Hint: t.tools.rereadHint(key), HeadOnly: t.run.policy().HeadOnly}))
-		body, more := t.ended(c, 0, result, 0)
-		bodies, rows = append(bodies, body), append(rows, more...)
-		found, texts = append(found, c), append(texts, result.Text())
-	}
-	if len(bodies) == 0 {
-		return rest, nil
-	}
-	if err := t.run.append(rows, bodies...); err != nil {
-		return nil, err
-	}
-	for i, c := range found {
-		t.answered(c, loop.Cached, texts[i])
-	}
-	return rest, nil
+// resultCache is the cache of results as one run uses it.
+type resultCache struct {
+	Cache // nil = results are not cached
+	run   *runState
 }
+
+// used reports whether the run uses cached results.
+func (c *resultCache) used() bool { return c.Cache != nil && c.run.policy().CacheTTLNS > 0 }
 
 // remember puts a successful result into the result cache, if its tool may be cached. That of a
 // run that is to be forgotten is not: the cache is stored.
-func (t *toolCaller) remember(c loop.Call, r toolexec.Done) {
-	if t.cache == nil || t.run.policy().CacheTTLNS <= 0 || t.run.policy().Forget || r.Outcome != loop.OK {
+func (c *resultCache) remember(p prepared, r toolexec.Done) {
+	if !c.used() || c.run.policy().NoStore || r.Outcome != loop.OK {
 		return
 	}
-	if name, cacheable := t.cacheKey(c); cacheable {
+	if name, cacheable := c.key(p); cacheable {
 		if value, err := cacheValue(r); err == nil {
-			t.cache.Put(t.run.ctx, name, value, time.Duration(t.run.policy().CacheTTLNS))
+			c.Put(c.run.ctx, name, value, time.Duration(c.run.policy().CacheTTLNS))
 		}
 	}
 }
@@ -80,9 +48,13 @@ func cacheValue(r toolexec.Done) (string, error) {
 	return encodedValue + string(raw), err
 }
 
-// earlierResult returns the cached result of a call, or false.
-func (t *toolCaller) earlierResult(name CacheKey) (tool.Result, bool) {
-	value, found := t.cache.Get(t.run.ctx, name)
+// find returns the cached result of a call, or false.
+func (c *resultCache) find(p prepared) (tool.Result, bool) {
+	name, cacheable := c.key(p)
+	if !cacheable {
+		return tool.Result{}, false
+	}
+	value, found := c.Get(c.run.ctx, name)
 	if !found {
 		return tool.Result{}, false
 	}
@@ -97,14 +69,13 @@ func (t *toolCaller) earlierResult(name CacheKey) (tool.Result, bool) {
 	return tool.Result{Parts: items[0].Parts, Structured: items[0].Structured}, true
 }
 
-// cacheKey returns the key of a call, or false if its result must not be cached.
-func (t *toolCaller) cacheKey(c loop.Call) (CacheKey, bool) {
-	p := t.prepared(c.Key)
+// key returns the key of a call, or false if its result must not be cached.
+func (c *resultCache) key(p prepared) (CacheKey, bool) {
 	if p.entry == nil || !p.entry.Cacheable {
 		return CacheKey{}, false
 	}
 	arguments, ok := toolexec.Canonical(p.arguments)
 	return CacheKey{
-		Org: t.run.req.Org, Server: p.entry.Origin, Tool: p.entry.Definition.Name, Digest: p.entry.Digest, Arguments: arguments,
+		Org: c.run.req.Org, Server: p.entry.Origin, Tool: p.entry.Definition.Name, Digest: p.entry.Digest, Arguments: arguments,
 	}, ok
 }

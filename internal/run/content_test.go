@@ -221,7 +221,7 @@ func TestARunThatIsForgottenLeavesNothingInTheResultCache(t *testing.T) {
 	cache := &shelf{}
 	r := w.gatewayWith(t, func(o *run.Options) { o.Cache = cache })
 	req := w.wants("p", "k", "h")
-	req.Policy.CacheTTLNS, req.Policy.Forget = int64(time.Minute), true
+	req.Policy.CacheTTLNS, req.Policy.NoStore = int64(time.Minute), true
 	if err := r.Run(t.Context(), req, &diary{}); err != nil {
 		t.Fatal(err)
 	}

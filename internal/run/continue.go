@@ -36,8 +36,8 @@ func partRef(part int) string { return "part:" + strconv.Itoa(part) }
 
 // storedPart is that row.
 type storedPart struct {
-	Keep     *Keep            `json:"keep,omitempty"`
-	Declared []storedDeclared `json:"declared_servers,omitempty"` // with the credentials of the request
+	Store          *StoreOptions         `json:"keep,omitempty"`
+	RequestServers []storedRequestServer `json:"declared_servers,omitempty"` // with the credentials of the request
 }
 
 // continuation is a request that continues a run.
@@ -282,22 +282,22 @@ func (c *continuation) decisions(approvals []journal.Approval, next nextPart) (j
 		}
 		b.Rows = append(b.Rows, journal.Row{Ref: ref, Value: item.List(late)})
 	}
-	part := storedPart{Keep: c.req.Keep}
+	part := storedPart{Store: c.req.Store}
 	var err error
-	if part.Declared, err = c.sealDeclared(next.run); err != nil {
+	if part.RequestServers, err = c.sealRequestServers(next.run); err != nil {
 		return b, err
 	}
 	b.Rows = append(b.Rows, journal.Row{Ref: partRef(next.part), Value: part})
 	return b, nil
 }
 
-// sealDeclared returns the servers of the request as they are stored with the run.
-func (c *continuation) sealDeclared(runID string) (out []storedDeclared, err error) {
-	for _, d := range c.req.Declared {
+// sealRequestServers returns the servers of the request as they are stored with the run.
+func (c *continuation) sealRequestServers(runID string) (out []storedRequestServer, err error) {
+	for _, d := range c.req.RequestServers {
 		if d.URL.IsZero() || c.Keys == nil {
 			continue
 		}
-		stored := storedDeclared{Label: d.Label}
+		stored := storedRequestServer{Label: d.Label}
 		if stored.Address, err = d.seal(c.Keys, c.req.Org, runID); err != nil {
 			return nil, fmt.Errorf("server %q: %w", d.Label, err)
 		}
@@ -347,7 +347,7 @@ func (c *continuation) keepStep(ctx context.Context, next nextPart) (event.Waiti
 		}
 		waiting.Approvals = append(waiting.Approvals, eventlog.ApprovalEvent(w, arguments))
 	}
-	if c.req.Keep == nil {
+	if c.req.Store == nil {
 		return waiting, nil
 	}
 	asked, err := FindResponse(ctx, c.Conversations, c.req.Org, responseID(next.run, next.part-1, 0))
@@ -355,8 +355,8 @@ func (c *continuation) keepStep(ctx context.Context, next nextPart) (event.Waiti
 		return waiting, err
 	}
 	kept := *asked
-	kept.Version, kept.Echo, kept.FinalOnly, kept.Part, kept.Step, kept.Waiting = 0, c.req.Keep.Echo, c.req.Keep.FinalOnly, next.part+1, next.step, &waiting
-	err = c.Conversations.Save(ctx, c.req.Org, "", kept, c.req.Keep.For, responseKey(responseID(next.run, next.part, next.step)))
+	kept.Version, kept.RequestJSON, kept.FinalOnly, kept.Part, kept.Step, kept.Waiting = 0, c.req.Store.RequestJSON, c.req.Store.FinalOnly, next.part+1, next.step, &waiting
+	err = c.Conversations.Save(ctx, c.req.Org, "", kept, c.req.Store.For, responseKey(responseID(next.run, next.part, next.step)))
 	if errors.Is(err, org.ErrExists) {
 		err = nil
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// Declared is an MCP server that a request declares for its run. The caller sees its tools
+// RequestServer is an MCP server that a request declares for its run. The caller sees its tools
 // and its calls.
-type Declared struct {
+type RequestServer struct {
 	// Label is how the request calls the server. It differs from the labels of the other
 	// servers that the request declares. For the name of the server in the run, see Server.
 	Label string
@@ -43,7 +43,7 @@ type Declared struct {
 
 // Server returns the name of the server in the run. It differs from those of the other servers,
 // also if the org has a server called like the label.
-func (d Declared) Server() string {
+func (d RequestServer) Server() string {
 	switch {
 	case d.name != "":
 		return d.name
@@ -66,7 +66,7 @@ type Dialer interface {
 	// are listed or called. origin identifies the URL and the headers without their
 	// secrets; it is the same for all runs of the org in this process. The caller must call
 	// release when the run ends. The session with the server ends with the last run.
-	Dial(org string, d Declared) (source tool.Source, origin string, release func())
+	Dial(org string, d RequestServer) (source tool.Source, origin string, release func())
 }
 
 // declaredServers are the servers that the request of a run declares.
@@ -78,12 +78,12 @@ type declaredServers struct {
 
 // dial adds the servers to those of the run.
 func (d *declaredServers) dial() error {
-	if len(d.run.req.Declared) == 0 {
+	if len(d.run.req.RequestServers) == 0 {
 		return nil
 	}
 	req := *d.run.req // which belongs to the caller
 	req.Servers = slices.Clone(req.Servers)
-	for _, s := range req.Declared {
+	for _, s := range req.RequestServers {
 		if s.URL.IsZero() {
 			req.show(s)
 			continue
@@ -101,7 +101,7 @@ func (d *declaredServers) dial() error {
 			origin = s.origin
 		}
 		req.Servers = append(req.Servers, catalog.Server{
-			Name: s.Server(), Source: source, Tools: s.Tools, Only: access.Tools, ReadOnly: s.ReadOnly, Shown: true, Brought: true, Origin: origin, URL: hostOf(s.URL),
+			Name: s.Server(), Source: source, Tools: s.Tools, Only: access.Tools, ReadOnly: s.ReadOnly, Shown: true, FromRequest: true, Origin: origin, URL: hostOf(s.URL),
 		})
 	}
 	d.run.req = &req
@@ -125,8 +125,8 @@ func hostOf(address secret.Value) string {
 	return u.Scheme + "://" + u.Host
 }
 
-// storedDeclared is a Declared as it is stored with a durable run. Address is sealed.
-type storedDeclared struct {
+// storedRequestServer is a RequestServer as it is stored with a durable run. Address is sealed.
+type storedRequestServer struct {
 	Label    string   `json:"label"`
 	Name     string   `json:"name"` // in the run
 	Tools    []string `json:"tools,omitzero"`
@@ -135,7 +135,7 @@ type storedDeclared struct {
 	Address  []byte   `json:"address,omitempty"` // an address; nil for a server of the org
 }
 
-// address is what may have secrets of a Declared.
+// address is what may have secrets of a RequestServer.
 type address struct {
 	URL     string            `json:"url"`
 	Headers map[string]string `json:"headers,omitempty"`
@@ -145,11 +145,11 @@ type address struct {
 func addressName(runID string) string { return runID + "/declared_servers" }
 
 // seal seals the address of the server, for the store.
-func (d Declared) seal(keys *secret.Keyring, orgID, runID string) ([]byte, error) {
+func (d RequestServer) seal(keys *secret.Keyring, orgID, runID string) ([]byte, error) {
 	return keys.Seal(orgID, addressName(runID), secret.NewValue(d.address()))
 }
 
-func (d Declared) address() string {
+func (d RequestServer) address() string {
 	a := address{URL: d.URL.Reveal(), Headers: map[string]string{}}
 	for name, value := range d.Headers {
 		a.Headers[name] = value.Reveal()
@@ -159,7 +159,7 @@ func (d Declared) address() string {
 }
 
 // open sets what seal has sealed.
-func (d *Declared) open(keys *secret.Keyring, orgID, runID string, sealed []byte) error {
+func (d *RequestServer) open(keys *secret.Keyring, orgID, runID string, sealed []byte) error {
 	if keys == nil {
 		return secret.ErrMasterKey
 	}

@@ -27,10 +27,10 @@ type exchange struct {
 
 	mu    sync.Mutex
 	held  int
-	given []run.Declared
+	given []run.RequestServer
 }
 
-func (x *exchange) Dial(_ string, d run.Declared) (tool.Source, string, func()) {
+func (x *exchange) Dial(_ string, d run.RequestServer) (tool.Source, string, func()) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.held++
@@ -46,7 +46,7 @@ const declaredURL, declaredToken = "https://tools.example/PATH-CANARY?key=QUERY-
 
 func declares(req *run.Request) *run.Request {
 	req = from(req)
-	req.Declared = []run.Declared{{
+	req.RequestServers = []run.RequestServer{{
 		Label: "mine", URL: secret.NewValue(declaredURL), Headers: map[string]secret.Value{"Authorization": secret.NewValue(declaredToken)},
 	}}
 	return req
@@ -190,7 +190,7 @@ func TestARequestDeclaresServers(t *testing.T) {
 	req := declares(w.wants("p", "k", "h"))
 	req.Key, req.Policy.Grade = nil, loop.Light
 	req.Servers = []catalog.Server{{Name: "org", Source: org, Tools: []string{"read_org", "x"}}, {Name: "other", Source: other}}
-	req.Declared = append(req.Declared, run.Declared{Label: "org", Tools: []string{"read_org", "y"}}, run.Declared{Label: "other", ReadOnly: new(true)})
+	req.RequestServers = append(req.RequestServers, run.RequestServer{Label: "org", Tools: []string{"read_org", "y"}}, run.RequestServer{Label: "other", ReadOnly: new(true)})
 	var d diary
 	if err := w.gatewayWith(t, func(o *run.Options) { o.Dialer = x }).Run(t.Context(), req, &d); err != nil {
 		t.Fatal(err)
@@ -286,7 +286,7 @@ func TestAChoiceOfAFunctionExcludesTheToolsOfServers(t *testing.T) {
 
 // What is printed of a declared server has no secrets.
 func TestADeclaredServerPrintsNoSecrets(t *testing.T) {
-	text, err := json.Marshal(declares(&run.Request{}).Declared)
+	text, err := json.Marshal(declares(&run.Request{}).RequestServers)
 	if err != nil || strings.Contains(string(text), "CANARY") {
 		t.Errorf("%s %v", text, err)
 	}

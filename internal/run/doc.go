@@ -17,7 +17,7 @@
 //	driver       drive.go, accept.go    performs the actions of one run; how a run begins here and leaves
 //	runState     state.go, accept.go    the state of a run; numbers, stores and applies its facts
 //	modelCaller  model.go, relay.go     model calls; those of a raw relay
-//	toolCaller   tools.go, cached.go    tool calls; the result cache
+//	toolCaller   tools.go, toolprice.go tool calls; resultCache in cached.go
 //	toolSet      toolset.go             the tools that the model sees
 //	leaseKeeper  keeper.go              leases: claim, renew, release; the runs of this process
 //	audience     callers.go, approval.go who waits for the answer of a run; decisions about its calls
@@ -63,7 +63,7 @@
 //     handover.go.
 //   - A setting of an org becomes a rule of a run: settings.Resolve in settings/settings.go, called
 //     in surface/serve.go; Request.accepted in accept.go puts the policy into the fact Accepted.
-//   - The goroutine of a durable run: Runner.start in runner.go begins it, driver.lead in accept.go
+//   - The goroutine of a durable run: Runner.start in runner.go begins it, driver.runDetached in accept.go
 //     is its body, leaseKeeper.adopt and close in keeper.go count it and wait for it; driver.unregister in
 //     drive.go ends it. One that another process has left begins in Runner.takeOver.
 package run

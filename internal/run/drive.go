@@ -19,6 +19,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/model"
+	"github.com/turnpike-gateway/turnpike/tool"
 )
 
 // driver performs one run: it asks the rules what to do next, and does it with its parts.
@@ -63,7 +64,7 @@ func newDriver(ctx context.Context, r *Runner, req *Request, lease journal.Lease
 	d.run.results = &results{account: account}
 	d.tools = toolSet{run: &d.run, reader: r.o.Results}
 	d.model = modelCaller{run: &d.run, tools: &d.tools, jitter: r.o.Jitter, observer: &d.observer, dropped: &r.dropped, router: r.o.Router, spend: r.o.Spend}
-	d.calls = toolCaller{run: &d.run, tools: &d.tools, catalog: r.o.Catalog, cache: r.o.Cache, observer: &d.observer, yields: d.yields, spend: r.o.Spend}
+	d.calls = toolCaller{run: &d.run, tools: &d.tools, catalog: r.o.Catalog, cache: resultCache{r.o.Cache, &d.run}, observer: &d.observer, yields: d.yields, spend: r.o.Spend}
 	d.declared = declaredServers{run: &d.run, dialer: r.o.Dialer}
 	d.live = liveRun{lease: lease, cancel: d.run.cancel}
 	d.audience = &r.audience
@@ -194,6 +195,28 @@ func (d *driver) play() error {
 			return err
 		}
 	}
+}
+
+// here performs the run in this goroutine. leased says that it has its lease.
+func (d *driver) here(leased bool, perform func() error) (Performed, error) {
+	defer d.run.cancel(errDiscarded)
+	if err := d.leases.adopt(&d.live, leased); err != nil {
+		return Performed{}, err
+	}
+	defer d.unregister()
+	defer d.leases.renewMeanwhile()()
+	err := perform()
+	switch {
+	case errors.Is(err, journal.ErrFenced), errors.Is(err, errHandOver):
+		err = &NotNow{RunID: d.run.lease.RunID, Status: journal.Running}
+	}
+	p := Performed{State: *d.run.state()}
+	if p.State.Accepted != nil {
+		p.Items = d.run.events.Transcript(d.run.state().Seen())
+		p.Input = len(d.run.events.Items("input"))
+		p.Caller = tool.Caller{ID: d.run.req.Principal, Permissions: d.run.req.Permissions}
+	}
+	return p, err
 }
 
 // unregister ends the run's work in this process. If the run has to be continued, its lease
@@ -400,7 +423,7 @@ func (d *driver) handOver(keys []loop.CallKey) (calls []loop.HandedOverCall, cal
 // does a run that is ended from outside or by a limit.
 func (d *driver) keepResponse(callIDs map[string]string) error {
 	run := &d.run
-	keep := run.req.Keep
+	keep := run.req.Store
 	if c := run.state().Cancelled; keep == nil || run.relay || c != nil && journal.GoneReason(*c) == loop.Deleted {
 		return nil
 	}
@@ -408,7 +431,7 @@ func (d *driver) keepResponse(callIDs map[string]string) error {
 	input = input[min(run.req.notOwn, len(input)):]
 	c := journal.Conversation{
 		RunID: run.lease.RunID, Items: append(slices.Clip(input), run.events.Transcript(run.state().HiddenRefs())...), Part: run.state().Parks + 1,
-		Full: map[string]string{}, CallIDs: callIDs, Listed: run.state().Listed(), Previous: run.req.Previous, Parts: run.req.parts, Echo: keep.Echo, FinalOnly: keep.FinalOnly,
+		Full: map[string]string{}, CallIDs: callIDs, Listed: run.state().Listed(), Previous: run.req.Previous, Parts: run.req.parts, RequestJSON: keep.RequestJSON, FinalOnly: keep.FinalOnly,
 		Target: lastTarget(run.state()),
 	}
 	c.Items = append(c.Items, run.unansweredCalls()...)
@@ -419,7 +442,7 @@ func (d *driver) keepResponse(callIDs map[string]string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(run.ctx), appendTimeout)
 	defer cancel()
-	encoded := eventlog.HeldBytes(c.Items) + len(c.Echo) // also beyond the limit: the run is at its end
+	encoded := eventlog.HeldBytes(c.Items) + len(c.RequestJSON) // also beyond the limit: the run is at its end
 	run.req.Account.Add(encoded)
 	defer run.req.Account.Release(encoded)
 	id := responseID(run.lease.RunID, run.state().Parks, 0)

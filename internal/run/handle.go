@@ -204,7 +204,7 @@ func (r *Runner) AwaitApprovals(ctx context.Context, orgID string, q journal.App
 	poll := time.NewTicker(approvalPoll)
 	defer poll.Stop()
 	for {
-		rang := next()
+		changed := next()
 		found, err := r.o.Archive.Approvals(ctx, orgID, q)
 		if err != nil && ctx.Err() != nil {
 			err = context.Cause(ctx)
@@ -213,7 +213,7 @@ func (r *Runner) AwaitApprovals(ctx context.Context, orgID string, q journal.App
 			return found, err
 		}
 		select {
-		case <-rang:
+		case <-changed:
 		case <-poll.C:
 		case <-end.C:
 			return nil, nil
@@ -228,7 +228,7 @@ func (r *Runner) AwaitApprovals(ctx context.Context, orgID string, q journal.App
 // Unfinished is a durable run whose response is not stored yet: it has not ended.
 type Unfinished struct {
 	RunID string
-	Keep  Keep
+	Keep  StoreOptions
 }
 
 // UnfinishedResponse returns the run that will give a response of the caller's org, or nil if the org
@@ -257,7 +257,7 @@ func (r *Runner) UnfinishedResponse(ctx context.Context, caller Caller, id strin
 	if err := json.Unmarshal(rows[0], &q); err != nil {
 		return nil, journal.AsideError(runID, journal.Damaged(requestRef, err).Error())
 	}
-	if q.Keep == nil {
+	if q.Store == nil {
 		return nil, nil
 	}
 	state, err := journal.Fold(ctx, r.o.Archive, caller.Account, orgID, runID, loop.State{}, nil)
@@ -267,7 +267,7 @@ func (r *Runner) UnfinishedResponse(ctx context.Context, caller Caller, id strin
 	if state.Parks > 0 {
 		return nil, nil
 	}
-	return &Unfinished{runID, *q.Keep}, nil
+	return &Unfinished{runID, *q.Store}, nil
 }
 
 // HasPieces reports whether the pieces of what the model said in a run are stored, so that its
@@ -295,7 +295,7 @@ func (r *Runner) DeleteResponse(ctx context.Context, orgID, id string) (bool, er
 	if alone, err := isAlone(ctx, r.o.Conversations, orgID, c); err != nil {
 		return false, err
 	} else if alone {
-		if err := r.o.Forgetter.Forget(ctx, orgID, c.RunID); err != nil {
+		if err := r.o.LaterDeleter.DeleteLater(ctx, orgID, c.RunID); err != nil {
 			return false, err
 		}
 	}

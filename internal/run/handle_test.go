@@ -82,7 +82,7 @@ func TestADecisionGetsItsResponseAlthoughItsCallerLeaves(t *testing.T) { // L05
 			o.Journal, o.Conversations = deserted{&w.journal, leave}, patient{&w.conversations}
 		})
 		req := w.wants("p", "", "")
-		req.Key, req.Items, req.Keep = nil, nil, &run.Keep{Echo: json.RawMessage(`{}`), For: time.Hour}
+		req.Key, req.Items, req.Store = nil, nil, &run.StoreOptions{RequestJSON: json.RawMessage(`{}`), For: time.Hour}
 		req.Answers = []run.Answer{{ID: "wait_a", Decision: journal.Decision{Approved: true}}}
 		req.MayDecide = func(journal.Approval) error { return nil }
 		var told diary

@@ -339,7 +339,7 @@ func (w *town) inSession(t *testing.T) (*run.Request, journal.ConversationKey) {
 		t.Fatal(err)
 	}
 	req := w.wants("p", "k", "h")
-	req.Session, req.Keep = key.ID, &run.Keep{Echo: json.RawMessage(`{}`), For: time.Hour}
+	req.Session, req.Store = key.ID, &run.StoreOptions{RequestJSON: json.RawMessage(`{}`), For: time.Hour}
 	return req, key
 }
 

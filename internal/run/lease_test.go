@@ -279,7 +279,7 @@ func TestARunThatFailsIsClaimedLater(t *testing.T) { // P24
 			synctest.Test(t, func(t *testing.T) {
 				w := &town{think: script("read_a"), tools: tools{"read_a": hangs}}
 				req := w.wants("p", "k", "h")
-				req.Keep = &run.Keep{Echo: json.RawMessage(`{}`), For: time.Hour}
+				req.Store = &run.StoreOptions{RequestJSON: json.RawMessage(`{}`), For: time.Hour}
 				leaving, leave := context.WithTimeout(t.Context(), time.Second)
 				defer leave()
 				_ = w.gateway(t).Run(leaving, req, &diary{}) // it renews no lease

@@ -35,7 +35,7 @@ type modelCaller struct {
 	conversation string        // see conversationKey; "" = not computed yet
 	spend        *spend.Keeper // nil = every run reserves in its journal
 
-	hold *spend.Hold // the reservation of the call from slices; nil = there is none
+	hold *spend.Reservation // the reservation of the call from slices; nil = there is none
 
 	forwarded bool         // the caller has received output of the attempt
 	toolRan   bool         // a tool of the provider's own began to run
@@ -154,7 +154,7 @@ func (m *modelCaller) begin(a loop.CallModel) error {
 			batch.Reservations = append(batch.Reservations, journal.Reservation{ID: attemptID(a.Round, a.Attempt), Budget: w, Amount: a.MaxCost})
 		}
 	}
-	var hold *spend.Hold
+	var hold *spend.Reservation
 	var err error
 	if batch.Reservations == nil {
 		hold, err = m.spend.Reserve(m.run.ctx, m.run.lease.Org, windows, a.MaxCost)

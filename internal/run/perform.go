@@ -99,28 +99,6 @@ func (n *NotNow) Error() string {
 	return fmt.Sprintf("run %s is in progress; wait until it has ended, or cancel it", n.RunID)
 }
 
-// here performs the run in this goroutine. leased says that it has its lease.
-func (d *driver) here(leased bool, perform func() error) (Performed, error) {
-	defer d.run.cancel(errDiscarded)
-	if err := d.leases.adopt(&d.live, leased); err != nil {
-		return Performed{}, err
-	}
-	defer d.unregister()
-	defer d.leases.renewMeanwhile()()
-	err := perform()
-	switch {
-	case errors.Is(err, journal.ErrFenced), errors.Is(err, errHandOver):
-		err = &NotNow{RunID: d.run.lease.RunID, Status: journal.Running}
-	}
-	p := Performed{State: *d.run.state()}
-	if p.State.Accepted != nil {
-		p.Items = d.run.events.Transcript(d.run.state().Seen())
-		p.Input = len(d.run.events.Items("input"))
-		p.Caller = tool.Caller{ID: d.run.req.Principal, Permissions: d.run.req.Permissions}
-	}
-	return p, err
-}
-
 // renewMeanwhile renews the leases of this process until the function that it returns is called,
 // which waits for it.
 func (k *leaseKeeper) renewMeanwhile() (stop func()) {

@@ -112,13 +112,13 @@ type Request struct {
 	Dialect     string
 
 	// Servers are the MCP servers of the run, and the run has the tools of exactly these:
-	// those of the org, and those that the request brought ([catalog.Server].Brought).
+	// those of the org, and those that the request brought ([catalog.Server].FromRequest).
 	// Their names differ. The first ones win collisions of tools. A relay has none.
 	Servers []catalog.Server
 
-	// Declared are the MCP servers that the request declares. The run adds them to Servers,
+	// RequestServers are the MCP servers that the request declares. The run adds them to Servers,
 	// after those of the org, and connects to them.
-	Declared []Declared
+	RequestServers []RequestServer
 
 	// OnlyOf are tools of servers that ToolChoice.Only also has, or that ToolChoice.Name
 	// is, whatever the names under which the model sees them.
@@ -132,12 +132,12 @@ type Request struct {
 	Previous string
 
 	// Session is the id of the session that Items continue, and that they are added to with
-	// the output of the run if Keep is not nil; "" = none. It excludes Previous.
+	// the output of the run if Store is not nil; "" = none. It excludes Previous.
 	Session string
 
-	// Keep says that the conversation is stored under the id of the response, for later
+	// Store says that the conversation is stored under the id of the response, for later
 	// requests; nil = it is not. A relay stores none.
-	Keep *Keep
+	Store *StoreOptions
 
 	// notOwn is how many of the items in front of the transcript are not Items: System, and
 	// the conversation of Previous or Session. inherited are the ids of its truncated results. Both are
@@ -155,7 +155,7 @@ type Request struct {
 	// It is set for a run that was taken over.
 	brought []string
 
-	stored []storedDeclared // the same, for Declared
+	stored []storedRequestServer // the same, for RequestServers
 }
 
 // place returns where the request has one of its Items.
@@ -171,13 +171,13 @@ func (r *Request) Has(server string) bool {
 	return slices.ContainsFunc(r.Servers, func(s catalog.Server) bool { return s.Name == server })
 }
 
-// namesOfBrought returns the names of the servers that the request brought.
-func (r *Request) namesOfBrought() (names []string) {
-	for _, s := range r.Declared {
+// namesFromRequest returns the names of the servers that the request brought.
+func (r *Request) namesFromRequest() (names []string) {
+	for _, s := range r.RequestServers {
 		names = append(names, s.Server())
 	}
 	for _, s := range r.Servers {
-		if s.Brought && !slices.Contains(names, s.Name) {
+		if s.FromRequest && !slices.Contains(names, s.Name) {
 			names = append(names, s.Name)
 		}
 	}
@@ -188,7 +188,7 @@ func (r *Request) namesOfBrought() (names []string) {
 // brought that was taken over: the run must not begin with other tools than it asked for.
 func (r *Request) missesBrought() error {
 	there := func(name string) bool {
-		return slices.ContainsFunc(r.Servers, func(s catalog.Server) bool { return s.Name == name && (s.Brought || s.Shown) })
+		return slices.ContainsFunc(r.Servers, func(s catalog.Server) bool { return s.Name == name && (s.FromRequest || s.Shown) })
 	}
 	for _, name := range r.brought {
 		if !there(name) {
@@ -229,7 +229,7 @@ func (r *Request) continued() string {
 // listed only when the run begins. In some dialects a forced choice of a tool excludes
 // other members: an adapter can name them before the run.
 func (r *Request) expectedTool() (model.Tool, bool) {
-	if len(r.Servers)+len(r.Declared) == 0 || r.Policy.Grade == loop.Relay {
+	if len(r.Servers)+len(r.RequestServers) == 0 || r.Policy.Grade == loop.Relay {
 		return model.Tool{}, false
 	}
 	name := r.ToolChoice.Name
@@ -292,8 +292,8 @@ func (r *Request) held() bool {
 }
 
 // show makes the org's server visible to the caller, with the tools that the request allows.
-func (r *Request) show(s Declared) {
-	i := slices.IndexFunc(r.Servers, func(have catalog.Server) bool { return have.Name == s.Label && !have.Brought })
+func (r *Request) show(s RequestServer) {
+	i := slices.IndexFunc(r.Servers, func(have catalog.Server) bool { return have.Name == s.Label && !have.FromRequest })
 	if i < 0 {
 		return
 	}

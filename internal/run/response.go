@@ -31,10 +31,10 @@ func ResponseOf(runID, part string) string {
 	return responsePrefix + strings.TrimPrefix(runID, "run_") + part
 }
 
-// Keep is what a surface stores with the conversation of a response.
-type Keep struct {
-	// Echo is JSON of the surface, from which it makes the response again.
-	Echo json.RawMessage `json:"echo"`
+// StoreOptions is what a surface stores with the conversation of a response.
+type StoreOptions struct {
+	// RequestJSON is JSON of the surface, from which it makes the response again.
+	RequestJSON json.RawMessage `json:"echo"`
 
 	// FinalOnly says that the client gets the text of the last round only.
 	FinalOnly bool `json:"final_only,omitempty"`
@@ -97,7 +97,7 @@ func (s *conversationSize) add(c *journal.Conversation) error {
 	if s.items > maxHistoryItems || s.parts > maxHistoryResponses {
 		return s.tooLong()
 	}
-	c.Echo = nil
+	c.RequestJSON = nil
 	n := eventlog.HeldBytes(c.Items)
 	for _, text := range c.Full {
 		n += len(text)
@@ -186,7 +186,7 @@ func readResponses(ctx context.Context, kept journal.Conversations, req *Request
 // dropResponse deletes the response that was stored for a run which does not wait after all.
 func dropResponse(d *driver) {
 	run := &d.run
-	if run.req.Keep == nil {
+	if run.req.Store == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(run.ctx), appendTimeout)

@@ -43,8 +43,8 @@ func (r *results) keep(full map[string]string) {
 	r.full = next
 }
 
-// recall keeps the results to which a fact refers.
-func (r *results) recall(runID string, body loop.Body, rows map[string]json.RawMessage) error {
+// load keeps the results to which a fact refers.
+func (r *results) load(runID string, body loop.Body, rows map[string]json.RawMessage) error {
 	if _, ok := body.(loop.InputAdded); ok && rows[inputFull] != nil {
 		var full map[string]string
 		if err := json.Unmarshal(rows[inputFull], &full); err != nil {

@@ -18,23 +18,23 @@ const (
 
 // storedRequest is the part of a run's request that Accepted does not have.
 type storedRequest struct {
-	ClientTools []model.Tool       `json:"client_tools,omitempty"`
-	Hosted      []model.HostedTool `json:"hosted_tools,omitempty"`
-	ToolChoice  model.ToolChoice   `json:"tool_choice,omitzero"`
-	Options     model.Options      `json:"options,omitzero"`
-	Params      []model.Param      `json:"params,omitempty"`
-	Dialect     string             `json:"dialect,omitempty"`
-	OnlyOf      []ServerTool       `json:"only_of,omitempty"`
-	Brought     []string           `json:"brought_servers,omitempty"` // names, see Request.brought
-	Declared    []storedDeclared   `json:"declared_servers,omitempty"`
-	Previous    string             `json:"previous,omitempty"`
-	Session     string             `json:"session,omitempty"`
-	Settings    map[string]string  `json:"settings,omitempty"`
-	Keep        *Keep              `json:"keep,omitempty"`
-	NotOwn      int                `json:"not_own,omitempty"`
-	Parts       []string           `json:"parts,omitempty"`
-	Inherited   map[string]bool    `json:"inherited,omitempty"`
-	Permissions []string           `json:"permissions,omitempty"`
+	ClientTools    []model.Tool          `json:"client_tools,omitempty"`
+	Hosted         []model.HostedTool    `json:"hosted_tools,omitempty"`
+	ToolChoice     model.ToolChoice      `json:"tool_choice,omitzero"`
+	Options        model.Options         `json:"options,omitzero"`
+	Params         []model.Param         `json:"params,omitempty"`
+	Dialect        string                `json:"dialect,omitempty"`
+	OnlyOf         []ServerTool          `json:"only_of,omitempty"`
+	FromRequest    []string              `json:"brought_servers,omitempty"` // names, see Request.brought
+	RequestServers []storedRequestServer `json:"declared_servers,omitempty"`
+	Previous       string                `json:"previous,omitempty"`
+	Session        string                `json:"session,omitempty"`
+	Settings       map[string]string     `json:"settings,omitempty"`
+	Store          *StoreOptions         `json:"keep,omitempty"`
+	NotOwn         int                   `json:"not_own,omitempty"`
+	Parts          []string              `json:"parts,omitempty"`
+	Inherited      map[string]bool       `json:"inherited,omitempty"`
+	Permissions    []string              `json:"permissions,omitempty"`
 }
 
 // requestOf restores the request of a run from its journal. The policy, the models and
@@ -62,7 +62,7 @@ func requestOf(a *loop.Accepted, parks int, rows map[string]json.RawMessage) (*R
 	return &Request{
 		Org: a.Org, Principal: a.Principal, EndUser: a.EndUser, Surface: a.Surface, Model: a.Model,
 		ClientTools: q.ClientTools, Hosted: q.Hosted, ToolChoice: q.ToolChoice, Options: q.Options, Params: q.Params, Dialect: q.Dialect,
-		OnlyOf: q.OnlyOf, brought: q.Brought, stored: q.Declared, Previous: q.Previous, Session: q.Session, Keep: q.Keep, notOwn: q.NotOwn, parts: q.Parts, inherited: q.Inherited,
+		OnlyOf: q.OnlyOf, brought: q.FromRequest, stored: q.RequestServers, Previous: q.Previous, Session: q.Session, Store: q.Store, notOwn: q.NotOwn, parts: q.Parts, inherited: q.Inherited,
 		Permissions: q.Permissions,
 	}, nil
 }
@@ -70,11 +70,11 @@ func requestOf(a *loop.Accepted, parks int, rows map[string]json.RawMessage) (*R
 // take takes what a request brought that has continued the run: how its response is stored, and
 // the credentials of its servers.
 func (q *storedRequest) take(part storedPart) {
-	q.Keep = part.Keep
-	for i := range q.Declared {
-		for _, again := range part.Declared {
-			if again.Label == q.Declared[i].Label {
-				q.Declared[i].Address = again.Address
+	q.Store = part.Store
+	for i := range q.RequestServers {
+		for _, again := range part.RequestServers {
+			if again.Label == q.RequestServers[i].Label {
+				q.RequestServers[i].Address = again.Address
 			}
 		}
 	}

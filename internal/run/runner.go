@@ -35,7 +35,7 @@ type Options struct {
 	Conversations journal.Conversations
 	Leases        journal.Leases
 	Archive       journal.Archive
-	Forgetter     journal.Forgetter // nil = no responses are deleted
+	LaterDeleter  journal.LaterDeleter // nil = no responses are deleted
 	Resources     Resources
 	Router        Router           // nil = the targets of a request are tried in its order
 	Dialer        Dialer           // nil = requests declare no servers
@@ -156,8 +156,8 @@ func (r *Runner) SetMaxFollowers(n int) { r.followers.Limit(n) }
 // Health returns why the store cannot be written, or nil.
 func (r *Runner) Health() error { return r.leases.health.err() }
 
-// carried returns the context of a durable run that a request with ctx starts.
-func (r *Runner) carried(ctx context.Context) context.Context {
+// detachedContext returns the context of a durable run that a request with ctx starts.
+func (r *Runner) detachedContext(ctx context.Context) context.Context {
 	if r.o.Observer == nil {
 		return r.leases.base
 	}
@@ -302,7 +302,7 @@ func (r *Runner) start(ctx context.Context, req *Request) (*eventlog.Feed, strin
 	lease := r.o.newLease(req)
 	account := req.Account.Retain() // the run outlives the request
 	feed := r.followers.NewFeed(lease.Key(), account, true)
-	d := newDriver(r.carried(ctx), r, req, lease, account, feed)
+	d := newDriver(r.detachedContext(ctx), r, req, lease, account, feed)
 	d.live.feed = feed
 	if req.callerAt != "" {
 		r.audience.callers.enter(d.live.key())
@@ -314,7 +314,7 @@ func (r *Runner) start(ctx context.Context, req *Request) (*eventlog.Feed, strin
 	}
 	err := d.accept()
 	if err == nil {
-		go d.lead(func() error {
+		go d.runDetached(func() error {
 			if r.o.Alone {
 				defer r.leases.renewMeanwhile()()
 			}
@@ -380,7 +380,7 @@ func (r *Runner) takeOver(lease journal.Lease) {
 		account.Close()
 		return // the lease expires
 	}
-	go d.lead(d.resume)
+	go d.runDetached(d.resume)
 }
 
 // restore makes runs claimable that an earlier build has set aside, and that this build may

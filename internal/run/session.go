@@ -138,7 +138,7 @@ func appendToSession(ctx context.Context, kept journal.Conversations, req *Reque
 	if req.Session == "" {
 		return nil
 	}
-	_, err := ChangeSession(ctx, kept, req.Org, req.Session, req.Keep.For, func(c *journal.Conversation) bool {
+	_, err := ChangeSession(ctx, kept, req.Org, req.Session, req.Store.For, func(c *journal.Conversation) bool {
 		if slices.Contains(c.Parts, response) {
 			return false
 		}

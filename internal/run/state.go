@@ -322,7 +322,7 @@ func (s *runState) storesNothing() bool {
 	if a := s.state().Accepted; a != nil {
 		p = &a.Policy
 	}
-	return p.ForgetsTexts() && !s.durable()
+	return p.StoresNoTexts() && !s.durable()
 }
 
 // requestRows returns the rows from which requestOf restores the request.
@@ -330,8 +330,8 @@ func (s *runState) requestRows() []journal.Row {
 	q := s.req
 	rows := []journal.Row{{Ref: requestRef, Value: storedRequest{
 		ClientTools: q.ClientTools, Hosted: q.Hosted, ToolChoice: q.ToolChoice, Options: q.Options, Params: q.Params, Dialect: q.Dialect,
-		OnlyOf: q.OnlyOf, Brought: q.namesOfBrought(), Declared: s.storeDeclared(),
-		Previous: q.Previous, Session: q.Session, Settings: q.Settings, Keep: q.Keep, NotOwn: q.notOwn, Parts: q.parts, Inherited: q.inherited,
+		OnlyOf: q.OnlyOf, FromRequest: q.namesFromRequest(), RequestServers: s.storeRequestServers(),
+		Previous: q.Previous, Session: q.Session, Settings: q.Settings, Store: q.Store, NotOwn: q.notOwn, Parts: q.parts, Inherited: q.inherited,
 		Permissions: q.Permissions,
 	}}}
 	if len(s.results.full) > 0 { // of a run that waits now, its own as well
@@ -357,7 +357,7 @@ func (s *runState) listAge() time.Duration {
 func (s *runState) accepted() map[string]string {
 	out := map[string]string{}
 	for _, c := range s.state().Calls {
-		if c.Prepared != nil && c.Prepared.Again > 0 {
+		if c.Prepared != nil && c.Prepared.Revision > 0 {
 			out[c.Name] = c.Prepared.ToolDigest
 		}
 	}
@@ -367,7 +367,7 @@ func (s *runState) accepted() map[string]string {
 // userMessageRows returns the rows with what the user has said, for the approvals that the facts ask
 // for. A run whose texts are not to be stored has none.
 func (s *runState) userMessageRows(facts []loop.Body) (rows []journal.Row) {
-	if s.policy().Forget {
+	if s.policy().NoStore {
 		return nil
 	}
 	said, ok := lastUserMessage(s.events)
@@ -382,11 +382,11 @@ func (s *runState) userMessageRows(facts []loop.Body) (rows []journal.Row) {
 	return rows
 }
 
-// storeDeclared returns the servers that the request declared, for the next owner of the run.
+// storeRequestServers returns the servers that the request declared, for the next owner of the run.
 // Without a master key it leaves out the servers with a URL: see [Request.missesBrought].
-func (s *runState) storeDeclared() (out []storedDeclared) {
-	for _, declared := range s.req.Declared {
-		stored := storedDeclared{Label: declared.Label, Name: declared.Server(), Tools: declared.Tools, ReadOnly: declared.ReadOnly}
+func (s *runState) storeRequestServers() (out []storedRequestServer) {
+	for _, declared := range s.req.RequestServers {
+		stored := storedRequestServer{Label: declared.Label, Name: declared.Server(), Tools: declared.Tools, ReadOnly: declared.ReadOnly}
 		if !declared.URL.IsZero() {
 			at := slices.IndexFunc(s.req.Servers, func(server catalog.Server) bool { return server.Name == declared.Server() })
 			if s.keys == nil || at < 0 {
@@ -404,10 +404,10 @@ func (s *runState) storeDeclared() (out []storedDeclared) {
 	return out
 }
 
-// recallDeclared returns the servers that were stored. One that cannot be opened is left out.
-func (s *runState) recallDeclared(stored []storedDeclared) (out []Declared) {
+// loadRequestServers returns the servers that were stored. One that cannot be opened is left out.
+func (s *runState) loadRequestServers(stored []storedRequestServer) (out []RequestServer) {
 	for _, one := range stored {
-		declared := Declared{Label: one.Label, name: one.Name, Tools: one.Tools, ReadOnly: one.ReadOnly, origin: one.Origin}
+		declared := RequestServer{Label: one.Label, name: one.Name, Tools: one.Tools, ReadOnly: one.ReadOnly, origin: one.Origin}
 		if one.Address != nil {
 			if err := declared.open(s.keys, s.lease.Org, s.lease.RunID, one.Address); err != nil {
 				s.log.Error("a server that the request declared cannot be used", "server", one.Label, "error", err)

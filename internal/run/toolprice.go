@@ -12,10 +12,10 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/toolexec"
 )
 
-// toolHold is the reservation of the price of a call in flight.
-type toolHold struct {
-	id     string      // in the journal, of a durable run
-	slices *spend.Hold // of any other run
+// priceReservation is the reservation of the price of a call in flight.
+type priceReservation struct {
+	id     string             // in the journal, of a durable run
+	slices *spend.Reservation // of any other run
 	price  budget.Amount
 }
 
@@ -34,7 +34,7 @@ func (t *toolCaller) sharesPrice(c loop.Call) bool {
 // As with model calls, a durable run reserves in the batch that starts the call, and the others
 // reserve from slices.
 func (t *toolCaller) pay(c loop.Call, started loop.CallStarted) (bool, error) {
-	hold := toolHold{price: priceOf(c)}
+	hold := priceReservation{price: priceOf(c)}
 	var batch journal.Batch
 	var windows []budget.Window
 	for _, b := range t.run.state().Accepted.Budgets {
@@ -54,7 +54,7 @@ func (t *toolCaller) pay(c loop.Call, started loop.CallStarted) (bool, error) {
 	}
 	if err == nil {
 		if t.holds == nil {
-			t.holds = map[loop.CallKey]toolHold{}
+			t.holds = map[loop.CallKey]priceReservation{}
 		}
 		t.holds[started.Key] = hold
 		return true, nil
@@ -69,8 +69,8 @@ func (t *toolCaller) pay(c loop.Call, started loop.CallStarted) (bool, error) {
 // refuse prepares a call again that a budget has no room for.
 func (t *toolCaller) refuse(c loop.Call, over *journal.OverBudget) error {
 	p := *c.Prepared
-	p.Again++
-	p.Verdict, p.Answer = loop.Tell, toolexec.Refusal(fmt.Sprintf("the call costs %s USD, and the budget %s has no room for it", p.PriceNano, over.Budget.Scope))
+	p.Revision++
+	p.Verdict, p.Answer = loop.Answer, toolexec.Refusal(fmt.Sprintf("the call costs %s USD, and the budget %s has no room for it", p.PriceNano, over.Budget.Scope))
 	t.run.log.Warn("a tool call is not executed: a budget has no room for its price", "call", c.Key, "tool", c.Name, "server", p.Server,
 		"usd", p.PriceNano.String(), "budget", over.Budget.Scope)
 	return t.run.append(nil, p)

@@ -35,13 +35,13 @@ type toolCaller struct {
 	tools     *toolSet
 	catalog   *catalog.Catalog
 	latest    *catalog.Set // the tools as their servers listed them last, for approved calls; nil = the run has not waited here
-	cache     Cache        // nil = results are not cached
+	cache     resultCache
 	observer  *runObserver
-	yields    func() bool                     // reports whether the run is to be handed over to its next owner
-	cancelled map[loop.CallKey]time.Duration  // duration of the calls that the end of the run cancelled
-	entries   map[loop.CallKey]*catalog.Entry // of the calls that are to be executed
-	spend     *spend.Keeper                   // nil = every run reserves in its journal
-	holds     map[loop.CallKey]toolHold       // of the prices of calls in flight that count in budgets
+	yields    func() bool                       // reports whether the run is to be handed over to its next owner
+	cancelled map[loop.CallKey]time.Duration    // duration of the calls that the end of the run cancelled
+	entries   map[loop.CallKey]*catalog.Entry   // of the calls that are to be executed
+	spend     *spend.Keeper                     // nil = every run reserves in its journal
+	holds     map[loop.CallKey]priceReservation // of the prices of calls in flight that count in budgets
 }
 
 // keep keeps what a call that is to be executed needs.
@@ -136,12 +136,12 @@ func (t *toolCaller) prepareAgain(now *catalog.Set) error {
 			continue
 		}
 		p := toolexec.Prepare(now, t.rules(), c.Key, c.Name, t.run.events.RawArguments(c))
-		p.Again = c.Prepared.Again + 1
+		p.Revision = c.Prepared.Revision + 1
 		if p.Verdict == loop.Run { // it was asked for, and stays so
 			p.Verdict, p.Asker = loop.Ask, c.Prepared.Asker
 		}
 		if p.Verdict == loop.Ask {
-			p.ArgsRef = fmt.Sprintf("args:%s.%d", c.Key, p.Again)
+			p.ArgsRef = fmt.Sprintf("args:%s.%d", c.Key, p.Revision)
 			rows = append(rows, journal.Row{Ref: p.ArgsRef, Value: p.Arguments})
 			t.keep(c.Key, prepared{p.Entry, p.Arguments})
 		}
@@ -256,6 +256,41 @@ func (t *toolCaller) execute(a loop.ExecuteTools) error {
 		}
 	}
 	return failed
+}
+
+// fromCache appends the results of the calls that are in the result cache, and returns the
+// other calls.
+func (t *toolCaller) fromCache(keys []loop.CallKey) ([]loop.CallKey, error) {
+	if !t.cache.used() {
+		return keys, nil
+	}
+	var rest []loop.CallKey
+	var rows []journal.Row
+	var bodies []loop.Body
+	var texts []string
+	var found []loop.Call
+	for _, key := range keys {
+		c, _ := t.run.state().Call(key)
+		earlier, ok := t.cache.find(t.prepared(key))
+		if !ok {
+			rest = append(rest, key)
+			continue
+		}
+		result := t.affordable(toolexec.Again(earlier, toolexec.Cap{Bytes: t.run.policy().ResultMaxBytes, Hint: t.tools.rereadHint(key), HeadOnly: t.run.policy().HeadOnly}))
+		body, more := t.ended(c, 0, result, 0)
+		bodies, rows = append(bodies, body), append(rows, more...)
+		found, texts = append(found, c), append(texts, result.Text())
+	}
+	if len(bodies) == 0 {
+		return rest, nil
+	}
+	if err := t.run.append(rows, bodies...); err != nil {
+		return nil, err
+	}
+	for i, c := range found {
+		t.answered(c, loop.Cached, texts[i])
+	}
+	return rest, nil
 }
 
 // withdraw makes calls fail, unsent, whose tools the key of the run may not use any more. Their
@@ -384,7 +419,7 @@ func (t *toolCaller) settle(c loop.Call, r outcome) error {
 	if err := t.run.commit(journal.Batch{Rows: rows, Settled: t.paid(body)}, body); err != nil {
 		return err
 	}
-	t.remember(c, r.done)
+	t.cache.remember(t.prepared(c.Key), r.done)
 	if r.done.Hidden > 0 {
 		t.run.log.Warn("tool_result_hidden_text", "call", c.Key, "tool", c.Name, "server", c.Prepared.Server, "characters", r.done.Hidden)
 	}
@@ -422,7 +457,7 @@ func (t *toolCaller) observed(round int, c loop.Call, attempt int) ToolCall {
 		call.Server = c.Prepared.Server
 	}
 	if call.Approval = c.WaitID(); c.Decided > 0 {
-		call.Waited = time.Duration(c.Decided-c.Asked) * time.Millisecond
+		call.Waited = time.Duration(c.Decided-c.AskedAt) * time.Millisecond
 	}
 	return call
 }
@@ -437,8 +472,8 @@ func (t *toolCaller) refuseToAsk(calls []loop.CallKey, why error) error {
 			continue
 		}
 		p := *c.Prepared
-		p.Again++
-		p.Verdict, p.Answer = loop.Tell, `{"error":"the call needs the approval of a person, and too many calls wait for one already; try again later"}`
+		p.Revision++
+		p.Verdict, p.Answer = loop.Answer, `{"error":"the call needs the approval of a person, and too many calls wait for one already; try again later"}`
 		bodies = append(bodies, p)
 	}
 	if err := t.run.append(nil, bodies...); err != nil {

@@ -210,7 +210,7 @@ func TestDroppedAsksEveryTarget(t *testing.T) {
 // The tools of MCP servers are not listed yet: what stands for them has a name, as they do.
 func TestDroppedAsksWithATool(t *testing.T) {
 	one := &translator{}
-	req := &Request{Targets: []route.Target{{Target: loop.Target{Provider: "a", Model: "m1"}, Client: one}}, Items: []item.Item{item.NewText(item.User, "go")}, Declared: []Declared{{Label: "docs"}}}
+	req := &Request{Targets: []route.Target{{Target: loop.Target{Provider: "a", Model: "m1"}, Client: one}}, Items: []item.Item{item.NewText(item.User, "go")}, RequestServers: []RequestServer{{Label: "docs"}}}
 	if _, err := new(Runner).Dropped(t.Context(), req); err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // withheld is what the journal of a run does not get, because the texts of the run are not stored
-// while it is light: see [loop.Policy.ForgetsTexts]. A run that may have to wait for approval keeps
+// while it is light: see [loop.Policy.StoresNoTexts]. A run that may have to wait for approval keeps
 // it in memory. It is stored with the fact that parks the run, and not before: the next owner needs
 // it.
 type withheld struct {

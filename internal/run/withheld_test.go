@@ -40,7 +40,7 @@ func TestARunThatIsToBeForgottenIsWholeWhenItWaits(t *testing.T) {
 			t.Fatal(err)
 		}
 		req := w.wants("p", "k", "h")
-		req.Key, req.Policy.Grade, req.Policy.Forget, req.Policy.Live = nil, loop.Light, true, []model.DeltaKind{model.TextDelta, model.CallDelta}
+		req.Key, req.Policy.Grade, req.Policy.NoStore, req.Policy.Live = nil, loop.Light, true, []model.DeltaKind{model.TextDelta, model.CallDelta}
 		req.Policy.Approvals = []loop.ServerApproval{{Server: "s", WaitMS: 60_000, ByServer: policy.Approval{Always: &policy.Tools{Names: []string{"once_b"}}}}}
 		var live diary
 		live.heard = func(_ event.Position, e event.Event) {

@@ -22,7 +22,7 @@ type Defaults struct {
 	Parallelism    loop.Parallelism // of tool_parallelism: auto
 	DoomLoop       policy.Mode      // "" = policy.Off
 	ResultMaxBytes int              // maximum size of a tool result for the model; 0 = no limit
-	Hold           bool             // a request stays open while its run waits for approvals; otherwise it ends there
+	WaitFor        bool             // a request stays open while its run waits for approvals; otherwise it ends there
 	EndCut         bool             // an answer that the output limit has cut off ends the run, without its tool calls
 }
 
@@ -31,7 +31,7 @@ type Request struct {
 	Relay     bool              // the loop is off for it
 	Keyed     bool              // it has an Idempotency-Key
 	NoTools   bool              // tool_choice: none
-	Forget    bool              // nothing of it is to be stored
+	NoStore   bool              // nothing of it is to be stored
 	Native    string            // the dialect of an answer that has items which no other can express; "" = it has none
 	Hosted    []loop.HostedTool // the tools of MCP servers that answer its hosted tools
 	MaxTokens int64             // limit on the output of one model call; 0 = none
@@ -74,7 +74,7 @@ func Resolve(maxRoundsCap int, rt org.Runtime, d Defaults, r Request) loop.Polic
 	}
 	if !r.Relay {
 		setLoop(&p, maxRoundsCap, rt, d, r)
-		p.Forget, p.Native, p.Hosted = r.Forget, r.Native, r.Hosted
+		p.NoStore, p.Native, p.Hosted = r.NoStore, r.Native, r.Hosted
 	}
 	if most := leastLimit(rt.MaxRunCost, r.MaxCost); most > 0 {
 		p.Limits.NanoUSD = &most
@@ -163,18 +163,18 @@ func ApprovalHold(rt org.Runtime) time.Duration {
 	return cmp.Or(rt.ApprovalHold, org.DefaultApprovalHold)
 }
 
-// ForgetfulWait is how long the approvals of a run that is to be forgotten may wait at most: while
+// NoStoreWait is how long the approvals of a run that is to be forgotten may wait at most: while
 // it waits, its texts are stored.
-const ForgetfulWait = 24 * time.Hour
+const NoStoreWait = 24 * time.Hour
 
 // maxWait returns how long the approvals of a run may wait at most; 0 = as long as its servers
 // say. Without a key, nobody can come back for the answer to a request that was held open.
 func maxWait(r Request, rt org.Runtime, d Defaults) time.Duration {
 	var most time.Duration
-	if r.Forget {
-		most = ForgetfulWait
+	if r.NoStore {
+		most = NoStoreWait
 	}
-	if d.Hold && !r.Keyed {
+	if d.WaitFor && !r.Keyed {
 		hold := ApprovalHold(rt)
 		most = min(cmp.Or(most, hold), hold)
 	}

@@ -105,7 +105,7 @@ func TestWhoDecidesASetting(t *testing.T) {
 func TestEverySettingOfAnOrgReachesItsRuns(t *testing.T) {
 	gated := []settings.Server{{Name: "s", Approval: policy.Approval{Rest: true}}}
 	asked := settings.Request{Live: []model.DeltaKind{model.TextDelta}, Servers: gated, MaxCost: 7}
-	defaults := settings.Defaults{Hold: true, Parallelism: loop.Parallel, DoomLoop: policy.Nudge}
+	defaults := settings.Defaults{WaitFor: true, Parallelism: loop.Parallel, DoomLoop: policy.Nudge}
 	words := map[string]string{
 		"StreamMode": "final_only", "ToolParallelism": "serial", "ToolArgValidation": "none", "ToolErrorMode": "abort", "OnLimit": "answer",
 		"DoomLoop": "fail", "DroppedParams": "refuse", "Durable": "always", "UnpricedTools": org.RefuseTools,
@@ -191,11 +191,11 @@ func TestARunThatIsToBeForgottenWaitsForADay(t *testing.T) {
 		want    time.Duration
 	}{
 		"as the server says":         {want: org.DefaultApprovalTimeout},
-		"forgotten":                  {asked: settings.Request{Forget: true}, want: 24 * time.Hour},
-		"forgotten, with a key":      {asked: settings.Request{Forget: true, Keyed: true}, want: 24 * time.Hour},
-		"a server that waits less":   {asked: settings.Request{Forget: true}, timeout: time.Minute, want: time.Minute},
-		"held open":                  {asked: settings.Request{Forget: true}, d: settings.Defaults{Hold: true}, want: org.DefaultApprovalHold},
-		"held open and not asked so": {d: settings.Defaults{Hold: true}, want: org.DefaultApprovalHold},
+		"forgotten":                  {asked: settings.Request{NoStore: true}, want: 24 * time.Hour},
+		"forgotten, with a key":      {asked: settings.Request{NoStore: true, Keyed: true}, want: 24 * time.Hour},
+		"a server that waits less":   {asked: settings.Request{NoStore: true}, timeout: time.Minute, want: time.Minute},
+		"held open":                  {asked: settings.Request{NoStore: true}, d: settings.Defaults{WaitFor: true}, want: org.DefaultApprovalHold},
+		"held open and not asked so": {d: settings.Defaults{WaitFor: true}, want: org.DefaultApprovalHold},
 	} {
 		c.asked.Servers = []settings.Server{{Name: "s", Approval: always, ApprovalTimeout: c.timeout}}
 		p := settings.Resolve(0, org.Runtime{}, c.d, c.asked)

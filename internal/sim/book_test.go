@@ -432,7 +432,7 @@ func (b *book) checkSlots() {
 // checkRun checks a run that is over.
 func (b *book) checkRun(key runKey, h *history) {
 	story, err := b.w.store.journal.Load(context.Background(), key.org, key.run)
-	if errors.Is(err, org.ErrNotFound) && h.state.Finished != nil && h.state.Accepted.Policy.Forget {
+	if errors.Is(err, org.ErrNotFound) && h.state.Finished != nil && h.state.Accepted.Policy.NoStore {
 		b.w.saw("a run that was to be forgotten was")
 		return
 	}

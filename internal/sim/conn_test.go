@@ -38,7 +38,7 @@ func (b *book) checkConns(c *client) {
 		}
 		runID = started.RunID
 		story, err := b.w.store.journal.Load(context.Background(), c.org, runID)
-		if errors.Is(err, org.ErrNotFound) && c.like.Policy.Forget && b.of(runKey{c.org, runID}).state.Finished != nil {
+		if errors.Is(err, org.ErrNotFound) && c.like.Policy.NoStore && b.of(runKey{c.org, runID}).state.Finished != nil {
 			continue // its time is over
 		}
 		if err != nil {
@@ -49,14 +49,14 @@ func (b *book) checkConns(c *client) {
 		if c.key == nil && t.end.Reason == event.Lost && !conn.finished() {
 			continue // what a light run has said is not all on disk when its process dies
 		}
-		if c.like.Policy.Forget && story.Summary.Grade == loop.Light {
+		if c.like.Policy.NoStore && story.Summary.Grade == loop.Light {
 			if len(story.Rows) > 0 {
 				b.w.violate("I14: %d rows of run %s are stored, which has not waited", len(story.Rows), runID)
 			}
 			b.w.saw("a run that never waited left no texts")
 			continue
 		}
-		if c.like.Policy.ForgetsTexts() {
+		if c.like.Policy.StoresNoTexts() {
 			b.w.saw("a run that waited had its texts")
 		}
 		b.checkConn(c, conn, t)

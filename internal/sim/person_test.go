@@ -33,7 +33,7 @@ func (c *client) gate() {
 	rule := loop.ServerApproval{Server: "s", WaitMS: between(r, 10*time.Second, longest).Milliseconds()}
 	rule.ByServer.Always = &policy.Tools{Names: names}
 	c.like.Policy.Approvals, c.like.WaitFor = []loop.ServerApproval{rule}, longest
-	c.like.Policy.Forget = r.IntN(3) == 0 // its texts are stored when it waits
+	c.like.Policy.NoStore = r.IntN(3) == 0 // its texts are stored when it waits
 }
 
 // person decides about the calls of an org that wait. Several of them do not ask each other.

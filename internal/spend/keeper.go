@@ -5,7 +5,7 @@
 // used up, and once a minute for what was spent. What was drawn is used while the store cannot be
 // written; nothing is drawn then.
 //
-//	Reserve ──► slice with enough left ──► Hold ──► Settle
+//	Reserve ──► slice with enough left ──► Reservation ──► Settle
 //	               └ otherwise journal.Slices.Exchange
 package spend
 
@@ -146,8 +146,8 @@ func (k *Keeper) Stop(ctx context.Context) {
 	k.report(ctx, func(*slice, time.Time) bool { return true })
 }
 
-// Hold is the reservation of one model call. The zero Hold reserves nothing.
-type Hold struct {
+// Reservation is the reservation of one model call. The zero Reservation reserves nothing.
+type Reservation struct {
 	keeper *Keeper
 	parts  []held
 }
@@ -160,10 +160,10 @@ type held struct {
 
 // Reserve reserves amount in all windows of the org's budgets, or in none. If one has no room, the
 // error wraps a *[journal.OverBudget]; any other error is one of the store. The caller must settle
-// the Hold.
-func (k *Keeper) Reserve(ctx context.Context, org string, windows []budget.Window, amount budget.Amount) (*Hold, error) {
+// the Reservation.
+func (k *Keeper) Reserve(ctx context.Context, org string, windows []budget.Window, amount budget.Amount) (*Reservation, error) {
 	if len(windows) == 0 {
-		return &Hold{}, nil
+		return &Reservation{}, nil
 	}
 	o, err := k.enter(ctx, org)
 	if err != nil {
@@ -176,7 +176,7 @@ func (k *Keeper) Reserve(ctx context.Context, org string, windows []budget.Windo
 	if err := k.makeRoom(ctx, org, o, windows); err != nil {
 		return nil, err
 	}
-	h := &Hold{keeper: k}
+	h := &Reservation{keeper: k}
 	var uses []journal.SliceUse
 	var asking []*slice
 	k.mu.Lock()
@@ -210,7 +210,7 @@ func (k *Keeper) Reserve(ctx context.Context, org string, windows []budget.Windo
 
 // Settle ends the reservation: the call has cost this much. Further calls do nothing. It does not
 // block.
-func (h *Hold) Settle(cost budget.Amount) {
+func (h *Reservation) Settle(cost budget.Amount) {
 	if h == nil || h.parts == nil {
 		return
 	}

@@ -63,7 +63,7 @@ func newKeeper() (*spend.Keeper, *counted) {
 	return spend.New(store, "p", slog.New(slog.DiscardHandler)), store
 }
 
-func reserve(t *testing.T, k *spend.Keeper, w []budget.Window, n int64) *spend.Hold {
+func reserve(t *testing.T, k *spend.Keeper, w []budget.Window, n int64) *spend.Reservation {
 	t.Helper()
 	h, err := k.Reserve(t.Context(), "o", w, tokens(n))
 	if err != nil {

@@ -97,7 +97,7 @@ func (h *Handler) AskedExtensions(header http.Header, caller run.Caller) (Extens
 // hidesTools reports whether the run has an MCP server whose calls its answer does not show.
 func hidesTools(req *run.Request) bool {
 	return slices.ContainsFunc(req.Servers, func(s catalog.Server) bool {
-		return !slices.ContainsFunc(req.Declared, func(d run.Declared) bool { return d.URL.IsZero() && d.Label == s.Name })
+		return !slices.ContainsFunc(req.RequestServers, func(d run.RequestServer) bool { return d.URL.IsZero() && d.Label == s.Name })
 	})
 }
 

@@ -67,9 +67,9 @@ type Reply struct {
 	MaxTokens int64
 	// Calls limits the tool calls of the run, within the limit of the org; 0 = that limit.
 	Calls int
-	// Forget says that nothing of the request and its answer is to be stored when the run
+	// NoStore says that nothing of the request and its answer is to be stored when the run
 	// has ended.
-	Forget bool
+	NoStore bool
 	// Native says that the answer has items that only the dialect of the surface can express.
 	Native bool
 	// Hosted are the tools of MCP servers that answer hosted tools of the request.
@@ -198,7 +198,7 @@ func (h *Handler) CountInput(w http.ResponseWriter, r *http.Request, caller run.
 	if err != nil {
 		return 0, false, err
 	}
-	if len(req.Declared) > 0 {
+	if len(req.RequestServers) > 0 {
 		return 0, false, fault.New(fault.Invalid, "unsupported_value", "tools: the tools of an MCP server are known only when a run lists them; "+
 			"leave out the tools of type mcp").In("tools")
 	}
@@ -264,7 +264,7 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, req *run.Request, 
 	if reply.extensions, err = h.s.extensionsOf(r.Header, caller.Org.Runtime.Extensions, relayed, hidesTools(req)); err != nil {
 		return err
 	}
-	asked := settings.Request{Relay: relayed, Keyed: req.Key != nil, NoTools: req.ToolChoice.Mode == model.ChooseNone, MaxTokens: reply.MaxTokens, Calls: reply.Calls, Forget: reply.Forget, Hosted: reply.Hosted}
+	asked := settings.Request{Relay: relayed, Keyed: req.Key != nil, NoTools: req.ToolChoice.Mode == model.ChooseNone, MaxTokens: reply.MaxTokens, Calls: reply.Calls, NoStore: reply.NoStore, Hosted: reply.Hosted}
 	if reply.Native {
 		asked.Native = h.s.Dialect
 	}
@@ -274,10 +274,10 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, req *run.Request, 
 	if err := h.setPolicy(r.Header, req, caller, asked); err != nil {
 		return err
 	}
-	if req.Keep != nil {
-		req.Keep.For, req.Keep.FinalOnly = h.o.KeepFor(), req.Policy.StreamMode == string(org.FinalOnly)
+	if req.Store != nil {
+		req.Store.For, req.Store.FinalOnly = h.o.KeepFor(), req.Policy.StreamMode == string(org.FinalOnly)
 	}
-	if len(req.Declared) > 0 && (relayed || !caller.Org.MCPOutbound) {
+	if len(req.RequestServers) > 0 && (relayed || !caller.Org.MCPOutbound) {
 		return undeclarable(caller.Org.MCPOutbound)
 	}
 	if err := checkDeclared(req, caller.Principal.Access); err != nil {
@@ -305,7 +305,7 @@ func undeclarable(loopOff bool) *fault.Error {
 
 // checkDeclared refuses a server by URL to a key that may use only some servers of the org.
 func checkDeclared(req *run.Request, access org.Access) error {
-	if access.AllowsAddresses() || !slices.ContainsFunc(req.Declared, func(d run.Declared) bool { return !d.URL.IsZero() }) {
+	if access.AllowsAddresses() || !slices.ContainsFunc(req.RequestServers, func(d run.RequestServer) bool { return !d.URL.IsZero() }) {
 		return nil
 	}
 	return fault.New(fault.Forbidden, "server_not_allowed", "tools: this API key may use only MCP servers of the org, and no others by server_url; "+
@@ -321,11 +321,11 @@ func (h *Handler) setPolicy(header http.Header, req *run.Request, caller run.Cal
 	for _, s := range req.Servers {
 		asked.Servers = append(asked.Servers, settings.Server{Name: s.Name, Approval: s.Approval, ApprovalTimeout: s.ApprovalTimeout, Trust: s.Trust})
 	}
-	for _, d := range req.Declared {
+	for _, d := range req.RequestServers {
 		asked.RequestServers = append(asked.RequestServers, settings.RequestServer{Name: d.Server(), ByURL: !d.URL.IsZero(), Approval: d.Approval})
 	}
 	req.Policy = settings.Resolve(h.o.MaxRoundsCap(), caller.Org.Runtime, h.s.Defaults, asked)
-	if h.s.Defaults.Hold {
+	if h.s.Defaults.WaitFor {
 		req.WaitFor = settings.ApprovalHold(caller.Org.Runtime)
 	}
 	return nil

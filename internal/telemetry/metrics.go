@@ -302,7 +302,7 @@ func (m *metrics) record(org string, e audit.Entry) {
 		switch {
 		case server == "":
 			server = "none"
-		case b.Declared: // clients can use any number of labels
+		case b.FromRequest: // clients can use any number of labels
 			server = "declared"
 		}
 		h := m.tools.get(series{org: org, name: server}, true)

@@ -349,7 +349,7 @@ func TestTheLabelsOfDeclaredServersAreNoLabelValues(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 3 {
-		tel.Recorded("o", audit.Entry{Body: audit.ToolCall{Server: fmt.Sprint("made-up", i), Status: "ok", Declared: true}})
+		tel.Recorded("o", audit.Entry{Body: audit.ToolCall{Server: fmt.Sprint("made-up", i), Status: "ok", FromRequest: true}})
 	}
 	families, err := tel.registry.Gather()
 	if err != nil {

@@ -134,7 +134,7 @@ func (p *Prepared) coerce(arguments json.RawMessage, found []schema.Violation) (
 }
 
 func (p Prepared) tell(r refusal) Prepared {
-	p.Verdict = loop.Tell
+	p.Verdict = loop.Answer
 	p.Answer = r.String()
 	return p
 }

@@ -26,11 +26,11 @@ func TestACallOutsideTheAllowedToolsIsRefused(t *testing.T) {
 	}{
 		{"free", tool.Gateway, loop.Run},
 		{"mine", tool.Client, ""},
-		{"add", tool.Gateway, loop.Tell},
-		{"yours", tool.Unknown, loop.Tell},
+		{"add", tool.Gateway, loop.Answer},
+		{"yours", tool.Unknown, loop.Answer},
 	} {
 		p := Prepare(set, rules, "0.0", tt.call, `{}`)
-		if p.Owner != tt.owner || p.Verdict != tt.verdict || tt.verdict == loop.Tell && !strings.Contains(p.Answer, "not among the allowed tools") {
+		if p.Owner != tt.owner || p.Verdict != tt.verdict || tt.verdict == loop.Answer && !strings.Contains(p.Answer, "not among the allowed tools") {
 			t.Errorf("%s: %+v", tt.call, p.CallPrepared)
 		}
 	}
@@ -53,40 +53,40 @@ func TestWhatBecomesOfACall(t *testing.T) {
 		{"space around them", "add", " {\"n\" : 1}\n", loop.Strict, tool.Gateway, loop.Run, " {\"n\" : 1}\n", nil},
 		{"a client's tool", "mine", `{bad`, loop.Strict, tool.Client, "", "", nil},
 		{"a client's tool that the gateway has too", "free", `{}`, loop.Strict, tool.Gateway, loop.Run, `{}`, nil},
-		{"nobody's tool", "nosuch", `{}`, loop.Strict, tool.Unknown, loop.Tell, "", []string{`unknown tool \"nosuch\"`, "add, free"}}, // C14
-		{"a tool without a name", "", `{}`, loop.Strict, tool.Unknown, loop.Tell, "", []string{"unknown tool"}},
-		{"a name in other letters", "ADD", `{"n":1}`, loop.Strict, tool.Unknown, loop.Tell, "", []string{"unknown tool"}},
-		{"a tool that is not on the list", "hidden", `{}`, loop.Strict, tool.Unknown, loop.Tell, "", []string{"hidden", "server s", "not allowed"}}, // C06
+		{"nobody's tool", "nosuch", `{}`, loop.Strict, tool.Unknown, loop.Answer, "", []string{`unknown tool \"nosuch\"`, "add, free"}}, // C14
+		{"a tool without a name", "", `{}`, loop.Strict, tool.Unknown, loop.Answer, "", []string{"unknown tool"}},
+		{"a name in other letters", "ADD", `{"n":1}`, loop.Strict, tool.Unknown, loop.Answer, "", []string{"unknown tool"}},
+		{"a tool that is not on the list", "hidden", `{}`, loop.Strict, tool.Unknown, loop.Answer, "", []string{"hidden", "server s", "not allowed"}}, // C06
 		{"no arguments", "free", "", loop.Strict, tool.Gateway, loop.Run, `{}`, nil},
 		{"nothing but space", "free", " \n", loop.Strict, tool.Gateway, loop.Run, `{}`, nil},
-		{"no arguments where some are needed", "add", "", loop.Strict, tool.Gateway, loop.Tell, "", []string{"invalid arguments", "n"}},
-		{"broken JSON", "add", `{"n":1`, loop.Strict, tool.Gateway, loop.Tell, "", []string{"not valid JSON"}}, // C16
-		{"no JSON at all", "free", `hello`, loop.Strict, tool.Gateway, loop.Tell, "", []string{"not a JSON object"}},
-		{"null", "free", `null`, loop.Strict, tool.Gateway, loop.Tell, "", []string{"not a JSON object"}},
-		{"a list", "free", `[{}]`, loop.Strict, tool.Gateway, loop.Tell, "", []string{"not a JSON object"}},
-		{"a number that no float holds", "free", `{"n":9E400}`, loop.Strict, tool.Gateway, loop.Tell, "", []string{"the largest number is 1.79"}},
-		{"two objects", "free", `{}{}`, loop.Strict, tool.Gateway, loop.Tell, "", []string{"not valid JSON"}},
-		{"a repeated member", "free", `{"a":1,"a":2}`, loop.Strict, tool.Gateway, loop.Tell, "", []string{"duplicate"}},
-		{"bytes that are no text", "free", "{\"a\":\"\xff\"}", loop.Strict, tool.Gateway, loop.Tell, "", []string{"UTF-8"}},
-		{"half a surrogate", "free", `{"a":"\ud800"}`, loop.Strict, tool.Gateway, loop.Tell, "", []string{"surrogate"}},
-		{"a wrong type", "add", `{"n":"1"}`, loop.Strict, tool.Gateway, loop.Tell, "", []string{`"path":"/n"`, "integer"}}, // C07
-		{"all errors at once", "add", `{"n":"1","tags":[1,"a",2],"x":1}`, loop.Strict, tool.Gateway, loop.Tell, "", []string{`"/n"`, `"/tags/0"`, `"/tags/2"`, "x"}},
+		{"no arguments where some are needed", "add", "", loop.Strict, tool.Gateway, loop.Answer, "", []string{"invalid arguments", "n"}},
+		{"broken JSON", "add", `{"n":1`, loop.Strict, tool.Gateway, loop.Answer, "", []string{"not valid JSON"}}, // C16
+		{"no JSON at all", "free", `hello`, loop.Strict, tool.Gateway, loop.Answer, "", []string{"not a JSON object"}},
+		{"null", "free", `null`, loop.Strict, tool.Gateway, loop.Answer, "", []string{"not a JSON object"}},
+		{"a list", "free", `[{}]`, loop.Strict, tool.Gateway, loop.Answer, "", []string{"not a JSON object"}},
+		{"a number that no float holds", "free", `{"n":9E400}`, loop.Strict, tool.Gateway, loop.Answer, "", []string{"the largest number is 1.79"}},
+		{"two objects", "free", `{}{}`, loop.Strict, tool.Gateway, loop.Answer, "", []string{"not valid JSON"}},
+		{"a repeated member", "free", `{"a":1,"a":2}`, loop.Strict, tool.Gateway, loop.Answer, "", []string{"duplicate"}},
+		{"bytes that are no text", "free", "{\"a\":\"\xff\"}", loop.Strict, tool.Gateway, loop.Answer, "", []string{"UTF-8"}},
+		{"half a surrogate", "free", `{"a":"\ud800"}`, loop.Strict, tool.Gateway, loop.Answer, "", []string{"surrogate"}},
+		{"a wrong type", "add", `{"n":"1"}`, loop.Strict, tool.Gateway, loop.Answer, "", []string{`"path":"/n"`, "integer"}}, // C07
+		{"all errors at once", "add", `{"n":"1","tags":[1,"a",2],"x":1}`, loop.Strict, tool.Gateway, loop.Answer, "", []string{`"/n"`, `"/tags/0"`, `"/tags/2"`, "x"}},
 		{"a wrong type that nobody checks", "add", `{"n":"1"}`, loop.NoValidation, tool.Gateway, loop.Run, `{"n":"1"}`, nil},
-		{"broken JSON is refused also where nobody checks", "add", `{"n":`, loop.NoValidation, tool.Gateway, loop.Tell, "", []string{"not valid JSON"}},
-		{"no validation named is the strict one", "add", `{"n":"1"}`, "", tool.Gateway, loop.Tell, "", []string{"/n"}},
+		{"broken JSON is refused also where nobody checks", "add", `{"n":`, loop.NoValidation, tool.Gateway, loop.Answer, "", []string{"not valid JSON"}},
+		{"no validation named is the strict one", "add", `{"n":"1"}`, "", tool.Gateway, loop.Answer, "", []string{"/n"}},
 		{"a wrong type that is changed", "add", `{"n":"1","tags":"a"}`, loop.Lenient, tool.Gateway, loop.Run, `{"n":1,"tags":["a"]}`, nil},
 		{"what fits is not changed", "add", " {\"n\" : 1e0}", loop.Lenient, tool.Gateway, loop.Run, " {\"n\" : 1e0}", nil},
-		{"only what is left is told", "add", `{"n":"1","tags":[{}],"x":1}`, loop.Lenient, tool.Gateway, loop.Tell, "", []string{`"/tags/0"`, "x"}},
-		{"a text that is no number", "add", `{"n":"one"}`, loop.Lenient, tool.Gateway, loop.Tell, "", []string{`"path":"/n"`, "integer"}},
-		{"broken JSON is not mended", "add", `{"n":"1"`, loop.Lenient, tool.Gateway, loop.Tell, "", []string{"not valid JSON"}},
+		{"only what is left is told", "add", `{"n":"1","tags":[{}],"x":1}`, loop.Lenient, tool.Gateway, loop.Answer, "", []string{`"/tags/0"`, "x"}},
+		{"a text that is no number", "add", `{"n":"one"}`, loop.Lenient, tool.Gateway, loop.Answer, "", []string{`"path":"/n"`, "integer"}},
+		{"broken JSON is not mended", "add", `{"n":"1"`, loop.Lenient, tool.Gateway, loop.Answer, "", []string{"not valid JSON"}},
 		{"a long integer in a text stays exact", "add", `{"n":"12345678901234567890"}`, loop.Lenient, tool.Gateway, loop.Run, `{"n":12345678901234567890}`, nil},
 		{"a long integer stays exact", "add", `{"n":12345678901234567890}`, loop.Strict, tool.Gateway, loop.Run, `{"n":12345678901234567890}`, nil},
-		{"a number beyond all bounds", "free", `{"n":1e1000000}`, loop.Strict, tool.Gateway, loop.Tell, "", []string{"exponent"}},
+		{"a number beyond all bounds", "free", `{"n":1e1000000}`, loop.Strict, tool.Gateway, loop.Answer, "", []string{"exponent"}},
 		{"arguments at the limit", "free", `{"a":"` + strings.Repeat("x", maxArguments-8) + `"}`, loop.Strict, tool.Gateway, loop.Run, `{"a":"` + strings.Repeat("x", maxArguments-8) + `"}`, nil},
-		{"arguments over the limit", "free", `{"a":"` + strings.Repeat("x", maxArguments-7) + `"}`, loop.Strict, tool.Gateway, loop.Tell, "", []string{"larger than 1048576 bytes"}},
+		{"arguments over the limit", "free", `{"a":"` + strings.Repeat("x", maxArguments-7) + `"}`, loop.Strict, tool.Gateway, loop.Answer, "", []string{"larger than 1048576 bytes"}},
 		{"arguments as deep as allowed", "free", nested(maxNesting), loop.Strict, tool.Gateway, loop.Run, nested(maxNesting), nil},
-		{"deeper arguments", "free", nested(maxNesting + 1), loop.Strict, tool.Gateway, loop.Tell, "", []string{"nested deeper than 512 levels"}},
-		{"very deep arguments", "free", `{"a":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + `}`, loop.Strict, tool.Gateway, loop.Tell, "", []string{"not valid JSON"}},
+		{"deeper arguments", "free", nested(maxNesting + 1), loop.Strict, tool.Gateway, loop.Answer, "", []string{"nested deeper than 512 levels"}},
+		{"very deep arguments", "free", `{"a":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + `}`, loop.Strict, tool.Gateway, loop.Answer, "", []string{"not valid JSON"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := Prepare(set, Rules{ClientTools: map[string]bool{"mine": true}, Validation: tt.validation}, "0.0", tt.call, tt.arguments)
@@ -99,7 +99,7 @@ func TestWhatBecomesOfACall(t *testing.T) {
 			if (p.Entry != nil) != (tt.owner == tool.Gateway) {
 				t.Errorf("entry %v", p.Entry)
 			}
-			if tt.verdict == loop.Tell && !json.Valid([]byte(p.Answer)) {
+			if tt.verdict == loop.Answer && !json.Valid([]byte(p.Answer)) {
 				t.Errorf("the answer is no JSON: %s", p.Answer)
 			}
 			for _, word := range tt.answer {
@@ -214,7 +214,7 @@ func FuzzPrepare(f *testing.F) {
 			if v := p.Entry.Schema.Validate(p.Arguments); v != nil {
 				t.Fatalf("%q runs with violations %v", raw, v)
 			}
-		case loop.Tell:
+		case loop.Answer:
 			if p.Arguments != nil || !json.Valid([]byte(p.Answer)) || !utf8.ValidString(p.Answer) {
 				t.Fatalf("%q is answered with %q", raw, p.Answer)
 			}

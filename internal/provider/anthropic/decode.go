@@ -37,7 +37,7 @@ type answer struct {
 	blocks    []*answerBlock       // in the order in which they began
 	byIndex   map[int]*answerBlock // the last one of each index
 	calls     int
-	words     int // bytes of text, thinking and arguments
+	textBytes int // bytes of text, thinking and arguments
 	usage     usage
 	raw       string // the stop reason
 	ended     bool
@@ -129,7 +129,7 @@ func (a *answer) Ends(ev sse.Event) bool {
 func (a *answer) Ended() bool { return a.ended }
 
 // Size implements wire.Decoder.
-func (a *answer) Size() (content, others int) { return a.words, 0 }
+func (a *answer) Size() (content, others int) { return a.textBytes, 0 }
 
 // Event implements wire.Decoder.
 func (a *answer) Event(ev sse.Event) (last bool, err error) {
@@ -253,7 +253,7 @@ func (a *answer) begin(index int, raw json.RawMessage) error {
 	if len(b.start.Input) > 2 { // {} begins the input of a stream
 		b.input, b.whole = bytes.Clone(b.start.Input), !a.unstreamed
 	}
-	a.words += len(raw)
+	a.textBytes += len(raw)
 	if b.start.Type == "tool_use" {
 		return a.report(model.Delta{Kind: model.CallDelta, Item: b.number, CallID: b.start.ID, Name: b.start.Name, Text: string(b.told())})
 	}
@@ -314,7 +314,7 @@ func (a *answer) add(e event) error {
 		return wire.Broken("sent a piece of a block that has ended", nil)
 	}
 	d := e.Delta
-	a.words += len(d.Partial) + len(d.Signature) + len(d.Citation)
+	a.textBytes += len(d.Partial) + len(d.Signature) + len(d.Citation)
 	switch d.Type {
 	case "input_json_delta":
 		if b.whole && d.Partial != "" { // the pieces repeat it
@@ -329,10 +329,10 @@ func (a *answer) add(e event) error {
 	case "citations_delta":
 		b.citations = append(b.citations, bytes.Clone(d.Citation))
 	case "text_delta":
-		a.words += len(d.Text)
+		a.textBytes += len(d.Text)
 		return a.say(b, d.Text)
 	case "thinking_delta":
-		a.words += len(d.Thinking)
+		a.textBytes += len(d.Thinking)
 		return a.say(b, d.Thinking)
 	}
 	return nil

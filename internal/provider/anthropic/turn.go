@@ -14,7 +14,7 @@ func (a *answer) turn() *model.Turn {
 	t := &model.Turn{ID: a.id, Model: a.model, RawStop: a.raw, Usage: a.usage.sum()}
 	for _, b := range a.blocks {
 		if b.start.Type == "tool_use" {
-			c := model.Call{ID: b.start.ID, Name: b.start.Name, Arguments: b.arguments(), Complete: b.complete && a.uncut(b)}
+			c := model.Call{ID: b.start.ID, Name: b.start.Name, Arguments: b.arguments(), Complete: b.complete && a.finished(b)}
 			t.Calls = append(t.Calls, c)
 			if !c.Complete {
 				continue
@@ -33,9 +33,9 @@ func (a *answer) turn() *model.Turn {
 	return t
 }
 
-// uncut reports whether the model wrote all of a call. The provider also ends the block
+// finished reports whether the model wrote all of a call. The provider also ends the block
 // of a call at which the output limit was reached.
-func (a *answer) uncut(b *answerBlock) bool {
+func (a *answer) finished(b *answerBlock) bool {
 	return stopOf(a.raw) != model.StopLength || b != a.blocks[len(a.blocks)-1] || json.Valid(b.input)
 }
 

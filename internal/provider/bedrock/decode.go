@@ -44,15 +44,15 @@ func malformed(reason string) bool {
 type answer struct {
 	emit func(model.Delta) error
 
-	blocks  []*answerBlock       // in the order in which they began
-	byIndex map[int]*answerBlock // the last one of each index
-	calls   int
-	words   int // bytes of text, reasoning and arguments
-	usage   usage
-	tier    serviceTier
-	counted bool   // the usage has come
-	raw     string // the stop reason
-	ended   bool
+	blocks    []*answerBlock       // in the order in which they began
+	byIndex   map[int]*answerBlock // the last one of each index
+	calls     int
+	textBytes int // bytes of text, reasoning and arguments
+	usage     usage
+	tier      serviceTier
+	counted   bool   // the usage has come
+	raw       string // the stop reason
+	ended     bool
 }
 
 // blockKind is what a block is: the name of its member.
@@ -178,7 +178,7 @@ func (a *answer) Ends(ev sse.Event) bool {
 func (a *answer) Ended() bool { return a.ended }
 
 // Size implements wire.Decoder.
-func (a *answer) Size() (content, others int) { return a.words, 0 }
+func (a *answer) Size() (content, others int) { return a.textBytes, 0 }
 
 // Event implements wire.Decoder.
 func (a *answer) Event(ev sse.Event) (last bool, err error) {
@@ -280,7 +280,7 @@ func (a *answer) open(index int, kind blockKind, data []byte) (*answerBlock, err
 	b := &answerBlock{kind: kind, number: len(a.blocks)}
 	a.blocks = append(a.blocks, b)
 	a.byIndex[index] = b
-	a.words += len(data)
+	a.textBytes += len(data)
 	return b, nil
 }
 
@@ -361,10 +361,10 @@ func (a *answer) add(index int, raw, data []byte) error {
 	case !b.takes(d.kind()):
 		return wire.Broken(fmt.Sprintf("sent a piece of %s in a block of %s", d.kind(), b.kind), nil)
 	case d.Text != nil:
-		a.words += len(*d.Text)
+		a.textBytes += len(*d.Text)
 		return a.say(b, *d.Text)
 	case d.Call != nil:
-		a.words += len(d.Call.Input)
+		a.textBytes += len(d.Call.Input)
 		if b.wholeCall && d.Call.Input != "" { // the pieces repeat it
 			b.input, b.wholeCall = nil, false
 		}
@@ -375,12 +375,12 @@ func (a *answer) add(index int, raw, data []byte) error {
 	case d.Reasoning != nil:
 		return a.reason(b, d.Reasoning, data)
 	case d.Results != nil:
-		a.words += len(raw)
+		a.textBytes += len(raw)
 		for _, r := range d.Results {
 			b.results = append(b.results, bytes.Clone(r))
 		}
 	case d.Citation != nil:
-		a.words += len(raw)
+		a.textBytes += len(raw)
 		b.citations = append(b.citations, bytes.Clone(d.Citation))
 	}
 	return nil
@@ -412,14 +412,14 @@ func (b *answerBlock) takes(kind blockKind) bool {
 
 // reason takes a piece of reasoning.
 func (a *answer) reason(b *answerBlock, p *reasoningPiece, data []byte) error {
-	a.words += len(p.Text) + len(p.Signature)
+	a.textBytes += len(p.Text) + len(p.Signature)
 	b.signature = append(b.signature, p.Signature...)
 	if p.Redacted != nil {
 		part, err := base64.StdEncoding.DecodeString(*p.Redacted)
 		if err != nil {
 			return wire.Garbage(data)
 		}
-		a.words += len(*p.Redacted)
+		a.textBytes += len(*p.Redacted)
 		b.redacted, b.hidden = append(b.redacted, part...), true
 	}
 	return a.say(b, p.Text)

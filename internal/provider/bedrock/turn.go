@@ -17,7 +17,7 @@ func (a *answer) turn() *model.Turn {
 	t.Usage.ServiceTier = model.Tier(a.tier.Type)
 	for _, b := range a.blocks {
 		if b.ours() {
-			c := model.Call{ID: b.call.ID, Name: b.call.Name, Arguments: b.arguments(), Complete: b.complete && a.uncut(b)}
+			c := model.Call{ID: b.call.ID, Name: b.call.Name, Arguments: b.arguments(), Complete: b.complete && a.finished(b)}
 			t.Calls = append(t.Calls, c)
 			if !c.Complete {
 				continue
@@ -36,9 +36,9 @@ func (a *answer) turn() *model.Turn {
 	return t
 }
 
-// uncut reports whether the model wrote all of a call. The provider also ends the block of
+// finished reports whether the model wrote all of a call. The provider also ends the block of
 // a call at which the output limit was reached.
-func (a *answer) uncut(b *answerBlock) bool {
+func (a *answer) finished(b *answerBlock) bool {
 	return stopOf(a.raw) != model.StopLength || b != a.blocks[len(a.blocks)-1] || json.Valid(b.input)
 }
 

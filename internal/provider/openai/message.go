@@ -20,7 +20,7 @@ func appendMessages(dst []byte, items []item.Item) []byte {
 	var ids callIDs
 	begin := len(dst)
 	for unit := range item.Turns(items) {
-		if unsayable(unit) {
+		if hasNoForm(unit) {
 			continue
 		}
 		dst = append(dst, "[,"[min(len(dst)-begin, 1)])
@@ -32,9 +32,9 @@ func appendMessages(dst []byte, items []item.Item) []byte {
 	return append(dst, ']')
 }
 
-// unsayable reports whether the items have no form in this dialect: reasoning and
+// hasNoForm reports whether the items have no form in this dialect: reasoning and
 // provider-run tools of another one.
-func unsayable(unit []item.Item) bool {
+func hasNoForm(unit []item.Item) bool {
 	for _, i := range unit {
 		if i.Kind != item.Reasoning && i.Kind != item.Other || isNative(&i) {
 			return false

@@ -51,7 +51,7 @@ type answer struct {
 	calls     int
 	parts     int
 	citations int
-	words     int // bytes of what the model said
+	textBytes int // bytes of what the model said
 	usage     model.Usage
 	tier      string // the service tier, in the provider's words
 	raw       string // the status, or why the answer is incomplete
@@ -61,11 +61,11 @@ type answer struct {
 
 // output is one output item.
 type output struct {
-	number int // of the item within the turn, as in model.Delta
-	id     string
-	kind   string // message, reasoning, function_call, …
-	item   []byte // the whole item, as the provider wrote it; nil until its end came
-	words  int    // bytes that count
+	number    int // of the item within the turn, as in model.Delta
+	id        string
+	kind      string // message, reasoning, function_call, …
+	item      []byte // the whole item, as the provider wrote it; nil until its end came
+	textBytes int    // bytes that count
 
 	// What was reported of a message or of reasoning.
 	parts     []part
@@ -160,7 +160,7 @@ func (a *answer) Ends(ev sse.Event) bool {
 func (a *answer) Ended() bool { return a.ended }
 
 // Size implements wire.Decoder.
-func (a *answer) Size() (content, others int) { return a.words, 0 }
+func (a *answer) Size() (content, others int) { return a.textBytes, 0 }
 
 // Event implements wire.Decoder.
 func (a *answer) Event(ev sse.Event) (last bool, err error) {
@@ -344,8 +344,8 @@ func (a *answer) pieceOf(e event, kind string) (*output, error) {
 
 // count adds bytes to what the model said.
 func (a *answer) count(o *output, n int) {
-	o.words += n
-	a.words += n
+	o.textBytes += n
+	a.textBytes += n
 }
 
 func (a *answer) report(d model.Delta) error {
@@ -410,7 +410,7 @@ func (a *answer) argue(e event) error {
 	if !o.begun && jsonscan.HasText(e.name) {
 		o.name = jsonscan.Text(e.name)
 	}
-	a.count(o, max(0, len(e.args)+len(e.name)-o.words))
+	a.count(o, max(0, len(e.args)+len(e.name)-o.textBytes))
 	if err := o.settle(e.args); err != nil {
 		return err
 	}
@@ -507,7 +507,7 @@ func (a *answer) complete(o *output, raw []byte) error {
 		}
 	}
 	o.item = bytes.Clone(raw)
-	a.count(o, max(0, len(raw)-o.words))
+	a.count(o, max(0, len(raw)-o.textBytes))
 	if o.kind == "function_call" {
 		a.identify(o, raw)
 		return a.reportCall(o, true)

@@ -26,7 +26,7 @@ const (
 	MaxAuditRows  = 16_384   // of all orgs together; the numbering continues
 )
 
-// Journal implements journal.Journal, journal.Archive, journal.Leases, journal.Forgetter, journal.Recorder
+// Journal implements journal.Journal, journal.Archive, journal.Leases, journal.LaterDeleter, journal.Recorder
 // and audit.Log. The zero value is ready to use. What was spent of a budget is never
 // dropped.
 type Journal struct {
@@ -163,7 +163,7 @@ func (j *Journal) store(key runKey, r *runRecord, lease journal.Lease, b journal
 		j.settleAll(key.org, r)
 	}
 	if len(b.Facts) > 0 {
-		if a, opens := b.Facts[0].Body.(loop.Accepted); opens && a.Forget {
+		if a, opens := b.Facts[0].Body.(loop.Accepted); opens && a.NoStore {
 			j.markForgotten(key)
 		}
 	}
@@ -204,8 +204,8 @@ func (j *Journal) add(key runKey, r *runRecord) {
 	j.dropForgotten()
 }
 
-// Forget implements journal.Forgetter.
-func (j *Journal) Forget(_ context.Context, orgID, runID string) error {
+// DeleteLater implements journal.LaterDeleter.
+func (j *Journal) DeleteLater(_ context.Context, orgID, runID string) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.markForgotten(runKey{orgID, runID})
@@ -227,7 +227,7 @@ func (j *Journal) dropForgotten() {
 	now := j.now()
 	for key := range j.forget {
 		r := j.runs[key]
-		if r != nil && (r.head.Summary.Status != journal.Done || now.Sub(time.UnixMilli(r.head.Summary.FinishedAt)) <= journal.ForgetAfter || j.keys.has(key, now)) {
+		if r != nil && (r.head.Summary.Status != journal.Done || now.Sub(time.UnixMilli(r.head.Summary.FinishedAt)) <= journal.DeleteAfter || j.keys.has(key, now)) {
 			continue
 		}
 		j.drop(key)

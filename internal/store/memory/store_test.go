@@ -13,7 +13,7 @@ func TestStore(t *testing.T) {
 		journal := &memory.Journal{Now: c.Wall, LeaseNow: c.Leases, Caps: caps}
 		conversations := &memory.Conversations{Now: c.Wall, Caps: caps}
 		orgs := &memory.Orgs{Caps: caps, Audit: journal, Conversations: conversations}
-		return storetest.Store{Orgs: orgs, Journal: journal, Archive: journal, Slices: journal, Leases: journal, Conversations: conversations, Results: orgs, Audit: journal, Forgetter: journal, Sweep: journal.Sweep}
+		return storetest.Store{Orgs: orgs, Journal: journal, Archive: journal, Slices: journal, Leases: journal, Conversations: conversations, Results: orgs, Audit: journal, LaterDeleter: journal, Sweep: journal.Sweep}
 	}
 	open := func(t *testing.T, c storetest.Clocks) storetest.Store { return capped(t, c, org.Caps{}) }
 	storetest.Run(t, storetest.Maker{Open: open, Capped: capped})

@@ -186,7 +186,7 @@ const insertForgotten = `INSERT OR IGNORE INTO forgotten_runs (org, run_id) SELE
 func (b batch) forgets() bool {
 	for _, f := range b.facts {
 		if a, opens := f.Body.(loop.Accepted); opens {
-			return a.Forget
+			return a.NoStore
 		}
 	}
 	return false

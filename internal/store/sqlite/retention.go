@@ -124,8 +124,8 @@ func (t *tx) deleteSome(text string, args ...any) (deleted int64, err error) {
 	return deleted, nil
 }
 
-// Forget implements journal.Forgetter.
-func (s *Store) Forget(ctx context.Context, orgID, runID string) error {
+// DeleteLater implements journal.LaterDeleter.
+func (s *Store) DeleteLater(ctx context.Context, orgID, runID string) error {
 	return s.wrap("forget a run", s.writer.perform(ctx, func(t *tx) error {
 		_, err := t.exec(insertForgotten, orgID, runID)
 		return err
@@ -170,7 +170,7 @@ func (s *Store) dueForgotten(ctx context.Context) (due []runKey, err error) {
 	rows, err := s.db.QueryContext(ctx, `SELECT r.org, r.run_id FROM forgotten_runs f JOIN runs r ON r.org = f.org AND r.run_id = f.run_id
 		WHERE r.status = 'done' AND r.finished_at < ?
 		AND NOT EXISTS (SELECT 1 FROM submit_keys k WHERE k.org = f.org AND k.run_id = f.run_id AND k.expires_at > ?) LIMIT ?`,
-		now.Add(-journal.ForgetAfter).UnixMilli(), now.UnixMilli(), forgetBatch)
+		now.Add(-journal.DeleteAfter).UnixMilli(), now.UnixMilli(), forgetBatch)
 	if err != nil {
 		return nil, s.wrap("find forgotten runs", err)
 	}

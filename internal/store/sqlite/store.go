@@ -40,7 +40,7 @@ type Options struct {
 	Fatal func(error)
 }
 
-// Store implements org.Store, journal.Journal, journal.Archive, journal.Leases, journal.Forgetter,
+// Store implements org.Store, journal.Journal, journal.Archive, journal.Leases, journal.LaterDeleter,
 // journal.Conversations, journal.Recorder, audit.Log and toolcache.Store on one SQLite file. It is safe for
 // concurrent use.
 type Store struct {

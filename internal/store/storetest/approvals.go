@@ -158,7 +158,7 @@ func runsThatWait(b *testBench) {
 
 func approvalAgain(b *testBench) {
 	lease, last := b.runWith("a", "run_1", asked("w1", 0, "s", 0), asked("w2", 1, "s", 0), loop.Parked{}, loop.CallResolved{WaitID: "w1", Approved: true})
-	b.ok(b.write(journal.Lease{Org: "a", RunID: lease.RunID, Epoch: lease.Epoch, Owner: lease.Owner}, last, loop.CallPrepared{Key: "0.0", Again: 1, Verdict: loop.Ask}))
+	b.ok(b.write(journal.Lease{Org: "a", RunID: lease.RunID, Epoch: lease.Epoch, Owner: lease.Owner}, last, loop.CallPrepared{Key: "0.0", Revision: 1, Verdict: loop.Ask}))
 	b.status("a", "w1", journal.ApprovalVoid)
 	b.status("a", "w2", journal.ApprovalWaiting)
 }

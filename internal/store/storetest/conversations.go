@@ -45,9 +45,9 @@ func conversationCases() []rule {
 		}},
 		{"every field of a conversation is stored", "what a build forgets, a caller gets wrong answers for", func(b *testBench) {
 			var c journal.Conversation
-			fill(&c, "Version", "Items", "Echo")
+			fill(&c, "Version", "Items", "RequestJSON")
 			c.Items = item.List{item.NewText(item.User, "x")}
-			c.Echo = json.RawMessage(`{"x":1}`)
+			c.RequestJSON = json.RawMessage(`{"x":1}`)
 			b.ok(b.save("a", "p", c, response("id")))
 			b.conversation("a", "p", response("id"), c)
 		}},

@@ -14,17 +14,17 @@ func forgetCases() []rule {
 		{"a run that is to be forgotten is deleted after its end", "not before callers that are slow had time to read it", func(b *testBench) {
 			asked := b.author("a", "asked")
 			body := accepted("a", "asked")
-			body.Forget = true
+			body.NoStore = true
 			asked.write(body)
 			later, others := b.begin("a", "later"), b.begin("b", "later")
-			b.ok(b.Forgetter.Forget(b.Context(), "a", "later"))
-			b.ok(b.Forgetter.Forget(b.Context(), "a", "none"))
-			b.advance(2 * journal.ForgetAfter)
+			b.ok(b.LaterDeleter.DeleteLater(b.Context(), "a", "later"))
+			b.ok(b.LaterDeleter.DeleteLater(b.Context(), "a", "none"))
+			b.advance(2 * journal.DeleteAfter)
 			b.stored(true, asked, later, others) // they run
 			for _, a := range []*author{asked, later, others} {
 				a.write(loop.Finished{Reason: event.Complete})
 			}
-			b.advance(journal.ForgetAfter)
+			b.advance(journal.DeleteAfter)
 			b.stored(true, asked, later, others)
 			b.advance(time.Millisecond)
 			b.stored(false, asked, later)
@@ -34,7 +34,7 @@ func forgetCases() []rule {
 			keyed := b.author("a", "keyed")
 			b.ok(keyed.open(terms("p", "k", "h")))
 			keyed.write(loop.Finished{Reason: event.Complete})
-			b.ok(b.Forgetter.Forget(b.Context(), "a", "keyed"))
+			b.ok(b.LaterDeleter.DeleteLater(b.Context(), "a", "keyed"))
 			b.advance(journal.SubmitKeyTTL - time.Millisecond)
 			b.stored(true, keyed)
 			b.advance(time.Millisecond)

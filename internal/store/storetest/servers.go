@@ -11,7 +11,7 @@ func serverCases() []rule {
 		{"a server is stored as it was created", "with every field except Position, which the store assigns", func(b *testBench) {
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			full := org.MCPServer{}
-			fill(&full, "Command", "Env", "RequireApproval", "Declared", "Shared", "UnknownSettings")
+			fill(&full, "Command", "Env", "RequireApproval", "FromFile", "Shared", "UnknownSettings")
 			full.Org = "a"
 			b.ok(b.Orgs.CreateMCPServer(b.Context(), full, org.Author{}))
 			full.Position = 0
@@ -47,7 +47,7 @@ func serverCases() []rule {
 			b.ok(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: "first"}, org.Author{}))
 			b.ok(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: "s", CreatedAt: b.now()}, org.Author{}))
 			changed := org.MCPServer{}
-			fill(&changed, "Command", "Env", "RequireApproval", "Declared", "Shared", "UnknownSettings")
+			fill(&changed, "Command", "Env", "RequireApproval", "FromFile", "Shared", "UnknownSettings")
 			changed.Org, changed.Name, changed.CreatedAt = "a", "s", b.now().Add(time.Hour)
 			b.ok(b.Orgs.UpdateMCPServer(b.Context(), changed, org.Author{}))
 			changed.Position, changed.CreatedAt = 1, b.now()
@@ -65,7 +65,7 @@ func serverCases() []rule {
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			s := org.MCPServer{Org: "a", Name: "s"}
 			b.ok(b.Orgs.CreateMCPServer(b.Context(), s, org.Author{}))
-			for _, bad := range []org.MCPServer{{Org: "a", Name: "s", Command: []string{"sh"}}, {Org: "a", Name: "s", Env: map[string]string{"A": "b"}}, {Org: "a", Name: "s", Declared: true}} {
+			for _, bad := range []org.MCPServer{{Org: "a", Name: "s", Command: []string{"sh"}}, {Org: "a", Name: "s", Env: map[string]string{"A": "b"}}, {Org: "a", Name: "s", FromFile: true}} {
 				if b.Orgs.UpdateMCPServer(b.Context(), bad, org.Author{}) == nil {
 					b.Errorf("the server was changed to %+v", bad)
 				}

@@ -31,7 +31,7 @@ type Store struct {
 	Conversations journal.Conversations
 	Results       toolcache.Store
 	Audit         AuditLog
-	Forgetter     journal.Forgetter
+	LaterDeleter  journal.LaterDeleter
 	Sweep         func(t *testing.T) // deletes the runs that are to be forgotten
 }
 

@@ -23,7 +23,7 @@ func New(o surface.Options) *Handler {
 	return &Handler{surface.New(o, surface.Surface{
 		Name: "chat", Dialect: model.DialectChat, RelayPath: "/chat/completions", Decode: decodeRequest, Errors: Errors(), Progress: true,
 		Members: bodyNames, CheckRelay: checkIDs,
-		Defaults: settings.Defaults{Hold: true, Parallelism: loop.Parallel, DoomLoop: policy.Nudge, ResultMaxBytes: resultMaxBytes},
+		Defaults: settings.Defaults{WaitFor: true, Parallelism: loop.Parallel, DoomLoop: policy.Nudge, ResultMaxBytes: resultMaxBytes},
 	})}
 }
 

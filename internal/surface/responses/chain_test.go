@@ -93,7 +93,7 @@ func newBench(t *testing.T, story string) *bench {
 	t.Cleanup(offered.Close)
 	kept, journal := &watched{}, &memory.Journal{}
 	b.kept = kept
-	runner := run.New(run.Options{Catalog: offered, Journal: journal, Archive: journal, Forgetter: journal, Conversations: kept})
+	runner := run.New(run.Options{Catalog: offered, Journal: journal, Archive: journal, LaterDeleter: journal, Conversations: kept})
 	b.Handler = responses.New(responses.Options{
 		Options: surface.Options{
 			MaxRoundsCap: func() int { return 10 }, KeepFor: func() time.Duration { return time.Hour }, Heartbeats: sse.NewHeartbeats(0), Log: slog.New(slog.DiscardHandler),

@@ -42,7 +42,7 @@ type conversation struct {
 // asObject returns the object of a stored conversation.
 func asObject(id string, c *journal.Conversation) (*conversation, error) {
 	object := &conversation{ID: id, Object: "conversation"}
-	if err := json.Unmarshal(c.Echo, &object.storedConversation); err != nil {
+	if err := json.Unmarshal(c.RequestJSON, &object.storedConversation); err != nil {
 		return nil, fmt.Errorf("stored conversation %s: %w", id, err)
 	}
 	return object, nil
@@ -96,7 +96,7 @@ func (h *Handler) CreateConversation(w http.ResponseWriter, r *http.Request, cal
 	}
 	made := storedConversation{clock.Wall().Unix(), metadata}
 	c := journal.Conversation{}
-	if c.Echo, err = surface.Marshal(made); err != nil {
+	if c.RequestJSON, err = surface.Marshal(made); err != nil {
 		return err
 	}
 	ctx, cancel := changing(r)
@@ -204,7 +204,7 @@ func (h *Handler) savePart(ctx context.Context, caller run.Caller, list []json.R
 		return "", nil, fault.New(fault.Invalid, "unsupported_value", "%s has a form that cannot be stored in a conversation", d.native).In(d.native)
 	}
 	c := journal.Conversation{Items: d.req.Items, Listed: d.req.Listed}
-	if c.Echo, err = surface.Marshal(stored{Response: newEcho(), Input: list}); err != nil {
+	if c.RequestJSON, err = surface.Marshal(stored{Response: newEcho(), Input: list}); err != nil {
 		return "", nil, err
 	}
 	return part, items, surface.Failed(h.o.Log, run.SaveSession(ctx, h.o.Conversations, caller.Org.ID, part, c, h.o.KeepFor()))
@@ -267,7 +267,7 @@ func (h *Handler) UpdateConversation(w http.ResponseWriter, r *http.Request, cal
 			return false
 		}
 		object.Metadata = metadata
-		c.Echo, broken = surface.Marshal(object.storedConversation)
+		c.RequestJSON, broken = surface.Marshal(object.storedConversation)
 		return broken == nil
 	})
 	if err := errors.Join(err, broken); err != nil {

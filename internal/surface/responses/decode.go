@@ -148,7 +148,7 @@ func (d *decoder) settings(members []surface.Member) map[string]string {
 // addresses returns the addresses of the declared servers, of which the response repeats only a
 // part.
 func (d *decoder) addresses() (out []byte) {
-	for _, s := range d.req.Declared {
+	for _, s := range d.req.RequestServers {
 		out = append(append(out, 0), s.URL.Reveal()...)
 	}
 	return out
@@ -163,7 +163,7 @@ func (d *decoder) keep() error {
 		return nil
 	}
 	kept, err := surface.Marshal(stored{Response: d.echo, Encrypted: d.echo.encrypted, Plain: d.echo.plain, Input: d.input, Model: d.req.Model})
-	d.req.Keep = &run.Keep{Echo: kept}
+	d.req.Store = &run.StoreOptions{RequestJSON: kept}
 	return err
 }
 

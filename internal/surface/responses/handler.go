@@ -79,7 +79,7 @@ func (h *Handler) decodeRequest(ctx context.Context, caller run.Caller, req *run
 	d.find = h.itemFinder(ctx, caller)
 	err := d.decode(members)
 	return surface.Reply{
-		Stream: d.stream, MaxTokens: d.maxTokens, Calls: d.calls, Forget: !d.echo.Store, Native: d.echo.encrypted || len(d.req.Hosted) > 0, Hosted: d.hosted, Dropped: d.dropped, KeepsTexts: true,
+		Stream: d.stream, MaxTokens: d.maxTokens, Calls: d.calls, NoStore: !d.echo.Store, Native: d.echo.encrypted || len(d.req.Hosted) > 0, Hosted: d.hosted, Dropped: d.dropped, KeepsTexts: true,
 		Object:  func(a *surface.Answer) surface.Object { return newEncoder(a, nil, d.echo, d.tools) },
 		Encoder: func(s *surface.Stream) surface.Encoder { return newEncoder(&s.Answer, s, d.echo, d.tools) },
 	}, err

@@ -238,8 +238,8 @@ func TestWithTheLoopOffNothingIsStored(t *testing.T) {
 		return req, reply, err
 	}
 	req, reply, err := relayed(`{"input":"x"}`)
-	if err != nil || req.Keep != nil || reply.Dropped != nil {
-		t.Errorf("%v %+v %q", err, req.Keep, reply.Dropped)
+	if err != nil || req.Store != nil || reply.Dropped != nil {
+		t.Errorf("%v %+v %q", err, req.Store, reply.Dropped)
 	}
 	if _, reply, err = relayed(`{"input":"x","store":true}`); err != nil || !slices.Equal(reply.Dropped, []string{"store"}) {
 		t.Errorf("%v %q", err, reply.Dropped)
@@ -357,7 +357,7 @@ func TestAdditionalTools(t *testing.T) { // P37
 		t.Errorf("items %+v, choice %+v, dropped %q", req.Items, req.ToolChoice, reply.Dropped)
 	}
 	var kept stored
-	if err := json.Unmarshal(req.Keep.Echo, &kept); err != nil {
+	if err := json.Unmarshal(req.Store.RequestJSON, &kept); err != nil {
 		t.Fatal(err)
 	}
 	if got := kept.clientTools().sent; len(got) != 1 || got["functions__exec"] != (clientTool{"functions", "exec", true}) {

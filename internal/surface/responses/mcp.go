@@ -28,7 +28,7 @@ const (
 type mcpTool struct {
 	at       string // its place in the request, such as tools[0]
 	members  map[string]json.RawMessage
-	declared run.Declared
+	declared run.RequestServer
 	allowed  mcpFilter
 }
 
@@ -49,10 +49,10 @@ func decodeMCPTool(req *run.Request, index int, raw json.RawMessage) (dropped []
 			return nil, err
 		}
 	}
-	if len(req.Declared) == maxMCPServers {
+	if len(req.RequestServers) == maxMCPServers {
 		return nil, fault.New(fault.Invalid, "invalid_value", "%s: a request may declare at most %d MCP servers", m.at, maxMCPServers).In(m.at)
 	}
-	req.Declared = append(req.Declared, m.declared)
+	req.RequestServers = append(req.RequestServers, m.declared)
 	if m.members["server_description"] != nil {
 		dropped = append(dropped, m.at+".server_description")
 	}
@@ -96,7 +96,7 @@ func (m *mcpTool) decodeLabel(req *run.Request) error {
 	if err != nil {
 		return err
 	}
-	same := func(d run.Declared) bool { return d.Label == label }
+	same := func(d run.RequestServer) bool { return d.Label == label }
 	switch {
 	case label == "":
 		return fault.New(fault.Invalid, "missing_required_parameter", "%s has no server_label", m.at).In(m.place("server_label"))
@@ -104,7 +104,7 @@ func (m *mcpTool) decodeLabel(req *run.Request) error {
 		return fault.New(fault.Invalid, "invalid_value",
 			"%s.server_label must begin with a letter and have at most %d letters, digits, _ and -", m.at, maxServerLabel).In(m.place("server_label"))
 
-	case slices.ContainsFunc(req.Declared, same):
+	case slices.ContainsFunc(req.RequestServers, same):
 		return fault.New(fault.Invalid, "invalid_value", "%s.server_label is %q, like that of another tool; labels must differ", m.at, label).In(m.place("server_label"))
 	}
 	m.declared.Label = label
@@ -352,11 +352,11 @@ func decodeMCPChoice(req *run.Request, at string, raw json.RawMessage) (run.Serv
 	if json.Unmarshal(raw, &w) != nil {
 		return run.ServerTool{}, fault.New(fault.Invalid, "invalid_type", "%s: server_label and name must be strings", at).In(at)
 	}
-	i := slices.IndexFunc(req.Declared, func(d run.Declared) bool { return d.Label == w.ServerLabel })
+	i := slices.IndexFunc(req.RequestServers, func(d run.RequestServer) bool { return d.Label == w.ServerLabel })
 	if i < 0 {
 		return run.ServerTool{}, fault.New(fault.Invalid, "invalid_value", "%s.server_label is %q, but no tool of type mcp has this label", at, w.ServerLabel).In(at + ".server_label")
 	}
-	return run.ServerTool{Server: req.Declared[i].Server(), Tool: w.Name}, nil
+	return run.ServerTool{Server: req.RequestServers[i].Server(), Tool: w.Name}, nil
 }
 
 // chooseMCP makes a tool_choice of type mcp the choice of the request: one tool of the

@@ -29,8 +29,8 @@ func FuzzMCPTool(f *testing.F) {
 			t.Errorf("%q: %v", text, err)
 		case err != nil && secretly && strings.Contains(err.Error(), "CANARY"):
 			t.Errorf("%q: the error has a credential: %v", text, err)
-		case err == nil && len(req.Declared) != 1:
-			t.Errorf("%q: %d servers", text, len(req.Declared))
+		case err == nil && len(req.RequestServers) != 1:
+			t.Errorf("%q: %d servers", text, len(req.RequestServers))
 		case err == nil && secretly && strings.Contains(string(echoMCPTool(json.RawMessage(text))), "CANARY"):
 			t.Errorf("%q: the echo has a credential", text)
 		}

@@ -42,7 +42,7 @@ func TestAToolOfTypeMCP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	docs, crm := req.Declared[0], req.Declared[1]
+	docs, crm := req.RequestServers[0], req.RequestServers[1]
 	if docs.Label != "docs" || docs.URL.Reveal() != "https://docs.example/mcp" || len(docs.Headers) != 2 ||
 		docs.Headers["X-Team"].Reveal() != "blue" || docs.Headers["Authorization"].Reveal() != "Bearer tok" || docs.ReadOnly != nil {
 		t.Errorf("%+v", docs)
@@ -55,11 +55,11 @@ func TestAToolOfTypeMCP(t *testing.T) {
 	}
 	for given, want := range map[string]string{"tok": "Bearer tok", "Bearer tok": "Bearer tok", "bearer tok": "bearer tok"} {
 		req, _, err := decodesMCP(t, mcpWith(`,"authorization":"`+given+`"`))
-		if err != nil || req.Declared[0].Headers["Authorization"].Reveal() != want {
+		if err != nil || req.RequestServers[0].Headers["Authorization"].Reveal() != want {
 			t.Errorf("%s: %v", given, err)
 		}
 	}
-	if req, _, err = decodesMCP(t, mcpWith(`,"allowed_tools":[]`)); err != nil || req.Declared[0].Tools == nil {
+	if req, _, err = decodesMCP(t, mcpWith(`,"allowed_tools":[]`)); err != nil || req.RequestServers[0].Tools == nil {
 		t.Errorf("an empty list of tools allows all: %v", err)
 	}
 }
@@ -154,7 +154,7 @@ func TestRequireApproval(t *testing.T) {
 		}
 		got := ""
 		for _, name := range []string{"a", "b", "r"} {
-			if req.Declared[0].Approval.Asks(name, name == "r", func(string) bool { return true }) {
+			if req.RequestServers[0].Approval.Asks(name, name == "r", func(string) bool { return true }) {
 				got += name
 			}
 		}

@@ -135,7 +135,7 @@ func (h *Handler) findAny(ctx context.Context, caller run.Caller, id string) (ke
 			return nil, false, err
 		}
 		if unfinished != nil {
-			return &journal.Conversation{RunID: unfinished.RunID, Part: 1, Echo: unfinished.Keep.Echo, FinalOnly: unfinished.Keep.FinalOnly}, false, nil
+			return &journal.Conversation{RunID: unfinished.RunID, Part: 1, RequestJSON: unfinished.Keep.RequestJSON, FinalOnly: unfinished.Keep.FinalOnly}, false, nil
 		}
 	}
 	return nil, false, notStored(id)

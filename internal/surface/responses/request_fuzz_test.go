@@ -57,15 +57,15 @@ func FuzzRequest(f *testing.F) {
 		if hides && strings.Contains(string(answered), "CANARY") {
 			t.Errorf("%s: the response has a credential: %s", body, answered)
 		}
-		if req.Keep == nil {
+		if req.Store == nil {
 			return
 		}
-		if hides && strings.Contains(string(req.Keep.Echo), "CANARY") {
-			t.Errorf("%s: stored is a credential: %s", body, req.Keep.Echo)
+		if hides && strings.Contains(string(req.Store.RequestJSON), "CANARY") {
+			t.Errorf("%s: stored is a credential: %s", body, req.Store.RequestJSON)
 		}
 		s := stored{Response: newEcho()}
-		if err := json.Unmarshal(req.Keep.Echo, &s); err != nil {
-			t.Fatalf("%s: stored is %s: %v", body, req.Keep.Echo, err)
+		if err := json.Unmarshal(req.Store.RequestJSON, &s); err != nil {
+			t.Fatalf("%s: stored is %s: %v", body, req.Store.RequestJSON, err)
 		}
 		s.Response.encrypted, s.Response.plain = s.Encrypted, s.Plain
 		again, err := surface.Marshal(newEncoder(&surface.Answer{Started: event.Started{RunID: "run_1"}}, nil, s.Response, s.clientTools()).ended())

@@ -65,15 +65,15 @@ func (s *stored) dropInput(caller run.Caller) {
 // echoOf returns what the surface has stored of a response, or of items. It drops the items for
 // the model, and the stored form. It is called within reads.
 func (h *Handler) echoOf(caller run.Caller, id string, kept *journal.Conversation) (*stored, error) {
-	if err := caller.Account.Acquire(len(kept.Echo)); err != nil {
+	if err := caller.Account.Acquire(len(kept.RequestJSON)); err != nil {
 		return nil, err
 	}
 	s := &stored{Response: newEcho()}
-	if err := json.Unmarshal(kept.Echo, s); err != nil {
+	if err := json.Unmarshal(kept.RequestJSON, s); err != nil {
 		return nil, fmt.Errorf("stored response %s: %w", id, err)
 	}
 	s.Response.encrypted, s.Response.plain = s.Encrypted, s.Plain
-	kept.Items, kept.Full, kept.Echo = nil, nil, nil
+	kept.Items, kept.Full, kept.RequestJSON = nil, nil, nil
 	return s, nil
 }
 

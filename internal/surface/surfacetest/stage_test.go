@@ -112,7 +112,7 @@ func (st *stage) build() (stop func()) {
 	kept := &memory.Conversations{}
 	runner := run.New(run.Options{
 		Results: resulttool.Reader{},
-		Catalog: tools, Journal: &st.journal, Archive: &st.journal, Forgetter: &st.journal, Conversations: kept,
+		Catalog: tools, Journal: &st.journal, Archive: &st.journal, LaterDeleter: &st.journal, Conversations: kept,
 		NewID: func(prefix string) string {
 			ids[prefix]++
 			return fmt.Sprintf("%s%d", prefix, ids[prefix])

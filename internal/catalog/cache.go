@@ -25,9 +25,9 @@ const (
 	// recently used are dropped.
 	MaxFromRequest = 64
 
-	// MaxBroughtBytes is how many bytes of names, titles, descriptions and schemas an org
+	// MaxFromRequestBytes is how many bytes of names, titles, descriptions and schemas an org
 	// keeps of the tools of these servers.
-	MaxBroughtBytes = 8 << 20
+	MaxFromRequestBytes = 8 << 20
 
 	// maxSets is how many lists of servers an org keeps the assembled tools of. The least
 	// recently used is dropped. Each key with other tools has a list.
@@ -194,7 +194,7 @@ func (k *orgCache) dropBrought() {
 				oldest = id
 			}
 		}
-		if n <= MaxFromRequest && bytes <= MaxBroughtBytes {
+		if n <= MaxFromRequest && bytes <= MaxFromRequestBytes {
 			return
 		}
 		k.drop(oldest)

@@ -134,7 +134,7 @@ func TestServersThatRequestsBringAreBounded(t *testing.T) {
 	}{
 		{"by their number", time.Hour, 0},
 		{"by their number, if nothing is cached", 0, 0},
-		{"by their size", time.Hour, 3 * MaxBroughtBytes / MaxFromRequest},
+		{"by their size", time.Hour, 3 * MaxFromRequestBytes / MaxFromRequest},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			now := time.Unix(0, 0)
@@ -160,7 +160,7 @@ func TestServersThatRequestsBringAreBounded(t *testing.T) {
 						bytes += e.list.bytes
 					}
 				}
-				if n > MaxFromRequest || bytes > MaxBroughtBytes || len(c.orgs["o"].sets) > maxSets {
+				if n > MaxFromRequest || bytes > MaxFromRequestBytes || len(c.orgs["o"].sets) > maxSets {
 					t.Fatalf("after %d requests: %d servers with %d bytes, %d sets", i+1, n, bytes, len(c.orgs["o"].sets))
 				}
 			}

@@ -214,7 +214,7 @@ func send(base string, req *http.Request) (status int, body []byte, err error) {
 // keyObject is a key as the management API shows it.
 type keyObject struct {
 	ID, Name, Role, Hint, Key string
-	FromFile                  bool
+	Declared                  bool
 	PerMinute                 int    `json:"requests_per_minute"`
 	Burst                     int    `json:"burst"`
 	RevokedAt                 *int64 `json:"revoked_at"`
@@ -547,7 +547,7 @@ func (k keyObject) state() string {
 	switch {
 	case k.RevokedAt != nil:
 		return "revoked " + time.Unix(*k.RevokedAt, 0).UTC().Format(time.DateTime)
-	case k.FromFile:
+	case k.Declared:
 		return "declared in the file"
 	case k.PreviousUntil != nil:
 		return "active; the old secret works until " + k.PreviousUntil.UTC().Format(time.DateTime)

@@ -80,8 +80,8 @@ func newShop(t *testing.T, p *Pool, log io.Writer) *shop {
 func (s *shop) request(script *turnpiketest.Script, grade loop.Grade, servers ...run.RequestServer) *run.Request {
 	req := &run.Request{
 		Org: "o", Principal: "p", Surface: "test", Model: "m", Targets: []route.Target{{Target: loop.Target{Provider: "up", Model: "m"}, Client: script}},
-		Policy:   loop.Policy{Grade: grade, Limits: budget.Limits{}.Clamp(budget.MaxRounds), Parallelism: loop.Safe, CatalogTTLNS: int64(time.Minute)},
-		Items:    []item.Item{item.NewText(item.User, "go")},
+		Policy:         loop.Policy{Grade: grade, Limits: budget.Limits{}.Clamp(budget.MaxRounds), Parallelism: loop.Safe, CatalogTTLNS: int64(time.Minute)},
+		Items:          []item.Item{item.NewText(item.User, "go")},
 		RequestServers: servers,
 	}
 	if grade == loop.Durable {

@@ -140,13 +140,18 @@ type Settled struct {
 // OverBudget reports that a reservation does not fit into its budget. Nothing was stored.
 type OverBudget struct {
 	Budget budget.Window
-	Used   Used          // before
+	Used   Used          // before, without Told: what the refused batch noted is not stored
 	Amount budget.Amount // that does not fit
 }
 
 func (o *OverBudget) Error() string {
 	return fmt.Sprintf("budget %s has no room: of %v, %v is spent and %v reserved, and the model call may cost %v",
 		o.Budget.Scope, o.Budget.Limit, o.Used.Spent, o.Used.Reserved, o.Amount)
+}
+
+func overBudget(b budget.Window, u Used, amount budget.Amount) *OverBudget {
+	u.Told = 0
+	return &OverBudget{Budget: b, Used: u, Amount: amount}
 }
 
 // Used is what a budget of an org has been charged with in one of its windows.
@@ -161,7 +166,7 @@ type Used struct {
 // Reserve returns what is used after the reservation, or an *[OverBudget].
 func (u Used) Reserve(h Reservation) (Used, error) {
 	if !h.Budget.Fits(u.Spent.Add(u.Reserved), h.Amount) {
-		return u, &OverBudget{Budget: h.Budget, Used: u, Amount: h.Amount}
+		return u, overBudget(h.Budget, u, h.Amount)
 	}
 	u.Reserved, u.Budget = u.Reserved.Add(h.Amount), h.Budget
 	return u, nil
@@ -236,7 +241,7 @@ func (u Used) Exchange(s Slice, use SliceUse) (Used, Slice, error) {
 	if missing := need.Sub(s.Drawn).Max(budget.Amount{}); missing != (budget.Amount{}) {
 		drawn, ok := use.Budget.Draw(u.Spent.Add(u.Reserved), missing, use.Want)
 		if !ok {
-			return u, s, &OverBudget{Budget: use.Budget, Used: u, Amount: missing}
+			return u, s, overBudget(use.Budget, u, missing)
 		}
 		u.Reserved, s.Drawn = u.Reserved.Add(drawn), s.Drawn.Add(drawn)
 		u.Budget = use.Budget

@@ -170,10 +170,14 @@ func (j *Journal) setUsed(k budgetKey, u journal.Used, refused bool) {
 	j.audit.add(rows)
 }
 
-// tellRefused tells the audit log that a budget has refused a model call.
+// tellRefused tells the audit log that a budget has refused a model call, unless the log says so
+// already.
 func (j *Journal) tellRefused(orgID string, over *journal.OverBudget) {
 	k := budgetKey{orgID, over.Budget.Scope}
 	used := j.budgets[k]
+	if percent, _ := used.Tell(true); percent == 0 {
+		return
+	}
 	used.Budget = over.Budget
 	j.setUsed(k, used, true)
 }

@@ -165,7 +165,11 @@ func (t *tx) settleAll(key runKey, now int64) error {
 // tellRefused tells the audit log that a budget has refused a model call, unless the log says so
 // already.
 func (s *Store) tellRefused(ctx context.Context, orgID string, over *journal.OverBudget) error {
-	if percent, _ := over.Used.Tell(true); percent == 0 {
+	stored, err := s.Used(ctx, orgID, over.Budget.Scope)
+	if err != nil {
+		return err
+	}
+	if percent, _ := stored.Tell(true); percent == 0 { // the usual case needs no write
 		return nil
 	}
 	return s.writer.perform(ctx, func(t *tx) error {

@@ -213,7 +213,7 @@ func (c *call) base(p loop.Policy) *run.Request {
 	e, a := c.engine, c.engine.agent
 	r := &run.Request{
 		Org: orgID, Principal: c.caller.ID, Permissions: c.caller.Permissions, Surface: surfaceName, RunID: c.id, Policy: p,
-		AgentSession: c.session, Model: e.target.Model, Targets: []route.Target{{Target: e.target, Client: c.client()}}, Items: c.input, Options: a.Options,
+		CallerOrg: c.caller.Org, AgentSession: c.session, Model: e.target.Model, Targets: []route.Target{{Target: e.target, Client: c.client()}}, Items: c.input, Options: a.Options,
 	}
 	if a.Instructions != "" {
 		r.System = []item.Item{item.NewText(item.System, a.Instructions)}

@@ -30,7 +30,7 @@ type options struct {
 // As runs on behalf of a caller: the model sees the tools that the caller has the permission for,
 // and each call is checked again. Without it the program itself is the caller, who may do everything.
 func As(c Caller) Option {
-	return func(o *options) { o.caller = Caller{ID: c.ID, Permissions: slices.Clone(c.Permissions)} }
+	return func(o *options) { o.caller = Caller{ID: c.ID, Org: c.Org, Permissions: slices.Clone(c.Permissions)} }
 }
 
 // Only offers the model no other tools than those named. A name that no tool has is an error.

@@ -66,7 +66,7 @@ type Sessions interface {
 	Conversation
 
 	// Enter returns what is in front of the next run of a session, and reserves the session for the run
-	// until leave is called. owner is the ID of the caller. The error wraps [ErrBusy] if the session is
+	// until leave is called. owner is Caller.Owner of the run. The error wraps [ErrBusy] if the session is
 	// reserved. A session that is not known is empty.
 	Enter(ctx context.Context, owner, session, runID string) (past Past, leave func(), err error)
 }
@@ -136,7 +136,7 @@ func checkSession(id string) error {
 
 // enterSession reserves the session for the run.
 func (c *call) enterSession(ctx context.Context) (past Past, leave func(), err error) {
-	past, leave, err = c.sessions.Enter(ctx, c.caller.ID, c.session, c.id)
+	past, leave, err = c.sessions.Enter(ctx, c.caller.Owner(), c.session, c.id)
 	switch {
 	case errors.Is(err, ErrBusy):
 		return past, nil, &SessionError{Session: c.session, Message: fmt.Sprintf("session %s has another run in progress; wait for it", c.session)}
@@ -274,7 +274,7 @@ type memorySessions struct {
 func (m *memorySessions) Append(_ context.Context, turn Turn) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	key := sessionKey{turn.Caller.ID, turn.Session}
+	key := sessionKey{turn.Caller.Owner(), turn.Session}
 	kept := m.turns[key]
 	if slices.ContainsFunc(kept, func(t Turn) bool { return t.RunID == turn.RunID && t.Number == turn.Number }) {
 		return nil

@@ -8,7 +8,7 @@ import (
 // The code of the page is that of examples, which the tests run.
 func TestTheCodeOfTheLibraryPageIsThatOfExamples(t *testing.T) {
 	examples := map[string]bool{}
-	for _, file := range []string{"example_test.go", "gateway/gateway_test.go"} {
+	for _, file := range []string{"example_test.go", "gateway/gateway_test.go", "resource/example_test.go"} {
 		for line := range strings.Lines(read(t, file)) {
 			examples[strings.TrimSpace(line)] = true
 		}

@@ -80,7 +80,7 @@ func key(owner, id string) sqlite.AgentConversationKey {
 // Append implements turnpike.Conversation.
 func (c *Conversations) Append(ctx context.Context, turn turnpike.Turn) error {
 	of := sqlite.AgentTurn{RunID: turn.RunID, Number: turn.Number, Role: string(turn.Role), Items: turn.Items}
-	return c.store.inner.AppendAgentTurn(ctx, key(turn.Caller.ID, cmp.Or(turn.Session, turn.RunID)), of, c.o.TurnBytes, c.o.TTL)
+	return c.store.inner.AppendAgentTurn(ctx, key(turn.Caller.Owner(), cmp.Or(turn.Session, turn.RunID)), of, c.o.TurnBytes, c.o.TTL)
 }
 
 // Enter implements turnpike.Sessions. The reservation holds for all agents that share the store.
@@ -113,7 +113,7 @@ func (c *Conversations) past(ctx context.Context, k sqlite.AgentConversationKey)
 	past := turnpike.Past{Summary: found.Summary}
 	for _, t := range turns {
 		past.Turns = append(past.Turns, turnpike.Turn{
-			Session: k.ID, RunID: t.RunID, Caller: tool.Caller{ID: k.Owner}, Number: t.Number, Role: turnpike.TurnRole(t.Role), Items: t.Items,
+			Session: k.ID, RunID: t.RunID, Caller: tool.CallerOf(k.Owner), Number: t.Number, Role: turnpike.TurnRole(t.Role), Items: t.Items,
 		})
 	}
 	return past, nil

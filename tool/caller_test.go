@@ -26,6 +26,25 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
+func TestOwnersAreDifferentForDifferentCallers(t *testing.T) {
+	seen := map[string]tool.Caller{}
+	for _, c := range []tool.Caller{
+		{}, {ID: "ada"}, {ID: "ada", Org: "acme"}, {ID: "ada", Org: "beta"}, {ID: `acme"ada`}, {ID: `org:"acme"ada`}, {ID: "org:"}, {Org: `a"b`, ID: `c"d`}, {Org: "acme"},
+	} {
+		owner := c.Owner()
+		if other, taken := seen[owner]; taken {
+			t.Errorf("%+v and %+v are both %q", c, other, owner)
+		}
+		seen[owner] = c
+		if again := tool.CallerOf(owner); again.ID != c.ID || again.Org != c.Org {
+			t.Errorf("%+v is %q, which is %+v", c, owner, again)
+		}
+	}
+	if got := (tool.Caller{ID: "ada"}).Owner(); got != "ada" {
+		t.Error(got)
+	}
+}
+
 func ExampleFrom() {
 	greet := func(ctx context.Context) string { return "Hello, " + tool.From(ctx).Caller.ID + "." }
 	ctx := tool.With(context.Background(), tool.Call{Key: "0.0", Caller: tool.Caller{ID: "ada"}})

@@ -163,6 +163,7 @@ type Call struct {
 	Attempt   int             // 1 is the first
 	Arguments json.RawMessage // a JSON object, validated
 	Caller    Caller          // on whose behalf
+	RequestID string          // of the request to a gateway that the call is, at /mcp; "" = none
 
 	// Class says how often the call may be executed; the zero value is Once.
 	Class Class

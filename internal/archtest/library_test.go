@@ -6,6 +6,50 @@ import (
 	"testing"
 )
 
+// mayUseSQL are the packages with statements of SQL: the stores, and the tools whose work it is.
+func mayUseSQL() map[string]string {
+	return map[string]string{
+		"internal/store/sqlite": "it is the store",
+		"resource":              "resource.Table makes tools of a table of the program's own database, over the driver that the program links",
+	}
+}
+
+func TestSQLIsInTheStoresAndTheSQLToolsAlone(t *testing.T) {
+	found := map[string]bool{}
+	for _, p := range listPackages(t) {
+		for _, path := range p.Imports {
+			if path != "database/sql" && path != "database/sql/driver" {
+				continue
+			}
+			found[p.name()] = true
+			if mayUseSQL()[p.name()] == "" {
+				t.Errorf("%s imports %s: statements belong in a store; ask it through an interface", p.name(), path)
+			}
+		}
+	}
+	for name := range mayUseSQL() {
+		if !found[name] {
+			t.Errorf("%s is listed in mayUseSQL and has no SQL any more: strike it", name)
+		}
+	}
+}
+
+// The root and the tools on tables link no driver of a database: the program chooses it.
+func TestTheLibraryLinksNoDriver(t *testing.T) {
+	for _, p := range goList(t, "-deps", ".", "./resource") {
+		for _, driver := range []string{"modernc.org", "github.com/jackc", "github.com/lib/pq", "github.com/mattn"} {
+			if strings.HasPrefix(p.ImportPath, driver) {
+				t.Errorf("the library links %s", p.ImportPath)
+			}
+		}
+	}
+	for _, p := range goList(t, "-deps", ".") {
+		if p.ImportPath == "database/sql" {
+			t.Error("the root links database/sql; only programs with resource.Table do")
+		}
+	}
+}
+
 // A program that has an agent links the loop, and nothing of a gateway: no HTTP API, no configuration file,
 // no database, no telemetry, and no SDK of a provider that it does not use.
 func TestTheLibraryLinksNothingOfAGateway(t *testing.T) {
@@ -20,6 +64,7 @@ func TestTheLibraryLinksNothingOfAGateway(t *testing.T) {
 	}{
 		{[]string{"."}, nil},
 		{[]string{".", "./tool", "./provider/openai", "./provider/anthropic", "./provider/gemini", "./mcp"}, nil},
+		{[]string{"./resource"}, nil},
 		{[]string{"./provider/bedrock"}, []string{"github.com/aws"}},
 		{[]string{"./sqlite"}, []string{"github.com/turnpike-gateway/turnpike/internal/store/sqlite", "modernc.org"}},
 	} {

@@ -176,7 +176,7 @@ func (h *Handler) execute(ctx context.Context, c call, p toolexec.Prepared, poli
 	began := time.Now()
 	done, err := toolexec.Execute(ctx, p.Entry, tool.Call{
 		Key: string(p.Key), Attempt: 1, Class: p.Class, Arguments: p.Arguments, IdempotencyKey: key, Memory: memory,
-		Caller: tool.Caller{ID: c.caller.Principal.ID, Permissions: []string{p.Entry.Name}},
+		Caller: tool.Caller{ID: c.caller.Principal.ID, Org: c.caller.Org.ID, Permissions: []string{p.Entry.Name}}, RequestID: c.caller.RequestID,
 	}, toolexec.Cap{Bytes: policy.ResultMaxBytes})
 	c.row.Status, c.row.Digest = string(done.Outcome), done.Digest
 	c.row.LatencyMS = audit.Milliseconds(max(time.Since(began), time.Microsecond).Microseconds())

@@ -53,7 +53,7 @@ func (h *Handler) tools(ctx context.Context, caller run.Caller, p loop.Policy) (
 // are applied to their names.
 func ownTools(ctx context.Context, source tool.Source, caller run.Caller) ([]tool.Tool, error) {
 	if p, ok := source.(tool.Provider); ok {
-		return p.Tools(tool.Caller{ID: caller.Principal.ID, Permissions: []string{"*"}}), nil
+		return p.Tools(tool.Caller{ID: caller.Principal.ID, Org: caller.Org.ID, Permissions: []string{"*"}}), nil
 	}
 	return source.List(ctx)
 }

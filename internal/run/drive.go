@@ -19,7 +19,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/model"
-	"github.com/turnpike-gateway/turnpike/tool"
 )
 
 // driver performs one run: it asks the rules what to do next, and does it with its parts.
@@ -214,7 +213,7 @@ func (d *driver) here(leased bool, perform func() error) (Performed, error) {
 	if p.State.Accepted != nil {
 		p.Items = d.run.events.Transcript(d.run.state().Seen())
 		p.Input = len(d.run.events.Items("input"))
-		p.Caller = tool.Caller{ID: d.run.req.Principal, Permissions: d.run.req.Permissions}
+		p.Caller = d.run.req.caller()
 	}
 	return p, err
 }

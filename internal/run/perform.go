@@ -146,6 +146,6 @@ func (p Performer) Transcript(ctx context.Context, key journal.RunKey) (Performe
 	}
 	return Performed{
 		State: *w.State(), Items: w.Transcript(w.State().Seen()), Input: len(w.Items("input")),
-		Caller: tool.Caller{ID: req.Principal, Permissions: req.Permissions},
+		Caller: req.caller(),
 	}, nil
 }

@@ -35,6 +35,9 @@ type Request struct {
 	// [tool.Caller]. A run that another process continues keeps them.
 	Permissions []string
 
+	// CallerOrg is the Org of that caller: that of a key of a gateway which the program is a part of. "" = none.
+	CallerOrg string
+
 	// AgentSession is recorded for the program that the run belongs to; "" = none. Nothing here
 	// reads it.
 	AgentSession string
@@ -156,6 +159,11 @@ type Request struct {
 	brought []string
 
 	stored []storedRequestServer // the same, for RequestServers
+}
+
+// caller returns on whose behalf the tools of the run are called.
+func (r *Request) caller() tool.Caller {
+	return tool.Caller{ID: r.Principal, Org: r.CallerOrg, Permissions: r.Permissions}
 }
 
 // place returns where the request has one of its Items.

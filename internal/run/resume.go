@@ -35,6 +35,7 @@ type storedRequest struct {
 	Parts          []string              `json:"parts,omitempty"`
 	Inherited      map[string]bool       `json:"inherited,omitempty"`
 	Permissions    []string              `json:"permissions,omitempty"`
+	CallerOrg      string                `json:"caller_org,omitempty"`
 }
 
 // requestOf restores the request of a run from its journal. The policy, the models and
@@ -63,7 +64,7 @@ func requestOf(a *loop.Accepted, parks int, rows map[string]json.RawMessage) (*R
 		Org: a.Org, Principal: a.Principal, EndUser: a.EndUser, Surface: a.Surface, Model: a.Model,
 		ClientTools: q.ClientTools, Hosted: q.Hosted, ToolChoice: q.ToolChoice, Options: q.Options, Params: q.Params, Dialect: q.Dialect,
 		OnlyOf: q.OnlyOf, brought: q.FromRequest, stored: q.RequestServers, Previous: q.Previous, Session: q.Session, Store: q.Store, notOwn: q.NotOwn, parts: q.Parts, inherited: q.Inherited,
-		Permissions: q.Permissions,
+		Permissions: q.Permissions, CallerOrg: q.CallerOrg,
 	}, nil
 }
 

@@ -332,7 +332,7 @@ func (s *runState) requestRows() []journal.Row {
 		ClientTools: q.ClientTools, Hosted: q.Hosted, ToolChoice: q.ToolChoice, Options: q.Options, Params: q.Params, Dialect: q.Dialect,
 		OnlyOf: q.OnlyOf, FromRequest: q.namesFromRequest(), RequestServers: s.storeRequestServers(),
 		Previous: q.Previous, Session: q.Session, Settings: q.Settings, Store: q.Store, NotOwn: q.notOwn, Parts: q.parts, Inherited: q.inherited,
-		Permissions: q.Permissions,
+		Permissions: q.Permissions, CallerOrg: q.CallerOrg,
 	}}}
 	if len(s.results.full) > 0 { // of a run that waits now, its own as well
 		rows = append(rows, journal.Row{Ref: inputFull, Value: s.results.full})

@@ -390,7 +390,7 @@ func (t *toolCaller) executeOne(ctx context.Context, p prepared, c loop.Call, ob
 	done, err := toolexec.Execute(crash.OnSent(ctx, crash.AfterCallSend), p.entry, tool.Call{
 		RunID: t.run.lease.RunID, Key: string(c.Key), Attempt: c.Attempt,
 		Class: c.Prepared.Class, Arguments: p.arguments, IdempotencyKey: t.idempotencyKey(c), Memory: memory,
-		Caller: tool.Caller{ID: t.run.req.Principal, Permissions: t.run.req.Permissions},
+		Caller: t.run.req.caller(),
 	}, limit)
 	took := atLeastOne(time.Since(begin))
 	called(toolEnd(done, err))

@@ -89,6 +89,14 @@ func Again(r tool.Result, limit Cap) Done {
 	return done
 }
 
+// ResultDigest returns the [Done].Digest of a call with this answer of its tool.
+func ResultDigest(r tool.Result) string {
+	if r.IsError {
+		return finished(loop.Error, r, Cap{}).Digest
+	}
+	return finished(loop.OK, r, Cap{}).Digest
+}
+
 // call calls the tool. A panic of the tool becomes an error.
 func call(ctx context.Context, t tool.Tool, c tool.Call) (r tool.Result, err error) {
 	defer func() {

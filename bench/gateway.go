@@ -12,6 +12,7 @@ import (
 	"text/template"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/bench/fake"
 	"github.com/turnpike-gateway/turnpike/bench/proc"
 )
 
@@ -30,6 +31,8 @@ type gatewayConfig struct {
 	slots       int    // runtime.concurrency; 0 = the default, 16
 	calls       int    // max_concurrent_calls of the MCP server; 0 = the default, 256
 	secondOrg   bool   // add an org with the same settings and another key
+	caps        bool   // the model is a route and has a price, and the org has budgets
+	metrics     string // host:port of the metrics; "" = none
 }
 
 // configFile has the defaults, except that loopback addresses are allowed: the MCP
@@ -38,15 +41,26 @@ const configFile = `listen: {{.Listen}}
 data: {{.Data}}
 providers:
   - {name: up, kind: {{.Kind}}, base_url: "http://{{.Provider}}/v1", api_key: "env:{{.ProviderKey}}", models: ["*"]}
+{{- if .Metrics}}
+telemetry: {metrics_listen: {{.Metrics}}}
+{{- end}}
+{{- if .Caps}}
+rates: {{.Rates}}
+routes: [{model: {{.Model}}, targets: [{provider: up, model: {{.Model}}}]}]
+{{- end}}
 outbound: {ssrf: {allowlist_cidrs: [127.0.0.0/8]}}
 orgs:
 {{- range .Orgs}}
   - id: {{.ID}}
     features: [{{if $.MCP}}mcp_outbound{{end}}]
     keys: [{name: bench, key: "env:{{.Key}}", role: owner}]
-    runtime: {tool_parallelism: {{$.Parallelism}}, concurrency: {{$.Slots}}}
+    runtime: {tool_parallelism: {{$.Parallelism}}, concurrency: {{$.Slots}}{{if $.Caps}}, budgets: [{scope: org, period: month, usd: 100000}, {scope: key, period: day, usd: 50000}]{{end}}}
     mcp_servers: [{{if $.MCP}}{name: bench, url: "http://{{$.MCP}}/mcp", enabled: true, trust: true{{if $.Calls}}, max_concurrent_calls: {{$.Calls}}{{end}}}{{end}}]
 {{- end}}
+`
+
+// ratesFile has a price for every model.
+const ratesFile = `- {model: "*", provider: openai, from: 2026-01-01, input: 1, output: 10}
 `
 
 // configOrg is an org of the configuration file.
@@ -55,7 +69,7 @@ type configOrg struct {
 	Key string // environment variable that has it
 }
 
-func (c gatewayConfig) text(listen, data string) (string, error) {
+func (c gatewayConfig) text(listen, data, rates string) (string, error) {
 	t, err := template.New("config").Parse(configFile)
 	if err != nil {
 		return "", err
@@ -68,6 +82,7 @@ func (c gatewayConfig) text(listen, data string) (string, error) {
 	err = t.Execute(&b, map[string]any{
 		"Listen": listen, "Data": data, "Provider": c.provider, "Kind": cmp.Or(c.kind, "openai"), "MCP": c.mcp, "ProviderKey": providerKeyVar, "Orgs": orgs,
 		"Parallelism": cmp.Or(c.parallelism, "parallel"), "Slots": cmp.Or(c.slots, defaultSlots), "Calls": c.calls,
+		"Caps": c.caps, "Metrics": c.metrics, "Rates": rates, "Model": fake.ModelName,
 	})
 	return b.String(), err
 }
@@ -79,8 +94,12 @@ func (r *rig) startGateway(ctx context.Context, c gatewayConfig) (target, error)
 		return target{}, err
 	}
 	data, profile := r.file("data"), r.profilePrefix()
-	text, err := c.text(addr, data)
+	rates := r.file("rates.yaml")
+	text, err := c.text(addr, data, rates)
 	if err != nil {
+		return target{}, err
+	}
+	if err := os.WriteFile(rates, []byte(ratesFile), 0o600); err != nil {
 		return target{}, err
 	}
 	file := r.file("turnpike.yaml")

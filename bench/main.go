@@ -18,7 +18,7 @@
 //
 //	main.go        command line, list of cases
 //	table.go       the table, medians, gates
-//	relay.go       cases small, body100k, burst, responses, cuts, store
+//	relay.go       cases small, body100k, burst, responses, cuts, store; caps.go has caps
 //	streams.go     cases idle, leak
 //	loop.go        cases loop, rounds, cpu, respcpu; loopclient.go makes the runs and verifies them
 //	neighbour.go   case neighbour
@@ -99,6 +99,7 @@ func cases() []benchCase {
 		{"body100k", "pass-through, request bodies of 100 KB", false, relay{unit: "requests/s", size: 100_000}.run},
 		{"burst", "streams of 200 chunks, as fast as they go", false, relay{unit: "streams/s", stream: true}.run},
 		{"responses", "pass-through of the Responses API, small bodies", false, relay{unit: "requests/s", kind: "openai-responses"}.run},
+		{"caps", "pass-through with budgets and a route, against one without", true, caps},
 		{"cuts", "streams that arrive cut or altered", false, cuts},
 		{"store", "pass-through while the database is locked", true, store},
 		{"loop", "one round of 8 tools of 50 ms, a model of 20 ms", true, loop},

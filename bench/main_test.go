@@ -187,10 +187,11 @@ func TestTheConfigurationIsYAML(t *testing.T) {
 		{"of a relay case: no loop", gatewayConfig{provider: "127.0.0.1:1", parallelism: "parallel"}, 0},
 		{"of the loop case: one server", gatewayConfig{provider: "127.0.0.1:1", mcp: "127.0.0.1:2", parallelism: "serial"}, 1},
 		{"of runs that leave: room for all of them", gatewayConfig{provider: "127.0.0.1:1", mcp: "127.0.0.1:2", parallelism: "parallel", slots: 200, calls: 100}, 1},
+		{"with budgets, a route and metrics", gatewayConfig{provider: "127.0.0.1:1", parallelism: "parallel", caps: true, metrics: "127.0.0.1:4"}, 0},
 		{"of two orgs", gatewayConfig{provider: "127.0.0.1:1", mcp: "127.0.0.1:2", parallelism: "parallel", secondOrg: true}, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			text, err := tt.config.text("127.0.0.1:3", "/data dir")
+			text, err := tt.config.text("127.0.0.1:3", "/data dir", "/rates.yaml")
 			if err != nil {
 				t.Fatal(err)
 			}

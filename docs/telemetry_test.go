@@ -66,18 +66,21 @@ func metricsOfTheCode(t *testing.T) map[string]metric {
 		if name, ok := literal(call.Args[0]); ok && kinds[written(call.Fun)] != "" {
 			add(kinds[written(call.Fun)], name, call.Args[2:])
 		}
-		if !strings.HasPrefix(written(call.Fun), "prometheus.NewGauge") {
+		kind := "gauge"
+		if written(call.Fun) == "prometheus.NewCounterFunc" {
+			kind = "counter"
+		} else if !strings.HasPrefix(written(call.Fun), "prometheus.NewGauge") {
 			return true
 		}
 		name, ok := literal(member(call.Args[0].(*ast.CompositeLit), "Name"))
 		if !ok {
-			t.Errorf("a gauge has a name that is not written as text")
+			t.Errorf("a metric has a name that is not written as text")
 		}
 		var labels []ast.Expr
 		if len(call.Args) > 1 && strings.HasSuffix(written(call.Fun), "Vec") {
 			labels = call.Args[1].(*ast.CompositeLit).Elts
 		}
-		add("gauge", name, labels)
+		add(kind, name, labels)
 		return true
 	})
 	if len(all) < 10 {

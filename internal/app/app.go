@@ -231,6 +231,7 @@ func (a *App) buildRunner(o Options, router *route.Router, retained *memlimit.Li
 		journal = o.Watch(journal)
 	}
 	a.spend = spend.New(a.store, id.New("process_"), a.log)
+	a.shown.spend.Store(a.spend)
 	a.runner = run.New(run.Options{
 		Catalog: a.catalog, Journal: journal, Conversations: a.store, Leases: a.store, Archive: a.store, LaterDeleter: a.store,
 		Resources: resources{a.directory, router}, Router: router, Dialer: a.pool, Keys: keys, Memory: retained, MaxFollowers: a.config.MaxFollowersPerRun,

@@ -22,6 +22,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/mcptool"
 	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/spend"
 	"github.com/turnpike-gateway/turnpike/internal/telemetry"
 )
 
@@ -44,6 +45,7 @@ type shown struct {
 	pool      atomic.Pointer[mcppool.Pool]        // whose servers the metrics show; nil = not made yet
 	directory atomic.Pointer[directory.Directory] // whose keys they count; nil = not made yet
 	mcp       atomic.Pointer[mcpserver.Handler]   // whose sessions they count; nil = not made yet
+	spend     atomic.Pointer[spend.Keeper]        // whose writes they count; nil = not made yet
 }
 
 // showTelemetry makes the way out, on which requests say which trace they belong
@@ -68,7 +70,7 @@ func (a *App) showTelemetry(ctx context.Context, env config.Environment) error {
 	}
 	o := telemetry.Options{
 		Content: a.config.Telemetry.Content, Kind: a.providerKind, Version: Version(),
-		Metrics: s.listener != nil, Queue: a.store.QueueLength, Waiting: a.waitingApprovals, Servers: s.usedServers, Targets: s.targets, Expiring: s.expiringKeys, MCPSessions: s.mcpSessions,
+		Metrics: s.listener != nil, Queue: a.store.QueueLength, Waiting: a.waitingApprovals, Servers: s.usedServers, Targets: s.targets, Expiring: s.expiringKeys, MCPSessions: s.mcpSessions, BudgetWrites: s.budgetWrites,
 	}
 	var err error
 	if s.spans {
@@ -115,6 +117,14 @@ func (s *shown) expiringKeys() int {
 func (s *shown) mcpSessions() int {
 	if h := s.mcp.Load(); h != nil {
 		return h.Sessions()
+	}
+	return 0
+}
+
+// budgetWrites returns how often the store was called for slices of budgets.
+func (s *shown) budgetWrites() int64 {
+	if k := s.spend.Load(); k != nil {
+		return k.Writes()
 	}
 	return 0
 }

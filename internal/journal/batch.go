@@ -224,6 +224,7 @@ type SliceUse struct {
 	Spent  budget.Amount // since the slice was made
 	Need   budget.Amount // of Drawn afterwards
 	Want   budget.Amount // to draw at once, see budget.Window.Draw
+	Ahead  bool          // without a missing Need, too, as much is drawn as makes Want beyond Need; nothing if there is no room
 	Return bool          // what is drawn beyond Need is returned
 	Close  bool          // the slice is over, with Return and without Need: a next one counts Spent from 0. Without effect if there is no slice
 }
@@ -243,6 +244,11 @@ func (u Used) Exchange(s Slice, use SliceUse) (Used, Slice, error) {
 		if !ok {
 			return u, s, overBudget(use.Budget, u, missing)
 		}
+		u.Reserved, s.Drawn = u.Reserved.Add(drawn), s.Drawn.Add(drawn)
+		u.Budget = use.Budget
+	} else if use.Ahead {
+		wanted, _ := use.Budget.Draw(u.Spent.Add(u.Reserved), budget.Amount{}, use.Want)
+		drawn := wanted.Sub(s.Drawn.Sub(need)).Max(budget.Amount{})
 		u.Reserved, s.Drawn = u.Reserved.Add(drawn), s.Drawn.Add(drawn)
 		u.Budget = use.Budget
 	}

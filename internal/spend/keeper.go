@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/budget"
@@ -44,6 +45,7 @@ type Keeper struct {
 	done  sync.WaitGroup
 
 	overran chan struct{} // has room for one: more was spent of a slice than was drawn
+	writes  atomic.Int64  // see Writes
 
 	mu   sync.Mutex // guards orgs, and all slices
 	orgs map[string]*ofOrg
@@ -126,13 +128,11 @@ func (k *Keeper) Start() {
 			case <-ctx.Done():
 				return
 			case <-k.overran:
-				k.report(ctx, func(s *slice, _ time.Time) bool { return s.overrun() })
+				k.report(ctx, func(s *slice, _ time.Time) choice { return chosen(s.overrun(), told) })
 				continue
 			case <-ticks.C:
 			}
-			k.report(ctx, func(s *slice, now time.Time) bool {
-				return s.holds == 0 && now.Sub(s.used) >= idleTime || s.spent != s.told && now.Sub(s.asked) >= idleTime
-			})
+			k.report(ctx, due)
 		}
 	})
 }
@@ -143,8 +143,38 @@ func (k *Keeper) Stop(ctx context.Context) {
 		k.stop()
 		k.done.Wait()
 	}
-	k.report(ctx, func(*slice, time.Time) bool { return true })
+	k.report(ctx, func(*slice, time.Time) choice { return returned })
 }
+
+// choice is what happens to a slice when its org is reported.
+type choice int
+
+const (
+	left     choice = iota // nothing
+	told                   // the store is told what was spent; what is drawn stays drawn, for the next calls
+	returned               // it is told, and what no call holds is returned
+)
+
+// chosen returns c if yes.
+func chosen(yes bool, c choice) choice {
+	if yes {
+		return c
+	}
+	return left
+}
+
+// due chooses the slices that were not used for a while, and of others those of which the store has not
+// been told for as long.
+func due(s *slice, now time.Time) choice {
+	untold := s.spent != s.told && now.Sub(s.asked) >= idleTime
+	if now.Sub(s.used) >= idleTime {
+		return chosen(untold || s.holds == 0, returned)
+	}
+	return chosen(untold, told)
+}
+
+// Writes returns how often the Keeper has called the store, also in vain.
+func (k *Keeper) Writes() int64 { return k.writes.Load() }
 
 // Reservation is the reservation of one model call. The zero Reservation reserves nothing.
 type Reservation struct {
@@ -179,6 +209,7 @@ func (k *Keeper) Reserve(ctx context.Context, org string, windows []budget.Windo
 	h := &Reservation{keeper: k}
 	var uses []journal.SliceUse
 	var asking []*slice
+	lacking := false
 	k.mu.Lock()
 	now := time.Now()
 	for _, w := range windows {
@@ -190,12 +221,18 @@ func (k *Keeper) Reserve(ctx context.Context, org string, windows []budget.Windo
 		s.budget, s.used = w, now
 		need := w.Limited(amount)
 		h.parts = append(h.parts, held{s, need})
-		if !w.Limited(s.left()).Covers(need) {
-			uses = append(uses, journal.SliceUse{Budget: w, Spent: s.spent, Need: s.held.Add(need), Want: s.recent.inAMinute(now)})
+		rest, want := w.Limited(s.left()), s.recent.inAMinute(now)
+		covered := rest.Covers(need)
+		lacking = lacking || !covered
+		if !covered || !rest.Sub(need).Covers(w.Limited(want)) {
+			uses = append(uses, journal.SliceUse{Budget: w, Spent: s.spent, Need: s.held.Add(need), Want: want, Ahead: true})
 			asking = append(asking, s)
 		}
 	}
 	k.mu.Unlock()
+	if !lacking { // what is low is drawn with what is lacking, so that one write does for all
+		uses = nil
+	}
 	if err := k.exchange(ctx, org, uses, asking); err != nil {
 		return nil, err
 	}
@@ -276,6 +313,7 @@ func (k *Keeper) exchange(ctx context.Context, org string, uses []journal.SliceU
 	// A client that leaves must not leave behind a write of which nobody knows the outcome.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), exchangeTime)
 	defer cancel()
+	k.writes.Add(1)
 	got, err := k.store.Exchange(ctx, org, k.owner, uses)
 	if err != nil {
 		return fmt.Errorf("budgets: %w", err)
@@ -307,7 +345,7 @@ func (k *Keeper) renew(ctx context.Context, org string, o *ofOrg, windows []budg
 	if old == nil {
 		return nil
 	}
-	k.give(ctx, org, o, func(s *slice, _ time.Time) bool { return slices.Contains(old, s) })
+	k.give(ctx, org, o, func(s *slice, _ time.Time) choice { return chosen(slices.Contains(old, s), returned) })
 	if due(func(s *slice, _ budget.Window) bool { return s.closing }) != nil {
 		return errors.New("budgets: what was spent could not be stored; try again")
 	}
@@ -343,7 +381,7 @@ func (k *Keeper) makeRoom(ctx context.Context, org string, o *ofOrg, windows []b
 	if len(used) > 0 {
 		slices.SortFunc(used, time.Time.Compare)
 		oldest := used[min(evicted, len(used))-1]
-		k.give(ctx, org, o, func(s *slice, _ time.Time) bool { return s.holds == 0 && !s.used.After(oldest) })
+		k.give(ctx, org, o, func(s *slice, _ time.Time) choice { return chosen(s.holds == 0 && !s.used.After(oldest), returned) })
 	}
 	if full() {
 		return fmt.Errorf("budgets: %d budgets of the organization are in use, and none could be returned to the store; try again", maxSlices)
@@ -351,9 +389,9 @@ func (k *Keeper) makeRoom(ctx context.Context, org string, o *ofOrg, windows []b
 	return nil
 }
 
-// report tells the store what was spent of the chosen slices, and returns what no call holds. The
-// first failure of an org is logged; it is tried again later.
-func (k *Keeper) report(ctx context.Context, choose func(*slice, time.Time) bool) {
+// report tells the store what was spent of the chosen slices, and returns what no call holds of those
+// that are to be returned. The first failure of an org is logged; it is tried again later.
+func (k *Keeper) report(ctx context.Context, choose func(*slice, time.Time) choice) {
 	k.mu.Lock()
 	orgs := make([]string, 0, len(k.orgs))
 	for org := range k.orgs {
@@ -371,17 +409,23 @@ func (k *Keeper) report(ctx context.Context, choose func(*slice, time.Time) bool
 	}
 }
 
-// give returns what no call holds of the chosen slices. It is called with the turn of the org.
-func (k *Keeper) give(ctx context.Context, org string, o *ofOrg, choose func(*slice, time.Time) bool) {
+// give tells the store of the chosen slices, or returns what no call holds of them. It is called with
+// the turn of the org.
+func (k *Keeper) give(ctx context.Context, org string, o *ofOrg, choose func(*slice, time.Time) choice) {
 	var uses []journal.SliceUse
 	var asking []*slice
 	k.mu.Lock()
 	now := time.Now()
 	for _, s := range o.slices {
-		if choose(s, now) {
+		switch choose(s, now) {
+		case left:
+			continue
+		case told:
+			uses = append(uses, journal.SliceUse{Budget: s.budget, Spent: s.spent})
+		case returned:
 			uses = append(uses, journal.SliceUse{Budget: s.budget, Spent: s.spent, Need: s.held, Return: true, Close: s.holds == 0})
-			asking = append(asking, s)
 		}
+		asking = append(asking, s)
 	}
 	k.mu.Unlock()
 	if len(uses) == 0 {
@@ -400,8 +444,8 @@ func (k *Keeper) give(ctx context.Context, org string, o *ofOrg, choose func(*sl
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, s := range asking {
-		if s.holds == 0 && s.spent == s.told && s.drawn == (budget.Amount{}) {
+	for i, s := range asking {
+		if uses[i].Close && s.spent == s.told && s.drawn == (budget.Amount{}) {
 			delete(o.slices, s.budget.Scope)
 		}
 	}

@@ -23,16 +23,21 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // counted is a store that counts its calls and can be away.
 type counted struct {
 	memory.Journal
-	mu    sync.Mutex
-	calls int
-	away  error // that Exchange returns; nil = it is there
-	after error // that Exchange returns after it has stored
+	mu     sync.Mutex
+	calls  int
+	away   error  // that Exchange returns; nil = it is there
+	after  error  // that Exchange returns after it has stored
+	during func() // is called once, while Exchange stores; nil = nothing
 }
 
 func (c *counted) Exchange(ctx context.Context, org, owner string, uses []journal.SliceUse) ([]journal.Slice, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.calls++
+	if c.during != nil {
+		c.during()
+		c.during = nil
+	}
 	if c.away != nil {
 		return nil, c.away
 	}
@@ -367,4 +372,77 @@ func TestALoweredLimit(t *testing.T) {
 	if u := store.used(t, "org"); u.Spent != tokens(5_100) || u.Reserved != tokens(0) {
 		t.Errorf("%+v", u)
 	}
+}
+
+// P03: in steady use, the store is told once a minute, and not asked anew each time.
+func TestSteadyCallsAskTheStoreRarely(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, store := newKeeper()
+		k.Start()
+		windows := append(limited("org", 1_000_000_000), limited("key", 500_000_000)...)
+		const calls = 6_000 // in ten minutes
+		for range calls {
+			reserve(t, k, windows, 100).Settle(tokens(30))
+			time.Sleep(100 * time.Millisecond)
+		}
+		if store.calls > calls/100 {
+			t.Errorf("%d calls of the store for %d model calls", store.calls, calls)
+		}
+		if u := store.used(t, "org"); u.Spent.Tokens < 30*calls*85/100 {
+			t.Errorf("after ten minutes the store knows of %d tokens", u.Spent.Tokens)
+		}
+		k.Stop(t.Context())
+		for _, w := range windows {
+			if u := store.used(t, w.Scope); u.Spent != tokens(30*calls) || u.Reserved != tokens(0) {
+				t.Errorf("%s: %+v", w.Scope, u)
+			}
+		}
+	})
+}
+
+// P03: an overrun is told, and does not make the process begin with small slices again.
+func TestCallsAfterAnOverrunAskTheStoreRarely(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, store := newKeeper()
+		k.Start()
+		w := limited("org", 1_000_000_000)
+		for range 1_000 {
+			reserve(t, k, w, 100).Settle(tokens(30))
+		}
+		reserve(t, k, w, 100).Settle(tokens(1_000_000))
+		synctest.Wait() // an overrun is stored at once
+		if u := store.used(t, "org"); u.Spent != tokens(1_030_000) {
+			t.Errorf("%+v", u)
+		}
+		before := store.calls
+		for range 1_000 {
+			reserve(t, k, w, 100).Settle(tokens(30))
+		}
+		if n := store.calls - before; n > 2 {
+			t.Errorf("%d calls of the store after an overrun", n)
+		}
+		k.Stop(t.Context())
+	})
+}
+
+// A call that ends while its slice is returned does not make the process forget what the store was told:
+// the next slice would count from 0, and its spending would be lost.
+func TestACallThatEndsWhileItsSliceIsReturned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, store := newKeeper()
+		k.Start()
+		w := limited("org", 1_000)
+		reserve(t, k, w, 10).Settle(tokens(10))
+		open := reserve(t, k, w, 0)
+		store.mu.Lock()
+		store.during = func() { open.Settle(tokens(0)) }
+		store.mu.Unlock()
+		time.Sleep(90 * time.Second)
+		synctest.Wait()
+		reserve(t, k, w, 10).Settle(tokens(10))
+		k.Stop(t.Context())
+		if u := store.used(t, "org"); u.Spent != tokens(20) || u.Reserved != tokens(0) {
+			t.Errorf("%+v", u)
+		}
+	})
 }

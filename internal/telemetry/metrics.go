@@ -108,6 +108,11 @@ func newMetrics(r *prometheus.Registry, o Options) *metrics {
 			Namespace: "turnpike", Name: "mcp_sessions", Help: "Sessions of outside MCP clients at /mcp, over all orgs.",
 		}, func() float64 { return float64(o.MCPSessions()) }))
 	}
+	if o.BudgetWrites != nil {
+		r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Namespace: "turnpike", Name: "budget_writes_total", Help: "Writes to the store for budgets of relayed requests and of runs that are not durable.",
+		}, func() float64 { return float64(o.BudgetWrites()) }))
+	}
 	if o.Queue != nil {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Namespace: "turnpike", Name: "store_queue_length", Help: "Writes that wait for the store, including the group that is being written.",

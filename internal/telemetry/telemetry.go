@@ -49,6 +49,10 @@ type Options struct {
 	// MCPSessions returns the number of sessions of outside MCP clients. Nil leaves the
 	// metric out.
 	MCPSessions func() int
+
+	// BudgetWrites returns how often the store was called for slices of budgets. Nil leaves the
+	// metric out.
+	BudgetWrites func() int64
 	// Queue returns the number of writes that wait for the store. Nil leaves the
 	// metric out.
 	Queue func() int

@@ -19,6 +19,7 @@ func sliceCases() []rule {
 		{"an exchange can be repeated", "its amounts are absolute: a process that does not know whether it was stored asks again", repeatedExchange},
 		{"a slice that does not fit changes nothing", "several budgets are all or nothing", sliceOverBudget},
 		{"a process draws at most 1 % of what is left beyond what it needs", "and only what it needs where little is left", sizeOfSlice},
+		{"a slice is filled up ahead of need", "where another budget of the call must be drawn anyway; it refuses nothing and repeats nothing", sliceAhead},
 		{"what is spent beyond a slice is an overrun", "it is spent, and the next slice does not fit", sliceOverrun},
 		{"reservations and slices share a budget", "64 processes and runs at once never exceed it", sliceRace},
 		{"the audit log says once that 80 and 100 percent are spent", "for each window; a refusal counts as 100 percent", budgetThresholds},
@@ -84,6 +85,25 @@ func sizeOfSlice(b *testBench) {
 	b.equal(b.exchange("p", journal.SliceUse{Budget: w, Need: tokens(5), Want: tokens(40)}), tokens(40))
 	b.equal(b.exchange("q", journal.SliceUse{Budget: w, Need: tokens(5), Want: tokens(4000)}), tokens(99))
 	b.equal(b.exchange("r", journal.SliceUse{Budget: w, Need: tokens(1000), Want: tokens(4000)}), tokens(1000)) // less than ten calls are left
+}
+
+func sliceAhead(b *testBench) {
+	w := window("s", 10_000)
+	ahead := journal.SliceUse{Budget: w, Need: tokens(5), Want: tokens(40), Ahead: true}
+	b.equal(b.exchange("p", ahead), tokens(40))
+	for range 3 {
+		b.equal(b.exchange("p", ahead), tokens(45))
+	}
+	ahead.Want = tokens(4000)
+	b.equal(b.exchange("p", ahead), tokens(104)) // 1 % of what is left
+	b.checkUsed("a", "s", tokens(0), tokens(104))
+	ahead.Return = true
+	b.equal(b.exchange("p", ahead), tokens(5))
+	b.checkUsed("a", "s", tokens(0), tokens(5))
+	b.equal(b.exchange("q", journal.SliceUse{Budget: w, Need: tokens(9_995)}), tokens(9_995))
+	ahead.Return = false
+	b.equal(b.exchange("p", ahead), tokens(5)) // there is no room
+	b.checkUsed("a", "s", tokens(0), tokens(10_000))
 }
 
 func sliceOverrun(b *testBench) {

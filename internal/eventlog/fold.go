@@ -253,7 +253,7 @@ func (p *fold) waiting(at int64) (event.Waiting, error) {
 		if c.Wait == nil || c.Resolved || c.Done {
 			continue
 		}
-		arguments, err := p.content.argumentsOf(c)
+		arguments, err := p.content.argumentsOf(*c)
 		if err != nil {
 			return e, err
 		}

@@ -86,9 +86,9 @@ func Abandon(facts []Fact, last int64) State {
 		}
 	}
 	for _, c := range open {
-		s.Calls = append(s.Calls, *c)
+		s.Calls = append(s.Calls, c)
 	}
-	slices.SortFunc(s.Calls, func(a, b Call) int { return cmp.Compare(a.Key, b.Key) })
+	slices.SortFunc(s.Calls, func(a, b *Call) int { return cmp.Compare(a.Key, b.Key) })
 	for i := range s.Calls {
 		s.Calls[i].Index = i
 	}

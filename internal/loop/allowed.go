@@ -163,9 +163,11 @@ func withoutInFlight(s *State, key CallKey) State {
 		return out
 	}
 	out.Calls = slices.Clone(s.Calls)
-	for i := range out.Calls {
-		if c := &out.Calls[i]; c.Key != key && c.lost() {
-			c.Attempt = 0
+	for i, c := range s.Calls {
+		if c.Key != key && c.lost() {
+			waits := *c
+			waits.Attempt = 0
+			out.Calls[i] = &waits
 			out.Counts.Calls--
 		}
 	}

@@ -198,7 +198,7 @@ func (s *State) addTurn(b Turn) {
 	s.Calls, s.resultsAppended, s.Unanswered, s.hooksBefore = nil, false, false, len(s.Hooks)
 	for i, c := range b.Calls {
 		if c.Complete {
-			s.Calls = append(s.Calls, Call{Key: Key(b.Round, i), Index: len(s.Calls), ProviderID: c.ProviderID, Name: c.Name})
+			s.Calls = append(s.Calls, &Call{Key: Key(b.Round, i), Index: len(s.Calls), ProviderID: c.ProviderID, Name: c.Name})
 		}
 	}
 	if len(s.Calls) == 0 {
@@ -233,7 +233,7 @@ func (s *State) prepare(b CallPrepared) {
 		c.Guard, next.Advised, c.Advice = s.Accepted.Guard.Check(s.History, next)
 		s.Halted = s.Halted || c.Guard == policy.Halt
 		c.historyIndex = len(s.History)
-		s.History = append(slices.Clip(s.History), next)
+		s.History = slices.Concat(s.History, []policy.PastCall{next}) // of the exact size: there is one for each fact
 	}
 	s.setCall(b.Key, func(old *Call) { *old = c })
 	s.SkippedByFirst = s.SkippedByFirst || s.Accepted.Parallelism == First && s.callsToExecute() > 1
@@ -332,13 +332,15 @@ func (s *State) appendResults() {
 	if s.resultsAppended || len(s.Calls) == 0 {
 		return
 	}
+	for _, c := range s.Calls {
+		if !c.Done && (c.owner() != tool.Client || s.Accepted.NoTools) {
+			return
+		}
+	}
 	var results []Segment
 	for _, c := range s.Calls {
-		switch {
-		case c.Done:
+		if c.Done {
 			results = append(results, Segment{Kind: Own, Ref: c.ResultRef, Bytes: c.resultBytes})
-		case c.owner() != tool.Client, s.Accepted.NoTools:
-			return
 		}
 	}
 	s.resultsAppended = true
@@ -346,12 +348,14 @@ func (s *State) appendResults() {
 	s.admitLate()
 }
 
-// setCall applies change to one call, in a copy of Calls.
+// setCall applies change to a copy of one call, in a copy of Calls.
 func (s *State) setCall(key CallKey, change func(*Call)) {
-	for i := range s.Calls {
-		if s.Calls[i].Key == key {
+	for i, c := range s.Calls {
+		if c.Key == key {
+			changed := *c
+			change(&changed)
 			s.Calls = slices.Clone(s.Calls)
-			change(&s.Calls[i])
+			s.Calls[i] = &changed
 			return
 		}
 	}

@@ -196,7 +196,7 @@ func (s decision) answerable() AnswerCalls {
 // "" for any other call. nth is the number of the turn's gateway calls before c,
 // before is how many of those are to execute, left is how many calls the run may
 // still start.
-func (s decision) answerFor(c Call, nth, before, left int) (Outcome, string) {
+func (s decision) answerFor(c *Call, nth, before, left int) (Outcome, string) {
 	limits := s.Limits
 	switch {
 	case c.Done || c.Prepared == nil:

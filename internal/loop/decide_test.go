@@ -2,7 +2,10 @@ package loop
 
 import (
 	"fmt"
+	"runtime"
+	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -293,11 +296,48 @@ func TestDeadlineIsSuspendedWhileParked(t *testing.T) {
 func TestApplyDoesNotModifyItsInput(t *testing.T) {
 	bodies := with(oneTurn("a", "b"), prepared("0.0"), prepared("0.1"))
 	before := play(t, bodies...)
-	shadow := fmt.Sprintf("%+v", before)
+	shadow := all(before)
 	for _, b := range []Body{started("0.0"), done("0.0"), answered("0.1", NotRun), InputAdded{ItemsRef: "x", By: ByClient}, turn(0, model.StopCalls, "z")} {
 		Apply(before, Fact{Seq: 99, Body: b})
-		if got := fmt.Sprintf("%+v", before); got != shadow {
+		if got := all(before); got != shadow {
 			t.Fatalf("Apply of %s modified its input:\n%s\n%s", b.Kind(), shadow, got)
 		}
+	}
+}
+
+// all returns all of a state as text, with the calls that it shares with others.
+func all(s State) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%+v", s)
+	for _, c := range s.Calls {
+		fmt.Fprintf(&b, " %+v", *c)
+	}
+	return b.String()
+}
+
+// A fact about one call of many costs no copy of all of them.
+func TestAFactCopiesOneCall(t *testing.T) {
+	perFact := func(n int) float64 {
+		var calls []string
+		for i := range n {
+			calls = append(calls, fmt.Sprint("t", i))
+		}
+		bodies := oneTurn(calls...)
+		for i := range n {
+			bodies = append(bodies, prepared(Key(0, i)))
+		}
+		s := play(t, bodies...)
+		const times = 1000
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range times {
+			Apply(s, Fact{Seq: 999, Epoch: 1, At: 1, Body: started("0.0")})
+		}
+		runtime.ReadMemStats(&after)
+		return float64(after.TotalAlloc-before.TotalAlloc) / times
+	}
+	size := float64(unsafe.Sizeof(Call{}))
+	if few, many := perFact(2), perFact(32); many > few+size {
+		t.Errorf("a fact about one of 2 calls allocates %.0f bytes, and about one of 32 %.0f: a call has %.0f", few, many, size)
 	}
 }

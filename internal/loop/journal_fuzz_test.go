@@ -102,11 +102,14 @@ call_waiting {"call_key":"0.0","wait_id":"w","on":"child"}`)
 			if (first == nil) != (second == nil) {
 				t.Fatalf("%s: %v, then %v", line, first, second)
 			}
-			before := s
+			before, shadow := s, all(s)
 			action := Decide(before)
 			s = Apply(s, fact)
 			if diff := cmp.Diff(action, Decide(before)); diff != "" {
 				t.Fatalf("Apply of %s modified its input:\n%s", line, diff)
+			}
+			if got := all(before); got != shadow {
+				t.Fatalf("Apply of %s modified its input:\n%s\n%s", line, shadow, got)
 			}
 			if Decide(s) == nil {
 				t.Fatalf("no action in %+v", s)

@@ -37,9 +37,9 @@ type State struct {
 
 	Routed          *Routed // the latest; nil before the first, and for a run with one target
 	Attempt         Attempt
-	Turn            *Turn  // the latest; nil before the first
-	Calls           []Call // the complete calls of the latest turn, in its order
-	resultsAppended bool   // the results of Calls are in Transcript
+	Turn            *Turn   // the latest; nil before the first
+	Calls           []*Call // the complete calls of the latest turn, in its order. States share them: none is ever modified
+	resultsAppended bool    // the results of Calls are in Transcript
 
 	Counts         Counts
 	Spent          budget.Spent
@@ -181,7 +181,7 @@ func (s *State) ClientCalls() []Call {
 	var out []Call
 	for _, c := range s.Calls {
 		if (c.owner() == tool.Client || s.relays()) && !c.Done {
-			out = append(out, c)
+			out = append(out, *c)
 		}
 	}
 	return out
@@ -192,7 +192,7 @@ func (s *State) ClientCalls() []Call {
 func (s *State) FatalCall() (Call, bool) {
 	for _, c := range s.Calls {
 		if c.DeadOwners > 0 && c.DeadOwners >= s.Accepted.Rules.DeadOwnersPerCall {
-			return c, true
+			return *c, true
 		}
 	}
 	return Call{}, false
@@ -236,7 +236,7 @@ func (s *State) AskFor(key CallKey, waitID string, now int64) CallWaiting {
 func (s *State) Call(key CallKey) (Call, bool) {
 	for _, c := range s.Calls {
 		if c.Key == key {
-			return c, true
+			return *c, true
 		}
 	}
 	return Call{}, false
@@ -365,13 +365,13 @@ func (s *State) unprepared() []CallKey {
 
 // runnable returns the calls to execute now, at the same time.
 func (s *State) runnable() []CallKey {
-	var free, reads []CallKey
+	free, reads := make([]CallKey, 0, len(s.Calls)), []CallKey(nil)
 	for _, c := range s.Calls {
 		if c.Done || !c.ready() {
 			continue
 		}
 		free = append(free, c.Key)
-		if c.Prepared.Class == tool.Read {
+		if s.Accepted.Parallelism == Safe && c.Prepared.Class == tool.Read {
 			reads = append(reads, c.Key)
 		}
 	}

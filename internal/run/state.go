@@ -440,7 +440,7 @@ func (s *runState) stopped(err error, server string) error {
 // there are, and for the others that they were not made. They are for a client that goes on
 // without answering.
 func (s *runState) unansweredCalls() (out []item.Item) {
-	if !slices.ContainsFunc(s.state().Calls, func(c loop.Call) bool { return c.Prepared != nil && c.Prepared.Verdict == loop.Ask && !c.Done }) {
+	if !slices.ContainsFunc(s.state().Calls, func(c *loop.Call) bool { return c.Prepared != nil && c.Prepared.Verdict == loop.Ask && !c.Done }) {
 		return nil
 	}
 	for _, c := range s.state().Calls {

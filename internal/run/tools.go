@@ -117,7 +117,7 @@ func (t *toolCaller) recheck(ctx context.Context) error {
 }
 
 // approvedToRun reports whether a person has approved the call, and it has no result.
-func approvedToRun(c loop.Call) bool { return c.Wait != nil && c.Runnable() }
+func approvedToRun(c *loop.Call) bool { return c.Wait != nil && c.Runnable() }
 
 // prepareAgain prepares the approved calls whose tool or arguments are not those that were
 // approved: they must be approved again. now are the tools as their servers have them now.
@@ -135,7 +135,7 @@ func (t *toolCaller) prepareAgain(now *catalog.Set) error {
 		if entry.Digest == c.Prepared.ToolDigest && toolexec.ArgumentsDigest(t.prepared(c.Key).arguments) == c.Prepared.ArgsDigest {
 			continue
 		}
-		p := toolexec.Prepare(now, t.rules(), c.Key, c.Name, t.run.events.RawArguments(c))
+		p := toolexec.Prepare(now, t.rules(), c.Key, c.Name, t.run.events.RawArguments(*c))
 		p.Revision = c.Prepared.Revision + 1
 		if p.Verdict == loop.Run { // it was asked for, and stays so
 			p.Verdict, p.Asker = loop.Ask, c.Prepared.Asker

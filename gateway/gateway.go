@@ -27,6 +27,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/app"
 	"github.com/turnpike-gateway/turnpike/internal/config"
+	"github.com/turnpike-gateway/turnpike/resource"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
@@ -42,6 +43,11 @@ type Config struct {
 	// whose function needs an approval is refused. An effect key becomes the idempotency key of the call: no
 	// result is kept for it. Nil = none.
 	Tools tool.Source
+
+	// Resources are resources of the program for MCP clients at /mcp, as Tools are: their permissions are those of
+	// the key, and the caller of a call is the key with its org. Each call is also recorded as audit_log.resource.call in the
+	// audit log of the org. New takes copies: what is said of a resource later does not change what clients get.
+	Resources []*resource.Resource
 
 	// Fatal is called at most once, when the program should end: the disk did not confirm a write, and
 	// the store refuses all others. Nil = it is only logged.
@@ -69,6 +75,7 @@ func Parse(yaml string) (Config, error) {
 // Gateway is a gateway that answers requests.
 type Gateway struct {
 	app  *app.App
+	log  *slog.Logger
 	stop context.CancelFunc
 	once sync.Once
 	done sync.WaitGroup
@@ -85,11 +92,18 @@ func New(c Config) (*Gateway, error) {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	a, err := app.New(ctx, c.parsed, app.Options{Env: os.LookupEnv, Log: c.Log, Embedded: true, Tools: c.Tools})
+	g := &Gateway{stop: stop, log: c.Log}
+	tools, err := g.tools(c)
 	if err != nil {
 		stop()
 		return nil, err
 	}
+	a, err := app.New(ctx, c.parsed, app.Options{Env: os.LookupEnv, Log: c.Log, Embedded: true, Tools: tools})
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	g.app = a
 	if err := a.Start(ctx); err != nil {
 		a.Close()
 		stop()
@@ -98,7 +112,6 @@ func New(c Config) (*Gateway, error) {
 	for _, w := range c.parsed.Warnings {
 		c.Log.Warn(w)
 	}
-	g := &Gateway{app: a, stop: stop}
 	g.done.Go(func() {
 		select {
 		case err := <-a.Fatal():

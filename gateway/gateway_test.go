@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,6 +13,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/turnpike-gateway/turnpike/gateway"
+	"github.com/turnpike-gateway/turnpike/resource"
+	"github.com/turnpike-gateway/turnpike/tool"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -49,6 +52,36 @@ func Example() {
 	body, _ := io.ReadAll(w.Result().Body)
 	fmt.Println(w.Code, strings.Contains(string(body), `"chat.completion"`))
 	// Output: 200 true
+}
+
+type price struct{}
+
+func (price) Get(_ context.Context, id string) (string, error) { return "3.50 for " + id, nil }
+
+// A resource of the program for MCP clients at /mcp, and for people: both leave rows in the audit log of the org.
+func ExampleGateway_Audit() {
+	data, _ := os.MkdirTemp("", "gateway")
+	defer func() { _ = os.RemoveAll(data) }()
+	config, err := gateway.Parse(fmt.Sprintf(yaml, data))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	prices := resource.New("price", price{})
+	config.Resources = []*resource.Resource{prices}
+	gw, err := gateway.New(config)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = gw.Close() }()
+
+	prices.Audit(gw.Audit("acme"))
+	ada := tool.Caller{ID: "ada", Org: "acme", Permissions: []string{"get_price"}}
+	var tea string
+	err = prices.As(ada).Call(context.Background(), resource.Get, map[string]string{"id": "tea"}, &tea)
+	fmt.Println(tea, err)
+	// Output: 3.50 for tea <nil>
 }
 
 func TestWrongConfigurations(t *testing.T) {

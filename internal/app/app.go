@@ -123,6 +123,9 @@ type App struct {
 	acceptLoss bool
 	diskFull   atomic.Bool // the start waits for space
 	serving    atomic.Bool // Serve was called: all parts are there
+
+	recording sync.RWMutex // held for reading by Record
+	noRecords bool         // nothing is recorded any more; guarded by recording
 }
 
 // New builds a gateway from a checked configuration and takes its addresses. Until
@@ -425,6 +428,22 @@ func (a *App) Start(ctx context.Context) error {
 // Handler returns the HTTP interface of an embedded gateway.
 func (a *App) Handler() http.Handler { return a.api }
 
+// Record records what has happened in an org that the gateway has. With now it returns when the entry is stored.
+// After Close it returns an error.
+func (a *App) Record(ctx context.Context, orgID string, e audit.Entry, now bool) error {
+	a.recording.RLock()
+	defer a.recording.RUnlock()
+	switch {
+	case a.noRecords:
+		return errors.New("the gateway is closed")
+	case !a.directory.Has(orgID):
+		return fmt.Errorf("the gateway has no org %q", orgID)
+	case now:
+		return a.store.RecordNow(ctx, orgID, e)
+	}
+	return a.store.Record(ctx, orgID, e)
+}
+
 // Fatal returns a channel with the error after which the program must end: what was written to the disk may
 // not be there.
 func (a *App) Fatal() <-chan error { return a.fatal }
@@ -440,6 +459,13 @@ func (a *App) Stop(ctx context.Context) {
 	case <-ctx.Done():
 	}
 	a.Close()
+}
+
+// endRecording waits until what the program records is stored: the rows get the last checkpoint.
+func (a *App) endRecording() {
+	a.recording.Lock()
+	defer a.recording.Unlock()
+	a.noRecords = true
 }
 
 // drain ends what is under way, at the latest when hard ends.
@@ -483,6 +509,7 @@ func (a *App) Close() {
 		cancel()
 	}
 	a.retention.stop()
+	a.endRecording()
 	if a.keeper != nil {
 		if err := a.stopKeeper(); err != nil {
 			a.log.Warn("the last audit rows have no checkpoint", "error", err)

@@ -35,12 +35,14 @@ const (
 	KindMCPCall  Kind = "audit_log.mcp.tool_call"  // Body is an MCPCall
 	KindApproval Kind = "audit_log.agent.approval" // Body is an Approval
 
+	KindResourceCall Kind = "audit_log.resource.call" // Body is a ResourceCall
+
 	KindManagement Kind = "audit_log.management" // Body is a Management
 )
 
 // Kinds returns all kinds of entry.
 func Kinds() []Kind {
-	return []Kind{KindRequest, KindToolCall, KindBudgetExhausted, KindBudgetThreshold, KindBudgetExceeded, KindCollision, KindMCPCall, KindApproval, KindManagement, KindDataLoss, KindRestore}
+	return []Kind{KindRequest, KindToolCall, KindBudgetExhausted, KindBudgetThreshold, KindBudgetExceeded, KindCollision, KindMCPCall, KindResourceCall, KindApproval, KindManagement, KindDataLoss, KindRestore}
 }
 
 // kindPrefix begins every kind. Lists on a terminal leave it out.
@@ -171,7 +173,29 @@ type MCPCall struct {
 	CostNanoUSD int64 `json:"cost_nano_usd,omitempty"` // of the execution, in 10⁻⁹ US dollars; 0 = nothing
 }
 
-// Started is the status of an [MCPCall] that is about to be executed.
+// ResourceCall is a call of a resource of the program that the gateway is a part of: by a client at /mcp, by an
+// agent of the program, or by the program on behalf of a person. The entry's Principal is the key at /mcp, and
+// otherwise the caller as the program names it. A call that may write is recorded as started before it is executed.
+type ResourceCall struct {
+	Via        string  `json:"via"` // mcp or program
+	Resource   string  `json:"resource"`
+	Tool       string  `json:"tool"`                    // a verb and the resource, such as get_product
+	Call       string  `json:"tool_call_key,omitempty"` // the key of the call in its run; "" = it belongs to no run
+	Attempt    int     `json:"attempt"`
+	Class      string  `json:"class"`
+	Status     string  `json:"status"`     // started, ok, error, unknown, not_run or denied
+	LatencyMS  float64 `json:"latency_ms"` // see [Milliseconds]; 0 = not executed, or started
+	ArgsDigest string  `json:"args_digest,omitempty"`
+	Digest     string  `json:"result_digest,omitempty"`
+}
+
+// Values of [ResourceCall.Via].
+const (
+	ViaMCP     = "mcp"
+	ViaProgram = "program"
+)
+
+// Started is the status of an [MCPCall] or a [ResourceCall] that is about to be executed.
 const Started = "started"
 
 // Milliseconds converts microseconds to milliseconds and keeps the fraction.

@@ -79,6 +79,8 @@ var decoders = map[string]func([]byte) (Event, error){
 	ToolDone{}.Type():        decode[ToolDone],
 	Waiting{}.Type():         decode[Waiting],
 	ApprovalDecided{}.Type(): decode[ApprovalDecided],
+	Paused{}.Type():          decode[Paused],
+	LimitsRaised{}.Type():    decode[LimitsRaised],
 	Finished{}.Type():        decode[Finished],
 }
 

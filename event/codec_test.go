@@ -64,6 +64,14 @@ var encodings = []struct {
 			`"approvals":[{"id":"a","call_key":"1.0","name":"s__look","server":"s","tool":"look","arguments":{"a":1},"expires_at":"2023-11-14T22:13:21Z"}]}`},
 	{event.ApprovalDecided{ID: "a", Key: "1.0", Decision: "denied", By: "key_1", Reason: "no", At: time.UnixMilli(1700000000123).UTC()},
 		`{"v":1,"type":"approval_decided","id":"a","call_key":"1.0","decision":"denied","by":"key_1","reason":"no","at":"2023-11-14T22:13:20.123Z"}`},
+	{event.Paused{
+		ID: "p", Reason: event.Tokens, Budget: "org/day", BudgetEndsAt: time.UnixMilli(1700000001000).UTC(), Message: "m", Usage: model.Usage{Input: 1, Output: 2, Total: 3},
+		Rounds: 1, ToolCalls: 2, ActiveMS: 3, SideEffects: true, CostNanoUSD: new(int64(7)), At: time.UnixMilli(1700000000123).UTC(), ExpiresAt: time.UnixMilli(1700000002000).UTC(),
+	},
+		`{"v":1,"type":"paused","id":"p","reason":"tokens","budget":"org/day","budget_ends_at":"2023-11-14T22:13:21Z","message":"m","usage":{"input":1,"output":2,"total":3},` +
+			`"rounds":1,"tool_calls":2,"active_ms":3,"side_effects":true,"cost_nano_usd":7,"at":"2023-11-14T22:13:20.123Z","expires_at":"2023-11-14T22:13:22Z"}`},
+	{event.LimitsRaised{ID: "p", By: "key_1", Rounds: 1, Calls: 2, Tokens: 3, NanoUSD: 4, ActiveMS: 5, At: time.UnixMilli(1700000000123).UTC()},
+		`{"v":1,"type":"limits_raised","id":"p","by":"key_1","rounds":1,"calls":2,"tokens":3,"nano_usd":4,"active_ms":5,"at":"2023-11-14T22:13:20.123Z"}`},
 	{event.Finished{
 		Reason: event.ModelError, Calls: []event.ClientCall{{ID: "c1", Name: "theirs", Arguments: "{}"}}, Usage: model.Usage{Input: 1, Output: 2, Total: 3},
 		Rounds: 1, At: time.UnixMilli(1700000000123).UTC(), ToolCalls: 2, CostNanoUSD: new(int64(7)), SideEffects: true, GaveUp: true,

@@ -10,6 +10,8 @@
 //	  ModelFallback    RoundStarted 1   …         if another target is tried after a failure
 //	Finished                                      exactly once, always last
 //
+// A run that waits at a limit has Paused, and goes on with LimitsRaised when somebody has raised it.
+//
 // A run that waits for a human has Waiting after a round, ApprovalDecided for each decision,
 // and goes on with more events when it is resumed.
 //
@@ -307,6 +309,42 @@ type ApprovalDecided struct {
 	At       time.Time `json:"at"`               // UTC
 }
 
+// Paused says that the run has reached a limit, and waits until the limit is raised. Then it goes
+// on: LimitsRaised follows. If nobody raises it in time, Finished follows with the same reason.
+type Paused struct {
+	ID     string `json:"id"`
+	Reason Reason `json:"reason"` // which limit: MaxRounds, MaxCalls, Deadline, Tokens or Money
+
+	// Budget is the shared budget that has no room, and BudgetEndsAt is when its period ends (the
+	// zero time = never). "" = it is a limit of the run itself.
+	Budget       string    `json:"budget,omitempty"`
+	BudgetEndsAt time.Time `json:"budget_ends_at,omitzero"`
+
+	Message string `json:"message"` // what is used up, and what to do
+
+	Usage       model.Usage `json:"usage"` // summed over all rounds so far
+	Rounds      int         `json:"rounds"`
+	ToolCalls   int         `json:"tool_calls"`              // as in [Finished]
+	ActiveMS    int64       `json:"active_ms"`               // of the time limit, in milliseconds
+	SideEffects bool        `json:"side_effects,omitempty"`  // as in [Finished]
+	CostNanoUSD *int64      `json:"cost_nano_usd,omitempty"` // as in [Finished]
+	At          time.Time   `json:"at"`                      // UTC
+	ExpiresAt   time.Time   `json:"expires_at,omitzero"`     // UTC; the zero time = never
+}
+
+// LimitsRaised says that limits of a run that was paused are raised, by how much, and by whom. If all
+// are 0, the run tries again whether a shared budget has room.
+type LimitsRaised struct {
+	ID       string    `json:"id"` // of the Paused
+	By       string    `json:"by"` // id of the key
+	Rounds   int       `json:"rounds,omitempty"`
+	Calls    int       `json:"calls,omitempty"`
+	Tokens   int64     `json:"tokens,omitempty"`
+	NanoUSD  int64     `json:"nano_usd,omitempty"`
+	ActiveMS int64     `json:"active_ms,omitempty"`
+	At       time.Time `json:"at"` // UTC
+}
+
 // Finished is the last event of a run. Every run that has ended has exactly one.
 type Finished struct {
 	Reason Reason       `json:"reason"`
@@ -415,6 +453,12 @@ func (ApprovalDecided) Type() string { return "approval_decided" }
 func (Waiting) Type() string { return "waiting" }
 
 // Type implements Event.
+func (Paused) Type() string { return "paused" }
+
+// Type implements Event.
+func (LimitsRaised) Type() string { return "limits_raised" }
+
+// Type implements Event.
 func (Finished) Type() string { return "finished" }
 
 func (Started) event()         {}
@@ -436,4 +480,6 @@ func (RelayHead) event()       {}
 func (RelayBody) event()       {}
 func (ApprovalDecided) event() {}
 func (Waiting) event()         {}
+func (Paused) event()          {}
+func (LimitsRaised) event()    {}
 func (Finished) event()        {}

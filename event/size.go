@@ -36,6 +36,10 @@ func Size(e Event) int {
 			n += 4*own + len(a.Arguments)
 		}
 		return n
+	case Paused:
+		return 4*own + len(e.Message)
+	case LimitsRaised:
+		return 2 * own
 	case ApprovalDecided:
 		return 3*own + len(e.Reason)
 	case Finished:
@@ -78,7 +82,7 @@ func Round(e Event) int {
 	case ItemDone:
 		return e.Round
 	case Started, ToolsListed, RoundStarted, ModelFallback, RoundDone, ToolStarted, ToolDone, RelayHead, RelayBody,
-		ApprovalDecided, Waiting, Finished: // the gateway said it
+		ApprovalDecided, Waiting, Paused, LimitsRaised, Finished: // the gateway said it
 	}
 	return -1
 }

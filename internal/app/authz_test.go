@@ -169,6 +169,7 @@ func access() map[string]struct {
 		"GET /v1/runs/{id}":                          {readsRuns, ofRuns(200, "/v1/runs/%s")},
 		"GET /v1/runs/{id}/events":                   {readsRuns, ofRuns(200, "/v1/runs/%s/events")},
 		"POST /v1/runs/{id}/cancel":                  {starts, ofRuns(409, "/v1/runs/%s/cancel")}, // it is over
+		"POST /v1/runs/{id}/limits":                  {starts, withBody(ofRuns(409, "/v1/runs/%s/limits"), `{"rounds":3}`)},
 		"GET /v1/approvals":                          {readsApprovals, one(200, "/v1/approvals?limit=1")},
 		"GET /v1/approvals/{id}":                     {readsApprovals, things(200, "/v1/approvals/%s", (*twoOrgs).approval)},
 		"POST /v1/approvals/{id}":                    {decides, withBody(things(200, "/v1/approvals/%s", (*twoOrgs).approval), `{"decision":"deny"}`)},

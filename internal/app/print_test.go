@@ -49,6 +49,7 @@ func TestNoCommandPassesControlCharactersToATerminal(t *testing.T) {
 		"runs show":         {{site.runID, "--org", "o"}, {site.runID, "--org", "o", "--full"}, {site.runID, "--org", "o", "--json"}, {hostile}},
 		"runs follow":       {{site.runID, "--org", "o"}, {site.runID, "--org", "o", "--json"}, {hostile}, {site.runID, "--after", hostile}},
 		"runs cancel":       {{hostile}, {"fail" + hostile}},
+		"runs raise":        {{hostile}, {"fail" + hostile, "--usd", hostile}},
 		"approvals list":    {{"--org", "o"}, {"--org", "o", "--json"}, {"--status", hostile}, {"--run", hostile}, {"--server", hostile}},
 		"approvals show":    {{hostile}, {"fail" + hostile}, {"x", "--json"}},
 		"approvals approve": {{hostile}, {"fail" + hostile}, {"x", "--reason", hostile}},

@@ -268,6 +268,7 @@ type BudgetExhausted struct {
 	Rounds int    `json:"rounds"`
 	Calls  int    `json:"calls"`
 	Tokens int64  `json:"tokens"`
+	Paused bool   `json:"paused,omitempty"` // the run waits for a raise; otherwise the limit has ended it
 }
 
 // Budget records that 80 percent of a budget are spent, or that all of it is. Of each window of a

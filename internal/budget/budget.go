@@ -15,15 +15,16 @@ const (
 	DefaultRounds       = 10
 	MaxRounds           = 50 // the hard cap; Clamp applies it to stored values as well
 	DefaultCalls        = 128
-	maxCalls            = 10_000
+	MaxCalls            = 10_000
 	DefaultCallsPerTurn = 32
 	DefaultActiveMS     = 120_000 // 2 minutes
 )
 
-// The values of Limits.OnLimit: what happens in the last round.
+// The values of Limits.OnLimit: what happens at a limit.
 const (
-	Stop   = "stop"   // its calls are executed, then the run ends
-	Answer = "answer" // the model is offered no tools, so it must answer
+	Stop   = "stop"   // the calls of the last round are executed, then the run ends
+	Answer = "answer" // the model is offered no tools in the last round, so it must answer
+	Pause  = "pause"  // as Stop, but the run waits until the limit is raised; only for durable runs
 )
 
 // Limits are the limits of one run. They are recorded when the run is accepted; afterwards
@@ -35,7 +36,7 @@ type Limits struct {
 	Tokens       int64  `json:"tokens,omitempty"`   // input and output tokens of all rounds; 0 = no limit
 	NanoUSD      *int64 `json:"nano_usd,omitempty"` // in 10⁻⁹ US dollars; nil = no limit, 0 = no model call
 	ActiveMS     int64  `json:"active_ms"`          // milliseconds, without the time that the run is parked
-	OnLimit      string `json:"on_limit,omitempty"` // Stop (also when empty) or Answer
+	OnLimit      string `json:"on_limit,omitempty"` // Stop (also when empty), Answer or Pause
 }
 
 // Clamp returns l with defaults for zero values and every other value within its hard
@@ -43,7 +44,7 @@ type Limits struct {
 // be applied to stored limits, so that a modified row cannot raise them.
 func (l Limits) Clamp(maxRounds int) Limits {
 	l.Rounds = clamp(l.Rounds, 1, maxRounds, DefaultRounds)
-	l.Calls = clamp(l.Calls, 1, maxCalls, DefaultCalls)
+	l.Calls = clamp(l.Calls, 1, MaxCalls, DefaultCalls)
 	l.CallsPerTurn = clamp(l.CallsPerTurn, 1, 1_000, DefaultCallsPerTurn)
 	if l.ActiveMS <= 0 {
 		l.ActiveMS = DefaultActiveMS
@@ -68,6 +69,9 @@ type Raise struct {
 	ActiveMS int64 `json:"active_ms,omitempty"`
 }
 
+// IsZero reports whether r raises nothing.
+func (r Raise) IsZero() bool { return r == Raise{} }
+
 // Negative reports whether r would lower a limit.
 func (r Raise) Negative() bool {
 	return r.Rounds < 0 || r.Calls < 0 || r.Tokens < 0 || r.NanoUSD < 0 || r.ActiveMS < 0
@@ -77,7 +81,7 @@ func (r Raise) Negative() bool {
 // have stays away, and no limit becomes lower.
 func (l Limits) Raised(r Raise) Limits {
 	l.Rounds = max(l.Rounds, min(raised(l.Rounds, r.Rounds), MaxRounds))
-	l.Calls = max(l.Calls, min(raised(l.Calls, r.Calls), maxCalls))
+	l.Calls = max(l.Calls, min(raised(l.Calls, r.Calls), MaxCalls))
 	l.ActiveMS = raised(l.ActiveMS, r.ActiveMS)
 	if l.Tokens > 0 {
 		l.Tokens = raised(l.Tokens, r.Tokens)

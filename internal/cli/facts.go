@@ -26,6 +26,7 @@ type factPrinter struct {
 	provider string
 	server   map[loop.CallKey]string
 	waiting  map[string]loop.CallKey // by the id of the approval
+	pause    string                  // id of the latest pause
 }
 
 func newFactPrinter(out io.Writer, whole bool, story *journal.Story) *factPrinter {
@@ -99,11 +100,16 @@ func (p *factPrinter) print(f loop.Fact) {
 		p.line("taken over", "", "by %s", b.By)
 	case loop.ReserveRefused:
 		p.line("ended", "", "budget %s has no room for another model call (%d tokens)", b.Scope, b.Amount.Tokens)
+	case loop.Paused:
+		p.pausedAt(b)
 	case loop.Expired:
-		if b.WaitID != "" {
-			p.decided(string(p.waiting[b.WaitID]), b.WaitID, "expired", "", "")
-		} else {
+		switch {
+		case b.WaitID == "":
 			p.line("ended", "", "the time limit was reached")
+		case b.WaitID == p.pause:
+			p.line("ended", "", "nobody has raised the limit in time")
+		default:
+			p.decided(string(p.waiting[b.WaitID]), b.WaitID, "expired", "", "")
 		}
 	case loop.Finished:
 		after := time.Duration(f.At-p.begun) * time.Millisecond
@@ -197,6 +203,24 @@ func (p *factPrinter) compacted(b loop.Compacted) {
 	p.line("compacted", "", "the prompt from %d to %d tokens%s", b.Before, b.After, cost)
 }
 
+// pausedAt says at which limit the run waits, or why it may not.
+func (p *factPrinter) pausedAt(b loop.Paused) {
+	p.pause = b.WaitID
+	limit := string(b.Reason)
+	if b.Scope != "" {
+		limit = "budget " + b.Scope
+	}
+	if b.Refused != "" {
+		p.line("not paused", "", "at its limit (%s): %s", limit, b.Refused)
+		return
+	}
+	until := ""
+	if b.ExpiresAt > 0 {
+		until = " until " + time.UnixMilli(b.ExpiresAt).UTC().Format(time.DateTime) + " UTC"
+	}
+	p.line("paused", "", "at its limit (%s)%s", limit, until)
+}
+
 func (p *factPrinter) limitsRaised(b loop.LimitsRaised) {
 	var by []string
 	add := func(n int64, what string) {
@@ -209,6 +233,10 @@ func (p *factPrinter) limitsRaised(b loop.LimitsRaised) {
 	add(b.Raise.Tokens, "tokens")
 	add(b.Raise.NanoUSD, "nano-USD")
 	add(b.Raise.ActiveMS, "ms")
+	if len(by) == 0 {
+		p.line("limits", "", "%s lets the run try again", b.By)
+		return
+	}
 	p.line("limits", "", "raised by %s: %s more", b.By, strings.Join(by, ", "))
 }
 

@@ -125,6 +125,10 @@ func (p *eventPrinter) Emit(_ event.Position, e event.Event) error {
 		}
 	case event.ApprovalDecided:
 		p.decided(e.Key, e.ID, e.Decision, e.By, e.Reason)
+	case event.Paused:
+		p.line("paused", "", "%s", e.Message)
+	case event.LimitsRaised:
+		p.line("limits", "", "raised by %s", e.By)
 	case event.Finished:
 		p.ended(e)
 	case event.CallDelta, event.Citation, event.ItemDone, event.NativeItem, event.NativeProgress,

@@ -89,10 +89,10 @@ func runsCommand(p Process) *cobra.Command {
 	var from readStore
 	cmd := &cobra.Command{
 		Use:   "runs",
-		Short: "List, show, follow and cancel runs",
+		Short: "List, show, follow and cancel runs, and raise their limits",
 		Args:  cobra.NoArgs,
 	}
-	for _, c := range []*cobra.Command{listRuns(p, &from), showRun(p, &from), followRun(p, &from), cancelRun(p, &from)} {
+	for _, c := range []*cobra.Command{listRuns(p, &from), showRun(p, &from), followRun(p, &from), cancelRun(p, &from), raiseRun(p, &from)} {
 		from.flags(c)
 		cmd.AddCommand(c)
 	}

@@ -128,7 +128,7 @@ func TestKeyDocsSayWhatTheParserDoes(t *testing.T) {
 		"orgs[].id":                        {Type: "name", Default: "required", Required: true},
 		"orgs[].runtime.max_rounds":        {Type: "whole number (1..50)", Default: "the surface's own"},
 		"orgs[].runtime.catalog_ttl":       {Type: "duration (0s..24h)", Default: "10m"},
-		"orgs[].runtime.on_limit":          {Type: "stop or answer", Default: "the surface's own"},
+		"orgs[].runtime.on_limit":          {Type: "stop, answer or pause", Default: "the surface's own"},
 		"orgs[].mcp_servers[].tools":       {Type: `"*" or list of tool names`, Default: `"*"`},
 		"orgs[].mcp_servers[].max_retries": {Type: "whole number (0..10)", Default: "2"},
 		"providers[].models":               {Type: "list of: model name or glob", Default: "[*]"},

@@ -215,7 +215,7 @@ func runtimeKeys(r *org.Runtime) []key {
 	return []key{
 		{name: "max_rounds", value: maybeInteger(&r.MaxRounds, 1, 50).or(own), doc: "Maximum rounds of a run. A round is one model call and its tool calls. At most max_rounds_cap."},
 		{name: "max_calls", value: maybeInteger(&r.MaxCalls, 1, 10_000).or(own), doc: "Maximum tool calls of a run."},
-		{name: "deadline", value: duration(&r.Deadline, 120*time.Second, time.Millisecond, 24*time.Hour), doc: "Maximum active time of a run. Time spent waiting for a human does not count."},
+		{name: "deadline", value: duration(&r.Deadline, 120*time.Second, time.Millisecond, org.MaxDeadline), doc: "Maximum active time of a run. Time spent waiting for a human does not count."},
 		{name: "concurrency", value: integer(&r.Concurrency, 16, 1, 100_000), doc: "Maximum concurrent runs of the org."},
 		{name: "stream_mode", value: word(&r.StreamMode, org.Live, "live", "final_only", "disabled"), doc: "live: stream the text of every round as it arrives. final_only: stream the text of the last round. disabled: answer with JSON even if the client asks for a stream."},
 		{name: "tool_parallelism", value: word(&r.ToolParallelism, "auto", "auto", "parallel", "safe", "serial", "first"), doc: "How the tool calls of one turn are executed. auto: parallel on chat, safe elsewhere. safe: read-only calls in parallel, then the others in order. serial: in order. first: only the first call; the log warns once per run if there are more."},
@@ -224,7 +224,7 @@ func runtimeKeys(r *org.Runtime) []key {
 		{name: "tool_result_max_bytes", value: maybeInteger(&r.ToolResultMaxBytes, 1024, math.MaxInt32).or(own), doc: "Maximum size in bytes of a tool result that the model sees. Longer results are truncated with a notice."},
 		{name: "tool_arg_validation", value: word(&r.ToolArgValidation, "strict", "strict", "lenient", "none"), doc: "Validation of arguments against the tool's schema. strict: an invalid call is not executed, and the model gets the violations. lenient: types are converted first (\"5\" to 5, true to \"true\", a value to a list of one), then validated again. none: no validation."},
 		{name: "tool_error_mode", value: word(&r.ToolErrorMode, "recover", "recover", "abort"), doc: "recover: the model gets the error of a failed call. abort: the run ends."},
-		{name: "on_limit", value: word(&r.OnLimit, "", "stop", "answer").or(own), doc: "At the round limit: stop ends the run, answer adds one last round without tools."},
+		{name: "on_limit", value: word(&r.OnLimit, "", "stop", "answer", "pause").or(own), doc: "At a limit: stop ends the run, answer gives the last round no tools, pause lets a durable run wait until somebody raises the limit. Other runs do under pause what the surface does without the setting."},
 		{name: "doom_loop", value: word(&r.DoomLoop, "", "nudge", "fail", "off").or(own), doc: "What happens when the model repeats calls. nudge: the repeated calls get advice as their result, and a later turn that repeats them ends the run. fail: the repeated call ends the run. off: nothing."},
 		{name: "doom_threshold", value: integer(&r.DoomThreshold, policy.DefaultThreshold, 2, 100), doc: "Number of identical calls in a row at which doom_loop acts. Other kinds of repetition need two or four times as many."},
 		{name: "doom_failures", value: integer(&r.DoomFailures, policy.DefaultFailures, 1, 100), doc: "Number of failed calls of one tool since its last success, with whatever arguments, after which doom_loop acts on its next call."},

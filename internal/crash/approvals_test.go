@@ -170,7 +170,7 @@ func (w *world) sent(method, path, body string) []byte {
 // haveEnded reports whether no run of the store is in progress.
 func (w *world) haveEnded() bool {
 	for _, state := range w.runs() {
-		if state == "running" || state == "waiting" {
+		if state == "running" || state == "waiting" || state == "paused" {
 			return false
 		}
 	}

@@ -26,6 +26,9 @@ type Detail struct {
 	Cost    *int64        // of the run, in nano-USD; nil = nothing of it has a price
 	Calls   []DetailCall  // the complete calls of all turns, in the order of the model
 
+	// Paused says what the run waits for at a limit; nil = it does not.
+	Paused *event.Paused
+
 	// Why says in words why the run ended, for people; "" = it has not ended, or its
 	// reason says all.
 	Why string
@@ -184,7 +187,7 @@ func (d *detailFold) add(f loop.Fact) error {
 	case loop.LimitsRaised:
 		d.Limits = d.state.Limits
 	case loop.Blocked, loop.CallResolved, loop.CallWaiting, loop.Catalogued, loop.Compacted, loop.Expired, loop.HookRan, loop.InputAdded,
-		loop.Parked, loop.Reserved, loop.Resumed, loop.Routed: // not shown
+		loop.Parked, loop.Paused, loop.Reserved, loop.Resumed, loop.Routed: // not shown
 	}
 	return nil
 }
@@ -192,6 +195,10 @@ func (d *detailFold) add(f loop.Fact) error {
 // end completes the detail after the last fact. The error is that of the store.
 func (d *detailFold) end() error {
 	d.Cost = d.state.Paid()
+	if d.state.Paused != nil && d.state.Ended == "" && d.finished == nil {
+		e := pausedEvent(&d.state, d.state.At)
+		d.Paused = &e
+	}
 	p := fold{state: d.state, content: d.rows}
 	damaged := d.unsafe
 	if d.failed != nil {

@@ -127,8 +127,19 @@ func (p *fold) tell(f loop.Fact) error {
 		}
 		p.emit(at, p.decision(b.WaitID, b.By, b.Message, status, f.At))
 	case loop.Expired:
+		if e := p.decision(b.WaitID, "", "", journal.ApprovalExpired, f.At); b.WaitID != "" && e.Key != "" { // not that of a pause
+			p.emit(at, e)
+		}
+	case loop.Paused:
+		if b.Refused == "" {
+			p.emit(at, pausedEvent(&p.state, f.At))
+		}
+	case loop.LimitsRaised:
 		if b.WaitID != "" {
-			p.emit(at, p.decision(b.WaitID, "", "", journal.ApprovalExpired, f.At))
+			r := b.Raise
+			p.emit(at, event.LimitsRaised{
+				ID: b.WaitID, By: b.By, Rounds: r.Rounds, Calls: r.Calls, Tokens: r.Tokens, NanoUSD: r.NanoUSD, ActiveMS: r.ActiveMS, At: time.UnixMilli(f.At).UTC(),
+			})
 		}
 	case loop.Finished:
 		if err := p.checkEnd(b); err != nil {
@@ -136,7 +147,7 @@ func (p *fold) tell(f loop.Fact) error {
 		}
 		p.emit(at, p.ending(b, f.At))
 	case loop.Blocked, loop.CallPrepared, loop.CallWaiting, loop.CancelRequested, loop.Compacted, loop.HookRan,
-		loop.InputAdded, loop.LimitsRaised, loop.ReserveRefused, loop.Reserved, loop.Resumed: // no event
+		loop.InputAdded, loop.ReserveRefused, loop.Reserved, loop.Resumed: // no event
 	case loop.Routed:
 		if e, ok := fallbackEvent(&p.state); ok {
 			p.emit(at, e)
@@ -155,7 +166,7 @@ func (p *fold) skip(f loop.Fact) bool {
 		p.call, p.round = event.Position{Seq: f.Seq}, b.Round
 	case loop.Accepted, loop.Blocked, loop.CallDone, loop.CallPrepared, loop.CallResolved, loop.CallStarted,
 		loop.CallWaiting, loop.CancelRequested, loop.Catalogued, loop.Compacted, loop.Expired, loop.HookRan,
-		loop.InputAdded, loop.LimitsRaised, loop.Parked,
+		loop.InputAdded, loop.LimitsRaised, loop.Parked, loop.Paused,
 		loop.ReserveRefused, loop.Reserved, loop.Resumed, loop.Routed, loop.Turn: // no deltas belong to them
 	}
 	p.last = f.Seq

@@ -23,10 +23,12 @@ type Follow struct {
 	// Account is charged with what the follower holds; nil = nothing is counted.
 	Account *memlimit.Account
 
-	// ToWaiting ends the report at an event.Waiting that nothing follows for the time WaitFor.
+	// ToWaiting ends the report at an event.Waiting that nothing follows for the time WaitFor, or at
+	// an event.Paused that nothing follows for the time PausedFor.
 	// Otherwise it goes on when the run is resumed.
 	ToWaiting bool
 	WaitFor   time.Duration
+	PausedFor time.Duration
 
 	// Part reports only this part of the run, from 1, as if it were the whole: see
 	// run.Request.Answers. 0 = the whole run. After must be zero.
@@ -84,7 +86,7 @@ type follower struct {
 	here    bool          // the run is performed in this process
 	patient time.Duration // the last wait; 0 = there was something new
 	asked   time.Time     // when it was last asked whether the run is set aside; monotonic
-	held    time.Time     // when an event.Waiting was reported that nothing follows yet; zero = not; monotonic
+	held    time.Time     // when an event.Waiting or event.Paused was reported that nothing follows yet; zero = not; monotonic
 }
 
 // Report reports the events of a run to the sink, from the one after f.After on, until the run
@@ -108,7 +110,7 @@ func Report(ctx context.Context, f Follow, sink Sink, from Source) error {
 			return nil
 		case progress:
 			w.patient = 0
-			if !w.sink.waiting {
+			if !w.sink.waits() {
 				w.held = time.Time{}
 			}
 			if err := ctx.Err(); err != nil {
@@ -140,7 +142,7 @@ func (w *follower) step(ctx context.Context) (bool, error) {
 		return progress, err
 	case failed != nil:
 		return false, failed
-	case over && w.ToWaiting && w.sink.waiting && w.heldFor() >= w.WaitFor:
+	case over && w.ToWaiting && w.sink.waits() && w.heldFor() >= w.holdFor():
 		w.sink.ended = true
 		return false, nil
 	case over && (w.asked.IsZero() || time.Since(w.asked) > asideEvery):
@@ -187,7 +189,7 @@ func (w *follower) tell(events []placed) error {
 	return nil
 }
 
-// heldFor returns for how long the last event has been an event.Waiting.
+// heldFor returns for how long the last event has been an event.Waiting or event.Paused.
 func (w *follower) heldFor() time.Duration {
 	if w.held.IsZero() {
 		w.held = time.Now()
@@ -195,11 +197,19 @@ func (w *follower) heldFor() time.Duration {
 	return time.Since(w.held)
 }
 
+// holdFor returns how long the report stays at the wait that was reported last.
+func (w *follower) holdFor() time.Duration {
+	if w.sink.paused {
+		return w.PausedFor
+	}
+	return w.WaitFor
+}
+
 // wait waits until there may be something new.
 func (w *follower) wait(ctx context.Context, rang <-chan struct{}) error {
 	w.patient = min(max(pollFirst, 2*w.patient), cmp.Or(w.longest, pollLongest))
 	if !w.held.IsZero() {
-		w.patient = min(w.patient, max(time.Millisecond, w.WaitFor-w.heldFor()))
+		w.patient = min(w.patient, max(time.Millisecond, w.holdFor()-w.heldFor()))
 	}
 	timer := time.NewTimer(w.patient)
 	defer timer.Stop()
@@ -269,9 +279,13 @@ type emitter struct {
 	parts   int            // nothing is reported after so many parts; 0 = no limit
 	open    int            // approvals that wait for a decision
 	waiting bool           // the last event was Waiting, or a decision after which others are still to be made
+	paused  bool           // the last event was Paused
 	ended   bool           // nothing is to be reported any more
 	failed  error          // of the sink, which gets nothing more
 }
+
+// waits reports whether the run waits for somebody, as far as it was told.
+func (t *emitter) waits() bool { return t.waiting || t.paused }
 
 // Emit implements Sink.
 func (t *emitter) Emit(at event.Position, e event.Event) error {
@@ -280,6 +294,7 @@ func (t *emitter) Emit(at event.Position, e event.Event) error {
 	}
 	asks, waits := e.(event.Waiting)
 	_, decided := e.(event.ApprovalDecided)
+	_, t.paused = e.(event.Paused)
 	switch {
 	case waits:
 		t.waiting, t.open = true, len(asks.Approvals)

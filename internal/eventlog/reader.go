@@ -197,7 +197,7 @@ func (s *reader) fold(ctx context.Context, f loop.Fact) error {
 	case loop.Accepted, loop.Blocked, loop.CallDone, loop.CallPrepared, loop.CallResolved, loop.CallStarted,
 		loop.CallWaiting, loop.CancelRequested, loop.Catalogued, loop.Compacted, loop.Expired, loop.Finished,
 		loop.HookRan, loop.InputAdded, loop.LimitsRaised,
-		loop.Parked, loop.ReserveRefused, loop.Reserved, loop.Resumed, loop.Routed, loop.TurnFailed: // no deltas follow them
+		loop.Parked, loop.Paused, loop.ReserveRefused, loop.Reserved, loop.Resumed, loop.Routed, loop.TurnFailed: // no deltas follow them
 	}
 	if s.toldBefore(f) && p.skip(f) {
 		return nil
@@ -233,7 +233,7 @@ func (s *reader) recallWithheld(ctx context.Context, a loop.Accepted) error {
 // to know whether the run waits. The rows of such a fact, which may be large, are not read.
 func (s *reader) toldBefore(f loop.Fact) bool {
 	switch f.Body.Kind() {
-	case loop.KindParked, loop.KindCallResolved, loop.KindExpired:
+	case loop.KindParked, loop.KindPaused, loop.KindLimitsRaised, loop.KindCallResolved, loop.KindExpired:
 		return f.Seq < s.sink.told.Seq
 	default:
 		return f.Seq <= s.sink.told.Seq
@@ -268,13 +268,13 @@ func (s *reader) lostItsOwner(ctx context.Context) (bool, error) {
 		case loop.CancelRequested, loop.Blocked:
 			ends = true
 		case loop.Expired:
-			ends = ends || b.WaitID == ""
+			ends = ends || b.WaitID == "" && s.log.state.Cuts(b)
 		case loop.TurnStarted:
 			return true, nil
 		case loop.Turn, loop.TurnFailed, loop.Finished:
 			return false, nil
 		case loop.Accepted, loop.CallDone, loop.CallPrepared, loop.CallResolved, loop.CallStarted,
-			loop.CallWaiting, loop.Catalogued, loop.Compacted, loop.HookRan, loop.InputAdded, loop.LimitsRaised, loop.Parked, loop.ReserveRefused, loop.Reserved, loop.Routed: // they do not decide it
+			loop.CallWaiting, loop.Catalogued, loop.Compacted, loop.HookRan, loop.InputAdded, loop.LimitsRaised, loop.Parked, loop.Paused, loop.ReserveRefused, loop.Reserved, loop.Routed: // they do not decide it
 		}
 	}
 }

@@ -41,5 +41,7 @@ func recallTexts(row json.RawMessage) (factTexts, error) {
 
 // Parks reports whether the run waits after the facts.
 func Parks(facts []loop.Fact) bool {
-	return slices.ContainsFunc(facts, func(f loop.Fact) bool { return f.Body.Kind() == loop.KindParked })
+	return slices.ContainsFunc(facts, func(f loop.Fact) bool {
+		return f.Body.Kind() == loop.KindParked || f.Body.Kind() == loop.KindPaused
+	})
 }

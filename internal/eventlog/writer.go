@@ -232,7 +232,7 @@ func (w *Writer) load(f loop.Fact, rows map[string]json.RawMessage, restore func
 	case loop.Finished:
 		return w.fold.checkEnd(b)
 	case loop.Accepted, loop.Blocked, loop.CallResolved, loop.CallStarted, loop.CallWaiting,
-		loop.CancelRequested, loop.Catalogued, loop.Expired, loop.HookRan, loop.LimitsRaised, loop.Parked,
+		loop.CancelRequested, loop.Catalogued, loop.Expired, loop.HookRan, loop.LimitsRaised, loop.Parked, loop.Paused,
 		loop.ReserveRefused, loop.Reserved, loop.Resumed, loop.Routed, loop.TurnStarted: // they refer to no rows that the owner needs
 	}
 	return nil

@@ -186,12 +186,14 @@ func (s *loggedSink) Emit(at event.Position, e event.Event) error {
 		s.r.run, s.r.model = e.RunID, strings.ToValidUTF8(e.Model[:min(len(e.Model), maxModel)], "")
 	case event.Waiting:
 		s.r.reason, s.r.rounds, s.r.calls, s.r.usage = event.Reason(journal.Waiting), e.Rounds, e.ToolCalls, e.Usage
+	case event.Paused:
+		s.r.reason, s.r.rounds, s.r.calls, s.r.usage = event.Reason(journal.Paused), e.Rounds, e.ToolCalls, e.Usage
 	case event.Finished:
 		s.r.reason, s.r.rounds, s.r.calls, s.r.usage = e.Reason, e.Rounds, e.ToolCalls, e.Usage
 		if e.Failure != nil {
 			s.r.code = e.Failure.Code
 		}
-	case event.ApprovalDecided, event.CallDelta, event.Citation, event.ItemDone, event.NativeItem,
+	case event.ApprovalDecided, event.CallDelta, event.Citation, event.ItemDone, event.LimitsRaised, event.NativeItem,
 		event.ModelFallback, event.NativeProgress, event.RefusalDelta, event.RelayHead, event.RoundDone, event.RoundStarted,
 		event.ToolDone, event.ToolStarted, event.ToolsListed: // not logged
 	}

@@ -17,6 +17,9 @@ import (
 // Approval is the record of one tool call that needs the approval of a person. It follows
 // from the facts of the call's run ([Head.ApprovalChanges]). What is approved is exactly this
 // call: these arguments of this definition of the tool.
+//
+// A run that waits for a raise of its limits has a record of the same kind, without a call: it
+// expires, counts and becomes void in the same way. See [Approval.IsPause].
 type Approval struct {
 	ID        string // unique
 	Org       string
@@ -42,6 +45,9 @@ type Approval struct {
 	DecidedBy string // id of the principal; "" = nobody
 	Reason    string // of the person who decided; loop.ClientGone, KeyRevoked or Deleted if it is void for that
 }
+
+// IsPause reports whether it is the wait of a run for a raise of its limits: its Name is the limit.
+func (a Approval) IsPause() bool { return a.Call == "" }
 
 // ApprovalStatus says whether an approval is decided, and how.
 type ApprovalStatus string
@@ -91,6 +97,18 @@ func (h Head) ApprovalChanges(b Batch) []ApprovalChange {
 				ToolDigest: body.ToolDigest, ArgsRef: body.ArgsRef, ArgsDigest: body.ArgsDigest, Policy: body.Policy, CallerAt: body.CallerAt,
 				Status: ApprovalWaiting, CreatedAt: f.At, ExpiresAt: body.ExpiresAt,
 			}})
+		case loop.Paused:
+			if body.Refused != "" {
+				continue
+			}
+			out = append(out, ApprovalChange{Status: ApprovalWaiting, At: f.At, Asked: &Approval{
+				ID: body.WaitID, Org: s.Org, RunID: s.RunID, Principal: s.Principal, Surface: s.Surface, Name: string(body.Reason), CallerAt: body.CallerAt,
+				Status: ApprovalWaiting, CreatedAt: f.At, ExpiresAt: body.ExpiresAt,
+			}})
+		case loop.LimitsRaised:
+			if body.WaitID != "" {
+				out = append(out, ApprovalChange{ID: body.WaitID, Status: ApprovalApproved, At: f.At, By: body.By})
+			}
 		case loop.CallResolved:
 			c := ApprovalChange{ID: body.WaitID, Status: ApprovalDenied, At: f.At, By: body.By, Reason: body.Message}
 			if body.Approved {
@@ -114,7 +132,7 @@ func (h Head) ApprovalChanges(b Batch) []ApprovalChange {
 				out = append(out, ApprovalChange{All: true, Status: ApprovalVoid, At: f.At})
 			}
 		case loop.Accepted, loop.Blocked, loop.CallDone, loop.CallStarted, loop.Catalogued, loop.Compacted,
-			loop.HookRan, loop.InputAdded, loop.LimitsRaised, loop.Parked, loop.ReserveRefused, loop.Reserved, loop.Resumed, loop.Routed, loop.Turn, loop.TurnFailed,
+			loop.HookRan, loop.InputAdded, loop.Parked, loop.ReserveRefused, loop.Reserved, loop.Resumed, loop.Routed, loop.Turn, loop.TurnFailed,
 			loop.TurnStarted: // no change of an approval
 		}
 	}
@@ -154,6 +172,7 @@ type ApprovalQuery struct {
 	RunID    string           // only approvals of this run; "" = all
 	Server   string           // only approvals of calls of this server; "" = all
 	Access   org.Access       // only approvals of calls that a key with it may make
+	Pauses   bool             // runs that wait for a raise of their limits, too
 	Limit    int              // maximum number of approvals; 0 or less = none
 }
 
@@ -163,7 +182,7 @@ func (q ApprovalQuery) Chooses(a Approval) bool {
 	for _, s := range q.Statuses {
 		status = status || s == a.Status
 	}
-	return status && a.Within(q.Access) && (q.RunID == "" || q.RunID == a.RunID) && (q.Server == "" || q.Server == a.Server)
+	return status && (q.Pauses || !a.IsPause()) && a.Within(q.Access) && (q.RunID == "" || q.RunID == a.RunID) && (q.Server == "" || q.Server == a.Server)
 }
 
 // Within reports whether the approval is about a call that a key may make.

@@ -54,9 +54,10 @@ func (b Batch) Check(lease Lease, after int64) error {
 		}
 		a, opens := f.Body.(loop.Accepted)
 		_, asks := f.Body.(loop.CallWaiting)
+		_, pauses := f.Body.(loop.Paused)
 		switch {
-		case asks && !b.Sync:
-			return fmt.Errorf("fact %d asks for an approval, which may be refused: its batch must be on disk", f.Seq)
+		case (asks || pauses) && !b.Sync:
+			return fmt.Errorf("fact %d asks for something of a person, which may be refused: its batch must be on disk", f.Seq)
 		case f.Body == nil:
 			return fmt.Errorf("fact %d has no body", f.Seq)
 		case opens != (f.Seq == 1):
@@ -95,7 +96,7 @@ func CallOf(body loop.Body) (key loop.CallKey, attempt int) {
 	case loop.CallWaiting:
 		return b.Key, b.Revision
 	case loop.Accepted, loop.Blocked, loop.CallResolved, loop.CancelRequested, loop.Catalogued, loop.Expired,
-		loop.Compacted, loop.Finished, loop.HookRan, loop.InputAdded, loop.LimitsRaised, loop.Parked, loop.ReserveRefused, loop.Reserved, loop.Resumed, loop.Routed,
+		loop.Compacted, loop.Finished, loop.HookRan, loop.InputAdded, loop.LimitsRaised, loop.Parked, loop.Paused, loop.ReserveRefused, loop.Reserved, loop.Resumed, loop.Routed,
 		loop.Turn, loop.TurnFailed, loop.TurnStarted: // they belong to no call, or occur once
 	}
 	return "", 0

@@ -186,9 +186,13 @@ type Status string
 const (
 	Running Status = "running"
 	Waiting Status = "waiting"   // for a human
+	Paused  Status = "paused"    // for a raise of its limits
 	IsAside Status = "set_aside" // no process performs it, see Summary.Aside
 	Done    Status = "done"
 )
+
+// Waits reports whether a run with the status waits for somebody, and has no owner.
+func (s Status) Waits() bool { return s == Waiting || s == Paused }
 
 // Summary is the result of all facts of a run. A store keeps it for lists of runs.
 type Summary struct {
@@ -203,7 +207,7 @@ type Summary struct {
 	CreatedAt  int64        // Unix milliseconds
 	FinishedAt int64        // Unix milliseconds; 0 before
 	Aside      Aside        // why it is set aside
-	Waits      int          // approvals, and other things that calls wait for, that are not decided
+	Waits      int          // approvals, and raises of limits, that are not decided
 	Slots      int          // runs of the org that may have a lease at a time, when it was accepted; 0 = no limit
 
 	loop.Counts
@@ -219,7 +223,7 @@ func (s Summary) State() string {
 
 // States returns every state that a run can have.
 func States() []string {
-	states := []string{string(Running), string(Waiting), string(IsAside)}
+	states := []string{string(Running), string(Waiting), string(Paused), string(IsAside)}
 	for _, r := range event.Reasons() {
 		states = append(states, string(r))
 	}
@@ -241,6 +245,14 @@ func (s Summary) After(f loop.Fact) Summary {
 		}
 	case loop.CallWaiting:
 		s.Waits++
+	case loop.Paused:
+		if b.Refused == "" {
+			s.Status, s.Aside, s.Waits = Paused, Aside{}, s.Waits+1
+		}
+	case loop.LimitsRaised:
+		if b.WaitID != "" {
+			return s.decided()
+		}
 	case loop.Parked:
 		s.Status, s.Aside = Waiting, Aside{}
 		s.Grade = loop.Durable
@@ -256,13 +268,13 @@ func (s Summary) After(f loop.Fact) Summary {
 	case loop.Finished:
 		s.Status, s.Reason, s.FinishedAt, s.Aside, s.Waits = Done, b.Reason, f.At, Aside{}, 0
 	case loop.Blocked, loop.CallDone, loop.CallPrepared, loop.CallStarted, loop.Catalogued, loop.Compacted,
-		loop.HookRan, loop.InputAdded, loop.LimitsRaised,
+		loop.HookRan, loop.InputAdded,
 		loop.ReserveRefused, loop.Reserved, loop.Routed, loop.Turn, loop.TurnFailed, loop.TurnStarted: // the summary stays
 	}
 	return s
 }
 
-// decided returns the summary after one of the approvals was decided. An owner has to act when
+// decided returns the summary after one of the approvals was decided, or the pause of the run ended. An owner has to act when
 // all of them are.
 func (s Summary) decided() Summary {
 	s.Waits = max(0, s.Waits-1)

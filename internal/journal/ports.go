@@ -69,7 +69,7 @@ type Archive interface {
 	AuditRows(ctx context.Context, org string, q audit.Query) ([]audit.Row, error)
 
 	// Approval returns an approval of the org. The error wraps org.ErrNotFound if it has none
-	// with this id.
+	// with this id; a pause is none.
 	Approval(ctx context.Context, org, id string) (Approval, error)
 
 	// Approvals returns the approvals of the org that the query selects, the latest first
@@ -77,11 +77,12 @@ type Archive interface {
 	// error wraps org.ErrNotFound.
 	Approvals(ctx context.Context, org string, q ApprovalQuery) ([]Approval, error)
 
-	// DueApprovals returns up to limit approvals of all orgs that wait and whose ExpiresAt is
+	// DueApprovals returns up to limit approvals and pauses of all orgs that wait and whose ExpiresAt is
 	// not after now, those first that expired first.
 	DueApprovals(ctx context.Context, now int64, limit int) ([]Approval, error)
 
-	// WaitingRuns returns the runs of all orgs of which approvals wait, ordered by org and id.
+	// WaitingRuns returns the runs of all orgs of which approvals wait, or that wait for a raise of their
+	// limits, ordered by org and id.
 	WaitingRuns(ctx context.Context) ([]WaitingRun, error)
 
 	// Used returns what a window of a budget of the org has been charged with; the zero value
@@ -93,7 +94,7 @@ type Archive interface {
 	UsedAll(ctx context.Context, org, prefix, after string, limit int) ([]Used, error)
 }
 
-// WaitingRun is a run of which approvals wait. Principal is whose run it is, and CallerAt is that of
+// WaitingRun is a run of which approvals wait, or that is paused. Principal is whose run it is, and CallerAt is that of
 // [Approval].
 type WaitingRun struct{ Org, RunID, Principal, CallerAt string }
 

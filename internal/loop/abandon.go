@@ -60,12 +60,12 @@ func Abandon(facts []Fact, last int64) State {
 		case CancelRequested:
 			s.cancel(b)
 		case Expired:
-			if b.WaitID == "" {
+			if b.WaitID == "" && s.Cuts(b) {
 				s.end(event.Deadline)
 			}
 		case Finished:
 			s.Finished = &b
-		case Blocked, CallResolved, CallWaiting, Catalogued, Compacted, HookRan, InputAdded, LimitsRaised, Parked, ReserveRefused, Reserved,
+		case Blocked, CallResolved, CallWaiting, Catalogued, Compacted, HookRan, InputAdded, LimitsRaised, Parked, Paused, ReserveRefused, Reserved,
 			Resumed, Routed: // no call or end is in them
 		}
 	}

@@ -105,6 +105,15 @@ type ExecuteTools struct{ Calls []CallKey }
 // Facts: one CallWaiting for each call, then Parked.
 type Interrupt struct{ Calls []CallKey }
 
+// Pause waits until a limit of the run is raised, or until a shared budget has room again.
+//
+// Fact: Paused, see [State.PauseFor]. If the run may not wait, its Refused is set.
+type Pause struct {
+	Reason event.Reason // what the run would end with
+	Scope  string       // of the window of the shared budget that has no room; "" = it is a limit of the run
+	EndsAt int64        // of that window, in Unix milliseconds; 0 = never
+}
+
 // Finish ends the run. It is also what Decide returns for a run that has finished.
 //
 // Fact: Finished with the same reason, and the code [Cause.Code]. Its HandedOver are the
@@ -139,4 +148,5 @@ func (PrepareTools) action() {}
 func (AnswerCalls) action()  {}
 func (ExecuteTools) action() {}
 func (Interrupt) action()    {}
+func (Pause) action()        {}
 func (Finish) action()       {}

@@ -67,6 +67,8 @@ func allowed(s *State, body Body) error {
 	case Parked:
 		_, waits := Decide(*s).(Interrupt)
 		return expects(s, Interrupt{}, waits && s.ActiveSince != 0 && allAsked(s))
+	case Paused:
+		return allowPaused(s, b)
 	case HookRan:
 		return allowHook(s, b)
 	case Compacted:
@@ -78,6 +80,9 @@ func allowed(s *State, body Body) error {
 	case ReserveRefused:
 		return allowReserved(s, b.Round, b.Attempt)
 	case CallResolved:
+		if s.Paused != nil {
+			return fmt.Errorf("the run waits for a raise of its limits, not for an approval")
+		}
 		return allowResolved(s, b.WaitID)
 	case Expired:
 		return allowResolved(s, b.WaitID)
@@ -96,7 +101,7 @@ func AllowedAnytime(body Body) bool {
 		return true
 	case Expired:
 		return b.WaitID == "" // the deadline of the run
-	case Accepted, CallDone, CallPrepared, CallResolved, CallStarted, CallWaiting, Catalogued, Compacted, Finished, HookRan, LimitsRaised, Parked,
+	case Accepted, CallDone, CallPrepared, CallResolved, CallStarted, CallWaiting, Catalogued, Compacted, Finished, HookRan, LimitsRaised, Parked, Paused,
 		ReserveRefused, Reserved, Routed, Turn, TurnFailed, TurnStarted: // only at their place
 	}
 	return false
@@ -215,6 +220,8 @@ func allowRaised(s *State, b LimitsRaised) error {
 		return fmt.Errorf("the run ends, or is a relay: its limits do not change")
 	case b.Raise.Negative():
 		return fmt.Errorf("limits are raised only, and %+v lowers one", b.Raise)
+	case b.WaitID != "" || s.Paused != nil:
+		return allowRaisedPause(s, b)
 	case s.Limits.Equal(s.Limits.Raised(b.Raise)):
 		return fmt.Errorf("%+v raises no limit that the run has", b.Raise)
 	}
@@ -234,6 +241,9 @@ func allowWaiting(s *State, b CallWaiting) error {
 }
 
 func allowResolved(s *State, waitID string) error {
+	if s.Paused != nil && waitID != "" && waitID == s.Paused.WaitID {
+		return expects(s, Pause{}, s.Ended == "")
+	}
 	for _, c := range s.Calls {
 		if waitID != "" && c.WaitID() == waitID {
 			return expects(s, Interrupt{}, s.Ended == "" && !c.Resolved && !c.Done)

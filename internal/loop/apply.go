@@ -33,7 +33,7 @@ func Apply(s State, f Fact) State {
 	if s.Accepted == nil {
 		if b, ok := f.Body.(Accepted); ok {
 			b.Policy = b.Policy.withDefaults(missingDefaults())
-			s.Limits = b.Limits
+			s.Limits, s.Budgets = b.Limits, b.Budgets
 			s.Accepted, s.ActiveSince, s.Grade, s.ProgressAt = &b, f.At, b.Grade, f.At
 		}
 		return s
@@ -60,7 +60,9 @@ func Apply(s State, f Fact) State {
 		s.Reserved = &b
 	case ReserveRefused:
 		s.Refused = &b
-		s.end(b.Reason)
+		if !s.pauses() || s.Turn == nil { // the first call: nothing is lost if the caller asks again
+			s.end(b.Reason)
+		}
 	case Routed:
 		s.Routed = &b
 	case TurnStarted:
@@ -88,6 +90,8 @@ func Apply(s State, f Fact) State {
 		s.cancel(b)
 	case Expired:
 		s.expire(b, f.At)
+	case Paused:
+		s.pause(b, f.At)
 	case Parked:
 		s.ActiveMS += b.ActiveMS
 		s.ActiveSince = 0
@@ -148,6 +152,7 @@ func (s *State) ownerDied() {
 func (s *State) raise(b LimitsRaised) {
 	before := s.Limits
 	s.Limits = s.Limits.Raised(b.Raise)
+	s.goOn(b)
 	if s.Limits.Calls > before.Calls {
 		s.Spent.CallsSkipped = false
 	}
@@ -302,8 +307,15 @@ func (s *State) resolve(waitID string, approved bool, message string, at int64) 
 }
 
 func (s *State) expire(b Expired, at int64) {
-	if b.WaitID == "" {
+	switch {
+	case b.WaitID == "" && !s.Cuts(b):
+		s.TimeUp = true
+		return
+	case b.WaitID == "":
 		s.end(event.Deadline)
+		return
+	case s.Paused != nil && s.Paused.WaitID == b.WaitID:
+		s.endPause(s.Paused.Reason)
 		return
 	}
 	if key := s.resolve(b.WaitID, false, "", at); key != "" {

@@ -38,10 +38,10 @@ func (s decision) recover() Action {
 }
 
 // retryFits reports whether the run may wait for a retry: not longer than
-// Rules.RetryWaitMS, and not beyond its deadline.
+// Rules.RetryWaitMS, and not beyond its deadline, unless it pauses there.
 // A relay has no deadline.
 func (s decision) retryFits(until int64) bool {
-	return until-s.Attempt.FailedAt <= s.Accepted.Rules.RetryWaitMS && (s.relays() || until < s.DeadlineAt())
+	return until-s.Attempt.FailedAt <= s.Accepted.Rules.RetryWaitMS && (s.relays() || s.pauses() || until < s.DeadlineAt())
 }
 
 // exhausted reports whether the last model call failed with a transient error and used
@@ -68,7 +68,7 @@ func (s decision) callNext() Action {
 		if s.Turn != nil {
 			last = s.Attempt.Target
 		}
-		return Route{Round: s.Spent.Rounds, Attempt: s.Attempt.Number, Left: s.left(), Last: last}
+		return s.inTime(Route{Round: s.Spent.Rounds, Attempt: s.Attempt.Number, Left: s.left(), Last: last})
 	}
 	for _, target := range s.order() {
 		if s.unfit(target) == "" {
@@ -78,6 +78,9 @@ func (s decision) callNext() Action {
 	if s.Attempt.Failed == nil { // the rules exclude all targets
 		if s.Turn == nil {
 			return s.conclude(event.BudgetExceeded)
+		}
+		if s.pauses() {
+			return s.pauseAt(event.Money)
 		}
 		return s.conclude(event.Money)
 	}

@@ -48,7 +48,7 @@ func checkValues(b Body) error {
 			checkValue("point", b.Point, OnRunStart, PreToolUse, OnDelegation, PostToolUse, PreResponse),
 			checkValue("verdict", b.Verdict, HookAllow, HookDeny, HookModify, HookAsk))
 	case Accepted, Blocked, CallDone, CallPrepared, CallResolved, CallStarted, CancelRequested, Catalogued, Compacted,
-		Expired, Finished, LimitsRaised, Parked, ReserveRefused, Reserved, Resumed, Routed, Turn, TurnFailed, TurnStarted: // every value is read
+		Expired, Finished, LimitsRaised, Parked, Paused, ReserveRefused, Reserved, Resumed, Routed, Turn, TurnFailed, TurnStarted: // every value is read
 	}
 	return nil
 }
@@ -108,6 +108,8 @@ func Decode(version int, kind Kind, data []byte) (Body, error) {
 		return decode[CancelRequested](data)
 	case KindExpired:
 		return decode[Expired](data)
+	case KindPaused:
+		return decode[Paused](data)
 	case KindParked:
 		return decode[Parked](data)
 	case KindResumed:

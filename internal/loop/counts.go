@@ -25,7 +25,7 @@ func (c Counts) After(body Body) Counts {
 			c.Calls++
 		}
 	case Accepted, Blocked, CallDone, CallPrepared, CallResolved, CallWaiting, CancelRequested, Catalogued,
-		Expired, Finished, HookRan, InputAdded, LimitsRaised, Parked, ReserveRefused, Reserved, Resumed, Routed, TurnStarted: // not counted
+		Expired, Finished, HookRan, InputAdded, LimitsRaised, Parked, Paused, ReserveRefused, Reserved, Resumed, Routed, TurnStarted: // not counted
 	}
 	return c
 }

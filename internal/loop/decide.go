@@ -35,7 +35,7 @@ func Decide(state State) Action {
 	case s.relays(): // one model call and nothing else
 		return s.relay()
 	case s.Catalogued == nil:
-		return Discover{}
+		return s.inTime(Discover{})
 	case s.serverMissing():
 		return s.finish(event.ServerUnavailable)
 	case s.Catalogued.Conflict != nil: // the owner of such a call is ambiguous
@@ -49,13 +49,17 @@ func Decide(state State) Action {
 	case len(s.answerable().Calls) > 0: // over a limit, repeated, unknown, denied: a result without execution
 		return s.answerable()
 	case len(s.runnable()) > 0: // these do not wait for calls that need approval
-		return ExecuteTools{s.runnable()}
+		return s.inTime(ExecuteTools{s.runnable()})
 	case len(s.undecided()) > 0: // one approval request for all of the turn's calls
 		return Interrupt{s.undecided()}
+	case len(s.held()) > 0: // calls over a limit of a run that pauses wait for more
+		return s.pauseAt(s.firstHeld())
 	case len(s.ClientCalls()) > 0: // the caller executes the rest
 		return s.finish(event.ClientCalls)
 	case s.answered():
 		return s.finish(s.answerReason())
+	case s.Limits.Exhausted(s.Spent) != "" && s.pauses() && s.Turn != nil:
+		return s.pauseAt(s.Limits.Exhausted(s.Spent))
 	case s.Limits.Exhausted(s.Spent) != "":
 		return s.finish(s.Limits.Exhausted(s.Spent))
 	default:
@@ -150,7 +154,20 @@ type answer struct {
 
 // answers returns the answers of all calls that must not be executed, in order.
 func (s decision) answers() []answer {
-	var out []answer
+	out, _ := s.judge()
+	return out
+}
+
+// judge returns the answers of all calls that must not be executed, in order, and the calls that a
+// run which pauses holds back, with the limit that each is over.
+func (s decision) judge() (out []answer, held map[CallKey]event.Reason) {
+	pauses := s.pauses()
+	hold := func(key CallKey, over event.Reason) {
+		if held == nil {
+			held = map[CallKey]event.Reason{}
+		}
+		held[key] = over
+	}
 	nth := 0                                // gateway calls before c in this turn
 	before := 0                             // of those, the ones to execute
 	left := s.Limits.Calls - s.Counts.Calls // calls that may still start in this run
@@ -159,10 +176,17 @@ func (s decision) answers() []answer {
 		outcome, text := s.answerFor(c, nth, before, left)
 		if outcome == "" && c.toExecute() && c.Attempt == 0 && !c.Done && !s.Limits.Affords(paid, c.Prepared.PriceNano) {
 			outcome, text = NotRun, s.tooDear(c.Prepared.PriceNano, paid)
+			if pauses {
+				hold(c.Key, event.Money)
+			}
+		} else if pauses && overCalls(outcome, c, left, nth, s.Limits.CallsPerTurn) {
+			hold(c.Key, event.MaxCalls)
 		}
-		if outcome != "" {
+		switch {
+		case held[c.Key] != "": // no answer: it stays open
+		case outcome != "":
 			out = append(out, answer{c.Key, outcome, text})
-		} else if c.toExecute() && !c.Done {
+		case c.toExecute() && !c.Done:
 			paid = int64(money.Nano(paid).Add(c.Prepared.PriceNano))
 		}
 		if c.owner() != tool.Client {
@@ -175,7 +199,7 @@ func (s decision) answers() []answer {
 			}
 		}
 	}
-	return out
+	return out, held
 }
 
 // answerable returns the first answer, for all calls that get the same one.
@@ -263,15 +287,20 @@ func (s decision) callModel(attempt, target int, notBefore int64) Action {
 	if over == event.Money && s.Turn == nil {
 		over = event.BudgetExceeded
 	}
-	if over != "" {
+	if over != "" && s.pauses() && s.Turn != nil {
+		return s.pauseAt(over)
+	} else if over != "" {
 		return s.conclude(over)
 	}
+	if s.Refused != nil { // a shared budget had no room for this call
+		return Pause{Reason: s.Refused.Reason, Scope: s.Refused.Scope, EndsAt: s.Refused.EndsAt}
+	}
 	answerNow := limits.OnLimit == budget.Answer && limits.LastRound(s.Spent)
-	return CallModel{
+	return s.inTime(CallModel{
 		Purpose: PurposeTurn, Round: s.Spent.Rounds, Attempt: attempt, Target: target, NotBefore: notBefore,
 		MaxOutput: output, MaxCost: most,
 		OfferTools: !answerNow, OfferReread: s.Truncated && !answerNow, KeepToolChoice: s.Spent.Rounds == 0 || s.Accepted.NoTools,
-	}
+	})
 }
 
 // plan returns the maximum cost of the next call of a target and its output limit, or which limit
@@ -285,7 +314,7 @@ func (s decision) plan(target int) (most budget.Amount, output int64, over event
 	if s.relays() { // which has no other limits
 		limits = budget.Limits{NanoUSD: limits.NanoUSD}
 	}
-	return limits.Plan(s.Spent, next, len(s.Accepted.Budgets) > 0)
+	return limits.Plan(s.Spent, next, len(s.Budgets) > 0)
 }
 
 // reserving returns the call of a relay with its maximum cost, if a limit applies. Its output is not

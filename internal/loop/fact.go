@@ -191,10 +191,34 @@ type Compacted struct {
 	Failed bool        `json:"failed,omitempty"`
 }
 
+// Paused records that the run waits until a limit is raised, and has no owner. Like a parked run it
+// uses no active time. Its calls that are not started stay as they are.
+type Paused struct {
+	WaitID    string       `json:"wait_id"`
+	Reason    event.Reason `json:"reason"`               // of the limit: what the run would end with
+	Scope     string       `json:"scope,omitempty"`      // of the window of the shared budget that has no room; "" = it is a limit of the run
+	EndsAt    int64        `json:"ends_at,omitempty"`    // of that window, in Unix milliseconds; 0 = never
+	ExpiresAt int64        `json:"expires_at,omitempty"` // when the run ends for its limit, in Unix milliseconds; 0 = never
+	ActiveMS  int64        `json:"active_ms"`            // active milliseconds since Accepted or the last Resumed
+	CallerAt  string       `json:"caller_at,omitempty"`  // that of Accepted
+
+	// Refused says why the run may not wait; "" = it may. Such a run does not wait: it ends for its
+	// limit, now and later.
+	Refused string `json:"refused,omitempty"`
+}
+
 // LimitsRaised records that somebody has raised limits of the run.
 type LimitsRaised struct {
 	By    string       `json:"by"` // principal
 	Raise budget.Raise `json:"raise"`
+
+	// WaitID is that of the Paused which it ends; "" = the run does not wait for it. Where a shared
+	// budget has no room, Raise may be zero: the run tries again.
+	WaitID string `json:"wait_id,omitempty"`
+
+	// Budgets replace those of Accepted if Rebudget is true: as the org has them now.
+	Budgets  []budget.Shared `json:"budgets,omitempty"`
+	Rebudget bool            `json:"rebudget,omitempty"`
 }
 
 // Reserved records that the maximum cost of a model call is reserved in every budget
@@ -208,7 +232,7 @@ type Reserved struct {
 }
 
 // ReserveRefused records that a shared budget cannot cover the next model call. It
-// ends the run with Reason.
+// ends the run with Reason, unless the run pauses.
 type ReserveRefused struct {
 	Round   int           `json:"round"`
 	Attempt int           `json:"attempt"`
@@ -411,7 +435,7 @@ func WithoutTexts(b Body) (Body, *Texts) {
 		b.Answer = ""
 		return b, texts
 	case Accepted, Blocked, CallDone, CallResolved, CallStarted, CallWaiting, CancelRequested, Catalogued, Compacted,
-		Expired, Finished, HookRan, InputAdded, LimitsRaised, Parked, ReserveRefused, Reserved, Resumed, Routed, TurnFailed, TurnStarted: // without texts
+		Expired, Finished, HookRan, InputAdded, LimitsRaised, Parked, Paused, ReserveRefused, Reserved, Resumed, Routed, TurnFailed, TurnStarted: // without texts
 	}
 	return b, nil
 }
@@ -432,7 +456,7 @@ func WithTexts(b Body, t *Texts) Body {
 		b.Answer = t.Answer
 		return b
 	case Accepted, Blocked, CallDone, CallResolved, CallStarted, CallWaiting, CancelRequested, Catalogued, Compacted,
-		Expired, Finished, HookRan, InputAdded, LimitsRaised, Parked, ReserveRefused, Reserved, Resumed, Routed, TurnFailed, TurnStarted: // without texts
+		Expired, Finished, HookRan, InputAdded, LimitsRaised, Parked, Paused, ReserveRefused, Reserved, Resumed, Routed, TurnFailed, TurnStarted: // without texts
 	}
 	return b
 }
@@ -500,9 +524,14 @@ const (
 )
 
 // Expired records a timeout: the deadline of the run if WaitID is "", else that of
-// one approval, which counts as a denial.
+// one approval, which counts as a denial, or that of a Paused, after which the run ends for its
+// limit.
 type Expired struct {
 	WaitID string `json:"wait_id,omitempty"`
+
+	// Cut says that what was under way at the deadline was cut off: the run ends, also if it pauses
+	// at limits.
+	Cut bool `json:"cut,omitempty"`
 }
 
 // Parked records that the run waits for approvals and has no owner. A parked run
@@ -561,6 +590,7 @@ const (
 	KindCancelRequested Kind = "cancel_requested"
 	KindExpired         Kind = "expired"
 	KindParked          Kind = "parked"
+	KindPaused          Kind = "paused"
 	KindResumed         Kind = "resumed"
 	KindFinished        Kind = "finished"
 )
@@ -587,6 +617,7 @@ func (CallResolved) Kind() Kind    { return KindCallResolved }
 func (CancelRequested) Kind() Kind { return KindCancelRequested }
 func (Expired) Kind() Kind         { return KindExpired }
 func (Parked) Kind() Kind          { return KindParked }
+func (Paused) Kind() Kind          { return KindPaused }
 func (Resumed) Kind() Kind         { return KindResumed }
 func (Finished) Kind() Kind        { return KindFinished }
 
@@ -611,5 +642,6 @@ func (CallResolved) body()    {}
 func (CancelRequested) body() {}
 func (Expired) body()         {}
 func (Parked) body()          {}
+func (Paused) body()          {}
 func (Resumed) body()         {}
 func (Finished) body()        {}

@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -29,9 +30,9 @@ func pick[T any](d *dice, from ...T) T { return from[d.roll(len(from))] }
 // anyFact returns an arbitrary fact, which may not be allowed.
 func (d *dice) anyFact() Body {
 	key := Key(d.roll(3), d.roll(4))
-	switch d.roll(23) {
+	switch d.roll(24) {
 	case 0:
-		return Accepted{Policy: Policy{Grade: pick(d, "", Relay, Light, Durable), NoTools: d.roll(8) == 1, AbortOnTool: d.roll(4) == 1, Parallelism: pick(d, Parallel, Safe, Serial, First), Limits: budget.Limits{Rounds: d.roll(4), Calls: d.roll(6), CallsPerTurn: 1 + d.roll(4), ActiveMS: int64(d.roll(3)) * 1000, Tokens: int64(d.roll(60)), OnLimit: pick(d, "", budget.Answer)}, Guard: policy.Guard{Mode: pick(d, policy.Nudge, policy.Fail, policy.Off), Threshold: d.roll(4)}},
+		return Accepted{Policy: Policy{Grade: pick(d, "", Relay, Light, Durable), NoTools: d.roll(8) == 1, AbortOnTool: d.roll(4) == 1, Parallelism: pick(d, Parallel, Safe, Serial, First), Limits: budget.Limits{Rounds: d.roll(4), Calls: d.roll(6), CallsPerTurn: 1 + d.roll(4), ActiveMS: int64(d.roll(3)) * 1000, Tokens: int64(d.roll(60)), OnLimit: pick(d, "", budget.Answer, budget.Pause)}, Guard: policy.Guard{Mode: pick(d, policy.Nudge, policy.Fail, policy.Off), Threshold: d.roll(4)}},
 			Targets: make([]Target, d.roll(3)), Raw: d.roll(8) == 1,
 		}
 	case 1:
@@ -59,7 +60,7 @@ func (d *dice) anyFact() Body {
 	case 12:
 		return CancelRequested{Cause: pick(d, event.Cancelled, event.CallerGone)}
 	case 13:
-		return Expired{WaitID: pick(d, "", string(key))}
+		return Expired{WaitID: pick(d, "", "w", string(key)), Cut: d.roll(4) == 1}
 	case 14:
 		return Parked{ActiveMS: int64(d.roll(9)) * 100}
 	case 15:
@@ -75,7 +76,9 @@ func (d *dice) anyFact() Body {
 	case 19:
 		return Compacted{Until: d.roll(9) - 1, Refs: pick(d, nil, []string{"sum"}), After: int64(d.roll(9)) - 1, Failed: d.roll(4) == 1, Usage: model.Usage{Output: int64(d.roll(9))}}
 	case 20:
-		return LimitsRaised{Raise: d.raise()}
+		return LimitsRaised{Raise: d.raise(), WaitID: pick(d, "", "w"), Rebudget: d.roll(4) == 1}
+	case 22:
+		return Paused{WaitID: pick(d, "w", string(key)), Reason: pick(d, event.MaxRounds, event.Deadline), Refused: pick(d, "", "", "full"), ActiveMS: int64(d.roll(9)) * 100}
 	}
 	return Finished{Reason: pick(d, event.Complete, event.Lost, event.MaxRounds)}
 }
@@ -195,12 +198,13 @@ type world struct {
 	state    State
 	seq      int64
 	injected int
+	paused   int
 	runs     map[CallKey]int
 }
 
 func (w *world) accept() Accepted {
 	grade := pick(&w.dice, Durable, Light, Relay)
-	return Accepted{Policy: Policy{Grade: grade, NoTools: w.roll(9) == 1, AbortOnTool: w.roll(4) == 1, Parallelism: pick(&w.dice, Parallel, Safe, Serial, First), Limits: budget.Limits{Rounds: 1 + w.roll(5), Calls: 1 + w.roll(8), CallsPerTurn: 1 + w.roll(4), ActiveMS: 60_000, Tokens: int64(w.roll(3)) * 9_000, OnLimit: pick(&w.dice, "", budget.Answer)}, Guard: policy.Guard{Mode: pick(&w.dice, policy.Nudge, policy.Fail, policy.Off)}}, Targets: make([]Target, 1+w.roll(2)), Raw: w.roll(9) == 1 && grade == Relay}
+	return Accepted{Policy: Policy{Grade: grade, NoTools: w.roll(9) == 1, AbortOnTool: w.roll(4) == 1, Parallelism: pick(&w.dice, Parallel, Safe, Serial, First), Limits: budget.Limits{Rounds: 1 + w.roll(5), Calls: 1 + w.roll(8), CallsPerTurn: 1 + w.roll(4), ActiveMS: 60_000, Tokens: int64(w.roll(3)) * 9_000, OnLimit: pick(&w.dice, "", budget.Answer, budget.Pause)}, Guard: policy.Guard{Mode: pick(&w.dice, policy.Nudge, policy.Fail, policy.Off)}}, Targets: make([]Target, 1+w.roll(2)), Raw: w.roll(9) == 1 && grade == Relay}
 }
 
 func (w *world) append(b Body) {
@@ -227,7 +231,7 @@ func (w *world) injectFact() {
 	case 0:
 		w.append(CancelRequested{Cause: event.Cancelled})
 	case 1:
-		w.append(Expired{})
+		w.append(Expired{Cut: w.roll(3) == 1})
 	case 2:
 		w.append(InputAdded{ItemsRef: "i", By: pick(&w.dice, ByClient, ByOther)})
 	case 3:
@@ -261,6 +265,10 @@ func (w *world) perform(a Action) {
 		}
 		w.append(b)
 	case CallModel:
+		if (a.MaxCost != budget.Amount{}) && a.Round > 0 && w.roll(9) == 1 { // a shared budget has no room
+			w.append(ReserveRefused{Round: a.Round, Attempt: a.Attempt, Scope: "org/day", Reason: event.Tokens})
+			return
+		}
 		if (a.MaxCost != budget.Amount{}) {
 			w.append(Reserved{Round: a.Round, Attempt: a.Attempt, Amount: a.MaxCost})
 		}
@@ -311,8 +319,41 @@ func (w *world) perform(a Action) {
 				w.append(p)
 			}
 		}
+	case Pause:
+		w.pause(a)
 	default:
 		w.t.Fatalf("no such action: %#v", a)
+	}
+}
+
+// pause lets somebody raise the limit, or nobody.
+func (w *world) pause(a Pause) {
+	if !w.state.pauses() {
+		w.t.Fatalf("a run that does not pause: %#v", a)
+	}
+	w.paused++
+	b := w.state.PauseFor(a, fmt.Sprint("pause ", w.paused), 0)
+	if w.roll(6) == 1 {
+		b.Refused = "full"
+		w.append(b)
+		return
+	}
+	w.append(b)
+	if w.state.ActiveSince != 0 {
+		w.t.Fatal("it waits, and its time goes on")
+	}
+	raise := LimitsRaised{By: "p", WaitID: b.WaitID}
+	if a.Scope == "" || w.roll(2) == 1 {
+		raise.Raise = budget.Raise{Rounds: w.roll(3), Calls: w.roll(3), Tokens: int64(w.roll(3)) * 20_000, ActiveMS: int64(w.roll(3)) * 60_000}
+	}
+	if Allowed(w.state, Fact{Seq: w.seq + 1, Body: raise}) == nil {
+		w.append(raise)
+	} else {
+		w.append(Expired{WaitID: b.WaitID})
+	}
+	w.append(Resumed{HandedOver: true})
+	if again, ok := Decide(w.state).(Pause); ok {
+		w.t.Fatalf("after %+v the run waits again: %+v", raise, again)
 	}
 }
 

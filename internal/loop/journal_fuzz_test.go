@@ -54,7 +54,7 @@ func everyBody() []Body {
 	return []Body{
 		Accepted{}, Catalogued{}, Blocked{}, InputAdded{}, Reserved{}, ReserveRefused{}, Routed{}, TurnStarted{}, TurnFailed{}, Turn{}, CallPrepared{},
 		CallStarted{}, CallDone{}, CallWaiting{}, CallResolved{}, CancelRequested{}, Expired{}, Parked{}, Resumed{}, Finished{},
-		HookRan{}, Compacted{}, LimitsRaised{},
+		HookRan{}, Compacted{}, LimitsRaised{}, Paused{},
 	}
 }
 
@@ -86,6 +86,15 @@ hook_ran {"point":"run_start","hook":"h","verdict":"deny","patch_ref":"p","faile
 input_added {"items_ref":"late","by":"other","who":"p"}
 limits_raised {"by":"p","raise":{"rounds":9223372036854775807,"nano_usd":-1}}
 call_waiting {"call_key":"0.0","wait_id":"w","on":"child"}`)
+	f.Add(strings.Replace(head, `"rounds":3`, `"on_limit":"pause","rounds":1`, 1) + `turn {"purpose":"turn","items_ref":"t","calls":[{"name":"a","complete":true}],"stop":"calls"}
+call_prepared {"call_key":"0.0","owner":"gateway","class":"once","verdict":"run"}
+call_started {"call_key":"0.0","attempt":1}
+expired {}
+call_done {"call_key":"0.0","attempt":1,"outcome":"ok","result_ref":"r"}
+paused {"wait_id":"w","reason":"max_rounds","active_ms":9}
+limits_raised {"by":"p","wait_id":"w","raise":{"rounds":2,"active_ms":60000}}
+resumed {"by":"me"}
+paused {"wait_id":"w2","reason":"deadline","refused":"no"}`)
 	f.Add("catalogued {}") // no accepted fact
 	f.Fuzz(func(t *testing.T, journal string) {
 		var s State

@@ -63,6 +63,10 @@ type Policy struct {
 	// calls.
 	Approvals []ServerApproval `json:"approvals,omitempty"`
 
+	// PauseMS is how long a run that pauses waits for a raise of its limits, in milliseconds; then it
+	// ends for its limit. 0 = for ever.
+	PauseMS int64 `json:"pause_ms,omitempty"`
+
 	Slots         int    `json:"slots,omitempty"`                 // runs of the org at a time, when this one was accepted; 0 = no limit
 	StreamMode    string `json:"stream_mode,omitempty"`           // live, final_only or disabled
 	RefuseDropped bool   `json:"refuse_dropped_params,omitempty"` // dropped_params: refuse

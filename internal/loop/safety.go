@@ -66,7 +66,7 @@ func checkFact(s *State, f Fact) error {
 		if !b.Failed && !s.replaces(b) {
 			return fmt.Errorf("it replaces %d segments of %d", b.Until, len(s.Transcript))
 		}
-	case Accepted, Blocked, CallResolved, CancelRequested, Catalogued, Expired, Finished, HookRan, InputAdded, LimitsRaised, Parked,
+	case Accepted, Blocked, CallResolved, CancelRequested, Catalogued, Expired, Finished, HookRan, InputAdded, LimitsRaised, Parked, Paused,
 		ReserveRefused, Reserved, Resumed, Routed, TurnFailed, TurnStarted: // safe at any place
 	}
 	return nil

@@ -25,7 +25,8 @@ type State struct {
 	Grade Grade // as accepted; Durable once the run has parked
 
 	Accepted   *Accepted
-	Limits     budget.Limits // those of Accepted, and by how much they were raised since
+	Limits     budget.Limits   // those of Accepted, and by how much they were raised since
+	Budgets    []budget.Shared // those of Accepted, or as the org had them when the run went on after a pause
 	Catalogued *Catalogued
 	Blocked    *Blocked
 	Finished   *Finished
@@ -62,6 +63,10 @@ type State struct {
 	hooksBefore int       // how many of Hooks ran before the latest turn
 
 	Parks int // how often the run has waited for approvals
+
+	Paused    *Paused      // the run waits for a raise of its limits; nil = it does not
+	PauseOver event.Reason // the limit for which the run may not wait any more: it ends; "" = it may
+	TimeUp    bool         // the time limit of a run that pauses is used up: nothing new is started
 
 	ProgressAt int64 // when the run last made progress, in Unix milliseconds: a turn, a failed attempt, a result, a catalogue, or parking
 
@@ -366,8 +371,16 @@ func (s *State) unprepared() []CallKey {
 // runnable returns the calls to execute now, at the same time.
 func (s *State) runnable() []CallKey {
 	free, reads := make([]CallKey, 0, len(s.Calls)), []CallKey(nil)
+	inOrder := s.Accepted.Parallelism == Serial || s.Accepted.Parallelism == First
+	held := decision{s}.held()
 	for _, c := range s.Calls {
 		if c.Done || !c.ready() {
+			continue
+		}
+		if held[c.Key] != "" {
+			if inOrder { // the calls after it wait for it
+				break
+			}
 			continue
 		}
 		free = append(free, c.Key)
@@ -419,8 +432,9 @@ func (s *State) server(key CallKey) string {
 
 func (s *State) undecided() []CallKey {
 	var keys []CallKey
+	held := decision{s}.held()
 	for _, c := range s.Calls {
-		if !c.Done && c.toExecute() && c.Prepared.Verdict == Ask && !c.Resolved {
+		if !c.Done && c.toExecute() && c.Prepared.Verdict == Ask && !c.Resolved && held[c.Key] == "" {
 			keys = append(keys, c.Key)
 		}
 	}

@@ -107,7 +107,7 @@ func moneyMutations() []mutation {
 		},
 		{
 			Name: "a budget does not see what tool calls cost", Why: "calls of paid tools pass every cap",
-			In: "toolCaller.sharesPrice", From: "return c.Prepared.PriceNano > 0 && len(t.run.state().Accepted.Budgets) > 0", To: "return false",
+			In: "toolCaller.sharesPrice", From: "return c.Prepared.PriceNano > 0 && len(t.run.state().Budgets) > 0", To: "return false",
 			Test: "TestToolCallsHaveAPrice",
 		},
 		{

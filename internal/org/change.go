@@ -106,6 +106,13 @@ func (a Author) RunCancelled(orgID, runID string) audit.Entry {
 	return a.entry(audit.Management{Org: orgID, Resource: "run", ID: id.UUID(runID), Action: "cancel", RequestID: id.UUID(a.RequestID)})
 }
 
+// LimitsRaised returns the audit entry for a raise of a run's limits.
+func (a Author) LimitsRaised(orgID, runID string, before, after any) audit.Entry {
+	m := diff(orgID, "run", id.UUID(runID), toMembers(before), toMembers(after))
+	m.Action, m.RequestID = "raise_limits", id.UUID(a.RequestID)
+	return a.entry(m)
+}
+
 // newest returns after, or before if after is nil.
 func newest[T any](before, after *T) *T {
 	if after != nil {

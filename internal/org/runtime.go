@@ -27,7 +27,7 @@ type Runtime struct {
 	ToolResultMaxBytes *int          `json:"tool_result_max_bytes"`
 	ToolArgValidation  string        `json:"tool_arg_validation"`             // strict, lenient, none
 	ToolErrorMode      string        `json:"tool_error_mode"`                 // recover, abort
-	OnLimit            string        `json:"on_limit"`                        // stop, answer
+	OnLimit            string        `json:"on_limit"`                        // stop, answer, pause
 	DoomLoop           string        `json:"doom_loop"`                       // nudge, fail, off
 	DoomThreshold      int           `json:"doom_threshold"`                  // 0 = the default
 	DoomFailures       int           `json:"doom_failures"`                   // 0 = the default
@@ -61,6 +61,9 @@ const (
 	AnyApproves   = "any"    // every key with a role that may
 	OthersApprove = "others" // not the key that has started the run
 )
+
+// MaxDeadline is the longest deadline that an org may set.
+const MaxDeadline = 24 * time.Hour
 
 // How long approvals wait unless an org or a server says otherwise.
 const (

@@ -49,7 +49,7 @@ func (u *audience) resolve(ctx context.Context, a journal.Approval, d journal.De
 		account = u.o.Memory.Open(a.Org)
 		defer account.Close()
 	}
-	err := u.append(ctx, account, a.Org, a.RunID, body, []audit.Entry{row})
+	err := u.append(ctx, account, a.Org, a.RunID, foreignFact{body: body, rows: []audit.Entry{row}})
 	var settled *fault.Error
 	if errors.As(err, &settled) && settled.Code == fault.Conflict { // decided meanwhile, or the run has ended
 		err = nil
@@ -61,6 +61,25 @@ func (u *audience) resolve(ctx context.Context, a journal.Approval, d journal.De
 	u.leases.claimSoon()
 	u.followers.Ring(approvalsOf(a.Org))
 	return u.o.Archive.Approval(ctx, a.Org, a.ID)
+}
+
+// expire appends that nobody has decided an approval in time, or has raised the limits of a run that
+// waits, and returns it as it is then.
+func (u *audience) expire(ctx context.Context, a journal.Approval, now int64) (journal.Approval, error) {
+	if !a.IsPause() {
+		return u.resolve(ctx, a, journal.Decision{}, org.Author{At: now})
+	}
+	err := u.append(ctx, nil, a.Org, a.RunID, foreignFact{body: loop.Expired{WaitID: a.ID}})
+	var settled *fault.Error
+	switch {
+	case err == nil:
+		a.Status = journal.ApprovalExpired
+		crash.At(crash.AfterDecision)
+		u.leases.claimSoon()
+	case errors.As(err, &settled) && settled.Code == fault.Conflict: // raised meanwhile, or the run has ended
+		a.Status, err = journal.ApprovalVoid, nil
+	}
+	return a, err
 }
 
 // expiredAtOnce is how many approvals are looked for at a time that nobody has decided in time.
@@ -82,7 +101,7 @@ func (u *audience) expireApprovals(ctx context.Context) error {
 			if tried[key] {
 				continue
 			}
-			got, err := u.resolve(ctx, a, journal.Decision{}, org.Author{At: now})
+			got, err := u.expire(ctx, a, now)
 			switch {
 			case ctx.Err() != nil:
 				return context.Cause(ctx)
@@ -92,6 +111,10 @@ func (u *audience) expireApprovals(ctx context.Context) error {
 			default:
 				progress = true
 				if got.Status != journal.ApprovalExpired { // somebody has decided, or ended the run
+					continue
+				}
+				if a.IsPause() {
+					u.o.Log.Info("nobody has raised the limit of a run that waited: it ends", "pause", a.ID, "run", a.RunID, "org", a.Org, "limit", a.Name)
 					continue
 				}
 				u.o.Log.Info("an approval has expired", "approval", a.ID, "run", a.RunID, "org", a.Org, "server", a.Server, "tool", a.Tool)

@@ -72,6 +72,10 @@ func (a auditor) entries(before *loop.State, f loop.Fact) []audit.Entry {
 		if c, ok := before.Call(b.Key); ok && c.Wait != nil {
 			return []audit.Entry{a.approval("void", *c.Wait, f.At, "")}
 		}
+	case loop.Paused:
+		if b.Scope == "" {
+			return []audit.Entry{a.exhausted(before, b.Reason, true, f.At)}
+		}
 	case loop.Finished:
 		return a.closing(before, b, f.At)
 	case loop.Accepted, loop.Blocked, loop.CallResolved, loop.CancelRequested, loop.Compacted, loop.Expired,
@@ -178,13 +182,20 @@ func (a auditor) closing(s *loop.State, end loop.Finished, at int64) (out []audi
 	}
 	switch end.Reason {
 	case event.MaxRounds, event.MaxCalls, event.Deadline, event.Tokens, event.Money:
-		run := s.Accepted
-		out = append(out, a.entry(audit.KindBudgetExhausted, 0, at, audit.BudgetExhausted{
-			Budget: string(end.Reason), Via: run.Surface, Model: run.Model, Limits: s.Limits,
-			Rounds: s.Spent.Rounds, Calls: s.Counts.Calls, Tokens: s.Spent.Tokens,
-		}))
+		if s.PauseOver != end.Reason || s.Refused != nil { // its pause had none
+			out = append(out, a.exhausted(s, end.Reason, false, at))
+		}
 	}
 	return out
+}
+
+// exhausted returns the entry of a limit that the run has reached.
+func (a auditor) exhausted(s *loop.State, limit event.Reason, paused bool, at int64) audit.Entry {
+	run := s.Accepted
+	return a.entry(audit.KindBudgetExhausted, 0, at, audit.BudgetExhausted{
+		Budget: string(limit), Via: run.Surface, Model: run.Model, Limits: s.Limits,
+		Rounds: s.Spent.Rounds, Calls: s.Counts.Calls, Tokens: s.Spent.Tokens, Paused: paused,
+	})
 }
 
 // costOf returns what the usage of the latest model call costs, in nano-USD.

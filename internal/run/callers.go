@@ -56,8 +56,8 @@ type audience struct {
 	o         *Options
 	followers *eventlog.Followers
 	leases    *leaseKeeper
-	append    func(ctx context.Context, account *memlimit.Account, orgID, runID string, body loop.Body, rows []audit.Entry) error // Runner.appendForeign
-	end       func(ctx context.Context, orgID, runID string, why loop.CancelRequested, rows []audit.Entry) error                  // Runner.requestEnd
+	append    func(ctx context.Context, account *memlimit.Account, orgID, runID string, f foreignFact) error     // Runner.appendForeign
+	end       func(ctx context.Context, orgID, runID string, why loop.CancelRequested, rows []audit.Entry) error // Runner.requestEnd
 
 	callers callers
 	clients clients
@@ -142,7 +142,7 @@ func (u *audience) callerLeft(ctx context.Context, req *Request, runID string) {
 	defer cancel()
 	head, err := u.o.Archive.Head(ctx, req.Org, runID)
 	s := head.Summary
-	if err == nil && (s.Status == journal.Waiting || s.Status != journal.Done && req.Policy.Grade == loop.Light) {
+	if err == nil && (s.Status.Waits() || s.Status != journal.Done && req.Policy.Grade == loop.Light) {
 		err = u.endGone(ctx, journal.WaitingRun{Org: req.Org, RunID: runID, Principal: req.Principal}, loop.ClientGone)
 	}
 	if err != nil && !errors.Is(err, org.ErrNotFound) {
@@ -154,7 +154,7 @@ func (u *audience) callerLeft(ctx context.Context, req *Request, runID string) {
 // no later part.
 func (u *audience) responseDeleted(ctx context.Context, orgID string, c *journal.Conversation) error {
 	head, err := u.o.Archive.Head(ctx, orgID, c.RunID)
-	if errors.Is(err, org.ErrNotFound) || err == nil && head.Summary.Status != journal.Waiting {
+	if errors.Is(err, org.ErrNotFound) || err == nil && !head.Summary.Status.Waits() {
 		return nil
 	} else if err != nil {
 		return journal.ReadError(c.RunID, err)
@@ -213,7 +213,7 @@ func noticeGone(d *driver) (bool, error) {
 	case code == "":
 		return false, nil
 	}
-	d.run.log.Info("the run does not wait for approval: nobody is left who may have its answer", "reason", code)
+	d.run.log.Info("the run does not wait: nobody is left who may have its answer", "reason", code)
 	return true, d.run.append(nil, endOfGone(a.Principal, code))
 }
 

@@ -122,8 +122,8 @@ func (d *driver) observed(takenOver bool, play func() error) error {
 	return err
 }
 
-// deadline cancels the context of a run with errDeadline when its time is used up. noticeEnd then
-// appends Expired, and the rules end the run. A relay has none.
+// deadline cancels the context of a run with errDeadline when its time is used up; of a run that pauses,
+// a little later. noticeEnd then appends Expired, and the rules end the run. A relay has none.
 type deadline struct {
 	timer *time.Timer // nil = there is none
 	at    int64       // when it fires, in Unix milliseconds
@@ -131,7 +131,7 @@ type deadline struct {
 
 // start starts it, until stop is called.
 func (d *deadline) start(run *runState) (stop func()) {
-	at := run.state().DeadlineAt()
+	at := run.state().CutAt()
 	if run.relay || at == 0 {
 		return func() {}
 	}
@@ -142,7 +142,7 @@ func (d *deadline) start(run *runState) (stop func()) {
 
 // follow moves it if somebody has raised the time limit, unless it has passed.
 func (d *deadline) follow(run *runState) {
-	at := run.state().DeadlineAt()
+	at := run.state().CutAt()
 	if d.timer == nil || at == 0 || at == d.at {
 		return
 	}
@@ -181,6 +181,10 @@ func (d *driver) play() error {
 			}
 		case loop.Interrupt:
 			if err = d.park(a); err == nil {
+				return nil
+			}
+		case loop.Pause:
+			if err = d.pause(a); err == nil {
 				return nil
 			}
 		case loop.Finish:
@@ -242,7 +246,13 @@ func (d *driver) noticeEnd() error {
 			return journal.Unavailable(err)
 		}
 	}
-	if d.run.ctx.Err() == nil || d.run.state().Ended != "" {
+	if d.run.state().Ended != "" {
+		return nil
+	}
+	if d.run.ctx.Err() == nil {
+		if d.run.state().TimeIsUp(d.run.now()) {
+			return d.run.append(nil, loop.Expired{})
+		}
 		return nil
 	}
 	var refused *memlimit.Refused
@@ -253,7 +263,7 @@ func (d *driver) noticeEnd() error {
 	case errors.Is(cause, journal.ErrFenced):
 		return journal.ErrFenced
 	case errors.Is(cause, errDeadline):
-		return d.run.append(nil, loop.Expired{})
+		return d.run.append(nil, loop.Expired{Cut: d.run.policy().Pauses()})
 	case errors.Is(cause, errWoken):
 		return d.catchUp()
 	case goneCode(cause) != "":
@@ -378,6 +388,30 @@ func (d *driver) park(a loop.Interrupt) error {
 					"principal", d.run.req.Principal, "expires_at", time.UnixMilli(w.ExpiresAt).UTC())
 			}
 		}
+	}
+	return err
+}
+
+// pausePrefix begins the ids of the waits for a raise of limits.
+const pausePrefix = "pause_"
+
+// pause appends that the run waits for a raise of its limits. Like a run that waits for a person, it has no
+// goroutine, lease or slot. A run that may not wait ends for its limit.
+func (d *driver) pause(a loop.Pause) error {
+	if ended, err := noticeGone(d); ended || err != nil {
+		return cmp.Or(err, errDecideAgain)
+	}
+	b := d.run.state().PauseFor(a, d.o.NewID(pausePrefix), d.run.now())
+	err := d.run.append(nil, b)
+	var capped *org.CapError
+	switch {
+	case errors.As(err, &capped):
+		d.run.log.Warn("the run ends at its limit instead of waiting: no more runs can wait", "limit", a.Reason, "error", capped)
+		b.Refused = capped.Error()
+		return cmp.Or(d.run.append(nil, b), errDecideAgain)
+	case err == nil:
+		d.run.log.Warn("run_paused", "pause", b.WaitID, "limit", b.Reason, "budget", b.Scope, "principal", d.run.req.Principal,
+			"expires_at", time.UnixMilli(b.ExpiresAt).UTC())
 	}
 	return err
 }

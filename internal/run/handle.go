@@ -99,7 +99,7 @@ func (r *Runner) Lose(ctx context.Context, orgID, runID, by string) error {
 
 // requestEnd records that the run is to end, with the rows for auditors.
 func (r *Runner) requestEnd(ctx context.Context, orgID, runID string, end loop.CancelRequested, rows []audit.Entry) error {
-	if err := r.appendForeign(ctx, nil, orgID, runID, end, rows); err != nil {
+	if err := r.appendForeign(ctx, nil, orgID, runID, foreignFact{body: end, rows: rows}); err != nil {
 		return err
 	}
 	crash.At(crash.AfterCancel)
@@ -108,14 +108,23 @@ func (r *Runner) requestEnd(ctx context.Context, orgID, runID string, end loop.C
 	return nil
 }
 
-// appendForeign appends a fact to a run that this goroutine does not own, with rows for
-// auditors. Every fact that is not written by a run's owner goes through it, but for the decisions
-// of a request that continues the run: see continuation.decideAll. The error
-// wraps org.ErrNotFound if the org has no such run, and is a [fault.Error] if the run has
-// ended or its state does not allow the fact. It needs the journal only for a fact for
-// which the state of the run matters: see [journal.Head.Allow]. account is charged with what is read
-// then; nil = nothing is charged.
-func (r *Runner) appendForeign(ctx context.Context, account *memlimit.Account, orgID, runID string, body loop.Body, rows []audit.Entry) error {
+// foreignFact is a fact that somebody else than the owner of a run appends, with rows for auditors.
+type foreignFact struct {
+	body loop.Body
+	rows []audit.Entry
+
+	// of returns the fact and the rows for a run in state s, if they depend on it; a nil body = nothing
+	// is to be appended. It may be called several times. Nil = body and rows are it.
+	of func(s *loop.State) (loop.Body, []audit.Entry, error)
+}
+
+// appendForeign appends a fact to a run that this goroutine does not own. Every fact that is not
+// written by a run's owner goes through it, but for the decisions of a request that continues the run:
+// see continuation.decideAll. The error is that of f.of, wraps org.ErrNotFound if the org has no such run,
+// or is a [fault.Error] if the run has ended or its state does not allow the fact. It needs the journal
+// only for a fact for which the state of the run matters: see [journal.Head.Allow]. account is charged
+// with what is read then; nil = nothing is charged.
+func (r *Runner) appendForeign(ctx context.Context, account *memlimit.Account, orgID, runID string, f foreignFact) error {
 	var state loop.State // of the run, if the fact depends on it
 	for {
 		head, err := r.o.Archive.Head(ctx, orgID, runID)
@@ -126,11 +135,17 @@ func (r *Runner) appendForeign(ctx context.Context, account *memlimit.Account, o
 			return fault.New(fault.Conflict, "run_finished", "run %s has already ended (%s)", runID, head.Summary.Reason)
 		}
 		at := max(r.o.Now().UnixMilli(), head.At) // the wall clock may have been set back since
-		fact := loop.Fact{Seq: head.Seq + 1, At: at, Version: loop.Version, Body: body}
-		if loop.AllowedAnytime(body) {
-			err = head.Allow(body)
+		fact := loop.Fact{Seq: head.Seq + 1, At: at, Version: loop.Version, Body: f.body}
+		rows := f.rows
+		if f.of == nil && loop.AllowedAnytime(f.body) {
+			err = head.Allow(f.body)
 		} else if state, err = journal.Fold(ctx, r.o.Archive, account, orgID, runID, state, nil); err == nil {
 			fact.Seq, fact.At = state.Seq+1, max(at, state.At)
+			if f.of != nil {
+				if fact.Body, rows, err = f.of(&state); err != nil || fact.Body == nil {
+					return err
+				}
+			}
 			if loop.Allowed(state, fact) != nil {
 				return fault.New(fault.Conflict, "not_waiting", "run %s does not wait for this decision: it was made already, or nobody asked for it", runID)
 			}
@@ -143,7 +158,7 @@ func (r *Runner) appendForeign(ctx context.Context, account *memlimit.Account, o
 		if errors.As(err, &behind) || errors.As(err, new(*journal.Unreadable)) { // somebody else has written
 			continue // the run may have finished since
 		} else if err != nil {
-			return fmt.Errorf("run %s: append %s: %w", runID, body.Kind(), err)
+			return fmt.Errorf("run %s: append %s: %w", runID, fact.Body.Kind(), err)
 		}
 		r.followers.Ring(journal.RunKey{Org: orgID, Run: runID})
 		if r.o.Observer != nil {
@@ -309,10 +324,10 @@ func (o *Options) checkOver(ctx context.Context, orgID, runID string) error {
 	if err != nil {
 		return journal.Unavailable(fmt.Errorf("run %s: %w", runID, err))
 	}
-	if s := head.Summary.Status; s == journal.Done || s == journal.IsAside || s == journal.Waiting {
+	if s := head.Summary.Status; s == journal.Done || s == journal.IsAside || s.Waits() {
 		return nil
 	}
-	asked, err := o.Archive.Approvals(ctx, orgID, journal.ApprovalQuery{RunID: runID, Limit: 1})
+	asked, err := o.Archive.Approvals(ctx, orgID, journal.ApprovalQuery{RunID: runID, Pauses: true, Limit: 1})
 	if err != nil {
 		return journal.Unavailable(fmt.Errorf("run %s: %w", runID, err))
 	}

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -147,7 +148,7 @@ func (m *modelCaller) begin(a loop.CallModel) error {
 	var batch journal.Batch
 	var windows []budget.Window
 	scopes := []string{"run"}
-	for _, b := range m.run.state().Accepted.Budgets {
+	for _, b := range m.run.state().Budgets {
 		w := journal.WindowAt(b, m.run.now())
 		windows, scopes = append(windows, w), append(scopes, w.Scope)
 		if m.spend == nil || m.run.durable() {
@@ -168,7 +169,8 @@ func (m *modelCaller) begin(a loop.CallModel) error {
 	}
 	hold.Settle(budget.Amount{})
 	if over, ok := errors.AsType[*journal.OverBudget](err); ok {
-		return m.run.append(nil, a.Refused(over.Budget, over.Used.Spent.Add(over.Used.Reserved)))
+		// Also if the run pauses: the call is not made.
+		return cmp.Or(m.run.append(nil, a.Refused(over.Budget, over.Used.Spent.Add(over.Used.Reserved))), errDecideAgain)
 	}
 	return err
 }
@@ -177,7 +179,7 @@ func (m *modelCaller) begin(a loop.CallModel) error {
 // stores the fact. A reservation from slices it settles at once.
 func (m *modelCaller) settled(end loop.Body) []journal.Settled {
 	r := m.run.state().Reserved
-	if r == nil || len(m.run.state().Accepted.Budgets) == 0 {
+	if r == nil || len(m.run.state().Budgets) == 0 {
 		return nil
 	}
 	cost := m.run.state().Cost(end)

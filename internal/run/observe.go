@@ -201,6 +201,9 @@ func endOf(s *loop.State, m *modelCaller) End {
 		end.Reason = s.Finished.Reason
 	case s.ActiveSince == 0:
 		end.Reason = event.Reason(journal.Waiting)
+		if s.Paused != nil {
+			end.Reason = event.Reason(journal.Paused)
+		}
 	}
 	return end
 }

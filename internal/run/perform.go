@@ -92,6 +92,8 @@ func (n *NotNow) Error() string {
 		return fmt.Sprintf("run %s has already ended", n.RunID)
 	case journal.Waiting:
 		return fmt.Sprintf("run %s waits for approvals", n.RunID)
+	case journal.Paused:
+		return fmt.Sprintf("run %s waits for a raise of its limits", n.RunID)
 	case journal.IsAside:
 		return fmt.Sprintf("run %s cannot be read by this build: %s", n.RunID, n.Detail)
 	case journal.Running:

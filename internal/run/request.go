@@ -79,6 +79,9 @@ type Request struct {
 	// WaitFor is how long Run stays while the run waits for approvals; 0 = it returns.
 	WaitFor time.Duration
 
+	// PausedFor is how long Run stays while the run waits for a raise of its limits.
+	PausedFor time.Duration
+
 	// Account is charged with the memory that the run retains; nil = one is opened for
 	// the run. The body of the request is already charged to it.
 	Account *memlimit.Account
@@ -293,10 +296,10 @@ func (c Caller) Admit(ctx context.Context) (leave func(), err error) {
 // least one enabled server.
 func (c Caller) LoopActive() bool { return c.Org.MCPOutbound && len(c.Servers) > 0 }
 
-// held reports whether the run of the request may wait for approval, and nobody can come back for
+// held reports whether the run of the request may wait for approval or for a raise, and nobody can come back for
 // its answer when the client has left.
 func (r *Request) held() bool {
-	return r.WaitFor > 0 && r.Key == nil && r.Policy.Grade != loop.Relay && r.Policy.MayWait()
+	return r.WaitFor > 0 && r.Key == nil && r.Policy.Grade != loop.Relay && (r.Policy.MayWait() || r.Policy.Pauses())
 }
 
 // show makes the org's server visible to the caller, with the tools that the request allows.

@@ -65,6 +65,10 @@ type Options struct {
 	// not made, also in a run that began when the principal might. Nil = everybody may use all.
 	Access func(orgID, principal string) org.Access
 
+	// Allowance returns what the org of a run allows its limits now; false if the run's key or org is
+	// gone. Nil = nothing is known of orgs: the bounds of package budget hold.
+	Allowance func(orgID, principal, endUser string) (Allowance, bool)
+
 	// Alone says that Open is not called: each durable run renews the leases of this process by itself.
 	Alone bool
 
@@ -264,7 +268,7 @@ const holdGrace = 5 * time.Second
 // submit starts a durable run and follows it; where the request's key stands
 // for a run already, it follows that one.
 func (r *Runner) submit(ctx context.Context, req *Request, sink eventlog.Sink) error {
-	f := eventlog.Follow{Org: req.Org, Account: r.o.Memory.Open(req.Org), ToWaiting: true, WaitFor: req.WaitFor, Final: true} // the run's account is not its reader's
+	f := eventlog.Follow{Org: req.Org, Account: r.o.Memory.Open(req.Org), ToWaiting: true, WaitFor: req.WaitFor, PausedFor: req.PausedFor, Final: true} // the run's account is not its reader's
 	defer f.Account.Close()
 	if req.WaitFor == 0 {
 		f.Part = 1

@@ -201,7 +201,7 @@ func afterFact(body loop.Body) crash.Point {
 		if b.Attempt > 0 {
 			return crash.AfterResult
 		}
-	case loop.Parked:
+	case loop.Parked, loop.Paused:
 		return crash.AfterPark
 	case loop.Finished:
 		return crash.AfterFinish
@@ -245,7 +245,7 @@ func (s *runState) mustSync(batch journal.Batch, bodies []loop.Body) bool {
 	}
 	for _, body := range bodies {
 		switch b := body.(type) {
-		case loop.Accepted, loop.Finished, loop.CallWaiting, loop.Parked:
+		case loop.Accepted, loop.Finished, loop.CallWaiting, loop.Parked, loop.Paused:
 			return true
 		case loop.CallStarted:
 			if c, ok := s.state().Call(b.Key); ok && c.Prepared.Class != tool.Read {

@@ -24,7 +24,7 @@ func priceOf(c loop.Call) budget.Amount { return budget.Amount{NanoUSD: int64(c.
 
 // sharesPrice reports whether the price of the call counts in budgets of the org.
 func (t *toolCaller) sharesPrice(c loop.Call) bool {
-	return c.Prepared.PriceNano > 0 && len(t.run.state().Accepted.Budgets) > 0
+	return c.Prepared.PriceNano > 0 && len(t.run.state().Budgets) > 0
 }
 
 // pay appends that a call is about to be sent, and reserves its price in the budgets that the run
@@ -37,7 +37,7 @@ func (t *toolCaller) pay(c loop.Call, started loop.CallStarted) (bool, error) {
 	hold := priceReservation{price: priceOf(c)}
 	var batch journal.Batch
 	var windows []budget.Window
-	for _, b := range t.run.state().Accepted.Budgets {
+	for _, b := range t.run.state().Budgets {
 		windows = append(windows, journal.WindowAt(b, t.run.now()))
 	}
 	var err error

@@ -18,7 +18,7 @@ import (
 type Defaults struct {
 	Rounds         int              // rounds of a run; 0 = budget.DefaultRounds
 	Calls          int              // tool calls of a run; 0 = budget.DefaultCalls
-	OnLimit        string           // budget.Stop or budget.Answer; "" = budget.Stop
+	OnLimit        string           // budget.Stop or budget.Answer; "" = budget.Stop. It also holds for light runs of an org with budget.Pause
 	Parallelism    loop.Parallelism // of tool_parallelism: auto
 	DoomLoop       policy.Mode      // "" = policy.Off
 	ResultMaxBytes int              // maximum size of a tool result for the model; 0 = no limit
@@ -93,9 +93,13 @@ func setLoop(p *loop.Policy, maxRoundsCap int, rt org.Runtime, d Defaults, r Req
 		p.Grade = loop.Durable
 	}
 	p.StreamMode = string(cmp.Or(rt.StreamMode, org.Live))
+	onLimit := cmp.Or(rt.OnLimit, d.OnLimit)
+	if onLimit == budget.Pause && p.Grade != loop.Durable { // which ends with its caller
+		onLimit = d.OnLimit
+	}
 	p.Limits = budget.Limits{
 		Rounds: given(rt.MaxRounds, d.Rounds), Calls: given(rt.MaxCalls, d.Calls), ActiveMS: rt.Deadline.Milliseconds(),
-		OnLimit: cmp.Or(rt.OnLimit, d.OnLimit), Tokens: int64(given(rt.MaxRunTokens, 0)),
+		OnLimit: onLimit, Tokens: int64(given(rt.MaxRunTokens, 0)),
 	}.Clamp(maxRoundsCap)
 	if r.Calls > 0 {
 		p.Limits.Calls = min(p.Limits.Calls, r.Calls)
@@ -111,7 +115,15 @@ func setLoop(p *loop.Policy, maxRoundsCap int, rt org.Runtime, d Defaults, r Req
 	p.ResultMaxBytes = given(rt.ToolResultMaxBytes, d.ResultMaxBytes)
 	p.CatalogTTLNS, p.CacheTTLNS = rt.CatalogTTL.Nanoseconds(), rt.ToolCacheTTL.Nanoseconds()
 	p.Slots = rt.Concurrency
-	p.Approvals = approvals(r, maxWait(r, rt, d))
+	most := maxWait(r, rt, d)
+	p.Approvals = approvals(r, most)
+	if p.Pauses() {
+		wait := org.DefaultApprovalTimeout
+		if most > 0 {
+			wait = min(wait, most)
+		}
+		p.PauseMS = wait.Milliseconds()
+	}
 }
 
 // budgets returns the budgets of several runs that the run spends from: those of the org first, then
@@ -167,7 +179,26 @@ func ApprovalHold(rt org.Runtime) time.Duration {
 // it waits, its texts are stored.
 const NoStoreWait = 24 * time.Hour
 
-// maxWait returns how long the approvals of a run may wait at most; 0 = as long as its servers
+// Ceilings returns how far the limits of a run may be raised, by what its org allows now: to what a new
+// run would get. An org that leaves a limit to the surfaces allows what the configuration allows.
+func Ceilings(maxRoundsCap int, rt org.Runtime) budget.Limits {
+	c := budget.Limits{
+		Rounds: given(rt.MaxRounds, maxRoundsCap), Calls: given(rt.MaxCalls, budget.MaxCalls), Tokens: int64(given(rt.MaxRunTokens, 0)),
+		ActiveMS: cmp.Or(rt.Deadline, org.MaxDeadline).Milliseconds(),
+	}
+	c.Rounds = min(c.Rounds, maxRoundsCap)
+	if rt.MaxRunCost > 0 {
+		c.NanoUSD = &rt.MaxRunCost
+	}
+	return c
+}
+
+// Budgets returns the budgets of several runs that a run of the key and the end user spends from now.
+func Budgets(rt org.Runtime, key string, ofKey []org.Budget, endUser string) []budget.Shared {
+	return budgets(rt, Request{Key: key, KeyBudgets: ofKey, EndUser: endUser})
+}
+
+// maxWait returns how long the approvals and the pauses of a run may wait at most; 0 = as long as its servers
 // say. Without a key, nobody can come back for the answer to a request that was held open.
 func maxWait(r Request, rt org.Runtime, d Defaults) time.Duration {
 	var most time.Duration

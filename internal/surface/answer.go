@@ -41,8 +41,9 @@ type Answer struct {
 	// End has the reason, the tool calls for the client, and the usage.
 	End event.Finished
 
-	served  event.Target // of the latest model call
-	waiting bool         // the run waits for a human: the answer is what was said so far
+	served  event.Target  // of the latest model call
+	waiting bool          // the run waits for a human: the answer is what was said so far
+	paused  *event.Paused // the run waits for a raise of its limits; nil = it does not
 }
 
 // Round is what the model said in one round.
@@ -149,11 +150,16 @@ func (a *Answer) add(e event.Event) error {
 		return a.keep(&a.Last().Refusal, e.Text)
 	case event.ToolStarted, event.ToolDone:
 		return a.trace(e)
+	case event.Paused:
+		a.paused = &e
+		a.End = event.Finished{Usage: e.Usage, Rounds: e.Rounds, SideEffects: e.SideEffects, At: e.At, CostNanoUSD: e.CostNanoUSD}
+	case event.LimitsRaised:
+		a.paused, a.End = nil, event.Finished{}
 	case event.Waiting: // the answer ends here unless more events follow
 		a.waiting = true
 		a.End = event.Finished{Usage: e.Usage, Rounds: e.Rounds, SideEffects: e.SideEffects, At: e.At, CostNanoUSD: e.CostNanoUSD}
 	case event.Finished:
-		a.waiting, a.End = false, e
+		a.waiting, a.paused, a.End = false, nil, e
 	case event.ApprovalDecided, event.CallDelta, event.ItemDone, event.ModelFallback, event.NativeItem, event.NativeProgress,
 		event.RelayBody, event.RelayHead, event.RoundDone, event.ToolsListed: // not part of an answer
 	}

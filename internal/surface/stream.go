@@ -76,6 +76,9 @@ func (h *Handler) answerJSON(w http.ResponseWriter, r *http.Request, req *run.Re
 	if cost := s.End.CostNanoUSD; cost != nil {
 		w.Header().Set(costHeader, money.Nano(*cost).String())
 	}
+	if s.paused != nil {
+		return stillPaused(req, s.Started.RunID, *s.paused)
+	}
 	if s.waiting && req.WaitFor > 0 {
 		return stillWaiting(req)
 	}
@@ -106,6 +109,19 @@ func stillWaiting(req *run.Request) *fault.Error {
 		remedy = "send the request again with the same Idempotency-Key to wait on"
 	}
 	f := fault.New(fault.Conflict, "approval_pending", "tool calls of the run wait for approval longer than a request stays open (runtime.approval_hold); %s", remedy)
+	f.RetryAfter = holdRetry
+	return f
+}
+
+// stillPaused is the error for a client whose request was held open as long as the org allows, and whose
+// run still waits for a raise of its limits.
+func stillPaused(req *run.Request, runID string, e event.Paused) *fault.Error {
+	remedy := "the run goes on when it is raised: GET /v1/runs/" + runID + " shows it, and GET /v1/runs/" + runID + "/events follows it"
+	if req.Key != nil {
+		remedy += "; or send the request again with the same Idempotency-Key to wait on"
+	}
+	f := fault.New(fault.Conflict, "run_paused", "the run waits at a limit (%s) longer than a request stays open (runtime.approval_hold): %s. "+
+		"POST /v1/runs/%s/limits raises it; %s", e.Reason, e.Message, runID, remedy)
 	f.RetryAfter = holdRetry
 	return f
 }
@@ -156,6 +172,8 @@ func (h *Handler) Replay(w http.ResponseWriter, r *http.Request, caller run.Call
 		s.encoder.Fail(h.s.Errors.Body(err))
 	case s.waiting:
 		s.encoder.Finish()
+	case s.paused != nil: // as long as the org allows
+		s.encoder.Fail(h.s.Errors.Body(stillPaused(&run.Request{}, s.Started.RunID, *s.paused)))
 	case s.End.Reason.Failed():
 		s.encoder.Fail(h.s.Errors.endFrame(s.End, caller.Principal.Role.MaySeeAddresses()))
 	}
@@ -239,6 +257,10 @@ func (h *Handler) answerStream(w http.ResponseWriter, r *http.Request, req *run.
 	err := h.o.Runner.Run(r.Context(), req, s)
 	out.StopHeartbeats() // from here on no other goroutine begins the stream
 	switch begun := out.Started(); {
+	case err == nil && s.paused != nil && !begun:
+		return stillPaused(req, s.Started.RunID, *s.paused)
+	case err == nil && s.paused != nil:
+		s.encoder.Fail(h.s.Errors.Body(stillPaused(req, s.Started.RunID, *s.paused)))
 	case err == nil && s.waiting && req.WaitFor > 0 && !begun:
 		return stillWaiting(req)
 	case err == nil && s.waiting && req.WaitFor > 0:
@@ -286,7 +308,7 @@ func (s *Stream) Emit(_ event.Position, e event.Event) error {
 			s.named = s.served
 			s.out.SetHeader(servedHeader, listOf([]string{s.served.String()}))
 		}
-	case event.ApprovalDecided, event.ItemDone, event.ModelFallback, event.RelayBody, event.RelayHead,
+	case event.ApprovalDecided, event.ItemDone, event.LimitsRaised, event.ModelFallback, event.Paused, event.RelayBody, event.RelayHead,
 		event.ToolDone, event.ToolStarted, event.ToolsListed, event.Waiting: // the encoder decides
 	}
 	if err := s.encoder.Event(e); err != nil {

@@ -20,7 +20,7 @@ func (j *Journal) Approval(_ context.Context, orgID, id string) (journal.Approva
 			continue
 		}
 		for _, a := range r.approvals {
-			if a.ID == id {
+			if a.ID == id && !a.IsPause() {
 				return a, nil
 			}
 		}
@@ -37,6 +37,9 @@ func (j *Journal) Approvals(_ context.Context, orgID string, q journal.ApprovalQ
 		if key.org == orgID {
 			all = append(all, r.approvals...)
 		}
+	}
+	if !q.Pauses {
+		all = slices.DeleteFunc(all, journal.Approval.IsPause)
 	}
 	slices.SortFunc(all, func(a, b journal.Approval) int {
 		return cmp.Or(cmp.Compare(b.CreatedAt, a.CreatedAt), strings.Compare(b.ID, a.ID))

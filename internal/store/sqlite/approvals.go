@@ -22,7 +22,7 @@ func scanApproval(row scanner) (a journal.Approval, err error) {
 
 // Approval implements journal.Archive.
 func (r *Reader) Approval(ctx context.Context, orgID, id string) (journal.Approval, error) {
-	a, err := scanApproval(r.db.QueryRowContext(ctx, `SELECT `+approvalColumns+` FROM approvals WHERE org = ? AND id = ?`, orgID, id))
+	a, err := scanApproval(r.db.QueryRowContext(ctx, `SELECT `+approvalColumns+` FROM approvals WHERE org = ? AND id = ? AND call_key <> ''`, orgID, id))
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fmt.Errorf("approval %s: %w", id, org.ErrNotFound)
 	}
@@ -72,9 +72,9 @@ func (r *Reader) Approvals(ctx context.Context, orgID string, q journal.Approval
 func (r *Reader) approvals(ctx context.Context, orgID string, q journal.ApprovalQuery, at int64, waiting, statuses string) ([]journal.Approval, error) {
 	found, err := list(ctx, r.db, scanApproval, `SELECT `+approvalColumns+` FROM approvals
 		WHERE org = ?1 AND (created_at, id) < (?2, ?3) AND (?4 = 0 OR status IN (SELECT value FROM json_each(?5)))
-		AND (?6 = '' OR run_id = ?6) AND (?7 = '' OR server = ?7)`+waiting+`
+		AND (?6 = '' OR run_id = ?6) AND (?7 = '' OR server = ?7) AND (?9 OR call_key <> '')`+waiting+`
 		ORDER BY created_at DESC, id DESC LIMIT ?8`,
-		orgID, at, q.Before, len(q.Statuses), statuses, q.RunID, q.Server, max(q.Limit, 0))
+		orgID, at, q.Before, len(q.Statuses), statuses, q.RunID, q.Server, max(q.Limit, 0), q.Pauses)
 	return found, r.wrap("list approvals", err)
 }
 
@@ -97,7 +97,7 @@ func (r *Reader) WaitingRuns(ctx context.Context) ([]journal.WaitingRun, error) 
 // WaitingApprovals returns how many approvals of all orgs wait, and the time of the oldest in
 // Unix milliseconds; 0 if none waits.
 func (r *Reader) WaitingApprovals(ctx context.Context) (n int, oldest int64, err error) {
-	err = r.db.QueryRowContext(ctx, `SELECT count(*), coalesce(min(created_at), 0) FROM approvals INDEXED BY approvals_waiting WHERE status = 'waiting'`).Scan(&n, &oldest)
+	err = r.db.QueryRowContext(ctx, `SELECT count(*), coalesce(min(created_at), 0) FROM approvals INDEXED BY approvals_waiting WHERE status = 'waiting' AND call_key <> ''`).Scan(&n, &oldest)
 	return n, oldest, r.wrap("count approvals", err)
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -18,6 +19,7 @@ func approvalCases() []rule {
 		{"the end of a run, and the request to end it, void what waits", "nobody may approve a call that will never be made", approvalVoid},
 		{"a call that changed is asked for again", "what was approved is this call and no other, also if it was approved already", approvalAgain},
 		{"approvals are selected", "by status, run and server, in pages, the latest first", approvalQueries},
+		{"a paused run waits like an approval", "it expires, counts and becomes void in the same way, and is no approval that somebody could decide", pausedRuns},
 		{"due approvals are found", "over all orgs, those first that expired first", approvalsDue},
 		{"approvals belong to an org", "another org cannot find, list, decide or use the ids of them", approvalIsolation},
 		{"waiting approvals are capped", "per org; a decision makes room", approvalsCapped},
@@ -193,6 +195,64 @@ func approvalQueries(b *testBench) {
 	b.checkError(err, org.ErrNotFound)
 }
 
+func pausedRuns(b *testBench) { // P23
+	at := b.now().UnixMilli()
+	pause := func(id string) loop.Paused {
+		return loop.Paused{WaitID: id, Reason: event.MaxCalls, ExpiresAt: at + 100, CallerAt: "gw"}
+	}
+	lease, last := b.runWith("a", "run_1", pause("p1"))
+	_, err := b.Archive.Approval(b.Context(), "a", "p1")
+	b.checkError(err, org.ErrNotFound)
+	_, err = b.Archive.Approvals(b.Context(), "a", journal.ApprovalQuery{Limit: 1, Before: "p1"})
+	b.checkError(err, org.ErrNotFound)
+	b.runWith("a", "run_2", asked("w1", 0, "s", 0), loop.Parked{})
+	if got := b.selected("a", journal.ApprovalQuery{Limit: 9}); got != "w1 " {
+		b.Errorf("the approvals are %q", got)
+	}
+	if got := b.selected("a", journal.ApprovalQuery{Limit: 9, RunID: "run_1", Pauses: true}); got != "p1 " {
+		b.Errorf("the pauses of the run are %q", got)
+	}
+	b.paused("run_1", true)
+	waiting, err := b.Archive.WaitingRuns(b.Context())
+	b.ok(err)
+	b.equal(waiting, []journal.WaitingRun{{Org: "a", RunID: "run_1", Principal: "ann", CallerAt: "gw"}, {Org: "a", RunID: "run_2", Principal: "ann", CallerAt: "gw"}})
+	due, err := b.Archive.DueApprovals(b.Context(), at+100, 9)
+	b.ok(err)
+	if len(due) != 1 || due[0].ID != "p1" || !due[0].IsPause() || due[0].Name != string(event.MaxCalls) || due[0].Principal != "ann" {
+		b.Errorf("due are %+v", due)
+	}
+	b.ok(b.write(journal.Lease{Org: "a", RunID: lease.RunID}, last, loop.LimitsRaised{By: "bob", WaitID: "p1", Raise: budget.Raise{Calls: 1}}))
+	b.paused("run_1", false)
+	claimed, err := b.Leases.Claim(b.Context(), "y", 9)
+	b.ok(err)
+	if len(claimed) != 1 || claimed[0].RunID != "run_1" {
+		b.Fatalf("claimed: %+v", claimed)
+	}
+	b.ok(b.write(claimed[0], last+1, pause("p2")))
+	b.ok(b.write(journal.Lease{Org: "a", RunID: "run_1"}, last+2, loop.Expired{WaitID: "p2"}))
+	b.paused("run_1", false)
+	_, last = b.runWith("a", "run_3", pause("p3"))
+	b.ok(b.write(journal.Lease{Org: "a", RunID: "run_3"}, last, loop.CancelRequested{By: "bob", Cause: event.Cancelled}))
+	b.paused("run_3", false)
+	refused := pause("p4")
+	refused.Refused = "no room"
+	b.runWith("a", "run_4", refused)
+	b.paused("run_4", false)
+	if got := b.selected("a", journal.ApprovalQuery{Limit: 9, Statuses: []journal.ApprovalStatus{journal.ApprovalWaiting}, Pauses: true}); got != "w1 " {
+		b.Errorf("what waits in the end is %q", got)
+	}
+}
+
+// paused fails the case unless the run is paused, or runs.
+func (b *testBench) paused(runID string, want bool) {
+	b.Helper()
+	head, err := b.Archive.Head(b.Context(), "a", runID)
+	b.ok(err)
+	if status := head.Summary.Status; (status == journal.Paused) != want || !want && status != journal.Running {
+		b.Errorf("%s is %s, paused: want %t", runID, status, want)
+	}
+}
+
 func approvalsDue(b *testBench) {
 	at := b.now().UnixMilli()
 	for i, expires := range []int64{at + 300, at + 100, 0, at + 200, at + 101} {
@@ -245,6 +305,9 @@ func approvalsCapped(b *testBench) {
 	b.ok(b.ask("b", "run_1", "ann", "w1"))
 	b.ok(b.write(journal.Lease{Org: "a", RunID: "run_1"}, 3, loop.CallResolved{WaitID: "w1"}))
 	b.ok(b.ask("a", "run_3", "cid", "w3"))
+	lease := journal.Lease{Org: "a", RunID: "run_4", Epoch: 1, Owner: "x"} // a pause counts like an approval
+	begin := loop.Accepted{RunID: "run_4", Org: "a", Principal: "dan", Policy: loop.Policy{Grade: loop.Durable}, Targets: []loop.Target{{}}}
+	b.checkCapError(b.write(lease, 0, begin, loop.Paused{WaitID: "p1", Reason: event.Tokens}), "org_caps.approvals", 2)
 }
 
 func approvalsOfAKeyCapped(b *testBench) { // H02

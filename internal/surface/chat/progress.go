@@ -11,6 +11,7 @@ import (
 const (
 	toolProgress     = "agentic_tool_call_progress"
 	approvalRequired = "agentic_tool_approval_required"
+	runPaused        = "agentic_run_paused"
 )
 
 // extension is an event of a stream that the OpenAI document does not have. Official clients read
@@ -52,6 +53,17 @@ type required struct {
 	ExpiresAt  *string `json:"expires_at"` // null = never
 }
 
+// pausedRun is the event for a run that waits for a raise of its limits.
+type pausedRun struct {
+	extension
+	RunID     string  `json:"run_id"`
+	PauseID   string  `json:"pause_id"`
+	Limit     string  `json:"limit"`            // the reason with which the run would end
+	Budget    string  `json:"budget,omitempty"` // of several runs, that has no room; absent = it is a limit of the run
+	Message   string  `json:"message"`
+	ExpiresAt *string `json:"expires_at"` // null = never
+}
+
 // progress sends the events of the extension progress. Calls that begin and end are part of a live
 // stream only. Every stream says that its run waits.
 func (e *encoder) progress(ev event.Event) {
@@ -70,8 +82,10 @@ func (e *encoder) progress(ev event.Event) {
 		for _, a := range ev.Approvals {
 			e.require(a)
 		}
+	case event.Paused:
+		e.pause(ev)
 	case event.Started, event.ToolsListed, event.RoundStarted, event.ModelFallback, event.TextDelta, event.ReasoningDelta, event.RefusalDelta,
-		event.CallDelta, event.NativeItem, event.Citation, event.NativeProgress, event.ItemDone, event.RoundDone,
+		event.CallDelta, event.NativeItem, event.Citation, event.NativeProgress, event.ItemDone, event.RoundDone, event.LimitsRaised,
 		event.RelayHead, event.RelayBody, event.ApprovalDecided, event.Finished: // no step of a tool
 	}
 }
@@ -90,6 +104,17 @@ func (e *encoder) require(a event.Approval) {
 		w.ExpiresAt = new(surface.Timestamp(a.ExpiresAt.UnixMilli()))
 	}
 	e.extend(approvalRequired, w)
+}
+
+// pause sends that the run waits at a limit.
+func (e *encoder) pause(ev event.Paused) {
+	w := pausedRun{
+		extension: newExtension(runPaused), RunID: e.Started.RunID, PauseID: ev.ID, Limit: string(ev.Reason), Budget: ev.Budget, Message: ev.Message,
+	}
+	if !ev.ExpiresAt.IsZero() {
+		w.ExpiresAt = new(surface.Timestamp(ev.ExpiresAt.UnixMilli()))
+	}
+	e.extend(runPaused, w)
 }
 
 // extend sends an event of the extension progress after the chunk with the role.

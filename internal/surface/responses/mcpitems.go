@@ -105,8 +105,8 @@ func (o *mcpOutput) event(ev event.Event) bool {
 			o.end(ev)
 		}
 		return ev.Shown
-	case event.ApprovalDecided, event.CallDelta, event.Citation, event.Finished, event.ItemDone, event.ModelFallback,
-		event.NativeItem, event.NativeProgress, event.ReasoningDelta, event.RefusalDelta, event.RelayBody,
+	case event.ApprovalDecided, event.CallDelta, event.Citation, event.Finished, event.ItemDone, event.LimitsRaised, event.ModelFallback,
+		event.NativeItem, event.NativeProgress, event.Paused, event.ReasoningDelta, event.RefusalDelta, event.RelayBody,
 		event.RelayHead, event.RoundDone, event.RoundStarted, event.Started, event.TextDelta, event.Waiting: // no item of an MCP server
 	}
 	return false

@@ -12,9 +12,11 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
@@ -26,14 +28,15 @@ const (
 	maxRuns     = 100 // runs of a page at most
 	// listedBytes is about how much memory a run of a page takes.
 	listedBytes = 1 << 10
-	// cancelTimeout is how long a cancel may wait for the store.
+	// cancelTimeout is how long a cancel or a raise may wait for the store.
 	cancelTimeout = 30 * time.Second
 )
 
-// Runner follows and cancels runs. Implemented by *run.Runner.
+// Runner follows, cancels and raises runs. Implemented by *run.Runner.
 type Runner interface {
 	Follow(ctx context.Context, f eventlog.Follow, sink eventlog.Sink) error
 	Cancel(ctx context.Context, orgID, runID string, by org.Author) error
+	Raise(ctx context.Context, orgID, runID string, n run.NewLimits, by org.Author, account *memlimit.Account) (budget.Limits, error)
 }
 
 // Options configure a Handler. All but Now are required.

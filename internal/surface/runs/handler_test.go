@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
@@ -35,7 +36,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type follows struct {
 	got eventlog.Follow
 	by  org.Author
-	do  func(ctx context.Context, sink eventlog.Sink) error
+
+	raise run.NewLimits
+	do    func(ctx context.Context, sink eventlog.Sink) error
 }
 
 // Follow implements Runner.
@@ -46,6 +49,12 @@ func (r *follows) Follow(ctx context.Context, f eventlog.Follow, sink eventlog.S
 
 // Cancel implements Runner.
 func (r *follows) Cancel(_ context.Context, _, _ string, by org.Author) error { r.by = by; return nil }
+
+// Raise implements Runner.
+func (r *follows) Raise(_ context.Context, _, _ string, n run.NewLimits, by org.Author, _ *memlimit.Account) (budget.Limits, error) {
+	r.by, r.raise = by, n
+	return budget.Limits{Rounds: 20}, nil
+}
 
 // stored returns a store with the runs run_0 to run_N of the org o, of the keys a and b in
 // turn, of which every third has failed and the others have ended.

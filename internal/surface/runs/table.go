@@ -19,6 +19,7 @@ func (h *Handler) Routes() []surface.Route {
 		readers.Route("GET /v1/runs/{id}", surface.Admitted(h.Get)),
 		readers.Open().Route("GET /v1/runs/{id}/events", h.Events(readers.Errors)),
 		starters.Route("POST /v1/runs/{id}/cancel", surface.Admitted(h.Cancel)),
+		starters.Route("POST /v1/runs/{id}/limits", surface.Admitted(h.Raise)),
 		management.Route("POST /api/runs/{id}/cancel", surface.Admitted(h.Cancel)),
 	}
 }

@@ -50,6 +50,7 @@ type Detail struct {
 	Usage         model.Usage    `json:"usage"`
 	CostNanoUSD   *int64         `json:"cost_nano_usd,omitempty"` // in 10⁻⁹ US dollars; absent = nothing of the run has a price
 	Calls         []Call         `json:"calls"`
+	Paused        *event.Paused  `json:"paused,omitempty"` // what the run waits for at a limit
 	Why           string         `json:"why,omitempty"`
 	Failure       *event.Failure `json:"failure,omitempty"`
 	ProviderError *ProviderError `json:"provider_error,omitempty"` // of the last model call that failed
@@ -79,7 +80,7 @@ type ProviderError struct {
 // can contain one: addresses, URLs, causes and answers of providers.
 func NewDetail(d *eventlog.Detail, mayAddress bool) Detail {
 	out := Detail{
-		Object: NewObject(d.Summary), Limits: d.Limits, Usage: d.Usage, CostNanoUSD: d.Cost, Calls: make([]Call, len(d.Calls)), Why: d.Why,
+		Object: NewObject(d.Summary), Limits: d.Limits, Usage: d.Usage, CostNanoUSD: d.Cost, Calls: make([]Call, len(d.Calls)), Paused: d.Paused, Why: d.Why,
 		Failure: visibleFailure(d.Failure, mayAddress),
 	}
 	for i, c := range d.Calls {
@@ -155,6 +156,13 @@ func newPage(found []journal.Summary, limit int) page {
 		out.FirstID, out.LastID = &out.Data[0].ID, &out.Data[n-1].ID
 	}
 	return out
+}
+
+// raised is the answer to a raise: the run goes on.
+type raised struct {
+	ID     string        `json:"id"`
+	Status string        `json:"status"` // running
+	Limits budget.Limits `json:"limits"` // of the run, from now on
 }
 
 // cancelled is the answer to a cancel: the run ends soon.

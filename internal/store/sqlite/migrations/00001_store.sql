@@ -76,7 +76,7 @@ CREATE TABLE runs (
   surface       TEXT    NOT NULL,
   grade         TEXT    NOT NULL,
   model         TEXT    NOT NULL,
-  status        TEXT    NOT NULL, -- running, waiting, done, or set_aside: its journal cannot be decoded
+  status        TEXT    NOT NULL, -- running, waiting, paused, done, or set_aside: its journal cannot be decoded
   finish_reason TEXT    NOT NULL, -- empty before
   rounds        INTEGER NOT NULL,
   calls         INTEGER NOT NULL,
@@ -144,7 +144,7 @@ CREATE TABLE approvals (
   org         TEXT    NOT NULL,
   id          TEXT    NOT NULL,
   run_id      TEXT    NOT NULL,
-  call_key    TEXT    NOT NULL,
+  call_key    TEXT    NOT NULL, -- empty for a run that waits for a raise of its limits
   principal   TEXT    NOT NULL, -- whose run it is
   surface     TEXT    NOT NULL,
   name        TEXT    NOT NULL, -- of the tool, as the model called it

@@ -23,8 +23,10 @@ import (
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
-// codexConfig is the configuration of Codex; its holes are the model and the base URL.
+// codexConfig is the configuration of Codex; its holes are further keys, the model, the name of the provider and
+// the base URL.
 const codexConfig = `
+%s
 model = %q
 model_provider = "turnpike"
 approval_policy = "never"
@@ -35,7 +37,7 @@ feedback.enabled = false
 features.apps = false
 features.plugins = false
 [model_providers.turnpike]
-name = "Turnpike"
+name = %q
 base_url = %q
 wire_api = "responses"
 env_key = "TURNPIKE_KEY"
@@ -134,7 +136,7 @@ text ` + answer
 	r := &rig{proxy: startProxy(t, s.everything)}
 	r.program = s.startGateway(t, strings.TrimSuffix(up.URL, "/v1"), []object{{"name": "everything", "url": r.proxy.URL + "/mcp", "enabled": true}})
 	front := startFront(t, startValidator(t, specs, r.program.url).URL)
-	c := newCodex(t, s, tt.model, front.URL+"/v1")
+	c := newCodex(t, s, "", tt.model, "Turnpike", front.URL+"/v1")
 	printed, told := c.exec(t, "What is the sum? Write a file, too.")
 	wantEqual(t, "what Codex prints", answer+"\n", printed)
 	made, err := os.ReadFile(filepath.Join(c.dir, "made.txt"))
@@ -222,13 +224,13 @@ type codex struct {
 	away *front // gets the requests to all other addresses
 }
 
-// newCodex prepares Codex for a model. What it sends to other addresses than this one
+// newCodex prepares Codex for a model, with further keys of its configuration and the name that it has for the provider. What it sends to other addresses than this one
 // goes to a proxy that refuses it.
-func newCodex(t *testing.T, s *site, model, base string) *codex {
+func newCodex(t *testing.T, s *site, more, model, provider, base string) *codex {
 	t.Helper()
 	home := t.TempDir()
 	c := &codex{node: s.node, dir: t.TempDir(), away: startFront(t, "")}
-	if err := os.WriteFile(filepath.Join(home, "config.toml"), fmt.Appendf(nil, codexConfig, model, base), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(home, "config.toml"), fmt.Appendf(nil, codexConfig, more, model, provider, base), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	c.env = []string{

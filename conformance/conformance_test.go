@@ -40,6 +40,8 @@ func TestConformance(t *testing.T) { // P12
 		{"embeddings, pictures, speech and moderations", testEndpoints},
 		{"the MCP Inspector at /mcp", testInspector},
 		{"Codex", testCodex},
+		{"Codex, with a small context window", testCodexCompacts},
+		{"compaction, Node client", testCompactEndpoint},
 	}
 	for _, suite := range suites {
 		t.Run(suite.name, func(t *testing.T) { suite.run(t, s) })

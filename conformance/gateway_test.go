@@ -21,6 +21,7 @@ const (
 	plainKey  = "sk-conformance-plain-e90b3d6417f542c8"  // org plain, which has no tools
 	freshKey  = "sk-conformance-fresh-81c5f7a03e9d46b2"  // org fresh, role owner; it may have tools, but no server yet
 	upKey     = "sk-conformance-upstream-62a47b9cd1e0"
+	masterKey = "q0Jw7yL2Vx9Zt4Rb8Nf3Hk6Pm1Sd5GcUeXiOaYjTl0E="
 )
 
 // configFile is the gateway's configuration; its holes are the port to listen
@@ -28,6 +29,7 @@ const (
 const configFile = `
 listen: 127.0.0.1:%[1]d
 data: %[2]q
+master_key: env:TURNPIKE_MASTER
 providers:
   - {name: up, kind: openai, base_url: %[3]s/v1, api_key: env:UP_KEY, models: [gpt-test, "gpt-*"]}
   - {name: claude, kind: anthropic, base_url: %[3]s/anthropic, api_key: env:UP_KEY, models: ["claude-*"]}
@@ -122,7 +124,7 @@ func (g *program) must(t *testing.T, args ...string) string {
 
 func gatewayEnv() []string {
 	return append(baseEnv(), "TURNPIKE_KEY="+devKey, "TURNPIKE_OTHER_KEY="+otherKey, "TURNPIKE_RO_KEY="+readerKey,
-		"TURNPIKE_PLAIN_KEY="+plainKey, "TURNPIKE_FRESH_KEY="+freshKey, "UP_KEY="+upKey,
+		"TURNPIKE_MASTER="+masterKey, "TURNPIKE_PLAIN_KEY="+plainKey, "TURNPIKE_FRESH_KEY="+freshKey, "UP_KEY="+upKey,
 		"AWS_KEY="+turnpiketest.AWSSecretAccessKey, "AWS_TOKEN="+turnpiketest.AWSSessionToken)
 }
 

@@ -268,7 +268,7 @@ func (a *App) buildAPI(o Options, router *route.Router, retained *memlimit.Limit
 		mcp:       a.mcp,
 		chat:      chat.New(kit),
 		endpoints: endpoints.New(kit, bodies),
-		responses: responses.New(responses.Options{Options: kit, Conversations: a.store, Runs: a.runner}),
+		responses: responses.New(responses.Options{Options: kit, Conversations: a.store, Runs: a.runner, Seals: a.keys.Vault}),
 		runs: runs.New(runs.Options{
 			Archive: a.store, Runner: a.runner, Heartbeats: a.heartbeats, Log: a.log, Now: clock.Wall,
 		}),

@@ -104,13 +104,12 @@ func access() map[string]struct {
 	const relayed = `{"model":"m","input":"x"}`
 	newKey := func(w *twoOrgs) string { return fmt.Sprintf(`{"name":%q,"role":"reader"}`, w.name()) }
 	return routes{
-		"GET /healthz":               {open, one(200, "/healthz")},
-		"GET /readyz":                {open, one(200, "/readyz")},
-		"GET /openapi.json":          {open, one(200, "/openapi.json")},
-		"/":                          {open, one(404, "/elsewhere")},
-		"POST /v1/responses/compact": {open, one(404, "/v1/responses/compact")},
-		"/api":                       {open, one(404, "/api")},
-		"/api/":                      {open, one(404, "/api/elsewhere")},
+		"GET /healthz":      {open, one(200, "/healthz")},
+		"GET /readyz":       {open, one(200, "/readyz")},
+		"GET /openapi.json": {open, one(200, "/openapi.json")},
+		"/":                 {open, one(404, "/elsewhere")},
+		"/api":              {open, one(404, "/api")},
+		"/api/":             {open, one(404, "/api/elsewhere")},
 
 		"/v1/files":    {starts, one(404, "/v1/files")},
 		"/v1/files/":   {starts, one(404, "/v1/files/f1/content")},
@@ -129,6 +128,7 @@ func access() map[string]struct {
 		"POST /v1/chat/completions":                  {starts, with(200, "/v1/chat/completions", says(question))},
 		"POST /v1/responses":                         {starts, with(200, "/v1/responses", says(askedResponses))},
 		"POST /v1/responses/input_tokens":            {starts, with(200, "/v1/responses/input_tokens", says(askedResponses))},
+		"POST /v1/responses/compact":                 {starts, with(200, "/v1/responses/compact", says(askedResponses))},
 		"GET /v1/responses/{id}":                     {starts, things(200, "/v1/responses/%s", (*twoOrgs).response)},
 		"DELETE /v1/responses/{id}":                  {starts, things(200, "/v1/responses/%s", (*twoOrgs).response)},
 		"GET /v1/responses/{id}/input_items":         {starts, things(200, "/v1/responses/%s/input_items", (*twoOrgs).response)},

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,6 +23,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/provider/demo"
+	"github.com/turnpike-gateway/turnpike/internal/secret"
 )
 
 const demoQuestion = "How warm is it in Lisbon, in Fahrenheit?"
@@ -104,6 +107,11 @@ orgs:
     mcp_servers: [{name: demo-tools, url: %q, trust: true}]
 `, listen, data, mcpURL)), env)
 	if err != nil {
+		return nil, "", err
+	}
+	master := make([]byte, 32) // as long as its data: the directory is removed at the end
+	_, _ = rand.Read(master)   // never fails
+	if c.MasterKey, err = secret.Parse(base64.StdEncoding.EncodeToString(master)); err != nil {
 		return nil, "", err
 	}
 	key, err := giveKey(c)

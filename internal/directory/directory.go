@@ -520,7 +520,7 @@ func (d *Directory) merge(ctx context.Context, stored org.Contents) *snapshot {
 	}
 	return &snapshot{
 		org: &org.Org{
-			ID: record.ID, Runtime: record.Runtime, MCPOutbound: slices.Contains(record.Features, config.MCPOutbound), Unsupported: refused,
+			ID: record.ID, CreatedAt: record.CreatedAt, Runtime: record.Runtime, MCPOutbound: slices.Contains(record.Features, config.MCPOutbound), Unsupported: refused,
 		},
 		keys:    workingKeys(keys, servers),
 		byID:    keysByID(keys),

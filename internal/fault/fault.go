@@ -29,7 +29,8 @@ const (
 	Method        Code = "method" // the path exists, not for this method
 	Conflict      Code = "conflict"
 	Limited       Code = "limited"
-	Upstream      Code = "upstream" // somebody whom we called failed
+	Upstream      Code = "upstream"       // somebody whom we called failed
+	NotConfigured Code = "not_configured" // the operator has not set up what it needs
 	Unavailable   Code = "unavailable"
 	Internal      Code = "internal"
 )

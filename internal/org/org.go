@@ -41,8 +41,9 @@ func (r Role) MaySeeAddresses() bool { return r == Owner || r == Admin }
 // Org is the current configuration of an org. It is immutable: a change creates a new
 // Org.
 type Org struct {
-	ID      string
-	Runtime Runtime
+	ID        string
+	CreatedAt time.Time // of its record: an org that is created again has another one
+	Runtime   Runtime
 
 	// MCPOutbound is the feature flag that enables the agent loop.
 	MCPOutbound bool

@@ -31,6 +31,7 @@ var statuses = map[fault.Code]int{
 	fault.Conflict:      http.StatusConflict,
 	fault.Limited:       http.StatusTooManyRequests,
 	fault.Upstream:      http.StatusBadGateway,
+	fault.NotConfigured: http.StatusNotImplemented,
 	fault.Unavailable:   http.StatusServiceUnavailable,
 	fault.Internal:      http.StatusInternalServerError,
 }

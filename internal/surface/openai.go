@@ -19,6 +19,7 @@ var openAITypes = map[fault.Code]string{
 	fault.Conflict:      "invalid_request_error",
 	fault.Limited:       "rate_limit_error",
 	fault.Upstream:      "upstream_error",
+	fault.NotConfigured: "server_error",
 	fault.Unavailable:   "unavailable_error",
 	fault.Internal:      "server_error",
 }

@@ -43,6 +43,13 @@ type Object interface {
 	Value() any
 }
 
+// Completer is an Object or an Encoder whose run may end well without the answer.
+type Completer interface {
+	// Complete returns why there is no answer, or nil. It is called after a run that has not
+	// failed, before Value or Finish.
+	Complete() error
+}
+
 // whole is the sink of a run whose answer is one JSON object.
 type whole struct {
 	Answer
@@ -88,6 +95,11 @@ func (h *Handler) answerJSON(w http.ResponseWriter, r *http.Request, req *run.Re
 	if s.End.Reason.Failed() {
 		h.s.Errors.writeEnd(w, s.End, caller.Principal.Role.MaySeeAddresses())
 		return nil
+	}
+	if c, is := s.object.(Completer); is {
+		if err := c.Complete(); err != nil {
+			return err
+		}
 	}
 	if err := caller.Account.Acquire(s.kept); err != nil { // the object that is written
 		return err
@@ -232,6 +244,7 @@ type Stream struct {
 	encoder Encoder
 	named   event.Target // in the header
 	err     error        // the client has gone
+	missing error        // why a run that ended well has no answer
 }
 
 // liveDeltas are the kinds of delta that a live stream sends. In a relay every call is
@@ -273,6 +286,10 @@ func (h *Handler) answerStream(w http.ResponseWriter, r *http.Request, req *run.
 	case err != nil:
 		h.logInternal(err)
 		s.encoder.Fail(h.s.Errors.Body(err))
+	case s.missing != nil && !begun:
+		return s.missing
+	case s.missing != nil:
+		s.encoder.Fail(h.s.Errors.Body(s.missing))
 	case s.End.Reason.Failed() && !begun:
 		w.Header().Del(servedHeader) // of an earlier round
 		h.s.Errors.writeEnd(w, s.End, mayAddress)
@@ -290,7 +307,10 @@ func (s *Stream) Emit(_ event.Position, e event.Event) error {
 	}
 	switch e := e.(type) {
 	case event.Finished:
-		if !e.Reason.Failed() {
+		if c, is := s.encoder.(Completer); is && !e.Reason.Failed() {
+			s.missing = c.Complete()
+		}
+		if !e.Reason.Failed() && s.missing == nil {
 			s.encoder.Finish()
 		}
 		return s.err

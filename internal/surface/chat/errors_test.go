@@ -14,7 +14,7 @@ func TestEveryCodeHasAStatusAndAForm(t *testing.T) {
 		fault.Invalid: 400, fault.Unauthorized: 401, fault.Forbidden: 403, fault.NotFound: 404, fault.Method: 405,
 		fault.Conflict: 409, fault.TooLarge: 413, fault.Unprocessable: 422, fault.Limited: 429,
 		fault.Header: 431, fault.MediaType: 415, fault.Timeout: 408, fault.Misdirected: 421,
-		fault.Internal: 500, fault.Upstream: 502, fault.Unavailable: 503,
+		fault.Internal: 500, fault.Upstream: 502, fault.Unavailable: 503, fault.NotConfigured: 501,
 	} {
 		w := httptest.NewRecorder()
 		Errors().Write(w, fault.New(code, "why", "it is %s", "so").In("here"))
@@ -23,7 +23,7 @@ func TestEveryCodeHasAStatusAndAForm(t *testing.T) {
 			t.Errorf("%s: status %d, %s", code, w.Code, w.Body)
 		}
 	}
-	if len(Errors().Types) != 16 {
+	if len(Errors().Types) != 17 {
 		t.Errorf("%d codes: the table of this test is not complete", len(Errors().Types))
 	}
 }

@@ -34,6 +34,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // bench is a handler with its real runner, before a model that plays a story.
 type bench struct {
+	options responses.Options
 	*responses.Handler
 	script *turnpiketest.Script
 	specs  *spectest.Documents // every answer must be valid; nil = they are not there
@@ -94,13 +95,14 @@ func newBench(t *testing.T, story string) *bench {
 	kept, journal := &watched{}, &memory.Journal{}
 	b.kept = kept
 	runner := run.New(run.Options{Catalog: offered, Journal: journal, Archive: journal, LaterDeleter: journal, Conversations: kept})
-	b.Handler = responses.New(responses.Options{
+	b.options = responses.Options{
 		Options: surface.Options{
 			MaxRoundsCap: func() int { return 10 }, KeepFor: func() time.Duration { return time.Hour }, Heartbeats: sse.NewHeartbeats(0), Log: slog.New(slog.DiscardHandler),
 			Router: route.New([]route.Provider{{Name: "up", Models: []string{"m"}, Model: b.script}}), Runner: runner,
 		},
-		Conversations: kept, Runs: runner,
-	})
+		Conversations: kept, Runs: runner, Seals: testKeys(t),
+	}
+	b.Handler = responses.New(b.options)
 	return b
 }
 

@@ -35,6 +35,11 @@ type decoder struct {
 
 	approvals approvalInput
 
+	seal     compactionSeal
+	compacts bool     // the request asks for a compaction
+	alone    bool     // with POST /v1/responses/compact
+	kept     []string // the texts that a compaction keeps
+
 	replaces  bool // a tool replaces an earlier one with its name
 	stream    bool
 	dropped   []string          // members that a run cannot carry
@@ -113,6 +118,11 @@ func (d *decoder) decode(members []surface.Member) error {
 	}
 	if err := d.checkOrphan(); err != nil {
 		return err
+	}
+	if d.compacts {
+		if err := d.checkCompaction(); err != nil {
+			return err
+		}
 	}
 	d.req.Settings = d.settings(members)
 	if err := d.keep(); err != nil {

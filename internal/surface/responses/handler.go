@@ -8,24 +8,27 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/policy"
 	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/internal/settings"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
-// Options are what a Handler needs; all are required.
+// Options are what a Handler needs; all are required unless they say otherwise.
 type Options struct {
 	surface.Options
 	Conversations journal.Conversations // where responses are stored
 	Runs          surface.StoredRuns
+	Seals         *secret.Keyring // seals compacted conversations; nil = none can be made
 }
 
 // Handler answers POST /v1/responses, and requests for stored responses.
 type Handler struct {
-	o      Options
-	kit    *surface.Handler
-	errors *surface.Errors
-	reads  reads
+	o          Options
+	kit        *surface.Handler
+	compacting *surface.Handler // POST /v1/responses/compact
+	errors     *surface.Errors
+	reads      reads
 }
 
 const (
@@ -40,12 +43,15 @@ const (
 // New returns a Handler.
 func New(o Options) *Handler {
 	h := &Handler{o: o, errors: Errors()}
-	h.kit = surface.New(o.Options, surface.Surface{
+	api := surface.Surface{
 		Name: "responses", Dialect: model.DialectResponses, RelayPath: "/responses", Decode: h.decodeRequest, Errors: h.errors, Members: bodyNames, CheckRelay: checkRelay, AlwaysLoop: true,
 		Defaults: settings.Defaults{
 			Calls: defaultCalls, Parallelism: loop.Safe, DoomLoop: policy.Nudge, ResultMaxBytes: resultMaxBytes, EndCut: true,
 		},
-	})
+	}
+	h.kit = surface.New(o.Options, api)
+	api.Name, api.RelayPath, api.Decode = "responses.compact", "/responses/compact", h.decodeCompact
+	h.compacting = surface.New(o.Options, api)
 	return h
 }
 
@@ -75,12 +81,35 @@ func (h *Handler) InputTokens(w http.ResponseWriter, r *http.Request, caller run
 
 // decodeRequest implements surface.Surface.Decode.
 func (h *Handler) decodeRequest(ctx context.Context, caller run.Caller, req *run.Request, members []surface.Member) (surface.Reply, error) {
-	d := newDecoder(req)
-	d.find = h.itemFinder(ctx, caller)
+	d := h.newDecoder(ctx, caller, req)
 	err := d.decode(members)
-	return surface.Reply{
-		Stream: d.stream, MaxTokens: d.maxTokens, Calls: d.calls, NoStore: !d.echo.Store, Native: d.echo.encrypted || len(d.req.Hosted) > 0, Hosted: d.hosted, Dropped: d.dropped, KeepsTexts: true,
+	return d.reply(), err
+}
+
+// newDecoder returns a decoder for a request of the caller.
+func (h *Handler) newDecoder(ctx context.Context, caller run.Caller, req *run.Request) *decoder {
+	d := newDecoder(req)
+	d.find, d.seal = h.itemFinder(ctx, caller), h.sealOf(caller)
+	return d
+}
+
+// reply returns the form of the answer.
+func (d *decoder) reply() surface.Reply {
+	r := surface.Reply{
+		Stream: d.stream, MaxTokens: d.maxTokens, Calls: d.calls, NoStore: !d.echo.Store, Native: d.echo.encrypted || len(d.req.Hosted) > 0,
+		Hosted: d.hosted, Dropped: d.dropped, KeepsTexts: true,
 		Object:  func(a *surface.Answer) surface.Object { return newEncoder(a, nil, d.echo, d.tools) },
 		Encoder: func(s *surface.Stream) surface.Encoder { return newEncoder(&s.Answer, s, d.echo, d.tools) },
-	}, err
+	}
+	if d.compacts {
+		r.Object = func(a *surface.Answer) surface.Object { return d.newCompactor(newEncoder(a, nil, d.echo, d.tools)) }
+		r.Encoder = func(s *surface.Stream) surface.Encoder {
+			return d.newCompactor(newEncoder(&s.Answer, s, d.echo, d.tools))
+		}
+	}
+	return r
+}
+
+func (d *decoder) newCompactor(e *encoder) *compactor {
+	return &compactor{encoder: e, seal: d.seal, kept: d.kept, alone: d.alone}
 }

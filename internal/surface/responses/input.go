@@ -48,6 +48,9 @@ type wirePart struct {
 // decodeInput reads the input: a text, or a list of items.
 func (d *decoder) decodeInput(value json.RawMessage) error {
 	if value == nil || string(value) == "null" {
+		if d.compacts { // the conversation that it continues is compacted
+			return nil
+		}
 		return fault.New(fault.Invalid, "missing_required_parameter", "the request has no input").In("input")
 	}
 	if isText(value) {
@@ -157,6 +160,11 @@ func (in *inputReader) add(at string, raw json.RawMessage) error {
 		return replayMCPListTools(in.req, at, raw)
 	case "additional_tools":
 		return in.addTools(at, raw)
+	case "compaction":
+		return in.addCompaction(at, raw)
+	case "compaction_trigger":
+		in.compacts = true
+		return nil
 	case "mcp_approval_request":
 		return in.addApprovalRequest(at, raw)
 	case "mcp_approval_response":
@@ -212,6 +220,9 @@ func (in *inputReader) addAll(at string, list []json.RawMessage) error {
 		}
 		if in.size += len(list[i]); in.size > surface.MaxBody {
 			return fault.New(fault.TooLarge, "request_too_large", "%s: with the stored items to which it refers, the input is larger than %d bytes; send fewer references", at, surface.MaxBody).In(at)
+		}
+		if in.compacts && !in.alone {
+			return fault.New(fault.Invalid, "invalid_value", "%s: an item follows the compaction_trigger, which must be the last", at).In(at)
 		}
 		if err := in.add(at, list[i]); err != nil {
 			return err

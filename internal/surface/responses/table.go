@@ -11,7 +11,7 @@ func (h *Handler) Routes() []surface.Route {
 	return []surface.Route{
 		requests.Route("POST /v1/responses", h.Serve),
 		requests.Route("POST /v1/responses/input_tokens", h.InputTokens),
-		requests.Route("POST /v1/responses/compact", nil), // an unknown path of the API, and not the id of a response
+		requests.Route("POST /v1/responses/compact", h.Compact),
 
 		stored.Open().Route("GET /v1/responses/{id}", h.Streamed(surface.Admitted(h.Get))),
 		stored.Route("DELETE /v1/responses/{id}", surface.Admitted(h.Delete)),

@@ -102,6 +102,14 @@ func newEngine(a *Agent) (*engine, error) {
 	e.catalog = catalog.New(catalog.Options{Log: e.log})
 	e.own = slices.Clone(a.Tools)
 	for _, p := range a.Resources {
+		if p == nil {
+			return nil, invalid("a resource of the agent is nil")
+		}
+		if c, ok := p.(interface{ Check() error }); ok {
+			if err := c.Check(); err != nil {
+				return nil, invalid("%v", err)
+			}
+		}
 		e.own = append(e.own, p.Tools(everything())...)
 	}
 	if err := checkTools(e.own); err != nil {

@@ -245,8 +245,11 @@ func (r *Resource) Copy() *Resource {
 
 // Check returns what is wrong with the resource; nil = nothing. Agents and gateways call it.
 func (r *Resource) Check() error {
-	if r.err != nil {
+	switch {
+	case r.err != nil:
 		return r.err
+	case len(r.verbs) == 0:
+		return fmt.Errorf("resource %s: no verb is left", r.name)
 	}
 	seen := map[string]bool{}
 	for _, v := range r.verbs {

@@ -259,6 +259,7 @@ func TestWrongResources(t *testing.T) {
 		`Idempotent names the verb "update"; it has get`: resource.New("x", onlyGet{}).Idempotent(resource.Update),
 		`ApproveIf names the verb "delete"`:              resource.New("x", onlyGet{}).ApproveIf(resource.Delete, func(json.RawMessage) bool { return true }),
 		`Only names the verb "search"`:                   resource.New("x", onlyGet{}).Only(resource.Get, resource.Search),
+		`no verb is left`:                                resource.New("x", onlyGet{}).Only(),
 		`the auditor is nil`:                             resource.New("x", onlyGet{}).Audit(nil),
 	} {
 		_, inSet := resource.NewSet(r)
@@ -268,6 +269,9 @@ func TestWrongResources(t *testing.T) {
 				t.Errorf("%v, want %s", err, want)
 			}
 		}
+	}
+	if _, err := (&turnpike.Agent{Model: turnpiketest.NewScript(t, "text x\n"), Resources: []tool.Provider{nil}}).Run(t.Context(), turnpike.Text("go")); err == nil {
+		t.Error("an agent with a resource that is nil")
 	}
 	defer func() {
 		if recover() == nil {

@@ -67,7 +67,8 @@ type TableOptions struct {
 //
 // It returns {"rows": […], "more": true} with at most 1,000 rows and 1 MiB. Get, Update and Delete take the columns of
 // the key; Update takes the columns to change as set. Update and Create return the key. Names come from the database
-// and are quoted; values are parameters only.
+// and are quoted; values are parameters only. A call that meets a lock of SQLite waits as long as the busy_timeout of
+// the connections says; without one it fails.
 func Table(ctx context.Context, db *sql.DB, name string, o TableOptions) (*Resource, error) {
 	t := &table{db: db, name: name, o: o, timeout: cmp.Or(o.Timeout, defaultTime)}
 	r, err := empty(cmp.Or(o.Name, name))
@@ -161,6 +162,9 @@ func (t *table) load(ctx context.Context) (err error) {
 	}
 	if t.visible, err = t.pick("Columns", t.o.Columns); err != nil {
 		return err
+	}
+	if len(t.visible) == 0 {
+		return errors.New("callers see none of its columns; see Columns")
 	}
 	if err := t.loadKey(); err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/resource"
 	"github.com/turnpike-gateway/turnpike/tool"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
+	"github.com/turnpike-gateway/turnpike/turnpiketest/crashtest"
 )
 
 // open returns a database with the statements executed.
@@ -277,6 +278,8 @@ func TestWrongTables(t *testing.T) {
 		{"products", resource.TableOptions{CallKey: "cents"}, "not a text"},
 		{"products", resource.TableOptions{Timeout: -1}, "Timeout"},
 		{"plain", resource.TableOptions{Verbs: all()}, "no primary key"},
+		{"products", resource.TableOptions{Verbs: []resource.Verb{}}, "no verb is left"},
+		{"plain", resource.TableOptions{Columns: []string{}}, "callers see none of its columns"},
 	} {
 		if _, err := resource.Table(t.Context(), db, c.name, c.o); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s %+v: %v, want %s", c.name, c.o, err, c.want)
@@ -448,5 +451,58 @@ func TestAnAgentWithATable(t *testing.T) {
 	var sold bool
 	if err := db.QueryRowContext(t.Context(), "SELECT sold FROM products WHERE id = 2").Scan(&sold); err != nil || !sold {
 		t.Error(sold, err)
+	}
+}
+
+// Calls of one turn at the same time have no common transaction, and all of them are executed.
+func TestWritesAtTheSameTime(t *testing.T) {
+	db := products(t)
+	r := table(t, db, resource.TableOptions{Verbs: all()})
+	var story strings.Builder
+	for i := range 16 {
+		fmt.Fprintf(&story, "call c%d create_products {\"name\":\"n%d\"}\n", i, i)
+	}
+	m := turnpiketest.NewScript(t, story.String()+"\ntext Done.\n")
+	result, err := (&turnpike.Agent{Model: m, Resources: []tool.Provider{r}}).Run(t.Context(), turnpike.Text("go"), turnpike.ShowTrace())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range result.Trace {
+		if step.Tool != "" && step.Error {
+			t.Errorf("%+v", step)
+		}
+	}
+	var n int
+	if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM products WHERE name LIKE 'n%'").Scan(&n); err != nil || n != 16 {
+		t.Error(n, err)
+	}
+}
+
+// An agent that is killed after any record of its journal, and resumed, creates one row: with CallKey by
+// repeating the call, and without it by not repeating it.
+func TestACrashCreatesOneRow(t *testing.T) {
+	for _, key := range []string{"call_key", ""} {
+		db, l := products(t), &log{}
+		records := crashtest.Crash(t, func() *turnpike.Agent {
+			return &turnpike.Agent{
+				Model:     turnpiketest.NewScript(t, "call c1 create_products {\"name\":\"Oolong\"}\n\ntext Done.\n"),
+				Resources: []tool.Provider{table(t, db, resource.TableOptions{Verbs: all(), CallKey: key}).Audit(l)},
+			}
+		}, turnpike.Text("Order one."))
+		runs, again := map[string]bool{}, 0
+		for _, r := range l.records {
+			runs[r.Run] = true
+			if r.Attempt > 1 && r.Status == resource.OK {
+				again++
+			}
+		}
+		var rows int
+		if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM products WHERE name = 'Oolong'").Scan(&rows); err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case records < 5, key != "" && (rows != len(runs) || again == 0), key == "" && (rows > len(runs) || again > 0):
+			t.Errorf("%q: %d records, %d runs have created %d rows, %d of the calls were repeated", key, records, len(runs), rows, again)
+		}
 	}
 }

@@ -35,7 +35,8 @@ func (u User) Verbs() []Verb {
 
 // Call executes a verb with arguments that encode as the JSON object that the tool takes, and decodes its result into
 // out; nil discards it. A verb that the resource does not have, or that the caller may not use, is [ErrUnknown];
-// arguments that do not match the schema are [ErrInvalid]. The error of the value's method is wrapped.
+// arguments that do not match the schema are [ErrInvalid]. The error of the value's method is wrapped. Approvals and
+// effect keys are for calls of agents: here each call is executed.
 func (u User) Call(ctx context.Context, name Verb, in, out any) error {
 	i := slices.IndexFunc(u.resource.verbs, func(v *verb) bool { return v.verb == name })
 	if i < 0 {

@@ -180,7 +180,27 @@ func (w *world) agent(t testing.TB, newAgent func() *turnpike.Agent, process *le
 		tools[i] = watched{one, w}
 	}
 	a.Tools = tools
+	resources := make([]tool.Provider, len(a.Resources))
+	for i, one := range a.Resources {
+		resources[i] = watchedResource{one, w}
+	}
+	a.Resources = resources
 	return a
+}
+
+// watchedResource is a resource whose calls are counted.
+type watchedResource struct {
+	tool.Provider
+	world *world
+}
+
+// Tools implements tool.Provider.
+func (o watchedResource) Tools(c tool.Caller) []tool.Tool {
+	var out []tool.Tool
+	for _, one := range o.Provider.Tools(c) {
+		out = append(out, watched{one, o.world})
+	}
+	return out
 }
 
 // watched is a tool whose calls are counted.

@@ -45,6 +45,7 @@ type history struct {
 	epoch     int64            // the highest that was given to an owner
 	owners    map[int64]string // by epoch
 	started   map[loop.CallKey]int
+	raised    bool                  // after a pause
 	approved  map[loop.CallKey]bool // of started calls, also when the state has forgotten them
 	effects   map[loop.CallKey]*effects
 	done      map[loop.CallKey]loop.CallDone
@@ -212,7 +213,16 @@ func (b *book) enter(p *process, key runKey, h *history, f loop.Fact) {
 		if h.state.Parks > 0 {
 			b.w.saw("a run that had waited went on")
 		}
+	case loop.Paused:
+		b.w.saw("a run was paused at a limit")
+	case loop.LimitsRaised:
+		h.raised = true
+		b.w.saw("a paused run was raised")
 	case loop.Expired:
+		if body.WaitID != "" && h.state.PauseOver != "" {
+			b.w.saw("nobody raised a paused run")
+			break
+		}
 		if body.WaitID != "" {
 			b.w.saw("nobody decided in time")
 			break
@@ -238,6 +248,9 @@ func (b *book) enter(p *process, key runKey, h *history, f loop.Fact) {
 		}
 	case loop.Finished:
 		b.w.saw("a run ended: " + string(body.Reason))
+		if h.raised && body.Reason == event.Complete {
+			b.w.saw("a raised run was completed")
+		}
 		if body.Reason == event.Lost && h.state.Grade == loop.Durable && !h.poisoned {
 			b.w.violate("I7: durable run %s was given up: %s %s", key.run, body.Code, body.Detail)
 		}

@@ -76,6 +76,7 @@ func (w *world) newClient(org string, n int, durable bool, slots int) *client {
 	if durable {
 		c.key = &journal.SubmitKey{Principal: "p", Key: fmt.Sprint("k", n), Hash: "h" + c.id}
 		c.like.Policy.Grade, c.like.Key = loop.Durable, c.key
+		c.pauses()
 	}
 	return c
 }

@@ -7,15 +7,22 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/policy"
+	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
 // longest is how long a request stays open while its run waits for a person.
 const longest = 5 * time.Minute
+
+// raisesOfOne is how often a person tries to raise the same run before cancelling it: a budget may never
+// have room for it.
+const raisesOfOne = 3
 
 // gate gives a third of the clients calls that wait for a person. A third of these store
 // nothing otherwise.
@@ -36,6 +43,45 @@ func (c *client) gate() {
 	c.like.Policy.NoStore = r.IntN(3) == 0 // its texts are stored when it waits
 }
 
+// pauses lets the run of a third of the clients wait at limits that it reaches, for a while.
+func (c *client) pauses() {
+	r := c.w.chance("pauses", c.id)
+	if r.IntN(3) > 0 {
+		return
+	}
+	l := &c.like.Policy.Limits
+	l.OnLimit, l.Rounds, l.Calls = budget.Pause, 1+r.IntN(len(c.script)), 1+r.IntN(5)
+	c.like.Policy.PauseMS, c.like.PausedFor = between(r, 10*time.Second, longest).Milliseconds(), 6*longest // clocks differ
+}
+
+// raise raises the limits of a run that is paused, and tries to raise them for another org.
+func (p person) raise(at *process, runID string, r *rand.Rand) {
+	account := memlimit.New(memlimit.Options{}).Open(p.org)
+	defer account.Close()
+	n := run.NewLimits{Rounds: new(int64(1 + r.IntN(8))), Calls: new(int64(1 + r.IntN(20)))}
+	switch r.IntN(4) {
+	case 0:
+		n.Rounds = nil
+	case 1:
+		n.Calls = nil
+	case 2:
+		n.Rounds, n.Calls, n.ActiveMS = nil, nil, new(int64(300_000))
+	}
+	by := org.Author{Principal: p.name, At: at.now().UnixMilli()}
+	for _, other := range orgs() {
+		_, err := at.runner.Raise(context.Background(), other, runID, n, by, account)
+		var f *fault.Error
+		switch {
+		case other != p.org && !at.isDead() && err == nil:
+			p.w.violate("I11: org %s raises run %s of org %s", other, runID, p.org)
+		case other != p.org, err == nil, !errors.As(err, &f), at.isDead():
+		case f.Reason == "not_a_raise", f.Reason == "not_paused", f.Reason == "run_finished", f.Reason == "above_org_limit", f.Code == fault.Unavailable:
+		default:
+			p.w.violate("I13: %s raises %s and is answered %v", p.name, runID, err)
+		}
+	}
+}
+
 // person decides about the calls of an org that wait. Several of them do not ask each other.
 type person struct {
 	w         *world
@@ -54,15 +100,27 @@ func (w *world) persons() (all []person) {
 // live decides about what waits, as long as something may.
 func (p person) live() {
 	r := p.w.chance("decides", p.name)
+	tries := map[string]int{} // raises, by run
 	for {
 		var at *process
 		var asked []journal.Approval
+		var paused []journal.Summary
 		goesOn := p.w.wait(context.Background(), p.name+" looks at what waits", between(r, time.Second, 40*time.Second), func(chance *rand.Rand) {
 			at = p.w.replicas[chance.IntN(replicas)].serving()
 			asked, _ = p.w.store.journal.Approvals(context.Background(), p.org, journal.ApprovalQuery{Statuses: []journal.ApprovalStatus{journal.ApprovalWaiting}, Limit: 100})
+			paused, _ = p.w.store.journal.Runs(context.Background(), p.org, journal.Query{States: []string{string(journal.Paused)}, Limit: 100})
 		})
 		if !goesOn {
 			return
+		}
+		if at != nil && len(paused) > 0 {
+			id := paused[r.IntN(len(paused))].RunID
+			if tries[id]++; tries[id] <= raisesOfOne {
+				p.raise(at, id, r)
+			} else if at.runner.Cancel(context.Background(), p.org, id, org.Author{Principal: p.name}) == nil {
+				p.w.book.cancelled(runKey{p.org, id})
+			}
+			continue
 		}
 		if at == nil || len(asked) == 0 {
 			continue

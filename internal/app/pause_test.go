@@ -1,0 +1,141 @@
+package app_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// pausedSite is a gateway whose model asks for two calls, then answers, and whose requests stay open for
+// a second while their run is paused.
+func pausedSite(t *testing.T, runtime string) *gated {
+	t.Helper()
+	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, got received) {
+		if !bytes.Contains(got.body, []byte(`"role":"tool"`)) {
+			asks(call{"delete", `{"n":7}`}, call{"look", `{"n":8}`}).write(w)
+			return
+		}
+		says("done").write(w)
+	})
+	tools := newMCP(t, map[string]handler{"delete": echo, "look": echo}, "look")
+	g := &gated{data: t.TempDir(), upstream: up, tools: tools}
+	g.yaml = site{upstream: up.URL, runtime: "on_limit: pause, approval_hold: 1s, " + runtime, servers: []string{server("tools", tools.URL)}}.yaml()
+	g.documented = manage(mustRunIn(t, g.data, g.yaml, environment()))
+	return g
+}
+
+// pausedRun returns the one run that is paused, as GET /v1/runs/{id} shows it.
+func (g *gated) pausedRun() map[string]any {
+	g.t.Helper()
+	found := objects(g.do("GET", "/v1/runs?state=paused", "owner-key", "", 200))
+	if len(found) != 1 {
+		g.t.Fatalf("paused are %v", found)
+	}
+	return g.do("GET", "/v1/runs/"+found[0]["id"].(string), "owner-key", "", 200)
+}
+
+func reasonIn(o map[string]any) any { return o["error"].(map[string]any)["code"] }
+
+// P23: a response that has used its max_tool_calls waits, is raised over the API, and is there in the end.
+// Who may not see the run cannot raise it.
+func TestAPausedResponseIsRaised(t *testing.T) { // P23
+	noLeaks(t)
+	for _, stream := range []bool{false, true} {
+		g := pausedSite(t, "")
+		body := fmt.Sprintf(`{"model":"m","input":"go","max_tool_calls":1,"stream":%t}`, stream)
+		respond := func() answer {
+			return g.send("POST", "/v1/responses", strings.NewReader(body), "Authorization", "Bearer owner-key", "Idempotency-Key", "k")
+		}
+		first := respond()
+		if !stream && (first.status != 409 || first.header.Get("Retry-After") == "") || !bytes.Contains(first.body, []byte("run_paused")) || !bytes.Contains(first.body, []byte("max_calls")) {
+			t.Errorf("stream %t: %d %v %s", stream, first.status, first.header, first.body)
+		}
+		shown := g.pausedRun()
+		id, paused := shown["id"].(string), shown["paused"].(map[string]any)
+		if shown["state"] != "paused" || paused["reason"] != "max_calls" || paused["rounds"] != 1.0 || paused["tool_calls"] != 1.0 || paused["expires_at"] == nil || g.executed() != 1 {
+			t.Errorf("after %d calls the run is %v", g.executed(), shown)
+		}
+		path := "/v1/runs/" + id + "/limits"
+		for key, status := range map[string]int{"member-key": 404, "reader-key": 403, "approver-key": 403} {
+			g.do("POST", path, key, `{"calls":5}`, status)
+		}
+		for body, code := range map[string]string{
+			`{}`: "not_a_raise", `{"calls":1}`: "not_a_raise", `{"calls":-1}`: "not_a_raise", `{"calls":"5"}`: "invalid_type", `{"calls":null}`: "invalid_type", `{"calls":1e99}`: "invalid_type",
+			`{"call":5}`: "unknown_parameter", `{"usd":"NaN"}`: "invalid_value", `{"usd":-1}`: "not_a_raise", `{"usd":2}`: "not_a_raise", `{"rounds":20}`: "not_a_raise",
+		} {
+			if got := reasonIn(g.do("POST", path, "owner-key", body, 400)); got != code {
+				t.Errorf("%s: %v, want %s", body, got, code)
+			}
+		}
+		if got := reasonIn(g.do("POST", path, "owner-key", `{"rounds":51,"calls":5}`, 403)); got != "above_org_limit" {
+			t.Errorf("%v", got)
+		}
+		for range 2 { // the same again
+			raised := g.do("POST", path, "owner-key", `{"calls":5}`, 200)
+			if raised["id"] != id || raised["limits"].(map[string]any)["calls"] != 5.0 {
+				t.Errorf("raised: %v", raised)
+			}
+		}
+		g.waitUntil(func() (bool, any) {
+			s := g.do("GET", "/v1/runs/"+id, "owner-key", "", 200)["state"]
+			return s == "complete", s
+		})
+		if last := respond(); last.status != 200 || !bytes.Contains(last.body, []byte(`"text":"done"`)) || bytes.Contains(last.body, []byte("run_paused")) {
+			t.Errorf("stream %t: %d %s", stream, last.status, last.body)
+		}
+		if n, m := g.executed(), len(g.upstream.requests()); n != 2 || m != 2 {
+			t.Errorf("%d tool calls and %d model calls, want 2 and 2", n, m)
+		}
+		response := g.send("GET", "/v1/responses/resp_"+strings.TrimPrefix(id, "run_"), nil, "Authorization", "Bearer owner-key")
+		if response.status != 200 || !bytes.Contains(response.body, []byte(`"completed"`)) {
+			t.Errorf("the stored response: %d %s", response.status, response.body)
+		}
+		events := string(g.send("GET", "/v1/runs/"+id+"/events", nil, "Authorization", "Bearer owner-key").body)
+		at, then := strings.Index(events, "event: paused"), strings.Index(events, "event: limits_raised")
+		if at < 0 || then < at || strings.Contains(events, "event: waiting") {
+			t.Errorf("the events are %s", events)
+		}
+		if got := reasonIn(g.do("POST", path, "owner-key", `{"calls":9}`, 409)); got != "run_finished" {
+			t.Errorf("%v", got)
+		}
+	}
+}
+
+// A chat stream says that its run is paused, and ends with an error when it was open long enough. Sent again, it
+// waits on.
+func TestAPausedChat(t *testing.T) { // P23
+	noLeaks(t)
+	g := pausedSite(t, "max_rounds: 1")
+	for range 2 {
+		a := g.post(`{"model":"m","stream":true,"messages":[{"role":"user","content":"go"}]}`, "Idempotency-Key", "k", "turnpike-extensions", "progress")
+		var told map[string]any
+		for line := range strings.SplitSeq(string(a.body), "\n") {
+			if data, ok := strings.CutPrefix(line, "data: "); ok && strings.Contains(data, "agentic_run_paused") {
+				if err := json.Unmarshal([]byte(data), &told); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if told["limit"] != "max_rounds" || told["run_id"] == "" || told["expires_at"] == nil || !bytes.Contains(a.body, []byte(`"run_paused"`)) {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+	}
+	if a := g.post(`{"model":"m","messages":[{"role":"user","content":"go on"}]}`); a.status != 200 || !bytes.Contains(a.body, []byte(`"length"`)) {
+		t.Errorf("a light run: %d %s", a.status, a.body)
+	}
+	id := g.pausedRun()["id"].(string)
+	if got := reasonIn(g.do("POST", "/v1/runs/"+id+"/limits", "owner-key", `{"rounds":2}`, 403)); got != "above_org_limit" {
+		t.Errorf("%v", got)
+	}
+	if status, out := g.local(map[string]string{"TURNPIKE_KEY": "owner-key"}, "runs", "raise", id, "--rounds", "2", "--url", g.URL, "--data", g.data); status != 1 || !strings.Contains(out, "max_rounds") {
+		t.Errorf("%d %s", status, out)
+	}
+	g.do("POST", "/v1/runs/"+id+"/cancel", "owner-key", "", 202)
+	g.waitUntil(func() (bool, any) {
+		s := g.do("GET", "/v1/runs/"+id, "owner-key", "", 200)["state"]
+		return s == "cancelled", s
+	})
+}

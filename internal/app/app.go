@@ -84,6 +84,10 @@ type Options struct {
 	// SlowStore is how long what is to be stored may wait before no more requests are
 	// taken; 0 = one second.
 	SlowStore time.Duration
+
+	// RouteClock is the clock of circuit breakers and of the targets that conversations keep; nil =
+	// time.Now. It must not go back.
+	RouteClock func() time.Time
 }
 
 func (o Options) limits(c *config.Config) httpd.Limits {
@@ -173,7 +177,10 @@ func (a *App) build(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	router := route.New(providers, a.config.Ordered()...)
+	if o.RouteClock == nil {
+		o.RouteClock = time.Now
+	}
+	router := route.NewWithClock(o.RouteClock, providers, a.config.Ordered()...)
 	a.shown.router.Store(router)
 	if err := a.buildOrgs(ctx, router); err != nil {
 		return err

@@ -1,11 +1,17 @@
 package app_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/app"
 )
 
 const (
@@ -104,6 +110,206 @@ func TestTheErrorOfTheFirstTarget(t *testing.T) { // I09
 			t.Errorf("stream %v: %d %v %s", stream, got.status, got.header, got.body)
 		}
 	}
+}
+
+// promptCache answers like a provider that bills the beginning of a prompt that it has seen before as
+// cached: each byte of the messages is a token.
+type promptCache struct {
+	mu    sync.Mutex
+	seen  [][]byte // guarded by mu
+	usage [][2]int // input and cached tokens of each answer; guarded by mu
+}
+
+func (c *promptCache) answer(w http.ResponseWriter, _ *http.Request, got received) {
+	var asked struct{ Messages json.RawMessage }
+	if err := json.Unmarshal(got.body, &asked); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	prompt := bytes.TrimSuffix(asked.Messages, []byte("]"))
+	c.mu.Lock()
+	cached := 0
+	for _, before := range c.seen {
+		n := 0
+		for n < min(len(before), len(prompt)) && before[n] == prompt[n] {
+			n++
+		}
+		cached = max(cached, n)
+	}
+	c.seen, c.usage = append(c.seen, prompt), append(c.usage, [2]int{len(prompt), cached})
+	c.mu.Unlock()
+	w.Header().Set("Content-Type", "text/event-stream")
+	usage := fmt.Sprintf(`"usage":{"prompt_tokens":%d,"completion_tokens":2,"total_tokens":%d,"prompt_tokens_details":{"cached_tokens":%d}}`, len(prompt), len(prompt)+2, cached)
+	fmt.Fprint(w, roleFrame, fmt.Sprintf(textFrame, "ok"), strings.Replace(endFrames, `"usage":{"prompt_tokens":10,"completion_tokens":2,"total_tokens":12}`, usage, 1))
+}
+
+// Of a conversation of ten turns over two targets, with a restart of the gateway in the middle, the provider has
+// at least 90 percent of the input in its cache after turn 2, and the client is told so. When the target goes
+// away, the conversation moves, and the next turns are in the cache of the other one. Without sticky, they are
+// not. // M09, failure 14
+func TestAConversationKeepsThePromptCache(t *testing.T) {
+	const part = "A sentence of the conversation, of one hundred characters, so that turns have about the same length."
+	for _, sticky := range []string{"session", "none"} {
+		t.Run(sticky, func(t *testing.T) {
+			noLeaks(t)
+			var down atomic.Int32 // number of the target that is down
+			var caches [2]promptCache
+			var ups [2]*upstream
+			for i := range ups {
+				ups[i] = newUpstream(t, func(w http.ResponseWriter, r *http.Request, got received) {
+					if down.Load() == int32(i+1) {
+						refuses(404)(w, r, got)
+						return
+					}
+					caches[i].answer(w, r, got)
+				})
+			}
+			yaml, data := routesYAML(ups[0].URL, ups[1].URL, "strategy: round_robin, sticky: "+sticky+","), t.TempDir()
+			history := fmt.Sprintf(`{"role":"user","content":"question 0 %s"}`, part)
+			turn := func(g *gateway, i int) (share float64, by string) {
+				t.Helper()
+				body := fmt.Sprintf(`{"model":"fast","instructions":%q,"store":false,"input":[%s]}`, strings.Repeat(part, 15), history)
+				got := g.send("POST", "/v1/responses", strings.NewReader(body))
+				var said struct {
+					Usage struct {
+						Input   int `json:"input_tokens"`
+						Details struct {
+							Cached int `json:"cached_tokens"`
+						} `json:"input_tokens_details"`
+					}
+				}
+				if err := json.Unmarshal(got.body, &said); err != nil || got.status != 200 || said.Usage.Input == 0 {
+					t.Fatalf("turn %d: %d %s %v", i, got.status, got.body, err)
+				}
+				history += fmt.Sprintf(`,{"role":"assistant","content":"ok"},{"role":"user","content":"question %d %s"}`, i+1, part)
+				return float64(said.Usage.Details.Cached) / float64(said.Usage.Input), got.header.Get("Turnpike-Served-By")
+			}
+			g := mustRunIn(t, data, yaml, environment())
+			var shares []float64
+			served := map[string]int{}
+			for i := range 10 {
+				if i == 5 {
+					_ = g.stop()
+					g = mustRunIn(t, data, yaml, environment())
+				}
+				share, by := turn(g, i)
+				shares = append(shares, share)
+				served[by]++
+			}
+			if sticky == "none" {
+				if len(served) != 2 || shares[2] >= 0.9 {
+					t.Errorf("turns in turn are served by %v, with %v of the input cached", served, shares)
+				}
+				return
+			}
+			if len(served) != 1 {
+				t.Fatalf("ten turns are served by %v", served)
+			}
+			at := 0
+			if served["two/b"] > 0 {
+				at = 1
+			}
+			down.Store(int32(at + 1))
+			moved, to := turn(g, 10)
+			down.Store(0) // the conversation keeps the new target
+			if moved != 0 || served[to] != 0 {
+				t.Errorf("after its target went away, a turn is served by %s, with %v of the input cached", to, moved)
+			}
+			for i := range 2 {
+				share, by := turn(g, 11+i)
+				if shares = append(shares, share); by != to {
+					t.Errorf("turn %d is served by %s, want %s", 11+i, by, to)
+				}
+			}
+			for i, share := range shares {
+				if i >= 2 && share < 0.9 {
+					t.Errorf("%v of the input is cached, want at least 0.9 after turn 2", shares)
+					break
+				}
+			}
+			t.Logf("cached: %.3f", shares)
+			for i := range caches { // the client is told what the provider has counted
+				for _, u := range caches[i].usage {
+					if u[0] < 1000 {
+						t.Errorf("the provider counted %v", u)
+					}
+				}
+			}
+		})
+	}
+}
+
+// A breaker is seen closed, open and half-open in the metrics and in the management API, and so is its probe: one
+// that fails opens it again, one that is answered closes it. // M09
+func TestABreakerIsSeenInAllItsStates(t *testing.T) {
+	noLeaks(t)
+	var ahead atomic.Int64 // of the clock of breakers
+	began := time.Now()
+	var well atomic.Bool
+	one := newUpstream(t, func(w http.ResponseWriter, r *http.Request, got received) {
+		if well.Load() {
+			saysChat("from one")(w, r, got)
+			return
+		}
+		refuses(503)(w, r, got)
+	})
+	two := newUpstream(t, saysChat("from two"))
+	yaml := routesYAML(one.URL, two.URL, "sticky: none,") + "\ntelemetry: {metrics_listen: \"127.0.0.1:0\"}\n"
+	g := mustRunWith(t, t.TempDir(), yaml, environment(), app.Options{RouteClock: func() time.Time { return began.Add(time.Duration(ahead.Load())) }})
+	ask := func(by string) {
+		t.Helper()
+		got := g.send("POST", "/v1/responses", strings.NewReader(`{"model":"fast","input":"hi","stream":true,"store":false}`))
+		if got.status != 200 || got.header.Get("Turnpike-Served-By") != by {
+			t.Fatalf("%d %v %s", got.status, got.header, got.body)
+		}
+	}
+	seen := func(when, state string) {
+		t.Helper()
+		var shown struct {
+			Data []struct {
+				Targets []struct{ Model, Breaker string }
+			}
+		}
+		a := g.send("GET", "/api/routes", nil)
+		if err := json.Unmarshal(a.body, &shown); err != nil || len(shown.Data) != 1 || len(shown.Data[0].Targets) != 2 {
+			t.Fatalf("%s: %v %s", when, err, a.body)
+		}
+		if a, b := shown.Data[0].Targets[0], shown.Data[0].Targets[1]; a.Breaker != state || b.Breaker != "closed" {
+			t.Errorf("%s: the API shows %+v and %+v, want %s", when, a, b, state)
+		}
+		metrics := scrape(t, g)
+		for _, s := range []string{"closed", "open", "half_open"} {
+			want := 0.0
+			if s == state {
+				want = 1
+			}
+			if got, there := metrics["turnpike_target_breaker_state{model=a,provider=up,state="+s+"}"]; !there || got != want {
+				t.Errorf("%s: the metric of %s is %v (%v), want %v", when, s, got, there, want)
+			}
+		}
+	}
+	seen("at the start", "closed")
+	ask("two/b")
+	seen("after three failures", "closed")
+	ask("two/b")
+	seen("after five failures", "open")
+	calls := len(one.requests())
+	ask("two/b")
+	if n := len(one.requests()); n != calls {
+		t.Errorf("%d calls of an open target", n-calls)
+	}
+	ahead.Store(int64(30 * time.Second))
+	seen("after 30 seconds", "half_open")
+	ask("two/b")
+	if n := len(one.requests()); n != calls+1 {
+		t.Errorf("%d calls of a half-open target, want one probe", n-calls)
+	}
+	seen("after a probe that failed", "open")
+	ahead.Store(int64(60 * time.Second))
+	seen("after 30 more seconds", "half_open")
+	well.Store(true)
+	ask("up/a")
+	seen("after a probe that was answered", "closed")
 }
 
 // Ten turns of a conversation reach one target, also after a restart of the gateway, and then the
@@ -225,8 +431,8 @@ func TestStreamsFeedTheBreaker(t *testing.T) { // M09, failure 5
 	for range 4 {
 		ask(g)
 	}
-	if n := len(one.requests()); n != 6 { // three attempts each for two requests
-		t.Errorf("%d calls of a target whose breaker is open after 5 failures, want 6", n)
+	if n := len(one.requests()); n != 5 { // three attempts of a request and two of the next, whose third is at the other target
+		t.Errorf("%d calls of a target whose breaker is open after 5 failures, want 5", n)
 	}
 	shown := string(g.send("GET", "/api/routes", nil).body)
 	if !strings.Contains(shown, `"model":"a","breaker":"open","failures":5,"opened_at":"`) || !strings.Contains(shown, `"model":"b","breaker":"closed","failures":0,"opened_at":null`) {

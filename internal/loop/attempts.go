@@ -29,7 +29,7 @@ func (s decision) recover() Action {
 		return s.finish(event.ModelError)
 	case s.relays() && len(s.Accepted.Targets) == 1: // the caller retries by itself
 		return s.finish(event.ModelError)
-	case f.Class == model.Transient && a.AttemptsOnTarget < s.Accepted.Rules.Attempts && s.retryFits(f.RetryAt):
+	case f.Class == model.Transient && a.AttemptsOnTarget < s.Accepted.Rules.Attempts && s.retryFits(f.RetryAt) && !(f.TargetOpen && len(s.left()) > 0):
 		return s.callModel(a.Number+1, a.Target, f.RetryAt)
 	case f.Class != model.Invalid && len(s.left()) > 0:
 		return s.callNext()

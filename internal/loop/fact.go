@@ -291,6 +291,10 @@ type TurnFailed struct {
 	Credential bool        `json:"credential,omitempty"` // the provider refuses the gateway's credential
 	Param      string      `json:"param,omitempty"`      // the member of the request that cannot be sent to the provider; "" = none
 	Unsent     bool        `json:"unsent,omitempty"`     // the request did not leave, so that it costs nothing
+
+	// TargetOpen says that the circuit breaker of the target is open now: the next attempt is at
+	// another target, if there is one.
+	TargetOpen bool `json:"target_open,omitempty"`
 }
 
 // Turn records what the model returned in one call.

@@ -16,6 +16,8 @@ func threeTargets(b *Accepted) {
 
 func toolRan(b *TurnFailed) { b.ToolRan = true }
 
+func targetOpen(b *TurnFailed) { b.TargetOpen = true }
+
 // The rules own attempts and targets. The router says in which order they are tried, at the
 // begin of a round and after a target has failed.
 func TestDecideOwnsAttemptsAndTargets(t *testing.T) { // M09 I08 I09
@@ -57,6 +59,8 @@ func TestDecideOwnsAttemptsAndTargets(t *testing.T) { // M09 I08 I09
 		"a relay falls back":                                 {with(relayed, failed(1, model.Target), routed(0, 1, 1)), relay(2, 1)},
 		"a relay does not fall back after it was forwarded":  {with(relayed, failed(1, model.Target, forwarded)), finish(event.ModelError)},
 		"a relay to one target is the caller's to retry":     {[]Body{accepted(raw), sent(0, 1), failed(1, model.Transient)}, finish(event.ModelError)},
+		"a target whose breaker has opened is left":          {with(firstOf, failed(1, model.Transient, targetOpen)), ask(0, 1, -1, 0)},
+		"unless it is the only one":                          {with(begin(), askedOf(0, 0, 1), failed(1, model.Transient, targetOpen)), CallModel{Purpose: PurposeTurn, Attempt: 2, OfferTools: true, KeepToolChoice: true}},
 		"a long Retry-After moves to the next target":        {with(firstOf, failed(1, model.Transient, retryAt(60_000))), ask(0, 1, -1, 0)},
 		"the owner died during the call: the target is kept": {firstOf, call(0, 2, 1)},
 	} {

@@ -221,21 +221,27 @@ const (
 
 // Report tells the router how the target at an index of a.Targets answered, and how long it
 // took to the begin of the answer; 0 = not known. A target that has answered is the one that the
-// conversation keeps.
-func (r *Router) Report(a Ask, target int, o Outcome, began time.Duration) {
+// conversation keeps. Report returns whether the target has failed so often that it is not to be
+// tried again for now.
+func (r *Router) Report(a Ask, target int, o Outcome, began time.Duration) (open bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.now()
-	r.breakers.report(nameOf(a.Targets[target]), o, began, now)
+	name := nameOf(a.Targets[target])
+	r.breakers.report(name, o, began, now)
+	if o == Failed {
+		return !r.breakers.admits(name, now)
+	}
 	if o != Answered || a.Key == "" || len(a.Targets) == 1 {
-		return
+		return false
 	}
 	key := pinKey(a.Model, a.Key)
 	if r.settled(a, target) {
 		r.pins.remove(key) // Order finds the target without
-		return
+		return false
 	}
-	r.pins.put(key, nameOf(a.Targets[target]), now)
+	r.pins.put(key, name, now)
+	return false
 }
 
 // settled reports whether the strategy alone puts the target first for the key of the question,

@@ -67,7 +67,13 @@ type table struct {
 
 // New returns a Router over the providers, the preferred ones first, and the routes.
 func New(providers []Provider, routes ...Route) *Router {
-	r := &Router{now: time.Now, random: rand.Float64, turns: map[string]uint64{}}
+	return NewWithClock(time.Now, providers, routes...)
+}
+
+// NewWithClock is New with another clock for circuit breakers and the targets of conversations. The
+// clock must not go back.
+func NewWithClock(now func() time.Time, providers []Provider, routes ...Route) *Router {
+	r := &Router{now: now, random: rand.Float64, turns: map[string]uint64{}}
 	r.replace(providers, routes)
 	return r
 }

@@ -33,6 +33,8 @@ type modelCaller struct {
 	dropped  *droppedHeaders
 	router   Router // nil = targets are tried in the order of the request
 
+	targetOpen bool // the circuit breaker of the latest call's target is open
+
 	conversation string        // see conversationKey; "" = not computed yet
 	spend        *spend.Keeper // nil = every run reserves in its journal
 
@@ -102,7 +104,7 @@ func (m *modelCaller) stream(a loop.CallModel, memory *memlimit.Share) (*model.T
 	})
 	m.billTime(a, turn, time.Since(began))
 	called(ModelEnd{turn, err, m.timing.toFirst()})
-	m.answeredBy(a.Target, err)
+	m.targetOpen = m.answeredBy(a.Target, err)
 	return turn, err
 }
 
@@ -327,7 +329,7 @@ func (m *modelCaller) fail(a loop.CallModel, turn *model.Turn, err error) error 
 	body := loop.TurnFailed{
 		Attempt: a.Attempt, Class: failure.Class, Status: failure.Status, ErrorRef: ref, Forwarded: m.forwarded, ToolRan: m.toolRan,
 		RetryAt: m.retryAt(failure), Credential: credential, Param: failure.Param,
-		Unsent: failure.Unsent || failure.Param != "",
+		Unsent: failure.Unsent || failure.Param != "", TargetOpen: m.targetOpen,
 	}
 	if turn != nil {
 		body.Usage = m.usedOf(turn)
@@ -434,10 +436,11 @@ func (m *modelCaller) usedOf(turn *model.Turn) model.Usage {
 }
 
 // answeredBy tells the router how a target has answered a call that ended with err. A caller
-// who leaves and a request that is wrong say nothing about the target.
-func (m *modelCaller) answeredBy(target int, err error) {
+// who leaves and a request that is wrong say nothing about the target. It returns whether the target is not to
+// be tried again for now.
+func (m *modelCaller) answeredBy(target int, err error) (open bool) {
 	if m.router == nil {
-		return
+		return false
 	}
 	outcome := route.Answered
 	var failure *model.Error
@@ -448,5 +451,5 @@ func (m *modelCaller) answeredBy(target int, err error) {
 	default:
 		outcome = route.NoVerdict
 	}
-	m.router.Report(m.ask(), target, outcome, m.timing.toFirst())
+	return m.router.Report(m.ask(), target, outcome, m.timing.toFirst())
 }

@@ -59,8 +59,8 @@ type Router interface {
 	// Order returns the order in which targets are tried.
 	Order(a route.Ask) route.Choice
 	// Report tells how a target answered a model call, and how long it took to the begin of the
-	// answer; 0 = not known.
-	Report(a route.Ask, target int, o route.Outcome, began time.Duration)
+	// answer; 0 = not known. It returns whether the target is not to be tried again for now.
+	Report(a route.Ask, target int, o route.Outcome, began time.Duration) (open bool)
 }
 
 // Cache stores results of tool calls. Implemented by *toolcache.Cache.

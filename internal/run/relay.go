@@ -39,7 +39,7 @@ func (m *modelCaller) relay(a loop.CallModel) error {
 	raw := m.rawRequest(a)
 	answer, err := relayer.Relay(m.run.ctx, raw)
 	if err != nil {
-		m.answeredBy(a.Target, err)
+		m.targetOpen = m.answeredBy(a.Target, err)
 		return m.fail(a, nil, err)
 	}
 	defer answer.Body.Close()
@@ -48,7 +48,7 @@ func (m *modelCaller) relay(a loop.CallModel) error {
 		begun := bufio.NewReaderSize(from, smallRead)
 		if _, err := begun.Peek(1); err != nil && !errors.Is(err, io.EOF) {
 			err = &model.Error{Class: model.Transient, Err: err}
-			m.answeredBy(a.Target, err)
+			m.targetOpen = m.answeredBy(a.Target, err)
 			return m.fail(a, nil, err)
 		}
 		from = begun

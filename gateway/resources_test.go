@@ -296,3 +296,43 @@ func TestWrongResources(t *testing.T) {
 		}
 	}
 }
+
+// witness is a value that looks at the audit log while it is called.
+type witness struct{ rows func() int }
+
+func (w witness) Create(context.Context, struct{}) (int, error) { return w.rows(), nil }
+
+// L13: a write is in the audit log before it is executed, by whatever way it comes.
+func TestAWriteIsRecordedBeforeItIsExecuted(t *testing.T) {
+	config, err := gateway.Parse(fmt.Sprintf(twoOrgs, t.TempDir()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var gw *gateway.Gateway
+	started := func() (n int) {
+		for _, row := range rowsOf(t, gw, "kind=resource.call&limit=100") {
+			if row.Body["status"] == "started" {
+				n++
+			}
+		}
+		return n
+	}
+	r := resource.New("thing", witness{func() int { return started() }})
+	config.Resources = []*resource.Resource{r}
+	if gw, err = gateway.New(config); err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(gw)
+	defer http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	defer server.Close()
+	defer func() { _ = gw.Close() }()
+	app := connect(t, server.URL, "tp_0123456789abcdef0123456789")
+	defer app.Close()
+	if got := say(app.CallTool(t.Context(), &mcp.CallToolParams{Name: "create_thing", Arguments: json.RawMessage(`{}`)})); got != "1" {
+		t.Errorf("over /mcp: %s", got)
+	}
+	var seen int
+	if err := r.Audit(gw.Audit("acme")).As(tool.Caller{ID: "ada", Permissions: []string{"*"}}).Call(t.Context(), resource.Create, nil, &seen); err != nil || seen != 2 {
+		t.Errorf("by a person: %d %v", seen, err)
+	}
+}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike"
 	"github.com/turnpike-gateway/turnpike/resource"
+	"github.com/turnpike-gateway/turnpike/sqlite"
 	"github.com/turnpike-gateway/turnpike/tool"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
 	"github.com/turnpike-gateway/turnpike/turnpiketest/crashtest"
@@ -451,6 +452,45 @@ func TestAnAgentWithATable(t *testing.T) {
 	var sold bool
 	if err := db.QueryRowContext(t.Context(), "SELECT sold FROM products WHERE id = 2").Scan(&sold); err != nil || !sold {
 		t.Error(sold, err)
+	}
+}
+
+// The caller of a run, with its org and its permissions, is the caller of its calls in the next process.
+func TestACallerIsKeptInTheStore(t *testing.T) {
+	db, file := products(t), t.TempDir()+"/runs.db"
+	agent := func(store turnpike.Store) *turnpike.Agent {
+		r := table(t, db, resource.TableOptions{Verbs: all(), Rows: map[string]func(tool.Caller) any{"owner": func(c tool.Caller) any { return c.Org }}})
+		return &turnpike.Agent{
+			Model: turnpiketest.NewScript(t, "call c1 update_products {\"id\":1,\"set\":{\"cents\":7}}\n\ntext Done.\n"), Store: store,
+			Resources: []tool.Provider{r.ApproveIf(resource.Update, func(json.RawMessage) bool { return true })},
+		}
+	}
+	open := func() *sqlite.Store {
+		store, err := sqlite.Open(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return store
+	}
+	first := open()
+	_, err := agent(first).Run(t.Context(), turnpike.Text("go"), turnpike.As(tool.Caller{ID: "k1", Org: "ada", Permissions: []string{"update_products"}}))
+	var waiting *turnpike.Waiting
+	if !errors.As(err, &waiting) {
+		t.Fatal(err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	second := open()
+	defer second.Close()
+	a := agent(second)
+	a.Model = turnpiketest.NewScript(t, "text Done.\n")
+	if _, err := a.Resume(t.Context(), waiting.RunID, turnpike.Approve(waiting.Approvals[0].ID)).Result(); err != nil {
+		t.Fatal(err)
+	}
+	var cents int
+	if err := db.QueryRowContext(t.Context(), "SELECT cents FROM products WHERE id = 1").Scan(&cents); err != nil || cents != 7 {
+		t.Error(cents, err)
 	}
 }
 

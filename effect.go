@@ -24,6 +24,9 @@ const effectPoll = 50 * time.Millisecond
 // effectCall is the call that has, or may have, an effect.
 type effectCall struct {
 	Call string `json:"call"`
+
+	// By is who has said that the call was not carried out, or that it was; "" = nobody.
+	By string `json:"by,omitempty"`
 }
 
 // once executes a call, unless one with the same key has succeeded: then the result is that one's. It waits
@@ -114,6 +117,9 @@ func (e effect) isFree(ctx context.Context, found *journal.Conversation) (bool, 
 	if err := json.Unmarshal(found.RequestJSON, &of); err != nil {
 		return false, err
 	}
+	if of.By != "" { // a person has said that it was not carried out
+		return true, nil
+	}
 	if found.RunID == e.call.RunID {
 		return of.Call == e.call.Key || !e.engine.isFlying(found.RunID, of.Call), nil
 	}
@@ -184,7 +190,7 @@ func (e effect) end(ctx context.Context, version int64, r tool.Result) error {
 }
 
 func (e effect) save(ctx context.Context, version int64, items item.List) error {
-	echo, err := json.Marshal(effectCall{e.call.Key})
+	echo, err := json.Marshal(effectCall{Call: e.call.Key})
 	if err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ type engine struct {
 	out     *egress.Egress
 	catalog *catalog.Catalog
 	archive journal.Archive
-	effects journal.Conversations
+	effects effects
 	memory  *volatile // nil = the runs are in a store
 	durable bool      // they are
 	runner  *run.Runner
@@ -73,8 +73,14 @@ type ledger interface {
 	journal.Archive
 	journal.Leases
 	journal.Picker
-	journal.Conversations
+	effects
 	journal.LaterDeleter
+}
+
+// effects is where the effects of calls are noted.
+type effects interface {
+	journal.Conversations
+	journal.Effects
 }
 
 // connector is a source that connects over what the agent gives it: an MCP server of package mcp.

@@ -220,6 +220,22 @@ type Conversations interface {
 	Delete(ctx context.Context, org, principal string, key ConversationKey) (bool, error)
 }
 
+// Effects finds what is stored under keys of the kind [EffectKey]. A store of Conversations implements it.
+type Effects interface {
+	// UnknownEffects returns the effects of an org without items, in the order of their ids, after one of
+	// them: at most limit.
+	UnknownEffects(ctx context.Context, org, after string, limit int) ([]UnknownEffect, error)
+}
+
+// UnknownEffect is an effect of which nobody has stored whether it was had.
+type UnknownEffect struct {
+	ID          string
+	Version     int64
+	RunID       string
+	RequestJSON json.RawMessage
+	SavedAt     int64 // Unix milliseconds
+}
+
 // LaterDeleter deletes single runs. Runs whose policy says NoStore need no call of it.
 type LaterDeleter interface {
 	// DeleteLater deletes a run when it has ended: DeleteAfter later, or when its Idempotency-Key

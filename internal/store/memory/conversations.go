@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -34,6 +35,7 @@ type conversationKey struct {
 type storedConversation struct {
 	journal.Conversation
 	keys    []conversationKey
+	saved   time.Time
 	expires time.Time
 }
 
@@ -46,7 +48,7 @@ func (c *Conversations) Save(_ context.Context, orgID, principal string, one jou
 	defer c.mu.Unlock()
 	now := c.now()
 	c.drop(func(s *storedConversation) bool { return s.expired(now) })
-	s := &storedConversation{Conversation: clone(one), expires: now.Add(ttl)}
+	s := &storedConversation{Conversation: clone(one), saved: now, expires: now.Add(ttl)}
 	s.Version++
 	for _, k := range keys {
 		key := conversationKey{orgID, principal, k}
@@ -131,6 +133,22 @@ func (c *Conversations) Find(_ context.Context, orgID, principal string, key jou
 	}
 	found := clone(s.Conversation)
 	return &found, nil
+}
+
+// UnknownEffects implements journal.Effects.
+func (c *Conversations) UnknownEffects(_ context.Context, orgID, after string, limit int) ([]journal.UnknownEffect, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []journal.UnknownEffect
+	now := c.now()
+	for _, s := range c.order {
+		k := s.keys[0]
+		if k.org == orgID && k.principal == "" && k.Kind == journal.EffectKey && k.ID > after && len(s.Items) == 0 && !s.expired(now) {
+			out = append(out, journal.UnknownEffect{ID: k.ID, Version: s.Version, RunID: s.RunID, RequestJSON: s.RequestJSON, SavedAt: s.saved.UnixMilli()})
+		}
+	}
+	slices.SortFunc(out, func(a, b journal.UnknownEffect) int { return strings.Compare(a.ID, b.ID) })
+	return out[:min(len(out), limit)], nil
 }
 
 // hasAny reports whether a conversation of the org is stored whose time is not over.

@@ -195,6 +195,27 @@ func (s *Store) Find(ctx context.Context, orgID, principal string, key journal.C
 	return c, nil
 }
 
+// UnknownEffects implements journal.Effects.
+func (s *Store) UnknownEffects(ctx context.Context, orgID, after string, limit int) ([]journal.UnknownEffect, error) {
+	prefix := journal.ConversationKey{Kind: journal.EffectKey}.String()
+	out, err := list(ctx, s.db, func(row scanner) (e journal.UnknownEffect, err error) {
+		var key string
+		var body []byte
+		if err := row.Scan(&key, &e.Version, &body, &e.SavedAt); err != nil {
+			return e, err
+		}
+		e.ID = strings.TrimPrefix(key, prefix)
+		c, err := journal.DecodeConversation(journal.ConversationKey{Kind: journal.EffectKey, ID: e.ID}, body)
+		if err == nil {
+			e.RunID, e.RequestJSON = c.RunID, c.RequestJSON
+		}
+		return e, err
+	}, `SELECT key, version, body, saved_at FROM conversations
+		WHERE org = ?1 AND principal = '' AND key > ?2 AND key > ?3 AND key < ?4 AND expires_at > ?5 AND coalesce(json_array_length(body, '$.items.items'), 0) = 0
+		ORDER BY key LIMIT ?6`, orgID, prefix, prefix+after, strings.TrimSuffix(prefix, ":")+";", s.now().UnixMilli(), limit)
+	return out, s.wrap("list unknown effects", err)
+}
+
 // Delete implements journal.Conversations.
 func (s *Store) Delete(ctx context.Context, orgID, principal string, key journal.ConversationKey) (bool, error) {
 	var n int64

@@ -3,6 +3,7 @@ package storetest
 import (
 	"encoding/json"
 	"errors"
+	"strings"
 	"sync"
 	"time"
 
@@ -33,6 +34,7 @@ func deletedConversations() []rule {
 
 func conversationCases() []rule {
 	return append(deletedConversations(), []rule{
+		{"effects without items are listed, and no other", "a person resolves them", unknownEffects},
 		{"a conversation is found by each of its keys", "it is returned as it was saved", func(b *testBench) {
 			c := conversation("r", "id 1", "id 2")
 			b.ok(b.save("a", "p", c, call("id 1"), call("id 2"), response("id 3")))
@@ -211,6 +213,41 @@ func expiry(b *testBench) {
 	b.conversation("a", "p", response("lasting"), lasting)
 	b.advance(long)
 	b.noConversation("a", "p", response("lasting"))
+}
+
+// P39
+func unknownEffects(b *testBench) {
+	effect := func(orgID, principal, id string, items item.List) {
+		c := journal.Conversation{RunID: "r " + id, Items: items, RequestJSON: json.RawMessage(`{"call":"0.0"}`)}
+		b.ok(b.save(orgID, principal, c, journal.ConversationKey{Kind: journal.EffectKey, ID: id}))
+	}
+	for _, id := range []string{"pay:C", "pay:A", "pay:B"} {
+		effect("a", "", id, nil)
+	}
+	effect("a", "", "pay:D", item.List{item.NewResult("", "paid", false)})
+	effect("a", "p", "pay:E", nil)
+	effect("b", "", "pay:F", nil)
+	b.ok(b.save("a", "", journal.Conversation{RunID: "r"}, response("pay:G")))
+	effects, ok := b.Conversations.(journal.Effects)
+	if !ok {
+		b.Fatal("the store has no list of effects")
+	}
+	for after, want := range map[string]string{"": "pay:A pay:B", "pay:B": "pay:C", "pay:C": ""} {
+		got, err := effects.UnknownEffects(b.Context(), "a", after, 2)
+		b.ok(err)
+		var ids []string
+		for _, e := range got {
+			ids = append(ids, e.ID)
+			if e.Version != 1 || e.RunID != "r "+e.ID || string(e.RequestJSON) != `{"call":"0.0"}` || e.SavedAt != b.clock.Load() {
+				b.Errorf("%+v", e)
+			}
+		}
+		b.equal(strings.Join(ids, " "), want)
+	}
+	b.advance(journal.HandoverTTL)
+	got, err := effects.UnknownEffects(b.Context(), "a", "", 2)
+	b.ok(err)
+	b.equal(len(got), 0)
 }
 
 // Constructors of keys.

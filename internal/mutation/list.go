@@ -13,7 +13,7 @@ type mutation struct {
 }
 
 func mutations() []mutation {
-	return slices.Concat(gatewayMutations(), moneyMutations(), callMutations(), approvalMutations(), storeMutations(), journalMutations())
+	return slices.Concat(gatewayMutations(), moneyMutations(), callMutations(), approvalMutations(), pauseMutations(), storeMutations(), journalMutations())
 }
 
 // gatewayMutations are mistakes with leases, deadlines and clocks.
@@ -114,6 +114,37 @@ func moneyMutations() []mutation {
 			Name: "the reservation of a call is never released", Why: "a budget of which little is spent refuses calls until the gateway starts again",
 			In: "Reservation.Settle", From: "s.held = s.held.Sub(p.amount)", To: "",
 			Test: "TestFewCallsAskTheStore",
+		},
+	}
+}
+
+// pauseMutations are mistakes with runs that wait at a limit.
+func pauseMutations() []mutation {
+	return []mutation{
+		{
+			Name: "calls over the limit of a run that pauses are skipped", Why: "the model is told that they were not run, and a raise comes too late for them",
+			In: "decision.judge", From: "pauses := s.pauses()", To: "pauses := false",
+			Test: "TestARunPausesAtItsLimits",
+		},
+		{
+			Name: "a run that is out of time starts a further call", Why: "the time limit of runs that pause limits nothing",
+			In: "decision.inTime", From: "if s.TimeUp {", To: "if false {",
+			Test: "TestARunPausesAtItsDeadline",
+		},
+		{
+			Name: "a raise that does not help is taken", Why: "a person is told that the run goes on, and it waits again at once",
+			In: "allowRaisedPause", From: "again != \"\" {", To: "false && again != \"\" {",
+			Test: "TestRaisesOfAPausedRunThatAreNotAllowed",
+		},
+		{
+			Name: "a model call is made for which a budget has no room", Why: "a run that pauses for a budget overruns it first",
+			In: "modelCaller.begin", From: "errDecideAgain)", To: "nil)",
+			Test: "TestARunPausesForABudgetOfSeveralRuns",
+		},
+		{
+			Name: "a raise exceeds what the org allows", Why: "anybody who may cancel a run can let it spend more than the operator has set",
+			In: "raisable.check", From: "case to > l.ceiling:", To: "case false:",
+			Test: "TestRaisesThatAreRefused",
 		},
 	}
 }

@@ -309,7 +309,8 @@ func (c *continuation) sealRequestServers(runID string) (out []storedRequestServ
 // tellNext reports the next part of the run, or that further approvals have to be decided.
 func (c *continuation) tellNext(ctx context.Context, next nextPart, sink eventlog.Sink) error {
 	if len(next.open) == 0 {
-		return c.runner.Follow(ctx, eventlog.Follow{Org: c.req.Org, RunID: next.run, Account: c.req.Account, Final: true, Part: next.part + 1}, sink)
+		f := eventlog.Follow{Org: c.req.Org, RunID: next.run, Account: c.req.Account, ToWaiting: true, PausedFor: c.req.PausedFor, Final: true, Part: next.part + 1}
+		return c.runner.Follow(ctx, f, sink)
 	}
 	waiting, err := c.keepStep(ctx, next)
 	if err != nil {

@@ -325,9 +325,7 @@ func (h *Handler) setPolicy(header http.Header, req *run.Request, caller run.Cal
 		asked.RequestServers = append(asked.RequestServers, settings.RequestServer{Name: d.Server(), ByURL: !d.URL.IsZero(), Approval: d.Approval})
 	}
 	req.Policy = settings.Resolve(h.o.MaxRoundsCap(), caller.Org.Runtime, h.s.Defaults, asked)
-	if req.Policy.Pauses() {
-		req.PausedFor = settings.ApprovalHold(caller.Org.Runtime)
-	}
+	req.PausedFor = settings.ApprovalHold(caller.Org.Runtime)
 	if h.s.Defaults.WaitFor {
 		req.WaitFor = settings.ApprovalHold(caller.Org.Runtime)
 	}

@@ -14,12 +14,20 @@
 //	}
 //	result, err := agent.Run(ctx, turnpike.Text("Is it warm in Bern?"))
 //
+// # Packages
+//
+// The packages are below github.com/turnpike-gateway/turnpike: provider/openai, provider/anthropic,
+// provider/gemini and provider/bedrock make models, tool makes tools of Go functions, resource makes tools
+// of Go values and tables, mcp makes tools of MCP servers, sqlite stores runs and conversations,
+// turnpiketest has models that a test scripts, and gateway is the whole gateway as an [net/http.Handler].
+//
 // # Tools
 //
 // A tool is a Go function ([github.com/turnpike-gateway/turnpike/tool.Func]), a tool of an MCP
-// server ([github.com/turnpike-gateway/turnpike/mcp.Server]), or a verb of a resource. A failed call
-// is told to the model, which may try something else, unless ToolErrors is [Abort]. Each call
-// commits on its own: if the second call of a turn fails, the effect of the first stays.
+// server ([github.com/turnpike-gateway/turnpike/mcp.Server]), or a verb of a resource. The methods of what
+// Func returns say more of it: ReadOnly, Idempotent, Key (calls with one key are one effect), ApproveIf,
+// Timeout, Price. A failed call is told to the model, which may try something else, unless ToolErrors is
+// [Abort]. Each call commits on its own: if the second call of a turn fails, the effect of the first stays.
 //
 // # Streams
 //
@@ -43,13 +51,19 @@
 //
 // # Approvals
 //
-// A call that needs the approval of a person stops the run with the error [*Waiting]. Resume goes
-// on, in this process or in another one:
+// A call needs the approval of a person if its tool says so, or Agent.Approve does:
 //
+//	refund := tool.Func("refund", "Refund an order.", pay).ApproveIf(func(in order) bool { return in.Cents > 1000 })
+//
+// It stops the run with the error [*Waiting], after the other calls of its turn. Resume goes on when
+// somebody has decided about all of them: in this process, or with a Store in another one, up to seven days
+// later:
+//
+//	_, err := agent.Run(ctx, turnpike.Text("Refund order A7."))
 //	var waiting *turnpike.Waiting
 //	if errors.As(err, &waiting) {
 //		for _, a := range waiting.Approvals {
-//			fmt.Println(a.Tool, string(a.Arguments))
+//			fmt.Println(waiting.RunID, a.ID, a.Tool, string(a.Arguments)) // show them to the person
 //		}
 //	}
 //	…
@@ -71,6 +85,12 @@
 //	second, err := chat.Run(ctx, turnpike.Text("And in Basel?"))
 //
 // They are kept by Agent.Conversation, by Agent.Store, or in memory.
+//
+// # Tests
+//
+// [github.com/turnpike-gateway/turnpike/turnpiketest.Model] is a model that says what a test tells it:
+//
+//	agent.Model = turnpiketest.Model(t, turnpiketest.Call("weather", map[string]string{"city": "Bern"}), turnpiketest.Say("Yes."))
 //
 // # Limits of this package
 //

@@ -3,6 +3,7 @@ package turnpike_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -94,15 +95,35 @@ func calls(r *turnpike.Result) (out []turnpike.Step) {
 	return out
 }
 
+// modes runs a test of a run that is streamed and of one that is not, each with a clock of its own. err
+// returns the error of the run.
+func modes(t *testing.T, f func(t *testing.T, err func(*turnpike.Stream) error)) {
+	for _, mode := range []string{"run", "stream"} {
+		t.Run(mode, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f(t, func(s *turnpike.Stream) error {
+					if mode == "stream" {
+						for range events(s) {
+						}
+					}
+					_, err := s.Result()
+					return err
+				})
+			})
+		})
+	}
+}
+
+// B18: the limit of time ends a tool, streamed and not.
 func TestALimitOfTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	modes(t, func(t *testing.T, errOf func(*turnpike.Stream) error) {
 		slow := tool.Func("slow", "", func(ctx context.Context, _ struct{}) (string, error) {
 			<-ctx.Done()
 			return "", ctx.Err()
 		})
 		a := &turnpike.Agent{Model: turnpiketest.NewScript(t, "call c1 slow {}\n"), Tools: []tool.Tool{slow}, Limits: turnpike.Limits{Time: time.Minute}}
 		begin := time.Now()
-		_, err := a.Run(t.Context(), turnpike.Text("go"))
+		err := errOf(a.Stream(t.Context(), turnpike.Text("go")))
 		var limit *turnpike.LimitError
 		if !errors.As(err, &limit) || limit.Kind != turnpike.TimeLimit || time.Since(begin) != time.Minute || calls(limit.Result())[0].Outcome != event.CallUnknown {
 			t.Errorf("%v after %v: %+v", err, time.Since(begin), limit.Result())
@@ -214,23 +235,53 @@ func TestAnAbort(t *testing.T) {
 	}
 }
 
-func TestAnAbortWinsOverALimit(t *testing.T) { // O03
-	ctx, cancel := context.WithCancel(t.Context())
-	a := &turnpike.Agent{Model: turnpiketest.NewScript(t, "call c1 last {}\n"), Limits: turnpike.Limits{Rounds: 1}, Tools: []tool.Tool{
-		tool.Func("last", "", func(context.Context, struct{}) (string, error) { cancel(); return "done", nil }),
-	}}
-	_, err := a.Run(ctx, turnpike.Text("go"))
-	var abort *turnpike.AbortError
-	if !errors.As(err, &abort) || abort.Status() != 499 {
-		t.Errorf("%v", err)
+// O03: the context ends in the round in which a limit trips.
+func TestAnAbortWinsOverALimit(t *testing.T) {
+	for name, limits := range map[string]turnpike.Limits{
+		"rounds": {Rounds: 1}, "calls": {Calls: 1}, "tokens": {Tokens: 120}, "money": {USD: turnpike.USD("0.3")}, "time": {Time: time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			modes(t, func(t *testing.T, errOf func(*turnpike.Stream) error) {
+				trips := func(abort bool) error {
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					effects := 0
+					a := &turnpike.Agent{
+						Model: turnpiketest.NewScript(t, "call c1 last {}\ncall c2 last {}\nusage 100 20\n\ntext Done.\n"), Limits: limits, Parallelism: turnpike.Serial,
+						Rates: map[string]turnpike.Rate{"model": {Input: turnpike.USD("1000"), Output: turnpike.USD("5000")}},
+						Tools: []tool.Tool{tool.Func("last", "", func(context.Context, struct{}) (string, error) {
+							if effects++; abort {
+								cancel()
+							}
+							time.Sleep(time.Second)
+							return "done", nil
+						})},
+					}
+					err := errOf(a.Stream(ctx, turnpike.Text("go")))
+					if got := err.(turnpike.Failure).Result(); effects == 0 || got == nil || calls(got)[0].Tool != "last" {
+						t.Errorf("%d effects, %+v", effects, got)
+					}
+					return err
+				}
+				var limit *turnpike.LimitError
+				if err := trips(false); !errors.As(err, &limit) || string(limit.Kind) != map[string]string{"rounds": "iterations", "money": "cost"}[name] && string(limit.Kind) != name {
+					t.Errorf("without an abort: %v", err)
+				}
+				var abort *turnpike.AbortError
+				if err := trips(true); !errors.As(err, &abort) || abort.Status() != 499 || !errors.Is(err, context.Canceled) {
+					t.Errorf("%v", err)
+				}
+			})
+		})
 	}
 }
 
 // Leaving the loop is an abort.
 func TestAStreamThatIsLeft(t *testing.T) {
-	for _, at := range []string{"round_started", "text_delta", "tool_started"} {
-		ended := false
-		a := &turnpike.Agent{Model: turnpiketest.NewScript(t, "text Let\ncall c1 hang {}\n"), Tools: []tool.Tool{
+	for _, at := range []string{"round_started", "text_delta", "tool_started", "tool_done"} {
+		ended, effects := false, 0
+		a := &turnpike.Agent{Model: turnpiketest.NewScript(t, "text Let\ncall c0 effect {}\ncall c1 hang {}\n"), Limits: turnpike.Limits{Rounds: 1}, Tools: []tool.Tool{
+			tool.Func("effect", "", func(context.Context, struct{}) (string, error) { effects++; return "done", nil }),
 			tool.Func("hang", "", func(ctx context.Context, _ struct{}) (string, error) {
 				<-ctx.Done()
 				ended = true
@@ -244,8 +295,14 @@ func TestAStreamThatIsLeft(t *testing.T) {
 			}
 		}
 		var abort *turnpike.AbortError
-		if _, err := s.Result(); !errors.As(err, &abort) || !errors.Is(err, context.Canceled) || abort.Result() == nil || ended != (at == "tool_started") {
-			t.Errorf("left at %s: %v", at, err)
+		if _, err := s.Result(); !errors.As(err, &abort) || !errors.Is(err, context.Canceled) || abort.Result() == nil || ended && !strings.HasPrefix(at, "tool") {
+			t.Fatalf("left at %s: %v", at, err)
+		}
+		if at != "tool_done" {
+			continue
+		}
+		if got := calls(abort.Result()); !ended || effects != 1 || len(got) != 2 || got[0].Result != "done" || got[1].Outcome != event.CallUnknown {
+			t.Errorf("left at %s: %d effects, %+v", at, effects, got)
 		}
 	}
 }

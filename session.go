@@ -29,7 +29,8 @@ type Session struct {
 }
 
 // Session returns the session with an id that the program chooses, such as that of a chat window; it begins
-// with its first run. An id has up to 256 bytes. Sessions of different callers ([As]) are different, whatever their ids.
+// with its first run. An id has up to 256 bytes. Sessions of different callers ([As]) are different,
+// whatever their ids.
 //
 // The turns are kept by Agent.Conversation if it implements [Sessions], such as
 // sqlite.Store.Conversations does, or else by Agent.Store. Without both they live in the value that

@@ -26,10 +26,10 @@ type UnknownEffect struct {
 	call    string
 }
 
-// UnknownEffects returns the effects of which nobody knows whether they were had, by their keys: up to 1,000 after one of
-// them; "" = from the first. Calls that are under way are not among them. Without a Store they are those of the
-// agent's own memory. The next call with such a key is made again, with the same idempotency key, unless
-// [Agent.ResolveEffect] says before that it was carried out.
+// UnknownEffects returns the effects of which nobody knows whether they were had, by their keys: up to
+// 1,000 after one of them; "" = from the first. Calls that are under way are not among them. Without a
+// Store they are those of the agent's own memory. The next call with such a key is made again, with the
+// same idempotency key, unless [Agent.ResolveEffect] says before that it was carried out.
 func (a *Agent) UnknownEffects(ctx context.Context, after string) ([]UnknownEffect, error) {
 	e, err := a.prepare()
 	if err != nil {

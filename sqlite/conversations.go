@@ -213,8 +213,8 @@ func (c *Conversations) Describe(ctx context.Context, owner, id, title string, p
 }
 
 // Summarize stores a text that stands for the turns of a conversation from the first one to the last one of a run,
-// in place of an earlier summary. Later runs of the session get it as a system message, and not these turns. The error wraps
-// [ErrNotFound] if the conversation does not have the run.
+// in place of an earlier summary. Later runs of the session get it as a system message, and not these
+// turns. The error wraps [ErrNotFound] if the conversation does not have the run.
 func (c *Conversations) Summarize(ctx context.Context, owner, id, throughRun, summary string) error {
 	if err := c.fits("a summary", len(summary)); err != nil {
 		return err

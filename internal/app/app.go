@@ -35,6 +35,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/outbox"
 	"github.com/turnpike-gateway/turnpike/internal/provider/demo"
 	"github.com/turnpike-gateway/turnpike/internal/rates"
 	"github.com/turnpike-gateway/turnpike/internal/resulttool"
@@ -53,6 +54,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/surface/responses"
 	"github.com/turnpike-gateway/turnpike/internal/surface/runs"
 	"github.com/turnpike-gateway/turnpike/internal/toolcache"
+	"github.com/turnpike-gateway/turnpike/internal/webhook"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
@@ -116,6 +118,7 @@ type App struct {
 	models     *route.Listing
 	directory  *directory.Directory
 	spend      *spend.Keeper
+	deliverer  *outbox.Deliverer
 	runner     *run.Runner
 	mcp        *mcpserver.Handler
 	keeper     *audit.Keeper
@@ -242,6 +245,9 @@ func (a *App) buildRunner(o Options, router *route.Router, retained *memlimit.Li
 	}
 	a.spend = spend.New(a.store, id.New("process_"), a.log)
 	a.shown.spend.Store(a.spend)
+	a.deliverer = outbox.New(outbox.Options{
+		Store: a.store, Sender: webhook.New(a.out.Guarded(egress.GuardedOptions{})), Open: a.openSecret, Log: a.log, Attempted: a.shown.attempted(),
+	})
 	a.runner = run.New(run.Options{
 		Catalog: a.catalog, Journal: journal, Conversations: a.store, Leases: a.store, Archive: a.store, LaterDeleter: a.store,
 		Resources: resources{a.directory, router}, Router: router, Dialer: a.pool, Keys: keys, Memory: retained, MaxFollowers: a.config.MaxFollowersPerRun,
@@ -283,7 +289,7 @@ func (a *App) buildAPI(o Options, router *route.Router, retained *memlimit.Limit
 			Archive: a.store, Runner: a.runner, Client: run.ClientOf(a.runner), KeyName: a.directory.KeyName, Log: a.log, Now: clock.Wall,
 		}),
 		admin: admin.New(admin.Options{
-			Store: a.store, Audit: a.store, Budgets: a.store, Routes: router, Directory: a.directory, Vault: a.keys.Vault, Log: a.log,
+			Store: a.store, Webhooks: a.store, Outbox: a.store, Audit: a.store, Budgets: a.store, Routes: router, Directory: a.directory, Vault: a.keys.Vault, Log: a.log,
 			Reader: directory.Reader{RoundsCap: a.maxRoundsCap, Vault: a.keys.Vault != nil},
 			Judge:  directory.JudgeServer(a.out),
 			NewKey: func() string { return id.New("tp_") }, Now: clock.Wall,
@@ -418,6 +424,7 @@ func (a *App) begin(ctx context.Context) error {
 	a.serving.Store(true)
 	a.keeper.Start()
 	a.spend.Start()
+	a.deliverer.Start()
 	a.retention.start(ctx, a.store, a.config.Runs.RetentionDays, a.log)
 	return nil
 }
@@ -514,6 +521,9 @@ func (a *App) Close() {
 		stopping, cancel := context.WithTimeout(context.Background(), lastSpending)
 		a.spend.Stop(stopping)
 		cancel()
+	}
+	if a.deliverer != nil {
+		a.deliverer.Stop()
 	}
 	a.retention.stop()
 	a.endRecording()

@@ -11,6 +11,7 @@ import (
 	"go/token"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strconv"
 	"strings"
@@ -165,15 +166,28 @@ func access() map[string]struct {
 		"GET /api/secrets":                           {manages, one(200, "/api/secrets")},
 		"PUT /api/secrets/{name}":                    {manages, with(200, "/api/secrets/own", says(`{"value":"a value"}`))},
 		"DELETE /api/secrets/{name}":                 {manages, things(200, "/api/secrets/%s", (*twoOrgs).secret)},
-		"GET /v1/runs":                               {readsRuns, one(200, "/v1/runs?limit=1")},
-		"GET /v1/runs/{id}":                          {readsRuns, ofRuns(200, "/v1/runs/%s")},
-		"GET /v1/runs/{id}/events":                   {readsRuns, ofRuns(200, "/v1/runs/%s/events")},
-		"POST /v1/runs/{id}/cancel":                  {starts, ofRuns(409, "/v1/runs/%s/cancel")}, // it is over
-		"POST /v1/runs/{id}/limits":                  {starts, withBody(ofRuns(409, "/v1/runs/%s/limits"), `{"rounds":3}`)},
-		"GET /v1/approvals":                          {readsApprovals, one(200, "/v1/approvals?limit=1")},
-		"GET /v1/approvals/{id}":                     {readsApprovals, things(200, "/v1/approvals/%s", (*twoOrgs).approval)},
-		"POST /v1/approvals/{id}":                    {decides, withBody(things(200, "/v1/approvals/%s", (*twoOrgs).approval), `{"decision":"deny"}`)},
-		"POST /api/runs/{id}/cancel":                 {starts, ofRuns(409, "/api/runs/%s/cancel")},
+		"GET /api/webhooks":                          {manages, one(200, "/api/webhooks")},
+		"POST /api/webhooks":                         {manages, with(201, "/api/webhooks", func(w *twoOrgs) string { return w.webhookBody(w.name()) })},
+		"PATCH /api/webhooks/{name}":                 {manages, things(200, "/api/webhooks/%s", (*twoOrgs).webhook)},
+		"DELETE /api/webhooks/{name}":                {manages, things(200, "/api/webhooks/%s", (*twoOrgs).webhook)},
+		"POST /api/webhooks/{name}/rotate":           {manages, withBody(things(200, "/api/webhooks/%s/rotate", (*twoOrgs).webhook), `{"overlap":"1h"}`)},
+		"GET /api/webhooks/{name}/deliveries":        {manages, things(200, "/api/webhooks/%s/deliveries", (*twoOrgs).webhook)},
+		"POST /api/webhooks/{name}/deliveries/{id}/redeliver": {manages, []visit{
+			{"own", 200, func(w *twoOrgs) string { return w.delivery("owner-key") }, nil, 0},
+			{"other", 404, func(w *twoOrgs) string { return w.delivery(w.stranger) }, nil, 0},
+			{"missing", 404, func(w *twoOrgs) string {
+				return "/api/webhooks/" + w.webhook("owner-key") + "/deliveries/evt_x/redeliver"
+			}, nil, 0},
+		}},
+		"GET /v1/runs":               {readsRuns, one(200, "/v1/runs?limit=1")},
+		"GET /v1/runs/{id}":          {readsRuns, ofRuns(200, "/v1/runs/%s")},
+		"GET /v1/runs/{id}/events":   {readsRuns, ofRuns(200, "/v1/runs/%s/events")},
+		"POST /v1/runs/{id}/cancel":  {starts, ofRuns(409, "/v1/runs/%s/cancel")}, // it is over
+		"POST /v1/runs/{id}/limits":  {starts, withBody(ofRuns(409, "/v1/runs/%s/limits"), `{"rounds":3}`)},
+		"GET /v1/approvals":          {readsApprovals, one(200, "/v1/approvals?limit=1")},
+		"GET /v1/approvals/{id}":     {readsApprovals, things(200, "/v1/approvals/%s", (*twoOrgs).approval)},
+		"POST /v1/approvals/{id}":    {decides, withBody(things(200, "/v1/approvals/%s", (*twoOrgs).approval), `{"decision":"deny"}`)},
+		"POST /api/runs/{id}/cancel": {starts, ofRuns(409, "/api/runs/%s/cancel")},
 
 		"GET /api/orgs":             {operate, one(200, "/api/orgs")},
 		"POST /api/orgs":            {operate, with(201, "/api/orgs", func(w *twoOrgs) string { return `{"id":"` + w.name() + `"}` })},
@@ -216,6 +230,7 @@ func (m may) refusal(principal string) int {
 type twoOrgs struct {
 	documented
 	stranger string // key of the owner of the other org
+	receiver string // URL of webhooks
 	revoked  string
 	made     int
 	approved string // the id of the latest approval
@@ -232,7 +247,9 @@ func newTwoOrgs(t *testing.T) *twoOrgs {
 	tools := newMCP(t, map[string]handler{"echo": echo})
 	gate := newMCP(t, map[string]handler{"delete": echo})
 	yaml := strings.Replace(site{upstream: up.URL, servers: []string{server("tools", tools.URL), server("gate", gate.URL, "require_approval: always")}}.withVault(), "    runtime: {}\n", "", 1)
-	w := &twoOrgs{documented: manage(MustRun(t, yaml))}
+	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(receiver.Close)
+	w := &twoOrgs{documented: manage(MustRun(t, yaml)), receiver: receiver.URL}
 	w.do("POST", "/api/orgs", "operator-key", `{"id":"other","features":["mcp_outbound"]}`, 201)
 	w.stranger = w.do("POST", "/api/orgs/other/keys", "operator-key", `{"name":"first","role":"owner"}`, 201)["key"].(string)
 	w.do("POST", "/api/mcp-servers", w.stranger, fmt.Sprintf(`{"name":"tools","url":%q}`, tools.URL), 201)
@@ -260,6 +277,35 @@ func (w *twoOrgs) secret(key string) string {
 	name := w.name()
 	w.do("PUT", "/api/secrets/"+name, key, `{"value":"a value"}`, 200)
 	return name
+}
+
+func (w *twoOrgs) webhookBody(name string) string {
+	return fmt.Sprintf(`{"name":%q,"url":%q,"events":["run.waiting"]}`, name, w.receiver)
+}
+
+// webhook returns the name of a webhook. The other ones of the org are removed.
+func (w *twoOrgs) webhook(key string) string {
+	for _, one := range objects(w.do("GET", "/api/webhooks", key, "", 200)) {
+		w.do("DELETE", "/api/webhooks/"+one["name"].(string), key, "", 200)
+	}
+	name := w.name()
+	w.do("POST", "/api/webhooks", key, w.webhookBody(name), 201)
+	return name
+}
+
+// delivery returns the path that sends a message again, which was delivered.
+func (w *twoOrgs) delivery(key string) string {
+	path := "/api/webhooks/" + w.webhook(key) + "/deliveries"
+	w.approval(key)
+	var done []map[string]any
+	comesTrue(w.t, "the message is delivered", func() bool {
+		done = objects(w.do("GET", path+"?outcome=delivered", key, "", 200))
+		return len(done) > 0
+	})
+	if len(done) == 0 {
+		w.t.FailNow()
+	}
+	return path + "/" + done[0]["id"].(string) + "/redeliver"
 }
 
 func (w *twoOrgs) key(key string) string {
@@ -368,8 +414,10 @@ func (w *twoOrgs) as(authorization, method, path, body string) (int, string) {
 		w.t.Errorf("%s %s: header %v", method, path, a.header)
 	}
 	text := string(a.body)
-	if parts := strings.Split(path, "/"); len(parts) > 3 && len(parts[3]) > 2 {
-		text = strings.ReplaceAll(text, parts[3], "NAME")
+	for i, part := range strings.Split(path, "/") {
+		if (i == 3 || i == 5) && len(part) > 2 {
+			text = strings.ReplaceAll(text, part, "NAME")
+		}
 	}
 	return a.status, text
 }

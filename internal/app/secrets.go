@@ -11,13 +11,20 @@ import (
 	"os"
 	"strings"
 
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 )
 
+// vaultStore is a store with secrets that are sealed under the master key.
+type vaultStore interface {
+	org.Store
+	journal.Webhooks
+}
+
 // renewSecrets puts every secret under the present master key, so that the
 // previous one can go, and says which secrets nobody can open any more.
-func renewSecrets(ctx context.Context, keys *secret.Keyring, store org.Store, log *slog.Logger) error {
+func renewSecrets(ctx context.Context, keys *secret.Keyring, store vaultStore, log *slog.Logger) error {
 	if keys == nil {
 		return nil
 	}
@@ -33,6 +40,19 @@ func renewSecrets(ctx context.Context, keys *secret.Keyring, store org.Store, lo
 		done, err := renewSecret(ctx, keys, store, s, log)
 		if err != nil {
 			return fmt.Errorf("org %s: %w", s.Org, err)
+		}
+		if done {
+			renewed++
+		}
+	}
+	webhooks, err := store.AllWebhooks(ctx)
+	if err != nil {
+		return err
+	}
+	for _, w := range webhooks {
+		done, err := renewWebhook(ctx, keys, store, w, log)
+		if err != nil {
+			return fmt.Errorf("org %s: %w", w.Org, err)
 		}
 		if done {
 			renewed++
@@ -61,6 +81,34 @@ func renewSecret(ctx context.Context, keys *secret.Keyring, store org.Store, lis
 	}
 	s.Sealed = sealed
 	return true, store.PutSecret(ctx, s, org.Author{})
+}
+
+// renewWebhook reports whether a secret of the webhook was under the previous master key.
+func renewWebhook(ctx context.Context, keys *secret.Keyring, store journal.Webhooks, w org.Webhook, log *slog.Logger) (bool, error) {
+	next := w
+	for _, sealed := range []*[]byte{&next.Sealed, &next.Previous.Sealed} {
+		if len(*sealed) == 0 {
+			continue
+		}
+		renewed, err := keys.Renew(w.Org, w.SecretName(), *sealed)
+		if err != nil {
+			log.Warn("a secret of a webhook cannot be decrypted; rotate it", "org", w.Org, "webhook", w.Name, "error", err)
+			continue
+		}
+		*sealed = renewed
+	}
+	if next.Same(w) {
+		return false, nil
+	}
+	return true, store.UpdateWebhook(ctx, w, next, org.Author{})
+}
+
+// openSecret decrypts a secret of the vault.
+func (a *App) openSecret(orgID, name string, sealed []byte) (secret.Value, error) {
+	if a.keys.Vault == nil {
+		return secret.Value{}, secret.ErrMasterKey
+	}
+	return a.keys.Vault.Open(orgID, name, sealed)
 }
 
 // runKeys returns what seals the addresses and credentials of the servers that requests declare,

@@ -17,6 +17,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/config"
 	"github.com/turnpike-gateway/turnpike/internal/directory"
 	"github.com/turnpike-gateway/turnpike/internal/egress"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/mcppool"
 	"github.com/turnpike-gateway/turnpike/internal/mcpserver"
 	"github.com/turnpike-gateway/turnpike/internal/mcptool"
@@ -71,6 +72,7 @@ func (a *App) showTelemetry(ctx context.Context, env config.Environment) error {
 	o := telemetry.Options{
 		Content: a.config.Telemetry.Content, Kind: a.providerKind, Version: Version(),
 		Metrics: s.listener != nil, Queue: a.store.QueueLength, Waiting: a.waitingApprovals, Servers: s.usedServers, Targets: s.targets, Expiring: s.expiringKeys, MCPSessions: s.mcpSessions, BudgetWrites: s.budgetWrites,
+		Outbox: a.outboxState,
 	}
 	var err error
 	if s.spans {
@@ -150,6 +152,29 @@ func (a *App) waitingApprovals() (int, time.Duration) {
 		return 0, 0
 	}
 	return n, max(0, clock.Wall().Sub(time.UnixMilli(oldest)))
+}
+
+// outboxState returns how many messages for webhooks wait, -1 if the store cannot be read, and the
+// age of the oldest.
+func (a *App) outboxState() (int, time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	state, err := a.store.OutboxState(ctx)
+	switch {
+	case err != nil:
+		return -1, 0
+	case state.Waiting == 0:
+		return 0, 0
+	}
+	return state.Waiting, max(0, clock.Wall().Sub(time.UnixMilli(state.Oldest)))
+}
+
+// attempted returns what counts attempts to deliver messages for webhooks, or nil.
+func (s *shown) attempted() func(journal.Outcome) {
+	if s.telemetry == nil {
+		return nil
+	}
+	return s.telemetry.WebhookAttempted
 }
 
 // collectorURL returns where spans go, "" for nowhere. The variables are those

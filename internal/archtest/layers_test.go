@@ -62,7 +62,7 @@ func layers() []layer {
 			"internal/provider/providertest", "internal/store/storetest", "internal/coord/coordtest"}},
 		{"test kits", "the specifications are beside the recordings", []string{"internal/surface/spectest"}},
 		{"adapters", "each adapter speaks to one part of the outside world; two that know each other cannot be changed alone", []string{
-			"internal/provider/...", "internal/mcptool", "internal/mcpserver", "internal/resulttool", "internal/httptool", "internal/hook", "internal/builtin", "internal/knowledge", "internal/delegate",
+			"internal/provider/...", "internal/mcptool", "internal/mcpserver", "internal/outbox", "internal/resulttool", "internal/httptool", "internal/hook", "internal/builtin", "internal/knowledge", "internal/delegate",
 			"internal/store/...", "internal/coord/...", "internal/telemetry", "internal/analytics", "internal/surface/..."}},
 		{"library", "the built-in prices are data", []string{"internal/rates/known"}},
 		{"library", "a program links what it uses: each provider, the MCP client and each store are in a package of their own",

@@ -54,6 +54,9 @@ const (
 	// AfterDecision: a decision about a call that waits is stored. The run is not woken, and who
 	// decided has not heard of it.
 	AfterDecision Point = "after-decision"
+	// AfterWebhookSend: the receiver of a webhook has answered. The outcome of the attempt is not
+	// stored.
+	AfterWebhookSend Point = "after-webhook-send"
 	// BeforeHandover: the time that a stop leaves to runs is over. Their leases are
 	// still stored as held by this process.
 	BeforeHandover Point = "before-handover"

@@ -30,6 +30,8 @@ type Batch struct {
 
 	Audit []audit.Entry // for the org's audit log; all get the id of the lease's run
 
+	Notices []Notice // for the webhooks of the org
+
 	// Sync means that this batch and every earlier batch of the run are on disk when
 	// Append returns. Otherwise the batch is written a little later, in order, and a
 	// failure is returned by the run's next Append. Lack of space is no failure: the batch

@@ -8,6 +8,8 @@ type Caps struct {
 	Keys       int // active keys; the store remembers as many revoked ones
 	MCPServers int
 	Secrets    int
+	Webhooks   int
+	Deliveries int   // messages for webhooks that wait; beyond it the oldest is given up
 	Approvals  int   // that wait; see also KeyApprovals
 	Handovers  int   // beyond it the oldest is deleted
 	Responses  int   // stored responses, conversations and additions to them; beyond it the oldest is deleted
@@ -41,6 +43,16 @@ func (c Caps) MCPServersError() error {
 // SecretsError returns the error for one more secret.
 func (c Caps) SecretsError() error {
 	return &CapError{"the org", "secrets", int64(c.Secrets), "org_caps.secrets", "delete a secret, or "}
+}
+
+// WebhooksError returns the error for one more webhook.
+func (c Caps) WebhooksError() error {
+	return &CapError{"the org", "webhooks", int64(c.Webhooks), "org_caps.webhooks", "remove a webhook, or "}
+}
+
+// DeliveriesError returns the error for one more message that waits, when a person asks for it.
+func (c Caps) DeliveriesError() error {
+	return &CapError{"the org", "waiting messages", int64(c.Deliveries), "org_caps.webhook_deliveries", "wait until some are delivered, or "}
 }
 
 // ApprovalsError returns the error for one more approval that waits.

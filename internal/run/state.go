@@ -212,10 +212,10 @@ func afterFact(body loop.Body) crash.Point {
 	return ""
 }
 
-// number makes facts of the bodies, with their audit entries, and returns the state after
-// them. It returns an error if the rules do not allow a fact.
+// number makes facts of the bodies, with their audit entries and notices, and returns the state
+// after them. It returns an error if the rules do not allow a fact.
 func (s *runState) number(b *journal.Batch, bodies []loop.Body) (loop.State, error) {
-	b.Facts, b.Sync, b.Audit = make([]loop.Fact, len(bodies)), s.mustSync(*b, bodies), nil
+	b.Facts, b.Sync, b.Audit, b.Notices = make([]loop.Fact, len(bodies)), s.mustSync(*b, bodies), nil, nil
 	next, at := *s.state(), s.now()
 	audited := auditor{runID: s.lease.RunID, principal: s.req.Principal, timing: *s.timing}
 	for i, body := range bodies {
@@ -226,8 +226,20 @@ func (s *runState) number(b *journal.Batch, bodies []loop.Body) (loop.State, err
 		b.Audit = append(b.Audit, audited.entries(&next, f)...)
 		next = loop.Apply(next, f)
 		b.Facts[i] = f
+		if n, told := loop.NoticeOf(next, f); told {
+			b.Notices = append(b.Notices, s.notice(n, f.At))
+		}
 	}
 	return next, nil
+}
+
+// notice returns what the webhooks of the org are told.
+func (s *runState) notice(n loop.Notice, at int64) journal.Notice {
+	out := journal.Notice{Event: n.Event, Object: s.lease.RunID, Subject: s.lease.RunID, At: at}
+	if n.Response {
+		out.Object = responseID(s.lease.RunID, n.Part, 0)
+	}
+	return out
 }
 
 // willBeDurable reports whether the run is durable, or becomes durable by one of the bodies.

@@ -175,6 +175,9 @@ func (h *Handler) Replay(w http.ResponseWriter, r *http.Request, caller run.Call
 	s.encoder = encoder(s)
 	err = tell(s)
 	out.StopHeartbeats() // from here on no other goroutine begins the stream
+	if c, is := s.encoder.(Completer); is && err == nil && s.waiting {
+		s.missing = c.Complete()
+	}
 	switch {
 	case err != nil && ClientLeft(r.Context()):
 	case err != nil && !out.Started():
@@ -270,6 +273,10 @@ func (h *Handler) answerStream(w http.ResponseWriter, r *http.Request, req *run.
 	err := h.o.Runner.Run(r.Context(), req, s)
 	out.StopHeartbeats() // from here on no other goroutine begins the stream
 	switch begun := out.Started(); {
+	case s.missing != nil && !begun:
+		return s.missing
+	case s.missing != nil:
+		s.encoder.Fail(h.s.Errors.Body(s.missing))
 	case err == nil && s.paused != nil && !begun:
 		return stillPaused(req, s.Started.RunID, *s.paused)
 	case err == nil && s.paused != nil:
@@ -286,10 +293,6 @@ func (h *Handler) answerStream(w http.ResponseWriter, r *http.Request, req *run.
 	case err != nil:
 		h.logInternal(err)
 		s.encoder.Fail(h.s.Errors.Body(err))
-	case s.missing != nil && !begun:
-		return s.missing
-	case s.missing != nil:
-		s.encoder.Fail(h.s.Errors.Body(s.missing))
 	case s.End.Reason.Failed() && !begun:
 		w.Header().Del(servedHeader) // of an earlier round
 		h.s.Errors.writeEnd(w, s.End, mayAddress)

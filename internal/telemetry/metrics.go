@@ -22,6 +22,7 @@ type metrics struct {
 	rounds, relays *labelLimiter[*requestMetrics]
 	tools          *labelLimiter[*toolMetrics]
 	decisions      *prometheus.HistogramVec // how long approvals waited, by decision
+	webhooks       *prometheus.CounterVec   // attempts to deliver messages, by outcome
 	orgs           *labelLimiter[*orgMetrics]
 	relaysOpen     prometheus.Gauge
 	failures       counters // failed model calls, by provider and error
@@ -93,6 +94,7 @@ func newMetrics(r *prometheus.Registry, o Options) *metrics {
 	m.registerTools(r)
 	m.registerOrgs(r)
 	m.registerApprovals(r, o.Waiting)
+	m.registerWebhooks(r, o.Outbox)
 	registerServers(r, o.Servers)
 	registerBreakers(r, o.Targets)
 	failures := counter("provider_errors_total", "Failed attempts at model calls and failed relayed requests, by the HTTP status of the provider or the class of the failure.", "provider", "error")
@@ -188,6 +190,23 @@ func (m *metrics) registerApprovals(r *prometheus.Registry, waiting func() (int,
 	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "turnpike", Name: "approvals_oldest_waiting_seconds", Help: "Age of the oldest tool call that waits for approval. 0: none waits.",
 	}, func() float64 { _, age := waiting(); return age.Seconds() }))
+}
+
+func (m *metrics) registerWebhooks(r *prometheus.Registry, outbox func() (int, time.Duration)) {
+	m.webhooks = counter("webhook_attempts_total", "Attempts to deliver messages for webhooks, by outcome: delivered, waiting (the attempt failed and is repeated) or given_up.", "outcome")
+	r.MustRegister(m.webhooks)
+	for _, o := range journal.Outcomes() {
+		m.webhooks.WithLabelValues(o)
+	}
+	if outbox == nil {
+		return
+	}
+	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "turnpike", Name: "webhook_messages_waiting", Help: "Messages for webhooks that wait for delivery, over all orgs. -1: the database cannot be read.",
+	}, func() float64 { n, _ := outbox(); return float64(n) }))
+	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "turnpike", Name: "webhook_oldest_message_seconds", Help: "Age of the oldest message that waits for delivery. 0: none waits.",
+	}, func() float64 { _, age := outbox(); return age.Seconds() }))
 }
 
 // registerServers adds the state of the MCP servers, which each scrape reads.

@@ -27,6 +27,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
@@ -59,6 +60,9 @@ type Options struct {
 	// Waiting returns the number of tool calls that wait for approval, -1 if it is not known,
 	// and the age of the oldest. Nil leaves the metrics out.
 	Waiting func() (int, time.Duration)
+	// Outbox returns the number of messages for webhooks that wait, -1 if it is not known, and
+	// the age of the oldest. Nil leaves the metrics out.
+	Outbox func() (int, time.Duration)
 	// Servers returns the MCP servers of all orgs that were asked for their tools, or called.
 	// Nil leaves the metric out.
 	Servers func() []Server
@@ -147,6 +151,13 @@ func (t *Telemetry) Refused(org, code string) {
 		org = "none"
 	}
 	t.metrics.orgs.get(series{org: org}, true).refused.inc(code, code)
+}
+
+// WebhookAttempted counts an attempt to deliver a message for a webhook.
+func (t *Telemetry) WebhookAttempted(o journal.Outcome) {
+	if t.metrics != nil {
+		t.metrics.webhooks.WithLabelValues(string(o)).Inc()
+	}
 }
 
 // Extract returns ctx with the trace context of a client's request (W3C Trace

@@ -39,6 +39,8 @@ type Journal struct {
 	// Caps apply to every org; the zero value is no limit.
 	Caps org.Caps
 
+	Outbox *Outbox // gets what the webhooks of orgs are told; nil = there are no webhooks
+
 	NoAudit bool // no audit rows are kept: nobody reads them
 
 	mu      sync.Mutex // guards the fields below
@@ -158,6 +160,7 @@ func (j *Journal) store(key runKey, r *runRecord, lease journal.Lease, b journal
 	maps.Copy(r.calls, add.calls)
 	maps.Copy(r.rows, add.rows)
 	j.audit.add(add.audit)
+	j.Outbox.notify(key.org, b.Notices)
 	j.applyCharge(r, add.charge)
 	if r.head.Summary.Status == journal.Done {
 		j.settleAll(key.org, r)

@@ -9,10 +9,11 @@ import (
 	"sync"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 )
 
-// Orgs implements org.Store and toolcache.Store. The zero value is ready to use.
+// Orgs implements org.Store, journal.Webhooks and toolcache.Store. The zero value is ready to use.
 type Orgs struct {
 	Caps org.Caps // apply to every org; the zero value is no limit
 
@@ -21,6 +22,9 @@ type Orgs struct {
 	// are taken while mu is held.
 	Audit         *Journal
 	Conversations *Conversations
+
+	// Outbox has the webhooks of the orgs; nil = there are none.
+	Outbox *Outbox
 
 	mu   sync.Mutex
 	orgs map[string]*orgRecord
@@ -167,6 +171,9 @@ func (o *Orgs) DeleteOrg(_ context.Context, id string, by org.Author) error {
 		return err
 	}
 	delete(o.orgs, id)
+	if o.Outbox != nil {
+		o.Outbox.drop(func(k journal.WebhookKey) bool { return k.Org == id })
+	}
 	return o.record(id, by, by.OrgChanged(&r.Record, nil))
 }
 

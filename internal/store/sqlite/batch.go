@@ -22,6 +22,7 @@ type batch struct {
 	audit        []audit.Entry
 
 	approvals []journal.ApprovalChange
+	notices   []journal.Notice
 	retain    func(bytes int) // journal.Batch.Retain; may be nil
 }
 
@@ -44,7 +45,7 @@ func encodeBatch(lease journal.Lease, b journal.Batch) (batch, error) {
 	out := batch{
 		key:   runKey{lease.Org, lease.RunID},
 		facts: make([]fact, len(b.Facts)), rows: make([]row, len(b.Rows)),
-		opening: b.Opening, reservations: b.Reservations, settled: b.Settled, audit: b.Audited(lease), retain: b.Retain,
+		opening: b.Opening, reservations: b.Reservations, settled: b.Settled, audit: b.Audited(lease), notices: b.Notices, retain: b.Retain,
 	}
 	for i, f := range b.Facts {
 		body, err := loop.Encode(f.Body)
@@ -93,6 +94,9 @@ func (b batch) write(t *tx, c headChange) error {
 		return err
 	}
 	if err := b.writeApprovals(t); err != nil {
+		return err
+	}
+	if err := t.notify(b.key.org, b.notices); err != nil {
 		return err
 	}
 	return t.laterAudit(b.key.org, b.audit)

@@ -53,7 +53,8 @@ func (t *tx) used(orgID, scope string) (u journal.Used, err error) {
 	return u, err
 }
 
-// setUsed stores what is used of a budget, and tells the audit log what of its limit is reached.
+// setUsed stores what is used of a budget, and tells the audit log and the webhooks what of its limit is
+// reached.
 func (t *tx) setUsed(orgID, scope string, u journal.Used, refused bool, now int64) error {
 	if u.Budget.Scope == "" { // one of which nothing was ever reserved
 		u.Budget.Scope = scope
@@ -61,6 +62,9 @@ func (t *tx) setUsed(orgID, scope string, u journal.Used, refused bool, now int6
 	if percent, told := u.Tell(refused); percent > 0 {
 		u = told
 		if err := t.addAudit(orgID, []audit.Entry{u.TellEntry(percent, now)}); err != nil {
+			return err
+		}
+		if err := t.notify(orgID, []journal.Notice{u.TellNotice(percent, now)}); err != nil {
 			return err
 		}
 	}

@@ -172,6 +172,7 @@ func (s *Store) DeleteOrg(ctx context.Context, id string, by org.Author) error {
 		if err := requireFound(t.exec(`DELETE FROM orgs WHERE id = ?`, id)); err != nil {
 			return err
 		}
+		t.receivers.changed(id)
 		if _, err := t.exec(`INSERT OR REPLACE INTO deleted_orgs (org, deleted_at) VALUES (?, ?)`, id, s.now().UnixMilli()); err != nil {
 			return err
 		}

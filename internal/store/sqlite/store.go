@@ -41,8 +41,8 @@ type Options struct {
 }
 
 // Store implements org.Store, journal.Journal, journal.Archive, journal.Leases, journal.LaterDeleter,
-// journal.Conversations, journal.Recorder, audit.Log and toolcache.Store on one SQLite file. It is safe for
-// concurrent use.
+// journal.Conversations, journal.Recorder, journal.Outbox, journal.Webhooks, audit.Log and toolcache.Store on one
+// SQLite file. It is safe for concurrent use.
 type Store struct {
 	Reader
 	writer   *writer
@@ -99,6 +99,9 @@ func open(ctx context.Context, o Options) (*Store, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	if err := s.forfeitSlices(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	if err := s.openOutbox(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	if s.files, err = watch(o.Path, s.onReplaced); err != nil {

@@ -73,7 +73,7 @@ type write struct {
 func newWriter(db *sql.DB, conn *sql.Conn, o Options) *writer {
 	w := &writer{
 		db: db, log: o.Log, fatal: o.Fatal,
-		tx:    tx{conn: conn, caps: o.Caps, statements: map[string]*sql.Stmt{}, inserts: map[insertKey]string{}, ends: map[string]chainEnd{}},
+		tx:    tx{conn: conn, caps: o.Caps, statements: map[string]*sql.Stmt{}, inserts: map[insertKey]string{}, ends: map[string]chainEnd{}, log: o.Log},
 		queue: make(chan *write, maxQueue),
 		slots: make(chan struct{}, maxQueue),
 		ended: make(chan struct{}),
@@ -377,9 +377,11 @@ type tx struct {
 	commit          func() error         // commitNow; tests replace it
 	later           later                // stored at the end of the transaction or savepoint; empty between them
 	ends            map[string]chainEnd  // cached ends of audit chains, by org; cleared by a rollback
-	unsyncedCommits bool                 // commits do not sync to disk
-	unsynced        time.Time            // commit time of the oldest write that is not synced; zero = all are synced
-	retry           time.Time            // earliest time of the next sync after a failed one
+	receivers       receivers            // which webhooks want events
+	log             *slog.Logger
+	unsyncedCommits bool      // commits do not sync to disk
+	unsynced        time.Time // commit time of the oldest write that is not synced; zero = all are synced
+	retry           time.Time // earliest time of the next sync after a failed one
 }
 
 // perform commits the writes that succeed, and sets the err of the others. Its own
@@ -505,6 +507,7 @@ func (t *tx) commitTransaction() error {
 	if err := t.commit(); err != nil {
 		return err
 	}
+	t.receivers.committed()
 	switch {
 	case !t.unsyncedCommits:
 		t.unsynced = time.Time{}
@@ -580,6 +583,7 @@ func (t *tx) performOne(one *write) error {
 		}
 		t.later.forget()
 		clear(t.ends)
+		t.receivers.rolledBack()
 		if _, err := t.exec(`ROLLBACK TO one`); err != nil {
 			return one.err // SQLite has rolled back the transaction: the disk is full or failing
 		}
@@ -615,6 +619,7 @@ func (t *tx) performParts(one *write) error {
 func (t *tx) rollback(err error) error {
 	t.later.forget()
 	clear(t.ends)
+	t.receivers.rolledBack()
 	_, _ = t.exec(`ROLLBACK`)
 	return err
 }

@@ -32,6 +32,8 @@ type Store struct {
 	Results       toolcache.Store
 	Audit         AuditLog
 	LaterDeleter  journal.LaterDeleter
+	Webhooks      journal.Webhooks
+	Outbox        journal.Outbox
 	Sweep         func(t *testing.T) // deletes the runs that are to be forgotten
 }
 
@@ -64,14 +66,14 @@ type Clocks struct {
 func Run(t *testing.T, m Maker) {
 	for _, c := range slices.Concat(
 		orgCases(), manyOrgCases(), keyCases(), serverCases(), secretCases(), journalCases(), archiveCases(), conversationCases(), isolationCases(),
-		slotCases(), submitCases(), leaseCases(), asideCases(), budgetCases(), sliceCases(), auditCases(), auditLogCases(), capCases(), recordedCases(), resultCases(), resultBoundCases(), forgetCases(), approvalCases(),
+		slotCases(), submitCases(), leaseCases(), asideCases(), budgetCases(), sliceCases(), auditCases(), auditLogCases(), capCases(), recordedCases(), resultCases(), resultBoundCases(), forgetCases(), approvalCases(), webhookCases(), outboxCases(),
 	) {
 		c.test(t, m)
 	}
 	if m.Reopen == nil {
 		return
 	}
-	for _, c := range slices.Concat(persistenceCases(), promiseCases()) {
+	for _, c := range slices.Concat(persistenceCases(), promiseCases(), outboxPersistenceCases()) {
 		c.test(t, m)
 	}
 }

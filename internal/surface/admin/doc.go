@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
@@ -66,6 +67,8 @@ type Reader interface {
 // Options are what a Handler needs. All but Vault and Now are required.
 type Options struct {
 	Store     org.Store
+	Webhooks  journal.Webhooks
+	Outbox    journal.Outbox
 	Audit     audit.Rows
 	Budgets   Budgets
 	Routes    Routes
@@ -73,7 +76,7 @@ type Options struct {
 	Reader    Reader
 	Judge     func(url string) error // refuses what the outbound policy refuses without a lookup
 	NewKey    func() string
-	Vault     *secret.Keyring // nil = no secrets can be stored
+	Vault     *secret.Keyring // nil = no secrets can be stored, and no webhooks be added
 	Log       *slog.Logger
 	Now       func() time.Time // nil = time.Now
 }

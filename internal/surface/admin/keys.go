@@ -252,7 +252,7 @@ func readOverlap(r *http.Request) (time.Duration, error) {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&asked); err != nil || asked.Overlap == nil {
-		return 0, fault.New(fault.Invalid, "invalid_value", `send {"overlap": "24h"}: how long the secret that the key has now still works; "0s" ends it at once`).In("overlap")
+		return 0, fault.New(fault.Invalid, "invalid_value", `send {"overlap": "24h"}: how long the secret that it has now still works; "0s" ends it at once`).In("overlap")
 	}
 	overlap, err := time.ParseDuration(*asked.Overlap)
 	if err != nil || overlap < 0 || overlap > maxOverlap || overlap%time.Second != 0 {

@@ -41,8 +41,7 @@ func (h *Handler) ListSecrets() surface.Endpoint {
 func (h *Handler) PutSecret() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
 		if h.o.Vault == nil {
-			return 0, nil, fault.New(fault.Conflict, "vault_off", "this gateway has no vault; the operator turns it on by setting master_key, or TURNPIKE_MASTER_KEY, "+
-				"to 32 random bytes, for example from \"openssl rand -base64 32\"")
+			return 0, nil, noVault("secrets")
 		}
 		name := r.PathValue("name")
 		if _, err := secret.ParseRef(string(secret.Vault) + ":" + name); err != nil {
@@ -79,6 +78,12 @@ func (h *Handler) DeleteSecret() surface.Endpoint {
 		}
 		return http.StatusOK, deleted{name, true}, h.o.Directory.SecretChanged(r.Context(), caller.Org.ID, name)
 	})
+}
+
+// noVault refuses what needs the vault.
+func noVault(what string) error {
+	return fault.New(fault.Conflict, "vault_off", "this gateway has no vault for %s; the operator turns it on by setting master_key, or TURNPIKE_MASTER_KEY, "+
+		"to 32 random bytes, for example from \"openssl rand -base64 32\"", what)
 }
 
 // readSecret reads {"value": "…"}. Its errors quote nothing of the body, not

@@ -262,7 +262,10 @@ func compactionFailed(format string, args ...any) error {
 
 // Complete implements surface.Completer: a limit of the org may end the run before the summary.
 func (c *compactor) Complete() error {
-	if c.item == nil && c.failure == nil {
+	switch {
+	case c.item == nil && c.failure == nil && c.End.Reason == "":
+		return compactionFailed("the run is paused at a limit")
+	case c.item == nil && c.failure == nil:
 		return compactionFailed("the run has ended before the summary (%s)", c.End.Reason)
 	}
 	return c.failure

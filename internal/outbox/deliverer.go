@@ -1,0 +1,326 @@
+// Package outbox delivers the messages for webhooks that the stores keep.
+//
+//	fact ─► Notice ─► message      in one transaction: package journal, the stores
+//	                     │
+//	         DueWebhooks ▼ ClaimDeliveries
+//	Deliverer ─► webhook.Sender ─► receiver
+//	                     │
+//	                     ▼ SettleDelivery: delivered, or the next attempt, or given up
+//
+// A message is delivered at least once: it is sent again if the process dies before the answer of
+// the receiver is stored. It keeps its id, by which receivers recognise it. Messages of one subject
+// (a run, a budget) are delivered in order.
+package outbox
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/clock"
+	"github.com/turnpike-gateway/turnpike/internal/crash"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/secret"
+	"github.com/turnpike-gateway/turnpike/internal/webhook"
+)
+
+// Limits of a process. One receiver that does not answer keeps at most perWebhook attempts busy, for
+// webhook.Timeout each. An org with ten webhooks, the default limit, has room for all of them.
+const (
+	perWebhook = 4   // attempts at a time
+	perOrg     = 40  // attempts at a time
+	perProcess = 256 // attempts at a time, and so connections
+)
+
+const (
+	pollEvery   = time.Second      // how often the store is asked for messages that are due
+	claimTime   = 30 * time.Second // after it, a message whose owner is gone can be claimed: more than webhook.Timeout and storeTime
+	storeTime   = 10 * time.Second // for each call of the store
+	deleteEvery = time.Hour        // how often old messages are deleted
+	maxFailing  = 10_000           // webhooks whose failures are remembered, so that they are logged once
+)
+
+// Store is what a Deliverer needs of a store.
+type Store interface {
+	journal.Outbox
+	UpdateWebhook(ctx context.Context, was, w org.Webhook, by org.Author) error
+}
+
+// Sender makes one attempt. Implemented by *webhook.Sender.
+type Sender interface {
+	Send(ctx context.Context, e webhook.Endpoint, m webhook.Message, at time.Time) webhook.Result
+}
+
+// Options are what a Deliverer needs. Store, Sender, Open and Log are required.
+type Options struct {
+	Store  Store
+	Sender Sender
+
+	// Open decrypts a secret that was sealed for the org and the name.
+	Open func(org, name string, sealed []byte) (secret.Value, error)
+
+	Log *slog.Logger
+
+	Now    func() time.Time // wall clock; nil = clock.Wall
+	Jitter func() float64   // in [0, 1); nil = random
+
+	// Attempted is called after each attempt whose outcome is stored. Nil = nobody is told.
+	Attempted func(journal.Outcome)
+}
+
+// Deliverer delivers messages between Start and Stop.
+type Deliverer struct {
+	o    Options
+	stop context.CancelFunc // nil = not started
+	done sync.WaitGroup
+	wake chan struct{} // has room for one: an attempt has ended
+
+	// Owned by the goroutine of run.
+	last    journal.WebhookKey // that was asked for messages last
+	deleted time.Time          // when old messages were last deleted
+	failed  bool               // the store has failed, and that is logged
+
+	mu      sync.Mutex // guards the fields below
+	busy    map[journal.WebhookKey]int
+	ofOrg   map[string]int
+	all     int
+	failing map[journal.WebhookKey]bool // whose latest attempt has failed
+}
+
+// New returns a Deliverer.
+func New(o Options) *Deliverer {
+	if o.Now == nil {
+		o.Now = clock.Wall
+	}
+	if o.Jitter == nil {
+		o.Jitter = rand.Float64
+	}
+	if o.Attempted == nil {
+		o.Attempted = func(journal.Outcome) {}
+	}
+	return &Deliverer{
+		o: o, wake: make(chan struct{}, 1),
+		busy: map[journal.WebhookKey]int{}, ofOrg: map[string]int{}, failing: map[journal.WebhookKey]bool{},
+	}
+}
+
+// Start starts to deliver, until Stop.
+func (d *Deliverer) Start() {
+	ctx, stop := context.WithCancel(context.Background())
+	d.stop = stop
+	d.done.Go(func() { d.run(ctx) })
+}
+
+// Stop ends the attempts in progress and waits for them. Their messages are delivered by the next
+// process, with the same ids. It may be called without Start, and more than once.
+func (d *Deliverer) Stop() {
+	if d.stop != nil {
+		d.stop()
+		d.done.Wait()
+	}
+}
+
+func (d *Deliverer) run(ctx context.Context) {
+	ticks := time.NewTicker(pollEvery)
+	defer ticks.Stop()
+	for {
+		err := d.poll(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil && !d.failed {
+			d.o.Log.Error("webhooks: the outbox cannot be used; the gateway retries", "error", err)
+		}
+		d.failed = err != nil
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticks.C:
+		case <-d.wake:
+		}
+	}
+}
+
+// poll starts an attempt for each message that is due and for which there is room.
+func (d *Deliverer) poll(ctx context.Context) error {
+	bounded, cancel := context.WithTimeout(ctx, storeTime)
+	defer cancel()
+	now := d.o.Now()
+	if now.Sub(d.deleted).Abs() >= deleteEvery {
+		if err := d.o.Store.DeleteEnded(bounded, now.Add(-journal.KeepEnded)); err != nil {
+			return err
+		}
+		d.deleted = now
+	}
+	due, err := d.o.Store.DueWebhooks(bounded, now)
+	if err != nil || len(due) == 0 {
+		return err
+	}
+	asks := d.reserve(due)
+	if len(asks) == 0 {
+		return nil
+	}
+	claimed, err := d.o.Store.ClaimDeliveries(bounded, now, now.Add(claimTime), asks)
+	if err != nil {
+		claimed = nil
+	}
+	d.release(asks, claimed)
+	for _, c := range claimed {
+		d.done.Go(func() { d.deliver(ctx, c) })
+	}
+	return err
+}
+
+// reserve returns how many messages of the webhooks may be sent now, and counts them as busy. It
+// begins after the webhook that was asked last, so that all have their turn.
+func (d *Deliverer) reserve(due []journal.WebhookKey) (asks []journal.ClaimAsk) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	begin, found := slices.BinarySearchFunc(due, d.last, compareKeys)
+	if found {
+		begin++
+	}
+	for i := range due {
+		key := due[(begin+i)%len(due)]
+		n := min(perWebhook-d.busy[key], perOrg-d.ofOrg[key.Org], perProcess-d.all)
+		if n <= 0 {
+			continue
+		}
+		d.count(key, n)
+		asks = append(asks, journal.ClaimAsk{WebhookKey: key, Max: n})
+		d.last = key
+	}
+	return asks
+}
+
+func compareKeys(a, b journal.WebhookKey) int {
+	return slices.Compare([]string{a.Org, a.Name}, []string{b.Org, b.Name})
+}
+
+// count changes the number of attempts in progress. It is called with mu held.
+func (d *Deliverer) count(key journal.WebhookKey, n int) {
+	d.all += n
+	if d.busy[key] += n; d.busy[key] == 0 {
+		delete(d.busy, key)
+	}
+	if d.ofOrg[key.Org] += n; d.ofOrg[key.Org] == 0 {
+		delete(d.ofOrg, key.Org)
+	}
+}
+
+// release gives back what was reserved and not claimed.
+func (d *Deliverer) release(asks []journal.ClaimAsk, claimed []journal.ClaimedDelivery) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, ask := range asks {
+		d.count(ask.WebhookKey, -ask.Max)
+	}
+	for _, c := range claimed {
+		d.count(keyOf(c), 1)
+	}
+}
+
+func keyOf(c journal.ClaimedDelivery) journal.WebhookKey {
+	return journal.WebhookKey{Org: c.Org, Name: c.Webhook}
+}
+
+// deliver makes one attempt and stores its outcome. An attempt that ends because ctx does has none,
+// unless the message was accepted.
+func (d *Deliverer) deliver(ctx context.Context, c journal.ClaimedDelivery) {
+	defer func() {
+		d.mu.Lock()
+		d.count(keyOf(c), -1)
+		d.mu.Unlock()
+		select {
+		case d.wake <- struct{}{}:
+		default:
+		}
+	}()
+	result := d.send(ctx, c)
+	if ctx.Err() != nil && !result.Delivered() {
+		return
+	}
+	crash.At(crash.AfterWebhookSend)
+	next := After(c.Delivery, result, d.o.Now(), d.o.Jitter())
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTime)
+	defer cancel()
+	settled, err := d.o.Store.SettleDelivery(ctx, next)
+	if err != nil {
+		d.o.Log.Error("webhooks: the outcome of an attempt is not stored; the message is sent again", "org", c.Org, "webhook", c.Webhook, "message", c.ID, "error", err)
+		return
+	}
+	if !settled { // it was deleted, or given up, meanwhile
+		return
+	}
+	d.o.Attempted(next.Outcome)
+	d.report(c, next)
+	if result.Gone() {
+		d.stopWebhook(ctx, c)
+	}
+}
+
+// send makes the attempt. It ends with webhook.Timeout.
+func (d *Deliverer) send(ctx context.Context, c journal.ClaimedDelivery) webhook.Result {
+	now := d.o.Now()
+	e := webhook.Endpoint{URL: c.To.URL}
+	sealed := [][]byte{c.To.Sealed}
+	if p := c.To.Previous; len(p.Sealed) > 0 && now.Before(p.Until) {
+		sealed = append(sealed, p.Sealed)
+	}
+	for _, s := range sealed {
+		v, err := d.o.Open(c.Org, c.To.SecretName(), s)
+		if err != nil {
+			return webhook.Result{Err: errNoSecret}
+		}
+		key, err := webhook.ParseSecret(v)
+		if err != nil {
+			return webhook.Result{Err: errNoSecret}
+		}
+		e.Keys = append(e.Keys, key)
+	}
+	m := webhook.Message{ID: c.ID, Type: c.Event, At: time.UnixMilli(c.At), Object: c.Object}
+	return d.o.Sender.Send(ctx, e, m, now)
+}
+
+// stopWebhook stops the webhook of a receiver that wants no more messages, unless it was changed
+// meanwhile.
+func (d *Deliverer) stopWebhook(ctx context.Context, c journal.ClaimedDelivery) {
+	w := c.To
+	w.Stopped, w.UpdatedAt = org.StoppedGone, d.o.Now()
+	err := d.o.Store.UpdateWebhook(ctx, c.To, w, org.Author{Principal: org.Deliverer, RequestID: c.ID, At: w.UpdatedAt.UnixMilli()})
+	switch {
+	case err == nil:
+		d.o.Log.Warn("webhooks: a receiver has answered 410 Gone: its webhook is stopped", "org", c.Org, "webhook", c.Webhook)
+	case !errors.Is(err, org.ErrChanged) && !errors.Is(err, org.ErrNotFound):
+		d.o.Log.Error("webhooks: a webhook is not stopped", "org", c.Org, "webhook", c.Webhook, "error", err)
+	}
+}
+
+// report logs what the operator should know: a message that is given up, and when a receiver begins
+// and ends to fail.
+func (d *Deliverer) report(c journal.ClaimedDelivery, next journal.Delivery) {
+	d.mu.Lock()
+	key, failed := keyOf(c), next.Outcome != journal.MessageDelivered
+	changed := failed != d.failing[key]
+	switch {
+	case !failed:
+		delete(d.failing, key)
+	case len(d.failing) < maxFailing:
+		d.failing[key] = true
+	}
+	d.mu.Unlock()
+	log := d.o.Log.With("org", c.Org, "webhook", c.Webhook, "message", c.ID, "attempts", next.Attempts)
+	switch {
+	case next.Outcome == journal.MessageGivenUp:
+		log.Warn("webhooks: a message is given up", "event", c.Event, "error", next.Error)
+	case changed && failed:
+		log.Warn("webhooks: an attempt has failed; the gateway retries", "error", next.Error)
+	case changed:
+		log.Info("webhooks: the receiver accepts messages again")
+	}
+}

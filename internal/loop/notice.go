@@ -21,7 +21,9 @@ const responsesSurface = "responses"
 // connected for it: the run is durable, and its response is stored. When a run begins to wait, there
 // is always one: a person has to act.
 func NoticeOf(s State, f Fact) (Notice, bool) {
-	if _, parked := f.Body.(Parked); parked {
+	_, parked := f.Body.(Parked)
+	paused, is := f.Body.(Paused)
+	if parked || is && paused.Refused == "" {
 		return Notice{Event: "run.waiting"}, true
 	}
 	end, ended := f.Body.(Finished)

@@ -30,6 +30,8 @@ func TestNotices(t *testing.T) {
 		"a relay":                            {relayed, nil, ends, Notice{}},
 		"a run of the chat API":              {chat, nil, ends, Notice{}},
 		"a run that waits":                   {chat, nil, Parked{}, Notice{Event: "run.waiting"}},
+		"a run that waits at a limit":        {chat, nil, Paused{WaitID: "w"}, Notice{Event: "run.waiting"}},
+		"a run that may not wait there":      {chat, nil, Paused{Refused: "too many"}, Notice{}},
 		"a light run that waits":             {light, nil, Parked{}, Notice{Event: "run.waiting"}},
 		"a response after its run waited":    {responses, []Body{Parked{}, Resumed{}}, ends, Notice{Event: "response.completed", Response: true, Part: 1}},
 		"a light run is durable once parked": {light, []Body{Parked{}, Resumed{}}, ends, Notice{Event: "response.completed", Response: true, Part: 1}},

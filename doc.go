@@ -90,7 +90,10 @@
 //
 // [github.com/turnpike-gateway/turnpike/turnpiketest.Model] is a model that says what a test tells it:
 //
-//	agent.Model = turnpiketest.Model(t, turnpiketest.Call("weather", map[string]string{"city": "Bern"}), turnpiketest.Say("Yes."))
+//	agent.Model = turnpiketest.Model(t,
+//		turnpiketest.Call("weather", map[string]string{"city": "Bern"}),
+//		turnpiketest.Say("Yes."),
+//	)
 //
 // # Limits of this package
 //

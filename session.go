@@ -36,7 +36,8 @@ type Session struct {
 // sqlite.Store.Conversations does, or else by Agent.Store. Without both they live in the value that
 // Session returns, up to 200 of them: another value with the same id begins anew.
 func (a *Agent) Session(id string) *Session {
-	return &Session{agent: a, id: id, memory: &memorySessions{busy: map[sessionKey]string{}, turns: map[sessionKey][]Turn{}}}
+	memory := &memorySessions{busy: map[sessionKey]string{}, turns: map[sessionKey][]Turn{}}
+	return &Session{agent: a, id: id, memory: memory}
 }
 
 // ID returns the id of the session.
@@ -140,7 +141,8 @@ func (c *call) enterSession(ctx context.Context) (past Past, leave func(), err e
 	past, leave, err = c.sessions.Enter(ctx, c.caller.Owner(), c.session, c.id)
 	switch {
 	case errors.Is(err, ErrBusy):
-		return past, nil, &SessionError{Session: c.session, Message: fmt.Sprintf("session %s has another run in progress; wait for it", c.session)}
+		message := fmt.Sprintf("session %s has another run in progress; wait for it", c.session)
+		return past, nil, &SessionError{Session: c.session, Message: message}
 	case err != nil:
 		return past, nil, &LostError{Message: "the turns of session " + c.session + " cannot be read", Cause: err}
 	}
@@ -181,7 +183,7 @@ func (c *call) mayFollow(ctx context.Context, last string) error {
 	case journal.Waiting:
 		return refuse("session %s has run %s, which waits for approvals; resume it with decisions, or cancel it")
 	case journal.Running:
-		return refuse("session %s has run %s, which has not ended; wait for it, or resume it if its process has crashed")
+		return refuse("session %s has run %s, which has not ended; wait for it, or resume it after a crash")
 	case journal.Done, journal.IsAside:
 	}
 	return nil

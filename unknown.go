@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/journal"
@@ -71,11 +72,13 @@ func (e *engine) isUnknown(ctx context.Context, one journal.UnknownEffect) (*Unk
 		if err != nil && !errors.Is(err, org.ErrNotFound) {
 			return nil, err
 		}
-		if err == nil && head.Summary.Status == journal.Running && head.LeaseUntil > 0 { // by another agent of the store
+		if err == nil && head.Summary.Status == journal.Running && head.LeaseUntil > 0 { // by another agent
 			return nil, nil
 		}
 	}
-	return &UnknownEffect{Key: one.ID, RunID: one.RunID, Since: timeOf(one.SavedAt), version: one.Version, call: of.Call}, nil
+	return &UnknownEffect{
+		Key: one.ID, RunID: one.RunID, Since: timeOf(one.SavedAt), version: one.Version, call: of.Call,
+	}, nil
 }
 
 // Resolution is what a person has found out about an [UnknownEffect].
@@ -110,7 +113,8 @@ func (a *Agent) ResolveEffect(ctx context.Context, u UnknownEffect, r Resolution
 	}
 	err = e.effects.Save(ctx, orgID, "", c, effectsFor, journal.ConversationKey{Kind: journal.EffectKey, ID: u.Key})
 	if errors.Is(err, journal.ErrChanged) {
-		return &ResumeError{Message: fmt.Sprintf("the effect %s is resolved already, or its call was made again", u.Key), status: 409}
+		message := fmt.Sprintf("the effect %s is resolved already, or its call was made again", u.Key)
+		return &ResumeError{Message: message, status: http.StatusConflict}
 	} else if err != nil {
 		return errorOf(ctx, err, partial{})
 	}

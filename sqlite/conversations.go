@@ -80,7 +80,8 @@ func key(owner, id string) sqlite.AgentConversationKey {
 // Append implements turnpike.Conversation.
 func (c *Conversations) Append(ctx context.Context, turn turnpike.Turn) error {
 	of := sqlite.AgentTurn{RunID: turn.RunID, Number: turn.Number, Role: string(turn.Role), Items: turn.Items}
-	return c.store.inner.AppendAgentTurn(ctx, key(turn.Caller.Owner(), cmp.Or(turn.Session, turn.RunID)), of, c.o.TurnBytes, c.o.TTL)
+	k := key(turn.Caller.Owner(), cmp.Or(turn.Session, turn.RunID))
+	return c.store.inner.AppendAgentTurn(ctx, k, of, c.o.TurnBytes, c.o.TTL)
 }
 
 // Enter implements turnpike.Sessions. The reservation holds for all agents that share the store.
@@ -113,7 +114,8 @@ func (c *Conversations) past(ctx context.Context, k sqlite.AgentConversationKey)
 	past := turnpike.Past{Summary: found.Summary}
 	for _, t := range turns {
 		past.Turns = append(past.Turns, turnpike.Turn{
-			Session: k.ID, RunID: t.RunID, Caller: tool.CallerOf(k.Owner), Number: t.Number, Role: turnpike.TurnRole(t.Role), Items: t.Items,
+			Session: k.ID, RunID: t.RunID, Caller: tool.CallerOf(k.Owner),
+			Number: t.Number, Role: turnpike.TurnRole(t.Role), Items: t.Items,
 		})
 	}
 	return past, nil
@@ -157,8 +159,8 @@ type Conversation struct {
 
 func conversationOf(c sqlite.AgentConversation) Conversation {
 	out := Conversation{
-		Owner: c.Owner, ID: c.ID, Title: c.Title, Participants: c.Participants, Metadata: c.Metadata, Summary: c.Summary,
-		Created: time.UnixMilli(c.CreatedAt).UTC(), Updated: time.UnixMilli(c.UpdatedAt).UTC(),
+		Owner: c.Owner, ID: c.ID, Title: c.Title, Participants: c.Participants, Metadata: c.Metadata,
+		Summary: c.Summary, Created: time.UnixMilli(c.CreatedAt).UTC(), Updated: time.UnixMilli(c.UpdatedAt).UTC(),
 	}
 	if c.ExpiresAt > 0 {
 		out.Expires = time.UnixMilli(c.ExpiresAt).UTC()
@@ -198,7 +200,9 @@ func (c *Conversations) Turns(ctx context.Context, owner, id string) ([]turnpike
 
 // Describe stores the title, the participants and the metadata of a conversation. The error wraps
 // [ErrNotFound] if there is none.
-func (c *Conversations) Describe(ctx context.Context, owner, id, title string, participants []string, metadata map[string]string) error {
+func (c *Conversations) Describe(
+	ctx context.Context, owner, id, title string, participants []string, metadata map[string]string,
+) error {
 	size := len(title)
 	for _, p := range participants {
 		size += len(p)

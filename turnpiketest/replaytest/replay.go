@@ -127,7 +127,8 @@ func turnOf(items []item.Item) turn {
 	out := turn{Items: items, Stop: model.StopEnd}
 	for _, it := range items {
 		if it.Kind == item.ToolCall {
-			out.Calls = append(out.Calls, model.Call{ID: it.CallID, Name: it.Name, Arguments: it.Arguments, Complete: true})
+			call := model.Call{ID: it.CallID, Name: it.Name, Arguments: it.Arguments, Complete: true}
+			out.Calls = append(out.Calls, call)
 			out.Stop = model.StopCalls
 		}
 	}
@@ -159,16 +160,15 @@ func Replay(t testing.TB, file string, agent *turnpike.Agent, opts ...turnpike.O
 		t.Fatalf("recording %s: %v", file, err)
 	}
 	if rec.Version != version {
-		t.Fatalf("recording %s has the version %d, and this package reads %d; make it again with -update", file, rec.Version, version)
+		t.Fatalf("recording %s has the version %d, and this package reads %d; make it again with -update",
+			file, rec.Version, version)
 	}
 	p := &player{rec: rec}
 	agent.Model = p
 	r, runErr := finish(t.Context(), agent, turnpike.Items(rec.Input...), &rec, opts)
 	var out []string
-	if p.more > 0 {
-		out = append(out, fmt.Sprintf("the model is called %d times, and %d times in the recording", len(rec.Turns)+p.more, len(rec.Turns)))
-	} else if p.next < len(rec.Turns) {
-		out = append(out, fmt.Sprintf("the model is called %d times, and %d times in the recording", p.next, len(rec.Turns)))
+	if made, want := p.next+p.more, len(rec.Turns); made != want {
+		out = append(out, fmt.Sprintf("the model is called %d times, and %d times in the recording", made, want))
 	}
 	out = append(out, compareCalls(rec.Calls, callsOf(r))...)
 	out = append(out, compareEnds(rec.End, endOf(r, runErr), runErr)...)
@@ -192,7 +192,8 @@ func compareCalls(want, got []toolCall) (out []string) {
 		case w.Round != g.Round || w.Tool != g.Tool || w.Arguments != g.Arguments:
 			return append(out, fmt.Sprintf("call %d is\n  %v\nand in the recording\n  %v", i+1, g, w))
 		case w.Outcome != "" && g.Outcome != "" && w.Outcome != g.Outcome:
-			out = append(out, fmt.Sprintf("%v: the outcome is %s, and %s in the recording; the result is %q", g, g.Outcome, w.Outcome, g.Result))
+			out = append(out, fmt.Sprintf("%v: the outcome is %s, and %s in the recording; the result is %q",
+				g, g.Outcome, w.Outcome, g.Result))
 		case w.Failed != g.Failed || w.Result != g.Result:
 			out = append(out, fmt.Sprintf("%v: the result is\n  %s\nand in the recording\n  %s", g, shown(g), shown(w)))
 		}
@@ -210,10 +211,12 @@ func shown(c toolCall) string {
 
 func compareEnds(want, got end, err error) (out []string) {
 	if want.Error != got.Error {
-		return []string{fmt.Sprintf("the run ends with %s, and with %s in the recording: %v", orAnswer(got.Error), orAnswer(want.Error), err)}
+		return []string{fmt.Sprintf("the run ends with %s, and with %s in the recording: %v",
+			orAnswer(got.Error), orAnswer(want.Error), err)}
 	}
 	if want.Reason != got.Reason {
-		out = append(out, fmt.Sprintf("the run ends for the reason %q, and %q in the recording", got.Reason, want.Reason))
+		out = append(out, fmt.Sprintf("the run ends for the reason %q, and %q in the recording",
+			got.Reason, want.Reason))
 	}
 	if want.Text != got.Text {
 		out = append(out, fmt.Sprintf("the answer is %q, and %q in the recording", got.Text, want.Text))
@@ -229,7 +232,9 @@ func orAnswer(errType string) string {
 }
 
 // finish runs the agent until nothing waits for approval. rec says which calls are denied; nil = none.
-func finish(ctx context.Context, agent *turnpike.Agent, input turnpike.Input, rec *recording, opts []turnpike.Option) (*turnpike.Result, error) {
+func finish(
+	ctx context.Context, agent *turnpike.Agent, input turnpike.Input, rec *recording, opts []turnpike.Option,
+) (*turnpike.Result, error) {
 	r, err := agent.Run(ctx, input, append(opts[:len(opts):len(opts)], turnpike.ShowTrace())...)
 	for {
 		var waiting *turnpike.Waiting
@@ -280,7 +285,9 @@ func callsOf(r *turnpike.Result) (out []toolCall) {
 	}
 	for _, s := range r.Trace {
 		if s.Tool != "" {
-			out = append(out, toolCall{Round: s.Round, Tool: s.Tool, Arguments: s.Arguments, Result: s.Result, Failed: s.Error, Outcome: s.Outcome})
+			out = append(out, toolCall{
+				Round: s.Round, Tool: s.Tool, Arguments: s.Arguments, Result: s.Result, Failed: s.Error, Outcome: s.Outcome,
+			})
 		}
 	}
 	return out
@@ -352,7 +359,8 @@ func (p *player) Stream(_ context.Context, req *model.Request, emit func(model.D
 	defer p.mu.Unlock()
 	if p.next == len(p.rec.Turns) {
 		p.more++
-		return nil, &model.Error{Class: model.Invalid, Message: fmt.Sprintf("the recording has only %d model calls", p.next)}
+		message := fmt.Sprintf("the recording has only %d model calls", p.next)
+		return nil, &model.Error{Class: model.Invalid, Message: message}
 	}
 	one := p.rec.Turns[p.next]
 	p.next++

@@ -142,7 +142,7 @@ func TestTheModelsSayWhatTheyCanDoAndCost(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := "rates: " + card + "\n" + site{upstream: up.URL}.yaml()
-	text = strings.Replace(text, "outbound:", fmt.Sprintf("  - {name: far, kind: anthropic, base_url: %q, api_key: env:UPSTREAM_KEY, models: [claude-x]}\nroutes:\n"+
+	text = strings.Replace(text, "outbound:", fmt.Sprintf("  - {name: far, kind: anthropic, base_url: %q, api_key: env:UPSTREAM_KEY, models: [claude-x, o3-mini]}\nroutes:\n"+
 		"  - {model: fast, targets: [{provider: far, model: claude-x}, {provider: up, model: m}]}\noutbound:", up.URL), 1)
 	text = strings.Replace(text, "role: member}", "role: member, models: [fast]}", 1)
 	d := manage(MustRun(t, text))
@@ -162,6 +162,7 @@ func TestTheModelsSayWhatTheyCanDoAndCost(t *testing.T) {
 		"g-2": `{"targets":[{"provider":"up","model":"g-2","endpoints":` + all + `,"context_window":8192,"tools":false,"price":{"from":"2026-01-01",` + free + `,"gpu_second":0.0004}}],` +
 			`"allowed_with_cost_limit":true}`,
 		"g-3":      `{"targets":[{"provider":"up","model":"g-3","endpoints":` + all + `,"price":{"from":"2026-01-01",` + free + `}}],"allowed_with_cost_limit":true}`,
+		"o3-mini":  `{"targets":[{"provider":"far","model":"o3-mini","endpoints":` + chat + `,"context_window":200000}],"allowed_with_cost_limit":false}`, // not in the list of the provider
 		"claude-x": `{"targets":[{"provider":"far","model":"claude-x","endpoints":` + chat + `}],"allowed_with_cost_limit":false}`,
 	}
 	a := d.send("GET", "/v1/models", nil)

@@ -19,6 +19,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/window"
 	"github.com/turnpike-gateway/turnpike/item"
 )
 
@@ -58,7 +59,7 @@ func (d *driver) accept() error {
 		batch.Rows = append(batch.Rows, d.run.requestRows()...)
 	}
 	crash.At(crash.BeforeAccept)
-	added := loop.InputAdded{ItemsRef: "input", By: loop.ByClient, Truncated: len(d.run.results.full) > 0, Bytes: eventlog.TextBytes(items)}
+	added := loop.InputAdded{ItemsRef: "input", By: loop.ByClient, Truncated: len(d.run.results.full) > 0, Bytes: window.Bytes(items)}
 	if err := d.run.commit(batch, body, added); err != nil {
 		return d.refused(err)
 	}
@@ -108,7 +109,7 @@ func (d *driver) acceptRelay(body loop.Accepted) error {
 	}
 	items := slices.Concat(d.run.req.System, d.run.req.Items)
 	d.run.events.Store("input", items)
-	return d.run.append(nil, body, loop.InputAdded{ItemsRef: "input", By: loop.ByClient, Bytes: eventlog.TextBytes(items)})
+	return d.run.append(nil, body, loop.InputAdded{ItemsRef: "input", By: loop.ByClient, Bytes: window.Bytes(items)})
 }
 
 // accepted returns the fact that opens the journal of a run for the request, and seals the

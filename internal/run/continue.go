@@ -17,6 +17,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/window"
 	"github.com/turnpike-gateway/turnpike/item"
 )
 
@@ -277,7 +278,7 @@ func (c *continuation) decisions(approvals []journal.Approval, next nextPart) (j
 	}
 	if late := c.req.Late; len(late) > 0 {
 		ref := inputRef(next.part)
-		if err := add(loop.InputAdded{ItemsRef: ref, By: loop.ByClient, Bytes: eventlog.TextBytes(late)}); err != nil {
+		if err := add(loop.InputAdded{ItemsRef: ref, By: loop.ByClient, Bytes: window.Bytes(late)}); err != nil {
 			return b, err
 		}
 		b.Rows = append(b.Rows, journal.Row{Ref: ref, Value: item.List(late)})

@@ -333,7 +333,7 @@ func (d *driver) discover() error {
 	body := loop.Catalogued{
 		Servers: run.state().Announce(set.Servers), Collisions: set.NewCollisions(), Conflict: known.Conflict(), Missing: known.Missing(d.tools.choice),
 	}
-	for _, t := range set.Offered() {
+	for _, t := range d.tools.offered(false) {
 		body.Bytes += int64(len(t.Name) + len(t.Description) + len(t.InputSchema))
 	}
 	memory := run.account.Share()

@@ -13,12 +13,12 @@ import (
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/crash"
-	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/spend"
+	"github.com/turnpike-gateway/turnpike/internal/window"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -279,7 +279,7 @@ func (m *modelCaller) wanted(delta model.Delta) bool {
 func (m *modelCaller) record(a loop.CallModel, turn *model.Turn) error {
 	ref := fmt.Sprintf("turn:%d", a.Round)
 	items := m.signed(a, turn)
-	body := loop.Turn{Round: a.Round, Purpose: a.Purpose, ItemsRef: ref, Stop: turn.Stop, Usage: turn.Usage, Bytes: eventlog.TextBytes(items), Unsendable: m.unsendable(items)}
+	body := loop.Turn{Round: a.Round, Purpose: a.Purpose, ItemsRef: ref, Stop: turn.Stop, Usage: turn.Usage, Bytes: window.Bytes(items), Unsendable: m.unsendable(items)}
 	for _, c := range turn.Calls {
 		body.Calls = append(body.Calls, loop.TurnCall{ProviderID: c.ID, Name: c.Name, Arguments: c.Arguments, Complete: c.Complete})
 	}
@@ -430,7 +430,7 @@ func (m *modelCaller) usedOf(turn *model.Turn) model.Usage {
 	if u.Input == 0 {
 		estimate(&u.Input, s.CountedTokens+(s.UncountedBytes+per-1)/per)
 	}
-	estimate(&u.Output, (eventlog.TextBytes(turn.Items)+per-1)/per)
+	estimate(&u.Output, (window.Bytes(turn.Items)+per-1)/per)
 	u.Total = max(u.Total, u.Input+u.Output)
 	return u
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/internal/spend"
+	"github.com/turnpike-gateway/turnpike/internal/window"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -474,7 +475,7 @@ func (r *Runner) CountInput(ctx context.Context, req *Request) (tokens int64, es
 		}
 		r.o.Log.Debug("the provider does not count tokens", "provider", req.Targets[0].Provider, "error", err)
 	}
-	bytes := eventlog.TextBytes(whole.items)
+	bytes := window.Bytes(whole.items)
 	for _, t := range asked.Tools {
 		bytes += int64(len(t.Name) + len(t.Description) + len(t.InputSchema))
 	}

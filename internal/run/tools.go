@@ -19,6 +19,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/spend"
 	"github.com/turnpike-gateway/turnpike/internal/toolexec"
+	"github.com/turnpike-gateway/turnpike/internal/window"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -188,7 +189,7 @@ func (t *toolCaller) done(c loop.Call, attempt int, r toolexec.Done, took time.D
 	}
 	return loop.CallDone{
 		Key: c.Key, Attempt: attempt, Outcome: r.Outcome, ResultRef: ref, ResultDigest: r.Digest,
-		Bytes: int64(eventlog.PromptBytes(r.Parts)), Micros: took.Microseconds(),
+		Bytes: int64(window.PartBytes(r.Parts)), Micros: took.Microseconds(),
 	}, t.run.events.Store(ref, []item.Item{result})
 }
 

@@ -1,10 +1,12 @@
 package surface
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/route"
+	"github.com/turnpike-gateway/turnpike/internal/window"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -23,7 +25,7 @@ type TargetInfo struct {
 	Provider      string     `json:"provider"`
 	Model         string     `json:"model"`                    // as the provider calls it
 	Endpoints     []string   `json:"endpoints"`                // whose requests the gateway sends to the provider
-	ContextWindow int64      `json:"context_window,omitempty"` // in tokens, as the provider lists it; 0 = not known
+	ContextWindow int64      `json:"context_window,omitempty"` // in tokens, as the provider lists it, or else as package window knows it; 0 = not known
 	Tools         *bool      `json:"tools,omitempty"`          // whether it takes tools, as the provider lists it; nil = not known
 	Price         *PriceInfo `json:"price,omitempty"`          // nil = it has none
 }
@@ -61,7 +63,7 @@ func (h *Handler) ModelInfo(name string) ModelInfo {
 		said := h.o.Models.Said(t)
 		target := TargetInfo{
 			Provider: t.Provider, Model: t.Model, Endpoints: h.endpointsOf(t),
-			ContextWindow: said.ContextWindow, Tools: said.Tools,
+			ContextWindow: cmp.Or(said.ContextWindow, window.Of(t.Model).Window), Tools: said.Tools,
 		}
 		if h.o.Price != nil {
 			target.Price = newPriceInfo(h.o.Price(t.Target))

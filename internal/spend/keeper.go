@@ -315,8 +315,11 @@ func (k *Keeper) exchange(ctx context.Context, org string, uses []journal.SliceU
 	defer cancel()
 	k.writes.Add(1)
 	got, err := k.store.Exchange(ctx, org, k.owner, uses)
-	if err != nil {
+	switch {
+	case errors.As(err, new(*journal.OverBudget)):
 		return fmt.Errorf("budgets: %w", err)
+	case err != nil:
+		return journal.Unavailable(fmt.Errorf("budgets: %w", err))
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -347,7 +350,7 @@ func (k *Keeper) renew(ctx context.Context, org string, o *ofOrg, windows []budg
 	}
 	k.give(ctx, org, o, func(s *slice, _ time.Time) choice { return chosen(slices.Contains(old, s), returned) })
 	if due(func(s *slice, _ budget.Window) bool { return s.closing }) != nil {
-		return errors.New("budgets: what was spent could not be stored; try again")
+		return journal.Unavailable(errors.New("budgets: what was spent could not be stored"))
 	}
 	return nil
 }
@@ -384,7 +387,7 @@ func (k *Keeper) makeRoom(ctx context.Context, org string, o *ofOrg, windows []b
 		k.give(ctx, org, o, func(s *slice, _ time.Time) choice { return chosen(s.holds == 0 && !s.used.After(oldest), returned) })
 	}
 	if full() {
-		return fmt.Errorf("budgets: %d budgets of the organization are in use, and none could be returned to the store; try again", maxSlices)
+		return journal.Unavailable(fmt.Errorf("budgets: %d budgets of the organization are in use, and none could be returned to the store", maxSlices))
 	}
 	return nil
 }

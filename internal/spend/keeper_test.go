@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/spend"
 	"github.com/turnpike-gateway/turnpike/internal/store/memory"
@@ -144,7 +145,11 @@ func TestTheStoreIsAway(t *testing.T) {
 	reserve(t, k, w, 100).Settle(tokens(0)) // nothing of its slice is spent
 	store.away = errors.New("the disk is full")
 	reserve(t, k, w, 100).Settle(tokens(100))
-	if h, err := k.Reserve(t.Context(), "o", w, tokens(1)); !errors.Is(err, store.away) || h != nil {
+	h, err := k.Reserve(t.Context(), "o", w, tokens(1))
+	if f := fault.From(err); f.Code != fault.Unavailable || f.Reason != "store_unavailable" {
+		t.Errorf("a store that is away is told as %v", f)
+	}
+	if !errors.Is(err, store.away) || h != nil {
 		t.Errorf("%v %v", h, err)
 	}
 	store.away = nil

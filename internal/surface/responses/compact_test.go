@@ -83,7 +83,7 @@ func TestACompactedConversationGoesOn(t *testing.T) {
 			if len(made.object.Output) != 1 || made.object.Output[0].Type != "compaction" || !strings.HasPrefix(made.object.Output[0].ID, "cmp_") {
 				t.Fatalf("output %+v", made.object.Output)
 			}
-			if strings.Contains(made.body, "heron") || strings.Contains(made.body, "v7") {
+			if strings.Contains(made.body, "code word") || strings.Contains(made.body, "is deployed") {
 				t.Errorf("the content can be read: %s", made.body)
 			}
 			if got := b.prompt(); !strings.HasPrefix(got, "message system Be brief.\nmessage user The code word is heron. Deploy it.\ntool_call c1 \n") ||

@@ -207,8 +207,8 @@ func TestOtherBuildsGoOnWithRunsOfEveryRelease(t *testing.T) {
 		},
 		"another order of rules": {
 			// The last call of a turn is prepared first, and calls run one after the other.
-			{"internal/loop/decide.go", "!c.Done {\n\t\t\tkeys = append(keys, c.Key)", "!c.Done {\n\t\t\tkeys = append([]CallKey{c.Key}, keys...)"},
-			{"internal/loop/decide.go", "len(free) == 0 || s.Accepted.Parallelism == Parallel", "len(free) == 0"},
+			{"internal/loop/state.go", "!c.Done {\n\t\t\tkeys = append(keys, c.Key)", "!c.Done {\n\t\t\tkeys = append([]CallKey{c.Key}, keys...)"},
+			{"internal/loop/state.go", "len(free) == 0 || s.Accepted.Parallelism == Parallel", "len(free) == 0"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/store/memory"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -303,6 +304,31 @@ func TestNoMoreRunsMayPause(t *testing.T) {
 		}
 		if _, end := d.said(); end.Reason != event.MaxRounds {
 			t.Errorf("%+v", end)
+		}
+	})
+}
+
+// L10. Webhooks are told of a run that pauses, and not of one that may not.
+func TestAPauseTellsWebhooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newToll()
+		var outbox memory.Outbox
+		orgs := memory.Orgs{Outbox: &outbox}
+		w.journal.Outbox, w.journal.Caps = &outbox, org.Caps{Approvals: 2} // one of a key
+		hook := org.Webhook{Org: "o", Name: "ops", URL: "http://ops.example/in", Events: []string{org.RunWaiting}, Sealed: []byte("sealed")}
+		if err := errors.Join(orgs.CreateOrg(t.Context(), org.Record{ID: "o"}, org.Author{}), orgs.CreateWebhook(t.Context(), hook, org.Author{})); err != nil {
+			t.Fatal(err)
+		}
+		r := w.open(t)
+		id, _ := w.pause(t, r, func(p *loop.Policy) { p.Limits.Rounds = 1 })
+		req := w.request(func(p *loop.Policy) { p.Limits.Rounds = 1 })
+		req.Key = &journal.SubmitKey{Principal: "p", Key: "k2", Hash: "h"}
+		if err := r.Run(t.Context(), req, &diary{}); err != nil {
+			t.Fatal(err)
+		}
+		got, err := outbox.Deliveries(t.Context(), "o", "ops", journal.DeliveryQuery{Limit: 10})
+		if err != nil || len(got) != 1 || got[0].Event != org.RunWaiting || got[0].Object != id || got[0].Subject != id {
+			t.Errorf("the webhook gets %+v, %v; want run.waiting of %s", got, err, id)
 		}
 	})
 }

@@ -105,8 +105,11 @@ func (s compactionSeal) open(content string) (c compacted, ok bool, err error) {
 	if err := s.missing(); err != nil {
 		return c, true, err
 	}
+	if len(content) > maxSealed {
+		return c, false, nil
+	}
 	sealed, err := base64.RawURLEncoding.DecodeString(encoded)
-	if err != nil || len(content) > maxSealed {
+	if err != nil {
 		return c, false, nil
 	}
 	text, err := s.keys.Open(s.org, s.name, sealed)
@@ -137,7 +140,7 @@ func (in *inputReader) addCompaction(at string, raw json.RawMessage) error {
 		}
 		in.append(item.NewText(item.User, summarized+c.Summary), nil)
 		return nil
-	case in.relays() && !strings.HasPrefix(w.Content, compactionPrefix): // the provider's own
+	case (in.relays() || len(in.req.Targets) == 0) && !strings.HasPrefix(w.Content, compactionPrefix): // the provider's own, or of one that is not known yet
 		in.append(item.Item{Kind: item.Other, Turn: in.said()}, raw)
 		return nil
 	}

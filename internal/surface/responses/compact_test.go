@@ -202,3 +202,19 @@ func TestACompactionHasABound(t *testing.T) { // P50
 		t.Errorf("%d, %d bytes", got.status, n)
 	}
 }
+
+// A conversation can have compactions, of this gateway and of providers.
+func TestAConversationHasCompactions(t *testing.T) { // P50
+	b := newBench(t, "text Sealed.\n\ntext Yes.")
+	alice := b.caller("acme", "alice")
+	made := b.compact(t, alice, b.Compact, `{"model":"m","input":"The code word is heron."}`)
+	item := fmt.Sprintf(`{"type":"compaction","encrypted_content":%q}`, made.object.Output[0].Encrypted)
+	id := b.conversation(t, alice, "POST", "", "", "", `{"items":[`+item+`,{"type":"compaction","encrypted_content":"gAAAAABpM0Yj"}]}`)
+	if id.status != 200 {
+		t.Fatalf("%+v", id)
+	}
+	next := b.post(t, `{"model":"m","input":"Do you know the word?","conversation":"`+id.object.ID+`"}`)
+	if got := b.prompt(); next.status != 200 || !strings.Contains(got, "message user The code word is heron.\nmessage user Summary of the conversation") {
+		t.Errorf("%d %s\n%s", next.status, next.body, got)
+	}
+}

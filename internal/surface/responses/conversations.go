@@ -181,8 +181,7 @@ func checkAdded(at string, raw json.RawMessage) error {
 
 // savePart stores items as a part of a conversation, with an id for each.
 func (h *Handler) savePart(ctx context.Context, caller run.Caller, list []json.RawMessage) (part string, items []map[string]any, err error) {
-	d := newDecoder(&run.Request{})
-	d.find = h.itemFinder(ctx, caller)
+	d := h.newDecoder(ctx, caller, &run.Request{})
 	in := newInputReader(d)
 	if err := in.addAll("items", list); err != nil {
 		return "", nil, err

@@ -52,19 +52,18 @@ type known struct {
 	size  Size
 }
 
-// table has the windows of current models of the five dialects: OpenAI (Chat Completions and Responses),
-// Anthropic, Gemini and Bedrock. It was written by hand on 2026-11-26 from the model pages of the
-// providers' documentation and from public lists of models. A row also holds for dated
+// table has the windows of models of OpenAI, Anthropic and Gemini, also where Bedrock has them. It was written by
+// hand on 2026-11-26 from model pages of the providers and public lists of models. A model that neither was
+// found for is not in it: its window is unknown. A row also holds for dated
 // versions of its models. A model that is offered with a larger window only on request has the smaller one.
 func table() []known {
 	million := Size{Window: 1_000_000}
 	return []known{
 		{[]string{
-			"gpt-6.1-terra", "gpt-6-astra", "gpt-6-sol", "gpt-6-luna", "gpt-5.6-sol", "gpt-5.6-terra", "gpt-5.6-luna",
-			"gpt-5.5", "gpt-5.5-pro", "gpt-5.4", "gpt-5.4-pro",
+			"gpt-6.1-terra", "gpt-6-astra", "gpt-6-sol", "gpt-6-luna",
 		}, Size{1_050_000, 922_000}},
 		{[]string{
-			"gpt-5.4-mini", "gpt-5.4-nano", "gpt-5.2", "gpt-5.2-pro", "gpt-5.1", "gpt-5.1-codex", "gpt-5.1-codex-mini",
+			"gpt-5.1", "gpt-5.1-codex", "gpt-5.1-codex-mini",
 			"gpt-5", "gpt-5-codex", "gpt-5-mini", "gpt-5-nano", "gpt-5-pro",
 		}, Size{400_000, 272_000}},
 		{[]string{"gpt-4.1", "gpt-4.1-mini", "gpt-4.1-nano"}, Size{Window: 1_047_576}},
@@ -76,7 +75,7 @@ func table() []known {
 			"claude-sonnet-5-5", "claude-sonnet-5", "claude-haiku-5-5",
 		}, million},
 		{[]string{
-			"claude-opus-4-6", "claude-opus-4-5", "claude-opus-4-1", "claude-opus-4-0", "claude-opus-4", "claude-sonnet-4-6",
+			"claude-opus-4-5", "claude-opus-4-1", "claude-opus-4-0", "claude-opus-4",
 			"claude-sonnet-4-5", "claude-sonnet-4-0", "claude-sonnet-4", "claude-3-7-sonnet", "claude-3-5-sonnet",
 			"claude-haiku-4-5", "claude-3-5-haiku", "claude-3-haiku",
 		}, Size{Window: 200_000}},
@@ -86,16 +85,12 @@ func table() []known {
 			"gemini-3.1-pro-preview", "gemini-3.1-flash-lite", "gemini-3-pro-preview", "gemini-3-flash-preview",
 			"gemini-2.5-pro", "gemini-2.5-flash", "gemini-2.5-flash-lite", "gemini-2.0-flash", "gemini-2.0-flash-001",
 		}, Size{Window: 1_048_576}},
-
-		{[]string{"nova-2-lite", "nova-premier"}, million},
-		{[]string{"nova-pro", "nova-lite"}, Size{Window: 300_000}},
-		{[]string{"nova-micro"}, Size{Window: 128_000}},
 	}
 }
 
 // families are what names in the table begin with. Bedrock and others put a region and a vendor before
 // them, such as in us.anthropic.claude-sonnet-5-v1:0.
-var families = []string{"anthropic.claude-", "anthropic/claude-", "amazon.nova-", "openai/gpt-", "google/gemini-"}
+var families = []string{"anthropic.claude-", "anthropic/claude-", "openai/gpt-", "google/gemini-"}
 
 // version matches what may follow the name of a model: a date, and what Bedrock and Vertex append.
 var version = regexp.MustCompile(`^(?:[-@](?:\d{8}|\d{4}-\d{2}-\d{2}))?(?:-v\d+(?::\d+(?::\d+k)?)?|@default)?$`)

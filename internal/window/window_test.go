@@ -88,15 +88,14 @@ func TestThreshold(t *testing.T) { // I10
 
 func TestBuiltInWindows(t *testing.T) {
 	for model, want := range map[string]Size{
-		"gpt-5.4":                        {1_050_000, 922_000},
-		"gpt-5.4-2026-03-05":             {1_050_000, 922_000},
-		"gpt-5.4-mini":                   {400_000, 272_000},
+		"gpt-6-sol":                      {1_050_000, 922_000},
+		"gpt-6-sol-2026-09-05":           {1_050_000, 922_000},
+		"gpt-5.1":                        {400_000, 272_000},
 		"claude-opus-5":                  {Window: 1_000_000},
 		"claude-opus-4-5-20251101":       {Window: 200_000},
 		"claude-sonnet-4-5@20250929":     {Window: 200_000},
 		"gemini-2.5-pro":                 {Window: 1_048_576},
-		"us.amazon.nova-pro-v1:0":        {Window: 300_000},
-		"amazon.nova-pro-v1:0:300k":      {Window: 300_000},
+		"us.amazon.nova-pro-v1:0":        {},
 		"anthropic/claude-opus-5":        {Window: 1_000_000},
 		"eu.anthropic.claude-sonnet-5":   {Window: 1_000_000},
 		"gpt-5-chat-latest":              {},

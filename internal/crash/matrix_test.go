@@ -163,7 +163,7 @@ func paused(w *world, ask func()) {
 	p.signal(syscall.SIGCONT)
 }
 
-// Each constant of the package is in a case of the matrix, or of the runs that wait.
+// Each constant of the package is in a case of the matrix, of the runs that wait, or of webhooks.
 func TestTheMatrixHasEveryPoint(t *testing.T) {
 	text, err := os.ReadFile("crash.go")
 	if err != nil {
@@ -176,6 +176,9 @@ func TestTheMatrixHasEveryPoint(t *testing.T) {
 	for _, point := range approvalCases() {
 		name, _, _ := strings.Cut(point, ":")
 		names = append(names, name)
+	}
+	for point := range webhookCases() {
+		names = append(names, string(point))
 	}
 	points := regexp.MustCompile(`Point = "(.*)"`).FindAllStringSubmatch(string(text), -1)
 	if len(points) == 0 {

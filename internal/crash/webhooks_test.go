@@ -121,12 +121,18 @@ func verify(t *testing.T, d delivered, v secret.Value) {
 	}
 }
 
+// webhookCases kill the gateway before a message is delivered, and between its delivery and what is stored of
+// it. The numbers are how often the receiver gets the message.
+func webhookCases() map[crash.Point]int {
+	return map[crash.Point]int{crash.AfterFinish: 1, crash.AfterWebhookSend: 2}
+}
+
 // The gateway dies after the end of a run is stored and before anything is sent: the next process
 // delivers. It dies after the receiver has accepted and before that is stored: the next process sends
 // the same message again, with the same id. // L10
 func TestWebhooksSurviveCrashes(t *testing.T) {
 	t.Parallel()
-	for point, atLeast := range map[crash.Point]int{crash.AfterFinish: 1, crash.AfterWebhookSend: 2} {
+	for point, atLeast := range webhookCases() {
 		t.Run(string(point), func(t *testing.T) {
 			t.Parallel()
 			w, _ := newErrand(t, "", "")

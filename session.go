@@ -232,7 +232,7 @@ func runItems(turns []Turn, number *int) (out []item.Item) {
 			*number++
 			item.SetTurn(items, *number)
 		} else {
-			number0(items, number)
+			numberAnswers(items, number)
 		}
 		for _, it := range items {
 			switch it.Kind {
@@ -251,8 +251,8 @@ func runItems(turns []Turn, number *int) (out []item.Item) {
 	return out
 }
 
-// number0 numbers the answers of a model that are part of an input.
-func number0(items []item.Item, number *int) {
+// numberAnswers numbers the answers of a model that are part of an input.
+func numberAnswers(items []item.Item, number *int) {
 	for start := 0; start < len(items); {
 		end := item.TurnEnd(items, start)
 		if items[start].Turn != 0 {

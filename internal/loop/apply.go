@@ -432,3 +432,38 @@ func (s *State) compact(b Compacted) {
 	s.CountedTokens, s.UncountedBytes = max(0, b.After), s.lateBytes()
 	s.Attempt.Compacted = s.Attempt.Failed != nil
 }
+
+// pause applies that the run waits, or that it may not.
+func (s *State) pause(b Paused, at int64) {
+	if b.Refused != "" {
+		s.endPause(b.Reason)
+		return
+	}
+	s.Paused = &b
+	s.ActiveMS += b.ActiveMS
+	s.ActiveSince = 0
+	s.madeProgress(at)
+}
+
+// endPause applies that the run may not wait any more at a limit.
+func (s *State) endPause(limit event.Reason) {
+	s.Paused, s.PauseOver = nil, limit
+	switch {
+	case s.TimeUp:
+		s.end(event.Deadline)
+	case s.Refused != nil:
+		s.end(s.Refused.Reason)
+	}
+}
+
+// goOn applies a raise for which the run has waited.
+func (s *State) goOn(b LimitsRaised) {
+	if s.Paused == nil || s.Paused.WaitID != b.WaitID {
+		return
+	}
+	s.Paused, s.Refused = nil, nil
+	s.TimeUp = s.TimeUp && (b.Raise.ActiveMS <= 0 || s.ActiveMS >= s.Limits.ActiveMS)
+	if b.Rebudget {
+		s.Budgets = b.Budgets
+	}
+}

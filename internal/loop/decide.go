@@ -384,3 +384,35 @@ func (s decision) handOver(reason event.Reason) []CallKey {
 	}
 	return keys
 }
+
+// pauseAt returns the wait for a raise of a limit of the run.
+func (s decision) pauseAt(reason event.Reason) Action { return Pause{Reason: reason} }
+
+// inTime returns an action that starts something, or the wait for more time.
+func (s decision) inTime(a Action) Action {
+	if s.TimeUp {
+		return s.pauseAt(event.Deadline)
+	}
+	return a
+}
+
+// held returns the calls that are held back because they are over a limit of a run that pauses, with
+// what the run would end with.
+func (s decision) held() map[CallKey]event.Reason {
+	if !s.pauses() {
+		return nil
+	}
+	_, held := s.judge()
+	return held
+}
+
+// firstHeld returns the limit that holds back the first of the held calls.
+func (s decision) firstHeld() event.Reason {
+	held := s.held()
+	for _, c := range s.Calls {
+		if over := held[c.Key]; over != "" {
+			return over
+		}
+	}
+	return ""
+}

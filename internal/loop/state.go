@@ -628,3 +628,47 @@ func (s *State) replaces(b Compacted) bool {
 	}
 	return len(b.Refs) > 0 && b.Until > replaced && b.Until <= len(s.Transcript)
 }
+
+// pauses reports whether the run waits at its next limit.
+func (s *State) pauses() bool { return s.Accepted != nil && s.Accepted.Pauses() && s.PauseOver == "" }
+
+// CutAt returns when what is under way is cut off, in Unix milliseconds: at the deadline, or later if
+// the run pauses there. It returns 0 before the run is accepted and while it waits.
+func (s *State) CutAt() int64 {
+	at := s.DeadlineAt()
+	if at > 0 && s.pauses() {
+		at += OvertimeMS
+	}
+	return at
+}
+
+// TimeIsUp reports whether the time limit of a run that pauses is used up at the time now, and no fact
+// says so yet. The owner of the run must append Expired before it starts anything else.
+func (s *State) TimeIsUp(now int64) bool {
+	at := s.DeadlineAt()
+	return s.pauses() && !s.TimeUp && s.Ended == "" && at > 0 && now >= at
+}
+
+// Cuts reports whether an Expired of the deadline ends the run.
+func (s *State) Cuts(b Expired) bool { return b.Cut || !s.pauses() }
+
+// PauseFor returns the fact with which a run waits for what a says. now is the time of the fact, in
+// Unix milliseconds.
+func (s *State) PauseFor(a Pause, waitID string, now int64) Paused {
+	b := Paused{
+		WaitID: waitID, Reason: a.Reason, Scope: a.Scope, EndsAt: a.EndsAt, ActiveMS: now - s.ActiveSince, CallerAt: s.Accepted.CallerAt,
+	}
+	if wait := s.Accepted.PauseMS; wait > 0 {
+		b.ExpiresAt = now + wait
+	}
+	return b
+}
+
+// HeldAfter returns the limit of the run for which it would wait again at once after the raise; "" =
+// it goes on. It must be called for a run that is Paused.
+func (s *State) HeldAfter(b LimitsRaised) event.Reason {
+	if a, ok := Decide(Apply(*s, Fact{Seq: s.Seq + 1, At: s.At, Version: Version, Body: b})).(Pause); ok {
+		return a.Reason
+	}
+	return ""
+}

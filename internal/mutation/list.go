@@ -296,5 +296,20 @@ func journalMutations() []mutation {
 			In: "Decode", From: "if version > Version {", To: "if false && version > Version {",
 			Test: "TestDecodeErrors",
 		},
+		{
+			Name: "an empty summary is a compaction", Why: "a client goes on without its conversation",
+			In: "compactor.finishSummary", From: `case summary == "":`, To: `case summary == "-":`,
+			Test: "TestAFailedSummaryIsNoCompaction",
+		},
+		{
+			Name: "an org that is made again opens compactions of the one before", Why: "what was said in a deleted org can be read by the next one with its id",
+			In: "Handler.sealOf", From: "caller.Org.CreatedAt.UTC().Format(time.RFC3339Nano)", To: `""+time.Time{}.Format(time.RFC3339Nano)`,
+			Test: "TestWhatIsNoCompaction",
+		},
+		{
+			Name: "a target whose breaker has opened is tried again", Why: "a run keeps on at a provider that is out",
+			In: "decision.recover", From: "&& !(f.TargetOpen && len(s.left()) > 0):", To: ":",
+			Test: "TestDecideOwnsAttemptsAndTargets",
+		},
 	}
 }

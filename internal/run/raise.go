@@ -2,19 +2,15 @@ package run
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"math"
 
 	"github.com/turnpike-gateway/turnpike/event"
-	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
-	"github.com/turnpike-gateway/turnpike/internal/crash"
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
-	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 )
@@ -34,35 +30,6 @@ type Allowance struct {
 
 	// Budgets are those that the run spends from together with others.
 	Budgets []budget.Shared
-}
-
-// Raise raises limits of a run that is paused, which then goes on in whatever process claims it, and
-// returns the limits that the run has then. It also takes the budgets of the org as they are now. A run
-// that waits because of a budget may be told to try again, without a raise.
-//
-// The run has the limits of n already: no error, and nothing is recorded. Otherwise the error wraps
-// org.ErrNotFound if the org has no such run; it is a [fault.Error] if the run is not paused, if n is no
-// raise or more than the org allows, and if the run would wait again at once.
-func (r *Runner) Raise(ctx context.Context, orgID, runID string, n NewLimits, by org.Author, account *memlimit.Account) (budget.Limits, error) {
-	var now budget.Limits
-	wait := "" // that ends; "" = the run has the limits already
-	err := r.appendForeign(ctx, account, orgID, runID, foreignFact{of: func(s *loop.State) (loop.Body, []audit.Entry, error) {
-		now, wait = s.Limits, ""
-		if s.Paused == nil || s.Ended != "" {
-			return nil, nil, notPaused(s, runID, n)
-		}
-		body, err := raiseOf(s, n, by, r.o.Allowance)
-		if err != nil {
-			return nil, nil, err
-		}
-		now, wait = s.Limits.Raised(body.Raise), body.WaitID
-		return body, []audit.Entry{by.LimitsRaised(orgID, runID, s.Limits, now)}, nil
-	}})
-	if err == nil && wait != "" {
-		crash.At(crash.AfterDecision)
-		r.leases.claimSoon()
-	}
-	return now, err
 }
 
 // notPaused returns the error for a run that does not wait for a raise; nil if it has the limits already.

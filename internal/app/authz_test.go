@@ -233,7 +233,6 @@ type twoOrgs struct {
 	receiver string // URL of webhooks
 	revoked  string
 	made     int
-	approved string // the id of the latest approval
 }
 
 func newTwoOrgs(t *testing.T) *twoOrgs {
@@ -318,6 +317,14 @@ func (w *twoOrgs) run(key string) string {
 
 // approval returns the id of an approval that waits, of a run that the key has started.
 func (w *twoOrgs) approval(key string) string {
+	latest := func(query string) string {
+		all := objects(w.do("GET", "/v1/approvals?status=waiting&limit=1"+query, key, "", 200))
+		if len(all) == 0 {
+			return ""
+		}
+		return all[0]["id"].(string)
+	}
+	before := latest("")
 	ctx, leave := context.WithCancel(w.t.Context())
 	gone := make(chan struct{})
 	r := w.request(ctx, "POST", "/v1/chat/completions", strings.NewReader(gatedQuestion), "Authorization", "Bearer "+key, "Idempotency-Key", w.name()) // so that the approval waits without its client
@@ -327,13 +334,8 @@ func (w *twoOrgs) approval(key string) string {
 			resp.Body.Close()
 		}
 	}()
-	seen := w.do("GET", "/v1/approvals?status=waiting&wait=20&limit=1", key, "", 200)
-	for id := ""; ; seen = w.do("GET", "/v1/approvals?status=waiting&wait=20&limit=1", key, "", 200) {
-		if all := objects(seen); len(all) > 0 {
-			id = all[0]["id"].(string)
-		}
-		if id != "" && id != w.approved {
-			w.approved = id
+	for {
+		if id := latest("&wait=20"); id != "" && id != before {
 			leave()
 			<-gone
 			return id

@@ -49,7 +49,7 @@ func newNameserver(t *testing.T, names map[string][]string) *nameserver {
 	}()
 	before := net.DefaultResolver // what the gateway is built with
 	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		var d net.Dialer
+		d := net.Dialer{Resolver: &net.Resolver{}} // a lookup may outlive its test, and must not read what the next one sets
 		asking, err := d.DialContext(ctx, "udp", conn.LocalAddr().String())
 		if err == nil {
 			n.mu.Lock()

@@ -252,8 +252,7 @@ func TestEndpointsObeyTheModelsOfAKey(t *testing.T) {
 	}
 }
 
-// P57 P63: embeddings cost what the answer says, pictures and speech whose answer does not say it cost what was
-// reserved, and what has no price is refused.
+// P57 P63: endpoints reserve from budgets, and what has no price is refused.
 func TestEndpointsSpendFromBudgets(t *testing.T) {
 	noLeaks(t)
 	up := newUpstream(t, func(w http.ResponseWriter, r *http.Request, got received) {
@@ -270,17 +269,6 @@ func TestEndpointsSpendFromBudgets(t *testing.T) {
 		}
 	})
 	g := inBudget(t, t.TempDir(), up, "budgets: [{scope: org, period: day, usd: 0.1}]")
-	spent := func() float64 {
-		for id, b := range budgetsOf(t, g) {
-			if strings.HasPrefix(id, "org/day") {
-				if b["reserved_usd"].(float64) != 0 { // slices are not reserved for calls
-					t.Logf("reserved: %v", b["reserved_usd"])
-				}
-				return b["spent_usd"].(float64)
-			}
-		}
-		return 0
-	}
 	ask := func(path, body string, status int) answer {
 		t.Helper()
 		got := g.send("POST", "/v1/"+path, strings.NewReader(body))
@@ -308,10 +296,83 @@ func TestEndpointsSpendFromBudgets(t *testing.T) {
 			t.Errorf("no audit row has %s: %s", row, rows.body)
 		}
 	}
-	if err := g.stop(); err != nil {
-		t.Fatal(err)
+}
+
+// P57 P63: what each request of a relayed endpoint is charged with, read after a restart.
+func TestWhatEndpointsCost(t *testing.T) {
+	const sentence = "A sentence that somebody says, which has no more than sixty bytes. "
+	for name, tt := range map[string]struct {
+		path, body   string
+		kind, answer string  // of the provider; without an answer it speaks until the client has left
+		status       int     // of the answer
+		limit        float64 // USD
+		least, most  float64 // USD
+	}{
+		"embeddings with usage":            {"embeddings", `{"model":"m","input":"x"}`, "application/json", `{"usage":{"prompt_tokens":1000,"total_tokens":1000}}`, 200, 1, 0.001, 0.001},
+		"a picture with usage":             {"images/generations", `{"model":"m","prompt":"x"}`, "application/json", `{"usage":{"input_tokens":50,"output_tokens":200,"total_tokens":250}}`, 200, 1, 0.00205, 0.00205},
+		"an error":                         {"embeddings", `{"model":"m","input":"x"}`, "application/json", `{"error":{"message":"no"}}`, 500, 1, 0, 0},
+		"speech":                           {"audio/speech", `{"model":"m","input":"x"}`, "audio/mpeg", "sound", 200, 1, 0.08192, 0.083},
+		"speech that the client cuts":      {"audio/speech", `{"model":"m","input":"x"}`, "audio/mpeg", "", 200, 1, 0.08192, 0.083},
+		"a text in which usage is spoken":  {"audio/transcriptions", `{"model":"m"}`, "text/plain", strings.Repeat(sentence, 45) + `"usage": {"prompt_tokens": 1}`, 200, 1, 0.01, 0.02},
+		"sound that looks like usage":      {"audio/speech", `{"model":"m","input":"x"}`, "audio/pcm", `"usage": {"prompt_tokens": 1}`, 200, 1, 0.08192, 0.083},
+		"speech at a price of time":        {"audio/speech", `{"model":"g-gpu","input":"x"}`, "audio/mpeg", "sound", 200, 1, 0.0000004, 0.01},
+		"of many completions, the best":    {"completions", `{"model":"m","prompt":"x","max_tokens":100,"n":1,"best_of":20}`, "application/json", `{}`, 429, 0.01, 0, 0},
+		"a number of choices that changes": {"completions", `{"model":"m","prompt":"x","max_tokens":100,"n":20,"n":1}`, "application/json", `{}`, 429, 0.01, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			noLeaks(t)
+			left := make(chan struct{})
+			up := newUpstream(t, func(w http.ResponseWriter, r *http.Request, _ received) {
+				w.Header().Set("Content-Type", tt.kind)
+				if tt.status != 429 {
+					w.WriteHeader(tt.status)
+				}
+				if tt.answer != "" {
+					_, _ = io.WriteString(w, tt.answer)
+					return
+				}
+				_, _ = io.WriteString(w, "sound")
+				_ = http.NewResponseController(w).Flush()
+				<-r.Context().Done()
+				close(left)
+			})
+			card, data := filepath.Join(t.TempDir(), "rates.yaml"), t.TempDir()
+			rows := "- {model: m, provider: up, from: 2020-01-01, input: 1, output: 10}\n- {model: g-gpu, provider: up, from: 2020-01-01, gpu_second: 0.0004}\n"
+			if err := os.WriteFile(card, []byte(rows), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			yaml := "rates: " + card + "\n" + site{upstream: up.URL, runtime: fmt.Sprintf("budgets: [{scope: org, period: total, usd: %g}]", tt.limit)}.yaml()
+			g := mustRunIn(t, data, yaml, environment())
+			if tt.answer != "" {
+				if got := g.send("POST", "/v1/"+tt.path, strings.NewReader(tt.body)); got.status != tt.status {
+					t.Fatalf("%d %.300s, want %d", got.status, got.body, tt.status)
+				}
+			} else {
+				ctx, leave := context.WithCancel(t.Context())
+				resp, err := g.client.Do(g.request(ctx, "POST", "/v1/"+tt.path, strings.NewReader(tt.body)))
+				if err == nil {
+					_, err = io.ReadFull(resp.Body, make([]byte, 5))
+					leave()
+					_ = resp.Body.Close()
+				}
+				if leave(); err != nil {
+					t.Fatal(err)
+				}
+				wait(t, left, "the provider is left")
+			}
+			if err := g.stop(); err != nil {
+				t.Fatal(err)
+			}
+			g = mustRunIn(t, data, yaml, environment())
+			b := budgetsOf(t, g)["org/total"]
+			if b == nil {
+				b = map[string]any{"spent_usd": 0.0, "reserved_usd": 0.0} // nothing was drawn
+			}
+			if spent := b["spent_usd"].(float64); spent < tt.least-1e-12 || spent > tt.most+1e-12 || b["reserved_usd"].(float64) != 0 {
+				t.Errorf("spent %v and reserved %v USD, want %v to %v spent", spent, b["reserved_usd"], tt.least, tt.most)
+			}
+		})
 	}
-	_ = spent
 }
 
 // P63 I08: a body can be sent again, so that a route falls back. No target gets the credential of another one.

@@ -328,7 +328,11 @@ func (s *State) Cost(end Body) budget.Amount {
 func (s *State) cost(u model.Usage, refused bool) budget.Amount {
 	counted := budget.Amount{Tokens: u.Input + u.Output, NanoUSD: int64(money.Cost(s.price(), u))}
 	if counted.Tokens == 0 && !refused && s.Reserved != nil {
-		return s.Reserved.Amount
+		most := s.Reserved.Amount
+		if s.price().OnlyTime() && u.GPUMS > 0 { // which was measured
+			most.NanoUSD = counted.NanoUSD
+		}
+		return most
 	}
 	return counted
 }

@@ -100,6 +100,11 @@ func (p Price) Known() bool { return p.From != "" }
 // that the JSON option omitzero needs.
 func (p Price) IsZero() bool { return !p.Known() }
 
+// OnlyTime reports whether a call costs nothing but its time.
+func (p Price) OnlyTime() bool {
+	return p.GPUSecond > 0 && p.Rates == Rates{} && p.Above.Rates == Rates{} && p.Flex == Rates{} && p.Priority == Rates{}
+}
+
 // rates returns the rates of a call by its service tier and its whole prompt. A long
 // prompt in a service tier costs the higher of both rates, since providers publish none
 // for it.

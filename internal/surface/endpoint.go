@@ -123,7 +123,7 @@ func (h *Handler) having(endpoint string, targets []route.Target) ([]route.Targe
 
 // relayedMembers are the members of bodies, and the fields of forms, that the gateway reads.
 func relayedMembers() []string {
-	return []string{"model", "user", "safety_identifier", "metadata", "n", "max_tokens"}
+	return []string{"model", "user", "safety_identifier", "metadata", "n", "best_of", "max_tokens"}
 }
 
 // relayedBody is what the gateway reads of a body.

@@ -79,8 +79,8 @@ func maxTokens(members []Member) int64 {
 		switch m.Name {
 		case "max_completion_tokens", "max_output_tokens", "max_tokens":
 			most = max(most, int64(n))
-		case "n":
-			choices = int64(n)
+		case "n", "best_of": // if one is repeated, providers differ in which counts
+			choices = max(choices, int64(n))
 		}
 	}
 	if most == 0 && choices > 1 {

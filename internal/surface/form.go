@@ -98,7 +98,7 @@ func (b *relayedBody) addPart(part *multipart.Part, to *multipart.Writer) error 
 	switch name {
 	case "model":
 		b.models = append(b.models, spool.Cut{From: at, To: b.body.Len()})
-	case "n", "max_tokens":
+	case "n", "best_of", "max_tokens":
 		value = text
 	case "metadata":
 		if value = text; !jsonscan.Valid(text) {

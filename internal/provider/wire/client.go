@@ -357,10 +357,20 @@ func (c *Client) Relay(ctx context.Context, to *url.URL, req *model.RelayRequest
 		Status: resp.StatusCode, Header: resp.Header, Body: resp.Body, Length: resp.ContentLength,
 	}
 	if req.Meter {
+		if req.Dialect == model.DialectEndpoints && !structured(resp.Header.Get("Content-Type")) {
+			usageOf = func([]byte) model.Usage { return model.Usage{} }
+		}
 		m := &usageMeter{ReadCloser: resp.Body, usageOf: usageOf, status: resp.StatusCode, untold: req.Untold}
 		answer.Body, answer.Usage = m, m.usage
 	}
 	return answer, nil
+}
+
+// structured reports whether an answer of the content type can say its usage. In plain text or sound, what
+// looks like it may have been spoken by the client. "" is a provider that does not say the type.
+func structured(contentType string) bool {
+	kind, _, _ := strings.Cut(strings.ToLower(contentType), ";")
+	return kind == "" || strings.Contains(kind, "json") || strings.Contains(kind, "event-stream")
 }
 
 // inDialect sets the dialect of an error's body.

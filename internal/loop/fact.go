@@ -6,6 +6,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/money"
+	"github.com/turnpike-gateway/turnpike/internal/window"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -97,6 +98,10 @@ type Target struct {
 	// Price is what its calls cost in this run, whatever the rate card says later. Without a
 	// known price they cost no money, and no limit on money allows them.
 	Price money.Price `json:"price,omitzero"`
+
+	// Window is what the model takes. It is known only in a run with a ContextPolicy, and the zero
+	// value is one that is not known.
+	Window window.Size `json:"window,omitzero"`
 }
 
 // Catalogued records the tools of the run. It occurs at most once: a server whose

@@ -67,6 +67,9 @@ type Policy struct {
 	// ends for its limit. 0 = for ever.
 	PauseMS int64 `json:"pause_ms,omitempty"`
 
+	// Context says whether and how the prompts of the run are kept within the window of its model.
+	Context ContextPolicy `json:"context,omitzero"`
+
 	Slots         int    `json:"slots,omitempty"`                 // runs of the org at a time, when this one was accepted; 0 = no limit
 	StreamMode    string `json:"stream_mode,omitempty"`           // live, final_only or disabled
 	RefuseDropped bool   `json:"refuse_dropped_params,omitempty"` // dropped_params: refuse
@@ -76,6 +79,29 @@ type Policy struct {
 	// it is complete.
 	Live []model.DeltaKind `json:"live,omitempty"`
 }
+
+// ContextPolicy is how a run keeps its prompts within the window of its model. The zero value: it does
+// not, and a prompt that is too long ends the run.
+type ContextPolicy struct {
+	Mode ContextMode `json:"mode,omitempty"`
+
+	// Threshold is the size of a prompt, in tokens, above which it is compacted, as the caller asks;
+	// 0 = what the window of the model gives. It can only lower that.
+	Threshold int64 `json:"threshold,omitempty"`
+
+	ExcludeTools []string `json:"exclude_tools,omitempty"` // tools whose results always stay, by the names that the model sees
+	SummaryModel string   `json:"summary_model,omitempty"` // name of the model that writes summaries, as a request would name it; "" = the default rule
+}
+
+// ContextMode is what is done with a prompt that is too long.
+type ContextMode string
+
+// The modes.
+const (
+	ContextOff   ContextMode = ""      // nothing
+	ContextPrune ContextMode = "prune" // old results of tools are replaced by placeholders
+	ContextAuto  ContextMode = "auto"  // the same, and where it does not free enough the older part is summarised
+)
 
 // HostedTool is a tool of an MCP server that answers a hosted tool, which a provider would
 // execute otherwise.

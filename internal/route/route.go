@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/window"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -29,6 +30,16 @@ type Provider struct {
 	Model  model.Model
 
 	RelayHeaders []string // see Target
+
+	// Windows are those of models. The first one that matches counts; other models have the window that
+	// package window knows.
+	Windows []Window
+}
+
+// Window is what models of a provider take.
+type Window struct {
+	Model string // the provider's name, or a glob
+	Size  window.Size
 }
 
 // Target is a provider's model that may serve a run.
@@ -212,7 +223,17 @@ func (r *Router) ResolveList(names []string) (targets []Target, unknown string) 
 }
 
 func (p Provider) target(name string) Target {
-	return Target{Target: loop.Target{Provider: p.Name, Model: name}, Client: p.Model, RelayHeaders: p.RelayHeaders}
+	return Target{Target: loop.Target{Provider: p.Name, Model: name, Window: p.window(name)}, Client: p.Model, RelayHeaders: p.RelayHeaders}
+}
+
+// window returns what a model of the provider takes.
+func (p Provider) window(name string) window.Size {
+	for _, w := range p.Windows {
+		if w.Model == name || matches(w.Model, name) {
+			return w.Size
+		}
+	}
+	return window.Of(name)
 }
 
 // exact returns the names of the configuration, globs left out, each once. Routes come first.

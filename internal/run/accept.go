@@ -113,7 +113,7 @@ func (d *driver) acceptRelay(body loop.Accepted) error {
 }
 
 // accepted returns the fact that opens the journal of a run for the request, and seals the
-// prices in its targets. Price may be nil.
+// prices and windows in its targets. Price may be nil.
 func (r *Request) accepted(runID string, price func(loop.Target) money.Price) loop.Accepted {
 	body := loop.Accepted{
 		RunID: runID, Org: r.Org, Principal: r.Principal, EndUser: r.EndUser, Surface: r.Surface,
@@ -121,6 +121,9 @@ func (r *Request) accepted(runID string, price func(loop.Target) money.Price) lo
 	}
 	for _, t := range r.Targets {
 		sealed := t.Target
+		if r.Policy.Context.Mode == loop.ContextOff {
+			sealed.Window = window.Size{}
+		}
 		if price != nil {
 			sealed.Price = price(sealed)
 		}

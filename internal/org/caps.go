@@ -9,6 +9,7 @@ type Caps struct {
 	MCPServers int
 	Secrets    int
 	Webhooks   int
+	Agents     int   // archived ones included
 	Deliveries int   // messages for webhooks that wait; beyond it the oldest is given up
 	Approvals  int   // that wait; see also KeyApprovals
 	Handovers  int   // beyond it the oldest is deleted
@@ -48,6 +49,11 @@ func (c Caps) SecretsError() error {
 // WebhooksError returns the error for one more webhook.
 func (c Caps) WebhooksError() error {
 	return &CapError{"the org", "webhooks", int64(c.Webhooks), "org_caps.webhooks", "remove a webhook, or "}
+}
+
+// AgentsError returns the error for one more agent.
+func (c Caps) AgentsError() error {
+	return &CapError{"the org", "agents", int64(c.Agents), "org_caps.agents", "delete an agent, or "}
 }
 
 // DeliveriesError returns the error for one more message that waits, when a person asks for it.

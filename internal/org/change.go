@@ -113,6 +113,11 @@ func (a Author) LimitsRaised(orgID, runID string, before, after any) audit.Entry
 	return a.entry(m)
 }
 
+// Changed is OrgChanged for a resource of another package. The members must contain no credential.
+func (a Author) Changed(orgID, resource, name string, before, after map[string]json.RawMessage) audit.Entry {
+	return a.entry(diff(orgID, resource, name, before, after))
+}
+
 // newest returns after, or before if after is nil.
 func newest[T any](before, after *T) *T {
 	if after != nil {
@@ -229,13 +234,18 @@ func serverMembers(s *MCPServer) members {
 	if s == nil {
 		return nil
 	}
-	shown := *s
-	shown.URL = withoutSecrets(s.URL)
-	shown.Headers = make(map[string]string, len(s.Headers))
+	return toMembers(s.WithoutCredentials())
+}
+
+// WithoutCredentials returns the server as audit entries show it: without what may be a credential in
+// its URL, and with the references in its headers, never a literal value.
+func (s MCPServer) WithoutCredentials() MCPServer {
+	headers := make(map[string]string, len(s.Headers))
 	for name, value := range s.Headers {
-		shown.Headers[name] = reference(value)
+		headers[name] = reference(value)
 	}
-	return toMembers(shown)
+	s.URL, s.Headers = withoutSecrets(s.URL), headers
+	return s
 }
 
 // reference returns the reference at the end of a header's value, or "set" if there is

@@ -81,8 +81,8 @@ type Store interface {
 	// UpdateOrg replaces Features, Runtime and UpdatedAt of an org, or returns
 	// ErrNotFound.
 	UpdateOrg(ctx context.Context, r Record, by Author) error
-	// DeleteOrg deletes an org with its keys, servers, secrets and cached results,
-	// but not its runs, conversations and audit rows. It returns ErrNotFound without
+	// DeleteOrg deletes an org with its keys, servers, secrets, agents and cached
+	// results, but not its runs, conversations and audit rows. It returns ErrNotFound without
 	// the org.
 	DeleteOrg(ctx context.Context, id string, by Author) error
 

@@ -6,6 +6,7 @@
 //	                                       spent of each budget
 //	journal.Conversations          Conversations   the last MaxConversations
 //	org.Store                  Orgs        everything
+//	agent.Store                Orgs        everything
 //	journal.Webhooks           Orgs        everything, in its Outbox
 //	journal.Outbox             Outbox      as many messages as the caps allow
 //	toolcache.Store            Orgs        within the bounds that the caller passes

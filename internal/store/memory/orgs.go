@@ -8,12 +8,13 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/turnpike-gateway/turnpike/internal/agent"
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 )
 
-// Orgs implements org.Store, journal.Webhooks and toolcache.Store. The zero value is ready to use.
+// Orgs implements org.Store, agent.Store, journal.Webhooks and toolcache.Store. The zero value is ready to use.
 type Orgs struct {
 	Caps org.Caps // apply to every org; the zero value is no limit
 
@@ -30,7 +31,7 @@ type Orgs struct {
 	orgs map[string]*orgRecord
 }
 
-// orgRecord is an org with its keys, servers, secrets and cached results.
+// orgRecord is an org with its keys, servers, secrets, cached results and agents.
 type orgRecord struct {
 	org.Record
 	keys    []org.Key       // in the order of Keys
@@ -38,6 +39,9 @@ type orgRecord struct {
 	secrets []org.Secret    // in the order of Secrets
 	off     []string        // names of shared servers, sorted
 	results results
+
+	agents   []*agentRecord  // in the order of their creation
+	settings []agent.Setting // in the order of AgentSettings
 }
 
 // Orgs implements org.Store.

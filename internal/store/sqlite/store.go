@@ -40,7 +40,7 @@ type Options struct {
 	Fatal func(error)
 }
 
-// Store implements org.Store, journal.Journal, journal.Archive, journal.Leases, journal.LaterDeleter,
+// Store implements org.Store, agent.Store, journal.Journal, journal.Archive, journal.Leases, journal.LaterDeleter,
 // journal.Conversations, journal.Recorder, journal.Outbox, journal.Webhooks, audit.Log and toolcache.Store on one
 // SQLite file. It is safe for concurrent use.
 type Store struct {

@@ -39,6 +39,8 @@ func set(v reflect.Value, name string) {
 		v.SetBool(true)
 	case reflect.Int, reflect.Int64:
 		v.SetInt(7)
+	case reflect.Float64:
+		v.SetFloat(0.5)
 	case reflect.Uint8:
 		v.SetUint(7)
 	case reflect.Pointer:

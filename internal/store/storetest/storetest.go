@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/turnpike-gateway/turnpike/internal/agent"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/toolcache"
@@ -24,6 +25,7 @@ import (
 // Store is one implementation of all the ports. One value may implement several.
 type Store struct {
 	Orgs          org.Store
+	Agents        agent.Store
 	Journal       journal.Journal
 	Archive       journal.Archive
 	Slices        journal.Slices
@@ -66,14 +68,14 @@ type Clocks struct {
 func Run(t *testing.T, m Maker) {
 	for _, c := range slices.Concat(
 		orgCases(), manyOrgCases(), keyCases(), serverCases(), secretCases(), journalCases(), archiveCases(), conversationCases(), isolationCases(),
-		slotCases(), submitCases(), leaseCases(), asideCases(), budgetCases(), sliceCases(), auditCases(), auditLogCases(), capCases(), recordedCases(), resultCases(), resultBoundCases(), forgetCases(), approvalCases(), webhookCases(), outboxCases(),
+		slotCases(), submitCases(), leaseCases(), asideCases(), budgetCases(), sliceCases(), auditCases(), auditLogCases(), capCases(), recordedCases(), resultCases(), resultBoundCases(), forgetCases(), approvalCases(), webhookCases(), outboxCases(), agentCases(),
 	) {
 		c.test(t, m)
 	}
 	if m.Reopen == nil {
 		return
 	}
-	for _, c := range slices.Concat(persistenceCases(), promiseCases(), outboxPersistenceCases()) {
+	for _, c := range slices.Concat(persistenceCases(), promiseCases(), outboxPersistenceCases(), agentPersistenceCases()) {
 		c.test(t, m)
 	}
 }

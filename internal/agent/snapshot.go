@@ -1,0 +1,74 @@
+package agent
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/org"
+)
+
+// Snapshot is what one version of an agent does, with all defaults filled in. A session stores it, and
+// each run records Agent, Version and Digest. Its JSON has the rules of [Definition].
+type Snapshot struct {
+	Agent           string        `json:"agent"` // id
+	Name            string        `json:"name"`
+	Version         int           `json:"version"`            // 0 for an agent of the configuration file
+	Declared        bool          `json:"declared,omitempty"` // by the configuration file
+	Digest          string        `json:"digest"`             // SHA-256 of the JSON of the definition, in hexadecimal
+	Model           string        `json:"model"`
+	FallbackModel   string        `json:"fallback_model,omitempty"`   // "" = none
+	CompactionModel string        `json:"compaction_model,omitempty"` // "" = Model
+	SystemPrompt    string        `json:"system_prompt,omitempty"`
+	MaxSteps        int           `json:"max_steps"`
+	Timeout         time.Duration `json:"timeout_ns,omitempty"`  // of active time; 0 = the org's deadline
+	Settings        Settings      `json:"settings,omitzero"`     // as the definition has them
+	Servers         []Server      `json:"mcp_servers,omitempty"` // that are enabled; see [Snapshot.MCPServers]
+	Hooks           []Hook        `json:"hooks,omitempty"`       // that are enabled, in the order in which they run
+}
+
+// Resolve returns what a run of the agent does now. It returns [ErrArchived] for an archived agent, and
+// an error if this build does not know all that is stored of it.
+func (a Agent) Resolve(d Defaults) (Snapshot, error) {
+	switch {
+	case a.Unsupported != "":
+		return Snapshot{}, fmt.Errorf("agent %s: %s", a.ID, a.Unsupported)
+	case !a.ArchivedAt.IsZero():
+		return Snapshot{}, fmt.Errorf("agent %s: %w", a.ID, ErrArchived)
+	}
+	text, err := a.Encode()
+	if err != nil {
+		return Snapshot{}, fmt.Errorf("agent %s: %w", a.ID, err)
+	}
+	sum := sha256.Sum256(text)
+	s := Snapshot{
+		Agent: a.ID, Name: a.Name, Version: a.Version, Declared: a.Declared, Digest: hex.EncodeToString(sum[:]),
+		Model: a.Model, FallbackModel: a.Settings.FallbackModel, CompactionModel: d.CompactionModel, SystemPrompt: a.SystemPrompt,
+		MaxSteps: d.MaxSteps, Timeout: d.Timeout, Settings: a.Settings, Hooks: a.OrderedHooks(),
+	}
+	if n := a.Settings.MaxSteps; n != nil {
+		s.MaxSteps = *n
+	}
+	if n := a.Settings.TimeoutSeconds; n != nil {
+		s.Timeout = time.Duration(*n) * time.Second
+	}
+	for _, m := range a.Servers {
+		if m.Settings.Enabled {
+			s.Servers = append(s.Servers, m)
+		}
+	}
+	return s, nil
+}
+
+// MCPServers returns the servers as those of the org. Only those of a declared agent may refer to the
+// environment and to files of the gateway.
+func (s Snapshot) MCPServers(orgID string) []org.MCPServer {
+	var all []org.MCPServer
+	for i, one := range s.Servers {
+		m := one.Settings
+		m.Org, m.Name, m.Position, m.FromFile = orgID, one.Name, i, s.Declared
+		all = append(all, m)
+	}
+	return all
+}

@@ -455,8 +455,8 @@ type Usage struct {
 	// are billed by time; 0 for all others.
 	GPUMS int64 `json:"gpu_ms,omitempty"`
 
-	// ServiceTier is TierFlex or TierPriority if the provider billed the call by that
-	// tier; "" = neither. Of a sum it is that of all summands, if they agree.
+	// ServiceTier is the service tier by which the provider served the call, if it is another
+	// than the usual one: see [Tier]. Of a sum it is that of all summands, if they agree.
 	ServiceTier string `json:"service_tier,omitempty"`
 
 	// Estimated says that a part is an estimate, because the provider has not counted it.
@@ -469,10 +469,11 @@ const (
 	TierPriority = "priority" // faster and dearer
 )
 
-// Tier returns the service tier that a provider names in its own words, as Usage has it.
+// Tier returns the service tier that a provider names in its own words, as Usage has it: one of
+// those that OpenAI's document knows beside auto and default; "" = the usual one, or another.
 func Tier(name string) string {
 	switch name {
-	case TierFlex, TierPriority:
+	case TierFlex, TierPriority, "scale", "fast", "ultrafast":
 		return name
 	}
 	return ""

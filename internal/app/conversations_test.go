@@ -35,10 +35,20 @@ func TestConversationsCountForWhatAnOrgStores(t *testing.T) {
 	if a := send("POST", "/v1/conversations", "{}"); a.status != 429 {
 		t.Errorf("another conversation: %d %.200s", a.status, a.body)
 	}
+	// A key is counted before anything is made with it.
+	keyed := func() answer {
+		return g.send("POST", "/v1/conversations", strings.NewReader("{}"), "Authorization", "Bearer owner-key", "Idempotency-Key", "k")
+	}
+	if a := keyed(); a.status != 429 {
+		t.Errorf("another conversation, with a key: %d %.200s", a.status, a.body)
+	}
 	if a := send("DELETE", "/v1/conversations/"+id, ""); a.status != 200 {
 		t.Errorf("the deletion: %d %.200s", a.status, a.body)
 	}
 	if a := send("POST", "/v1/conversations", "{}"); a.status != 200 {
 		t.Errorf("after the deletion: %d %.200s", a.status, a.body)
+	}
+	if a, again := keyed(), keyed(); a.status != 200 || string(a.body) != string(again.body) {
+		t.Errorf("with the key: %d %.200s, then %.200s", a.status, a.body, again.body)
 	}
 }

@@ -97,6 +97,11 @@ const (
 	// of the call that had the effect, or no items while nobody knows whether it had. It is
 	// replaced, and has no other key.
 	EffectKey KeyKind = "effect"
+
+	// RequestKey is the Idempotency-Key of a principal, for a request that changes conversations
+	// and starts no run. The conversation says what the request makes, and has no items. It is
+	// replaced, and has no other key.
+	RequestKey KeyKind = "request"
 )
 
 // String returns the key as text, which is unique.
@@ -111,6 +116,8 @@ func (k ConversationKey) title() string {
 		return "conversation " + k.ID
 	case EffectKey:
 		return "the effect " + k.ID
+	case RequestKey:
+		return "the request with the Idempotency-Key " + k.ID
 	}
 	return string(k.Kind) + " " + k.ID
 }
@@ -124,10 +131,10 @@ func (c Conversation) Check(ttl time.Duration, keys []ConversationKey) error {
 			return fmt.Errorf("conversation: the key %s twice", k)
 		case k.ID == "":
 			return fmt.Errorf("conversation: the id of a %s is empty", k.Kind)
-		case k.Kind != CallID && k.Kind != ResponseID && k.Kind != SessionID && k.Kind != EffectKey:
+		case !slices.Contains([]KeyKind{CallID, ResponseID, SessionID, EffectKey, RequestKey}, k.Kind):
 			return fmt.Errorf("conversation: %q is not a kind of key", k.Kind)
 		}
-		replaced = replaced || k.Kind == SessionID || k.Kind == EffectKey
+		replaced = replaced || k.Kind == SessionID || k.Kind == EffectKey || k.Kind == RequestKey
 	}
 	switch {
 	case len(keys) == 0:

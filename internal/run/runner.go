@@ -337,10 +337,15 @@ func (r *Runner) start(ctx context.Context, req *Request) (*eventlog.Feed, strin
 		return nil, "", err
 	}
 	if known.Hash != req.Key.Hash {
-		return nil, "", fault.New(fault.Unprocessable, "idempotency_key_reused",
-			"this Idempotency-Key was sent with another request; use a new key for a new request").In("Idempotency-Key")
+		return nil, "", KeyReused()
 	}
 	return nil, known.RunID, nil
+}
+
+// KeyReused is the error for a request whose Idempotency-Key was sent with another request.
+func KeyReused() error {
+	return fault.New(fault.Unprocessable, "idempotency_key_reused",
+		"this Idempotency-Key was sent with another request; use a new key for a new request").In("Idempotency-Key")
 }
 
 // continues lets the request continue a run with its answers, and reports the next part of the

@@ -22,7 +22,7 @@ func FuzzKey(f *testing.F) {
 	f.Add("a\x7f", `{"a":1,"a":2}`, `{"a":2}`)
 	f.Add(strings.Repeat("k", 256), `{"seed":9007199254740993}`, `{"seed":9007199254740992}`)
 	f.Fuzz(func(t *testing.T, key, one, two string) {
-		got, err := submitKey(http.Header{keyHeader: {key}}, "p", "chat", []byte(one))
+		got, err := SubmitKey(http.Header{keyHeader: {key}}, "p", "chat", []byte(one))
 		plain := key != "" && len(key) <= maxKey && strings.Trim(key, printable) == ""
 		var refused *fault.Error
 		switch {

@@ -19,8 +19,8 @@ const keyHeader = "Idempotency-Key"
 // maxKey is the most characters of a key; keys are stored with their runs.
 const maxKey = 255
 
-// submitKey reads the client's key for a request to the named surface; nil without one.
-func submitKey(header http.Header, principal, surface string, body []byte) (*journal.SubmitKey, error) {
+// SubmitKey reads the client's key for a request to the named surface; nil without one.
+func SubmitKey(header http.Header, principal, surface string, body []byte) (*journal.SubmitKey, error) {
 	values := header.Values(keyHeader)
 	if len(values) == 0 {
 		return nil, nil

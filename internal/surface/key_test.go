@@ -14,15 +14,15 @@ func TestAKeyIsOneShortLineOfASCII(t *testing.T) { // P24
 		"control":  {keyHeader: {"a\tb"}},
 		"unicode":  {keyHeader: {"schlüssel"}},
 	} {
-		if _, err := submitKey(header, "p", "chat", []byte(`{}`)); err == nil {
+		if _, err := SubmitKey(header, "p", "chat", []byte(`{}`)); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	if k, err := submitKey(http.Header{}, "p", "chat", nil); k != nil || err != nil {
+	if k, err := SubmitKey(http.Header{}, "p", "chat", nil); k != nil || err != nil {
 		t.Errorf("no key: %+v, %v", k, err)
 	}
 	longest := strings.Repeat("k", maxKey)
-	if k, err := submitKey(http.Header{keyHeader: {longest}}, "p", "chat", []byte(`{}`)); err != nil || k.Key != longest || k.Principal != "p" {
+	if k, err := SubmitKey(http.Header{keyHeader: {longest}}, "p", "chat", []byte(`{}`)); err != nil || k.Key != longest || k.Principal != "p" {
 		t.Errorf("%+v, %v", k, err)
 	}
 }

@@ -243,7 +243,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, caller run.Calle
 		return err
 	}
 	if !relayed { // a relay is not stored: there is nothing to come back to
-		if req.Key, err = submitKey(r.Header, caller.Principal.ID, h.s.Name, body); err != nil {
+		if req.Key, err = SubmitKey(r.Header, caller.Principal.ID, h.s.Name, body); err != nil {
 			return err
 		}
 	}

@@ -116,8 +116,9 @@ func (p *Provider) translate(req *model.Request) *translation {
 	t.StopSequences = slices.DeleteFunc(slices.Clone(req.Stop), func(s string) bool { return strings.TrimSpace(s) == "" })
 	t.Drop("stop", len(t.StopSequences) < len(req.Stop))
 	t.format()
-	if req.User != "" {
-		t.Metadata = &metadata{UserID: req.User}
+	user := wire.EndUser(req)
+	if user != "" {
+		t.Metadata = &metadata{UserID: user}
 	}
 	t.Drop("metadata", len(req.Metadata) > 0)
 	t.Drop("seed", req.Seed != nil)
@@ -126,7 +127,8 @@ func (p *Provider) translate(req *model.Request) *translation {
 	t.Drop("frequency_penalty", req.FrequencyPenalty != nil && *req.FrequencyPenalty != 0)
 	for _, param := range req.Params {
 		stored := param.Name == "store" && string(param.Value) == "false" // nothing is stored
-		t.Drop(param.Name, !param.Typed && !stored)
+		named := param.Name == "safety_identifier" && user != "" && req.User == ""
+		t.Drop(param.Name, !param.Typed && !stored && !named)
 	}
 	return t
 }

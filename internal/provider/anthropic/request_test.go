@@ -202,6 +202,33 @@ func TestThinkingThatIsOutdated(t *testing.T) {
 }
 
 // What the dialect cannot take is named.
+// The end user of a request for OpenAI is that of Anthropic. The option user comes first.
+func TestASafetyIdentifierIsTheUser(t *testing.T) { // P11
+	p := New(wire.Endpoint{BaseURL: "http://p/v1"}, Options{})
+	req := &model.Request{
+		Model: "claude-sonnet-5", Items: []item.Item{item.NewText(item.User, "hi")}, Dialect: model.DialectResponses,
+		Params: []model.Param{{Name: "safety_identifier", Value: json.RawMessage(`"s"`)}},
+	}
+	for _, tt := range []struct {
+		user, dialect, sent string
+		dropped             []string
+	}{
+		{"", model.DialectResponses, `"metadata":{"user_id":"s"}`, nil},
+		{"", model.DialectChat, `"metadata":{"user_id":"s"}`, nil},
+		{"u", model.DialectResponses, `"metadata":{"user_id":"u"}`, []string{"safety_identifier"}},
+		{"", "other", ``, []string{"safety_identifier"}},
+	} {
+		req.User, req.Dialect = tt.user, tt.dialect
+		body, err := p.encode(req)
+		if err != nil || !strings.Contains(string(body), tt.sent) || tt.sent == "" && strings.Contains(string(body), "user_id") {
+			t.Errorf("%+v: %s %v", tt, body, err)
+		}
+		if diff := cmp.Diff(tt.dropped, p.Dropped(req)); diff != "" {
+			t.Errorf("%+v: %s", tt, diff)
+		}
+	}
+}
+
 func TestDropped(t *testing.T) { // P22
 	req := &model.Request{
 		Model: "claude-sonnet-5", Items: []item.Item{item.NewText(item.User, "hi")}, Dialect: model.DialectChat,

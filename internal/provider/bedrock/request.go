@@ -21,6 +21,7 @@ type request struct {
 	Inference  *inferenceConfig  `json:"inferenceConfig,omitempty"`
 	Output     *outputConfig     `json:"outputConfig,omitempty"`
 	Metadata   map[string]string `json:"requestMetadata,omitempty"`
+	Tier       *serviceTier      `json:"serviceTier,omitempty"`
 	// Additional are members of the model's own API.
 	Additional *additional `json:"additionalModelRequestFields,omitempty"`
 }
@@ -124,6 +125,9 @@ func translate(req *model.Request) *translation {
 	t.stop()
 	t.format()
 	t.metadata()
+	if tier := wire.Tier(req); tier != "" {
+		t.Tier = &serviceTier{Type: tier}
+	}
 	t.Drop("user", req.User != "")
 	t.Drop("seed", req.Seed != nil)
 	t.Drop(req.NameOf(model.MemberVerbosity), req.Verbosity != "")
@@ -131,7 +135,8 @@ func translate(req *model.Request) *translation {
 	t.Drop("frequency_penalty", req.FrequencyPenalty != nil && *req.FrequencyPenalty != 0)
 	for _, param := range req.Params {
 		stored := param.Name == "store" && string(param.Value) == "false" // nothing is stored
-		t.Drop(param.Name, !param.Typed && !stored)
+		tier := param.Name == "service_tier" && wire.Tier(req) != ""
+		t.Drop(param.Name, !param.Typed && !stored && !tier)
 	}
 	if t.Inference.empty() {
 		t.Inference = nil

@@ -127,6 +127,12 @@ func TestWhatModelsTake(t *testing.T) {
 			r.Seed, r.Verbosity, r.User, r.PresencePenalty, r.FrequencyPenalty = pointer(int64(1)), "low", "u", pointer(1.0), pointer(1.0)
 			r.Params = []model.Param{{Name: "logit_bias", Value: json.RawMessage(`{}`)}, {Name: "store", Value: json.RawMessage(`false`)}}
 		}), ``, `low`, "frequency_penalty logit_bias presence_penalty seed user verbosity"},
+		"a service tier": {asked(sonnet, func(r *model.Request) {
+			r.Dialect, r.Params = model.DialectChat, []model.Param{{Name: "service_tier", Value: json.RawMessage(`"priority"`)}}
+		}), `"serviceTier":{"type":"priority"}`, ``, ""},
+		"a service tier of OpenAI": {asked(sonnet, func(r *model.Request) {
+			r.Dialect, r.Params = model.DialectChat, []model.Param{{Name: "service_tier", Value: json.RawMessage(`"scale"`)}}
+		}), ``, `serviceTier`, "service_tier"},
 		"the name of a participant": {asked(sonnet, func(r *model.Request) { r.Items[0].Name = "ann" }), ``, `ann`, "messages[].name"},
 	} {
 		t.Run(name, func(t *testing.T) {

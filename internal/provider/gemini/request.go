@@ -17,6 +17,7 @@ type request struct {
 	ToolConfig        *toolConfig       `json:"toolConfig,omitempty"`
 	Contents          []content         `json:"contents"`
 	GenerationConfig  *generationConfig `json:"generationConfig,omitempty"`
+	ServiceTier       string            `json:"serviceTier,omitempty"` // flex, priority
 }
 
 // content is an entry of the conversation. Roles are user and model.
@@ -78,6 +79,7 @@ func (p *Provider) translate(req *model.Request) *translation {
 	if !t.config.isZero() {
 		t.GenerationConfig = &t.config
 	}
+	t.ServiceTier = wire.Tier(req)
 	t.Drop("cache_control", req.CacheMarkers() > 0) // the provider caches by itself
 	t.Drop("metadata", len(req.Metadata) > 0)
 	t.Drop("user", req.User != "")
@@ -85,7 +87,8 @@ func (p *Provider) translate(req *model.Request) *translation {
 	t.Drop("parallel_tool_calls", req.ParallelCalls != nil && !*req.ParallelCalls && len(t.Tools) > 0)
 	for _, param := range req.Params {
 		stored := param.Name == "store" && string(param.Value) == "false" // nothing is stored
-		t.Drop(param.Name, !param.Typed && !stored)
+		tier := param.Name == "service_tier" && wire.Tier(req) != ""
+		t.Drop(param.Name, !param.Typed && !stored && !tier)
 	}
 	return t
 }

@@ -204,6 +204,12 @@ func TestWhatIsDropped(t *testing.T) {
 			r.Verbosity, r.User, r.Metadata = "low", "u", map[string]string{"k": "v"}
 			r.Params = []model.Param{{Name: "store", Value: json.RawMessage("false")}, {Name: "logit_bias", Value: json.RawMessage("{}")}}
 		}), []string{"logit_bias", "metadata", "user", "verbosity"}},
+		"a service tier": {base(func(r *model.Request) {
+			r.Dialect, r.Params = model.DialectResponses, []model.Param{{Name: "service_tier", Value: json.RawMessage(`"flex"`)}}
+		}), nil},
+		"a service tier of OpenAI": {base(func(r *model.Request) {
+			r.Dialect, r.Params = model.DialectResponses, []model.Param{{Name: "service_tier", Value: json.RawMessage(`"scale"`)}}
+		}), []string{"service_tier"}},
 		"a cache marker":                    {base(func(r *model.Request) { r.Cache = &item.Cache{} }), []string{"cache_control"}},
 		"one call":                          {base(func(r *model.Request) { r.Tools = []model.Tool{strict}; r.ParallelCalls = of(false) }), []string{"parallel_tool_calls", "tools[].function.strict"}},
 		"a tool's name, which has an alias": {base(func(r *model.Request) { r.Tools = []model.Tool{own} }), nil},

@@ -404,7 +404,7 @@ func TestUsageKeepsCachedAndWrittenTokensApart(t *testing.T) { // M06 P41
 }
 
 func TestUsageSaysTheServiceTierThatHasPricesOfItsOwn(t *testing.T) { // P41
-	for named, want := range map[string]string{"auto": "", "default": "", "flex": model.TierFlex, "priority": model.TierPriority, "scale": "", "": ""} {
+	for named, want := range map[string]string{"auto": "", "default": "", "flex": model.TierFlex, "priority": model.TierPriority, "scale": "scale", "": ""} {
 		in := `data: {"service_tier":"auto","choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}` + "\n\n" +
 			`data: {"service_tier":"` + named + `","choices":[],"usage":{"prompt_tokens":5}}` + "\n\n" + done
 		if got := decodeAll(strings.NewReader(in)).Turn.Usage; got.ServiceTier != want || got.Input != 5 {

@@ -167,7 +167,7 @@ func (p *Provider) Dropped(req *model.Request) []string {
 // appendOptions appends the settings of a request of another dialect. It returns
 // the names of the client's members that have no place in this request.
 func (p *Provider) appendOptions(dst []byte, req *model.Request) ([]byte, []string) {
-	dropped := untranslated(req)
+	dst, dropped := p.appendShared(dst, req)
 	drop := func(name string, left bool) {
 		if left {
 			dropped = append(dropped, name)
@@ -206,11 +206,14 @@ func (p *Provider) appendOptions(dst []byte, req *model.Request) ([]byte, []stri
 	return dst, dropped
 }
 
-// untranslated returns the names of members that only the client's dialect has.
-func untranslated(req *model.Request) []string {
+// appendShared appends the members of the client's dialect that this one has, too. It returns the
+// names of the others.
+func (p *Provider) appendShared(dst []byte, req *model.Request) ([]byte, []string) {
 	var names []string
 	for _, m := range req.Params {
 		switch {
+		case !m.Typed && p.openAI && req.Dialect == model.DialectResponses && shared(m.Name):
+			dst = append(appendName(dst, m.Name), m.Value...)
 		case !m.Typed:
 			names = append(names, m.Name)
 		case m.Name == "reasoning" && asksForSummary(m.Value):
@@ -226,7 +229,18 @@ func untranslated(req *model.Request) []string {
 	if slices.ContainsFunc(req.Items, func(i item.Item) bool { return i.Kind == item.Other && i.Native.Dialect == req.Dialect }) {
 		names = append(names, req.NameOf(model.MemberItems))
 	}
-	return names
+	return dst, names
+}
+
+// shared reports whether the Responses API has an untyped member of the same name and meaning.
+// In OpenAI's document both dialects take them from one schema. Compatible servers may not know
+// them.
+func shared(name string) bool {
+	switch name {
+	case "safety_identifier", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "service_tier", "moderation":
+		return true
+	}
+	return false
 }
 
 // asksForSummary reports whether a member reasoning of DialectResponses has a summary.

@@ -141,6 +141,32 @@ func TestEncodeFormats(t *testing.T) { // M08
 	}
 }
 
+// Members that both dialects of OpenAI have are sent to OpenAI. Other servers may refuse what
+// they do not know.
+func TestMembersOfTheResponsesAPI(t *testing.T) { // P11
+	for base, want := range map[string]struct {
+		sent    string
+		dropped []string
+	}{
+		"https://api.openai.com/v1":            {`"prompt_cache_key":"k","service_tier":"flex","safety_identifier":"s","prompt_cache_retention":"24h",`, []string{"truncation"}},
+		"https://name.openai.azure.com/openai": {`"prompt_cache_key":"k","service_tier":"flex","safety_identifier":"s","prompt_cache_retention":"24h",`, []string{"truncation"}},
+		"http://p/v1":                          {``, []string{"prompt_cache_key", "prompt_cache_retention", "safety_identifier", "service_tier", "truncation"}},
+	} {
+		p := New(wire.Endpoint{BaseURL: base}, Options{})
+		req := &model.Request{Model: "m", Dialect: model.DialectResponses, Params: []model.Param{
+			{Name: "prompt_cache_key", Value: json.RawMessage(`"k"`)}, {Name: "service_tier", Value: json.RawMessage(`"flex"`)},
+			{Name: "safety_identifier", Value: json.RawMessage(`"s"`)}, {Name: "prompt_cache_retention", Value: json.RawMessage(`"24h"`)},
+			{Name: "truncation", Value: json.RawMessage(`"auto"`)},
+		}}
+		if got := string(p.encode(req)); got != `{"model":"m","messages":[],`+want.sent+streamed[1:] {
+			t.Errorf("%s: %s", base, got)
+		}
+		if diff := cmp.Diff(want.dropped, p.Dropped(req)); diff != "" {
+			t.Errorf("%s: %s", base, diff)
+		}
+	}
+}
+
 // What only another dialect has is left out of the request and named.
 func TestDropped(t *testing.T) { // P22
 	p := New(wire.Endpoint{BaseURL: "http://p/v1"}, Options{})

@@ -509,7 +509,7 @@ func FuzzDecode(f *testing.F) {
 
 // The last response says which tier served the request; before it there is what the request asked for.
 func TestUsageSaysTheServiceTierThatHasPricesOfItsOwn(t *testing.T) { // P41
-	for named, want := range map[string]string{"default": "", "flex": model.TierFlex, "priority": model.TierPriority} {
+	for named, want := range map[string]string{"default": "", "flex": model.TierFlex, "priority": model.TierPriority, "scale": "scale", "unknown": ""} {
 		first := strings.Replace(created, `"usage":null`, `"usage":null,"service_tier":"auto"`, 1)
 		in := events(first, ends("completed", `,"service_tier":"`+named+`","usage":{"input_tokens":5,"output_tokens":1,"total_tokens":6}`, message))
 		if got := decodeAll(strings.NewReader(in)).Turn.Usage; (got != model.Usage{Input: 5, Output: 1, Total: 6, ServiceTier: want}) {

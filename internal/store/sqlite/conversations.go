@@ -41,7 +41,7 @@ func (s *Store) Save(ctx context.Context, orgID, principal string, c journal.Con
 		one.keys = append(one.keys, k.String())
 	}
 	slices.Sort(one.keys)
-	added := one.version == 0 && keys[0].Kind == journal.SessionID // by a request that can be refused
+	added := one.version == 0 && (keys[0].Kind == journal.SessionID || keys[0].Kind == journal.RequestKey) // by a request that can be refused
 	var dropped int64
 	err = s.writer.performOne(ctx, &write{awaited: true, plain: true, org: orgID, size: len(body), do: func(t *tx) error {
 		err := t.dropExpired(one)

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/turnpike-gateway/turnpike/internal/clock"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/id"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
@@ -94,35 +93,63 @@ func (h *Handler) CreateConversation(w http.ResponseWriter, r *http.Request, cal
 	if err != nil {
 		return err
 	}
-	made := storedConversation{clock.Wall().Unix(), metadata}
-	c := journal.Conversation{}
-	if c.RequestJSON, err = surface.Marshal(made); err != nil {
+	var list []json.RawMessage
+	if value := body["items"]; value != nil && string(value) != "null" && string(value) != "[]" {
+		if list, err = addedItems(value); err != nil {
+			return err
+		}
+	}
+	key, err := keyOf(r, caller, "conversations", body)
+	if err != nil {
+		return err
+	}
+	var items *part
+	k, err := h.begin(r.Context(), caller, key, func() (err error) {
+		if err = h.refuseRepeated(r.Context(), caller, nil, list); err == nil {
+			items, err = h.newPart(r.Context(), caller, list)
+		}
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	ctx, cancel := changing(r)
 	defer cancel()
-	if value := body["items"]; value != nil && string(value) != "null" && string(value) != "[]" {
-		list, err := addedItems(value)
-		if err == nil {
-			err = h.refuseRepeated(ctx, caller, nil, list)
+	made := storedConversation{k.CreatedAt, metadata}
+	name := conversationPrefix + k.Suffix
+	if !k.Done {
+		if items == nil { // the request was cut off
+			if items, err = h.newPart(ctx, caller, list); err != nil {
+				return err
+			}
 		}
-		if err != nil {
+		if err := h.createConversation(ctx, caller, k, name, made, items); err != nil {
 			return err
 		}
-		part, _, err := h.savePart(ctx, caller, list)
-		if err != nil {
-			return err
-		}
-		c.Parts = []string{part}
 	}
-	name := id.NewOrdered(conversationPrefix)
-	if err := run.SaveSession(ctx, h.o.Conversations, caller.Org.ID, name, c, h.o.KeepFor()); err != nil {
+	return surface.WriteJSON(w, http.StatusOK, conversation{name, "conversation", made})
+}
+
+// createConversation stores a conversation with its items.
+func (h *Handler) createConversation(ctx context.Context, caller run.Caller, k *keyed, name string, made storedConversation, items *part) (err error) {
+	c := journal.Conversation{}
+	if c.RequestJSON, err = surface.Marshal(made); err != nil {
+		return err
+	}
+	if len(items.items) > 0 {
+		id, err := h.savePart(ctx, caller, k, items)
+		if err != nil {
+			return err
+		}
+		c.Parts = []string{id}
+	}
+	if err := k.made(run.SaveSession(ctx, h.o.Conversations, caller.Org.ID, name, c, h.o.KeepFor())); err != nil {
 		for _, part := range c.Parts {
-			h.dropPart(ctx, caller, part)
+			h.dropUnused(ctx, caller, k, part)
 		}
 		return surface.Failed(h.o.Log, err)
 	}
-	return surface.WriteJSON(w, http.StatusOK, conversation{name, "conversation", made})
+	return h.finish(ctx, caller, k)
 }
 
 // addedItems reads the items that a client adds to a conversation.
@@ -179,34 +206,48 @@ func checkAdded(at string, raw json.RawMessage) error {
 	return nil
 }
 
-// savePart stores items as a part of a conversation, with an id for each.
-func (h *Handler) savePart(ctx context.Context, caller run.Caller, list []json.RawMessage) (part string, items []map[string]any, err error) {
+// part are items that become a part of a conversation.
+type part struct {
+	journal.Conversation                  // without RequestJSON
+	items                []map[string]any // as the client sent them
+}
+
+// newPart reads items that become a part of a conversation.
+func (h *Handler) newPart(ctx context.Context, caller run.Caller, list []json.RawMessage) (*part, error) {
 	d := h.newDecoder(ctx, caller, &run.Request{})
 	in := newInputReader(d)
 	if err := in.addAll("items", list); err != nil {
-		return "", nil, err
-	}
-	suffix := id.NewOrdered("")
-	part = run.PartOf(suffix, true)
-	for i, raw := range list {
-		var it map[string]any
-		if err := decodeExactly(raw, &it); err != nil {
-			return "", nil, err // unreachable: it was decoded before
-		}
-		complete(it, fmt.Sprintf("%s_%d", suffix, i))
-		if list[i], err = surface.Marshal(it); err != nil {
-			return "", nil, err
-		}
-		items = append(items, it)
+		return nil, err
 	}
 	if d.native != "" {
-		return "", nil, fault.New(fault.Invalid, "unsupported_value", "%s has a form that cannot be stored in a conversation", d.native).In(d.native)
+		return nil, fault.New(fault.Invalid, "unsupported_value", "%s has a form that cannot be stored in a conversation", d.native).In(d.native)
 	}
-	c := journal.Conversation{Items: d.req.Items, Listed: d.req.Listed}
-	if c.RequestJSON, err = surface.Marshal(stored{Response: newEcho(), Input: list}); err != nil {
-		return "", nil, err
+	p := &part{Conversation: journal.Conversation{Items: d.req.Items, Listed: d.req.Listed}}
+	for _, raw := range list {
+		var it map[string]any
+		if err := decodeExactly(raw, &it); err != nil {
+			return nil, err // unreachable: it was decoded before
+		}
+		p.items = append(p.items, it)
 	}
-	return part, items, surface.Failed(h.o.Log, run.SaveSession(ctx, h.o.Conversations, caller.Org.ID, part, c, h.o.KeepFor()))
+	return p, nil
+}
+
+// savePart stores a part under the id that it returns, with an id for each item.
+func (h *Handler) savePart(ctx context.Context, caller run.Caller, k *keyed, p *part) (id string, err error) {
+	list := make([]json.RawMessage, len(p.items))
+	for i, it := range p.items {
+		complete(it, fmt.Sprintf("%s_%d", k.Suffix, i))
+		if list[i], err = surface.Marshal(it); err != nil {
+			return "", err
+		}
+	}
+	if p.RequestJSON, err = surface.Marshal(stored{Response: newEcho(), Input: list}); err != nil {
+		return "", err
+	}
+	id = run.PartOf(k.Suffix, true)
+	err = k.made(run.SaveSession(ctx, h.o.Conversations, caller.Org.ID, id, p.Conversation, h.o.KeepFor()))
+	return id, surface.Failed(h.o.Log, err)
 }
 
 // GetConversation answers GET /v1/conversations/{id}.
@@ -302,31 +343,84 @@ func (h *Handler) AddItems(w http.ResponseWriter, r *http.Request, caller run.Ca
 	if err != nil {
 		return err
 	}
+	included, err := newIncluded(r.URL.Query())
+	if err != nil {
+		return err
+	}
 	name := r.PathValue("id")
+	key, err := keyOf(r, caller, "conversations.items "+name, body)
+	if err != nil {
+		return err
+	}
 	c, err := h.findConversation(r.Context(), caller, name)
-	if err == nil && len(run.StoredParts(r.Context(), h.o.Conversations, caller.Org.ID, c.Parts)) >= run.MaxParts {
-		err = fault.New(fault.Invalid, "conversation_too_long", "conversation: items were added to it, or responses, %d times; start another one", run.MaxParts).In("items")
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		err = h.refuseRepeated(r.Context(), caller, c.Parts, list)
-	}
+	var added *part
+	k, err := h.begin(r.Context(), caller, key, func() (err error) {
+		if len(run.StoredParts(r.Context(), h.o.Conversations, caller.Org.ID, c.Parts)) >= run.MaxParts {
+			return fault.New(fault.Invalid, "conversation_too_long", "conversation: items were added to it, or responses, %d times; start another one", run.MaxParts).In("items")
+		}
+		if err = h.refuseRepeated(r.Context(), caller, c.Parts, list); err == nil {
+			added, err = h.newPart(r.Context(), caller, list)
+		}
+		return err
+	})
 	if err != nil {
 		return err
 	}
 	ctx, cancel := changing(r)
 	defer cancel()
-	part, items, err := h.savePart(ctx, caller, list)
+	items, err := h.addPart(ctx, caller, k, name, list, added)
+	if err == nil {
+		err = included.note(w, caller, items)
+	}
 	if err != nil {
 		return err
 	}
+	return surface.WriteJSON(w, http.StatusOK, listOf(items, false))
+}
+
+// addPart stores items and adds them to a conversation, and returns them as they are listed. added
+// is nil if the request was sent before: then it returns the items that were stored, or an error
+// if they were deleted.
+func (h *Handler) addPart(ctx context.Context, caller run.Caller, k *keyed, name string, list []json.RawMessage, added *part) ([]map[string]any, error) {
+	if k.Done {
+		items, err := h.itemsOf(ctx, caller, run.PartOf(k.Suffix, true))
+		if err == nil && len(items) == 0 {
+			err = fault.New(fault.NotFound, "item_not_found", "the items that the first request with this Idempotency-Key has added were deleted").In("Idempotency-Key")
+		}
+		return items, err
+	}
+	var err error
+	if added == nil {
+		if added, err = h.newPart(ctx, caller, list); err != nil {
+			return nil, err
+		}
+	}
+	id, err := h.savePart(ctx, caller, k, added)
+	if err != nil {
+		return nil, err
+	}
 	if _, err := h.changeConversation(ctx, caller, name, func(c *journal.Conversation) bool {
-		c.Parts = append(slices.Clip(run.StoredParts(ctx, h.o.Conversations, caller.Org.ID, c.Parts)), part)
+		if slices.Contains(c.Parts, id) {
+			return false
+		}
+		c.Parts = append(slices.Clip(run.StoredParts(ctx, h.o.Conversations, caller.Org.ID, c.Parts)), id)
 		return true
 	}); err != nil {
-		h.dropPart(ctx, caller, part)
-		return err
+		h.dropUnused(ctx, caller, k, id)
+		return nil, err
 	}
-	return surface.WriteJSON(w, http.StatusOK, listOf(items, false))
+	return added.items, h.finish(ctx, caller, k)
+}
+
+// dropUnused deletes a part that could not be added to its conversation. One of a request with an
+// Idempotency-Key stays: another request with the key may have added it, or will.
+func (h *Handler) dropUnused(ctx context.Context, caller run.Caller, k *keyed, part string) {
+	if k.key == nil {
+		h.dropPart(ctx, caller, part)
+	}
 }
 
 // dropPart deletes a part that is in no conversation. If that fails, it expires.
@@ -409,6 +503,9 @@ func (h *Handler) ListItems(w http.ResponseWriter, r *http.Request, caller run.C
 		return err
 	}
 	list, err := page.list()
+	if err == nil {
+		err = page.note(w, caller, list.Data)
+	}
 	if err != nil {
 		return err
 	}
@@ -610,6 +707,10 @@ func noItem(id string) error {
 
 // GetItem answers GET /v1/conversations/{id}/items/{item}.
 func (h *Handler) GetItem(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+	included, err := newIncluded(r.URL.Query())
+	if err != nil {
+		return err
+	}
 	c, err := h.findConversation(r.Context(), caller, r.PathValue("id"))
 	if err != nil {
 		return err
@@ -620,6 +721,9 @@ func (h *Handler) GetItem(w http.ResponseWriter, r *http.Request, caller run.Cal
 	}
 	if found == nil {
 		return noItem(r.PathValue("item"))
+	}
+	if err := included.note(w, caller, []map[string]any{found}); err != nil {
+		return err
 	}
 	return surface.WriteJSON(w, http.StatusOK, found)
 }
@@ -711,7 +815,11 @@ func (h *Handler) partsWithout(ctx context.Context, caller run.Caller, parts []s
 			instead[part] = nil
 			return false, nil
 		}
-		other, _, err := h.savePart(ctx, caller, left)
+		rest, err := h.newPart(ctx, caller, left)
+		if err != nil {
+			return false, err
+		}
+		other, err := h.savePart(ctx, caller, &keyed{Suffix: id.NewOrdered("")}, rest)
 		if err == nil {
 			instead[part] = []string{other}
 		}

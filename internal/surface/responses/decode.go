@@ -426,9 +426,6 @@ func decodeMetadata(value json.RawMessage) (map[string]string, error) {
 	return m, nil
 }
 
-// encryptedReasoning asks for reasoning in a form that only its provider can read.
-const encryptedReasoning = "reasoning.encrypted_content"
-
 // decodeInclude reads what the client wants to have included. Only a provider of this dialect
 // has it, apart from the images of the input, which are always included.
 func (d *decoder) decodeInclude(value json.RawMessage) error {
@@ -438,13 +435,13 @@ func (d *decoder) decodeInclude(value json.RawMessage) error {
 	}
 	typed := true // it means nothing to a provider of another dialect
 	for _, name := range names {
-		typed = typed && name == "message.input_image.image_url"
+		typed = typed && name == includeInputImage
 		switch {
-		case name == "message.input_image.image_url":
-		case name == "code_interpreter_call.outputs" && d.answers("code_interpreter"): // always included
-		case !d.relays(), name == "message.output_text.logprobs":
+		case name == includeInputImage:
+		case name == includeCodeOutputs && d.answers("code_interpreter"): // always included
+		case !d.relays(), name == includeOutputLogprobs:
 			d.drop("include")
-		case name == encryptedReasoning:
+		case name == includeEncrypted:
 			d.echo.encrypted = true
 		}
 	}

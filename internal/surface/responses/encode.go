@@ -559,7 +559,7 @@ var incomplete = map[event.Reason]string{
 // ended returns the response object of a run that has not failed.
 func (e *encoder) ended() *response {
 	r := e.response()
-	r.Status, r.Extra = "completed", e.Extra()
+	r.Status, r.Extra, r.ServiceTier = "completed", e.Extra(), e.servedTier()
 	if reason, is := incomplete[e.End.Reason]; is {
 		r.Status, r.IncompleteDetails = "incomplete", &incompleteDetails{reason}
 	} else if e.End.Reason == event.MaxCalls {
@@ -572,6 +572,9 @@ func (e *encoder) ended() *response {
 	return r
 }
 
+// servedTier returns the service tier that the provider named for every model call of the run.
+func (e *encoder) servedTier() string { return cmp.Or(e.End.Usage.ServiceTier, "default") }
+
 // failed returns the response object of a run that failed with the error object of the API. A
 // run that was cancelled, by somebody or because its client left, has no error.
 func (e *encoder) failed(object []byte) *response {
@@ -580,7 +583,7 @@ func (e *encoder) failed(object []byte) *response {
 	e.mcp.cut()
 	e.hosted.cut()
 	r := e.response()
-	r.Status, r.Error, r.Extra = "failed", newResponseError(object), e.Extra()
+	r.Status, r.Error, r.Extra, r.ServiceTier = "failed", newResponseError(object), e.Extra(), e.servedTier()
 	switch e.End.Reason {
 	case event.Cancelled, event.CallerGone:
 		r.Status, r.Error = "cancelled", nil

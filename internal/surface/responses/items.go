@@ -35,6 +35,9 @@ func (h *Handler) InputItems(w http.ResponseWriter, r *http.Request, caller run.
 		page.add(withoutRepeats(items))
 		list, err := page.list()
 		if err == nil {
+			err = page.note(w, caller, list.Data)
+		}
+		if err == nil {
 			body, err = surface.Marshal(list)
 		}
 		return err
@@ -182,6 +185,7 @@ type page struct {
 	limit       int
 	latestFirst bool
 	after       string // the id of the item in front of the page; "" = the page is the first
+	included
 
 	begun bool // after was found
 	items []map[string]any
@@ -189,7 +193,11 @@ type page struct {
 
 // newPage reads a query. The latest items are first unless it asks otherwise.
 func newPage(query url.Values) (*page, error) {
-	p := &page{limit: defaultPage, after: query.Get("after")}
+	included, err := newIncluded(query)
+	if err != nil {
+		return nil, err
+	}
+	p := &page{limit: defaultPage, after: query.Get("after"), included: included}
 	p.begun = p.after == ""
 	if text := query.Get("limit"); text != "" {
 		n, err := strconv.Atoi(text)

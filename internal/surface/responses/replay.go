@@ -18,8 +18,9 @@ import (
 // replay is how a client wants a stored response.
 type replay struct {
 	stream bool
-	after  int64 // the number of the last event that it has; -1 = none
-	plain  *bool // whether deltas have no obfuscation; nil = as the first stream
+	included
+	after int64 // the number of the last event that it has; -1 = none
+	plain *bool // whether deltas have no obfuscation; nil = as the first stream
 }
 
 // newReplay reads the query of GET /v1/responses/{id}.
@@ -36,8 +37,8 @@ func newReplay(query url.Values) (replay, error) {
 		}
 		out.plain = new(!obfuscated)
 	}
-	if !query.Has("starting_after") {
-		return out, nil
+	if out.included, err = newIncluded(query); err != nil || !query.Has("starting_after") {
+		return out, err
 	}
 	const name = "starting_after"
 	if !out.stream {
@@ -103,6 +104,9 @@ func (h *Handler) replay(w http.ResponseWriter, r *http.Request, caller run.Call
 			return fault.New(fault.Invalid, "unsupported_value", "starting_after: the run of this response is not durable, so the pieces of its texts are not stored and its events have other numbers; "+
 				"leave it out, or send requests with an Idempotency-Key").In("starting_after")
 		}
+	}
+	if err := asked.noteStream(w, caller, s.Encrypted); err != nil {
+		return err
 	}
 	if asked.plain != nil {
 		s.Response.plain = *asked.plain

@@ -117,7 +117,8 @@ func inProgress(id, runID string) error {
 
 // Get answers GET /v1/responses/{id}.
 func (h *Handler) Get(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
-	if _, err := newReplay(r.URL.Query()); err != nil {
+	asked, err := newReplay(r.URL.Query())
+	if err != nil {
 		return err
 	}
 	x, err := h.kit.AskedExtensions(r.Header, caller)
@@ -134,6 +135,15 @@ func (h *Handler) Get(w http.ResponseWriter, r *http.Request, caller run.Caller)
 		return notStored(id)
 	} else if err != nil {
 		return surface.Failed(h.o.Log, err)
+	}
+	if len(asked.included) > 0 {
+		items, err := generic(object.Output)
+		if err == nil {
+			err = asked.note(w, caller, items)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return surface.WriteJSON(w, http.StatusOK, object)
 }

@@ -64,13 +64,13 @@ func Find(t testing.TB) *Documents {
 		dir = filepath.Join(shared, "..", "..", "shared", "specs")
 	}
 	openAI, err := read(filepath.Join(dir, "openai-openapi-2026-08-21.yaml"), "Response", "ResponseItemList", "ErrorResponse",
-		"ConversationResource", "DeletedConversationResource", "ConversationItemList", "ConversationItem")
+		"ConversationResource", "DeletedConversationResource", "ConversationItemList", "ConversationItem", "CompactResource")
 	if errors.Is(err, fs.ErrNotExist) && os.Getenv("TURNPIKE_TEST_NO_SKIP") != "1" {
 		return nil
 	}
 	var open *document
 	if err == nil {
-		open, err = read(filepath.Join(dir, "open-responses-openapi-2026-04-24.json"), "ResponseResource", "ItemField", "ErrorPayload")
+		open, err = read(filepath.Join(dir, "open-responses-openapi-2026-04-24.json"), "ResponseResource", "ItemField", "ErrorPayload", "CompactResource")
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -213,6 +213,38 @@ func parse(text string) (map[string]any, error) {
 	return object, nil
 }
 
+// Whole checks an answer as the public suite of Open Responses does: with the schema of that
+// name in its document, and nothing left out. A nil *Documents checks nothing.
+func (d *Documents) Whole(schema string, answer []byte) error {
+	if d == nil {
+		return nil
+	}
+	value, err := parse(string(answer))
+	if err != nil {
+		return err
+	}
+	d.bodies.Add(1)
+	return d.open.schemas[schema].Validate(value)
+}
+
+// WholeEvent checks an event of a stream in the same way.
+func (d *Documents) WholeEvent(data []byte) error {
+	if d == nil {
+		return nil
+	}
+	value, err := parse(string(data))
+	if err != nil {
+		return err
+	}
+	kind, _ := value["type"].(string)
+	schema, is := d.open.events[kind]
+	if !is {
+		return fmt.Errorf("%s is not an event of Open Responses", kind)
+	}
+	d.events.Add(1)
+	return schema.Validate(value)
+}
+
 // body checks a body by what it says that it is.
 func (d *Documents) body(where string, value map[string]any) []error {
 	openAI := func(name string) error { return d.openAI.schemas[name].Validate(value) }
@@ -225,6 +257,8 @@ func (d *Documents) body(where string, value map[string]any) []error {
 		first := openAI("Response")
 		onlyURLs(value)
 		return []error{first, d.open.schemas["ResponseResource"].Validate(known(value))}
+	case "response.compaction":
+		return []error{openAI("CompactResource"), d.open.schemas["CompactResource"].Validate(value)}
 	case "conversation":
 		return []error{openAI("ConversationResource")}
 	case "conversation.deleted":
@@ -334,7 +368,7 @@ var openAIOnly = regexp.MustCompile(`^response\.(mcp_|custom_tool_call_input\.|(
 // isKnown reports whether Open Responses knows the type of an item.
 func isKnown(it any) bool {
 	object, _ := it.(map[string]any)
-	return slices.Contains([]any{"message", "function_call", "function_call_output", "reasoning"}, object["type"])
+	return slices.Contains([]any{"message", "function_call", "function_call_output", "reasoning", "compaction"}, object["type"])
 }
 
 // known returns a response without the items, the tools, the choice of tools and the schema of

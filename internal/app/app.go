@@ -270,7 +270,7 @@ func (a *App) buildAPI(o Options, router *route.Router, retained *memlimit.Limit
 	}
 	kit := surface.Options{
 		Runner: httpd.Logged(a.runner), Router: router, Models: a.models, Catalog: a.catalog, Heartbeats: a.heartbeats, Log: a.log,
-		MaxRoundsCap: a.maxRoundsCap, KeepFor: a.keepFor, Price: a.price, Relayed: endpoints.Paths(),
+		MaxRoundsCap: a.maxRoundsCap, Compaction: a.compaction, KeepFor: a.keepFor, Price: a.price, Relayed: endpoints.Paths(),
 	}
 	a.mcp = mcpserver.New(mcpserver.Options{
 		Catalog: a.catalog, Orgs: a.directory, Audit: a.store, Spend: a.spend, Tools: o.Tools, MaxRoundsCap: a.maxRoundsCap,
@@ -290,7 +290,9 @@ func (a *App) buildAPI(o Options, router *route.Router, retained *memlimit.Limit
 		}),
 		admin: admin.New(admin.Options{
 			Store: a.store, Webhooks: a.store, Outbox: a.store, Audit: a.store, Budgets: a.store, Routes: router, Directory: a.directory, Vault: a.keys.Vault, Log: a.log,
-			Reader: directory.Reader{RoundsCap: a.maxRoundsCap, Vault: a.keys.Vault != nil},
+			Reader: directory.Reader{
+				RoundsCap: a.maxRoundsCap, Vault: a.keys.Vault != nil, Serves: func(model string) bool { return router.Resolve(model) != nil },
+			},
 			Judge:  directory.JudgeServer(a.out),
 			NewKey: func() string { return id.New("tp_") }, Now: clock.Wall,
 		}),

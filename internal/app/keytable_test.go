@@ -43,7 +43,7 @@ func sampleOf(t *testing.T, k config.KeyDoc) sample {
 	case "routes[].targets":
 		s.good, s.bad = `[{"provider":"p","model":"y"}]`, "[]"
 		return s
-	case "routes[].targets[].provider":
+	case "routes[].targets[].provider", "models[].provider":
 		s.good, s.bad = `"q"`, `"sample"`
 		return s
 	case "orgs[].keys[].budgets":
@@ -148,6 +148,9 @@ func fileWith(t *testing.T, path, value string, with map[string]string) []byte {
 		file["routes"] = []any{map[string]any{"model": "r", "strategy": "weighted", "targets": []any{
 			map[string]any{"provider": "p", "model": "x"}, map[string]any{"provider": "p", "model": "z"},
 		}}}
+	}
+	if strings.HasPrefix(path, "models[]") {
+		file["models"] = []any{map[string]any{"model": "m", "context_window": 1_000_000_000, "max_input_tokens": 512}}
 	}
 	if strings.Contains(path, ".budgets[]") {
 		one := file["orgs"].([]any)[0].(map[string]any)
@@ -338,6 +341,9 @@ func TestEveryKeyOfTheTableOverTheAPI(t *testing.T) {
 			s := sampleOf(t, k)
 			if name == "enabled" { // it is false: nothing is connected to
 				s.good = "false"
+			}
+			if name == "compaction_model" { // which must be one of the gateway
+				s.good = `"m"`
 			}
 			patch := func(value string, want int) (map[string]any, string) {
 				body := map[string]string{name: value}

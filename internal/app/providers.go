@@ -25,7 +25,7 @@ func (a *App) providers(s *settings) ([]route.Provider, error) {
 	var out []route.Provider
 	for _, p := range s.config.Providers {
 		key := s.keys.Providers[p.Name]
-		built := route.Provider{Name: p.Name, Models: p.Models}
+		built := route.Provider{Name: p.Name, Models: p.Models, Windows: s.config.Windows(p.Name)}
 		for _, name := range p.RelayHeaders {
 			built.RelayHeaders = append(built.RelayHeaders, http.CanonicalHeaderKey(name))
 		}

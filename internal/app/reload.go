@@ -15,6 +15,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/rates"
 	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
+	resolve "github.com/turnpike-gateway/turnpike/internal/settings"
 )
 
 // reloadTimeout is the deadline of a Reload.
@@ -43,7 +44,7 @@ func (a *App) Reload(ctx context.Context, c *config.Config) error {
 	was, next := a.current.Load(), &settings{c, keys}
 	changes := config.Changes(was.config, c)
 	credentials := changedCredentials(was.keys, keys)
-	inProviders := func(c config.Change) bool { return c.Within("providers") || c.Within("routes") }
+	inProviders := func(c config.Change) bool { return c.Within("providers") || c.Within("routes") || c.Within("models") }
 	newProviders := slices.ContainsFunc(changes, inProviders) || len(changedValues(was.keys.Providers, keys.Providers)) > 0
 	if err := a.apply(ctx, next, newProviders); err != nil {
 		return err
@@ -151,6 +152,12 @@ func (a *App) providerKind(name string) string {
 func (a *App) keepFor() time.Duration {
 	const never = 36_500 // days: the most that can be set
 	return time.Duration(cmp.Or(a.current.Load().config.Runs.RetentionDays, never)) * 24 * time.Hour
+}
+
+// compaction returns what the current configuration says of prompts that are too long.
+func (a *App) compaction() resolve.Compaction {
+	c := a.current.Load().config.Compaction
+	return resolve.Compaction{Model: c.Model, ExcludeTools: c.ExcludeTools}
 }
 
 // maxRoundsCap returns the current max_rounds_cap.

@@ -223,6 +223,7 @@ type keyObject struct {
 	EndUsers               bool `json:"end_users"`
 	ReadOnly               bool `json:"read_only"`
 	Budgets                []keyBudget
+	Context                *string
 	ExpiresAt              *time.Time `json:"expires_at"`
 	PreviousUntil          *time.Time `json:"previous_until"`
 	Unmatched              []struct {
@@ -271,6 +272,9 @@ func (k keyObject) access() string {
 		if b.Tokens > 0 {
 			parts = append(parts, fmt.Sprintf("%d tokens for each %s", b.Tokens, b.per()))
 		}
+	}
+	if k.Context != nil {
+		parts = append(parts, "context: "+*k.Context)
 	}
 	if parts == nil {
 		return "all"

@@ -19,6 +19,10 @@ func (d *decoder) check(c *Config) {
 	for i := range c.Routes {
 		d.checkRoute(fmt.Sprintf("routes[%d]", i), &c.Routes[i], c.Providers)
 	}
+	for i := range c.Models {
+		d.checkModel(fmt.Sprintf("models[%d]", i), c.Models, i, c.Providers)
+	}
+	d.checkSummaryModels(c)
 	unique(d, c.Orgs, "orgs[%d].id", func(o Org) string { return o.ID })
 	for i := range c.Orgs {
 		d.checkOrg(fmt.Sprintf("orgs[%d]", i), &c.Orgs[i], c.MaxRoundsCap)

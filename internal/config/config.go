@@ -49,7 +49,9 @@ type Config struct {
 	MasterKeyPrevious  secret.Text // the one before; empty: none
 	CachePepper        secret.Text // empty: a new one at every start
 	Providers          []Provider
-	Routes             []Route     // in configuration order
+	Routes             []Route // in configuration order
+	Models             []Model // in configuration order
+	Compaction         Compaction
 	Rates              string      // file
 	RateRows           []money.Row // of that file
 	Outbound           Outbound
@@ -98,6 +100,20 @@ type RouteTarget struct {
 	Provider string
 	Model    string // the provider's name for it
 	Weight   int    // for the strategy weighted
+}
+
+// Model is what the operator says of models of providers.
+type Model struct {
+	Model         string // the provider's name for it, or a glob
+	Provider      string // "" = all providers
+	ContextWindow *int   // in tokens; nil = not given
+	MaxInput      *int   // in tokens; nil = not given
+}
+
+// Compaction is how prompts that are too long are shortened.
+type Compaction struct {
+	Model        string   // that writes summaries; "" = the default rule, see loop.ContextPolicy
+	ExcludeTools []string // whose results always stay
 }
 
 // Audit is how the audit is kept.

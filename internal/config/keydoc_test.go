@@ -33,6 +33,7 @@ func TestEveryFieldHasAKey(t *testing.T) {
 		p      Provider
 		r      Route
 		rt     RouteTarget
+		mo     Model
 		o      Org
 		k      Key
 		m      org.MCPServer
@@ -48,6 +49,7 @@ func TestEveryFieldHasAKey(t *testing.T) {
 			{&p, p.keys(), nil},
 			{&r, r.keys(), nil},
 			{&rt, rt.keys(), nil},
+			{&mo, mo.keys(), nil},
 			{&o, o.keys(), nil},
 			{&k, k.keys(), nil},
 			{&m, serverKeys(&m), []string{"Org", "FromFile", "Shared", "UnknownSettings", "Position", "CreatedAt", "UpdatedAt"}},

@@ -56,6 +56,10 @@ func (c *Config) keys() []key {
 			doc: "Model APIs. A request goes to the first provider whose models match. name/model goes to the provider called name, unless a route or a provider lists that whole name."},
 		{name: "routes", live: true, value: objects[Route]{&c.Routes, (*Route).keys},
 			doc: "Model names that clients ask for, each with the targets that serve it. A model is looked up as route, then as exact name of providers, then as name/model, then by the globs of providers."},
+		{name: "models", live: true, value: objects[Model]{&c.Models, (*Model).keys},
+			doc: "Context windows of models. They come before those that the program knows. Of several entries that match a model the first one counts."},
+		{name: "compaction", live: true, value: object{c.Compaction.keys()},
+			doc: "How prompts that are too long are shortened, in orgs, for keys and in requests that ask for it: see context.md."},
 		{name: "rates", live: true, value: pathKey{text(&c.Rates, "", "file", anyText)}, env: "TURNPIKE_RATES",
 			doc: "File with your own prices of models. Its rows come before the prices that the program has."},
 		{name: "outbound", value: object{c.Outbound.keys()},
@@ -128,6 +132,32 @@ func (r *Route) keys() []key {
 		{name: "sticky", value: word(&r.Sticky, "", stickySession, stickyNone).or("session with more than one target"),
 			doc: "session: a conversation keeps its target, so that the provider's prompt cache works. none: every model call is ordered anew."},
 		{name: "targets", value: objects[RouteTarget]{&r.Targets, (*RouteTarget).keys}, required: true, doc: "Models of providers that serve the model, 1 to 16."},
+	}
+}
+
+// maxWindow is the largest context window that a configuration may give a model, in tokens. minWindow
+// is the smallest one that leaves room for a summary.
+const (
+	minWindow = 512
+	maxWindow = 1_000_000_000
+)
+
+func (m *Model) keys() []key {
+	return []key{
+		{name: "model", value: text(&m.Model, "", "model name or glob", checkGlob), required: true, identifies: true, doc: "The provider's name for the model, or a glob. * matches any characters."},
+		{name: "provider", value: text(&m.Provider, "", "name", checkID), doc: "Name of a provider of this file. Empty: all providers."},
+		{name: "context_window", value: maybeInteger(&m.ContextWindow, minWindow, maxWindow).or("not known"), doc: "Tokens that a prompt and its answer have together at most."},
+		{name: "max_input_tokens", value: maybeInteger(&m.MaxInput, minWindow, maxWindow).or("context_window"), doc: "Tokens that a prompt has at most. At most context_window."},
+	}
+}
+
+func (c *Compaction) keys() []key {
+	const env = "TURNPIKE_COMPACTION_"
+	return []key{
+		{name: "model", value: text(&c.Model, "", "model name", checkSummaryModel).or("the cheapest model of the same provider that has a price, else the model of the run"), env: env + "MODEL",
+			doc: "Model that writes summaries, as a request names it. It gets conversations of all orgs that set no compaction_model."},
+		{name: "exclude_tools", value: toolNames(&c.ExcludeTools), env: env + "EXCLUDE_TOOLS",
+			doc: "Tools whose results are never left out, by the names that the model sees."},
 	}
 }
 
@@ -208,6 +238,7 @@ func (k *Key) keys() []key {
 		{name: "end_users", value: boolean(&k.Access.EndUsers, false), doc: "true: each model request with the key must name its end user in safety_identifier, user or metadata.user_id."},
 		{name: "read_only", value: boolean(&k.Access.ReadOnly, false), doc: "true: requests with the key can use only tools that the gateway knows to read: those of reads, and of a server with trust those whose annotations say so."},
 		{name: "budgets", value: budgetList(&k.Access.Budgets, periodKeys), doc: "Limits on what the model calls of the key cost together, beside the budgets of the org. What does not fit is refused with 429."},
+		{name: "context", value: word(&k.Access.Context, "", org.ContextOff, org.ContextPrune, org.ContextAuto).or("the org's"), doc: "Prompts of requests with the key that are too long for the context window: see context in runtime."},
 		{name: "expires_at", value: timestamp(&k.ExpiresAt), doc: "When the key stops working."},
 	}
 }
@@ -241,6 +272,9 @@ func runtimeKeys(r *org.Runtime) []key {
 		{name: "approval_hold", value: duration(&r.ApprovalHold, org.DefaultApprovalHold, time.Second, 24*time.Hour), doc: "How long a chat request stays open while tool calls of its run wait for approval. A run without an Idempotency-Key waits no longer: then the calls count as denied."},
 		{name: "approvers", value: word(&r.Approvers, org.AnyApproves, org.AnyApproves, org.OthersApprove), doc: "Who may decide about tool calls that wait. any: every key with the role owner, admin or approver. others: not the key that started the run."},
 		{name: "model_lists", value: word(&r.ModelLists, org.RefuseLists, org.RefuseLists, org.AllowLists), doc: "Requests whose model is a list such as \"a, b\". refuse: they get 400. allow: the list is a fallback list of at most 8 models."},
+		{name: "context", value: word(&r.Context, org.ContextOff, org.ContextOff, org.ContextPrune, org.ContextAuto), doc: "Prompts that are too long for the context window of their model, in runs with the agent loop. off: the provider refuses them. prune: old tool results are left out. auto: the same, and where it does not free enough the older part is summarised. A key and a request can ask for something else. See context.md."},
+		{name: "compaction_model", value: text(&r.CompactionModel, "", "model name", checkSummaryModel).or("compaction.model of the operator"), doc: "Model that writes summaries of the org's conversations, as a request names it."},
+		{name: "compaction_exclude_tools", value: toolNames(&r.CompactionExclude), doc: "Tools whose results are never left out, by the names that the model sees, beside those of the operator."},
 		{name: "requests_per_minute", value: integer(&r.Rate.PerMinute, 0, 0, org.MaxRate), doc: "Rate limit of the org for the model API, over all its keys. One request is refilled every 60/N seconds. 0: no limit."},
 		{name: "burst", value: integer(&r.Rate.Burst, 0, 0, org.MaxRate).or("requests_per_minute"), doc: "Maximum number of requests at once."},
 		{name: "extensions", value: words(&r.Extensions, "trace", "progress", "files", "session", "cost"),

@@ -49,7 +49,7 @@ func (p Part) Org(names ...string) (Org, error) {
 func (p Part) Key() (Key, error) {
 	var k Key
 	name := key{name: "name", value: text(&k.Name, "", "text", checkLabel), required: true}
-	keys := append([]key{name}, only(k.keys(), []string{"role", "requests_per_minute", "burst", "servers", "tools", "models", "end_users", "read_only", "expires_at", "budgets"})...)
+	keys := append([]key{name}, only(k.keys(), []string{"role", "requests_per_minute", "burst", "servers", "tools", "models", "end_users", "read_only", "expires_at", "budgets", "context"})...)
 	err := p.read(keys, func(d *decoder) { d.checkBurst("", k.Rate); d.checkBudgets("budgets", k.Access.Budgets) })
 	k.Name = strings.TrimSpace(k.Name)
 	return k, err

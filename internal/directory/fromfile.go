@@ -46,6 +46,9 @@ func FromFile(c *config.Config, keys *config.Secrets) org.File {
 type Reader struct {
 	RoundsCap func() int // the largest max_rounds
 	Vault     bool       // there is one to refer to
+
+	// Serves reports whether a provider serves the model now. Nil = it is not asked.
+	Serves func(model string) bool
 }
 
 // MCPServer implements admin.Reader.
@@ -72,6 +75,9 @@ func (r Reader) Runtime(json []byte) (org.Runtime, error) {
 	rt, err := config.Part{Name: "body", Data: json, Patched: true}.Runtime(r.RoundsCap())
 	if err != nil {
 		return org.Runtime{}, refusal(fault.Unprocessable, err)
+	}
+	if name := rt.CompactionModel; name != "" && r.Serves != nil && !r.Serves(name) {
+		return org.Runtime{}, fault.New(fault.Unprocessable, "invalid_value", "compaction_model: no provider serves the model %q; GET /v1/models lists models", name).In("compaction_model")
 	}
 	return rt, nil
 }

@@ -25,7 +25,7 @@ func (h *Handler) policy(caller run.Caller) loop.Policy {
 	for _, s := range caller.Servers {
 		asked.Servers = append(asked.Servers, settings.Server{Name: s.Name, Approval: s.Approval, ApprovalTimeout: s.ApprovalTimeout, Trust: s.Trust})
 	}
-	return settings.Resolve(h.o.MaxRoundsCap(), caller.Org.Runtime, settings.Defaults{ResultMaxBytes: resultMaxBytes}, asked)
+	return settings.Resolve(settings.Operator{MaxRoundsCap: h.o.MaxRoundsCap()}, caller.Org.Runtime, settings.Defaults{ResultMaxBytes: resultMaxBytes}, asked)
 }
 
 // tools returns the tools that the key may use now.

@@ -25,6 +25,10 @@ type Access struct {
 	// Budgets limit what the model calls of the key cost together, beside those of its org.
 	// Their Scope is "".
 	Budgets []Budget `json:"budgets,omitempty"`
+
+	// Context is what is done with prompts of the key that are too long, in place of the setting of the
+	// org: see [Runtime.Context]. "" = as the org says. It narrows nothing.
+	Context string `json:"context,omitempty"`
 }
 
 // NoAccess returns the Access of a key that may use nothing.
@@ -38,7 +42,8 @@ func (a Access) IsFull() bool {
 // Equal reports whether two keys may use the same.
 func (a Access) Equal(b Access) bool {
 	same := func(a, b []string) bool { return (a == nil) == (b == nil) && slices.Equal(a, b) }
-	return same(a.Servers, b.Servers) && same(a.Tools, b.Tools) && same(a.Models, b.Models) && a.EndUsers == b.EndUsers && a.ReadOnly == b.ReadOnly && slices.Equal(a.Budgets, b.Budgets)
+	return same(a.Servers, b.Servers) && same(a.Tools, b.Tools) && same(a.Models, b.Models) && a.EndUsers == b.EndUsers && a.ReadOnly == b.ReadOnly &&
+		slices.Equal(a.Budgets, b.Budgets) && a.Context == b.Context
 }
 
 // AllowsServer reports whether the key may use the org's server.

@@ -42,7 +42,19 @@ type Runtime struct {
 	Approvers          string        `json:"approvers"`        // AnyApproves or OthersApprove; "" = AnyApproves
 	Extensions         []string      `json:"extensions"`       // of answers, by default
 	ModelLists         string        `json:"model_lists"`      // RefuseLists or AllowLists; "" = RefuseLists
+
+	Context           string   `json:"context,omitempty"`                  // ContextOff, ContextPrune or ContextAuto; "" = ContextOff
+	CompactionModel   string   `json:"compaction_model,omitempty"`         // that writes summaries; "" = that of the operator
+	CompactionExclude []string `json:"compaction_exclude_tools,omitempty"` // tools whose results always stay, beside those of the operator
 }
+
+// The values of [Runtime.Context] and [Access.Context]: what is done with prompts that are too long for
+// the context window of their model.
+const (
+	ContextOff   = "off"   // nothing
+	ContextPrune = "prune" // old results of tools are left out
+	ContextAuto  = "auto"  // the same, and then the older part is summarised
+)
 
 // The values of [Runtime.ModelLists].
 const (

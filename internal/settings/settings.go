@@ -5,6 +5,7 @@ package settings
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/budget"
@@ -38,7 +39,11 @@ type Request struct {
 	Calls     int               // limit on the tool calls of the run, which can only lower that of the org; 0 = none
 	Live      []model.DeltaKind // what its answer can stream as it arrives; nil = it asks for no stream
 
+	Context   string // what the request says of prompts that are too long: one of the values of org.Runtime.Context; "" = nothing
+	CompactAt int64  // size of a prompt, in tokens, above which the request wants it shortened; 0 = as the model's window says
+
 	Key        string       // id of the key
+	KeyContext string       // of the key, in place of the org's; "" = that of the org
 	KeyBudgets []org.Budget // of the key, beside those of the org
 	EndUser    string       // whom the request names as its end user; "" = nobody
 	MaxCost    int64        // limit on the cost of the run in 10⁻⁹ US dollars, which can only lower that of the org; 0 = none
@@ -62,18 +67,30 @@ type RequestServer struct {
 	Approval policy.Approval
 }
 
+// Operator is what the operator says of runs.
+type Operator struct {
+	MaxRoundsCap int // 0 = that of package budget
+	Compaction   Compaction
+}
+
+// Compaction is what the operator says of prompts that are too long.
+type Compaction struct {
+	Model        string   // that writes summaries; "" = see loop.ContextPolicy
+	ExcludeTools []string // whose results always stay
+}
+
 // Resolve returns the settings of a run. It is the only place where they are
 // decided: a request decides before its org where it does not only lower a limit, the org before the defaults of the surface,
-// and nothing exceeds the operator's maxRoundsCap. A relay has only the settings that
+// and nothing exceeds the operator's MaxRoundsCap. A relay has only the settings that
 // concern one model call and the form of the answer.
-func Resolve(maxRoundsCap int, rt org.Runtime, d Defaults, r Request) loop.Policy {
+func Resolve(op Operator, rt org.Runtime, d Defaults, r Request) loop.Policy {
 	p := loop.Policy{
 		Grade: loop.Relay, MaxTokens: r.MaxTokens, NoTools: r.NoTools,
 		StreamMode: string(org.Live), RefuseDropped: rt.DroppedParams == "refuse", ItemEnds: true,
 		Budgets: budgets(rt, r),
 	}
 	if !r.Relay {
-		setLoop(&p, maxRoundsCap, rt, d, r)
+		setLoop(&p, op, rt, d, r)
 		p.NoStore, p.Native, p.Hosted = r.NoStore, r.Native, r.Hosted
 	}
 	if most := leastLimit(rt.MaxRunCost, r.MaxCost); most > 0 {
@@ -87,7 +104,7 @@ func Resolve(maxRoundsCap int, rt org.Runtime, d Defaults, r Request) loop.Polic
 }
 
 // setLoop sets what only a run with the agent loop has.
-func setLoop(p *loop.Policy, maxRoundsCap int, rt org.Runtime, d Defaults, r Request) {
+func setLoop(p *loop.Policy, op Operator, rt org.Runtime, d Defaults, r Request) {
 	p.Grade = loop.Light
 	if r.Keyed || rt.Durable == "always" {
 		p.Grade = loop.Durable
@@ -100,7 +117,7 @@ func setLoop(p *loop.Policy, maxRoundsCap int, rt org.Runtime, d Defaults, r Req
 	p.Limits = budget.Limits{
 		Rounds: given(rt.MaxRounds, d.Rounds), Calls: given(rt.MaxCalls, d.Calls), ActiveMS: rt.Deadline.Milliseconds(),
 		OnLimit: onLimit, Tokens: int64(given(rt.MaxRunTokens, 0)),
-	}.Clamp(maxRoundsCap)
+	}.Clamp(op.MaxRoundsCap)
 	if r.Calls > 0 {
 		p.Limits.Calls = min(p.Limits.Calls, r.Calls)
 	}
@@ -114,6 +131,7 @@ func setLoop(p *loop.Policy, maxRoundsCap int, rt org.Runtime, d Defaults, r Req
 	p.Validation = cmp.Or(loop.Validation(rt.ToolArgValidation), loop.Strict)
 	p.ResultMaxBytes = given(rt.ToolResultMaxBytes, d.ResultMaxBytes)
 	p.CatalogTTLNS, p.CacheTTLNS = rt.CatalogTTL.Nanoseconds(), rt.ToolCacheTTL.Nanoseconds()
+	p.Context = contextPolicy(op.Compaction, rt, r)
 	p.Slots = rt.Concurrency
 	most := maxWait(r, rt, d)
 	p.Approvals = approvals(r, most)
@@ -124,6 +142,22 @@ func setLoop(p *loop.Policy, maxRoundsCap int, rt org.Runtime, d Defaults, r Req
 		}
 		p.PauseMS = wait.Milliseconds()
 	}
+}
+
+// contextPolicy returns how prompts are kept within the window of their model: as the request says, or
+// else the key, or else the org.
+func contextPolicy(op Compaction, rt org.Runtime, r Request) loop.ContextPolicy {
+	p := loop.ContextPolicy{Threshold: r.CompactAt, SummaryModel: cmp.Or(rt.CompactionModel, op.Model)}
+	switch cmp.Or(r.Context, r.KeyContext, rt.Context) {
+	case org.ContextAuto:
+		p.Mode = loop.ContextAuto
+	case org.ContextPrune:
+		p.Mode, p.SummaryModel = loop.ContextPrune, "" // nothing is summarised
+	default:
+		return loop.ContextPolicy{}
+	}
+	p.ExcludeTools = slices.Concat(op.ExcludeTools, rt.CompactionExclude)
+	return p
 }
 
 // budgets returns the budgets of several runs that the run spends from: those of the org first, then

@@ -90,7 +90,7 @@ func TestWhoDecidesASetting(t *testing.T) {
 				Grade: loop.Light, Limits: budget.Limits{}.Clamp(budget.MaxRounds), StreamMode: "live", Validation: loop.Strict, ItemEnds: true,
 			}.WithDefaults()
 			tt.want(&want)
-			got := settings.Resolve(tt.cap, tt.org, tt.defaults, tt.asked)
+			got := settings.Resolve(settings.Operator{MaxRoundsCap: tt.cap}, tt.org, tt.defaults, tt.asked)
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Error(diff)
 			}
@@ -101,6 +101,8 @@ func TestWhoDecidesASetting(t *testing.T) {
 	}
 }
 
+var operator = settings.Operator{MaxRoundsCap: budget.MaxRounds}
+
 // A setting of an org that no policy has would be accepted and then ignored.
 func TestEverySettingOfAnOrgReachesItsRuns(t *testing.T) {
 	gated := []settings.Server{{Name: "s", Approval: policy.Approval{Rest: true}}}
@@ -109,8 +111,9 @@ func TestEverySettingOfAnOrgReachesItsRuns(t *testing.T) {
 	words := map[string]string{
 		"StreamMode": "final_only", "ToolParallelism": "serial", "ToolArgValidation": "none", "ToolErrorMode": "abort", "OnLimit": "answer",
 		"DoomLoop": "fail", "DroppedParams": "refuse", "Durable": "always", "UnpricedTools": org.RefuseTools,
+		"Context": org.ContextAuto, "CompactionModel": "m",
 	}
-	base := settings.Resolve(budget.MaxRounds, org.Runtime{}, defaults, asked)
+	base := settings.Resolve(operator, org.Runtime{}, defaults, asked)
 	for i, kind := 0, reflect.TypeFor[org.Runtime](); i < kind.NumField(); i++ {
 		name := kind.Field(i).Name
 		switch name {
@@ -119,6 +122,8 @@ func TestEverySettingOfAnOrgReachesItsRuns(t *testing.T) {
 		case "Rate": // of requests, before there is a run: see internal/httpd
 			continue
 		case "Extensions": // of answers, not of runs
+			continue
+		case "CompactionModel", "CompactionExclude": // only with Context: see TestTheContextPolicyOfARun
 			continue
 		case "ModelLists": // which models a request may name: see internal/surface
 			continue
@@ -137,7 +142,7 @@ func TestEverySettingOfAnOrgReachesItsRuns(t *testing.T) {
 				field.SetInt(int64(5 * time.Millisecond))
 			}
 		}
-		if cmp.Equal(base, settings.Resolve(budget.MaxRounds, rt, defaults, asked)) {
+		if cmp.Equal(base, settings.Resolve(operator, rt, defaults, asked)) {
 			t.Errorf("%s of an org changes nothing about its runs", name)
 		}
 	}
@@ -198,7 +203,7 @@ func TestARunThatIsToBeForgottenWaitsForADay(t *testing.T) {
 		"held open and not asked so": {d: settings.Defaults{WaitFor: true}, want: org.DefaultApprovalHold},
 	} {
 		c.asked.Servers = []settings.Server{{Name: "s", Approval: always, ApprovalTimeout: c.timeout}}
-		p := settings.Resolve(0, org.Runtime{}, c.d, c.asked)
+		p := settings.Resolve(settings.Operator{}, org.Runtime{}, c.d, c.asked)
 		if got := time.Duration(p.Approvals[0].WaitMS) * time.Millisecond; got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
@@ -214,7 +219,7 @@ func TestTheBudgetsOfARun(t *testing.T) {
 	asked := settings.Request{Key: "k", EndUser: "a/b c", KeyBudgets: []org.Budget{{Period: "day", NanoUSD: 6, Tokens: 3}, {Period: "total", Tokens: 2}}, MaxCost: 90}
 	for _, relay := range []bool{false, true} {
 		asked.Relay = relay
-		got := settings.Resolve(budget.MaxRounds, rt, settings.Defaults{}, asked)
+		got := settings.Resolve(operator, rt, settings.Defaults{}, asked)
 		want := []budget.Shared{
 			{Scope: "org", Period: budget.Month, Limit: budget.Amount{NanoUSD: 7}},
 			{Scope: "key/k", Period: budget.Day, Limit: budget.Amount{Tokens: 3, NanoUSD: 5}},
@@ -229,7 +234,37 @@ func TestTheBudgetsOfARun(t *testing.T) {
 		}
 	}
 	asked.MaxCost, asked.EndUser = 60, ""
-	if got := settings.Resolve(budget.MaxRounds, rt, settings.Defaults{}, asked); len(got.Budgets) != 3 || *got.Limits.NanoUSD != 60 {
+	if got := settings.Resolve(operator, rt, settings.Defaults{}, asked); len(got.Budgets) != 3 || *got.Limits.NanoUSD != 60 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// The policy for long prompts: a request decides before its key, and the key before the org. A relay has none.
+func TestTheContextPolicyOfARun(t *testing.T) {
+	op := settings.Operator{Compaction: settings.Compaction{Model: "cheap", ExcludeTools: []string{"a"}}}
+	auto, prune := loop.ContextPolicy{Mode: loop.ContextAuto, SummaryModel: "cheap", ExcludeTools: []string{"a"}}, loop.ContextPolicy{Mode: loop.ContextPrune, ExcludeTools: []string{"a"}}
+	own := auto
+	own.SummaryModel, own.ExcludeTools, own.Threshold = "own", []string{"a", "b"}, 2000
+	for name, tt := range map[string]struct {
+		org   org.Runtime
+		asked settings.Request
+		want  loop.ContextPolicy
+	}{
+		"nobody says anything":           {},
+		"the org":                        {org: org.Runtime{Context: "auto"}, want: auto},
+		"a key before its org":           {org: org.Runtime{Context: "auto"}, asked: settings.Request{KeyContext: "prune"}, want: prune},
+		"a key switches off":             {org: org.Runtime{Context: "auto"}, asked: settings.Request{KeyContext: "off"}},
+		"a request before its key":       {org: org.Runtime{Context: "prune"}, asked: settings.Request{KeyContext: "off", Context: "auto"}, want: auto},
+		"a request switches off":         {org: org.Runtime{Context: "auto"}, asked: settings.Request{KeyContext: "auto", Context: "off", CompactAt: 2000}},
+		"the org's own summaries":        {org: org.Runtime{Context: "auto", CompactionModel: "own", CompactionExclude: []string{"b"}}, asked: settings.Request{CompactAt: 2000}, want: own},
+		"a relay":                        {org: org.Runtime{Context: "auto"}, asked: settings.Request{Relay: true, Context: "auto"}},
+		"a setting that is stored wrong": {org: org.Runtime{Context: "on"}},
+	} {
+		if diff := cmp.Diff(tt.want, settings.Resolve(op, tt.org, settings.Defaults{}, tt.asked).Context); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+	if len(op.Compaction.ExcludeTools) != 1 {
+		t.Error("the operator's list has changed")
 	}
 }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/route"
-	"github.com/turnpike-gateway/turnpike/internal/window"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -23,11 +22,12 @@ type ModelInfo struct {
 // TargetInfo is what the gateway knows of a provider's model.
 type TargetInfo struct {
 	Provider      string     `json:"provider"`
-	Model         string     `json:"model"`                    // as the provider calls it
-	Endpoints     []string   `json:"endpoints"`                // whose requests the gateway sends to the provider
-	ContextWindow int64      `json:"context_window,omitempty"` // in tokens, as the provider lists it, or else as package window knows it; 0 = not known
-	Tools         *bool      `json:"tools,omitempty"`          // whether it takes tools, as the provider lists it; nil = not known
-	Price         *PriceInfo `json:"price,omitempty"`          // nil = it has none
+	Model         string     `json:"model"`                      // as the provider calls it
+	Endpoints     []string   `json:"endpoints"`                  // whose requests the gateway sends to the provider
+	ContextWindow int64      `json:"context_window,omitempty"`   // in tokens, as runs know it, or else as the provider lists it; 0 = not known
+	MaxInput      int64      `json:"max_input_tokens,omitempty"` // of a prompt, where it is less than ContextWindow; 0 = it is not, or not known
+	Tools         *bool      `json:"tools,omitempty"`            // whether it takes tools, as the provider lists it; nil = not known
+	Price         *PriceInfo `json:"price,omitempty"`            // nil = it has none
 }
 
 // PriceInfo is a price of today, in US dollars per million tokens.
@@ -63,7 +63,10 @@ func (h *Handler) ModelInfo(name string) ModelInfo {
 		said := h.o.Models.Said(t)
 		target := TargetInfo{
 			Provider: t.Provider, Model: t.Model, Endpoints: h.endpointsOf(t),
-			ContextWindow: cmp.Or(said.ContextWindow, window.Of(t.Model).Window), Tools: said.Tools,
+			ContextWindow: cmp.Or(t.Window.Window, said.ContextWindow), Tools: said.Tools,
+		}
+		if t.Window.Input < t.Window.Window {
+			target.MaxInput = t.Window.Input
 		}
 		if h.o.Price != nil {
 			target.Price = newPriceInfo(h.o.Price(t.Target))

@@ -102,6 +102,9 @@ type Options struct {
 	// org has stored.
 	MaxRoundsCap func() int
 
+	// Compaction returns what the operator says of prompts that are too long; nil = nothing.
+	Compaction func() settings.Compaction
+
 	// KeepFor returns how long what a request asks to be stored is stored.
 	KeepFor func() time.Duration
 
@@ -324,7 +327,12 @@ func (h *Handler) setPolicy(header http.Header, req *run.Request, caller run.Cal
 	for _, d := range req.RequestServers {
 		asked.RequestServers = append(asked.RequestServers, settings.RequestServer{Name: d.Server(), ByURL: !d.URL.IsZero(), Approval: d.Approval})
 	}
-	req.Policy = settings.Resolve(h.o.MaxRoundsCap(), caller.Org.Runtime, h.s.Defaults, asked)
+	asked.KeyContext = caller.Principal.Access.Context
+	operator := settings.Operator{MaxRoundsCap: h.o.MaxRoundsCap()}
+	if h.o.Compaction != nil {
+		operator.Compaction = h.o.Compaction()
+	}
+	req.Policy = settings.Resolve(operator, caller.Org.Runtime, h.s.Defaults, asked)
 	req.PausedFor = settings.ApprovalHold(caller.Org.Runtime)
 	if h.s.Defaults.WaitFor {
 		req.WaitFor = settings.ApprovalHold(caller.Org.Runtime)

@@ -34,6 +34,7 @@ type key struct {
 	EndUsers  bool        `json:"end_users"`
 	ReadOnly  bool        `json:"read_only"`
 	Budgets   []keyBudget `json:"budgets"`
+	Context   *string     `json:"context"` // null: as the org says
 	ExpiresAt *string     `json:"expires_at"`
 
 	// Unmatched are the entries of servers, tools and models for which there is nothing. They
@@ -51,7 +52,7 @@ func (h *Handler) wireKey(k org.Key, declared bool) key {
 	out := key{
 		ID: k.ID, Name: k.Name, Role: string(k.Role), Hint: k.Hint, Declared: declared, PerMinute: k.Rate.PerMinute, Burst: k.Rate.Burst,
 		Servers: wireList(k.Access.Servers), Tools: wireList(k.Access.Tools), Models: wireList(k.Access.Models), EndUsers: k.Access.EndUsers, ReadOnly: k.Access.ReadOnly,
-		Budgets:   wireBudgets(k.Access.Budgets),
+		Budgets: wireBudgets(k.Access.Budgets), Context: wireContext(k.Access),
 		ExpiresAt: wireTime(k.ExpiresAt),
 	}
 	if k.RevokedAt.IsZero() {
@@ -165,7 +166,7 @@ func (h *Handler) PatchKey() surface.Endpoint {
 		merged, err := mergePatch(r, map[string]any{
 			"name": was.Name, "role": was.Role, "requests_per_minute": was.Rate.PerMinute, "burst": was.Rate.Burst,
 			"servers": wireList(was.Access.Servers), "tools": wireList(was.Access.Tools), "models": wireList(was.Access.Models),
-			"end_users": was.Access.EndUsers, "read_only": was.Access.ReadOnly, "budgets": wireBudgets(was.Access.Budgets), "expires_at": wireTime(was.ExpiresAt),
+			"end_users": was.Access.EndUsers, "read_only": was.Access.ReadOnly, "budgets": wireBudgets(was.Access.Budgets), "context": wireContext(was.Access), "expires_at": wireTime(was.ExpiresAt),
 		})
 		if err != nil {
 			return 0, nil, err
@@ -353,6 +354,14 @@ type keyBudget struct {
 	Period string      `json:"period"`
 	USD    surface.USD `json:"usd,omitzero"`
 	Tokens int64       `json:"tokens,omitempty"`
+}
+
+// wireContext returns the setting context of a key; nil = it has none.
+func wireContext(a org.Access) *string {
+	if a.Context == "" {
+		return nil
+	}
+	return &a.Context
 }
 
 func wireBudgets(all []org.Budget) []keyBudget {

@@ -266,6 +266,10 @@ type Options struct {
 
 	// User identifies the client's end user to the provider.
 	User string `json:"user,omitempty"`
+
+	// ContextEdits asks a [ContextEditor] to shorten prompts that are too long, in the form of the
+	// member context_management of DialectAnthropic: {"edits":[…]}. Other models ignore it.
+	ContextEdits json.RawMessage `json:"context_edits,omitempty"`
 }
 
 // Format is the form of the answer. The zero value is text.
@@ -295,6 +299,13 @@ type Translator interface {
 	// adapter leaves out, sorted; nil = none. The names are those of the request's
 	// dialect: see [Request.NameOf]. It makes no model call.
 	Dropped(req *Request) []string
+}
+
+// ContextEditor is a Model whose provider shortens prompts that are too long, as
+// Options.ContextEdits says.
+type ContextEditor interface {
+	// EditsContext reports whether the provider does so. It makes no model call.
+	EditsContext() bool
 }
 
 // Counter is a Model whose provider counts tokens.

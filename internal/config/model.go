@@ -56,13 +56,18 @@ func (d *decoder) checkSummaryModels(c *Config) {
 	router := route.New(c.served(), c.Ordered()...)
 	check := func(path, name string) {
 		if name != "" && checkSummaryModel(name) == nil && len(router.Resolve(name)) == 0 {
-			d.failPath(path, "no provider serves the model %s; add it to models of a provider, or name another model", quote(name))
+			d.failPath(path, "%s", Unserved(name))
 		}
 	}
 	check("compaction.model", c.Compaction.Model)
 	for i, o := range c.Orgs {
 		check(fmt.Sprintf("orgs[%d].runtime.compaction_model", i), o.Runtime.CompactionModel)
 	}
+}
+
+// Unserved says that no provider serves a model.
+func Unserved(name string) string {
+	return "no provider serves the model " + quote(name) + "; name a model that requests can ask for, or add it to models of a provider"
 }
 
 // served returns the providers as far as a router needs them to find models.

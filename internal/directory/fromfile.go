@@ -77,7 +77,7 @@ func (r Reader) Runtime(json []byte) (org.Runtime, error) {
 		return org.Runtime{}, refusal(fault.Unprocessable, err)
 	}
 	if name := rt.CompactionModel; name != "" && r.Serves != nil && !r.Serves(name) {
-		return org.Runtime{}, fault.New(fault.Unprocessable, "invalid_value", "compaction_model: no provider serves the model %q; GET /v1/models lists models", name).In("compaction_model")
+		return org.Runtime{}, fault.New(fault.Unprocessable, "invalid_value", "compaction_model: %s", config.Unserved(name)).In("compaction_model")
 	}
 	return rt, nil
 }

@@ -102,6 +102,10 @@ type Target struct {
 	// Window is what the model takes. It is known only in a run with a ContextPolicy, and the zero
 	// value is one that is not known.
 	Window window.Size `json:"window,omitzero"`
+
+	// OwnContext says that the provider shortens prompts that are too long, because the request asks
+	// it to: the run does not.
+	OwnContext bool `json:"own_context,omitempty"`
 }
 
 // Catalogued records the tools of the run. It occurs at most once: a server whose

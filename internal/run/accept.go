@@ -124,6 +124,7 @@ func (r *Request) accepted(runID string, price func(loop.Target) money.Price) lo
 		if r.Policy.Context.Mode == loop.ContextOff {
 			sealed.Window = window.Size{}
 		}
+		sealed.OwnContext = r.asksToShorten(t)
 		if price != nil {
 			sealed.Price = price(sealed)
 		}

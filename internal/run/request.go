@@ -117,6 +117,10 @@ type Request struct {
 	Params      []model.Param // the client's other members, in Dialect; Options are read from them
 	Dialect     string
 
+	// OwnContext says that Params ask a provider of Dialect to shorten prompts that are too long. One that
+	// Options.ContextEdits asks is a model.ContextEditor.
+	OwnContext bool
+
 	// Servers are the MCP servers of the run, and the run has the tools of exactly these:
 	// those of the org, and those that the request brought ([catalog.Server].FromRequest).
 	// Their names differ. The first ones win collisions of tools. A relay has none.
@@ -217,6 +221,15 @@ func (r *Request) modelRequest(target int, items []item.Item) *model.Request {
 		Model: t.Model, Items: item.For(items, t.Provider), Tools: r.ClientTools, Hosted: r.Hosted, ToolChoice: r.ToolChoice,
 		Options: r.Options, Params: r.Params, Dialect: r.Dialect,
 	}
+}
+
+// asksToShorten reports whether the request asks the target's provider to shorten prompts that are too long.
+func (r *Request) asksToShorten(t route.Target) bool {
+	if len(r.Options.ContextEdits) > 0 {
+		editor, ok := t.Client.(model.ContextEditor)
+		return ok && editor.EditsContext()
+	}
+	return r.OwnContext && t.Relays(r.Dialect)
 }
 
 // Dropped are members of a request that a provider cannot take.

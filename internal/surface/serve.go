@@ -74,6 +74,8 @@ type Reply struct {
 	Native bool
 	// Hosted are the tools of MCP servers that answer hosted tools of the request.
 	Hosted []loop.HostedTool
+	// Context is what the request says of prompts that are too long.
+	Context Context
 	// Dropped are the members of the body that a run cannot carry. They are left out and
 	// named in the header Turnpike-Dropped-Params, or refused if the org says so.
 	Dropped []string
@@ -267,7 +269,7 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, req *run.Request, 
 	if reply.extensions, err = h.s.extensionsOf(r.Header, caller.Org.Runtime.Extensions, relayed, hidesTools(req)); err != nil {
 		return err
 	}
-	asked := settings.Request{Relay: relayed, Keyed: req.Key != nil, NoTools: req.ToolChoice.Mode == model.ChooseNone, MaxTokens: reply.MaxTokens, Calls: reply.Calls, NoStore: reply.NoStore, Hosted: reply.Hosted}
+	asked := settings.Request{Relay: relayed, Keyed: req.Key != nil, NoTools: req.ToolChoice.Mode == model.ChooseNone, MaxTokens: reply.MaxTokens, Calls: reply.Calls, NoStore: reply.NoStore, Hosted: reply.Hosted, Context: reply.Context.Mode, CompactAt: reply.Context.At}
 	if reply.Native {
 		asked.Native = h.s.Dialect
 	}

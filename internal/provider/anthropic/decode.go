@@ -57,6 +57,9 @@ type answerBlock struct {
 	signature []byte
 	citations []json.RawMessage
 	complete  bool
+
+	summary   []byte          // of a compaction, if it came in pieces
+	encrypted json.RawMessage // of it, too
 }
 
 // blockStart is what is read of a block: all of it where the answer is whole.
@@ -84,6 +87,8 @@ type event struct {
 		Signature  string          `json:"signature"`
 		Partial    string          `json:"partial_json"`
 		Citation   json.RawMessage `json:"citation"`
+		Content    string          `json:"content"`           // of a compaction
+		Encrypted  json.RawMessage `json:"encrypted_content"` // of it, too
 		StopReason string          `json:"stop_reason"`
 	} `json:"delta"`
 	Usage json.RawMessage `json:"usage"`
@@ -114,6 +119,19 @@ type usage struct {
 	Details struct {
 		Thinking *int64 `json:"thinking_tokens"`
 	} `json:"output_tokens_details"`
+
+	// Iterations are the samplings of a call with a compaction. The members above have those of the
+	// type message only.
+	Iterations []iteration `json:"iterations"`
+}
+
+// iteration is the usage of one sampling.
+type iteration struct {
+	Type       string `json:"type"` // message or compaction
+	Input      *int64 `json:"input_tokens"`
+	Output     *int64 `json:"output_tokens"`
+	CacheRead  *int64 `json:"cache_read_input_tokens"`
+	CacheWrite *int64 `json:"cache_creation_input_tokens"`
 }
 
 // Ends implements wire.Decoder.
@@ -184,7 +202,7 @@ func isLater(data []byte) bool {
 		return false
 	case "content_block_delta":
 		switch jsonscan.Text(jsonscan.Member(jsonscan.Member(data, "delta"), "type")) {
-		case "input_json_delta", "signature_delta", "citations_delta", "text_delta", "thinking_delta", "":
+		case "input_json_delta", "signature_delta", "citations_delta", "text_delta", "thinking_delta", "compaction_delta", "":
 			return false
 		}
 	}
@@ -328,6 +346,12 @@ func (a *answer) add(e event) error {
 		b.signature = append(b.signature, d.Signature...)
 	case "citations_delta":
 		b.citations = append(b.citations, bytes.Clone(d.Citation))
+	case "compaction_delta":
+		a.textBytes += len(d.Content) + len(d.Encrypted)
+		b.summary = append(b.summary, d.Content...)
+		if len(d.Encrypted) > 0 && !jsonscan.IsNull(d.Encrypted) {
+			b.encrypted = bytes.Clone(d.Encrypted)
+		}
 	case "text_delta":
 		a.textBytes += len(d.Text)
 		return a.say(b, d.Text)

@@ -2,8 +2,10 @@ package anthropic
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -202,6 +204,67 @@ func TestUsageHasEachTokenOnce(t *testing.T) { // M06 P41
 			if diff := cmp.Diff(want, got.Turn.Usage); diff != "" {
 				t.Error(body, diff)
 			}
+		}
+	}
+}
+
+// The provider's own compaction is an item that is sent back as it is, whether it comes in pieces or whole, and
+// its tokens are counted. // P50
+func TestCompactionsOfTheProvider(t *testing.T) {
+	const block = `{"type":"compaction","content":"The user wants <tea>.","encrypted_content":"e=="}`
+	const usage = `{"input_tokens":9,"output_tokens":5,"iterations":[{"type":"compaction","input_tokens":100,"cache_read_input_tokens":30,"output_tokens":20},{"type":"message","input_tokens":9,"output_tokens":5}]}`
+	text := strings.ReplaceAll(block0(`{"type":"text","text":""}`, `{"type":"text_delta","text":"Tea."}`), `"index":0`, `"index":1`)
+	pieces := started + block0(`{"type":"compaction","content":null}`, `{"type":"compaction_delta","content":"The user "}`, `{"type":"compaction_delta","content":"wants <tea>.","encrypted_content":"e=="}`, `{"type":"compaction_delta","encrypted_content":null}`) +
+		`data: {"type":"content_block_stop","index":0}` + "\n\n" + text + `data: {"type":"content_block_stop","index":1}` + "\n\n" +
+		`data: {"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":` + usage + "}\n\n" + ended
+	whole := `{"type":"message","id":"msg_1","model":"claude","content":[` + block + `,{"type":"text","text":"Tea."}],"stop_reason":"end_turn","usage":` + usage + `}`
+	for name, body := range map[string]string{"pieces": pieces, "whole": whole} {
+		turn, err := decode(strings.NewReader(body), nil, func(model.Delta) error { return nil })
+		if err != nil || len(turn.Items) != 2 {
+			t.Fatalf("%s: %+v %v", name, turn, err)
+		}
+		it := turn.Items[0]
+		if it.Kind != item.Other || it.Native.Dialect != model.DialectAnthropic || !sameJSON(t, string(it.Native.JSON), block) {
+			t.Errorf("%s: %s %s", name, it.Kind, it.Native.JSON)
+		}
+		if turn.Items[1].Text() != "Tea." || turn.Stop != model.StopEnd {
+			t.Errorf("%s: %+v", name, turn)
+		}
+		if diff := cmp.Diff(model.Usage{Input: 139, Output: 25, Total: 164, CachedInput: 30}, turn.Usage); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+		sent, err := wire.Body((&Provider{}).translate(&model.Request{Items: append([]item.Item{item.NewText(item.User, "hi")}, turn.Items...)}).request)
+		if err != nil || !strings.Contains(string(sent), `"role":"assistant","content":[{"`) || !strings.Contains(string(sent), `"encrypted_content":"e=="`) {
+			t.Errorf("%s: %s %v", name, sent, err)
+		}
+	}
+}
+
+// What a client asks of the provider's own context management is sent as it is, with the header that it needs. // P50
+func TestContextEditsAreSent(t *testing.T) {
+	var got http.Header
+	var body string
+	p := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		got = r.Header
+		b, _ := io.ReadAll(r.Body)
+		body = string(b)
+		providertest.Answer(200, nil, started+ended)(w, r)
+	})
+	if !p.EditsContext() {
+		t.Error("the provider edits no context")
+	}
+	for edits, beta := range map[string]string{
+		"": "",
+		`{"edits":[{"type":"compact_20260112","trigger":{"type":"input_tokens","value":60000}}]}`: "compact-2026-01-12",
+		`{"edits":[{"type":"clear_tool_uses_20250919"},{"type":"clear_thinking_20251015"}]}`:      editingBeta,
+		`{"edits":[{"type":"clear_tool_uses_20250919"},{"type":"compact_20260112"}]}`:             editingBeta + ",compact-2026-01-12",
+		`{"edits":[{"type":"compact_x"}]}`:                                                        editingBeta,
+	} {
+		if _, err := p.Stream(t.Context(), &model.Request{Options: model.Options{ContextEdits: json.RawMessage(edits)}}, (&providertest.Heard{}).Emit); err != nil {
+			t.Fatal(err)
+		}
+		if got.Get("Anthropic-Beta") != beta || strings.Contains(body, `"context_management":`) != (edits != "") || !strings.Contains(body, edits) {
+			t.Errorf("%s: %q %s", edits, got.Get("Anthropic-Beta"), body)
 		}
 	}
 }

@@ -35,6 +35,9 @@ const (
 	filesBeta = "files-api-2025-04-14"
 	// bindingBeta is the value of that header for requests with block_binding.
 	bindingBeta = "thinking-binding-controls-2026-08-01"
+	// editingBeta is the value of that header for requests with edits of the context, beside that of the
+	// date of a compaction: https://platform.claude.com/docs/en/build-with-claude/context-editing.
+	editingBeta = "context-management-2025-06-27"
 	// defaultMaxTokens is sent where neither the request nor Options say anything:
 	// the dialect demands a value.
 	defaultMaxTokens = 8192
@@ -44,6 +47,8 @@ var (
 	_ model.Model      = (*Provider)(nil)
 	_ model.Translator = (*Provider)(nil)
 	_ model.Lister     = (*Provider)(nil)
+
+	_ model.ContextEditor = (*Provider)(nil)
 )
 
 // Options are the settings of this dialect. The zero value is usable.
@@ -75,6 +80,9 @@ func New(e wire.Endpoint, o Options) *Provider {
 	p.messages = p.client.URL("/messages")
 	return p
 }
+
+// EditsContext implements model.ContextEditor.
+func (p *Provider) EditsContext() bool { return true }
 
 // Stream implements model.Model.
 func (p *Provider) Stream(ctx context.Context, req *model.Request, emit func(model.Delta) error) (*model.Turn, error) {

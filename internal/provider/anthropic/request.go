@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/provider/claude"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/item"
@@ -28,7 +29,10 @@ type request struct {
 	OutputConfig  *outputConfig    `json:"output_config,omitempty"`
 	Metadata      *metadata        `json:"metadata,omitempty"`
 	CacheControl  *cacheControl    `json:"cache_control,omitempty"`
-	Stream        bool             `json:"stream"`
+
+	ContextManagement json.RawMessage `json:"context_management,omitempty"`
+
+	Stream bool `json:"stream"`
 }
 
 type thinking struct {
@@ -110,6 +114,7 @@ func (p *Provider) translate(req *model.Request) *translation {
 	t.tools()
 	t.messages()
 	t.CacheControl = t.mark(req.Cache)
+	t.editContext()
 
 	t.Drop(req.NameOf(model.MemberEffort), !t.think())
 	t.sample()
@@ -131,6 +136,22 @@ func (p *Provider) translate(req *model.Request) *translation {
 		t.Drop(param.Name, !param.Typed && !stored && !named)
 	}
 	return t
+}
+
+// editContext passes on how the provider shortens prompts that are too long.
+func (t *translation) editContext() {
+	if len(t.req.ContextEdits) == 0 {
+		return
+	}
+	t.ContextManagement = t.req.ContextEdits
+	for _, edit := range jsonscan.Elements(jsonscan.Member(t.req.ContextEdits, "edits")) {
+		kind := jsonscan.Text(jsonscan.Member(edit, "type"))
+		if date, is := strings.CutPrefix(kind, "compact_"); is && len(date) == len("20260112") {
+			t.beta("compact-" + date[:4] + "-" + date[4:6] + "-" + date[6:])
+		} else {
+			t.beta(editingBeta)
+		}
+	}
 }
 
 // mark returns a cache marker, nil without one. Of too many the first are left out:

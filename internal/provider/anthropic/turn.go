@@ -79,7 +79,31 @@ func (b *answerBlock) item() (item.Item, bool) {
 		return it, true
 	}
 	native.JSON = b.withInput()
+	if b.start.Type == compactionBlock {
+		native.JSON = b.withSummary()
+	}
 	return item.Item{Kind: item.Other, Native: native}, b.complete
+}
+
+// compactionBlock is the type of a block with the provider's summary of what is before it.
+const compactionBlock = "compaction"
+
+// withSummary returns a compaction with what came after its begin.
+func (b *answerBlock) withSummary() json.RawMessage {
+	if b.summary == nil && b.encrypted == nil {
+		return b.raw
+	}
+	out := map[string]json.RawMessage{}
+	for name, v := range jsonscan.Members(b.raw) {
+		out[string(name)] = v
+	}
+	if b.summary != nil {
+		out["content"] = wire.AsJSON(string(b.summary))
+	}
+	if b.encrypted != nil {
+		out["encrypted_content"] = b.encrypted
+	}
+	return wire.AsJSON(out)
 }
 
 // hasMore reports whether the block of a call has members that an item does not
@@ -145,6 +169,14 @@ func (u usage) sum() model.Usage {
 	}
 	if u.Tier != nil {
 		out.ServiceTier = model.Tier(*u.Tier)
+	}
+	for _, i := range u.Iterations {
+		if i.Type != "compaction" {
+			continue
+		}
+		out.Input = min(out.Input+n(i.Input)+n(i.CacheRead)+n(i.CacheWrite), wire.MaxUsage)
+		out.CachedInput, out.CacheWrite = min(out.CachedInput+n(i.CacheRead), wire.MaxUsage), min(out.CacheWrite+n(i.CacheWrite), wire.MaxUsage)
+		out.Output = min(out.Output+n(i.Output), wire.MaxUsage)
 	}
 	out.Total = out.Input + out.Output
 	return out

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/item"
@@ -25,6 +26,8 @@ type asked struct {
 	native string
 
 	maxTokens int64 // of one model call's output; 0 = no limit
+
+	context surface.Context // what it says of prompts that are too long
 }
 
 // needs notes that the value at a place cannot be translated: only a provider of this
@@ -68,6 +71,8 @@ func decode(req *run.Request, members []surface.Member) (asked, error) {
 			err = decodeInto(m, &a.stream)
 		case "n":
 			err = checkN(m, req)
+		case surface.ContextMember:
+			err = a.decodeContext(req, m)
 		case "stream_options":
 			var options struct {
 				IncludeUsage bool `json:"include_usage"`
@@ -96,6 +101,19 @@ func decode(req *run.Request, members []surface.Member) (asked, error) {
 		err = surface.KeepRelaying(req, model.DialectChat, a.native, "chat completions")
 	}
 	return a, err
+}
+
+// decodeContext reads how prompts that are too long are shortened. A relay shortens none.
+func (a *asked) decodeContext(req *run.Request, m surface.Member) (err error) {
+	if a.context, err = surface.ReadContext(req, m.Value); err != nil || !a.context.Listed {
+		return err
+	}
+	if req.Policy.Grade == loop.Relay {
+		req.Params = append(req.Params, model.Param{Name: m.Name, Value: m.Value})
+		return nil
+	}
+	a.dropped = append(a.dropped, a.context.Dropped...)
+	return nil
 }
 
 // outputLimit returns how many tokens a model call may say, as the client put

@@ -36,7 +36,7 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, caller run.Calle
 func decodeRequest(_ context.Context, _ run.Caller, req *run.Request, members []surface.Member) (surface.Reply, error) {
 	asked, err := decode(req, members)
 	return surface.Reply{
-		Stream: asked.stream, MaxTokens: asked.maxTokens, Dropped: asked.dropped,
+		Stream: asked.stream, MaxTokens: asked.maxTokens, Context: asked.context, Dropped: asked.dropped,
 		Object: func(a *surface.Answer) surface.Object { return whole{a} },
 		Encoder: func(s *surface.Stream) surface.Encoder {
 			return &encoder{Stream: s, includeUsage: asked.includeUsage, spoke: -1}

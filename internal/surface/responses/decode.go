@@ -45,6 +45,7 @@ type decoder struct {
 	dropped   []string          // members that a run cannot carry
 	lost      lostItem          // the first input item that the model does not get
 	orphan    orphan            // the first output without a call
+	context   surface.Context   // what it says of prompts that are too long
 	native    string            // the place of the first value that only a provider of this dialect can get; "" = none
 	input     []json.RawMessage // as the client sent it, if it is stored
 	maxTokens int64             // of one model call's output; 0 = no limit
@@ -210,6 +211,10 @@ func (d *decoder) decodeMember(name string, value json.RawMessage) error {
 		return d.refuseTrue(name, value, "responses in the background are not supported yet; leave it out")
 	case "conversation":
 		return d.decodeConversation(value)
+	case "truncation":
+		return d.decodeTruncation(value)
+	case surface.ContextMember:
+		return d.decodeContext(value)
 	case "prompt":
 		return fault.New(fault.Invalid, "unsupported_parameter", "prompt: the gateway has no stored prompts; send instructions and input").In(name)
 	}
@@ -258,11 +263,6 @@ func (d *decoder) decodeOption(name string, value json.RawMessage) (typed bool, 
 	case "service_tier":
 		err = into(name, value, &e.ServiceTier)
 		return e.ServiceTier == "auto" || e.ServiceTier == "default", err
-	case "truncation":
-		if err = into(name, value, &e.Truncation); err == nil && e.Truncation != "auto" && e.Truncation != "disabled" {
-			err = fault.New(fault.Invalid, "invalid_value", "truncation must be auto or disabled").In(name)
-		}
-		return e.Truncation == "disabled", err
 	case "top_logprobs":
 		if e.TopLogprobs, err = integer(name, value, 0); err == nil && e.TopLogprobs > maxLogprobs {
 			err = fault.New(fault.Invalid, "integer_above_max_value", "top_logprobs must be at most %d", maxLogprobs).In(name)

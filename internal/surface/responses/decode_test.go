@@ -3,7 +3,10 @@ package responses
 import (
 	"context"
 	"math"
+	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
@@ -65,6 +68,53 @@ func TestMaxToolCalls(t *testing.T) {
 		}
 		if f := fault.From(err); err != nil && (f.Reason != want.reason || f.Param != "max_tool_calls" || f.Code != fault.Invalid) {
 			t.Errorf("%s: %+v", text, f)
+		}
+	}
+}
+
+// What a request says of prompts that are too long: a provider of the dialect does it itself, for others
+// the run does. // P50
+func TestTruncationAndContextManagement(t *testing.T) {
+	for _, tt := range []struct {
+		members string
+		context surface.Context
+		own     bool
+		params  string
+	}{
+		{"", surface.Context{}, false, ""},
+		{`"truncation":null,"context_management":null`, surface.Context{}, false, ""},
+		{`"truncation":"disabled"`, surface.Context{Mode: "off"}, false, "truncation"},
+		{`"truncation":"auto"`, surface.Context{Mode: "prune"}, true, "truncation"},
+		{`"context_management":[{"type":"compaction","compact_threshold":2000}]`, surface.Context{Mode: "auto", At: 2000, Listed: true}, true, "context_management"},
+		{`"truncation":"disabled","context_management":[{"type":"compaction"}]`, surface.Context{Mode: "auto", Listed: true}, true, "truncation context_management"},
+		{`"context_management":[{"type":"compaction"}],"truncation":"auto"`, surface.Context{Mode: "auto", Listed: true}, true, "context_management truncation"},
+	} {
+		body := `{"model":"m","input":"hi"}`
+		if tt.members != "" {
+			body = `{"model":"m","input":"hi",` + tt.members + `}`
+		}
+		for _, m := range []model.Model{translating{}, relaying{}} {
+			req, reply, err := decodedFor(m, body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.context, reply.Context); diff != "" {
+				t.Errorf("%s: %s", tt.members, diff)
+			}
+			var names []string
+			for _, p := range req.Params {
+				if names = append(names, p.Name); !p.Typed {
+					t.Errorf("%s: %s is named as left out", tt.members, p.Name)
+				}
+			}
+			if got := strings.Join(names, " "); got != tt.params || req.OwnContext != tt.own || reply.Native != tt.own {
+				t.Errorf("%s: %q %v %v", tt.members, got, req.OwnContext, reply.Native)
+			}
+		}
+	}
+	for _, value := range []string{`"truncation":"none"`, `"truncation":7`, `"context_management":{"edits":[{"type":"compact_20260112"}]}`} {
+		if _, _, err := decoded(`{"model":"m","input":"hi",` + value + `}`); fault.From(err).Code != fault.Invalid {
+			t.Errorf("%s: %v", value, err)
 		}
 	}
 }

@@ -96,8 +96,8 @@ func (h *Handler) newDecoder(ctx context.Context, caller run.Caller, req *run.Re
 // reply returns the form of the answer.
 func (d *decoder) reply() surface.Reply {
 	r := surface.Reply{
-		Stream: d.stream, MaxTokens: d.maxTokens, Calls: d.calls, NoStore: !d.echo.Store, Native: d.echo.encrypted || len(d.req.Hosted) > 0,
-		Hosted: d.hosted, Dropped: d.dropped, KeepsTexts: true,
+		Stream: d.stream, MaxTokens: d.maxTokens, Calls: d.calls, NoStore: !d.echo.Store, Native: d.echo.encrypted || len(d.req.Hosted) > 0 || d.req.OwnContext,
+		Hosted: d.hosted, Context: d.context, Dropped: d.dropped, KeepsTexts: true,
 		Object:  func(a *surface.Answer) surface.Object { return newEncoder(a, nil, d.echo, d.tools) },
 		Encoder: func(s *surface.Stream) surface.Encoder { return newEncoder(&s.Answer, s, d.echo, d.tools) },
 	}

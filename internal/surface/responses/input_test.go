@@ -274,7 +274,7 @@ func TestWhatIsDropped(t *testing.T) {
 		t.Errorf("a target of another dialect must name what it leaves out: %v %+v", err, req.Params)
 	}
 	req, _, err = decoded(`{"input":"x","reasoning":{"effort":"low","generate_summary":null},"text":{"verbosity":"low","x":null},"safety_identifier":"","prompt_cache_key":"","context_management":[],"logit_bias":{}}`)
-	if err != nil || len(req.Params) != 6 || slices.ContainsFunc(req.Params, func(p model.Param) bool { return !p.Typed }) {
+	if err != nil || len(req.Params) != 5 || slices.ContainsFunc(req.Params, func(p model.Param) bool { return !p.Typed }) {
 		t.Errorf("values that say nothing: %v %+v", err, req.Params)
 	}
 	_, reply, err = decoded(`{"input":"x","store":false,"include":[],"background":false,"truncation":"disabled","service_tier":"auto","top_logprobs":0,"stream_options":{},"previous_response_id":"","conversation":null}`)

@@ -32,6 +32,9 @@ type Agent struct {
 	ToolErrors     ToolErrors  // what a failed tool call does; "" = Recover
 	ResultMaxBytes int         // of a tool result for the model; 0 = 65,536. A longer one is cut, and a marker names its size
 
+	// Compaction is what runs do with prompts that are too long for the context window of the model.
+	Compaction Compaction
+
 	// Approve says which tool calls need the approval of a person, beside those whose tool asks for
 	// it: by the name of the tool and its arguments. The same call always has the same answer.
 	// Nil = no others.
@@ -96,7 +99,8 @@ type Outbound struct {
 // Conversation keeps the turns of runs. Append is called with each turn in order and is awaited; its
 // error ends the run. A run that is resumed appends again what its last process may have appended
 // already: RunID and Number identify a turn, whose items are the same. The results of a turn's calls
-// are appended together, when all are there or the run has ended.
+// are appended together, when all are there or the run has ended. With [Compaction], all turns after the input are
+// appended when the run has ended, or waits.
 type Conversation interface {
 	Append(ctx context.Context, turn Turn) error
 }

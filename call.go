@@ -73,6 +73,14 @@ func (a *Agent) newCall(in Input, opts []Option) (*call, error) {
 	if err := o.limits.check(); err != nil {
 		return nil, err
 	}
+	if o.compaction == nil {
+		o.compaction = &a.Compaction
+	} else if o.mode == Return {
+		return nil, invalid("Compact is for runs of several model calls: Mode(Return) makes one")
+	}
+	if err := o.compaction.check(); err != nil {
+		return nil, err
+	}
 	switch {
 	case len(in.items) == 0:
 		return nil, invalid("the input is empty")
@@ -193,6 +201,7 @@ func (c *call) request(ctx context.Context, live bool) (*run.Request, error) {
 		Parallelism: loop.Parallelism(cmp.Or(a.Parallelism, Parallel)), AbortOnTool: a.ToolErrors == Abort,
 		Validation: loop.Validation(cmp.Or(a.Validation, Strict)), ResultMaxBytes: cmp.Or(a.ResultMaxBytes, 64<<10), HeadOnly: true,
 		CatalogTTLNS: int64(listsFor), Rules: loop.Rules{CallsPerServer: callsPerServer}, Guard: policy.Guard{Mode: policy.Nudge},
+		Context: c.o.compaction.policy(),
 	}
 	if e.durable {
 		p.Grade = loop.Durable
@@ -211,9 +220,11 @@ func (c *call) request(ctx context.Context, live bool) (*run.Request, error) {
 // base returns what all requests have.
 func (c *call) base(p loop.Policy) *run.Request {
 	e, a := c.engine, c.engine.agent
+	target := e.target
+	target.Window = c.o.compaction.size(target.Model)
 	r := &run.Request{
 		Org: orgID, Principal: c.caller.ID, Permissions: c.caller.Permissions, Surface: surfaceName, RunID: c.id, Policy: p,
-		CallerOrg: c.caller.Org, AgentSession: c.session, Model: e.target.Model, Targets: []route.Target{{Target: e.target, Client: c.client()}}, Items: c.input, Options: a.Options,
+		CallerOrg: c.caller.Org, AgentSession: c.session, Model: e.target.Model, Targets: []route.Target{{Target: target, Client: c.client(p.Context)}}, Items: c.input, Options: a.Options,
 	}
 	if a.Instructions != "" {
 		r.System = []item.Item{item.NewText(item.System, a.Instructions)}
@@ -451,9 +462,10 @@ func (c *call) note(key string, cause error) {
 	c.causes[key] = cause
 }
 
-// client returns the agent's model for this run.
-func (c *call) client() model.Model {
-	if c.conversation == nil {
+// client returns the agent's model for this run. Of a run that shortens its prompts, these do not have all turns: the
+// conversation gets them when the run ends, or waits.
+func (c *call) client(p loop.ContextPolicy) model.Model {
+	if c.conversation == nil || p.Mode != loop.ContextOff {
 		return c.engine.agent.Model
 	}
 	return recorded{c}

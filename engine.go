@@ -192,6 +192,9 @@ func (a *Agent) check() error {
 			return invalid("Agent.Rates of %s: %v", name, err)
 		}
 	}
+	if err := a.Compaction.check(); err != nil {
+		return err
+	}
 	return a.Limits.check()
 }
 
@@ -285,7 +288,7 @@ func (e *engine) For(_ context.Context, a *loop.Accepted) ([]route.Target, []cat
 		if t.Provider != e.target.Provider || t.Model != e.target.Model {
 			return nil, nil, fmt.Errorf("the run began with the model %s/%s, and the agent has %s/%s", t.Provider, t.Model, e.target.Provider, e.target.Model)
 		}
-		targets[i] = route.Target{Target: t, Client: c.client()}
+		targets[i] = route.Target{Target: t, Client: c.client(a.Context)}
 	}
 	return targets, e.servers, nil
 }

@@ -122,6 +122,25 @@ func Example_budgets() {
 	// Output: iterations 429 2 steps
 }
 
+// A run whose prompt is too long for the context window of its model: old results of tools are left out, and then the
+// model writes a summary of the older part.
+func Example_compaction() {
+	look := tool.Func("look", "Look again.", func(context.Context, struct{}) (string, error) { return "nothing yet", nil }).ReadOnly()
+	m := scripted(turnpiketest.Call("look", nil), turnpiketest.Say("Nothing."))
+	agent := &turnpike.Agent{
+		Model:      m,
+		Tools:      []tool.Tool{look},
+		Compaction: turnpike.Compaction{Mode: turnpike.Summarize, ExcludeTools: []string{"read_contract"}},
+	}
+	result, err := agent.Run(context.Background(), turnpike.Text("Watch it."), turnpike.Compact(turnpike.Compaction{Mode: turnpike.Prune, Window: 8192}))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(result.Text)
+	// Output: Nothing.
+}
+
 // The end of the context cancels the model call and the tools. What they have done stays.
 func Example_abort() {
 	ctx, cancel := context.WithCancel(context.Background())

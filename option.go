@@ -25,6 +25,8 @@ type options struct {
 	skipInput bool
 	detached  bool // see [Agent.Start]
 	session   *Session
+
+	compaction *Compaction // nil = that of the agent
 }
 
 // As runs on behalf of a caller: the model sees the tools that the caller has the permission for,

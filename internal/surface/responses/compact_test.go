@@ -218,3 +218,52 @@ func TestAConversationHasCompactions(t *testing.T) { // P50
 		t.Errorf("%d %s\n%s", next.status, next.body, got)
 	}
 }
+
+// What is stored can be compacted: a chain and a conversation, by both forms of request. What is stored does not
+// change, and the item begins a new conversation. // P50
+func TestWhatIsStoredIsCompacted(t *testing.T) {
+	for name, tt := range map[string]struct {
+		conversation bool
+		trigger      bool
+	}{"chain, endpoint": {false, false}, "chain, trigger": {false, true}, "conversation, endpoint": {true, false}, "conversation, trigger": {true, true}} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, "text Noted.\n\ntext The code word is heron.\n\ntext heron\n\ntext still")
+			alice := b.caller("acme", "alice")
+			link := ""
+			if tt.conversation {
+				made := b.conversation(t, alice, "POST", "", "", "", `{}`)
+				link = `,"conversation":"` + made.object.ID + `"`
+			}
+			first := b.post(t, `{"model":"m","input":"The code word is heron."`+link+`}`)
+			if first.status != 200 {
+				t.Fatalf("%d %s", first.status, first.body)
+			}
+			if !tt.conversation {
+				link = `,"previous_response_id":"` + first.object.ID + `"`
+			}
+			var made compaction
+			if tt.trigger {
+				made = b.compact(t, alice, b.Serve, `{"model":"m"`+link+`,"input":[{"type":"compaction_trigger"}]}`)
+			} else {
+				made = b.compact(t, alice, b.Compact, `{"model":"m"`+link+`}`)
+			}
+			if made.status != 200 || len(made.object.Output) != 1 || made.object.Output[0].Type != "compaction" {
+				t.Fatalf("%d %s", made.status, made.body)
+			}
+			if got := b.prompt(); !strings.HasPrefix(got, "message user The code word is heron.\nmessage assistant Noted.\nmessage user The conversation has become too long") {
+				t.Errorf("the summary was asked for with\n%s", got)
+			}
+			item := fmt.Sprintf(`{"type":"compaction","encrypted_content":%q}`, made.object.Output[0].Encrypted)
+			fresh := b.conversation(t, alice, "POST", "", "", "", `{"items":[`+item+`]}`)
+			next := b.post(t, `{"model":"m","input":"Which word?","conversation":"`+fresh.object.ID+`"}`)
+			want := "message user Summary of the conversation until here, by the model that led it:\nThe code word is heron.\nmessage user Which word?"
+			if got := b.prompt(); next.status != 200 || got != want {
+				t.Errorf("%d %s\n%s", next.status, next.body, got)
+			}
+			again := b.post(t, `{"model":"m","input":"Still there?"`+link+`}`)
+			if got := b.prompt(); again.status != 200 || got != "message user The code word is heron.\nmessage assistant Noted.\nmessage user Still there?" {
+				t.Errorf("%d %s\n%s", again.status, again.body, got)
+			}
+		})
+	}
+}

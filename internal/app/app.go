@@ -48,6 +48,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/internal/surface/admin"
+	"github.com/turnpike-gateway/turnpike/internal/surface/agents"
 	"github.com/turnpike-gateway/turnpike/internal/surface/approvals"
 	"github.com/turnpike-gateway/turnpike/internal/surface/chat"
 	"github.com/turnpike-gateway/turnpike/internal/surface/endpoints"
@@ -296,6 +297,11 @@ func (a *App) buildAPI(o Options, router *route.Router, retained *memlimit.Limit
 			Judge:  directory.JudgeServer(a.out),
 			NewKey: func() string { return id.New("tp_") }, Now: clock.Wall,
 		}),
+		agents: agents.New(agents.Options{
+			Store: a.store, Secrets: a.store, Vault: a.keys.Vault, Reader: directory.Reader{RoundsCap: a.maxRoundsCap, Vault: a.keys.Vault != nil},
+			Declared: a.declaredAgents, Judge: directory.JudgeServer(a.out), SecretChanged: a.directory.SecretChanged,
+			NewID: id.New, Log: a.log, Now: clock.Wall,
+		}),
 	}
 	a.api, err = httpd.New(httpd.Options{
 		Directory: a.directory, Routes: all.routes(), Document: admin.ServeDocument, Health: a.health, Refuse: a.disk.refusal,
@@ -314,13 +320,14 @@ type surfaces struct {
 	runs      *runs.Handler
 	approvals *approvals.Handler
 	admin     *admin.Handler
+	agents    *agents.Handler
 	mcp       *mcpserver.Handler
 }
 
 // routes returns the routes of all surfaces. Those of the zero value have everything but
 // endpoints that can be called.
 func (s surfaces) routes() []surface.Route {
-	return slices.Concat(s.chat.Routes(), s.endpoints.Routes(), s.responses.Routes(), s.runs.Routes(), s.approvals.Routes(), s.admin.Routes(), s.mcp.Routes())
+	return slices.Concat(s.chat.Routes(), s.endpoints.Routes(), s.responses.Routes(), s.runs.Routes(), s.approvals.Routes(), s.agents.Routes(), s.admin.Routes(), s.mcp.Routes())
 }
 
 // orgChanged ends what nobody may have any more: of keys that were revoked, and of orgs that were

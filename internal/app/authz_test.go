@@ -70,6 +70,14 @@ func access() map[string]struct {
 			{"missing", 404, func(w *twoOrgs) string { return fmt.Sprintf(path, w.name()) }, nil, 0},
 		}
 	}
+	// parts are things inside an agent, whose path after /api/agents/ of returns.
+	parts := func(status int, list string, of func(w *twoOrgs, key string) string) []visit {
+		return []visit{
+			{"own", status, func(w *twoOrgs) string { return "/api/agents/" + of(w, "owner-key") }, nil, 0},
+			{"other", 404, func(w *twoOrgs) string { return "/api/agents/" + of(w, w.stranger) }, nil, 0},
+			{"missing", 404, func(w *twoOrgs) string { return "/api/agents/" + w.name() + "/" + list + "/" + w.name() }, nil, 0},
+		}
+	}
 	// ofRuns are runs of three keys, by id and UUID, and ids that are none of a run.
 	ofRuns := func(status int, path string) []visit {
 		run := func(key string) func(*twoOrgs) string {
@@ -179,6 +187,35 @@ func access() map[string]struct {
 				return "/api/webhooks/" + w.webhook("owner-key") + "/deliveries/evt_x/redeliver"
 			}, nil, 0},
 		}},
+		"GET /api/agents":                           {readsRuns, one(200, "/api/agents")},
+		"POST /api/agents":                          {manages, with(201, "/api/agents", func(w *twoOrgs) string { return fmt.Sprintf(`{"name":%q}`, w.name()) })},
+		"GET /api/agents/{id}":                      {readsRuns, things(200, "/api/agents/%s", (*twoOrgs).agent)},
+		"PATCH /api/agents/{id}":                    {manages, things(200, "/api/agents/%s", (*twoOrgs).agent)},
+		"DELETE /api/agents/{id}":                   {manages, things(200, "/api/agents/%s", (*twoOrgs).agent)},
+		"POST /api/agents/{id}/archive":             {manages, things(200, "/api/agents/%s/archive", (*twoOrgs).agent)},
+		"POST /api/agents/{id}/restore":             {manages, things(200, "/api/agents/%s/restore", (*twoOrgs).agent)},
+		"GET /api/agents/{id}/versions":             {reads, things(200, "/api/agents/%s/versions", (*twoOrgs).agent)},
+		"GET /api/agents/{id}/versions/{version}":   {reads, things(200, "/api/agents/%s/versions/1", (*twoOrgs).agent)},
+		"GET /api/agents/{id}/mcp-servers":          {reads, things(200, "/api/agents/%s/mcp-servers", (*twoOrgs).agent)},
+		"POST /api/agents/{id}/mcp-servers":         {manages, withBody(things(201, "/api/agents/%s/mcp-servers", (*twoOrgs).agent), agentServer)},
+		"GET /api/agents/{id}/mcp-servers/{sid}":    {reads, parts(200, "mcp-servers", (*twoOrgs).agentServer)},
+		"PUT /api/agents/{id}/mcp-servers/{sid}":    {manages, parts(200, "mcp-servers", (*twoOrgs).agentServer)},
+		"DELETE /api/agents/{id}/mcp-servers/{sid}": {manages, parts(200, "mcp-servers", (*twoOrgs).agentServer)},
+		"GET /api/agents/{id}/hooks":                {reads, things(200, "/api/agents/%s/hooks", (*twoOrgs).agent)},
+		"POST /api/agents/{id}/hooks":               {manages, withBody(things(201, "/api/agents/%s/hooks", (*twoOrgs).agent), agentHook)},
+		"GET /api/agents/{id}/hooks/{hid}":          {reads, parts(200, "hooks", (*twoOrgs).agentHook)},
+		"DELETE /api/agents/{id}/hooks/{hid}":       {manages, parts(200, "hooks", (*twoOrgs).agentHook)},
+		"POST /api/agents/{id}/tools":               {manages, withBody(things(501, "/api/agents/%s/tools", (*twoOrgs).agent), `{"tool_type":"builtin","tool_name":"web_search"}`)},
+		"/api/agents/":                              {open, one(404, "/api/agents/a/elsewhere")},
+		"GET /api/tools":                            {readsRuns, one(200, "/api/tools")},
+		"/api/tools/":                               {open, one(404, "/api/tools/elsewhere")},
+		"GET /api/settings":                         {reads, one(200, "/api/settings")},
+		"PUT /api/settings":                         {manages, with(200, "/api/settings", says(`{"settings":{"EXA_API_KEY":"a key","AGENT_MAX_STEPS":9}}`))},
+		"PUT /api/settings/{key}":                   {manages, with(200, "/api/settings/VISION_MODEL", says(`{"value":"m"}`))},
+		"DELETE /api/settings/{key}":                {manages, one(200, "/api/settings/VISION_MODEL")},
+		"POST /api/settings/reset-category":         {manages, with(200, "/api/settings/reset-category", says(`{"category":"tools"}`))},
+		"/api/settings/":                            {open, one(404, "/api/settings/a/b")},
+
 		"GET /v1/runs":               {readsRuns, one(200, "/v1/runs?limit=1")},
 		"GET /v1/runs/{id}":          {readsRuns, ofRuns(200, "/v1/runs/%s")},
 		"GET /v1/runs/{id}/events":   {readsRuns, ofRuns(200, "/v1/runs/%s/events")},
@@ -290,6 +327,32 @@ func (w *twoOrgs) webhook(key string) string {
 	name := w.name()
 	w.do("POST", "/api/webhooks", key, w.webhookBody(name), 201)
 	return name
+}
+
+// What is added to agents.
+const (
+	agentServer = `{"name":"tools","url":"https://example.com/mcp"}`
+	agentHook   = `{"event":"PreToolUse","type":"rule","config":{"condition":"sql CONTAINS DROP"}}`
+)
+
+// agent returns the id of an agent. The other ones of the org are deleted, because their number is limited.
+func (w *twoOrgs) agent(key string) string {
+	for _, one := range w.do("GET", "/api/agents", key, "", 200)["agents"].([]any) {
+		w.do("DELETE", "/api/agents/"+one.(map[string]any)["id"].(string), key, "", 200)
+	}
+	return w.do("POST", "/api/agents", key, fmt.Sprintf(`{"name":%q}`, w.name()), 201)["id"].(string)
+}
+
+// agentServer returns the path of an MCP server of an agent, after that of agents.
+func (w *twoOrgs) agentServer(key string) string {
+	list := w.agent(key) + "/mcp-servers"
+	return list + "/" + w.do("POST", "/api/agents/"+list, key, agentServer, 201)["id"].(string)
+}
+
+// agentHook is agentServer for a hook.
+func (w *twoOrgs) agentHook(key string) string {
+	list := w.agent(key) + "/hooks"
+	return list + "/" + w.do("POST", "/api/agents/"+list, key, agentHook, 201)["id"].(string)
 }
 
 // delivery returns the path that sends a message again, which was delivered.

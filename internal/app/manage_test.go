@@ -77,6 +77,9 @@ func (d documented) template(path string) string {
 	d.t.Helper()
 	path, _, _ = strings.Cut(path, "?")
 	asked := strings.Split(path, "/")
+	if _, exact := d.doc["paths"].(map[string]any)[path]; exact {
+		return path
+	}
 	for template := range d.doc["paths"].(map[string]any) {
 		parts := strings.Split(template, "/")
 		same := len(parts) == len(asked)

@@ -9,10 +9,8 @@
 package admin
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"io"
 	"log/slog"
 	"net/http"
 	"time"
@@ -92,36 +90,12 @@ func New(o Options) *Handler {
 	return &Handler{o}
 }
 
-// endpoint turns a function that returns what to answer into an Endpoint. A
-// request that may change something is completed whether or not its client
-// waits for the answer.
+// endpoint turns a function that returns what to answer into an Endpoint: see [surface.Managed].
 func (h *Handler) endpoint(serve func(*http.Request, run.Caller) (int, any, error)) surface.Endpoint {
 	return func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			outlives, cancel, err := detach(r)
-			if err != nil {
-				return h.failed(err)
-			}
-			defer cancel()
-			r = outlives
-		}
-		leave, err := caller.Admit(r.Context())
-		if err != nil {
-			return h.failed(err)
-		}
-		status, body, err := func() (int, any, error) {
-			defer leave()
-			return serve(r, caller)
-		}()
-		if err == nil {
-			err = surface.WriteJSON(w, status, body)
-		}
-		return h.failed(err)
+		return surface.Managed(h.o.Log, serve)(w, r, caller)
 	}
 }
-
-// failed returns the error to answer with. It logs what the caller does not get.
-func (h *Handler) failed(err error) error { return surface.Failed(h.o.Log, err) }
 
 // author returns who changes something: the key, or the operator.
 func (h *Handler) author(caller run.Caller) org.Author {
@@ -130,23 +104,4 @@ func (h *Handler) author(caller run.Caller) org.Author {
 		by.Principal = caller.Principal.ID
 	}
 	return by
-}
-
-// changeTimeout is how long a change may wait until it is admitted, for the store, and
-// for what follows from it.
-const changeTimeout = 30 * time.Second
-
-// detach returns the request for a change, with a context that does not end
-// when the client leaves: a revoked key that goes on working because its
-// revoker did not wait would be worse than work for nobody. Until all of the
-// body is here nothing is changed, and the client may still leave.
-func detach(r *http.Request) (*http.Request, context.CancelFunc, error) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return nil, nil, err
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), changeTimeout)
-	r = r.WithContext(ctx)
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	return r, cancel, nil
 }

@@ -243,7 +243,7 @@ func hintOf(secret string) string { return secret[:min(len(secret), 7)] + "…" 
 
 // readOverlap reads the body of a rotation.
 func readOverlap(r *http.Request) (time.Duration, error) {
-	body, err := readBody(r)
+	body, err := surface.ReadJSON(r)
 	if err != nil {
 		return 0, err
 	}
@@ -321,7 +321,7 @@ func (h *Handler) keyNamed(r *http.Request, orgID, name string) (org.Key, error)
 }
 
 func (h *Handler) readKey(r *http.Request) (org.Key, error) {
-	body, err := readBody(r)
+	body, err := surface.ReadJSON(r)
 	if err != nil {
 		return org.Key{}, err
 	}

@@ -100,7 +100,7 @@ func (h *Handler) ListOrgs() surface.Endpoint {
 // CreateOrg answers POST /api/orgs, for the operator.
 func (h *Handler) CreateOrg() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
-		body, err := readBody(r)
+		body, err := surface.ReadJSON(r)
 		if err != nil {
 			return 0, nil, err
 		}

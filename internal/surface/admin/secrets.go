@@ -41,7 +41,7 @@ func (h *Handler) ListSecrets() surface.Endpoint {
 func (h *Handler) PutSecret() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
 		if h.o.Vault == nil {
-			return 0, nil, noVault("secrets")
+			return 0, nil, surface.NoVault("secrets")
 		}
 		name := r.PathValue("name")
 		if _, err := secret.ParseRef(string(secret.Vault) + ":" + name); err != nil {
@@ -80,16 +80,10 @@ func (h *Handler) DeleteSecret() surface.Endpoint {
 	})
 }
 
-// noVault refuses what needs the vault.
-func noVault(what string) error {
-	return fault.New(fault.Conflict, "vault_off", "this gateway has no vault for %s; the operator turns it on by setting master_key, or TURNPIKE_MASTER_KEY, "+
-		"to 32 random bytes, for example from \"openssl rand -base64 32\"", what)
-}
-
 // readSecret reads {"value": "…"}. Its errors quote nothing of the body, not
 // even the names of its members.
 func readSecret(r *http.Request) (secret.Value, error) {
-	body, err := readBody(r)
+	body, err := surface.ReadJSON(r)
 	if err != nil {
 		return secret.Value{}, err
 	}

@@ -6,15 +6,11 @@ import (
 	"encoding/json"
 	"maps"
 	"net/http"
-	"net/url"
-	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
-	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
@@ -54,7 +50,7 @@ func (h *Handler) GetServer() surface.Endpoint {
 // CreateServer answers POST /api/mcp-servers.
 func (h *Handler) CreateServer() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
-		body, err := readBody(r)
+		body, err := surface.ReadJSON(r)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -123,7 +119,7 @@ func (h *Handler) PatchServer() surface.Endpoint {
 
 // switchServer switches a server that orgs share on or off for the caller's org.
 func (h *Handler) switchServer(r *http.Request, caller run.Caller, old org.MCPServer) (int, any, error) {
-	body, err := readBody(r)
+	body, err := surface.ReadJSON(r)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -202,24 +198,10 @@ func declaredServer(d org.FromFile, name string) *org.MCPServer {
 // and a credential is not stored in the open.
 func (h *Handler) readServer(body []byte, patched bool) (org.MCPServer, error) {
 	s, err := h.o.Reader.MCPServer(body, patched)
-	if err != nil {
-		return s, err
+	if err == nil {
+		err = surface.CheckCredentials(s.URL, s.Headers)
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.Headers)) {
-		if credentialHeader(name) && !refersToVault(s.Headers[name]) {
-			return s, fault.New(fault.Unprocessable, "credential_in_the_open", "the header %s contains a credential; store it with PUT /api/secrets/NAME "+
-				"and refer to it with secret:NAME", name).In("headers." + name)
-		}
-	}
-	if u, err := url.Parse(s.URL); err == nil {
-		for name := range u.Query() {
-			if credentialHeader(name) {
-				return s, fault.New(fault.Unprocessable, "credential_in_the_open", "the URL parameter %s looks like a credential; "+
-					"store it with PUT /api/secrets/NAME and send it in a header with secret:NAME", name).In("url")
-			}
-		}
-	}
-	return s, nil
+	return s, err
 }
 
 // checkHosted refuses a server with a type of hosted tools that another server of the org has.
@@ -240,23 +222,6 @@ func (h *Handler) checkHosted(ctx context.Context, s org.MCPServer) error {
 		}
 	}
 	return nil
-}
-
-// refersToVault reports whether the text is a reference to the org's vault, with
-// nothing before it but a scheme such as "Bearer ".
-func refersToVault(text string) bool {
-	t, err := secret.Parse(text)
-	return err == nil && t.Ref().Kind() == secret.Vault && regexp.MustCompile(`^([A-Za-z-]{1,20} )?$`).MatchString(t.Literal().Reveal())
-}
-
-func credentialHeader(name string) bool {
-	name = strings.ToLower(name)
-	for _, part := range []string{"auth", "cookie", "key", "token", "secret", "password", "session", "credential"} {
-		if strings.Contains(name, part) {
-			return true
-		}
-	}
-	return false
 }
 
 // server is the JSON of an MCP server: its settings with the keys of the configuration

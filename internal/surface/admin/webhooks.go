@@ -109,7 +109,7 @@ type webhookSettings struct {
 
 // readWebhook reads settings and applies them to w.
 func (h *Handler) readWebhook(r *http.Request, w *org.Webhook) error {
-	body, err := readBody(r)
+	body, err := surface.ReadJSON(r)
 	if err != nil {
 		return err
 	}
@@ -169,7 +169,7 @@ func hasNull(object []byte) bool {
 // newSecret gives the webhook a new secret and returns it.
 func (h *Handler) newSecret(w *org.Webhook) (string, error) {
 	if h.o.Vault == nil {
-		return "", noVault("webhooks, whose secrets it keeps,")
+		return "", surface.NoVault("webhooks, whose secrets it keeps,")
 	}
 	v := webhook.NewSecret()
 	sealed, err := h.o.Vault.Seal(w.Org, w.SecretName(), v)

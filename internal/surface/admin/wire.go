@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 
@@ -23,22 +22,11 @@ type deleted struct {
 	Deleted bool   `json:"deleted"`
 }
 
-func readBody(r *http.Request) ([]byte, error) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return nil, err
-	}
-	if !json.Valid(body) {
-		return nil, fault.New(fault.Invalid, "invalid_json", "the request body is not valid JSON")
-	}
-	return body, surface.CheckJSON(body)
-}
-
 // mergePatch applies the request's body to the top-level members of current and
 // returns the JSON that the Reader must read. A member that is null gets its default.
 // A member that the body gives twice is returned twice: the Reader refuses it.
 func mergePatch(r *http.Request, current any) ([]byte, error) {
-	body, err := readBody(r)
+	body, err := surface.ReadJSON(r)
 	if err != nil {
 		return nil, err
 	}

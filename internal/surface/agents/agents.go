@@ -1,0 +1,372 @@
+package agents
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/agent"
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
+)
+
+// agentObject is an agent on the wire. Servers and Hooks are only in the answers about one agent to keys
+// that may read the org's settings.
+type agentObject struct {
+	ID           string         `json:"id"`
+	Name         string         `json:"name"`
+	Description  string         `json:"description"`
+	Model        string         `json:"model"`
+	SystemPrompt string         `json:"system_prompt"`
+	Settings     agent.Settings `json:"settings"`
+	Version      int            `json:"version"`
+	Declared     bool           `json:"declared"`
+	Unsupported  string         `json:"unsupported,omitempty"`
+	ArchivedAt   *string        `json:"archived_at"`
+	CreatedAt    *string        `json:"created_at"` // nil for declared agents
+	UpdatedAt    *string        `json:"updated_at"`
+
+	Servers []serverObject `json:"mcp_servers,omitzero"`
+	Hooks   []hookObject   `json:"hooks,omitzero"`
+}
+
+func wireTime(t time.Time) *string {
+	if t.IsZero() {
+		return nil
+	}
+	text := surface.Timestamp(t.UnixMilli())
+	return &text
+}
+
+func wireAgent(a agent.Agent) agentObject {
+	return agentObject{
+		ID: a.ID, Name: a.Name, Description: a.Description, Model: a.Model, SystemPrompt: a.SystemPrompt, Settings: a.Settings,
+		Version: a.Version, Declared: a.Declared, Unsupported: a.Unsupported,
+		ArchivedAt: wireTime(a.ArchivedAt), CreatedAt: wireTime(a.CreatedAt), UpdatedAt: wireTime(a.UpdatedAt),
+	}
+}
+
+// whole is wireAgent with the servers and hooks, if the caller may see them.
+func (h *Handler) whole(a agent.Agent, caller run.Caller) (agentObject, error) {
+	out := wireAgent(a)
+	if !caller.Principal.Role.MayRead() {
+		return out, nil
+	}
+	var err error
+	if out.Servers, err = h.wireServers(a); err != nil {
+		return out, err
+	}
+	out.Hooks = wireHooks(a)
+	return out, nil
+}
+
+// Pages of lists.
+const (
+	defaultLimit = 50
+	maxLimit     = 200
+	maxOffset    = 1_000_000
+)
+
+type pageOf struct {
+	Total  int `json:"total"`
+	Limit  int `json:"limit"`
+	Offset int `json:"offset"`
+}
+
+// readPage reads limit and offset. known are the other parameters.
+func readPage(r *http.Request, known ...string) (limit, offset int, err error) {
+	query := r.URL.Query()
+	if err := surface.CheckQuery(query, append([]string{"limit", "offset"}, known...)...); err != nil {
+		return 0, 0, err
+	}
+	if limit, err = surface.QueryNumber(query, "limit", defaultLimit, 1, maxLimit); err != nil {
+		return 0, 0, err
+	}
+	offset, err = surface.QueryNumber(query, "offset", 0, 0, maxOffset)
+	return limit, offset, err
+}
+
+// List answers GET /api/agents: declared agents first, then the stored ones, the latest created first.
+func (h *Handler) List() surface.Endpoint {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+		limit, offset, err := readPage(r, "name", "archived")
+		if err != nil {
+			return 0, nil, err
+		}
+		q := agent.Query{Name: r.URL.Query().Get("name")}
+		switch text := r.URL.Query().Get("archived"); text {
+		case "", "false":
+		case "true", "all":
+			q.Archived = agent.Which(text)
+		default:
+			return 0, nil, surface.InvalidValue("archived", "archived must be true, false or all")
+		}
+		out := []agentObject{}
+		before := 0
+		for _, a := range h.o.Declared(caller.Org.ID) {
+			if !q.Has(a) {
+				continue
+			}
+			if before >= offset && len(out) < limit {
+				out = append(out, wireAgent(a))
+			}
+			before++
+		}
+		q.Limit, q.Offset = max(limit-len(out), 1), max(offset-before, 0)
+		stored, total, err := h.o.Store.Agents(r.Context(), caller.Org.ID, q)
+		if err != nil {
+			return 0, nil, err
+		}
+		for _, a := range stored[:min(len(stored), limit-len(out))] {
+			out = append(out, wireAgent(a))
+		}
+		return http.StatusOK, struct {
+			Agents []agentObject `json:"agents"`
+			pageOf
+		}{out, pageOf{before + total, limit, offset}}, nil
+	})
+}
+
+// Get answers GET /api/agents/{id}.
+func (h *Handler) Get() surface.Endpoint {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+		a, err := h.find(r, caller)
+		if err != nil {
+			return 0, nil, err
+		}
+		out, err := h.whole(a, caller)
+		return http.StatusOK, out, err
+	})
+}
+
+// Create answers POST /api/agents.
+func (h *Handler) Create() surface.Endpoint {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+		body, err := readFields(r)
+		if err != nil {
+			return 0, nil, err
+		}
+		a := agent.Agent{Org: caller.Org.ID, ID: h.o.NewID(agent.Prefix), Version: 1, CreatedAt: h.o.Now(), UpdatedAt: h.o.Now()}
+		if err := h.apply(body, &a.Definition); err != nil {
+			return 0, nil, err
+		}
+		if err := h.setModel(r, caller, &a.Definition); err != nil {
+			return 0, nil, err
+		}
+		if err := a.Check(); err != nil {
+			return 0, nil, refused(err, a.ID)
+		}
+		if err := h.checkDeclaredName(caller, a.Name); err != nil {
+			return 0, nil, err
+		}
+		if err := h.o.Store.CreateAgent(r.Context(), a, h.author(caller)); err != nil {
+			return 0, nil, refused(err, a.ID)
+		}
+		out, err := h.whole(a, caller)
+		return http.StatusCreated, out, err
+	})
+}
+
+// setModel gives a definition without a model the default of the org.
+func (h *Handler) setModel(r *http.Request, caller run.Caller, d *agent.Definition) error {
+	if d.Model != "" {
+		return nil
+	}
+	settings, err := h.o.Store.AgentSettings(r.Context(), caller.Org.ID)
+	d.Model = agent.DefaultsOf(settings).Model
+	return err
+}
+
+// Patch answers PATCH /api/agents/{id}: members that are given replace those that are there (RFC 7396).
+// null gives a member its default. A list is replaced as a whole.
+func (h *Handler) Patch() surface.Endpoint {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+		body, err := surface.ReadJSON(r)
+		if err != nil {
+			return 0, nil, err
+		}
+		a, err := h.change(r, caller, func(d *agent.Definition) error {
+			if err := h.apply(fieldsOf("", body), d); err != nil {
+				return err
+			}
+			return h.setModel(r, caller, d)
+		})
+		if err != nil {
+			return 0, nil, err
+		}
+		out, err := h.whole(a, caller)
+		return http.StatusOK, out, err
+	})
+}
+
+// apply applies the members of a body to a definition.
+func (h *Handler) apply(f *fields, d *agent.Definition) error {
+	f.text("name", &d.Name)
+	f.text("description", &d.Description)
+	f.text("model", &d.Model)
+	f.text("system_prompt", &d.SystemPrompt)
+	if v, ok := f.take("settings"); ok && f.err == nil {
+		f.err = applySettings(v, &d.Settings)
+	}
+	if tools, given := f.list("tools"); given && len(tools) > 0 && f.err == nil {
+		f.err = fault.New(fault.NotConfigured, "tool_not_available", "tools: this gateway has no tools that can be assigned to agents yet; "+
+			"GET /api/tools says why. Use an MCP server (mcp_servers)").In("tools")
+	}
+	if f.err == nil {
+		f.err = h.applyServers(f, d)
+	}
+	if f.err == nil {
+		f.err = h.applyHooks(f, d)
+	}
+	return f.done()
+}
+
+func applySettings(v json.RawMessage, s *agent.Settings) error {
+	if isNull(v) {
+		*s = agent.Settings{}
+		return nil
+	}
+	f := fieldsOf("settings", v)
+	f.decimal("temperature", &s.Temperature)
+	f.number("max_steps", &s.MaxSteps)
+	f.number("max_tokens", &s.MaxTokens)
+	f.number("max_context_tokens", &s.MaxContextTokens)
+	f.number("timeout_seconds", &s.TimeoutSeconds)
+	f.text("fallback_model", &s.FallbackModel)
+	f.text("reasoning_effort", &s.ReasoningEffort)
+	return f.done()
+}
+
+// Delete answers DELETE /api/agents/{id}.
+func (h *Handler) Delete() surface.Endpoint {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+		a, err := h.find(r, caller)
+		switch {
+		case err != nil:
+			return 0, nil, err
+		case a.Declared:
+			return 0, nil, isDeclared(a)
+		}
+		if err := h.o.Store.RemoveAgent(r.Context(), a.Org, a.ID, h.author(caller)); err != nil {
+			return 0, nil, refused(err, a.ID)
+		}
+		return http.StatusOK, deleted{a.ID, true}, nil
+	})
+}
+
+type deleted struct {
+	ID      string `json:"id"`
+	Deleted bool   `json:"deleted"`
+}
+
+// Archive answers POST /api/agents/{id}/archive, or /restore.
+func (h *Handler) Archive(archive bool) surface.Endpoint {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+		a, err := h.find(r, caller)
+		switch {
+		case err != nil:
+			return 0, nil, err
+		case a.Declared:
+			return 0, nil, isDeclared(a)
+		}
+		now := h.o.Now()
+		var at time.Time
+		if archive {
+			at = now
+		}
+		if err := h.o.Store.ArchiveAgent(r.Context(), a.Org, a.ID, at, now, h.author(caller)); err != nil {
+			return 0, nil, refused(err, a.ID)
+		}
+		if a, err = h.o.Store.Agent(r.Context(), a.Org, a.ID); err != nil {
+			return 0, nil, refused(err, a.ID)
+		}
+		out, err := h.whole(a, caller)
+		return http.StatusOK, out, err
+	})
+}
+
+// versionObject is a version on the wire.
+type versionObject struct {
+	Version      int            `json:"version"`
+	Name         string         `json:"name"`
+	Description  string         `json:"description"`
+	Model        string         `json:"model"`
+	SystemPrompt string         `json:"system_prompt"`
+	Settings     agent.Settings `json:"settings"`
+	Servers      []serverObject `json:"mcp_servers"`
+	Hooks        []hookObject   `json:"hooks"`
+	Unsupported  string         `json:"unsupported,omitempty"`
+	CreatedBy    string         `json:"created_by"`
+	CreatedAt    *string        `json:"created_at"`
+}
+
+func (h *Handler) wireVersion(v agent.Version, orgID string) (out versionObject, err error) {
+	a := agent.Agent{Org: orgID, Definition: v.Definition}
+	out = versionObject{
+		Version: v.Number, Name: v.Name, Description: v.Description, Model: v.Model, SystemPrompt: v.SystemPrompt, Settings: v.Settings,
+		Hooks: wireHooks(a), Unsupported: v.Unsupported, CreatedBy: v.Principal, CreatedAt: wireTime(v.CreatedAt),
+	}
+	out.Servers, err = h.wireServers(a)
+	return out, err
+}
+
+// Versions answers GET /api/agents/{id}/versions, the latest first. A declared agent has none.
+func (h *Handler) Versions() surface.Endpoint {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+		limit, offset, err := readPage(r)
+		if err != nil {
+			return 0, nil, err
+		}
+		a, err := h.find(r, caller)
+		if err != nil {
+			return 0, nil, err
+		}
+		var found []agent.Version
+		total := 0
+		if !a.Declared {
+			if found, total, err = h.o.Store.AgentVersions(r.Context(), a.Org, a.ID, limit, offset); err != nil {
+				return 0, nil, refused(err, a.ID)
+			}
+		}
+		out := []versionObject{}
+		for _, v := range found {
+			one, err := h.wireVersion(v, a.Org)
+			if err != nil {
+				return 0, nil, err
+			}
+			out = append(out, one)
+		}
+		return http.StatusOK, struct {
+			Versions []versionObject `json:"versions"`
+			pageOf
+		}{out, pageOf{total, limit, offset}}, nil
+	})
+}
+
+// Version answers GET /api/agents/{id}/versions/{version}.
+func (h *Handler) Version() surface.Endpoint {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+		a, err := h.find(r, caller)
+		if err != nil {
+			return 0, nil, err
+		}
+		text := r.PathValue("version")
+		number, bad := strconv.Atoi(text)
+		v, err := agent.Version{}, org.ErrNotFound
+		if bad == nil && !a.Declared {
+			v, err = h.o.Store.AgentVersion(r.Context(), a.Org, a.ID, number)
+		}
+		if err != nil {
+			if refusal := refused(err, ""); fault.From(refusal).Code != fault.NotFound {
+				return 0, nil, refusal
+			}
+			return 0, nil, fault.New(fault.NotFound, "not_found", "%s", fmt.Sprintf("the agent has no version %.20q; the oldest ones are deleted", text))
+		}
+		out, err := h.wireVersion(v, a.Org)
+		return http.StatusOK, out, err
+	})
+}

@@ -1,0 +1,227 @@
+// Package agents is the REST API of agents below /api/agents, with /api/tools and /api/settings. It stores
+// what an org says of its agents. It runs none yet.
+//
+//	request ─► fields (400 names the member) ─► agent.Definition.Check ─► agent.Store: a new version
+//
+// Agents of the configuration file are shown with "declared": true and cannot be changed here. An id that
+// another org has is answered as one that does not exist.
+package agents
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/agent"
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/secret"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
+)
+
+// Secrets keeps the settings that are secret. Implemented by store/sqlite.
+type Secrets interface {
+	Secrets(ctx context.Context, org string) ([]org.Secret, error)
+	PutSecret(ctx context.Context, s org.Secret, by org.Author) error
+	DeleteSecret(ctx context.Context, org, name string, by org.Author) error
+}
+
+// Options are what a Handler needs. All but Vault are required.
+type Options struct {
+	Store    agent.Store
+	Secrets  Secrets
+	Vault    *secret.Keyring // nil = secret settings cannot be stored
+	Reader   Reader
+	Declared func(orgID string) []agent.Agent // of the configuration file, in its order
+	Judge    func(url string) error           // refuses what the outbound policy refuses without a lookup
+
+	// SecretChanged is called after a secret of the org has changed.
+	SecretChanged func(ctx context.Context, orgID, name string) error
+
+	NewID func(prefix string) string
+	Log   *slog.Logger
+	Now   func() time.Time
+}
+
+// Reader reads and shows settings of MCP servers with the rules of the configuration file. Implemented by
+// directory.Reader.
+type Reader interface {
+	// MCPServer reads a whole server. Patched says that null gives a key its default.
+	MCPServer(json []byte, patched bool) (org.MCPServer, error)
+	// ServerSettings returns the settings of a server with the keys of the file.
+	ServerSettings(s org.MCPServer) json.Marshaler
+}
+
+// Handler answers the API.
+type Handler struct{ o Options }
+
+// New returns a Handler.
+func New(o Options) *Handler { return &Handler{o} }
+
+// errorObject is the format of the errors.
+type errorObject struct {
+	Error string `json:"error"`
+	Code  string `json:"code"`
+	Param string `json:"param,omitempty"`
+
+	RetryAfterSecs int `json:"retry_after_secs,omitempty"`
+}
+
+// Errors returns the error format of the API.
+func Errors() *surface.Errors {
+	return &surface.Errors{Object: func(e surface.Error) any { return errorObject{e.Message, e.Code, e.Param, e.RetryAfter} }}
+}
+
+// Routes returns the routes of the API. The endpoints of a nil Handler must not be called.
+func (h *Handler) Routes() []surface.Route {
+	managers := surface.Group{Errors: Errors(), Roles: surface.Managers, MaxBody: surface.MaxManagementBody}
+	users, readers := managers.By(surface.RunReaders), managers.By(surface.Readers)
+	return []surface.Route{
+		users.Route("GET /api/agents", h.List()),
+		managers.Route("POST /api/agents", h.Create()),
+		users.Route("GET /api/agents/{id}", h.Get()),
+		managers.Route("PATCH /api/agents/{id}", h.Patch()),
+		managers.Route("DELETE /api/agents/{id}", h.Delete()),
+		managers.Route("POST /api/agents/{id}/archive", h.Archive(true)),
+		managers.Route("POST /api/agents/{id}/restore", h.Archive(false)),
+		readers.Route("GET /api/agents/{id}/versions", h.Versions()),
+		readers.Route("GET /api/agents/{id}/versions/{version}", h.Version()),
+		readers.Route("GET /api/agents/{id}/mcp-servers", h.Servers()),
+		managers.Route("POST /api/agents/{id}/mcp-servers", h.AddServer()),
+		readers.Route("GET /api/agents/{id}/mcp-servers/{sid}", h.Server()),
+		managers.Route("PUT /api/agents/{id}/mcp-servers/{sid}", h.ChangeServer()),
+		managers.Route("DELETE /api/agents/{id}/mcp-servers/{sid}", h.RemoveServer()),
+		readers.Route("GET /api/agents/{id}/hooks", h.Hooks()),
+		managers.Route("POST /api/agents/{id}/hooks", h.AddHook()),
+		readers.Route("GET /api/agents/{id}/hooks/{hid}", h.Hook()),
+		managers.Route("DELETE /api/agents/{id}/hooks/{hid}", h.RemoveHook()),
+		managers.Route("POST /api/agents/{id}/tools", h.AssignTool()),
+		managers.Route("/api/agents/", nil), // unknown paths
+
+		users.Route("GET /api/tools", h.Tools()),
+		managers.Route("/api/tools/", nil),
+
+		readers.Route("GET /api/settings", h.Settings()),
+		managers.Route("PUT /api/settings", h.PutSettings()),
+		managers.Route("PUT /api/settings/{key}", h.PutSetting()),
+		managers.Route("DELETE /api/settings/{key}", h.DeleteSetting()),
+		managers.Route("POST /api/settings/reset-category", h.ResetCategory()),
+		managers.Route("/api/settings/", nil),
+	}
+}
+
+func (h *Handler) endpoint(serve func(*http.Request, run.Caller) (int, any, error)) surface.Endpoint {
+	return func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+		return surface.Managed(h.o.Log, serve)(w, r, caller)
+	}
+}
+
+// author returns who changes something.
+func (h *Handler) author(caller run.Caller) org.Author {
+	return org.Author{Principal: caller.Principal.ID, RequestID: caller.RequestID, At: h.o.Now().UnixMilli()}
+}
+
+// refused returns the error for the caller.
+func refused(err error, id string) error {
+	var wrong *agent.FieldError
+	var capped *org.CapError
+	switch {
+	case errors.As(err, &wrong):
+		message := wrong.Message
+		if wrong.Field != "" {
+			message = wrong.Field + ": " + message
+		}
+		return fault.New(fault.Invalid, "invalid_value", "%s", message).In(wrong.Field)
+	case errors.As(err, &capped):
+		return fault.New(fault.Conflict, "cap_reached", "%v", capped)
+	case errors.Is(err, org.ErrNotFound):
+		return notFound("agent", id)
+	case errors.Is(err, org.ErrExists):
+		return nameTaken("agent")
+	case errors.Is(err, org.ErrChanged):
+		return fault.New(fault.Conflict, "changed_meanwhile", "other requests changed the agent at the same time; read it again and repeat the request")
+	}
+	return err
+}
+
+func notFound(kind, id string) error {
+	return fault.New(fault.NotFound, "not_found", "there is no %s with the id %q", kind, id)
+}
+
+func nameTaken(kind string) error {
+	return fault.New(fault.Conflict, "exists", "another %s already has this name; choose another name", kind).In("name")
+}
+
+func isDeclared(a agent.Agent) error {
+	return fault.New(fault.Conflict, "declared", "the agent %q is declared in the configuration file and can only be changed there", a.Name)
+}
+
+// find returns the agent that the path names.
+func (h *Handler) find(r *http.Request, caller run.Caller) (agent.Agent, error) {
+	id := r.PathValue("id")
+	if !strings.HasPrefix(id, agent.Prefix) {
+		for _, a := range h.o.Declared(caller.Org.ID) {
+			if a.ID == id {
+				return a, nil
+			}
+		}
+	}
+	a, err := h.o.Store.Agent(r.Context(), caller.Org.ID, id)
+	return a, refused(err, id)
+}
+
+// change applies a change to the agent that the path names, and returns its new version. If another
+// request changes the agent at the same time, it is applied again.
+func (h *Handler) change(r *http.Request, caller run.Caller, apply func(*agent.Definition) error) (agent.Agent, error) {
+	for attempt := 1; ; attempt++ {
+		a, err := h.find(r, caller)
+		switch {
+		case err != nil:
+			return a, err
+		case a.Declared:
+			return a, isDeclared(a)
+		case a.Unsupported != "":
+			return a, fault.New(fault.Conflict, "unsupported", "agent %s: %s", a.ID, a.Unsupported)
+		}
+		before := a.Clone()
+		if err := apply(&a.Definition); err != nil {
+			return a, err
+		}
+		if a.Equal(before) {
+			return a, nil
+		}
+		if a.Name != before.Name {
+			if err := h.checkDeclaredName(caller, a.Name); err != nil {
+				return a, err
+			}
+		}
+		if err := a.Check(); err != nil {
+			return a, refused(err, a.ID)
+		}
+		a.UpdatedAt = h.o.Now()
+		err = h.o.Store.UpdateAgent(r.Context(), a.Version, a, h.author(caller))
+		if errors.Is(err, org.ErrChanged) && attempt < maxAttempts {
+			continue
+		}
+		a.Version++
+		return a, refused(err, a.ID)
+	}
+}
+
+// maxAttempts is how often a change is applied while other requests change the agent.
+const maxAttempts = 20
+
+// checkDeclaredName refuses a name that the configuration file uses.
+func (h *Handler) checkDeclaredName(caller run.Caller, name string) error {
+	for _, a := range h.o.Declared(caller.Org.ID) {
+		if a.Name == name {
+			return fault.New(fault.Conflict, "exists", "the configuration file already declares the agent %q; choose another name", name).In("name")
+		}
+	}
+	return nil
+}

@@ -1,0 +1,334 @@
+package agents
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/agent"
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/secret"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
+)
+
+// hookObject is a hook on the wire. Config is one of the following types.
+type hookObject struct {
+	ID        string          `json:"id"`
+	Event     agent.HookEvent `json:"event"`
+	Type      string          `json:"type"`
+	Matcher   *string         `json:"matcher"` // nil = all tools
+	Config    any             `json:"config"`
+	Enabled   bool            `json:"enabled"`
+	Position  int             `json:"position"`
+	CreatedAt *string         `json:"created_at"`
+}
+
+type httpConfig struct {
+	URL               string            `json:"url"`
+	Headers           map[string]string `json:"headers"`
+	Secret            string            `json:"secret,omitempty"`
+	TimeoutSeconds    int               `json:"timeout_seconds"`
+	IncludeRunContext bool              `json:"include_run_context"`
+	OnError           string            `json:"on_error"`
+}
+
+type ruleConfig struct {
+	Condition string `json:"condition"`
+	Action    string `json:"action"`
+	Message   string `json:"message"`
+}
+
+type rulesConfig struct {
+	Rules []ruleConfig `json:"rules"`
+}
+
+type approvalConfig struct {
+	Message string `json:"message"`
+	Timeout int    `json:"timeout"` // in seconds
+}
+
+func wireHooks(a agent.Agent) []hookObject {
+	out := []hookObject{}
+	for _, hook := range a.Hooks {
+		out = append(out, wireHook(hook, a.Declared))
+	}
+	return out
+}
+
+func wireHook(hook agent.Hook, declared bool) hookObject {
+	out := hookObject{ID: hook.ID, Event: hook.Event, Type: hook.Type(), Enabled: hook.Enabled, Position: hook.Position}
+	if hook.Matcher != "" {
+		out.Matcher = &hook.Matcher
+	}
+	if hook.CreatedAt != 0 {
+		out.CreatedAt = wireTime(time.UnixMilli(hook.CreatedAt))
+	}
+	switch {
+	case hook.HTTP != nil:
+		c := httpConfig{hook.HTTP.URL, map[string]string{}, hook.HTTP.Secret, hook.HTTP.TimeoutSeconds, hook.HTTP.IncludeRunContext, hook.HTTP.OnError}
+		for name, value := range hook.HTTP.Headers {
+			if declared {
+				value = "[redacted]"
+			}
+			c.Headers[name] = value
+		}
+		if c.TimeoutSeconds == 0 {
+			c.TimeoutSeconds = int(agent.DefaultHookTimeout / time.Second)
+		}
+		if c.OnError == "" {
+			c.OnError = agent.HookAllow
+		}
+		out.Config = c
+	case hook.Approval != nil:
+		c := approvalConfig{hook.Approval.Message, hook.Approval.TimeoutSeconds}
+		if c.Timeout == 0 {
+			c.Timeout = int(agent.DefaultApprovalTimeout / time.Second)
+		}
+		out.Config = c
+	default:
+		all := []ruleConfig{}
+		for _, one := range hook.Rules {
+			all = append(all, ruleConfig{one.Condition, agent.HookDeny, one.Message})
+		}
+		if out.Config = any(rulesConfig{all}); len(all) == 1 {
+			out.Config = all[0]
+		}
+	}
+	return out
+}
+
+// applyHooks replaces the hooks of a definition, if the body has any. One that says what a hook which is there
+// says is that hook.
+func (h *Handler) applyHooks(f *fields, d *agent.Definition) error {
+	all, given := f.list("hooks")
+	if !given || f.err != nil {
+		return f.err
+	}
+	if len(all) > agent.MaxHooks {
+		return refused(&agent.FieldError{Field: "hooks", Message: fmt.Sprintf("an agent has at most %d hooks", agent.MaxHooks)}, "")
+	}
+	before := slices.Clone(d.Hooks)
+	d.Hooks = nil
+	for i, one := range all {
+		hook, err := h.readHook(fieldsOf(fmt.Sprintf("hooks[%d]", i), one))
+		if err != nil {
+			return err
+		}
+		same := func(b agent.Hook) bool {
+			b.ID, b.CreatedAt = "", 0
+			return agent.Definition{Hooks: []agent.Hook{b}}.Equal(agent.Definition{Hooks: []agent.Hook{hook}})
+		}
+		if j := slices.IndexFunc(before, same); j >= 0 {
+			hook = before[j]
+			before = slices.Delete(before, j, j+1)
+		} else {
+			hook.ID, hook.CreatedAt = h.o.NewID(agent.HookPrefix), h.o.Now().UnixMilli()
+		}
+		d.Hooks = append(d.Hooks, hook)
+	}
+	return nil
+}
+
+// readHook reads a hook, without an id and the time of its creation.
+func (h *Handler) readHook(f *fields) (agent.Hook, error) {
+	hook := agent.Hook{Enabled: true}
+	if f.path != "" { // of what GET has returned
+		f.take("id")
+		f.take("created_at")
+	}
+	var event, kind string
+	f.text("event", &event)
+	f.text("type", &kind)
+	f.text("matcher", &hook.Matcher)
+	f.boolean("enabled", true, &hook.Enabled)
+	f.integer("position", &hook.Position)
+	hook.Event = agent.HookEvent(event)
+	config := []byte("{}")
+	if v, ok := f.take("config"); ok && !isNull(v) {
+		config = v
+	}
+	if f.err == nil {
+		f.err = readConfig(fieldsOf(f.at("config"), config), kind, &hook)
+	}
+	if err := f.done(); err != nil {
+		return hook, err
+	}
+	if err := hook.Check(); err != nil {
+		return hook, inPath(f.path, refused(err, ""))
+	}
+	return hook, inPath(f.path, h.checkHTTP(hook.HTTP))
+}
+
+// readConfig reads the config of a hook of the type.
+func readConfig(f *fields, kind string, hook *agent.Hook) error {
+	if f.err != nil {
+		return f.err
+	}
+	switch kind {
+	case "http":
+		c := &agent.HTTPHook{}
+		hook.HTTP = c
+		f.text("url", &c.URL)
+		f.texts("headers", &c.Headers)
+		f.text("secret", &c.Secret)
+		f.integer("timeout_seconds", &c.TimeoutSeconds)
+		f.boolean("include_run_context", false, &c.IncludeRunContext)
+		f.text("on_error", &c.OnError)
+		if len(c.Headers) == 0 {
+			c.Headers = nil
+		}
+	case "rule":
+		hook.Rules = []agent.HookRule{}
+		rules, given := f.list("rules")
+		if _, single := f.values["condition"]; given && single {
+			f.fail("condition", "cannot be combined with rules")
+		}
+		if !given && f.err == nil {
+			one := readRule(f)
+			hook.Rules = append(hook.Rules, one)
+		}
+		for i, v := range rules {
+			inside := fieldsOf(fmt.Sprintf("%s[%d]", f.at("rules"), i), v)
+			one := readRule(inside)
+			if err := inside.done(); err != nil {
+				return err
+			}
+			hook.Rules = append(hook.Rules, one)
+		}
+	case "approval":
+		c := &agent.ApprovalHook{}
+		hook.Approval = c
+		f.text("message", &c.Message)
+		f.integer("timeout", &c.TimeoutSeconds)
+	default: // refused by Check
+		clear(f.values)
+	}
+	return f.done()
+}
+
+func readRule(f *fields) (one agent.HookRule) {
+	action := agent.HookDeny
+	f.text("condition", &one.Condition)
+	f.text("message", &one.Message)
+	if f.text("action", &action); action != agent.HookDeny && action != "" {
+		f.fail("action", `must be "deny"; what no rule denies is allowed`)
+	}
+	return one
+}
+
+// checkHTTP refuses what an org must not store: a URL that the outbound policy refuses, a credential in the
+// open, and a reference to what belongs to the operator.
+func (h *Handler) checkHTTP(c *agent.HTTPHook) error {
+	if c == nil {
+		return nil
+	}
+	if err := surface.CheckCredentials(c.URL, c.Headers); err != nil {
+		return inPath("config", err)
+	}
+	for name, value := range c.Headers {
+		switch t, err := secret.Parse(value); {
+		case !validHeader(name, value):
+			return surface.InvalidValue("config.headers", "config.headers: %.60q is not a header that can be sent", name)
+		case err != nil || t.Ref() == "":
+		case t.Ref().Kind() != secret.Vault:
+			return surface.InvalidValue("config.headers."+name, "config.headers.%s: a header cannot refer to the gateway's environment or files; "+
+				"store the value with PUT /api/secrets/NAME and refer to it with secret:NAME", name)
+		case h.o.Vault == nil:
+			return surface.NoVault("secrets")
+		}
+	}
+	if c.Secret != "" && h.o.Vault == nil {
+		return surface.NoVault("secrets")
+	}
+	return inPath("config", h.o.Judge(c.URL))
+}
+
+// validHeader reports whether an http hook may send the header. Those that the gateway sets are refused.
+func validHeader(name, value string) bool {
+	const token = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	own := []string{"Host", "Content-Length", "Content-Type", "Connection", "Transfer-Encoding", "Upgrade", "Te", "Trailer", "Keep-Alive"}
+	return name != "" && len(name) <= 128 && strings.Trim(name, token) == "" && len(value) <= 8<<10 && !strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) &&
+		!slices.Contains(own, http.CanonicalHeaderKey(name)) && !strings.HasPrefix(http.CanonicalHeaderKey(name), "Webhook-")
+}
+
+// Hooks answers GET /api/agents/{id}/hooks, in the order of their creation.
+func (h *Handler) Hooks() surface.Endpoint {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+		limit, offset, err := readPage(r)
+		if err != nil {
+			return 0, nil, err
+		}
+		a, err := h.find(r, caller)
+		if err != nil {
+			return 0, nil, err
+		}
+		return http.StatusOK, struct {
+			Hooks []hookObject `json:"hooks"`
+			pageOf
+		}{cut(wireHooks(a), limit, offset), pageOf{len(a.Hooks), limit, offset}}, nil
+	})
+}
+
+func findHook(r *http.Request, d agent.Definition) (int, error) {
+	id := r.PathValue("hid")
+	i := slices.IndexFunc(d.Hooks, func(h agent.Hook) bool { return h.ID == id })
+	if i < 0 {
+		return 0, notFound("hook of the agent", id)
+	}
+	return i, nil
+}
+
+// Hook answers GET /api/agents/{id}/hooks/{hid}.
+func (h *Handler) Hook() surface.Endpoint {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+		a, err := h.find(r, caller)
+		if err != nil {
+			return 0, nil, err
+		}
+		i, err := findHook(r, a.Definition)
+		if err != nil {
+			return 0, nil, err
+		}
+		return http.StatusOK, wireHook(a.Hooks[i], a.Declared), nil
+	})
+}
+
+// AddHook answers POST /api/agents/{id}/hooks.
+func (h *Handler) AddHook() surface.Endpoint {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+		body, err := readFields(r)
+		if err != nil {
+			return 0, nil, err
+		}
+		hook, err := h.readHook(body)
+		if err != nil {
+			return 0, nil, err
+		}
+		hook.ID, hook.CreatedAt = h.o.NewID(agent.HookPrefix), h.o.Now().UnixMilli()
+		_, err = h.change(r, caller, func(d *agent.Definition) error {
+			if len(d.Hooks) >= agent.MaxHooks {
+				return fault.New(fault.Conflict, "cap_reached", "an agent has at most %d hooks; delete one", agent.MaxHooks)
+			}
+			d.Hooks = append(d.Hooks, hook)
+			return nil
+		})
+		return http.StatusCreated, wireHook(hook, false), err
+	})
+}
+
+// RemoveHook answers DELETE /api/agents/{id}/hooks/{hid}.
+func (h *Handler) RemoveHook() surface.Endpoint {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+		_, err := h.change(r, caller, func(d *agent.Definition) error {
+			i, err := findHook(r, *d)
+			if err == nil {
+				d.Hooks = slices.Delete(d.Hooks, i, i+1)
+			}
+			return err
+		})
+		return http.StatusOK, deleted{r.PathValue("hid"), true}, err
+	})
+}

@@ -1,0 +1,124 @@
+package surface
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/secret"
+)
+
+// Managed turns a function that returns what to answer into an [Endpoint] of an API that manages
+// something. The request is admitted to the store first. One that may change something is completed
+// whether or not its client waits for the answer.
+func Managed(log *slog.Logger, serve func(*http.Request, run.Caller) (status int, body any, err error)) Endpoint {
+	return func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			outlives, cancel, err := detach(r)
+			if err != nil {
+				return Failed(log, err)
+			}
+			defer cancel()
+			r = outlives
+		}
+		leave, err := caller.Admit(r.Context())
+		if err != nil {
+			return Failed(log, err)
+		}
+		status, body, err := func() (int, any, error) {
+			defer leave()
+			return serve(r, caller)
+		}()
+		if err == nil {
+			err = WriteJSON(w, status, body)
+		}
+		return Failed(log, err)
+	}
+}
+
+// changeTimeout is how long a change may wait until it is admitted, for the store, and
+// for what follows from it.
+const changeTimeout = 30 * time.Second
+
+// detach returns the request for a change, with a context that does not end
+// when the client leaves: a revoked key that goes on working because its
+// revoker did not wait would be worse than work for nobody. Until all of the
+// body is here nothing is changed, and the client may still leave.
+func detach(r *http.Request) (*http.Request, context.CancelFunc, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), changeTimeout)
+	r = r.WithContext(ctx)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return r, cancel, nil
+}
+
+// ReadJSON reads a body that is JSON, for an endpoint of [Managed].
+func ReadJSON(r *http.Request) ([]byte, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	if !json.Valid(body) {
+		return nil, fault.New(fault.Invalid, "invalid_json", "the request body is not valid JSON")
+	}
+	return body, CheckJSON(body)
+}
+
+// CheckCredentials refuses a credential in the open: a header with the name of one whose value does not
+// refer to the org's vault, and such a parameter of the URL.
+func CheckCredentials(target string, headers map[string]string) error {
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		if credentialName(name) && !refersToVault(headers[name]) {
+			return fault.New(fault.Unprocessable, "credential_in_the_open", "the header %s contains a credential; store it with PUT /api/secrets/NAME "+
+				"and refer to it with secret:NAME", name).In("headers." + name)
+		}
+	}
+	u, err := url.Parse(target)
+	if err != nil {
+		return nil // for whoever reads the URL
+	}
+	for name := range u.Query() {
+		if credentialName(name) {
+			return fault.New(fault.Unprocessable, "credential_in_the_open", "the URL parameter %s looks like a credential; "+
+				"store it with PUT /api/secrets/NAME and send it in a header with secret:NAME", name).In("url")
+		}
+	}
+	return nil
+}
+
+// refersToVault reports whether the text is a reference to the org's vault, with
+// nothing before it but a scheme such as "Bearer ".
+func refersToVault(text string) bool {
+	t, err := secret.Parse(text)
+	return err == nil && t.Ref().Kind() == secret.Vault && regexp.MustCompile(`^([A-Za-z-]{1,20} )?$`).MatchString(t.Literal().Reveal())
+}
+
+func credentialName(name string) bool {
+	name = strings.ToLower(name)
+	for _, part := range []string{"auth", "cookie", "key", "token", "secret", "password", "session", "credential"} {
+		if strings.Contains(name, part) {
+			return true
+		}
+	}
+	return false
+}
+
+// NoVault refuses what needs the vault.
+func NoVault(what string) error {
+	return fault.New(fault.Conflict, "vault_off", "this gateway has no vault for %s; the operator turns it on by setting master_key, or TURNPIKE_MASTER_KEY, "+
+		"to 32 random bytes, for example from \"openssl rand -base64 32\"", what)
+}

@@ -15,8 +15,7 @@ func appenders() map[string]string {
 	return map[string]string{
 		"internal/run.runState.write":          "the owner's batches: commit has numbered the facts, and the rules allow them",
 		"internal/run.deltaGroups.store":       "groups of deltas: rows without facts, under the owner's lease",
-		"internal/run.Runner.appendForeign":    "a fact of everybody else",
-		"internal/run.continuation.decideAll":  "the decisions of a request that continues a run, with its new input",
+		"internal/run.Runner.appendForeign":    "the facts of everybody else",
 		"internal/cli.narrator.Append":         "prints the batches that it passes on unchanged",
 		"turnpiketest/crashtest.ledger.Append": "passes batches on unchanged until the process is killed",
 	}
@@ -26,10 +25,9 @@ func appenders() map[string]string {
 // call: so that no fact is appended which the rules have not allowed.
 func factWriters() map[string][]string {
 	return map[string][]string{
-		"internal/run.runState.number":        {"internal/loop.Allowed"},
-		"internal/run.Runner.appendForeign":   {"internal/loop.Allowed", "internal/journal.Head.Allow"},
-		"internal/run.continuation.decisions": {"internal/loop.Allowed"},
-		"internal/run.withoutBodies":          {"internal/loop.WithoutTexts"}, // of facts that number has made
+		"internal/run.runState.number":      {"internal/loop.Allowed"},
+		"internal/run.Runner.appendForeign": {"internal/loop.Allowed", "internal/journal.Head.Allow"},
+		"internal/run.withoutBodies":        {"internal/loop.WithoutTexts"}, // of facts that number has made
 	}
 }
 

@@ -49,7 +49,7 @@ func (u *audience) resolve(ctx context.Context, a journal.Approval, d journal.De
 		account = u.o.Memory.Open(a.Org)
 		defer account.Close()
 	}
-	err := u.append(ctx, account, a.Org, a.RunID, foreignFact{body: body, rows: []audit.Entry{row}})
+	err := u.append(ctx, account, a.Org, a.RunID, foreign{bodies: []loop.Body{body}, audit: []audit.Entry{row}})
 	var settled *fault.Error
 	if errors.As(err, &settled) && settled.Code == fault.Conflict { // decided meanwhile, or the run has ended
 		err = nil
@@ -69,7 +69,7 @@ func (u *audience) expire(ctx context.Context, a journal.Approval, now int64) (j
 	if !a.IsPause() {
 		return u.resolve(ctx, a, journal.Decision{}, org.Author{At: now})
 	}
-	err := u.append(ctx, nil, a.Org, a.RunID, foreignFact{body: loop.Expired{WaitID: a.ID}})
+	err := u.append(ctx, nil, a.Org, a.RunID, foreign{bodies: []loop.Body{loop.Expired{WaitID: a.ID}}})
 	var settled *fault.Error
 	switch {
 	case err == nil:

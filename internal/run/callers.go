@@ -56,7 +56,7 @@ type audience struct {
 	o         *Options
 	followers *eventlog.Followers
 	leases    *leaseKeeper
-	append    func(ctx context.Context, account *memlimit.Account, orgID, runID string, f foreignFact) error     // Runner.appendForeign
+	append    func(ctx context.Context, account *memlimit.Account, orgID, runID string, f foreign) error         // Runner.appendForeign
 	end       func(ctx context.Context, orgID, runID string, why loop.CancelRequested, rows []audit.Entry) error // Runner.requestEnd
 
 	callers callers

@@ -188,48 +188,47 @@ func (c *continuation) tookInput(ctx context.Context, approvals []journal.Approv
 // inputRef is the ref of the row with the items that a request adds to a run.
 func inputRef(part int) string { return fmt.Sprintf("input:%d", part) }
 
-// decideAll appends the decisions about the approvals that wait, with the new input, as one
-// batch. The error wraps errDecideAgain if that is not possible any more.
+// decideAll appends the decisions about the approvals that wait, with the new input and what the request
+// brings for the next part. The error wraps errDecideAgain if that is not possible any more.
 func (c *continuation) decideAll(ctx context.Context, approvals []journal.Approval) (nextPart, error) {
 	next, err := c.locate(ctx, approvals)
 	if err != nil {
 		return next, err
 	}
-	b, err := c.decisions(approvals, next)
-	if err != nil {
-		return next, err
-	}
-	if len(b.Facts) == 0 { // the answers are known: the client gets the same again
+	if !slices.ContainsFunc(approvals, isWaiting) { // the answers are known: the client gets the same again
 		if s := next.state; next.part == s.Parks && s.ActiveSince == 0 && s.Finished == nil {
-			if next.open = undecided(s); len(next.open) > 0 {
-				next.step = s.Seq
-			}
+			next.setOpen()
 		}
 		return next, nil
 	}
-	err = c.Journal.Append(ctx, journal.Lease{Org: c.req.Org, RunID: next.run}, next.state.Seq, b)
-	var behind *journal.Behind
-	if errors.As(err, &behind) {
+	part := storedPart{Store: c.req.Store}
+	if part.RequestServers, err = c.sealRequestServers(next.run); err != nil {
+		return next, err
+	}
+	err = c.runner.appendForeign(ctx, c.req.Account, c.req.Org, next.run, foreign{state: &next.state, of: func(s *loop.State) (foreign, error) {
+		return brings(s, c.req, approvals, next.part, part, c.Now().UnixMilli())
+	}})
+	var refused *fault.Error
+	switch {
+	case errors.As(err, &refused) && refused.Code == fault.Conflict: // decided meanwhile, or the run has ended
 		return next, fmt.Errorf("%w: %w", errDecideAgain, err)
-	} else if err != nil {
-		return next, journal.Unavailable(fmt.Errorf("run %s: append decisions: %w", next.run, err))
+	case err != nil:
+		return next, journal.ReadError(next.run, err)
 	}
 	crash.At(crash.AfterDecision)
-	for _, f := range b.Facts {
-		next.state = loop.Apply(next.state, f)
-	}
-	if c.Observer != nil {
-		for _, row := range b.Audit {
-			c.Observer.Recorded(c.req.Org, row)
-		}
-	}
-	c.runner.followers.Ring(journal.RunKey{Org: c.req.Org, Run: next.run})
 	c.runner.followers.Ring(approvalsOf(c.req.Org))
 	c.runner.leases.claimSoon()
-	if next.open = undecided(next.state); len(next.open) > 0 {
-		next.step = next.state.Seq
-	}
+	next.setOpen()
 	return next, nil
+}
+
+func isWaiting(a journal.Approval) bool { return a.Status == journal.ApprovalWaiting }
+
+// setOpen notes what is still asked for.
+func (n *nextPart) setOpen() {
+	if n.open = undecided(n.state); len(n.open) > 0 {
+		n.step = n.state.Seq
+	}
 }
 
 // undecided returns what is still asked for.
@@ -242,54 +241,39 @@ func undecided(s loop.State) (out []loop.CallWaiting) {
 	return out
 }
 
-// decisions returns the batch with the decisions, and with the new input and what the request
-// brings for the next part. The input and the settings of the part are those of the request
-// that makes the last decision.
-func (c *continuation) decisions(approvals []journal.Approval, next nextPart) (journal.Batch, error) {
-	b := journal.Batch{Sync: true}
-	s, at := next.state, max(c.Now().UnixMilli(), next.state.At)
-	add := func(body loop.Body) error {
-		f := loop.Fact{Seq: s.Seq + 1, At: at, Version: loop.Version, Body: body}
-		if err := loop.Allowed(s, f); err != nil {
-			return fmt.Errorf("%w: %w", errDecideAgain, err)
-		}
-		s, b.Facts = loop.Apply(s, f), append(b.Facts, f)
-		return nil
-	}
+// brings returns what a request that continues a run in state s appends to it: its decisions about the
+// approvals that wait. The request that makes the last decision also appends its new input, and what the
+// next part is stored with. An earlier one must bring no input.
+func brings(s *loop.State, req *Request, approvals []journal.Approval, part int, keep storedPart, now int64) (foreign, error) {
+	var f foreign
+	decided := map[string]bool{} // by the id of the approval
 	for i, a := range approvals {
-		if a.Status != journal.ApprovalWaiting {
+		if !isWaiting(a) {
 			continue
 		}
-		d, status := c.req.Answers[i].Decision, journal.ApprovalDenied
+		d, status := req.Answers[i].Decision, journal.ApprovalDenied
 		if d.Approved {
 			status = journal.ApprovalApproved
 		}
-		if err := add(loop.CallResolved{WaitID: a.ID, Approved: d.Approved, By: c.req.Principal, Message: d.Message}); err != nil {
-			return b, err
-		}
-		b.Audit = append(b.Audit, a.Entry(at, c.req.Principal, status, d.Message))
+		decided[a.ID] = true
+		f.bodies = append(f.bodies, loop.CallResolved{WaitID: a.ID, Approved: d.Approved, By: req.Principal, Message: d.Message})
+		f.audit = append(f.audit, a.Entry(max(now, s.At), req.Principal, status, d.Message))
 	}
-	if len(b.Facts) == 0 || len(undecided(s)) > 0 {
-		if len(c.req.Late) > 0 && len(b.Facts) > 0 {
-			return b, fault.New(fault.Invalid, "approvals_undecided", "input has further items, and not every approval request of the response is answered; "+
+	late := req.Late
+	if slices.ContainsFunc(undecided(*s), func(w loop.CallWaiting) bool { return !decided[w.WaitID] }) {
+		if len(late) > 0 {
+			return f, fault.New(fault.Invalid, "approvals_undecided", "input has further items, and not every approval request of the response is answered; "+
 				"answer all of them, or send the items with the last answer").In("input")
 		}
-		return b, nil
+		return f, nil
 	}
-	if late := c.req.Late; len(late) > 0 {
-		ref := inputRef(next.part)
-		if err := add(loop.InputAdded{ItemsRef: ref, By: loop.ByClient, Bytes: window.Bytes(late)}); err != nil {
-			return b, err
-		}
-		b.Rows = append(b.Rows, journal.Row{Ref: ref, Value: item.List(late)})
+	if len(late) > 0 {
+		ref := inputRef(part)
+		f.bodies = append(f.bodies, loop.InputAdded{ItemsRef: ref, By: loop.ByClient, Bytes: window.Bytes(late)})
+		f.rows = append(f.rows, journal.Row{Ref: ref, Value: item.List(late)})
 	}
-	part := storedPart{Store: c.req.Store}
-	var err error
-	if part.RequestServers, err = c.sealRequestServers(next.run); err != nil {
-		return b, err
-	}
-	b.Rows = append(b.Rows, journal.Row{Ref: partRef(next.part), Value: part})
-	return b, nil
+	f.rows = append(f.rows, journal.Row{Ref: partRef(part), Value: keep})
+	return f, nil
 }
 
 // sealRequestServers returns the servers of the request as they are stored with the run.

@@ -54,7 +54,7 @@
 //     in eventlog/fold.go make positions of the numbers.
 //   - The decision of an approver becomes a fact: Runner.Decide in handle.go, audience.resolve in
 //     approval.go, Runner.appendForeign in handle.go. A request that continues a run with its
-//     answers: continuation.decideAll in continue.go; who may: audience.decide in approval.go.
+//     answers: brings in continue.go; who may: audience.decide in approval.go.
 //   - A follower gets its next event: follower.step in eventlog/follow.go, Feed.after in
 //     eventlog/feed.go, reader.read in eventlog/reader.go.
 //   - The items that a model sees: State.Seen in loop/transcript.go, modelCaller.request in

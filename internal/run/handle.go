@@ -1,10 +1,12 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -100,7 +102,7 @@ func (r *Runner) Lose(ctx context.Context, orgID, runID, by string) error {
 
 // requestEnd records that the run is to end, with the rows for auditors.
 func (r *Runner) requestEnd(ctx context.Context, orgID, runID string, end loop.CancelRequested, rows []audit.Entry) error {
-	if err := r.appendForeign(ctx, nil, orgID, runID, foreignFact{body: end, rows: rows}); err != nil {
+	if err := r.appendForeign(ctx, nil, orgID, runID, foreign{bodies: []loop.Body{end}, audit: rows}); err != nil {
 		return err
 	}
 	crash.At(crash.AfterCancel)
@@ -109,24 +111,31 @@ func (r *Runner) requestEnd(ctx context.Context, orgID, runID string, end loop.C
 	return nil
 }
 
-// foreignFact is a fact that somebody else than the owner of a run appends, with rows for auditors.
-type foreignFact struct {
-	body loop.Body
-	rows []audit.Entry
+// foreign is what somebody else than the owner of a run appends, as one batch.
+type foreign struct {
+	bodies []loop.Body
+	rows   []journal.Row
+	audit  []audit.Entry
 
-	// of returns the fact and the rows for a run in state s, if they depend on it; a nil body = nothing
-	// is to be appended. It may be called several times. Nil = body and rows are it.
-	of func(s *loop.State) (loop.Body, []audit.Entry, error)
+	// of returns bodies, rows and audit for a run in state s, if they depend on it; no bodies = nothing is
+	// to be appended. It may be called several times. Nil = they are those above.
+	of func(s *loop.State) (foreign, error)
+
+	// state is the state of the run as far as the caller has read it; nil = it has read nothing. With of,
+	// it is that with the new facts when they are appended.
+	state *loop.State
 }
 
-// appendForeign appends a fact to a run that this goroutine does not own. Every fact that is not
-// written by a run's owner goes through it, but for the decisions of a request that continues the run:
-// see continuation.decideAll. The error is that of f.of, wraps org.ErrNotFound if the org has no such run,
-// or is a [fault.Error] if the run has ended or its state does not allow the fact. It needs the journal
-// only for a fact for which the state of the run matters: see [journal.Head.Allow]. account is charged
-// with what is read then; nil = nothing is charged.
-func (r *Runner) appendForeign(ctx context.Context, account *memlimit.Account, orgID, runID string, f foreignFact) error {
-	var state loop.State // of the run, if the fact depends on it
+// appendForeign appends facts to a run that this goroutine does not own. Every fact that is not
+// written by a run's owner goes through it. The error is that of f.of, wraps org.ErrNotFound if the org
+// has no such run, or is a [fault.Error] if the run has ended or its state does not allow the facts. It
+// needs the journal only for facts for which the state of the run matters: see [journal.Head.Allow].
+// account is charged with what is read then; nil = nothing is charged.
+func (r *Runner) appendForeign(ctx context.Context, account *memlimit.Account, orgID, runID string, f foreign) error {
+	var state loop.State // of the run, if the facts depend on it
+	if f.state != nil {
+		state = *f.state
+	}
 	for {
 		head, err := r.o.Archive.Head(ctx, orgID, runID)
 		if err != nil {
@@ -136,34 +145,44 @@ func (r *Runner) appendForeign(ctx context.Context, account *memlimit.Account, o
 			return fault.New(fault.Conflict, "run_finished", "run %s has already ended (%s)", runID, head.Summary.Reason)
 		}
 		at := max(r.o.Now().UnixMilli(), head.At) // the wall clock may have been set back since
-		fact := loop.Fact{Seq: head.Seq + 1, At: at, Version: loop.Version, Body: f.body}
-		rows := f.rows
-		if f.of == nil && loop.AllowedAnytime(f.body) {
-			err = head.Allow(f.body)
+		add, after, facts := f, state, []loop.Fact(nil)
+		if f.of == nil && !slices.ContainsFunc(f.bodies, func(b loop.Body) bool { return !loop.AllowedAnytime(b) }) {
+			for i, body := range f.bodies {
+				facts = append(facts, loop.Fact{Seq: head.Seq + int64(i) + 1, At: at, Version: loop.Version, Body: body})
+				err = cmp.Or(err, head.Allow(body))
+			}
 		} else if state, err = journal.Fold(ctx, r.o.Archive, account, orgID, runID, state, nil); err == nil {
-			fact.Seq, fact.At = state.Seq+1, max(at, state.At)
 			if f.of != nil {
-				if fact.Body, rows, err = f.of(&state); err != nil || fact.Body == nil {
+				if add, err = f.of(&state); err != nil || len(add.bodies) == 0 {
 					return err
 				}
 			}
-			if loop.Allowed(state, fact) != nil {
-				return fault.New(fault.Conflict, "not_waiting", "run %s does not wait for this decision: it was made already, or nobody asked for it", runID)
+			after = state
+			for _, body := range add.bodies {
+				fact := loop.Fact{Seq: after.Seq + 1, At: max(at, after.At), Version: loop.Version, Body: body}
+				if loop.Allowed(after, fact) != nil {
+					return fault.New(fault.Conflict, "not_waiting", "run %s does not wait for this decision: it was made already, or nobody asked for it", runID)
+				}
+				facts, after = append(facts, fact), loop.Apply(after, fact)
 			}
 		}
 		if err != nil {
 			return fmt.Errorf("run %s: %w", runID, err)
 		}
-		err = r.o.Journal.Append(ctx, journal.Lease{Org: orgID, RunID: runID}, fact.Seq-1, journal.Batch{Sync: true, Audit: rows, Facts: []loop.Fact{fact}})
+		batch := journal.Batch{Sync: true, Audit: add.audit, Rows: add.rows, Facts: facts}
+		err = r.o.Journal.Append(ctx, journal.Lease{Org: orgID, RunID: runID}, facts[0].Seq-1, batch)
 		var behind *journal.Behind
 		if errors.As(err, &behind) || errors.As(err, new(*journal.Unreadable)) { // somebody else has written
 			continue // the run may have finished since
 		} else if err != nil {
-			return fmt.Errorf("run %s: append %s: %w", runID, fact.Body.Kind(), err)
+			return fmt.Errorf("run %s: append %s: %w", runID, facts[0].Body.Kind(), err)
+		}
+		if f.state != nil {
+			*f.state = after
 		}
 		r.followers.Ring(journal.RunKey{Org: orgID, Run: runID})
 		if r.o.Observer != nil {
-			for _, row := range rows {
+			for _, row := range add.audit {
 				r.o.Observer.Recorded(orgID, row)
 			}
 		}
@@ -351,17 +370,17 @@ func (o *Options) checkOver(ctx context.Context, orgID, runID string) error {
 func (r *Runner) Raise(ctx context.Context, orgID, runID string, n NewLimits, by org.Author, account *memlimit.Account) (budget.Limits, error) {
 	var now budget.Limits
 	wait := "" // that ends; "" = the run has the limits already
-	err := r.appendForeign(ctx, account, orgID, runID, foreignFact{of: func(s *loop.State) (loop.Body, []audit.Entry, error) {
+	err := r.appendForeign(ctx, account, orgID, runID, foreign{of: func(s *loop.State) (foreign, error) {
 		now, wait = s.Limits, ""
 		if s.Paused == nil || s.Ended != "" {
-			return nil, nil, notPaused(s, runID, n)
+			return foreign{}, notPaused(s, runID, n)
 		}
 		body, err := raiseOf(s, n, by, r.o.Allowance)
 		if err != nil {
-			return nil, nil, err
+			return foreign{}, err
 		}
 		now, wait = s.Limits.Raised(body.Raise), body.WaitID
-		return body, []audit.Entry{by.LimitsRaised(orgID, runID, s.Limits, now)}, nil
+		return foreign{bodies: []loop.Body{body}, audit: []audit.Entry{by.LimitsRaised(orgID, runID, s.Limits, now)}}, nil
 	}})
 	if err == nil && wait != "" {
 		crash.At(crash.AfterDecision)

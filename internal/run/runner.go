@@ -360,7 +360,7 @@ func (r *Runner) continues(ctx context.Context, req *Request, sink eventlog.Sink
 		if err != nil {
 			return true, err
 		}
-		open := slices.ContainsFunc(approvals, func(a journal.Approval) bool { return a.Status == journal.ApprovalWaiting })
+		open := slices.ContainsFunc(approvals, isWaiting)
 		if !open && len(req.Late) > 0 {
 			took, err := c.tookInput(stored, approvals)
 			if err != nil || !took {

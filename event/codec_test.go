@@ -70,6 +70,8 @@ var encodings = []struct {
 	},
 		`{"v":1,"type":"paused","id":"p","reason":"tokens","budget":"org/day","budget_ends_at":"2023-11-14T22:13:21Z","message":"m","usage":{"input":1,"output":2,"total":3},` +
 			`"rounds":1,"tool_calls":2,"active_ms":3,"side_effects":true,"cost_nano_usd":7,"at":"2023-11-14T22:13:20.123Z","expires_at":"2023-11-14T22:13:22Z"}`},
+	{event.Compacted{Round: 1, Before: 2, After: 1, Summarized: true, NetNanoUSD: new(int64(-3)), Failed: true, At: time.UnixMilli(1700000000123).UTC()},
+		`{"v":1,"type":"compacted","round":1,"before":2,"after":1,"summarized":true,"net_nano_usd":-3,"failed":true,"at":"2023-11-14T22:13:20.123Z"}`},
 	{event.LimitsRaised{ID: "p", By: "key_1", Rounds: 1, Calls: 2, Tokens: 3, NanoUSD: 4, ActiveMS: 5, At: time.UnixMilli(1700000000123).UTC()},
 		`{"v":1,"type":"limits_raised","id":"p","by":"key_1","rounds":1,"calls":2,"tokens":3,"nano_usd":4,"active_ms":5,"at":"2023-11-14T22:13:20.123Z"}`},
 	{event.Finished{

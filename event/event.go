@@ -10,6 +10,8 @@
 //	  ModelFallback    RoundStarted 1   …         if another target is tried after a failure
 //	Finished                                      exactly once, always last
 //
+// A run whose prompt is too long for its model has Compacted before a RoundStarted.
+//
 // A run that waits at a limit has Paused, and goes on with LimitsRaised when somebody has raised it.
 //
 // A run that waits for a human has Waiting after a round, ApprovalDecided for each decision,
@@ -309,6 +311,24 @@ type ApprovalDecided struct {
 	At       time.Time `json:"at"`               // UTC
 }
 
+// Compacted says that the prompt of the next model call was made shorter, or that this was tried. Nothing of the run is lost:
+// it is about what the model sees.
+type Compacted struct {
+	Round  int   `json:"round"`  // of the model call
+	Before int64 `json:"before"` // size of the prompt, in tokens
+	After  int64 `json:"after"`  // the same after it, estimated; Before if nothing was done
+
+	// Summarized says that the model sees the older part as a summary. Otherwise it sees old results of tools as placeholders.
+	Summarized bool `json:"summarized,omitempty"`
+
+	// NetNanoUSD is by how much the run has become more expensive until the end of the model call, in nano-USD: the summary, and
+	// what the call costs more or less. A negative amount is saved. Nil = no price is known.
+	NetNanoUSD *int64 `json:"net_nano_usd,omitempty"`
+
+	Failed bool      `json:"failed,omitempty"` // the model call for the summary has failed
+	At     time.Time `json:"at"`               // UTC
+}
+
 // Paused says that the run has reached a limit, and waits until the limit is raised. Then it goes
 // on: LimitsRaised follows. If nobody raises it in time, Finished follows with the same reason.
 type Paused struct {
@@ -458,6 +478,9 @@ func (Paused) Type() string { return "paused" }
 // Type implements Event.
 func (LimitsRaised) Type() string { return "limits_raised" }
 
+// Type returns "compacted".
+func (Compacted) Type() string { return "compacted" }
+
 // Type implements Event.
 func (Finished) Type() string { return "finished" }
 
@@ -482,4 +505,5 @@ func (ApprovalDecided) event() {}
 func (Waiting) event()         {}
 func (Paused) event()          {}
 func (LimitsRaised) event()    {}
+func (Compacted) event()       {}
 func (Finished) event()        {}

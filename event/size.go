@@ -40,6 +40,8 @@ func Size(e Event) int {
 		return 4*own + len(e.Message)
 	case LimitsRaised:
 		return 2 * own
+	case Compacted:
+		return 2 * own
 	case ApprovalDecided:
 		return 3*own + len(e.Reason)
 	case Finished:
@@ -82,7 +84,7 @@ func Round(e Event) int {
 	case ItemDone:
 		return e.Round
 	case Started, ToolsListed, RoundStarted, ModelFallback, RoundDone, ToolStarted, ToolDone, RelayHead, RelayBody,
-		ApprovalDecided, Waiting, Paused, LimitsRaised, Finished: // the gateway said it
+		ApprovalDecided, Waiting, Paused, LimitsRaised, Compacted, Finished: // the gateway said it
 	}
 	return -1
 }

@@ -200,7 +200,15 @@ func (p *factPrinter) compacted(b loop.Compacted) {
 		p.line("compacted", "", "not: the attempt has failed%s", cost)
 		return
 	}
-	p.line("compacted", "", "the prompt from %d to %d tokens%s", b.Before, b.After, cost)
+	if len(b.Refs) == 0 {
+		p.line("compacted", "", "not: nothing of the prompt of %d tokens could be left out%s", b.Before, cost)
+		return
+	}
+	how := "old results of tools are left out"
+	if b.Summarized {
+		how = "the older part is a summary"
+	}
+	p.line("compacted", "", "the prompt from %d to %d tokens: %s%s", b.Before, b.After, how, cost)
 }
 
 // pausedAt says at which limit the run waits, or why it may not.

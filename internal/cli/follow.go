@@ -129,6 +129,8 @@ func (p *eventPrinter) Emit(_ event.Position, e event.Event) error {
 		p.line("paused", "", "%s", e.Message)
 	case event.LimitsRaised:
 		p.line("limits", "", "raised by %s", e.By)
+	case event.Compacted:
+		p.compacted(e)
 	case event.Finished:
 		p.ended(e)
 	case event.CallDelta, event.Citation, event.ItemDone, event.NativeItem, event.NativeProgress,
@@ -189,4 +191,15 @@ func (p *eventPrinter) ended(e event.Finished) {
 		p.call("client", c.Name, c.Arguments, "")
 	}
 	p.totals(e.Rounds, e.ToolCalls, e.Usage.Input+e.Usage.Output, e.CostNanoUSD, "")
+}
+
+func (p *eventPrinter) compacted(e event.Compacted) {
+	switch {
+	case e.Failed:
+		p.line("compacted", "", "not: the summary was not written")
+	case e.After >= e.Before:
+		p.line("compacted", "", "not: nothing of the prompt of %d tokens could be left out", e.Before)
+	default:
+		p.line("compacted", "", "the prompt from %d to %d tokens", e.Before, e.After)
+	}
 }

@@ -57,6 +57,14 @@ const (
 	// AfterWebhookSend: the receiver of a webhook has answered. The outcome of the attempt is not
 	// stored.
 	AfterWebhookSend Point = "after-webhook-send"
+	// AfterSummaryIntent: what a summary may cost at most is stored. The request is not sent.
+	AfterSummaryIntent Point = "after-summary-intent"
+	// AfterSummarySend: the model has the request for a summary. Nothing of its answer is stored.
+	AfterSummarySend Point = "after-summary-send"
+	// BeforeCompacted: the prompt is made shorter. Nothing of that is stored.
+	BeforeCompacted Point = "before-compacted"
+	// AfterCompacted: the shorter prompt is stored. No model has it.
+	AfterCompacted Point = "after-compacted"
 	// BeforeHandover: the time that a stop leaves to runs is over. Their leases are
 	// still stored as held by this process.
 	BeforeHandover Point = "before-handover"

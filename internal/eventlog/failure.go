@@ -45,7 +45,7 @@ func (p *fold) failure(cause loop.Cause, end loop.Finished) *event.Failure {
 	case event.ModelError:
 		p.describeModelError(f, cause)
 	case event.TooLong:
-		f.Message, f.Upstream = modelMessage(cause.Provider, p.failed), p.failed
+		f.Message, f.Upstream = tooLongMessage(&p.state, cause, p.failed), p.failed
 	case event.Blocked:
 		b := p.state.Blocked
 		f.Message, f.Address, f.Server, f.URL, f.Setting = "ssrf_blocked:"+b.Reason, b.Address, loop.LabelOf(b.Server), b.URL, b.Setting
@@ -69,6 +69,19 @@ func (p *fold) failure(cause loop.Cause, end loop.Finished) *event.Failure {
 		}
 	}
 	return f
+}
+
+// tooLongMessage says that the prompt is too long, and what is in it.
+func tooLongMessage(s *loop.State, cause loop.Cause, failed *model.Error) string {
+	if len(cause.Largest) == 0 {
+		return modelMessage(cause.Provider, failed)
+	}
+	var parts []string
+	for _, share := range cause.Largest {
+		parts = append(parts, fmt.Sprintf("%s (about %d tokens)", share.Name, share.Tokens))
+	}
+	return fmt.Sprintf("the prompt of about %d tokens is too long for the context window of the model, and could not be made shorter; its largest parts: %s",
+		s.PromptTokens(), strings.Join(parts, ", "))
 }
 
 // describeModelError completes the failure of a run whose model call failed.

@@ -141,12 +141,14 @@ func (p *fold) tell(f loop.Fact) error {
 				ID: b.WaitID, By: b.By, Rounds: r.Rounds, Calls: r.Calls, Tokens: r.Tokens, NanoUSD: r.NanoUSD, ActiveMS: r.ActiveMS, At: time.UnixMilli(f.At).UTC(),
 			})
 		}
+	case loop.Compacted:
+		p.emit(at, compactedEvent(&p.state, b, f.At))
 	case loop.Finished:
 		if err := p.checkEnd(b); err != nil {
 			return &journal.Unreadable{Seq: f.Seq, Kind: b.Kind(), Version: f.Version, Err: err}
 		}
 		p.emit(at, p.ending(b, f.At))
-	case loop.Blocked, loop.CallPrepared, loop.CallWaiting, loop.CancelRequested, loop.Compacted, loop.HookRan,
+	case loop.Blocked, loop.CallPrepared, loop.CallWaiting, loop.CancelRequested, loop.HookRan,
 		loop.InputAdded, loop.ReserveRefused, loop.Reserved, loop.Resumed: // no event
 	case loop.Routed:
 		if e, ok := fallbackEvent(&p.state); ok {
@@ -154,6 +156,19 @@ func (p *fold) tell(f loop.Fact) error {
 		}
 	}
 	return nil
+}
+
+// compactedEvent returns the event of a compaction.
+func compactedEvent(s *loop.State, b loop.Compacted, at int64) event.Compacted {
+	e := event.Compacted{Round: s.Spent.Rounds, Before: b.Before, After: b.After, Summarized: b.Summarized, Failed: b.Failed, At: time.UnixMilli(at).UTC()}
+	if len(b.Refs) == 0 {
+		e.After = b.Before
+	}
+	if b.Target < len(s.Accepted.Targets) && s.Accepted.Targets[b.Target].Price.Known() {
+		net := b.NetNano
+		e.NetNanoUSD = &net
+	}
+	return e
 }
 
 // skip does what tell does, without events and without reading rows, for a fact whose events

@@ -62,7 +62,7 @@ func (p *partSink) Emit(at event.Position, e event.Event) error {
 			return nil
 		}
 	case event.CallDelta, event.Citation, event.ItemDone, event.NativeItem, event.NativeProgress,
-		event.LimitsRaised, event.Paused, event.ReasoningDelta, event.RefusalDelta, event.RelayBody, event.RelayHead, event.RoundDone,
+		event.Compacted, event.LimitsRaised, event.Paused, event.ReasoningDelta, event.RefusalDelta, event.RelayBody, event.RelayHead, event.RoundDone,
 		event.ModelFallback, event.RoundStarted, event.TextDelta, event.ToolDone, event.ToolStarted, event.ToolsListed: // passed on unchanged
 	}
 	if p.passed+1 < p.part {

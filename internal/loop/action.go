@@ -3,6 +3,7 @@ package loop
 import (
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/window"
 )
 
 // Action is what the driver must do next: one of the types below. The driver must
@@ -79,6 +80,22 @@ func (a CallModel) Refused(w budget.Window, used budget.Amount) ReserveRefused {
 	}
 }
 
+// Compact makes the prompt of the next model call shorter. What is done depends on the items: old results of tools are
+// replaced by placeholders, or the older part by a summary, or nothing can be done.
+//
+// Facts: Compacted, with the same Target. If a summary is written and MaxCost is not zero, Reserved with the Number is appended
+// in a batch of its own before the request leaves; if a shared budget refuses the reservation, Compacted has Failed and Refused.
+type Compact struct {
+	Number int   // 1 is the first of the run
+	Target int   // that gets the prompt: index into Accepted.Targets
+	Tokens int64 // estimated size of the prompt
+	Limit  int64 // the prompt must have at most so many tokens
+
+	PruneOnly bool          // nothing is summarised
+	MaxOutput int64         // limit on the output tokens of the summary
+	MaxCost   budget.Amount // the most that the summary may cost, to reserve in every shared budget; zero = no limit applies
+}
+
 // PrepareTools resolves the calls, parses and validates their arguments.
 //
 // Facts: one CallPrepared for each call, in this order.
@@ -128,22 +145,24 @@ type Finish struct {
 // field that belongs to the reason is set; the zero value means that nothing is known
 // beside the reason.
 type Cause struct {
-	Server      string    // ServerUnavailable: label of the required server that did not answer
-	Conflict    *Conflict // Invalid: the client tool and the gateway tool with the same name
-	MissingTool string    // Invalid: the tool that tool_choice forces and that does not exist
-	Call        CallKey   // ToolAbort: the call that failed. Lost: the call during which too many owners died
-	Provider    string    // ModelError: the provider of the first target that the round tried. TooLong: that of the last model call
-	Exhausted   bool      // ModelError: the call failed with a transient error in each of its attempts
-	Credential  bool      // ModelError: the provider refuses the gateway's credential
-	Param       string    // ModelError: the member of the request that cannot be sent to the provider
-	MemoryLimit string    // Memory: code of the limit that was reached
-	Detail      string    // Memory: which limit it was, in words for the caller
-	Gone        string    // Cancelled, CallerGone: ClientGone, KeyRevoked, KeyExpired, ModelNotAllowed or Deleted; "" = somebody has cancelled the run
+	Server      string         // ServerUnavailable: label of the required server that did not answer
+	Conflict    *Conflict      // Invalid: the client tool and the gateway tool with the same name
+	MissingTool string         // Invalid: the tool that tool_choice forces and that does not exist
+	Call        CallKey        // ToolAbort: the call that failed. Lost: the call during which too many owners died
+	Provider    string         // ModelError: the provider of the first target that the round tried. TooLong: that of the last model call
+	Exhausted   bool           // ModelError: the call failed with a transient error in each of its attempts
+	Credential  bool           // ModelError: the provider refuses the gateway's credential
+	Param       string         // ModelError: the member of the request that cannot be sent to the provider
+	MemoryLimit string         // Memory: code of the limit that was reached
+	Detail      string         // Memory: which limit it was, in words for the caller
+	Largest     []window.Share // TooLong: the largest parts of the prompt, if the run has tried to make it shorter
+	Gone        string         // Cancelled, CallerGone: ClientGone, KeyRevoked, KeyExpired, ModelNotAllowed or Deleted; "" = somebody has cancelled the run
 }
 
 func (Discover) action()     {}
 func (Route) action()        {}
 func (CallModel) action()    {}
+func (Compact) action()      {}
 func (PrepareTools) action() {}
 func (AnswerCalls) action()  {}
 func (ExecuteTools) action() {}

@@ -76,6 +76,10 @@ func allowed(s *State, body Body) error {
 	case LimitsRaised:
 		return allowRaised(s, b)
 	case Reserved:
+		if b.Compaction > 0 {
+			a, compacts := Decide(*s).(Compact)
+			return expects(s, Compact{}, compacts && a.Number == b.Compaction && a.MaxCost != budget.Amount{} && s.Reserved == nil)
+		}
 		return allowReserved(s, b.Round, b.Attempt)
 	case ReserveRefused:
 		return allowReserved(s, b.Round, b.Attempt)

@@ -7,6 +7,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/policy"
+	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
@@ -123,8 +124,9 @@ func (s *State) resume(b Resumed, at, last int64) {
 		s.ownerDied()
 	}
 	s.ActiveSince = at
-	if s.Attempt.Open && s.Reserved != nil { // the cost of the open call is unknown: count the whole reservation
+	if s.Reserved != nil && (s.Attempt.Open || s.Reserved.Compaction > 0) { // the cost of the open call is unknown: count the whole reservation
 		s.spend(s.Reserved.Amount)
+		s.Compactions.Begun = max(s.Compactions.Begun, s.Reserved.Compaction)
 		s.Reserved = nil
 	}
 	_, deadly := s.FatalCall()
@@ -183,6 +185,9 @@ func (s *State) failAttempt(b TurnFailed, at int64) {
 	s.Usage = s.Usage.Add(b.Usage)
 	s.spend(s.Cost(b))
 	s.Reserved = nil
+	if b.Class == model.TooLong {
+		s.Compactions.refuse(s.Attempt.Target, b.Limit)
+	}
 }
 
 // addTurn starts a new round with the turn's calls. Incomplete calls are dropped:
@@ -191,6 +196,8 @@ func (s *State) addTurn(b Turn) {
 	s.Turn = &b
 	s.spend(s.Cost(b))
 	s.Reserved = nil
+	s.tokens = s.tokens.Learn(s.UncountedBytes-s.lateBytes(), b.Usage.Input-s.CountedTokens)
+	s.Compactions.Refused, s.Compactions.tried = 0, 0
 	s.UncountedBytes += b.Bytes
 	if known := b.Usage.Input + b.Usage.Output; known > 0 {
 		s.CountedTokens, s.UncountedBytes = known, s.lateBytes()
@@ -417,20 +424,6 @@ func (s *State) extend(segments ...Segment) {
 func (s *State) admitLate() {
 	s.extend(s.late...)
 	s.late = nil
-}
-
-// compact makes the model see the replacement. A model call that failed because the context was
-// too long is then made again.
-func (s *State) compact(b Compacted) {
-	s.spend(s.Cost(b))
-	s.Usage = s.Usage.Add(b.Usage)
-	s.Reserved = nil
-	if b.Failed || !s.replaces(b) {
-		return
-	}
-	s.extend(Segment{Kind: Replacement, Refs: b.Refs, Until: b.Until})
-	s.CountedTokens, s.UncountedBytes = max(0, b.After), s.lateBytes()
-	s.Attempt.Compacted = s.Attempt.Failed != nil
 }
 
 // pause applies that the run waits, or that it may not.

@@ -22,6 +22,9 @@ func (s decision) recover() Action {
 	case f.Class == model.TooLong && a.Compacted: // the context is shorter now
 		return s.callModel(a.Number+1, a.Target, 0)
 	case f.Class == model.TooLong:
+		if a, due := s.compactRefused(); due {
+			return a
+		}
 		return s.finish(event.TooLong)
 	case f.Class == model.Filtered && f.Status < 300: // the provider's filter answered successfully
 		return s.finish(event.Refused)

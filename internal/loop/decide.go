@@ -282,6 +282,9 @@ func (s decision) callModel(attempt, target int, notBefore int64) Action {
 	case s.relays():
 		return s.reserving(CallModel{Purpose: PurposeTurn, Attempt: attempt, Target: target, NotBefore: notBefore, OfferTools: true, KeepToolChoice: true})
 	}
+	if a, due := s.compactFirst(target); due {
+		return a
+	}
 	limits := s.Limits
 	most, output, over := s.plan(target)
 	if over == event.Money && s.Turn == nil {
@@ -355,7 +358,7 @@ func (s decision) cause(reason event.Reason) Cause {
 		}
 		return c
 	case reason == event.TooLong:
-		return Cause{Provider: s.providerOf(s.Attempt.Target)}
+		return Cause{Provider: s.providerOf(s.Attempt.Target), Largest: s.Compactions.Largest}
 	case (reason == event.Cancelled || reason == event.CallerGone) && s.Cancelled != nil:
 		return Cause{Gone: s.Cancelled.Code}
 	case reason == event.Memory && s.Cancelled != nil && s.Cancelled.Code != "":

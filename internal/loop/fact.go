@@ -78,6 +78,9 @@ type Accepted struct {
 
 	RequestRef string `json:"request_ref,omitempty"`
 
+	// Summarizer writes the summaries of compactions; nil = the target that gets the prompt does.
+	Summarizer *Target `json:"summarizer,omitempty"`
+
 	// AgentSession is the session of an agent of a program that the run is part of; "" = none.
 	AgentSession string `json:"agent_session,omitempty"`
 
@@ -196,8 +199,14 @@ type Compacted struct {
 	Before int64    `json:"before,omitempty"`     // size of the prompt, in tokens
 	After  int64    `json:"after,omitempty"`      // estimated size of the prompt, in tokens
 
-	Usage  model.Usage `json:"usage,omitzero"` // of the model call that wrote the summary; zero = there was none
-	Failed bool        `json:"failed,omitempty"`
+	Target     int  `json:"target,omitempty"`     // that gets the prompt: index into Accepted.Targets
+	Summarized bool `json:"summarized,omitempty"` // the older part is seen as a summary; otherwise results of tools are seen as placeholders
+
+	Usage   model.Usage    `json:"usage,omitzero"`          // of the model call that wrote the summary; zero = there was none
+	NetNano int64          `json:"net_nano_usd,omitempty"`  // see [window.Compaction.NetCost]; 0 = not known
+	Failed  bool           `json:"failed,omitempty"`        // the model call has failed, or answered nothing
+	Refused bool           `json:"refused,omitempty"`       // the provider has refused the model call, which costs nothing
+	Largest []window.Share `json:"largest_parts,omitempty"` // of a prompt that could not be made shorter: Refs is empty
 }
 
 // Paused records that the run waits until a limit is raised, and has no owner. Like a parked run it
@@ -238,6 +247,10 @@ type Reserved struct {
 	Attempt int           `json:"attempt"`
 	Scopes  []string      `json:"scopes"`
 	Amount  budget.Amount `json:"amount"`
+
+	// Compaction is the number of the compaction whose summary is reserved, from 1; 0 = it is another model call.
+	// It is appended in a batch of its own, and Compacted settles it.
+	Compaction int `json:"compaction,omitempty"`
 }
 
 // ReserveRefused records that a shared budget cannot cover the next model call. It
@@ -304,6 +317,9 @@ type TurnFailed struct {
 	// TargetOpen says that the circuit breaker of the target is open now: the next attempt is at
 	// another target, if there is one.
 	TargetOpen bool `json:"target_open,omitempty"`
+
+	// Limit is the size that the provider has named when it refused the prompt as too long, in tokens; 0 = none.
+	Limit int64 `json:"limit_tokens,omitempty"`
 }
 
 // Turn records what the model returned in one call.

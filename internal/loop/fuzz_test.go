@@ -32,7 +32,7 @@ func (d *dice) anyFact() Body {
 	key := Key(d.roll(3), d.roll(4))
 	switch d.roll(24) {
 	case 0:
-		return Accepted{Policy: Policy{Grade: pick(d, "", Relay, Light, Durable), NoTools: d.roll(8) == 1, AbortOnTool: d.roll(4) == 1, Parallelism: pick(d, Parallel, Safe, Serial, First), Limits: budget.Limits{Rounds: d.roll(4), Calls: d.roll(6), CallsPerTurn: 1 + d.roll(4), ActiveMS: int64(d.roll(3)) * 1000, Tokens: int64(d.roll(60)), OnLimit: pick(d, "", budget.Answer, budget.Pause)}, Guard: policy.Guard{Mode: pick(d, policy.Nudge, policy.Fail, policy.Off), Threshold: d.roll(4)}},
+		return Accepted{Policy: Policy{Grade: pick(d, "", Relay, Light, Durable), Context: d.context(), NoTools: d.roll(8) == 1, AbortOnTool: d.roll(4) == 1, Parallelism: pick(d, Parallel, Safe, Serial, First), Limits: budget.Limits{Rounds: d.roll(4), Calls: d.roll(6), CallsPerTurn: 1 + d.roll(4), ActiveMS: int64(d.roll(3)) * 1000, Tokens: int64(d.roll(60)), OnLimit: pick(d, "", budget.Answer, budget.Pause)}, Guard: policy.Guard{Mode: pick(d, policy.Nudge, policy.Fail, policy.Off), Threshold: d.roll(4)}},
 			Targets: make([]Target, d.roll(3)), Raw: d.roll(8) == 1,
 		}
 	case 1:
@@ -81,6 +81,10 @@ func (d *dice) anyFact() Body {
 		return Paused{WaitID: pick(d, "w", string(key)), Reason: pick(d, event.MaxRounds, event.Deadline), Refused: pick(d, "", "", "full"), ActiveMS: int64(d.roll(9)) * 100}
 	}
 	return Finished{Reason: pick(d, event.Complete, event.Lost, event.MaxRounds)}
+}
+
+func (d *dice) context() ContextPolicy {
+	return ContextPolicy{Mode: pick(d, ContextOff, ContextPrune, ContextAuto), Threshold: int64(d.roll(4)) * 10}
 }
 
 func (d *dice) turn(round int, purpose Purpose) Turn {
@@ -204,7 +208,7 @@ type world struct {
 
 func (w *world) accept() Accepted {
 	grade := pick(&w.dice, Durable, Light, Relay)
-	return Accepted{Policy: Policy{Grade: grade, NoTools: w.roll(9) == 1, AbortOnTool: w.roll(4) == 1, Parallelism: pick(&w.dice, Parallel, Safe, Serial, First), Limits: budget.Limits{Rounds: 1 + w.roll(5), Calls: 1 + w.roll(8), CallsPerTurn: 1 + w.roll(4), ActiveMS: 60_000, Tokens: int64(w.roll(3)) * 9_000, OnLimit: pick(&w.dice, "", budget.Answer, budget.Pause)}, Guard: policy.Guard{Mode: pick(&w.dice, policy.Nudge, policy.Fail, policy.Off)}}, Targets: make([]Target, 1+w.roll(2)), Raw: w.roll(9) == 1 && grade == Relay}
+	return Accepted{Policy: Policy{Grade: grade, Context: w.context(), NoTools: w.roll(9) == 1, AbortOnTool: w.roll(4) == 1, Parallelism: pick(&w.dice, Parallel, Safe, Serial, First), Limits: budget.Limits{Rounds: 1 + w.roll(5), Calls: 1 + w.roll(8), CallsPerTurn: 1 + w.roll(4), ActiveMS: 60_000, Tokens: int64(w.roll(3)) * 9_000, OnLimit: pick(&w.dice, "", budget.Answer, budget.Pause)}, Guard: policy.Guard{Mode: pick(&w.dice, policy.Nudge, policy.Fail, policy.Off)}}, Targets: make([]Target, 1+w.roll(2)), Raw: w.roll(9) == 1 && grade == Relay}
 }
 
 func (w *world) append(b Body) {
@@ -227,7 +231,7 @@ func (w *world) injectFact() {
 		return
 	}
 	w.injected++
-	switch w.roll(6) {
+	switch w.roll(5) {
 	case 0:
 		w.append(CancelRequested{Cause: event.Cancelled})
 	case 1:
@@ -237,8 +241,6 @@ func (w *world) injectFact() {
 	case 3:
 		w.appendIfAllowed(LimitsRaised{By: "p", Raise: w.raise()})
 	case 4:
-		w.appendIfAllowed(Compacted{Until: w.roll(9), Refs: []string{"sum"}, After: int64(w.roll(99))})
-	case 5:
 		var key CallKey
 		if len(w.state.Calls) > 0 {
 			key = w.state.Calls[w.roll(len(w.state.Calls))].Key
@@ -252,6 +254,28 @@ func (w *world) appendIfAllowed(b Body) {
 	if Allowed(w.state, Fact{Seq: w.seq + 1, Body: b}) == nil {
 		w.append(b)
 	}
+}
+
+// compact makes the prompt shorter, or fails, or dies over it.
+func (w *world) compact(a Compact) {
+	b := Compacted{Target: a.Target, Before: a.Tokens}
+	if !a.PruneOnly && w.roll(2) == 1 {
+		if (a.MaxCost != budget.Amount{}) {
+			w.append(Reserved{Compaction: a.Number, Amount: a.MaxCost})
+		}
+		b.Usage, b.Failed = model.Usage{Output: int64(w.roll(30))}, w.roll(3) == 1
+		if w.roll(6) == 1 {
+			w.append(Resumed{})
+			return
+		}
+	}
+	parts := w.state.SeenParts()
+	if !b.Failed && w.roll(3) > 0 && len(parts) > 0 {
+		if part := parts[w.roll(len(parts))]; part.Until > 0 {
+			b.Until, b.Refs, b.After = part.Until, []string{"sum"}, int64(w.roll(99))
+		}
+	}
+	w.append(b)
 }
 
 func (w *world) perform(a Action) {
@@ -281,6 +305,8 @@ func (w *world) perform(a Action) {
 		default:
 			w.append(w.turn(a.Round, a.Purpose))
 		}
+	case Compact:
+		w.compact(a)
 	case PrepareTools:
 		for _, key := range a.Calls {
 			b := w.prepared(key)

@@ -33,7 +33,6 @@ func TestWhatARunSpends(t *testing.T) {
 		"a call that never left":     {with(one, answered("0.1", Error), started("0.0"), CallDone{Key: "0.0", Attempt: 1, Outcome: NotRun}), turnCost},
 		"a call that is remembered":  {with(one, answered("0.1", Error), answered("0.0", Cached)), turnCost},
 		"a model call that failed":   {with(begin(priced), asked(0, 1), failed(1, model.Transient, func(b *TurnFailed) { b.Usage = model.Usage{Input: 2} })), 2_000},
-		"a compaction":               {with(begin(priced), Compacted{Failed: true, Usage: model.Usage{Output: 4}}), 12_000},
 		"a target without its price": {with(begin(), asked(0, 1), turn(0, model.StopEnd)), 0},
 	} {
 		t.Run(name, func(t *testing.T) {

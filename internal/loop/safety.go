@@ -63,7 +63,7 @@ func checkFact(s *State, f Fact) error {
 			return fmt.Errorf("call %s belongs to no turn", b.Key)
 		}
 	case Compacted:
-		if !b.Failed && !s.replaces(b) {
+		if !b.Failed && len(b.Refs) > 0 && !s.replaces(b) {
 			return fmt.Errorf("it replaces %d segments of %d", b.Until, len(s.Transcript))
 		}
 	case Accepted, Blocked, CallResolved, CancelRequested, Catalogued, Expired, Finished, HookRan, InputAdded, LimitsRaised, Parked, Paused,

@@ -8,6 +8,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/policy"
+	"github.com/turnpike-gateway/turnpike/internal/window"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -50,6 +51,9 @@ type State struct {
 	Usage          model.Usage
 	History        []policy.PastCall // tool calls for the progress guard, oldest first; at most Guard.Window and those of one turn
 
+	Compactions Compactions
+	tokens      window.Calibration // what the provider's counts say about texts of the run
+
 	CountedTokens  int64           // tokens of the transcript that the provider has counted
 	UncountedBytes int64           // bytes of the transcript after those tokens
 	Reserved       *Reserved       // the reservation of the model call in flight; nil once its cost is known
@@ -84,6 +88,7 @@ type Attempt struct {
 	Tried            []int       // the targets that have failed in the round, in the order in which they did
 	First            *TurnFailed // how the last attempt at Tried[0] failed: what the caller is told if all targets fail
 	Failed           *TurnFailed // nil unless the attempt failed
+	Reacted          bool        // a compaction was tried since it failed
 	Compacted        bool        // the transcript was compacted since it failed
 	FailedAt         int64       // At of Failed, in Unix milliseconds
 }
@@ -314,22 +319,23 @@ func (c Call) cost(o Outcome) budget.Amount {
 // must be called with the state before the fact. Any other fact costs nothing.
 func (s *State) Cost(end Body) budget.Amount {
 	if b, ok := end.(Turn); ok {
-		return s.cost(b.Usage, b.Refused)
+		return s.cost(s.price(), b.Usage, b.Refused)
 	}
 	if b, ok := end.(TurnFailed); ok {
-		return s.cost(b.Usage, b.Status >= 400 || b.Unsent)
+		return s.cost(s.price(), b.Usage, b.Status >= 400 || b.Unsent)
 	}
 	if b, ok := end.(Compacted); ok {
-		return s.cost(b.Usage, false)
+		t, _ := s.Summarizer(b.Target)
+		return s.cost(t.Price, b.Usage, b.Refused)
 	}
 	return budget.Amount{}
 }
 
-func (s *State) cost(u model.Usage, refused bool) budget.Amount {
-	counted := budget.Amount{Tokens: u.Input + u.Output, NanoUSD: int64(money.Cost(s.price(), u))}
+func (s *State) cost(price money.Price, u model.Usage, refused bool) budget.Amount {
+	counted := budget.Amount{Tokens: u.Input + u.Output, NanoUSD: int64(money.Cost(price, u))}
 	if counted.Tokens == 0 && !refused && s.Reserved != nil {
 		most := s.Reserved.Amount
-		if s.price().OnlyTime() && u.GPUMS > 0 { // which was measured
+		if price.OnlyTime() && u.GPUMS > 0 { // which was measured
 			most.NanoUSD = counted.NanoUSD
 		}
 		return most

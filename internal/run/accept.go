@@ -28,7 +28,7 @@ const slotRetry = 60 * time.Second
 
 // accept opens the journal with the request.
 func (d *driver) accept() error {
-	begins := d.run.req.accepted(d.run.lease.RunID, d.o.Price)
+	begins := acceptedOf(d)
 	if err := checkPrices(begins); err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (d *driver) accept() error {
 		return err
 	}
 	d.run.begins(input)
-	body, items := d.run.req.accepted(d.run.lease.RunID, d.o.Price), input.items
+	body, items := acceptedOf(d), input.items
 	memory.Close()
 	room, err := roomFor(d.run.req.Account, items)
 	if err != nil {
@@ -110,6 +110,13 @@ func (d *driver) acceptRelay(body loop.Accepted) error {
 	items := slices.Concat(d.run.req.System, d.run.req.Items)
 	d.run.events.Store("input", items)
 	return d.run.append(nil, body, loop.InputAdded{ItemsRef: "input", By: loop.ByClient, Bytes: window.Bytes(items)})
+}
+
+// acceptedOf returns the fact that opens the journal of the run.
+func acceptedOf(d *driver) loop.Accepted {
+	body := d.run.req.accepted(d.run.lease.RunID, d.o.Price)
+	sealSummarizer(d, &body)
+	return body
 }
 
 // accepted returns the fact that opens the journal of a run for the request, and seals the

@@ -27,15 +27,16 @@ type driver struct {
 	o      *Options
 	leases *leaseKeeper
 
-	run      runState
-	tools    toolSet
-	model    modelCaller
-	calls    toolCaller
-	observer runObserver
-	declared declaredServers
-	live     liveRun
-	asked    func() // called when the run has asked for approvals
-	audience *audience
+	run       runState
+	tools     toolSet
+	model     modelCaller
+	compactor compactor
+	calls     toolCaller
+	observer  runObserver
+	declared  declaredServers
+	live      liveRun
+	asked     func() // called when the run has asked for approvals
+	audience  *audience
 
 	deadline deadline
 
@@ -62,7 +63,8 @@ func newDriver(ctx context.Context, r *Runner, req *Request, lease journal.Lease
 	d.run.events = eventlog.NewWriter(sink, account, d.run.cancel)
 	d.run.results = &results{account: account}
 	d.tools = toolSet{run: &d.run, reader: r.o.Results}
-	d.model = modelCaller{run: &d.run, tools: &d.tools, jitter: r.o.Jitter, observer: &d.observer, dropped: &r.dropped, router: r.o.Router, spend: r.o.Spend}
+	d.model = modelCaller{run: &d.run, tools: &d.tools, jitter: r.o.Jitter, observer: &d.observer, dropped: &r.dropped, router: r.o.Router, reserver: &reserver{run: &d.run, spend: r.o.Spend}}
+	d.compactor = compactor{run: &d.run, tools: &d.tools, observer: &d.observer, reserver: d.model.reserver, models: r.o.Models}
 	d.calls = toolCaller{run: &d.run, tools: &d.tools, catalog: r.o.Catalog, cache: resultCache{r.o.Cache, &d.run}, observer: &d.observer, yields: d.yields, spend: r.o.Spend}
 	d.declared = declaredServers{run: &d.run, dialer: r.o.Dialer}
 	d.live = liveRun{lease: lease, cancel: d.run.cancel}
@@ -169,6 +171,11 @@ func (d *driver) play() error {
 			var ended bool
 			if ended, err = noticeKey(d); !ended && err == nil {
 				err = d.model.call(a)
+			}
+		case loop.Compact:
+			var ended bool
+			if ended, err = noticeKey(d); !ended && err == nil {
+				err = d.compactor.compact(a)
 			}
 		case loop.PrepareTools:
 			err = d.calls.prepare(a)

@@ -35,10 +35,8 @@ type modelCaller struct {
 
 	targetOpen bool // the circuit breaker of the latest call's target is open
 
-	conversation string        // see conversationKey; "" = not computed yet
-	spend        *spend.Keeper // nil = every run reserves in its journal
-
-	hold *spend.Reservation // the reservation of the call from slices; nil = there is none
+	conversation string // see conversationKey; "" = not computed yet
+	reserver     *reserver
 
 	forwarded bool         // the caller has received output of the attempt
 	toolRan   bool         // a tool of the provider's own began to run
@@ -147,26 +145,17 @@ func (m *modelCaller) begin(a loop.CallModel) error {
 	if (a.MaxCost == budget.Amount{}) {
 		return m.run.append(nil, started)
 	}
-	var batch journal.Batch
-	var windows []budget.Window
-	scopes := []string{"run"}
-	for _, b := range m.run.state().Budgets {
-		w := journal.WindowAt(b, m.run.now())
-		windows, scopes = append(windows, w), append(scopes, w.Scope)
-		if m.spend == nil || m.run.durable() {
-			batch.Reservations = append(batch.Reservations, journal.Reservation{ID: attemptID(a.Round, a.Attempt), Budget: w, Amount: a.MaxCost})
-		}
-	}
+	batch, windows, scopes := m.reserver.reservation(attemptID(a.Round, a.Attempt), a.MaxCost)
 	var hold *spend.Reservation
 	var err error
 	if batch.Reservations == nil {
-		hold, err = m.spend.Reserve(m.run.ctx, m.run.lease.Org, windows, a.MaxCost)
+		hold, err = m.reserver.spend.Reserve(m.run.ctx, m.run.lease.Org, windows, a.MaxCost)
 	}
 	if err == nil {
 		err = m.run.commit(batch, loop.Reserved{Round: a.Round, Attempt: a.Attempt, Scopes: scopes, Amount: a.MaxCost}, started)
 	}
 	if err == nil {
-		m.hold = hold
+		m.reserver.hold = hold
 		return nil
 	}
 	hold.Settle(budget.Amount{})
@@ -175,22 +164,6 @@ func (m *modelCaller) begin(a loop.CallModel) error {
 		return cmp.Or(m.run.append(nil, a.Refused(over.Budget, over.Used.Spent.Add(over.Used.Reserved))), errDecideAgain)
 	}
 	return err
-}
-
-// settled returns the settlement of the model call that ends with the fact, for the batch that
-// stores the fact. A reservation from slices it settles at once.
-func (m *modelCaller) settled(end loop.Body) []journal.Settled {
-	r := m.run.state().Reserved
-	if r == nil || len(m.run.state().Budgets) == 0 {
-		return nil
-	}
-	cost := m.run.state().Cost(end)
-	if m.hold != nil {
-		m.hold.Settle(cost)
-		m.hold = nil
-		return nil
-	}
-	return []journal.Settled{{ID: attemptID(r.Round, r.Attempt), Amount: cost}}
 }
 
 func attemptID(round, attempt int) string { return fmt.Sprintf("%d.%d", round, attempt) }
@@ -284,7 +257,7 @@ func (m *modelCaller) record(a loop.CallModel, turn *model.Turn) error {
 		body.Calls = append(body.Calls, loop.TurnCall{ProviderID: c.ID, Name: c.Name, Arguments: c.Arguments, Complete: c.Complete})
 	}
 	crash.At(crash.BeforeTurn)
-	return m.run.commit(journal.Batch{Rows: m.run.events.Store(ref, items), Settled: m.settled(body)}, body)
+	return m.run.commit(journal.Batch{Rows: m.run.events.Store(ref, items), Settled: m.reserver.settled(body)}, body)
 }
 
 // signed returns the items of a turn, with the name of the provider where it is needed to
@@ -331,12 +304,15 @@ func (m *modelCaller) fail(a loop.CallModel, turn *model.Turn, err error) error 
 		RetryAt: m.retryAt(failure), Credential: credential, Param: failure.Param,
 		Unsent: failure.Unsent || failure.Param != "", TargetOpen: m.targetOpen,
 	}
+	if failure.Class == model.TooLong {
+		body.Limit = window.FromError(failure.Error())
+	}
 	if turn != nil {
 		body.Usage = m.usedOf(turn)
 		body.PartialRef = fmt.Sprintf("partial:%d.%d", a.Round, a.Attempt)
 		rows = append(rows, journal.Row{Ref: body.PartialRef, Value: item.List(m.signed(a, turn))})
 	}
-	return m.run.commit(journal.Batch{Rows: rows, Settled: m.settled(body)}, body)
+	return m.run.commit(journal.Batch{Rows: rows, Settled: m.reserver.settled(body)}, body)
 }
 
 // providerLog returns a log that names the org and the provider of the call. The log

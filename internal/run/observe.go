@@ -44,6 +44,7 @@ type ModelCall struct {
 	Attempt  int // 1 is the first
 	Provider string
 	Request  *model.Request
+	Summary  bool // it writes the summary of a compaction; Attempt is the number of that in the run
 }
 
 // ModelEnd is how an attempt ended.
@@ -154,6 +155,13 @@ func (o *runObserver) modelCalled(ctx context.Context, c ModelCall) (context.Con
 		return ctx, func(ModelEnd) {}
 	}
 	return o.observer.ModelCall(ctx, c)
+}
+
+// compacted reports an attempt to make a prompt shorter.
+func (o *runObserver) compacted(c loop.Compacted) {
+	if o.observer != nil {
+		o.observer.Compacted(c)
+	}
 }
 
 // toolCalled reports a tool call that begins, in the round of ctx.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -67,6 +68,8 @@ func (o *onlooker) ends(w *watch, how string) {
 	}
 	o.ended = append(o.ended, strings.TrimSpace(line+" "+how))
 }
+
+func (o *onlooker) Compacted(loop.Compacted) {}
 
 func (o *onlooker) Carry(to, from context.Context) context.Context {
 	return context.WithValue(to, callerKey{}, from.Value(callerKey{}))

@@ -35,6 +35,8 @@ type Observer interface {
 	Round(ctx context.Context, n int) (context.Context, func())
 	// ModelCall reports one attempt at a model call.
 	ModelCall(ctx context.Context, c ModelCall) (context.Context, func(ModelEnd))
+	// Compacted reports an attempt to make a prompt shorter.
+	Compacted(c loop.Compacted)
 	// ToolCall reports one attempt at a call that the gateway answers, executed or not.
 	ToolCall(ctx context.Context, c ToolCall) (context.Context, func(ToolEnd))
 
@@ -51,6 +53,14 @@ type Resources interface {
 	// can. Calls of tools of the others are answered with an error. A run that has not
 	// listed its tools yet ends as lost if one is missing.
 	For(ctx context.Context, a *loop.Accepted) ([]route.Target, []catalog.Server, error)
+}
+
+// Models finds models by their names. Implemented by *route.Router.
+type Models interface {
+	// Resolve returns the targets of a model as a request names it, the first one first; none = there is no such model.
+	Resolve(name string) []route.Target
+	// Target returns a provider's model, or false if it is not configured.
+	Target(provider, model string) (route.Target, bool)
 }
 
 // Router orders the targets of runs and remembers how they answered. Implemented by

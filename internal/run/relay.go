@@ -69,7 +69,7 @@ func (m *modelCaller) relay(a loop.CallModel) error {
 		return m.fail(a, got, err)
 	}
 	turn := loop.Turn{Purpose: loop.PurposeRaw, Stop: model.StopEnd, Usage: got.Usage, Refused: refused}
-	return m.run.commit(journal.Batch{Settled: m.settled(turn)}, turn)
+	return m.run.commit(journal.Batch{Settled: m.reserver.settled(turn)}, turn)
 }
 
 // rawRequest returns the request of an attempt. What one target gets of its header, another one does

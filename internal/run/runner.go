@@ -79,6 +79,9 @@ type Options struct {
 	// and the result is sealed in the run. Nil = no model has a price.
 	Price func(loop.Target) money.Price
 
+	// Models finds the models that write summaries of prompts which are too long; nil = the model of a run writes them itself.
+	Models Models
+
 	// Owner is the name of this process in leases. It must differ at every start; "" = a
 	// name is made.
 	Owner string

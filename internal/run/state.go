@@ -203,10 +203,12 @@ func afterFact(body loop.Body) crash.Point {
 		}
 	case loop.Parked, loop.Paused:
 		return crash.AfterPark
+	case loop.Compacted:
+		return crash.AfterCompacted
 	case loop.Finished:
 		return crash.AfterFinish
 	case loop.Accepted, loop.Blocked, loop.CallPrepared, loop.CallResolved, loop.CallWaiting,
-		loop.CancelRequested, loop.Catalogued, loop.Compacted, loop.Expired, loop.HookRan, loop.LimitsRaised, loop.ReserveRefused, loop.Reserved, loop.Resumed, loop.Routed,
+		loop.CancelRequested, loop.Catalogued, loop.Expired, loop.HookRan, loop.LimitsRaised, loop.ReserveRefused, loop.Reserved, loop.Resumed, loop.Routed,
 		loop.TurnFailed: // no crash point
 	}
 	return ""

@@ -331,7 +331,7 @@ func (s *Stream) Emit(_ event.Position, e event.Event) error {
 			s.named = s.served
 			s.out.SetHeader(servedHeader, listOf([]string{s.served.String()}))
 		}
-	case event.ApprovalDecided, event.ItemDone, event.LimitsRaised, event.ModelFallback, event.Paused, event.RelayBody, event.RelayHead,
+	case event.ApprovalDecided, event.ItemDone, event.Compacted, event.LimitsRaised, event.ModelFallback, event.Paused, event.RelayBody, event.RelayHead,
 		event.ToolDone, event.ToolStarted, event.ToolsListed, event.Waiting: // the encoder decides
 	}
 	if err := s.encoder.Event(e); err != nil {

@@ -25,7 +25,9 @@ type metrics struct {
 	webhooks       *prometheus.CounterVec   // attempts to deliver messages, by outcome
 	orgs           *labelLimiter[*orgMetrics]
 	relaysOpen     prometheus.Gauge
-	failures       counters // failed model calls, by provider and error
+	failures       counters               // failed model calls, by provider and error
+	compactions    *prometheus.CounterVec // attempts to make prompts shorter, by outcome
+	freed          prometheus.Counter     // tokens
 
 	kind func(provider string) string // "" = it is not configured
 }
@@ -100,6 +102,9 @@ func newMetrics(r *prometheus.Registry, o Options) *metrics {
 	failures := counter("provider_errors_total", "Failed attempts at model calls and failed relayed requests, by the HTTP status of the provider or the class of the failure.", "provider", "error")
 	r.MustRegister(failures)
 	m.failures = counters{failures, nil, new(sync.Map)}
+	m.compactions = counter("compactions_total", "Attempts to make the prompts of runs shorter, by outcome: pruned, summarized, none (nothing could be freed) or failed (the summary was not written).", "outcome")
+	m.freed = prometheus.NewCounter(prometheus.CounterOpts{Namespace: "turnpike", Name: "compacted_tokens_total", Help: "Tokens by which prompts of runs were made shorter, estimated."})
+	r.MustRegister(m.compactions, m.freed)
 	if o.Expiring != nil {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Namespace: "turnpike", Name: "keys_expiring", Help: "API keys that expire within 7 days, over all orgs. Expired and revoked keys do not count.",
@@ -403,6 +408,23 @@ func (m *metrics) failed(provider string, status int, class string) {
 		class = strconv.Itoa(status)
 	}
 	m.failures.inc(provider+" "+class, provider, class)
+}
+
+// compacted counts an attempt to make a prompt shorter.
+func (m *metrics) compacted(c loop.Compacted) {
+	outcome := "pruned"
+	switch {
+	case c.Failed:
+		outcome = "failed"
+	case len(c.Refs) == 0:
+		outcome = "none"
+	case c.Summarized:
+		outcome = "summarized"
+	}
+	m.compactions.WithLabelValues(outcome).Inc()
+	if outcome == "pruned" || outcome == "summarized" {
+		m.freed.Add(float64(max(c.Before-c.After, 0)))
+	}
 }
 
 func toSeconds(n float64) float64 { return max(n, 0) / 1000 }

@@ -114,7 +114,11 @@ func (t *Telemetry) ModelCall(ctx context.Context, c run.ModelCall) (context.Con
 	if t.tracer == nil {
 		return ctx, func(end run.ModelEnd) { t.countFailure(ctx, c.Provider, end.Err) }
 	}
-	ctx, span := t.tracer.Start(ctx, "chat "+c.Request.Model, trace.WithSpanKind(trace.SpanKindClient), commonAttributes(ctx,
+	name := "chat " + c.Request.Model
+	if c.Summary {
+		name = "compact " + c.Request.Model
+	}
+	ctx, span := t.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindClient), commonAttributes(ctx,
 		semconv.GenAIOperationNameChat, semconv.GenAIRequestModel(c.Request.Model), keyRound.Int(c.Round), keyAttempt.Int(c.Attempt)))
 	span.SetAttributes(t.providerAttributes(c.Provider)...)
 	if c.Request.MaxTokens > 0 {
@@ -138,6 +142,13 @@ func (t *Telemetry) ModelCall(ctx context.Context, c run.ModelCall) (context.Con
 		}
 		span.End()
 		t.countFailure(ctx, c.Provider, end.Err)
+	}
+}
+
+// Compacted implements [run.Observer].
+func (t *Telemetry) Compacted(c loop.Compacted) {
+	if t.metrics != nil {
+		t.metrics.compacted(c)
 	}
 }
 

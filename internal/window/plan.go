@@ -14,6 +14,9 @@ type Settings struct {
 	Size   Size
 	Output int64 // the caller's limit on the output of a call, in tokens; 0 = none
 
+	// Threshold is the size above which a prompt is compacted, in tokens; 0 = that of Size for Output.
+	Threshold int64
+
 	// PruneOnly says that nothing is summarised.
 	PruneOnly bool
 
@@ -38,12 +41,24 @@ const (
 	minSummary = 64    // tokens
 )
 
-// window returns the tokens that prompt and output have together.
+// window returns the tokens that prompt and output have together. Where the size of the model is not known, it is the
+// threshold.
 func (s Settings) window() int64 {
-	if s.Size.Window > 0 {
+	switch {
+	case s.Size.Window > 0:
 		return s.Size.Window
+	case s.Size.Input > 0:
+		return s.Size.Input
 	}
-	return s.Size.Input
+	return s.Threshold
+}
+
+// limit returns the size above which a prompt is compacted; 0 = no prompt is.
+func (s Settings) limit() int64 {
+	if s.Threshold > 0 {
+		return s.Threshold
+	}
+	return s.Size.Threshold(s.Output)
 }
 
 // Least returns how many tokens a compaction frees at least: a quarter of the window, or what pays for the
@@ -120,7 +135,7 @@ type planner struct {
 }
 
 func newPlanner(p Prompt, s Settings) *planner {
-	pl := &planner{p: p, s: s, bytes: sizes(p.Items), total: max(p.Overhead, 0), limit: s.Size.Threshold(s.Output), names: callNames(p.Items)}
+	pl := &planner{p: p, s: s, bytes: sizes(p.Items), total: max(p.Overhead, 0), limit: s.limit(), names: callNames(p.Items)}
 	for _, n := range pl.bytes {
 		pl.total += n
 	}

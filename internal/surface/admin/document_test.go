@@ -122,7 +122,7 @@ func storedEvents(t *testing.T) (zero, full []event.Event) {
 	u := model.Usage{Input: 1, Output: 2, Total: 3, CachedInput: 4, CacheWrite: 5, Reasoning: 6, CacheWrite1h: 7, GPUMS: 8, ServiceTier: model.TierFlex, Estimated: true}
 	zero = []event.Event{
 		event.Started{}, event.ToolsListed{}, event.RoundStarted{}, event.ModelFallback{}, event.TextDelta{}, event.ReasoningDelta{}, event.RefusalDelta{}, event.CallDelta{}, event.NativeItem{JSON: []byte(`{}`)}, event.Citation{Citation: item.Citation{Kind: item.CitesURL}}, event.NativeProgress{JSON: []byte(`{}`)}, event.ItemDone{}, event.RoundDone{},
-		event.ToolStarted{}, event.ToolDone{Outcome: loop.OK}, event.Waiting{}, event.ApprovalDecided{Decision: "expired"}, event.Paused{Reason: event.MaxRounds}, event.LimitsRaised{}, event.Finished{Reason: event.Complete},
+		event.ToolStarted{}, event.ToolDone{Outcome: loop.OK}, event.Waiting{}, event.ApprovalDecided{Decision: "expired"}, event.Paused{Reason: event.MaxRounds}, event.LimitsRaised{}, event.Compacted{}, event.Finished{Reason: event.Complete},
 	}
 	full = []event.Event{
 		event.Started{RunID: "run_1", Model: "m", At: time.UnixMilli(1700000000123).UTC()},
@@ -151,6 +151,7 @@ func storedEvents(t *testing.T) (zero, full []event.Event) {
 			ID: "p", Reason: event.Tokens, Budget: "org/day", BudgetEndsAt: time.UnixMilli(1700000000123).UTC(), Message: "m", Usage: u, Rounds: 1, ToolCalls: 2, ActiveMS: 3,
 			SideEffects: true, CostNanoUSD: new(int64(8)), At: time.UnixMilli(1700000000123).UTC(), ExpiresAt: time.UnixMilli(1700000000123).UTC(),
 		},
+		event.Compacted{Round: 1, Before: 9, After: 3, Summarized: true, NetNanoUSD: new(int64(-5)), Failed: true, At: time.UnixMilli(1700000000123).UTC()},
 		event.LimitsRaised{ID: "p", By: "k", Rounds: 1, Calls: 2, Tokens: 3, NanoUSD: 4, ActiveMS: 5, At: time.UnixMilli(1700000000123).UTC()},
 		event.Finished{
 			CostNanoUSD: new(int64(8)),

@@ -48,6 +48,7 @@ func requestOf(a *loop.Accepted, parks int, rows map[string]json.RawMessage) (*R
 		if err := json.Unmarshal(raw, &q); err != nil {
 			return nil, journal.Damaged(requestRef, err)
 		}
+		q.dropNulls()
 	}
 	for n := 1; n <= parks; n++ { // what the requests brought that have continued the run
 		raw, ok := rows[partRef(n)]
@@ -66,6 +67,23 @@ func requestOf(a *loop.Accepted, parks int, rows map[string]json.RawMessage) (*R
 		OnlyOf: q.OnlyOf, brought: q.FromRequest, stored: q.RequestServers, Previous: q.Previous, Session: q.Session, Store: q.Store, notOwn: q.NotOwn, parts: q.Parts, inherited: q.Inherited,
 		Permissions: q.Permissions, CallerOrg: q.CallerOrg,
 	}, nil
+}
+
+// dropNulls restores the values that are nil: their stored form is null, which is read as the
+// JSON null, and an adapter would send it.
+func (q *storedRequest) dropNulls() {
+	for i := range q.ClientTools {
+		t := &q.ClientTools[i]
+		if string(t.Native) == "null" {
+			t.Native = nil
+		}
+		if string(t.InputSchema) == "null" {
+			t.InputSchema = nil
+		}
+	}
+	if string(q.ToolChoice.Native) == "null" {
+		q.ToolChoice.Native = nil
+	}
 }
 
 // take takes what a request brought that has continued the run: how its response is stored, and

@@ -11,6 +11,7 @@
 //	sh ci                 is only checked to stand in .ci/run, which runs it
 //	yaml, json            must be a configuration that the gateway accepts; must be JSON
 //	yaml rates            must be a list of prices that the gateway accepts
+//	yaml agent            is a file for "turnpike agents apply"; the page applies it
 //	go                    must be Go
 //	… file=NAME           is written to NAME, for the blocks below it
 //	json output           what the block above printed; "…" stands for any value
@@ -139,6 +140,7 @@ func checkText(t *testing.T, b block) {
 	var err error
 	switch {
 	case b.is("output"):
+	case b.lang == "yaml" && b.is("agent"): // the page applies it
 	case b.lang == "yaml" && b.is("rates"):
 		_, err = config.ReadRates(b.value("file"), []byte(b.text))
 	case b.lang == "yaml":

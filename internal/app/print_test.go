@@ -70,6 +70,10 @@ func TestNoCommandPassesControlCharactersToATerminal(t *testing.T) {
 		"webhooks remove":     {{hostile}, {"fail" + hostile}},
 		"webhooks deliveries": {{hostile}, {hostile, "--json"}, {"fail" + hostile}, {"a", "--outcome", hostile}},
 		"webhooks redeliver":  {{hostile, hostile}, {"fail" + hostile, "x"}, {"a"}},
+		"agents list":         {{}, {"--json"}},
+		"agents get":          {{hostile}, {"fail" + hostile}, {"a", "--version", "1"}},
+		"agents apply":        {{"agent.yaml"}, {"failing.yaml"}, {hostilePath}, {hostile}},
+		"agents rm":           {{hostile}, {"fail" + hostile}},
 		"mcp list":            {{"--org", "o"}},
 		"mcp disable":         {{hostile}, {"fail" + hostile}},
 		"mcp enable":          {{hostile}, {"fail" + hostile}},
@@ -151,12 +155,14 @@ func newHostileSite(t *testing.T) *hostileSite {
 	model := strings.NewReplacer("[", "", "]", "").Replace(quotedHostile(t)) // names in prices have no brackets
 	right := "listen: 127.0.0.1:0\nproviders: [{name: d, kind: demo, models: [" + quotedHostile(t) + "]}]\norgs: [{id: o, keys: [{name: k, key: k, role: owner}]}]\n"
 	for name, text := range map[string]string{
-		"right.yaml":  right,
-		"rated.yaml":  "providers: [{name: o, kind: openai, api_key: k}]\nrates: rates.yaml\n",
-		"rates.yaml":  "- {model: " + model + ", from: 2026-01-01, input: 3, output: 4}\n",
-		"prices.yaml": `{` + model + `:{"litellm_provider":"openai","input_cost_per_token":1e-6,"output_cost_per_token":2e-6}}`,
-		"wrong.yaml":  "listen: " + quotedHostile(t) + "\n" + quotedHostile(t) + ": 1\norgs: [{id: " + quotedHostile(t) + "}]\n",
-		hostilePath:   "providers: 5\n",
+		"right.yaml":   right,
+		"rated.yaml":   "providers: [{name: o, kind: openai, api_key: k}]\nrates: rates.yaml\n",
+		"rates.yaml":   "- {model: " + model + ", from: 2026-01-01, input: 3, output: 4}\n",
+		"prices.yaml":  `{` + model + `:{"litellm_provider":"openai","input_cost_per_token":1e-6,"output_cost_per_token":2e-6}}`,
+		"agent.yaml":   "name: " + quotedHostile(t) + "\nmodel: " + quotedHostile(t) + "\n",
+		"failing.yaml": "- name: fail\n",
+		"wrong.yaml":   "listen: " + quotedHostile(t) + "\n" + quotedHostile(t) + ": 1\norgs: [{id: " + quotedHostile(t) + "}]\n",
+		hostilePath:    "providers: 5\n",
 	} {
 		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -216,7 +222,7 @@ func (s *hostileSite) answer(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusConflict)
 		object = map[string]any{"error": map[string]any{"message": text}}
 	case r.Method == http.MethodGet:
-		object = map[string]any{"data": []any{object, object}}
+		object = map[string]any{"data": []any{object, object}, "agents": []any{object, object}}
 	}
 	_ = json.NewEncoder(w).Encode(object) // who is gone needs no answer
 }

@@ -190,6 +190,10 @@ func (m *remote) exchange(ctx context.Context, method, path string, in, out any)
 		if json.Unmarshal(data, &failed) == nil && failed.Error.Message != "" {
 			return &refusedError{failed.Error.Code, failed.Error.Message}
 		}
+		var agents struct{ Code, Error string } // the form of errors below /api/agents
+		if json.Unmarshal(data, &agents) == nil && agents.Error != "" {
+			return &refusedError{agents.Code, agents.Error}
+		}
 		return fmt.Errorf("%s answered %d %s", base, status, http.StatusText(status))
 	}
 	if out == nil {

@@ -59,7 +59,7 @@ Start with:
 	root.SetIn(p.Stdin)
 	root.SetOut(p.Stdout)
 	root.SetErr(p.Stderr)
-	root.AddCommand(serveCommand(p), demoCommand(p), healthCommand(p), runsCommand(p), approvalsCommand(p), keysCommand(p), secretsCommand(p), webhooksCommand(p), mcpCommand(p), outboundCommand(p), ratesCommand(p), budgetsCommand(p), usageCommand(p), auditCommand(p), backupCommand(p), restoreCommand(p), configCommand(p), versionCommand())
+	root.AddCommand(serveCommand(p), demoCommand(p), healthCommand(p), runsCommand(p), approvalsCommand(p), keysCommand(p), secretsCommand(p), webhooksCommand(p), agentsCommand(p), mcpCommand(p), outboundCommand(p), ratesCommand(p), budgetsCommand(p), usageCommand(p), auditCommand(p), backupCommand(p), restoreCommand(p), configCommand(p), versionCommand())
 	return root
 }
 

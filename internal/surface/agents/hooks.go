@@ -174,9 +174,12 @@ func readConfig(f *fields, kind string, hook *agent.Hook) error {
 		f.text("url", &c.URL)
 		f.texts("headers", &c.Headers)
 		f.text("secret", &c.Secret)
-		f.integer("timeout_seconds", &c.TimeoutSeconds)
+		f.seconds("timeout_seconds", agent.DefaultHookTimeout, &c.TimeoutSeconds)
 		f.boolean("include_run_context", false, &c.IncludeRunContext)
 		f.text("on_error", &c.OnError)
+		if c.OnError == agent.HookAllow { // a hook that says the default is the one that does not say it
+			c.OnError = ""
+		}
 		if len(c.Headers) == 0 {
 			c.Headers = nil
 		}
@@ -202,11 +205,25 @@ func readConfig(f *fields, kind string, hook *agent.Hook) error {
 		c := &agent.ApprovalHook{}
 		hook.Approval = c
 		f.text("message", &c.Message)
-		f.integer("timeout", &c.TimeoutSeconds)
+		f.seconds("timeout", agent.DefaultApprovalTimeout, &c.TimeoutSeconds)
 	default: // refused by Check
 		clear(f.values)
 	}
 	return f.done()
+}
+
+// seconds reads a time in seconds, which is at least one. The default is stored as 0.
+func (f *fields) seconds(name string, standard time.Duration, into *int) {
+	var n *int
+	if f.number(name, &n); n == nil {
+		return
+	}
+	if *n < 1 {
+		f.fail(name, "must be a whole number of seconds, at least 1")
+	}
+	if *into = *n; *n == int(standard/time.Second) {
+		*into = 0
+	}
 }
 
 func readRule(f *fields) (one agent.HookRule) {

@@ -79,6 +79,7 @@ type options struct {
 	script  script
 	tools   []turnpiketest.Tool
 	runtime string // settings of the org, as YAML without braces
+	more    string // further members of the configuration, as YAML
 	floor   int    // MiB that must be free on the disk
 	data    string // data directory; empty = one of the world's own
 
@@ -113,7 +114,7 @@ func newWorld(t *testing.T, o options) *world {
 	} else {
 		o.kind += ", region: " + turnpiketest.AWSRegion + ", access_key_id: " + turnpiketest.AWSAccessKeyID + ", secret_access_key: env:AWS_KEY"
 	}
-	text := fmt.Sprintf(configFile, o.data, o.floor, o.kind, o.providerURL, o.runtime, w.tools.URL)
+	text := fmt.Sprintf(configFile, o.data, o.floor, o.kind, o.providerURL, o.runtime, w.tools.URL) + o.more
 	if err := os.WriteFile(w.config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

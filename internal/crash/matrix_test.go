@@ -163,7 +163,7 @@ func paused(w *world, ask func()) {
 	p.signal(syscall.SIGCONT)
 }
 
-// Each constant of the package is in a case of the matrix, of the runs that wait, or of webhooks.
+// Each constant of the package is in a case of the matrix, of the runs that wait, of webhooks, or of compactions.
 func TestTheMatrixHasEveryPoint(t *testing.T) {
 	text, err := os.ReadFile("crash.go")
 	if err != nil {
@@ -178,6 +178,9 @@ func TestTheMatrixHasEveryPoint(t *testing.T) {
 		names = append(names, name)
 	}
 	for point := range webhookCases() {
+		names = append(names, string(point))
+	}
+	for _, point := range compactionPoints() {
 		names = append(names, string(point))
 	}
 	points := regexp.MustCompile(`Point = "(.*)"`).FindAllStringSubmatch(string(text), -1)

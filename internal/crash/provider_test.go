@@ -3,6 +3,7 @@
 package crash_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -32,6 +33,8 @@ type turn struct {
 	text  []string
 	calls []call
 	hold  <-chan struct{} // what follows the first delta waits for it; nil = nothing waits
+
+	prompt int // tokens of the prompt that are counted; 0 = 10
 
 	status int // of an error that is answered instead; 0 = none
 	after  int // and the seconds of its Retry-After
@@ -98,7 +101,7 @@ func (p *provider) answer(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 	}
-	s.finish(said.calls)
+	s.finish(said.calls, cmp.Or(said.prompt, 10))
 }
 
 // speaker writes the chunks of one answer.
@@ -115,7 +118,7 @@ func (s speaker) say(delta map[string]any, reason any) {
 }
 
 // finish makes the calls, says why the turn ends, and what it has cost.
-func (s speaker) finish(calls []call) {
+func (s speaker) finish(calls []call, prompt int) {
 	reason := "stop"
 	for i, c := range calls {
 		reason = "tool_calls"
@@ -126,7 +129,7 @@ func (s speaker) finish(calls []call) {
 	s.say(map[string]any{}, reason)
 	s.frame(map[string]any{
 		"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": []any{},
-		"usage": map[string]any{"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15},
+		"usage": map[string]any{"prompt_tokens": prompt, "completion_tokens": 5, "total_tokens": prompt + 5},
 	})
 	_, _ = fmt.Fprint(s.w, "data: [DONE]\n\n")
 }

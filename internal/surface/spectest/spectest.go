@@ -41,6 +41,7 @@ type Documents struct {
 type document struct {
 	schemas map[string]*jsonschema.Schema // by name
 	events  map[string]*jsonschema.Schema // by the type of the event
+	names   membersOf
 }
 
 // Read reads the specifications. If they are not there, it skips the test, or fails it where
@@ -88,6 +89,7 @@ func read(path string, names ...string) (*document, error) {
 		Components struct {
 			Schemas map[string]map[string]any
 		}
+		Paths map[string]map[string]any
 	}
 	if strings.HasSuffix(path, ".yaml") {
 		var generic any
@@ -114,7 +116,7 @@ func read(path string, names ...string) (*document, error) {
 	if err := compiler.AddResource("mem:///spec", map[string]any{"components": map[string]any{"schemas": schemas}}); err != nil {
 		return nil, err
 	}
-	d := &document{map[string]*jsonschema.Schema{}, map[string]*jsonschema.Schema{}}
+	d := &document{map[string]*jsonschema.Schema{}, map[string]*jsonschema.Schema{}, membersOf{doc.Components.Schemas, doc.Paths}}
 	compiled := func(name string) (*jsonschema.Schema, error) {
 		return compiler.Compile("mem:///spec#/components/schemas/" + name)
 	}

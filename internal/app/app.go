@@ -299,7 +299,7 @@ func (a *App) buildAPI(o Options, router *route.Router, retained *memlimit.Limit
 		}),
 		agents: agents.New(agents.Options{
 			Store: a.store, Secrets: a.store, Vault: a.keys.Vault, Reader: directory.Reader{RoundsCap: a.maxRoundsCap, Vault: a.keys.Vault != nil},
-			Declared: a.declaredAgents, Judge: directory.JudgeServer(a.out), SecretChanged: a.directory.SecretChanged,
+			Judge: directory.JudgeServer(a.out), SecretChanged: a.directory.SecretChanged,
 			NewID: id.New, Log: a.log, Now: clock.Wall,
 		}),
 	}

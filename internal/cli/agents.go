@@ -81,7 +81,8 @@ func (m *remote) agent(ctx context.Context, name string) (a agentObject, err err
 	if err != nil || len(found) == 0 {
 		return a, err
 	}
-	return a, json.Unmarshal(found[0], &a)
+	err = json.Unmarshal(found[0], &a)
+	return a, err
 }
 
 // agentID returns the id of the agent with a name or id.

@@ -107,7 +107,7 @@ func (h *Handler) List() surface.Endpoint {
 		}
 		out := []agentObject{}
 		before := 0
-		for _, a := range h.o.Declared(caller.Org.ID) {
+		for _, a := range h.declared(caller) {
 			if !q.Has(a) {
 				continue
 			}

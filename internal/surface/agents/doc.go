@@ -31,13 +31,13 @@ type Secrets interface {
 	DeleteSecret(ctx context.Context, org, name string, by org.Author) error
 }
 
-// Options are what a Handler needs. All but Vault are required.
+// Options are what a Handler needs. All but Vault and Declared are required.
 type Options struct {
 	Store    agent.Store
 	Secrets  Secrets
 	Vault    *secret.Keyring // nil = secret settings cannot be stored
 	Reader   Reader
-	Declared func(orgID string) []agent.Agent // of the configuration file, in its order
+	Declared func(orgID string) []agent.Agent // of the configuration file, in its order; nil = there are none
 	Judge    func(url string) error           // refuses what the outbound policy refuses without a lookup
 
 	// SecretChanged is called after a secret of the org has changed.
@@ -161,11 +161,19 @@ func isDeclared(a agent.Agent) error {
 	return fault.New(fault.Conflict, "declared", "the agent %q is declared in the configuration file and can only be changed there", a.Name)
 }
 
+// declared returns the agents of the configuration file.
+func (h *Handler) declared(caller run.Caller) []agent.Agent {
+	if h.o.Declared == nil {
+		return nil
+	}
+	return h.o.Declared(caller.Org.ID)
+}
+
 // find returns the agent that the path names.
 func (h *Handler) find(r *http.Request, caller run.Caller) (agent.Agent, error) {
 	id := r.PathValue("id")
 	if !strings.HasPrefix(id, agent.Prefix) {
-		for _, a := range h.o.Declared(caller.Org.ID) {
+		for _, a := range h.declared(caller) {
 			if a.ID == id {
 				return a, nil
 			}
@@ -218,7 +226,7 @@ const maxAttempts = 20
 
 // checkDeclaredName refuses a name that the configuration file uses.
 func (h *Handler) checkDeclaredName(caller run.Caller, name string) error {
-	for _, a := range h.o.Declared(caller.Org.ID) {
+	for _, a := range h.declared(caller) {
 		if a.Name == name {
 			return fault.New(fault.Conflict, "exists", "the configuration file already declares the agent %q; choose another name", name).In("name")
 		}

@@ -53,6 +53,12 @@ func sampleOf(t *testing.T, k config.KeyDoc) sample {
 		s.good, s.bad = `[{"scope":"key","period":"month","usd":2.5}]`, `[{"scope":"key","period":"month"}]`
 		return s
 	}
+	if _, name, ofHook := strings.Cut(k.Path, "orgs[].runtime.hooks"); ofHook {
+		if v, ok := hookSamples()[name]; ok {
+			s.good, s.bad = v[0], v[1]
+			return s
+		}
+	}
 	if strings.HasPrefix(k.Type, "duration ") {
 		s.good, s.bad = `"1m30s"`, `"9999h"`
 		return s
@@ -103,6 +109,39 @@ func sampleOf(t *testing.T, k config.KeyDoc) sample {
 	}
 	s.good, s.bad = strconv.Quote(words[max(i, 0)]), `"sample"`
 	return s
+}
+
+// hookSamples returns values of the keys of hooks, by what follows the path of the list.
+func hookSamples() map[string][2]string {
+	return map[string][2]string{
+		"":                            {`[{"id":"h","event":"PreToolUse","type":"approval","keys":"*","enabled":true,"position":0,"config":{"timeout":"0s","include_run_context":false}}]`, `[{"id":"h"}]`},
+		"[].event":                    {`"PreToolUse"`, `"sample"`},
+		"[].type":                     {`"rule"`, `"sample"`},
+		"[].matcher":                  {`"sample_*"`, `"["`},
+		"[].keys":                     {`["sample"]`, `["a b"]`},
+		"[].config.condition":         {`"b IN [2]"`, `"b LIKE 2"`},
+		"[].config.rules":             {`[{"condition":"b IN [2]"}]`, `"sample"`},
+		"[].config.rules[].condition": {`"b IN [2]"`, `"b LIKE 2"`},
+		"[].config.url":               {`"https://example.com/other"`, `"ftp://h"`},
+		"[].config.secret":            {`"secret:sample"`, `"env:SAMPLE"`},
+		"[].config.timeout":           {`"2s"`, `"9999h"`},
+		"[].config.on_error":          {`"deny"`, `"sample"`},
+	}
+}
+
+// hookWith returns a hook that may have the key at the path.
+func hookWith(path string) map[string]any {
+	config := map[string]any{"condition": "a IN [1]"}
+	kind := "rule"
+	switch name := path[strings.LastIndex(path, ".")+1:]; {
+	case name == "config":
+		config, kind = map[string]any{}, "approval"
+	case strings.Contains(path, "config.rules"):
+		config = map[string]any{"rules": []any{map[string]any{"condition": "a IN [1]"}}}
+	case name == "url" || name == "secret" || name == "timeout" || name == "on_error" || name == "include_run_context":
+		config, kind = map[string]any{"url": "https://example.com/"}, "http"
+	}
+	return map[string]any{"id": "h", "event": "PreToolUse", "type": kind, "config": config}
 }
 
 // companions are the keys that a key needs beside it.
@@ -159,6 +198,9 @@ func fileWith(t *testing.T, path, value string, with map[string]string) []byte {
 			holder = one["keys"].([]any)[0]
 		}
 		holder.(map[string]any)["budgets"] = []any{map[string]any{"period": "month", "usd": 7, "tokens": 7}}
+	}
+	if strings.Contains(path, ".hooks[]") {
+		file["orgs"].([]any)[0].(map[string]any)["runtime"].(map[string]any)["hooks"] = []any{hookWith(path)}
 	}
 	parts := strings.Split(path, ".")
 	inside := file
@@ -275,6 +317,9 @@ func checkGood(t *testing.T, k config.KeyDoc, s sample) {
 	want := k.Path
 	if list, _, inside := strings.Cut(want, ".budgets[]."); inside { // the management API writes the list as a whole, so that it is compared as a whole
 		want = list + ".budgets"
+	}
+	if list, _, inside := strings.Cut(want, ".hooks[]."); inside {
+		want = list + ".hooks"
 	}
 	switch {
 	case strings.HasPrefix(k.Type, "map") && s.good == "{}", k.Type == "list of maps" && s.good == "[]", k.Required, strings.HasPrefix(k.Path, "routes[].targets"): // has no value of its own, or is the name of its map

@@ -111,6 +111,15 @@ func (a *App) openSecret(orgID, name string, sealed []byte) (secret.Value, error
 	return a.keys.Vault.Open(orgID, name, sealed)
 }
 
+// vaultSecret returns a secret of the org's vault.
+func (a *App) vaultSecret(ctx context.Context, orgID, name string) (secret.Value, error) {
+	stored, err := a.store.Secret(ctx, orgID, name)
+	if err != nil {
+		return secret.Value{}, err
+	}
+	return a.openSecret(orgID, name, stored.Sealed)
+}
+
 // runKeys returns what seals the addresses and credentials of the servers that requests declare,
 // for the next owner of a durable run: the master key, or without one a key of this data
 // directory, which the first start makes. A backup of the database does not have it.

@@ -25,7 +25,7 @@ func pure() []string {
 func harmless() []string {
 	return []string{
 		"bytes", "cmp", "container/heap", "crypto/sha256", "encoding/base64", "encoding/hex", "encoding/json",
-		"errors", "fmt", "hash", "hash/fnv", "iter", "maps", "math", "math/bits", "reflect", "regexp", "slices", "sort", "strconv",
+		"errors", "fmt", "hash", "hash/fnv", "iter", "maps", "math", "math/bits", "path", "reflect", "regexp", "slices", "sort", "strconv",
 		"strings", "unicode", "unicode/utf8",
 	}
 }

@@ -210,7 +210,7 @@ type Approval struct {
 	Server     string `json:"server_id"`
 	Tool       string `json:"tool"`      // the server's own name
 	Principal  string `json:"principal"` // whose run it is
-	Asker      string `json:"asker"`     // server or request: whose rule asks
+	Asker      string `json:"asker"`     // server, request or hook: whose rule asks
 	ToolDigest string `json:"tool_digest"`
 	ArgsDigest string `json:"args_digest"`
 	Policy     string `json:"policy_digest,omitempty"`

@@ -281,6 +281,9 @@ func printApproval(out io.Writer, a approvals.Object) error {
 		line("reason", text(a.Reason))
 	}
 	line("rule of", string(a.Asker))
+	if a.Message != nil {
+		line("message", *a.Message)
+	}
 	line("tool digest", a.ToolDigest+", SHA-256 of the definition of the tool")
 	line("arguments", a.ArgsDigest+", first half of the SHA-256 of the arguments")
 	line("rules", a.Policy+", first half of the SHA-256 of the approval rules of the server")

@@ -184,6 +184,7 @@ func (d *decoder) checkRuntime(path string, r *org.Runtime, roundsCap int) {
 	}
 	d.checkBurst(path, r.Rate)
 	d.checkBudgets(join(path, "budgets"), r.Budgets)
+	d.checkHooks(join(path, "hooks"), r.Hooks)
 }
 
 // checkBurst reports a burst without a rate.

@@ -40,6 +40,8 @@ func TestEveryFieldHasAKey(t *testing.T) {
 		a      org.Approval
 		f      org.ToolFilter
 		b      org.Budget
+		h      org.Hook
+		hr     org.HookRule
 		tables = []struct {
 			of   any
 			keys []key
@@ -56,6 +58,8 @@ func TestEveryFieldHasAKey(t *testing.T) {
 			{&a, approvalKeys(&a), []string{"Mode"}},
 			{&f, filterKeys(&f), nil},
 			{&b, budgetKeys(&b), nil},
+			{&h, hookKeys(&h), nil},
+			{&hr, hookRuleKeys(&hr), nil},
 		}
 		keys, number = 0, len(Keys())
 	)
@@ -80,6 +84,10 @@ func TestEveryFieldHasAKey(t *testing.T) {
 // placesOf returns where the values of the keys go.
 func placesOf(keys []key) (places []uintptr) {
 	for _, k := range keys {
+		if inside, ok := k.value.(configObject); ok {
+			places = append(places, placesOf(inside.keys)...)
+			continue
+		}
 		if inside, ok := k.value.(object); ok {
 			places = append(places, placesOf(inside.keys)...)
 			continue

@@ -52,6 +52,11 @@ func (p *fold) failure(cause loop.Cause, end loop.Finished) *event.Failure {
 		if b.Server == "" && p.failed != nil {
 			f.Param = p.failed.Param
 		}
+	case event.HookDenied:
+		f.Message = "a hook of the org has refused the request"
+		if why := cause.Hook.Message; why != "" {
+			f.Message += ": " + why
+		}
 	case event.ServerUnavailable:
 		f.Message = missingServer(cause)
 	case event.ToolAbort:

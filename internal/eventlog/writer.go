@@ -39,6 +39,7 @@ func NewWriter(sink Sink, account *memlimit.Account, stop func(error)) *Writer {
 type kept struct {
 	items  map[string][]item.Item           // by ref: what the journal's rows hold
 	args   map[loop.CallKey]json.RawMessage // of the calls that are to be executed
+	patch  map[string]json.RawMessage       // by ref: what hooks have put in place of arguments
 	listed []event.ListedServer             // what the run lists for its caller, until it is told
 	failed func() *model.Error              // what CallFailed has set
 }
@@ -147,6 +148,19 @@ func (w *Writer) Arguments(key loop.CallKey) (json.RawMessage, bool) {
 	return arguments, ok
 }
 
+// KeepPatch keeps arguments that a hook has put in place of a model's, and returns them.
+func (w *Writer) KeepPatch(ref string, arguments json.RawMessage) json.RawMessage {
+	if w.kept.patch == nil {
+		w.kept.patch = map[string]json.RawMessage{}
+	}
+	w.kept.patch[ref] = arguments
+	w.account.Add(len(arguments))
+	return arguments
+}
+
+// Patch returns what KeepPatch has kept.
+func (w *Writer) Patch(ref string) json.RawMessage { return w.kept.patch[ref] }
+
 // RawArguments returns the arguments of a call as the model wrote them.
 func (w *Writer) RawArguments(c loop.Call) string { return w.fold.rawArguments(c) }
 
@@ -222,6 +236,8 @@ func (w *Writer) load(f loop.Fact, rows map[string]json.RawMessage, restore func
 			}
 			w.KeepArguments(b.Key, rows[b.ArgsRef])
 		}
+	case loop.HookRan:
+		return w.recallPatch(b, rows)
 	case loop.CallDone:
 		if err := w.recallItems(b.ResultRef, rows); err != nil {
 			return err
@@ -232,9 +248,24 @@ func (w *Writer) load(f loop.Fact, rows map[string]json.RawMessage, restore func
 	case loop.Finished:
 		return w.fold.checkEnd(b)
 	case loop.Accepted, loop.Blocked, loop.CallResolved, loop.CallStarted, loop.CallWaiting,
-		loop.CancelRequested, loop.Catalogued, loop.Expired, loop.HookRan, loop.LimitsRaised, loop.Parked, loop.Paused,
+		loop.CancelRequested, loop.Catalogued, loop.Expired, loop.LimitsRaised, loop.Parked, loop.Paused,
 		loop.ReserveRefused, loop.Reserved, loop.Resumed, loop.Routed, loop.TurnStarted: // they refer to no rows that the owner needs
 	}
+	return nil
+}
+
+// recallPatch reads what a hook has put in place: arguments before a call, or the answer of the run.
+// What it has put in place of a result is in the row of the result.
+func (w *Writer) recallPatch(b loop.HookRan, rows map[string]json.RawMessage) error {
+	switch {
+	case b.PatchRef == "" || b.Point == loop.PostToolUse:
+		return nil
+	case b.Point == loop.PreResponse:
+		return w.recallItems(b.PatchRef, rows)
+	case !json.Valid(rows[b.PatchRef]):
+		return journal.Damaged(b.PatchRef, errors.New("no JSON"))
+	}
+	w.KeepPatch(b.PatchRef, rows[b.PatchRef])
 	return nil
 }
 

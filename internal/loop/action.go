@@ -96,10 +96,21 @@ type Compact struct {
 	MaxCost   budget.Amount // the most that the summary may cost, to reserve in every shared budget; zero = no limit applies
 }
 
-// PrepareTools resolves the calls, parses and validates their arguments.
+// PrepareTools resolves the calls, parses and validates their arguments. Before a call that the
+// gateway is to execute, the hooks of [State.HooksDue] run; the arguments that they put in place of
+// the model's are validated again.
 //
-// Facts: one CallPrepared for each call, in this order.
+// Facts: for each call, in this order, a HookRan for each of its hooks until one denies, and one
+// CallPrepared.
 type PrepareTools struct{ Calls []CallKey }
+
+// RunHooks runs the hooks of a point that is not about a call: OnRunStart or PreResponse.
+//
+// Facts: a HookRan for each hook, in this order, until one denies.
+type RunHooks struct {
+	Point HookPoint
+	Hooks []Hook
+}
 
 // AnswerCalls gives the calls a result without executing them.
 //
@@ -114,7 +125,8 @@ type AnswerCalls struct {
 // Calls that must wait for others are not in the list.
 //
 // Facts: CallStarted before each request leaves, then CallDone. A call that a cached
-// result answers gets only CallDone with the outcome Cached.
+// result answers gets only CallDone with the outcome Cached. The HookRan of the hooks after a call are
+// in the batch of its CallDone, so that no result is recorded without them.
 type ExecuteTools struct{ Calls []CallKey }
 
 // Interrupt asks for approval of the calls and parks the run.
@@ -156,6 +168,7 @@ type Cause struct {
 	MemoryLimit string         // Memory: code of the limit that was reached
 	Detail      string         // Memory: which limit it was, in words for the caller
 	Largest     []window.Share // TooLong: the largest parts of the prompt, if the run has tried to make it shorter
+	Hook        HookRan        // HookDenied: the hook that has denied the run
 	Gone        string         // Cancelled, CallerGone: ClientGone, KeyRevoked, KeyExpired, ModelNotAllowed or Deleted; "" = somebody has cancelled the run
 }
 
@@ -164,6 +177,7 @@ func (Route) action()        {}
 func (CallModel) action()    {}
 func (Compact) action()      {}
 func (PrepareTools) action() {}
+func (RunHooks) action()     {}
 func (AnswerCalls) action()  {}
 func (ExecuteTools) action() {}
 func (Interrupt) action()    {}

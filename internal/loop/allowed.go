@@ -189,7 +189,7 @@ func allowCallDone(s *State, b CallDone) error {
 	case !ok || c.Done:
 		return fmt.Errorf("call %s is unknown or already done", b.Key)
 	case b.Attempt > 0 && c.Attempt == b.Attempt: // in flight
-		return nil
+		return allowResultByHooks(s, b)
 	case b.Attempt > 0:
 		return fmt.Errorf("attempt %d of call %s was not started", b.Attempt, b.Key)
 	}

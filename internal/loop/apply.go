@@ -231,12 +231,12 @@ func (s *State) prepare(b CallPrepared) {
 		return
 	case b.Revision > 0: // the guard has seen the call
 		s.setCall(b.Key, func(c *Call) {
-			c.Prepared, c.Wait, c.hooksBefore = &b, nil, len(c.Hooks)
+			c.Prepared, c.Wait = &b, nil
 			c.Resolved, c.Approved, c.TimedOut, c.Message, c.Decided = false, false, false, "", 0
 		})
 		return
 	}
-	c.Prepared, c.hooksBefore = &b, len(c.Hooks)
+	c.Prepared = &b
 	if b.Owner != tool.Client {
 		next := policy.PastCall{
 			Turn: s.Turn.Round, Tool: c.Name, Args: b.ArgsDigest, Invalid: b.Verdict == Answer,
@@ -387,8 +387,23 @@ func (s *State) hookRan(b HookRan) {
 		return
 	}
 	s.Hooks = append(slices.Clip(s.Hooks), b)
+	if b.Point == PreResponse && b.PatchRef != "" {
+		s.replaceAnswer(b.PatchRef)
+	}
 	if b.Point == OnRunStart && b.Verdict == HookDeny {
 		s.end(event.HookDenied)
+	}
+}
+
+// replaceAnswer puts the items of a row in place of those of the latest turn: for the caller, and for
+// those who continue its conversation.
+func (s *State) replaceAnswer(ref string) {
+	for i, seg := range slices.Backward(s.Transcript) {
+		if seg.Kind == Own {
+			s.Transcript = slices.Clone(s.Transcript)
+			s.Transcript[i].Ref = ref
+			return
+		}
 	}
 }
 

@@ -47,7 +47,15 @@ func checkValues(b Body) error {
 		return errors.Join(
 			checkValue("point", b.Point, OnRunStart, PreToolUse, OnDelegation, PostToolUse, PreResponse),
 			checkValue("verdict", b.Verdict, HookAllow, HookDeny, HookModify, HookAsk))
-	case Accepted, Blocked, CallDone, CallPrepared, CallResolved, CallStarted, CancelRequested, Catalogued, Compacted,
+	case Accepted:
+		for _, h := range b.Hooks {
+			if err := errors.Join(
+				checkValue("point", h.Point, OnRunStart, PreToolUse, OnDelegation, PostToolUse, PreResponse),
+				checkValue("type", h.Type, HookRules, HookHTTP, HookApproval, HookFunction)); err != nil {
+				return err
+			}
+		}
+	case Blocked, CallDone, CallPrepared, CallResolved, CallStarted, CancelRequested, Catalogued, Compacted,
 		Expired, Finished, LimitsRaised, Parked, Paused, ReserveRefused, Reserved, Resumed, Routed, Turn, TurnFailed, TurnStarted: // every value is read
 	}
 	return nil

@@ -34,6 +34,8 @@ func Decide(state State) Action {
 		return s.recover()
 	case s.relays(): // one model call and nothing else
 		return s.relay()
+	case len(s.HooksDue(OnRunStart, "")) > 0:
+		return RunHooks{OnRunStart, s.HooksDue(OnRunStart, "")}
 	case s.Catalogued == nil:
 		return s.inTime(Discover{})
 	case s.serverMissing():
@@ -56,6 +58,8 @@ func Decide(state State) Action {
 		return s.pauseAt(s.firstHeld())
 	case len(s.ClientCalls()) > 0: // the caller executes the rest
 		return s.finish(event.ClientCalls)
+	case s.answered() && len(s.HooksDue(PreResponse, "")) > 0: // they may still replace the answer
+		return RunHooks{PreResponse, s.HooksDue(PreResponse, "")}
 	case s.answered():
 		return s.finish(s.answerReason())
 	case s.Limits.Exhausted(s.Spent) != "" && s.pauses() && s.Turn != nil:
@@ -237,6 +241,8 @@ func (s decision) answerFor(c *Call, nth, before, left int) (Outcome, string) {
 		return "", ""
 	case c.Guard == policy.Advise:
 		return NotRun, "Not run. " + c.Advice + " Use the results that you have, change the arguments, or answer now."
+	case c.Prepared.Verdict == Answer && c.blockedByHook():
+		return Denied, c.Prepared.Answer
 	case c.Prepared.Verdict == Answer:
 		return Error, c.Prepared.Answer
 	case c.TimedOut:
@@ -361,6 +367,8 @@ func (s decision) cause(reason event.Reason) Cause {
 		return Cause{Provider: s.providerOf(s.Attempt.Target), Largest: s.Compactions.Largest}
 	case (reason == event.Cancelled || reason == event.CallerGone) && s.Cancelled != nil:
 		return Cause{Gone: s.Cancelled.Code}
+	case reason == event.HookDenied:
+		return Cause{Hook: s.deniedAtStart()}
 	case reason == event.Memory && s.Cancelled != nil && s.Cancelled.Code != "":
 		return Cause{MemoryLimit: s.Cancelled.Code, Detail: s.Cancelled.Detail}
 	}

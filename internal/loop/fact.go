@@ -188,6 +188,7 @@ type HookRan struct {
 	Verdict  HookVerdict `json:"verdict"`             // what takes effect
 	PatchRef string      `json:"patch_ref,omitempty"` // row with what HookModify puts in place; "" for another verdict
 	Failed   bool        `json:"failed,omitempty"`    // the hook has failed; Verdict is what its settings say for that case
+	Message  string      `json:"message,omitempty"`   // why it denies or asks, or has failed; it may have texts of the run
 	Micros   int64       `json:"us,omitempty"`        // duration in microseconds; 0 = not known
 }
 
@@ -440,6 +441,7 @@ type CallDone struct {
 type Texts struct {
 	Arguments []string `json:"arguments,omitempty"` // of the calls of a Turn
 	Answer    string   `json:"answer,omitempty"`    // of a CallPrepared
+	Message   string   `json:"message,omitempty"`   // of a HookRan
 }
 
 // WithoutTexts returns the body without its texts, for a run whose texts are not stored, and the
@@ -463,8 +465,15 @@ func WithoutTexts(b Body) (Body, *Texts) {
 		texts := &Texts{Answer: b.Answer}
 		b.Answer = ""
 		return b, texts
+	case HookRan:
+		if b.Message == "" {
+			return b, nil
+		}
+		texts := &Texts{Message: b.Message}
+		b.Message = ""
+		return b, texts
 	case Accepted, Blocked, CallDone, CallResolved, CallStarted, CallWaiting, CancelRequested, Catalogued, Compacted,
-		Expired, Finished, HookRan, InputAdded, LimitsRaised, Parked, Paused, ReserveRefused, Reserved, Resumed, Routed, TurnFailed, TurnStarted: // without texts
+		Expired, Finished, InputAdded, LimitsRaised, Parked, Paused, ReserveRefused, Reserved, Resumed, Routed, TurnFailed, TurnStarted: // without texts
 	}
 	return b, nil
 }
@@ -484,8 +493,11 @@ func WithTexts(b Body, t *Texts) Body {
 	case CallPrepared:
 		b.Answer = t.Answer
 		return b
+	case HookRan:
+		b.Message = t.Message
+		return b
 	case Accepted, Blocked, CallDone, CallResolved, CallStarted, CallWaiting, CancelRequested, Catalogued, Compacted,
-		Expired, Finished, HookRan, InputAdded, LimitsRaised, Parked, Paused, ReserveRefused, Reserved, Resumed, Routed, TurnFailed, TurnStarted: // without texts
+		Expired, Finished, InputAdded, LimitsRaised, Parked, Paused, ReserveRefused, Reserved, Resumed, Routed, TurnFailed, TurnStarted: // without texts
 	}
 	return b
 }
@@ -518,6 +530,10 @@ type CallWaiting struct {
 	Asker      Asker  `json:"asker,omitempty"`
 	Policy     string `json:"policy,omitempty"`    // digest of the rules that asked
 	CallerAt   string `json:"caller_at,omitempty"` // that of Accepted
+
+	// Hook is the hook that asks, and Message its text for the person; "" = no hook asks.
+	Hook    string `json:"hook,omitempty"`
+	Message string `json:"message,omitempty"`
 }
 
 // CallResolved records the decision on an approval.

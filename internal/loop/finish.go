@@ -7,6 +7,9 @@ import (
 // CodeJournalRefused is the code of a run that was given up because of its journal.
 const CodeJournalRefused = "journal_refused"
 
+// CodeHookDenied is the code of a run that a hook has denied.
+const CodeHookDenied = "hook_denied"
+
 // CodeToolChoice is the code of a tool_choice that no tool satisfies.
 const CodeToolChoice = "tool_choice_unavailable"
 
@@ -26,6 +29,8 @@ func (c Cause) Code(reason event.Reason) string {
 		return "model_error"
 	case reason == event.TooLong:
 		return "context_length_exceeded"
+	case reason == event.HookDenied:
+		return CodeHookDenied
 	case reason == event.BudgetExceeded:
 		return "budget_exceeded"
 	case reason == event.Blocked:

@@ -32,7 +32,7 @@ func (d *dice) anyFact() Body {
 	key := Key(d.roll(3), d.roll(4))
 	switch d.roll(24) {
 	case 0:
-		return Accepted{Policy: Policy{Grade: pick(d, "", Relay, Light, Durable), Context: d.context(), NoTools: d.roll(8) == 1, AbortOnTool: d.roll(4) == 1, Parallelism: pick(d, Parallel, Safe, Serial, First), Limits: budget.Limits{Rounds: d.roll(4), Calls: d.roll(6), CallsPerTurn: 1 + d.roll(4), ActiveMS: int64(d.roll(3)) * 1000, Tokens: int64(d.roll(60)), OnLimit: pick(d, "", budget.Answer, budget.Pause)}, Guard: policy.Guard{Mode: pick(d, policy.Nudge, policy.Fail, policy.Off), Threshold: d.roll(4)}},
+		return Accepted{Policy: Policy{Grade: pick(d, "", Relay, Light, Durable), Context: d.context(), NoTools: d.roll(8) == 1, AbortOnTool: d.roll(4) == 1, Parallelism: pick(d, Parallel, Safe, Serial, First), Limits: budget.Limits{Rounds: d.roll(4), Calls: d.roll(6), CallsPerTurn: 1 + d.roll(4), ActiveMS: int64(d.roll(3)) * 1000, Tokens: int64(d.roll(60)), OnLimit: pick(d, "", budget.Answer, budget.Pause)}, Guard: policy.Guard{Mode: pick(d, policy.Nudge, policy.Fail, policy.Off), Threshold: d.roll(4)}, Hooks: d.someHooks()},
 			Targets: make([]Target, d.roll(3)), Raw: d.roll(8) == 1,
 		}
 	case 1:
@@ -208,7 +208,32 @@ type world struct {
 
 func (w *world) accept() Accepted {
 	grade := pick(&w.dice, Durable, Light, Relay)
-	return Accepted{Policy: Policy{Grade: grade, Context: w.context(), NoTools: w.roll(9) == 1, AbortOnTool: w.roll(4) == 1, Parallelism: pick(&w.dice, Parallel, Safe, Serial, First), Limits: budget.Limits{Rounds: 1 + w.roll(5), Calls: 1 + w.roll(8), CallsPerTurn: 1 + w.roll(4), ActiveMS: 60_000, Tokens: int64(w.roll(3)) * 9_000, OnLimit: pick(&w.dice, "", budget.Answer, budget.Pause)}, Guard: policy.Guard{Mode: pick(&w.dice, policy.Nudge, policy.Fail, policy.Off)}}, Targets: make([]Target, 1+w.roll(2)), Raw: w.roll(9) == 1 && grade == Relay}
+	return Accepted{Policy: Policy{Grade: grade, Context: w.context(), NoTools: w.roll(9) == 1, AbortOnTool: w.roll(4) == 1, Parallelism: pick(&w.dice, Parallel, Safe, Serial, First), Limits: budget.Limits{Rounds: 1 + w.roll(5), Calls: 1 + w.roll(8), CallsPerTurn: 1 + w.roll(4), ActiveMS: 60_000, Tokens: int64(w.roll(3)) * 9_000, OnLimit: pick(&w.dice, "", budget.Answer, budget.Pause)}, Guard: policy.Guard{Mode: pick(&w.dice, policy.Nudge, policy.Fail, policy.Off)}, Hooks: w.someHooks()}, Targets: make([]Target, 1+w.roll(2)), Raw: w.roll(9) == 1 && grade == Relay}
+}
+
+// runHook lets a hook decide, unless one before it has denied.
+func (w *world) runHook(h Hook, key CallKey) {
+	if len(w.state.HooksDue(h.Point, key)) == 0 {
+		return
+	}
+	b := HookRan{Point: h.Point, Hook: h.ID, Key: key, Verdict: pick(&w.dice, HookAllow, HookDeny, HookModify, HookAsk)}
+	if !b.Verdict.KnownAt(h.Point) {
+		b.Verdict = HookAllow
+	}
+	if b.Verdict == HookModify || b.Verdict == HookDeny && h.Point == PreResponse {
+		b.PatchRef = "p"
+	}
+	w.append(b)
+}
+
+// someHooks returns up to three hooks.
+func (d *dice) someHooks() (out []Hook) {
+	for i := range d.roll(4) {
+		out = append(out, Hook{
+			ID: string(rune('h' + i)), Point: pick(d, OnRunStart, PreToolUse, PostToolUse, PreResponse), Type: pick(d, HookHTTP, HookApproval), Matcher: pick(d, "", "a"),
+		})
+	}
+	return out
 }
 
 func (w *world) append(b Body) {
@@ -309,11 +334,18 @@ func (w *world) perform(a Action) {
 		w.compact(a)
 	case PrepareTools:
 		for _, key := range a.Calls {
+			for _, h := range w.state.HooksDue(PreToolUse, key) {
+				w.runHook(h, key)
+			}
 			b := w.prepared(key)
 			if allowPreparedByHooks(&w.state, b) != nil {
 				b.Verdict = Answer
 			}
 			w.append(b)
+		}
+	case RunHooks:
+		for _, h := range a.Hooks {
+			w.runHook(h, "")
 		}
 	case AnswerCalls:
 		for _, key := range a.Calls {
@@ -414,6 +446,9 @@ func (w *world) execute(keys []CallKey) {
 			return
 		}
 		c, _ := w.state.Call(key)
+		for _, h := range w.state.HooksDue(PostToolUse, key) {
+			w.runHook(h, key)
+		}
 		w.append(CallDone{Key: key, Attempt: c.Attempt, Outcome: pick(&w.dice, OK, Error), ResultRef: "r", ResultDigest: pick(&w.dice, "d", "e")})
 	}
 }

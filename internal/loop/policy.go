@@ -63,6 +63,10 @@ type Policy struct {
 	// calls.
 	Approvals []ServerApproval `json:"approvals,omitempty"`
 
+	// Hooks are the hooks of the run, in the order in which they run. The list has no secrets: what an
+	// http hook is sent to is looked up by its id when it runs.
+	Hooks []Hook `json:"hooks,omitempty"`
+
 	// PauseMS is how long a run that pauses waits for a raise of its limits, in milliseconds; then it
 	// ends for its limit. 0 = for ever.
 	PauseMS int64 `json:"pause_ms,omitempty"`
@@ -134,6 +138,7 @@ type Asker string
 const (
 	AskedByServer  Asker = "server"  // only a person with the right to decide may answer
 	AskedByRequest Asker = "request" // the caller may answer too: the rule is the caller's own
+	AskedByHook    Asker = "hook"    // as AskedByServer; see [State.AskingHook]
 )
 
 // Asks returns whose rule asks for approval of a call of the server's tool; "" = none.
@@ -171,7 +176,9 @@ func (a ServerApproval) digest() string {
 }
 
 // MayWait reports whether a call of the run may have to wait for approval.
-func (p *Policy) MayWait() bool { return len(p.Approvals) > 0 }
+func (p *Policy) MayWait() bool {
+	return len(p.Approvals) > 0 || slices.ContainsFunc(p.Hooks, Hook.mayAsk)
+}
 
 // StoresNoTexts reports whether the run stores no texts while it is light. When it parks, it
 // stores those that it has withheld, because another owner continues it.

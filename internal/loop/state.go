@@ -106,7 +106,7 @@ type Call struct {
 	historyIndex int            // index into State.History
 
 	Hooks       []HookRan // those that were about the call
-	hooksBefore int       // how many of Hooks ran before the latest preparation, or attempt
+	hooksBefore int       // how many of Hooks ran before the latest attempt
 
 	Attempt    int // 1 is the first; 0 = not started
 	DeadOwners int // owners that died while it was in flight
@@ -236,8 +236,15 @@ func (s *State) AskFor(key CallKey, waitID string, now int64) CallWaiting {
 		Key: key, WaitID: waitID, On: OnApproval, Revision: p.Revision, Name: c.Name, Server: p.Server, Tool: p.Tool, ToolDigest: p.ToolDigest,
 		ArgsRef: p.ArgsRef, ArgsDigest: p.ArgsDigest, Asker: p.Asker, Policy: a.digest(), CallerAt: s.Accepted.CallerAt,
 	}
-	if a.WaitMS > 0 {
-		w.ExpiresAt = now + a.WaitMS
+	wait := a.WaitMS
+	if h, ran, asks := s.AskingHook(c); asks {
+		w.Hook, w.Message, w.Policy = h.ID, ran.Message, h.digest()
+		if wait == 0 || p.Asker == AskedByHook || h.WaitMS > 0 && h.WaitMS < wait {
+			wait = h.WaitMS
+		}
+	}
+	if wait > 0 {
+		w.ExpiresAt = now + wait
 	}
 	return w
 }

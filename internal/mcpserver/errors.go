@@ -115,6 +115,7 @@ const (
 	rateLimited      = "rate_limited"
 	quotaExceeded    = "quota_exceeded"
 	approvalRequired = "approval_required"
+	hooksRequired    = "hooks_required"
 	invalidArguments = "invalid_arguments"
 )
 

@@ -13,7 +13,7 @@ type mutation struct {
 }
 
 func mutations() []mutation {
-	return slices.Concat(gatewayMutations(), moneyMutations(), callMutations(), approvalMutations(), pauseMutations(), storeMutations(), journalMutations())
+	return slices.Concat(gatewayMutations(), moneyMutations(), callMutations(), approvalMutations(), pauseMutations(), storeMutations(), journalMutations(), hookMutations())
 }
 
 // gatewayMutations are mistakes with leases, deadlines and clocks.
@@ -310,6 +310,37 @@ func journalMutations() []mutation {
 			Name: "a target whose breaker has opened is tried again", Why: "a run keeps on at a provider that is out",
 			In: "decision.recover", From: "&& !(f.TargetOpen && len(s.left()) > 0):", To: ":",
 			Test: "TestDecideOwnsAttemptsAndTargets",
+		},
+	}
+}
+
+// hookMutations are mistakes with hooks.
+func hookMutations() []mutation {
+	return []mutation{
+		{
+			Name: "a call is prepared before its hooks have run", Why: "a call that a hook would deny is executed",
+			In: "allowPreparedByHooks", From: "len(due) > 0", To: "len(due) > 99",
+			Test: "TestHooksThatAreDue",
+		},
+		{
+			Name: "a result is recorded before its hooks have run", Why: "the model sees a result that a hook would have redacted",
+			In: "allowResultByHooks", From: "len(due) > 0", To: "len(due) > 99",
+			Test: "TestNoResultBeforeItsHooks",
+		},
+		{
+			Name: "a rule that cannot be evaluated allows", Why: "a long argument passes each rule",
+			In: "Hook.Judge", From: "case err != nil:", To: "case false:",
+			Test: "TestRulesOfHooks",
+		},
+		{
+			Name: "hooks go on after a denial", Why: "a URL learns of a call that was denied, and may seem to allow it",
+			In: "State.HooksDue", From: "r.Verdict == HookDeny", To: `r.Verdict == "-"`,
+			Test: "TestHooksThatAreDue",
+		},
+		{
+			Name: "a key with hooks can switch off the loop", Why: "a client avoids the hooks of its org",
+			In: "Handler.serve", From: "if hooked && optedOut(r.Header) {", To: "if false && optedOut(r.Header) {",
+			Test: "TestHooksAreNeverSkipped",
 		},
 	}
 }

@@ -25,6 +25,9 @@ const MaxUserMessage = 2 << 10
 type UserMessage struct {
 	Text string `json:"text"`
 	Cut  bool   `json:"cut,omitempty"` // the message is longer
+
+	// Asks is the text of the hook that asks; "" = no hook asks, or it has no text.
+	Asks string `json:"asks,omitempty"`
 }
 
 // userMessageRef is the ref of the row with the UserMessage of an approval. No fact has it.
@@ -34,7 +37,7 @@ func userMessageRef(approval string) string { return "said:" + approval }
 // message has no text, the request does not want its texts to be stored, or the run is deleted.
 func UserMessageOf(ctx context.Context, archive journal.Archive, a journal.Approval) (*UserMessage, error) {
 	const escaped = 6 // bytes of a character in JSON, at most
-	rows, err := archive.Rows(ctx, a.Org, a.RunID, []string{userMessageRef(a.ID)}, escaped*MaxUserMessage+64)
+	rows, err := archive.Rows(ctx, a.Org, a.RunID, []string{userMessageRef(a.ID)}, escaped*(MaxUserMessage+maxHookMessage)+64)
 	if errors.Is(err, org.ErrNotFound) || err == nil && len(rows) == 0 {
 		return nil, nil
 	}

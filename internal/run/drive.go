@@ -66,6 +66,7 @@ func newDriver(ctx context.Context, r *Runner, req *Request, lease journal.Lease
 	d.model = modelCaller{run: &d.run, tools: &d.tools, jitter: r.o.Jitter, observer: &d.observer, dropped: &r.dropped, router: r.o.Router, reserver: &reserver{run: &d.run, spend: r.o.Spend}}
 	d.compactor = compactor{run: &d.run, tools: &d.tools, observer: &d.observer, reserver: d.model.reserver, models: r.o.Models}
 	d.calls = toolCaller{run: &d.run, tools: &d.tools, catalog: r.o.Catalog, cache: resultCache{r.o.Cache, &d.run}, observer: &d.observer, yields: d.yields, spend: r.o.Spend}
+	d.calls.hooks = hookCaller{run: &d.run, hooks: r.o.Hooks, observer: &d.observer}
 	d.declared = declaredServers{run: &d.run, dialer: r.o.Dialer}
 	d.live = liveRun{lease: lease, cancel: d.run.cancel}
 	d.audience = &r.audience
@@ -179,6 +180,8 @@ func (d *driver) play() error {
 			}
 		case loop.PrepareTools:
 			err = d.calls.prepare(a)
+		case loop.RunHooks:
+			err = d.calls.hooks.runHooks(a)
 		case loop.AnswerCalls:
 			err = d.calls.answer(a)
 		case loop.ExecuteTools:

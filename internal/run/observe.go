@@ -88,6 +88,13 @@ type runObserver struct {
 	traceStored bool              // the journal has it
 }
 
+// hookRan reports what a hook has decided.
+func (o *runObserver) hookRan(ctx context.Context, kind loop.HookType, ran loop.HookRan) {
+	if o.observer != nil {
+		o.observer.HookRan(ctx, kind, ran)
+	}
+}
+
 // begin reports a run that begins or is continued, and returns the context of the run.
 func (o *runObserver) begin(ctx context.Context, b Begun) (context.Context, func(End)) {
 	if o.observer == nil {

@@ -119,6 +119,8 @@ func (o *onlooker) ToolCall(ctx context.Context, c run.ToolCall) (context.Contex
 	return ctx, func(e run.ToolEnd) { end(string(e.Outcome)) }
 }
 
+func (o *onlooker) HookRan(context.Context, loop.HookType, loop.HookRan) {}
+
 func (o *onlooker) Recorded(_ string, e audit.Entry) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

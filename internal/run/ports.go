@@ -40,6 +40,9 @@ type Observer interface {
 	// ToolCall reports one attempt at a call that the gateway answers, executed or not.
 	ToolCall(ctx context.Context, c ToolCall) (context.Context, func(ToolEnd))
 
+	// HookRan reports what a hook of the run, or of the tool call, of ctx has decided.
+	HookRan(ctx context.Context, kind loop.HookType, ran loop.HookRan)
+
 	// Recorded reports an audit entry that was stored.
 	Recorded(org string, e audit.Entry)
 }

@@ -41,6 +41,7 @@ type Options struct {
 	Router        Router           // nil = the targets of a request are tried in its order
 	Dialer        Dialer           // nil = requests declare no servers
 	Cache         Cache            // nil = results of tools are not cached
+	Hooks         Hooks            // nil = hooks outside this package fail
 	Results       ResultReader     // nil = the model cannot read the rest of a truncated result
 	Recorder      journal.Recorder // nil = relays are not audited
 	Spend         *spend.Keeper    // reserves the cost of relays and light runs; nil = light runs reserve as durable ones do, and relays have no budgets

@@ -379,17 +379,15 @@ func (s *runState) accepted() map[string]string {
 }
 
 // userMessageRows returns the rows with what the user has said, for the approvals that the facts ask
-// for. A run whose texts are not to be stored has none.
+// for, and what the hooks that ask have to say. Of a run whose texts are not to be stored only the latter.
 func (s *runState) userMessageRows(facts []loop.Body) (rows []journal.Row) {
-	if s.policy().NoStore {
-		return nil
-	}
-	said, ok := lastUserMessage(s.events)
-	if !ok {
-		return nil
+	said, ok := UserMessage{}, false
+	if !s.policy().NoStore {
+		said, ok = lastUserMessage(s.events)
 	}
 	for _, f := range facts {
-		if w, asks := f.(loop.CallWaiting); asks {
+		if w, asks := f.(loop.CallWaiting); asks && (ok || w.Message != "") {
+			said.Asks = cut(w.Message)
 			rows = append(rows, journal.Row{Ref: userMessageRef(w.WaitID), Value: said})
 		}
 	}

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base32"
@@ -37,6 +38,7 @@ type toolCaller struct {
 	catalog   *catalog.Catalog
 	latest    *catalog.Set // the tools as their servers listed them last, for approved calls; nil = the run has not waited here
 	cache     resultCache
+	hooks     hookCaller
 	observer  *runObserver
 	yields    func() bool                       // reports whether the run is to be handed over to its next owner
 	cancelled map[loop.CallKey]time.Duration    // duration of the calls that the end of the run cancelled
@@ -63,20 +65,23 @@ func (t *toolCaller) prepared(key loop.CallKey) prepared {
 // prepare finds the tools of the calls, and parses and validates the arguments.
 func (t *toolCaller) prepare(a loop.PrepareTools) error {
 	rules := t.rules()
-	bodies := make([]loop.Body, len(a.Calls))
-	var rows []journal.Row
-	for i, key := range a.Calls {
+	var batch pending
+	for _, key := range a.Calls {
 		c, _ := t.run.state().Call(key)
 		p := toolexec.Prepare(t.tools.visible(), rules, key, c.Name, t.run.events.RawArguments(c))
+		p, err := t.before(p, c, &batch)
+		if err != nil {
+			return err
+		}
 		if p.Verdict == loop.Run || p.Verdict == loop.Ask {
 			p.ArgsRef = "args:" + string(key)
-			rows = append(rows, journal.Row{Ref: p.ArgsRef, Value: p.Arguments})
+			batch.rows = append(batch.rows, journal.Row{Ref: p.ArgsRef, Value: p.Arguments})
 			t.keep(key, prepared{p.Entry, p.Arguments})
 		}
-		bodies[i] = p.CallPrepared
+		batch.bodies = append(batch.bodies, p.CallPrepared)
 	}
 	leftOut := t.run.state().SkippedByFirst
-	if err := t.run.append(rows, bodies...); err != nil {
+	if err := t.run.append(batch.rows, batch.bodies...); err != nil {
 		return err
 	}
 	if t.run.state().SkippedByFirst && !leftOut { // once in a run, also when another owner continues it
@@ -136,7 +141,7 @@ func (t *toolCaller) prepareAgain(now *catalog.Set) error {
 		if entry.Digest == c.Prepared.ToolDigest && toolexec.ArgumentsDigest(t.prepared(c.Key).arguments) == c.Prepared.ArgsDigest {
 			continue
 		}
-		p := toolexec.Prepare(now, t.rules(), c.Key, c.Name, t.run.events.RawArguments(*c))
+		p := toolexec.Prepare(now, t.rules(), c.Key, c.Name, t.effectiveArguments(*c))
 		p.Revision = c.Prepared.Revision + 1
 		if p.Verdict == loop.Run { // it was asked for, and stays so
 			p.Verdict, p.Asker = loop.Ask, c.Prepared.Asker
@@ -179,7 +184,7 @@ func (t *toolCaller) answer(a loop.AnswerCalls) error {
 
 // done returns the fact that ends a call and the rows that hold its result.
 func (t *toolCaller) done(c loop.Call, attempt int, r toolexec.Done, took time.Duration) (loop.CallDone, []journal.Row) {
-	ref := "result:" + string(c.Key)
+	ref := resultOf(c.Key)
 	if t.run.events.Stored(ref) { // only in a run that is given up
 		ref += fmt.Sprintf(".%d", attempt)
 	}
@@ -192,6 +197,9 @@ func (t *toolCaller) done(c loop.Call, attempt int, r toolexec.Done, took time.D
 		Bytes: int64(window.PartBytes(r.Parts)), Micros: took.Microseconds(),
 	}, t.run.events.Store(ref, []item.Item{result})
 }
+
+// resultOf refers to the row with the result of a call.
+func resultOf(key loop.CallKey) string { return "result:" + string(key) }
 
 // affordable returns the result without its binary content if the run has no
 // memory for it.
@@ -223,6 +231,7 @@ type outcome struct {
 	done   toolexec.Done
 	err    error
 	took   time.Duration
+	hooks  []loop.HookRan // what the hooks after the call have decided
 }
 
 // execute executes the calls at the same time, as far as the rules allow, and appends each
@@ -272,7 +281,10 @@ func (t *toolCaller) fromCache(keys []loop.CallKey) ([]loop.CallKey, error) {
 	var found []loop.Call
 	for _, key := range keys {
 		c, _ := t.run.state().Call(key)
-		earlier, ok := t.cache.find(t.prepared(key))
+		earlier, ok := tool.Result{}, false
+		if !t.run.state().MayChangeResult(c.Name) {
+			earlier, ok = t.cache.find(t.prepared(key))
+		}
 		if !ok {
 			rest = append(rest, key)
 			continue
@@ -341,7 +353,8 @@ func (t *toolCaller) start(e *execution) error {
 		// Read here: results of other calls change the state while this one is executed.
 		limit := toolexec.Cap{Bytes: t.run.policy().ResultMaxBytes, Hint: t.tools.rereadHint(c.Key), HeadOnly: t.run.policy().HeadOnly}
 		p, observed := t.prepared(c.Key), t.observed(e.round, c, c.Attempt)
-		call := func() { e.results <- t.executeOne(e.ctx, p, c, observed, limit) }
+		hooks := hooked{base: t.hooks.question(loop.Hook{}), due: t.run.state().HooksDue(loop.PostToolUse, c.Key)}
+		call := func() { e.results <- t.executeOne(e.ctx, p, c, observed, limit, hooks) }
 		if len(e.inFlight) == 1 && len(calls) == 1 { // nothing else can happen meanwhile: no goroutine whose stack must grow
 			call()
 		} else {
@@ -384,7 +397,7 @@ func (t *toolCaller) intend(keys []loop.CallKey) ([]loop.Call, error) {
 
 // executeOne executes a call. toolexec truncates a result that is larger than the limit.
 // It reads nothing of the run that changes meanwhile.
-func (t *toolCaller) executeOne(ctx context.Context, p prepared, c loop.Call, observed ToolCall, limit toolexec.Cap) outcome {
+func (t *toolCaller) executeOne(ctx context.Context, p prepared, c loop.Call, observed ToolCall, limit toolexec.Cap, hooks hooked) outcome {
 	ctx, called := t.observer.toolCalled(ctx, observed)
 	begin := time.Now()
 	memory := t.run.account.Share()
@@ -395,7 +408,8 @@ func (t *toolCaller) executeOne(ctx context.Context, p prepared, c loop.Call, ob
 	}, limit)
 	took := atLeastOne(time.Since(begin))
 	called(toolEnd(done, err))
-	return outcome{c, memory, done, err, took}
+	done, hookErr := t.hooks.after(ctx, &hooks, c, p.arguments, done, limit)
+	return outcome{c, memory, done, cmp.Or(err, hookErr), took, hooks.ran}
 }
 
 // settle appends how a call ended. A call that was cancelled by the end of the run, and may
@@ -417,10 +431,19 @@ func (t *toolCaller) settle(c loop.Call, r outcome) error {
 	r.done = t.affordable(r.done)
 	body, rows := t.ended(c, c.Attempt, r.done, r.took)
 	crash.At(crash.BeforeResult)
-	if err := t.run.commit(journal.Batch{Rows: rows, Settled: t.paid(body)}, body); err != nil {
+	var bodies []loop.Body
+	for _, ran := range r.hooks {
+		if ran.PatchRef != "" {
+			ran.PatchRef = body.ResultRef
+		}
+		bodies = append(bodies, ran)
+	}
+	if err := t.run.commit(journal.Batch{Rows: rows, Settled: t.paid(body)}, append(bodies, body)...); err != nil {
 		return err
 	}
-	t.cache.remember(t.prepared(c.Key), r.done)
+	if !t.run.state().MayChangeResult(c.Name) {
+		t.cache.remember(t.prepared(c.Key), r.done)
+	}
 	if r.done.Hidden > 0 {
 		t.run.log.Warn("tool_result_hidden_text", "call", c.Key, "tool", c.Name, "server", c.Prepared.Server, "characters", r.done.Hidden)
 	}

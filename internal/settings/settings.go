@@ -134,6 +134,7 @@ func setLoop(p *loop.Policy, op Operator, rt org.Runtime, d Defaults, r Request)
 	p.Context = contextPolicy(op.Compaction, rt, r)
 	p.Slots = rt.Concurrency
 	most := maxWait(r, rt, d)
+	p.Hooks = Hooks(rt, r.Key, most)
 	p.Approvals = approvals(r, most)
 	if p.Pauses() {
 		wait := org.DefaultApprovalTimeout

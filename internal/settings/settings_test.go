@@ -134,7 +134,11 @@ func TestEverySettingOfAnOrgReachesItsRuns(t *testing.T) {
 			field.Set(reflect.ValueOf(new(5)))
 		case reflect.String:
 			field.SetString(words[name])
-		case reflect.Slice: // Budgets
+		case reflect.Slice: // Budgets, Hooks
+			if name == "Hooks" {
+				field.Set(reflect.ValueOf([]org.Hook{{ID: "h", Event: "PreToolUse", Type: "http"}}))
+				break
+			}
 			field.Set(reflect.ValueOf([]org.Budget{{Scope: "org", Period: "day", Tokens: 5}}))
 		default:
 			field.SetInt(6) // MaxRunCost below the limit of the request

@@ -146,7 +146,9 @@ func faultOf(end event.Finished, mayAddress bool) *fault.Error {
 		code = fault.Unprocessable
 	case event.TooLong:
 		code = fault.Invalid
-	case event.Blocked, event.HookDenied:
+	case event.HookDenied:
+		code = fault.Forbidden
+	case event.Blocked:
 		return blocked(f, mayAddress)
 	case event.ModelError, event.ToolAbort:
 		code = fault.Upstream

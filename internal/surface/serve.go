@@ -222,7 +222,11 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, caller run.Calle
 	if err != nil {
 		return err
 	}
-	relayed := optedOut(r.Header) || !caller.LoopActive() && !h.s.AlwaysLoop
+	hooked := len(settings.Hooks(caller.Org.Runtime, caller.Principal.ID, 0)) > 0
+	if hooked && optedOut(r.Header) {
+		return fault.New(fault.Forbidden, "hooks_required", "the API key has hooks, and only the agent loop runs them; leave out the header turnpike-mcp-disabled")
+	}
+	relayed := optedOut(r.Header) || !hooked && !caller.LoopActive() && !h.s.AlwaysLoop
 	if relayed {
 		req.ID, req.Servers = caller.RequestID, nil
 		if !h.o.Router.FallsBack(req.Model) { // the caller retries by itself

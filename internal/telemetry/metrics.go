@@ -22,6 +22,7 @@ type metrics struct {
 	rounds, relays *labelLimiter[*requestMetrics]
 	tools          *labelLimiter[*toolMetrics]
 	decisions      *prometheus.HistogramVec // how long approvals waited, by decision
+	hooks          *prometheus.CounterVec   // hooks that have run
 	webhooks       *prometheus.CounterVec   // attempts to deliver messages, by outcome
 	orgs           *labelLimiter[*orgMetrics]
 	relaysOpen     prometheus.Gauge
@@ -96,6 +97,8 @@ func newMetrics(r *prometheus.Registry, o Options) *metrics {
 	m.registerTools(r)
 	m.registerOrgs(r)
 	m.registerApprovals(r, o.Waiting)
+	m.hooks = counter("hooks_total", "Hooks that have run, by point, type, verdict (what took effect) and whether the hook has failed.", "point", "type", "verdict", "failed")
+	r.MustRegister(m.hooks)
 	m.registerWebhooks(r, o.Outbox)
 	registerServers(r, o.Servers)
 	registerBreakers(r, o.Targets)

@@ -16,10 +16,12 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -28,6 +30,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
@@ -151,6 +154,19 @@ func (t *Telemetry) Refused(org, code string) {
 		org = "none"
 	}
 	t.metrics.orgs.get(series{org: org}, true).refused.inc(code, code)
+}
+
+// HookRan implements [run.Observer]. What a hook has decided is an event of the span of the run or of the
+// tool call.
+func (t *Telemetry) HookRan(ctx context.Context, kind loop.HookType, ran loop.HookRan) {
+	if t.metrics != nil {
+		t.metrics.hooks.WithLabelValues(string(ran.Point), string(kind), string(ran.Verdict), strconv.FormatBool(ran.Failed)).Inc()
+	}
+	if t.tracer != nil {
+		trace.SpanFromContext(ctx).AddEvent("hook", trace.WithAttributes(
+			attribute.String("turnpike.hook.id", ran.Hook), attribute.String("turnpike.hook.point", string(ran.Point)), attribute.String("turnpike.hook.type", string(kind)),
+			attribute.String("turnpike.hook.verdict", string(ran.Verdict)), attribute.Bool("turnpike.hook.failed", ran.Failed)))
+	}
 }
 
 // WebhookAttempted counts an attempt to deliver a message for a webhook.

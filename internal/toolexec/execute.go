@@ -89,6 +89,11 @@ func Again(r tool.Result, limit Cap) Done {
 	return done
 }
 
+// Replaced returns the result with a text in place of all that it holds.
+func (d Done) Replaced(text string, limit Cap) Done {
+	return finished(d.Outcome, tool.Text(text), limit)
+}
+
 // ResultDigest returns the [Done].Digest of a call with this answer of its tool.
 func ResultDigest(r tool.Result) string {
 	if r.IsError {

@@ -34,6 +34,7 @@ type Object struct {
 	PrincipalName *string     `json:"principal_name"` // null = it has none any more
 	Client        *run.Client `json:"client"`         // null = nothing waits, or it is not known
 	Asker         loop.Asker  `json:"asker"`
+	Message       *string     `json:"message"` // of the hook that asks; null = there is none
 
 	ToolDigest string `json:"tool_digest"`      // of the tool's definition
 	ArgsDigest string `json:"arguments_digest"` // of the arguments
@@ -71,6 +72,9 @@ func NewObject(a journal.Approval, d Details) Object {
 		PrincipalName: given(d.KeyName(a.Principal)), Client: given(d.Client), DecidedByName: given(d.KeyName(a.DecidedBy)),
 	}
 	if d.Said != nil {
+		o.Message = given(d.Said.Asks)
+	}
+	if d.Said != nil && d.Said.Text != "" {
 		o.Said, o.SaidCut = &d.Said.Text, d.Said.Cut
 	}
 	return o

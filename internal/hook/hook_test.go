@@ -1,0 +1,154 @@
+package hook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/secret"
+	"github.com/turnpike-gateway/turnpike/internal/webhook"
+)
+
+// H16 H21: what is a valid answer. "" and {} are values, and whatever else is an error that does not
+// contain the answer.
+func TestAnswersOfHooks(t *testing.T) {
+	empty := ""
+	object := `{"a":1}`
+	for name, c := range map[string]struct {
+		answer string
+		want   run.HookAnswer
+		err    string
+	}{
+		"allow":            {answer: `{"action":"allow","modified_input":{"a":1},"more":[]}`, want: run.HookAnswer{Arguments: nil}},
+		"deny":             {answer: `{"action":"deny","message":"no"}`, want: run.HookAnswer{Verdict: loop.HookDeny, Message: "no"}},
+		"modify arguments": {answer: `{"action":"modify","modified_input":{}}`, want: run.HookAnswer{Verdict: loop.HookModify, Arguments: json.RawMessage("{}")}},
+		"modify a result":  {answer: `{"action":"modify","modified_output":""}`, want: run.HookAnswer{Verdict: loop.HookModify, Output: &empty}},
+		"modify to JSON":   {answer: `{"action":"modify","modified_output":{"a":1}}`, want: run.HookAnswer{Verdict: loop.HookModify, Output: &object}},
+		"null is no value": {answer: `{"action":"modify","modified_output":null,"modified_input":null}`, want: run.HookAnswer{Verdict: loop.HookModify}},
+		"another action":   {answer: `{"action":"secret"}`, err: "no action"},
+		"no action":        {answer: `{}`, err: "no action"},
+		"a list":           {answer: `["secret"]`, err: "not a JSON object"},
+		"nothing":          {answer: ``, err: "not a JSON object"},
+		"two objects":      {answer: `{"action":"allow"}{"action":"deny"}`, err: "not a JSON object"},
+		"too much":         {answer: `{"action":"allow","message":"` + strings.Repeat("x", MaxAnswer) + `"}`, err: "more than"},
+		"a wrong type":     {answer: `{"action":7}`, err: "not a JSON object"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := read(strings.NewReader(c.answer), run.HookQuestion{})
+			if c.err != "" {
+				if err == nil || !strings.Contains(err.Error(), c.err) || strings.Contains(err.Error(), "secret") {
+					t.Errorf("%v", err)
+				}
+				return
+			}
+			if name == "allow" {
+				c.want.Arguments = got.Arguments // it is not used
+			}
+			if diff := cmp.Diff(c.want, got); err != nil || diff != "" {
+				t.Errorf("%v\n%s", err, diff)
+			}
+		})
+	}
+}
+
+// H16: what is sent, and that it is signed as webhooks are.
+func TestARequestIsSigned(t *testing.T) {
+	const key = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz"
+	var header http.Header
+	var body []byte
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		header, body = r.Header, must(io.ReadAll(r.Body))
+		_, _ = io.WriteString(w, `{"action":"allow"}`)
+	}))
+	defer receiver.Close()
+	now := time.Unix(1_800_000_000, 0)
+	config := org.HookConfig{URL: receiver.URL, Secret: "secret:k", Context: true}
+	s := New(Options{
+		Client: receiver.Client(), Now: func() time.Time { return now },
+		Hook: func(orgID, principal, hookID string) (org.Hook, bool) {
+			return org.Hook{ID: hookID, Config: config}, orgID == "o" && principal == "ann" && hookID == "h"
+		},
+		Secret: func(_ context.Context, orgID, name string) (secret.Value, error) {
+			if orgID != "o" || name != "k" {
+				return secret.Value{}, errors.New("no such secret")
+			}
+			return secret.NewValue(key), nil
+		},
+	})
+	output := "result"
+	q := run.HookQuestion{
+		Org: "o", Principal: "ann", RunID: "run_1", Model: "m", Surface: "chat", Hook: loop.Hook{ID: "h", Point: loop.PostToolUse}, Key: "0.1", Tool: "t",
+		Data: json.RawMessage(`{"a":1}`), Output: &output,
+	}
+	if _, err := s.Ask(t.Context(), q); err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"event":"PostToolUse","tool_name":"t","data":{"a":1},"output":"result","run":{"execution_id":"run_1","model":"m","key":"ann","surface":"chat","tool_call":"0.1"}}`
+	if string(body) != want {
+		t.Errorf("sent %s", body)
+	}
+	signed := http.Header{}
+	if err := webhook.Sign(signed, header.Get(webhook.HeaderID), now, body, must(webhook.ParseSecret(secret.NewValue(key)))); err != nil {
+		t.Fatal(err)
+	}
+	if header.Get(webhook.HeaderSignature) != signed.Get(webhook.HeaderSignature) {
+		t.Errorf("signed with %q", header.Get(webhook.HeaderSignature))
+	}
+	q.Hook.ID = "gone"
+	if _, err := s.Ask(t.Context(), q); err == nil {
+		t.Error("a hook that is not configured was asked")
+	}
+	q.Hook.ID, config.Secret = "h", "secret:other"
+	if _, err := s.Ask(t.Context(), q); err == nil {
+		t.Error("a request was sent without its signature")
+	}
+}
+
+// H16: a hook that does not answer has its time.
+func TestAHookHasItsTime(t *testing.T) {
+	leave := make(chan struct{})
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-leave:
+		case <-r.Context().Done():
+		}
+	}))
+	defer receiver.Close()
+	defer close(leave)
+	s := New(Options{Client: receiver.Client(), Hook: func(_, _, id string) (org.Hook, bool) {
+		return org.Hook{ID: id, Config: org.HookConfig{URL: receiver.URL, Timeout: time.Millisecond}}, true
+	}})
+	if _, err := s.Ask(t.Context(), run.HookQuestion{Hook: loop.Hook{ID: "h"}, Data: json.RawMessage("{}")}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v", err)
+	}
+}
+
+// FuzzAnswer: no answer makes the decoder panic, and an answer that is no error has a known verdict.
+func FuzzAnswer(f *testing.F) {
+	f.Add(`{"action":"modify","modified_input":{},"modified_output":"x"}`)
+	f.Add(`{"action":"deny","message":"m"}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		a, err := read(strings.NewReader(text), run.HookQuestion{})
+		if err == nil && a.Verdict != "" && a.Verdict != loop.HookDeny && a.Verdict != loop.HookModify {
+			t.Fatalf("%q: %+v", text, a)
+		}
+	})
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}

@@ -1,0 +1,38 @@
+package settings_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/settings"
+)
+
+// H07 H22: a run has the hooks of its key that are enabled, in the order of their positions and then of
+// the list, and nothing secret of them.
+func TestHooksOfAKey(t *testing.T) {
+	rt := org.Runtime{Hooks: []org.Hook{
+		{ID: "last", Event: "PreToolUse", Type: "http", Position: 5, Config: org.HookConfig{URL: "https://example.com/secret", Secret: "secret:s", OnError: "deny"}},
+		{ID: "off", Event: "PreToolUse", Type: "http", Disabled: true},
+		{ID: "first", Event: "PreToolUse", Type: "rule", Matcher: "pay_*", Config: org.HookConfig{Condition: "a IN [1]", Message: "no"}},
+		{ID: "ask", Event: "PreToolUse", Type: "approval", Keys: []string{"ann"}, Config: org.HookConfig{Message: "Pay?", Timeout: time.Hour}},
+		{ID: "bob", Event: "OnRunStart", Type: "rule", Keys: []string{"bob"}, Config: org.HookConfig{Rules: []org.HookRule{{Condition: "a IN [1]"}, {Condition: "b IN [2]"}}}},
+	}}
+	rule := loop.Hook{ID: "first", Point: loop.PreToolUse, Type: loop.HookRules, Matcher: "pay_*", Rules: []loop.HookRule{{Condition: "a IN [1]", Message: "no"}}}
+	last := loop.Hook{ID: "last", Point: loop.PreToolUse, Type: loop.HookHTTP, DenyOnError: true}
+	ask := loop.Hook{ID: "ask", Point: loop.PreToolUse, Type: loop.HookApproval, Message: "Pay?", WaitMS: 3_600_000}
+	if diff := cmp.Diff([]loop.Hook{rule, ask, last}, settings.Hooks(rt, "ann", 0)); diff != "" {
+		t.Error(diff)
+	}
+	ask.WaitMS = 60_000
+	if diff := cmp.Diff([]loop.Hook{rule, ask, last}, settings.Hooks(rt, "ann", time.Minute)); diff != "" {
+		t.Error(diff)
+	}
+	start := loop.Hook{ID: "bob", Point: loop.OnRunStart, Type: loop.HookRules, Rules: []loop.HookRule{{Condition: "a IN [1]"}, {Condition: "b IN [2]"}}}
+	if diff := cmp.Diff([]loop.Hook{rule, start, last}, settings.Hooks(rt, "bob", 0)); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -154,7 +154,7 @@ func (m *Model) keys() []key {
 func (c *Compaction) keys() []key {
 	const env = "TURNPIKE_COMPACTION_"
 	return []key{
-		{name: "model", value: text(&c.Model, "", "model name", checkSummaryModel).or("the cheapest model of the same provider that has a price, else the model of the run"), env: env + "MODEL",
+		{name: "model", value: text(&c.Model, "", "model name", checkSummaryModel).or("the model of the run"), env: env + "MODEL",
 			doc: "Model that writes summaries, as a request names it. It gets conversations of all orgs that set no compaction_model."},
 		{name: "exclude_tools", value: toolNames(&c.ExcludeTools), env: env + "EXCLUDE_TOOLS",
 			doc: "Tools whose results are never left out, by the names that the model sees."},

@@ -115,17 +115,23 @@ func (s *State) CompactSettings(a Compact) window.Settings {
 	}
 }
 
-// compacts reports whether the run may still try to make a prompt shorter.
-func (s decision) compacts() bool {
+// keepsContext reports whether the gateway keeps the prompts of a target within its window.
+func (s decision) keepsContext(target int) bool {
+	own := target >= 0 && target < len(s.Accepted.Targets) && s.Accepted.Targets[target].OwnContext
+	return s.Accepted.Context.Mode != ContextOff && !own && !s.relays()
+}
+
+// compacts reports whether the run may still try to make a prompt for the target shorter.
+func (s decision) compacts(target int) bool {
 	c := s.Compactions
-	return s.Accepted.Context.Mode != ContextOff && !s.relays() && c.Failed < maxFailedCompactions && c.Ineffective < maxIneffective
+	return s.keepsContext(target) && c.Failed < maxFailedCompactions && c.Ineffective < maxIneffective
 }
 
 // compactFirst returns what is done before a call of the target because its prompt is above the threshold; false = the
 // call is made. There is one attempt in each round for each target.
 func (s decision) compactFirst(target int) (Action, bool) {
 	limit := int64(0)
-	if s.Accepted.Context.Mode != ContextOff && !s.relays() {
+	if s.keepsContext(target) {
 		limit = s.threshold(target)
 	}
 	switch {
@@ -133,7 +139,7 @@ func (s decision) compactFirst(target int) (Action, bool) {
 		return nil, false
 	case s.Accepted.Context.Mode == ContextAuto && s.Compactions.Ineffective >= maxIneffective:
 		return s.conclude(event.TooLong), true
-	case !s.compacts() || s.Compactions.tried == target+1:
+	case !s.compacts(target) || s.Compactions.tried == target+1:
 		return nil, false
 	}
 	return s.compact(target, s.PromptTokens(), limit), true
@@ -142,7 +148,7 @@ func (s decision) compactFirst(target int) (Action, bool) {
 // compactRefused returns the compaction of a prompt that the provider has refused as too long; false = the run ends.
 func (s decision) compactRefused() (Action, bool) {
 	a := s.Attempt
-	if !s.compacts() || a.Reacted || a.Failed.Forwarded || a.Failed.ToolRan || s.Compactions.Refused >= maxRefusedPrompts {
+	if !s.compacts(a.Target) || a.Reacted || a.Failed.Forwarded || a.Failed.ToolRan || s.Compactions.Refused >= maxRefusedPrompts {
 		return nil, false
 	}
 	// What the estimate says is wrong if it is below what the provider takes.

@@ -43,6 +43,7 @@ func TestWhenAPromptIsCompacted(t *testing.T) {
 		"the caller's threshold is not above it": {[]func(*Accepted){contextMode(ContextAuto), sized(16), func(b *Accepted) { b.Context.Threshold = 500 }}, 12},
 		"the window is not known":                {[]func(*Accepted){contextMode(ContextAuto)}, 0},
 		"switched off":                           {[]func(*Accepted){sized(16), func(b *Accepted) { b.Context.Threshold = 12 }}, 0},
+		"the provider does it itself":            {[]func(*Accepted){compacting, func(b *Accepted) { b.Targets[0].OwnContext = true }}, 0},
 		"placeholders only":                      {[]func(*Accepted){compacting, contextMode(ContextPrune)}, 12},
 	} {
 		t.Run(name, func(t *testing.T) {

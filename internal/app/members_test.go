@@ -97,6 +97,10 @@ func TestMembersOfARequestDoWhatTheTableSays(t *testing.T) {
 	if n := len(up.Requests()); n != 0 {
 		t.Errorf("the provider got %d requests that are refused", n)
 	}
+	a := g.send("POST", "/v1/responses", strings.NewReader(`{"model":"m","prompt":{"id":"pmpt_1"}}`)) // as the clients send it
+	if e := a.fault(t).Error; e.Param == nil || *e.Param != "prompt" {
+		t.Errorf("a prompt without input: %s", a.body)
+	}
 	for _, member := range row["carried"] {
 		a := post(member)
 		if a.status != 200 || a.header.Get("Turnpike-Dropped-Params") != "" {

@@ -153,6 +153,21 @@ func pauseMutations() []mutation {
 func callMutations() []mutation {
 	return []mutation{
 		{
+			Name: "a key takes any request for a conversation", Why: "a client that uses an Idempotency-Key twice gets the answer to another request",
+			In: "Handler.begin", From: "if k.Hash != key.Hash {", To: "if false {",
+			Test: "TestConversationsWithAKey",
+		},
+		{
+			Name: "a request with a key does not note what it has made", Why: "a conversation that was deleted is made again by a repeated request",
+			In: "Handler.finish", From: "k.Done = true", To: "k.Done = false",
+			Test: "TestConversationsWithAKey",
+		},
+		{
+			Name: "a nil definition of a tool is restored as null", Why: "a run that goes on after an approval fails: the provider refuses null among the tools",
+			In: "storedRequest.dropNulls", From: `if string(t.Native) == "null" {`, To: `if false {`,
+			Test: "TestAnItemIsTheSameOnEveryPath",
+		},
+		{
 			Name: "usage of failed attempts is dropped", Why: "the tokens of failed attempts are missing in budgets and in the usage of the answer",
 			In: "State.failAttempt", From: "s.Usage = s.Usage.Add(b.Usage)", To: "",
 			Test: "TestUsageOfFailedAttemptsCounts",

@@ -89,6 +89,9 @@ func (d *decoder) decode(members []surface.Member) error {
 	for _, m := range members {
 		values[m.Name] = m.Value
 	}
+	if v := values["prompt"]; v != nil && string(v) != "null" { // such a request often has no input
+		return d.decodeMember("prompt", v)
+	}
 	ordered := []string{"tools", "instructions", "input", "tool_choice"}
 	for _, name := range ordered {
 		if err := d.decodeMember(name, values[name]); err != nil {

@@ -174,7 +174,8 @@ func (s decision) compact(target int, tokens, limit int64) Action {
 	}
 	a.MaxOutput = s.CompactSettings(a).SummaryTokens()
 	most, output, over := s.Limits.Plan(s.Spent, budget.Call{
-		CountedTokens: tokens, AskedOutput: a.MaxOutput, Price: summarizer.Price, Estimate: s.Accepted.Rules.Estimate,
+		CountedTokens: s.CountedTokens + tokens - s.PromptTokens(), UncountedBytes: s.UncountedBytes + window.OrderBytes,
+		AskedOutput: a.MaxOutput, Price: summarizer.Price, Estimate: s.Accepted.Rules.Estimate,
 	}, len(s.Budgets) > 0)
 	if over != "" || output > 0 && output < a.MaxOutput { // a summary that is cut short would cost money and be worth little
 		a.PruneOnly, a.MaxOutput = true, 0
@@ -206,6 +207,9 @@ func (s *State) compact(b Compacted) {
 	s.Compactions.Failed, s.Compactions.Ineffective, s.Compactions.Largest = 0, 0, nil
 	s.extend(Segment{Kind: Replacement, Refs: b.Refs, Until: b.Until})
 	s.CountedTokens, s.UncountedBytes = max(0, b.After), s.lateBytes()
+	if b.Bytes > 0 { // an estimate is not a count: what the next call may cost is reserved by its bytes
+		s.CountedTokens, s.UncountedBytes = 0, b.Bytes+s.lateBytes()
+	}
 	s.Attempt.Compacted = s.Attempt.Failed != nil
 }
 
@@ -217,7 +221,7 @@ func allowCompacted(s *State, b Compacted) error {
 		return expects(s, Compact{}, false)
 	case b.Failed && len(b.Refs) > 0:
 		return fmt.Errorf("it has failed, and it has items for the model")
-	case b.Before < 0 || b.After < 0:
+	case b.Before < 0 || b.After < 0 || b.Bytes < 0:
 		return fmt.Errorf("its sizes, %d and %d tokens, are negative", b.Before, b.After)
 	case b.Usage != (model.Usage{}) && a.PruneOnly:
 		return fmt.Errorf("it has used a model, and may only prune")

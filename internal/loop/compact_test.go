@@ -89,7 +89,7 @@ func TestCompactionsThatDoNotHelp(t *testing.T) {
 	}
 }
 
-// A refusal that names a limit makes the window known, also for later rounds.
+// I04: a refusal that names a limit makes the window known, also for later rounds.
 func TestARefusalNamesTheWindow(t *testing.T) {
 	limited := func(b *TurnFailed) { b.Limit = 14 }
 	facts := with(as(afterOneRound(), reacting), asked(1, 1), failed(1, model.TooLong, limited))
@@ -171,5 +171,23 @@ func TestSeenParts(t *testing.T) {
 	want = []SeenPart{{"sum", 0}, {"r0.0", 3}, {"t1.0", 5}, {"r1.0", 6}}
 	if diff := cmp.Diff(want, s.SeenParts()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// P03: what a summary and the next call may cost is reserved by the bytes that no provider has counted.
+func TestWhatComesAfterACompactionIsReserved(t *testing.T) {
+	facts := as(afterOneRound(), compacting, shared, func(b *Accepted) { b.Grade = Durable })
+	facts = with(facts[:3], with([]Body{reserved(0, 1, 90)}, facts[3:]...)...)
+	s := play(t, facts...)
+	per := s.Accepted.Rules.Estimate.BytesPerToken
+	a, ok := Decide(s).(Compact)
+	if least := s.CountedTokens + (s.UncountedBytes+window.OrderBytes)/per + a.MaxOutput; !ok || a.MaxCost.Tokens < least {
+		t.Errorf("%#v, want at least %d tokens", Decide(s), least)
+	}
+	made := summary(3, "sum")
+	made.Bytes = 3_000
+	s = play(t, with(facts, Reserved{Round: 1, Scopes: []string{"org"}, Amount: a.MaxCost, Compaction: 1}, made)...)
+	if c, ok := Decide(s).(CallModel); !ok || c.MaxCost.Tokens < c.MaxOutput+3_000/per {
+		t.Errorf("%#v, want the output and %d tokens", Decide(s), 3_000/per)
 	}
 }

@@ -199,6 +199,7 @@ type Compacted struct {
 	Refs   []string `json:"items_refs,omitempty"` // of rows: a summary, items with placeholders for old results, or rows of these segments that it still sees
 	Before int64    `json:"before,omitempty"`     // size of the prompt, in tokens
 	After  int64    `json:"after,omitempty"`      // estimated size of the prompt, in tokens
+	Bytes  int64    `json:"bytes,omitempty"`      // size of the prompt with the definitions of the tools, of which no provider has counted anything; 0 = not known
 
 	Target     int  `json:"target,omitempty"`     // that gets the prompt: index into Accepted.Targets
 	Summarized bool `json:"summarized,omitempty"` // the older part is seen as a summary; otherwise results of tools are seen as placeholders

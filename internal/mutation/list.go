@@ -13,7 +13,7 @@ type mutation struct {
 }
 
 func mutations() []mutation {
-	return slices.Concat(gatewayMutations(), moneyMutations(), callMutations(), approvalMutations(), pauseMutations(), storeMutations(), journalMutations(), hookMutations())
+	return slices.Concat(gatewayMutations(), moneyMutations(), callMutations(), approvalMutations(), pauseMutations(), compactionMutations(), storeMutations(), journalMutations(), hookMutations())
 }
 
 // gatewayMutations are mistakes with leases, deadlines and clocks.
@@ -176,6 +176,47 @@ func callMutations() []mutation {
 			Name: "a call that was abandoned is reported as not run", Why: "the journal says that a call was not sent, and the next owner sends it again",
 			In: "toolCaller.settle", From: "case r.done.Outcome != loop.NotRun, t.run.abandoned():", To: "case r.done.Outcome != loop.NotRun:",
 			Test: "TestACallThatIsCutOffByAStopIsNotRecorded",
+		},
+	}
+}
+
+// compactionMutations are mistakes with prompts that are made shorter.
+func compactionMutations() []mutation {
+	return []mutation{
+		{
+			Name: "a prompt below its threshold is compacted", Why: "the provider's cache of the prompt is lost at every call, which costs more than it saves",
+			In: "decision.compactFirst", From: "case limit <= 0 || s.PromptTokens() <= limit:", To: "case limit <= 0:",
+			Test: "TestWhenAPromptIsCompacted",
+		},
+		{
+			Name: "summaries that fail are tried at each call", Why: "a model that cannot write summaries is paid for one before each call of the run",
+			In: "decision.compacts", From: "c.Failed < maxFailedCompactions", To: "c.Failed < 100*maxFailedCompactions",
+			Test: "TestCompactionsThatDoNotHelp",
+		},
+		{
+			Name: "a prompt that cannot be made shorter is sent again and again", Why: "a run whose tool definitions exceed the window spends its limits in vain, and is not told why",
+			In: "decision.compactFirst", From: "s.Compactions.Ineffective >= maxIneffective", To: "s.Compactions.Ineffective >= 100*maxIneffective",
+			Test: "TestCompactionsThatDoNotHelp",
+		},
+		{
+			Name: "a refused prompt ends the run", Why: "a run whose window is not known ends, although it could be made shorter",
+			In: "decision.recover", From: "if a, due := s.compactRefused(); due {", To: "if a, due := s.compactRefused(); due && a == nil {",
+			Test: "TestARefusalNamesTheWindow",
+		},
+		{
+			Name: "the estimated size of a compacted prompt is a count", Why: "the next call costs more than was reserved for it, and exceeds the budget",
+			In: "State.compact", From: "s.CountedTokens, s.UncountedBytes = 0, b.Bytes+s.lateBytes()", To: "_ = b.Bytes",
+			Test: "TestWhatComesAfterACompactionIsReserved",
+		},
+		{
+			Name: "the order of a summary is not reserved", Why: "a summary costs more than was reserved for it, and exceeds the budget",
+			In: "decision.compact", From: "UncountedBytes: s.UncountedBytes + window.OrderBytes,", To: "UncountedBytes: min(s.UncountedBytes, window.OrderBytes),",
+			Test: "TestWhatComesAfterACompactionIsReserved",
+		},
+		{
+			Name: "an empty summary replaces the conversation", Why: "the model goes on without knowing what it was asked for",
+			In: "compactor.summarize", From: `out.text == ""`, To: `out.text == "-"`,
+			Test: "TestSummariesThatFail",
 		},
 	}
 }

@@ -91,6 +91,7 @@ func (c *compactor) compact(a loop.Compact) error {
 		return c.compacted(a, body, nil)
 	}
 	body.Until, body.Refs, body.After, body.Summarized = until, []string{ref}, plan.After, plan.Summarises()
+	body.Bytes = window.Bytes(window.View(p.Items, plan)) + p.Overhead
 	cost := money.Nano(s.Cost(loop.Compacted{Target: a.Target, Usage: written.usage, Refused: written.usage == (model.Usage{})}).NanoUSD)
 	body.NetNano = int64(plan.NetCost(settings.Price, p.Cached, cost))
 	room := c.run.account.Share()

@@ -162,11 +162,20 @@ func TestALongRunFits(t *testing.T) {
 	}
 }
 
-// P51: a summary that fails ends nothing; after three the run goes on until its provider refuses.
+// I05 P51: a summary that fails ends nothing; after three the run goes on until its provider refuses.
 func TestSummariesThatFail(t *testing.T) {
+	for name, summarize := range map[string]func(int, []item.Item) (*model.Turn, error){
+		"an error":        func(int, []item.Item) (*model.Turn, error) { return nil, errors.New("down") },
+		"an empty answer": func(int, []item.Item) (*model.Turn, error) { return says(" "), nil },
+	} {
+		t.Run(name, func(t *testing.T) { summariesFail(t, summarize) })
+	}
+}
+
+func summariesFail(t *testing.T, summarize func(int, []item.Item) (*model.Turn, error)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newLibrary()
-		w.summarize = func(int, []item.Item) (*model.Turn, error) { return nil, errors.New("down") }
+		w.summarize = summarize
 		req := w.request(func(r *run.Request) { r.Policy.Context.ExcludeTools = []string{"read_page"} })
 		req.Policy.Context.Threshold = 1_500 // so that it is tried often before the window is full
 		var d diary

@@ -205,11 +205,21 @@ func (b *book) enter(p *process, key runKey, h *history, f loop.Fact) {
 	switch body := f.Body.(type) {
 	case loop.Accepted:
 		h.begin = p.begin(key.run)
+	case loop.Compacted:
+		switch {
+		case body.Failed:
+			b.w.saw("a summary failed")
+		case len(body.Refs) > 0:
+			b.w.saw("a prompt was made shorter")
+		}
 	case loop.CallWaiting:
 		b.w.saw("a call waited for a person")
 	case loop.CallResolved:
 		b.w.saw(fmt.Sprintf("a person decided: approved=%t", body.Approved))
 	case loop.Resumed:
+		if compacted(&h.state) {
+			b.w.saw("a compacted run was taken over")
+		}
 		if h.state.Parks > 0 {
 			b.w.saw("a run that had waited went on")
 		}
@@ -343,6 +353,27 @@ func (b *book) checkTranscript(c *client, req *model.Request) {
 			}
 			i = end + (end - i) - 1
 		}
+	}
+}
+
+// compacted reports whether the model sees something else than the items of the run.
+func compacted(s *loop.State) bool {
+	return slices.ContainsFunc(s.Transcript, func(seg loop.Segment) bool { return seg.Kind == loop.Replacement })
+}
+
+// checkPrompt checks that the owner of a run sends what its journal says that the model sees.
+func (b *book) checkPrompt(p *process, c *client, req *model.Request) {
+	key := runKey{c.org, b.runOf(c)}
+	if key.run == "" || isOrder(req) {
+		return
+	}
+	h := b.of(key)
+	if h.owners[h.epoch] != p.name || !h.state.Attempt.Open {
+		return
+	}
+	summary := slices.ContainsFunc(req.Items, func(it item.Item) bool { return strings.HasPrefix(it.Text(), "[Summary of the earlier conversation") })
+	if summary != compacted(&h.state) {
+		b.w.violate("I15: the prompt of run %s has a summary: %t, and its journal has a compaction: %t", key.run, summary, !summary)
 	}
 }
 

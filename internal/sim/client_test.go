@@ -29,6 +29,7 @@ type client struct {
 	script  [][]string         // the tools that the model asks for in each round
 	like    run.Request        // what every request of the client says
 	conns   []*conn
+	window  int // what its provider takes, in tokens, and tells only when it refuses; 0 = everything
 }
 
 // populate invents the clients of a world. Those of different orgs use the same
@@ -71,6 +72,7 @@ func (w *world) newClient(org string, n int, durable bool, slots int) *client {
 	if w.swarm.listFails > 0 {
 		c.like.Policy.Parallelism = loop.Serial // calls of a tool that is gone end at once, so that their order would be chance
 	}
+	c.long()
 	c.like.Policy.CatalogTTLNS = []int64{0, int64(10 * time.Second)}[r.IntN(2)]
 	c.gate()
 	if durable {
@@ -79,6 +81,18 @@ func (w *world) newClient(org string, n int, durable bool, slots int) *client {
 		c.pauses()
 	}
 	return c
+}
+
+// long gives some clients more to say than the model takes: with a threshold, or with a window that only the provider knows.
+func (c *client) long() {
+	r := c.w.chance("context", c.id)
+	switch r.IntN(4) {
+	case 0:
+		c.like.Policy.Context = loop.ContextPolicy{Mode: loop.ContextAuto, Threshold: int64(120 + r.IntN(150))}
+	case 1:
+		c.like.Policy.Context = loop.ContextPolicy{Mode: loop.ContextAuto}
+		c.window = 256 + r.IntN(60)
+	}
 }
 
 // budgets are those of every org: two, so that one can have room and the other

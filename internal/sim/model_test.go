@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/item"
@@ -64,6 +65,7 @@ func (s speaker) hang(ctx context.Context) error {
 func (s speaker) hear(req *model.Request, r *rand.Rand) answer {
 	w := s.p.w
 	w.book.checkTranscript(s.c, req)
+	w.book.checkPrompt(s.p, s.c, req)
 	fault := r.Float64()
 	hit := func(rate float64) bool {
 		fault -= rate
@@ -72,6 +74,10 @@ func (s speaker) hear(req *model.Request, r *rand.Rand) answer {
 	if hit(w.swarm.modelRefused) {
 		status := []int{429, 500}[r.IntN(2)]
 		return answer{err: &model.Error{Class: model.Transient, Status: status, Message: "try again"}}
+	}
+	if most := s.c.window; most > 0 && size(req)/bytesPerToken > most {
+		w.saw("a prompt was refused as too long")
+		return answer{err: &model.Error{Class: model.TooLong, Status: 400, Message: fmt.Sprintf("This model's maximum context length is %d tokens", most)}}
 	}
 	a := s.say(req, r)
 	switch {
@@ -101,17 +107,24 @@ func (s speaker) hear(req *model.Request, r *rand.Rand) answer {
 func (s speaker) say(req *model.Request, r *rand.Rand) answer {
 	round := 0
 	for _, it := range req.Items {
+		if _, text, ok := strings.Cut(it.Text(), " rounds="); ok && it.Kind == item.Message && it.Role == item.User {
+			_, _ = fmt.Sscan(text, &round)
+		}
 		if it.Kind == item.Message && it.Role == item.Assistant {
 			round++
 		}
 	}
 	text := fmt.Sprintf("org=%s client=%s round=%d word=%08x ", s.c.org, s.c.id, round, r.Uint32())
+	summarizes := isOrder(req)
+	if summarizes {
+		text = fmt.Sprintf("org=%s client=%s rounds=%d word=%08x ", s.c.org, s.c.id, round, r.Uint32())
+	}
 	turn := &model.Turn{Stop: model.StopEnd}
 	if room := req.MaxTokens * bytesPerToken; room > 0 && len(text) > room {
 		text, turn.Stop = text[:room], model.StopLength
 	}
 	turn.Items = []item.Item{item.NewText(item.Assistant, text)}
-	if turn.Stop == model.StopEnd && round < len(s.c.script) && len(req.Tools) > 0 {
+	if turn.Stop == model.StopEnd && !summarizes && round < len(s.c.script) && len(req.Tools) > 0 {
 		turn.Stop = model.StopCalls
 		for i, name := range s.c.script[round] {
 			c := model.Call{ID: fmt.Sprintf("p%d", i), Name: name, Arguments: fmt.Sprintf(`{"n":%d}`, 10*round+i), Complete: true}
@@ -125,6 +138,11 @@ func (s speaker) say(req *model.Request, r *rand.Rand) answer {
 	item.SetTurn(turn.Items, item.LastTurn(req.Items)+1)
 	half := len(text) / 2
 	return answer{chunks: []string{text[:half], text[half:]}, turn: turn}
+}
+
+// isOrder reports whether the request is for a summary.
+func isOrder(req *model.Request) bool {
+	return strings.Contains(req.Items[len(req.Items)-1].Text(), "Write a summary")
 }
 
 // output is how many tokens the provider counts for a turn: at most what it was

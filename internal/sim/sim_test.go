@@ -25,6 +25,7 @@
 //	I12  each tool call in a transcript is followed by its result
 //	I13  a call that needs a person runs only if one approved it, and a decision stands
 //	I14  of a run that is to be forgotten nothing is stored unless it waits for a person
+//	I15  a model gets the prompt that the journal has, also after a compaction
 package sim
 
 import (
@@ -140,6 +141,7 @@ func worthReaching() []string {
 		"a call was repeated",
 		"a call waited for a person",
 		"a clock was set",
+		"a compacted run was taken over",
 		"a keyed call was sent twice and took effect once",
 		"a light run was fenced off",
 		"a model did not answer",
@@ -147,6 +149,8 @@ func worthReaching() []string {
 		"a person decided: approved=false",
 		"a person decided: approved=true",
 		"a process was of another build",
+		"a prompt was made shorter",
+		"a prompt was refused as too long",
 		"a raised run was completed",
 		"a once call became outcome_unknown",
 		"a process was stopped in an orderly way",
@@ -162,6 +166,7 @@ func worthReaching() []string {
 		"a run was taken over",
 		"a store in trouble was probed",
 		"a stream broke after a complete call",
+		"a summary failed",
 		"a zombie was fenced off",
 		"no slot was free",
 		"nobody decided in time",

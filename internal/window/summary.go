@@ -13,6 +13,10 @@ const instruction = "The conversation has become too long for the context window
 	"State the goals of the user, what was done and found, decisions with their reasons, open tasks, and exact names, numbers, ids and paths that are " +
 	"still needed. Do not call tools, do not answer the user, and do not continue the work. Reply with the summary only."
 
+// OrderBytes is the size of the last message of a call that writes a summary: what its prompt has beyond the prompt that is
+// made shorter.
+const OrderBytes = int64(len(instruction))
+
 // SummaryPrompt returns the items of the call that writes the summary of a compaction: the part that is summarised, and
 // the request for a summary. The begin is the same as that of the run's last call, so that the provider's cache serves it. Turns
 // that only repeat earlier calls are left out: otherwise the model learns to repeat them. If the part has more than limit tokens,

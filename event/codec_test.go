@@ -24,8 +24,8 @@ var encodings = []struct {
 	event event.Event
 	json  string
 }{
-	{event.Started{RunID: "run_1", Model: "m", At: time.UnixMilli(1700000000123).UTC()},
-		`{"v":1,"type":"started","run_id":"run_1","model":"m","at":"2023-11-14T22:13:20.123Z"}`},
+	{event.Started{RunID: "run_1", Model: "m", At: time.UnixMilli(1700000000123).UTC(), Queued: true},
+		`{"v":1,"type":"started","run_id":"run_1","model":"m","at":"2023-11-14T22:13:20.123Z","queued":true}`},
 	{event.ToolsListed{Servers: []event.ListedServer{
 		{Server: "s", Tools: []tool.Definition{{Name: "look", Description: "<Looks>.", InputSchema: []byte(`{"type":"object"}`)}}}, {Server: "t", Error: "down"},
 	}},

@@ -49,6 +49,9 @@ type Started struct {
 	Model string    `json:"model"` // the name that the caller asked for
 	At    time.Time `json:"at"`    // UTC
 
+	// Queued says that the run was accepted and waits for a slot. The next event comes when it has begun.
+	Queued bool `json:"queued,omitempty"`
+
 	// Part is not "" if only a part of the run is told: the ids of what it has end with it.
 	// It has no JSON: the events of the run do not have it.
 	Part string `json:"-"`

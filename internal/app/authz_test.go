@@ -139,6 +139,7 @@ func access() map[string]struct {
 		"POST /v1/responses/input_tokens":            {starts, with(200, "/v1/responses/input_tokens", says(askedResponses))},
 		"POST /v1/responses/compact":                 {starts, with(200, "/v1/responses/compact", says(askedResponses))},
 		"GET /v1/responses/{id}":                     {starts, things(200, "/v1/responses/%s", (*twoOrgs).response)},
+		"POST /v1/responses/{id}/cancel":             {starts, things(400, "/v1/responses/%s/cancel", (*twoOrgs).response)}, // it is not in the background
 		"DELETE /v1/responses/{id}":                  {starts, things(200, "/v1/responses/%s", (*twoOrgs).response)},
 		"GET /v1/responses/{id}/input_items":         {starts, things(200, "/v1/responses/%s/input_items", (*twoOrgs).response)},
 		"POST /v1/conversations":                     {starts, with(200, "/v1/conversations", says(`{}`))},

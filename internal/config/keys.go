@@ -252,6 +252,7 @@ func runtimeKeys(r *org.Runtime) []key {
 		{name: "max_calls", value: maybeInteger(&r.MaxCalls, 1, 10_000).or(own), doc: "Maximum tool calls of a run."},
 		{name: "deadline", value: duration(&r.Deadline, 120*time.Second, time.Millisecond, org.MaxDeadline), doc: "Maximum active time of a run. Time spent waiting for a human does not count."},
 		{name: "concurrency", value: integer(&r.Concurrency, 16, 1, 100_000), doc: "Maximum concurrent runs of the org."},
+		{name: "max_queued_runs", value: integer(&r.MaxQueued, org.DefaultMaxQueued, 1, 1_000_000), doc: "Maximum runs of the org that wait for one of its concurrency slots: those of responses with background: true. One more is refused with 429."},
 		{name: "stream_mode", value: word(&r.StreamMode, org.Live, "live", "final_only", "disabled"), doc: "live: stream the text of every round as it arrives. final_only: stream the text of the last round. disabled: answer with JSON even if the client asks for a stream."},
 		{name: "tool_parallelism", value: word(&r.ToolParallelism, "auto", "auto", "parallel", "safe", "serial", "first"), doc: "How the tool calls of one turn are executed. auto: parallel on chat, safe elsewhere. safe: read-only calls in parallel, then the others in order. serial: in order. first: only the first call; the log warns once per run if there are more."},
 		{name: "catalog_ttl", value: duration(&r.CatalogTTL, 10*time.Minute, 0, 24*time.Hour), doc: "How long the tool lists of servers are cached. 0: they are fetched for every run."},

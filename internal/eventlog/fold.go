@@ -71,7 +71,7 @@ func (p *fold) tell(f loop.Fact) error {
 	at := event.Position{Seq: f.Seq}
 	switch b := f.Body.(type) {
 	case loop.Accepted:
-		p.emit(at, event.Started{RunID: b.RunID, Model: b.Model, At: time.UnixMilli(f.At).UTC()})
+		p.emit(at, event.Started{RunID: b.RunID, Model: b.Model, At: time.UnixMilli(f.At).UTC(), Queued: b.Queued})
 	case loop.TurnStarted:
 		p.call, p.round = at, b.Round
 		if b.Purpose != loop.PurposeRaw {

@@ -34,6 +34,9 @@ type Follow struct {
 	// run.Request.Answers. 0 = the whole run. After must be zero.
 	Part int
 
+	// Now ends the report, without an error, at what there is now.
+	Now bool
+
 	// Final leaves out the pieces of model calls that were made again because their
 	// owner died. The pieces of a call in progress are reported: if its owner dies later,
 	// the caller has had them.
@@ -117,6 +120,8 @@ func Report(ctx context.Context, f Follow, sink Sink, from Source) error {
 				return context.Cause(ctx)
 			}
 			continue
+		case w.Now:
+			return nil
 		}
 		if err := w.wait(ctx, changed); err != nil {
 			return err

@@ -70,7 +70,7 @@ func (p *partSink) Emit(at event.Position, e event.Event) error {
 	}
 	if !p.begun {
 		p.begun = true
-		p.begin.Part = PartSuffix(p.part-1, 0)
+		p.begin.Part, p.begin.Queued = PartSuffix(p.part-1, 0), false
 		if !p.decided.IsZero() {
 			p.begin.At = p.decided
 		}

@@ -166,6 +166,15 @@ func (l loggedRunner) Run(ctx context.Context, req *run.Request, sink eventlog.S
 	return l.Runner.Run(ctx, req, sink)
 }
 
+// Start implements surface.Runner.
+func (l loggedRunner) Start(ctx context.Context, req *run.Request) (string, error) {
+	runID, err := l.Runner.Start(ctx, req)
+	if r, ok := ctx.Value(requestLogKey{}).(*requestLog); ok && err == nil {
+		r.run, r.model = runID, strings.ToValidUTF8(req.Model[:min(len(req.Model), maxModel)], "")
+	}
+	return runID, err
+}
+
 type loggedSink struct {
 	eventlog.Sink
 	r *requestLog

@@ -72,6 +72,8 @@ func TestTheLogLineOfARequest(t *testing.T) {
 type streamRunner struct{}
 
 // Run implements surface.Runner.
+func (streamRunner) Start(context.Context, *run.Request) (string, error) { return "run_1", nil }
+
 func (streamRunner) Run(_ context.Context, _ *run.Request, sink eventlog.Sink) error {
 	_ = sink.Emit(event.Position{}, event.Started{RunID: "req_1", Model: "m"})
 	piece := event.RelayBody{Data: []byte("data: x\n\n")}
@@ -105,6 +107,8 @@ func (s writerSink) Emit(_ event.Position, e event.Event) error {
 // countingRunner is a run with two tool calls, one of which was answered without being
 // executed.
 type countingRunner struct{ streamRunner }
+
+func (countingRunner) Start(context.Context, *run.Request) (string, error) { return "run_1", nil }
 
 func (countingRunner) Run(_ context.Context, _ *run.Request, sink eventlog.Sink) error {
 	for i, e := range []event.Event{event.ToolDone{Outcome: "not_run"}, event.ToolDone{Outcome: "ok"}, event.Finished{Reason: event.Complete, Rounds: 2, ToolCalls: 1}} {

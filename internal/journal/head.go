@@ -104,17 +104,17 @@ func (h Head) Leased(now time.Time) bool {
 	return h.Summary.Status == Running && h.LeaseUntil > now.UnixMilli()
 }
 
-// Claimable reports whether owner may claim the run. A run whose lease was owner's is
-// not, even if the lease has expired: owner may still be working on it.
+// Claimable reports whether owner may claim the run: it is queued, or its lease has expired. A run
+// whose lease was owner's is not, even if the lease has expired: owner may still be working on it.
 func (h Head) Claimable(owner string, now time.Time) bool {
-	return h.Summary.Status == Running && !h.Leased(now) && h.Owner != owner
+	return h.Summary.Status == Queued || h.Summary.Status == Running && !h.Leased(now) && h.Owner != owner
 }
 
 // Claim returns the head with a new lease for owner, and that lease. Every hold of the
 // run must be settled at its full amount in the same transaction.
 func (h Head) Claim(owner string, now time.Time) (Head, Lease) {
 	released := h.Owner == ""
-	h.Epoch, h.Owner, h.LeaseUntil = h.Epoch+1, owner, LeaseEnd(now)
+	h.Epoch, h.Owner, h.LeaseUntil, h.Summary.Status = h.Epoch+1, owner, LeaseEnd(now), Running
 	lease := h.Lease()
 	lease.Handed = released
 	return h, lease
@@ -184,6 +184,7 @@ type Status string
 
 // The statuses.
 const (
+	Queued  Status = "queued" // accepted, and waits for a slot
 	Running Status = "running"
 	Waiting Status = "waiting"   // for a human
 	Paused  Status = "paused"    // for a raise of its limits
@@ -208,7 +209,7 @@ type Summary struct {
 	FinishedAt int64        // Unix milliseconds; 0 before
 	Aside      Aside        // why it is set aside
 	Waits      int          // approvals, and raises of limits, that are not decided
-	Slots      int          // runs of the org that may have a lease at a time, when it was accepted; 0 = no limit
+	Slots      int          // runs of the org that may have a lease at a time, when it was accepted; 0 = no limit, or the run is to end
 
 	loop.Counts
 }
@@ -223,7 +224,7 @@ func (s Summary) State() string {
 
 // States returns every state that a run can have.
 func States() []string {
-	states := []string{string(Running), string(Waiting), string(Paused), string(IsAside)}
+	states := []string{string(Queued), string(Running), string(Waiting), string(Paused), string(IsAside)}
 	for _, r := range event.Reasons() {
 		states = append(states, string(r))
 	}
@@ -239,9 +240,13 @@ func (s Summary) After(f loop.Fact) Summary {
 	s.Counts = s.Counts.After(f.Body)
 	switch b := f.Body.(type) {
 	case loop.Accepted:
+		status := Running
+		if b.Queued {
+			status = Queued
+		}
 		return Summary{
 			Org: b.Org, RunID: b.RunID, Principal: b.Principal, Surface: b.Surface, Grade: b.Grade, Model: b.Model,
-			Status: Running, CreatedAt: f.At, Slots: b.Slots,
+			Status: status, CreatedAt: f.At, Slots: b.Slots,
 		}
 	case loop.CallWaiting:
 		s.Waits++
@@ -263,8 +268,10 @@ func (s Summary) After(f loop.Fact) Summary {
 			return s.decided()
 		}
 		s.Status, s.Aside = Running, Aside{}
-	case loop.Resumed, loop.CancelRequested: // an owner has to act on it
+	case loop.Resumed: // an owner acts on it
 		s.Status, s.Aside = Running, Aside{}
+	case loop.CancelRequested: // an owner has to act on it; to end the run needs no slot
+		s.Status, s.Aside, s.Slots = Running, Aside{}, 0
 	case loop.Finished:
 		s.Status, s.Reason, s.FinishedAt, s.Aside, s.Waits = Done, b.Reason, f.At, Aside{}, 0
 	case loop.Blocked, loop.CallDone, loop.CallPrepared, loop.CallStarted, loop.Catalogued, loop.Compacted,

@@ -309,6 +309,7 @@ type orgState struct {
 	known  *journal.Submitted
 	stored int64
 	leased int
+	queued int
 	fails  error
 	asked  []string
 }
@@ -328,6 +329,11 @@ func (s *orgState) LeasedRuns() (int, error) {
 	return s.leased, s.fails
 }
 
+func (s *orgState) QueuedRuns() (int, error) {
+	s.asked = append(s.asked, "queued")
+	return s.queued, s.fails
+}
+
 func TestWhichRunsAreAccepted(t *testing.T) {
 	key, broken := &journal.SubmitKey{Principal: "p", Key: "k", Hash: "h"}, errors.New("broken")
 	full := &orgState{known: &journal.Submitted{RunID: "first"}, stored: 100, leased: 4}
@@ -344,6 +350,9 @@ func TestWhichRunsAreAccepted(t *testing.T) {
 		{"space comes before slots", journal.Opening{Key: key, Slots: 4}, org.Caps{Stored: 100}, orgState{stored: 100, leased: 4}, org.Caps{Stored: 100}.StoredError(), []string{"key", "stored"}},
 		{"the last slot is taken", journal.Opening{Key: key, Slots: 4}, org.Caps{Stored: 100}, orgState{stored: 99, leased: 4}, journal.ErrNoSlot, []string{"key", "stored", "leased"}},
 		{"one slot is free", journal.Opening{Key: key, Slots: 4}, org.Caps{Stored: 100}, orgState{stored: 99, leased: 3}, nil, []string{"key", "stored", "leased"}},
+		{"the queue is full", journal.Opening{Key: key, Queue: 4}, org.Caps{Stored: 100}, orgState{stored: 99, leased: 9, queued: 4}, journal.ErrQueueFull, []string{"key", "stored", "queued"}},
+		{"one place in the queue is free", journal.Opening{Queue: 4}, org.Caps{}, orgState{leased: 9, queued: 3}, nil, []string{"queued"}},
+		{"an error of the queue", journal.Opening{Queue: 1}, org.Caps{}, orgState{fails: broken}, broken, []string{"queued"}},
 		{"an error of the key", journal.Opening{Key: key}, org.Caps{}, orgState{fails: broken}, broken, []string{"key"}},
 		{"an error of the space", journal.Opening{}, org.Caps{Stored: 1}, orgState{fails: broken}, broken, []string{"stored"}},
 		{"an error of the slots", journal.Opening{Slots: 1}, org.Caps{}, orgState{fails: broken}, broken, []string{"leased"}},

@@ -53,6 +53,10 @@ type Opening struct {
 	// including this one. 0 = no limit.
 	Slots int
 
+	// Queue is how many runs of the org may be queued, including this one. 0 = the run is not queued,
+	// or no limit.
+	Queue int
+
 	// Key makes the run the only run of its key. Nil = no key.
 	Key *SubmitKey
 }
@@ -66,11 +70,13 @@ type OrgState interface {
 	StoredBytes() (int64, error)
 	// LeasedRuns returns the number of the org's runs for which [Head.Leased] is true.
 	LeasedRuns() (int, error)
+	// QueuedRuns returns the number of the org's runs that are [Queued].
+	QueuedRuns() (int, error)
 }
 
 // Admit checks the conditions of the opening. It returns a *[Submitted] if the key has a
 // run, an *[org.CapError] if the org has stored as much as its caps allow, and
-// [ErrNoSlot] if no slot is free. The key is checked first: a repeated request gets its
+// [ErrNoSlot] if no slot is free, [ErrQueueFull] if too many runs are queued. The key is checked first: a repeated request gets its
 // run even if the org has no space or slot left. Space is checked only here, so that
 // runs in progress can finish.
 func (o Opening) Admit(caps org.Caps, s OrgState) error {
@@ -101,8 +107,20 @@ func (o Opening) Admit(caps org.Caps, s OrgState) error {
 			return ErrNoSlot
 		}
 	}
+	if o.Queue > 0 {
+		queued, err := s.QueuedRuns()
+		if err != nil {
+			return err
+		}
+		if queued >= o.Queue {
+			return ErrQueueFull
+		}
+	}
 	return nil
 }
+
+// ErrQueueFull reports that the org has as many queued runs as it may have.
+var ErrQueueFull = errors.New("the queue is full")
 
 // ErrNoSlot reports that the org has as many runs as it may have.
 var ErrNoSlot = errors.New("no slot is free")

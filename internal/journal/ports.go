@@ -85,6 +85,9 @@ type Archive interface {
 	// limits, ordered by org and id.
 	WaitingRuns(ctx context.Context) ([]WaitingRun, error)
 
+	// QueuedRuns returns how many runs are queued, by org and principal, ordered by both.
+	QueuedRuns(ctx context.Context) ([]QueuedRuns, error)
+
 	// Used returns what a window of a budget of the org has been charged with; the zero value
 	// if nothing was spent from it.
 	Used(ctx context.Context, org, scope string) (Used, error)
@@ -97,6 +100,12 @@ type Archive interface {
 // WaitingRun is a run of which approvals wait, or that is paused. Principal is whose run it is, and CallerAt is that of
 // [Approval].
 type WaitingRun struct{ Org, RunID, Principal, CallerAt string }
+
+// QueuedRuns says how many runs of a principal are queued: at least one.
+type QueuedRuns struct {
+	Org, Principal string
+	Runs           int
+}
 
 // TooLarge reports that a fact or row was not read because it is larger than the limit.
 type TooLarge struct {

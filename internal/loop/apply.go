@@ -36,6 +36,9 @@ func Apply(s State, f Fact) State {
 			b.Policy = b.Policy.withDefaults(missingDefaults())
 			s.Limits, s.Budgets = b.Limits, b.Budgets
 			s.Accepted, s.ActiveSince, s.Grade, s.ProgressAt = &b, f.At, b.Grade, f.At
+			if b.Queued {
+				s.ActiveSince = 0
+			}
 		}
 		return s
 	}

@@ -91,6 +91,9 @@ type Accepted struct {
 	// CallerAt is the process that holds the caller's request open, if nobody can come back
 	// for the answer: the run does not wait for approval without its caller. "" = somebody can.
 	CallerAt string `json:"caller_at,omitempty"`
+
+	// Queued says that the run waits for a slot, without an owner: its active time begins with Resumed.
+	Queued bool `json:"queued,omitempty"`
 }
 
 // Target is a provider's model that may serve the run.

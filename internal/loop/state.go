@@ -74,7 +74,7 @@ type State struct {
 
 	ProgressAt int64 // when the run last made progress, in Unix milliseconds: a turn, a failed attempt, a result, a catalogue, or parking
 
-	ActiveSince int64 // start of the current active period, in Unix milliseconds; 0 while parked
+	ActiveSince int64 // start of the current active period, in Unix milliseconds; 0 while queued or parked
 	ActiveMS    int64 // active time before ActiveSince, in milliseconds
 	OwnerLastAt int64 // At of the last fact of the current owner; on the same clock as ActiveSince
 }

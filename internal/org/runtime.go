@@ -18,12 +18,13 @@ const (
 type Runtime struct {
 	MaxRounds          *int          `json:"max_rounds"`
 	MaxCalls           *int          `json:"max_calls"`
-	Deadline           time.Duration `json:"deadline_ns"`       // limit on active time; 0 = the default of the surface
-	Concurrency        int           `json:"concurrency"`       // concurrent runs
-	StreamMode         StreamMode    `json:"stream_mode"`       // "" = Live
-	ToolParallelism    string        `json:"tool_parallelism"`  // auto, parallel, safe, serial, first
-	CatalogTTL         time.Duration `json:"catalog_ttl_ns"`    // 0 = list tools for every run
-	ToolCacheTTL       time.Duration `json:"tool_cache_ttl_ns"` // 0 = cache no results
+	Deadline           time.Duration `json:"deadline_ns"`               // limit on active time; 0 = the default of the surface
+	Concurrency        int           `json:"concurrency"`               // concurrent runs
+	MaxQueued          int           `json:"max_queued_runs,omitempty"` // 0 = DefaultMaxQueued
+	StreamMode         StreamMode    `json:"stream_mode"`               // "" = Live
+	ToolParallelism    string        `json:"tool_parallelism"`          // auto, parallel, safe, serial, first
+	CatalogTTL         time.Duration `json:"catalog_ttl_ns"`            // 0 = list tools for every run
+	ToolCacheTTL       time.Duration `json:"tool_cache_ttl_ns"`         // 0 = cache no results
 	ToolResultMaxBytes *int          `json:"tool_result_max_bytes"`
 	ToolArgValidation  string        `json:"tool_arg_validation"`             // strict, lenient, none
 	ToolErrorMode      string        `json:"tool_error_mode"`                 // recover, abort
@@ -56,6 +57,9 @@ const (
 	ContextPrune = "prune" // old results of tools are left out
 	ContextAuto  = "auto"  // the same, and then the older part is summarised
 )
+
+// DefaultMaxQueued is how many runs of an org may be queued.
+const DefaultMaxQueued = 10_000
 
 // The values of [Runtime.ModelLists].
 const (

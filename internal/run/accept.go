@@ -54,16 +54,23 @@ func (d *driver) accept() error {
 	defer room.Close()
 	rows := d.run.events.Store("input", items) // which counts all items
 	batch := journal.Batch{Rows: rows, Opening: &journal.Opening{Slots: body.Slots, Key: d.run.req.Key}}
+	if d.run.req.Background {
+		body.Queued, batch.Opening.Slots, batch.Opening.Queue = true, 0, d.run.req.MaxQueued
+	}
 	if body.Grade == loop.Durable {
 		body.RequestRef = requestRef
 		batch.Rows = append(batch.Rows, d.run.requestRows()...)
+	} else if keep := d.run.req.Store; keep != nil {
+		batch.Rows = append(batch.Rows, journal.Row{Ref: responseRef, Value: keep})
 	}
 	crash.At(crash.BeforeAccept)
 	added := loop.InputAdded{ItemsRef: "input", By: loop.ByClient, Truncated: len(d.run.results.full) > 0, Bytes: window.Bytes(items)}
 	if err := d.run.commit(batch, body, added); err != nil {
 		return d.refused(err)
 	}
-	d.leases.confirm(&d.live)
+	if !body.Queued {
+		d.leases.confirm(&d.live)
+	}
 	return nil
 }
 
@@ -165,6 +172,11 @@ func (d *driver) refused(err error) error {
 			"the org is at its limit of %d runs at a time (concurrency); try again later", d.run.req.Policy.Slots)
 		refused.RetryAfter = slotRetry
 		return refused
+	case errors.Is(err, journal.ErrQueueFull):
+		refused := fault.New(fault.Limited, "queue_full",
+			"the org is at its limit of %d queued runs (max_queued_runs); try again later, or cancel some", d.run.req.MaxQueued)
+		refused.RetryAfter = slotRetry
+		return refused
 	}
 	d.unsure = true
 	return err
@@ -202,7 +214,11 @@ func (d *driver) resume() error {
 		return err
 	}
 	d.run.date()
-	d.run.log.Info("run taken over", "grade", d.run.state().Grade, "epoch", d.run.lease.Epoch, "facts", len(story.Facts))
+	if s := d.run.state(); s.Accepted.Queued && s.ActiveSince == 0 && s.ActiveMS == 0 && s.Ended == "" {
+		d.run.log.Debug("queued run begun", "grade", s.Grade, "queued_ms", d.run.now()-s.At)
+	} else {
+		d.run.log.Info("run taken over", "grade", s.Grade, "epoch", d.run.lease.Epoch, "facts", len(story.Facts))
+	}
 	if err := d.run.append(nil, loop.Resumed{By: d.run.lease.Owner, HandedOver: d.run.lease.Handed}); err != nil {
 		return err
 	}
@@ -329,6 +345,9 @@ func (d *driver) runDetached(perform func() error) {
 	}
 	d.live.feed.End(err)
 	d.unregister()
+	if a := d.run.state().Accepted; a != nil && a.Queued { // its slot is free: others may be queued
+		d.leases.claimSoon()
+	}
 }
 
 // awaitTurn waits until the run may be resumed, if it is a suspect. Its turn ends with the

@@ -129,7 +129,7 @@ func (u *audience) endGone(ctx context.Context, w journal.WaitingRun, code strin
 	}
 	if err == nil {
 		u.followers.Ring(approvalsOf(w.Org))
-		u.o.Log.Info("a run that waits is ended", "run", w.RunID, "org", w.Org, "principal", w.Principal, "reason", code)
+		u.o.Log.Info("a run that waits or is queued is ended", "run", w.RunID, "org", w.Org, "principal", w.Principal, "reason", code)
 	}
 	return err
 }
@@ -153,17 +153,26 @@ func (u *audience) callerLeft(ctx context.Context, req *Request, runID string) {
 // responseDeleted ends the run of a response that is about to be deleted, if the run waits and has
 // no later part.
 func (u *audience) responseDeleted(ctx context.Context, orgID string, c *journal.Conversation) error {
+	waiting, err := u.waitsAt(ctx, orgID, c)
+	if waiting == nil || err != nil {
+		return err
+	}
+	return u.endGone(ctx, *waiting, loop.Deleted)
+}
+
+// waitsAt returns the run of a stored response if it waits and has no later part; otherwise nil.
+func (u *audience) waitsAt(ctx context.Context, orgID string, c *journal.Conversation) (*journal.WaitingRun, error) {
 	head, err := u.o.Archive.Head(ctx, orgID, c.RunID)
 	if errors.Is(err, org.ErrNotFound) || err == nil && !head.Summary.Status.Waits() {
-		return nil
+		return nil, nil
 	} else if err != nil {
-		return journal.ReadError(c.RunID, err)
+		return nil, journal.ReadError(c.RunID, err)
 	}
 	later, err := FindResponse(ctx, u.o.Conversations, orgID, responseID(c.RunID, max(c.Part, 1), 0))
 	if err != nil || later != nil {
-		return err
+		return nil, err
 	}
-	return u.endGone(ctx, journal.WaitingRun{Org: orgID, RunID: c.RunID, Principal: head.Summary.Principal}, loop.Deleted)
+	return &journal.WaitingRun{Org: orgID, RunID: c.RunID, Principal: head.Summary.Principal}, nil
 }
 
 // abandonedEvery is how often all runs that wait are checked, unless Changed is called.
@@ -185,8 +194,11 @@ func (u *audience) maintain(ctx context.Context) error {
 	return u.expireApprovals(ctx)
 }
 
-// endAbandoned ends the runs that wait although nobody is left who may have their answer.
+// endAbandoned ends the runs that wait, or are queued, although nobody is left who may have their answer.
 func (u *audience) endAbandoned(ctx context.Context) error {
+	if err := u.endQueuedOfGone(ctx); err != nil {
+		return err
+	}
 	waiting, err := u.o.Archive.WaitingRuns(ctx)
 	for _, w := range waiting {
 		code, failed := u.gone(ctx, w)
@@ -196,6 +208,31 @@ func (u *audience) endAbandoned(ctx context.Context) error {
 		err = errors.Join(err, failed)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
+		}
+	}
+	return err
+}
+
+// endQueuedAtOnce is how many queued runs of a key are read at a time, to be ended.
+const endQueuedAtOnce = 64
+
+// endQueuedOfGone ends the queued runs of keys that are revoked or have expired, and of deleted orgs.
+func (u *audience) endQueuedOfGone(ctx context.Context) error {
+	queued, err := u.o.Archive.QueuedRuns(ctx)
+	for _, q := range queued {
+		code := ""
+		if u.o.Gone != nil {
+			code = u.o.Gone(q.Org, q.Principal)
+		}
+		for code != "" && err == nil && ctx.Err() == nil {
+			var runs []journal.Summary
+			runs, err = u.o.Archive.Runs(ctx, q.Org, journal.Query{States: []string{string(journal.Queued)}, Principal: q.Principal, Limit: endQueuedAtOnce})
+			for _, r := range runs {
+				err = errors.Join(err, u.endGone(ctx, journal.WaitingRun{Org: q.Org, RunID: r.RunID, Principal: q.Principal}, code))
+			}
+			if len(runs) < endQueuedAtOnce {
+				break
+			}
 		}
 	}
 	return err

@@ -467,7 +467,11 @@ func (d *driver) handOver(keys []loop.CallKey) (calls []loop.HandedOverCall, cal
 func (d *driver) keepResponse(callIDs map[string]string) error {
 	run := &d.run
 	keep := run.req.Store
-	if c := run.state().Cancelled; keep == nil || run.relay || c != nil && journal.GoneReason(*c) == loop.Deleted {
+	if keep == nil || run.relay {
+		return nil
+	}
+	if c := run.state().Cancelled; c != nil && journal.GoneReason(*c) == loop.Deleted {
+		dropResponse(d) // it may have been stored just before
 		return nil
 	}
 	input := run.events.Items("input")

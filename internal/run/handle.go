@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -260,49 +261,95 @@ func (r *Runner) AwaitApprovals(ctx context.Context, orgID string, q journal.App
 	}
 }
 
-// Unfinished is a durable run whose response is not stored yet: it has not ended.
+// Unfinished is a run whose response is not stored yet: it has not ended, and does not wait for approvals.
 type Unfinished struct {
-	RunID string
-	Keep  StoreOptions
+	RunID  string
+	Part   int // of the run, from 0
+	Keep   StoreOptions
+	Queued bool // the run has not begun
 }
 
 // UnfinishedResponse returns the run that will give a response of the caller's org, or nil if the org
-// has no such run, or one that has ended, is not durable or does not store its response. A run that
-// has waited for approvals has given its first response. What it reads is charged to the caller's
-// account.
+// has no such run, or one that has ended, whose response was deleted, or that does not store its response.
+// A run that has waited for approvals has given its first response. What it reads is charged to the
+// caller's account.
 func (r *Runner) UnfinishedResponse(ctx context.Context, caller Caller, id string) (*Unfinished, error) {
 	orgID := caller.Org.ID
-	runID := "run_" + strings.TrimPrefix(id, responsePrefix)
-	head, err := r.o.Archive.Head(ctx, orgID, runID)
-	switch {
-	case errors.Is(err, org.ErrNotFound), err == nil && (head.Summary.Status == journal.Done || head.Summary.Grade != loop.Durable || id != ResponseOf(runID, "")):
-		return nil, nil
-	case err != nil:
-		return nil, journal.ReadError(runID, err)
+	for _, u := range runsOfResponse(id) {
+		head, err := r.o.Archive.Head(ctx, orgID, u.RunID)
+		switch {
+		case errors.Is(err, org.ErrNotFound):
+			continue
+		case err != nil:
+			return nil, journal.ReadError(u.RunID, err)
+		case head.Summary.Status == journal.Done:
+			return nil, nil
+		}
+		state, err := journal.Fold(ctx, r.o.Archive, caller.Account, orgID, u.RunID, loop.State{}, nil)
+		if err != nil {
+			return nil, journal.ReadError(u.RunID, err)
+		}
+		c := state.Cancelled
+		if state.Parks != u.Part || u.Part > 0 && len(undecided(state)) > 0 || c != nil && journal.GoneReason(*c) == loop.Deleted {
+			return nil, nil
+		}
+		keep, err := storeOptionsOf(ctx, r.o.Archive, caller, u, head.Summary.Grade)
+		if keep == nil || err != nil {
+			return nil, err
+		}
+		u.Keep, u.Queued = *keep, head.Summary.Status == journal.Queued
+		return &u, nil
 	}
-	var rows []json.RawMessage
-	err = journal.ReadBatch(caller.Account, func(limit int) (err error) {
-		rows, err = r.o.Archive.Rows(ctx, orgID, runID, []string{requestRef}, limit)
-		return err
-	})
-	if err != nil || len(rows) == 0 {
-		return nil, journal.ReadError(runID, err)
+	return nil, nil
+}
+
+// runsOfResponse returns the runs, and the part of each, that may give a response.
+func runsOfResponse(id string) []Unfinished {
+	rest, is := strings.CutPrefix(id, responsePrefix)
+	if !is {
+		return nil
+	}
+	all := []Unfinished{{RunID: "run_" + rest}}
+	if at := strings.LastIndexByte(rest, 'p'); at > 0 {
+		if part, err := strconv.Atoi(rest[at+1:]); err == nil && part > 0 && eventlog.PartSuffix(part, 0) == rest[at:] {
+			all = append(all, Unfinished{RunID: "run_" + rest[:at], Part: part})
+		}
+	}
+	return all
+}
+
+// storeOptionsOf reads how a response is stored; nil = it is not.
+func storeOptionsOf(ctx context.Context, archive journal.Archive, caller Caller, u Unfinished, grade loop.Grade) (*StoreOptions, error) {
+	read := func(ref string, into any) (bool, error) {
+		var rows []json.RawMessage
+		err := journal.ReadBatch(caller.Account, func(limit int) (err error) {
+			rows, err = archive.Rows(ctx, caller.Org.ID, u.RunID, []string{ref}, limit)
+			return err
+		})
+		if err != nil || len(rows) == 0 {
+			return false, journal.ReadError(u.RunID, err)
+		}
+		if err := json.Unmarshal(rows[0], into); err != nil {
+			return false, journal.AsideError(u.RunID, journal.Damaged(ref, err).Error())
+		}
+		return true, nil
+	}
+	if grade != loop.Durable {
+		var keep StoreOptions
+		if there, err := read(responseRef, &keep); !there || err != nil {
+			return nil, err
+		}
+		return &keep, nil
+	}
+	var part storedPart
+	if u.Part > 0 {
+		if there, err := read(partRef(u.Part), &part); there || err != nil {
+			return part.Store, err
+		}
 	}
 	var q storedRequest
-	if err := json.Unmarshal(rows[0], &q); err != nil {
-		return nil, journal.AsideError(runID, journal.Damaged(requestRef, err).Error())
-	}
-	if q.Store == nil {
-		return nil, nil
-	}
-	state, err := journal.Fold(ctx, r.o.Archive, caller.Account, orgID, runID, loop.State{}, nil)
-	if err != nil {
-		return nil, journal.ReadError(runID, err)
-	}
-	if state.Parks > 0 {
-		return nil, nil
-	}
-	return &Unfinished{runID, *q.Store}, nil
+	_, err := read(requestRef, &q)
+	return q.Store, err
 }
 
 // HasPieces reports whether the pieces of what the model said in a run are stored, so that its
@@ -316,14 +363,42 @@ func (r *Runner) HasPieces(ctx context.Context, orgID, runID string) (bool, erro
 	return head.Summary.Grade == loop.Durable, nil
 }
 
-// DeleteResponse deletes a stored response of the org, with its run if nothing else of it is
-// stored. A run that waits ends, if the response says that it waits. DeleteResponse reports whether
+// DeleteResponse deletes a stored response of the caller's org, with its run if nothing else of it is
+// stored. A run that has not ended ends, if the response is its latest. DeleteResponse reports whether
 // there was a response.
-func (r *Runner) DeleteResponse(ctx context.Context, orgID, id string) (bool, error) {
-	c, err := FindResponse(ctx, r.o.Conversations, orgID, id)
-	if err != nil || c == nil {
-		return false, err
+func (r *Runner) DeleteResponse(ctx context.Context, caller Caller, id string) (bool, error) {
+	orgID := caller.Org.ID
+	for range 3 { // it may end, and be stored, while it is looked for
+		c, err := FindResponse(ctx, r.o.Conversations, orgID, id)
+		if err != nil {
+			return false, err
+		}
+		if c != nil {
+			return deleteStored(ctx, r, orgID, id, c)
+		}
+		u, err := r.UnfinishedResponse(ctx, caller, id)
+		if err != nil {
+			return false, err
+		}
+		if u == nil {
+			continue
+		}
+		err = r.requestEnd(ctx, orgID, u.RunID, endOfGone(caller.Principal.ID, loop.Deleted), nil)
+		switch ended := new(fault.Error); {
+		case errors.As(err, &ended) && ended.Code == fault.Conflict:
+			continue
+		case err != nil:
+			return false, err
+		case u.Part == 0:
+			err = r.o.LaterDeleter.DeleteLater(ctx, orgID, u.RunID)
+		}
+		return err == nil, err
 	}
+	return false, nil
+}
+
+// deleteStored deletes a response that is stored.
+func deleteStored(ctx context.Context, r *Runner, orgID, id string, c *journal.Conversation) (bool, error) {
 	if err := r.audience.responseDeleted(ctx, orgID, c); err != nil {
 		return false, err
 	}
@@ -336,6 +411,48 @@ func (r *Runner) DeleteResponse(ctx context.Context, orgID, id string) (bool, er
 	}
 	return r.o.Conversations.Delete(ctx, orgID, "", responseKey(id))
 }
+
+// CancelResponse ends the run of a response of the org, if the response is in progress, or is the latest of
+// a run that waits. A run that has ended is no error. CancelResponse waits until the run has ended, as long
+// as ctx allows.
+func (r *Runner) CancelResponse(ctx context.Context, orgID string, c *journal.Conversation, inProgress bool, by org.Author) error {
+	if !inProgress {
+		if waiting, err := r.audience.waitsAt(ctx, orgID, c); waiting == nil || err != nil {
+			return err
+		}
+	}
+	runID := c.RunID
+	key := journal.RunKey{Org: orgID, Run: runID}
+	next, done := r.followers.Listen(key)
+	defer done()
+	stored, cancel := context.WithTimeout(context.WithoutCancel(ctx), appendTimeout) // it counts, also if the caller leaves
+	defer cancel()
+	err := r.Cancel(stored, orgID, runID, by)
+	if ended := new(fault.Error); errors.As(err, &ended) && ended.Code == fault.Conflict {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	poll := time.NewTicker(cancelPoll)
+	defer poll.Stop()
+	for {
+		changed := next()
+		if head, err := r.o.Archive.Head(ctx, orgID, runID); err == nil && head.Summary.Status == journal.Done {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-poll.C:
+		case <-r.leases.closing:
+			return nil
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// cancelPoll is how often CancelResponse looks whether the run has ended, if nothing rings.
+const cancelPoll = 200 * time.Millisecond
 
 // checkOver returns an error unless the run has ended, cannot go on, waits, or has waited: once it
 // has, a client may come back at any time and not only before the decision.

@@ -289,9 +289,7 @@ func (k *leaseKeeper) adopt(run *liveRun, leased bool) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.quiet {
-		stopping := fault.New(fault.Unavailable, "stopping", "the gateway is stopping; send the request again")
-		stopping.RetryAfter = eventlog.AttachRetry
-		return stopping
+		return stopping()
 	}
 	k.tasks.Add(1)
 	if old := k.live[run.key()]; old != nil { // its lease has expired
@@ -301,6 +299,13 @@ func (k *leaseKeeper) adopt(run *liveRun, leased bool) error {
 	run.leased = leased
 	run.unstop = context.AfterFunc(k.base, func() { run.cancel(errStopped) })
 	return nil
+}
+
+// stopping is the error for a request that comes when the process takes no new runs.
+func stopping() *fault.Error {
+	f := fault.New(fault.Unavailable, "stopping", "the gateway is stopping; send the request again")
+	f.RetryAfter = eventlog.AttachRetry
+	return f
 }
 
 // confirm notes that the run has got its lease.

@@ -86,6 +86,11 @@ type Request struct {
 	// the run. The body of the request is already charged to it.
 	Account *memlimit.Account
 
+	// Background says that the run is queued: it is durable, begins when a slot is free, and nobody
+	// has to stay connected. MaxQueued is how many runs of the org may be queued; 0 = no limit.
+	Background bool
+	MaxQueued  int
+
 	Model   string         // as the caller named it
 	Targets []route.Target // at least one, in configuration order
 

@@ -183,7 +183,7 @@ func readResponses(ctx context.Context, kept journal.Conversations, req *Request
 	return found, nil
 }
 
-// dropResponse deletes the response that was stored for a run which does not wait after all.
+// dropResponse deletes the response that was stored for a run which does not wait after all, or is deleted.
 func dropResponse(d *driver) {
 	run := &d.run
 	if run.req.Store == nil {
@@ -193,6 +193,6 @@ func dropResponse(d *driver) {
 	defer cancel()
 	id := responseID(run.lease.RunID, run.state().Parks, 0)
 	if _, err := d.o.Conversations.Delete(ctx, run.req.Org, "", responseKey(id)); err != nil {
-		run.log.Error("the response of a run that does not wait is not deleted", "response", id, "error", err)
+		run.log.Error("the response of a run is not deleted", "response", id, "error", err)
 	}
 }

@@ -10,10 +10,11 @@ import (
 
 // The refs of the rows that a durable run stores for its next owner.
 const (
-	requestRef = "request"
-	catalogRef = "catalog"
-	inputFull  = "full:input"
-	traceRef   = "trace" // of the run's trace context, see Observer
+	requestRef  = "request"
+	responseRef = "response" // StoreOptions of a light run, whose request is not stored
+	catalogRef  = "catalog"
+	inputFull   = "full:input"
+	traceRef    = "trace" // of the run's trace context, see Observer
 )
 
 // storedRequest is the part of a run's request that Accepted does not have.
@@ -49,6 +50,10 @@ func requestOf(a *loop.Accepted, parks int, rows map[string]json.RawMessage) (*R
 			return nil, journal.Damaged(requestRef, err)
 		}
 		q.dropNulls()
+	} else if raw, ok := rows[responseRef]; ok {
+		if err := json.Unmarshal(raw, &q.Store); err != nil {
+			return nil, journal.Damaged(responseRef, err)
+		}
 	}
 	for n := 1; n <= parks; n++ { // what the requests brought that have continued the run
 		raw, ok := rows[partRef(n)]

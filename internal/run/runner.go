@@ -142,7 +142,7 @@ func New(o Options) *Runner {
 // process until Close. It returns when every run that can be claimed was claimed: then
 // callers can follow them.
 func (r *Runner) Open(ctx context.Context) error {
-	if err := r.restore(ctx); err != nil {
+	if err := restore(ctx, r); err != nil {
 		return fmt.Errorf("runs that were set aside: %w", err)
 	}
 	if r.o.Archive != nil {
@@ -285,6 +285,9 @@ func (r *Runner) submit(ctx context.Context, req *Request, sink eventlog.Sink) e
 	switch {
 	case err != nil:
 		return err
+	case known == "" && req.Background:
+		f.RunID = feed.RunID
+		return r.follow(ctx, f, sink, nil)
 	case known == "":
 		f.RunID = feed.RunID
 		end := &endSink{Sink: sink}
@@ -307,8 +310,14 @@ func (r *Runner) submit(ctx context.Context, req *Request, sink eventlog.Sink) e
 
 // start starts a durable run and returns its feed, or returns the id of the run for which
 // the request's key stands already.
+//
+// A run in the background has neither goroutine nor feed afterwards: it is queued, and whoever
+// claims it begins it.
 func (r *Runner) start(ctx context.Context, req *Request) (*eventlog.Feed, string, error) {
 	lease := r.o.newLease(req)
+	if req.Background {
+		return enqueue(ctx, r, req, lease)
+	}
 	account := req.Account.Retain() // the run outlives the request
 	feed := r.followers.NewFeed(lease.Key(), account, true)
 	d := newDriver(r.detachedContext(ctx), r, req, lease, account, feed)
@@ -336,14 +345,44 @@ func (r *Runner) start(ctx context.Context, req *Request) (*eventlog.Feed, strin
 	d.unregister()
 	d.run.cancel(errDiscarded)
 	account.Close()
+	of, err := knownRun(req, err)
+	return nil, of, err
+}
+
+// enqueue stores the run as queued, without a lease. What holds for start holds for its results.
+func enqueue(ctx context.Context, r *Runner, req *Request, lease journal.Lease) (*eventlog.Feed, string, error) {
+	if r.leases.isQuiet() {
+		return nil, "", stopping()
+	}
+	lease.Epoch, lease.Owner = 0, ""
+	account := req.Account.Retain()
+	defer account.Close()
+	feed := r.followers.NewFeed(lease.Key(), account, true)
+	d := newDriver(r.detachedContext(ctx), r, req, lease, account, feed)
+	defer d.run.cancel(errDiscarded)
+	defer d.run.endAppends()
+	defer d.declared.hangUp()
+	err := d.accept()
+	feed.End(err)
+	if err != nil {
+		of, err := knownRun(req, err)
+		return nil, of, err
+	}
+	d.run.log.Debug("run queued", "surface", req.Surface, "principal", req.Principal)
+	r.leases.claimSoon()
+	return feed, "", nil
+}
+
+// knownRun returns the run for which the key of a request stands already, if the error is for it.
+func knownRun(req *Request, err error) (string, error) {
 	var known *journal.Submitted
 	if !errors.As(err, &known) {
-		return nil, "", err
+		return "", err
 	}
 	if known.Hash != req.Key.Hash {
-		return nil, "", KeyReused()
+		return "", KeyReused()
 	}
-	return nil, known.RunID, nil
+	return known.RunID, nil
 }
 
 // KeyReused is the error for a request whose Idempotency-Key was sent with another request.
@@ -399,7 +438,7 @@ func (r *Runner) takeOver(lease journal.Lease) {
 
 // restore makes runs claimable that an earlier build has set aside, and that this build may
 // be able to decode.
-func (r *Runner) restore(ctx context.Context) error {
+func restore(ctx context.Context, r *Runner) error {
 	n, err := r.o.Leases.Restore(ctx, func(a journal.Aside) bool { return a.Again(r.o.Build) })
 	if err != nil {
 		return err

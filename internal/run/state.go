@@ -156,7 +156,7 @@ func (s *runState) appendError(err error) error {
 	var known *journal.Submitted
 	var over *journal.OverBudget
 	switch {
-	case errors.As(err, &known), errors.As(err, &over), errors.As(err, new(*org.CapError)), errors.As(err, new(*journal.Unreadable)), errors.Is(err, journal.ErrNoSlot), errors.Is(err, journal.ErrFenced), errors.Is(err, org.ErrExists):
+	case errors.As(err, &known), errors.As(err, &over), errors.As(err, new(*org.CapError)), errors.As(err, new(*journal.Unreadable)), errors.Is(err, journal.ErrNoSlot), errors.Is(err, journal.ErrQueueFull), errors.Is(err, journal.ErrFenced), errors.Is(err, org.ErrExists):
 		return fmt.Errorf("run %s: journal: %w", s.lease.RunID, err)
 	}
 	s.storeFailed(err)

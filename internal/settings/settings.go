@@ -31,6 +31,7 @@ type Defaults struct {
 type Request struct {
 	Relay     bool              // the loop is off for it
 	Keyed     bool              // it has an Idempotency-Key
+	Queued    bool              // it is queued, and nobody has to stay connected
 	NoTools   bool              // tool_choice: none
 	NoStore   bool              // nothing of it is to be stored
 	Native    string            // the dialect of an answer that has items which no other can express; "" = it has none
@@ -106,7 +107,7 @@ func Resolve(op Operator, rt org.Runtime, d Defaults, r Request) loop.Policy {
 // setLoop sets what only a run with the agent loop has.
 func setLoop(p *loop.Policy, op Operator, rt org.Runtime, d Defaults, r Request) {
 	p.Grade = loop.Light
-	if r.Keyed || rt.Durable == "always" {
+	if r.Keyed || r.Queued || rt.Durable == "always" {
 		p.Grade = loop.Durable
 	}
 	p.StreamMode = string(cmp.Or(rt.StreamMode, org.Live))
@@ -209,6 +210,9 @@ func leastLimit(a, b int64) int64 {
 func ApprovalHold(rt org.Runtime) time.Duration {
 	return cmp.Or(rt.ApprovalHold, org.DefaultApprovalHold)
 }
+
+// MaxQueued returns how many runs of an org may be queued.
+func MaxQueued(rt org.Runtime) int { return cmp.Or(rt.MaxQueued, org.DefaultMaxQueued) }
 
 // NoStoreWait is how long the approvals of a run that is to be forgotten may wait at most: while
 // it waits, its texts are stored.

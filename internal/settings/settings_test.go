@@ -125,6 +125,8 @@ func TestEverySettingOfAnOrgReachesItsRuns(t *testing.T) {
 			continue
 		case "CompactionModel", "CompactionExclude": // only with Context: see TestTheContextPolicyOfARun
 			continue
+		case "MaxQueued": // whether a run is queued: see settings.MaxQueued
+			continue
 		case "ModelLists": // which models a request may name: see internal/surface
 			continue
 		}

@@ -189,6 +189,13 @@ func (p *process) WaitingRuns(ctx context.Context) ([]journal.WaitingRun, error)
 	})
 }
 
+// QueuedRuns implements journal.Archive.
+func (p *process) QueuedRuns(ctx context.Context) ([]journal.QueuedRuns, error) {
+	return ask(ctx, p, "counts what is queued", "", p.w.swarm.store, func(*rand.Rand) ([]journal.QueuedRuns, error) {
+		return p.w.store.journal.QueuedRuns(ctx)
+	})
+}
+
 // resources are what a process finds for runs that it takes over.
 type resources struct{ p *process }
 

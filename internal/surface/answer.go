@@ -222,6 +222,9 @@ func (a *Answer) Last() *Round {
 	return &a.Rounds[len(a.Rounds)-1]
 }
 
+// Over reports whether the run has ended, or waits for a human: the answer is whole.
+func (a *Answer) Over() bool { return a.waiting || a.End.Reason != "" }
+
 // RoundSeparator is between the texts of rounds that are shown as one text.
 const RoundSeparator = "\n\n"
 

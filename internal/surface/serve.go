@@ -76,6 +76,9 @@ type Reply struct {
 	Hosted []loop.HostedTool
 	// Context is what the request says of prompts that are too long.
 	Context Context
+	// Queued, if not nil, says that the run is queued: a client that asks for no stream does not wait
+	// for it, and Queued answers with what there is of it.
+	Queued func(w http.ResponseWriter, r *http.Request, runID string) error
 	// Dropped are the members of the body that a run cannot carry. They are left out and
 	// named in the header Turnpike-Dropped-Params, or refused if the org says so.
 	Dropped []string
@@ -94,6 +97,7 @@ type Reply struct {
 // Runner performs runs. Implemented by *run.Runner.
 type Runner interface {
 	Run(ctx context.Context, req *run.Request, sink eventlog.Sink) error
+	Start(ctx context.Context, req *run.Request) (runID string, err error)
 	Dropped(ctx context.Context, req *run.Request) ([]run.Dropped, error)
 	CountInput(ctx context.Context, req *run.Request) (tokens int64, estimated bool, err error)
 }
@@ -273,7 +277,7 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, req *run.Request, 
 	if reply.extensions, err = h.s.extensionsOf(r.Header, caller.Org.Runtime.Extensions, relayed, hidesTools(req)); err != nil {
 		return err
 	}
-	asked := settings.Request{Relay: relayed, Keyed: req.Key != nil, NoTools: req.ToolChoice.Mode == model.ChooseNone, MaxTokens: reply.MaxTokens, Calls: reply.Calls, NoStore: reply.NoStore, Hosted: reply.Hosted, Context: reply.Context.Mode, CompactAt: reply.Context.At}
+	asked := settings.Request{Relay: relayed, Keyed: req.Key != nil, Queued: reply.Queued != nil, NoTools: req.ToolChoice.Mode == model.ChooseNone, MaxTokens: reply.MaxTokens, Calls: reply.Calls, NoStore: reply.NoStore, Hosted: reply.Hosted, Context: reply.Context.Mode, CompactAt: reply.Context.At}
 	if reply.Native {
 		asked.Native = h.s.Dialect
 	}
@@ -295,7 +299,19 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, req *run.Request, 
 	if err := h.nameDropped(w, r, req, reply.Dropped); err != nil {
 		return err
 	}
-	if !reply.Stream || req.Policy.StreamMode == string(org.Disabled) {
+	if reply.Queued != nil {
+		req.Background, req.MaxQueued = true, settings.MaxQueued(caller.Org.Runtime)
+	}
+	stream := reply.Stream && req.Policy.StreamMode != string(org.Disabled)
+	switch {
+	case !stream && reply.Queued != nil:
+		runID, err := h.o.Runner.Start(r.Context(), req)
+		if err != nil {
+			return unlessGone(r, err)
+		}
+		w.Header().Set(runIDHeader, runID)
+		return reply.Queued(w, r, runID)
+	case !stream:
 		return h.answerJSON(w, r, req, caller, reply)
 	}
 	req.Attach = true

@@ -13,6 +13,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -220,7 +221,8 @@ type StoredRuns interface {
 	Follower
 	UnfinishedResponse(ctx context.Context, caller run.Caller, id string) (*run.Unfinished, error)
 	HasPieces(ctx context.Context, orgID, runID string) (bool, error)
-	DeleteResponse(ctx context.Context, orgID, id string) (bool, error)
+	DeleteResponse(ctx context.Context, caller run.Caller, id string) (bool, error)
+	CancelResponse(ctx context.Context, orgID string, c *journal.Conversation, inProgress bool, by org.Author) error
 }
 
 // obfuscationBlock is the number of bytes of which a text and its obfuscation have a multiple, as

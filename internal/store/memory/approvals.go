@@ -71,6 +71,26 @@ func (j *Journal) DueApprovals(_ context.Context, now int64, limit int) ([]journ
 	return due[:min(len(due), max(limit, 0))], nil
 }
 
+// QueuedRuns implements journal.Archive.
+func (j *Journal) QueuedRuns(context.Context) ([]journal.QueuedRuns, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	count := map[journal.QueuedRuns]int{}
+	for _, r := range j.runs {
+		if s := r.head.Summary; s.Status == journal.Queued {
+			count[journal.QueuedRuns{Org: s.Org, Principal: s.Principal}]++
+		}
+	}
+	out := make([]journal.QueuedRuns, 0, len(count))
+	for q, n := range count {
+		out = append(out, journal.QueuedRuns{Org: q.Org, Principal: q.Principal, Runs: n})
+	}
+	slices.SortFunc(out, func(a, b journal.QueuedRuns) int {
+		return cmp.Or(strings.Compare(a.Org, b.Org), strings.Compare(a.Principal, b.Principal))
+	})
+	return out, nil
+}
+
 // WaitingRuns implements journal.Archive.
 func (j *Journal) WaitingRuns(context.Context) ([]journal.WaitingRun, error) {
 	j.mu.Lock()

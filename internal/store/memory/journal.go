@@ -266,7 +266,7 @@ func (j *Journal) evict(grown int64) {
 	}
 	j.order = slices.DeleteFunc(j.order, func(key runKey) bool {
 		r := j.runs[key]
-		if s := r.head.Summary.Status; s == journal.Running || s.Waits() || len(j.runs) <= MaxRuns && j.bytes <= MaxRowBytes {
+		if s := r.head.Summary.Status; s == journal.Queued || s == journal.Running || s.Waits() || len(j.runs) <= MaxRuns && j.bytes <= MaxRowBytes {
 			return false
 		}
 		j.settleAll(key.org, r)

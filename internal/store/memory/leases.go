@@ -46,6 +46,17 @@ func (s orgState) LeasedRuns() (int, error) {
 	return n, nil
 }
 
+// QueuedRuns implements journal.OrgState.
+func (s orgState) QueuedRuns() (int, error) {
+	n := 0
+	for key, r := range s.j.runs {
+		if key.org == s.org && r.head.Summary.Status == journal.Queued {
+			n++
+		}
+	}
+	return n, nil
+}
+
 // Claim implements journal.Leases. The round robin over orgs continues after the org
 // that got the last lease, also across calls.
 func (j *Journal) Claim(_ context.Context, owner string, limit int) ([]journal.Lease, error) {

@@ -85,6 +85,15 @@ func (r *Reader) DueApprovals(ctx context.Context, now int64, limit int) ([]jour
 	return found, r.wrap("find expired approvals", err)
 }
 
+// QueuedRuns implements journal.Archive.
+func (r *Reader) QueuedRuns(ctx context.Context) ([]journal.QueuedRuns, error) {
+	found, err := list(ctx, r.db, func(row scanner) (q journal.QueuedRuns, err error) {
+		err = row.Scan(&q.Org, &q.Principal, &q.Runs)
+		return q, err
+	}, `SELECT org, principal, count(*) FROM runs INDEXED BY runs_queued WHERE status = 'queued' GROUP BY org, principal ORDER BY org, principal`)
+	return found, r.wrap("count queued runs", err)
+}
+
 // WaitingRuns implements journal.Archive.
 func (r *Reader) WaitingRuns(ctx context.Context) ([]journal.WaitingRun, error) {
 	found, err := list(ctx, r.db, func(row scanner) (w journal.WaitingRun, err error) {

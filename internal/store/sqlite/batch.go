@@ -137,7 +137,7 @@ func (b batch) open(t *tx, c headChange) error {
 const (
 	updateCounters = `UPDATE runs SET rounds = ?5, calls = ?6, tokens = ?7, waits = ?13, epoch = max(epoch, ?4), next_seq = ?8, updated_at = max(updated_at, ?9),
 			owner = iif(?10, owner, ?11), lease_until = iif(?10, lease_until, ?12)`
-	updateStatus = updateCounters + `, status = ?14, grade = ?15, finish_reason = ?16, finished_at = ?17, aside = '{}'`
+	updateStatus = updateCounters + `, status = ?14, grade = ?15, finish_reason = ?16, finished_at = ?17, slots = ?18, aside = '{}'`
 
 	// admitted is journal.Head.Admit: the run may have been claimed while the batch was in
 	// the queue.
@@ -147,7 +147,7 @@ const (
 // changesStatus reports whether the change affects more columns than the counters.
 func (c headChange) changesStatus() bool {
 	from, to := c.from.Summary, c.to.Summary
-	return from.Status != to.Status || from.Grade != to.Grade || from.Reason != to.Reason || from.FinishedAt != to.FinishedAt
+	return from.Status != to.Status || from.Grade != to.Grade || from.Reason != to.Reason || from.FinishedAt != to.FinishedAt || from.Slots != to.Slots
 }
 
 func (b batch) writeHead(t *tx, c headChange) error {
@@ -162,7 +162,7 @@ func (b batch) writeHead(t *tx, c headChange) error {
 	}
 	if c.changesStatus() {
 		text = updateStatus + admitted
-		args = append(args, string(s.Status), string(s.Grade), string(s.Reason), s.FinishedAt)
+		args = append(args, string(s.Status), string(s.Grade), string(s.Reason), s.FinishedAt, s.Slots)
 	}
 	n, err := t.exec(text, args...)
 	if err == nil && n != 1 {
@@ -240,6 +240,12 @@ func (s *orgState) StoredBytes() (int64, error) {
 func (s *orgState) LeasedRuns() (int, error) {
 	err := s.read()
 	return s.leased, err
+}
+
+// QueuedRuns implements journal.OrgState.
+func (s *orgState) QueuedRuns() (n int, err error) {
+	err = s.t.queryRow(`SELECT count(*) FROM runs INDEXED BY runs_queued WHERE status = 'queued' AND org = ?`, []any{s.org}, &n)
+	return n, err
 }
 
 // read reads both with one query, once.

@@ -69,9 +69,9 @@ func (t *heads) get(key runKey) *head {
 	return h
 }
 
-// raiseEpoch sets a higher epoch in the run's head, if there is one. Until then, an append
-// with the old epoch is refused only when it is written.
-func (t *heads) raiseEpoch(key runKey, epoch int64) {
+// claimed sets a higher epoch in the run's head, if there is one, and that it runs. Until then, an
+// append with the old epoch is refused only when it is written.
+func (t *heads) claimed(key runKey, epoch int64) {
 	t.mu.Lock()
 	h := t.byRun[key]
 	t.mu.Unlock()
@@ -81,6 +81,9 @@ func (t *heads) raiseEpoch(key runKey, epoch int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.Epoch = max(h.Epoch, epoch)
+	if h.Summary.Status == journal.Queued {
+		h.Summary.Status = journal.Running
+	}
 }
 
 // forget makes the run's head, if there is one, load again.

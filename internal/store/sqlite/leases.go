@@ -30,7 +30,7 @@ func (s *Store) Claim(ctx context.Context, owner string, limit int) ([]journal.L
 		return nil, s.wrap("claim runs", err)
 	}
 	for _, lease := range claimed {
-		s.heads.raiseEpoch(runKey{lease.Org, lease.RunID}, lease.Epoch)
+		s.heads.claimed(runKey{lease.Org, lease.RunID}, lease.Epoch)
 	}
 	return claimed, nil
 }
@@ -38,9 +38,17 @@ func (s *Store) Claim(ctx context.Context, owner string, limit int) ([]journal.L
 // claim gives up to limit runs that owner may claim (journal.Head.Claimable) to owner,
 // starting with the org after the given one.
 func (t *tx) claim(owner, after string, limit int, now, wall time.Time) ([]journal.Lease, error) {
-	free, err := t.heads(`SELECT `+headColumns+` FROM (
-			SELECT *, row_number() OVER (PARTITION BY org ORDER BY created_at, run_id) AS place
-			FROM runs INDEXED BY runs_running WHERE status = 'running' AND lease_until <= ?2 AND owner <> ?1) AS free
+	free, err := t.heads(`WITH RECURSIVE waiting(org) AS ( -- the orgs with queued runs
+			SELECT min(org) FROM runs INDEXED BY runs_queued WHERE status = 'queued'
+			UNION ALL
+			SELECT (SELECT min(org) FROM runs INDEXED BY runs_queued WHERE status = 'queued' AND org > waiting.org) FROM waiting WHERE org IS NOT NULL)
+		SELECT `+headColumns+` FROM (
+			SELECT *, row_number() OVER (PARTITION BY org ORDER BY created_at, run_id) AS place FROM (
+				SELECT * FROM runs INDEXED BY runs_running WHERE status = 'running' AND lease_until <= ?2 AND owner <> ?1
+				UNION ALL
+				SELECT runs.* FROM waiting CROSS JOIN runs ON runs.rowid IN ( -- no more of an org than can be claimed
+					SELECT q.rowid FROM runs AS q INDEXED BY runs_queued WHERE q.status = 'queued' AND q.org = waiting.org
+					ORDER BY q.created_at, q.run_id LIMIT ?4))) AS free
 		WHERE slots = 0 OR place + (SELECT count(*) FROM runs AS r INDEXED BY runs_running
 			WHERE r.status = 'running' AND r.org = free.org AND r.lease_until > ?2) <= slots
 		ORDER BY place, org <= ?3, org LIMIT ?4`, owner, now.UnixMilli(), after, max(limit, 0))
@@ -85,7 +93,7 @@ func (s *Store) ClaimRun(ctx context.Context, owner string, key journal.RunKey) 
 		return journal.Lease{}, false, s.wrap("claim run "+key.Run, err)
 	}
 	if claimed {
-		s.heads.raiseEpoch(of, lease.Epoch)
+		s.heads.claimed(of, lease.Epoch)
 	}
 	return lease, claimed, nil
 }

@@ -82,7 +82,7 @@ func (s *Store) DeleteOrgData(ctx context.Context, before time.Time, progress fu
 	for _, id := range ids {
 		deleted := 0
 		for _, text := range []string{
-			`DELETE FROM runs WHERE rowid IN (SELECT rowid FROM runs WHERE org = ? AND status NOT IN ('running', 'waiting', 'paused') LIMIT 1)`,
+			`DELETE FROM runs WHERE rowid IN (SELECT rowid FROM runs WHERE org = ? AND status NOT IN ('queued', 'running', 'waiting', 'paused') LIMIT 1)`,
 			`DELETE FROM conversations WHERE rowid IN (SELECT rowid FROM conversations WHERE org = ? LIMIT 1)`,
 		} {
 			if err := s.repeatWrite(ctx, func(t *tx) (int64, error) {

@@ -125,7 +125,7 @@ func storedEvents(t *testing.T) (zero, full []event.Event) {
 		event.ToolStarted{}, event.ToolDone{Outcome: loop.OK}, event.Waiting{}, event.ApprovalDecided{Decision: "expired"}, event.Paused{Reason: event.MaxRounds}, event.LimitsRaised{}, event.Compacted{}, event.Finished{Reason: event.Complete},
 	}
 	full = []event.Event{
-		event.Started{RunID: "run_1", Model: "m", At: time.UnixMilli(1700000000123).UTC()},
+		event.Started{RunID: "run_1", Model: "m", At: time.UnixMilli(1700000000123).UTC(), Queued: true},
 		event.ToolsListed{Servers: []event.ListedServer{{Server: "s", Tools: []tool.Definition{{
 			Name: "look", Title: "Look", Description: "Looks.", InputSchema: []byte(`{"type":"object"}`), Annotations: tool.Annotations{ReadOnly: new(true), Destructive: new(true), Idempotent: new(true), OpenWorld: new(true)},
 		}}, Error: "down"}}},

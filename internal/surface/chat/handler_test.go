@@ -54,6 +54,9 @@ func (r *teller) Dropped(ctx context.Context, req *run.Request) ([]run.Dropped, 
 	return new(run.Runner).Dropped(ctx, req)
 }
 
+// Start implements Runner.
+func (*teller) Start(context.Context, *run.Request) (string, error) { return "", nil }
+
 // CountInput implements Runner.
 func (*teller) CountInput(context.Context, *run.Request) (int64, bool, error) { return 0, false, nil }
 

@@ -620,7 +620,7 @@ func (h *Handler) itemsOf(ctx context.Context, caller run.Caller, part string) (
 	if err != nil || c == nil || c.RunID == "" {
 		return items, err
 	}
-	object, err := h.render(ctx, caller, surface.Extensions{}, c, s)
+	object, err := h.render(ctx, caller, surface.Extensions{}, found{Conversation: c}, s)
 	if errors.Is(err, org.ErrNotFound) {
 		return items, nil
 	} else if err != nil {

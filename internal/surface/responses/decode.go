@@ -128,6 +128,9 @@ func (d *decoder) decode(members []surface.Member) error {
 			return err
 		}
 	}
+	if err := d.checkBackground(); err != nil {
+		return err
+	}
 	d.req.Settings = d.settings(members)
 	if err := d.keep(); err != nil {
 		return err
@@ -136,6 +139,26 @@ func (d *decoder) decode(members []surface.Member) error {
 		return nil
 	}
 	return surface.KeepRelaying(d.req, model.DialectResponses, d.native, "the Responses API")
+}
+
+// checkBackground refuses a response in the background that could not be read later.
+func (d *decoder) checkBackground() error {
+	why := ""
+	switch {
+	case !d.echo.background:
+		return nil
+	case d.relayed():
+		why = "the agent loop is switched off for this request, and nothing of it is stored; leave out background, or the header turnpike-mcp-disabled"
+	case !d.echo.Store:
+		why = "a response in the background is read later, so it must be stored; leave out store: false, or background"
+	case d.compacts:
+		why = "a compaction is answered at once; leave it out"
+	case len(d.req.Answers) > 0:
+		why = "a response that continues with approvals is not queued again, and goes on if you disconnect; leave it out"
+	default:
+		return nil
+	}
+	return fault.New(fault.Invalid, "unsupported_value", "background: %s", why).In("background")
 }
 
 // settings returns the hashes of the members that a request which continues this one must not
@@ -176,7 +199,7 @@ func (d *decoder) keep() error {
 	if !d.echo.Store {
 		return nil
 	}
-	kept, err := surface.Marshal(stored{Response: d.echo, Encrypted: d.echo.encrypted, Plain: d.echo.plain, Input: d.input, Model: d.req.Model})
+	kept, err := surface.Marshal(stored{Response: d.echo, Encrypted: d.echo.encrypted, Plain: d.echo.plain, Background: d.echo.background, Input: d.input, Model: d.req.Model})
 	d.req.Store = &run.StoreOptions{RequestJSON: kept}
 	return err
 }
@@ -211,7 +234,7 @@ func (d *decoder) decodeMember(name string, value json.RawMessage) error {
 	case "previous_response_id":
 		return d.decodePrevious(value)
 	case "background":
-		return d.refuseTrue(name, value, "responses in the background are not supported yet; leave it out")
+		return into(name, value, &d.echo.background)
 	case "conversation":
 		return d.decodeConversation(value)
 	case "truncation":

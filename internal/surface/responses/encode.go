@@ -32,6 +32,7 @@ type encoder struct {
 
 	held     []event.Event // all events, for an answer with the texts of the last round only
 	created  bool          // response.created was sent
+	queued   bool          // the run has not begun, as far as its events say
 	sequence int64         // of the next event
 	after    int64         // events up to this number are not sent; -1 = all are
 	output   []any         // the items; one that is open has the form of its begin
@@ -80,6 +81,13 @@ func suffixOf(runID string) string { return strings.TrimPrefix(runID, "run_") }
 
 // Event implements surface.Encoder and surface.Object.
 func (e *encoder) Event(ev event.Event) error {
+	if started, is := ev.(event.Started); is && started.Queued {
+		e.queued = true
+		e.begin()
+	} else if e.queued {
+		e.queued = false
+		e.sendState("response.in_progress", "in_progress")
+	}
 	if !e.FinalOnly {
 		return e.add(ev)
 	}
@@ -496,10 +504,50 @@ func (e *encoder) begin() {
 		return
 	}
 	e.created = true
-	started := e.response()
-	started.Status, started.Output = "in_progress", []any{}
-	e.send("response.created", &responseEvent{Response: started})
-	e.send("response.in_progress", &responseEvent{Response: started})
+	status := "in_progress"
+	if e.queued {
+		status = "queued"
+	}
+	e.sendState("response.created", status)
+	e.sendState("response."+status, status)
+}
+
+// sendState sends the response without output, in a state.
+func (e *encoder) sendState(kind, status string) {
+	r := e.response()
+	r.Status, r.Output = status, []any{}
+	e.send(kind, &responseEvent{Response: r})
+}
+
+// soFar returns the response of a run that has not ended, with what there is of its output.
+func (e *encoder) soFar(queued bool) *response {
+	r := e.response()
+	r.Status = "in_progress"
+	if queued && e.queued {
+		r.Status = "queued"
+	}
+	r.Output = slices.Clone(e.output)
+	for _, o := range e.open {
+		if o.closed {
+			continue
+		}
+		switch o.kind {
+		case model.ReasoningDelta:
+			item := newReasoning(o.id)
+			for i := range o.parts {
+				item.Summary = append(item.Summary, summaryText{"summary_text", o.parts[i].text.String()})
+			}
+			r.Output[o.index] = item
+		case model.TextDelta:
+			item := message{o.id, "message", "in_progress", "assistant", []any{}}
+			for i := range o.parts {
+				item.Content = append(item.Content, o.parts[i].content(o.parts[i].text.String()))
+			}
+			r.Output[o.index] = item
+		default: // it has the form of its begin
+		}
+	}
+	return r
 }
 
 // response returns the response object without an end. Its usage is what has been counted:
@@ -507,7 +555,7 @@ func (e *encoder) begin() {
 // member, and Open Responses has an object or null: only an object is valid in both.
 func (e *encoder) response() *response {
 	return &response{
-		Usage: newUsage(e.End.Usage), ID: run.ResponseOf(e.Started.RunID, e.Started.Part), Object: "response", CreatedAt: e.Started.At.Unix(), Model: e.Started.Model, Output: e.output, echo: e.echo,
+		Usage: newUsage(e.End.Usage), ID: run.ResponseOf(e.Started.RunID, e.Started.Part), Object: "response", CreatedAt: e.Started.At.Unix(), Model: e.Started.Model, Output: e.output, Background: e.echo.background, echo: e.echo,
 	}
 }
 

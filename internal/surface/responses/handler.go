@@ -83,7 +83,13 @@ func (h *Handler) InputTokens(w http.ResponseWriter, r *http.Request, caller run
 func (h *Handler) decodeRequest(ctx context.Context, caller run.Caller, req *run.Request, members []surface.Member) (surface.Reply, error) {
 	d := h.newDecoder(ctx, caller, req)
 	err := d.decode(members)
-	return d.reply(), err
+	reply := d.reply()
+	if d.echo.background {
+		reply.Queued = func(w http.ResponseWriter, r *http.Request, runID string) error {
+			return h.write(w, r, caller, run.ResponseOf(runID, ""), replay{})
+		}
+	}
+	return reply, err
 }
 
 // newDecoder returns a decoder for a request of the caller.

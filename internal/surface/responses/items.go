@@ -24,7 +24,7 @@ func (h *Handler) InputItems(w http.ResponseWriter, r *http.Request, caller run.
 	id := r.PathValue("id")
 	var body []byte
 	err = h.reads.do(r.Context(), caller.Org.ID, func() error {
-		_, s, err := h.findEnded(r.Context(), caller, id)
+		_, s, err := h.findWhole(r.Context(), caller, id)
 		if err != nil {
 			return err
 		}

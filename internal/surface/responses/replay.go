@@ -1,7 +1,6 @@
 package responses
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"net/url"
@@ -9,7 +8,6 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
-	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
@@ -79,17 +77,7 @@ func (h *Handler) Streamed(object surface.Endpoint) surface.Endpoint {
 // replay streams a stored response again, or one whose run has not ended.
 func (h *Handler) replay(w http.ResponseWriter, r *http.Request, caller run.Caller, asked replay) error {
 	id := r.PathValue("id")
-	var kept *journal.Conversation
-	var s *stored
-	err := h.reads.do(r.Context(), caller.Org.ID, func() (err error) {
-		if kept, _, err = h.findAny(r.Context(), caller, id); err == nil {
-			s, err = h.echoOf(caller, id, kept)
-		}
-		if err == nil {
-			s.dropInput(caller)
-		}
-		return err
-	})
+	kept, s, err := h.find(r.Context(), caller, id)
 	if err != nil {
 		return surface.Failed(h.o.Log, err)
 	}
@@ -102,7 +90,7 @@ func (h *Handler) replay(w http.ResponseWriter, r *http.Request, caller run.Call
 		}
 		if !pieces {
 			return fault.New(fault.Invalid, "unsupported_value", "starting_after: the run of this response is not durable, so the pieces of its texts are not stored and its events have other numbers; "+
-				"leave it out, or send requests with an Idempotency-Key").In("starting_after")
+				"leave it out, or send requests with an Idempotency-Key or background: true").In("starting_after")
 		}
 	}
 	if err := asked.noteStream(w, caller, s.Encrypted); err != nil {
@@ -113,7 +101,7 @@ func (h *Handler) replay(w http.ResponseWriter, r *http.Request, caller run.Call
 	}
 	tools := s.clientTools()
 	tell := func(sink eventlog.Sink) error {
-		return eventlog.ShowPart(r.Context(), h.o.Runs, kept, caller.Org.ID, caller.Account, s.Model, sink)
+		return eventlog.ShowPart(r.Context(), h.o.Runs, kept.Conversation, caller.Org.ID, caller.Account, s.Model, sink)
 	}
 	err = h.kit.Replay(w, r, caller, kept.FinalOnly, tell, func(out *surface.Stream) surface.Encoder {
 		e := newEncoder(&out.Answer, out, s.Response, tools)
@@ -124,23 +112,4 @@ func (h *Handler) replay(w http.ResponseWriter, r *http.Request, caller run.Call
 		return notStored(id)
 	}
 	return surface.Failed(h.o.Log, err)
-}
-
-// findAny returns a response of the caller's org that is stored, or will be when its run ends:
-// ended is then false.
-func (h *Handler) findAny(ctx context.Context, caller run.Caller, id string) (kept *journal.Conversation, ended bool, err error) {
-	for range 2 { // a response is stored before its run ends: it may end between the two
-		kept, err := run.FindResponse(ctx, h.o.Conversations, caller.Org.ID, id)
-		if err != nil || kept != nil {
-			return kept, true, err
-		}
-		unfinished, err := h.o.Runs.UnfinishedResponse(ctx, caller, id)
-		if err != nil {
-			return nil, false, err
-		}
-		if unfinished != nil {
-			return &journal.Conversation{RunID: unfinished.RunID, Part: 1, RequestJSON: unfinished.Keep.RequestJSON, FinalOnly: unfinished.Keep.FinalOnly}, false, nil
-		}
-	}
-	return nil, false, notStored(id)
 }

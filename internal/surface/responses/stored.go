@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/clock"
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
@@ -18,19 +21,30 @@ import (
 // stored is what the surface stores with a response: what it repeats of the request, and
 // the input as the client sent it. Output and usage come from the run.
 type stored struct {
-	Response  echo              `json:"response"`
-	Encrypted bool              `json:"encrypted,omitempty"`
-	Plain     bool              `json:"plain,omitempty"`
-	Input     []json.RawMessage `json:"input"`
-	Model     string            `json:"model,omitempty"` // as the client named it
+	Response  echo `json:"response"`
+	Encrypted bool `json:"encrypted,omitempty"`
+	Plain     bool `json:"plain,omitempty"`
+
+	Background bool `json:"background,omitempty"`
+
+	Input []json.RawMessage `json:"input"`
+	Model string            `json:"model,omitempty"` // as the client named it
 
 	tools *clientTools // those of the response and its input; nil = Input is still there
 }
 
-// find returns a stored response of the caller's org, without its items and its input.
-func (h *Handler) find(ctx context.Context, caller run.Caller, id string) (kept *journal.Conversation, s *stored, err error) {
+// found is a response of an org: one that is stored, or one in progress, which its run stores when it
+// ends.
+type found struct {
+	*journal.Conversation
+	inProgress bool
+	queued     bool // its run has not begun
+}
+
+// find returns a response of the caller's org, without its items and its input.
+func (h *Handler) find(ctx context.Context, caller run.Caller, id string) (kept found, s *stored, err error) {
 	err = h.reads.do(ctx, caller.Org.ID, func() (err error) {
-		if kept, s, err = h.findEnded(ctx, caller, id); err == nil {
+		if kept, s, err = h.findWhole(ctx, caller, id); err == nil {
 			s.dropInput(caller)
 		}
 		return err
@@ -38,17 +52,33 @@ func (h *Handler) find(ctx context.Context, caller run.Caller, id string) (kept 
 	return kept, s, err
 }
 
-// findEnded returns a stored response with its input. It is called within reads.
-func (h *Handler) findEnded(ctx context.Context, caller run.Caller, id string) (*journal.Conversation, *stored, error) {
-	kept, ended, err := h.findAny(ctx, caller, id)
+// findWhole returns a response with its input. It is called within reads.
+func (h *Handler) findWhole(ctx context.Context, caller run.Caller, id string) (found, *stored, error) {
+	kept, err := h.findAny(ctx, caller, id)
 	if err != nil {
-		return nil, nil, err
+		return kept, nil, err
 	}
-	if !ended {
-		return nil, nil, inProgress(id, kept.RunID)
-	}
-	s, err := h.echoOf(caller, id, kept)
+	s, err := h.echoOf(caller, id, kept.Conversation)
 	return kept, s, err
+}
+
+// findAny returns a response of the caller's org.
+func (h *Handler) findAny(ctx context.Context, caller run.Caller, id string) (found, error) {
+	for range 2 { // a response is stored before its run ends: it may end between the two
+		kept, err := run.FindResponse(ctx, h.o.Conversations, caller.Org.ID, id)
+		if err != nil || kept != nil {
+			return found{Conversation: kept}, err
+		}
+		u, err := h.o.Runs.UnfinishedResponse(ctx, caller, id)
+		if err != nil {
+			return found{}, err
+		}
+		if u != nil {
+			c := &journal.Conversation{RunID: u.RunID, Part: u.Part + 1, RequestJSON: u.Keep.RequestJSON, FinalOnly: u.Keep.FinalOnly}
+			return found{c, true, u.Queued}, nil
+		}
+	}
+	return found{}, notStored(id)
 }
 
 // dropInput drops the input, which only lists of items have. What is left of the memory of the
@@ -72,17 +102,22 @@ func (h *Handler) echoOf(caller run.Caller, id string, kept *journal.Conversatio
 	if err := json.Unmarshal(kept.RequestJSON, s); err != nil {
 		return nil, fmt.Errorf("stored response %s: %w", id, err)
 	}
-	s.Response.encrypted, s.Response.plain = s.Encrypted, s.Plain
+	s.Response.encrypted, s.Response.plain, s.Response.background = s.Encrypted, s.Plain, s.Background
 	kept.Items, kept.Full, kept.RequestJSON = nil, nil, nil
 	return s, nil
 }
 
-// render makes the response object again from the events of its run. The error wraps
-// org.ErrNotFound if the run was deleted.
-func (h *Handler) render(ctx context.Context, caller run.Caller, x surface.Extensions, kept *journal.Conversation, s *stored) (*response, error) {
+// render makes the response object again from the events of its run: from those that there are, if the
+// response is in progress. The error wraps org.ErrNotFound if the run was deleted.
+func (h *Handler) render(ctx context.Context, caller run.Caller, x surface.Extensions, kept found, s *stored) (*response, error) {
 	tools := s.clientTools()
 	tell := func(sink eventlog.Sink) error {
-		return eventlog.ShowPart(ctx, h.o.Runs, kept, caller.Org.ID, caller.Account, s.Model, sink)
+		if kept.inProgress {
+			return h.o.Runs.Follow(ctx, eventlog.Follow{
+				Org: caller.Org.ID, RunID: kept.RunID, Account: caller.Account, Final: true, ToWaiting: true, Part: kept.Part, Now: true,
+			}, sink)
+		}
+		return eventlog.ShowPart(ctx, h.o.Runs, kept.Conversation, caller.Org.ID, caller.Account, s.Model, sink)
 	}
 	made, failure, err := h.errors.Again(caller, kept.FinalOnly, x, tell, func(a *surface.Answer) surface.Object {
 		a.Session = s.session()
@@ -90,6 +125,9 @@ func (h *Handler) render(ctx context.Context, caller run.Caller, x surface.Exten
 	})
 	if err != nil {
 		return nil, err
+	}
+	if e := made.(*encoder); !e.Over() {
+		return e.soFar(kept.queued), nil
 	}
 	if failure != nil {
 		return made.(*encoder).failed(failure), nil
@@ -109,23 +147,21 @@ func notStored(id string) error {
 	return fault.New(fault.NotFound, "response_not_found", "no stored response has the id %.100q", id).In("response_id")
 }
 
-// inProgress is the error for a response that is stored when its run ends.
-func inProgress(id, runID string) error {
-	return fault.New(fault.Conflict, "response_in_progress", "the response %.100q is still being created; wait until it ends (GET with stream=true follows it), "+
-		"or cancel its run: POST /v1/runs/%s/cancel", id, runID).In("response_id")
-}
-
 // Get answers GET /v1/responses/{id}.
 func (h *Handler) Get(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
 	asked, err := newReplay(r.URL.Query())
 	if err != nil {
 		return err
 	}
+	return h.write(w, r, caller, r.PathValue("id"), asked)
+}
+
+// write answers with a response.
+func (h *Handler) write(w http.ResponseWriter, r *http.Request, caller run.Caller, id string, asked replay) error {
 	x, err := h.kit.AskedExtensions(r.Header, caller)
 	if err != nil {
 		return err
 	}
-	id := r.PathValue("id")
 	kept, s, err := h.find(r.Context(), caller, id)
 	if err != nil {
 		return surface.Failed(h.o.Log, err)
@@ -185,21 +221,50 @@ type deleted struct {
 // Delete answers DELETE /v1/responses/{id}.
 func (h *Handler) Delete(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
 	id := r.PathValue("id")
-	for range 2 { // it may end while it is looked for
-		was, err := h.o.Runs.DeleteResponse(r.Context(), caller.Org.ID, id)
-		if err != nil {
-			return surface.Failed(h.o.Log, err)
-		}
-		if was {
-			return surface.WriteJSON(w, http.StatusOK, deleted{id, "response", true})
-		}
-		kept, ended, err := h.findAny(r.Context(), caller, id)
-		if err != nil {
-			return surface.Failed(h.o.Log, err)
-		}
-		if !ended {
-			return inProgress(id, kept.RunID)
-		}
+	was, err := h.o.Runs.DeleteResponse(r.Context(), caller, id)
+	if err != nil {
+		return surface.Failed(h.o.Log, err)
 	}
-	return notStored(id)
+	if !was {
+		return notStored(id)
+	}
+	return surface.WriteJSON(w, http.StatusOK, deleted{id, "response", true})
+}
+
+// cancelWait is how long a cancellation waits for the end of the run: for what is under way to be cut off
+// and accounted for.
+const cancelWait = 5 * time.Second
+
+// Cancel answers POST /v1/responses/{id}/cancel. It is for responses in the background. A response that has
+// ended is returned as it is.
+func (h *Handler) Cancel(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+	if err := surface.CheckQuery(r.URL.Query()); err != nil {
+		return err
+	}
+	if _, err := io.Copy(io.Discard, r.Body); err != nil { // it has nothing to say
+		return surface.Failed(h.o.Log, err)
+	}
+	id := r.PathValue("id")
+	var kept found
+	var s *stored
+	look := func(_ http.ResponseWriter, r *http.Request, caller run.Caller) (err error) {
+		kept, s, err = h.find(r.Context(), caller, id)
+		return err
+	}
+	if err := surface.Admitted(look)(w, r, caller); err != nil {
+		return surface.Failed(h.o.Log, err)
+	}
+	if !s.Background {
+		return fault.New(fault.Invalid, "not_in_background", "the response %.100q was not created with background: true, and only such responses can be cancelled here; "+
+			"close the connection of its request, or cancel its run: POST /v1/runs/%s/cancel", id, kept.RunID).In("response_id")
+	}
+	by := org.Author{Principal: caller.Principal.ID, RequestID: caller.RequestID, At: clock.Wall().UnixMilli()}
+	ctx, cancel := context.WithTimeout(r.Context(), cancelWait) // nothing of the store is used while it waits
+	defer cancel()
+	if err := h.o.Runs.CancelResponse(ctx, caller.Org.ID, kept.Conversation, kept.inProgress, by); err != nil {
+		return surface.Failed(h.o.Log, err)
+	}
+	return surface.Admitted(func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+		return h.write(w, r, caller, id, replay{})
+	})(w, r, caller)
 }

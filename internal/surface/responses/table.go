@@ -14,6 +14,7 @@ func (h *Handler) Routes() []surface.Route {
 		requests.Route("POST /v1/responses/compact", h.Compact),
 
 		stored.Open().Route("GET /v1/responses/{id}", h.Streamed(surface.Admitted(h.Get))),
+		stored.Route("POST /v1/responses/{id}/cancel", h.Cancel),
 		stored.Route("DELETE /v1/responses/{id}", surface.Admitted(h.Delete)),
 		stored.Route("GET /v1/responses/{id}/input_items", surface.Admitted(h.InputItems)),
 		stored.Route("POST /v1/conversations", surface.Admitted(h.CreateConversation)),

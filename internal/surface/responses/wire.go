@@ -63,6 +63,8 @@ type echo struct {
 
 	encrypted bool // reasoning has the content that only its provider can read
 	plain     bool // deltas have no obfuscation
+
+	background bool
 }
 
 type echoConversation struct {

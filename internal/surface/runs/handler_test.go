@@ -183,7 +183,7 @@ func TestParametersThatCannotBeReadAreRefused(t *testing.T) {
 	store := stored(t, 3)
 	list := func(h *Handler) surface.Endpoint { return h.List }
 	for query, want := range map[string]string{
-		"state=failed": `invalid_value state: unknown state "failed"; the states are running, waiting`, "state=blocked,": "invalid_value state: ",
+		"state=failed": `invalid_value state: unknown state "failed"; the states are queued, running, waiting`, "state=blocked,": "invalid_value state: ",
 		"since=2h": "invalid_value since: ", "limit=0": "invalid_value limit: ", "limit=101": "invalid_value limit: ", "limit=x": "invalid_value limit: ",
 		"limit=1&limit=2": "invalid_value limit: ", "until=x": "unknown_parameter until: ", "after=run_1": "unknown_parameter after: ",
 	} {

@@ -38,6 +38,11 @@ func (p *tap) Dropped(ctx context.Context, req *run.Request) ([]run.Dropped, err
 	return p.inner.Dropped(ctx, req)
 }
 
+// Start implements surface.Runner.
+func (p *tap) Start(ctx context.Context, req *run.Request) (string, error) {
+	return p.inner.Start(ctx, req)
+}
+
 // CountInput implements surface.Runner.
 func (p *tap) CountInput(ctx context.Context, req *run.Request) (int64, bool, error) {
 	return p.inner.CountInput(ctx, req)

@@ -221,7 +221,7 @@ func (a *App) buildOrgs(ctx context.Context, router *route.Router) (err error) {
 	}
 	a.shown.directory.Store(a.directory)
 	a.warnOfKeys(a.config)
-	return nil
+	return storeWebhooks(ctx, a.directory.FileWebhooks(), a.store, a.log)
 }
 
 // startAudit starts what keeps the audit log, and records what the configuration file changed.
@@ -247,7 +247,7 @@ func (a *App) buildRunner(o Options, router *route.Router, retained *memlimit.Li
 	a.spend = spend.New(a.store, id.New("process_"), a.log)
 	a.shown.spend.Store(a.spend)
 	a.deliverer = outbox.New(outbox.Options{
-		Store: a.store, Sender: webhook.New(a.out.Guarded(egress.GuardedOptions{})), Open: a.openSecret, Log: a.log, Attempted: a.shown.attempted(),
+		Store: a.store, Sender: webhook.New(a.out.Guarded(egress.GuardedOptions{})), Open: a.openSecret, Declared: a.directory.WebhookSecrets, Log: a.log, Attempted: a.shown.attempted(),
 	})
 	a.runner = run.New(run.Options{
 		Catalog: a.catalog, Journal: journal, Conversations: a.store, Leases: a.store, Archive: a.store, LaterDeleter: a.store,

@@ -101,6 +101,9 @@ func (a *App) apply(ctx context.Context, next *settings, newProviders bool) erro
 	if err := a.directory.SetFromFile(ctx, directory.FromFile(next.config, next.keys)); err != nil {
 		return err // also for an org whose id cannot be used: nothing was applied
 	}
+	if err := storeWebhooks(ctx, a.directory.FileWebhooks(), a.store, a.log); err != nil {
+		return err
+	}
 	if err := a.store.SetCaps(ctx, next.config.OrgCaps); err != nil {
 		return err
 	}
@@ -123,6 +126,14 @@ func changedCredentials(was, is *config.Secrets) (paths []string) {
 	for _, orgID := range slices.Sorted(maps.Keys(was.Keys)) {
 		for _, name := range changedValues(was.Keys[orgID], is.Keys[orgID]) {
 			paths = append(paths, fmt.Sprintf("orgs[%s].keys[%s].key", orgID, name))
+		}
+	}
+	for _, orgID := range slices.Sorted(maps.Keys(was.Webhooks)) {
+		before, after := was.Webhooks[orgID], is.Webhooks[orgID]
+		for _, name := range slices.Sorted(maps.Keys(before)) {
+			if now, kept := after[name]; kept && !now.Current.Equal(before[name].Current) {
+				paths = append(paths, fmt.Sprintf("orgs[%s].webhooks[%s].secret", orgID, name))
+			}
 		}
 	}
 	return paths

@@ -19,6 +19,7 @@ import (
 // webhookObject is a webhook as the management API shows it.
 type webhookObject struct {
 	Name          string     `json:"name"`
+	Declared      bool       `json:"declared"`
 	URL           string     `json:"url"`
 	Events        []string   `json:"events"`
 	Enabled       bool       `json:"enabled"`

@@ -113,6 +113,7 @@ func (d *decoder) only(path, key, kind string, wrong bool) {
 func (d *decoder) checkOrg(path string, o *Org, roundsCap int) {
 	unique(d, o.Keys, path+".keys[%d].name", func(k Key) string { return k.Name })
 	unique(d, o.MCPServers, path+".mcp_servers[%d].name", func(m org.MCPServer) string { return m.Name })
+	unique(d, o.Webhooks, path+".webhooks[%d].name", func(w Webhook) string { return w.Name })
 	d.checkRuntime(path+".runtime", &o.Runtime, roundsCap)
 	if loop := slices.Contains(o.Features, "mcp_outbound") || slices.Contains(o.Features, "has_mcp_outbound"); len(o.MCPServers) > 0 && !loop {
 		at := path + ".mcp_servers"

@@ -42,6 +42,7 @@ func TestEveryFieldHasAKey(t *testing.T) {
 		b      org.Budget
 		h      org.Hook
 		hr     org.HookRule
+		w      Webhook
 		tables = []struct {
 			of   any
 			keys []key
@@ -60,6 +61,7 @@ func TestEveryFieldHasAKey(t *testing.T) {
 			{&b, budgetKeys(&b), nil},
 			{&h, hookKeys(&h), nil},
 			{&hr, hookRuleKeys(&hr), nil},
+			{&w, w.keys(), nil},
 		}
 		keys, number = 0, len(Keys())
 	)

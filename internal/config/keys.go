@@ -2,6 +2,7 @@ package config
 
 import (
 	"math"
+	"strings"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -222,6 +223,19 @@ func (o *Org) keys() []key {
 		{name: "keys", value: objects[Key]{&o.Keys, (*Key).keys}, doc: "API keys of callers. A key belongs to one org."},
 		{name: "runtime", presence: true, value: object{runtimeKeys(&o.Runtime)}, doc: "Settings of runs."},
 		{name: "mcp_servers", value: objects[org.MCPServer]{&o.MCPServers, serverKeys}, doc: "MCP servers whose tools runs can use. If two tools have the same name, the first server's tool is used."},
+		{name: "webhooks", value: objects[Webhook]{&o.Webhooks, (*Webhook).keys}, doc: "URLs to which the gateway sends events of the org. See webhooks.md."},
+	}
+}
+
+func (w *Webhook) keys() []key {
+	return []key{
+		{name: "name", value: text(&w.Name, "", "name", checkID), required: true, doc: "Name of the webhook, unique in the org. A webhook of this name that was added over the API is replaced."},
+		{name: "url", value: receiverURL(&w.URL), required: true, doc: "URL of the receiver."},
+		{name: "events", value: texts(&w.Events, []string{"*"}, "event or pattern such as budget.*", org.CheckWebhookEvent).notEmpty("is empty, so nothing would be sent; list events, or remove the webhook"),
+			doc: "Events that are sent: " + strings.Join(org.WebhookEvents(), ", ") + ". * stands for all, response.* and budget.* for those of a kind."},
+		{name: "secret", value: credentialKey(&w.Secret).required(), required: true, doc: "Signs the messages: whsec_ followed by the base64 of 24 to 64 random bytes."},
+		{name: "secret_previous", value: credentialKey(&w.SecretPrevious), doc: "The previous secret, during a rotation. Each message has a signature of both. Empty: none."},
+		{name: "enabled", value: boolean(&w.Enabled, true), doc: "false: nothing is sent, and messages that wait are given up."},
 	}
 }
 

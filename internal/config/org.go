@@ -18,6 +18,17 @@ type Org struct {
 	Keys       []Key
 	Runtime    org.Runtime
 	MCPServers []org.MCPServer // in configuration order, which decides collisions of tool names
+	Webhooks   []Webhook
+}
+
+// Webhook is a webhook of an org.
+type Webhook struct {
+	Name           string
+	URL            string
+	Events         []string
+	Secret         secret.Text
+	SecretPrevious secret.Text // empty: there is none
+	Enabled        bool
 }
 
 // Key is an API key of callers of an org.

@@ -9,22 +9,27 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
+	"github.com/turnpike-gateway/turnpike/internal/webhook"
 )
 
 // Secrets are the credentials that are needed as long as the process runs.
 // Those of MCP servers are not here: they are looked up for every request.
 type Secrets struct {
-	Providers map[string]secret.Value            // API keys by provider name; absent where there is none
-	AWS       map[string]AWS                     // AWS credentials by provider name; absent where there are none
-	Keys      map[string]map[string]secret.Value // callers' keys by org id and key name
-	Operator  secret.Value                       // empty when there is none
-	Vault     *secret.Keyring                    // seals the secrets of orgs; nil when there is no master key
-	Audit     ed25519.PrivateKey                 // signs checkpoints of the audit; nil when the configuration has no key
-	Pepper    secret.Value                       // of the result cache; empty when there is none
+	Providers map[string]secret.Value              // API keys by provider name; absent where there is none
+	AWS       map[string]AWS                       // AWS credentials by provider name; absent where there are none
+	Keys      map[string]map[string]secret.Value   // callers' keys by org id and key name
+	Webhooks  map[string]map[string]WebhookSecrets // by org id and name of the webhook
+	Operator  secret.Value                         // empty when there is none
+	Vault     *secret.Keyring                      // seals the secrets of orgs; nil when there is no master key
+	Audit     ed25519.PrivateKey                   // signs checkpoints of the audit; nil when the configuration has no key
+	Pepper    secret.Value                         // of the result cache; empty when there is none
 }
 
 // AWS are static AWS credentials. The session token may be empty.
 type AWS struct{ AccessKeyID, SecretAccessKey, SessionToken secret.Value }
+
+// WebhookSecrets sign the messages of a webhook. Previous may be empty.
+type WebhookSecrets struct{ Current, Previous secret.Value }
 
 // Resolve looks up every credential of the configuration, also those of
 // enabled MCP servers, so that a missing variable or file is found at start.
@@ -32,7 +37,7 @@ type AWS struct{ AccessKeyID, SecretAccessKey, SessionToken secret.Value }
 // The *[Error] holds all that fail, each with the place that names it.
 func (c *Config) Resolve(ctx context.Context, r *secret.Resolver) (*Secrets, error) {
 	l := lookup{config: c, resolver: r, keys: map[string]string{}}
-	s := &Secrets{Providers: map[string]secret.Value{}, AWS: map[string]AWS{}, Keys: map[string]map[string]secret.Value{}}
+	s := &Secrets{Providers: map[string]secret.Value{}, AWS: map[string]AWS{}, Keys: map[string]map[string]secret.Value{}, Webhooks: map[string]map[string]WebhookSecrets{}}
 	s.Operator = l.key(ctx, "operator_key", c.OperatorKey)
 	s.Vault = l.keyring(ctx)
 	s.Audit = l.auditKey(ctx)
@@ -60,6 +65,11 @@ func (c *Config) Resolve(ctx context.Context, r *secret.Resolver) (*Secrets, err
 		}
 		for j, m := range o.MCPServers {
 			l.server(ctx, fmt.Sprintf("orgs[%d].mcp_servers[%d]", i, j), m)
+		}
+		s.Webhooks[o.ID] = map[string]WebhookSecrets{}
+		for j, w := range o.Webhooks {
+			path := fmt.Sprintf("orgs[%d].webhooks[%d]", i, j)
+			s.Webhooks[o.ID][w.Name] = WebhookSecrets{l.webhookSecret(ctx, path+".secret", w.Secret), l.webhookSecret(ctx, path+".secret_previous", w.SecretPrevious)}
 		}
 	}
 	if err := newError(l.mistakes); err != nil {
@@ -168,6 +178,18 @@ func (l *lookup) auditKey(ctx context.Context) ed25519.PrivateKey {
 		return nil
 	}
 	return ed25519.NewKeyFromSeed(seed[:])
+}
+
+// webhookSecret is a secret of Standard Webhooks; empty for none.
+func (l *lookup) webhookSecret(ctx context.Context, path string, t secret.Text) secret.Value {
+	v := l.value(ctx, path, t)
+	if v.IsZero() {
+		return v
+	}
+	if _, err := webhook.ParseSecret(v); err != nil {
+		l.fail(path, err.Error())
+	}
+	return v
 }
 
 func (l *lookup) server(ctx context.Context, path string, m org.MCPServer) {

@@ -4,11 +4,14 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml/ast"
+
+	"github.com/turnpike-gateway/turnpike/internal/org"
 )
 
 // scalar is a key with one value of type T.
@@ -122,6 +125,19 @@ func address(into *string, check func(string) error) scalar[string] {
 			return before + "?[redacted]"
 		}
 		return showText(written)
+	}
+	return s
+}
+
+// receiverURL is a key with the URL of a webhook, whose path may be a credential too.
+func receiverURL(into *string) scalar[string] {
+	s := text(into, "", "http or https URL", org.CheckWebhookURL)
+	s.hide = func(written string) string {
+		u, err := url.Parse(written)
+		if err != nil || u.Host == "" || u.Path == "" && u.RawQuery == "" {
+			return showText(written)
+		}
+		return u.Scheme + "://" + u.Host + "/[redacted]"
 	}
 	return s
 }

@@ -273,6 +273,23 @@ func (d *Directory) IsOperator(key string) bool {
 // FromFile implements admin.Directory.
 func (d *Directory) FromFile(orgID string) org.FromFile { return d.fromFile.Load().Of(orgID) }
 
+// FileWebhooks returns the webhooks that the file declares, with the orgs in order.
+func (d *Directory) FileWebhooks() (all []org.FileWebhook) {
+	declared := d.fromFile.Load().Orgs
+	for _, id := range slices.Sorted(maps.Keys(declared)) {
+		all = append(all, declared[id].Webhooks...)
+	}
+	return all
+}
+
+// WebhookSecrets returns the secrets of a webhook that the file declares; none for another one.
+func (d *Directory) WebhookSecrets(orgID, name string) []secret.Value {
+	if w := d.FromFile(orgID).Webhook(name); w != nil {
+		return w.Secrets
+	}
+	return nil
+}
+
 // SetFromFile replaces what the configuration file declares. The next request of each org
 // sees it. An org that the file does not declare any more keeps what is stored of it. After
 // an error nothing was replaced. An org that cannot be loaded is not an error: that is

@@ -36,9 +36,25 @@ func FromFile(c *config.Config, keys *config.Secrets) org.File {
 		for i := range d.Servers {
 			d.Servers[i].Org, d.Servers[i].FromFile = o.ID, true
 		}
+		for _, w := range o.Webhooks {
+			d.Webhooks = append(d.Webhooks, fileWebhook(o.ID, w, keys.Webhooks[o.ID][w.Name]))
+		}
 		out[o.ID] = d
 	}
 	return org.File{Orgs: out, Shared: c.MCPServers}
+}
+
+func fileWebhook(orgID string, w config.Webhook, s config.WebhookSecrets) org.FileWebhook {
+	out := org.FileWebhook{Webhook: org.Webhook{Org: orgID, Name: w.Name, URL: w.URL, Events: w.Events}}
+	if !w.Enabled {
+		out.Stopped = org.StoppedByOrg
+	}
+	for _, v := range []secret.Value{s.Current, s.Previous} {
+		if !v.IsZero() {
+			out.Secrets = append(out.Secrets, v)
+		}
+	}
+	return out
 }
 
 // Reader implements admin.Reader with the rules of the configuration file, and

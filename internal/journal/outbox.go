@@ -188,7 +188,8 @@ type Webhooks interface {
 	Webhook(ctx context.Context, org, name string) (org.Webhook, error)
 
 	// CreateWebhook adds a webhook. It returns org.ErrNotFound without the org, org.ErrExists if
-	// the name is taken, and an *org.CapError if the org has as many as its caps allow.
+	// the name is taken, and an *org.CapError if the org has as many as its caps allow. Webhooks
+	// that are [org.Webhook.Declared] do not count.
 	CreateWebhook(ctx context.Context, w org.Webhook, by org.Author) error
 
 	// UpdateWebhook replaces all of a webhook but CreatedAt. It returns org.ErrNotFound, or

@@ -13,7 +13,7 @@ type mutation struct {
 }
 
 func mutations() []mutation {
-	return slices.Concat(gatewayMutations(), moneyMutations(), callMutations(), approvalMutations(), pauseMutations(), compactionMutations(), storeMutations(), journalMutations(), hookMutations())
+	return slices.Concat(gatewayMutations(), moneyMutations(), callMutations(), approvalMutations(), pauseMutations(), compactionMutations(), storeMutations(), journalMutations(), hookMutations(), webhookMutations())
 }
 
 // gatewayMutations are mistakes with leases, deadlines and clocks.
@@ -397,6 +397,57 @@ func hookMutations() []mutation {
 			Name: "a key with hooks can switch off the loop", Why: "a client avoids the hooks of its org",
 			In: "Handler.serve", From: "if hooked && optedOut(r.Header) {", To: "if false && optedOut(r.Header) {",
 			Test: "TestHooksAreNeverSkipped",
+		},
+	}
+}
+
+// webhookMutations are mistakes with webhooks and their messages.
+func webhookMutations() []mutation {
+	return []mutation{
+		{
+			Name: "messages of a subject are sent in any order", Why: "a receiver is told that a run waits after it was told that the run has ended",
+			In: "isDue", From: " AND e.rowid < o.rowid", To: " AND 0",
+			Test: "TestAMessageWaitsForTheOneBeforeIt",
+		},
+		{
+			Name: "the delay between attempts does not grow", Why: "a receiver that is down for hours gets an attempt every five seconds for each run",
+			In: "Delay", From: "i := 1", To: "i := failed",
+			Test: "TestDelaysDoubleUpToAnHour",
+		},
+		{
+			Name: "a message is tried for ever", Why: "the messages of a receiver that does not exist any more fill the outbox",
+			In: "After", From: "if next >= d.GiveUpAt {", To: "if false {",
+			Test: "TestAMessageIsGivenUpAfter72Hours",
+		},
+		{
+			Name: "a redirect counts as delivered", Why: "the receiver does not have the message, and it is never sent again",
+			In: "Result.Delivered", From: "return r.Err == nil && r.Status/100 == 2", To: "return r.Status/100 <= 3",
+			Test: "TestAReceiverThatLeadsInsideGetsItsMessagesOnceItIsWell",
+		},
+		{
+			Name: "an attempt that a stop cuts off has failed", Why: "a restart of the gateway delays messages by the time of a failure",
+			In: "Deliverer.deliver", From: "if ctx.Err() != nil && !result.Delivered() {", To: "if false {",
+			Test: "TestAMessageWhoseAttemptIsCutOffIsSentAgain",
+		},
+		{
+			Name: "the timestamp is not signed", Why: "a recorded message can be sent to the receiver again later",
+			In: "Sign", From: `mac.Write([]byte(id + "." + stamp + "."))`, To: `mac.Write([]byte(id + "."))`,
+			Test: "TestASignatureIsThatOfTheSpecification",
+		},
+		{
+			Name: "only the new secret signs during a rotation", Why: "receivers that have the old secret reject every message",
+			In: "Deliverer.open", From: "now.Before(p.Until)", To: "false && now.Before(p.Until)",
+			Test: "TestBothSecretsSignDuringARotation",
+		},
+		{
+			Name: "the old secret signs without end", Why: "a secret that was leaked is accepted after its rotation",
+			In: "Deliverer.open", From: "now.Before(p.Until)", To: "(true || now.Before(p.Until))",
+			Test: "TestBothSecretsSignDuringARotation",
+		},
+		{
+			Name: "a webhook that the file does not have any more is kept", Why: "events are sent to a receiver that the operator has removed",
+			In: "storeWebhooks", From: "if !w.Declared() {", To: "if !w.Declared() || true {",
+			Test: "TestAWebhookOfTheFileReplacesOneOfTheAPI",
 		},
 	}
 }

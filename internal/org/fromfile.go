@@ -1,6 +1,10 @@
 package org
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/turnpike-gateway/turnpike/internal/secret"
+)
 
 // File is what the configuration file says of orgs. The zero value is nothing.
 type File struct {
@@ -26,6 +30,25 @@ type FromFile struct {
 	Record  Record
 	Keys    []Key
 	Servers []MCPServer
+
+	Webhooks []FileWebhook
+}
+
+// FileWebhook is a webhook of the configuration file. In a store it has no sealed secret: see
+// [Webhook.Declared].
+type FileWebhook struct {
+	Webhook
+	Secrets []secret.Value // that sign: the current one and, during a rotation, the previous one
+}
+
+// Webhook returns the webhook with the name, or nil.
+func (f FromFile) Webhook(name string) *FileWebhook {
+	for i := range f.Webhooks {
+		if f.Webhooks[i].Name == name {
+			return &f.Webhooks[i]
+		}
+	}
+	return nil
 }
 
 // ServerStatus is how an enabled server was last seen.

@@ -18,7 +18,7 @@ type Webhook struct {
 	URL    string   // absolute, http or https
 	Events []string // what is sent, see [Webhook.Wants]
 
-	Sealed    []byte // the secret that signs, encrypted for Org and [Webhook.SecretName]; see secret.Keyring
+	Sealed    []byte // the secret that signs, encrypted for Org and [Webhook.SecretName]; see secret.Keyring. Empty = see Declared
 	Previous  PreviousSealed
 	Stopped   string // why nothing is sent: StoppedByOrg or StoppedGone; "" = events are sent
 	CreatedAt time.Time
@@ -45,6 +45,10 @@ const Deliverer = "@webhooks"
 // SecretName returns the name for which the secrets of the webhook are sealed. It is not the
 // name of a secret of the vault, which contains no colon.
 func (w Webhook) SecretName() string { return "webhook:" + w.Name }
+
+// Declared reports whether the webhook, with its secrets as a store has them, is one of the
+// configuration file, which also has its secrets.
+func (w Webhook) Declared() bool { return len(w.Sealed) == 0 }
 
 // The events that webhooks can get.
 const (
@@ -106,12 +110,20 @@ func CheckWebhookEvents(patterns []string) error {
 		return fmt.Errorf("want 1 to %d events; %s", MaxWebhookEvents, eventsHelp())
 	}
 	for i, pattern := range patterns {
-		if !slices.ContainsFunc(WebhookEvents(), func(event string) bool { return matchesEvent(pattern, event) }) {
-			return fmt.Errorf("%.60q matches no event; %s", pattern, eventsHelp())
+		if err := CheckWebhookEvent(pattern); err != nil {
+			return err
 		}
 		if slices.Contains(patterns[:i], pattern) {
 			return fmt.Errorf("%q is there twice", pattern)
 		}
+	}
+	return nil
+}
+
+// CheckWebhookEvent returns an error unless the pattern matches an event.
+func CheckWebhookEvent(pattern string) error {
+	if !slices.ContainsFunc(WebhookEvents(), func(event string) bool { return matchesEvent(pattern, event) }) {
+		return fmt.Errorf("%.60q matches no event; %s", pattern, eventsHelp())
 	}
 	return nil
 }

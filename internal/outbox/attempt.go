@@ -18,6 +18,9 @@ import (
 // errNoSecret reports that a secret of the webhook cannot be decrypted.
 var errNoSecret = errors.New("the secret of the webhook cannot be decrypted: it was stored under another master key; rotate it with an overlap of 0s")
 
+// errNotDeclared reports a webhook of the configuration file that the file does not have any more.
+var errNotDeclared = errors.New("the configuration file does not contain the webhook any more")
+
 // After returns the delivery after an attempt that has ended now. jitter, in [0, 1), makes the delay of
 // the next attempt longer: see [webhook.Delay].
 func After(d journal.Delivery, r webhook.Result, now time.Time, jitter float64) journal.Delivery {

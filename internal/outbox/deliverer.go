@@ -64,6 +64,10 @@ type Options struct {
 	// Open decrypts a secret that was sealed for the org and the name.
 	Open func(org, name string, sealed []byte) (secret.Value, error)
 
+	// Declared returns the secrets of a webhook of the configuration file; empty if the file does
+	// not have the webhook any more. Nil = there is no file.
+	Declared func(org, webhook string) []secret.Value
+
 	Log *slog.Logger
 
 	Now    func() time.Time // wall clock; nil = clock.Wall
@@ -99,6 +103,9 @@ func New(o Options) *Deliverer {
 	}
 	if o.Jitter == nil {
 		o.Jitter = rand.Float64
+	}
+	if o.Declared == nil {
+		o.Declared = func(string, string) []secret.Value { return nil }
 	}
 	if o.Attempted == nil {
 		o.Attempted = func(journal.Outcome) {}
@@ -267,24 +274,48 @@ func (d *Deliverer) deliver(ctx context.Context, c journal.ClaimedDelivery) {
 // send makes the attempt. It ends with webhook.Timeout.
 func (d *Deliverer) send(ctx context.Context, c journal.ClaimedDelivery) webhook.Result {
 	now := d.o.Now()
-	e := webhook.Endpoint{URL: c.To.URL}
-	sealed := [][]byte{c.To.Sealed}
-	if p := c.To.Previous; len(p.Sealed) > 0 && now.Before(p.Until) {
+	keys, err := d.keys(c.To, now)
+	if err != nil {
+		return webhook.Result{Err: err}
+	}
+	m := webhook.Message{ID: c.ID, Type: c.Event, At: time.UnixMilli(c.At), Object: c.Object}
+	return d.o.Sender.Send(ctx, webhook.Endpoint{URL: c.To.URL, Keys: keys}, m, now)
+}
+
+// keys returns the keys that sign: one or, during a rotation, two.
+func (d *Deliverer) keys(w org.Webhook, now time.Time) (keys []webhook.Key, err error) {
+	var secrets []secret.Value
+	if w.Declared() {
+		if secrets = d.o.Declared(w.Org, w.Name); len(secrets) == 0 {
+			return nil, errNotDeclared
+		}
+	} else if secrets, err = d.open(w, now); err != nil {
+		return nil, errNoSecret
+	}
+	for _, v := range secrets {
+		key, err := webhook.ParseSecret(v)
+		if err != nil {
+			return nil, errNoSecret
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
+}
+
+// open decrypts the secrets that sign.
+func (d *Deliverer) open(w org.Webhook, now time.Time) (secrets []secret.Value, err error) {
+	sealed := [][]byte{w.Sealed}
+	if p := w.Previous; len(p.Sealed) > 0 && now.Before(p.Until) {
 		sealed = append(sealed, p.Sealed)
 	}
 	for _, s := range sealed {
-		v, err := d.o.Open(c.Org, c.To.SecretName(), s)
+		v, err := d.o.Open(w.Org, w.SecretName(), s)
 		if err != nil {
-			return webhook.Result{Err: errNoSecret}
+			return nil, err
 		}
-		key, err := webhook.ParseSecret(v)
-		if err != nil {
-			return webhook.Result{Err: errNoSecret}
-		}
-		e.Keys = append(e.Keys, key)
+		secrets = append(secrets, v)
 	}
-	m := webhook.Message{ID: c.ID, Type: c.Event, At: time.UnixMilli(c.At), Object: c.Object}
-	return d.o.Sender.Send(ctx, e, m, now)
+	return secrets, nil
 }
 
 // stopWebhook stops the webhook of a receiver that wants no more messages, unless it was changed

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -492,6 +493,150 @@ func TestARefusedReceiverIsAFailureThatIsTriedAgain(t *testing.T) {
 			}
 		})
 	}
+}
+
+// names is a resolver whose answers a test changes as it goes.
+type names struct {
+	mu   sync.Mutex
+	addr map[string]string
+}
+
+func (n *names) set(name, addr string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.addr[name] = addr
+}
+
+// LookupNetIP implements egress.Resolver.
+func (n *names) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	addr, ok := n.addr[strings.TrimSuffix(host, ".")]
+	if !ok {
+		return nil, fmt.Errorf("no such name: %s", host)
+	}
+	return []netip.Addr{netip.MustParseAddr(addr)}, nil
+}
+
+// L10, K01, P06. A receiver with a public name redirects to a public name whose address is 127.0.0.1;
+// then its own name leads there. Nothing is sent to that address. Each is a failed attempt, and once
+// the receiver is well it gets all messages of the run, in order and with their first ids.
+func TestAReceiverThatLeadsInsideGetsItsMessagesOnceItIsWell(t *testing.T) {
+	var inside atomic.Int32
+	inner := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { inside.Add(1) }))
+	defer inner.Close()
+	_, port, _ := strings.Cut(strings.TrimPrefix(inner.URL, "http://"), ":")
+	listener, err := net.Listen("tcp", "127.0.0.2:"+port)
+	if err != nil {
+		t.Skipf("this machine has one loopback address: %v", err)
+	}
+	redirects := true
+	var got []string
+	outer := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		_, rest, _ := strings.Cut(string(body), `"type":"`)
+		kind, _, _ := strings.Cut(rest, `"`)
+		got = append(got, r.Header.Get("Webhook-Id")+" "+kind)
+		if redirects {
+			http.Redirect(w, r, "http://inner.example.com:"+port+"/", http.StatusTemporaryRedirect)
+		}
+	}))
+	_ = outer.Listener.Close()
+	outer.Listener = listener
+	outer.Start()
+	defer outer.Close()
+
+	p := egress.DefaultPolicy()
+	p.Allowlist = []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}
+	resolver := &names{addr: map[string]string{"hooks.example.com": "127.0.0.2", "inner.example.com": "127.0.0.1"}}
+	way := egress.New(p, egress.Options{Resolver: resolver})
+	defer way.CloseIdleConnections()
+	s := newSite(t)
+	if err := s.orgs.CreateOrg(t.Context(), org.Record{ID: "a"}, org.Author{}); err != nil {
+		t.Fatal(err)
+	}
+	w := org.Webhook{Org: "a", Name: "w", URL: "http://hooks.example.com:" + port + "/in", Events: []string{"*"}, Sealed: []byte(current)}
+	if err := s.orgs.CreateWebhook(t.Context(), w, org.Author{}); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	d := New(Options{
+		Store: s, Sender: webhook.New(way.Guarded(egress.GuardedOptions{})), Open: open, Log: slog.New(slog.DiscardHandler),
+		Now: func() time.Time { return now }, Jitter: func() float64 { return 0 },
+	})
+	attempt := func(after time.Duration) journal.Delivery {
+		t.Helper()
+		now = now.Add(after)
+		if err := d.poll(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		d.done.Wait()
+		all, err := s.Deliveries(t.Context(), "a", "w", journal.DeliveryQuery{Limit: 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all[len(all)-1]
+	}
+	s.tell("a", "r1", org.RunWaiting, org.ResponseCompleted)
+	for i, want := range []string{"ssrf_blocked:redirect:127.0.0.1", "ssrf_blocked:loopback:127.0.0.1"} {
+		if first := attempt(webhook.Delay(i+1, 0, 0)); first.Outcome != journal.MessageWaiting || first.Error != want || first.Attempts != i+1 {
+			t.Errorf("attempt %d: %+v, want the error %s", i+1, first, want)
+		}
+		way.CloseIdleConnections() // the name is looked up again
+		resolver.set("hooks.example.com", "127.0.0.1")
+	}
+	redirects = false
+	resolver.set("hooks.example.com", "127.0.0.2")
+	attempt(webhook.Delay(2, 0, 0))
+	attempt(0)
+	if inside.Load() != 0 {
+		t.Errorf("127.0.0.1 got %d requests", inside.Load())
+	}
+	if want := []string{"run.waiting delivered 3", "response.completed delivered 1"}; !slices.Equal(s.outcomes(w), want) {
+		t.Errorf("outcomes %q, want %q", s.outcomes(w), want)
+	}
+	if len(got) != 3 || got[0] != got[1] || !strings.HasSuffix(got[2], " "+org.ResponseCompleted) {
+		t.Errorf("the receiver got %q", got)
+	}
+}
+
+// A webhook of the configuration file is signed with the secrets of the file, and not sent when the
+// file does not have it any more.
+func TestAWebhookOfTheFileIsSignedWithItsSecrets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		var signatures []string
+		w := s.hook("a", "w", func(_ http.ResponseWriter, r *http.Request) {
+			signatures = append(signatures, r.Header.Get("webhook-signature"))
+		})
+		next := w
+		next.Sealed = nil
+		if err := s.orgs.UpdateWebhook(t.Context(), w, next, org.Author{}); err != nil {
+			t.Fatal(err)
+		}
+		declared := []secret.Value{secret.NewValue(current), secret.NewValue("whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD")}
+		d := New(Options{
+			Store: s, Sender: webhook.New(&http.Client{Transport: s}), Now: time.Now, Log: slog.New(slog.DiscardHandler),
+			Declared: func(orgID, name string) []secret.Value {
+				if orgID != "a" || name != "w" {
+					t.Errorf("the secrets of %s of %s were asked for", name, orgID)
+				}
+				return declared
+			},
+		})
+		d.Start()
+		for _, secrets := range [][]secret.Value{declared, declared[:1], nil} {
+			declared = secrets
+			s.tell("a", "r", org.RunWaiting)
+			time.Sleep(2 * time.Second)
+		}
+		d.Stop()
+		all, err := s.Deliveries(t.Context(), "a", "w", journal.DeliveryQuery{Limit: 1})
+		if err != nil || len(signatures) != 2 || strings.Count(signatures[0], "v1,") != 2 || strings.Count(signatures[1], "v1,") != 1 ||
+			all[0].Error != errNotDeclared.Error() {
+			t.Errorf("signatures %q; the last message is %+v, %v", signatures, all, err)
+		}
+	})
 }
 
 func TestTheErrorOfAnAttemptIsShortAndWithoutItsURL(t *testing.T) {

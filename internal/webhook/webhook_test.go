@@ -86,6 +86,17 @@ func TestThereIsOneSignaturePerKey(t *testing.T) {
 	}
 }
 
+// The example of the libraries of Standard Webhooks.
+func TestASignatureIsThatOfTheSpecification(t *testing.T) {
+	h := http.Header{}
+	if err := Sign(h, "msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`), key(t, current)); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := h.Get("webhook-signature"), "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="; got != want {
+		t.Errorf("signature %s, want %s", got, want)
+	}
+}
+
 func TestWhatCannotBeSignedIsAnError(t *testing.T) {
 	k := key(t, current)
 	for name, err := range map[string]error{

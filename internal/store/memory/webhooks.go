@@ -311,6 +311,11 @@ func (o *Outbox) list(match func(journal.WebhookKey) bool) (out []journal.Listed
 	return out
 }
 
+// added returns how many webhooks of the org the configuration file does not declare.
+func (o *Outbox) added(orgID string) int {
+	return len(slices.DeleteFunc(o.list(func(k journal.WebhookKey) bool { return k.Org == orgID }), func(l journal.ListedWebhook) bool { return l.Declared() }))
+}
+
 // redeliver makes a message wait again.
 func (o *Outbox) redeliver(key journal.WebhookKey, messageID string, at int64) (journal.Delivery, error) {
 	o.mu.Lock()
@@ -375,7 +380,7 @@ func (o *Orgs) CreateWebhook(ctx context.Context, w org.Webhook, by org.Author) 
 	if _, err := o.Webhook(ctx, w.Org, w.Name); err == nil {
 		return fmt.Errorf("webhook %s: %w", w.Name, org.ErrExists)
 	}
-	if all, _ := o.Webhooks(ctx, w.Org); o.Caps.Webhooks > 0 && len(all) >= o.Caps.Webhooks {
+	if o.Caps.Webhooks > 0 && !w.Declared() && o.Outbox.added(w.Org) >= o.Caps.Webhooks {
 		return fmt.Errorf("webhook %s: %w", w.Name, o.Caps.WebhooksError())
 	}
 	o.Outbox.put(w, 0)

@@ -82,8 +82,10 @@ func (s *Store) CreateWebhook(ctx context.Context, w org.Webhook, by org.Author)
 			}
 			return err
 		}
-		if err := t.checkCap(t.caps.Webhooks, t.caps.WebhooksError, `SELECT count(*) FROM webhooks WHERE org = ?`, w.Org); err != nil {
-			return err
+		if !w.Declared() {
+			if err := t.checkCap(t.caps.Webhooks, t.caps.WebhooksError, `SELECT count(*) FROM webhooks WHERE org = ? AND length(sealed) > 0`, w.Org); err != nil {
+				return err
+			}
 		}
 		if _, err := t.exec(`INSERT INTO webhooks (`+webhookColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 			w.Org, w.Name, w.URL, events, blob(w.Sealed), blob(w.Previous.Sealed), millis(w.Previous.Until), w.Stopped,

@@ -16,7 +16,7 @@ func webhookCases() []rule { // L10
 	return []rule{
 		{"a webhook is stored as it was put", "every byte of its secrets; lists are without them", webhookStored},
 		{"a webhook that another request has changed is not replaced", "ErrChanged: a rotation must not undo another one", webhookChanged},
-		{"webhooks are capped", "removing one makes room, and an existing one can be updated", webhooksCapped},
+		{"webhooks are capped", "removing one makes room, an existing one can be updated, and those of the configuration file do not count", webhooksCapped},
 		{"a change of a webhook is recorded", "in the audit log of the org, without secrets", webhookRecorded},
 		{"a missing webhook is not found", "also one of another org", webhookMissing},
 	}
@@ -189,7 +189,15 @@ func webhooksCapped(b *testBench) {
 	b.ok(err)
 	b.ok(b.Webhooks.UpdateWebhook(b.Context(), w, w, org.Author{}))
 	b.ok(b.Webhooks.DeleteWebhook(b.Context(), "a", "one", org.Author{}))
+	declared := org.Webhook{Org: "a", Name: "declared", Events: []string{"*"}}
+	b.ok(b.Webhooks.CreateWebhook(b.Context(), declared, org.Author{}))
 	b.ok(add("three"))
+	b.ok(b.Webhooks.DeleteWebhook(b.Context(), "a", "declared", org.Author{}))
+	b.ok(b.Webhooks.CreateWebhook(b.Context(), declared, org.Author{})) // also where there is no room for another one
+	w, err = b.Webhooks.Webhook(b.Context(), "a", "declared")
+	b.ok(err)
+	b.equal(w.Declared(), true)
+	b.checkCapError(add("four"), "org_caps.webhooks", 2)
 }
 
 func webhookRecorded(b *testBench) {

@@ -23,6 +23,7 @@ import (
 // to a rotation.
 type webhookObject struct {
 	Name          string   `json:"name"`
+	Declared      bool     `json:"declared"`
 	URL           string   `json:"url"`
 	Events        []string `json:"events"`
 	Enabled       bool     `json:"enabled"`
@@ -40,13 +41,17 @@ type webhookObject struct {
 
 func (h *Handler) wireWebhook(l journal.ListedWebhook) webhookObject {
 	out := webhookObject{
-		Name: l.Name, URL: l.URL, Events: l.Events, Enabled: l.Stopped == "", Stopped: l.Stopped, Waiting: l.Waiting, OldestWaiting: wireMillis(l.Oldest),
+		Name: l.Name, Declared: h.declaredWebhook(l.Org, l.Name), URL: l.URL, Events: l.Events, Enabled: l.Stopped == "", Stopped: l.Stopped, Waiting: l.Waiting, OldestWaiting: wireMillis(l.Oldest),
 		GivenUp: l.GivenUp, CreatedAt: l.CreatedAt.Unix(), UpdatedAt: l.UpdatedAt.Unix(),
 	}
 	if l.Previous.Until.After(h.o.Now()) {
 		out.PreviousUntil = wireTime(l.Previous.Until)
 	}
 	return out
+}
+
+func (h *Handler) declaredWebhook(orgID, name string) bool {
+	return h.o.Directory.FromFile(orgID).Webhook(name) != nil
 }
 
 // wireMillis returns a time in Unix milliseconds; nil for 0.
@@ -184,6 +189,9 @@ func (h *Handler) CreateWebhook() surface.Endpoint {
 		if err := h.readWebhook(r, &w); err != nil {
 			return 0, nil, err
 		}
+		if h.declaredWebhook(w.Org, w.Name) {
+			return 0, nil, fault.New(fault.Conflict, "exists", "the configuration file already declares the webhook %q; choose another name", w.Name).In("name")
+		}
 		shown, err := h.newSecret(&w)
 		if err != nil {
 			return 0, nil, err
@@ -211,6 +219,9 @@ func (h *Handler) changeWebhook(r *http.Request, caller run.Caller, change func(
 	was, err := h.o.Webhooks.Webhook(r.Context(), caller.Org.ID, name)
 	if err != nil {
 		return 0, nil, named(err, "webhook", name)
+	}
+	if was.Declared() || h.declaredWebhook(caller.Org.ID, name) {
+		return 0, nil, isDeclared("webhook", name)
 	}
 	w := was.Clone()
 	shown, err := change(&w)
@@ -262,6 +273,9 @@ func (h *Handler) RotateWebhook() surface.Endpoint {
 func (h *Handler) DeleteWebhook() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
 		name := r.PathValue("name")
+		if h.declaredWebhook(caller.Org.ID, name) {
+			return 0, nil, isDeclared("webhook", name)
+		}
 		if err := h.o.Webhooks.DeleteWebhook(r.Context(), caller.Org.ID, name, h.author(caller)); err != nil {
 			return 0, nil, named(err, "webhook", name)
 		}

@@ -75,6 +75,8 @@ func sampleOf(t *testing.T, k config.KeyDoc) sample {
 		"region":                                 {`"sample"`, `"a b"`},
 		"version":                                {`"sample"`, `"a b"`},
 		"event or pattern such as budget.*":      {`"run.waiting"`, `"sample"`},
+		"function name":                          {`"sample"`, `"a b"`},
+		"JSON Schema of an object, as a map":     {`{"type":"object","properties":{"a":{"type":"string"}}}`, `{"type":"string"}`},
 		"prefix":                                 {`"sample"`, `"a b"`},
 		"model name or glob":                     {`"sample"`, `"a b"`},
 		"model name":                             {`"sample"`, `"a b"`},
@@ -180,7 +182,7 @@ func fileWith(t *testing.T, path, value string, with map[string]string) []byte {
 	t.Helper()
 	var file map[string]any
 	const base = `{"providers":[{"name":"p"},{"name":"q"}],"mcp_servers":[{"name":"z","url":"http://127.0.0.1:9/","orgs":"*"}],"orgs":[{"id":"a","runtime":{},` +
-		`"keys":[{"name":"k","key":"env:K"}],"mcp_servers":[{"name":"s","url":"http://127.0.0.1:9/"}],"webhooks":[{"name":"w","url":"http://127.0.0.1:9/","secret":"env:SAMPLE_2"}]}]}`
+		`"keys":[{"name":"k","key":"env:K"}],"mcp_servers":[{"name":"s","url":"http://127.0.0.1:9/"}],"http_tools":[{"name":"t","description":"d","url":"http://127.0.0.1:9/"}],"webhooks":[{"name":"w","url":"http://127.0.0.1:9/","secret":"env:SAMPLE_2"}]}]}`
 	if err := json.Unmarshal([]byte(base), &file); err != nil {
 		t.Fatal(err)
 	}

@@ -38,8 +38,8 @@ refers to. Nothing is started. Each mistake is one line:
   turnpike.yaml:17:21: orgs[0].runtime.max_rounds: 51 is out of range (1..50)
 
 These are also reported, although the gateway starts with them and logs a warning:
-  - an MCP server that no run can use, because the outbound policy refuses its URL
-    or its program does not exist
+  - an MCP server or HTTP tool that no run can use, because the outbound policy refuses
+    its URL, or the program of the server does not exist
   - an API key of fewer than 16 characters
 
 The exit status is 0 if the file is valid and 1 otherwise.`,
@@ -154,6 +154,9 @@ func refusedServers(c *config.Config) []config.Mistake {
 	for i, o := range c.Orgs {
 		for j, m := range o.MCPServers {
 			judge(fmt.Sprintf("orgs[%d].mcp_servers[%d]", i, j), m)
+		}
+		for j, t := range o.HTTPTools {
+			judge(fmt.Sprintf("orgs[%d].http_tools[%d]", i, j), org.MCPServer{URL: t.URL, Enabled: t.Enabled})
 		}
 	}
 	return all

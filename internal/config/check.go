@@ -115,10 +115,13 @@ func (d *decoder) checkOrg(path string, o *Org, roundsCap int) {
 	unique(d, o.MCPServers, path+".mcp_servers[%d].name", func(m org.MCPServer) string { return m.Name })
 	unique(d, o.Webhooks, path+".webhooks[%d].name", func(w Webhook) string { return w.Name })
 	d.checkRuntime(path+".runtime", &o.Runtime, roundsCap)
-	if loop := slices.Contains(o.Features, "mcp_outbound") || slices.Contains(o.Features, "has_mcp_outbound"); len(o.MCPServers) > 0 && !loop {
-		at := path + ".mcp_servers"
-		d.warn(nearestOrigin(d.where, at), at, "not used, because the org does not have the agent loop; add features: [mcp_outbound] to the org")
+	loop := slices.Contains(o.Features, "mcp_outbound") || slices.Contains(o.Features, "has_mcp_outbound")
+	for key, n := range map[string]int{".mcp_servers": len(o.MCPServers), ".http_tools": len(o.HTTPTools)} {
+		if n > 0 && !loop {
+			d.warn(nearestOrigin(d.where, path+key), path+key, "not used, because the org does not have the agent loop; add features: [mcp_outbound] to the org")
+		}
 	}
+	d.checkHTTPTools(path, o)
 	for i, k := range o.Keys {
 		d.checkBurst(fmt.Sprintf("%s.keys[%d]", path, i), k.Rate)
 		d.checkBudgets(fmt.Sprintf("%s.keys[%d].budgets", path, i), k.Access.Budgets)
@@ -296,6 +299,9 @@ func (d *decoder) checkVault(c *Config) {
 			path := fmt.Sprintf("orgs[%d].mcp_servers[%d].", i, j)
 			d.checkVaultless(path+"headers", m.Headers)
 			d.checkVaultless(path+"env", m.Env)
+		}
+		for j, t := range o.HTTPTools {
+			d.checkVaultless(fmt.Sprintf("orgs[%d].http_tools[%d].headers", i, j), t.Headers)
 		}
 	}
 }

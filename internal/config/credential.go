@@ -13,6 +13,7 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
+	"github.com/turnpike-gateway/turnpike/internal/egress"
 	"github.com/turnpike-gateway/turnpike/internal/header"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 )
@@ -108,6 +109,12 @@ func headers(into *map[string]string) secretMap {
 	return secretMap{into, "map of header names to text, with at most one reference, at its end", textproto.CanonicalMIMEHeaderKey, checkHeader}
 }
 
+func toolHeaders(into *map[string]string) secretMap {
+	m := headers(into)
+	m.checkName = checkToolHeader
+	return m
+}
+
 func variables(into *map[string]string) secretMap {
 	return secretMap{into, "map of variable names to text, with at most one reference, at its end", strings.Clone, checkVariable}
 }
@@ -179,6 +186,17 @@ func checkHeader(name string) error {
 	}
 	if slices.Contains(own, http.CanonicalHeaderKey(name)) {
 		return errors.New("is a header that the gateway sets itself")
+	}
+	return nil
+}
+
+// checkToolHeader refuses what checkHeader does, and what the outbound policy does not send.
+func checkToolHeader(name string) error {
+	if err := checkHeader(name); err != nil {
+		return err
+	}
+	if egress.ForbiddenHeader(name) {
+		return errors.New("is a header that only the gateway may set")
 	}
 	return nil
 }

@@ -43,6 +43,7 @@ func TestEveryFieldHasAKey(t *testing.T) {
 		h      org.Hook
 		hr     org.HookRule
 		w      Webhook
+		ht     org.HTTPTool
 		tables = []struct {
 			of   any
 			keys []key
@@ -62,6 +63,7 @@ func TestEveryFieldHasAKey(t *testing.T) {
 			{&h, hookKeys(&h), nil},
 			{&hr, hookRuleKeys(&hr), nil},
 			{&w, w.keys(), nil},
+			{&ht, httpToolKeys(&ht), []string{"Org"}},
 		}
 		keys, number = 0, len(Keys())
 	)

@@ -8,6 +8,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/policy"
 	"github.com/turnpike-gateway/turnpike/internal/route"
+	"github.com/turnpike-gateway/turnpike/tool"
 )
 
 // keys is the table of the whole file.
@@ -223,7 +224,30 @@ func (o *Org) keys() []key {
 		{name: "keys", value: objects[Key]{&o.Keys, (*Key).keys}, doc: "API keys of callers. A key belongs to one org."},
 		{name: "runtime", presence: true, value: object{runtimeKeys(&o.Runtime)}, doc: "Settings of runs."},
 		{name: "mcp_servers", value: objects[org.MCPServer]{&o.MCPServers, serverKeys}, doc: "MCP servers whose tools runs can use. If two tools have the same name, the first server's tool is used."},
+		{name: "http_tools", value: objects[org.HTTPTool]{&o.HTTPTools, httpToolKeys}, doc: "HTTP endpoints that runs can call as tools. See http-tools.md."},
 		{name: "webhooks", value: objects[Webhook]{&o.Webhooks, (*Webhook).keys}, doc: "URLs to which the gateway sends events of the org. See webhooks.md."},
+	}
+}
+
+func httpToolKeys(t *org.HTTPTool) []key {
+	return []key{
+		{name: "name", value: text(&t.Name, "", "function name", checkFunction), required: true, doc: "Name of the tool, which the model sees: 1 to 64 letters, digits, _ or -, and a letter or _ at the beginning. Unique in the org."},
+		{name: "description", value: text(&t.Description, "", "text", checkDescription), required: true, doc: "What the tool does, for the model: at most 4,096 bytes."},
+		{name: "input_schema", value: jsonSchema{&t.InputSchema}, doc: "JSON Schema of the arguments, as a map."},
+		{name: "url", value: address(&t.URL, checkEndpoint), required: true, doc: "URL of the endpoint. {NAME} in its path or query stands for the argument NAME, which input_schema must require."},
+		{name: "method", value: word(&t.Method, "POST", "GET", "POST", "PUT", "PATCH", "DELETE"), doc: "Method of the request."},
+		{name: "arguments", value: word(&t.Arguments, "", org.ArgumentsInBody, org.ArgumentsInQuery).or("query for GET and DELETE, else body"),
+			doc: "Where the arguments go that are not in url. body: as a JSON object. query: as parameters of the URL."},
+		{name: "headers", value: toolHeaders(&t.Headers), doc: `Headers of every request, such as {Authorization: "Bearer env:TOKEN"} or {Authorization: "Bearer secret:NAME"}.`},
+		{name: "class", value: word(&t.Class, tool.Once, string(tool.Once), string(tool.Keyed), string(tool.Read)),
+			doc: "What happens to a call whose response is lost. once: it is not repeated, and the model is told that it may have been carried out. keyed: it is repeated, because the endpoint carries out a call with the same Idempotency-Key at most once. read: it is repeated, because it changes nothing."},
+		{name: "require_approval", value: word(&t.RequireApproval, org.ApprovalNever, org.ApprovalNever, org.ApprovalAlways), doc: "always: calls wait for the approval of a person. See approvals.md."},
+		{name: "timeout", value: duration(&t.Timeout, 30*time.Second, time.Millisecond, time.Hour), doc: "Timeout of a call, with its retries."},
+		{name: "max_retries", value: integer(&t.MaxRetries, 2, 0, 10), doc: "Maximum retries of a call that may be repeated, or was not sent."},
+		{name: "max_characters", value: integer(&t.MaxCharacters, 10_000, 1, 1_000_000), doc: "Maximum length of a response in characters. Longer ones are cut off with a notice."},
+		{name: "max_concurrent_calls", value: integer(&t.MaxConcurrentCalls, 64, 1, 10_000), doc: "Maximum concurrent calls of the tool, over all runs of the org. Further calls wait in order, which counts toward the run's deadline."},
+		{name: "price_usd", value: price(&t.Price), doc: "What a call costs, in US dollars. It counts in max_run_cost_usd and in budgets."},
+		{name: "enabled", value: boolean(&t.Enabled, true), doc: "false: the tool is not used."},
 	}
 }
 

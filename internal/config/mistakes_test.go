@@ -86,7 +86,7 @@ func TestMistakes(t *testing.T) {
 		"an empty model name":             {`providers: [{name: a, models: [""]}]`, "t.yaml:1:32: providers[0].models[0]: is empty"},
 
 		"an org without an id":         {"orgs: [{}]", "t.yaml:1:8: orgs[0].id: is missing; want name"},
-		"an org that is a word":        {"orgs: [default]", `t.yaml:1:8: orgs[0]: found text "default", want a map with id, features, keys, runtime, mcp_servers, webhooks`},
+		"an org that is a word":        {"orgs: [default]", `t.yaml:1:8: orgs[0]: found text "default", want a map with id, features, keys, runtime, mcp_servers, http_tools, webhooks`},
 		"an org id taken":              {"orgs:\n  - id: a\n  - id: a", `t.yaml:3:9: orgs[1].id: "a" is already used by orgs[0].id`},
 		"a feature that is none":       {"orgs: [{id: a, features: [mcp]}]", `t.yaml:1:27: orgs[0].features[0]: "mcp" is not allowed; want mcp_outbound or has_mcp_outbound`},
 		"a key name taken":             {"orgs: [{id: a, keys: [{name: k, key: 'env:A'}, {name: k, key: 'env:B'}]}]", `t.yaml:1:55: orgs[0].keys[1].name: "k" is already used by orgs[0].keys[0].name`},

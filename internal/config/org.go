@@ -18,6 +18,7 @@ type Org struct {
 	Keys       []Key
 	Runtime    org.Runtime
 	MCPServers []org.MCPServer // in configuration order, which decides collisions of tool names
+	HTTPTools  []org.HTTPTool
 	Webhooks   []Webhook
 }
 

@@ -66,6 +66,11 @@ func (c *Config) Resolve(ctx context.Context, r *secret.Resolver) (*Secrets, err
 		for j, m := range o.MCPServers {
 			l.server(ctx, fmt.Sprintf("orgs[%d].mcp_servers[%d]", i, j), m)
 		}
+		for j, t := range o.HTTPTools {
+			if t.Enabled {
+				l.texts(ctx, fmt.Sprintf("orgs[%d].http_tools[%d].headers", i, j), t.Headers)
+			}
+		}
 		s.Webhooks[o.ID] = map[string]WebhookSecrets{}
 		for j, w := range o.Webhooks {
 			path := fmt.Sprintf("orgs[%d].webhooks[%d]", i, j)

@@ -464,6 +464,7 @@ func (d *Directory) load(ctx context.Context, p *entry) error {
 	switch {
 	case errors.Is(err, org.ErrNotFound):
 		d.options.Pool.Keep(ctx, p.id, nil, nil)
+		d.options.Pool.KeepHTTP(ctx, p.id, nil, nil)
 		d.replace(p, &snapshot{})
 		d.options.Catalog.Remove(p.id)
 	case err != nil:
@@ -530,8 +531,16 @@ func (d *Directory) merge(ctx context.Context, stored org.Contents) *snapshot {
 	}
 	keys := slices.Concat(declared.Keys, stored.Keys)
 	all := slices.Concat(org.WithSwitches(declared.Servers, stored.Off), stored.Servers)
-	servers := d.options.Pool.Keep(ctx, record.ID, all, stored.Secrets)
 	var names []string
+	http, hasHTTP := d.options.Pool.KeepHTTP(ctx, record.ID, declared.HTTPTools, stored.Secrets)
+	if hasHTTP {
+		names = append(names, http.Name)
+		all = slices.DeleteFunc(all, func(s org.MCPServer) bool { return s.Name == http.Name })
+	}
+	servers := d.options.Pool.Keep(ctx, record.ID, all, stored.Secrets)
+	if hasHTTP { // the first: no MCP server can take the name of such a tool
+		servers = slices.Insert(servers, 0, http)
+	}
 	for _, s := range all {
 		names = append(names, s.Name)
 	}

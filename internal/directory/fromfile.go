@@ -36,6 +36,10 @@ func FromFile(c *config.Config, keys *config.Secrets) org.File {
 		for i := range d.Servers {
 			d.Servers[i].Org, d.Servers[i].FromFile = o.ID, true
 		}
+		d.HTTPTools = slices.Clone(o.HTTPTools)
+		for i := range d.HTTPTools {
+			d.HTTPTools[i].Org = o.ID
+		}
 		for _, w := range o.Webhooks {
 			d.Webhooks = append(d.Webhooks, fileWebhook(o.ID, w, keys.Webhooks[o.ID][w.Name]))
 		}

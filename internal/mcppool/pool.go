@@ -1,5 +1,6 @@
 // Package mcppool keeps the MCP clients of all orgs: one for each enabled server of each
-// org, made when a server appears or changes, and closed some time after it is gone.
+// org, made when a server appears or changes, and closed some time after it is gone. It also keeps
+// the HTTP tools of orgs, whose headers are looked up in the same way.
 package mcppool
 
 import (
@@ -37,6 +38,7 @@ type Pool struct {
 	revisions uint64                        // the last one given out
 	clients   map[string]map[string]*pooled // by org and server
 	retired   map[string][]*retired         // by org, the oldest first
+	http      map[string]*endpoints         // by org
 	declared  map[string]*declared          // by what Dial returns as origin
 	closing   sync.WaitGroup
 }
@@ -85,7 +87,7 @@ func New(o Options) *Pool {
 	if o.Unreachable == nil {
 		o.Unreachable = func(_, _, _ string, _ error) {}
 	}
-	p := &Pool{options: o, clients: map[string]map[string]*pooled{}, retired: map[string][]*retired{}, declared: map[string]*declared{}}
+	p := &Pool{options: o, clients: map[string]map[string]*pooled{}, retired: map[string][]*retired{}, http: map[string]*endpoints{}, declared: map[string]*declared{}}
 	_, _ = rand.Read(p.key[:]) // never returns an error: it ends the process instead
 	return p
 }
@@ -395,9 +397,12 @@ func (p *Pool) Status(orgID, name string) org.ServerStatus {
 // Tools returns the names of the tools that a server has listed; false if it has not listed them.
 func (p *Pool) Tools(orgID, name string) (names []string, known bool) {
 	p.mu.Lock()
-	c := p.clients[orgID][name]
+	c, e := p.clients[orgID][name], p.http[orgID]
 	p.mu.Unlock()
-	if c == nil {
+	switch {
+	case name == org.HTTPTools && e != nil:
+		return e.names, true
+	case c == nil:
 		return nil, false
 	}
 	names = c.client.Status().Names

@@ -445,6 +445,16 @@ func webhookMutations() []mutation {
 			Test: "TestBothSecretsSignDuringARotation",
 		},
 		{
+			Name: "an argument in a path can be a dot segment", Why: "a model calls another path of a customer's endpoint than the one that its owner has allowed",
+			In: "URL.Fill", From: "case !p.query && leads(value):", To: "case false:",
+			Test: "TestAnArgumentLeadsNowhereElse",
+		},
+		{
+			Name: "a call of an HTTP tool is sent again whatever its class", Why: "a customer is charged twice when a connection breaks",
+			In: "Tool.Call", From: "(t.repeatable(c) || !a.sent)", To: "true",
+			Test: "TestTheClassDecidesAboutRepetition",
+		},
+		{
 			Name: "a webhook that the file does not have any more is kept", Why: "events are sent to a receiver that the operator has removed",
 			In: "storeWebhooks", From: "if !w.Declared() {", To: "if !w.Declared() || true {",
 			Test: "TestAWebhookOfTheFileReplacesOneOfTheAPI",

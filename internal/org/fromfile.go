@@ -31,7 +31,8 @@ type FromFile struct {
 	Keys    []Key
 	Servers []MCPServer
 
-	Webhooks []FileWebhook
+	HTTPTools []HTTPTool
+	Webhooks  []FileWebhook
 }
 
 // FileWebhook is a webhook of the configuration file. In a store it has no sealed secret: see

@@ -106,8 +106,9 @@ func newMetrics(r *prometheus.Registry, o Options) *metrics {
 	r.MustRegister(failures)
 	m.failures = counters{failures, nil, new(sync.Map)}
 	m.compactions = counter("compactions_total", "Attempts to make the prompts of runs shorter, by outcome: pruned, summarized, none (nothing could be freed) or failed (the summary was not written).", "outcome")
-	m.freed = prometheus.NewCounter(prometheus.CounterOpts{Namespace: "turnpike", Name: "compacted_tokens_total", Help: "Tokens by which prompts of runs were made shorter, estimated."})
-	r.MustRegister(m.compactions, m.freed)
+	freed := counter("compacted_tokens_total", "Tokens by which prompts of runs were made shorter, estimated.")
+	r.MustRegister(m.compactions, freed)
+	m.freed = freed.WithLabelValues()
 	if o.Expiring != nil {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Namespace: "turnpike", Name: "keys_expiring", Help: "API keys that expire within 7 days, over all orgs. Expired and revoked keys do not count.",

@@ -191,3 +191,18 @@ func TestWhatComesAfterACompactionIsReserved(t *testing.T) {
 		t.Errorf("%#v, want the output and %d tokens", Decide(s), 3_000/per)
 	}
 }
+
+// A provider that shortens prompts itself gets them whole; another target of the run does not. // P50
+func TestAProviderMayShortenPromptsItself(t *testing.T) {
+	own := func(b *Accepted) { b.Targets[0].OwnContext = true }
+	if a, calls := Decide(play(t, as(afterOneRound(), compacting, own)...)).(CallModel); !calls || a.Target != 0 {
+		t.Errorf("before a call: %#v", Decide(play(t, as(afterOneRound(), compacting, own)...)))
+	}
+	if a, compacts := Decide(play(t, as(afterOneRound(), compacting)...)).(Compact); !compacts {
+		t.Errorf("without it: %#v", a)
+	}
+	refused := with(as(afterOneRound(), reacting, own), asked(1, 1), failed(1, model.TooLong))
+	if a, ends := Decide(play(t, refused...)).(Finish); !ends || a.Reason != event.TooLong {
+		t.Errorf("after a refusal: %#v", Decide(play(t, refused...)))
+	}
+}

@@ -73,13 +73,13 @@ func (a *Agent) newCall(in Input, opts []Option) (*call, error) {
 	if err := o.limits.check(); err != nil {
 		return nil, err
 	}
-	if o.compaction == nil {
-		o.compaction = &a.Compaction
-	} else if o.mode == Return {
-		return nil, invalid("Compact is for runs of several model calls: Mode(Return) makes one")
-	}
-	if err := o.compaction.check(); err != nil {
-		return nil, err
+	if o.compaction != nil {
+		if o.mode == Return {
+			return nil, invalid("Compact is for runs of several model calls: Mode(Return) makes one")
+		}
+		if err := o.compaction.check(); err != nil {
+			return nil, err
+		}
 	}
 	switch {
 	case len(in.items) == 0:
@@ -201,7 +201,7 @@ func (c *call) request(ctx context.Context, live bool) (*run.Request, error) {
 		Parallelism: loop.Parallelism(cmp.Or(a.Parallelism, Parallel)), AbortOnTool: a.ToolErrors == Abort,
 		Validation: loop.Validation(cmp.Or(a.Validation, Strict)), ResultMaxBytes: cmp.Or(a.ResultMaxBytes, 64<<10), HeadOnly: true,
 		CatalogTTLNS: int64(listsFor), Rules: loop.Rules{CallsPerServer: callsPerServer}, Guard: policy.Guard{Mode: policy.Nudge},
-		Context: c.o.compaction.policy(),
+		Context: c.compaction().policy(),
 	}
 	if e.durable {
 		p.Grade = loop.Durable
@@ -221,7 +221,7 @@ func (c *call) request(ctx context.Context, live bool) (*run.Request, error) {
 func (c *call) base(p loop.Policy) *run.Request {
 	e, a := c.engine, c.engine.agent
 	target := e.target
-	target.Window = c.o.compaction.size(target.Model)
+	target.Window = c.compaction().size(target.Model)
 	r := &run.Request{
 		Org: orgID, Principal: c.caller.ID, Permissions: c.caller.Permissions, Surface: surfaceName, RunID: c.id, Policy: p,
 		CallerOrg: c.caller.Org, AgentSession: c.session, Model: e.target.Model, Targets: []route.Target{{Target: target, Client: c.client(p.Context)}}, Items: c.input, Options: a.Options,

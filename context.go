@@ -66,6 +66,14 @@ func (c Compaction) check() error {
 	return nil
 }
 
+// compaction returns what the call does with prompts that are too long.
+func (c *call) compaction() Compaction {
+	if c.o.compaction != nil {
+		return *c.o.compaction
+	}
+	return c.engine.agent.Compaction
+}
+
 // policy returns the rules of a run.
 func (c Compaction) policy() loop.ContextPolicy {
 	p := loop.ContextPolicy{Threshold: c.Threshold, ExcludeTools: slices.Clone(c.ExcludeTools)}

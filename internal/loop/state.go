@@ -612,6 +612,17 @@ func (s *State) Seen() []string {
 	return refs
 }
 
+// Refs returns the references of all items of the run, in order, whatever the model sees of them.
+func (s *State) Refs() []string {
+	var refs []string
+	for _, seg := range s.Transcript {
+		if seg.Kind != Replacement {
+			refs = append(refs, seg.Ref)
+		}
+	}
+	return refs
+}
+
 // HiddenRefs returns the references of the items that the caller did not send with its
 // request and does not see, in order. A compaction does not change them: it is about what the
 // model sees, and the caller's conversation goes on with the items themselves.

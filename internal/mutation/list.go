@@ -353,6 +353,16 @@ func journalMutations() []mutation {
 			Test: "TestDecodeErrors",
 		},
 		{
+			Name: "prompts are shortened for a provider that does it itself", Why: "the client pays two summaries, and the provider's own has nothing to stand for",
+			In: "decision.ownContext", From: "&& s.Accepted.Targets[target].OwnContext", To: "&& !s.Accepted.Targets[target].OwnContext",
+			Test: "TestAProviderMayShortenPromptsItself",
+		},
+		{
+			Name: "the org decides about long prompts before its key", Why: "a key cannot switch compaction off",
+			In: "contextPolicy", From: "cmp.Or(r.Context, r.KeyContext, rt.Context)", To: "cmp.Or(r.Context, rt.Context, r.KeyContext)",
+			Test: "TestTheContextPolicyOfARun",
+		},
+		{
 			Name: "an empty summary is a compaction", Why: "a client goes on without its conversation",
 			In: "compactor.finishSummary", From: `case summary == "":`, To: `case summary == "-":`,
 			Test: "TestAFailedSummaryIsNoCompaction",

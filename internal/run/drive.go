@@ -225,7 +225,7 @@ func (d *driver) here(leased bool, perform func() error) (Performed, error) {
 	}
 	p := Performed{State: *d.run.state()}
 	if p.State.Accepted != nil {
-		p.Items = d.run.events.Transcript(d.run.state().Seen())
+		p.Items = d.run.events.Transcript(d.run.state().Refs())
 		p.Input = len(d.run.events.Items("input"))
 		p.Caller = d.run.req.caller()
 	}

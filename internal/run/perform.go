@@ -26,7 +26,7 @@ func PerformerOf(r *Runner) Performer { return Performer{r} }
 // it waits for approvals.
 type Performed struct {
 	State loop.State
-	Items []item.Item // the transcript; the caller must not change it
+	Items []item.Item // the whole transcript, whatever the model sees of it; the caller must not change it
 	Input int         // how many of Items the run began with
 
 	Caller tool.Caller // of its tool calls
@@ -147,7 +147,7 @@ func (p Performer) Transcript(ctx context.Context, key journal.RunKey) (Performe
 		return Performed{}, err
 	}
 	return Performed{
-		State: *w.State(), Items: w.Transcript(w.State().Seen()), Input: len(w.Items("input")),
+		State: *w.State(), Items: w.Transcript(w.State().Refs()), Input: len(w.Items("input")),
 		Caller: req.caller(),
 	}, nil
 }

@@ -51,7 +51,7 @@ func (a *Agent) resume(ctx context.Context, s *Session, runID string, decisions 
 	if err != nil {
 		return failedStream(err)
 	}
-	c := &call{engine: e, id: runID, o: options{caller: everything(), limits: a.Limits, mode: Auto, trace: true, compaction: &a.Compaction}, ended: map[string]outcome{}}
+	c := &call{engine: e, id: runID, o: options{caller: everything(), limits: a.Limits, mode: Auto, trace: true}, ended: map[string]outcome{}}
 	return newStream(ctx, runID, func(ctx context.Context, sink sink) (*Result, error) {
 		return c.resume(ctx, s, decisions, sink)
 	})

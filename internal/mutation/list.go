@@ -354,7 +354,7 @@ func journalMutations() []mutation {
 		},
 		{
 			Name: "prompts are shortened for a provider that does it itself", Why: "the client pays two summaries, and the provider's own has nothing to stand for",
-			In: "decision.ownContext", From: "&& s.Accepted.Targets[target].OwnContext", To: "&& !s.Accepted.Targets[target].OwnContext",
+			In: "decision.keepsContext", From: "!own", To: "(own || !own)",
 			Test: "TestAProviderMayShortenPromptsItself",
 		},
 		{

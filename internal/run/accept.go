@@ -38,15 +38,15 @@ func (d *driver) accept() error {
 	if err := d.declared.dial(); err != nil {
 		return err
 	}
-	memory := d.run.req.Account.Share()
-	defer memory.Close()
-	input, err := splice(d.run.ctx, d.o.Conversations, d.run.req, memory)
+	asked := d.run.req
+	defer asked.forget()
+	input, err := asked.beginning(d.run.ctx, d.o.Conversations)
 	if err != nil {
 		return err
 	}
 	d.run.begins(input)
 	body, items := acceptedOf(d), input.items
-	memory.Close()
+	asked.forget()
 	room, err := roomFor(d.run.req.Account, items)
 	if err != nil {
 		return err
@@ -88,12 +88,13 @@ func roomFor(account *memlimit.Account, items []item.Item) (*memlimit.Share, err
 }
 
 // begins takes what the transcript of the request begins with.
-func (s *runState) begins(input beginning) {
+func (s *runState) begins(input *beginning) {
 	s.results.keep(input.full)
 	if input.before == 0 {
 		return
 	}
 	req := *s.req // which belongs to the caller
+	req.begins = nil
 	req.notOwn, req.inherited, req.parts, req.lastTarget = input.before, input.inherited, input.parts, input.lastTarget
 	for _, label := range input.listed {
 		if !slices.Contains(req.Listed, label) {

@@ -21,6 +21,32 @@ const mintedPrefix = "call_tp_"
 type beginning struct {
 	history
 	before int // how many items are not the request's own: of System, and of the conversation
+
+	memory *memlimit.Share // charged with the conversation, for the holder of the beginning
+}
+
+// beginning returns the transcript that the request begins with. The stored conversation is read once:
+// the run begins with what was read before it. The account of the request is charged with it until
+// forget, which the last user calls.
+func (r *Request) beginning(ctx context.Context, kept journal.Conversations) (*beginning, error) {
+	if r.begins == nil {
+		memory := r.Account.Share()
+		read, err := splice(ctx, kept, r, memory)
+		if err != nil {
+			memory.Close()
+			return nil, err
+		}
+		read.memory, r.begins = memory, &read
+	}
+	return r.begins, nil
+}
+
+// forget drops what beginning has read.
+func (r *Request) forget() {
+	if r.begins != nil {
+		r.begins.memory.Close()
+		r.begins = nil
+	}
 }
 
 // splice returns the items of the request with the stored items of each handover in place of

@@ -154,6 +154,8 @@ type Request struct {
 	// requests; nil = it is not. A relay stores none.
 	Store *StoreOptions
 
+	begins *beginning // what was read of the stored conversation for a run that is to begin; nil = nothing yet
+
 	// notOwn is how many of the items in front of the transcript are not Items: System, and
 	// the conversation of Previous or Session. inherited are the ids of its truncated results. Both are
 	// known when the run has begun.

@@ -419,6 +419,7 @@ func (r *Runner) continues(ctx context.Context, req *Request, sink eventlog.Sink
 		if err != nil {
 			return true, err
 		}
+		req.forget() // the run has a transcript of its own
 		return true, c.tellNext(ctx, next, sink)
 	}
 }
@@ -458,13 +459,12 @@ func (r *Runner) Changed() {
 // Dropped returns what each target leaves out of the request because its dialect
 // cannot express it. It makes no model call. It asks about the transcript that the
 // model would get, with the items that the gateway keeps for the caller: without its
-// own reasoning, a model may be unable to continue to reason.
+// own reasoning, a model may be unable to continue to reason. The run of the request begins with
+// what was read for it; a request that begins none keeps it charged to its account.
 func (r *Runner) Dropped(ctx context.Context, req *Request) ([]Dropped, error) {
 	items := slices.Concat(req.System, req.Items)
 	if req.Policy.Grade != loop.Relay {
-		memory := req.Account.Share()
-		defer memory.Close()
-		whole, err := splice(ctx, r.o.Conversations, req, memory)
+		whole, err := req.beginning(ctx, r.o.Conversations)
 		if err != nil {
 			return nil, err
 		}
@@ -501,9 +501,8 @@ func (r *Runner) Dropped(ctx context.Context, req *Request) ([]Dropped, error) {
 // first target counts it, with the tools of the servers in Servers. If the provider cannot
 // count, it is an estimate, as for a limit on tokens: rather too high.
 func (r *Runner) CountInput(ctx context.Context, req *Request) (tokens int64, estimated bool, err error) {
-	memory := req.Account.Share()
-	defer memory.Close()
-	whole, err := splice(ctx, r.o.Conversations, req, memory)
+	defer req.forget()
+	whole, err := req.beginning(ctx, r.o.Conversations)
 	if err != nil {
 		return 0, false, err
 	}

@@ -180,7 +180,13 @@ func DecodeConversation(key ConversationKey, body []byte) (*Conversation, error)
 	if err == nil {
 		return &s.Conversation, nil
 	}
-	bad := &Unreadable{Key: key, Err: err}
+	var known struct { // what it takes to delete it; zero if it is damaged
+		RunID string   `json:"run_id"`
+		Part  int      `json:"part"`
+		Parts []string `json:"parts"`
+	}
+	_ = json.Unmarshal(body, &known)
+	bad := &Unreadable{Key: key, Err: err, Conversation: &Conversation{RunID: known.RunID, Part: known.Part, Parts: known.Parts}}
 	f := fault.New(fault.Internal, "conversation_unreadable", "%s cannot be read by this build of the gateway: %s", key.title(), why)
 	f.Err = bad
 	return nil, f

@@ -19,6 +19,8 @@ type Unreadable struct {
 	Key     ConversationKey // of the conversation; zero = it is none
 	Err     error           // why it cannot be decoded
 
+	Conversation *Conversation // what can be read of the conversation: RunID, Part and Parts; nil = it is none
+
 	Story *Story // what can be read: without the facts that cannot be decoded
 	Last  int64  // the number of the journal's last fact
 }

@@ -168,7 +168,7 @@ func (u *audience) waitsAt(ctx context.Context, orgID string, c *journal.Convers
 	} else if err != nil {
 		return nil, journal.ReadError(c.RunID, err)
 	}
-	later, err := FindResponse(ctx, u.o.Conversations, orgID, responseID(c.RunID, max(c.Part, 1), 0))
+	later, err := deletable(FindResponse(ctx, u.o.Conversations, orgID, responseID(c.RunID, max(c.Part, 1), 0)))
 	if err != nil || later != nil {
 		return nil, err
 	}

@@ -365,11 +365,11 @@ func (r *Runner) HasPieces(ctx context.Context, orgID, runID string) (bool, erro
 
 // DeleteResponse deletes a stored response of the caller's org, with its run if nothing else of it is
 // stored. A run that has not ended ends, if the response is its latest. DeleteResponse reports whether
-// there was a response.
+// there was a response. It need not be readable.
 func (r *Runner) DeleteResponse(ctx context.Context, caller Caller, id string) (bool, error) {
 	orgID := caller.Org.ID
 	for range 3 { // it may end, and be stored, while it is looked for
-		c, err := FindResponse(ctx, r.o.Conversations, orgID, id)
+		c, err := deletable(FindResponse(ctx, r.o.Conversations, orgID, id))
 		if err != nil {
 			return false, err
 		}
@@ -399,6 +399,9 @@ func (r *Runner) DeleteResponse(ctx context.Context, caller Caller, id string) (
 
 // deleteStored deletes a response that is stored.
 func deleteStored(ctx context.Context, r *Runner, orgID, id string, c *journal.Conversation) (bool, error) {
+	if c.RunID == "" { // it is damaged, and nobody knows its run
+		return r.o.Conversations.Delete(ctx, orgID, "", responseKey(id))
+	}
 	if err := r.audience.responseDeleted(ctx, orgID, c); err != nil {
 		return false, err
 	}

@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -54,6 +55,15 @@ func FindResponse(ctx context.Context, kept journal.Conversations, orgID, id str
 	return kept.Find(ctx, orgID, "", responseKey(id))
 }
 
+// deletable returns what is known of a stored conversation that is to be deleted: one that cannot be
+// decoded can be deleted too. Its arguments are the results of a Find.
+func deletable(c *journal.Conversation, err error) (*journal.Conversation, error) {
+	if bad, is := errors.AsType[*journal.Unreadable](err); is && bad.Conversation != nil {
+		return bad.Conversation, nil
+	}
+	return c, err
+}
+
 // isAlone reports whether no other part of the response's run is stored.
 func isAlone(ctx context.Context, kept journal.Conversations, orgID string, c *journal.Conversation) (bool, error) {
 	self := max(c.Part, 1) - 1
@@ -61,7 +71,7 @@ func isAlone(ctx context.Context, kept journal.Conversations, orgID string, c *j
 		if part == self && c.Waiting == nil {
 			continue
 		}
-		other, err := FindResponse(ctx, kept, orgID, responseID(c.RunID, part, 0))
+		other, err := deletable(FindResponse(ctx, kept, orgID, responseID(c.RunID, part, 0)))
 		if err != nil || other != nil {
 			return false, err
 		}

@@ -86,9 +86,9 @@ func ChangeSession(ctx context.Context, kept journal.Conversations, orgID, id st
 
 // DeleteSession deletes a session of the org with the items that the caller has added. Its
 // responses stay. It reports whether there was one. The session is deleted last: after an
-// error it can be deleted again.
+// error it can be deleted again. It need not be readable.
 func DeleteSession(ctx context.Context, kept journal.Conversations, orgID, id string) (bool, error) {
-	c, err := kept.Find(ctx, orgID, "", sessionKey(id))
+	c, err := deletable(kept.Find(ctx, orgID, "", sessionKey(id)))
 	if err != nil || c == nil {
 		return false, err
 	}

@@ -54,6 +54,7 @@ type watched struct {
 	finds    int
 	onFind   func(orgID string)            // called before each read; nil = nothing is
 	onChange func(journal.ConversationKey) // called before each change; nil = nothing is
+	spoil    func(body []byte) []byte      // changes what is read of the stored form; nil = nothing does
 }
 
 func (w *watched) Find(ctx context.Context, orgID, principal string, key journal.ConversationKey) (*journal.Conversation, error) {
@@ -62,7 +63,15 @@ func (w *watched) Find(ctx context.Context, orgID, principal string, key journal
 	} else {
 		w.finds++
 	}
-	return w.Conversations.Find(ctx, orgID, principal, key)
+	c, err := w.Conversations.Find(ctx, orgID, principal, key)
+	if err != nil || c == nil || w.spoil == nil {
+		return c, err
+	}
+	body, err := c.Encode()
+	if err != nil {
+		return nil, err
+	}
+	return journal.DecodeConversation(key, w.spoil(body))
 }
 
 func (w *watched) changes(ctx context.Context, key journal.ConversationKey) error {

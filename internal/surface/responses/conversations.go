@@ -321,11 +321,15 @@ func (h *Handler) DeleteConversation(w http.ResponseWriter, r *http.Request, cal
 	name := r.PathValue("id")
 	ctx, cancel := changing(r)
 	defer cancel()
-	if _, err := h.findConversation(ctx, caller, name); err != nil {
-		return err
+	if !strings.HasPrefix(name, conversationPrefix) {
+		return noConversation(name, "conversation_id")
 	}
-	if _, err := run.DeleteSession(ctx, h.o.Conversations, caller.Org.ID, name); err != nil {
+	was, err := run.DeleteSession(ctx, h.o.Conversations, caller.Org.ID, name) // also one that cannot be decoded
+	if err != nil {
 		return surface.Failed(h.o.Log, err)
+	}
+	if !was {
+		return noConversation(name, "conversation_id")
 	}
 	return surface.WriteJSON(w, http.StatusOK, deleted{name, "conversation.deleted", true})
 }

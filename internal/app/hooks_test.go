@@ -35,12 +35,6 @@ func newHookServer(t *testing.T, answer func(w http.ResponseWriter, got map[stri
 	return h
 }
 
-func (h *hookServer) questions() []map[string]any {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return append([]map[string]any(nil), h.got...)
-}
-
 // replies answers each event with a body; a number is a status.
 func replies(byEvent map[string]string) func(http.ResponseWriter, map[string]any) {
 	return func(w http.ResponseWriter, got map[string]any) {
@@ -58,7 +52,7 @@ func replies(byEvent map[string]string) func(http.ResponseWriter, map[string]any
 func TestHooksDecideOnEverySurface(t *testing.T) {
 	const url = "URL"
 	httpHook := func(id, event, more string) string {
-		return fmt.Sprintf(`{id: %s, event: %s, type: http, config: {url: "%s"%s}}`, id, event, url, more)
+		return fmt.Sprintf(`{id: %s, event: %s, type: http, config: {url: %q%s}}`, id, event, url, more)
 	}
 	for name, c := range map[string]struct {
 		hooks    string

@@ -122,6 +122,11 @@ func TestARaisedRunGoesOn(t *testing.T) { // P23
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newToll()
+				think := w.think
+				w.think = func(ctx context.Context, transcript []item.Item) (*model.Turn, error) {
+					time.Sleep(time.Microsecond) // the run does not end between the two raises
+					return think(ctx, transcript)
+				}
 				r := w.open(t)
 				id, e := w.pause(t, r, tt.limit)
 				if len(w.made()) != tt.calls || w.turns != tt.turns || e.Reason != tt.reason || e.ExpiresAt.Sub(e.At) != time.Hour || e.Message == "" {

@@ -30,7 +30,8 @@ func (b *testBench) enqueue(orgID, runID string, slots, queue int) (*author, err
 	a.lease.Epoch, a.lease.Owner = 0, ""
 	body := accepted(orgID, runID)
 	body.Queued, body.Grade, body.Slots = true, loop.Durable, slots
-	return a, a.append(a.Context(), journal.Batch{Sync: true, Opening: &journal.Opening{Queue: queue}}, body, input("x"))
+	err := a.append(a.Context(), journal.Batch{Sync: true, Opening: &journal.Opening{Queue: queue}}, body, input("x"))
+	return a, err
 }
 
 func (b *testBench) queued(orgID, runID string) *author {

@@ -143,7 +143,7 @@ func (d *decoder) decode(members []surface.Member) error {
 
 // checkBackground refuses a response in the background that could not be read later.
 func (d *decoder) checkBackground() error {
-	why := ""
+	var why string
 	switch {
 	case !d.echo.background:
 		return nil
@@ -503,15 +503,6 @@ func (d *decoder) decodePrevious(value json.RawMessage) error {
 	}
 	d.req.Previous, d.echo.PreviousResponseID = id, &id
 	return nil
-}
-
-// refuseTrue refuses the value true.
-func (d *decoder) refuseTrue(name string, value json.RawMessage, why string) error {
-	var asked bool
-	if err := into(name, value, &asked); err != nil || !asked {
-		return err
-	}
-	return fault.New(fault.Invalid, "unsupported_value", "%s: %s", name, why).In(name)
 }
 
 // decodeConversation reads which conversation the input continues: its id, or an object with

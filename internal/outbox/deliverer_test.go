@@ -614,19 +614,20 @@ func TestAWebhookOfTheFileIsSignedWithItsSecrets(t *testing.T) {
 		if err := s.orgs.UpdateWebhook(t.Context(), w, next, org.Author{}); err != nil {
 			t.Fatal(err)
 		}
-		declared := []secret.Value{secret.NewValue(current), secret.NewValue("whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD")}
+		both := []secret.Value{secret.NewValue(current), secret.NewValue("whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD")}
+		var declared atomic.Pointer[[]secret.Value]
 		d := New(Options{
 			Store: s, Sender: webhook.New(&http.Client{Transport: s}), Now: time.Now, Log: slog.New(slog.DiscardHandler),
 			Declared: func(orgID, name string) []secret.Value {
 				if orgID != "a" || name != "w" {
 					t.Errorf("the secrets of %s of %s were asked for", name, orgID)
 				}
-				return declared
+				return *declared.Load()
 			},
 		})
 		d.Start()
-		for _, secrets := range [][]secret.Value{declared, declared[:1], nil} {
-			declared = secrets
+		for _, secrets := range [][]secret.Value{both, both[:1], nil} {
+			declared.Store(&secrets)
 			s.tell("a", "r", org.RunWaiting)
 			time.Sleep(2 * time.Second)
 		}

@@ -214,7 +214,7 @@ func TestARunIsCancelledAtEveryLengthOfItsJournal(t *testing.T) {
 // the driver.
 func TestALongQueueHoldsNobodyUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const long, short = 1_000, 10 // of 10,000 in a database see store/sqlite
+		const long, short = 1_000, 10 // the store in memory keeps so many
 		w := &town{think: slowly(10 * time.Second)}
 		limiter := memlimit.New(memlimit.Options{})
 		var order []string

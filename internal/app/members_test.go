@@ -66,7 +66,7 @@ func TestTheTableHasEveryMemberOfTheDocument(t *testing.T) {
 
 // memberValues is a value for each member of a request that is carried or refused.
 var memberValues = map[string]string{
-	"background": `true`, "prompt": `{"id":"pmpt_1"}`,
+	"prompt":             `{"id":"pmpt_1"}`,
 	"context_management": `[{"type":"compaction","compact_threshold":100000}]`, "include": `["reasoning.encrypted_content"]`, "max_output_tokens": `77`,
 	"metadata": `{"k":"v"}`, "moderation": `{"model":"omni-moderation-latest"}`, "parallel_tool_calls": `false`, "prompt_cache_key": `"key"`,
 	"prompt_cache_options": `{"ttl":"24h"}`, "prompt_cache_retention": `"24h"`, "reasoning": `{"effort":"low"}`, "safety_identifier": `"s"`,

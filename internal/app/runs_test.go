@@ -95,7 +95,7 @@ func TestRunsListShowsTheRunsThatItsFlagsChoose(t *testing.T) {
 func TestRunsListRefusesWhatItCannotRead(t *testing.T) {
 	data := storedRuns(t)
 	for flags, want := range map[string]string{
-		"--state failed":     `--state: unknown state "failed"; the states are running, waiting, paused, set_aside, complete, client_calls, max_rounds`,
+		"--state failed":     `--state: unknown state "failed"; the states are queued, running, waiting, paused, set_aside, complete, client_calls, max_rounds`,
 		"--state ,":          `--state: unknown state ""`,
 		"--since 2026-11-21": `--since: "2026-11-21" is not a valid time; use a duration before now such as 90m, 2h or 7d, or a time such as 2026-01-31T12:00:00Z`,
 		"--since -2h":        `"-2h" is not a valid time`,

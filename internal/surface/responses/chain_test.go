@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -51,7 +52,7 @@ var specifications struct {
 // has gone.
 type watched struct {
 	memory.Conversations
-	finds    int
+	finds    atomic.Int64
 	onFind   func(orgID string)            // called before each read; nil = nothing is
 	onChange func(journal.ConversationKey) // called before each change; nil = nothing is
 	spoil    func(body []byte) []byte      // changes what is read of the stored form; nil = nothing does
@@ -61,7 +62,7 @@ func (w *watched) Find(ctx context.Context, orgID, principal string, key journal
 	if w.onFind != nil {
 		w.onFind(orgID)
 	} else {
-		w.finds++
+		w.finds.Add(1)
 	}
 	c, err := w.Conversations.Find(ctx, orgID, principal, key)
 	if err != nil || c == nil || w.spoil == nil {

@@ -177,10 +177,10 @@ func TestManyReferencesToAnItem(t *testing.T) {
 	many := strings.TrimSuffix(strings.Repeat(`{"type":"item_reference","id":"`+item+`"},`, 100), ",")
 	alice.Account = memlimit.New(memlimit.Options{Run: 4 << 20}).Open("acme")
 	defer alice.Account.Close()
-	b.kept.finds = 0
+	b.kept.finds.Store(0)
 	a := b.do(t, alice, b.Serve, "POST", "", "", `{"model":"m","input":[`+many+`]}`)
-	if a.status != 413 || b.kept.finds > 2 {
-		t.Errorf("%d parts were read: %d %.300s", b.kept.finds, a.status, a.body)
+	if a.status != 413 || b.kept.finds.Load() > 2 {
+		t.Errorf("%d parts were read: %d %.300s", b.kept.finds.Load(), a.status, a.body)
 	}
 }
 
@@ -197,10 +197,10 @@ func TestAConversationThatIsTooLarge(t *testing.T) {
 		for limit, want := range map[int64]int{350 << 10: 413, 8 << 20: 200} {
 			small := b.caller("acme", "alice")
 			small.Account = memlimit.New(memlimit.Options{Run: limit}).Open("acme")
-			b.kept.finds = 0
+			b.kept.finds.Store(0)
 			a := b.do(t, small, b.Serve, "POST", "", "", `{"model":"m","input":"x","store":false,`+continues+`}`)
-			if a.status != want || want == 413 && b.kept.finds > 6 {
-				t.Errorf("%s with %d bytes: %d parts were read: %d %.200s", continues, limit, b.kept.finds, a.status, a.body)
+			if a.status != want || want == 413 && b.kept.finds.Load() > 6 {
+				t.Errorf("%s with %d bytes: %d parts were read: %d %.200s", continues, limit, b.kept.finds.Load(), a.status, a.body)
 			}
 			small.Account.Close()
 		}
@@ -324,9 +324,9 @@ func TestItemsWithIDsAreAdded(t *testing.T) {
 	for i := range 20 {
 		items = append(items, fmt.Sprintf(`{"role":"user","id":"msg_new%d","content":"x"}`, i))
 	}
-	b.kept.finds = 0
-	if a := b.conversation(t, alice, "ADD", id, "", "", `{"items":[`+strings.Join(items, ",")+`]}`); a.status != 200 || b.kept.finds > 12 {
-		t.Errorf("%d parts were read: %+v", b.kept.finds, a)
+	b.kept.finds.Store(0)
+	if a := b.conversation(t, alice, "ADD", id, "", "", `{"items":[`+strings.Join(items, ",")+`]}`); a.status != 200 || b.kept.finds.Load() > 12 {
+		t.Errorf("%d parts were read: %+v", b.kept.finds.Load(), a)
 	}
 	if a := b.conversation(t, alice, "ADD", id, "", "", `{"items":[`+items[0]+`,`+items[0]+`]}`); a.status != 400 || !strings.Contains(a.body, "item_already_in_conversation") {
 		t.Errorf("one id twice: %+v", a)
@@ -553,9 +553,9 @@ func aPageReadsItsPartsOnly(t *testing.T) {
 		b.conversation(t, alice, "ADD", id, "", "", `{"items":[{"role":"user","content":"x"}]}`)
 		time.Sleep(time.Millisecond) // ids that are made in one millisecond have no order
 	}
-	b.kept.finds = 0
-	if a := b.conversation(t, alice, "LIST", id, "", "limit=1", ""); a.status != 200 || b.kept.finds > 4 {
-		t.Errorf("%d parts were read: %+v", b.kept.finds, a)
+	b.kept.finds.Store(0)
+	if a := b.conversation(t, alice, "LIST", id, "", "limit=1", ""); a.status != 200 || b.kept.finds.Load() > 4 {
+		t.Errorf("%d parts were read: %+v", b.kept.finds.Load(), a)
 	}
 }
 

@@ -504,12 +504,12 @@ func (e *encoder) begin() {
 		return
 	}
 	e.created = true
-	status := "in_progress"
+	status, kind := "in_progress", "response.in_progress"
 	if e.queued {
-		status = "queued"
+		status, kind = "queued", "response.queued"
 	}
 	e.sendState("response.created", status)
-	e.sendState("response."+status, status)
+	e.sendState(kind, status)
 }
 
 // sendState sends the response without output, in a state.

@@ -43,7 +43,7 @@ func layers() []layer {
 		{"the loop", "the settings of a run are one policy of the loop, resolved from what is plain data", []string{"internal/settings"}},
 
 		{"record", "what is stored of runs, and the rules of every store: stores import it and nothing of the driver", []string{"internal/journal"}},
-		{"record", "agents are data with rules: stores keep them, surfaces show them, and whoever runs them resolves them", []string{"internal/agent"}},
+		{"record", "definitions of agents, and their rules; it runs none", []string{"internal/agent"}},
 		{"record", "the events of a run are made from what is stored, and the driver adds to it; it never asks the driver", []string{"internal/eventlog"}},
 
 		{"driver", "the driver makes the moves and owns its ports; adapters import it, never the reverse", []string{"internal/catalog"}},

@@ -50,7 +50,7 @@ type Hook struct {
 	DenyOnError bool `json:"deny_on_error,omitempty"`
 
 	Message string `json:"message,omitempty"` // of HookApproval: for the person
-	WaitMS  int64  `json:"wait_ms,omitempty"` // how long an approval for which the hook asks waits, in milliseconds; 0 = for ever
+	WaitMS  int64  `json:"wait_ms,omitempty"` // of a hook that asks for approval: how long the call waits, in milliseconds; 0 = without limit
 }
 
 // HookType is how a hook decides.

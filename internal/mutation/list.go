@@ -425,7 +425,7 @@ func webhookMutations() []mutation {
 			Test: "TestDelaysDoubleUpToAnHour",
 		},
 		{
-			Name: "a message is tried for ever", Why: "the messages of a receiver that does not exist any more fill the outbox",
+			Name: "a message is sent again without end", Why: "messages fill the outbox whose receiver does not exist any more",
 			In: "After", From: "if next >= d.GiveUpAt {", To: "if false {",
 			Test: "TestAMessageIsGivenUpAfter72Hours",
 		},

@@ -23,9 +23,8 @@ import (
 // counts a token for four bytes, and refuses a prompt that does not fit.
 type library struct {
 	*town
-	pages   int // to be read
-	window  int64
-	refuses bool // the window is known to the provider alone
+	pages  int // to be read
+	window int64
 
 	mu        sync.Mutex
 	prompts   []int64 // sizes of the prompts of the turns, in tokens
@@ -92,9 +91,7 @@ func (w *library) request(change ...func(*run.Request)) *run.Request {
 	req.Items = []item.Item{item.NewText(item.User, "Read the pages. The word is xyzzy. "+strings.Repeat("note ", 100))}
 	req.Policy.Limits.Rounds, req.Policy.Limits.Calls = 50, 50
 	req.Policy.Context = loop.ContextPolicy{Mode: loop.ContextAuto}
-	if !w.refuses {
-		req.Targets[0].Window = window.Size{Window: w.window}
-	}
+	req.Targets[0].Window = window.Size{Window: w.window}
 	for _, c := range change {
 		c(req)
 	}

@@ -45,6 +45,7 @@ func layers() []layer {
 		{"record", "what is stored of runs, and the rules of every store: stores import it and nothing of the driver", []string{"internal/journal"}},
 		{"record", "definitions of agents, and their rules; it runs none", []string{"internal/agent"}},
 		{"record", "the events of a run are made from what is stored, and the driver adds to it; it never asks the driver", []string{"internal/eventlog"}},
+		{"record", "what is stored of conversations belongs to no API: surfaces name it, and the driver adds to it", []string{"internal/conversation"}},
 
 		{"driver", "the driver makes the moves and owns its ports; adapters import it, never the reverse", []string{"internal/catalog"}},
 		{"driver", "the driver makes the moves and owns its ports; adapters import it, never the reverse", []string{"internal/toolexec"}},

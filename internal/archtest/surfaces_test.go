@@ -74,10 +74,10 @@ func nameInLoop(object types.Object) string {
 func aboutTheAnswer() map[string]string {
 	const notStored = "the texts of a response with store: false are not stored"
 	return map[string]string{
-		"internal/run.ResponseOf":    "the id of a response is made of that of its run",
-		"internal/run.withoutBodies": notStored,
-		"internal/journal.Row.JSON":  notStored,
-		"internal/loop.WithoutTexts": notStored,
+		"internal/conversation.SegmentID": "the id of a response is made of that of its run",
+		"internal/run.withoutBodies":      notStored,
+		"internal/journal.Row.JSON":       notStored,
+		"internal/loop.WithoutTexts":      notStored,
 	}
 }
 
@@ -131,7 +131,7 @@ func ofTheRun(t *testing.T, ran, idle map[string]bool) map[string]string {
 		case name == "internal/run/keeper.go": // keeps leases: what runs of it depends on the time
 		case strings.HasPrefix(name, "internal/loop/"):
 			places[inModule(block)] = functionAt(t, block)
-		case strings.HasPrefix(name, "internal/run/"), strings.HasPrefix(name, "internal/journal/"):
+		case strings.HasPrefix(name, "internal/run/"), strings.HasPrefix(name, "internal/conversation/"), strings.HasPrefix(name, "internal/journal/"):
 			function := functionAt(t, block)
 			places[function] = function
 		}

@@ -1,13 +1,10 @@
 package eventlog
 
 import (
-	"context"
 	"strconv"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/event"
-	"github.com/turnpike-gateway/turnpike/internal/journal"
-	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -87,17 +84,6 @@ func ShowStep(sink Sink, begin event.Started, waiting event.Waiting) error {
 		return err
 	}
 	return sink.Emit(event.Position{Seq: 2}, waiting)
-}
-
-// ShowPart reports the events of a stored response.
-func ShowPart(ctx context.Context, from interface {
-	Follow(context.Context, Follow, Sink) error
-}, c *journal.Conversation, orgID string, account *memlimit.Account, model string, sink Sink) error {
-	if c.Waiting != nil {
-		begin := event.Started{RunID: c.RunID, Model: model, At: c.Waiting.At, Part: PartSuffix(c.Part-1, c.Step)}
-		return ShowStep(sink, begin, *c.Waiting)
-	}
-	return from.Follow(ctx, Follow{Org: orgID, RunID: c.RunID, Account: account, Final: true, ToWaiting: true, Part: c.Part}, sink)
 }
 
 // since returns the cost of the part of a run that cost so much in all.

@@ -41,28 +41,28 @@ type Conversation struct {
 	// to the items: see [loop.State.Listed].
 	Listed []string `json:"listed,omitempty"`
 
-	// Previous is the id of the response that the items follow; "" = none. The items of
-	// that response are stored under its own key.
+	// Previous is the id of the segment that the items follow; "" = none. The items of
+	// that segment are stored under its own key.
 	Previous string `json:"previous,omitempty"`
 
-	// Parts are the ids of the conversations that a session consists of, in order: see
-	// [PartOf]. A response of a session has those that were in front of it.
+	// Parts are the ids of what a named conversation consists of, in order: segments, and items that were
+	// added. A segment of a named conversation has those that were in front of it.
 	Parts []string `json:"parts,omitempty"`
 
-	// Part is which part of its run a response tells, from 1; 0 = it is no response of a
+	// Part is which part of its run a segment has, from 1; 0 = it is no segment of a
 	// run. The last part that is stored has the items of all.
 	Part int `json:"part,omitempty"`
 
-	// Step and Waiting are those of a response that only says which approvals are still to be
+	// Step and Waiting are those of a segment that only says which approvals are still to be
 	// decided. Step is the number of a fact, and unique.
 	Step    int64          `json:"step,omitempty"`
 	Waiting *event.Waiting `json:"waiting,omitempty"`
 
-	// Target is what answered a response last; zero = nothing did. The next request of the
+	// Target is what answered last; zero = nothing did. The next request of the
 	// conversation is sent there first, for the provider's prompt cache.
 	Target event.Target `json:"target,omitzero"`
 
-	// RequestJSON and FinalOnly are those of run.StoreOptions, for a response. For a session and items that
+	// RequestJSON and FinalOnly are those of run.StoreOptions, for a segment. For a named conversation and items that
 	// were added to it, RequestJSON is what the surface stores of them.
 	RequestJSON json.RawMessage `json:"echo,omitempty"`
 	FinalOnly   bool            `json:"final_only,omitempty"`
@@ -83,14 +83,14 @@ const (
 	// of the transcript, between the caller's input and the calls. It is never replaced.
 	CallID KeyKind = "call"
 
-	// ResponseID is a response. The conversation is its input and output, after those
-	// of Previous. It is never replaced, so responses that share a Previous are
+	// ResponseID is a segment. The conversation is the input and output of a run, or of a part of it,
+	// after those of Previous. It is never replaced, so segments that share a Previous are
 	// independent.
 	ResponseID KeyKind = "response"
 
-	// SessionID is a session, or a list of items that was added to one. The conversation of
-	// a session has no items of its own, but Parts. Each turn of the session replaces it.
-	// A session has no other key.
+	// SessionID is a named conversation, or a list of items that was added to one. A named
+	// conversation has no items of its own, but Parts. Each turn of it replaces it.
+	// It has no other key.
 	SessionID KeyKind = "session"
 
 	// EffectKey is the key that a tool gives the effect of a call. The conversation has the result

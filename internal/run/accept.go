@@ -45,7 +45,7 @@ func (d *driver) accept() error {
 		return err
 	}
 	d.run.begins(input)
-	body, items := acceptedOf(d), input.items
+	body, items := acceptedOf(d), input.Items
 	asked.forget()
 	room, err := roomFor(d.run.req.Account, items)
 	if err != nil {
@@ -61,7 +61,7 @@ func (d *driver) accept() error {
 		body.RequestRef = requestRef
 		batch.Rows = append(batch.Rows, d.run.requestRows()...)
 	} else if keep := d.run.req.Store; keep != nil {
-		batch.Rows = append(batch.Rows, journal.Row{Ref: responseRef, Value: keep})
+		batch.Rows = append(batch.Rows, journal.Row{Ref: storeRef, Value: keep})
 	}
 	crash.At(crash.BeforeAccept)
 	added := loop.InputAdded{ItemsRef: "input", By: loop.ByClient, Truncated: len(d.run.results.full) > 0, Bytes: window.Bytes(items)}
@@ -89,14 +89,14 @@ func roomFor(account *memlimit.Account, items []item.Item) (*memlimit.Share, err
 
 // begins takes what the transcript of the request begins with.
 func (s *runState) begins(input *beginning) {
-	s.results.keep(input.full)
-	if input.before == 0 {
+	s.results.keep(input.Full)
+	if input.Before == 0 {
 		return
 	}
 	req := *s.req // which belongs to the caller
 	req.begins = nil
-	req.notOwn, req.inherited, req.parts, req.lastTarget = input.before, input.inherited, input.parts, input.lastTarget
-	for _, label := range input.listed {
+	req.notOwn, req.inherited, req.parts, req.lastTarget = input.Before, input.Inherited, input.Parts, input.LastTarget
+	for _, label := range input.Listed {
 		if !slices.Contains(req.Listed, label) {
 			req.Listed = append(slices.Clip(req.Listed), label)
 		}

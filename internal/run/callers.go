@@ -9,6 +9,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
@@ -150,9 +151,9 @@ func (u *audience) callerLeft(ctx context.Context, req *Request, runID string) {
 	}
 }
 
-// responseDeleted ends the run of a response that is about to be deleted, if the run waits and has
+// segmentDeleted ends the run of a segment that is about to be deleted, if the run waits and has
 // no later part.
-func (u *audience) responseDeleted(ctx context.Context, orgID string, c *journal.Conversation) error {
+func (u *audience) segmentDeleted(ctx context.Context, orgID string, c *journal.Conversation) error {
 	waiting, err := u.waitsAt(ctx, orgID, c)
 	if waiting == nil || err != nil {
 		return err
@@ -160,7 +161,7 @@ func (u *audience) responseDeleted(ctx context.Context, orgID string, c *journal
 	return u.endGone(ctx, *waiting, loop.Deleted)
 }
 
-// waitsAt returns the run of a stored response if it waits and has no later part; otherwise nil.
+// waitsAt returns the run of a stored segment if it waits and has no later part; otherwise nil.
 func (u *audience) waitsAt(ctx context.Context, orgID string, c *journal.Conversation) (*journal.WaitingRun, error) {
 	head, err := u.o.Archive.Head(ctx, orgID, c.RunID)
 	if errors.Is(err, org.ErrNotFound) || err == nil && !head.Summary.Status.Waits() {
@@ -168,7 +169,7 @@ func (u *audience) waitsAt(ctx context.Context, orgID string, c *journal.Convers
 	} else if err != nil {
 		return nil, journal.ReadError(c.RunID, err)
 	}
-	later, err := deletable(FindResponse(ctx, u.o.Conversations, orgID, responseID(c.RunID, max(c.Part, 1), 0)))
+	later, err := conversation.FindDeletable(ctx, u.o.Conversations, orgID, conversation.Segment{Run: c.RunID, Part: max(c.Part, 1)}.ID())
 	if err != nil || later != nil {
 		return nil, err
 	}

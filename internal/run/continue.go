@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/crash"
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
@@ -106,19 +107,19 @@ func (c *continuation) checkContinues(ctx context.Context, a journal.Approval) e
 		return err
 	}
 	place := c.req.Answers[0].Place
-	if c.req.Previous != "" {
-		before, err := FindResponse(ctx, c.Conversations, c.req.Org, c.req.Previous)
+	if from := c.req.Continues; from.ID != "" && !from.Named {
+		before, err := conversation.FindSegment(ctx, c.Conversations, c.req.Org, from.ID)
 		switch {
 		case err != nil:
 			return err
 		case before == nil:
-			return fault.New(fault.Invalid, "previous_response_not_found", "previous_response_id: no stored response has the id %.100q", c.req.Previous).In("previous_response_id")
+			return from.NotStored()
 		case before.RunID != a.RunID:
-			return fault.New(fault.Invalid, "approval_not_found", "%s: the approval request is not of the response %.100q", place, c.req.Previous).In(place)
+			return fault.New(fault.Invalid, "approval_not_found", "%s: the approval request is not of the response %.100q", place, from.ID).In(place)
 		}
 	}
-	if c.req.Session != "" && c.req.Session != stored.Session {
-		return fault.New(fault.Invalid, "approval_not_found", "%s: the approval request is not of the conversation %.100q", place, c.req.Session).In(place)
+	if from := c.req.Continues; from.Named && from.ID != stored.Session {
+		return fault.New(fault.Invalid, "approval_not_found", "%s: the approval request is not of the conversation %.100q", place, from.ID).In(place)
 	}
 	for name, value := range c.req.Settings {
 		if stored.Settings[name] != value {
@@ -312,7 +313,7 @@ func started(s loop.State, runID, part string, at time.Time) event.Started {
 // arguments that a model may send have at most 1 MiB.
 const maxStepArguments = 2 << 20
 
-// keepStep stores a response that only says which approvals are still to be decided: also if the
+// keepStep stores a segment that only says which approvals are still to be decided: also if the
 // caller has left, because its decisions count. The account of the request is charged with the
 // arguments of the calls.
 func (c *continuation) keepStep(ctx context.Context, next nextPart) (event.Waiting, error) {
@@ -336,20 +337,15 @@ func (c *continuation) keepStep(ctx context.Context, next nextPart) (event.Waiti
 	if c.req.Store == nil {
 		return waiting, nil
 	}
-	asked, err := FindResponse(ctx, c.Conversations, c.req.Org, responseID(next.run, next.part-1, 0))
+	asked, err := conversation.FindSegment(ctx, c.Conversations, c.req.Org, conversation.Segment{Run: next.run, Part: next.part - 1}.ID())
 	if err != nil || asked == nil {
 		return waiting, err
 	}
 	kept := *asked
 	kept.Version, kept.RequestJSON, kept.FinalOnly, kept.Part, kept.Step, kept.Waiting = 0, c.req.Store.RequestJSON, c.req.Store.FinalOnly, next.part+1, next.step, &waiting
-	err = c.Conversations.Save(ctx, c.req.Org, "", kept, c.req.Store.For, responseKey(responseID(next.run, next.part, next.step)))
+	err = conversation.SaveSegment(ctx, c.Conversations, c.req.Org, conversation.Segment{Run: next.run, Part: next.part, Step: next.step}.ID(), kept, c.req.Store.For)
 	if errors.Is(err, org.ErrExists) {
 		err = nil
 	}
 	return waiting, err
-}
-
-// responseID returns the id of the response that tells a part of a run, from 0.
-func responseID(runID string, part int, step int64) string {
-	return ResponseOf(runID, eventlog.PartSuffix(part, step))
 }

@@ -59,8 +59,8 @@
 //     eventlog/feed.go, reader.read in eventlog/reader.go.
 //   - The items that a model sees: State.Seen in loop/transcript.go, modelCaller.request in
 //     model.go, Request.modelRequest in request.go. In the process that performs the run, they are
-//     in eventlog.Writer.Transcript; earlier turns of a conversation are put in front by splice in
-//     handover.go.
+//     in eventlog.Writer.Transcript; earlier turns of a conversation are put in front by Begin in
+//     package conversation.
 //   - A setting of an org becomes a rule of a run: settings.Resolve in settings/settings.go, called
 //     in surface/serve.go; Request.accepted in accept.go puts the policy into the fact Accepted.
 //   - The goroutine of a durable run: Runner.start in runner.go begins it, driver.runDetached in accept.go

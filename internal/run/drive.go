@@ -11,6 +11,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/clock"
+	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/crash"
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
@@ -311,7 +312,7 @@ func (d *driver) finish(a loop.Finish) error {
 			return err
 		}
 	}
-	if err := d.keepResponse(callIDs); err != nil {
+	if err := d.keepSegment(callIDs); err != nil {
 		return err
 	}
 	switch {
@@ -379,13 +380,13 @@ func (d *driver) park(a loop.Interrupt) error {
 		rows = append(d.run.requestRows(), d.tools.row())
 	}
 	rows = append(rows, d.run.userMessageRows(bodies)...)
-	if err := d.keepResponse(nil); err != nil {
+	if err := d.keepSegment(nil); err != nil {
 		return err
 	}
 	err := d.run.append(rows, append(bodies, loop.Parked{ActiveMS: active})...)
 	var capped *org.CapError
 	if errors.Is(err, errDecideAgain) || errors.As(err, &capped) {
-		dropResponse(d) // the run goes on, and its response with it
+		dropSegment(d) // the run goes on, and its response with it
 	}
 	if errors.As(err, &capped) {
 		return d.calls.refuseToAsk(a.Calls, capped)
@@ -438,7 +439,7 @@ func (d *driver) handOver(keys []loop.CallKey) (calls []loop.HandedOverCall, cal
 		c, _ := run.state().Call(key)
 		id := c.ProviderID
 		if hides {
-			id = d.o.NewID(mintedPrefix)
+			id = d.o.NewID(conversation.MintedPrefix)
 			h.CallIDs[id] = c.ProviderID
 			ids = append(ids, journal.ConversationKey{Kind: journal.CallID, ID: id})
 		}
@@ -458,27 +459,27 @@ func (d *driver) handOver(keys []loop.CallKey) (calls []loop.HandedOverCall, cal
 	return calls, h.CallIDs, nil
 }
 
-// keepResponse stores the conversation of the response before the run ends or waits. callIDs
+// keepSegment stores what the run has added to its conversation before the run ends or waits. callIDs
 // are the ids of the calls that the client executes.
 //
-// The error wraps an *[journal.Unreadable] if the session of a durable run cannot be decoded. A light
-// run, which nobody could go on with, ends nevertheless, without its response in the session. So
+// The error wraps an *[journal.Unreadable] if the named conversation of a durable run cannot be decoded. A light
+// run, which nobody could go on with, ends nevertheless, without its segment in the conversation. So
 // does a run that is ended from outside or by a limit.
-func (d *driver) keepResponse(callIDs map[string]string) error {
+func (d *driver) keepSegment(callIDs map[string]string) error {
 	run := &d.run
 	keep := run.req.Store
 	if keep == nil || run.relay {
 		return nil
 	}
 	if c := run.state().Cancelled; c != nil && journal.GoneReason(*c) == loop.Deleted {
-		dropResponse(d) // it may have been stored just before
+		dropSegment(d) // it may have been stored just before
 		return nil
 	}
 	input := run.events.Items("input")
 	input = input[min(run.req.notOwn, len(input)):]
 	c := journal.Conversation{
 		RunID: run.lease.RunID, Items: append(slices.Clip(input), run.events.Transcript(run.state().HiddenRefs())...), Part: run.state().Parks + 1,
-		Full: map[string]string{}, CallIDs: callIDs, Listed: run.state().Listed(), Previous: run.req.Previous, Parts: run.req.parts, RequestJSON: keep.RequestJSON, FinalOnly: keep.FinalOnly,
+		Full: map[string]string{}, CallIDs: callIDs, Listed: run.state().Listed(), Previous: previousOf(run.req.Continues), Parts: run.req.parts, RequestJSON: keep.RequestJSON, FinalOnly: keep.FinalOnly,
 		Target: lastTarget(run.state()),
 	}
 	c.Items = append(c.Items, run.unansweredCalls()...)
@@ -492,23 +493,25 @@ func (d *driver) keepResponse(callIDs map[string]string) error {
 	encoded := eventlog.HeldBytes(c.Items) + len(c.RequestJSON) // also beyond the limit: the run is at its end
 	run.req.Account.Add(encoded)
 	defer run.req.Account.Release(encoded)
-	id := responseID(run.lease.RunID, run.state().Parks, 0)
-	err := d.o.Conversations.Save(ctx, run.req.Org, "", c, keep.For, responseKey(id))
-	if err == nil || errors.Is(err, org.ErrExists) { // an owner before this one has stored it
-		err = appendToSession(ctx, d.o.Conversations, run.req, id)
+	id := conversation.Segment{Run: run.lease.RunID, Part: run.state().Parks}.ID()
+	err := conversation.SaveSegment(ctx, d.o.Conversations, run.req.Org, id, c, keep.For)
+	if named := run.req.Continues; named.Named && (err == nil || errors.Is(err, org.ErrExists)) { // an owner before this one may have stored it
+		err = conversation.Append(ctx, d.o.Conversations, run.req.Org, named.ID, id, keep.For)
+	} else if errors.Is(err, org.ErrExists) {
+		err = nil
 	}
 	var bad *journal.Unreadable
 	switch {
 	case err == nil:
 		return nil
 	case errors.As(err, &bad) && (run.state().Ended != "" || !run.durable()):
-		run.log.Error("a response is not added to its conversation", "response", id, "error", err)
+		run.log.Error("what a run has said is not added to its conversation", "segment", id, "error", err)
 		return nil
 	case bad != nil:
 		return err
 	}
 	run.storeFailed(err)
-	return journal.Unavailable(fmt.Errorf("run %s: store the response: %w", run.lease.RunID, err))
+	return journal.Unavailable(fmt.Errorf("run %s: store its part of the conversation: %w", run.lease.RunID, err))
 }
 
 // relay performs a relay and records it in the audit log. While the store cannot be

@@ -7,13 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/crash"
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
@@ -261,7 +260,7 @@ func (r *Runner) AwaitApprovals(ctx context.Context, orgID string, q journal.App
 	}
 }
 
-// Unfinished is a run whose response is not stored yet: it has not ended, and does not wait for approvals.
+// Unfinished is a run whose segment is not stored yet: it has not ended, and does not wait for approvals.
 type Unfinished struct {
 	RunID  string
 	Part   int // of the run, from 0
@@ -269,13 +268,14 @@ type Unfinished struct {
 	Queued bool // the run has not begun
 }
 
-// UnfinishedResponse returns the run that will give a response of the caller's org, or nil if the org
-// has no such run, or one that has ended, whose response was deleted, or that does not store its response.
-// A run that has waited for approvals has given its first response. What it reads is charged to the
+// UnfinishedSegment returns the run that will store a segment of the caller's org, or nil if the org
+// has no such run, or one that has ended, whose segment was deleted, or that stores none.
+// A run that has waited for approvals has stored its first one. What it reads is charged to the
 // caller's account.
-func (r *Runner) UnfinishedResponse(ctx context.Context, caller Caller, id string) (*Unfinished, error) {
+func (r *Runner) UnfinishedSegment(ctx context.Context, caller Caller, id string) (*Unfinished, error) {
 	orgID := caller.Org.ID
-	for _, u := range runsOfResponse(id) {
+	for _, may := range conversation.MayBe(id) {
+		u := Unfinished{RunID: may.Run, Part: may.Part}
 		head, err := r.o.Archive.Head(ctx, orgID, u.RunID)
 		switch {
 		case errors.Is(err, org.ErrNotFound):
@@ -303,22 +303,7 @@ func (r *Runner) UnfinishedResponse(ctx context.Context, caller Caller, id strin
 	return nil, nil
 }
 
-// runsOfResponse returns the runs, and the part of each, that may give a response.
-func runsOfResponse(id string) []Unfinished {
-	rest, is := strings.CutPrefix(id, responsePrefix)
-	if !is {
-		return nil
-	}
-	all := []Unfinished{{RunID: "run_" + rest}}
-	if at := strings.LastIndexByte(rest, 'p'); at > 0 {
-		if part, err := strconv.Atoi(rest[at+1:]); err == nil && part > 0 && eventlog.PartSuffix(part, 0) == rest[at:] {
-			all = append(all, Unfinished{RunID: "run_" + rest[:at], Part: part})
-		}
-	}
-	return all
-}
-
-// storeOptionsOf reads how a response is stored; nil = it is not.
+// storeOptionsOf reads how a segment is stored; nil = it is not.
 func storeOptionsOf(ctx context.Context, archive journal.Archive, caller Caller, u Unfinished, grade loop.Grade) (*StoreOptions, error) {
 	read := func(ref string, into any) (bool, error) {
 		var rows []json.RawMessage
@@ -336,7 +321,7 @@ func storeOptionsOf(ctx context.Context, archive journal.Archive, caller Caller,
 	}
 	if grade != loop.Durable {
 		var keep StoreOptions
-		if there, err := read(responseRef, &keep); !there || err != nil {
+		if there, err := read(storeRef, &keep); !there || err != nil {
 			return nil, err
 		}
 		return &keep, nil
@@ -363,20 +348,20 @@ func (r *Runner) HasPieces(ctx context.Context, orgID, runID string) (bool, erro
 	return head.Summary.Grade == loop.Durable, nil
 }
 
-// DeleteResponse deletes a stored response of the caller's org, with its run if nothing else of it is
-// stored. A run that has not ended ends, if the response is its latest. DeleteResponse reports whether
-// there was a response. It need not be readable.
-func (r *Runner) DeleteResponse(ctx context.Context, caller Caller, id string) (bool, error) {
+// DeleteSegment deletes a stored segment of the caller's org, with its run if nothing else of it is
+// stored. A run that has not ended ends, if the segment is its latest. DeleteSegment reports whether
+// there was one. It need not be readable.
+func (r *Runner) DeleteSegment(ctx context.Context, caller Caller, id string) (bool, error) {
 	orgID := caller.Org.ID
 	for range 3 { // it may end, and be stored, while it is looked for
-		c, err := deletable(FindResponse(ctx, r.o.Conversations, orgID, id))
+		c, err := conversation.FindDeletable(ctx, r.o.Conversations, orgID, id)
 		if err != nil {
 			return false, err
 		}
 		if c != nil {
 			return deleteStored(ctx, r, orgID, id, c)
 		}
-		u, err := r.UnfinishedResponse(ctx, caller, id)
+		u, err := r.UnfinishedSegment(ctx, caller, id)
 		if err != nil {
 			return false, err
 		}
@@ -397,28 +382,28 @@ func (r *Runner) DeleteResponse(ctx context.Context, caller Caller, id string) (
 	return false, nil
 }
 
-// deleteStored deletes a response that is stored.
+// deleteStored deletes a segment that is stored.
 func deleteStored(ctx context.Context, r *Runner, orgID, id string, c *journal.Conversation) (bool, error) {
 	if c.RunID == "" { // it is damaged, and nobody knows its run
-		return r.o.Conversations.Delete(ctx, orgID, "", responseKey(id))
+		return conversation.DeleteSegment(ctx, r.o.Conversations, orgID, id)
 	}
-	if err := r.audience.responseDeleted(ctx, orgID, c); err != nil {
+	if err := r.audience.segmentDeleted(ctx, orgID, c); err != nil {
 		return false, err
 	}
-	if alone, err := isAlone(ctx, r.o.Conversations, orgID, c); err != nil {
+	if alone, err := conversation.IsAlone(ctx, r.o.Conversations, orgID, c); err != nil {
 		return false, err
 	} else if alone {
 		if err := r.o.LaterDeleter.DeleteLater(ctx, orgID, c.RunID); err != nil {
 			return false, err
 		}
 	}
-	return r.o.Conversations.Delete(ctx, orgID, "", responseKey(id))
+	return conversation.DeleteSegment(ctx, r.o.Conversations, orgID, id)
 }
 
-// CancelResponse ends the run of a response of the org, if the response is in progress, or is the latest of
-// a run that waits. A run that has ended is no error. CancelResponse waits until the run has ended, as long
+// CancelSegment ends the run of a segment of the org, if it is in progress, or is the latest of
+// a run that waits. A run that has ended is no error. CancelSegment waits until the run has ended, as long
 // as ctx allows.
-func (r *Runner) CancelResponse(ctx context.Context, orgID string, c *journal.Conversation, inProgress bool, by org.Author) error {
+func (r *Runner) CancelSegment(ctx context.Context, orgID string, c *journal.Conversation, inProgress bool, by org.Author) error {
 	if !inProgress {
 		if waiting, err := r.audience.waitsAt(ctx, orgID, c); waiting == nil || err != nil {
 			return err
@@ -454,7 +439,7 @@ func (r *Runner) CancelResponse(ctx context.Context, orgID string, c *journal.Co
 	}
 }
 
-// cancelPoll is how often CancelResponse looks whether the run has ended, if nothing rings.
+// cancelPoll is how often CancelSegment looks whether the run has ended, if nothing rings.
 const cancelPoll = 200 * time.Millisecond
 
 // checkOver returns an error unless the run has ended, cannot go on, waits, or has waited: once it

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
@@ -90,7 +91,7 @@ func TestADecisionGetsItsResponseAlthoughItsCallerLeaves(t *testing.T) { // L05
 			t.Fatal(err)
 		}
 		part := told.events[0].(event.Started).Part
-		c, err := run.FindResponse(t.Context(), &w.conversations, "o", run.ResponseOf("run_old", part))
+		c, err := conversation.FindSegment(t.Context(), &w.conversations, "o", conversation.SegmentID("run_old", part))
 		if err != nil || c == nil || len(c.Waiting.Approvals) != 1 || c.Waiting.Approvals[0].ID != "wait_b" {
 			t.Errorf("the response of part %q is %+v, %v", part, c, err)
 		}
@@ -469,7 +470,7 @@ func TestReadResultAfterALightRunHasWaited(t *testing.T) {
 			t.Fatal(err)
 		}
 		req := w.wants("p", "k", "h")
-		req.Key, req.Policy.Grade, req.Previous = nil, loop.Light, "resp_abc"
+		req.Key, req.Policy.Grade, req.Continues = nil, loop.Light, conversation.Ref{ID: "resp_abc", Member: "previous_response_id", Code: "previous_response_not_found"}
 		req.Policy.Approvals = []loop.ServerApproval{{Server: "s", WaitMS: 60_000, ByServer: policy.Approval{Always: &policy.Tools{Names: []string{"once_pay"}}}}}
 		if err := r.Run(t.Context(), req, &diary{}); err != nil {
 			t.Fatal(err)

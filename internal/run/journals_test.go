@@ -17,6 +17,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
@@ -339,7 +340,7 @@ func (w *town) inSession(t *testing.T) (*run.Request, journal.ConversationKey) {
 		t.Fatal(err)
 	}
 	req := w.wants("p", "k", "h")
-	req.Session, req.Store = key.ID, &run.StoreOptions{RequestJSON: json.RawMessage(`{}`), For: time.Hour}
+	req.Continues, req.Store = conversation.Ref{ID: key.ID, Named: true, Member: "conversation", Code: "conversation_not_found"}, &run.StoreOptions{RequestJSON: json.RawMessage(`{}`), For: time.Hour}
 	return req, key
 }
 
@@ -436,7 +437,7 @@ func TestALightRunEndsAlthoughItsConversationCannotBeDecoded(t *testing.T) {
 		if err := r.Run(t.Context(), req, &d); err != nil {
 			t.Fatal(err)
 		}
-		if text, end := d.said(); text != "over" || end.Reason != event.Complete || !strings.Contains(log.String(), "a response is not added to its conversation") {
+		if text, end := d.said(); text != "over" || end.Reason != event.Complete || !strings.Contains(log.String(), "what a run has said is not added to its conversation") {
 			t.Errorf("%q %+v, and the log is\n%s", text, end, &log)
 		}
 	})

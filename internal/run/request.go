@@ -14,6 +14,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
@@ -143,26 +144,23 @@ type Request struct {
 	// the run does not list them again.
 	Listed []string
 
-	// Previous is the id of the response whose conversation Items continue; "" = none.
-	Previous string
+	// Continues is the stored conversation that Items continue. If it is named, they are added to it with
+	// the output of the run, if Store is not nil.
+	Continues conversation.Ref
 
-	// Session is the id of the session that Items continue, and that they are added to with
-	// the output of the run if Store is not nil; "" = none. It excludes Previous.
-	Session string
-
-	// Store says that the conversation is stored under the id of the response, for later
+	// Store says that the conversation is stored as a segment, for later
 	// requests; nil = it is not. A relay stores none.
 	Store *StoreOptions
 
 	begins *beginning // what was read of the stored conversation for a run that is to begin; nil = nothing yet
 
 	// notOwn is how many of the items in front of the transcript are not Items: System, and
-	// the conversation of Previous or Session. inherited are the ids of its truncated results. Both are
+	// what it Continues. inherited are the ids of its truncated results. Both are
 	// known when the run has begun.
 	notOwn    int
 	inherited map[string]bool
 
-	parts []string // of Session, when the run began
+	parts []string // of the named conversation, when the run began
 
 	lastTarget event.Target // that answered the conversation last; zero = not known
 
@@ -178,14 +176,6 @@ type Request struct {
 // caller returns on whose behalf the tools of the run are called.
 func (r *Request) caller() tool.Caller {
 	return tool.Caller{ID: r.Principal, Org: r.CallerOrg, Permissions: r.Permissions}
-}
-
-// place returns where the request has one of its Items.
-func (r *Request) place(i int) string {
-	if i < len(r.Places) {
-		return r.Places[i]
-	}
-	return "input"
 }
 
 // Has reports whether Servers has one of this name.
@@ -243,17 +233,6 @@ func (r *Request) asksToShorten(t route.Target) bool {
 type Dropped struct {
 	Provider string
 	Params   []string // names in the request's dialect, sorted; at least one
-}
-
-// continued returns the member of the request that names a stored conversation; "" = none does.
-func (r *Request) continued() string {
-	switch {
-	case r.Session != "":
-		return "conversation"
-	case r.Previous != "":
-		return "previous_response_id"
-	}
-	return ""
 }
 
 // expectedTool returns a placeholder for the tools of the run's MCP servers, which are
@@ -354,15 +333,15 @@ func (r *Request) urlOf(server string) string {
 }
 
 // conversationKey identifies the conversation of the request, so that its requests get the same
-// target: the session, or the key that the caller gives for the provider's prompt cache, or
+// target: the named conversation, or the key that the caller gives for the provider's prompt cache, or
 // what the prompts of a conversation have in common, which ends with the first message of the user.
 func (r *Request) conversationKey(items []item.Item) string {
 	const cacheKey = "prompt_cache_key"
 	switch {
 	case r.Affinity != "":
 		return r.Affinity
-	case r.Session != "":
-		return "session " + r.Session
+	case r.Continues.Named:
+		return "session " + r.Continues.ID
 	}
 	for _, p := range r.Params {
 		if p.Name == cacheKey && len(p.Value) > 2 { // neither null nor empty

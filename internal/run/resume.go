@@ -10,11 +10,11 @@ import (
 
 // The refs of the rows that a durable run stores for its next owner.
 const (
-	requestRef  = "request"
-	responseRef = "response" // StoreOptions of a light run, whose request is not stored
-	catalogRef  = "catalog"
-	inputFull   = "full:input"
-	traceRef    = "trace" // of the run's trace context, see Observer
+	requestRef = "request"
+	storeRef   = "response" // StoreOptions of a light run, whose request is not stored
+	catalogRef = "catalog"
+	inputFull  = "full:input"
+	traceRef   = "trace" // of the run's trace context, see Observer
 )
 
 // storedRequest is the part of a run's request that Accepted does not have.
@@ -50,9 +50,9 @@ func requestOf(a *loop.Accepted, parks int, rows map[string]json.RawMessage) (*R
 			return nil, journal.Damaged(requestRef, err)
 		}
 		q.dropNulls()
-	} else if raw, ok := rows[responseRef]; ok {
+	} else if raw, ok := rows[storeRef]; ok {
 		if err := json.Unmarshal(raw, &q.Store); err != nil {
-			return nil, journal.Damaged(responseRef, err)
+			return nil, journal.Damaged(storeRef, err)
 		}
 	}
 	for n := 1; n <= parks; n++ { // what the requests brought that have continued the run
@@ -69,7 +69,7 @@ func requestOf(a *loop.Accepted, parks int, rows map[string]json.RawMessage) (*R
 	return &Request{
 		Org: a.Org, Principal: a.Principal, EndUser: a.EndUser, Surface: a.Surface, Model: a.Model,
 		ClientTools: q.ClientTools, Hosted: q.Hosted, ToolChoice: q.ToolChoice, Options: q.Options, Params: q.Params, Dialect: q.Dialect,
-		OnlyOf: q.OnlyOf, brought: q.FromRequest, stored: q.RequestServers, Previous: q.Previous, Session: q.Session, Store: q.Store, notOwn: q.NotOwn, parts: q.Parts, inherited: q.Inherited,
+		OnlyOf: q.OnlyOf, brought: q.FromRequest, stored: q.RequestServers, Continues: q.continues(), Store: q.Store, notOwn: q.NotOwn, parts: q.Parts, inherited: q.Inherited,
 		Permissions: q.Permissions, CallerOrg: q.CallerOrg,
 	}, nil
 }

@@ -468,7 +468,7 @@ func (r *Runner) Dropped(ctx context.Context, req *Request) ([]Dropped, error) {
 		if err != nil {
 			return nil, err
 		}
-		items = whole.items
+		items = whole.Items
 	}
 	var out []Dropped
 	for i, t := range req.Targets {
@@ -487,7 +487,7 @@ func (r *Runner) Dropped(ctx context.Context, req *Request) ([]Dropped, error) {
 				params = append(params, h.Place)
 			}
 		}
-		if name := req.continued(); name != "" && slices.ContainsFunc(items, func(it item.Item) bool { return it.IsOtherOf(t.Provider) }) {
+		if name := req.Continues.Member; name != "" && slices.ContainsFunc(items, func(it item.Item) bool { return it.IsOtherOf(t.Provider) }) {
 			params = append(params, name)
 		}
 		if len(params) > 0 {
@@ -512,7 +512,7 @@ func (r *Runner) CountInput(ctx context.Context, req *Request) (tokens int64, es
 		refused.Err = err
 		return 0, false, refused
 	}
-	asked := req.modelRequest(0, whole.items)
+	asked := req.modelRequest(0, whole.Items)
 	asked.Memory = req.Account
 	asked.Tools = append(slices.Clip(asked.Tools), set.Offered()...)
 	if counter, ok := req.Targets[0].Client.(model.Counter); ok {
@@ -522,7 +522,7 @@ func (r *Runner) CountInput(ctx context.Context, req *Request) (tokens int64, es
 		}
 		r.o.Log.Debug("the provider does not count tokens", "provider", req.Targets[0].Provider, "error", err)
 	}
-	bytes := window.Bytes(whole.items)
+	bytes := window.Bytes(whole.Items)
 	for _, t := range asked.Tools {
 		bytes += int64(len(t.Name) + len(t.Description) + len(t.InputSchema))
 	}

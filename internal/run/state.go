@@ -10,6 +10,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/clock"
+	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/crash"
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
@@ -239,7 +240,7 @@ func (s *runState) number(b *journal.Batch, bodies []loop.Body) (loop.State, err
 func (s *runState) notice(n loop.Notice, at int64) journal.Notice {
 	out := journal.Notice{Event: n.Event, Object: s.lease.RunID, Subject: s.lease.RunID, At: at}
 	if n.Response {
-		out.Object = responseID(s.lease.RunID, n.Part, 0)
+		out.Object = conversation.Segment{Run: s.lease.RunID, Part: n.Part}.ID()
 	}
 	return out
 }
@@ -345,7 +346,7 @@ func (s *runState) requestRows() []journal.Row {
 	rows := []journal.Row{{Ref: requestRef, Value: storedRequest{
 		ClientTools: q.ClientTools, Hosted: q.Hosted, ToolChoice: q.ToolChoice, Options: q.Options, Params: q.Params, Dialect: q.Dialect,
 		OnlyOf: q.OnlyOf, FromRequest: q.namesFromRequest(), RequestServers: s.storeRequestServers(),
-		Previous: q.Previous, Session: q.Session, Settings: q.Settings, Store: q.Store, NotOwn: q.notOwn, Parts: q.parts, Inherited: q.inherited,
+		Previous: previousOf(q.Continues), Session: namedOf(q.Continues), Settings: q.Settings, Store: q.Store, NotOwn: q.notOwn, Parts: q.parts, Inherited: q.inherited,
 		Permissions: q.Permissions, CallerOrg: q.CallerOrg,
 	}}}
 	if len(s.results.full) > 0 { // of a run that waits now, its own as well

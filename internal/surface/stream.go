@@ -198,10 +198,14 @@ func (h *Handler) Replay(w http.ResponseWriter, r *http.Request, caller run.Call
 
 // newAnswer returns the answer to a request, which has no texts of its own if passing.
 func newAnswer(req *run.Request, caller run.Caller, passing bool, x Extensions) Answer {
-	return Answer{
-		account: caller.Account, passing: passing, Extensions: x, Session: req.Session,
+	a := Answer{
+		account: caller.Account, passing: passing, Extensions: x,
 		Relayed: req.Policy.Grade == loop.Relay, FinalOnly: req.Policy.StreamMode == string(org.FinalOnly),
 	}
+	if req.Continues.Named {
+		a.Session = req.Continues.ID
+	}
+	return a
 }
 
 // Encoder writes the events of a run to a [Stream] in the form of its API. The Stream
@@ -219,10 +223,10 @@ type Encoder interface {
 // StoredRuns has the runs of stored answers. Implemented by *run.Runner.
 type StoredRuns interface {
 	Follower
-	UnfinishedResponse(ctx context.Context, caller run.Caller, id string) (*run.Unfinished, error)
+	UnfinishedSegment(ctx context.Context, caller run.Caller, id string) (*run.Unfinished, error)
 	HasPieces(ctx context.Context, orgID, runID string) (bool, error)
-	DeleteResponse(ctx context.Context, caller run.Caller, id string) (bool, error)
-	CancelResponse(ctx context.Context, orgID string, c *journal.Conversation, inProgress bool, by org.Author) error
+	DeleteSegment(ctx context.Context, caller run.Caller, id string) (bool, error)
+	CancelSegment(ctx context.Context, orgID string, c *journal.Conversation, inProgress bool, by org.Author) error
 }
 
 // obfuscationBlock is the number of bytes of which a text and its obfuscation have a multiple, as

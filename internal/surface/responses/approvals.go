@@ -132,7 +132,7 @@ func (d *decoder) decideApprovals() error {
 	if d.relayed() {
 		return onlyTheLoop("input")
 	}
-	stateless := d.req.Previous == "" && d.req.Session == ""
+	stateless := d.req.Continues.ID == ""
 	for _, a := range current {
 		if _, resent := d.approvals.requests[a.request]; stateless && !resent {
 			return fault.New(fault.Invalid, "approval_not_found", "%s: the input has no approval request %.100q; send it, or continue the response with previous_response_id or conversation", a.at, a.request).In(a.at + ".approval_request_id")

@@ -156,7 +156,7 @@ func (d *decoder) checkCompaction() error {
 	switch {
 	case len(d.approvals.answers) > 0:
 		return fault.New(fault.Invalid, "invalid_value", "input: approvals cannot be decided by a request that compacts; decide them first").In("input")
-	case len(d.req.Items) == 0 && d.req.Previous == "" && d.req.Session == "":
+	case len(d.req.Items) == 0 && d.req.Continues.ID == "":
 		return fault.New(fault.Invalid, "missing_required_parameter", "the input has nothing to compact").In("input")
 	}
 	d.echo.Store = false // its output is all that a client needs, and the answer says so

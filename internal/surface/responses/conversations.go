@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/id"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
@@ -31,16 +32,16 @@ type storedConversation struct {
 	Metadata  map[string]string `json:"metadata"`
 }
 
-// conversation is the object of the API.
-type conversation struct {
+// conversationObject is the object of the API.
+type conversationObject struct {
 	ID     string `json:"id"`
 	Object string `json:"object"`
 	storedConversation
 }
 
 // asObject returns the object of a stored conversation.
-func asObject(id string, c *journal.Conversation) (*conversation, error) {
-	object := &conversation{ID: id, Object: "conversation"}
+func asObject(id string, c *journal.Conversation) (*conversationObject, error) {
+	object := &conversationObject{ID: id, Object: "conversation"}
 	if err := json.Unmarshal(c.RequestJSON, &object.storedConversation); err != nil {
 		return nil, fmt.Errorf("stored conversation %s: %w", id, err)
 	}
@@ -52,7 +53,7 @@ func noConversation(id, param string) error {
 }
 
 func (h *Handler) findConversation(ctx context.Context, caller run.Caller, id string) (*journal.Conversation, error) {
-	c, err := run.FindSession(ctx, h.o.Conversations, caller.Org.ID, conversationPrefix, id)
+	c, err := conversation.Find(ctx, h.o.Conversations, caller.Org.ID, conversationPrefix, id)
 	if err != nil {
 		return nil, surface.Failed(h.o.Log, err)
 	}
@@ -127,7 +128,7 @@ func (h *Handler) CreateConversation(w http.ResponseWriter, r *http.Request, cal
 			return err
 		}
 	}
-	return surface.WriteJSON(w, http.StatusOK, conversation{name, "conversation", made})
+	return surface.WriteJSON(w, http.StatusOK, conversationObject{name, "conversation", made})
 }
 
 // createConversation stores a conversation with its items.
@@ -143,7 +144,7 @@ func (h *Handler) createConversation(ctx context.Context, caller run.Caller, k *
 		}
 		c.Parts = []string{id}
 	}
-	if err := k.made(run.SaveSession(ctx, h.o.Conversations, caller.Org.ID, name, c, h.o.KeepFor())); err != nil {
+	if err := k.made(conversation.Save(ctx, h.o.Conversations, caller.Org.ID, name, c, h.o.KeepFor())); err != nil {
 		for _, part := range c.Parts {
 			h.dropUnused(ctx, caller, k, part)
 		}
@@ -245,8 +246,8 @@ func (h *Handler) savePart(ctx context.Context, caller run.Caller, k *keyed, p *
 	if p.RequestJSON, err = surface.Marshal(stored{Response: newEcho(), Input: list}); err != nil {
 		return "", err
 	}
-	id = run.PartOf(k.Suffix, true)
-	err = k.made(run.SaveSession(ctx, h.o.Conversations, caller.Org.ID, id, p.Conversation, h.o.KeepFor()))
+	id = conversation.PartOf(k.Suffix, true)
+	err = k.made(conversation.Save(ctx, h.o.Conversations, caller.Org.ID, id, p.Conversation, h.o.KeepFor()))
 	return id, surface.Failed(h.o.Log, err)
 }
 
@@ -273,7 +274,7 @@ func (h *Handler) changeConversation(ctx context.Context, caller run.Caller, id 
 	if !strings.HasPrefix(id, conversationPrefix) {
 		return nil, noConversation(id, "conversation_id")
 	}
-	c, err := run.ChangeSession(ctx, h.o.Conversations, caller.Org.ID, id, h.o.KeepFor(), change)
+	c, err := conversation.Change(ctx, h.o.Conversations, caller.Org.ID, id, h.o.KeepFor(), change)
 	if err != nil {
 		return nil, surface.Failed(h.o.Log, err)
 	}
@@ -302,7 +303,7 @@ func (h *Handler) UpdateConversation(w http.ResponseWriter, r *http.Request, cal
 	name := r.PathValue("id")
 	var broken error
 	c, err := h.changeConversation(r.Context(), caller, name, func(c *journal.Conversation) bool {
-		var object *conversation
+		var object *conversationObject
 		if object, broken = asObject(name, c); broken != nil {
 			return false
 		}
@@ -324,7 +325,7 @@ func (h *Handler) DeleteConversation(w http.ResponseWriter, r *http.Request, cal
 	if !strings.HasPrefix(name, conversationPrefix) {
 		return noConversation(name, "conversation_id")
 	}
-	was, err := run.DeleteSession(ctx, h.o.Conversations, caller.Org.ID, name) // also one that cannot be decoded
+	was, err := conversation.Delete(ctx, h.o.Conversations, caller.Org.ID, name) // also one that cannot be decoded
 	if err != nil {
 		return surface.Failed(h.o.Log, err)
 	}
@@ -362,8 +363,8 @@ func (h *Handler) AddItems(w http.ResponseWriter, r *http.Request, caller run.Ca
 	}
 	var added *part
 	k, err := h.begin(r.Context(), caller, key, func() (err error) {
-		if len(run.StoredParts(r.Context(), h.o.Conversations, caller.Org.ID, c.Parts)) >= run.MaxParts {
-			return fault.New(fault.Invalid, "conversation_too_long", "conversation: items were added to it, or responses, %d times; start another one", run.MaxParts).In("items")
+		if len(conversation.StoredParts(r.Context(), h.o.Conversations, caller.Org.ID, c.Parts)) >= conversation.MaxParts {
+			return fault.New(fault.Invalid, "conversation_too_long", "conversation: items were added to it, or responses, %d times; start another one", conversation.MaxParts).In("items")
 		}
 		if err = h.refuseRepeated(r.Context(), caller, c.Parts, list); err == nil {
 			added, err = h.newPart(r.Context(), caller, list)
@@ -390,7 +391,7 @@ func (h *Handler) AddItems(w http.ResponseWriter, r *http.Request, caller run.Ca
 // if they were deleted.
 func (h *Handler) addPart(ctx context.Context, caller run.Caller, k *keyed, name string, list []json.RawMessage, added *part) ([]map[string]any, error) {
 	if k.Done {
-		items, err := h.itemsOf(ctx, caller, run.PartOf(k.Suffix, true))
+		items, err := h.itemsOf(ctx, caller, conversation.PartOf(k.Suffix, true))
 		if err == nil && len(items) == 0 {
 			err = fault.New(fault.NotFound, "item_not_found", "the items that the first request with this Idempotency-Key has added were deleted").In("Idempotency-Key")
 		}
@@ -410,7 +411,7 @@ func (h *Handler) addPart(ctx context.Context, caller run.Caller, k *keyed, name
 		if slices.Contains(c.Parts, id) {
 			return false
 		}
-		c.Parts = append(slices.Clip(run.StoredParts(ctx, h.o.Conversations, caller.Org.ID, c.Parts)), id)
+		c.Parts = append(slices.Clip(conversation.StoredParts(ctx, h.o.Conversations, caller.Org.ID, c.Parts)), id)
 		return true
 	}); err != nil {
 		h.dropUnused(ctx, caller, k, id)
@@ -429,7 +430,7 @@ func (h *Handler) dropUnused(ctx context.Context, caller run.Caller, k *keyed, p
 
 // dropPart deletes a part that is in no conversation. If that fails, it expires.
 func (h *Handler) dropPart(ctx context.Context, caller run.Caller, part string) {
-	if err := run.DeleteAdded(ctx, h.o.Conversations, caller.Org.ID, part); err != nil {
+	if err := conversation.DeleteAdded(ctx, h.o.Conversations, caller.Org.ID, part); err != nil {
 		h.o.Log.Error("items of no conversation were not deleted; they expire", "org", caller.Org.ID, "error", err)
 	}
 }
@@ -555,10 +556,10 @@ func (c *conversationItems) fill(ctx context.Context, page *page, order []int) e
 // deleted. The other ids can be in any part.
 func (c *conversationItems) withoutRepeats(ctx context.Context, i int, items []map[string]any) ([]map[string]any, error) {
 	items = withoutRepeats(items)
-	suffix := run.SuffixOfPart(c.parts[i])
+	suffix := conversation.SuffixOfPart(c.parts[i])
 	others := slices.ContainsFunc(items, func(it map[string]any) bool { return !strings.Contains(idOf(it), suffix) })
 	for earlier, part := range c.parts[:i] {
-		if others || run.SuffixOfPart(part) >= suffix {
+		if others || conversation.SuffixOfPart(part) >= suffix {
 			if err := c.readIDs(ctx, earlier); err != nil {
 				return nil, err
 			}
@@ -603,7 +604,9 @@ const mapEntryBytes = 48
 // partWith returns the index of the part whose suffix is in the id of an item; -1 for none.
 // An item with an id of the client's can be in any part.
 func partWith(parts []string, itemID string) int {
-	return slices.IndexFunc(parts, func(part string) bool { return itemID != "" && strings.Contains(itemID, run.SuffixOfPart(part)) })
+	return slices.IndexFunc(parts, func(part string) bool {
+		return itemID != "" && strings.Contains(itemID, conversation.SuffixOfPart(part))
+	})
 }
 
 // itemsOf returns the items of a part of a conversation, or of a response, in order; none if
@@ -613,7 +616,7 @@ func (h *Handler) itemsOf(ctx context.Context, caller run.Caller, part string) (
 	var s *stored
 	var items []map[string]any
 	err := h.reads.do(ctx, caller.Org.ID, func() (err error) {
-		if c, err = run.FindPart(ctx, h.o.Conversations, caller.Org.ID, part); err != nil || c == nil {
+		if c, err = conversation.FindPart(ctx, h.o.Conversations, caller.Org.ID, part); err != nil || c == nil {
 			return surface.Failed(h.o.Log, err)
 		}
 		if s, err = h.echoOf(caller, part, c); err == nil {
@@ -683,7 +686,7 @@ func (h *Handler) itemFinder(ctx context.Context, caller run.Caller) func(itemID
 			return nil, nil
 		}
 		for _, added := range []bool{false, true} {
-			items, err := itemsIn(run.PartOf(suffix, added))
+			items, err := itemsIn(conversation.PartOf(suffix, added))
 			if err != nil {
 				return nil, err
 			}
@@ -788,7 +791,7 @@ func (h *Handler) deleteItem(ctx context.Context, caller run.Caller, name, itemI
 		return nil, err
 	}
 	for part := range instead {
-		if err := run.DeleteAdded(ctx, h.o.Conversations, caller.Org.ID, part); err != nil {
+		if err := conversation.DeleteAdded(ctx, h.o.Conversations, caller.Org.ID, part); err != nil {
 			return nil, surface.Failed(h.o.Log, err)
 		}
 	}

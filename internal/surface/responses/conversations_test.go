@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/run"
@@ -93,9 +94,9 @@ func TestAConversationForgetsItsExpiredParts(t *testing.T) {
 	b := newBench(t, "text A.\n\ntext B.")
 	alice := b.caller("acme", "alice")
 	id := b.conversation(t, alice, "POST", "", "", "", `{}`).object.ID
-	if _, err := run.ChangeSession(t.Context(), b.kept, "acme", id, time.Hour, func(c *journal.Conversation) bool {
-		for i := range run.MaxParts {
-			c.Parts = append(c.Parts, run.PartOf(fmt.Sprint("gone", i), i%2 == 0))
+	if _, err := conversation.Change(t.Context(), b.kept, "acme", id, time.Hour, func(c *journal.Conversation) bool {
+		for i := range conversation.MaxParts {
+			c.Parts = append(c.Parts, conversation.PartOf(fmt.Sprint("gone", i), i%2 == 0))
 		}
 		return true
 	}); err != nil {
@@ -103,7 +104,7 @@ func TestAConversationForgetsItsExpiredParts(t *testing.T) {
 	}
 	b.conversation(t, alice, "ADD", id, "", "", `{"items":[{"role":"user","content":"1"}]}`)
 	b.post(t, `{"model":"m","input":"2","conversation":"`+id+`"}`)
-	c, err := run.FindSession(t.Context(), b.kept, "acme", "conv_", id)
+	c, err := conversation.Find(t.Context(), b.kept, "acme", "conv_", id)
 	if err != nil || len(c.Parts) != 2 {
 		t.Errorf("%v, %d parts", err, len(c.Parts))
 	}

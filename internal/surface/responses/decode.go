@@ -12,6 +12,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/run"
@@ -110,9 +111,6 @@ func (d *decoder) decode(members []surface.Member) error {
 		if err := d.decodeMember(m.Name, value); err != nil {
 			return err
 		}
-	}
-	if d.req.Previous != "" && d.req.Session != "" {
-		return fault.New(fault.Invalid, "mutually_exclusive_parameters", "previous_response_id and conversation exclude each other; send one of them").In("previous_response_id")
 	}
 	if err := d.decideApprovals(); err != nil {
 		return err
@@ -501,7 +499,11 @@ func (d *decoder) decodePrevious(value json.RawMessage) error {
 	if d.relayed() {
 		return onlyTheLoop(name)
 	}
-	d.req.Previous, d.echo.PreviousResponseID = id, &id
+	if d.req.Continues.ID != "" {
+		return exclusive()
+	}
+	d.req.Continues = conversation.Ref{ID: id, Member: name, Code: "previous_response_not_found"}
+	d.echo.PreviousResponseID = &id
 	return nil
 }
 
@@ -529,8 +531,17 @@ func (d *decoder) decodeConversation(value json.RawMessage) error {
 	case !strings.HasPrefix(w.ID, conversationPrefix):
 		return noConversation(w.ID, name)
 	}
-	d.req.Session, d.echo.Conversation = w.ID, &echoConversation{w.ID}
+	if d.req.Continues.ID != "" {
+		return exclusive()
+	}
+	d.req.Continues = conversation.Ref{ID: w.ID, Named: true, Member: name, Code: "conversation_not_found"}
+	d.echo.Conversation = &echoConversation{w.ID}
 	return nil
+}
+
+// exclusive refuses a request that continues two conversations.
+func exclusive() error {
+	return fault.New(fault.Invalid, "mutually_exclusive_parameters", "previous_response_id and conversation exclude each other; send one of them").In("previous_response_id")
 }
 
 // onlyTheLoop refuses a member that continues something stored, for a request with the loop

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/event"
-	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -555,7 +555,7 @@ func (e *encoder) soFar(queued bool) *response {
 // member, and Open Responses has an object or null: only an object is valid in both.
 func (e *encoder) response() *response {
 	return &response{
-		Usage: newUsage(e.End.Usage), ID: run.ResponseOf(e.Started.RunID, e.Started.Part), Object: "response", CreatedAt: e.Started.At.Unix(), Model: e.Started.Model, Output: e.output, Background: e.echo.background, echo: e.echo,
+		Usage: newUsage(e.End.Usage), ID: conversation.SegmentID(e.Started.RunID, e.Started.Part), Object: "response", CreatedAt: e.Started.At.Unix(), Model: e.Started.Model, Output: e.output, Background: e.echo.background, echo: e.echo,
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/policy"
@@ -86,7 +87,7 @@ func (h *Handler) decodeRequest(ctx context.Context, caller run.Caller, req *run
 	reply := d.reply()
 	if d.echo.background {
 		reply.Queued = func(w http.ResponseWriter, r *http.Request, runID string) error {
-			return h.write(w, r, caller, run.ResponseOf(runID, ""), replay{})
+			return h.write(w, r, caller, conversation.SegmentID(runID, ""), replay{})
 		}
 	}
 	return reply, err

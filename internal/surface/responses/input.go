@@ -193,7 +193,7 @@ type lostItem struct{ at, kind string }
 // are of types that the provider cannot get. Called when all members are read.
 func (d *decoder) checkLost() error {
 	seen := func(it item.Item) bool { return it.Kind != item.Other }
-	continues := d.req.Previous != "" || d.req.Session != "" || len(d.approvals.answers) > 0
+	continues := d.req.Continues.ID != "" || len(d.approvals.answers) > 0
 	if d.lost.at == "" || continues || slices.ContainsFunc(d.req.Items, seen) {
 		return nil
 	}
@@ -367,7 +367,7 @@ type orphan struct{ at, id string }
 // checkOrphan refuses an output whose call is nowhere. Called when all members are read: a request
 // that continues a conversation may answer its calls.
 func (d *decoder) checkOrphan() error {
-	if d.orphan.at == "" || d.req.Previous != "" || d.req.Session != "" {
+	if d.orphan.at == "" || d.req.Continues.ID != "" {
 		return nil
 	}
 	return fault.New(fault.Invalid, "invalid_value", "%s: the input before it has no call with the call_id %.100q; send the function_call before its output, "+

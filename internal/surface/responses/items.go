@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
@@ -57,7 +58,7 @@ func (s *stored) inputItems(part string) ([]map[string]any, error) {
 		if err := decodeExactly(raw, &items[i]); err != nil {
 			return nil, fmt.Errorf("stored items of %s: %w", part, err)
 		}
-		complete(items[i], fmt.Sprintf("%s_in%d", run.SuffixOfPart(part), i))
+		complete(items[i], fmt.Sprintf("%s_in%d", conversation.SuffixOfPart(part), i))
 	}
 	return items, nil
 }

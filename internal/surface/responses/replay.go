@@ -101,7 +101,7 @@ func (h *Handler) replay(w http.ResponseWriter, r *http.Request, caller run.Call
 	}
 	tools := s.clientTools()
 	tell := func(sink eventlog.Sink) error {
-		return eventlog.ShowPart(r.Context(), h.o.Runs, kept.Conversation, caller.Org.ID, caller.Account, s.Model, sink)
+		return h.show(r.Context(), caller, kept.Conversation, s.Model, sink)
 	}
 	err = h.kit.Replay(w, r, caller, kept.FinalOnly, tell, func(out *surface.Stream) surface.Encoder {
 		e := newEncoder(&out.Answer, out, s.Response, tools)

@@ -9,7 +9,9 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/clock"
+	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
@@ -65,11 +67,11 @@ func (h *Handler) findWhole(ctx context.Context, caller run.Caller, id string) (
 // findAny returns a response of the caller's org.
 func (h *Handler) findAny(ctx context.Context, caller run.Caller, id string) (found, error) {
 	for range 2 { // a response is stored before its run ends: it may end between the two
-		kept, err := run.FindResponse(ctx, h.o.Conversations, caller.Org.ID, id)
+		kept, err := conversation.FindSegment(ctx, h.o.Conversations, caller.Org.ID, id)
 		if err != nil || kept != nil {
 			return found{Conversation: kept}, err
 		}
-		u, err := h.o.Runs.UnfinishedResponse(ctx, caller, id)
+		u, err := h.o.Runs.UnfinishedSegment(ctx, caller, id)
 		if err != nil {
 			return found{}, err
 		}
@@ -117,7 +119,7 @@ func (h *Handler) render(ctx context.Context, caller run.Caller, x surface.Exten
 				Org: caller.Org.ID, RunID: kept.RunID, Account: caller.Account, Final: true, ToWaiting: true, Part: kept.Part, Now: true,
 			}, sink)
 		}
-		return eventlog.ShowPart(ctx, h.o.Runs, kept.Conversation, caller.Org.ID, caller.Account, s.Model, sink)
+		return h.show(ctx, caller, kept.Conversation, s.Model, sink)
 	}
 	made, failure, err := h.errors.Again(caller, kept.FinalOnly, x, tell, func(a *surface.Answer) surface.Object {
 		a.Session = s.session()
@@ -133,6 +135,15 @@ func (h *Handler) render(ctx context.Context, caller run.Caller, x surface.Exten
 		return made.(*encoder).failed(failure), nil
 	}
 	return made.(*encoder).finished(), nil
+}
+
+// show reports the events of a stored response: those of a part of its run.
+func (h *Handler) show(ctx context.Context, caller run.Caller, c *journal.Conversation, model string, sink eventlog.Sink) error {
+	if c.Waiting != nil { // it only says which approvals are still to be decided
+		begin := event.Started{RunID: c.RunID, Model: model, At: c.Waiting.At, Part: eventlog.PartSuffix(c.Part-1, c.Step)}
+		return eventlog.ShowStep(sink, begin, *c.Waiting)
+	}
+	return h.o.Runs.Follow(ctx, eventlog.Follow{Org: caller.Org.ID, RunID: c.RunID, Account: caller.Account, Final: true, ToWaiting: true, Part: c.Part}, sink)
 }
 
 // session returns the id of the conversation of the response; "" = none.
@@ -221,7 +232,7 @@ type deleted struct {
 // Delete answers DELETE /v1/responses/{id}.
 func (h *Handler) Delete(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
 	id := r.PathValue("id")
-	was, err := h.o.Runs.DeleteResponse(r.Context(), caller, id)
+	was, err := h.o.Runs.DeleteSegment(r.Context(), caller, id)
 	if err != nil {
 		return surface.Failed(h.o.Log, err)
 	}
@@ -261,7 +272,7 @@ func (h *Handler) Cancel(w http.ResponseWriter, r *http.Request, caller run.Call
 	by := org.Author{Principal: caller.Principal.ID, RequestID: caller.RequestID, At: clock.Wall().UnixMilli()}
 	ctx, cancel := context.WithTimeout(r.Context(), cancelWait) // nothing of the store is used while it waits
 	defer cancel()
-	if err := h.o.Runs.CancelResponse(ctx, caller.Org.ID, kept.Conversation, kept.inProgress, by); err != nil {
+	if err := h.o.Runs.CancelSegment(ctx, caller.Org.ID, kept.Conversation, kept.inProgress, by); err != nil {
 		return surface.Failed(h.o.Log, err)
 	}
 	return surface.Admitted(func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/conversation"
 )
 
 // What this build cannot decode can be deleted, with what belongs to it.
@@ -20,7 +20,7 @@ func TestWhatCannotBeDecodedCanBeDeleted(t *testing.T) { // J09 J10
 			alice := b.caller("acme", "alice")
 			id := b.conversation(t, alice, "POST", "", "", "", `{"items":[{"role":"user","content":"Hello."}]}`).object.ID
 			response := b.post(t, `{"model":"m","input":"What is Go?","conversation":"`+id+`"}`).object.ID
-			c, err := run.FindSession(t.Context(), b.kept, "acme", "conv_", id)
+			c, err := conversation.Find(t.Context(), b.kept, "acme", "conv_", id)
 			if err != nil || len(c.Parts) != 2 {
 				t.Fatalf("%v, %+v", err, c)
 			}
@@ -41,7 +41,7 @@ func TestWhatCannotBeDecodedCanBeDeleted(t *testing.T) { // J09 J10
 				return // nobody knows what it consisted of
 			}
 			for _, part := range c.Parts {
-				if left, err := run.FindPart(t.Context(), b.kept, "acme", part); err != nil || left != nil {
+				if left, err := conversation.FindPart(t.Context(), b.kept, "acme", part); err != nil || left != nil {
 					t.Errorf("%v; %s is left: what belongs to a conversation ends with it", err, part)
 				}
 			}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/resulttool"
@@ -165,7 +166,7 @@ func (st *stage) request(t *testing.T, f form, name, principal string) performan
 	if id := st.tap.runID(); st.get != nil && id != "" {
 		p.stored = &client{header: http.Header{}, left: func() bool { return false }}
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
-		r.SetPathValue("id", run.ResponseOf(id, ""))
+		r.SetPathValue("id", conversation.SegmentID(id, ""))
 		if err := st.get(p.stored, r, caller); err != nil {
 			t.Errorf("the stored answer: %v", err)
 		}

@@ -1,4 +1,4 @@
-package run
+package conversation
 
 import (
 	"encoding/json"
@@ -106,7 +106,7 @@ func (r *resent) isSaid(it item.Item) bool {
 // newItems returns the items of a request that the conversation which it continues does not have:
 // fresh, and answers, which are the results of calls of the conversation. They follow these calls,
 // whatever the client has sent before them.
-func newItems(h history, req *Request) (fresh, answers []item.Item, err error) {
+func newItems(h history, req Request) (fresh, answers []item.Item, err error) {
 	r := newResent(h)
 	for at := 0; at < len(req.Items); {
 		end := item.TurnEnd(req.Items, at)

@@ -1,0 +1,11 @@
+// Package conversation keeps conversations: what a run has added to one, and the conversations that
+// clients name.
+//
+// A [Segment] is what one run adds: its input and its output, stored under an id that follows from that of
+// the run. A segment follows another one, or belongs to a named conversation, which is a list of parts:
+// segments, and items that a client has added. [Begin] reads what a request continues and returns the
+// transcript with which its run begins; it is the only place that does.
+//
+// Nothing here knows an API. What an API stores beside the items is opaque; its ids, members and objects
+// are made by its surface.
+package conversation

@@ -1,0 +1,166 @@
+package conversation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/journal"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
+)
+
+// A named conversation is a list of parts, each stored under its own key: segments, and lists of items
+// that a client has added. A part that is not stored any more is no longer in the conversation.
+
+// itemsPrefix begins the ids of parts that the caller has added.
+const itemsPrefix = "items_"
+
+// MaxParts is how many parts a named conversation may have.
+const MaxParts = maxHistorySegments
+
+// PartOf returns the id of the part whose items have a suffix in their ids: that of a
+// segment if the suffix is that of its run.
+func PartOf(suffix string, added bool) string {
+	if added {
+		return itemsPrefix + suffix
+	}
+	return segmentPrefix + suffix
+}
+
+// SuffixOfPart is the inverse of PartOf.
+func SuffixOfPart(id string) string {
+	return strings.TrimPrefix(strings.TrimPrefix(id, itemsPrefix), segmentPrefix)
+}
+
+// Named conversations belong to their org, as segments do.
+func namedKey(id string) journal.ConversationKey {
+	return journal.ConversationKey{Kind: journal.SessionID, ID: id}
+}
+
+func partKey(id string) journal.ConversationKey {
+	if strings.HasPrefix(id, itemsPrefix) {
+		return namedKey(id)
+	}
+	return segmentKey(id)
+}
+
+// Find returns a named conversation of the org, or nil. Its id must begin with prefix, which the
+// ids of parts do not.
+func Find(ctx context.Context, kept journal.Conversations, orgID, prefix, id string) (*journal.Conversation, error) {
+	if !strings.HasPrefix(id, prefix) {
+		return nil, nil
+	}
+	return kept.Find(ctx, orgID, "", namedKey(id))
+}
+
+// FindPart returns a part of a named conversation of the org, or nil.
+func FindPart(ctx context.Context, kept journal.Conversations, orgID, id string) (*journal.Conversation, error) {
+	return kept.Find(ctx, orgID, "", partKey(id))
+}
+
+// Save stores a named conversation or a part that is new.
+func Save(ctx context.Context, kept journal.Conversations, orgID, id string, c journal.Conversation, ttl time.Duration) error {
+	return kept.Save(ctx, orgID, "", c, ttl, namedKey(id))
+}
+
+// Change replaces a named conversation by what change makes of it, and stores it for ttl from
+// now on. It returns the new one, or nil if there is none. change is called again if
+// somebody else has changed it meanwhile; if it returns false, nothing is stored.
+func Change(ctx context.Context, kept journal.Conversations, orgID, id string, ttl time.Duration, change func(*journal.Conversation) bool) (*journal.Conversation, error) {
+	for {
+		c, err := kept.Find(ctx, orgID, "", namedKey(id))
+		if err != nil || c == nil || !change(c) {
+			return c, err
+		}
+		err = kept.Save(ctx, orgID, "", *c, ttl, namedKey(id))
+		if err == nil || !errors.Is(err, journal.ErrChanged) || ctx.Err() != nil {
+			return c, err
+		}
+	}
+}
+
+// Delete deletes a named conversation of the org with the items that clients have added. Its
+// segments stay. It reports whether there was one. The conversation is deleted last: after an
+// error it can be deleted again. It need not be readable.
+func Delete(ctx context.Context, kept journal.Conversations, orgID, id string) (bool, error) {
+	c, err := deletable(kept.Find(ctx, orgID, "", namedKey(id)))
+	if err != nil || c == nil {
+		return false, err
+	}
+	for _, part := range c.Parts {
+		if err := DeleteAdded(ctx, kept, orgID, part); err != nil {
+			return false, err
+		}
+	}
+	return kept.Delete(ctx, orgID, "", namedKey(id))
+}
+
+// readNamed reads the named conversation of a request: the ids of its parts, and those that are stored.
+func readNamed(ctx context.Context, kept journal.Conversations, req Request, memory *memlimit.Share) (parts []string, found []*journal.Conversation, err error) {
+	c := req.Continues
+	named, err := kept.Find(ctx, req.Org, "", namedKey(c.ID))
+	switch {
+	case err != nil:
+		return nil, nil, fmt.Errorf("conversation %s: %w", c.ID, err)
+	case named == nil:
+		return nil, nil, c.NotStored()
+	}
+	found, err = readParts(ctx, kept, req.Org, named.Parts, &conversationSize{member: c.Member, remedy: "start another one", memory: memory})
+	return named.Parts, found, err
+}
+
+// readParts reads parts of a named conversation.
+func readParts(ctx context.Context, kept journal.Conversations, orgID string, parts []string, size *conversationSize) ([]*journal.Conversation, error) {
+	var found []*journal.Conversation
+	for _, part := range parts {
+		c, err := FindPart(ctx, kept, orgID, part)
+		if err != nil {
+			return nil, fmt.Errorf("conversation: part %s: %w", part, err)
+		}
+		if c == nil {
+			continue
+		}
+		if err := size.add(c); err != nil {
+			return nil, err
+		}
+		found = append(found, c)
+	}
+	return found, nil
+}
+
+// Append adds a segment to a named conversation, which is then stored for ttl from now on. One that was
+// deleted meanwhile stays deleted, and a segment that it has already is not added again.
+func Append(ctx context.Context, kept journal.Conversations, orgID, id, segment string, ttl time.Duration) error {
+	_, err := Change(ctx, kept, orgID, id, ttl, func(c *journal.Conversation) bool {
+		if slices.Contains(c.Parts, segment) {
+			return false
+		}
+		c.Parts = append(slices.Clip(StoredParts(ctx, kept, orgID, c.Parts)), segment)
+		return true
+	})
+	return err
+}
+
+// StoredParts returns the parts of a named conversation without those that are not stored any more. It
+// looks for them only if there are MaxParts or more.
+func StoredParts(ctx context.Context, kept journal.Conversations, orgID string, parts []string) []string {
+	if len(parts) < MaxParts {
+		return parts
+	}
+	return slices.DeleteFunc(slices.Clone(parts), func(part string) bool {
+		c, err := FindPart(ctx, kept, orgID, part)
+		return err == nil && c == nil
+	})
+}
+
+// DeleteAdded deletes a part of a named conversation if a client has added it. A segment stays.
+func DeleteAdded(ctx context.Context, kept journal.Conversations, orgID, part string) error {
+	if !strings.HasPrefix(part, itemsPrefix) {
+		return nil
+	}
+	_, err := kept.Delete(ctx, orgID, "", namedKey(part))
+	return err
+}

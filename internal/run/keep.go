@@ -1,0 +1,93 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/conversation"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
+)
+
+// StoreOptions is what a surface stores with the segment of a conversation.
+type StoreOptions struct {
+	// RequestJSON is JSON of the surface, from which it makes its answer again.
+	RequestJSON json.RawMessage `json:"echo"`
+
+	// FinalOnly says that the client gets the text of the last round only.
+	FinalOnly bool `json:"final_only,omitempty"`
+
+	// For is how long the conversation is stored.
+	For time.Duration `json:"for_ns"`
+}
+
+// beginning is the transcript that a request begins with.
+type beginning struct {
+	*conversation.Beginning
+	memory *memlimit.Share // charged with the conversation, for the holder of the beginning
+}
+
+// beginning returns the transcript that the request begins with. The stored conversation is read once:
+// the run begins with what was read before it. The account of the request is charged with it until
+// forget, which the last user calls.
+func (r *Request) beginning(ctx context.Context, kept journal.Conversations) (*beginning, error) {
+	if r.begins == nil {
+		memory := r.Account.Share()
+		asked := conversation.Request{Org: r.Org, Principal: r.Principal, System: r.System, Items: r.Items, Places: r.Places, Continues: r.Continues}
+		read, err := conversation.Begin(ctx, kept, asked, memory)
+		if err != nil {
+			memory.Close()
+			return nil, err
+		}
+		r.begins = &beginning{read, memory}
+	}
+	return r.begins, nil
+}
+
+// forget drops what beginning has read.
+func (r *Request) forget() {
+	if r.begins != nil {
+		r.begins.memory.Close()
+		r.begins = nil
+	}
+}
+
+// dropSegment deletes the segment that was stored for a run which does not wait after all, or is deleted.
+func dropSegment(d *driver) {
+	run := &d.run
+	if run.req.Store == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(run.ctx), appendTimeout)
+	defer cancel()
+	id := conversation.Segment{Run: run.lease.RunID, Part: run.state().Parks}.ID()
+	if _, err := conversation.DeleteSegment(ctx, d.o.Conversations, run.req.Org, id); err != nil {
+		run.log.Error("what a run has stored of its conversation is not deleted", "segment", id, "error", err)
+	}
+}
+
+// previousOf returns the id of the segment that a request continues; "" = none.
+func previousOf(r conversation.Ref) string {
+	if r.Named {
+		return ""
+	}
+	return r.ID
+}
+
+// namedOf returns the id of the named conversation that a request continues; "" = none.
+func namedOf(r conversation.Ref) string {
+	if r.Named {
+		return r.ID
+	}
+	return ""
+}
+
+// continues returns what the stored request continues. It was read when the run began: errors name nothing
+// of the request any more.
+func (q *storedRequest) continues() conversation.Ref {
+	if q.Session != "" {
+		return conversation.Ref{ID: q.Session, Named: true}
+	}
+	return conversation.Ref{ID: q.Previous}
+}

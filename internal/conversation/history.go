@@ -47,7 +47,7 @@ func (s *conversationSize) add(c *journal.Conversation) error {
 	if s.items > maxHistoryItems || s.parts > maxHistorySegments {
 		return s.tooLong()
 	}
-	c.RequestJSON = nil
+	c.Input, c.RequestJSON = nil, nil
 	n := eventlog.HeldBytes(c.Items)
 	for _, text := range c.Full {
 		n += len(text)

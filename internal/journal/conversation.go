@@ -30,6 +30,10 @@ type Conversation struct {
 	RunID string    `json:"run_id"` // the run that produced the items
 	Items item.List `json:"items"`
 
+	// Input are the items that the client has sent or added, as it wrote them, in their order. Items has
+	// what a model gets of them.
+	Input []Entry `json:"input,omitempty"`
+
 	// Full holds the full text of results that were cut, by the id under which the
 	// model was told to read them.
 	Full map[string]string `json:"full,omitempty"`
@@ -66,6 +70,26 @@ type Conversation struct {
 	// were added to it, RequestJSON is what the surface stores of them.
 	RequestJSON json.RawMessage `json:"echo,omitempty"`
 	FinalOnly   bool            `json:"final_only,omitempty"`
+}
+
+// Entry is an item of a conversation as its client wrote it, under the id by which clients name it.
+type Entry struct {
+	// ID is the client's, or what the gateway has given it. If a client sends an ID twice, it names the
+	// first. "" = the item was stored in the first form, and its id follows from its place.
+	ID   string          `json:"id,omitempty"`
+	JSON json.RawMessage `json:"json"` // in the form of the API that it came from
+
+	// Prefix begins the ID that the gateway gives the item when it is known where it is stored; "" = it has
+	// its ID.
+	Prefix string `json:"prefix,omitempty"`
+}
+
+// InputBytes returns the memory that the items occupy, in bytes.
+func InputBytes(input []Entry) (n int) {
+	for _, e := range input {
+		n += len(e.ID) + len(e.JSON)
+	}
+	return n
 }
 
 // ConversationKey is a key of a stored conversation.
@@ -149,8 +173,9 @@ func (c Conversation) Check(ttl time.Duration, keys []ConversationKey) error {
 	return nil
 }
 
-// conversationVersion is the version of the stored form.
-const conversationVersion = 1
+// conversationVersion is the version of the stored form. One without Input is stored in the first, which
+// builds before the second can read: in that, the input of a segment is in RequestJSON.
+const conversationVersion = 2
 
 type storedConversation struct {
 	Form int `json:"v"`
@@ -162,7 +187,11 @@ func (c Conversation) Encode() ([]byte, error) {
 	var body bytes.Buffer
 	e := json.NewEncoder(&body)
 	e.SetEscapeHTML(false) // items are stored unchanged
-	if err := e.Encode(storedConversation{conversationVersion, c}); err != nil {
+	form := conversationVersion
+	if len(c.Input) == 0 {
+		form = 1
+	}
+	if err := e.Encode(storedConversation{form, c}); err != nil {
 		return nil, fmt.Errorf("conversation of run %s: %w", c.RunID, err)
 	}
 	return body.Bytes(), nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/crash"
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
@@ -45,6 +46,11 @@ func (d *driver) accept() error {
 		return err
 	}
 	d.run.begins(input)
+	if keep := d.run.req.Store; keep != nil {
+		req := *d.run.req // which belongs to the caller
+		req.begins, req.Store = nil, keep.named(conversation.Segment{Run: d.run.lease.RunID})
+		d.run.req = &req
+	}
 	body, items := acceptedOf(d), input.Items
 	asked.forget()
 	room, err := roomFor(d.run.req.Account, items)

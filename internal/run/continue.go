@@ -202,7 +202,7 @@ func (c *continuation) decideAll(ctx context.Context, approvals []journal.Approv
 		}
 		return next, nil
 	}
-	part := storedPart{Store: c.req.Store}
+	part := storedPart{Store: c.req.Store.named(conversation.Segment{Run: next.run, Part: next.part})}
 	if part.RequestServers, err = c.sealRequestServers(next.run); err != nil {
 		return next, err
 	}
@@ -341,8 +341,8 @@ func (c *continuation) keepStep(ctx context.Context, next nextPart) (event.Waiti
 	if err != nil || asked == nil {
 		return waiting, err
 	}
-	kept := *asked
-	kept.Version, kept.RequestJSON, kept.FinalOnly, kept.Part, kept.Step, kept.Waiting = 0, c.req.Store.RequestJSON, c.req.Store.FinalOnly, next.part+1, next.step, &waiting
+	kept, keep := *asked, c.req.Store.named(conversation.Segment{Run: next.run, Part: next.part, Step: next.step})
+	kept.Version, kept.Input, kept.RequestJSON, kept.FinalOnly, kept.Part, kept.Step, kept.Waiting = 0, keep.Input, keep.RequestJSON, keep.FinalOnly, next.part+1, next.step, &waiting
 	err = conversation.SaveSegment(ctx, c.Conversations, c.req.Org, conversation.Segment{Run: next.run, Part: next.part, Step: next.step}.ID(), kept, c.req.Store.For)
 	if errors.Is(err, org.ErrExists) {
 		err = nil

@@ -479,7 +479,7 @@ func (d *driver) keepSegment(callIDs map[string]string) error {
 	input = input[min(run.req.notOwn, len(input)):]
 	c := journal.Conversation{
 		RunID: run.lease.RunID, Items: append(slices.Clip(input), run.events.Transcript(run.state().HiddenRefs())...), Part: run.state().Parks + 1,
-		Full: map[string]string{}, CallIDs: callIDs, Listed: run.state().Listed(), Previous: previousOf(run.req.Continues), Parts: run.req.parts, RequestJSON: keep.RequestJSON, FinalOnly: keep.FinalOnly,
+		Full: map[string]string{}, CallIDs: callIDs, Listed: run.state().Listed(), Previous: previousOf(run.req.Continues), Parts: run.req.parts, Input: keep.Input, RequestJSON: keep.RequestJSON, FinalOnly: keep.FinalOnly,
 		Target: lastTarget(run.state()),
 	}
 	c.Items = append(c.Items, run.unansweredCalls()...)
@@ -490,7 +490,7 @@ func (d *driver) keepSegment(callIDs map[string]string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(run.ctx), appendTimeout)
 	defer cancel()
-	encoded := eventlog.HeldBytes(c.Items) + len(c.RequestJSON) // also beyond the limit: the run is at its end
+	encoded := eventlog.HeldBytes(c.Items) + keep.bytes() // also beyond the limit: the run is at its end
 	run.req.Account.Add(encoded)
 	defer run.req.Account.Release(encoded)
 	id := conversation.Segment{Run: run.lease.RunID, Part: run.state().Parks}.ID()

@@ -329,7 +329,7 @@ func (u *unread) Find(ctx context.Context, orgID, principal string, key journal.
 		u.then = nil
 		then()
 	}
-	return journal.DecodeConversation(key, []byte(`{"v":2}`))
+	return journal.DecodeConversation(key, []byte(`{"v":3}`))
 }
 
 // inSession returns a request that continues a conversation, which it stores.

@@ -3,6 +3,8 @@ package run
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/conversation"
@@ -15,12 +17,35 @@ type StoreOptions struct {
 	// RequestJSON is JSON of the surface, from which it makes its answer again.
 	RequestJSON json.RawMessage `json:"echo"`
 
+	// Input are the items that the client has sent.
+	Input []journal.Entry `json:"input,omitempty"`
+
 	// FinalOnly says that the client gets the text of the last round only.
 	FinalOnly bool `json:"final_only,omitempty"`
 
 	// For is how long the conversation is stored.
 	For time.Duration `json:"for_ns"`
 }
+
+// named returns the options for a segment, in which each item of the input has an id: one that the client did
+// not name is named after the segment and its place.
+func (o *StoreOptions) named(s conversation.Segment) *StoreOptions {
+	if o == nil || !slices.ContainsFunc(o.Input, func(e journal.Entry) bool { return e.Prefix != "" }) {
+		return o
+	}
+	named := *o
+	named.Input = slices.Clone(o.Input)
+	suffix := conversation.SuffixOfPart(s.ID())
+	for i, e := range named.Input {
+		if e.Prefix != "" {
+			named.Input[i].ID, named.Input[i].Prefix = fmt.Sprintf("%s%s_in%d", e.Prefix, suffix, i), ""
+		}
+	}
+	return &named
+}
+
+// bytes is the memory that the options occupy, in bytes.
+func (o *StoreOptions) bytes() int { return len(o.RequestJSON) + journal.InputBytes(o.Input) }
 
 // beginning is the transcript that a request begins with.
 type beginning struct {

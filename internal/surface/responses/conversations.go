@@ -236,15 +236,13 @@ func (h *Handler) newPart(ctx context.Context, caller run.Caller, list []json.Ra
 
 // savePart stores a part under the id that it returns, with an id for each item.
 func (h *Handler) savePart(ctx context.Context, caller run.Caller, k *keyed, p *part) (id string, err error) {
-	list := make([]json.RawMessage, len(p.items))
+	p.Input = make([]journal.Entry, len(p.items))
 	for i, it := range p.items {
 		complete(it, fmt.Sprintf("%s_%d", k.Suffix, i))
-		if list[i], err = surface.Marshal(it); err != nil {
+		p.Input[i].ID = idOf(it)
+		if p.Input[i].JSON, err = surface.Marshal(it); err != nil {
 			return "", err
 		}
-	}
-	if p.RequestJSON, err = surface.Marshal(stored{Response: newEcho(), Input: list}); err != nil {
-		return "", err
 	}
 	id = conversation.PartOf(k.Suffix, true)
 	err = k.made(conversation.Save(ctx, h.o.Conversations, caller.Org.ID, id, p.Conversation, h.o.KeepFor()))

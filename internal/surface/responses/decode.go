@@ -197,8 +197,8 @@ func (d *decoder) keep() error {
 	if !d.echo.Store {
 		return nil
 	}
-	kept, err := surface.Marshal(stored{Response: d.echo, Encrypted: d.echo.encrypted, Plain: d.echo.plain, Background: d.echo.background, Input: d.input, Model: d.req.Model})
-	d.req.Store = &run.StoreOptions{RequestJSON: kept}
+	kept, err := surface.Marshal(stored{Response: d.echo, Encrypted: d.echo.encrypted, Plain: d.echo.plain, Background: d.echo.background, Model: d.req.Model})
+	d.req.Store = &run.StoreOptions{RequestJSON: kept, Input: entriesOf(d.input)}
 	return err
 }
 

@@ -357,7 +357,7 @@ func TestAdditionalTools(t *testing.T) { // P37
 	if len(req.Items) != 1 || req.ToolChoice.Name != "functions__exec" || !slices.Equal(reply.Dropped, []string{"input[0].tools[2]"}) {
 		t.Errorf("items %+v, choice %+v, dropped %q", req.Items, req.ToolChoice, reply.Dropped)
 	}
-	var kept stored
+	kept := stored{input: req.Store.Input}
 	if err := json.Unmarshal(req.Store.RequestJSON, &kept); err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package responses
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/item"
@@ -53,14 +55,30 @@ func (h *Handler) InputItems(w http.ResponseWriter, r *http.Request, caller run.
 // inputItems returns the input of a response, or the items of a part that a client has
 // added, as the API lists them.
 func (s *stored) inputItems(part string) ([]map[string]any, error) {
-	items := make([]map[string]any, len(s.Input))
-	for i, raw := range s.Input {
-		if err := decodeExactly(raw, &items[i]); err != nil {
+	items := make([]map[string]any, len(s.input))
+	for i, e := range s.input {
+		if err := decodeExactly(e.JSON, &items[i]); err != nil {
 			return nil, fmt.Errorf("stored items of %s: %w", part, err)
+		}
+		if e.ID != "" && items[i] != nil {
+			items[i]["id"] = e.ID
 		}
 		complete(items[i], fmt.Sprintf("%s_in%d", conversation.SuffixOfPart(part), i))
 	}
 	return items, nil
+}
+
+// entriesOf returns items that a client has sent, with their ids, as they are stored.
+func entriesOf(list []json.RawMessage) []journal.Entry {
+	out := make([]journal.Entry, len(list))
+	for i, raw := range list {
+		t := surface.Texts(raw, "type", "id")
+		out[i] = journal.Entry{ID: t[1], JSON: raw}
+		if t[1] == "" {
+			out[i].Prefix = cmp.Or(idPrefixes[cmp.Or(t[0], "message")], otherPrefix)
+		}
+	}
+	return out
 }
 
 // idOf returns the id of a listed item.
@@ -95,6 +113,9 @@ var idPrefixes = map[string]string{
 	"web_search_call": "ws_", "file_search_call": "fs_", "code_interpreter_call": "ci_", "image_generation_call": "ig_",
 }
 
+// otherPrefix begins the ids of items of other types.
+const otherPrefix = "item_"
+
 // complete gives an item of a client what the API lists of it: a type, an id, a status, and
 // content that is a list of parts. suffix is of the id of an item without one.
 func complete(it map[string]any, suffix string) {
@@ -103,11 +124,7 @@ func complete(it map[string]any, suffix string) {
 	}
 	kind, _ := it["type"].(string)
 	if id, _ := it["id"].(string); id == "" {
-		prefix, known := idPrefixes[kind]
-		if !known {
-			prefix = "item_"
-		}
-		it["id"] = prefix + suffix
+		it["id"] = cmp.Or(idPrefixes[kind], otherPrefix) + suffix
 	}
 	for _, name := range []string{"phase", "encrypted_content", "namespace"} { // absent, where they are nothing
 		if it[name] == nil {

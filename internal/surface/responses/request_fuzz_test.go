@@ -8,6 +8,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -60,19 +61,19 @@ func FuzzRequest(f *testing.F) {
 		if req.Store == nil {
 			return
 		}
-		if hides && strings.Contains(string(req.Store.RequestJSON), "CANARY") {
-			t.Errorf("%s: stored is a credential: %s", body, req.Store.RequestJSON)
+		if kept, err := json.Marshal(req.Store); err != nil || hides && strings.Contains(string(kept), "CANARY") {
+			t.Errorf("%s: stored is a credential: %s %v", body, kept, err)
 		}
 		s := stored{Response: newEcho()}
 		if err := json.Unmarshal(req.Store.RequestJSON, &s); err != nil {
 			t.Fatalf("%s: stored is %s: %v", body, req.Store.RequestJSON, err)
 		}
-		s.Response.encrypted, s.Response.plain = s.Encrypted, s.Plain
+		s.Response.encrypted, s.Response.plain, s.input = s.Encrypted, s.Plain, req.Store.Input
 		again, err := surface.Marshal(newEncoder(&surface.Answer{Started: event.Started{RunID: "run_1"}}, nil, s.Response, s.clientTools()).ended())
 		if err != nil || !sameJSON(t, answered, again) {
 			t.Errorf("%s: answered with\n%s\nand stored is\n%s\n%v", body, answered, again, err)
 		}
-		wantListed(t, s.Input)
+		wantListed(t, req.Store.Input)
 	})
 }
 
@@ -103,7 +104,7 @@ func FuzzInput(f *testing.F) {
 				}
 				continue
 			}
-			wantListed(t, []json.RawMessage{json.RawMessage(text)})
+			wantListed(t, entriesOf([]json.RawMessage{json.RawMessage(text)}))
 			if len(req.Items)+len(req.Listed)+len(reply.Dropped) < 2 && kindOf(json.RawMessage(text)) != "additional_tools" {
 				t.Errorf("%s: it is lost", text)
 			}
@@ -123,9 +124,9 @@ func endedObject(reply surface.Reply) any {
 }
 
 // wantListed fails the test unless each item of the input is listed with a type and an id.
-func wantListed(t *testing.T, input []json.RawMessage) {
+func wantListed(t *testing.T, input []journal.Entry) {
 	t.Helper()
-	items, err := (&stored{Input: input}).inputItems("resp_1")
+	items, err := (&stored{input: input}).inputItems("resp_1")
 	if err != nil {
 		t.Fatalf("%s: %v", input, err)
 	}

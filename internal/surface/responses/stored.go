@@ -20,8 +20,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
-// stored is what the surface stores with a response: what it repeats of the request, and
-// the input as the client sent it. Output and usage come from the run.
+// stored is what the surface stores with a response: what it repeats of the request. The input is
+// stored beside it, and output and usage come from the run.
 type stored struct {
 	Response  echo `json:"response"`
 	Encrypted bool `json:"encrypted,omitempty"`
@@ -29,10 +29,13 @@ type stored struct {
 
 	Background bool `json:"background,omitempty"`
 
-	Input []json.RawMessage `json:"input"`
-	Model string            `json:"model,omitempty"` // as the client named it
+	Model string `json:"model,omitempty"` // as the client named it
 
-	tools *clientTools // those of the response and its input; nil = Input is still there
+	// Input is the input in the first stored form: see journal.Conversation.
+	Input []json.RawMessage `json:"input,omitempty"`
+
+	input []journal.Entry
+	tools *clientTools // those of the response and its input; nil = input is still there
 }
 
 // found is a response of an org: one that is stored, or one in progress, which its run stores when it
@@ -76,7 +79,7 @@ func (h *Handler) findAny(ctx context.Context, caller run.Caller, id string) (fo
 			return found{}, err
 		}
 		if u != nil {
-			c := &journal.Conversation{RunID: u.RunID, Part: u.Part + 1, RequestJSON: u.Keep.RequestJSON, FinalOnly: u.Keep.FinalOnly}
+			c := &journal.Conversation{RunID: u.RunID, Part: u.Part + 1, Input: u.Keep.Input, RequestJSON: u.Keep.RequestJSON, FinalOnly: u.Keep.FinalOnly}
 			return found{c, true, u.Queued}, nil
 		}
 	}
@@ -86,24 +89,27 @@ func (h *Handler) findAny(ctx context.Context, caller run.Caller, id string) (fo
 // dropInput drops the input, which only lists of items have. What is left of the memory of the
 // caller is that of the response.
 func (s *stored) dropInput(caller run.Caller) {
-	tools, n := s.clientTools(), 0
-	for _, raw := range s.Input {
-		n += len(raw)
-	}
-	s.tools, s.Input = &tools, nil
-	caller.Account.Release(n)
+	tools := s.clientTools()
+	caller.Account.Release(journal.InputBytes(s.input))
+	s.tools, s.input = &tools, nil
 }
 
 // echoOf returns what the surface has stored of a response, or of items. It drops the items for
 // the model, and the stored form. It is called within reads.
 func (h *Handler) echoOf(caller run.Caller, id string, kept *journal.Conversation) (*stored, error) {
-	if err := caller.Account.Acquire(len(kept.RequestJSON)); err != nil {
+	if err := caller.Account.Acquire(len(kept.RequestJSON) + journal.InputBytes(kept.Input)); err != nil {
 		return nil, err
 	}
-	s := &stored{Response: newEcho()}
-	if err := json.Unmarshal(kept.RequestJSON, s); err != nil {
-		return nil, fmt.Errorf("stored response %s: %w", id, err)
+	s := &stored{Response: newEcho(), input: kept.Input}
+	if len(kept.RequestJSON) > 0 { // items that were added have none
+		if err := json.Unmarshal(kept.RequestJSON, s); err != nil {
+			return nil, fmt.Errorf("stored response %s: %w", id, err)
+		}
 	}
+	for _, raw := range s.Input {
+		s.input = append(s.input, journal.Entry{JSON: raw})
+	}
+	s.Input, kept.Input = nil, nil
 	s.Response.encrypted, s.Response.plain, s.Response.background = s.Encrypted, s.Plain, s.Background
 	kept.Items, kept.Full, kept.RequestJSON = nil, nil, nil
 	return s, nil
@@ -205,9 +211,9 @@ func (s *stored) clientTools() clientTools {
 	for i, raw := range s.Response.Tools {
 		_, _ = d.decodeTool(path("tools", i), group{}, raw) // it was accepted once; other kinds are left out
 	}
-	for i, raw := range s.Input {
-		if kindOf(raw) == "additional_tools" {
-			_ = d.addTools(path("input", i), raw)
+	for i, e := range s.input {
+		if kindOf(e.JSON) == "additional_tools" {
+			_ = d.addTools(path("input", i), e.JSON)
 		}
 	}
 	return d.tools

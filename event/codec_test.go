@@ -38,9 +38,9 @@ var encodings = []struct {
 		Skipped: []event.SkippedTarget{{Target: event.Target{Provider: "r", Model: "o"}, Reason: "breaker_open"}},
 	}, `{"v":1,"type":"model_fallback","round":1,"from":{"provider":"p","model":"m"},"to":{"provider":"q","model":"n"},"class":"transient",` +
 		`"skipped":[{"target":{"provider":"r","model":"o"},"reason":"breaker_open"}]}`},
-	{event.TextDelta{Round: 1, Item: 2, Part: 3, Text: "<a> & é"}, `{"v":1,"type":"text_delta","round":1,"item":2,"part":3,"text":"<a> & é"}`},
+	{event.TextDelta{Round: 1, Item: 2, Part: 3, Text: "<a> & é", Phase: "commentary"}, `{"v":1,"type":"text_delta","round":1,"item":2,"part":3,"text":"<a> & é","phase":"commentary"}`},
 	{event.ReasoningDelta{Round: 1, Item: 2, Part: 3, Text: "so"}, `{"v":1,"type":"reasoning_delta","round":1,"item":2,"part":3,"text":"so"}`},
-	{event.RefusalDelta{Round: 1, Item: 2, Part: 3, Text: "no"}, `{"v":1,"type":"refusal_delta","round":1,"item":2,"part":3,"text":"no"}`},
+	{event.RefusalDelta{Round: 1, Item: 2, Part: 3, Text: "no", Phase: "final_answer"}, `{"v":1,"type":"refusal_delta","round":1,"item":2,"part":3,"text":"no","phase":"final_answer"}`},
 	{event.CallDelta{Round: 1, Item: 2, CallID: "c1", Name: "look", Arguments: `{"a`},
 		`{"v":1,"type":"call_delta","round":1,"item":2,"call_id":"c1","name":"look","arguments":"{\"a"}`},
 	{event.Citation{Round: 1, Item: 2, Citation: item.Citation{Kind: item.CitesURL, Part: 3, URL: "http://a", Title: "A", FileID: "f", Filename: "n", ContainerID: "c", Start: 4, End: 5, Index: 6}},

@@ -121,12 +121,13 @@ type SkippedTarget struct {
 }
 
 // TextDelta is visible text of the model, as it arrives. Item and Part are those
-// of [model.Delta], here and in the other deltas.
+// of [model.Delta], here and in the other deltas. Phase is that of the item, in its first delta.
 type TextDelta struct {
 	Round int    `json:"round"`
 	Item  int    `json:"item"`
 	Part  int    `json:"part"`
 	Text  string `json:"text"`
+	Phase string `json:"phase,omitempty"`
 }
 
 // ReasoningDelta is readable reasoning of the model, as it arrives.
@@ -143,6 +144,7 @@ type RefusalDelta struct {
 	Item  int    `json:"item"`
 	Part  int    `json:"part"`
 	Text  string `json:"text"`
+	Phase string `json:"phase,omitempty"` // as that of a TextDelta
 }
 
 // CallDelta is a piece of a tool call's arguments, as it arrives. The first one

@@ -69,6 +69,10 @@ type Item struct {
 	Name  string `json:"name,omitempty"`  // of a tool call: the tool; of a message: the participant
 	Parts []Part `json:"parts,omitempty"` // of a message or a tool result; of reasoning: its readable text
 
+	// Phase says what a model's message is for, where its provider tells: commentary between tool calls,
+	// or final_answer. "" = the provider does not tell.
+	Phase string `json:"phase,omitempty"`
+
 	// CallID is the id of a tool call, and of the result that answers it. The
 	// provider chooses it and gets it back unchanged. It may be empty, and several
 	// calls may have the same.

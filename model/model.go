@@ -389,6 +389,9 @@ type Delta struct {
 	// a call has them. An adapter reports it when neither can change any more.
 	CallID, Name string
 
+	// Phase is that of a message, as in [item.Item]. Only the first delta of a message has it.
+	Phase string
+
 	Text string // "" only in the first delta of a call, and in a DoneDelta
 }
 

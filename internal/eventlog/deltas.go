@@ -21,6 +21,7 @@ type storedDelta struct {
 	Part   int             `json:"part,omitempty"`
 	CallID string          `json:"call_id,omitempty"`
 	Name   string          `json:"name,omitempty"`
+	Phase  string          `json:"phase,omitempty"`
 	Text   string          `json:"text,omitempty"`
 }
 

@@ -324,11 +324,11 @@ func (p *fold) callDeltas() bool {
 func (p *fold) delta(round int, d model.Delta) {
 	switch d.Kind {
 	case model.TextDelta:
-		p.emit(p.nextDelta(), event.TextDelta{Round: round, Item: d.Item, Part: d.Part, Text: d.Text})
+		p.emit(p.nextDelta(), event.TextDelta{Round: round, Item: d.Item, Part: d.Part, Text: d.Text, Phase: d.Phase})
 	case model.ReasoningDelta:
 		p.emit(p.nextDelta(), event.ReasoningDelta{Round: round, Item: d.Item, Part: d.Part, Text: d.Text})
 	case model.RefusalDelta:
-		p.emit(p.nextDelta(), event.RefusalDelta{Round: round, Item: d.Item, Part: d.Part, Text: d.Text})
+		p.emit(p.nextDelta(), event.RefusalDelta{Round: round, Item: d.Item, Part: d.Part, Text: d.Text, Phase: d.Phase})
 	case model.CallDelta:
 		if p.callDeltas() {
 			p.emit(p.nextDelta(), event.CallDelta{
@@ -408,8 +408,9 @@ func (p *fold) tellItems(seq int64, round int, ref string, calls []loop.TurnCall
 }
 
 func (p *fold) tellParts(round, n int, it item.Item) {
+	phase := it.Phase
 	for i, part := range it.Parts {
-		d := model.Delta{Kind: model.TextDelta, Item: n, Part: i, Text: part.Text}
+		d := model.Delta{Kind: model.TextDelta, Item: n, Part: i, Text: part.Text, Phase: phase}
 		switch {
 		case part.Text == "": // was not reported either
 			continue
@@ -421,6 +422,7 @@ func (p *fold) tellParts(round, n int, it item.Item) {
 			continue
 		}
 		p.delta(round, d)
+		phase = ""
 	}
 	for _, c := range it.Citations {
 		p.emit(p.nextDelta(), event.Citation{Round: round, Item: n, Citation: c})

@@ -64,6 +64,7 @@ type output struct {
 	number    int // of the item within the turn, as in model.Delta
 	id        string
 	kind      string // message, reasoning, function_call, …
+	phase     string // of a message
 	item      []byte // the whole item, as the provider wrote it; nil until its end came
 	textBytes int    // bytes that count
 
@@ -292,6 +293,7 @@ func (a *answer) begin(e event) error {
 		}
 	}
 	if o.kind != "function_call" {
+		o.setPhase(e.item)
 		return a.beginTool(o, e.item)
 	}
 	a.identify(o, e.item)
@@ -392,8 +394,22 @@ func (a *answer) addPart(o *output, kind model.DeltaKind) (int, error) {
 func (a *answer) reportText(o *output, i int, text string) error {
 	p := &o.parts[i]
 	p.text = append(p.text, text...)
+	d := model.Delta{Kind: p.kind, Item: o.number, Part: i, Text: text}
+	if !o.heard {
+		d.Phase = o.phase
+	}
 	o.heard = true
-	return a.report(model.Delta{Kind: p.kind, Item: o.number, Part: i, Text: text})
+	return a.report(d)
+}
+
+// maxPhase is the longest name of a phase, in bytes: more than twice that of the longest which is known.
+const maxPhase = 32
+
+// setPhase takes the phase of a message, unless a piece of it was reported.
+func (o *output) setPhase(object []byte) {
+	if phase := jsonscan.Text(jsonscan.Member(object, "phase")); o.kind == "message" && !o.heard && len(phase) <= maxPhase {
+		o.phase = phase
+	}
 }
 
 // argue takes a piece of a call's arguments, or all of them at their end.
@@ -515,6 +531,7 @@ func (a *answer) complete(o *output, raw []byte) error {
 	if o.kind != "message" && o.kind != "reasoning" {
 		return a.reportNative(o)
 	}
+	o.setPhase(raw)
 	i := 0
 	for p := range partsOf(raw) {
 		if i == len(o.parts) {

@@ -221,7 +221,11 @@ func (w *writer) message(it *item.Item) {
 // answer appends a message of the model. One that says nothing is left out.
 func (w *writer) answer(it *item.Item) {
 	begin, none := len(w.dst), true
-	w.dst = append(w.dst, `{"type":"message","role":"assistant","content":[`...)
+	w.dst = append(w.dst, `{"type":"message","role":"assistant",`...)
+	if it.Phase != "" {
+		w.dst = append(jsonscan.AppendString(append(w.dst, `"phase":`...), it.Phase), ',')
+	}
+	w.dst = append(w.dst, `"content":[`...)
 	for _, p := range it.Parts {
 		switch {
 		case p.Text == "":

@@ -74,7 +74,7 @@ func (o *output) entry() (item.Item, bool) {
 		}
 		return it, true
 	case "message":
-		it := item.Item{Kind: item.Message, Role: item.Assistant, Parts: o.said(), Citations: o.citations}
+		it := item.Item{Kind: item.Message, Role: item.Assistant, Phase: o.phase, Parts: o.said(), Citations: o.citations}
 		for range partsOf(o.item) { // one that says nothing at its end is not sent back
 			native.Opaque = jsonscan.Member(o.item, "phase") != nil
 			it.Native = native

@@ -51,6 +51,7 @@ type openItem struct {
 	index int // in the output
 	parts []openPart
 	call  event.ClientCall // of a call
+	phase string           // of a message; "" = not known
 
 	encrypted *string         // content of reasoning that only the provider can read
 	native    json.RawMessage // the begin of an item of a provider's own tool
@@ -104,11 +105,11 @@ func (e *encoder) add(ev event.Event) error {
 	case event.RoundStarted:
 		e.startRound()
 	case event.TextDelta:
-		return e.say(model.TextDelta, "msg", ev.Round, ev.Item, ev.Part, ev.Text)
+		return e.say(model.TextDelta, "msg", ev)
 	case event.RefusalDelta:
-		return e.say(model.RefusalDelta, "msg", ev.Round, ev.Item, ev.Part, ev.Text)
+		return e.say(model.RefusalDelta, "msg", event.TextDelta(ev))
 	case event.ReasoningDelta:
-		return e.say(model.ReasoningDelta, "rs", ev.Round, ev.Item, ev.Part, ev.Text)
+		return e.say(model.ReasoningDelta, "rs", event.TextDelta{Round: ev.Round, Item: ev.Item, Part: ev.Part, Text: ev.Text})
 	case event.CallDelta:
 		if e.Relayed {
 			return e.argue(ev)
@@ -207,22 +208,29 @@ func (o *openItem) part(index int, kind model.DeltaKind) *openPart {
 }
 
 // say adds a piece of a text.
-func (e *encoder) say(kind model.DeltaKind, prefix string, round, item, part int, text string) error {
+func (e *encoder) say(kind model.DeltaKind, prefix string, d event.TextDelta) error {
 	var o *openItem
 	if kind == model.ReasoningDelta {
-		o = e.opened(kind, prefix, round, item, func(id string) any { return newReasoning(id) })
+		o = e.opened(kind, prefix, d.Round, d.Item, func(id string) any { return newReasoning(id) })
 	} else {
-		o = e.opened(model.TextDelta, prefix, round, item, func(id string) any { return message{id, "message", "in_progress", "assistant", []any{}} })
+		o = e.opened(model.TextDelta, prefix, d.Round, d.Item, func(id string) any { return newMessage(id, "in_progress", d.Phase) })
+		if o.phase == "" {
+			o.phase = d.Phase
+		}
 	}
-	p := o.part(part, kind)
-	if err := e.keep(&p.text, text); err != nil {
+	p := o.part(d.Part, kind)
+	if err := e.keep(&p.text, d.Text); err != nil {
 		return err
 	}
-	for i := range o.parts[:part+1] {
+	for i := range o.parts[:d.Part+1] {
 		e.beginPart(o, i)
 	}
-	surface.Pieces(text, surface.MaxPiece, func(piece string) { e.sendDelta(o, part, piece) })
+	surface.Pieces(d.Text, surface.MaxPiece, func(piece string) { e.sendDelta(o, d.Part, piece) })
 	return nil
+}
+
+func newMessage(id, status, phase string) message {
+	return message{id, "message", status, "assistant", phase, []any{}}
 }
 
 func newReasoning(id string) reasoning {
@@ -384,7 +392,7 @@ func (e *encoder) closeItem(o *openItem, status string) {
 		e.doneItem(o.index, item)
 		return
 	}
-	item := message{o.id, "message", status, "assistant", []any{}}
+	item := newMessage(o.id, status, o.phase)
 	for i := range o.parts {
 		text := o.parts[i].text.String()
 		part := o.parts[i].content(text)
@@ -539,7 +547,7 @@ func (e *encoder) soFar(queued bool) *response {
 			}
 			r.Output[o.index] = item
 		case model.TextDelta:
-			item := message{o.id, "message", "in_progress", "assistant", []any{}}
+			item := newMessage(o.id, "in_progress", o.phase)
 			for i := range o.parts {
 				item.Content = append(item.Content, o.parts[i].content(o.parts[i].text.String()))
 			}

@@ -148,6 +148,7 @@ type message struct {
 	Type    string `json:"type"`
 	Status  string `json:"status"`
 	Role    string `json:"role"`
+	Phase   string `json:"phase,omitempty"`
 	Content []any  `json:"content"` // outputText or refusal
 }
 

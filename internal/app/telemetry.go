@@ -71,7 +71,7 @@ func (a *App) showTelemetry(ctx context.Context, env config.Environment) error {
 	}
 	o := telemetry.Options{
 		Content: a.config.Telemetry.Content, Kind: a.providerKind, Version: Version(),
-		Metrics: s.listener != nil, Queue: a.store.QueueLength, Waiting: a.waitingApprovals, Servers: s.usedServers, Targets: s.targets, Expiring: s.expiringKeys, MCPSessions: s.mcpSessions, BudgetWrites: s.budgetWrites,
+		Metrics: s.listener != nil, Queue: a.store.QueueLength, Waiting: a.waitingApprovals, QueuedRuns: a.queuedRuns, Servers: s.usedServers, Targets: s.targets, Expiring: s.expiringKeys, MCPSessions: s.mcpSessions, BudgetWrites: s.budgetWrites,
 		Outbox: a.outboxState,
 	}
 	var err error
@@ -152,6 +152,21 @@ func (a *App) waitingApprovals() (int, time.Duration) {
 		return 0, 0
 	}
 	return n, max(0, clock.Wall().Sub(time.UnixMilli(oldest)))
+}
+
+// queuedRuns returns how many runs are queued, -1 if the store cannot be read.
+func (a *App) queuedRuns() int {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	queued, err := a.store.QueuedRuns(ctx)
+	if err != nil {
+		return -1
+	}
+	n := 0
+	for _, q := range queued {
+		n += q.Runs
+	}
+	return n
 }
 
 // outboxState returns how many messages for webhooks wait, -1 if the store cannot be read, and the

@@ -27,6 +27,8 @@ type asked struct {
 	answers  []any  // to approval requests
 	gated    bool   // every call of the tools waits for approval
 	unstored bool   // the request forbids to store it
+
+	background bool
 }
 
 // body shows the tools of the MCP server, so that the response has an item for each call.
@@ -40,6 +42,9 @@ func (q asked) body() []byte {
 	}
 	if q.gated {
 		members["tools"] = []any{map[string]any{"type": "mcp", "server_label": "tools", "require_approval": "always"}}
+	}
+	if q.background {
+		members["background"] = true
 	}
 	if q.unstored {
 		members["store"] = false

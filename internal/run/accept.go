@@ -183,6 +183,7 @@ func (d *driver) refused(err error) error {
 		refused := fault.New(fault.Limited, "queue_full",
 			"the org is at its limit of %d queued runs (max_queued_runs); try again later, or cancel some", d.run.req.MaxQueued)
 		refused.RetryAfter = slotRetry
+		d.run.log.Warn("a background run was refused: the queue of its org is full", "max_queued_runs", d.run.req.MaxQueued)
 		return refused
 	}
 	d.unsure = true

@@ -99,6 +99,7 @@ func newMetrics(r *prometheus.Registry, o Options) *metrics {
 	m.registerApprovals(r, o.Waiting)
 	m.hooks = counter("hooks_total", "Hooks that have run, by point, type, verdict (what took effect) and whether the hook has failed.", "point", "type", "verdict", "failed")
 	r.MustRegister(m.hooks)
+	registerQueued(r, o.QueuedRuns)
 	m.registerWebhooks(r, o.Outbox)
 	registerServers(r, o.Servers)
 	registerBreakers(r, o.Targets)
@@ -199,6 +200,15 @@ func (m *metrics) registerApprovals(r *prometheus.Registry, waiting func() (int,
 	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "turnpike", Name: "approvals_oldest_waiting_seconds", Help: "Age of the oldest tool call that waits for approval. 0: none waits.",
 	}, func() float64 { _, age := waiting(); return age.Seconds() }))
+}
+
+func registerQueued(r *prometheus.Registry, queued func() int) {
+	if queued == nil {
+		return
+	}
+	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "turnpike", Name: "runs_queued", Help: "Runs in the background that wait for a free slot of their org, over all orgs. -1: the database cannot be read.",
+	}, func() float64 { return float64(queued()) }))
 }
 
 func (m *metrics) registerWebhooks(r *prometheus.Registry, outbox func() (int, time.Duration)) {

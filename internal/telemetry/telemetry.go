@@ -63,6 +63,9 @@ type Options struct {
 	// Waiting returns the number of tool calls that wait for approval, -1 if it is not known,
 	// and the age of the oldest. Nil leaves the metrics out.
 	Waiting func() (int, time.Duration)
+	// QueuedRuns returns the number of runs in the background that have not begun, -1 if it is not
+	// known. Nil leaves the metric out.
+	QueuedRuns func() int
 	// Outbox returns the number of messages for webhooks that wait, -1 if it is not known, and
 	// the age of the oldest. Nil leaves the metrics out.
 	Outbox func() (int, time.Duration)

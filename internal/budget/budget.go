@@ -37,6 +37,32 @@ type Limits struct {
 	NanoUSD      *int64 `json:"nano_usd,omitempty"` // in 10⁻⁹ US dollars; nil = no limit, 0 = no model call
 	ActiveMS     int64  `json:"active_ms"`          // milliseconds, without the time that the run is parked
 	OnLimit      string `json:"on_limit,omitempty"` // Stop (also when empty), Answer or Pause
+
+	// KeepBack is the part of Tokens and NanoUSD, in percent, that is kept for an answer without tools;
+	// 0 = none. It has no effect unless OnLimit is Answer.
+	KeepBack int `json:"keep_back,omitempty"`
+}
+
+// maxKeepBack is the largest part that can be kept back, in percent.
+const maxKeepBack = 50
+
+// Keeping returns l without a share of the part that is kept back: all of it for a share of 1, half of it
+// for 2.
+func (l Limits) Keeping(share int64) Limits {
+	if l.OnLimit != Answer || l.KeepBack <= 0 {
+		return l
+	}
+	kept := func(limit int64) int64 {
+		return limit - limit/100*int64(l.KeepBack)/share - limit%100*int64(l.KeepBack)/100/share
+	}
+	if l.Tokens > 0 {
+		l.Tokens = max(kept(l.Tokens), 1)
+	}
+	if l.NanoUSD != nil {
+		usd := kept(*l.NanoUSD)
+		l.NanoUSD = &usd
+	}
+	return l
 }
 
 // Clamp returns l with defaults for zero values and every other value within its hard
@@ -49,6 +75,7 @@ func (l Limits) Clamp(maxRounds int) Limits {
 	if l.ActiveMS <= 0 {
 		l.ActiveMS = DefaultActiveMS
 	}
+	l.KeepBack = min(max(l.KeepBack, 0), maxKeepBack)
 	return l
 }
 

@@ -101,3 +101,26 @@ func TestPlanWithMoney(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatIsKeptBack(t *testing.T) { // B20
+	usd := int64(1000)
+	l := Limits{Tokens: 1001, NanoUSD: &usd, OnLimit: Answer, KeepBack: 15}
+	for share, want := range map[int64][2]int64{1: {851, 850}, 2: {931, 925}} {
+		if got := l.Keeping(share); got.Tokens < want[0]-5 || got.Tokens > want[0]+5 || *got.NanoUSD != want[1] {
+			t.Errorf("share %d: %d tokens and %d, want %v", share, got.Tokens, *got.NanoUSD, want)
+		}
+	}
+	if usd != 1000 || l.Tokens != 1001 {
+		t.Error("the limits have changed")
+	}
+	l.OnLimit = Pause
+	if got := l.Keeping(1); !got.Equal(l) {
+		t.Errorf("%+v: nothing is kept back where no answer is asked for", got)
+	}
+	if got := (Limits{KeepBack: 99, OnLimit: Answer}).Clamp(MaxRounds).KeepBack; got != maxKeepBack {
+		t.Errorf("%d %% are kept back", got)
+	}
+	if got := (Limits{Tokens: 1 << 62, OnLimit: Answer, KeepBack: 50}).Keeping(1).Tokens; got != 1<<61 {
+		t.Errorf("half of 2⁶² tokens are %d", got)
+	}
+}

@@ -37,6 +37,10 @@ type Route struct {
 	Last    int   // the target that answered the round before; -1 = none did
 }
 
+// BudgetWarning is what a model is told when little of the run's budget is left.
+const BudgetWarning = "BUDGET WARNING: little of the budget of this task is left. Make only the tool calls that you cannot do without; the next step has no tools. " +
+	"Then answer with what you have."
+
 // CallModel makes one model call.
 //
 // Facts: TurnStarted before the request leaves, then Turn or TurnFailed. If MaxCost
@@ -54,6 +58,9 @@ type CallModel struct {
 
 	// OfferTools is false in a last round that must answer without tools.
 	OfferTools bool
+
+	// Warn tells the model that little of the run's budget is left. It is told once in a run.
+	Warn bool
 
 	// OfferReread offers the tool that reads the rest of truncated results.
 	OfferReread bool

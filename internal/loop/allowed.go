@@ -142,7 +142,7 @@ func allowRouted(s *State, b Routed) error {
 
 func allowTurnStarted(s *State, b TurnStarted) error {
 	a, ok := Decide(*s).(CallModel)
-	return expects(s, CallModel{}, ok && a.Purpose == b.Purpose && a.Round == b.Round && a.Attempt == b.Attempt && a.Target == b.Target &&
+	return expects(s, CallModel{}, ok && a.Purpose == b.Purpose && a.Round == b.Round && a.Attempt == b.Attempt && a.Target == b.Target && a.Warn == b.Warned &&
 		(s.Reserved != nil || a.MaxCost == budget.Amount{}))
 }
 

@@ -173,6 +173,9 @@ func (s *State) startAttempt(b TurnStarted) {
 		s.Unanswered = false
 		s.admitLate()
 	}
+	if b.Warned {
+		s.WarnedAt = b.Round + 1
+	}
 	s.Attempt = Attempt{Number: b.Attempt, Target: b.Target, AttemptsOnTarget: onTarget, Tried: s.Attempt.Tried, First: s.Attempt.First, Open: true}
 }
 

@@ -38,6 +38,9 @@ func endCut(b *Accepted)                 { b.EndCut = true }
 func durable(b *Accepted)                { b.Grade = Durable }
 func quick(b *Accepted)                  { b.Rules.StuckMS = 1 } // dead owners count at once
 func tokens(n int64) func(*Accepted)     { return func(b *Accepted) { b.Limits.Tokens = n } }
+func keepBack(percent int) func(*Accepted) {
+	return func(b *Accepted) { b.Limits.OnLimit, b.Limits.KeepBack = budget.Answer, percent }
+}
 func guard(m policy.Mode) func(*Accepted) {
 	return func(b *Accepted) { b.Guard = policy.Guard{Mode: m} }
 }
@@ -161,3 +164,16 @@ func finish(r event.Reason) Action { return Finish{Reason: r} }
 func retryAt(at int64) func(*TurnFailed) { return func(b *TurnFailed) { b.RetryAt = at } }
 func forwarded(b *TurnFailed)            { b.Forwarded = true }
 func status(n int) func(*TurnFailed)     { return func(b *TurnFailed) { b.Status = n } }
+
+// afterOneOf returns the facts of a run with 1,000 tokens, of which 40 % are kept back, after a round with one
+// call, whose result has so many bytes.
+func afterOneOf(bytes int64) []Body {
+	return with(begin(tokens(1000), keepBack(40)), reserved(0, 1, 600), asked(0, 1), turn(0, model.StopCalls, "a"), prepared("0.0"), started("0.0"), CallDone{Key: "0.0", Attempt: 1, Outcome: OK, Bytes: bytes})
+}
+
+// withWarning is how many tokens so many bytes and the warning have, as they are estimated.
+func withWarning(bytes int64) int64 { return (bytes + int64(len(BudgetWarning)) + 2) / 3 }
+
+func warned(round, attempt int) Body {
+	return TurnStarted{Round: round, Attempt: attempt, Purpose: PurposeTurn, Warned: true}
+}

@@ -291,8 +291,8 @@ func (s decision) callModel(attempt, target int, notBefore int64) Action {
 	if a, due := s.compactFirst(target); due {
 		return a
 	}
-	limits := s.Limits
-	most, output, over := s.plan(target)
+	p := s.planTurn(target)
+	over := p.over
 	if over == event.Money && s.Turn == nil {
 		over = event.BudgetExceeded
 	}
@@ -304,22 +304,66 @@ func (s decision) callModel(attempt, target int, notBefore int64) Action {
 	if s.Refused != nil { // a shared budget had no room for this call
 		return Pause{Reason: s.Refused.Reason, Scope: s.Refused.Scope, EndsAt: s.Refused.EndsAt}
 	}
-	answerNow := limits.OnLimit == budget.Answer && limits.LastRound(s.Spent)
 	return s.inTime(CallModel{
 		Purpose: PurposeTurn, Round: s.Spent.Rounds, Attempt: attempt, Target: target, NotBefore: notBefore,
-		MaxOutput: output, MaxCost: most,
-		OfferTools: !answerNow, OfferReread: s.Truncated && !answerNow, KeepToolChoice: s.Spent.Rounds == 0 || s.Accepted.NoTools,
+		MaxOutput: p.output, MaxCost: p.most, Warn: p.warn,
+		OfferTools: !p.answerNow, OfferReread: s.Truncated && !p.answerNow, KeepToolChoice: s.Spent.Rounds == 0 || s.Accepted.NoTools,
 	})
+}
+
+// turnPlan is what the next call of a turn may cost, and what the model is offered and told in it.
+type turnPlan struct {
+	most      budget.Amount
+	output    int64
+	over      event.Reason // the limit that leaves no room for the call; "" = none
+	answerNow bool         // without tools, so that the model must answer
+	warn      bool
+}
+
+// planTurn plans the next call of a target. Part of the budget can be kept back for an answer without
+// tools: a call that does not fit in the rest is told so, once, and may use half of that part; the call after it
+// gets no tools, and all that is left.
+func (s decision) planTurn(target int) (p turnPlan) {
+	limits, warning := s.Limits, int64(len(BudgetWarning))
+	p.answerNow = limits.OnLimit == budget.Answer && limits.LastRound(s.Spent)
+	warnedBefore := s.WarnedAt > 0 && s.WarnedAt <= s.Spent.Rounds
+	switch {
+	case limits.OnLimit != budget.Answer || limits.KeepBack == 0:
+	case warnedBefore:
+		p.answerNow = true
+	case p.answerNow:
+	default:
+		if p.most, p.output, p.over = s.planWithin(limits.Keeping(1), target, 0); p.over == "" {
+			return p
+		}
+		p.warn = true
+		if p.most, p.output, p.over = s.planWithin(limits.Keeping(2), target, warning); p.over == "" {
+			return p
+		}
+		p.answerNow = true
+	}
+	if p.warn {
+		if p.most, p.output, p.over = s.planWithin(limits, target, warning); p.over == "" {
+			return p
+		}
+		p.warn = false // there is room for an answer, perhaps, and none for the warning
+	}
+	p.most, p.output, p.over = s.planWithin(limits, target, 0)
+	return p
 }
 
 // plan returns the maximum cost of the next call of a target and its output limit, or which limit
 // of the run leaves no room for it.
 func (s decision) plan(target int) (most budget.Amount, output int64, over event.Reason) {
+	return s.planWithin(s.Limits, target, 0)
+}
+
+// planWithin does so for other limits of the run, and for a prompt with more bytes.
+func (s decision) planWithin(limits budget.Limits, target int, more int64) (most budget.Amount, output int64, over event.Reason) {
 	next := budget.Call{
-		CountedTokens: s.CountedTokens, UncountedBytes: s.UncountedBytes + s.Accepted.RawBytes, AskedOutput: s.Accepted.MaxTokens,
+		CountedTokens: s.CountedTokens, UncountedBytes: s.UncountedBytes + s.Accepted.RawBytes + more, AskedOutput: s.Accepted.MaxTokens,
 		Price: s.priceOf(target), Estimate: s.Accepted.Rules.Estimate,
 	}
-	limits := s.Limits
 	if s.relays() { // which has no other limits
 		limits = budget.Limits{NanoUSD: limits.NanoUSD}
 	}

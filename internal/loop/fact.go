@@ -302,6 +302,9 @@ type TurnStarted struct {
 	Target       int     `json:"target"`
 	Purpose      Purpose `json:"purpose"`
 	PromptDigest string  `json:"prompt_digest,omitempty"`
+
+	// Warned says that the model was told that little of the run's budget is left.
+	Warned bool `json:"warned,omitempty"`
 }
 
 // TurnFailed records that a model call failed.

@@ -40,6 +40,7 @@ type Policy struct {
 	Validation     Validation  `json:"arg_validation,omitempty"`
 	ResultMaxBytes int         `json:"result_max_bytes,omitempty"` // maximum size of a tool result for the model; 0 = no limit
 	HeadOnly       bool        `json:"head_only,omitempty"`        // of a longer result only the begin is kept
+	ResultMaxChars int         `json:"result_max_chars,omitempty"` // the same in characters, of which only the begin is kept; 0 = no limit
 	CatalogTTLNS   int64       `json:"catalog_ttl_ns,omitempty"`   // how long tool lists are reused, in nanoseconds; 0 = they are fetched
 	CacheTTLNS     int64       `json:"cache_ttl_ns,omitempty"`     // how long results of tools are reused, in nanoseconds; 0 = not at all
 

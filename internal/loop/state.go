@@ -35,6 +35,7 @@ type State struct {
 	Ended      event.Reason     // the first cause to end the run (cancelled, deadline, blocked …); "" = none. Nothing new may start once it is set
 	Cancelled  *CancelRequested // the fact that has set Ended; nil = it was another
 	DeadOwners int              // owners that died since ProgressAt
+	WarnedAt   int              // the round, from 1, in which the model was told that little of the budget is left; 0 = not yet
 	Halted     bool             // the progress guard requires the run to end with NoProgress
 
 	Routed          *Routed // the latest; nil before the first, and for a run with one target

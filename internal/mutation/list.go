@@ -61,6 +61,11 @@ func gatewayMutations() []mutation {
 func moneyMutations() []mutation {
 	return []mutation{
 		{
+			Name: "the call after the warning has tools", Why: "what is kept of the budget is spent on tool calls, and the run ends without an answer",
+			In: "decision.planTurn", From: "case warnedBefore: p.answerNow = true", To: "case warnedBefore: p.warn = false",
+			Test: "TestDecide",
+		},
+		{
 			Name: "cached tokens are billed twice", Why: "a conversation whose prompt is cached costs more than one whose prompt is not",
 			In: "Cost", From: "fresh := max(input-cached-write-hour, 0)", To: "fresh := max(input-write-hour, 0)",
 			Test: "TestCost",

@@ -141,7 +141,7 @@ func (m *modelCaller) refusedURL(a loop.CallModel, err error, b loop.Blocked) er
 // A durable run reserves in the batch that starts the call. The others reserve from slices, in
 // memory: nobody continues them after a crash, which counts slices as spent.
 func (m *modelCaller) begin(a loop.CallModel) error {
-	started := loop.TurnStarted{Round: a.Round, Attempt: a.Attempt, Target: a.Target, Purpose: a.Purpose}
+	started := loop.TurnStarted{Round: a.Round, Attempt: a.Attempt, Target: a.Target, Purpose: a.Purpose, Warned: a.Warn}
 	if (a.MaxCost == budget.Amount{}) {
 		return m.run.append(nil, started)
 	}
@@ -191,6 +191,9 @@ func (m *modelCaller) request(a loop.CallModel) *model.Request {
 	req.MaxTokens = int(m.run.policy().MaxTokens)
 	if a.MaxOutput > 0 {
 		req.MaxTokens = int(a.MaxOutput)
+	}
+	if a.Warn {
+		req.Items = append(slices.Clip(req.Items), item.NewText(item.Developer, loop.BudgetWarning))
 	}
 	if !a.OfferTools {
 		req.Tools, req.Hosted, req.ToolChoice = nil, nil, model.ToolChoice{}

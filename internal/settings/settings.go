@@ -23,6 +23,8 @@ type Defaults struct {
 	Parallelism    loop.Parallelism // of tool_parallelism: auto
 	DoomLoop       policy.Mode      // "" = policy.Off
 	ResultMaxBytes int              // maximum size of a tool result for the model; 0 = no limit
+	ResultMaxChars int              // the same in characters, of which the first are kept
+	KeepBack       int              // how much of the run's tokens and money is kept for an answer without tools, in percent, where OnLimit is budget.Answer
 	WaitFor        bool             // a request stays open while its run waits for approvals; otherwise it ends there
 	EndCut         bool             // an answer that the output limit has cut off ends the run, without its tool calls
 }
@@ -117,7 +119,7 @@ func setLoop(p *loop.Policy, op Operator, rt org.Runtime, d Defaults, r Request)
 	}
 	p.Limits = budget.Limits{
 		Rounds: given(rt.MaxRounds, d.Rounds), Calls: given(rt.MaxCalls, d.Calls), ActiveMS: rt.Deadline.Milliseconds(),
-		OnLimit: onLimit, Tokens: int64(given(rt.MaxRunTokens, 0)),
+		OnLimit: onLimit, Tokens: int64(given(rt.MaxRunTokens, 0)), KeepBack: d.KeepBack,
 	}.Clamp(op.MaxRoundsCap)
 	if r.Calls > 0 {
 		p.Limits.Calls = min(p.Limits.Calls, r.Calls)
@@ -130,7 +132,9 @@ func setLoop(p *loop.Policy, op Operator, rt org.Runtime, d Defaults, r Request)
 	p.AbortOnTool = rt.ToolErrorMode == "abort"
 	p.Guard = policy.Guard{Mode: cmp.Or(policy.Mode(rt.DoomLoop), d.DoomLoop), Threshold: rt.DoomThreshold, Failures: rt.DoomFailures}
 	p.Validation = cmp.Or(loop.Validation(rt.ToolArgValidation), loop.Strict)
-	p.ResultMaxBytes = given(rt.ToolResultMaxBytes, d.ResultMaxBytes)
+	if p.ResultMaxBytes = given(rt.ToolResultMaxBytes, d.ResultMaxBytes); rt.ToolResultMaxBytes == nil {
+		p.ResultMaxChars = d.ResultMaxChars
+	}
 	p.CatalogTTLNS, p.CacheTTLNS = rt.CatalogTTL.Nanoseconds(), rt.ToolCacheTTL.Nanoseconds()
 	p.Context = contextPolicy(op.Compaction, rt, r)
 	p.Slots = rt.Concurrency

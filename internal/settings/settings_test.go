@@ -20,6 +20,7 @@ func TestWhoDecidesASetting(t *testing.T) {
 	texts := []model.DeltaKind{model.TextDelta}
 	hosted := []loop.HostedTool{{Type: "web_search", Server: "s", Tool: "find"}}
 	own := settings.Defaults{Rounds: 7, Calls: 8, OnLimit: budget.Answer, Parallelism: loop.Safe, DoomLoop: policy.Fail, ResultMaxBytes: 9000, EndCut: true}
+	agents := settings.Defaults{OnLimit: budget.Answer, KeepBack: 15, ResultMaxChars: 50_000}
 	for name, tt := range map[string]struct {
 		cap      int // 0 = budget.MaxRounds
 		org      org.Runtime
@@ -31,6 +32,12 @@ func TestWhoDecidesASetting(t *testing.T) {
 		"the surface": {defaults: own, want: func(p *loop.Policy) {
 			p.Limits.Rounds, p.Limits.Calls, p.Limits.OnLimit = 7, 8, budget.Answer
 			p.Parallelism, p.Guard.Mode, p.ResultMaxBytes, p.EndCut = loop.Safe, policy.Fail, 9000, true
+		}},
+		"a surface that keeps back for an answer": {defaults: agents, want: func(p *loop.Policy) { // B20 C12
+			p.Limits.OnLimit, p.Limits.KeepBack, p.ResultMaxChars = budget.Answer, 15, 50_000
+		}},
+		"an org that limits results by their bytes": {defaults: agents, org: org.Runtime{ToolResultMaxBytes: new(2048)}, want: func(p *loop.Policy) {
+			p.Limits.OnLimit, p.Limits.KeepBack, p.ResultMaxBytes = budget.Answer, 15, 2048
 		}},
 		"the org, before the surface": { // B01
 			defaults: own, org: org.Runtime{

@@ -68,6 +68,9 @@ func (w *world) newClient(org string, n int, durable bool, slots int) *client {
 	}
 	if r.IntN(3) == 0 {
 		c.like.Policy.Limits.Tokens = int64(400 + r.IntN(2000))
+		if r.IntN(2) == 0 {
+			c.like.Policy.Limits.OnLimit, c.like.Policy.Limits.KeepBack = budget.Answer, 15
+		}
 	}
 	if w.swarm.listFails > 0 {
 		c.like.Policy.Parallelism = loop.Serial // calls of a tool that is gone end at once, so that their order would be chance

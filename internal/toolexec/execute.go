@@ -125,12 +125,12 @@ func finished(o loop.Outcome, r tool.Result, limit Cap) Done {
 // truncate cuts the text to the part of the limit that the descriptions of binary parts
 // leave. The cut text comes before these parts.
 func (d *Done) truncate(limit Cap) {
-	if limit.Bytes <= 0 || len(item.PlainText(d.Parts)) <= limit.Bytes {
+	if !limit.cuts(item.PlainText(d.Parts)) {
 		return
 	}
 	var texts, binary []item.Part
 	for _, p := range d.Parts {
-		if room := limit.Bytes - len(item.PlainText(append(binary, p))); p.Data != "" && room > limit.Bytes/2 {
+		if room := limit.Bytes - len(item.PlainText(append(binary, p))); p.Data != "" && (room > limit.Bytes/2 || limit.Bytes <= 0) {
 			binary = append(binary, p)
 		} else if p.Data != "" {
 			texts = append(texts, leftOut(p, "the limit of the result leaves no room for it"))
@@ -139,12 +139,12 @@ func (d *Done) truncate(limit Cap) {
 		}
 	}
 	room := limit
-	if len(binary) > 0 {
+	if len(binary) > 0 && limit.Bytes > 0 {
 		room.Bytes -= len("\n" + item.PlainText(binary))
 	}
 	full := item.PlainText(texts)
 	cut := Truncate(full, room)
-	if len(cut) != len(full) {
+	if cut != full {
 		d.Full = full
 	}
 	d.Parts = append([]item.Part{{Kind: item.Text, Text: cut}}, binary...)

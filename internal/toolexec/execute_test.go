@@ -203,3 +203,19 @@ func FuzzTruncate(f *testing.F) {
 		}
 	})
 }
+
+// C12: of a result with too many characters the first ones are kept, with a note of their number.
+func TestAResultIsCutByItsCharacters(t *testing.T) {
+	long := strings.Repeat("é", 60)
+	if got := Truncate(long, Cap{Chars: 50, Hint: " More."}); got != strings.Repeat("é", 50)+"\n\n[Truncated: 60 chars total] More." {
+		t.Errorf("got %q", got)
+	}
+	if got := Truncate(long, Cap{Chars: 60}); got != long {
+		t.Errorf("at the limit: %q", got)
+	}
+	d := Done{Parts: []item.Part{{Kind: item.Text, Text: long}, {Kind: item.Image, Data: "AA==", MIMEType: "image/png"}}}
+	d.truncate(Cap{Chars: 50})
+	if len(d.Parts) != 2 || d.Parts[1].Data == "" || !strings.HasSuffix(d.Parts[0].Text, "[Truncated: 60 chars total]") || d.Full != long {
+		t.Errorf("a result with a picture: %+v", d)
+	}
+}

@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,7 +15,7 @@ import (
 
 // When a call needs what is kept of the budget, the model is told so, once, and the next call has no tools.
 func TestTheModelIsWarnedOfTheEndOfItsBudget(t *testing.T) { // B20
-	s := newStage(t, box{"echo": func(context.Context, tool.Call) (tool.Result, error) { return tool.Text(strings.Repeat("x", 540)), nil }}, asks("echo"), asks("echo"), says("Done."))
+	s := newStage(t, box{"echo": func(context.Context, tool.Call) (tool.Result, error) { return tool.Text(strings.Repeat("x", 540)), nil }}, append(slices.Repeat([]answer{asks("echo")}, 2), says("Done."))...)
 	s.req.Policy.Limits.Tokens, s.req.Policy.Limits.OnLimit, s.req.Policy.Limits.KeepBack = 400, budget.Answer, 50
 	if end := s.run(t); end.Reason != event.Complete || end.Rounds != 3 {
 		t.Errorf("%+v", end)

@@ -47,6 +47,13 @@ func (g *gateway) becomes(t *testing.T, id, status string) string {
 // an element for each call.
 func heldModel(t *testing.T) (g *gateway, called chan struct{}, release func()) {
 	t.Helper()
+	up, called, release := heldUpstream(t)
+	return MustRun(t, site{upstream: up, runtime: "concurrency: 1"}.yaml()), called, release
+}
+
+// heldUpstream is the provider of heldModel.
+func heldUpstream(t *testing.T) (url string, called chan struct{}, release func()) {
+	t.Helper()
 	noLeaks(t)
 	held := make(chan struct{})
 	release = sync.OnceFunc(func() { close(held) })
@@ -66,7 +73,7 @@ func heldModel(t *testing.T) (g *gateway, called chan struct{}, release func()) 
 		frame(w, `{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5}}`)
 		frame(w, "[DONE]")
 	})
-	return MustRun(t, site{upstream: up.URL, runtime: "concurrency: 1"}.yaml()), called, release
+	return up.URL, called, release
 }
 
 const backgroundBody = `{"model":"m","input":"x","background":true}`
@@ -147,4 +154,74 @@ func TestAResponseInProgressIsCancelledAndDeleted(t *testing.T) { // P20, J22
 	if a := g.send("GET", "/v1/responses/"+id, nil, "Authorization", "Bearer owner-key"); a.status != 404 {
 		t.Errorf("deleted, and there: %d %s", a.status, a.body)
 	}
+}
+
+// continued sends a request that continues the response.
+func (g *gateway) continued(id, more string) answer {
+	return g.send("POST", "/v1/responses", strings.NewReader(fmt.Sprintf(`{"model":"m","input":"y","previous_response_id":%q%s}`, id, more)), "Authorization", "Bearer owner-key")
+}
+
+// A response that has not ended cannot be continued, and the answer says so. // P20, G18
+func TestAResponseThatHasNotEndedIsNotContinued(t *testing.T) {
+	g, called, release := heldModel(t)
+	first, _ := g.inBackground(t, backgroundBody)
+	<-called
+	second, _ := g.inBackground(t, backgroundBody)
+	third, _ := g.inBackground(t, backgroundBody)
+	for id, status := range map[string]string{first: "in progress", second: "queued"} {
+		for _, more := range []string{"", `,"background":true`, `,"stream":true`} {
+			a := g.continued(id, more)
+			if text := string(a.body); a.status != 409 || !strings.Contains(text, "previous_response_not_ended") || !strings.Contains(text, status) || !strings.Contains(text, `"param":"previous_response_id"`) {
+				t.Errorf("a response that is %s is continued: %d %s", status, a.status, a.body)
+			}
+			if a.header.Get("Retry-After") != "1" {
+				t.Errorf("Retry-After is %q", a.header.Get("Retry-After"))
+			}
+		}
+	}
+	if a := g.send("DELETE", "/v1/responses/"+third, nil, "Authorization", "Bearer owner-key"); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	for _, gone := range []string{third, "resp_unknown"} {
+		if a := g.continued(gone, ""); a.status != 400 || !strings.Contains(string(a.body), "previous_response_not_found") {
+			t.Errorf("%s is continued: %d %s", gone, a.status, a.body)
+		}
+	}
+	release()
+	g.becomes(t, second, "completed")
+	for _, id := range []string{first, second} {
+		if a := g.continued(id, ""); a.status != 200 {
+			t.Errorf("a response that has ended is not continued: %d %s", a.status, a.body)
+		}
+	}
+}
+
+// Operators see how many runs are queued, and that runs are refused because the queue is full.
+func TestQueuedRunsAreMeasured(t *testing.T) { // P20
+	up, called, release := heldUpstream(t)
+	yaml := site{upstream: up, runtime: "concurrency: 1, max_queued_runs: 2"}.yaml() + "\ntelemetry: {metrics_listen: \"127.0.0.1:0\"}\n"
+	g := MustRun(t, yaml)
+	queued := func(want float64) {
+		t.Helper()
+		if got, there := scrape(t, g)["turnpike_runs_queued{}"]; got != want || !there {
+			t.Errorf("turnpike_runs_queued is %v, want %v", got, want)
+		}
+	}
+	queued(0)
+	g.inBackground(t, backgroundBody)
+	<-called
+	queued(0)
+	g.inBackground(t, backgroundBody)
+	last, _ := g.inBackground(t, backgroundBody)
+	queued(2)
+	a := g.send("POST", "/v1/responses", strings.NewReader(backgroundBody), "Authorization", "Bearer owner-key")
+	if a.status != 429 || !strings.Contains(string(a.body), "queue_full") {
+		t.Errorf("one more than fits is answered with %d %s", a.status, a.body)
+	}
+	if line := `level=WARN msg="a background run was refused: the queue of its org is full"`; !strings.Contains(g.log.String(), line) {
+		t.Errorf("the log has no %s", line)
+	}
+	release()
+	g.becomes(t, last, "completed")
+	queued(0)
 }

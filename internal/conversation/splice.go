@@ -3,6 +3,7 @@ package conversation
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -33,12 +34,17 @@ type Ref struct {
 	Code string
 }
 
-// NotStored is the error for something that is not stored.
+// ErrNotStored is wrapped by the errors of NotStored.
+var ErrNotStored = errors.New("not stored")
+
+// NotStored is the error for something that is not stored. It wraps ErrNotStored.
 func (r Ref) NotStored() error {
+	refused := fault.New(fault.Invalid, r.Code, "%s: no stored response has the id %q; it was not stored, or it was deleted, or its time is over", r.Member, r.ID).In(r.Member)
 	if r.Named {
-		return fault.New(fault.NotFound, r.Code, "no conversation has the id %q; it was deleted, or its time is over", r.ID).In(r.Member)
+		refused = fault.New(fault.NotFound, r.Code, "no conversation has the id %q; it was deleted, or its time is over", r.ID).In(r.Member)
 	}
-	return fault.New(fault.Invalid, r.Code, "%s: no stored response has the id %q; it was not stored, or it was deleted, or its time is over", r.Member, r.ID).In(r.Member)
+	refused.Err = ErrNotStored
+	return refused
 }
 
 // Request is what Begin needs to know of a request.

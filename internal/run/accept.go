@@ -41,7 +41,7 @@ func (d *driver) accept() error {
 	}
 	asked := d.run.req
 	defer asked.forget()
-	input, err := asked.beginning(d.run.ctx, d.o.Conversations)
+	input, err := asked.beginning(d.run.ctx, d.o)
 	if err != nil {
 		return err
 	}

@@ -113,7 +113,8 @@ func (c *continuation) checkContinues(ctx context.Context, a journal.Approval) e
 		case err != nil:
 			return err
 		case before == nil:
-			return from.NotStored()
+			_, err := c.notEnded(ctx, c.req)
+			return err
 		case before.RunID != a.RunID:
 			return fault.New(fault.Invalid, "approval_not_found", "%s: the approval request is not of the response %.100q", place, from.ID).In(place)
 		}

@@ -273,10 +273,14 @@ type Unfinished struct {
 // A run that has waited for approvals has stored its first one. What it reads is charged to the
 // caller's account.
 func (r *Runner) UnfinishedSegment(ctx context.Context, caller Caller, id string) (*Unfinished, error) {
-	orgID := caller.Org.ID
+	return unfinishedSegment(ctx, r.o.Archive, caller.Org.ID, caller.Account, id)
+}
+
+// unfinishedSegment does what [Runner.UnfinishedSegment] says.
+func unfinishedSegment(ctx context.Context, archive journal.Archive, orgID string, account *memlimit.Account, id string) (*Unfinished, error) {
 	for _, may := range conversation.MayBe(id) {
 		u := Unfinished{RunID: may.Run, Part: may.Part}
-		head, err := r.o.Archive.Head(ctx, orgID, u.RunID)
+		head, err := archive.Head(ctx, orgID, u.RunID)
 		switch {
 		case errors.Is(err, org.ErrNotFound):
 			continue
@@ -285,7 +289,7 @@ func (r *Runner) UnfinishedSegment(ctx context.Context, caller Caller, id string
 		case head.Summary.Status == journal.Done:
 			return nil, nil
 		}
-		state, err := journal.Fold(ctx, r.o.Archive, caller.Account, orgID, u.RunID, loop.State{}, nil)
+		state, err := journal.Fold(ctx, archive, account, orgID, u.RunID, loop.State{}, nil)
 		if err != nil {
 			return nil, journal.ReadError(u.RunID, err)
 		}
@@ -293,7 +297,7 @@ func (r *Runner) UnfinishedSegment(ctx context.Context, caller Caller, id string
 		if state.Parks != u.Part || u.Part > 0 && len(undecided(state)) > 0 || c != nil && journal.GoneReason(*c) == loop.Deleted {
 			return nil, nil
 		}
-		keep, err := storeOptionsOf(ctx, r.o.Archive, caller, u, head.Summary.Grade)
+		keep, err := storeOptionsOf(ctx, archive, orgID, account, u, head.Summary.Grade)
 		if keep == nil || err != nil {
 			return nil, err
 		}
@@ -303,12 +307,34 @@ func (r *Runner) UnfinishedSegment(ctx context.Context, caller Caller, id string
 	return nil, nil
 }
 
+// notEnded returns the error of a request that continues a segment which is not stored: conflict if
+// the run that stores it has not ended, and otherwise that it is not stored. again says that it has
+// ended meanwhile.
+func (o *Options) notEnded(ctx context.Context, req *Request) (again bool, err error) {
+	from := req.Continues
+	u, err := unfinishedSegment(ctx, o.Archive, req.Org, req.Account, from.ID)
+	if err != nil {
+		return false, err
+	}
+	if u == nil {
+		kept, err := conversation.FindSegment(ctx, o.Conversations, req.Org, from.ID)
+		return kept != nil, cmp.Or(err, from.NotStored())
+	}
+	status := "in progress"
+	if u.Queued {
+		status = "queued"
+	}
+	refused := fault.New(fault.Conflict, "previous_response_not_ended", "%s: the response %q has not ended, it is %s; send the request again when it has ended, or cancel it", from.Member, from.ID, status).In(from.Member)
+	refused.RetryAfter = eventlog.AttachRetry
+	return false, refused
+}
+
 // storeOptionsOf reads how a segment is stored; nil = it is not.
-func storeOptionsOf(ctx context.Context, archive journal.Archive, caller Caller, u Unfinished, grade loop.Grade) (*StoreOptions, error) {
+func storeOptionsOf(ctx context.Context, archive journal.Archive, orgID string, account *memlimit.Account, u Unfinished, grade loop.Grade) (*StoreOptions, error) {
 	read := func(ref string, into any) (bool, error) {
 		var rows []json.RawMessage
-		err := journal.ReadBatch(caller.Account, func(limit int) (err error) {
-			rows, err = archive.Rows(ctx, caller.Org.ID, u.RunID, []string{ref}, limit)
+		err := journal.ReadBatch(account, func(limit int) (err error) {
+			rows, err = archive.Rows(ctx, orgID, u.RunID, []string{ref}, limit)
 			return err
 		})
 		if err != nil || len(rows) == 0 {

@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -56,11 +57,17 @@ type beginning struct {
 // beginning returns the transcript that the request begins with. The stored conversation is read once:
 // the run begins with what was read before it. The account of the request is charged with it until
 // forget, which the last user calls.
-func (r *Request) beginning(ctx context.Context, kept journal.Conversations) (*beginning, error) {
+func (r *Request) beginning(ctx context.Context, o *Options) (*beginning, error) {
 	if r.begins == nil {
 		memory := r.Account.Share()
 		asked := conversation.Request{Org: r.Org, Principal: r.Principal, System: r.System, Items: r.Items, Places: r.Places, Continues: r.Continues}
-		read, err := conversation.Begin(ctx, kept, asked, memory)
+		read, err := conversation.Begin(ctx, o.Conversations, asked, memory)
+		if errors.Is(err, conversation.ErrNotStored) && !r.Continues.Named {
+			var again bool
+			if again, err = o.notEnded(ctx, r); again {
+				read, err = conversation.Begin(ctx, o.Conversations, asked, memory)
+			}
+		}
 		if err != nil {
 			memory.Close()
 			return nil, err

@@ -464,7 +464,7 @@ func (r *Runner) Changed() {
 func (r *Runner) Dropped(ctx context.Context, req *Request) ([]Dropped, error) {
 	items := slices.Concat(req.System, req.Items)
 	if req.Policy.Grade != loop.Relay {
-		whole, err := req.beginning(ctx, r.o.Conversations)
+		whole, err := req.beginning(ctx, &r.o)
 		if err != nil {
 			return nil, err
 		}
@@ -502,7 +502,7 @@ func (r *Runner) Dropped(ctx context.Context, req *Request) ([]Dropped, error) {
 // count, it is an estimate, as for a limit on tokens: rather too high.
 func (r *Runner) CountInput(ctx context.Context, req *Request) (tokens int64, estimated bool, err error) {
 	defer req.forget()
-	whole, err := req.beginning(ctx, r.o.Conversations)
+	whole, err := req.beginning(ctx, &r.o)
 	if err != nil {
 		return 0, false, err
 	}

@@ -251,7 +251,7 @@ func (a *App) buildRunner(o Options, router *route.Router, retained *memlimit.Li
 	})
 	a.runner = run.New(run.Options{
 		Catalog: a.catalog, Journal: journal, Conversations: a.store, Leases: a.store, Archive: a.store, LaterDeleter: a.store,
-		Resources: resources{a.directory, router}, Router: router, Models: router, Dialer: a.pool, Keys: keys, Memory: retained, MaxFollowers: a.config.MaxFollowersPerRun,
+		Resources: resources{a.directory, router}, Router: router, Models: router, Dialer: a.pool, OwnServers: ownServers{a.store, a.pool}, Keys: keys, Memory: retained, MaxFollowers: a.config.MaxFollowersPerRun,
 		Build: Version(), Log: a.log, Gone: a.directory.Gone, Access: a.directory.Access, Allowance: a.allowance, Recorder: a.store, Spend: a.spend, Hooks: a.hooks(), Observer: a.shown.observer(),
 		Price:   a.price,
 		Results: resulttool.Reader{}, Cache: toolcache.New(a.store, toolcache.Options{Pepper: a.keys.Pepper.Reveal(), Log: a.log}),
@@ -301,6 +301,7 @@ func (a *App) buildAPI(o Options, router *route.Router, retained *memlimit.Limit
 			Store: a.store, Secrets: a.store, Vault: a.keys.Vault, Reader: directory.Reader{RoundsCap: a.maxRoundsCap, Vault: a.keys.Vault != nil},
 			Judge: directory.JudgeServer(a.out), SecretChanged: a.directory.SecretChanged,
 			NewID: id.New, Log: a.log, Now: clock.Wall,
+			Kit: agents.NewKit(kit), Sessions: a.store, Conversations: a.store, Archive: a.store, Runner: a.runner, Heartbeats: a.heartbeats, AgentServers: agentServers,
 		}),
 	}
 	a.api, err = httpd.New(httpd.Options{

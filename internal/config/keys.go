@@ -88,6 +88,7 @@ func capKeys(o *org.Caps) []key {
 		{name: "secrets", value: integer(&o.Secrets, 1000, 1, 1_000_000), env: env + "SECRETS", doc: "Maximum secrets in the vault."},
 		{name: "webhooks", value: integer(&o.Webhooks, 10, 1, 1000), env: env + "WEBHOOKS", doc: "Maximum webhooks."},
 		{name: "agents", value: integer(&o.Agents, 100, 1, 10_000), env: env + "AGENTS", doc: "Maximum agents, archived ones included."},
+		{name: "sessions", value: integer(&o.Sessions, 10_000, 1, 10_000_000), env: env + "SESSIONS", doc: "Maximum sessions of agents. Beyond it no more are created."},
 		{name: "webhook_deliveries", value: integer(&o.Deliveries, 10_000, 1, 1_000_000), env: env + "WEBHOOK_DELIVERIES",
 			doc: "Maximum messages for webhooks that wait for delivery. Beyond it the oldest of the webhook with the most is given up, with a log line."},
 		{name: "approvals", value: integer(&o.Approvals, 10_000, 1, 1_000_000), env: env + "APPROVALS",

@@ -146,7 +146,7 @@ func (a *API) dispatch(w http.ResponseWriter, r *http.Request) {
 		a.refuse(w, r, err)
 		return
 	}
-	a.mux.ServeHTTP(w, r)
+	a.of(r.URL.Path).ServeHTTP(w, r)
 }
 
 // requestIDHeader carries the request id in every response.

@@ -11,14 +11,32 @@ import (
 // routes finds the routes of requests. The zero value has none.
 type routes struct {
 	mux       *http.ServeMux
+	apart     map[string]*http.ServeMux // by [surface.Group].Apart
 	byPattern map[string]surface.Route
+}
+
+// of returns where the path is looked up.
+func (rs routes) of(path string) *http.ServeMux {
+	for prefix, mux := range rs.apart {
+		if strings.HasPrefix(path, prefix) {
+			return mux
+		}
+	}
+	return rs.mux
 }
 
 // newRoutes registers the routes of a table with their handlers.
 func newRoutes(table []surface.Route, handler func(surface.Route) http.HandlerFunc) routes {
-	rs := routes{http.NewServeMux(), map[string]surface.Route{}}
+	rs := routes{http.NewServeMux(), map[string]*http.ServeMux{}, map[string]surface.Route{}}
 	for _, rt := range table {
-		rs.mux.HandleFunc(rt.Pattern, handler(rt))
+		mux := rs.mux
+		if rt.Apart != "" {
+			if rs.apart[rt.Apart] == nil {
+				rs.apart[rt.Apart] = http.NewServeMux()
+			}
+			mux = rs.apart[rt.Apart]
+		}
+		mux.HandleFunc(rt.Pattern, handler(rt))
 		rs.byPattern[rt.Pattern] = rt
 	}
 	return rs
@@ -48,7 +66,7 @@ func (rs routes) find(r *http.Request) (rt surface.Route, methods []string) {
 // lookup returns the route for the path of a request and a method, and whether the path
 // is known with the method.
 func (rs routes) lookup(r *http.Request, method string) (rt surface.Route, known bool) {
-	_, pattern := rs.mux.Handler(&http.Request{Method: method, URL: r.URL, Host: r.Host})
+	_, pattern := rs.of(r.URL.Path).Handler(&http.Request{Method: method, URL: r.URL, Host: r.Host})
 	rt, listed := rs.byPattern[pattern]
 	if !listed { // not in the table: a health check, for example
 		return rs.byPattern["/"], pattern != ""

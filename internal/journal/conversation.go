@@ -16,6 +16,14 @@ import (
 // HandoverTTL is how long a caller can take to send the results of its tool calls.
 const HandoverTTL = 24 * time.Hour
 
+// Kept is the time to live of what is stored as long as the session of an agent that it belongs to. It does
+// not count for org_caps.responses, and is never deleted to keep that cap.
+const Kept = 200 * 365 * 24 * time.Hour
+
+// KeptUntil is before the end of everything that is stored for [Kept], and after that of anything else, in
+// Unix milliseconds. The schema of a store may have it.
+const KeptUntil = 7_000_000_000_000
+
 // ErrChanged reports that a conversation was not replaced: another writer has saved it
 // since it was read, or it is not stored any more.
 var ErrChanged = errors.New("the conversation has changed")

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -59,6 +60,38 @@ type Opening struct {
 
 	// Key makes the run the only run of its key. Nil = no key.
 	Key *SubmitKey
+
+	// Turn makes the run the next turn of a session. Nil = it is none.
+	Turn *SessionTurn
+}
+
+// SessionTurn makes a run the next turn of a session, which must have none that has not ended. All of it is
+// stored in the transaction that accepts the run, so that an input is delivered to exactly one run.
+type SessionTurn struct {
+	Session   string
+	Principal string          // whose session it must be; "" = of anyone
+	Version   int             // of the agent
+	Rounds    int             // that the run may have
+	Reasoning bool            // the client asks for the reasoning of the model
+	Snapshot  json.RawMessage // of the agent, which replaces that of the session; nil = it stays
+	Input     SessionInput    // that is added to the inbox and delivered to the run
+}
+
+// SessionInput is an input of a session. Its times are those of the transaction that stores it.
+type SessionInput struct {
+	ID        string
+	Kind      string // such as message
+	Principal string // who sent it
+	Body      json.RawMessage
+	Key       string // the Idempotency-Key of the request; "" = none
+	Digest    string // of the request, with Key
+}
+
+// SessionBusy reports that a session has a run that has not ended. Nothing was stored.
+type SessionBusy struct{ Session, RunID string }
+
+func (b *SessionBusy) Error() string {
+	return fmt.Sprintf("session %s is busy: its run %s has not ended", b.Session, b.RunID)
 }
 
 // OrgState is the part of an org's state that an opening depends on. Stores implement

@@ -10,6 +10,7 @@ type Caps struct {
 	Secrets    int
 	Webhooks   int
 	Agents     int   // archived ones included
+	Sessions   int   // of agents
 	Deliveries int   // messages for webhooks that wait; beyond it the oldest is given up
 	Approvals  int   // that wait; see also KeyApprovals
 	Handovers  int   // beyond it the oldest is deleted
@@ -54,6 +55,11 @@ func (c Caps) WebhooksError() error {
 // AgentsError returns the error for one more agent.
 func (c Caps) AgentsError() error {
 	return &CapError{"the org", "agents", int64(c.Agents), "org_caps.agents", "delete an agent, or "}
+}
+
+// SessionsError returns the error for one more session.
+func (c Caps) SessionsError() error {
+	return &CapError{"the org", "sessions", int64(c.Sessions), "org_caps.sessions", "delete a session, or "}
 }
 
 // DeliveriesError returns the error for one more message that waits, when a person asks for it.

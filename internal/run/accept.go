@@ -59,7 +59,7 @@ func (d *driver) accept() error {
 	}
 	defer room.Close()
 	rows := d.run.events.Store("input", items) // which counts all items
-	batch := journal.Batch{Rows: rows, Opening: &journal.Opening{Slots: body.Slots, Key: d.run.req.Key}}
+	batch := journal.Batch{Rows: rows, Opening: &journal.Opening{Slots: body.Slots, Key: d.run.req.Key, Turn: d.run.req.Turn}}
 	if d.run.req.Background {
 		body.Queued, batch.Opening.Slots, batch.Opening.Queue = true, 0, d.run.req.MaxQueued
 	}
@@ -169,9 +169,14 @@ func checkPrices(a loop.Accepted) error {
 func (d *driver) refused(err error) error {
 	var known *journal.Submitted
 	var capped *org.CapError
+	var busy *journal.SessionBusy
 	switch {
 	case errors.As(err, &known):
 		return known
+	case errors.As(err, &busy):
+		return fault.New(fault.Conflict, "session_busy", "the session %s has the run %s, which has not ended; wait for its end, or cancel it", busy.Session, busy.RunID).In("session_id")
+	case d.run.req.Turn != nil && errors.Is(err, org.ErrNotFound): // it was deleted meanwhile
+		return err
 	case errors.As(err, &capped):
 		return &fault.Error{Code: fault.Limited, Reason: "insufficient_quota", Message: capped.Error(), Err: err}
 	case errors.Is(err, journal.ErrNoSlot):

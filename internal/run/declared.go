@@ -73,11 +73,38 @@ type Dialer interface {
 type declaredServers struct {
 	run     *runState
 	dialer  Dialer
+	own     OwnServers
 	release []func()
+}
+
+// dialOwn adds the servers of the agent of the run, if it is a turn of a session.
+func (d *declaredServers) dialOwn() error {
+	if d.own == nil || d.run.req.AgentSession == "" {
+		return nil
+	}
+	var snapshot json.RawMessage
+	if t := d.run.req.Turn; t != nil {
+		snapshot = t.Snapshot
+	}
+	servers, release, err := d.own.OwnServers(d.run.ctx, d.run.req.Org, d.run.req.AgentSession, snapshot)
+	if err != nil {
+		return err
+	}
+	d.release = append(d.release, release)
+	req := *d.run.req                                                                    // which belongs to the caller
+	others := slices.DeleteFunc(slices.Clone(req.Servers), func(s catalog.Server) bool { // an agent's server replaces that of the org
+		return slices.ContainsFunc(servers, func(own catalog.Server) bool { return own.Name == s.Name })
+	})
+	req.Servers = slices.Concat(others, catalog.Within(servers, accessOf(d.run)))
+	d.run.req = &req
+	return nil
 }
 
 // dial adds the servers to those of the run.
 func (d *declaredServers) dial() error {
+	if err := d.dialOwn(); err != nil {
+		return err
+	}
 	if len(d.run.req.RequestServers) == 0 {
 		return nil
 	}

@@ -68,7 +68,7 @@ func newDriver(ctx context.Context, r *Runner, req *Request, lease journal.Lease
 	d.compactor = compactor{run: &d.run, tools: &d.tools, observer: &d.observer, reserver: d.model.reserver, models: r.o.Models}
 	d.calls = toolCaller{run: &d.run, tools: &d.tools, catalog: r.o.Catalog, cache: resultCache{r.o.Cache, &d.run}, observer: &d.observer, yields: d.yields, spend: r.o.Spend}
 	d.calls.hooks = hookCaller{run: &d.run, hooks: r.o.Hooks, observer: &d.observer}
-	d.declared = declaredServers{run: &d.run, dialer: r.o.Dialer}
+	d.declared = declaredServers{run: &d.run, dialer: r.o.Dialer, own: r.o.OwnServers}
 	d.live = liveRun{lease: lease, cancel: d.run.cancel}
 	d.audience = &r.audience
 	d.asked = func() { r.followers.Ring(approvalsOf(lease.Org)) }

@@ -93,6 +93,11 @@ func (r *Runner) Cancel(ctx context.Context, orgID, runID string, by org.Author)
 	return r.requestEnd(ctx, orgID, runID, end, []audit.Entry{by.RunCancelled(orgID, runID)})
 }
 
+// Leave ends a run as Cancel does, with the reason [event.CallerGone]: nobody comes back for its answer.
+func (r *Runner) Leave(ctx context.Context, orgID, runID, principal string) error {
+	return r.requestEnd(ctx, orgID, runID, loop.CancelRequested{By: principal, Cause: event.CallerGone}, nil)
+}
+
 // Lose ends a run as Cancel does, with the reason [event.Lost] and without an audit
 // row of its own. It is for runs whose journal may be older than what they have
 // done. Runs that nobody performs are ended by the next Open.

@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
@@ -56,6 +57,15 @@ type Resources interface {
 	// can. Calls of tools of the others are answered with an error. A run that has not
 	// listed its tools yet ends as lost if one is missing.
 	For(ctx context.Context, a *loop.Accepted) ([]route.Target, []catalog.Server, error)
+}
+
+// OwnServers connects runs that are turns of sessions with the MCP servers of their agents. Implemented by
+// package app.
+type OwnServers interface {
+	// OwnServers returns the servers of an agent, which belong to the run: nothing of them is
+	// shared with another run, and their tools are listed when it begins. The caller must call release when it
+	// leaves the run. The agent is that of the snapshot, or of the latest turn of the session if snapshot is nil.
+	OwnServers(ctx context.Context, orgID, session string, snapshot json.RawMessage) (servers []catalog.Server, release func(), err error)
 }
 
 // Models finds models by their names. Implemented by *route.Router.

@@ -43,6 +43,10 @@ type Request struct {
 	// reads it.
 	AgentSession string
 
+	// Turn makes the run the next turn of a session of an agent. AgentSession is its id then, and OwnServers
+	// connects the run with the MCP servers of the agent. Nil = it is none.
+	Turn *journal.SessionTurn
+
 	// RunID is the id of the run; "" = one is made. It has the form of [id.NewOrdered], and no run
 	// of the store has it. A relay has no use for it.
 	RunID string

@@ -70,7 +70,7 @@ func requestOf(a *loop.Accepted, parks int, rows map[string]json.RawMessage) (*R
 		Org: a.Org, Principal: a.Principal, EndUser: a.EndUser, Surface: a.Surface, Model: a.Model,
 		ClientTools: q.ClientTools, Hosted: q.Hosted, ToolChoice: q.ToolChoice, Options: q.Options, Params: q.Params, Dialect: q.Dialect,
 		OnlyOf: q.OnlyOf, brought: q.FromRequest, stored: q.RequestServers, Continues: q.continues(), Store: q.Store, notOwn: q.NotOwn, parts: q.Parts, inherited: q.Inherited,
-		Permissions: q.Permissions, CallerOrg: q.CallerOrg,
+		Permissions: q.Permissions, CallerOrg: q.CallerOrg, AgentSession: a.AgentSession,
 	}, nil
 }
 

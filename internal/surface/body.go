@@ -237,3 +237,20 @@ func withModel(body []byte, members []Member, theirs string) []byte {
 	}
 	return append(out, body[done:]...)
 }
+
+// ReadBody reads a body that is JSON, for an endpoint that is not [Managed]. The account is charged with what
+// is decoded of it.
+func ReadBody(r *http.Request, account *memlimit.Account) ([]byte, error) {
+	body, err := readBody(r)
+	if err != nil {
+		return nil, err
+	}
+	members, err := Scan(account, body)
+	if err == nil {
+		err = CheckJSON(body)
+	}
+	if err == nil {
+		err = ChargeDecoded(account, members)
+	}
+	return body, err
+}

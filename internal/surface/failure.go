@@ -97,6 +97,9 @@ func (x *Errors) endFrame(end event.Finished, mayAddress bool) []byte {
 	return x.Body(f)
 }
 
+// End returns the error object for the end of a run that failed.
+func (x *Errors) End(end event.Finished, mayAddress bool) []byte { return x.endFrame(end, mayAddress) }
+
 // rewritten returns a provider's error of another dialect in the words of this API, with
 // the provider's message and its name for the error. f is the gateway's own account of
 // it.

@@ -23,6 +23,11 @@ type Group struct {
 	// read may come from pages of any site.
 	ChecksOrigin bool
 
+	// Apart is a path, such as /api/agents/runs/. Paths that begin with it are looked up only among the routes
+	// that have it, so that wildcards of others, such as /api/agents/{id}/hooks, do not conflict with them.
+	// "" = all other paths. The values of two groups must not begin with each other.
+	Apart string
+
 	Forms  bool // its bodies may be forms
 	Spools bool // it counts what it holds of a body by itself
 

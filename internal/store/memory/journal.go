@@ -129,6 +129,9 @@ type checkedBatch struct {
 // nothing else.
 func (j *Journal) check(key runKey, r *runRecord, lease journal.Lease, b journal.Batch, add *checkedBatch) error {
 	if r.head.Seq == 0 && b.Opening != nil {
+		if b.Opening.Turn != nil {
+			return errors.New("sessions are not kept in memory")
+		}
 		if err := b.Opening.Admit(j.Caps, orgState{j, key.org}); err != nil {
 			return err
 		}

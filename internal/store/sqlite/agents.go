@@ -215,6 +215,9 @@ func (s *Store) RemoveAgent(ctx context.Context, orgID, id string, by org.Author
 		if err := requireFound(t.exec(`DELETE FROM agents WHERE org = ? AND id = ?`, orgID, id)); err != nil {
 			return err
 		}
+		if _, err := t.exec(`DELETE FROM sessions WHERE org = ? AND agent = ?`, orgID, id); err != nil {
+			return err
+		}
 		return t.record(orgID, by, agent.Changed(by, &before, nil))
 	})
 }

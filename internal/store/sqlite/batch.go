@@ -126,6 +126,11 @@ func (b batch) open(t *tx, c headChange) error {
 	if err := b.opening.Admit(t.caps, &orgState{t: t, org: b.key.org, c: &c}); err != nil {
 		return err
 	}
+	if turn := b.opening.Turn; turn != nil {
+		if err := t.beginTurn(b.key, *turn, c.now.UnixMilli()); err != nil {
+			return err
+		}
+	}
 	if k := b.opening.Key; k != nil {
 		return t.addSubmitKey(b.key, *k, c.now)
 	}

@@ -170,8 +170,17 @@ func (t *tx) evictOldest(orgID string, handovers bool, n int64, limit int) (int6
 	if limit == 0 || excess <= 0 {
 		return 0, nil
 	}
+	if !handovers { // those of sessions do not count
+		var kept int64
+		if err := t.queryRow(`SELECT count(*) FROM conversations INDEXED BY conversations_kept WHERE org = ? AND expires_at >= 7000000000000`, []any{orgID}, &kept); err != nil {
+			return 0, err
+		}
+		if excess -= kept; excess <= 0 {
+			return 0, nil
+		}
+	}
 	return t.exec(`DELETE FROM conversations WHERE rowid IN (SELECT rowid FROM conversations WHERE org = ? AND substr(key, 1, 5) = 'call:' IS ?
-		ORDER BY saved_at, rowid LIMIT ?)`, orgID, handovers, min(excess, sweepBatch))
+		AND expires_at < 7000000000000 ORDER BY saved_at, rowid LIMIT ?)`, orgID, handovers, min(excess, sweepBatch))
 }
 
 // Find implements journal.Conversations.

@@ -251,6 +251,9 @@ func (h *Handler) Delete() surface.Endpoint {
 		case a.Declared:
 			return 0, nil, isDeclared(a)
 		}
+		if err := h.dropSessions(r.Context(), caller, a.ID); err != nil {
+			return 0, nil, err
+		}
 		if err := h.o.Store.RemoveAgent(r.Context(), a.Org, a.ID, h.author(caller)); err != nil {
 			return 0, nil, refused(err, a.ID)
 		}

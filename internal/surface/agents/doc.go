@@ -1,5 +1,6 @@
-// Package agents is the REST API of agents below /api/agents, with /api/tools and /api/settings. It stores
-// what an org says of its agents. It runs none yet.
+// Package agents is the REST API of agents below /api/agents, with /api/sessions, /api/tools and
+// /api/settings. It stores what an org says of its agents, and runs them: each turn of a session is a durable
+// run, whose events a projection turns into the frames of the API.
 //
 //	request ─► fields (400 names the member) ─► agent.Definition.Check ─► agent.Store: a new version
 //
@@ -17,10 +18,15 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/agent"
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
+	"github.com/turnpike-gateway/turnpike/internal/settings"
+	"github.com/turnpike-gateway/turnpike/internal/sse"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
@@ -31,12 +37,31 @@ type Secrets interface {
 	DeleteSecret(ctx context.Context, org, name string, by org.Author) error
 }
 
+// Runner performs runs. Implemented by *run.Runner.
+type Runner interface {
+	Start(ctx context.Context, req *run.Request) (runID string, err error)
+	Follow(ctx context.Context, f eventlog.Follow, sink eventlog.Sink) error
+	Cancel(ctx context.Context, orgID, runID string, by org.Author) error
+	Leave(ctx context.Context, orgID, runID, principal string) error
+	Decide(ctx context.Context, orgID, id string, d journal.Decision, by org.Author) (journal.Approval, error)
+	DeleteSegment(ctx context.Context, caller run.Caller, id string) (bool, error)
+}
+
 // Options are what a Handler needs. All but Vault and Declared are required.
 type Options struct {
-	Store    agent.Store
-	Secrets  Secrets
-	Vault    *secret.Keyring // nil = secret settings cannot be stored
-	Reader   Reader
+	Store   agent.Store
+	Secrets Secrets
+	Vault   *secret.Keyring // nil = secret settings cannot be stored
+	Reader  Reader
+
+	Kit           *surface.Handler // resolves models and settings of runs
+	Sessions      agent.Sessions
+	Conversations journal.Conversations
+	Archive       journal.Archive
+	Runner        Runner
+	Heartbeats    *sse.Heartbeats
+	AgentServers  func(orgID string, s agent.Snapshot) []settings.Server // what the MCP servers of an agent say of approvals
+
 	Declared func(orgID string) []agent.Agent // of the configuration file, in its order; nil = there are none
 	Judge    func(url string) error           // refuses what the outbound policy refuses without a lookup
 
@@ -81,6 +106,7 @@ func Errors() *surface.Errors {
 func (h *Handler) Routes() []surface.Route {
 	managers := surface.Group{Errors: Errors(), Roles: surface.Managers, MaxBody: surface.MaxManagementBody}
 	users, readers := managers.By(surface.RunReaders), managers.By(surface.Readers)
+	starters, runners, deciders := surface.ModelRequests(Errors()), managers.By(surface.Runners), managers.By(surface.AnyRole)
 	return []surface.Route{
 		users.Route("GET /api/agents", h.List()),
 		managers.Route("POST /api/agents", h.Create()),
@@ -101,7 +127,23 @@ func (h *Handler) Routes() []surface.Route {
 		readers.Route("GET /api/agents/{id}/hooks/{hid}", h.Hook()),
 		managers.Route("DELETE /api/agents/{id}/hooks/{hid}", h.RemoveHook()),
 		managers.Route("POST /api/agents/{id}/tools", h.AssignTool()),
-		managers.Route("/api/agents/", nil), // unknown paths
+		starters.Route("POST /api/agents/{id}/run", h.Run),
+		starters.Route("POST /api/agents/{id}/run/stream", h.Stream),
+		users.Route("GET /api/agents/{id}/sessions", h.Sessions()),
+		runners.Route("POST /api/agents/{id}/sessions", h.CreateSession()),
+		runners.Route("DELETE /api/agents/{id}/sessions/{sid}", h.DeleteSession("sid")),
+		apart(users).Route("GET /api/agents/runs/{id}", surface.Admitted(h.GetRun)),
+		apart(users).Open().Route("GET /api/agents/runs/{id}/events", h.Events),
+		apart(runners).Route("POST /api/agents/runs/{id}/cancel", h.CancelRun()),
+		apart(deciders).Route("POST /api/agents/runs/{id}/approve", h.ApproveRun()),
+		apart(managers).Route("/api/agents/runs/", nil), // unknown paths
+		managers.Route("/api/agents/", nil),
+
+		users.Route("GET /api/sessions/{id}", h.Session()),
+		users.Route("GET /api/sessions/{id}/messages", h.Messages()),
+		users.Route("GET /api/sessions/{id}/runs", h.SessionRuns()),
+		runners.Route("DELETE /api/sessions/{id}", h.DeleteSession("id")),
+		managers.Route("/api/sessions/", nil),
 
 		users.Route("GET /api/tools", h.Tools()),
 		managers.Route("/api/tools/", nil),
@@ -113,6 +155,12 @@ func (h *Handler) Routes() []surface.Route {
 		managers.Route("POST /api/settings/reset-category", h.ResetCategory()),
 		managers.Route("/api/settings/", nil),
 	}
+}
+
+// apart returns the group for routes of runs, whose paths are those of an agent with the id runs, too.
+func apart(g surface.Group) surface.Group {
+	g.Apart = "/api/agents/runs/"
+	return g
 }
 
 func (h *Handler) endpoint(serve func(*http.Request, run.Caller) (int, any, error)) surface.Endpoint {
@@ -232,4 +280,12 @@ func (h *Handler) checkDeclaredName(caller run.Caller, name string) error {
 		}
 	}
 	return nil
+}
+
+// NewKit returns the kit for [Options.Kit].
+func NewKit(o surface.Options) *surface.Handler {
+	return surface.New(o, surface.Surface{
+		Name: agent.Surface, Errors: Errors(),
+		Defaults: settings.Defaults{Rounds: agent.DefaultMaxSteps, Parallelism: loop.Parallel, ResultMaxBytes: settings.AgentResultMaxBytes},
+	})
 }

@@ -1,0 +1,36 @@
+package settings
+
+import (
+	"slices"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/policy"
+)
+
+// Agent is what an agent says of its runs.
+type Agent struct {
+	Rounds  int           // at least 1; the last one has no tools
+	Timeout time.Duration // of active time; 0 = the org's deadline
+	Hooks   []org.Hook    // in their order, after those of the org
+}
+
+// AgentResultMaxBytes is how much of a tool's result an agent gets.
+const AgentResultMaxBytes = 50_000
+
+// agentRepeats is how many identical calls in a row end a run of an agent.
+const agentRepeats = 3
+
+// OfAgent returns what an org says of runs, for the runs of one of its agents. The agent decides how often
+// the model is called, within the operator's cap; the lower of two time limits holds. A run whose rounds are
+// used up ends with an answer.
+func OfAgent(rt org.Runtime, a Agent) org.Runtime {
+	rt.MaxRounds, rt.OnLimit = &a.Rounds, budget.Answer
+	if a.Timeout > 0 && (rt.Deadline == 0 || a.Timeout < rt.Deadline) {
+		rt.Deadline = a.Timeout
+	}
+	rt.DoomLoop, rt.DoomThreshold = string(policy.Fail), agentRepeats
+	rt.Hooks = slices.Concat(rt.Hooks, a.Hooks)
+	return rt
+}

@@ -1,0 +1,369 @@
+package agents
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/agent"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
+	"github.com/turnpike-gateway/turnpike/internal/money"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+// maxPreview is how many characters of a result the events have.
+const maxPreview = 200
+
+// Statuses of runs.
+const (
+	runRunning   = "running"
+	runWaiting   = "waiting"
+	runCompleted = "completed"
+	runFailed    = "failed"
+	runCancelled = "cancelled"
+)
+
+// doomLoop is the error of a run that has repeated itself.
+const doomLoop = "Doom loop detected: 3 identical tool calls in a row"
+
+// call is a tool call of a run on the wire.
+type call struct {
+	Step       int             `json:"step"`
+	Name       string          `json:"tool_name"`
+	ID         string          `json:"call_id"`
+	Arguments  json.RawMessage `json:"arguments"`
+	Preview    string          `json:"result_preview"`
+	DurationMS int64           `json:"duration_ms"`
+}
+
+// usage is what a run has used, on the wire.
+type usage struct {
+	Prompt     int64       `json:"prompt_tokens"`
+	Completion int64       `json:"completion_tokens"`
+	Total      int64       `json:"total_tokens"`
+	Cost       *money.Nano `json:"cost_usd,omitempty"` // a decimal number
+}
+
+func wireUsage(u model.Usage, cost *int64) usage {
+	out := usage{Prompt: u.Input, Completion: u.Output, Total: u.Total}
+	if cost != nil {
+		nano := money.Nano(*cost)
+		out.Cost = &nano
+	}
+	return out
+}
+
+// projection makes the frames of a run of its events, in one pass from the first one on, so that the same
+// events make the same frames whenever they are followed. It keeps what the end of the run repeats.
+type projection struct {
+	turn    agent.SessionTurn
+	account *memlimit.Account // charged with what is kept
+	reveals bool              // the caller may see addresses
+	now     func() time.Time
+	send    func(id string, frame map[string]any) error // nil = the frames are not sent
+
+	begun     bool // start was sent
+	started   event.Started
+	missing   []string
+	step      int // from 1; 0 = none yet
+	open      bool
+	finish    model.Stop
+	called    bool // the step has tool calls
+	text      strings.Builder
+	reasoning strings.Builder
+	calls     []call
+	asked     map[string]json.RawMessage // the arguments of calls that have waited, by key
+	waits     []string                   // ids of the approvals that are asked for
+	end       *event.Finished
+	seq, part int
+}
+
+// Emit implements eventlog.Sink.
+func (p *projection) Emit(at event.Position, e event.Event) error {
+	p.part = 0
+	emit := func(kind string, members map[string]any) error { return p.frame(at, kind, members) }
+	if err := p.begin(e, emit); err != nil {
+		return err
+	}
+	switch e := e.(type) {
+	case event.Started:
+		p.started = e
+	case event.RoundStarted:
+		return p.round(e, emit)
+	case event.ModelFallback:
+		return emit("model_fallback", map[string]any{"from": e.From.String(), "to": e.To.String()})
+	case event.TextDelta:
+		return p.say(&p.text, e.Text, "content_delta", emit)
+	case event.RefusalDelta:
+		return p.say(&p.text, e.Text, "content_delta", emit)
+	case event.ReasoningDelta:
+		return p.say(&p.reasoning, e.Text, "reasoning_delta", emit)
+	case event.RoundDone:
+		p.finish = e.Stop
+		if p.reasoning.Len() > 0 {
+			return emit("reasoning", map[string]any{"step": p.step, "content": p.reasoning.String()})
+		}
+	case event.ToolStarted:
+		return p.call(e.Key, e.Name, e.Arguments, emit)
+	case event.ToolDone:
+		return p.result(e, emit)
+	case event.Waiting:
+		return p.wait(e, emit)
+	case event.ApprovalDecided:
+		p.waits = nil
+	case event.Compacted:
+		return emit("proactive_compact", map[string]any{"tokens_before": e.Before, "tokens_after": e.After, "succeeded": !e.Failed && e.After < e.Before})
+	case event.Finished:
+		return p.finished(e, emit)
+	case event.CallDelta, event.Citation, event.ItemDone, event.LimitsRaised, event.NativeItem, event.NativeProgress, event.Paused,
+		event.RelayBody, event.RelayHead, event.ToolsListed: // no frame shows them
+	}
+	return nil
+}
+
+// emitter sends a frame.
+type emitter func(kind string, members map[string]any) error
+
+// begin sends start in front of the first frame: only the first model call says which servers are missing.
+func (p *projection) begin(e event.Event, emit emitter) error {
+	if _, first := e.(event.Started); first || p.begun {
+		return nil
+	}
+	p.begun = true
+	if r, is := e.(event.RoundStarted); is {
+		p.missing = r.Missing
+	}
+	if p.missing == nil {
+		p.missing = []string{}
+	}
+	return emit("start", map[string]any{
+		"run_id": p.started.RunID, "session_id": p.turn.Session, "context_handler_id": nil, "reasoning_requested": p.turn.Reasoning, "missing_servers": p.missing,
+	})
+}
+
+func (p *projection) round(e event.RoundStarted, emit emitter) error {
+	if e.Round+1 == p.step { // the model call is made again
+		p.text.Reset()
+		p.reasoning.Reset()
+		return emit("step_reset", map[string]any{"reason": "rate_limit"})
+	}
+	if err := p.closeStep(emit); err != nil {
+		return err
+	}
+	p.step, p.open, p.called, p.finish = e.Round+1, true, false, ""
+	p.text.Reset()
+	p.reasoning.Reset()
+	return emit("step_started", map[string]any{"step": p.step, "is_last_step": p.step == p.turn.Rounds})
+}
+
+// closeStep sends that the step is completed, when its calls are done.
+func (p *projection) closeStep(emit emitter) error {
+	if !p.open {
+		return nil
+	}
+	p.open = false
+	return emit("step_completed", map[string]any{"step": p.step, "finish_reason": string(p.finish), "has_tool_calls": p.called})
+}
+
+func (p *projection) say(into *strings.Builder, text, kind string, emit emitter) error {
+	if err := p.account.Acquire(2 * len(text)); err != nil {
+		return err
+	}
+	into.WriteString(text)
+	return emit(kind, map[string]any{"delta": text})
+}
+
+func (p *projection) call(key, name string, arguments json.RawMessage, emit emitter) error {
+	if !json.Valid(arguments) {
+		arguments = json.RawMessage("{}")
+	}
+	if err := p.account.Acquire(2*len(arguments) + maxPreview*utf8.UTFMax); err != nil {
+		return err
+	}
+	p.called = true
+	p.calls = append(p.calls, call{Step: p.step, Name: name, ID: key, Arguments: arguments})
+	return emit("tool_call", map[string]any{"step": p.step, "tool_name": name, "arguments": arguments, "call_id": key})
+}
+
+func (p *projection) result(e event.ToolDone, emit emitter) error {
+	at := -1
+	for i := range p.calls {
+		if p.calls[i].ID == e.Key {
+			at = i
+		}
+	}
+	if at < 0 { // it was not executed
+		if err := p.call(e.Key, e.Name, p.asked[e.Key], emit); err != nil {
+			return err
+		}
+		at = len(p.calls) - 1
+	}
+	c := &p.calls[at]
+	c.Preview, c.DurationMS = preview(e.Text), e.Duration.Milliseconds()
+	return emit("tool_result", map[string]any{
+		"step": p.step, "tool_name": e.Name, "call_id": e.Key, "result_preview": c.Preview,
+		"result_meta": map[string]any{"result_type": "text", "char_count": utf8.RuneCountInString(e.Text)}, "duration_ms": c.DurationMS,
+	})
+}
+
+// preview returns the first characters of a text.
+func preview(text string) string {
+	n := 0
+	for i := range text {
+		if n++; n > maxPreview {
+			return text[:i]
+		}
+	}
+	return text
+}
+
+func (p *projection) wait(e event.Waiting, emit emitter) error {
+	p.waits = nil
+	if p.asked == nil {
+		p.asked = map[string]json.RawMessage{}
+	}
+	for _, a := range e.Approvals {
+		if err := p.account.Acquire(len(a.Arguments)); err != nil {
+			return err
+		}
+		p.asked[a.Key] = a.Arguments
+		p.waits = append(p.waits, a.ID)
+		if err := emit("approval_requested", map[string]any{
+			"approval_id": a.ID, "tool_name": a.Name, "tool_input": a.Arguments, "call_id": a.Key,
+			"message": fmt.Sprintf("The tool %s waits for approval.", a.Name), "expires_at": wireTime(a.ExpiresAt),
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *projection) finished(e event.Finished, emit emitter) error {
+	p.end = &e
+	if err := p.closeStep(emit); err != nil {
+		return err
+	}
+	status, why := p.status()
+	if status == runFailed {
+		if err := emit("error", map[string]any{"error": why, "run_id": p.started.RunID}); err != nil {
+			return err
+		}
+	} else if p.text.Len() > 0 {
+		if err := emit("chunk", map[string]any{"content": p.text.String()}); err != nil {
+			return err
+		}
+	}
+	return emit("complete", p.object())
+}
+
+// status returns what became of the run so far, and why it has failed or was cancelled; "" otherwise.
+func (p *projection) status() (status, why string) {
+	switch {
+	case p.end == nil && len(p.waits) > 0:
+		return runWaiting, ""
+	case p.end == nil:
+		return runRunning, ""
+	}
+	switch r := p.end.Reason; r {
+	case event.NoProgress:
+		return runFailed, doomLoop
+	case event.Cancelled:
+		return runCancelled, "The run was cancelled."
+	case event.CallerGone:
+		return runCancelled, "The client closed the connection before the run was complete."
+	case event.Deadline:
+		return runCancelled, "The run reached its time limit."
+	case event.Tokens, event.Money:
+		return runFailed, "The run reached a limit of its budget (" + string(r) + ")."
+	default:
+		if !r.Failed() {
+			return runCompleted, ""
+		}
+	}
+	var object errorObject
+	if err := json.Unmarshal(Errors().End(*p.end, p.reveals), &object); err != nil || object.Error == "" {
+		object.Error = string(p.end.Reason)
+	}
+	return runFailed, object.Error
+}
+
+// object returns the run as complete, and the answers about it, have it.
+func (p *projection) object() map[string]any {
+	status, why := p.status()
+	calls := p.calls
+	if calls == nil {
+		calls = []call{}
+	}
+	out := map[string]any{
+		"run_id": p.started.RunID, "session_id": p.turn.Session, "content": p.text.String(), "status": status, "steps": p.step, "tool_calls": calls,
+		"usage": usage{},
+	}
+	if p.end != nil {
+		out["usage"] = wireUsage(p.end.Usage, p.end.CostNanoUSD)
+	}
+	if why != "" {
+		out["error"] = why
+	}
+	return out
+}
+
+// frame sends a frame. Deltas have no seq and no ts.
+func (p *projection) frame(at event.Position, kind string, members map[string]any) error {
+	delta := kind == "content_delta" || kind == "reasoning_delta"
+	if !delta {
+		p.seq++
+	}
+	id := frameID{at, p.part}
+	p.part++
+	if p.send == nil {
+		return nil
+	}
+	members["event"], members["type"] = kind, kind
+	if !delta {
+		members["seq"], members["ts"] = p.seq, surface.Timestamp(p.now().UnixMilli())
+	}
+	return p.send(id.String(), members)
+}
+
+// frameID is the id of a frame: the position of its event, and which of the frames of the event it is.
+type frameID struct {
+	at   event.Position
+	part int
+}
+
+// String returns the id as "12.0" or "12.0-1".
+func (f frameID) String() string {
+	if f.part == 0 {
+		return f.at.String()
+	}
+	return fmt.Sprintf("%s-%d", f.at, f.part)
+}
+
+// parseFrameID is the inverse of String.
+func parseFrameID(text string) (f frameID, err error) {
+	position, part, _ := strings.Cut(text, "-")
+	if f.at, err = event.ParsePosition(position); err != nil {
+		return f, err
+	}
+	for f.part = 0; part != "" && f.part < 1000; f.part++ {
+		if fmt.Sprint(f.part) == part {
+			break
+		}
+	}
+	if f.String() != text {
+		err = fmt.Errorf("%.60q is not the id of an event", text)
+	}
+	return f, err
+}
+
+// after reports whether f follows other.
+func (f frameID) after(other frameID) bool {
+	if c := f.at.Compare(other.at); c != 0 {
+		return c > 0
+	}
+	return f.part > other.part
+}

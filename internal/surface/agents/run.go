@@ -1,0 +1,507 @@
+package agents
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/agent"
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/sse"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+// runIDHeader carries the id of the run of an answer.
+const runIDHeader = "Turnpike-Run-Id"
+
+// runBody is the body of a request that runs an agent.
+type runBody struct {
+	message, session string
+	maxSteps         *int
+	maxContext       *int
+	timeout          *int
+	temperature      *float64
+	format           model.Format
+	reasoning        bool
+	detached         bool
+}
+
+// later are members of the contract that this version does not have.
+var later = []string{"knowledge_bases", "runtime_knowledge_bases", "context_handler_id", "context_override", "context_items"}
+
+func readRunBody(body []byte) (b runBody, err error) {
+	f := fieldsOf("", body)
+	for _, name := range later {
+		if v, ok := f.take(name); ok && !isNull(v) {
+			return b, fault.New(fault.NotConfigured, "not_available", "%s: this version of the gateway has no knowledge bases; leave it out", name).In(name)
+		}
+	}
+	var busy string
+	var citations bool
+	f.text("message", &b.message)
+	f.text("session_id", &b.session)
+	f.number("max_steps", &b.maxSteps)
+	f.number("max_context_tokens", &b.maxContext)
+	f.number("timeout_seconds", &b.timeout)
+	f.decimal("temperature", &b.temperature)
+	f.boolean("reasoning_requested", false, &b.reasoning)
+	f.boolean("detached", false, &b.detached)
+	f.boolean("citations_enabled", false, &citations)
+	f.text("when_busy", &busy)
+	if v, ok := f.take("response_format"); ok && f.err == nil && !isNull(v) {
+		b.format, f.err = readFormat(v)
+	}
+	if err := f.done(); err != nil {
+		return b, err
+	}
+	switch {
+	case busy != "" && busy != "reject":
+		return b, surface.InvalidValue("when_busy", "when_busy must be reject in this version; a session with a run that has not ended answers 409")
+	case citations:
+		return b, surface.InvalidValue("citations_enabled", "citations_enabled must be false: this version of the gateway has no knowledge bases")
+	}
+	if err := agent.CheckMessage("message", b.message); err != nil {
+		return b, refused(err, "")
+	}
+	s := agent.Settings{MaxSteps: b.maxSteps, MaxContextTokens: b.maxContext, TimeoutSeconds: b.timeout, Temperature: b.temperature}
+	return b, refused(s.Check(), "")
+}
+
+// readFormat reads the form of an answer: {"type": "json_object"}, or json_schema with a json_schema.
+func readFormat(v json.RawMessage) (out model.Format, err error) {
+	f := fieldsOf("response_format", v)
+	f.text("type", &out.Type)
+	if s, ok := f.take("json_schema"); ok && f.err == nil {
+		in := fieldsOf("response_format.json_schema", s)
+		in.text("name", &out.Name)
+		in.text("description", &out.Description)
+		read(in, "strict", "true or false", &out.Strict)
+		out.Schema, _ = in.take("schema")
+		f.err = in.done()
+	}
+	if err := f.done(); err != nil {
+		return out, err
+	}
+	if (out.Type != "text" && out.Type != "json_object" && out.Type != "json_schema") || (out.Type == "json_schema") != (out.Schema != nil) {
+		return out, surface.InvalidValue("response_format", "response_format must be {\"type\": \"text\"}, {\"type\": \"json_object\"}, or a json_schema with a schema")
+	}
+	return out, nil
+}
+
+// begun is a run that a request has started, or that its Idempotency-Key stands for already.
+type begun struct {
+	id    string
+	turn  agent.SessionTurn
+	body  runBody
+	keyed bool
+}
+
+// begin starts a turn of a session. Without a session_id it creates the session, which is deleted if the run
+// is refused.
+func (h *Handler) begin(r *http.Request, caller run.Caller, noTools bool) (b begun, err error) {
+	body, err := surface.ReadBody(r, caller.Account)
+	if err != nil {
+		return b, err
+	}
+	if b.body, err = readRunBody(body); err != nil {
+		return b, err
+	}
+	a, err := h.find(r, caller)
+	if err != nil {
+		return b, err
+	}
+	key, err := surface.SubmitKey(r.Header, caller.Principal.ID, agent.Surface+"\x00"+a.ID+"\x00"+r.URL.Path, body)
+	if err != nil {
+		return b, err
+	}
+	b.keyed = key != nil
+	s, created, err := h.sessionOf(r, caller, a, b.body.session)
+	if err != nil {
+		return b, err
+	}
+	if created {
+		defer func() { // a session that the run did not use is none
+			if err != nil || b.turn.Session != s.ID {
+				ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), endTimeout)
+				defer cancel()
+				_ = h.o.Sessions.RemoveSession(ctx, caller.Org.ID, s.ID, true) // it is empty, and listed
+			}
+		}()
+	}
+	req, err := h.request(r, caller, s, b.body, key, noTools)
+	if err != nil {
+		return b, err
+	}
+	if b.id, err = h.o.Runner.Start(r.Context(), req); err != nil {
+		if errors.Is(err, org.ErrNotFound) {
+			return b, notFound("session", s.ID)
+		}
+		return b, err
+	}
+	_, b.turn, err = h.o.Sessions.TurnOf(r.Context(), caller.Org.ID, b.id)
+	return b, err
+}
+
+// request returns the request for the next turn of the session.
+func (h *Handler) request(r *http.Request, caller run.Caller, s agent.Session, body runBody, key *journal.SubmitKey, noTools bool) (*run.Request, error) {
+	text, err := json.Marshal(map[string]string{"message": body.message})
+	if err != nil {
+		return nil, err
+	}
+	snapshot, err := json.Marshal(s.Snapshot)
+	if err != nil {
+		return nil, err
+	}
+	input := journal.SessionInput{ID: h.o.NewID(agent.InputPrefix), Kind: "message", Principal: caller.Principal.ID, Body: text}
+	if key != nil {
+		input.Key, input.Digest = key.Principal+" "+key.Key, key.Hash
+	}
+	t := surface.Turn{
+		Agent: s.Snapshot, Session: s.ID, Message: body.message, Format: body.format, NoTools: noTools, Temp: body.temperature, Key: key,
+		Servers: h.o.AgentServers(caller.Org.ID, s.Snapshot),
+		Start:   &journal.SessionTurn{Session: s.ID, Version: s.Snapshot.Version, Snapshot: snapshot, Input: input, Reasoning: body.reasoning},
+	}
+	if body.maxSteps != nil {
+		t.MaxSteps = *body.maxSteps
+	}
+	if body.timeout != nil {
+		t.Timeout = time.Duration(*body.timeout) * time.Second
+	}
+	if body.maxContext != nil {
+		t.Agent.Settings.MaxContextTokens = body.maxContext
+	}
+	return h.o.Kit.Turn(r, caller, t)
+}
+
+// sessionOf returns the session that a run continues, with the snapshot that the run has; "" creates one.
+func (h *Handler) sessionOf(r *http.Request, caller run.Caller, a agent.Agent, id string) (s agent.Session, created bool, err error) {
+	if id != "" {
+		s, err = h.o.Sessions.Session(r.Context(), caller.Org.ID, id)
+		if err == nil && (s.Agent != a.ID || !s.Continues(caller.Principal)) {
+			err = org.ErrNotFound
+		}
+		if errors.Is(err, org.ErrNotFound) {
+			err = notFound("session", id)
+		}
+		if err != nil || s.Pinned {
+			return s, false, err
+		}
+	}
+	snapshot, err := h.resolve(r, caller, a)
+	if err != nil {
+		return s, false, err
+	}
+	if id != "" {
+		s.Snapshot = snapshot
+		return s, false, nil
+	}
+	s = agent.Session{Org: caller.Org.ID, ID: h.o.NewID(agent.SessionPrefix), Agent: a.ID, Principal: caller.Principal.ID, Snapshot: snapshot, CreatedAt: h.o.Now()}
+	return s, true, h.createSession(r.Context(), s, a)
+}
+
+func (h *Handler) createSession(ctx context.Context, s agent.Session, a agent.Agent) error {
+	err := h.o.Sessions.CreateSession(ctx, s, a.Declared)
+	if capped := new(org.CapError); errors.As(err, &capped) {
+		return &fault.Error{Code: fault.Limited, Reason: "insufficient_quota", Message: capped.Error(), Err: err}
+	}
+	return refused(err, a.ID)
+}
+
+// resolve returns what the agent does now.
+func (h *Handler) resolve(r *http.Request, caller run.Caller, a agent.Agent) (agent.Snapshot, error) {
+	stored, err := h.o.Store.AgentSettings(r.Context(), caller.Org.ID)
+	if err != nil {
+		return agent.Snapshot{}, err
+	}
+	s, err := a.Resolve(agent.DefaultsOf(stored))
+	switch {
+	case errors.Is(err, agent.ErrArchived):
+		return s, fault.New(fault.Conflict, "archived", "the agent %s is archived; restore it with POST /api/agents/%s/restore", a.ID, a.ID)
+	case err != nil:
+		return s, fault.New(fault.Conflict, "unsupported", "%v", err)
+	}
+	return s, nil
+}
+
+// endTimeout bounds what is done for a client that has left.
+const endTimeout = 30 * time.Second
+
+// Stream answers POST /api/agents/{id}/run/stream.
+func (h *Handler) Stream(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+	b, err := h.begin(r, caller, false)
+	if err != nil {
+		return surface.Failed(h.o.Log, err)
+	}
+	w.Header().Set(runIDHeader, b.id)
+	err = h.follow(w, r, caller, b.turn, frameID{})
+	h.clientLeft(r, caller, b)
+	return err
+}
+
+// follow sends the frames of a run after one of them, while they happen, until its end.
+func (h *Handler) follow(w http.ResponseWriter, r *http.Request, caller run.Caller, turn agent.SessionTurn, after frameID) error {
+	out := sse.NewWriter(w, sse.Options{Heartbeats: h.o.Heartbeats})
+	defer out.Close()
+	p := h.projection(caller, turn)
+	p.send = func(id string, frame map[string]any) error {
+		if at, err := parseFrameID(id); err != nil || !at.after(after) {
+			return err
+		}
+		data, err := surface.Marshal(frame)
+		if err != nil {
+			return err
+		}
+		if err := caller.Account.Acquire(2 * len(data)); err != nil {
+			return err
+		}
+		defer caller.Account.Release(2 * len(data))
+		return out.Identified(id, "", data)
+	}
+	err := h.o.Runner.Follow(r.Context(), eventlog.Follow{Org: caller.Org.ID, RunID: turn.RunID, Account: caller.Account}, p)
+	out.StopHeartbeats() // no other goroutine begins the stream now
+	switch {
+	case err == nil && !out.Started():
+		w.WriteHeader(http.StatusNoContent)
+	case err == nil, surface.ClientLeft(r.Context()):
+	case !out.Started():
+		return surface.Failed(h.o.Log, err)
+	default:
+		var object errorObject
+		_ = json.Unmarshal(Errors().Body(surface.Failed(h.o.Log, err)), &object) // what Body has encoded
+		data, _ := surface.Marshal(map[string]any{"event": "error", "type": "error", "error": object.Error, "code": object.Code, "run_id": turn.RunID})
+		_ = out.Event(data) // after an error the client has left
+	}
+	return nil
+}
+
+func (h *Handler) projection(caller run.Caller, turn agent.SessionTurn) *projection {
+	return &projection{turn: turn, account: caller.Account, reveals: caller.Principal.Role.MaySeeAddresses(), now: h.o.Now}
+}
+
+// clientLeft stops the run of a client that has left, unless the client, or a person, is to come back for it.
+func (h *Handler) clientLeft(r *http.Request, caller run.Caller, b begun) {
+	if !surface.ClientLeft(r.Context()) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), endTimeout)
+	defer cancel()
+	s, _, err := h.o.Sessions.TurnOf(ctx, caller.Org.ID, b.id)
+	if err == nil && s.RunID == b.id && agent.StopsWithClient(b.keyed, b.body.detached, s.Status()) {
+		err = h.o.Runner.Leave(ctx, caller.Org.ID, b.id, caller.Principal.ID)
+	}
+	if f := new(fault.Error); err != nil && !errors.Is(err, org.ErrNotFound) && !(errors.As(err, &f) && f.Code == fault.Conflict) {
+		h.o.Log.Warn("a run whose client has left was not stopped", "run", b.id, "org", caller.Org.ID, "error", err)
+	}
+}
+
+// Run answers POST /api/agents/{id}/run: one model call without tools.
+func (h *Handler) Run(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+	b, err := h.begin(r, caller, true)
+	if err != nil {
+		return surface.Failed(h.o.Log, err)
+	}
+	w.Header().Set(runIDHeader, b.id)
+	w.Header().Set("Turnpike-Hint", "POST /api/agents/{id}/run/stream runs the agent with its tools")
+	p := h.projection(caller, b.turn)
+	err = h.o.Runner.Follow(r.Context(), eventlog.Follow{Org: caller.Org.ID, RunID: b.id, Account: caller.Account}, p)
+	h.clientLeft(r, caller, b)
+	if err != nil {
+		return surface.Failed(h.o.Log, err)
+	}
+	out := p.object()
+	out["tools_used"] = false
+	status := http.StatusOK
+	if out["status"] == runFailed {
+		status = http.StatusBadGateway
+	}
+	return surface.WriteJSON(w, status, out)
+}
+
+// findRun returns the turn that the path names, if it exists for the caller.
+func (h *Handler) findRun(r *http.Request, caller run.Caller) (agent.Session, agent.SessionTurn, error) {
+	id := r.PathValue("id")
+	s, turn, err := h.o.Sessions.TurnOf(r.Context(), caller.Org.ID, id)
+	if err == nil && !s.Sees(caller.Principal) {
+		err = org.ErrNotFound
+	}
+	if errors.Is(err, org.ErrNotFound) {
+		err = notFound("run of an agent", id)
+	}
+	return s, turn, err
+}
+
+// GetRun answers GET /api/agents/runs/{id}.
+func (h *Handler) GetRun(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+	s, turn, err := h.findRun(r, caller)
+	if err != nil {
+		return surface.Failed(h.o.Log, err)
+	}
+	out, err := h.runObject(r.Context(), caller, s, turn)
+	if err != nil {
+		return surface.Failed(h.o.Log, err)
+	}
+	return surface.WriteJSON(w, http.StatusOK, out)
+}
+
+// runObject returns a run on the wire.
+func (h *Handler) runObject(ctx context.Context, caller run.Caller, s agent.Session, turn agent.SessionTurn) (map[string]any, error) {
+	p := h.projection(caller, turn)
+	err := h.o.Runner.Follow(ctx, eventlog.Follow{Org: caller.Org.ID, RunID: turn.RunID, Account: caller.Account, Now: true}, p)
+	if errors.Is(err, org.ErrNotFound) { // retention_days has deleted it
+		return map[string]any{
+			"run_id": turn.RunID, "session_id": s.ID, "agent_id": s.Agent, "agent_version": turn.Version, "status": "deleted", "created_at": wireTime(turn.CreatedAt),
+		}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := p.object()
+	out["agent_id"], out["agent_version"], out["created_at"], out["completed_at"] = s.Agent, turn.Version, wireTime(turn.CreatedAt), nil
+	out["approvals"] = append([]string{}, p.waits...)
+	if p.end != nil {
+		out["completed_at"] = wireTime(p.end.At)
+	}
+	return out, nil
+}
+
+// Events answers GET /api/agents/runs/{id}/events: the frames of the run after that which Last-Event-ID names.
+// A run that has ended, and has no more of them, is answered with 204.
+func (h *Handler) Events(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+	if err := surface.CheckQuery(r.URL.Query()); err != nil {
+		return err
+	}
+	var after frameID
+	if last := r.Header.Values("Last-Event-Id"); len(last) > 1 {
+		return surface.InvalidValue("Last-Event-ID", "Last-Event-ID is given more than once")
+	} else if len(last) == 1 && last[0] != "" {
+		var err error
+		if after, err = parseFrameID(strings.TrimSpace(last[0])); err != nil {
+			return surface.InvalidValue("Last-Event-ID", "%v", err)
+		}
+	}
+	_, turn, err := h.findRun(r, caller)
+	if err != nil {
+		return surface.Failed(h.o.Log, err)
+	}
+	if r.Method == http.MethodHead { // which has no events to wait for
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.WriteHeader(http.StatusOK)
+		return nil
+	}
+	return h.follow(w, r, caller, turn, after)
+}
+
+// CancelRun answers POST /api/agents/runs/{id}/cancel.
+func (h *Handler) CancelRun() surface.Endpoint {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+		f, err := readOptional(r)
+		if err == nil {
+			err = f.done()
+		}
+		if err != nil {
+			return 0, nil, err
+		}
+		s, turn, err := h.findRun(r, caller)
+		if err == nil && !s.Continues(caller.Principal) {
+			err = notFound("run of an agent", r.PathValue("id"))
+		}
+		if err == nil {
+			err = h.o.Runner.Cancel(r.Context(), caller.Org.ID, turn.RunID, h.author(caller))
+		}
+		if errors.Is(err, org.ErrNotFound) {
+			err = notFound("run of an agent", r.PathValue("id"))
+		}
+		return http.StatusAccepted, map[string]string{"run_id": turn.RunID, "status": "cancelling"}, err
+	})
+}
+
+// readOptional reads a body that may be empty.
+func readOptional(r *http.Request) (*fields, error) {
+	if r.ContentLength == 0 {
+		return fieldsOf("", []byte("{}")), nil
+	}
+	return readFields(r)
+}
+
+// ApproveRun answers POST /api/agents/runs/{id}/approve.
+func (h *Handler) ApproveRun() surface.Endpoint {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+		f, err := readFields(r)
+		if err != nil {
+			return 0, nil, err
+		}
+		var approved *bool
+		var id, reason string
+		read(f, "approved", "true or false", &approved)
+		f.text("approval_id", &id)
+		f.text("reason", &reason)
+		if err := f.done(); err != nil {
+			return 0, nil, err
+		}
+		if approved == nil {
+			return 0, nil, surface.InvalidValue("approved", "approved is required: true or false")
+		}
+		_, turn, err := h.findApprovable(r, caller)
+		if err != nil {
+			return 0, nil, err
+		}
+		a, err := h.approvalOf(r.Context(), caller, turn.RunID, id)
+		if err != nil {
+			return 0, nil, err
+		}
+		d := journal.Decision{Approved: *approved, Message: reason}
+		if !d.Approved {
+			d.Message = "Denied by user: " + reason
+		}
+		if err = a.MayDecide(caller.Org, caller.Principal); err == nil {
+			a, err = h.o.Runner.Decide(r.Context(), caller.Org.ID, a.ID, d, h.author(caller))
+		}
+		if errors.Is(err, org.ErrNotFound) {
+			err = notFound("approval of the run", id)
+		}
+		return http.StatusOK, map[string]string{"status": "resumed", "approval_id": a.ID}, err
+	})
+}
+
+// findApprovable is findRun for callers that may also decide the approvals of the runs of others.
+func (h *Handler) findApprovable(r *http.Request, caller run.Caller) (agent.Session, agent.SessionTurn, error) {
+	if !caller.Principal.Role.MayApprove() {
+		return h.findRun(r, caller)
+	}
+	id := r.PathValue("id")
+	s, turn, err := h.o.Sessions.TurnOf(r.Context(), caller.Org.ID, id)
+	if errors.Is(err, org.ErrNotFound) {
+		err = notFound("run of an agent", id)
+	}
+	return s, turn, err
+}
+
+// approvalOf returns the approval of a run with an id, or the only one that waits if the id is "".
+func (h *Handler) approvalOf(ctx context.Context, caller run.Caller, runID, id string) (journal.Approval, error) {
+	if id != "" {
+		a, err := h.o.Archive.Approval(ctx, caller.Org.ID, id)
+		if err == nil && (a.RunID != runID || a.IsPause()) || errors.Is(err, org.ErrNotFound) {
+			err = notFound("approval of the run", id)
+		}
+		return a, err
+	}
+	q := journal.ApprovalQuery{Statuses: []journal.ApprovalStatus{journal.ApprovalWaiting}, RunID: runID, Access: caller.Principal.Access, Limit: 2}
+	found, err := h.o.Archive.Approvals(ctx, caller.Org.ID, q)
+	switch {
+	case err != nil:
+		return journal.Approval{}, err
+	case len(found) == 0:
+		return journal.Approval{}, fault.New(fault.NotFound, "not_waiting", "no call of the run waits for approval")
+	case len(found) > 1:
+		return journal.Approval{}, fault.New(fault.Conflict, "several_approvals", "several calls of the run wait for approval; send the approval_id of one of them")
+	}
+	return found[0], nil
+}

@@ -1,0 +1,354 @@
+package agents
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/agent"
+	"github.com/turnpike-gateway/turnpike/internal/conversation"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
+	"github.com/turnpike-gateway/turnpike/item"
+)
+
+// sessionObject is a session on the wire.
+type sessionObject struct {
+	ID         string            `json:"id"`
+	AgentID    string            `json:"agent_id"`
+	Principal  string            `json:"principal"`
+	Pinned     bool              `json:"pinned"`
+	Version    int               `json:"agent_version"` // of the snapshot
+	Status     agent.Status      `json:"status"`
+	StopReason *string           `json:"stop_reason"`
+	Title      string            `json:"title"`
+	Metadata   map[string]string `json:"metadata"`
+	Runs       int               `json:"run_count"`
+	RunID      *string           `json:"last_run_id"`
+	CreatedAt  *string           `json:"created_at"`
+	UpdatedAt  *string           `json:"updated_at"`
+}
+
+func wireSession(s agent.Session) sessionObject {
+	out := sessionObject{
+		ID: s.ID, AgentID: s.Agent, Principal: s.Principal, Pinned: s.Pinned, Version: s.Snapshot.Version, Status: s.Status(), Title: s.Title, Metadata: s.Metadata,
+		Runs: s.Turns, CreatedAt: wireTime(s.CreatedAt), UpdatedAt: wireTime(s.UpdatedAt),
+	}
+	if why := s.StopReason(); why != "" {
+		out.StopReason = &why
+	}
+	if s.RunID != "" {
+		out.RunID = &s.RunID
+	}
+	return out
+}
+
+// findSession returns the session with an id, if it exists for the caller.
+func (h *Handler) findSession(ctx context.Context, caller run.Caller, id string) (agent.Session, error) {
+	s, err := h.o.Sessions.Session(ctx, caller.Org.ID, id)
+	if err == nil && !s.Sees(caller.Principal) {
+		err = org.ErrNotFound
+	}
+	if errors.Is(err, org.ErrNotFound) {
+		err = notFound("session", id)
+	}
+	return s, err
+}
+
+// Sessions answers GET /api/agents/{id}/sessions, the latest updated first.
+func (h *Handler) Sessions() surface.Endpoint {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+		limit, offset, err := readPage(r, "search", "created_after", "created_before", "min_runs", "max_runs")
+		if err != nil {
+			return 0, nil, err
+		}
+		a, err := h.find(r, caller)
+		if err != nil {
+			return 0, nil, err
+		}
+		values := r.URL.Query()
+		q := agent.SessionQuery{Agent: a.ID, Search: values.Get("search"), Limit: limit, Offset: offset}
+		if !caller.Principal.Role.MayRead() {
+			q.Principal = caller.Principal.ID
+		}
+		for name, at := range map[string]*time.Time{"created_after": &q.CreatedAfter, "created_before": &q.CreatedBefore} {
+			if text := values.Get(name); text != "" {
+				if *at, err = time.Parse(time.RFC3339, text); err != nil {
+					return 0, nil, surface.InvalidValue(name, "%s must be a time in RFC 3339 format, for example 2026-01-31T12:00:00Z", name)
+				}
+			}
+		}
+		if q.MinTurns, err = surface.QueryNumber(values, "min_runs", 0, 0, maxOffset); err != nil {
+			return 0, nil, err
+		}
+		if q.MaxTurns, err = surface.QueryNumber(values, "max_runs", 0, 1, maxOffset); err != nil {
+			return 0, nil, err
+		}
+		found, total, err := h.o.Sessions.Sessions(r.Context(), caller.Org.ID, q)
+		if err != nil {
+			return 0, nil, err
+		}
+		out := []sessionObject{}
+		for _, s := range found {
+			out = append(out, wireSession(s))
+		}
+		return http.StatusOK, struct {
+			Sessions []sessionObject `json:"sessions"`
+			pageOf
+		}{out, pageOf{total, limit, offset}}, nil
+	})
+}
+
+// Limits of the messages with which a session begins.
+const (
+	maxInitial        = 200
+	maxInitialMessage = 20_000 // characters
+)
+
+// readInitial reads the messages with which a session begins.
+func readInitial(all []json.RawMessage) (items []item.Item, err error) {
+	if len(all) > maxInitial {
+		return nil, surface.InvalidValue("initial_messages", "initial_messages has %d messages, and at most %d are allowed", len(all), maxInitial)
+	}
+	for i, v := range all {
+		at := fmt.Sprintf("initial_messages[%d]", i)
+		f := fieldsOf(at, v)
+		var role, content string
+		f.text("role", &role)
+		f.text("content", &content)
+		switch err := f.done(); {
+		case err != nil:
+			return nil, err
+		case role != string(item.User) && role != string(item.Assistant):
+			return nil, surface.InvalidValue(at+".role", "%s.role must be user or assistant", at)
+		case content == "" || len([]rune(content)) > maxInitialMessage:
+			return nil, surface.InvalidValue(at+".content", "%s.content must have 1 to %d characters", at, maxInitialMessage)
+		}
+		items = append(items, item.NewText(item.Role(role), content))
+	}
+	return items, nil
+}
+
+// CreateSession answers POST /api/agents/{id}/sessions.
+func (h *Handler) CreateSession() surface.Endpoint {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+		f, err := readOptional(r)
+		if err != nil {
+			return 0, nil, err
+		}
+		s := agent.Session{Org: caller.Org.ID, ID: h.o.NewID(agent.SessionPrefix), Principal: caller.Principal.ID, CreatedAt: h.o.Now()}
+		f.text("title", &s.Title)
+		f.boolean("pinned", false, &s.Pinned)
+		f.texts("metadata", &s.Metadata)
+		initial, _ := f.list("initial_messages")
+		if err := f.done(); err != nil {
+			return 0, nil, err
+		}
+		items, err := readInitial(initial)
+		if err == nil {
+			err = refused(agent.CheckSession(s.Title, s.Metadata), "")
+		}
+		if err != nil {
+			return 0, nil, err
+		}
+		a, err := h.find(r, caller)
+		if err != nil {
+			return 0, nil, err
+		}
+		s.Agent = a.ID
+		if s.Snapshot, err = h.resolve(r, caller, a); err != nil {
+			return 0, nil, err
+		}
+		if err := h.createSession(r.Context(), s, a); err != nil {
+			return 0, nil, err
+		}
+		if len(items) > 0 {
+			if err := h.addInitial(r.Context(), s, items); err != nil {
+				return 0, nil, err
+			}
+		}
+		if s.UpdatedAt = s.CreatedAt; s.Metadata == nil {
+			s.Metadata = map[string]string{}
+		}
+		return http.StatusCreated, wireSession(s), nil
+	})
+}
+
+// addInitial adds messages to the conversation of a session that has just been created, as a part that is
+// deleted with it.
+func (h *Handler) addInitial(ctx context.Context, s agent.Session, items []item.Item) error {
+	part := conversation.PartOf(strings.TrimPrefix(s.ID, agent.SessionPrefix), true)
+	if err := conversation.Save(ctx, h.o.Conversations, s.Org, part, journal.Conversation{Items: items}, journal.Kept); err != nil {
+		return err
+	}
+	_, err := conversation.Change(ctx, h.o.Conversations, s.Org, s.ID, journal.Kept, func(c *journal.Conversation) bool {
+		c.Parts = append(c.Parts, part)
+		return true
+	})
+	return err
+}
+
+// Session answers GET /api/sessions/{id}.
+func (h *Handler) Session() surface.Endpoint {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+		if err := surface.CheckQuery(r.URL.Query()); err != nil {
+			return 0, nil, err
+		}
+		s, err := h.findSession(r.Context(), caller, r.PathValue("id"))
+		return http.StatusOK, wireSession(s), err
+	})
+}
+
+// DeleteSession answers DELETE /api/sessions/{id}, and that below an agent.
+func (h *Handler) DeleteSession(member string) surface.Endpoint {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+		id := r.PathValue(member)
+		s, err := h.findSession(r.Context(), caller, id)
+		if err == nil && (!s.Continues(caller.Principal) || member != "id" && s.Agent != r.PathValue("id")) {
+			err = notFound("session", id)
+		}
+		if err == nil {
+			err = h.dropSession(r.Context(), caller, s)
+		}
+		if errors.Is(err, org.ErrNotFound) {
+			err = notFound("session", id)
+		}
+		return http.StatusOK, deleted{id, true}, err
+	})
+}
+
+// dropSession ends the run of a session that has not ended, and deletes its runs and then the session.
+func (h *Handler) dropSession(ctx context.Context, caller run.Caller, s agent.Session) error {
+	for offset := 0; ; offset += maxLimit {
+		turns, _, err := h.o.Sessions.SessionTurns(ctx, s.Org, s.ID, maxLimit, offset)
+		if err != nil {
+			return err
+		}
+		for _, t := range turns {
+			if _, err := h.o.Runner.DeleteSegment(ctx, caller, conversation.SegmentID(t.RunID, "")); err != nil {
+				return err
+			}
+		}
+		if len(turns) < maxLimit {
+			break
+		}
+	}
+	return h.o.Sessions.RemoveSession(ctx, s.Org, s.ID, false)
+}
+
+// dropSessions deletes the sessions of an agent that is to be deleted.
+func (h *Handler) dropSessions(ctx context.Context, caller run.Caller, agentID string) error {
+	for {
+		found, _, err := h.o.Sessions.Sessions(ctx, caller.Org.ID, agent.SessionQuery{Agent: agentID, Limit: maxLimit})
+		if err != nil || len(found) == 0 {
+			return err
+		}
+		for _, s := range found {
+			if err := h.dropSession(ctx, caller, s); err != nil && !errors.Is(err, org.ErrNotFound) {
+				return err
+			}
+		}
+	}
+}
+
+// message is a message of a session on the wire.
+type message struct {
+	Role    string `json:"role"`
+	Content string `json:"content"`
+
+	ToolCalls  []messageCall `json:"tool_calls,omitempty"`
+	ToolCallID string        `json:"tool_call_id,omitempty"`
+}
+
+type messageCall struct {
+	ID        string `json:"id"`
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
+}
+
+// Messages answers GET /api/sessions/{id}/messages, the oldest first: what the turns that have ended have
+// added, and those that wait, so far.
+func (h *Handler) Messages() surface.Endpoint {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+		limit, offset, err := readPage(r)
+		if err != nil {
+			return 0, nil, err
+		}
+		s, err := h.findSession(r.Context(), caller, r.PathValue("id"))
+		if err != nil {
+			return 0, nil, err
+		}
+		memory := caller.Account.Share()
+		defer memory.Close()
+		ref := conversation.Ref{ID: s.ID, Named: true, Member: "session_id", Code: "not_found"}
+		whole, err := conversation.Begin(r.Context(), h.o.Conversations, conversation.Request{Org: s.Org, Principal: s.Principal, Continues: ref}, memory)
+		if err != nil {
+			return 0, nil, err
+		}
+		all := []message{}
+		for _, it := range whole.Items {
+			if m, ok := wireMessage(it); ok {
+				all = append(all, m)
+			}
+		}
+		return http.StatusOK, struct {
+			Messages []message `json:"messages"`
+			pageOf
+		}{cut(all, limit, offset), pageOf{len(all), limit, offset}}, nil
+	})
+}
+
+// wireMessage returns an item on the wire, or false for one that no message shows.
+func wireMessage(it item.Item) (message, bool) {
+	text := item.PlainText(it.Parts)
+	switch it.Kind {
+	case item.Message:
+		return message{Role: string(it.Role), Content: text}, true
+	case item.ToolCall:
+		return message{Role: "assistant", ToolCalls: []messageCall{{it.CallID, it.Name, it.Arguments}}}, true
+	case item.ToolResult:
+		return message{Role: "tool", Content: text, ToolCallID: it.CallID}, true
+	case item.Reasoning, item.Other:
+	}
+	return message{}, false
+}
+
+// SessionRuns answers GET /api/sessions/{id}/runs, the latest first.
+func (h *Handler) SessionRuns() surface.Endpoint {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+		limit, offset, err := readPage(r)
+		if err != nil {
+			return 0, nil, err
+		}
+		limit = min(limit, maxRunsOfPage)
+		s, err := h.findSession(r.Context(), caller, r.PathValue("id"))
+		if err != nil {
+			return 0, nil, err
+		}
+		turns, total, err := h.o.Sessions.SessionTurns(r.Context(), s.Org, s.ID, limit, offset)
+		if err != nil {
+			return 0, nil, err
+		}
+		out := []map[string]any{}
+		for _, t := range turns {
+			one, err := h.runObject(r.Context(), caller, s, t)
+			if err != nil {
+				return 0, nil, err
+			}
+			out = append(out, one)
+		}
+		return http.StatusOK, struct {
+			Runs []map[string]any `json:"runs"`
+			pageOf
+		}{out, pageOf{total, limit, offset}}, nil
+	})
+}
+
+// maxRunsOfPage is how many runs a page has at most.
+const maxRunsOfPage = 100

@@ -16,6 +16,9 @@
 //	… store snap with the session, and its Agent, Version and Digest with the run …
 //	… snap.Hooks in their order; snap.Servers, of which each run lists the tools …
 //
+// A [Session] is a conversation of an agent. Each turn of it is a durable run, which the store makes the next
+// turn, with the input that it gets, in the transaction that accepts it.
+//
 // A session that follows its agent resolves it again before each turn. A pinned one uses the
 // snapshot that it has stored, so that versions may be deleted without harm to it.
 package agent

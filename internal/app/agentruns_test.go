@@ -155,3 +155,102 @@ func TestAnAgentCallsTheToolsOfItsServers(t *testing.T) {
 		t.Errorf("the run is %v", shown)
 	}
 }
+
+// A call that waits is denied by somebody else while the stream is open; a session with a run that has not
+// ended takes no second message; a run is cancelled; a repeated request is the same run. // N04 N12 P25
+func TestARunOfAnAgentWaitsIsDeniedAndCancelled(t *testing.T) {
+	noLeaks(t)
+	tools := newMCP(t, map[string]handler{"echo": echo})
+	up := newUpstream(t, script(asks(call{"mcp__tools__echo", `{"n":1}`}), says("Then not."), asks(call{"mcp__tools__echo", `{"n":2}`}), says("Over.")))
+	d := manage(MustRun(t, site{upstream: up.URL}.yaml()))
+	id := d.newAgent(fmt.Sprintf(`,"mcp_servers":[{"name":"tools","url":%q,"config":{"require_approval":"always"}}]`, tools.URL+"/mcp"))
+	session := d.asOwner("POST", "/api/agents/"+id+"/sessions", `{"title":"one"}`, 201)["id"].(string)
+	path, body := "/api/sessions/"+session, fmt.Sprintf(`{"message":"go","session_id":%q}`, session)
+	waits := func() string {
+		for {
+			if s := d.asOwner("GET", path, "", 200); s["status"] == "waiting" {
+				return s["last_run_id"].(string)
+			}
+		}
+	}
+	streamed := make(chan answer, 1)
+	go func() {
+		streamed <- d.send("POST", "/api/agents/"+id+"/run/stream", strings.NewReader(body), "Authorization", "Bearer owner-key", "Idempotency-Key", "k")
+	}()
+	run := waits()
+	d.asOwner("POST", "/api/agents/"+id+"/run", body, 409)
+	d.asOwner("POST", "/api/agents/runs/"+run+"/approve", `{"approved":"yes"}`, 400)
+	d.asOwner("POST", "/api/agents/runs/"+run+"/approve", `{"approved":false,"reason":"not today"}`, 200)
+	d.asOwner("POST", "/api/agents/runs/"+run+"/approve", `{"approved":true}`, 404)
+	first := <-streamed
+	got, want := told(t, first.body), golden(t, "approval_denied")
+	result := agentFrames(t, first.body)[4]
+	want = strings.ReplaceAll(want, "CHARS", fmt.Sprint(result["result_meta"].(map[string]any)["char_count"]))
+	want = strings.ReplaceAll(want, "RESULT", result["result_preview"].(string))
+	if !strings.HasPrefix(got, want) || !strings.Contains(result["result_preview"].(string), "not today") || len(tools.of("tools/call")) != 0 {
+		t.Errorf("the stream is\n%swant\n%s", got, want)
+	}
+	again := d.streamAgent(id, body, "Idempotency-Key", "k")
+	if told(t, again.body) != got || d.asOwner("GET", path, "", 200)["run_count"] != 1.0 {
+		t.Errorf("the repeated request got\n%s", again.body)
+	}
+
+	go func() {
+		streamed <- d.send("POST", "/api/agents/"+id+"/run/stream", strings.NewReader(body), "Authorization", "Bearer owner-key")
+	}()
+	second := waits()
+	d.asOwner("POST", "/api/agents/runs/"+second+"/cancel", "", 202)
+	cancelled := agentFrames(t, (<-streamed).body)
+	if last := cancelled[len(cancelled)-1]; second == run || last["event"] != "complete" || last["status"] != "cancelled" {
+		t.Errorf("the run %s ended with %v", second, last)
+	}
+	if s := d.asOwner("GET", path, "", 200); s["status"] != "idle" || s["stop_reason"] != "interrupted" || s["run_count"] != 2.0 {
+		t.Errorf("the session is %v", s)
+	}
+	if all := d.asOwner("GET", path+"/runs", "", 200); all["total"] != 2.0 {
+		t.Errorf("the runs are %v", all)
+	}
+	if all := elements(d.asOwner("GET", path+"/messages", "", 200)["messages"]); len(all) < 4 || all[0].(map[string]any)["content"] != "go" {
+		t.Errorf("the messages are %v", all)
+	}
+	d.asOwner("DELETE", "/api/agents/"+id, "", 200)
+	for _, gone := range []string{path, path + "/messages", path + "/runs", "/api/agents/runs/" + run} {
+		d.asOwner("GET", gone, "", 404)
+	}
+}
+
+// Whatever another org asks for is answered as what does not exist. // J21
+func TestSessionsOfAnotherOrgDoNotExist(t *testing.T) {
+	noLeaks(t)
+	up := newUpstream(t, script(says("Hello.")))
+	yaml := site{upstream: up.URL}.yaml() + "\n  - id: other\n    keys:\n      - {name: b, key: other-key, role: owner}\n"
+	d := manage(MustRun(t, yaml))
+	id := d.newAgent("")
+	start := agentFrames(t, d.streamAgent(id, `{"message":"hi"}`).body)[0]
+	run, session := start["run_id"].(string), start["session_id"].(string)
+	for path, own := range map[string]string{
+		"GET /api/sessions/%s": session, "GET /api/sessions/%s/messages": session, "GET /api/sessions/%s/runs": session, "DELETE /api/sessions/%s": session,
+		"GET /api/agents/runs/%s": run, "GET /api/agents/runs/%s/events": run, "POST /api/agents/runs/%s/cancel": run, "POST /api/agents/runs/%s/approve": run,
+		"POST /api/agents/%s/run": id, "POST /api/agents/%s/run/stream": id, "GET /api/agents/%s/sessions": id, "POST /api/agents/%s/sessions": id,
+	} {
+		method, path, _ := strings.Cut(path, " ")
+		body := ""
+		if strings.HasSuffix(path, "/approve") {
+			body = `{"approved":true}`
+		} else if method == "POST" && strings.Contains(path, "/run") && !strings.HasSuffix(path, "/cancel") {
+			body = `{"message":"x"}`
+		}
+		missing := own[:len(own)-1] + "0"
+		if missing == own {
+			missing = own[:len(own)-1] + "1"
+		}
+		ask := func(id string) string {
+			a := d.send(method, fmt.Sprintf(path, id), strings.NewReader(body), "Authorization", "Bearer other-key")
+			return fmt.Sprint(a.status, " ", strings.ReplaceAll(string(a.body), id, "ID"))
+		}
+		if got, want := ask(own), ask(missing); got != want || !strings.HasPrefix(got, "404 ") {
+			t.Errorf("%s %s: %s, and of a missing id %s", method, path, got, want)
+		}
+	}
+	d.asOwner("GET", "/api/sessions/"+session, "", 200)
+}

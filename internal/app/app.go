@@ -301,7 +301,10 @@ func (a *App) buildAPI(o Options, router *route.Router, retained *memlimit.Limit
 			Store: a.store, Secrets: a.store, Vault: a.keys.Vault, Reader: directory.Reader{RoundsCap: a.maxRoundsCap, Vault: a.keys.Vault != nil},
 			Judge: directory.JudgeServer(a.out), SecretChanged: a.directory.SecretChanged,
 			NewID: id.New, Log: a.log, Now: clock.Wall,
-			Kit: agents.NewKit(kit), Sessions: a.store, Conversations: a.store, Archive: a.store, Runner: a.runner, Heartbeats: a.heartbeats, AgentServers: agentServers,
+			Kit: agents.NewKit(kit), Sessions: a.store, Conversations: a.store, Archive: a.store, Runner: a.runner, AgentServers: agentServers,
+			Leave: func(ctx context.Context, orgID, runID, principal string) error {
+				return run.Leave(ctx, a.runner, orgID, runID, principal)
+			},
 		}),
 	}
 	a.api, err = httpd.New(httpd.Options{

@@ -59,7 +59,7 @@ orgs:
         max_concurrent_calls: 3
       - {name: second, url: "https://tools.example/mcp"}
   - id: other
-org_caps: {keys: 5, mcp_servers: 6, secrets: 7, webhooks: 12, agents: 14, webhook_deliveries: 13, approvals: 10, handovers: 8, responses: 11, stored_mib: 9}
+org_caps: {keys: 5, mcp_servers: 6, secrets: 7, webhooks: 12, agents: 14, sessions: 15, webhook_deliveries: 13, approvals: 10, handovers: 8, responses: 11, stored_mib: 9}
 log: {format: json, level: warn}
 runs: {retention_days: 7}
 min_free_disk_mib: 0
@@ -102,7 +102,7 @@ func TestEveryKeyReachesItsField(t *testing.T) {
 	ssrf.AllowlistCIDRs = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("fd00::/64")}
 	want := &Config{
 		Log:    Log{"json", "warn"},
-		Listen: "127.0.0.1:9000", MaxConnections: 20_000, MaxRequests: 20_000, MaxRetainedRunMiB: 64, MaxRelayBodyMiB: 32, MaxSpoolMiB: 1024, MaxFollowersPerRun: 16, Data: "/var/lib/turnpike", MaxRoundsCap: 20, Runs: Runs{RetentionDays: 7}, MinFreeDiskMiB: 0, OrgCaps: org.Caps{Keys: 5, MCPServers: 6, Secrets: 7, Webhooks: 12, Agents: 14, Deliveries: 13, Approvals: 10, Handovers: 8, Responses: 11, Stored: 9 << 20},
+		Listen: "127.0.0.1:9000", MaxConnections: 20_000, MaxRequests: 20_000, MaxRetainedRunMiB: 64, MaxRelayBodyMiB: 32, MaxSpoolMiB: 1024, MaxFollowersPerRun: 16, Data: "/var/lib/turnpike", MaxRoundsCap: 20, Runs: Runs{RetentionDays: 7}, MinFreeDiskMiB: 0, OrgCaps: org.Caps{Keys: 5, MCPServers: 6, Secrets: 7, Webhooks: 12, Agents: 14, Sessions: 15, Deliveries: 13, Approvals: 10, Handovers: 8, Responses: 11, Stored: 9 << 20},
 		Providers: []Provider{
 			{Name: "openai", Kind: "openai", BaseURL: "http://10.0.0.7:8000/v1", APIKey: mustText(t, "env:OPENAI_API_KEY"), Models: []string{"gpt-5.4", "gpt-*", "gpt-5.4"}},
 			{Name: "toy", Kind: "demo", Models: []string{"*"}},
@@ -210,4 +210,4 @@ orgs:
 	}
 }
 
-var defaultCaps = org.Caps{Keys: 1000, MCPServers: 100, Secrets: 1000, Webhooks: 10, Agents: 100, Deliveries: 10_000, Approvals: 10_000, Handovers: 10_000, Responses: 100_000, Stored: 10_240 << 20}
+var defaultCaps = org.Caps{Keys: 1000, MCPServers: 100, Secrets: 1000, Webhooks: 10, Agents: 100, Sessions: 10_000, Deliveries: 10_000, Approvals: 10_000, Handovers: 10_000, Responses: 100_000, Stored: 10_240 << 20}

@@ -581,13 +581,14 @@ func (s *State) ShownAs(c Call) (shown bool, hosted, tool string) {
 	return false, "", ""
 }
 
-// MissingServers returns the names of the org's servers that could not list their tools.
+// MissingServers returns the names of the servers that could not list their tools: those of the org and of the
+// agent of the run. The caller sees those that the request has declared.
 func (s *State) MissingServers() (names []string) {
 	if s.Catalogued == nil {
 		return nil
 	}
 	for _, server := range s.Catalogued.Servers {
-		if server.Error != "" && !server.FromRequest && !server.Shown {
+		if server.Error != "" && !server.Shown {
 			names = append(names, server.Label)
 		}
 	}

@@ -94,7 +94,7 @@ func (r *Runner) Cancel(ctx context.Context, orgID, runID string, by org.Author)
 }
 
 // Leave ends a run as Cancel does, with the reason [event.CallerGone]: nobody comes back for its answer.
-func (r *Runner) Leave(ctx context.Context, orgID, runID, principal string) error {
+func Leave(ctx context.Context, r *Runner, orgID, runID, principal string) error {
 	return r.requestEnd(ctx, orgID, runID, loop.CancelRequested{By: principal, Cause: event.CallerGone}, nil)
 }
 

@@ -16,8 +16,12 @@ type Agent struct {
 	Hooks   []org.Hook    // in their order, after those of the org
 }
 
-// AgentResultMaxBytes is how much of a tool's result an agent gets.
-const AgentResultMaxBytes = 50_000
+// What runs of agents have for what their org leaves open: how many characters of a tool's result the model
+// gets, and how much of the run's tokens and money is kept for the answer, in percent.
+const (
+	AgentResultMaxChars = 50_000
+	AgentKeepBack       = 15
+)
 
 // agentRepeats is how many identical calls in a row end a run of an agent.
 const agentRepeats = 3

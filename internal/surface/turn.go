@@ -47,7 +47,7 @@ func (h *Handler) Turn(r *http.Request, caller run.Caller, t Turn) (*run.Request
 		targets = slices.Concat(targets, more)
 	}
 	if caller.Principal.Access.EndUsers {
-		return nil, fault.New(fault.Forbidden, "end_user_required", "requests with this API key must name their end user, and runs of agents have none; use another key")
+		return nil, fault.New(fault.Invalid, "end_user_required", "requests with this API key must name their end user, and runs of agents have none; use another key")
 	}
 	hooks, err := agentHooks(t.Agent)
 	if err != nil {

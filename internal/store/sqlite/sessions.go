@@ -15,11 +15,12 @@ const sessionColumns = `s.org, s.id, s.agent, s.principal, s.pinned, s.snapshot,
 
 func scanSession(row scanner) (s agent.Session, err error) {
 	var snapshot, metadata []byte
-	if err = row.Scan(&s.Org, &s.ID, &s.Agent, &s.Principal, &s.Pinned, &snapshot, &s.Title, &metadata, &s.Turns, &s.RunID,
+	if err := row.Scan(&s.Org, &s.ID, &s.Agent, &s.Principal, &s.Pinned, &snapshot, &s.Title, &metadata, &s.Turns, &s.RunID,
 		asTime{&s.CreatedAt}, asTime{&s.UpdatedAt}, &s.State); err != nil {
 		return s, err
 	}
-	return s, agent.DecodeSession(&s, snapshot, metadata)
+	err = agent.DecodeSession(&s, snapshot, metadata)
+	return s, err
 }
 
 // CreateSession implements agent.Sessions.

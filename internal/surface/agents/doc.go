@@ -26,7 +26,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/internal/settings"
-	"github.com/turnpike-gateway/turnpike/internal/sse"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
@@ -42,7 +41,6 @@ type Runner interface {
 	Start(ctx context.Context, req *run.Request) (runID string, err error)
 	Follow(ctx context.Context, f eventlog.Follow, sink eventlog.Sink) error
 	Cancel(ctx context.Context, orgID, runID string, by org.Author) error
-	Leave(ctx context.Context, orgID, runID, principal string) error
 	Decide(ctx context.Context, orgID, id string, d journal.Decision, by org.Author) (journal.Approval, error)
 	DeleteSegment(ctx context.Context, caller run.Caller, id string) (bool, error)
 }
@@ -59,8 +57,8 @@ type Options struct {
 	Conversations journal.Conversations
 	Archive       journal.Archive
 	Runner        Runner
-	Heartbeats    *sse.Heartbeats
-	AgentServers  func(orgID string, s agent.Snapshot) []settings.Server // what the MCP servers of an agent say of approvals
+	Leave         func(ctx context.Context, orgID, runID, principal string) error // run.Leave
+	AgentServers  func(orgID string, s agent.Snapshot) []settings.Server          // what the MCP servers of an agent say of approvals
 
 	Declared func(orgID string) []agent.Agent // of the configuration file, in its order; nil = there are none
 	Judge    func(url string) error           // refuses what the outbound policy refuses without a lookup
@@ -286,6 +284,6 @@ func (h *Handler) checkDeclaredName(caller run.Caller, name string) error {
 func NewKit(o surface.Options) *surface.Handler {
 	return surface.New(o, surface.Surface{
 		Name: agent.Surface, Errors: Errors(),
-		Defaults: settings.Defaults{Rounds: agent.DefaultMaxSteps, Parallelism: loop.Parallel, ResultMaxBytes: settings.AgentResultMaxBytes},
+		Defaults: settings.Defaults{Rounds: agent.DefaultMaxSteps, Parallelism: loop.Parallel, ResultMaxChars: settings.AgentResultMaxChars, KeepBack: settings.AgentKeepBack},
 	})
 }

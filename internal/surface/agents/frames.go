@@ -9,7 +9,6 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/agent"
-	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -61,8 +60,8 @@ func wireUsage(u model.Usage, cost *int64) usage {
 // events make the same frames whenever they are followed. It keeps what the end of the run repeats.
 type projection struct {
 	turn    agent.SessionTurn
-	account *memlimit.Account // charged with what is kept
-	reveals bool              // the caller may see addresses
+	charge  func(bytes int) error // for what is kept
+	reveals bool                  // the caller may see addresses
 	now     func() time.Time
 	send    func(id string, frame map[string]any) error // nil = the frames are not sent
 
@@ -170,7 +169,7 @@ func (p *projection) closeStep(emit emitter) error {
 }
 
 func (p *projection) say(into *strings.Builder, text, kind string, emit emitter) error {
-	if err := p.account.Acquire(2 * len(text)); err != nil {
+	if err := p.charge(2 * len(text)); err != nil {
 		return err
 	}
 	into.WriteString(text)
@@ -181,7 +180,7 @@ func (p *projection) call(key, name string, arguments json.RawMessage, emit emit
 	if !json.Valid(arguments) {
 		arguments = json.RawMessage("{}")
 	}
-	if err := p.account.Acquire(2*len(arguments) + maxPreview*utf8.UTFMax); err != nil {
+	if err := p.charge(2*len(arguments) + maxPreview*utf8.UTFMax); err != nil {
 		return err
 	}
 	p.called = true
@@ -227,7 +226,7 @@ func (p *projection) wait(e event.Waiting, emit emitter) error {
 		p.asked = map[string]json.RawMessage{}
 	}
 	for _, a := range e.Approvals {
-		if err := p.account.Acquire(len(a.Arguments)); err != nil {
+		if err := p.charge(len(a.Arguments)); err != nil {
 			return err
 		}
 		p.asked[a.Key] = a.Arguments

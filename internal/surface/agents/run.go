@@ -14,7 +14,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
-	"github.com/turnpike-gateway/turnpike/internal/sse"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -248,25 +247,17 @@ func (h *Handler) Stream(w http.ResponseWriter, r *http.Request, caller run.Call
 
 // follow sends the frames of a run after one of them, while they happen, until its end.
 func (h *Handler) follow(w http.ResponseWriter, r *http.Request, caller run.Caller, turn agent.SessionTurn, after frameID) error {
-	out := sse.NewWriter(w, sse.Options{Heartbeats: h.o.Heartbeats})
+	out := h.o.Kit.Frames(w, caller)
 	defer out.Close()
 	p := h.projection(caller, turn)
 	p.send = func(id string, frame map[string]any) error {
 		if at, err := parseFrameID(id); err != nil || !at.after(after) {
 			return err
 		}
-		data, err := surface.Marshal(frame)
-		if err != nil {
-			return err
-		}
-		if err := caller.Account.Acquire(2 * len(data)); err != nil {
-			return err
-		}
-		defer caller.Account.Release(2 * len(data))
-		return out.Identified(id, "", data)
+		return out.Send(id, frame)
 	}
 	err := h.o.Runner.Follow(r.Context(), eventlog.Follow{Org: caller.Org.ID, RunID: turn.RunID, Account: caller.Account}, p)
-	out.StopHeartbeats() // no other goroutine begins the stream now
+	out.Stop() // no other goroutine begins the stream now
 	switch {
 	case err == nil && !out.Started():
 		w.WriteHeader(http.StatusNoContent)
@@ -275,15 +266,14 @@ func (h *Handler) follow(w http.ResponseWriter, r *http.Request, caller run.Call
 		return surface.Failed(h.o.Log, err)
 	default:
 		var object errorObject
-		_ = json.Unmarshal(Errors().Body(surface.Failed(h.o.Log, err)), &object) // what Body has encoded
-		data, _ := surface.Marshal(map[string]any{"event": "error", "type": "error", "error": object.Error, "code": object.Code, "run_id": turn.RunID})
-		_ = out.Event(data) // after an error the client has left
+		_ = json.Unmarshal(Errors().Body(surface.Failed(h.o.Log, err)), &object)                                                              // what Body has encoded
+		_ = out.Send("", map[string]any{"event": "error", "type": "error", "error": object.Error, "code": object.Code, "run_id": turn.RunID}) // after an error the client has left
 	}
 	return nil
 }
 
 func (h *Handler) projection(caller run.Caller, turn agent.SessionTurn) *projection {
-	return &projection{turn: turn, account: caller.Account, reveals: caller.Principal.Role.MaySeeAddresses(), now: h.o.Now}
+	return &projection{turn: turn, charge: caller.Account.Acquire, reveals: caller.Principal.Role.MaySeeAddresses(), now: h.o.Now}
 }
 
 // clientLeft stops the run of a client that has left, unless the client, or a person, is to come back for it.
@@ -295,7 +285,7 @@ func (h *Handler) clientLeft(r *http.Request, caller run.Caller, b begun) {
 	defer cancel()
 	s, _, err := h.o.Sessions.TurnOf(ctx, caller.Org.ID, b.id)
 	if err == nil && s.RunID == b.id && agent.StopsWithClient(b.keyed, b.body.detached, s.Status()) {
-		err = h.o.Runner.Leave(ctx, caller.Org.ID, b.id, caller.Principal.ID)
+		err = h.o.Leave(ctx, caller.Org.ID, b.id, caller.Principal.ID)
 	}
 	if f := new(fault.Error); err != nil && !errors.Is(err, org.ErrNotFound) && !(errors.As(err, &f) && f.Code == fault.Conflict) {
 		h.o.Log.Warn("a run whose client has left was not stopped", "run", b.id, "org", caller.Org.ID, "error", err)
@@ -499,7 +489,7 @@ func (h *Handler) approvalOf(ctx context.Context, caller run.Caller, runID, id s
 	case err != nil:
 		return journal.Approval{}, err
 	case len(found) == 0:
-		return journal.Approval{}, fault.New(fault.NotFound, "not_waiting", "no call of the run waits for approval")
+		return journal.Approval{}, fault.New(fault.NotFound, "not_found", "no call of the run waits for approval")
 	case len(found) > 1:
 		return journal.Approval{}, fault.New(fault.Conflict, "several_approvals", "several calls of the run wait for approval; send the approval_id of one of them")
 	}

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"strings"
 	"testing"
@@ -253,4 +254,93 @@ func TestSessionsOfAnotherOrgDoNotExist(t *testing.T) {
 		}
 	}
 	d.asOwner("GET", "/api/sessions/"+session, "", 200)
+}
+
+// A run that repeats itself fails, with the text of the contract. // B13
+func TestADoomLoopFailsTheRunOfAnAgent(t *testing.T) {
+	noLeaks(t)
+	tools := newMCP(t, map[string]handler{"echo": echo})
+	up := newUpstream(t, script(asks(call{"mcp__tools__echo", `{"n":1}`})))
+	d := manage(MustRun(t, site{upstream: up.URL}.yaml()))
+	id := d.newAgent(fmt.Sprintf(`,"mcp_servers":[{"name":"tools","url":%q}]`, tools.URL+"/mcp"))
+	all := agentFrames(t, d.streamAgent(id, `{"message":"go"}`).body)
+	failed, last := all[len(all)-2], all[len(all)-1]
+	want := strings.ReplaceAll(golden(t, "doom_loop"), "SEQ", fmt.Sprint(failed["seq"]))
+	text, err := json.Marshal(failed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := told(t, append([]byte("data: "), text...)); got != want || last["event"] != "complete" || last["status"] != "failed" {
+		t.Errorf("the run ends with\n%s%v\nwant\n%s", got, last, want)
+	}
+	if len(tools.of("tools/call")) > 3 {
+		t.Errorf("%d calls were made", len(tools.of("tools/call")))
+	}
+}
+
+// An agent that needs a hook which its runs do not have is not run without it, and a model that fails is told. // H15
+func TestWhatAnAgentCannotDoIsRefused(t *testing.T) {
+	noLeaks(t)
+	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, _ received) {
+		http.Error(w, `{"error":{"message":"broken"}}`, 400)
+	})
+	d := manage(MustRun(t, site{upstream: up.URL}.yaml()))
+	id := d.newAgent(`,"hooks":[{"event":"PreResponse","type":"rule","config":{"condition":"output CONTAINS x"}}]`)
+	if got := d.asOwner("POST", "/api/agents/"+id+"/run", `{"message":"x"}`, 501); got["code"] != "hook_not_available" {
+		t.Errorf("a run without the hook: %v", got)
+	}
+	d.asOwner("PATCH", "/api/agents/"+id, `{"hooks":[]}`, 200)
+	if got := d.asOwner("POST", "/api/agents/"+id+"/run", `{"message":"x"}`, 502); got["status"] != "failed" || got["tools_used"] != false {
+		t.Errorf("a model that fails: %v", got)
+	}
+	for body, param := range map[string]string{
+		`{}`: "message", `{"message":"x","when_busy":"steer"}`: "when_busy", `{"message":"x","max_steps":51}`: "max_steps", `{"message":"x","songs":1}`: "songs",
+	} {
+		if got := d.asOwner("POST", "/api/agents/"+id+"/run", body, 400); got["param"] != param {
+			t.Errorf("%s: %v", body, got)
+		}
+	}
+	d.asOwner("POST", "/api/agents/"+id+"/run", `{"message":"x","session_id":"sess_0"}`, 404)
+	d.asOwner("POST", "/api/agents/"+id+"/archive", "{}", 200)
+	d.asOwner("POST", "/api/agents/"+id+"/run", `{"message":"x"}`, 409)
+	if all := d.asOwner("GET", "/api/agents/"+id+"/sessions", "", 200); all["total"] != 1.0 {
+		t.Errorf("refused runs have left sessions: %v", all)
+	}
+}
+
+// A run that waits outlives the gateway: its next process calls the tools of the agent's own servers. // N12 G11
+func TestARunOfAnAgentGoesOnInTheNextProcess(t *testing.T) {
+	noLeaks(t)
+	tools := newMCP(t, map[string]handler{"echo": echo})
+	up := newUpstream(t, script(asks(call{"mcp__tools__echo", `{"n":1}`}), says("Done.")))
+	data, yaml := t.TempDir(), site{upstream: up.URL}.yaml()
+	first := manage(mustRunIn(t, data, yaml, environment()))
+	id := first.newAgent(fmt.Sprintf(`,"mcp_servers":[{"name":"tools","url":%q,"config":{"require_approval":"always"}}]`, tools.URL+"/mcp"))
+	session := first.asOwner("POST", "/api/agents/"+id+"/sessions", "", 201)["id"].(string)
+	streamed := make(chan struct{})
+	go func() {
+		defer close(streamed)
+		first.send("POST", "/api/agents/"+id+"/run/stream", strings.NewReader(fmt.Sprintf(`{"message":"go","session_id":%q}`, session)), "Authorization", "Bearer owner-key")
+	}()
+	var run string
+	for run == "" {
+		if s := first.asOwner("GET", "/api/sessions/"+session, "", 200); s["status"] == "waiting" {
+			run = s["last_run_id"].(string)
+		}
+	}
+	if err := first.stop(); err != nil {
+		t.Fatal(err)
+	}
+	<-streamed
+	next := manage(mustRunIn(t, data, yaml, environment()))
+	shown := next.asOwner("GET", "/api/agents/runs/"+run, "", 200)
+	if shown["status"] != "waiting" || len(elements(shown["approvals"])) != 1 {
+		t.Fatalf("after the restart the run is %v", shown)
+	}
+	next.asOwner("POST", "/api/agents/runs/"+run+"/approve", `{"approved":true}`, 200)
+	a := next.send("GET", "/api/agents/runs/"+run+"/events", nil, "Authorization", "Bearer owner-key")
+	all := agentFrames(t, a.body)
+	if last := all[len(all)-1]; last["event"] != "complete" || last["content"] != "Done." || len(tools.of("tools/call")) != 1 {
+		t.Errorf("%d calls, and the run ends with %v", len(tools.of("tools/call")), last)
+	}
 }

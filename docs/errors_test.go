@@ -86,6 +86,9 @@ var passedOn = []string{"f.Code", "f.Reason", "end.Code", "cause.Code(end.Reason
 // no client that could be told.
 var computed = map[string][]string{"string(reason)": {"cancelled"}, "string(end.Reason)": {"cancelled"}, "loop.CodeToolChoice": {loop.CodeToolChoice},
 	"loop.CodeJournalRefused": {loop.CodeJournalRefused},
+	"req.Continues.Code":      {"previous_response_not_found"},
+	"r.Code":                  {"previous_response_not_found"},
+	"ofConversation":          {"conversation_not_found"},
 	"loop.Deleted":            {loop.Deleted}, "loop.KeyRevoked": {loop.KeyRevoked}, "loop.KeyExpired": {loop.KeyExpired},
 	"c.Gone": {loop.ClientGone, loop.KeyRevoked, loop.KeyExpired, loop.ModelNotAllowed, loop.Deleted},
 }

@@ -40,8 +40,8 @@ var ErrNotStored = errors.New("not stored")
 // NotStored is the error for something that is not stored. It wraps ErrNotStored.
 func (r Ref) NotStored() error {
 	refused := fault.New(fault.Invalid, r.Code, "%s: no stored response has the id %q; it was not stored, or it was deleted, or its time is over", r.Member, r.ID).In(r.Member)
-	if r.Named {
-		refused = fault.New(fault.NotFound, r.Code, "no conversation has the id %q; it was deleted, or its time is over", r.ID).In(r.Member)
+	if ofConversation := r.Code; r.Named {
+		refused = fault.New(fault.NotFound, ofConversation, "no conversation has the id %q; it was deleted, or its time is over", r.ID).In(r.Member)
 	}
 	refused.Err = ErrNotStored
 	return refused

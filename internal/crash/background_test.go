@@ -6,6 +6,8 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -462,5 +464,118 @@ func TestTheGatewayDiesWhileABackgroundResponseIsCancelled(t *testing.T) {
 				w.wantOneEnd(other, "completed")
 			}
 		})
+	}
+}
+
+// cutAfter is how long a connection may be silent at the proxy of the test.
+const cutAfter = 16 * time.Second
+
+// cuttingProxy passes connections on to the gateway, and closes those on which the gateway says nothing for
+// cutAfter.
+func cuttingProxy(t *testing.T, gateway string) (url string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var open []net.Conn
+	pass := func(client net.Conn) {
+		server, err := net.Dial("tcp", strings.TrimPrefix(gateway, "http://"))
+		if err != nil {
+			_ = client.Close()
+			return
+		}
+		mu.Lock()
+		open = append(open, client, server)
+		mu.Unlock()
+		wg.Go(func() { _, _ = io.Copy(server, client) })
+		wg.Go(func() {
+			defer client.Close()
+			defer server.Close()
+			part := make([]byte, 4096)
+			for {
+				_ = server.SetReadDeadline(time.Now().Add(cutAfter))
+				n, err := server.Read(part)
+				if err == nil {
+					_, err = client.Write(part[:n])
+				}
+				if err != nil {
+					return
+				}
+			}
+		})
+	}
+	wg.Go(func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			pass(client)
+		}
+	})
+	t.Cleanup(func() {
+		_ = listener.Close()
+		mu.Lock()
+		for _, c := range open {
+			_ = c.Close()
+		}
+		mu.Unlock()
+		wg.Wait()
+	})
+	return "http://" + listener.Addr().String()
+}
+
+// A proxy that cuts after 16 seconds of silence cuts no stream: of a response in the foreground and of one in the
+// background whose model is silent, of one that is queued, and of a client that reconnects. // P20 G14
+func TestAProxyThatCutsSilentConnectionsCutsNoStream(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for the clock")
+	}
+	t.Parallel()
+	w, release := newErrand(t, "model", "concurrency: 2")
+	defer release()
+	w.serve()
+	w.mu.Lock()
+	w.url = cuttingProxy(t, w.url)
+	w.mu.Unlock()
+	answers := make(chan reply, 3)
+	ask := func(background bool) {
+		go func() { answers <- w.respond(t.Context(), asked{stream: true, background: background}) }()
+	}
+	ask(false)
+	ask(true)
+	eventually(t, "the models of both are silent", func() bool { return len(w.provider.transcripts()) == 4 })
+	ask(true)
+	id := ""
+	eventually(t, "the third response is queued", func() bool {
+		for run, state := range w.runs() {
+			if state == "queued" {
+				id = strings.Replace(run, "run_", "resp_", 1)
+			}
+		}
+		return id != ""
+	})
+	followed := make(chan []string, 1)
+	go func() {
+		var events []string
+		if err := w.streamResponse(t.Context(), id, 0, func(e string) { events = append(events, e) }); err != nil {
+			t.Error(err)
+		}
+		followed <- events
+	}()
+	if err := pause(t.Context(), 2*cutAfter); err != nil {
+		t.Fatal(err)
+	}
+	release()
+	for range 3 {
+		if r := await(t, "the end of a stream", answers); r.code != "" || r.object.Status != "completed" || !strings.Contains(r.said, "\n: ") && !strings.HasPrefix(r.said, ": ") {
+			t.Errorf("a stream was cut, or has no heartbeat: %q %+v", r.code, r.object.Status)
+		}
+	}
+	if events := await(t, "the end of a follower", followed); !slices.Equal(terminal(events), []string{"completed"}) {
+		t.Errorf("a client that reconnected was cut: %q", events)
 	}
 }

@@ -210,3 +210,50 @@ func TestAReceiverThatIsDownForAnHour(t *testing.T) {
 		t.Errorf("the receiver got %q, want %q; the latest message is %s", order, want, last)
 	}
 }
+
+// Each background response has one message about its end, also if the gateway dies before the end, after it and
+// when a cancel is stored. // L10 P20
+func TestABackgroundResponseHasOneMessage(t *testing.T) {
+	t.Parallel()
+	for point, event := range map[crash.Point]string{
+		crash.AfterAccept: "response.completed", crash.AfterTurn: "response.completed", crash.BeforeFinish: "response.completed",
+		crash.AfterFinish: "response.completed", crash.AfterCancel: "response.cancelled",
+	} {
+		t.Run(string(point), func(t *testing.T) {
+			t.Parallel()
+			held := ""
+			if point == crash.AfterCancel {
+				held = "tool"
+			}
+			w, release := newErrand(t, held, "")
+			defer release()
+			w.env = []string{masterKey}
+			r := newReceiver(t, http.StatusOK)
+			first := w.start(nth(point, 1))
+			signs := w.addWebhook(r)
+			go w.respond(t.Context(), asked{background: true})
+			if point == crash.AfterCancel {
+				w.awaitHeld()
+				go func() { _, _ = w.cancelResponse(t.Context(), strings.Replace(w.onlyRun(), "run_", "resp_", 1)) }()
+			}
+			first.wantKilled(t, "which passes "+string(point))
+			w.serve()
+			release()
+			id := strings.Replace(w.onlyRun(), "run_", "resp_", 1)
+			w.wantOneEnd(id, strings.TrimPrefix(event, "response."))
+			eventually(t, "the message is delivered", func() bool {
+				var page struct{ Data []struct{ Outcome string } }
+				w.api(http.MethodGet, "/api/webhooks/ops/deliveries", nil, &page)
+				return len(page.Data) == 1 && page.Data[0].Outcome == "delivered"
+			})
+			messages := r.all()
+			if len(messages) != 1 {
+				t.Fatalf("the receiver got %d messages, want one", len(messages))
+			}
+			verify(t, messages[0], signs)
+			if body := messages[0].body; !strings.Contains(body, `"type":"`+event+`"`) || !strings.Contains(body, `"data":{"id":"`+id+`"}`) {
+				t.Errorf("the receiver got %s for the response %s, want %s", body, id, event)
+			}
+		})
+	}
+}

@@ -3,8 +3,10 @@ package app_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"strings"
@@ -342,5 +344,56 @@ func TestARunOfAnAgentGoesOnInTheNextProcess(t *testing.T) {
 	all := agentFrames(t, a.body)
 	if last := all[len(all)-1]; last["event"] != "complete" || last["content"] != "Done." || len(tools.of("tools/call")) != 1 {
 		t.Errorf("%d calls, and the run ends with %v", len(tools.of("tools/call")), last)
+	}
+}
+
+// A client that leaves stops its run, unless it is detached. // N04
+func TestAClientThatLeavesStopsTheRunOfItsAgent(t *testing.T) {
+	noLeaks(t)
+	asked, release := make(chan bool, 2), make(chan bool)
+	up := newUpstream(t, func(w http.ResponseWriter, r *http.Request, _ received) {
+		asked <- true
+		select {
+		case <-release:
+			says("Done.").write(w)
+		case <-r.Context().Done():
+		}
+	})
+	d := manage(MustRun(t, site{upstream: up.URL}.yaml()))
+	id := d.newAgent("")
+	ends := func(detached bool) string {
+		session := d.asOwner("POST", "/api/agents/"+id+"/sessions", "", 201)["id"].(string)
+		ctx, leave := context.WithCancel(t.Context())
+		body := fmt.Sprintf(`{"message":"go","session_id":%q,"detached":%v}`, session, detached)
+		r, err := http.NewRequestWithContext(ctx, "POST", d.URL+"/api/agents/"+id+"/run/stream", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer owner-key")
+		left := make(chan struct{})
+		go func() {
+			defer close(left)
+			if resp, err := d.client.Do(r); err == nil {
+				_, _ = io.Copy(io.Discard, resp.Body)
+				_ = resp.Body.Close()
+			}
+		}()
+		<-asked
+		leave()
+		<-left
+		if detached {
+			release <- true
+		}
+		for {
+			if s := d.asOwner("GET", "/api/sessions/"+session, "", 200); s["status"] == "idle" {
+				return s["stop_reason"].(string)
+			}
+		}
+	}
+	if got := ends(false); got != "interrupted" {
+		t.Errorf("the run of a client that has left ended with %s", got)
+	}
+	if got := ends(true); got != "answer" {
+		t.Errorf("a detached run ended with %s", got)
 	}
 }

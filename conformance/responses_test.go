@@ -68,6 +68,7 @@ func testResponses(t *testing.T, s *site) { // P12 G15
 	r.base = startValidator(t, specs, s.startGateway(t, r.fakes.URL, []object{everything, numbers}).url).URL + "/v1"
 	t.Run("stored responses", r.testStored)
 	t.Run("streams again", r.testReplayed)
+	t.Run("in the background", r.testBackground)
 	t.Run("structured output", r.testParsed)
 	t.Run("pages of an input", r.testPages)
 	t.Run("conversations", r.testConversation)
@@ -109,6 +110,16 @@ func (r *responsesRig) testReplayed(t *testing.T) { // P05
 			got, up := r.run(t, d, use{helper: "replayed", request: object{}, story: "text Good \ntext morning ☀."})
 			wantEqual(t, "items", [][]string{{"message Good morning ☀."}}, got.Items)
 			wantEqual(t, "requests at the provider", 1, len(up.Requests()))
+		})
+	}
+}
+
+// testBackground makes, polls, continues and cancels responses in the background with the methods of the client.
+func (r *responsesRig) testBackground(t *testing.T) { // P20 J22
+	for _, d := range dialects {
+		t.Run(d.api, func(t *testing.T) {
+			got, _ := r.run(t, d, use{helper: "background", request: object{}, story: "text Good \ntext morning ☀.\nagain"})
+			wantEqual(t, "items", [][]string{{"message Good morning ☀."}, {"message Good morning ☀."}}, got.Items)
 		})
 	}
 }

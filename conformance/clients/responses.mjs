@@ -281,8 +281,53 @@ async function together() {
   ok(new Set(all.map(({ id }) => id)).size === options.times);
 }
 
+// background makes responses in the background: one that is polled, one whose stream is left and continued, and one
+// that is cancelled.
+async function background() {
+  const ended = async (id) => {
+    for (;;) {
+      const response = await client.responses.retrieve(id);
+      if (response.status !== "queued" && response.status !== "in_progress") return response;
+    }
+  };
+  const made = await client.responses.create({ ...request, background: true });
+  equal([made.background, ["queued", "in_progress", "completed"].includes(made.status)], [true, true]);
+  const polled = await ended(made.id);
+  equal([polled.status, polled.background], ["completed", true]);
+  seen.items.push(polled.output.map(line));
+
+  const all = [];
+  for await (const event of await client.responses.create({ ...request, background: true, stream: true })) {
+    all.push(event);
+    if (event.type === "response.queued") break; // it leaves
+  }
+  const { id } = all[0].response;
+  equal(all.map(({ type }) => type), ["response.created", "response.queued"]);
+  for await (const event of await client.responses.retrieve(id, { stream: true, starting_after: all.at(-1).sequence_number })) all.push(event);
+  equal(all.map((event) => event.sequence_number), all.map((_, i) => i));
+  equal([all[2].type, all.at(-1).type], ["response.in_progress", "response.completed"]);
+  const { output_text, ...kept } = plain(await client.responses.retrieve(id));
+  equal(kept, plain(all.at(-1).response));
+  for (const after of all.keys()) {
+    const rest = [];
+    for await (const event of await client.responses.retrieve(id, { stream: true, starting_after: after })) rest.push(event);
+    equal(rest, all.slice(after + 1));
+  }
+  seen.items.push(kept.output.map(line));
+
+  const cancelled = await client.responses.create({ ...request, background: true });
+  const answer = await client.responses.cancel(cancelled.id);
+  const last = await ended(cancelled.id);
+  ok(["cancelled", "completed"].includes(last.status), last.status); // it may have been quicker
+  const { output_text: text, ...object } = plain(last); // which the SDK adds to a retrieved response only
+  equal(plain(await client.responses.cancel(cancelled.id)), object);
+  equal(answer.id, cancelled.id);
+  const { id: foreground } = await client.responses.create(request);
+  await rejects(client.responses.cancel(foreground), (error) => error instanceof OpenAI.BadRequestError && error.code === "not_in_background");
+}
+
 try {
-  await { stored, replayed, parsed, pages, conversation, failed, servers, approvals, chain, resend, progress, together }[options.helper]();
+  await { background, stored, replayed, parsed, pages, conversation, failed, servers, approvals, chain, resend, progress, together }[options.helper]();
 } catch (error) {
   seen.error = describe(error);
 }

@@ -289,7 +289,7 @@ func (t *toolCaller) fromCache(keys []loop.CallKey) ([]loop.CallKey, error) {
 			rest = append(rest, key)
 			continue
 		}
-		result := t.affordable(toolexec.Again(earlier, t.limitOf(key)))
+		result := t.affordable(toolexec.Again(earlier, limitOf(t, key)))
 		body, more := t.ended(c, 0, result, 0)
 		bodies, rows = append(bodies, body), append(rows, more...)
 		found, texts = append(found, c), append(texts, result.Text())
@@ -351,7 +351,7 @@ func (t *toolCaller) start(e *execution) error {
 	for _, c := range calls {
 		e.inFlight = append(e.inFlight, c.Key)
 		// Read here: results of other calls change the state while this one is executed.
-		limit := t.limitOf(c.Key)
+		limit := limitOf(t, c.Key)
 		p, observed := t.prepared(c.Key), t.observed(e.round, c, c.Attempt)
 		hooks := hooked{base: t.hooks.question(loop.Hook{}), due: t.run.state().HooksDue(loop.PostToolUse, c.Key)}
 		call := func() { e.results <- t.executeOne(e.ctx, p, c, observed, limit, hooks) }
@@ -396,7 +396,7 @@ func (t *toolCaller) intend(keys []loop.CallKey) ([]loop.Call, error) {
 }
 
 // limitOf returns the limit on the result of a call.
-func (t *toolCaller) limitOf(key loop.CallKey) toolexec.Cap {
+func limitOf(t *toolCaller, key loop.CallKey) toolexec.Cap {
 	p := t.run.policy()
 	return toolexec.Cap{Bytes: p.ResultMaxBytes, Chars: p.ResultMaxChars, Hint: t.tools.rereadHint(key), HeadOnly: p.HeadOnly}
 }

@@ -110,6 +110,14 @@ func access() map[string]struct {
 		}
 		return visits
 	}
+	// forMembers sets what a member gets for a thing of another key.
+	forMembers := func(status int, visits []visit) []visit {
+		for i := range visits {
+			visits[i].member = status
+		}
+		return visits
+	}
+	const agentMessage = `{"message":"What is Go?"}`
 	const relayed = `{"model":"m","input":"x"}`
 	newKey := func(w *twoOrgs) string { return fmt.Sprintf(`{"name":%q,"role":"reader"}`, w.name()) }
 	return routes{
@@ -208,6 +216,21 @@ func access() map[string]struct {
 		"DELETE /api/agents/{id}/hooks/{hid}":       {manages, parts(200, "hooks", (*twoOrgs).agentHook)},
 		"POST /api/agents/{id}/tools":               {manages, withBody(things(501, "/api/agents/%s/tools", (*twoOrgs).agent), `{"tool_type":"builtin","tool_name":"web_search"}`)},
 		"/api/agents/":                              {open, one(404, "/api/agents/a/elsewhere")},
+		"POST /api/agents/{id}/run":                 {starts, withBody(things(200, "/api/agents/%s/run", (*twoOrgs).agentWithModel), agentMessage)},
+		"POST /api/agents/{id}/run/stream":          {starts, withBody(things(200, "/api/agents/%s/run/stream", (*twoOrgs).agentWithModel), agentMessage)},
+		"GET /api/agents/{id}/sessions":             {readsRuns, things(200, "/api/agents/%s/sessions", (*twoOrgs).agent)},
+		"POST /api/agents/{id}/sessions":            {starts, things(201, "/api/agents/%s/sessions", (*twoOrgs).agent)},
+		"DELETE /api/agents/{id}/sessions/{sid}":    {starts, forMembers(404, parts(200, "sessions", (*twoOrgs).sessionOfAgent))},
+		"GET /api/agents/runs/{id}":                 {readsRuns, forMembers(404, things(200, "/api/agents/runs/%s", (*twoOrgs).agentRun))},
+		"GET /api/agents/runs/{id}/events":          {readsRuns, forMembers(404, things(200, "/api/agents/runs/%s/events", (*twoOrgs).agentRun))},
+		"POST /api/agents/runs/{id}/cancel":         {starts, forMembers(404, things(409, "/api/agents/runs/%s/cancel", (*twoOrgs).agentRun))},                   // it is over
+		"POST /api/agents/runs/{id}/approve":        {known, withBody(things(404, "/api/agents/runs/%s/approve", (*twoOrgs).agentRun)[1:], `{"approved":true}`)}, // who may decide depends on the run: TestARunOfAnAgentWaitsIsDeniedAndCancelled
+		"/api/agents/runs/":                         {open, one(404, "/api/agents/runs/a/elsewhere")},
+		"GET /api/sessions/{id}":                    {readsRuns, forMembers(404, things(200, "/api/sessions/%s", (*twoOrgs).session))},
+		"GET /api/sessions/{id}/messages":           {readsRuns, forMembers(404, things(200, "/api/sessions/%s/messages", (*twoOrgs).session))},
+		"GET /api/sessions/{id}/runs":               {readsRuns, forMembers(404, things(200, "/api/sessions/%s/runs", (*twoOrgs).session))},
+		"DELETE /api/sessions/{id}":                 {starts, forMembers(404, things(200, "/api/sessions/%s", (*twoOrgs).session))},
+		"/api/sessions/":                            {open, one(404, "/api/sessions/a/elsewhere")},
 		"GET /api/tools":                            {readsRuns, one(200, "/api/tools")},
 		"/api/tools/":                               {open, one(404, "/api/tools/elsewhere")},
 		"GET /api/settings":                         {reads, one(200, "/api/settings")},
@@ -342,6 +365,30 @@ func (w *twoOrgs) agent(key string) string {
 		w.do("DELETE", "/api/agents/"+one.(map[string]any)["id"].(string), key, "", 200)
 	}
 	return w.do("POST", "/api/agents", key, fmt.Sprintf(`{"name":%q}`, w.name()), 201)["id"].(string)
+}
+
+// agentWithModel returns the id of an agent that can run.
+func (w *twoOrgs) agentWithModel(key string) string {
+	id := w.agent(key)
+	w.do("PATCH", "/api/agents/"+id, key, `{"model":"m"}`, 200)
+	return id
+}
+
+// sessionOfAgent returns the path of a session of an agent, after that of agents.
+func (w *twoOrgs) sessionOfAgent(key string) string {
+	list := w.agent(key) + "/sessions"
+	return list + "/" + w.do("POST", "/api/agents/"+list, key, `{}`, 201)["id"].(string)
+}
+
+// session returns the id of a session of an agent.
+func (w *twoOrgs) session(key string) string {
+	_, id, _ := strings.Cut(w.sessionOfAgent(key), "/sessions/")
+	return id
+}
+
+// agentRun returns the id of a run of an agent, which is over.
+func (w *twoOrgs) agentRun(key string) string {
+	return w.do("POST", "/api/agents/"+w.agentWithModel(key)+"/run", key, `{"message":"What is Go?"}`, 200)["run_id"].(string)
 }
 
 // agentServer returns the path of an MCP server of an agent, after that of agents.
@@ -480,8 +527,9 @@ func (w *twoOrgs) as(authorization, method, path, body string) (int, string) {
 		w.t.Errorf("%s %s: header %v", method, path, a.header)
 	}
 	text := string(a.body)
-	for i, part := range strings.Split(path, "/") {
-		if (i == 3 || i == 5) && len(part) > 2 {
+	parts := strings.Split(path, "/")
+	for i, part := range parts {
+		if (i == 3 || i == 5 || i == 4 && parts[3] == "runs") && len(part) > 2 {
 			text = strings.ReplaceAll(text, part, "NAME")
 		}
 	}

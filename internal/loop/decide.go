@@ -321,8 +321,8 @@ type turnPlan struct {
 }
 
 // planTurn plans the next call of a target. Part of the budget can be kept back for an answer without
-// tools: a call that does not fit in the rest is told so, once, and may use half of that part; the call after it
-// gets no tools, and all that is left.
+// tools. The first call that does not fit in the rest has a warning for the model, and may use half of that part.
+// The call after it has no tools, and may use all that is left.
 func (s decision) planTurn(target int) (p turnPlan) {
 	limits, warning := s.Limits, int64(len(BudgetWarning))
 	p.answerNow = limits.OnLimit == budget.Answer && limits.LastRound(s.Spent)

@@ -173,13 +173,13 @@ func TestDecide(t *testing.T) {
 			CallModel{Purpose: PurposeTurn, Round: 1, Attempt: 1, MaxOutput: 60, MaxCost: budget.Amount{Tokens: 85}, OfferTools: true}}, // 15 spent; the prompt is 15 known and 10 new
 		{"what is kept back is not for the first calls", begin(tokens(70), keepBack(40)), CallModel{Purpose: PurposeTurn, Attempt: 1, MaxOutput: 42, MaxCost: budget.Amount{Tokens: 42}, OfferTools: true, KeepToolChoice: true}}, // B20
 		// 1000 tokens, of which 400 are kept back: 15 are spent, and the prompt is 15 known and 567 new, and the warning.
-		{"a call that needs of it is told so, and may use half of it", afterOneOf(1700), CallModel{Purpose: PurposeTurn, Round: 1, Attempt: 1, Warn: true, MaxOutput: 770 - withWarning(1700), MaxCost: budget.Amount{Tokens: 785}, OfferTools: true}},
-		{"so is a further attempt at it", with(afterOneOf(1700), reserved(1, 1, 785), warned(1, 1), failed(1, model.Transient, status(503))),
+		{"the first call that needs part of it has a warning, and may use half of it", afterOneOf(1700), CallModel{Purpose: PurposeTurn, Round: 1, Attempt: 1, Warn: true, MaxOutput: 770 - withWarning(1700), MaxCost: budget.Amount{Tokens: 785}, OfferTools: true}},
+		{"a further attempt at that call has the warning too", with(afterOneOf(1700), reserved(1, 1, 785), warned(1, 1), failed(1, model.Transient, status(503))),
 			CallModel{Purpose: PurposeTurn, Round: 1, Attempt: 2, Warn: true, MaxOutput: 770 - withWarning(1700), MaxCost: budget.Amount{Tokens: 785}, OfferTools: true}},
 		{"the call after it has no tools, and all that is left", with(afterOneOf(1700), reserved(1, 1, 785), warned(1, 1), turn(1, model.StopCalls, "a"), prepared("1.0"), started("1.0"), done("1.0")),
 			CallModel{Purpose: PurposeTurn, Round: 2, Attempt: 1, MaxOutput: 955, MaxCost: budget.Amount{Tokens: 970}}},
 		{"a call for which half of it is not enough has no tools", afterOneOf(2300), CallModel{Purpose: PurposeTurn, Round: 1, Attempt: 1, Warn: true, MaxOutput: 970 - withWarning(2300), MaxCost: budget.Amount{Tokens: 985}}},
-		{"if there is no room for the warning, it is not told so", afterOneOf(2850), CallModel{Purpose: PurposeTurn, Round: 1, Attempt: 1, MaxOutput: 20, MaxCost: budget.Amount{Tokens: 985}}},
+		{"where there is no room for the warning, it is left out", afterOneOf(2850), CallModel{Purpose: PurposeTurn, Round: 1, Attempt: 1, MaxOutput: 20, MaxCost: budget.Amount{Tokens: 985}}},
 		{"a call for which all of it is not enough is not made", afterOneOf(3000), finish(event.Tokens)},
 		{"nothing is kept back where the run stops at a limit", begin(tokens(70), func(b *Accepted) { b.Limits.KeepBack = 40 }), CallModel{Purpose: PurposeTurn, Attempt: 1, MaxOutput: 70, MaxCost: budget.Amount{Tokens: 70}, OfferTools: true, KeepToolChoice: true}},
 		{"a shared budget limits the output", begin(shared), CallModel{Purpose: PurposeTurn, Attempt: 1, MaxOutput: budget.DefaultOutput, MaxCost: budget.Amount{Tokens: budget.DefaultOutput}, OfferTools: true, KeepToolChoice: true}},

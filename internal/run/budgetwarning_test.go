@@ -13,7 +13,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// When a call needs what is kept of the budget, the model is told so, once, and the next call has no tools.
+// The first call that needs what is kept of the budget has a warning for the model. The next call has no tools.
 func TestTheModelIsWarnedOfTheEndOfItsBudget(t *testing.T) { // B20
 	s := newStage(t, box{"echo": func(context.Context, tool.Call) (tool.Result, error) { return tool.Text(strings.Repeat("x", 540)), nil }}, append(slices.Repeat([]answer{asks("echo")}, 2), says("Done."))...)
 	s.req.Policy.Limits.Tokens, s.req.Policy.Limits.OnLimit, s.req.Policy.Limits.KeepBack = 400, budget.Answer, 50

@@ -40,6 +40,9 @@ type Agent struct {
 	// Nil = no others.
 	Approve func(tool string, arguments json.RawMessage) bool
 
+	// Hooks are functions that may deny or change tool calls and their results.
+	Hooks Hooks
+
 	// Conversation gets the turns of each run, except with Mode(Return); nil = nobody does. See also
 	// [Agent.Session] and sqlite.Store.Conversations.
 	Conversation Conversation

@@ -50,6 +50,7 @@ type call struct {
 	turns    int   // that the conversation has got
 	appended int   // items after the input that these turns have
 	failed   error // of the conversation
+	left     bool  // the run is not performed here any more; guarded by engine.mu
 
 	mu     sync.Mutex
 	causes map[string]error // why tool calls failed, by their keys
@@ -90,6 +91,8 @@ func (a *Agent) newCall(in Input, opts []Option) (*call, error) {
 		return nil, invalid("Start needs a store: a run in memory ends with its caller; set Agent.Store")
 	case o.session != nil && o.mode == Return:
 		return nil, invalid("a session executes tool calls: Mode(Return) is for Agent.Run, Stream and Generate")
+	case o.mode == Return && a.Hooks.PreAnswer != nil:
+		return nil, invalid("Mode(Return) asks no hooks, and Agent.Hooks.PreAnswer would not see the answer; use an agent without it")
 	case o.detached && o.mode == Return:
 		return nil, invalid("Start executes tool calls: Mode(Return) is for Run, Stream and Generate")
 	case len(o.tools) > 0 && e.durable && o.mode == Auto:
@@ -146,12 +149,20 @@ func (c *call) performHere(ctx context.Context, sink sink) (*Result, error) {
 }
 
 // start begins a run without its caller.
-func (c *call) start(ctx context.Context) (string, error) {
+func (c *call) start(ctx context.Context) (id string, err error) {
+	leaveSession := func() {}
+	if c.sessions != nil {
+		if leaveSession, err = c.continueSession(ctx); err != nil {
+			return "", err
+		}
+	}
 	req, err := c.request(ctx, true)
 	if err != nil {
+		leaveSession()
 		return "", c.failure(ctx, run.Performed{}, err)
 	}
-	leave := c.engine.enter(c)
+	leaveHere := c.engine.enter(c)
+	leave := func() { leaveHere(); leaveSession() }
 	if err := c.begin(ctx); err != nil {
 		leave()
 		return "", err
@@ -201,7 +212,7 @@ func (c *call) request(ctx context.Context, live bool) (*run.Request, error) {
 		Parallelism: loop.Parallelism(cmp.Or(a.Parallelism, Parallel)), AbortOnTool: a.ToolErrors == Abort,
 		Validation: loop.Validation(cmp.Or(a.Validation, Strict)), ResultMaxBytes: cmp.Or(a.ResultMaxBytes, 64<<10), HeadOnly: true,
 		CatalogTTLNS: int64(listsFor), Rules: loop.Rules{CallsPerServer: callsPerServer}, Guard: policy.Guard{Mode: policy.Nudge},
-		Context: c.compaction().policy(),
+		Context: c.compaction().policy(), Hooks: a.Hooks.policy(),
 	}
 	if e.durable {
 		p.Grade = loop.Durable
@@ -405,6 +416,9 @@ func (c *call) ending(s *loop.State, has partial) error {
 	}
 	switch s.Finished.Reason {
 	case event.Complete, event.ClientCalls, event.OutputCut, event.Refused:
+		if message, denied := s.AnswerDenial(); denied {
+			return &AnswerDenied{Message: message, partial: has}
+		}
 		return nil
 	case event.MaxRounds:
 		return limit(IterationLimit, "the run has used its %d rounds (Limits.Rounds)", s.Limits.Rounds)

@@ -69,6 +69,11 @@
 //	…
 //	result, err := agent.Resume(ctx, runID, turnpike.Approve(approvalID)).Result()
 //
+// # Hooks
+//
+// [Hooks] are functions that see each tool call before it is executed, its result before the model does, and the answer
+// before the caller does. They may deny and change them.
+//
 // # Stores
 //
 // Without a Store, runs live in the memory of the agent and end with the process. With one
@@ -84,7 +89,8 @@
 //	first, err := chat.Run(ctx, turnpike.Text("How warm is it in Bern?"))
 //	second, err := chat.Run(ctx, turnpike.Text("And in Basel?"))
 //
-// They are kept by Agent.Conversation, by Agent.Store, or in memory.
+// They are kept by Agent.Conversation, by Agent.Store, or in memory. [Agent.Sessions] lists them; [Session.Turns] and
+// [Session.Delete] show and delete one.
 //
 // # Tests
 //

@@ -139,7 +139,7 @@ func newEngine(a *Agent) (*engine, error) {
 	e.archive, e.effects = store, store
 	e.runner = run.New(run.Options{
 		Catalog: e.catalog, Journal: store, Conversations: store, Leases: store, Archive: store, LaterDeleter: store,
-		Resources: e, Price: e.price, Alone: true, Log: e.log,
+		Resources: e, Price: e.price, Hooks: asker{e}, Alone: true, Log: e.log,
 	})
 	e.here = run.PerformerOf(e.runner)
 	if s, ok := a.Store.(interface{ OnClose(func()) }); ok {
@@ -193,6 +193,9 @@ func (a *Agent) check() error {
 		}
 	}
 	if err := a.Compaction.check(); err != nil {
+		return err
+	}
+	if err := a.Hooks.check(); err != nil {
 		return err
 	}
 	return a.Limits.check()
@@ -297,11 +300,19 @@ func (e *engine) For(_ context.Context, a *loop.Accepted) ([]route.Target, []cat
 func (e *engine) enter(c *call) (leave func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	before := e.calls[c.id] // which performs the run: this one is refused
 	e.calls[c.id] = c
 	return func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		delete(e.calls, c.id)
+		c.left = true
+		switch {
+		case e.calls[c.id] != c:
+		case before != nil && !before.left:
+			e.calls[c.id] = before
+		default:
+			delete(e.calls, c.id)
+		}
 		if e.memory != nil {
 			e.memory.Drop(orgID, c.id)
 		}

@@ -200,6 +200,18 @@ func (e *ModelError) Unwrap() error {
 	return e.Cause
 }
 
+// AnswerDenied says that Hooks.PreAnswer has denied the answer of a run, or has failed. What the tools of the run did
+// stays. The next run of a [Session] has a message in place of the answer that says so.
+type AnswerDenied struct {
+	Message string // of the [*Denied] that the hook returned
+	partial
+}
+
+func (e *AnswerDenied) Error() string { return "the answer was denied: " + e.Message }
+
+// Status implements [Failure].
+func (e *AnswerDenied) Status() int { return http.StatusForbidden }
+
 // ServerError says that an MCP server that is required is not available.
 type ServerError struct {
 	Server  string

@@ -9,6 +9,8 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -103,6 +105,83 @@ func Example_toolErrors() {
 	// Output:
 	// Sorry, it is sold out.
 	// tool order: sold out true
+}
+
+// Hooks decide about tool calls and their results: this one denies large refunds, and takes card numbers out of what
+// the model reads.
+func Example_hooks() {
+	type order struct {
+		ID    string `json:"id"`
+		Cents int    `json:"cents"`
+	}
+	refund := tool.Func("refund", "Refund an order.", func(_ context.Context, in order) (string, error) {
+		return "refunded " + in.ID + " to card 4242 4242 4242 4242", nil
+	})
+	agent := &turnpike.Agent{
+		Model: scripted(
+			turnpiketest.Turn(turnpiketest.Call("refund", order{"A7", 90_000}), turnpiketest.Call("refund", order{"A8", 900})),
+			turnpiketest.Say("A8 is refunded."),
+		),
+		Tools: []tool.Tool{refund},
+	}
+	agent.Hooks = turnpike.Hooks{
+		PreTool: func(_ context.Context, c turnpike.HookCall) (json.RawMessage, error) {
+			var in order
+			if err := json.Unmarshal(c.Arguments, &in); err != nil {
+				return nil, err
+			}
+			if in.Cents > 1000 {
+				return nil, &turnpike.Denied{Message: "refunds over 10 dollars are for people"}
+			}
+			return nil, nil // the arguments of the model
+		},
+		PostTool: func(_ context.Context, _ turnpike.HookCall, result string) (string, error) {
+			return cardNumber.ReplaceAllString(result, "****"), nil
+		},
+	}
+	result, err := agent.Run(context.Background(), turnpike.Text("Refund A7 and A8."), turnpike.ShowTrace())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, step := range result.Trace {
+		if step.Tool != "" {
+			fmt.Println(step.Tool, step.Arguments, "→", step.Result)
+		}
+	}
+	fmt.Println(result.Text)
+	// Output:
+	// refund {"id":"A7","cents":90000} → Error: Blocked by hook — refunds over 10 dollars are for people
+	// refund {"id":"A8","cents":900} → refunded A8 to card ****
+	// A8 is refunded.
+}
+
+var cardNumber = regexp.MustCompile(`\d{4}( \d{4}){3}`)
+
+// A hook before the answer: it replaces the text, or denies it. Nothing is told before it has decided.
+func Example_answerHook() {
+	agent := &turnpike.Agent{
+		Model: scripted(turnpiketest.Say("Your card is 4242 4242 4242 4242."), turnpiketest.Say("The password is hunter2.")),
+	}
+	agent.Hooks.PreAnswer = func(_ context.Context, _ turnpike.HookRun, answer string) (string, error) {
+		if strings.Contains(answer, "password") {
+			return "", &turnpike.Denied{Message: "answers contain no passwords"}
+		}
+		return cardNumber.ReplaceAllString(answer, "****"), nil
+	}
+	result, err := agent.Run(context.Background(), turnpike.Text("My card?"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(result.Text)
+
+	_, err = agent.Run(context.Background(), turnpike.Text("My password?"))
+	var denied *turnpike.AnswerDenied
+	fmt.Println(errors.As(err, &denied), err)
+	// Output:
+	// Your card is ****.
+	// true the answer was denied: answers contain no passwords
 }
 
 // Limits of rounds, tokens, money and time. The error says which one, and has the trace.
@@ -325,6 +404,55 @@ func ExampleAgent_Session() {
 	// the model has read: How warm is it in Bern?
 	// the model has read: 21 °C.
 	// the model has read: And in Basel?
+}
+
+// Sessions are listed, shown and deleted, also after a restart.
+func ExampleAgent_Sessions() {
+	dir, err := os.MkdirTemp("", "example")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	path := filepath.Join(dir, "chats.db")
+	for _, m := range []model.Model{scripted(turnpiketest.Say("21 °C.")), scripted()} {
+		store, err := sqlite.Open(path)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		agent := &turnpike.Agent{Model: m, Store: store}
+		kept, err := agent.Sessions(context.Background(), "", 10)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		if len(kept) == 0 {
+			_, err = agent.Session("window 7").Run(context.Background(), turnpike.Text("How warm is it in Bern?"))
+		} else {
+			turns, err := agent.Session(kept[0].ID).Turns(context.Background())
+			if err != nil {
+				fmt.Println(err)
+				return
+			}
+			for _, turn := range turns {
+				fmt.Println(kept[0].ID, turn.Role, turn.Items[0].Text())
+			}
+			err = agent.Session(kept[0].ID).Delete(context.Background())
+			if err != nil {
+				fmt.Println(err)
+				return
+			}
+			fmt.Println("deleted")
+		}
+		if err := errors.Join(err, store.Close()); err != nil {
+			fmt.Println(err)
+		}
+	}
+	// Output:
+	// window 7 user How warm is it in Bern?
+	// window 7 assistant 21 °C.
+	// deleted
 }
 
 // transcript is a Conversation of the program's own.

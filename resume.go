@@ -51,10 +51,16 @@ func (a *Agent) resume(ctx context.Context, s *Session, runID string, decisions 
 	if err != nil {
 		return failedStream(err)
 	}
-	c := &call{engine: e, id: runID, o: options{caller: everything(), limits: a.Limits, mode: Auto, trace: true}, ended: map[string]outcome{}}
+	c := e.resumed(runID)
 	return newStream(ctx, runID, func(ctx context.Context, sink sink) (*Result, error) {
 		return c.resume(ctx, s, decisions, sink)
 	})
+}
+
+// resumed returns the call of a run that has begun before.
+func (e *engine) resumed(runID string) *call {
+	o := options{caller: everything(), limits: e.agent.Limits, mode: Auto, trace: true}
+	return &call{engine: e, id: runID, o: o, ended: map[string]outcome{}}
 }
 
 // key returns the key of the run in the store.
@@ -106,7 +112,7 @@ func (c *call) recall(ctx context.Context, s *Session) (leave func(), err error)
 		return func() {}, nil
 	}
 	if c.sessions = e.sessionsOf(s); c.sessions == nil {
-		return nil, &ResumeError{Message: fmt.Sprintf("run %s is part of session %s, which is in memory; resume it with Session.Resume", c.id, c.session), status: http.StatusConflict}
+		return nil, &ResumeError{Message: fmt.Sprintf("run %s is part of session %s, which is in memory; use Session.Resume or Session.Cancel", c.id, c.session), status: http.StatusConflict}
 	}
 	c.conversation = c.sessions
 	_, leave, err = c.enterSession(ctx)
@@ -234,7 +240,7 @@ func (a *Agent) Follow(ctx context.Context, runID string, after event.Position) 
 	if err != nil {
 		return failedStream(err)
 	}
-	c := &call{engine: e, id: runID, o: options{caller: everything(), trace: true}, ended: map[string]outcome{}}
+	c := e.resumed(runID)
 	return newStream(ctx, runID, func(ctx context.Context, sink sink) (*Result, error) {
 		c.sink = sink
 		if err := e.runner.Follow(ctx, eventlog.Follow{Org: orgID, RunID: runID, After: after, ToWaiting: true}, c); err != nil {
@@ -251,17 +257,41 @@ func (a *Agent) Follow(ctx context.Context, runID string, after event.Position) 
 	})
 }
 
-// Cancel ends a run that [Agent.Start] has begun, or that waits. What its tools did stays.
-func (a *Agent) Cancel(ctx context.Context, runID string) error {
+// Cancel ends a run that [Agent.Start] has begun, that waits, or that a crash has broken off. What its tools did stays.
+// A run that is in progress ends a little later. One that waits in a [Session] in memory is cancelled
+// with [Session.Cancel].
+func (a *Agent) Cancel(ctx context.Context, runID string) error { return a.cancel(ctx, nil, runID) }
+
+// cancel cancels a run. s is its session, if that is known; nil = not.
+func (a *Agent) cancel(ctx context.Context, s *Session, runID string) error {
 	e, err := a.prepare()
 	if err != nil {
 		return err
 	}
+	c := e.resumed(runID)
+	leave, err := c.recall(ctx, s)
+	if _, busy := errors.AsType[*SessionError](err); busy { // its run ends by itself
+		leave, err = func() {}, nil
+	}
+	if err != nil {
+		return errorOf(ctx, err, partial{})
+	}
+	defer leave()
 	err = e.runner.Cancel(ctx, orgID, runID, org.Author{Principal: programID, At: clock.Wall().UnixMilli()})
 	if err != nil {
 		return errorOf(ctx, err, partial{})
 	}
-	return nil
+	out := e.enter(c)
+	p, err := e.here.Continue(ctx, c.key(), c) // of a run that nobody performs
+	out()
+	if _, performed := errors.AsType[*run.NotNow](err); performed {
+		return nil
+	}
+	_, err = c.end(ctx, p, err)
+	if _, cancelled := errors.AsType[*AbortError](err); cancelled && ctx.Err() == nil {
+		return nil
+	}
+	return err
 }
 
 func timeOf(ms int64) time.Time { return time.UnixMilli(ms).UTC() }

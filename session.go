@@ -7,8 +7,10 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 	"unicode/utf8"
 
+	"github.com/turnpike-gateway/turnpike/internal/clock"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/item"
@@ -36,7 +38,7 @@ type Session struct {
 // sqlite.Store.Conversations does, or else by Agent.Store. Without both they live in the value that
 // Session returns, up to 200 of them: another value with the same id begins anew.
 func (a *Agent) Session(id string) *Session {
-	memory := &memorySessions{busy: map[sessionKey]string{}, turns: map[sessionKey][]Turn{}}
+	memory := &memorySessions{busy: map[sessionKey]string{}, turns: map[sessionKey][]Turn{}, times: map[sessionKey]sessionTimes{}}
 	return &Session{agent: a, id: id, memory: memory}
 }
 
@@ -54,13 +56,29 @@ func (s *Session) Run(ctx context.Context, in Input, opts ...Option) (*Result, e
 // Stream returns a run of the session that has not begun, as [Agent.Stream] does. The earlier turns are read when
 // it begins.
 func (s *Session) Stream(ctx context.Context, in Input, opts ...Option) *Stream {
-	return s.agent.Stream(ctx, in, append(opts[:len(opts):len(opts)], func(o *options) { o.session = s })...)
+	return s.agent.Stream(ctx, in, s.option(opts)...)
+}
+
+// Start begins a run of the session that goes on without its caller, and returns its id once it is stored: see
+// [Agent.Start]. The session has no other run until it has ended.
+func (s *Session) Start(ctx context.Context, in Input, opts ...Option) (string, error) {
+	return s.agent.Start(ctx, in, s.option(opts)...)
+}
+
+// option returns the options with the one that makes a run part of the session.
+func (s *Session) option(opts []Option) []Option {
+	return append(opts[:len(opts):len(opts)], func(o *options) { o.session = s })
 }
 
 // Resume goes on with a run of the session, as [Agent.Resume] does, which has the same effect if the session is
 // kept in a store.
 func (s *Session) Resume(ctx context.Context, runID string, decisions ...Decision) *Stream {
 	return s.agent.resume(ctx, s, runID, decisions)
+}
+
+// Cancel ends a run of the session that waits, or is in progress, as [Agent.Cancel] does.
+func (s *Session) Cancel(ctx context.Context, runID string) error {
+	return s.agent.cancel(ctx, s, runID)
 }
 
 // Sessions is a Conversation whose turns can be read again: what an [Agent.Session] needs.
@@ -83,7 +101,7 @@ type Past struct {
 var ErrBusy = errors.New("the session has another run in progress")
 
 // SessionError says that a session has another run, which is in progress or waits for approvals. Wait for it,
-// [Agent.Resume] it, or [Agent.Cancel] it.
+// [Session.Resume] it, or [Session.Cancel] it.
 type SessionError struct {
 	Session string
 	RunID   string // the other run; "" = one that has only begun
@@ -96,22 +114,27 @@ func (e *SessionError) Error() string { return e.Message }
 // Status implements [Failure].
 func (e *SessionError) Status() int { return http.StatusConflict }
 
-// sessionsOf returns what keeps the session; nil if nothing does.
-func (e *engine) sessionsOf(s *Session) Sessions {
-	a := e.agent
-	if kept, ok := a.Conversation.(Sessions); ok {
+// keptSessions returns what keeps the session; nil if nothing does.
+func (e *engine) keptSessions(s *Session) Sessions {
+	if kept, ok := e.agent.Conversation.(Sessions); ok {
 		return kept
 	}
-	var kept Sessions
-	if store, ok := a.Store.(interface{ Sessions() Sessions }); ok {
-		kept = store.Sessions()
-	} else if s != nil {
-		kept = s.memory
+	if store, ok := e.agent.Store.(interface{ Sessions() Sessions }); ok {
+		return store.Sessions()
 	}
-	if kept != nil && a.Conversation != nil {
-		return bothSessions{kept, a.Conversation}
+	if s != nil {
+		return s.memory
 	}
-	return kept
+	return nil
+}
+
+// sessionsOf returns what gets the turns of the session and keeps it; nil if nothing keeps it.
+func (e *engine) sessionsOf(s *Session) Sessions {
+	kept, also := e.keptSessions(s), e.agent.Conversation
+	if _, same := also.(Sessions); kept == nil || also == nil || same {
+		return kept
+	}
+	return bothSessions{kept, also}
 }
 
 // bothSessions are sessions whose turns another conversation gets too.
@@ -141,12 +164,17 @@ func (c *call) enterSession(ctx context.Context) (past Past, leave func(), err e
 	past, leave, err = c.sessions.Enter(ctx, c.caller.Owner(), c.session, c.id)
 	switch {
 	case errors.Is(err, ErrBusy):
-		message := fmt.Sprintf("session %s has another run in progress; wait for it", c.session)
-		return past, nil, &SessionError{Session: c.session, Message: message}
+		return past, nil, c.busy()
 	case err != nil:
 		return past, nil, &LostError{Message: "the turns of session " + c.session + " cannot be read", Cause: err}
 	}
 	return past, leave, nil
+}
+
+// busy returns the error of a session that another run has reserved.
+func (c *call) busy() error {
+	message := fmt.Sprintf("session %s has another run in progress; wait for it", c.session)
+	return &SessionError{Session: c.session, Message: message}
 }
 
 // continueSession reserves the session for a new run, and puts its turns in front of the input.
@@ -155,11 +183,9 @@ func (c *call) continueSession(ctx context.Context) (leave func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	if n := len(past.Turns); n > 0 {
-		if err := c.mayFollow(ctx, past.Turns[n-1].RunID); err != nil {
-			leave()
-			return nil, err
-		}
+	if err := c.mayFollow(ctx, past); err != nil {
+		leave()
+		return nil, err
 	}
 	history := past.items()
 	c.history, c.input = len(history), append(history, c.input...)
@@ -169,7 +195,11 @@ func (c *call) continueSession(ctx context.Context) (leave func(), err error) {
 
 // mayFollow returns an error if the last run of the session has not ended: one that waits for approvals, and one that
 // a crash has broken off, are resumed or cancelled first.
-func (c *call) mayFollow(ctx context.Context, last string) error {
+func (c *call) mayFollow(ctx context.Context, past Past) error {
+	if len(past.Turns) == 0 {
+		return nil
+	}
+	last := past.Turns[len(past.Turns)-1].RunID
 	head, err := c.engine.archive.Head(ctx, orgID, last)
 	if errors.Is(err, org.ErrNotFound) { // it was in memory, or was never stored, or is deleted
 		return nil
@@ -266,10 +296,14 @@ func numberAnswers(items []item.Item, number *int) {
 // sessionKey identifies a session.
 type sessionKey struct{ owner, id string }
 
+// sessionTimes are the times of the first turn of a session and of its last one.
+type sessionTimes struct{ created, updated time.Time }
+
 // memorySessions are sessions in memory.
 type memorySessions struct {
 	mu    sync.Mutex // guards the fields below
 	turns map[sessionKey][]Turn
+	times map[sessionKey]sessionTimes
 	busy  map[sessionKey]string // the runs that have reserved them
 }
 
@@ -288,6 +322,11 @@ func (m *memorySessions) Append(_ context.Context, turn Turn) error {
 		kept = slices.DeleteFunc(kept, func(t Turn) bool { return t.RunID == first })
 	}
 	m.turns[key] = kept
+	at := sessionTimes{m.times[key].created, clock.Wall().UTC()}
+	if at.created.IsZero() {
+		at.created = at.updated
+	}
+	m.times[key] = at
 	return nil
 }
 

@@ -78,6 +78,9 @@ func packages(t *testing.T) []string {
 	t.Helper()
 	dirs := []string{"item", "tool", "model", "event", "turnpiketest", "cmd/turnpike"}
 	err := filepath.WalkDir(filepath.Join(root, "internal"), func(file string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && d.Name() == "testdata" {
+			return filepath.SkipDir
+		}
 		if err != nil || d.IsDir() || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
 			return err
 		}

@@ -4,6 +4,8 @@
 //	sh                    runs, in the page's own directory, after the blocks above it
 //	sh server             runs in the background until the page ends; the next block
 //	                      begins when it says where it listens
+//	sh background         runs beside the blocks below it, as in a terminal of its own; the page
+//	                      ends when it does
 //	sh needs=node         runs where Node and the packages of conformance/ are; needs_test.go
 //	                      finds the other blocks that cannot run without it
 //	sh elsewhere          is only checked for syntax: it needs the network, or a

@@ -112,12 +112,12 @@ var (
 )
 
 // makes returns what the block leaves for those below it: variables with a $
-// before the name, functions and files. A server runs in a shell of its own.
+// before the name, functions and files. What runs beside them runs in a shell of its own.
 func makes(b block) (names []string) {
 	for _, m := range fileMade.FindAllStringSubmatch(b.text, -1) {
 		names = append(names, m[1])
 	}
-	if b.is("server") {
+	if b.is("server") || b.is("background") {
 		return names
 	}
 	names = append(names, made([]block{b}, functionMade)...)
@@ -189,6 +189,7 @@ func TestABlockIsSkippedIfItNeedsWhatIsNotThere(t *testing.T) {
 		{"a variable that a block between them sets", without + "A=1\n```\n```sh\nA=2\n```\n```sh\necho $A\n```\n", []string{noNode, "", ""}},
 		{"a variable for one command", without + "A=1\n```\n```sh\nA=2 true\n```\n```sh\necho $A\n```\n", []string{noNode, "", "$A is"}},
 		{"a variable of a server", "```sh server needs=node\nexport A=1\n```\n```sh\necho $A\n```\n", []string{noNode, ""}},
+		{"a variable of a block in the background", "```sh background needs=node\nexport A=1\n```\n```sh\necho $A\n```\n", []string{noNode, ""}},
 		{"a program that is not installed", "```sh\nexport KEY=$(openssl rand)\n```\n```sh\necho $KEY\n```\n", []string{"not installed: openssl", "$KEY is"}},
 		{"the packages, although nobody says so", "```sh\nPORT=1 npx -y server\n```\n", []string{noNode}},
 		{"words that are no programs", "```sh\nawk '{ openssl }' # openssl\ncurl --openssl \"openssl\"\n```\n", []string{""}},

@@ -25,6 +25,7 @@ import (
 //	block 1  { …; } > 1.out        its variables stay set for the next
 //	block 2  ( …; ) > 2.out &      a server; the script waits for its address
 //	block 3  { …; } > 3.out        compared with block 4, "json output"
+//	block 5  ( …; ) > 5.out &      in the background; the script waits for it at its end
 //
 // There is no key of a provider in the environment: a page that needs one says
 // what to set. What a test cannot have is replaced: ports by free ones, OpenAI's API by
@@ -174,20 +175,24 @@ func (s *session) write(t *testing.T) (found bool) {
 			continue
 		}
 		found = true
-		if b.is("server") {
+		switch {
+		case b.is("background"):
+			fmt.Fprintf(&s.script, "(\n%s) > %d.out 2>&1 &\nbackground=\"$background $!\"\n", s.fill(b.text), i)
+		case b.is("server"):
 			fmt.Fprintf(&s.script, "(\n%s) > %d.out 2>&1 &\nservers=\"$servers $!\"; await %d.out\n", s.fill(b.text), i, i)
-		} else {
+		default:
 			fmt.Fprintf(&s.script, "{\n%s} > %d.out\n", s.fill(b.text), i)
 		}
 	}
+	s.script.WriteString("for one in $background; do wait $one; done\n")
 	return found
 }
 
 // prelude stops the servers when the script ends, and waits for a server to say
 // that it listens; a demo also says its key.
 const prelude = `set -eu
-servers=
-trap 'for s in $servers; do kill $s 2>/dev/null || true; done' EXIT
+servers= background=
+trap 'for s in $servers $background; do kill $s 2>/dev/null || true; done' EXIT
 await() {
 	n=0
 	until grep -qE 'listens on|listening on|Serving until' "$1"; do

@@ -81,6 +81,7 @@ var decoders = map[string]func([]byte) (Event, error){
 	ApprovalDecided{}.Type(): decode[ApprovalDecided],
 	Paused{}.Type():          decode[Paused],
 	LimitsRaised{}.Type():    decode[LimitsRaised],
+	HookRan{}.Type():         decode[HookRan],
 	Compacted{}.Type():       decode[Compacted],
 	Finished{}.Type():        decode[Finished],
 }

@@ -31,8 +31,8 @@ var encodings = []struct {
 	}},
 		`{"v":1,"type":"tools_listed","servers":[{"server":"s","tools":[{"name":"look","description":"<Looks>.","input_schema":{"type":"object"}}]},` +
 			`{"server":"t","tools":null,"error":"down"}]}`},
-	{event.RoundStarted{Round: 1, Attempt: 2, Missing: []string{"s"}, Target: event.Target{Provider: "p", Model: "m"}},
-		`{"v":1,"type":"round_started","round":1,"attempt":2,"missing_servers":["s"],"target":{"provider":"p","model":"m"}}`},
+	{event.RoundStarted{Round: 1, Attempt: 2, Missing: []string{"s"}, Target: event.Target{Provider: "p", Model: "m"}, Continues: 3, NoTools: true},
+		`{"v":1,"type":"round_started","round":1,"attempt":2,"missing_servers":["s"],"target":{"provider":"p","model":"m"},"continues":3,"no_tools":true}`},
 	{event.ModelFallback{
 		Round: 1, From: event.Target{Provider: "p", Model: "m"}, To: event.Target{Provider: "q", Model: "n"}, Class: model.Transient,
 		Skipped: []event.SkippedTarget{{Target: event.Target{Provider: "r", Model: "o"}, Reason: "breaker_open"}},
@@ -54,8 +54,8 @@ var encodings = []struct {
 		`{"v":1,"type":"round_done","round":1,"stop":"stop","usage":{"input":1,"output":2,"total":3,"cached_input":4,"cache_write":5,"reasoning":6}}`},
 	{event.ToolStarted{Round: 1, Key: "1.0", Name: "s__look", Server: "s", Arguments: []byte(`{"a":1}`), Shown: true, Tool: "look", Hosted: "web_search", Approval: "a"},
 		`{"v":1,"type":"tool_started","round":1,"call_key":"1.0","name":"s__look","server":"s","arguments":{"a":1},"shown":true,"tool":"look","hosted":"web_search","approval":"a"}`},
-	{event.ToolDone{Round: 1, Key: "1.0", Name: "s__look", Server: "s", Outcome: "ok", Text: "seen", Duration: 1500 * time.Microsecond, Shown: true, Tool: "look", Hosted: "web_search", Arguments: "{", Approval: "a", Image: "iVBO"},
-		`{"v":1,"type":"tool_done","round":1,"call_key":"1.0","name":"s__look","server":"s","outcome":"ok","text":"seen","duration_ns":1500000,"shown":true,"tool":"look","hosted":"web_search","arguments":"{","approval":"a","image":"iVBO"}`},
+	{event.ToolDone{Round: 1, Key: "1.0", Name: "s__look", Server: "s", Outcome: "ok", Text: "seen", Label: "untrusted", Duration: 1500 * time.Microsecond, Shown: true, Tool: "look", Hosted: "web_search", Arguments: "{", Approval: "a", Image: "iVBO"},
+		`{"v":1,"type":"tool_done","round":1,"call_key":"1.0","name":"s__look","server":"s","outcome":"ok","text":"seen","label":"untrusted","duration_ns":1500000,"shown":true,"tool":"look","hosted":"web_search","arguments":"{","approval":"a","image":"iVBO"}`},
 	{event.Waiting{
 		Usage: model.Usage{Input: 1, Output: 2, Total: 3}, Rounds: 1, ToolCalls: 2, SideEffects: true, At: time.UnixMilli(1700000000123).UTC(), CostNanoUSD: new(int64(7)),
 		Approvals: []event.Approval{{ID: "a", Key: "1.0", Name: "s__look", Server: "s", Tool: "look", Arguments: []byte(`{"a":1}`), ExpiresAt: time.UnixMilli(1700000001000).UTC()}},
@@ -72,6 +72,12 @@ var encodings = []struct {
 			`"rounds":1,"tool_calls":2,"active_ms":3,"side_effects":true,"cost_nano_usd":7,"at":"2023-11-14T22:13:20.123Z","expires_at":"2023-11-14T22:13:22Z"}`},
 	{event.Compacted{Round: 1, Before: 2, After: 1, Summarized: true, NetNanoUSD: new(int64(-3)), Failed: true, At: time.UnixMilli(1700000000123).UTC()},
 		`{"v":1,"type":"compacted","round":1,"before":2,"after":1,"summarized":true,"net_nano_usd":-3,"failed":true,"at":"2023-11-14T22:13:20.123Z"}`},
+	{event.HookRan{
+		ID: "h", Position: 2, Event: "PreToolUse", Key: "0.1", Status: event.HookTimedOut, Modified: true, Blocked: true, Asked: true, Duration: 5, Message: "why",
+		At: time.UnixMilli(1700000000123).UTC(),
+	},
+		`{"v":1,"type":"hook_ran","hook_id":"h","position":2,"hook_event":"PreToolUse","key":"0.1","status":"timed_out","modified":true,"blocked":true,"asked":true,` +
+			`"duration_ns":5,"message":"why","at":"2023-11-14T22:13:20.123Z"}`},
 	{event.LimitsRaised{ID: "p", By: "key_1", Rounds: 1, Calls: 2, Tokens: 3, NanoUSD: 4, ActiveMS: 5, At: time.UnixMilli(1700000000123).UTC()},
 		`{"v":1,"type":"limits_raised","id":"p","by":"key_1","rounds":1,"calls":2,"tokens":3,"nano_usd":4,"active_ms":5,"at":"2023-11-14T22:13:20.123Z"}`},
 	{event.Finished{

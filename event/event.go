@@ -74,7 +74,7 @@ type ListedServer struct {
 
 // RoundStarted says that a model call begins. When a call is tried again, a second
 // RoundStarted with the same Round follows: discard the deltas of the first. This
-// happens only while none of them has reached the caller.
+// happens only while none of them has reached the caller. One that Continues an answer is different.
 type RoundStarted struct {
 	Round   int `json:"round"`   // from 0
 	Attempt int `json:"attempt"` // from 1
@@ -85,6 +85,14 @@ type RoundStarted struct {
 
 	// Target is what is called; zero for an event that was stored without it.
 	Target Target `json:"target,omitzero"`
+
+	// Continues is not 0 if the model goes on with an answer that the length of the output has cut off: how often
+	// it was asked for the rest. The RoundDone of the part before it has the stop reason length, and its deltas
+	// stay. A second RoundStarted with the same number is another attempt at this part.
+	Continues int `json:"continues,omitempty"`
+
+	// NoTools says that no server gives the run a tool.
+	NoTools bool `json:"no_tools,omitempty"`
 }
 
 // Target is a model of a provider.
@@ -231,13 +239,14 @@ type ToolDone struct {
 	Name     string        `json:"name"`
 	Server   string        `json:"server,omitempty"`
 	Outcome  Outcome       `json:"outcome"`
-	Text     string        `json:"text"`        // the result that the model gets
-	Duration time.Duration `json:"duration_ns"` // 0 = not executed, or unknown; in whole microseconds
+	Text     string        `json:"text"`            // the result that the model gets
+	Label    string        `json:"label,omitempty"` // where the content comes from, such as untrusted; "" = the tool has not said
+	Duration time.Duration `json:"duration_ns"`     // 0 = not executed, or unknown; in whole microseconds
 
 	Shown     bool   `json:"shown,omitempty"`     // as in [ToolStarted]
 	Tool      string `json:"tool,omitempty"`      // as in [ToolStarted]
 	Hosted    string `json:"hosted,omitempty"`    // as in [ToolStarted]
-	Arguments string `json:"arguments,omitempty"` // of a shown or hosted call that has no ToolStarted, as the model wrote them
+	Arguments string `json:"arguments,omitempty"` // of a call that has no ToolStarted, as the model wrote them
 	Approval  string `json:"approval,omitempty"`  // of a call that was asked for, whatever the decision
 	Image     string `json:"image,omitempty"`     // base64 of the first image of the result, if Hosted is image_generation
 }
@@ -370,6 +379,31 @@ type LimitsRaised struct {
 	At       time.Time `json:"at"` // UTC
 }
 
+// HookRan says that a hook of the run has decided. There is one for each time a hook ran.
+type HookRan struct {
+	ID       string        `json:"hook_id"`
+	Position int           `json:"position"`
+	Event    string        `json:"hook_event"`    // its point, as settings name it: OnRunStart, PreToolUse, PostToolUse or PreResponse
+	Key      string        `json:"key,omitempty"` // of the call that it is about; "" = it is about the run
+	Status   HookStatus    `json:"status"`
+	Modified bool          `json:"modified"`          // it has changed arguments, a result or the answer
+	Blocked  bool          `json:"blocked"`           // it has denied the run, the call or the answer
+	Asked    bool          `json:"asked,omitempty"`   // the call waits for a person because of it
+	Duration time.Duration `json:"duration_ns"`       // 0 = not known
+	Message  string        `json:"message,omitempty"` // why it denies or asks, or that it has failed
+	At       time.Time     `json:"at"`                // UTC
+}
+
+// HookStatus says whether a hook has answered.
+type HookStatus string
+
+// The statuses of hooks. After a failure, the settings of the hook say what takes effect.
+const (
+	HookSucceeded HookStatus = "succeeded"
+	HookFailed    HookStatus = "failed"
+	HookTimedOut  HookStatus = "timed_out"
+)
+
 // Finished is the last event of a run. Every run that has ended has exactly one.
 type Finished struct {
 	Reason Reason       `json:"reason"`
@@ -483,6 +517,9 @@ func (Paused) Type() string { return "paused" }
 // Type implements Event.
 func (LimitsRaised) Type() string { return "limits_raised" }
 
+// Type returns "hook_ran".
+func (HookRan) Type() string { return "hook_ran" }
+
 // Type returns "compacted".
 func (Compacted) Type() string { return "compacted" }
 
@@ -510,5 +547,6 @@ func (ApprovalDecided) event() {}
 func (Waiting) event()         {}
 func (Paused) event()          {}
 func (LimitsRaised) event()    {}
+func (HookRan) event()         {}
 func (Compacted) event()       {}
 func (Finished) event()        {}

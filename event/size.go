@@ -42,6 +42,8 @@ func Size(e Event) int {
 		return 2 * own
 	case Compacted:
 		return 2 * own
+	case HookRan:
+		return 3*own + len(e.Message)
 	case ApprovalDecided:
 		return 3*own + len(e.Reason)
 	case Finished:
@@ -84,7 +86,7 @@ func Round(e Event) int {
 	case ItemDone:
 		return e.Round
 	case Started, ToolsListed, RoundStarted, ModelFallback, RoundDone, ToolStarted, ToolDone, RelayHead, RelayBody,
-		ApprovalDecided, Waiting, Paused, LimitsRaised, Compacted, Finished: // the gateway said it
+		ApprovalDecided, Waiting, Paused, LimitsRaised, HookRan, Compacted, Finished: // the gateway said it
 	}
 	return -1
 }

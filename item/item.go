@@ -55,6 +55,13 @@ const (
 	Assistant Role = "assistant"
 )
 
+// Label says where content comes from.
+type Label string
+
+// Untrusted is the label of what strangers wrote, such as a page of the web. It may contain
+// instructions for the model, which must not be followed.
+const Untrusted Label = "untrusted"
+
 // Item is one entry of a transcript. The zero value is not valid: an item has a
 // kind.
 type Item struct {
@@ -88,6 +95,9 @@ type Item struct {
 
 	// IsError says that a tool result reports a failure.
 	IsError bool `json:"is_error,omitempty"`
+
+	// Label says where the content of a tool result comes from; "" = nobody has said.
+	Label Label `json:"label,omitempty"`
 
 	// Structured is the structured content of a tool result, a JSON value beside
 	// its Parts; nil = none.

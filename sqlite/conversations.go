@@ -26,7 +26,7 @@ const (
 )
 
 // ErrNotFound is wrapped by the errors about a conversation that is missing or has expired.
-var ErrNotFound = errors.New("there is no such conversation")
+var ErrNotFound = turnpike.ErrNoSession
 
 // ConversationOptions are limits of [Conversations]. The zero value is useful.
 type ConversationOptions struct {
@@ -51,7 +51,10 @@ type Conversations struct {
 	o     ConversationOptions
 }
 
-var _ turnpike.Sessions = (*Conversations)(nil)
+var (
+	_ turnpike.SessionStore  = (*Conversations)(nil)
+	_ turnpike.SessionLister = (*Conversations)(nil)
+)
 
 // Conversations returns the conversations of the store.
 func (s *Store) Conversations(o ConversationOptions) *Conversations {
@@ -141,21 +144,8 @@ func (s *Store) release(k sqlite.AgentConversationKey) {
 	delete(s.entered, k)
 }
 
-// Conversation is a stored conversation, without its turns.
-type Conversation struct {
-	Owner string // the ID of the caller: "program" for runs without turnpike.As
-	ID    string // of the session, or of the run without one
-
-	Title        string
-	Participants []string
-	Metadata     map[string]string
-
-	// Summary stands for the turns up to a run: see [Conversations.Summarize]; "" = none.
-	Summary string
-
-	Created, Updated time.Time // of its first turn and of its last one
-	Expires          time.Time // zero = never
-}
+// Conversation is a stored conversation, without its turns. Its ID is that of the session, or of the run without one.
+type Conversation = turnpike.SessionInfo
 
 func conversationOf(c sqlite.AgentConversation) Conversation {
 	out := Conversation{

@@ -163,6 +163,7 @@ type Call struct {
 	Attempt   int             // 1 is the first
 	Arguments json.RawMessage // a JSON object, validated
 	Caller    Caller          // on whose behalf
+	Options   json.RawMessage // what the request says of all calls of the tool, and the model cannot change; nil = nothing
 	RequestID string          // of the request to a gateway that the call is, at /mcp; "" = none
 
 	// Class says how often the call may be executed; the zero value is Once.
@@ -193,6 +194,10 @@ type Memory interface {
 type Result struct {
 	Parts   []item.Part
 	IsError bool
+
+	// Label says where the content comes from; "" = nothing is said. It is kept in the journal and with
+	// the item, and hooks after the call get it.
+	Label item.Label
 
 	// Cause is the error of a Go function whose text the Result is; nil = none. Models do not see it.
 	Cause error

@@ -53,6 +53,21 @@ const uses = {
     for await (const chunk of stream) seen.text += chunk.choices[0].text;
   },
 
+  // The gateway keeps files itself. // J17
+  async files() {
+    const text = "city,people\nBern,134591\n";
+    const made = await client.files.create({ file: await toFile(Buffer.from(text), "cities.csv"), purpose: "user_data", expires_after: { anchor: "created_at", seconds: 3600 } });
+    equal([made.object, made.filename, made.bytes, made.purpose, made.expires_at - made.created_at], ["file", "cities.csv", text.length, "user_data", 3600]);
+    const second = await client.files.create({ file: await toFile(Buffer.from("x"), "x.txt"), purpose: "assistants" });
+    const listed = [];
+    for await (const file of client.files.list({ limit: 1 })) listed.push(file.id);
+    equal(listed, [second.id, made.id]);
+    equal(await client.files.retrieve(made.id), made);
+    equal(await (await client.files.content(made.id)).text(), text);
+    equal([(await client.files.delete(made.id)).deleted, (await client.files.delete(second.id)).deleted], [true, true]);
+    await rejects(client.files.content(made.id), (error) => error instanceof OpenAI.NotFoundError && error.code === "file_not_found");
+  },
+
   async refusals() {
     const refused = async (promise, type, status, code, says) => {
       await rejects(promise, (error) => {
@@ -63,7 +78,6 @@ const uses = {
       });
     };
     const shared = /all orgs of the gateway share the provider's key/;
-    await refused(client.files.list(), OpenAI.NotFoundError, 404, "not_relayed", shared);
     await refused(client.batches.list(), OpenAI.NotFoundError, 404, "not_relayed", shared);
     await refused(client.embeddings.create({ model: "claude-x", input: "x" }), OpenAI.BadRequestError, 400, "endpoint_not_supported", /provider claude has no endpoint/);
     await refused(client.moderations.create({ model: "up/busy-1", input: "x" }), OpenAI.RateLimitError, 429, "slow_down", /the provider is busy/);

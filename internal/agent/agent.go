@@ -24,14 +24,14 @@ const ServerPrefix = "mcp_"
 type Agent struct {
 	Org     string
 	ID      string // unique in its org
-	Version int    // of Definition, from 1 on; 0 for an agent that the configuration file declares
+	Version int    // of Definition, from 1 on
 	Definition
 
 	// Unsupported says what this build does not understand of the stored definition; "" = nothing.
 	// An agent with it cannot be resolved or changed.
 	Unsupported string
 
-	Declared   bool      // by the configuration file; not stored
+	Declared   bool      // by the configuration file; only its versions are stored
 	ArchivedAt time.Time // zero = it is not archived
 	CreatedAt  time.Time
 	UpdatedAt  time.Time // of the latest version, or when it was archived or restored
@@ -56,6 +56,8 @@ type Definition struct {
 	Settings     Settings `json:"settings,omitzero"`
 	Servers      []Server `json:"mcp_servers,omitempty"` // in the order of their creation
 	Hooks        []Hook   `json:"hooks,omitempty"`       // in the order of their creation; see [Definition.OrderedHooks]
+
+	Tools []Assignment `json:"tools,omitempty"` // in the order of their assignment
 }
 
 // Settings are how an agent runs. A nil or empty one has the default of the org or of the gateway.
@@ -154,6 +156,9 @@ func (d Definition) Check() error {
 	if err := d.checkServers(); err != nil {
 		return err
 	}
+	if err := d.checkTools(); err != nil {
+		return err
+	}
 	if len(d.Hooks) > MaxHooks {
 		return wrong("hooks", "an agent has at most %d hooks", MaxHooks)
 	}
@@ -163,7 +168,7 @@ func (d Definition) Check() error {
 		}
 	}
 	if n := d.size(); n > MaxDefinition {
-		return wrong("", "the agent has %d bytes with its MCP servers and hooks, and at most %d are allowed", n, MaxDefinition)
+		return wrong("", "the agent has %d bytes with its MCP servers, tools and hooks, and at most %d are allowed", n, MaxDefinition)
 	}
 	return nil
 }

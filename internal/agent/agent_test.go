@@ -82,10 +82,11 @@ func TestHooksThatAreRefused(t *testing.T) {
 		"a rule":                       {Hook{Event: PreToolUse, Rules: rules(fine), Matcher: "pay_*"}, ""},
 		"a rule on the answer":         {Hook{Event: PreResponse, Rules: rules("content MATCHES [0-9]{16}")}, ""},
 		"an approval":                  {Hook{Event: PreToolUse, Approval: &ApprovalHook{}}, ""},
-		"an approval of a delegation":  {Hook{Event: OnDelegation, Approval: &ApprovalHook{TimeoutSeconds: 1}}, ""},
+		"an approval of a delegation":  {Hook{Event: OnDelegation, Approval: &ApprovalHook{TimeoutSeconds: 1}}, "event"},
 		"an unknown event":             {Hook{Event: "before_run", HTTP: http}, "event"},
 		"no type":                      {Hook{Event: PreToolUse}, "type"},
 		"a rule after the tool":        {Hook{Event: PostToolUse, Rules: rules(fine)}, "type"},
+		"a denial after the run":       {Hook{Event: OnRunComplete, HTTP: &HTTPHook{URL: http.URL, OnError: HookDeny}}, "config.on_error"},
 		"a rule after the run":         {Hook{Event: OnRunComplete, Rules: rules(fine)}, "type"},
 		"an approval after the tool":   {Hook{Event: PostToolUse, Approval: &ApprovalHook{}}, "type"},
 		"an approval of the answer":    {Hook{Event: PreResponse, Approval: &ApprovalHook{}}, "type"},
@@ -151,7 +152,7 @@ func TestResolveFillsInDefaults(t *testing.T) {
 	d.Hooks = []Hook{{ID: "off"}, {ID: "on", Enabled: true}}
 	a := Agent{Org: "o", ID: "agent_1", Version: 3, Definition: d}
 	defaults := DefaultsOf([]Setting{{Key: MaxStepsKey, Value: "7"}, {Key: TimeoutKey, Value: "60"}, {Key: CompactionModelKey, Value: "small"}, {Key: "LATER", Value: "x"}})
-	got, err := a.Resolve(defaults)
+	got, err := a.Resolve(defaults, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,14 +172,14 @@ func TestResolveFillsInDefaults(t *testing.T) {
 		t.Errorf("a stored snapshot differs: %v %s", err, diff)
 	}
 	a.Settings = Settings{MaxSteps: new(2), TimeoutSeconds: new(5)}
-	if got, err := a.Resolve(defaults); err != nil || got.MaxSteps != 2 || got.Timeout != 5*time.Second {
+	if got, err := a.Resolve(defaults, nil); err != nil || got.MaxSteps != 2 || got.Timeout != 5*time.Second {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if got, err := a.Resolve(DefaultsOf([]Setting{{Key: MaxStepsKey, Value: "1000"}})); err != nil || got.Settings.MaxSteps == nil {
+	if got, err := a.Resolve(DefaultsOf([]Setting{{Key: MaxStepsKey, Value: "1000"}}), nil); err != nil || got.Settings.MaxSteps == nil {
 		t.Errorf("%+v, %v", got, err)
 	}
 	a.ArchivedAt = time.UnixMilli(1)
-	if _, err := a.Resolve(defaults); !errors.Is(err, ErrArchived) {
+	if _, err := a.Resolve(defaults, nil); !errors.Is(err, ErrArchived) {
 		t.Error(err)
 	}
 }
@@ -193,7 +194,7 @@ func TestADefinitionOfALaterBuildIsNotResolved(t *testing.T) {
 		if err != nil || unsupported == "" || d.Name != "x" {
 			t.Errorf("%s: %+v, %q, %v", text, d, unsupported, err)
 		}
-		if s, err := (Agent{Definition: d, Unsupported: unsupported}).Resolve(Defaults{}); err == nil {
+		if s, err := (Agent{Definition: d, Unsupported: unsupported}).Resolve(Defaults{}, nil); err == nil {
 			t.Errorf("%s: resolved as %+v", text, s)
 		}
 	}

@@ -12,7 +12,7 @@
 //
 //	a, err := store.Agent(ctx, orgID, agentID)
 //	settings, err := store.AgentSettings(ctx, orgID)
-//	snap, err := a.Resolve(agent.DefaultsOf(settings))   // an error if this build cannot run it
+//	snap, err := a.Resolve(agent.DefaultsOf(settings), tools)   // an error if this build cannot run it
 //	… store snap with the session, and its Agent, Version and Digest with the run …
 //	… snap.Hooks in their order; snap.Servers, of which each run lists the tools …
 //

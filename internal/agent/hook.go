@@ -16,10 +16,14 @@ import (
 // HookPrefix begins the ids of hooks.
 const HookPrefix = "hook_"
 
+// OwnHook begins the id under which a run has a hook of its agent whose own id is that of a hook of the org, and
+// the ids of the hooks of declared agents.
+const OwnHook = "agent:"
+
 // Hook is what happens at a point of a run beside the model and the tools. Exactly one of HTTP, Rules and
 // Approval is set. A hook never changes: it is added and removed.
 type Hook struct {
-	ID        string    `json:"id"` // unique in the agent; "" for a declared agent
+	ID        string    `json:"id"` // unique in the agent; OwnHook and its place in the file for a declared agent
 	Event     HookEvent `json:"event"`
 	Matcher   string    `json:"matcher,omitempty"` // a tool name, or a glob such as pay_*; "" = all tools
 	Enabled   bool      `json:"enabled"`
@@ -121,14 +125,18 @@ func HookTypes() []string { return []string{"http", "rule", "approval"} }
 func (h Hook) Check() error {
 	kind := h.Type()
 	switch {
+	case h.Event == OnDelegation:
+		return wrong("event", "OnDelegation is not available in this version: agents cannot delegate yet; use PreToolUse")
 	case !slices.Contains(HookEvents(), h.Event):
-		return wrong("event", "%.60q is not an event; the events are %s", h.Event, join(HookEvents()))
+		return wrong("event", "%.60q is not an event; the events are %s", h.Event, join(slices.DeleteFunc(HookEvents(), func(e HookEvent) bool { return e == OnDelegation })))
 	case kind == "":
 		return wrong("type", "must be one of %s", strings.Join(HookTypes(), ", "))
 	case kind == "rule" && !h.Event.MayBlock():
 		return wrong("type", "a rule can only deny, and nothing can be denied at %s; use the type http", h.Event)
 	case kind == "approval" && h.Event != PreToolUse && h.Event != OnDelegation:
-		return wrong("type", "only tool calls can wait for approval; use the event PreToolUse or OnDelegation")
+		return wrong("type", "only tool calls can wait for approval; use the event PreToolUse")
+	case kind == "http" && h.Event == OnRunComplete && h.HTTP.OnError == HookDeny:
+		return wrong("config.on_error", "nothing can be denied at OnRunComplete: the run has ended; leave it out")
 	case h.Matcher != "" && !h.Event.OfTools():
 		return wrong("matcher", "selects tools, and the event %s is not about a tool", h.Event)
 	case len(h.Matcher) > MaxMatcher || !printable(h.Matcher, "") || strings.ContainsAny(h.Matcher, " \t"):

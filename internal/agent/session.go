@@ -19,6 +19,13 @@ const (
 	InputPrefix   = "in_"
 )
 
+// Kinds of inputs. They are stored with them and must never change.
+const (
+	InputMessage   = "message"   // begins a turn
+	InputSteer     = "steer"     // goes into the next model call of the turn in progress
+	InputInterrupt = "interrupt" // ends the turn in progress
+)
+
 // Surface is the name of the surface of runs that are turns of sessions. It is stored with them and must
 // never change.
 const Surface = "agents"
@@ -45,6 +52,8 @@ type Session struct {
 	RunID          string // of the latest turn; "" = there was none
 	CreatedAt      time.Time
 	UpdatedAt      time.Time // when the latest turn began, or the session was created
+
+	Spent journal.SessionSpent // by the runs that have ended
 
 	// State is that of the run: see [journal.Summary.State]; "" without a turn, or if its run was deleted.
 	State string
@@ -127,6 +136,9 @@ type SessionTurn struct {
 	Rounds         int  // that it may have
 	Reasoning      bool // the client has asked for the reasoning of the model
 	CreatedAt      time.Time
+
+	// Snapshot is that of a turn that was queued; nil = that of the session while the turn is the latest.
+	Snapshot *Snapshot
 }
 
 // Input is an input of the inbox of a session.
@@ -149,7 +161,15 @@ type SessionQuery struct {
 	Limit, Offset int // Limit is at least 1
 }
 
-// Sessions stores sessions. Implemented by store/sqlite; store/storetest tests the contract, to which what
+// Chooses reports whether the query selects s, apart from Limit and Offset.
+func (q SessionQuery) Chooses(s Session) bool {
+	return (q.Agent == "" || q.Agent == s.Agent) && (q.Principal == "" || q.Principal == s.Principal) &&
+		(q.Search == "" || strings.Contains(strings.ToLower(s.Title), strings.ToLower(q.Search))) &&
+		(q.CreatedAfter.IsZero() || s.CreatedAt.After(q.CreatedAfter)) && (q.CreatedBefore.IsZero() || s.CreatedAt.Before(q.CreatedBefore)) &&
+		s.Turns >= q.MinTurns && (q.MaxTurns == 0 || s.Turns <= q.MaxTurns)
+}
+
+// Sessions stores sessions. Implemented by store/memory and store/sqlite; store/storetest tests the contract, to which what
 // [Store] says of ids, times and failures belongs, too. A session, its turns, its inputs and its
 // conversation are deleted together, also with their agent and their org. The runs are not deleted.
 type Sessions interface {
@@ -165,11 +185,12 @@ type Sessions interface {
 	SessionTurns(ctx context.Context, orgID, id string, limit, offset int) (found []SessionTurn, total int, err error)
 	// TurnOf returns the session and the turn of a run, or org.ErrNotFound.
 	TurnOf(ctx context.Context, orgID, runID string) (Session, SessionTurn, error)
-	// SessionInputs returns the inputs of a session, the oldest first.
-	SessionInputs(ctx context.Context, orgID, id string, limit, offset int) ([]Input, error)
+	// SessionInputs returns inputs of a session, the oldest first, and how many there are.
+	SessionInputs(ctx context.Context, orgID, id string, limit, offset int) (found []Input, total int, err error)
 	// RemoveSession deletes a session, or returns org.ErrNotFound. With unused it does so only if no turn
-	// has begun, and otherwise does nothing.
-	RemoveSession(ctx context.Context, orgID, id string, unused bool) error
+	// has begun, and otherwise does nothing. It returns the runs of its turns that have not ended, in their order:
+	// no turn begins afterwards, so the caller ends all there are.
+	RemoveSession(ctx context.Context, orgID, id string, unused bool) (unfinished []string, err error)
 }
 
 // SessionRow encodes what stores keep of a snapshot and of metadata.
@@ -195,6 +216,18 @@ func DecodeSession(s *Session, snapshot, metadata []byte) error {
 		return fmt.Errorf("session %s: metadata: %w", s.ID, err)
 	}
 	return nil
+}
+
+// DecodeSnapshot decodes the snapshot of a turn of a session; nil is none.
+func DecodeSnapshot(session string, data []byte) (*Snapshot, error) {
+	if data == nil {
+		return nil, nil
+	}
+	s := new(Snapshot)
+	if err := json.Unmarshal(data, s); err != nil {
+		return nil, fmt.Errorf("session %s: snapshot of a turn: %w", session, err)
+	}
+	return s, nil
 }
 
 // Sees reports whether a session exists for a principal: for whose session it is, and for those that may read

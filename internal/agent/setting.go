@@ -49,7 +49,7 @@ func SettingKeys() []SettingKey {
 		{Key: DefaultModelKey, Category: "agents", Default: FallbackDefaultModel, Doc: "Model of agents that are created without one."},
 		{Key: MaxStepsKey, Category: "agents", Default: strconv.Itoa(DefaultMaxSteps), Number: true, Min: 1, Max: MaxSteps, Doc: "max_steps of agents that set none."},
 		{Key: TimeoutKey, Category: "agents", Number: true, Min: 1, Max: int(MaxTimeout / time.Second), Doc: "timeout_seconds of agents that set none. Without it, the deadline of the org."},
-		{Key: CompactionModelKey, Category: "agents", Doc: "Model that summarizes long sessions. Without it, the model of the agent."},
+		{Key: CompactionModelKey, Category: "agents", Doc: "Model that summarizes long sessions. Without it, compaction_model of the org, or the model of the agent."},
 		{Key: ExaKey, Category: "tools", Secret: true, Doc: "API key of Exa, for the tool web_search."},
 		{Key: FirecrawlKey, Category: "tools", Secret: true, Doc: "API key of Firecrawl, for the tool web_scrape."},
 		{Key: VisionModelKey, Category: "tools", Default: "gpt-4.1-mini", Doc: "Model that describes images, for the tool web_scrape."},
@@ -89,7 +89,7 @@ type Defaults struct {
 	Model           string // of agents that are created without one
 	MaxSteps        int
 	Timeout         time.Duration // 0 = the org's deadline
-	CompactionModel string        // "" = the model of the agent
+	CompactionModel string        // "" = that of the org, or the model of the agent
 }
 
 // DefaultsOf returns the defaults that stored settings make. A value that this build refuses has the

@@ -39,7 +39,7 @@ func (q Query) Has(a Agent) bool {
 	return (q.Name == "" || q.Name == a.Name) && (q.Archived == AllAgents || (q.Archived == OnlyArchived) == !a.ArchivedAt.IsZero())
 }
 
-// Store stores agents, their versions, and settings. Implemented by store/memory and store/sqlite;
+// Store stores agents, their versions, custom tools, and settings. Implemented by store/memory and store/sqlite;
 // store/storetest tests the contract:
 //
 //   - An id of another org does not exist: org.ErrNotFound.
@@ -47,25 +47,35 @@ func (q Query) Has(a Agent) bool {
 //   - A change that has begun is waited for even if ctx ends.
 //   - A method that cannot reach the store returns org.ErrUnavailable.
 //   - Times have a precision of one millisecond.
-//   - Deleting an org deletes its agents, their versions, and its settings.
+//   - Deleting an org deletes its agents, their versions, its custom tools, and its settings.
 type Store interface {
+	Tools
+
 	// Agents returns agents of the org, the latest created first, and how many the query selects
 	// without Limit and Offset.
 	Agents(ctx context.Context, orgID string, q Query) (found []Agent, total int, err error)
 	// Agent returns one agent, or org.ErrNotFound.
 	Agent(ctx context.Context, orgID, id string) (Agent, error)
 	// AgentVersions returns versions of an agent, the latest first, and how many are kept. It returns
-	// org.ErrNotFound without the agent.
+	// org.ErrNotFound without the agent. An id without [Prefix] is that of a declared agent.
 	AgentVersions(ctx context.Context, orgID, id string, limit, offset int) (found []Version, total int, err error)
 	// AgentVersion returns one version, or org.ErrNotFound.
 	AgentVersion(ctx context.Context, orgID, id string, number int) (Version, error)
 
+	// DeclareAgents gives agents that the configuration file declares their versions, in one transaction. An agent
+	// whose latest version says what its Definition says has that version, and another one has a new version. It
+	// returns them with Version and UpdatedAt. Versions stay when an agent leaves the file, and the ones that
+	// are [Outdated] are deleted. No other method but AgentVersions and AgentVersion knows these agents. It returns
+	// org.ErrNotFound without the org.
+	DeclareAgents(ctx context.Context, orgID string, all []Agent, at time.Time) ([]Agent, error)
+
 	// CreateAgent adds an agent with its Version 1. It returns org.ErrNotFound without the org,
-	// org.ErrExists if the id or the name is taken, or an *org.CapError.
+	// org.ErrExists if the id or the name is taken, ErrToolMissing if a custom tool of its Definition does
+	// not exist, or an *org.CapError.
 	CreateAgent(ctx context.Context, a Agent, by org.Author) error
 	// UpdateAgent adds the version after the latest with a's Definition, and sets UpdatedAt. It deletes
 	// the versions that are [Outdated]. It returns org.ErrNotFound, org.ErrExists if another agent has
-	// the name, or org.ErrChanged if was is not the latest version.
+	// the name, ErrToolMissing, or org.ErrChanged if was is not the latest version.
 	UpdateAgent(ctx context.Context, was int, a Agent, by org.Author) error
 	// ArchiveAgent sets ArchivedAt, or restores the agent if at is zero. UpdatedAt becomes updated. An
 	// agent that is already so does not change. It returns org.ErrNotFound.

@@ -46,7 +46,11 @@ func told(t *testing.T, body []byte) string {
 		delete(f, "type")
 		delete(f, "ts")
 		delete(f, "duration_ms")
-		for _, name := range []string{"run_id", "session_id", "approval_id"} {
+		delete(f, "latency_ms")
+		if _, has := f["tokens_before"]; has {
+			f["tokens_before"], f["tokens_after"] = "TOKENS", "TOKENS"
+		}
+		for _, name := range []string{"run_id", "session_id", "approval_id", "hook_id"} {
 			if id, is := f[name].(string); is {
 				ids[id] = strings.ToUpper(strings.TrimSuffix(name, "_id"))
 				f[name] = ids[id]
@@ -184,8 +188,8 @@ func TestARunOfAnAgentWaitsIsDeniedAndCancelled(t *testing.T) {
 	d.asOwner("POST", "/api/agents/"+id+"/run", body, 409)
 	d.asOwner("POST", "/api/agents/runs/"+run+"/approve", `{"approved":"yes"}`, 400)
 	d.asOwner("POST", "/api/agents/runs/"+run+"/approve", `{"approved":false,"reason":"not today"}`, 200)
-	d.asOwner("POST", "/api/agents/runs/"+run+"/approve", `{"approved":true}`, 404)
 	first := <-streamed
+	d.asOwner("POST", "/api/agents/runs/"+run+"/approve", `{"approved":true}`, 404)
 	got, want := told(t, first.body), golden(t, "approval_denied")
 	result := agentFrames(t, first.body)[4]
 	want = strings.ReplaceAll(want, "CHARS", fmt.Sprint(result["result_meta"].(map[string]any)["char_count"]))
@@ -265,38 +269,25 @@ func TestADoomLoopFailsTheRunOfAnAgent(t *testing.T) {
 	up := newUpstream(t, script(asks(call{"mcp__tools__echo", `{"n":1}`})))
 	d := manage(MustRun(t, site{upstream: up.URL}.yaml()))
 	id := d.newAgent(fmt.Sprintf(`,"mcp_servers":[{"name":"tools","url":%q}]`, tools.URL+"/mcp"))
-	all := agentFrames(t, d.streamAgent(id, `{"message":"go"}`).body)
-	failed, last := all[len(all)-2], all[len(all)-1]
-	want := strings.ReplaceAll(golden(t, "doom_loop"), "SEQ", fmt.Sprint(failed["seq"]))
-	text, err := json.Marshal(failed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := told(t, append([]byte("data: "), text...)); got != want || last["event"] != "complete" || last["status"] != "failed" {
-		t.Errorf("the run ends with\n%s%v\nwant\n%s", got, last, want)
-	}
-	if len(tools.of("tools/call")) > 3 {
+	d.same("doom_loop", d.streamAgent(id, `{"message":"go"}`).body)
+	if len(tools.of("tools/call")) != 2 {
 		t.Errorf("%d calls were made", len(tools.of("tools/call")))
 	}
 }
 
-// An agent that needs a hook which its runs do not have is not run without it, and a model that fails is told. // H15
+// What a run of an agent cannot do is refused, and a model that fails is told.
 func TestWhatAnAgentCannotDoIsRefused(t *testing.T) {
 	noLeaks(t)
 	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, _ received) {
 		http.Error(w, `{"error":{"message":"broken"}}`, 400)
 	})
 	d := manage(MustRun(t, site{upstream: up.URL}.yaml()))
-	id := d.newAgent(`,"hooks":[{"event":"PreResponse","type":"rule","config":{"condition":"output CONTAINS x"}}]`)
-	if got := d.asOwner("POST", "/api/agents/"+id+"/run", `{"message":"x"}`, 501); got["code"] != "hook_not_available" {
-		t.Errorf("a run without the hook: %v", got)
-	}
-	d.asOwner("PATCH", "/api/agents/"+id, `{"hooks":[]}`, 200)
+	id := d.newAgent("")
 	if got := d.asOwner("POST", "/api/agents/"+id+"/run", `{"message":"x"}`, 502); got["status"] != "failed" || got["tools_used"] != false {
 		t.Errorf("a model that fails: %v", got)
 	}
 	for body, param := range map[string]string{
-		`{}`: "message", `{"message":"x","when_busy":"steer"}`: "when_busy", `{"message":"x","max_steps":51}`: "max_steps", `{"message":"x","songs":1}`: "songs",
+		`{}`: "message", `{"message":"x","when_busy":"ignore"}`: "when_busy", `{"message":"x","max_steps":51}`: "max_steps", `{"message":"x","songs":1}`: "songs",
 	} {
 		if got := d.asOwner("POST", "/api/agents/"+id+"/run", body, 400); got["param"] != param {
 			t.Errorf("%s: %v", body, got)

@@ -152,7 +152,7 @@ func TestMistakesInAgentsAreNamed(t *testing.T) {
 			t.Errorf("%s: %v, want %s", body, got, code)
 		}
 	}
-	if got := d.asOwner("POST", "/api/agents", `{"name":"x","tools":[{"tool_type":"builtin","tool_name":"web_search"}]}`, 501); got["param"] != "tools" {
+	if got := d.asOwner("POST", "/api/agents", `{"name":"x","tools":[{"tool_type":"builtin","tool_name":"grep"}]}`, 404); got["param"] != "tools[0].tool_name" {
 		t.Errorf("with a tool: %v", got)
 	}
 	if got := d.asOwner("GET", "/api/agents?archived=all", "", 200); got["total"] != 0.0 {
@@ -231,8 +231,8 @@ func TestHooksOfAnAgentOverTheAPI(t *testing.T) {
 	}
 }
 
-// N02: the built-in tools are listed, and none can be assigned.
-func TestNoToolCanBeAssignedYet(t *testing.T) {
+// N02: the eight built-in tools are listed, and each can be assigned.
+func TestBuiltinToolsAreAssigned(t *testing.T) {
 	d := agentsAt(t)
 	path := "/api/agents/" + d.asOwner("POST", "/api/agents", `{"name":"a"}`, 201)["id"].(string) + "/tools"
 	list := d.asOwner("GET", "/api/tools", "", 200)
@@ -240,11 +240,11 @@ func TestNoToolCanBeAssignedYet(t *testing.T) {
 		t.Errorf("tools: %v", list)
 	}
 	for _, one := range list["tools"].([]any) {
-		d.asOwner("POST", path, fmt.Sprintf(`{"tool_type":"builtin","tool_name":%q}`, one.(map[string]any)["name"]), 501)
+		d.asOwner("POST", path, fmt.Sprintf(`{"tool_type":"builtin","tool_name":%q}`, one.(map[string]any)["name"]), 201)
 	}
 	for body, status := range map[string]int{
 		`{"tool_name":"web_search"}`: 400, `{"tool_type":"builtin"}`: 400, `{"tool_type":"mcp","tool_name":"x"}`: 400, `{"tool_type":"builtin","tool_name":"x","y":1}`: 400,
-		`{"tool_type":"builtin","tool_name":"x"}`: 404, `{"tool_type":"custom","tool_name":"x","tool_id":"t"}`: 404,
+		`{"tool_type":"builtin","tool_name":"x"}`: 404, `{"tool_type":"custom","tool_name":"x","tool_id":"t"}`: 404, `{"tool_type":"builtin","tool_name":"web_search"}`: 409,
 	} {
 		d.asOwner("POST", path, body, status)
 	}

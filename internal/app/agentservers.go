@@ -8,30 +8,42 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/agent"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/mcppool"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/policy"
 	policies "github.com/turnpike-gateway/turnpike/internal/settings"
+	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// ownServers connects runs of agents with the MCP servers of their agents. It is a run.OwnServers.
+// ownServers connects runs of agents with the tools and MCP servers of their agents. It is a run.OwnServers.
 type ownServers struct {
 	sessions agent.Sessions
 	pool     *mcppool.Pool
+	builtins *builtins
 }
 
 // OwnServers implements run.OwnServers.
-func (o ownServers) OwnServers(ctx context.Context, orgID, session string, snapshot json.RawMessage) (servers []catalog.Server, release func(), err error) {
+func (o ownServers) OwnServers(ctx context.Context, orgID, runID string, snapshot json.RawMessage) (servers []catalog.Server, release func(), err error) {
 	var s agent.Snapshot
 	if snapshot != nil {
 		if err := json.Unmarshal(snapshot, &s); err != nil {
-			return nil, nil, fmt.Errorf("session %s: snapshot: %w", session, err)
+			return nil, nil, fmt.Errorf("run %s: snapshot of its agent: %w", runID, err)
 		}
 	} else {
-		stored, err := o.sessions.Session(ctx, orgID, session)
+		session, turn, err := o.sessions.TurnOf(ctx, orgID, runID)
 		if err != nil {
 			return nil, nil, err
 		}
-		s = stored.Snapshot
+		if s = session.Snapshot; turn.Snapshot != nil {
+			s = *turn.Snapshot
+		}
 	}
 	var all []func()
+	if len(s.Tools)+len(s.Builtins) > 0 { // the first: no MCP server can take the name of such a tool
+		builtin, prices := o.builtins.own(orgID, s.Builtins)
+		one := o.pool.OwnTools(orgID, agent.ToolServer, builtin, s.HTTPTools(orgID))
+		one.Prices = prices
+		servers = append(servers, one)
+	}
 	for _, m := range s.MCPServers(orgID) {
 		server, release := o.pool.Own(m)
 		servers, all = append(servers, server), append(all, release)
@@ -43,10 +55,24 @@ func (o ownServers) OwnServers(ctx context.Context, orgID, session string, snaps
 	}, nil
 }
 
-// agentServers returns what the MCP servers of an agent say of approvals.
-func agentServers(orgID string, s agent.Snapshot) (out []policies.Server) {
+// agentServers returns what the MCP servers of an agent, and its tools, say of approvals.
+func (a *App) agentServers(orgID string, s agent.Snapshot) (out []policies.Server) {
+	if len(s.Tools)+len(s.Builtins) > 0 {
+		said := a.builtins.said(orgID, s.Builtins)
+		out = append(out, policies.Server{
+			Name: agent.ToolServer, Trust: true, Approval: policy.Approval{Always: mcppool.AskingTools(said, org.BuiltinTool.Settings)}, MaxUses: maxUses(said),
+		})
+	}
 	for _, m := range s.MCPServers(orgID) {
 		out = append(out, policies.Server{Name: m.Name, Approval: mcppool.ApprovalRule(m.RequireApproval), ApprovalTimeout: m.ApprovalTimeout, Trust: m.Trust})
 	}
 	return out
+}
+
+// listServer asks an MCP server for its tools, with a connection of its own.
+func (a *App) listServer(ctx context.Context, s org.MCPServer) ([]tool.Tool, string, error) {
+	client := a.pool.Connect(s)
+	defer func() { _ = client.Close() }() // a session that was not ended ends by itself
+	found, err := client.List(ctx)
+	return found, client.Status().Error, err
 }

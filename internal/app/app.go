@@ -27,6 +27,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/directory"
 	"github.com/turnpike-gateway/turnpike/internal/egress"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/file"
 	"github.com/turnpike-gateway/turnpike/internal/httpd"
 	"github.com/turnpike-gateway/turnpike/internal/id"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
@@ -41,6 +42,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/resulttool"
 	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/sandbox"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/internal/spend"
 	"github.com/turnpike-gateway/turnpike/internal/spool"
@@ -52,6 +54,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/surface/approvals"
 	"github.com/turnpike-gateway/turnpike/internal/surface/chat"
 	"github.com/turnpike-gateway/turnpike/internal/surface/endpoints"
+	"github.com/turnpike-gateway/turnpike/internal/surface/files"
 	"github.com/turnpike-gateway/turnpike/internal/surface/responses"
 	"github.com/turnpike-gateway/turnpike/internal/surface/runs"
 	"github.com/turnpike-gateway/turnpike/internal/toolcache"
@@ -72,6 +75,10 @@ type Options struct {
 	// [tool.Provider], its tools are filtered by what each key may use. nil = there are none.
 	Tools tool.Source
 
+	// Program starts this program as a child process that runs code, see sandbox.Options; its first word is
+	// the program. nil = it cannot: only the driver remote works, and web_scrape reads no PDFs.
+	Program []string
+
 	// AcceptDataLoss starts with a database that is older than its checkpoints
 	// in the second place.
 	AcceptDataLoss bool
@@ -91,6 +98,9 @@ type Options struct {
 	// RouteClock is the clock of circuit breakers and of the targets that conversations keep; nil =
 	// time.Now. It must not go back.
 	RouteClock func() time.Time
+
+	// RateClock is the clock of the rate limits of tools over /mcp; nil = time.Now. It must not go back.
+	RateClock func() time.Time
 }
 
 func (o Options) limits(c *config.Config) httpd.Limits {
@@ -102,7 +112,8 @@ func (o Options) limits(c *config.Config) httpd.Limits {
 type App struct {
 	config  *config.Config // of the start
 	keys    *config.Secrets
-	current atomic.Pointer[settings]   // what Reload changes is read from here
+	current atomic.Pointer[settings] // what Reload changes is read from here
+	agents  atomic.Pointer[declaredAgents]
 	card    atomic.Pointer[money.Card] // the prices of models
 	prices  prices
 	log     *slog.Logger
@@ -115,12 +126,19 @@ type App struct {
 	local      demo.Servers
 	demoURL    string // of the demo model; "" = it does not run
 	pool       *mcppool.Pool
+	dispatch   *dispatcher
 	catalog    *catalog.Catalog
 	models     *route.Listing
+	builtins   *builtins
 	directory  *directory.Directory
+	buckets    *buckets
+	files      *file.Library
+	links      *files.Links
 	spend      *spend.Keeper
 	deliverer  *outbox.Deliverer
+	afterRuns  *outbox.Hooks
 	runner     *run.Runner
+	sandbox    *sandbox.Manager
 	mcp        *mcpserver.Handler
 	keeper     *audit.Keeper
 	retention  retention
@@ -141,6 +159,7 @@ type App struct {
 // connections wait for Serve.
 func New(ctx context.Context, c *config.Config, o Options) (*App, error) {
 	a := &App{config: c, log: o.Log, secrets: secret.NewResolver(o.Env), fatal: make(chan error, 1), acceptLoss: o.AcceptDataLoss}
+	a.dispatch = &dispatcher{a: a}
 	if err := a.build(ctx, o); err != nil {
 		a.Close()
 		return nil, err
@@ -194,7 +213,7 @@ func (a *App) build(ctx context.Context, o Options) error {
 	}
 	inUse := newMemory("/sys/fs/cgroup")
 	retained := newLimiter(a.config, inUse)
-	if err := a.buildRunner(o, router, retained); err != nil {
+	if err := a.buildRunner(ctx, o, router, retained); err != nil {
 		return err
 	}
 	return a.buildAPI(o, router, retained, inUse)
@@ -204,7 +223,17 @@ func (a *App) build(ctx context.Context, o Options) error {
 // and the directory of orgs and keys.
 func (a *App) buildOrgs(ctx context.Context, router *route.Router) (err error) {
 	a.catalog = catalog.New(catalog.Options{Log: a.log})
+	if err := checkHookKeys(ctx, directory.FromFile(a.config, a.keys), a.store); err != nil {
+		return err
+	}
 	if err := renewSecrets(ctx, a.keys.Vault, a.store, a.log); err != nil {
+		return err
+	}
+	if a.buckets, err = a.newBuckets(); err != nil {
+		return err
+	}
+	a.files = file.New(file.Options{Store: a.store, Content: a.buckets.ofKeys, Log: a.log, Now: clock.Wall})
+	if a.links, err = a.newLinks(); err != nil {
 		return err
 	}
 	a.pool = mcppool.New(mcppool.Options{
@@ -212,15 +241,22 @@ func (a *App) buildOrgs(ctx context.Context, router *route.Router) (err error) {
 		Log: a.log, Changed: a.toolsChanged, Unreachable: a.catalog.Unreachable, Tracer: a.shown.tracer(),
 	})
 	a.shown.pool.Store(a.pool)
+	a.builtins = a.newBuiltins()
 	a.directory, err = directory.New(ctx, directory.Options{
 		Store: a.store, FromFile: directory.FromFile(a.config, a.keys), Operator: a.keys.Operator, Pool: a.pool, Catalog: a.catalog, Log: a.log,
-		Changed: a.orgChanged, Models: router.MayServe,
+		Changed: a.orgChanged, Models: router.MayServe, Builtins: a.builtins.server,
 	})
 	if err != nil {
 		return err
 	}
 	a.shown.directory.Store(a.directory)
 	a.warnOfKeys(a.config)
+	declared, err := declareAgents(ctx, a.config, a.store, a.log)
+	if err != nil {
+		return err
+	}
+	a.agents.Store(&declared)
+	a.buckets.warn()
 	return storeWebhooks(ctx, a.directory.FileWebhooks(), a.store, a.log)
 }
 
@@ -235,7 +271,13 @@ func (a *App) startAudit(ctx context.Context) (err error) {
 }
 
 // buildRunner builds what performs runs.
-func (a *App) buildRunner(o Options, router *route.Router, retained *memlimit.Limiter) error {
+func (a *App) buildRunner(ctx context.Context, o Options, router *route.Router, retained *memlimit.Limiter) (err error) {
+	if a.sandbox, err = a.newSandbox(ctx, o.Program); err != nil {
+		return err
+	}
+	if err := a.builtins.connect(a, o.Program); err != nil {
+		return err
+	}
 	keys, err := runKeys(a.keys.Vault, filepath.Join(a.config.Data, RunKeyFile))
 	if err != nil {
 		return err
@@ -249,10 +291,12 @@ func (a *App) buildRunner(o Options, router *route.Router, retained *memlimit.Li
 	a.deliverer = outbox.New(outbox.Options{
 		Store: a.store, Sender: webhook.New(a.out.Guarded(egress.GuardedOptions{})), Open: a.openSecret, Declared: a.directory.WebhookSecrets, Log: a.log, Attempted: a.shown.attempted(),
 	})
+	hooks := a.hooks(retained)
+	a.afterRuns = outbox.NewHooks(outbox.HookOptions{Store: a.store, Teller: hooks, Log: a.log, Told: a.shown.hookTold()})
 	a.runner = run.New(run.Options{
 		Catalog: a.catalog, Journal: journal, Conversations: a.store, Leases: a.store, Archive: a.store, LaterDeleter: a.store,
-		Resources: resources{a.directory, router}, Router: router, Models: router, Dialer: a.pool, OwnServers: ownServers{a.store, a.pool}, Keys: keys, Memory: retained, MaxFollowers: a.config.MaxFollowersPerRun,
-		Build: Version(), Log: a.log, Gone: a.directory.Gone, Access: a.directory.Access, Allowance: a.allowance, Recorder: a.store, Spend: a.spend, Hooks: a.hooks(), Observer: a.shown.observer(),
+		Resources: resources{a.directory, router}, Router: router, Models: router, Dialer: a.pool, Dispatcher: a.dispatch, OwnServers: ownServers{a.store, a.pool, a.builtins}, Keys: keys, Memory: retained, MaxFollowers: a.config.MaxFollowersPerRun,
+		Build: Version(), Log: a.log, Gone: a.directory.Gone, Access: a.directory.Access, Allowance: a.allowance, Recorder: a.store, Spend: a.spend, Hooks: hooks, Observer: a.shown.observer(),
 		Price:   a.price,
 		Results: resulttool.Reader{}, Cache: toolcache.New(a.store, toolcache.Options{Pepper: a.keys.Pepper.Reveal(), Log: a.log}),
 	})
@@ -271,11 +315,11 @@ func (a *App) buildAPI(o Options, router *route.Router, retained *memlimit.Limit
 	}
 	kit := surface.Options{
 		Runner: httpd.Logged(a.runner), Router: router, Models: a.models, Catalog: a.catalog, Heartbeats: a.heartbeats, Log: a.log,
-		MaxRoundsCap: a.maxRoundsCap, Compaction: a.compaction, KeepFor: a.keepFor, Price: a.price, Relayed: endpoints.Paths(),
+		MaxRoundsCap: a.maxRoundsCap, Compaction: a.compaction, Files: a.files, KeepFor: a.keepFor, Price: a.price, Dispatches: a.dispatch.Dispatches, Relayed: endpoints.Paths(),
 	}
 	a.mcp = mcpserver.New(mcpserver.Options{
 		Catalog: a.catalog, Orgs: a.directory, Audit: a.store, Spend: a.spend, Tools: o.Tools, MaxRoundsCap: a.maxRoundsCap,
-		Recorded: a.shown.recorded(), Now: clock.Wall, Log: a.log, Version: Version(),
+		Recorded: a.shown.recorded(), Now: clock.Wall, RateClock: o.RateClock, Log: a.log, Version: Version(),
 	})
 	a.shown.mcp.Store(a.mcp)
 	all := surfaces{
@@ -284,7 +328,7 @@ func (a *App) buildAPI(o Options, router *route.Router, retained *memlimit.Limit
 		endpoints: endpoints.New(kit, bodies),
 		responses: responses.New(responses.Options{Options: kit, Conversations: a.store, Runs: a.runner, Seals: a.keys.Vault}),
 		runs: runs.New(runs.Options{
-			Archive: a.store, Runner: a.runner, Heartbeats: a.heartbeats, Log: a.log, Now: clock.Wall,
+			Archive: a.store, Hooks: a.store, Runner: a.runner, Heartbeats: a.heartbeats, Log: a.log, Now: clock.Wall,
 		}),
 		approvals: approvals.New(approvals.Options{
 			Archive: a.store, Runner: a.runner, Client: run.ClientOf(a.runner), KeyName: a.directory.KeyName, Log: a.log, Now: clock.Wall,
@@ -294,14 +338,23 @@ func (a *App) buildAPI(o Options, router *route.Router, retained *memlimit.Limit
 			Reader: directory.Reader{
 				RoundsCap: a.maxRoundsCap, Vault: a.keys.Vault != nil, Serves: func(model string) bool { return router.Resolve(model) != nil },
 			},
-			Judge:  directory.JudgeServer(a.out),
+			Judge: directory.JudgeServer(a.out), CheckDatabases: a.checkDatabases,
 			NewKey: func() string { return id.New("tp_") }, Now: clock.Wall,
 		}),
+		files: files.New(files.Options{Files: a.files, Buckets: a.buckets, Org: a.directory.Org, Links: a.links, Bodies: bodies, Record: a.store.RecordNow, Log: a.log, Now: clock.Wall}),
 		agents: agents.New(agents.Options{
 			Store: a.store, Secrets: a.store, Vault: a.keys.Vault, Reader: directory.Reader{RoundsCap: a.maxRoundsCap, Vault: a.keys.Vault != nil},
-			Judge: directory.JudgeServer(a.out), SecretChanged: a.directory.SecretChanged,
+			Declared: a.agentsOf,
+			Judge:    directory.JudgeServer(a.out), SecretChanged: a.directory.SecretChanged,
 			NewID: id.New, Log: a.log, Now: clock.Wall,
-			Kit: agents.NewKit(kit), Sessions: a.store, Conversations: a.store, Archive: a.store, Runner: a.runner, AgentServers: agentServers,
+			Kit: agents.NewKit(kit), Sessions: a.store, Observed: a.store, Conversations: a.store, Archive: a.store, HookMessages: a.store, Runner: a.runner, AgentServers: a.agentServers, MissingFor: a.builtins.missingFor, ListServer: a.listServer,
+			DecideNext: func(ctx context.Context, n run.Next, by org.Author) (journal.Approval, error) {
+				return run.DecideNext(ctx, a.runner, n, by)
+			},
+			Place: func(ctx context.Context, req *run.Request, busy run.WhenBusy) (run.Placed, error) {
+				return run.Place(ctx, a.runner, req, busy)
+			},
+			EndOrphaned: func(ctx context.Context) error { return run.EndOrphaned(ctx, a.runner) },
 			Leave: func(ctx context.Context, orgID, runID, principal string) error {
 				return run.Leave(ctx, a.runner, orgID, runID, principal)
 			},
@@ -325,13 +378,14 @@ type surfaces struct {
 	approvals *approvals.Handler
 	admin     *admin.Handler
 	agents    *agents.Handler
+	files     *files.Handler
 	mcp       *mcpserver.Handler
 }
 
 // routes returns the routes of all surfaces. Those of the zero value have everything but
 // endpoints that can be called.
 func (s surfaces) routes() []surface.Route {
-	return slices.Concat(s.chat.Routes(), s.endpoints.Routes(), s.responses.Routes(), s.runs.Routes(), s.approvals.Routes(), s.agents.Routes(), s.admin.Routes(), s.mcp.Routes())
+	return slices.Concat(s.chat.Routes(), s.endpoints.Routes(), s.responses.Routes(), s.runs.Routes(), s.approvals.Routes(), s.agents.Routes(), s.files.Routes(), s.admin.Routes(), s.mcp.Routes())
 }
 
 // orgChanged ends what nobody may have any more: of keys that were revoked, and of orgs that were
@@ -341,6 +395,10 @@ func (a *App) orgChanged(orgID string) {
 		a.runner.Changed()
 		a.api.Changed(orgID)
 		a.mcp.Changed(orgID)
+		if _, exists := a.directory.Org(orgID); !exists {
+			a.buckets.sweep(context.Background())
+			a.sandbox.RemoveOrg(orgID)
+		}
 	}
 }
 
@@ -397,7 +455,7 @@ func (a *App) URL() string {
 // StopsWithin is the longest time that Serve and Close take together after the context
 // of Serve ends. The program of an MCP server that does not end when it is asked is
 // killed after four seconds, and its last output is read for one.
-const StopsWithin = httpd.StopsWithin + lastSpans + lastCheckpoint + lastSpending + 5*time.Second
+const StopsWithin = httpd.StopsWithin + lastSpans + lastCheckpoint + lastSpending + outbox.HooksStopWithin + 5*time.Second
 
 // lastSpending is how long a stop takes to return slices of budgets.
 const lastSpending = 2 * time.Second
@@ -438,7 +496,9 @@ func (a *App) begin(ctx context.Context) error {
 	a.keeper.Start()
 	a.spend.Start()
 	a.deliverer.Start()
-	a.retention.start(ctx, a.store, a.config.Runs.RetentionDays, a.log)
+	a.afterRuns.Start()
+	a.builtins.start(ctx, a.directory.IDs())
+	a.retention.start(ctx, a.store, a.sweepFiles, a.config.Runs.RetentionDays, a.log)
 	return nil
 }
 
@@ -530,6 +590,12 @@ func (a *App) Close() {
 	if a.runner != nil {
 		a.runner.Close(now, 0)
 	}
+	if a.sandbox != nil {
+		a.sandbox.Close()
+	}
+	if a.builtins != nil {
+		a.builtins.close()
+	}
 	if a.spend != nil {
 		stopping, cancel := context.WithTimeout(context.Background(), lastSpending)
 		a.spend.Stop(stopping)
@@ -537,6 +603,9 @@ func (a *App) Close() {
 	}
 	if a.deliverer != nil {
 		a.deliverer.Stop()
+	}
+	if a.afterRuns != nil {
+		a.afterRuns.Stop()
 	}
 	a.retention.stop()
 	a.endRecording()
@@ -560,6 +629,9 @@ func (a *App) Close() {
 	}
 	if a.pool != nil {
 		a.pool.Close()
+	}
+	if a.builtins != nil {
+		a.builtins.databases.Close()
 	}
 	a.local.Stop()
 	if a.store != nil {

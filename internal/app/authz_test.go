@@ -28,6 +28,7 @@ const (
 	open           may = iota // everybody, without a key
 	known                     // every key of an org
 	starts                    // owner, admin and member
+	calls                     // owner, admin, member and tools
 	reads                     // owner, admin and reader
 	readsRuns                 // owner, admin, member and reader
 	readsApprovals            // owner, admin, approver and reader
@@ -128,8 +129,12 @@ func access() map[string]struct {
 		"/api":              {open, one(404, "/api")},
 		"/api/":             {open, one(404, "/api/elsewhere")},
 
-		"/v1/files":    {starts, one(404, "/v1/files")},
-		"/v1/files/":   {starts, one(404, "/v1/files/f1/content")},
+		"POST /v1/files":             {starts, with(400, "/v1/files", says(`{}`))},
+		"GET /v1/files":              {starts, one(200, "/v1/files")},
+		"GET /v1/files/{id}":         {starts, forMembers(404, things(200, "/v1/files/%s", (*twoOrgs).upload))},
+		"GET /v1/files/{id}/content": {starts, forMembers(404, things(200, "/v1/files/%s/content", (*twoOrgs).upload))},
+		"DELETE /v1/files/{id}":      {starts, forMembers(404, things(200, "/v1/files/%s", (*twoOrgs).upload))},
+
 		"/v1/batches":  {starts, one(404, "/v1/batches")},
 		"/v1/batches/": {starts, one(404, "/v1/batches/b1")},
 
@@ -160,9 +165,9 @@ func access() map[string]struct {
 		"DELETE /v1/conversations/{id}/items/{item}": {starts, things(200, "/v1/conversations/%s", (*twoOrgs).conversationItem)},
 		"GET /v1/models":                             {known, one(200, "/v1/models")},
 		"GET /v1/models/{model...}":                  {known, []visit{{"own", 200, at("/v1/models/m"), nil, 0}, {"missing", 404, at("/v1/models/zzz"), nil, 0}}},
-		"POST /mcp":                                  {starts, with(400, "/mcp", says(`{}`))},
-		"GET /mcp":                                   {starts, one(404, "/mcp")},
-		"DELETE /mcp":                                {starts, one(404, "/mcp")},
+		"POST /mcp":                                  {calls, with(400, "/mcp", says(`{}`))},
+		"GET /mcp":                                   {calls, one(404, "/mcp")},
+		"DELETE /mcp":                                {calls, one(404, "/mcp")},
 		"GET /api/org":                               {reads, one(200, "/api/org")},
 		"PATCH /api/org/runtime":                     {manages, one(200, "/api/org/runtime")},
 		"GET /api/routes":                            {reads, one(200, "/api/routes")},
@@ -183,12 +188,22 @@ func access() map[string]struct {
 		"GET /api/secrets":                           {manages, one(200, "/api/secrets")},
 		"PUT /api/secrets/{name}":                    {manages, with(200, "/api/secrets/own", says(`{"value":"a value"}`))},
 		"DELETE /api/secrets/{name}":                 {manages, things(200, "/api/secrets/%s", (*twoOrgs).secret)},
-		"GET /api/webhooks":                          {manages, one(200, "/api/webhooks")},
-		"POST /api/webhooks":                         {manages, with(201, "/api/webhooks", func(w *twoOrgs) string { return w.webhookBody(w.name()) })},
-		"PATCH /api/webhooks/{name}":                 {manages, things(200, "/api/webhooks/%s", (*twoOrgs).webhook)},
-		"DELETE /api/webhooks/{name}":                {manages, things(200, "/api/webhooks/%s", (*twoOrgs).webhook)},
-		"POST /api/webhooks/{name}/rotate":           {manages, withBody(things(200, "/api/webhooks/%s/rotate", (*twoOrgs).webhook), `{"overlap":"1h"}`)},
-		"GET /api/webhooks/{name}/deliveries":        {manages, things(200, "/api/webhooks/%s/deliveries", (*twoOrgs).webhook)},
+		"GET /api/buckets":                           {readsRuns, one(200, "/api/buckets")},
+		"GET /api/buckets/{name}/files":              {readsRuns, things(200, "/api/buckets/%s/files", (*twoOrgs).bucket)},
+		"GET /api/buckets/{name}/files/{path...}":    {readsRuns, things(200, "/api/buckets/docs/files/%s", (*twoOrgs).file)},
+		"PUT /api/buckets/{name}/files/{path...}":    {starts, things(200, "/api/buckets/%s/files/a/b.txt", (*twoOrgs).bucket)},
+		"DELETE /api/buckets/{name}/files/{path...}": {starts, things(200, "/api/buckets/docs/files/%s", (*twoOrgs).file)},
+		"POST /api/buckets/{name}/signed-urls":       {readsRuns, withBody(things(400, "/api/buckets/%s/signed-urls", (*twoOrgs).bucket)[:1], `{"path":""}`)},
+		"GET /v1/blobs/{id}": {open, []visit{
+			{"own", 200, func(w *twoOrgs) string { return w.signed("owner-key") }, nil, 0},
+			{"unsigned", 403, at("/v1/blobs/x?exp=1&sig=x"), nil, 0},
+		}},
+		"GET /api/webhooks":                   {manages, one(200, "/api/webhooks")},
+		"POST /api/webhooks":                  {manages, with(201, "/api/webhooks", func(w *twoOrgs) string { return w.webhookBody(w.name()) })},
+		"PATCH /api/webhooks/{name}":          {manages, things(200, "/api/webhooks/%s", (*twoOrgs).webhook)},
+		"DELETE /api/webhooks/{name}":         {manages, things(200, "/api/webhooks/%s", (*twoOrgs).webhook)},
+		"POST /api/webhooks/{name}/rotate":    {manages, withBody(things(200, "/api/webhooks/%s/rotate", (*twoOrgs).webhook), `{"overlap":"1h"}`)},
+		"GET /api/webhooks/{name}/deliveries": {manages, things(200, "/api/webhooks/%s/deliveries", (*twoOrgs).webhook)},
 		"POST /api/webhooks/{name}/deliveries/{id}/redeliver": {manages, []visit{
 			{"own", 200, func(w *twoOrgs) string { return w.delivery("owner-key") }, nil, 0},
 			{"other", 404, func(w *twoOrgs) string { return w.delivery(w.stranger) }, nil, 0},
@@ -196,49 +211,64 @@ func access() map[string]struct {
 				return "/api/webhooks/" + w.webhook("owner-key") + "/deliveries/evt_x/redeliver"
 			}, nil, 0},
 		}},
-		"GET /api/agents":                           {readsRuns, one(200, "/api/agents")},
-		"POST /api/agents":                          {manages, with(201, "/api/agents", func(w *twoOrgs) string { return fmt.Sprintf(`{"name":%q}`, w.name()) })},
-		"GET /api/agents/{id}":                      {readsRuns, things(200, "/api/agents/%s", (*twoOrgs).agent)},
-		"PATCH /api/agents/{id}":                    {manages, things(200, "/api/agents/%s", (*twoOrgs).agent)},
-		"DELETE /api/agents/{id}":                   {manages, things(200, "/api/agents/%s", (*twoOrgs).agent)},
-		"POST /api/agents/{id}/archive":             {manages, things(200, "/api/agents/%s/archive", (*twoOrgs).agent)},
-		"POST /api/agents/{id}/restore":             {manages, things(200, "/api/agents/%s/restore", (*twoOrgs).agent)},
-		"GET /api/agents/{id}/versions":             {reads, things(200, "/api/agents/%s/versions", (*twoOrgs).agent)},
-		"GET /api/agents/{id}/versions/{version}":   {reads, things(200, "/api/agents/%s/versions/1", (*twoOrgs).agent)},
-		"GET /api/agents/{id}/mcp-servers":          {reads, things(200, "/api/agents/%s/mcp-servers", (*twoOrgs).agent)},
-		"POST /api/agents/{id}/mcp-servers":         {manages, withBody(things(201, "/api/agents/%s/mcp-servers", (*twoOrgs).agent), agentServer)},
-		"GET /api/agents/{id}/mcp-servers/{sid}":    {reads, parts(200, "mcp-servers", (*twoOrgs).agentServer)},
-		"PUT /api/agents/{id}/mcp-servers/{sid}":    {manages, parts(200, "mcp-servers", (*twoOrgs).agentServer)},
-		"DELETE /api/agents/{id}/mcp-servers/{sid}": {manages, parts(200, "mcp-servers", (*twoOrgs).agentServer)},
-		"GET /api/agents/{id}/hooks":                {reads, things(200, "/api/agents/%s/hooks", (*twoOrgs).agent)},
-		"POST /api/agents/{id}/hooks":               {manages, withBody(things(201, "/api/agents/%s/hooks", (*twoOrgs).agent), agentHook)},
-		"GET /api/agents/{id}/hooks/{hid}":          {reads, parts(200, "hooks", (*twoOrgs).agentHook)},
-		"DELETE /api/agents/{id}/hooks/{hid}":       {manages, parts(200, "hooks", (*twoOrgs).agentHook)},
-		"POST /api/agents/{id}/tools":               {manages, withBody(things(501, "/api/agents/%s/tools", (*twoOrgs).agent), `{"tool_type":"builtin","tool_name":"web_search"}`)},
-		"/api/agents/":                              {open, one(404, "/api/agents/a/elsewhere")},
-		"POST /api/agents/{id}/run":                 {starts, withBody(things(200, "/api/agents/%s/run", (*twoOrgs).agentWithModel), agentMessage)},
-		"POST /api/agents/{id}/run/stream":          {starts, withBody(things(200, "/api/agents/%s/run/stream", (*twoOrgs).agentWithModel), agentMessage)},
-		"GET /api/agents/{id}/sessions":             {readsRuns, things(200, "/api/agents/%s/sessions", (*twoOrgs).agent)},
-		"POST /api/agents/{id}/sessions":            {starts, things(201, "/api/agents/%s/sessions", (*twoOrgs).agent)},
-		"DELETE /api/agents/{id}/sessions/{sid}":    {starts, forMembers(404, parts(200, "sessions", (*twoOrgs).sessionOfAgent))},
-		"GET /api/agents/runs/{id}":                 {readsRuns, forMembers(404, things(200, "/api/agents/runs/%s", (*twoOrgs).agentRun))},
-		"GET /api/agents/runs/{id}/events":          {readsRuns, forMembers(404, things(200, "/api/agents/runs/%s/events", (*twoOrgs).agentRun))},
-		"POST /api/agents/runs/{id}/cancel":         {starts, forMembers(404, things(409, "/api/agents/runs/%s/cancel", (*twoOrgs).agentRun))},                   // it is over
-		"POST /api/agents/runs/{id}/approve":        {known, withBody(things(404, "/api/agents/runs/%s/approve", (*twoOrgs).agentRun)[1:], `{"approved":true}`)}, // who may decide depends on the run: TestARunOfAnAgentWaitsIsDeniedAndCancelled
-		"/api/agents/runs/":                         {open, one(404, "/api/agents/runs/a/elsewhere")},
-		"GET /api/sessions/{id}":                    {readsRuns, forMembers(404, things(200, "/api/sessions/%s", (*twoOrgs).session))},
-		"GET /api/sessions/{id}/messages":           {readsRuns, forMembers(404, things(200, "/api/sessions/%s/messages", (*twoOrgs).session))},
-		"GET /api/sessions/{id}/runs":               {readsRuns, forMembers(404, things(200, "/api/sessions/%s/runs", (*twoOrgs).session))},
-		"DELETE /api/sessions/{id}":                 {starts, forMembers(404, things(200, "/api/sessions/%s", (*twoOrgs).session))},
-		"/api/sessions/":                            {open, one(404, "/api/sessions/a/elsewhere")},
-		"GET /api/tools":                            {readsRuns, one(200, "/api/tools")},
-		"/api/tools/":                               {open, one(404, "/api/tools/elsewhere")},
-		"GET /api/settings":                         {reads, one(200, "/api/settings")},
-		"PUT /api/settings":                         {manages, with(200, "/api/settings", says(`{"settings":{"EXA_API_KEY":"a key","AGENT_MAX_STEPS":9}}`))},
-		"PUT /api/settings/{key}":                   {manages, with(200, "/api/settings/VISION_MODEL", says(`{"value":"m"}`))},
-		"DELETE /api/settings/{key}":                {manages, one(200, "/api/settings/VISION_MODEL")},
-		"POST /api/settings/reset-category":         {manages, with(200, "/api/settings/reset-category", says(`{"category":"tools"}`))},
-		"/api/settings/":                            {open, one(404, "/api/settings/a/b")},
+		"GET /api/agents":                              {readsRuns, one(200, "/api/agents")},
+		"POST /api/agents":                             {manages, with(201, "/api/agents", func(w *twoOrgs) string { return fmt.Sprintf(`{"name":%q}`, w.name()) })},
+		"GET /api/agents/{id}":                         {readsRuns, things(200, "/api/agents/%s", (*twoOrgs).agent)},
+		"PATCH /api/agents/{id}":                       {manages, things(200, "/api/agents/%s", (*twoOrgs).agent)},
+		"DELETE /api/agents/{id}":                      {manages, things(200, "/api/agents/%s", (*twoOrgs).agent)},
+		"POST /api/agents/{id}/archive":                {manages, things(200, "/api/agents/%s/archive", (*twoOrgs).agent)},
+		"POST /api/agents/{id}/restore":                {manages, things(200, "/api/agents/%s/restore", (*twoOrgs).agent)},
+		"GET /api/agents/{id}/versions":                {reads, things(200, "/api/agents/%s/versions", (*twoOrgs).agent)},
+		"GET /api/agents/{id}/versions/{version}":      {reads, things(200, "/api/agents/%s/versions/1", (*twoOrgs).agent)},
+		"GET /api/agents/{id}/mcp-servers":             {reads, things(200, "/api/agents/%s/mcp-servers", (*twoOrgs).agent)},
+		"POST /api/agents/{id}/mcp-servers":            {manages, withBody(things(201, "/api/agents/%s/mcp-servers", (*twoOrgs).agent), agentServer)},
+		"GET /api/agents/{id}/mcp-servers/{sid}":       {reads, parts(200, "mcp-servers", (*twoOrgs).agentServer)},
+		"GET /api/agents/{id}/mcp-servers/{sid}/tools": {manages, parts(502, "mcp-servers", (*twoOrgs).agentServerTools)[:2]},
+		"PUT /api/agents/{id}/mcp-servers/{sid}":       {manages, parts(200, "mcp-servers", (*twoOrgs).agentServer)},
+		"DELETE /api/agents/{id}/mcp-servers/{sid}":    {manages, parts(200, "mcp-servers", (*twoOrgs).agentServer)},
+		"GET /api/agents/{id}/hooks":                   {reads, things(200, "/api/agents/%s/hooks", (*twoOrgs).agent)},
+		"POST /api/agents/{id}/hooks":                  {manages, withBody(things(201, "/api/agents/%s/hooks", (*twoOrgs).agent), agentHook)},
+		"GET /api/agents/{id}/hooks/{hid}":             {reads, parts(200, "hooks", (*twoOrgs).agentHook)},
+		"DELETE /api/agents/{id}/hooks/{hid}":          {manages, parts(200, "hooks", (*twoOrgs).agentHook)},
+		"GET /api/agents/{id}/tools":                   {reads, things(200, "/api/agents/%s/tools", (*twoOrgs).agent)},
+		"PATCH /api/agents/{id}/tools/{aid}":           {manages, parts(200, "tools", (*twoOrgs).agentTool)},
+		"DELETE /api/agents/{id}/tools/{aid}":          {manages, parts(200, "tools", (*twoOrgs).agentTool)},
+		"POST /api/agents/{id}/tools":                  {manages, withBody(things(201, "/api/agents/%s/tools", (*twoOrgs).agent), `{"tool_type":"builtin","tool_name":"web_search"}`)},
+		"/api/agents/":                                 {open, one(404, "/api/agents/a/elsewhere")},
+		"POST /api/agents/{id}/run":                    {starts, withBody(things(200, "/api/agents/%s/run", (*twoOrgs).agentWithModel), agentMessage)},
+		"POST /api/agents/{id}/run/stream":             {starts, withBody(things(200, "/api/agents/%s/run/stream", (*twoOrgs).agentWithModel), agentMessage)},
+		"GET /api/agents/{id}/sessions":                {readsRuns, things(200, "/api/agents/%s/sessions", (*twoOrgs).agent)},
+		"POST /api/agents/{id}/sessions":               {starts, things(201, "/api/agents/%s/sessions", (*twoOrgs).agent)},
+		"DELETE /api/agents/{id}/sessions/{sid}":       {starts, forMembers(404, parts(200, "sessions", (*twoOrgs).sessionOfAgent))},
+		"GET /api/agents/runs/{id}":                    {readsRuns, forMembers(404, things(200, "/api/agents/runs/%s", (*twoOrgs).agentRun))},
+		"GET /api/agents/runs/{id}/events":             {readsRuns, forMembers(404, things(200, "/api/agents/runs/%s/events", (*twoOrgs).agentRun))},
+		"POST /api/agents/runs/{id}/cancel":            {starts, forMembers(404, things(409, "/api/agents/runs/%s/cancel", (*twoOrgs).agentRun))},                   // it is over
+		"POST /api/agents/runs/{id}/approve":           {known, withBody(things(404, "/api/agents/runs/%s/approve", (*twoOrgs).agentRun)[1:], `{"approved":true}`)}, // who may decide depends on the run: TestARunOfAnAgentWaitsIsDeniedAndCancelled
+		"/api/agents/runs/":                            {open, one(404, "/api/agents/runs/a/elsewhere")},
+		"GET /api/sessions/{id}":                       {readsRuns, forMembers(404, things(200, "/api/sessions/%s", (*twoOrgs).session))},
+		"GET /api/sessions/{id}/inputs":                {readsRuns, forMembers(404, things(200, "/api/sessions/%s/inputs", (*twoOrgs).session))},
+		"GET /api/sessions/{id}/messages":              {readsRuns, forMembers(404, things(200, "/api/sessions/%s/messages", (*twoOrgs).session))},
+		"GET /api/sessions/{id}/runs":                  {readsRuns, forMembers(404, things(200, "/api/sessions/%s/runs", (*twoOrgs).session))},
+		"DELETE /api/sessions/{id}":                    {starts, forMembers(404, things(200, "/api/sessions/%s", (*twoOrgs).session))},
+		"/api/sessions/":                               {open, one(404, "/api/sessions/a/elsewhere")},
+		"GET /api/tools":                               {readsRuns, one(200, "/api/tools")},
+		"POST /api/tools":                              {manages, with(201, "/api/tools", func(w *twoOrgs) string { return customTool(w.name()) })},
+		"GET /api/tools/{id}":                          {readsRuns, things(200, "/api/tools/%s", (*twoOrgs).customTool)},
+		"PUT /api/tools/{id}":                          {manages, withBody(things(200, "/api/tools/%s", (*twoOrgs).customTool), `{"description":"other"}`)},
+		"DELETE /api/tools/{id}":                       {manages, things(200, "/api/tools/%s", (*twoOrgs).customTool)},
+		"/api/tools/":                                  {open, one(404, "/api/tools/elsewhere/x")},
+		"GET /api/settings":                            {reads, one(200, "/api/settings")},
+		"PUT /api/settings":                            {manages, with(200, "/api/settings", says(`{"settings":{"EXA_API_KEY":"a key","AGENT_MAX_STEPS":9}}`))},
+		"PUT /api/settings/{key}":                      {manages, with(200, "/api/settings/VISION_MODEL", says(`{"value":"m"}`))},
+		"DELETE /api/settings/{key}":                   {manages, one(200, "/api/settings/VISION_MODEL")},
+		"POST /api/settings/reset-category":            {manages, with(200, "/api/settings/reset-category", says(`{"category":"tools"}`))},
+		"/api/settings/":                               {open, one(404, "/api/settings/a/b")},
+		"GET /api/observability/agent-runs":            {readsRuns, one(200, "/api/observability/agent-runs")},
+		"GET /api/observability/tool-calls":            {readsRuns, one(200, "/api/observability/tool-calls")},
+		"GET /api/observability/orchestration-runs":    {readsRuns, one(200, "/api/observability/orchestration-runs")},
+		"GET /api/observability/filter-options":        {readsRuns, one(200, "/api/observability/filter-options")},
+		"GET /api/observability/health":                {readsRuns, one(200, "/api/observability/health")},
+		"/api/observability/":                          {open, one(404, "/api/observability/elsewhere")},
 
 		"GET /v1/runs":               {readsRuns, one(200, "/v1/runs?limit=1")},
 		"GET /v1/runs/{id}":          {readsRuns, ofRuns(200, "/v1/runs/%s")},
@@ -264,6 +294,7 @@ func (w *twoOrgs) principals() map[string]string {
 		"nobody": "", "malformed": "Basic b3duZXIta2V5", "two words": "Bearer owner-key x", "unknown": "Bearer nobody",
 		"revoked": "Bearer " + w.revoked, "hash of a key": fmt.Sprintf("Bearer %x", sha256.Sum256([]byte("owner-key"))), "operator": "Bearer operator-key",
 	}
+	out["expired"], out["rotated"], out["tools"] = "Bearer expired-key", "Bearer "+w.rotated, "Bearer "+w.tools
 	for _, role := range []string{"owner", "admin", "member", "approver", "reader"} {
 		out[role] = "Bearer " + role + "-key"
 	}
@@ -273,11 +304,11 @@ func (w *twoOrgs) principals() map[string]string {
 // refusal returns the status that keeps the principal out; 0 = it may.
 func (m may) refusal(principal string) int {
 	allowed := map[may][]string{
-		known: {"owner", "admin", "member", "approver", "reader"}, starts: {"owner", "admin", "member"},
+		known: {"owner", "admin", "member", "approver", "reader", "tools"}, calls: {"owner", "admin", "member", "tools"}, starts: {"owner", "admin", "member"},
 		reads: {"owner", "admin", "reader"}, readsRuns: {"owner", "admin", "member", "reader"}, readsApprovals: {"owner", "admin", "approver", "reader"},
 		manages: {"owner", "admin"}, decides: {"owner", "admin", "approver"}, operate: {"operator"},
 	}
-	isOfOrg := slices.Contains(allowed[known], principal)
+	isOfOrg := slices.Contains(allowed[known], principal) || m == operate && principal == "expired" // which is known, and told that it is the wrong one
 	switch {
 	case m == open || slices.Contains(allowed[m], principal):
 		return 0
@@ -293,6 +324,8 @@ type twoOrgs struct {
 	stranger string // key of the owner of the other org
 	receiver string // URL of webhooks
 	revoked  string
+	rotated  string // the secret that an owner's key had before its rotation
+	tools    string // with the role tools
 	made     int
 }
 
@@ -307,6 +340,7 @@ func newTwoOrgs(t *testing.T) *twoOrgs {
 	tools := newMCP(t, map[string]handler{"echo": echo})
 	gate := newMCP(t, map[string]handler{"delete": echo})
 	yaml := strings.Replace(site{upstream: up.URL, servers: []string{server("tools", tools.URL), server("gate", gate.URL, "require_approval: always")}}.withVault(), "    runtime: {}\n", "", 1)
+	yaml = strings.Replace(yaml, "    keys:\n", "    keys:\n      - {name: late, key: expired-key, role: owner, expires_at: 2001-01-31T18:00:00Z}\n", 1)
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(receiver.Close)
 	w := &twoOrgs{documented: manage(MustRun(t, yaml)), receiver: receiver.URL}
@@ -316,6 +350,10 @@ func newTwoOrgs(t *testing.T) *twoOrgs {
 	w.do("POST", "/api/mcp-servers", w.stranger, fmt.Sprintf(`{"name":"gate","url":%q,"require_approval":"always"}`, gate.URL), 201)
 	gone := w.do("POST", "/api/keys", "owner-key", `{"name":"gone","role":"owner"}`, 201)
 	w.revoked = gone["key"].(string)
+	rotated := w.do("POST", "/api/keys", "owner-key", `{"name":"rotated","role":"owner"}`, 201)
+	w.rotated = rotated["key"].(string)
+	w.do("POST", "/api/keys/"+rotated["id"].(string)+"/rotate", "owner-key", `{"overlap":"0s"}`, 200)
+	w.tools = w.do("POST", "/api/keys", "owner-key", `{"name":"inference","role":"tools"}`, 201)["key"].(string)
 	w.do("DELETE", "/api/keys/"+gone["id"].(string), "owner-key", "", 200)
 	return w
 }
@@ -337,6 +375,34 @@ func (w *twoOrgs) secret(key string) string {
 	name := w.name()
 	w.do("PUT", "/api/secrets/"+name, key, `{"value":"a value"}`, 200)
 	return name
+}
+
+// bucket returns the name of a bucket, the only one of the org.
+func (w *twoOrgs) bucket(key string) string { return w.bucketCalled(key, w.name()) }
+
+func (w *twoOrgs) bucketCalled(key, name string) string {
+	w.do("PATCH", "/api/org/runtime", key, fmt.Sprintf(`{"buckets":[{"name":%q}]}`, name), 200)
+	return name
+}
+
+// file returns the path of a file in the bucket docs.
+func (w *twoOrgs) file(key string) string {
+	name := w.name()
+	w.bucketCalled(key, "docs")
+	w.do("PUT", "/api/buckets/docs/files/"+name, key, "{}", 200)
+	return name
+}
+
+// upload returns the id of a file of the key.
+func (w *twoOrgs) upload(key string) string {
+	return w.uploaded(key, upload{name: "a.txt", text: "text"}, 200)["id"].(string)
+}
+
+// signed returns the path of a signed URL of a file.
+func (w *twoOrgs) signed(key string) string {
+	signed := w.do("POST", "/api/buckets/docs/signed-urls", key, fmt.Sprintf(`{"path":%q}`, w.file(key)), 200)["signed_url"].(string)
+	_, path, _ := strings.Cut(signed, "/v1/")
+	return "/v1/" + path
 }
 
 func (w *twoOrgs) webhookBody(name string) string {
@@ -395,6 +461,31 @@ func (w *twoOrgs) agentRun(key string) string {
 func (w *twoOrgs) agentServer(key string) string {
 	list := w.agent(key) + "/mcp-servers"
 	return list + "/" + w.do("POST", "/api/agents/"+list, key, agentServer, 201)["id"].(string)
+}
+
+// customTool returns the body that creates a custom tool.
+func customTool(name string) string {
+	return fmt.Sprintf(`{"name":%q,"description":"d","config":{"endpoint":"https://example.com/tool"}}`, "t"+strings.ReplaceAll(name, ".", "_"))
+}
+
+// customTool returns the id of a custom tool. The other ones of the org are deleted, because their number is limited.
+func (w *twoOrgs) customTool(key string) string {
+	w.agent(key) // which has no tool
+	for _, one := range w.do("GET", "/api/tools?offset=8", key, "", 200)["tools"].([]any) {
+		w.do("DELETE", "/api/tools/"+one.(map[string]any)["id"].(string), key, "", 200)
+	}
+	return w.do("POST", "/api/tools", key, customTool(w.name()), 201)["id"].(string)
+}
+
+// agentServerTools is agentServer for the tools of a server, which does not answer.
+func (w *twoOrgs) agentServerTools(key string) string { return w.agentServer(key) + "/tools" }
+
+// agentTool is agentServer for a custom tool.
+func (w *twoOrgs) agentTool(key string) string {
+	id := w.customTool(key)
+	name := w.do("GET", "/api/tools/"+id, key, "", 200)["name"]
+	list := w.agent(key) + "/tools"
+	return list + "/" + w.do("POST", "/api/agents/"+list, key, fmt.Sprintf(`{"tool_type":"custom","tool_name":%q}`, name), 201)["id"].(string)
 }
 
 // agentHook is agentServer for a hook.

@@ -14,6 +14,9 @@ const (
 	RunKeyFile      = "runs.key"
 	CheckpointsFile = "audit.checkpoints"
 	SpoolDirectory  = "spool" // request bodies while they are served
+	FilesDirectory  = "blobs" // the files of buckets
+	URLKeyFile      = "urls.key"
+	PDFDirectory    = "pdf" // what the reader of PDFs has compiled
 )
 
 // CheckpointsPath returns where the checkpoints of the audit are.

@@ -143,9 +143,8 @@ func TestWhatIsNotRelayedSaysWhy(t *testing.T) {
 		status             int
 		says               string
 	}{
-		"files":             {"POST", "/v1/files", "x", []string{"Content-Type", "application/json"}, 404, "all orgs of the gateway share the provider's key"},
-		"a file":            {"GET", "/v1/files/f1/content", "", nil, 404, "not_relayed"},
-		"batches":           {"POST", "/v1/batches", "{}", nil, 404, "not_relayed"},
+		"batches":           {"POST", "/v1/batches", "{}", nil, 404, "all orgs of the gateway share the provider's key"},
+		"a batch":           {"GET", "/v1/batches/b1", "", nil, 404, "not_relayed"},
 		"another provider":  {"POST", "/v1/embeddings", `{"model":"claude-x"}`, nil, 400, "the provider claude has no endpoint /v1/embeddings; use a model of a provider that has it: up"},
 		"no model":          {"POST", "/v1/embeddings", `{"input":"x"}`, nil, 400, "names no model"},
 		"an unknown model":  {"POST", "/v1/embeddings", `{"model":"y"}`, nil, 404, "model_not_found"},

@@ -5,11 +5,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/turnpike-gateway/turnpike/internal/app"
+	"github.com/turnpike-gateway/turnpike/internal/config"
 )
 
 // hookServer is a receiver of hooks with behaviour.
@@ -187,5 +191,33 @@ func TestAHookAsksAPerson(t *testing.T) {
 	g.do("POST", "/v1/approvals/"+fmt.Sprint(waiting[0]["id"]), "approver-key", `{"decision":"approve"}`, 200)
 	if a := <-answers; a.status != 200 {
 		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+// H07: a hook of the file for a key that the org does not have is refused, at the start and when the file is read
+// again. The id of a key of the API is one that it has.
+func TestHooksForKeysThatDoNotExist(t *testing.T) {
+	up := newUpstream(t, script(says("done")))
+	yaml := func(key string) string {
+		return site{upstream: up.URL, runtime: `hooks: [{id: h, event: OnRunStart, type: rule, keys: [` + key + `], config: {condition: "input CONTAINS x"}}]`}.yaml()
+	}
+	s := serve(t, yaml("b"))
+	id := manage(s.gateway).do("POST", "/api/keys", "owner-key", `{"name":"later","role":"member"}`, 201)["id"].(string)
+	s.reload(t, yaml(id), readAgain)
+	s.reload(t, yaml("nobody"), `there is no key`)
+	data, variables := t.TempDir(), environment()
+	env := func(name string) (string, bool) {
+		if name == "TURNPIKE_DATA" {
+			return data, true
+		}
+		v, ok := variables[name]
+		return v, ok
+	}
+	c, err := config.Parse("test.yaml", []byte(yaml("nobody")), env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, err := app.New(t.Context(), c, app.Options{Env: env, Log: slog.New(slog.DiscardHandler)}); err == nil || !strings.Contains(err.Error(), `runtime.hooks[0].keys: there is no key "nobody"`) {
+		t.Errorf("the gateway starts: %v, %v", a, err)
 	}
 }

@@ -53,11 +53,33 @@ func sampleOf(t *testing.T, k config.KeyDoc) sample {
 		s.good, s.bad = `[{"scope":"key","period":"month","usd":2.5}]`, `[{"scope":"key","period":"month"}]`
 		return s
 	}
+	if _, name, ofAgent := strings.Cut(k.Path, "orgs[].agents[]."); ofAgent {
+		if v, ok := agentSamples()[name]; ok {
+			s.good, s.bad = v[0], v[1]
+			return s
+		}
+	}
+	if k.Path == "orgs[].runtime.buckets" {
+		s.good, s.bad = `[{"name":"b","kind":"disk","max_file_mib":7}]`, `[{"kind":"disk"}]`
+		return s
+	}
 	if _, name, ofHook := strings.Cut(k.Path, "orgs[].runtime.hooks"); ofHook {
 		if v, ok := hookSamples()[name]; ok {
 			s.good, s.bad = v[0], v[1]
 			return s
 		}
+	}
+	if v, ok := builtinSamples()[strings.TrimPrefix(k.Path, "orgs[].runtime.builtin_tools")]; ok && strings.HasPrefix(k.Path, "orgs[].runtime.builtin_tools") {
+		s.good, s.bad = v[0], v[1]
+		return s
+	}
+	if v, ok := databaseSamples()[strings.TrimPrefix(k.Path, "orgs[].runtime.databases")]; ok && strings.HasPrefix(k.Path, "orgs[].runtime.databases") {
+		s.good, s.bad = v[0], v[1]
+		return s
+	}
+	if v, ok := webSamples()[strings.TrimPrefix(k.Path, "orgs[].runtime.")]; ok {
+		s.good, s.bad = v[0], v[1]
+		return s
 	}
 	if strings.HasPrefix(k.Type, "duration ") {
 		s.good, s.bad = `"1m30s"`, `"9999h"`
@@ -76,11 +98,15 @@ func sampleOf(t *testing.T, k config.KeyDoc) sample {
 		"version":                                {`"sample"`, `"a b"`},
 		"event or pattern such as budget.*":      {`"run.waiting"`, `"sample"`},
 		"function name":                          {`"sample"`, `"a b"`},
+		"prefix such as turnpike/":               {`"sample/"`, `"/sample"`},
+		"bucket name":                            {`"sample"`, `"a/b"`},
+		"reference such as secret:NAME":          {`"secret:sample"`, `"sample"`},
 		"JSON Schema of an object, as a map":     {`{"type":"object","properties":{"a":{"type":"string"}}}`, `{"type":"string"}`},
 		"prefix":                                 {`"sample"`, `"a b"`},
 		"model name or glob":                     {`"sample"`, `"a b"`},
 		"model name":                             {`"sample"`, `"a b"`},
 		"tool name":                              {`"sample"`, `"a b"`},
+		"tool name or glob":                      {`"sample*"`, `"[a"`},
 		"text":                                   {`"sample"`, `"a\u0001"`},
 		"http or https URL":                      {`"http://127.0.0.1:9/sample"`, `"ftp://h"`},
 		"CIDR such as 10.0.0.0/8":                {`"10.0.0.0/8"`, `"10.1.2.3/8"`},
@@ -101,6 +127,8 @@ func sampleOf(t *testing.T, k config.KeyDoc) sample {
 		"map":          {"{}", `"sample"`},
 		"list of maps": {"[]", `"sample"`},
 	}
+	values["driver"] = [2]string{`"quickjs"`, `"sample"`}
+	values["SHA-256"] = [2]string{`"` + strings.Repeat("0a", 32) + `"`, `"sample"`}
 	if v, ok := values[k.Type]; ok {
 		s.good, s.bad = v[0], v[1]
 		return s
@@ -112,6 +140,17 @@ func sampleOf(t *testing.T, k config.KeyDoc) sample {
 	}
 	s.good, s.bad = strconv.Quote(words[max(i, 0)]), `"sample"`
 	return s
+}
+
+// webSamples returns values of the keys of the tools for the web.
+func webSamples() map[string][2]string {
+	return map[string][2]string{
+		"web":                 {`{"search":{"provider":"exa"},"scrape":{"provider":"own"},"http_hosts":["*"],"http_methods":["GET"]}`, `"sample"`},
+		"web.search.provider": {`"duckduckgo"`, `"sample"`},
+		"web.search.api_key":  {`"secret:sample"`, `"env:SAMPLE"`},
+		"web.http_hosts":      {`"*.example.com"`, `"a.*"`},
+		"web.http_methods":    {`"GET"`, `"TRACE"`},
+	}
 }
 
 // hookSamples returns values of the keys of hooks, by what follows the path of the list.
@@ -132,6 +171,64 @@ func hookSamples() map[string][2]string {
 	}
 }
 
+// agentSamples returns values of the keys of agents, by their names in an agent.
+func agentSamples() map[string][2]string {
+	out := map[string][2]string{
+		"system_prompt":                             {`"sample"`, "1"},
+		"settings.temperature":                      {"1.5", "3"},
+		"tools[].config_override.rules":             {`[{"condition":"b IN [2]"}]`, `"sample"`},
+		"tools[].config_override.rules[].condition": {`"b IN [2]"`, `"b LIKE 2"`},
+		"mcp_servers[].transport":                   {`"http"`, `"sample"`},
+		"hooks[].matcher":                           {`"sample_*"`, `"a b"`},
+	}
+	for name, v := range hookSamples() {
+		if inside := "hooks" + name; name != "" && name != "[].keys" && name != "[].config.timeout" && name != "[].matcher" {
+			out[inside] = v
+		}
+	}
+	return out
+}
+
+// agentWith returns an agent that may have the key at the path.
+func agentWith(path string) map[string]any {
+	hook := hookWith(path)
+	delete(hook, "id")
+	switch name := path[strings.LastIndex(path, ".")+1:]; name {
+	case "headers", "timeout_seconds":
+		hook["type"], hook["config"] = "http", map[string]any{"url": "https://example.com/"}
+	case "timeout":
+		hook["type"], hook["config"] = "approval", map[string]any{}
+	}
+	tool := map[string]any{"name": "t", "config_override": map[string]any{"rules": []any{map[string]any{"condition": "a IN [1]"}}}}
+	return map[string]any{
+		"name": "g", "model": "m", "tools": []any{tool}, "hooks": []any{hook}, "mcp_servers": []any{map[string]any{"name": "s", "url": "http://127.0.0.1:9/"}},
+	}
+}
+
+// builtinSamples returns values of the keys of built-in tools, by what follows the path of the list.
+func builtinSamples() map[string][2]string {
+	return map[string][2]string{
+		"":                    {`[{"name":"web_search","enabled":true,"hosted":false,"max_uses":3}]`, `[{"name":"grep"}]`},
+		"[].name":             {`"http_request"`, `"grep"`},
+		"[].enabled":          {`false`, `"sometimes"`},
+		"[].require_approval": {`"always"`, `"sometimes"`},
+		"[].hosted":           {`true`, `"sometimes"`},
+		"[].price_usd":        {`0.25`, `-1`},
+		"[].max_uses":         {`3`, `-1`},
+	}
+}
+
+// databaseSamples returns values of the keys of databases, by what follows the path of the list.
+func databaseSamples() map[string][2]string {
+	return map[string][2]string{
+		"":                     {`[{"name":"d","url":"secret:d","schemas":[],"statement_timeout":"10s"}]`, `[{"name":"d"}]`},
+		"[].url":               {`"secret:other"`, `"https://example.com/"`},
+		"[].write_url":         {`"secret:writer"`, `"https://example.com/"`},
+		"[].schemas":           {`"stock"`, `"a.b.c"`},
+		"[].statement_timeout": {`"30s"`, `"9999h"`},
+	}
+}
+
 // hookWith returns a hook that may have the key at the path.
 func hookWith(path string) map[string]any {
 	config := map[string]any{"condition": "a IN [1]"}
@@ -147,14 +244,28 @@ func hookWith(path string) map[string]any {
 	return map[string]any{"id": "h", "event": "PreToolUse", "type": kind, "config": config}
 }
 
+// bucketWith returns a bucket that may have the key at the path.
+func bucketWith(path string) map[string]any {
+	switch path[strings.LastIndex(path, ".")+1:] {
+	case "endpoint", "region", "bucket", "prefix", "access_key", "secret_key":
+		return map[string]any{"name": "b", "kind": "s3", "bucket": "other", "access_key": "secret:other", "secret_key": "secret:other"}
+	}
+	return map[string]any{"name": "b"}
+}
+
 // companions are the keys that a key needs beside it.
 func companions(path string) map[string]string {
+	if inside, ofAgent := strings.CutPrefix(path, "orgs[].agents[].mcp_servers[].config."); ofAgent { // the same keys
+		path = "orgs[].mcp_servers[]." + inside
+	}
 	if inside, shared := strings.CutPrefix(path, "mcp_servers[]."); shared { // the same keys
 		path = "orgs[].mcp_servers[]." + inside
 	}
 	switch path {
 	case "orgs[].keys[].burst", "orgs[].runtime.burst":
 		return map[string]string{"requests_per_minute": "5"}
+	case "orgs[].runtime.web.scrape.url":
+		return map[string]string{"provider": `"firecrawl"`}
 	case "orgs[].mcp_servers[].prefix":
 		return map[string]string{"naming": `"prefixed"`}
 	case "orgs[].mcp_servers[].command":
@@ -171,6 +282,12 @@ func companions(path string) map[string]string {
 		return map[string]string{"kind": `"bedrock"`, "api_key": `"env:SAMPLE_2"`, "base_url": `"http://127.0.0.1:9"`}
 	case "providers[].access_key_id", "providers[].secret_access_key", "providers[].session_token":
 		return map[string]string{"kind": `"bedrock"`, "region": `"us-east-1"`, "access_key_id": `"env:SAMPLE_2"`, "secret_access_key": `"env:SAMPLE_2"`}
+	case "tool_dispatch_secret", "tool_dispatch_timeout", "tool_dispatch_tools":
+		return map[string]string{"tool_dispatch_url": `"http://127.0.0.1:9/"`}
+	case "sandbox.drivers":
+		return map[string]string{"url": `"http://127.0.0.1:9"`}
+	case "orgs[].runtime.buckets[].kind":
+		return map[string]string{"bucket": `"other"`, "access_key": `"secret:other"`, "secret_key": `"secret:other"`}
 	case "master_key_previous":
 		return map[string]string{"master_key": `"env:SAMPLE_2"`}
 	}
@@ -202,8 +319,20 @@ func fileWith(t *testing.T, path, value string, with map[string]string) []byte {
 		}
 		holder.(map[string]any)["budgets"] = []any{map[string]any{"period": "month", "usd": 7, "tokens": 7}}
 	}
-	if strings.Contains(path, ".hooks[]") {
+	switch {
+	case strings.HasPrefix(path, "orgs[].agents[]"):
+		file["master_key"] = "env:SAMPLE_2"
+		file["orgs"].([]any)[0].(map[string]any)["agents"] = []any{agentWith(path)}
+	case strings.Contains(path, ".builtin_tools[]"):
+		file["orgs"].([]any)[0].(map[string]any)["runtime"].(map[string]any)["builtin_tools"] = []any{map[string]any{"name": "web_search"}}
+	case strings.Contains(path, ".hooks[]"):
 		file["orgs"].([]any)[0].(map[string]any)["runtime"].(map[string]any)["hooks"] = []any{hookWith(path)}
+	}
+	if strings.Contains(path, ".buckets[]") {
+		file["orgs"].([]any)[0].(map[string]any)["runtime"].(map[string]any)["buckets"] = []any{bucketWith(path)}
+	}
+	if strings.Contains(path, ".databases[]") {
+		file["orgs"].([]any)[0].(map[string]any)["runtime"].(map[string]any)["databases"] = []any{map[string]any{"name": "d", "url": "secret:d"}}
 	}
 	parts := strings.Split(path, ".")
 	inside := file
@@ -315,6 +444,9 @@ func checkGood(t *testing.T, k config.KeyDoc, s sample) {
 	if strings.HasSuffix(k.Path, "mcp_servers[].command") { // or the server has no way to reach it
 		without = map[string]string{"url": "", "command": `["other"]`}
 	}
+	if strings.HasSuffix(k.Path, "buckets[].kind") { // the others are only for s3
+		without = nil
+	}
 	c := parse(fileWith(t, k.Path, s.good, s.with), nil)
 	changes := config.Changes(parse(fileWith(t, k.Path, "", without), nil), c)
 	want := k.Path
@@ -324,8 +456,20 @@ func checkGood(t *testing.T, k config.KeyDoc, s sample) {
 	if list, _, inside := strings.Cut(want, ".hooks[]."); inside {
 		want = list + ".hooks"
 	}
+	if list, _, inside := strings.Cut(want, ".builtin_tools[]."); inside {
+		want = list + ".builtin_tools"
+	}
+	if list, _, inside := strings.Cut(want, ".config_override.rules[]."); inside {
+		want = list + ".config_override.rules"
+	}
+	if list, _, inside := strings.Cut(want, ".buckets[]."); inside {
+		want = list + ".buckets"
+	}
+	if list, _, inside := strings.Cut(want, ".databases[]."); inside {
+		want = list + ".databases"
+	}
 	switch {
-	case strings.HasPrefix(k.Type, "map") && s.good == "{}", k.Type == "list of maps" && s.good == "[]", k.Required, strings.HasPrefix(k.Path, "routes[].targets"): // has no value of its own, or is the name of its map
+	case strings.HasPrefix(k.Type, "map") && (s.good == "{}" || strings.HasSuffix(k.Path, ".web")), k.Type == "list of maps" && s.good == "[]", k.Required, strings.HasPrefix(k.Path, "routes[].targets"), strings.HasSuffix(k.Path, ".transport"): // has no value of its own, or one only, or is the name of its map
 	case len(changes) != 1 || withoutIndexes(changes[0].Path) != want || changes[0].Live != k.Live:
 		t.Errorf("with %s, %+v changes, want only %s (live %v)", s.good, changes, want, k.Live)
 	}

@@ -5,9 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -72,6 +74,73 @@ func (d documented) conforms(method, path string, a answer) {
 	}
 }
 
+// conformsStream checks each event of a stream against the schema of its path.
+func (d documented) conformsStream(method, path string, a answer) {
+	d.t.Helper()
+	pointer := fmt.Sprintf("/paths/%s/%s/responses/%d/content/text~1event-stream/schema",
+		strings.NewReplacer("~", "~0", "/", "~1").Replace(d.template(path)), strings.ToLower(method), a.status)
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource("mem:///openapi.json", d.doc); err != nil {
+		d.t.Error(err)
+		return
+	}
+	schema, err := c.Compile("mem:///openapi.json#" + (&url.URL{Path: pointer}).EscapedPath())
+	if err != nil {
+		d.t.Errorf("the document says nothing of the stream of %s %s: %v", method, path, err)
+		return
+	}
+	for block := range strings.SplitSeq(string(a.body), "\n\n") {
+		for line := range strings.Lines(block) {
+			data, is := strings.CutPrefix(line, "data: ")
+			if !is {
+				continue
+			}
+			value, err := jsonschema.UnmarshalJSON(strings.NewReader(data))
+			if err == nil {
+				err = schema.Validate(value)
+			}
+			if err != nil {
+				d.t.Errorf("%s %s sends %s, which is not what the document says: %v", method, path, data, err)
+			}
+		}
+	}
+}
+
+// send sends a request as it is. What /api/agents, /api/sessions, /api/tools and /api/settings answer is checked against the
+// document, also the events of streams.
+func (d documented) send(method, path string, body io.Reader, fields ...string) answer {
+	d.t.Helper()
+	a := d.gateway.send(method, path, body, fields...)
+	plain, _, _ := strings.Cut(path, "?")
+	if !slices.ContainsFunc([]string{"/api/agents", "/api/sessions", "/api/tools", "/api/settings"}, func(p string) bool { return plain == p || strings.HasPrefix(plain, p+"/") }) {
+		return a
+	}
+	switch kind, _, _ := strings.Cut(a.header.Get("Content-Type"), ";"); {
+	case kind == "text/event-stream":
+		d.conformsStream(method, path, a)
+	case kind == "application/json" && d.knows(method, path):
+		d.conforms(method, path, a)
+	}
+	return a
+}
+
+// knows reports whether the document has the path and the method.
+func (d documented) knows(method, path string) bool {
+	path, _, _ = strings.Cut(path, "?")
+	asked := strings.Split(path, "/")
+	for template, verbs := range d.doc["paths"].(map[string]any) {
+		parts := strings.Split(template, "/")
+		same := len(parts) == len(asked)
+		for i := 0; same && i < len(parts); i++ {
+			same = parts[i] == asked[i] || strings.HasPrefix(parts[i], "{")
+		}
+		if _, has := verbs.(map[string]any)[strings.ToLower(method)]; same && has {
+			return true
+		}
+	}
+	return false
+}
+
 // template returns the document's path for a request's.
 func (d documented) template(path string) string {
 	d.t.Helper()
@@ -82,7 +151,7 @@ func (d documented) template(path string) string {
 	}
 	for template := range d.doc["paths"].(map[string]any) {
 		parts := strings.Split(template, "/")
-		same := len(parts) == len(asked)
+		same := len(parts) == len(asked) || len(parts) < len(asked) && strings.HasSuffix(template, "/files/{path}") // which may contain /
 		for i := 0; same && i < len(parts); i++ {
 			same = parts[i] == asked[i] || strings.HasPrefix(parts[i], "{")
 		}

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -291,35 +290,41 @@ func TestErrorsOfTheMCPServer(t *testing.T) {
 	}
 }
 
-// D27: over the rate limit of a tool the result is an error that models can read.
+// D27: over the rate limit of a tool the result is an error that models can read. Of 60 calls in one moment 50 are
+// executed, and after 100 ms two more.
 func TestACallOverTheRateLimitOfItsToolIsAnErrorResult(t *testing.T) {
 	noLeaks(t)
-	g, tools := toolSite(t, "")
+	tools := newMCP(t, map[string]handler{"look": echo}, "look")
+	var later atomic.Int64
+	begun := time.Now()
+	g := mustRunWith(t, t.TempDir(), site{upstream: newUpstream(t, saysChat("hello")).URL, servers: []string{server("tools", tools.URL, "trust: true")}}.yaml(), environment(),
+		app.Options{RateClock: func() time.Time { return begun.Add(time.Duration(later.Load())) }})
 	c := g.connect("member-key", "")
-	var refused atomic.Int32
-	var kind atomic.Value
-	var group sync.WaitGroup
-	for range 8 {
-		group.Go(func() {
-			for range 40 {
-				result, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: "look", Arguments: json.RawMessage(`{}`)})
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if result.IsError {
-					refused.Add(1)
-					kind.Store(result.StructuredContent.(map[string]any)["kind"])
-				}
+	call := func(times int) (refused int) {
+		for range times {
+			result, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: "look", Arguments: json.RawMessage(`{}`)})
+			if err != nil {
+				t.Fatal(err)
 			}
-		})
+			if !result.IsError {
+				continue
+			}
+			refused++
+			if kind := result.StructuredContent.(map[string]any)["kind"]; kind != "rate_limited" {
+				t.Errorf("the call is refused with %v", kind)
+			}
+		}
+		return refused
 	}
-	group.Wait()
-	if n := int(refused.Load()); n == 0 || kind.Load() != "rate_limited" || n+len(tools.of("tools/call")) != 320 {
-		t.Errorf("of 320 calls %d were refused with %v and %d executed", n, kind.Load(), len(tools.of("tools/call")))
+	if n := call(60); n != 10 || len(tools.of("tools/call")) != 50 {
+		t.Errorf("of 60 calls %d were refused and %d executed", n, len(tools.of("tools/call")))
 	}
 	if text, isError := g.connect("owner-key", "").do("look", `{"n":1}`); isError {
 		t.Errorf("another key is refused, too: %s", text)
+	}
+	later.Store(int64(100 * time.Millisecond))
+	if n := call(4); n != 2 || len(tools.of("tools/call")) != 53 {
+		t.Errorf("100 ms later %d of 4 calls were refused, and %d executed in all", n, len(tools.of("tools/call")))
 	}
 }
 

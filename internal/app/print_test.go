@@ -74,13 +74,22 @@ func TestNoCommandPassesControlCharactersToATerminal(t *testing.T) {
 		"agents get":          {{hostile}, {"fail" + hostile}, {"a", "--version", "1"}},
 		"agents apply":        {{"agent.yaml"}, {"failing.yaml"}, {hostilePath}, {hostile}},
 		"agents rm":           {{hostile}, {"fail" + hostile}},
+		"agents run":          {{hostile, hostile}, {"fail" + hostile, "x"}, {"a", "x", "--session", hostile}, {"a", "x", "--json"}},
+		"sessions list":       {{hostile}, {hostile, "--json"}, {"fail" + hostile}},
+		"sessions get":        {{hostile}, {"fail" + hostile}},
+		"sessions messages":   {{hostile}, {hostile, "--json"}, {"fail" + hostile}},
+		"sessions rm":         {{hostile}, {"fail" + hostile}},
 		"mcp list":            {{"--org", "o"}},
 		"mcp disable":         {{hostile}, {"fail" + hostile}},
 		"mcp enable":          {{hostile}, {"fail" + hostile}},
 		"mcp check":           {{"s", "--org", "o"}, {site.server, "--org", "o"}, {hostile}},
 		"rates":               {{"-c", "rated.yaml"}, {"-c", "wrong.yaml"}, {"--on", hostile}, {"--model", hostile}},
 		"rates import":        {{"prices.yaml"}, {"-c", "rated.yaml", "--write", "prices.yaml"}, {hostilePath}, {hostile}, {"--from", hostile, "prices.yaml"}},
+		"sandbox add":         {{hostilePath}, {hostile}, {"-c", "wrong.yaml", "x"}},
+		"sandbox list":        {{"-c", "wrong.yaml"}, {"-c", hostilePath}}, // this test is no child process of itself
+		"sandbox test":        {{"-c", "wrong.yaml"}, {"-c", hostilePath}, {"-c", "right.yaml"}, {"-c", "right.yaml", "--data", hostile}},
 		"outbound":            {{}},
+		"doctor":              {{"-c", "wrong.yaml"}, {"-c", hostilePath, "--json"}, {"--data", hostile}},
 		"outbound check":      {{hostile}, {hostile, "https://example.com" + hostile}, {"-"}},
 		"audit list":          {{"--org", "o"}, {"--from", hostile}},
 		"audit export":        {{"--org", "o"}},
@@ -222,7 +231,8 @@ func (s *hostileSite) answer(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusConflict)
 		object = map[string]any{"error": map[string]any{"message": text}}
 	case r.Method == http.MethodGet:
-		object = map[string]any{"data": []any{object, object}, "agents": []any{object, object}}
+		said := map[string]any{"role": text, "content": text, "tool_calls": []any{map[string]any{"name": text, "arguments": text}}}
+		object = map[string]any{"data": []any{object, object}, "agents": []any{object, object}, "sessions": []any{object}, "messages": []any{said}}
 	}
 	_ = json.NewEncoder(w).Encode(object) // who is gone needs no answer
 }

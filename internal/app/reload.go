@@ -51,7 +51,7 @@ func (a *App) Reload(ctx context.Context, c *config.Config) error {
 	}
 	if days := c.Runs.RetentionDays; days != was.config.Runs.RetentionDays {
 		a.retention.stop()
-		a.retention.start(ctx, a.store, days, a.log)
+		a.retention.start(ctx, a.store, a.sweepFiles, days, a.log)
 	}
 	a.recordConfiguration(ctx, c)
 	count := len(credentials)
@@ -98,12 +98,21 @@ func (a *App) apply(ctx context.Context, next *settings, newProviders bool) erro
 			return err
 		}
 	}
-	if err := a.directory.SetFromFile(ctx, directory.FromFile(next.config, next.keys)); err != nil {
+	file := directory.FromFile(next.config, next.keys)
+	if err := checkHookKeys(ctx, file, a.store); err != nil {
+		return err // nothing was applied
+	}
+	if err := a.directory.SetFromFile(ctx, file); err != nil {
 		return err // also for an org whose id cannot be used: nothing was applied
 	}
 	if err := storeWebhooks(ctx, a.directory.FileWebhooks(), a.store, a.log); err != nil {
 		return err
 	}
+	agents, err := declareAgents(ctx, next.config, a.store, a.log)
+	if err != nil {
+		return err
+	}
+	a.agents.Store(&agents)
 	if err := a.store.SetCaps(ctx, next.config.OrgCaps); err != nil {
 		return err
 	}
@@ -122,6 +131,9 @@ func (a *App) apply(ctx context.Context, next *settings, newProviders bool) erro
 func changedCredentials(was, is *config.Secrets) (paths []string) {
 	for _, name := range changedValues(was.Providers, is.Providers) {
 		paths = append(paths, fmt.Sprintf("providers[%s].api_key", name))
+	}
+	if !was.Dispatch.IsZero() && !is.Dispatch.IsZero() && !is.Dispatch.Equal(was.Dispatch) {
+		paths = append(paths, "tool_dispatch_secret")
 	}
 	for _, orgID := range slices.Sorted(maps.Keys(was.Keys)) {
 		for _, name := range changedValues(was.Keys[orgID], is.Keys[orgID]) {

@@ -28,8 +28,8 @@ type retention struct {
 }
 
 // start says how many runs are to go, and deletes them and those that follow.
-// No days = only those are deleted that are to be forgotten.
-func (r *retention) start(ctx context.Context, store *sqlite.Store, days int, log *slog.Logger) {
+// No days = only those are deleted that are to be forgotten. The same is done with files, by sweepFiles.
+func (r *retention) start(ctx context.Context, store *sqlite.Store, sweepFiles func(context.Context), days int, log *slog.Logger) {
 	ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	r.done.Go(func() {
 		repeat(ctx, forgetEvery, forgetEvery, func() {
@@ -38,6 +38,7 @@ func (r *retention) start(ctx context.Context, store *sqlite.Store, days int, lo
 			}
 		})
 	})
+	r.done.Go(func() { repeat(ctx, firstRetention, retainEvery, func() { sweepFiles(ctx) }) })
 	if days == 0 {
 		return
 	}

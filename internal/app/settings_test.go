@@ -76,7 +76,7 @@ func partsOfAnOrg() []part {
 			code: 422, key: "owner-key", ask: map[string]string{"PATCH": "/api/org/runtime"},
 		},
 		{
-			at: "orgs[].", known: "id", without: []string{"keys", "runtime", "mcp_servers", "http_tools", "webhooks"}, file: org, inFile: "orgs[0].",
+			at: "orgs[].", known: "id", without: []string{"keys", "runtime", "mcp_servers", "http_tools", "webhooks", "agents"}, file: org, inFile: "orgs[0].",
 			base: map[string]string{"id": `"a"`}, code: 400, key: "operator-key",
 			ask: map[string]string{"POST": "/api/orgs", "PATCH": "/api/orgs/patched"},
 		},

@@ -18,6 +18,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/directory"
 	"github.com/turnpike-gateway/turnpike/internal/egress"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/mcppool"
 	"github.com/turnpike-gateway/turnpike/internal/mcpserver"
 	"github.com/turnpike-gateway/turnpike/internal/mcptool"
@@ -184,12 +185,32 @@ func (a *App) outboxState() (int, time.Duration) {
 	return state.Waiting, max(0, clock.Wall().Sub(time.UnixMilli(state.Oldest)))
 }
 
+// stored returns what counts operations on files of buckets, or nil.
+func (s *shown) stored() func(operation, kind, outcome string) {
+	if s.telemetry == nil {
+		return nil
+	}
+	return s.telemetry.BucketUsed
+}
+
 // attempted returns what counts attempts to deliver messages for webhooks, or nil.
 func (s *shown) attempted() func(journal.Outcome) {
 	if s.telemetry == nil {
 		return nil
 	}
 	return s.telemetry.WebhookAttempted
+}
+
+// hookTold returns what counts hooks that were told of their runs, or nil.
+func (s *shown) hookTold() func(context.Context, journal.HookMessage) {
+	if s.telemetry == nil {
+		return nil
+	}
+	return func(ctx context.Context, m journal.HookMessage) {
+		s.telemetry.HookRan(ctx, loop.HookHTTP, loop.HookRan{
+			Point: loop.OnRunComplete, Hook: m.Hook, Verdict: loop.HookAllow, Failed: m.Outcome != journal.HookSucceeded, TimedOut: m.Outcome == journal.HookTimedOut, Micros: m.Micros,
+		})
+	}
 }
 
 // collectorURL returns where spans go, "" for nowhere. The variables are those

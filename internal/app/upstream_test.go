@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -84,7 +85,9 @@ func (r received) results(t *testing.T) []string {
 type turn struct {
 	text  string
 	calls []call
-	gpuMS int // in its usage; 0 = not said
+	gpuMS int  // in its usage; 0 = not said
+	input int  // tokens of the prompt; 0 = 10
+	cut   bool // by the length of the output; the last call is not complete
 }
 
 type call struct{ name, arguments string }
@@ -92,6 +95,8 @@ type call struct{ name, arguments string }
 func says(text string) turn          { return turn{text: text} }
 func asks(calls ...call) turn        { return turn{calls: calls} }
 func (u turn) saying(t string) turn  { u.text = t; return u }
+func (u turn) reading(n int) turn    { u.input = n; return u }
+func cutAfter(text string) turn      { return turn{text: text, cut: true} }
 func frame(w io.Writer, data string) { fmt.Fprintf(w, "data: %s\n\n", data) }
 
 // script answers with the turns in order, then with the last one for ever.
@@ -114,12 +119,16 @@ func (u turn) write(w http.ResponseWriter) {
 		frame(w, fmt.Sprintf(`{"choices":[{"index":0,"delta":{"tool_calls":[{"index":%d,"id":"call_%d","type":"function","function":{"name":%s,"arguments":%s}}]}}]}`,
 			i, i, quote(c.name), quote(c.arguments)))
 	}
+	if u.cut {
+		reason = "length"
+	}
 	frame(w, `{"choices":[{"index":0,"delta":{},"finish_reason":"`+reason+`"}]}`)
 	billed := ""
 	if u.gpuMS > 0 {
 		billed = fmt.Sprintf(`,"gpu_ms":%d`, u.gpuMS)
 	}
-	frame(w, `{"choices":[],"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15`+billed+`}}`)
+	input := cmp.Or(u.input, 10)
+	frame(w, fmt.Sprintf(`{"choices":[],"usage":{"prompt_tokens":%d,"completion_tokens":5,"total_tokens":%d%s}}`, input, input+5, billed))
 	frame(w, "[DONE]")
 }
 

@@ -37,6 +37,9 @@ func layers() []layer {
 		{"ground", "what callers make the gateway retain is charged wherever it is read, and a refusal says so to the caller", []string{"internal/memlimit"}},
 		{"ground", "request bodies that are too large for memory lie in files, whoever reads them", []string{"internal/spool"}},
 
+		{"ground", "files of orgs are kept in buckets of several kinds, which have one port", []string{"internal/blob"}},
+		{"ground", "files of keys have ids, whichever part of the gateway stores or reads them; their content is in a bucket", []string{"internal/file"}},
+
 		{"rules", "what a call costs follows from its usage and its price alone, and budgets are made of it", []string{"internal/money"}},
 		{"rules", "the rules are plain data in, verdict out", []string{"internal/budget", "internal/policy", "internal/window"}},
 		{"the loop", "the loop is decided from facts, by the rules and nothing else", []string{"internal/loop"}},
@@ -61,10 +64,15 @@ func layers() []layer {
 
 		{"test kits", "fakes are for the tests of every adapter, so they know none", []string{"turnpiketest"}},
 		{"test kits", "suites are for the tests of every adapter, so they know none", []string{
-			"internal/provider/providertest", "internal/store/storetest", "internal/coord/coordtest"}},
+			"internal/provider/providertest", "internal/store/storetest", "internal/blob/blobtest", "internal/coord/coordtest"}},
 		{"test kits", "the specifications are beside the recordings", []string{"internal/surface/spectest"}},
+		{"sandbox", "code runs alike whichever tool asks for it, and what confines it knows no tool", []string{"internal/sandbox"}},
+		{"sandbox", "interpreters are in child processes: nothing but the program reaches them", []string{"internal/sandbox/child"}},
+		{"test kits", "test programs are their own children, as the gateway is", []string{"internal/sandbox/sandboxtest"}},
+		{"sandbox", "PDFs of strangers are read in child processes, no matter which package asks", []string{"internal/pdf"}},
+		{"sandbox", "the library for PDFs is in child processes: nothing but the program reaches it", []string{"internal/pdf/child"}},
 		{"adapters", "each adapter speaks to one part of the outside world; two that know each other cannot be changed alone", []string{
-			"internal/provider/...", "internal/mcptool", "internal/mcpserver", "internal/outbox", "internal/resulttool", "internal/httptool", "internal/hook", "internal/builtin", "internal/knowledge", "internal/delegate",
+			"internal/provider/...", "internal/mcptool", "internal/mcpserver", "internal/outbox", "internal/resulttool", "internal/httptool", "internal/codetool", "internal/webtool", "internal/sqltool", "internal/storagetool", "internal/blob/disk", "internal/blob/s3", "internal/hook", "internal/builtin", "internal/knowledge", "internal/delegate",
 			"internal/store/...", "internal/coord/...", "internal/telemetry", "internal/analytics", "internal/surface/..."}},
 		{"library", "the built-in prices are data", []string{"internal/rates/known"}},
 		{"library", "a program links what it uses: each provider, the MCP client and each store are in a package of their own",

@@ -10,6 +10,7 @@ import (
 func mayUseSQL() map[string]string {
 	return map[string]string{
 		"internal/store/sqlite": "it is the store",
+		"internal/sqltool":      "database_query and database_write execute statements on databases of orgs",
 		"resource":              "resource.Table makes tools of a table of the program's own database, over the driver that the program links",
 	}
 }

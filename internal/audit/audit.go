@@ -35,6 +35,8 @@ const (
 	KindMCPCall  Kind = "audit_log.mcp.tool_call"  // Body is an MCPCall
 	KindApproval Kind = "audit_log.agent.approval" // Body is an Approval
 
+	KindHook Kind = "audit_log.agent.hook" // Body is a Hook
+
 	KindResourceCall Kind = "audit_log.resource.call" // Body is a ResourceCall
 
 	KindManagement Kind = "audit_log.management" // Body is a Management
@@ -42,7 +44,7 @@ const (
 
 // Kinds returns all kinds of entry.
 func Kinds() []Kind {
-	return []Kind{KindRequest, KindToolCall, KindBudgetExhausted, KindBudgetThreshold, KindBudgetExceeded, KindCollision, KindMCPCall, KindResourceCall, KindApproval, KindManagement, KindDataLoss, KindRestore}
+	return []Kind{KindRequest, KindToolCall, KindBudgetExhausted, KindBudgetThreshold, KindBudgetExceeded, KindCollision, KindMCPCall, KindResourceCall, KindApproval, KindHook, KindManagement, KindDataLoss, KindRestore}
 }
 
 // kindPrefix begins every kind. Lists on a terminal leave it out.
@@ -227,14 +229,27 @@ type Collision struct {
 	KeptFrom string `json:"kept_from"` // the server whose tool is offered
 }
 
+// Hook is what a hook has decided in a run, unless it has simply allowed. It has no texts.
+type Hook struct {
+	RunID     string  `json:"agent_run_id"`
+	Hook      string  `json:"hook"`  // its id
+	Event     string  `json:"event"` // such as PreToolUse
+	Type      string  `json:"type"`
+	Tool      string  `json:"tool,omitempty"`          // of the call that it is about
+	Call      string  `json:"tool_call_key,omitempty"` // of the same call
+	Action    string  `json:"action"`                  // what takes effect: allow, deny, modify or ask
+	Status    string  `json:"status"`                  // succeeded, failed or timed_out
+	LatencyMS float64 `json:"latency_ms"`
+}
+
 // Management is one change over the management API, including the request to
 // cancel a run. Before and After hold the settings that differ; for a created or
 // deleted resource, all settings. They contain no secrets.
 type Management struct {
 	Org      string `json:"org"`      // the org that was changed
-	Resource string `json:"resource"` // org, key, mcp_server, secret or run
+	Resource string `json:"resource"` // org, key, mcp_server, secret, file or run
 	ID       string `json:"id"`       // the resource's id; for a server or secret, its name
-	Action   string `json:"action"`   // create, update, replace, revoke, delete or cancel
+	Action   string `json:"action"`   // create, update, replace, revoke, delete, upload or cancel
 	Before   any    `json:"before,omitempty"`
 	After    any    `json:"after,omitempty"`
 

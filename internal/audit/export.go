@@ -42,7 +42,7 @@ func (r Row) View() RowView {
 	if r.RunID != "" {
 		shown := id.UUID(r.RunID)
 		s.RunID = &shown
-		if r.Kind == KindToolCall || r.Kind == KindCollision || r.Kind == KindApproval { // these bodies contain the run id too
+		if r.Kind == KindToolCall || r.Kind == KindCollision || r.Kind == KindApproval || r.Kind == KindHook { // these bodies contain the run id too
 			s.Body = json.RawMessage(strings.Replace(string(r.Body), `"`+r.RunID+`"`, `"`+shown+`"`, 1))
 		}
 	}

@@ -20,11 +20,13 @@ package catalog
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,6 +57,14 @@ type Server struct {
 	Price  *money.Nano
 	Prices map[string]money.Nano
 
+	// MaxUses is how often a run may call tools of these names; nil = as often as it likes.
+	MaxUses map[string]int
+
+	// ListWithin bounds how long the server may take to list its tools, beside what Source does
+	// itself; 0 = no more than that. All servers of a run are asked at the same moment, so one
+	// value on several servers bounds them together.
+	ListWithin time.Duration
+
 	// Named are the settings of an org's server that name tools, for the log: a name that
 	// the server has no tool for is probably misspelt.
 	Named []org.ToolList
@@ -62,6 +72,11 @@ type Server struct {
 	// Hosted has the server's own names of the tools that answer hosted tools of requests, by
 	// the type of the hosted tool, such as web_search; nil = none.
 	Hosted map[string]string
+
+	// HostedOptions reads what a request says of the hosted tool of a type, a JSON object, and returns it as the tool
+	// gets it with each call: see [tool.Call].Options. An error of the type [OptionError] names what the tool cannot
+	// honour. nil = the tools of the server get no options.
+	HostedOptions func(kind string, options json.RawMessage) (json.RawMessage, error)
 
 	// Approval says which calls wait for approval, by the settings of the server, and
 	// ApprovalTimeout how long; 0 = the default. Trust says that annotations are believed.
@@ -131,6 +146,14 @@ func Within(servers []Server, a org.Access) []Server {
 	}
 	return out
 }
+
+// OptionError says which option of a hosted tool cannot be honoured.
+type OptionError struct {
+	Member string // such as filters.allowed_domains; "" = the options as a whole
+	Reason string
+}
+
+func (e *OptionError) Error() string { return strings.TrimPrefix(e.Member+": "+e.Reason, ": ") }
 
 // ServerError says which server's failure ends a run.
 type ServerError struct {
@@ -291,7 +314,12 @@ func (c *Catalog) ask(k *orgCache, e *entry, server Server, ttl time.Duration) *
 
 // list asks the server. A failure of the server is part of the listing.
 func (c *Catalog) list(server Server, log *slog.Logger) (*listing, error) {
-	tools, err := server.Source.List(c.base)
+	ctx, cancel := c.base, func() {}
+	if server.ListWithin > 0 {
+		ctx, cancel = context.WithTimeout(c.base, server.ListWithin)
+	}
+	defer cancel()
+	tools, err := server.Source.List(ctx)
 	if c.base.Err() != nil {
 		return nil, c.base.Err()
 	}
@@ -299,6 +327,8 @@ func (c *Catalog) list(server Server, log *slog.Logger) (*listing, error) {
 	switch {
 	case errors.As(err, &fatal):
 		return nil, &ServerError{server.Name, err}
+	case err != nil && ctx.Err() != nil:
+		return &listing{err: fmt.Errorf("it did not list its tools within %s: %w", server.ListWithin, err)}, nil
 	case err != nil:
 		return &listing{err: err}, nil
 	}

@@ -238,6 +238,34 @@ func TestServersAreAskedAtTheSameTime(t *testing.T) {
 	})
 }
 
+// C13: one bound for the lists of several servers together. What listed in time is there.
+func TestSeveralServersHaveOneBoundForTheirLists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(Options{})
+		defer c.Close()
+		silent := source(func(ctx context.Context) ([]tool.Tool, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+		own := func(name string, s source) Server {
+			return Server{Name: name, Source: s, FromRequest: true, ListWithin: 30 * time.Second}
+		}
+		begin := time.Now()
+		set := mustFind(t, c, own("one", silent), own("two", has(named("a"))), own("three", silent), Server{Name: "org", Source: has(named("b"))})
+		if took := time.Since(begin); took != 30*time.Second {
+			t.Errorf("took %v", took)
+		}
+		if set.Lookup("a") == nil || set.Lookup("b") == nil {
+			t.Error("the tools of the others are missing")
+		}
+		for i, missing := range []bool{true, false, true, false} {
+			if s := set.Servers[i]; (s.Error != "") != missing || missing && !strings.Contains(s.Error, "within 30s") {
+				t.Errorf("server %s: %q", s.Label, s.Error)
+			}
+		}
+	})
+}
+
 // counted counts how often it is asked.
 func counted(n *atomic.Int32, s source) source {
 	return func(ctx context.Context) ([]tool.Tool, error) {

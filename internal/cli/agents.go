@@ -43,14 +43,14 @@ func (a agentObject) state() string {
 func agentsCommand(p Process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agents",
-		Short: "List, show, apply and remove agents on a running gateway",
-		Long: `List, show, apply and remove the agents of an org over the API of a running gateway. Set
+		Short: "List, show, apply, remove and run agents on a running gateway",
+		Long: `List, show, apply, remove and run the agents of an org over the API of a running gateway. Set
 TURNPIKE_KEY to a key with the role owner or admin; list and get also work with member
-and reader. Agents cannot be run yet.`,
+and reader, and run with member.`,
 		Args: cobra.NoArgs,
 	}
 	m := remoteCommand(cmd, p)
-	cmd.AddCommand(listAgents(m), getAgent(m), applyAgents(m), removeAgents(m))
+	cmd.AddCommand(listAgents(m), getAgent(m), applyAgents(m), removeAgents(m), runAgent(m))
 	return cmd
 }
 
@@ -170,7 +170,7 @@ func applyAgents(m *remote) *cobra.Command {
 		Short: "Create agents from a file, or change them to what it says",
 		Long: `Create agents from a YAML or JSON file, or change them to what it says. The file has one
 agent or a list of agents, with the members of the API: name, model, description,
-system_prompt, settings, mcp_servers and hooks. An agent is found by its name. What the
+system_prompt, settings, mcp_servers, tools and hooks. An agent is found by its name. What the
 file does not have gets its default: apply makes the agent what the file says. The file
 "-" is the standard input.`,
 		Example: "  turnpike agents apply helper.yaml",
@@ -259,7 +259,7 @@ func (m *remote) applyAgent(cmd *cobra.Command, a members) error {
 // withDefaults adds null, which is the default, for all members that are not there.
 func withDefaults(a members) members {
 	null := json.RawMessage("null")
-	all := members{"description": null, "model": null, "system_prompt": null, "mcp_servers": null, "hooks": null}
+	all := members{"description": null, "model": null, "system_prompt": null, "mcp_servers": null, "tools": null, "hooks": null}
 	maps.Copy(all, a)
 	settings := members{}
 	if json.Unmarshal(a["settings"], &settings) == nil && settings != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnpike-gateway/turnpike/internal/app"
+	"github.com/turnpike-gateway/turnpike/internal/blob/disk"
 	"github.com/turnpike-gateway/turnpike/internal/clock"
 	"github.com/turnpike-gateway/turnpike/internal/config"
 	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
@@ -48,14 +49,15 @@ func backupCommand(p Process) *cobra.Command {
 		Use:   "backup FILE",
 		Short: "Write the data of a gateway to a backup archive, also while the gateway runs",
 		Long: `Write a tar archive with a copy of the database at one point in time, audit.key
-if it is in the data directory, and the checkpoints of the audit. The gateway may
-be running. The archive holds neither the master key nor the configuration.
+if it is in the data directory, the checkpoints of the audit, and the files of
+buckets of the kind disk. The gateway may be running. The archive holds neither
+the master key nor the configuration.
 
 The archive can be read by its owner only. It holds transcripts, the hashes of
 API keys and the key that signs the audit: keep it as safe as the data directory.
 
 FILE must not exist. While the copy is made, its directory needs free space for
-twice the size of the database.`,
+twice the size of the database and these files.`,
 		Example: `  turnpike backup --config turnpike.yaml turnpike-2026-01-31.tar`,
 		Args:    oneArg,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -158,8 +160,30 @@ func gather(ctx context.Context, c *config.Config, store *sqlite.Reader, work st
 		return err
 	}
 	seen := &meter{}
-	defer reportProgress(said, "reading the copy", fileSize(database), seen.bytes.Load)()
+	done = reportProgress(said, "reading the copy", fileSize(database), seen.bytes.Load)
 	entry, err := describe(ctx, work, app.DatabaseFile, seen)
+	done()
+	if err != nil {
+		return err
+	}
+	m.Files = append(m.Files, entry)
+	return gatherFiles(ctx, c, work, m, said)
+}
+
+// gatherFiles copies the files of buckets on disk to work, if there are any.
+func gatherFiles(ctx context.Context, c *config.Config, work string, m *manifest, said io.Writer) error {
+	path := filepath.Join(work, filesFile)
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	done := reportProgress(said, "copying the files of buckets", 0, func() int64 { return fileSize(path) })
+	n, err := disk.Archive(ctx, filepath.Join(c.Data, app.FilesDirectory), file)
+	done()
+	if err = errors.Join(err, file.Close()); err != nil || n == 0 {
+		return err
+	}
+	entry, err := describe(ctx, work, filesFile, &meter{})
 	m.Files = append(m.Files, entry)
 	return err
 }
@@ -261,6 +285,10 @@ func reportProgress(out io.Writer, what string, total int64, done func() int64) 
 			case <-stop:
 				return
 			case <-ticks.C:
+				if total == 0 { // not known
+					fmt.Fprintf(out, "%s: %s\n", what, bytesText(done()))
+					continue
+				}
 				fmt.Fprintf(out, "%s: %s of %s\n", what, bytesText(done()), bytesText(total))
 			}
 		}

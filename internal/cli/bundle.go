@@ -23,12 +23,15 @@ import (
 const (
 	manifestFile = "turnpike-backup.json"
 	bundleFormat = 1
-	maxManifest  = 64 << 10 // bytes
+	maxManifest  = 64 << 10    // bytes
+	filesFile    = "files.tar" // of buckets on disk; absent if there are none
 )
 
 // bundled are the names of the files that a backup may hold. It always holds the
 // database.
-func bundled() []string { return []string{app.AuditKeyFile, app.CheckpointsFile, app.DatabaseFile} }
+func bundled() []string {
+	return []string{app.AuditKeyFile, app.CheckpointsFile, app.DatabaseFile, filesFile}
+}
 
 // manifest says what a backup holds.
 type manifest struct {

@@ -148,6 +148,11 @@ func refusedServers(c *config.Config) []config.Mistake {
 			all = append(all, c.Mistake(path+".command", fmt.Sprintf("the program %q cannot be started: %v; install it, or write its path", m.Command[0], errors.Unwrap(err))))
 		}
 	}
+	if to := c.ToolDispatch.URL; to != "" {
+		if err := directory.JudgeServer(way)(to); err != nil {
+			all = append(all, c.Mistake("tool_dispatch_url", err.Error()))
+		}
+	}
 	for i, m := range c.MCPServers {
 		judge(fmt.Sprintf("mcp_servers[%d]", i), m.MCPServer)
 	}

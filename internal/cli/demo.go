@@ -30,30 +30,39 @@ const demoQuestion = "How warm is it in Lisbon, in Fahrenheit?"
 
 func demoCommand(p Process) *cobra.Command {
 	var listen string
-	var once bool
+	var once, tools bool
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Run an offline demo of the agent loop",
 		Long: `Start a gateway with a scripted model and a small MCP server, both over HTTP. Send
 one question, print what happens, and keep serving.
 
-Only the model is scripted. The gateway is the same as in "turnpike serve".`,
+Only the model is scripted. The gateway is the same as in "turnpike serve".
+
+With --tools the gateway uses its built-in tools instead of the MCP server: it reads a
+page of a web server that the demo starts, and runs code in a sandbox. The code is
+JavaScript, and Python too if "turnpike sandbox add" has added it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runDemo(cmd.Context(), p, listen, once)
+			return runDemo(cmd.Context(), p, listen, once, tools)
 		},
 	}
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8080", "`ADDRESS` to serve on; if the port is in use, another one is chosen")
 	cmd.Flags().BoolVar(&once, "once", false, "exit after the first answer")
+	cmd.Flags().BoolVar(&tools, "tools", false, "show the built-in tools: read a web page and run code in a sandbox")
 	return cmd
 }
 
-func runDemo(ctx context.Context, p Process, listen string, once bool) error {
+func runDemo(ctx context.Context, p Process, listen string, once, tools bool) error {
 	log, _, flush := newLog(p.Stderr, config.Log{Level: "warn"})
 	defer flush()
 	var servers demo.Servers
 	defer servers.Stop()
-	mcpURL, err := servers.Serve(demo.MCPServer())
+	serve := demo.MCPServer
+	if tools {
+		serve = demo.Pages
+	}
+	url, err := servers.Serve(serve())
 	if err != nil {
 		return err
 	}
@@ -63,7 +72,7 @@ func runDemo(ctx context.Context, p Process, listen string, once bool) error {
 	}
 	defer func() { _ = os.RemoveAll(data) }()
 	free := freeAddress(listen)
-	c, key, err := demoConfig(p.Env, free, data, mcpURL)
+	shown, c, err := p.demoOf(free, data, url, tools)
 	if err != nil {
 		return err
 	}
@@ -73,7 +82,7 @@ func runDemo(ctx context.Context, p Process, listen string, once bool) error {
 	watch := func(j journal.Journal) journal.Journal {
 		return &narrator{Journal: j, out: p.Stdout, printers: map[string]*factPrinter{}}
 	}
-	a, err := app.New(ctx, c, app.Options{Env: p.Env, Log: log, Watch: watch})
+	a, err := app.New(ctx, c, app.Options{Env: p.Env, Log: log, Watch: watch, Program: shown.program})
 	if err != nil {
 		return err
 	}
@@ -83,7 +92,7 @@ func runDemo(ctx context.Context, p Process, listen string, once bool) error {
 	var serving sync.WaitGroup
 	var served error
 	serving.Go(func() { served = a.Serve(ctx) })
-	err = showDemo(ctx, p.Stdout, a.URL(), key)
+	err = shown.show(ctx, p.Stdout, a.URL())
 	if err != nil || once {
 		stop()
 	} else {
@@ -93,9 +102,40 @@ func runDemo(ctx context.Context, p Process, listen string, once bool) error {
 	return errors.Join(err, served)
 }
 
+// shownDemo is what a demo shows.
+type shownDemo struct {
+	heading, note string
+	question      string
+	key           string   // of its org
+	program       []string // starts the sandbox; nil = there is none
+}
+
+// demoOf returns a demo and its configuration. url is that of the server that the demo has started.
+func (p Process) demoOf(listen, data, url string, tools bool) (shownDemo, *config.Config, error) {
+	servers := fmt.Sprintf("    mcp_servers: [{name: demo-tools, url: %q, trust: true}]\n", url)
+	shown := shownDemo{heading: "Turnpike demo: a scripted model and a real MCP server, both over HTTP.", question: demoQuestion}
+	if tools {
+		servers = ""
+	}
+	c, key, err := demoConfig(p.Env, listen, data, servers)
+	if shown.key = key; err != nil || !tools {
+		return shown, c, err
+	}
+	python, err := p.addTools(c)
+	if err != nil {
+		return shown, nil, err
+	}
+	shown.heading, shown.question = toolsHeading, toolsQuestion(url, python)
+	if !python {
+		shown.note = withoutPython
+	}
+	shown.program, err = p.ownProgram()
+	return shown, c, err
+}
+
 // demoConfig is the configuration of the demo; the outbound policy lets it
-// reach the one address of its own MCP server.
-func demoConfig(env config.Environment, listen, data, mcpURL string) (*config.Config, string, error) {
+// reach the address of its own server.
+func demoConfig(env config.Environment, listen, data, servers string) (*config.Config, string, error) {
 	c, err := config.Parse("demo", []byte(fmt.Sprintf(`
 listen: %q
 data: %q
@@ -104,8 +144,7 @@ outbound: {ssrf: {allowlist_cidrs: [127.0.0.1/32]}}
 orgs:
   - id: default
     features: [mcp_outbound]
-    mcp_servers: [{name: demo-tools, url: %q, trust: true}]
-`, listen, data, mcpURL)), env)
+%s`, listen, data, servers)), env)
 	if err != nil {
 		return nil, "", err
 	}
@@ -132,22 +171,22 @@ func freeAddress(address string) string {
 	return address
 }
 
-// showDemo asks the question over HTTP, as any client would.
-func showDemo(ctx context.Context, out io.Writer, url, key string) error {
-	fmt.Fprintf(out, "Turnpike demo: a scripted model and a real MCP server, both over HTTP.\n\n  base URL  %s/v1\n  API key   %s\n\n", url, key)
+// show asks the question over HTTP, as any client would.
+func (d shownDemo) show(ctx context.Context, out io.Writer, url string) error {
+	fmt.Fprintf(out, "%s\n\n  base URL  %s/v1\n  API key   %s\n\n%s", d.heading, url, d.key, d.note)
 	body, err := json.Marshal(map[string]any{
-		"model": "demo", "messages": []map[string]string{{"role": "user", "content": demoQuestion}},
+		"model": "demo", "messages": []map[string]string{{"role": "user", "content": d.question}},
 	})
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "POST /v1/chat/completions   %q\n\n", demoQuestion)
-	answer, err := ask(ctx, url, key, string(body))
+	fmt.Fprintf(out, "POST /v1/chat/completions   %q\n\n", d.question)
+	answer, err := ask(ctx, url, d.key, string(body))
 	if err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
 	fmt.Fprintf(out, "\nThe client saw one ordinary answer:\n  %s\n\nTry it yourself, in another terminal:\n", plain(answer))
-	fmt.Fprintf(out, "export TURNPIKE_KEY=%s\n", key)
+	fmt.Fprintf(out, "export TURNPIKE_KEY=%s\n", d.key)
 	fmt.Fprintf(out, "curl -s %s/v1/chat/completions -H \"Authorization: Bearer $TURNPIKE_KEY\" -H 'Content-Type: application/json' -d '%s'\n", url, body)
 	return nil
 }

@@ -93,6 +93,10 @@ func (p *factPrinter) print(f loop.Fact) {
 		if b.Approved {
 			decision = "approved"
 		}
+		if b.WaitID == "" {
+			p.line("decided", "", "%s by %s, for the next call that is asked for", decision, b.By)
+			return
+		}
 		p.decided(string(p.waiting[b.WaitID]), b.WaitID, decision, b.By, b.Message)
 	case loop.CancelRequested:
 		p.line("ended", "", "%s by %s", b.Cause, b.By)
@@ -188,7 +192,10 @@ func (p *factPrinter) input(b loop.InputAdded) {
 
 func (p *factPrinter) hookRan(b loop.HookRan) {
 	failed := ""
-	if b.Failed {
+	switch {
+	case b.TimedOut:
+		failed = ", because it did not answer in time"
+	case b.Failed:
 		failed = ", because it has failed"
 	}
 	p.line("", string(b.Key), "hook %s at %s: %s%s", b.Hook, b.Point, b.Verdict, failed)

@@ -131,6 +131,8 @@ func (p *eventPrinter) Emit(_ event.Position, e event.Event) error {
 		p.line("limits", "", "raised by %s", e.By)
 	case event.Compacted:
 		p.compacted(e)
+	case event.HookRan:
+		p.hook(e)
 	case event.Finished:
 		p.ended(e)
 	case event.CallDelta, event.Citation, event.ItemDone, event.NativeItem, event.NativeProgress,
@@ -191,6 +193,22 @@ func (p *eventPrinter) ended(e event.Finished) {
 		p.call("client", c.Name, c.Arguments, "")
 	}
 	p.totals(e.Rounds, e.ToolCalls, e.Usage.Input+e.Usage.Output, e.CostNanoUSD, "")
+}
+
+func (p *eventPrinter) hook(e event.HookRan) {
+	did := "allowed"
+	switch {
+	case e.Blocked:
+		did = "denied"
+	case e.Modified:
+		did = "modified"
+	case e.Asked:
+		did = "asks for approval"
+	}
+	if e.Status != event.HookSucceeded {
+		did += " (" + string(e.Status) + ")"
+	}
+	p.line("hook", e.Key, "%s at %s: %s", e.ID, e.Event, did)
 }
 
 func (p *eventPrinter) compacted(e event.Compacted) {

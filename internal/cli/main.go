@@ -13,7 +13,13 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/app"
 	"github.com/turnpike-gateway/turnpike/internal/config"
+	"github.com/turnpike-gateway/turnpike/internal/pdf"
+	pdfchild "github.com/turnpike-gateway/turnpike/internal/pdf/child"
+	"github.com/turnpike-gateway/turnpike/internal/sandbox/child"
 )
+
+// sandboxChild is the command that runs an interpreter: the gateway starts itself with it.
+const sandboxChild = "sandbox-child"
 
 // Process is what a command gets of the world.
 type Process struct {
@@ -22,6 +28,8 @@ type Process struct {
 	Stdin  io.Reader // nil is the process's own
 	Stdout io.Writer
 	Stderr io.Writer
+
+	Program []string // starts this program as a child process; nil = its own file
 }
 
 // Main runs the command that the arguments name and returns the exit status: 0,
@@ -29,6 +37,12 @@ type Process struct {
 // verify" have statuses of their own. No control character but line breaks and
 // tabs comes out. It returns soon after ctx is done.
 func Main(ctx context.Context, p Process) int {
+	if len(p.Args) > 0 && p.Args[0] == sandboxChild {
+		return child.Main(p.Args[1:])
+	}
+	if len(p.Args) > 0 && p.Args[0] == pdf.Command {
+		return pdfchild.Main(p.Args[1:])
+	}
 	p.Stdout, p.Stderr = terminal{p.Stdout}, terminal{p.Stderr}
 	if err := Command(p).ExecuteContext(ctx); err != nil {
 		return report(p.Stderr, err)
@@ -59,7 +73,7 @@ Start with:
 	root.SetIn(p.Stdin)
 	root.SetOut(p.Stdout)
 	root.SetErr(p.Stderr)
-	root.AddCommand(serveCommand(p), demoCommand(p), healthCommand(p), runsCommand(p), approvalsCommand(p), keysCommand(p), secretsCommand(p), webhooksCommand(p), agentsCommand(p), mcpCommand(p), outboundCommand(p), ratesCommand(p), budgetsCommand(p), usageCommand(p), auditCommand(p), backupCommand(p), restoreCommand(p), configCommand(p), versionCommand())
+	root.AddCommand(serveCommand(p), demoCommand(p), healthCommand(p), runsCommand(p), approvalsCommand(p), keysCommand(p), secretsCommand(p), webhooksCommand(p), agentsCommand(p), sessionsCommand(p), mcpCommand(p), outboundCommand(p), doctorCommand(p), sandboxCommand(p), ratesCommand(p), budgetsCommand(p), usageCommand(p), auditCommand(p), backupCommand(p), restoreCommand(p), configCommand(p), versionCommand())
 	return root
 }
 

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"log/slog"
+	"os"
 	"sync"
 	"testing"
 
@@ -10,12 +11,18 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/app"
 	"github.com/turnpike-gateway/turnpike/internal/config"
+	"github.com/turnpike-gateway/turnpike/internal/pdf"
 )
 
 // Tests of commands that need a run, a model or an MCP server are in internal/app, with
 // the servers that they need.
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) } // O01
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && (os.Args[1] == sandboxChild || os.Args[1] == pdf.Command) { // the program starts itself
+		os.Exit(Main(context.Background(), Process{Args: os.Args[1:]}))
+	}
+	goleak.VerifyTestMain(m) // O01
+}
 
 // noLeaks fails the test when it leaves a goroutine behind. It is called before
 // anything is started. // O01

@@ -18,6 +18,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/app"
 	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/blob/disk"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/clock"
 	"github.com/turnpike-gateway/turnpike/internal/config"
@@ -151,7 +152,7 @@ func (r *restoration) unpack(ctx context.Context, in *os.File, staging string) e
 	if err := sqlite.CheckCopy(ctx, filepath.Join(staging, app.DatabaseFile)); err != nil {
 		return fmt.Errorf("the database of the backup: %w", err)
 	}
-	return nil
+	return r.unpackFiles(ctx, staging)
 }
 
 // settle ends the unfinished runs of the unpacked database and records the restore.
@@ -295,10 +296,15 @@ func (r *restoration) install(staging string) (err error) {
 	defer func() {
 		for _, path := range made {
 			if err != nil {
-				err = errors.Join(err, os.Remove(path))
+				err = errors.Join(err, os.RemoveAll(path))
 			}
 		}
 	}()
+	if path, err := r.installFiles(staging); err != nil {
+		return err
+	} else if path != "" {
+		made = append(made, path)
+	}
 	if path, err := r.installCheckpoints(filepath.Join(staging, app.CheckpointsFile)); err != nil {
 		return err
 	} else if path != "" {
@@ -319,6 +325,32 @@ func (r *restoration) install(staging string) (err error) {
 		}
 	}
 	return nil
+}
+
+// unpackFiles unpacks the files of buckets, if the backup has any.
+func (r *restoration) unpackFiles(ctx context.Context, staging string) error {
+	in, err := os.Open(filepath.Join(staging, filesFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	if _, err := disk.Extract(ctx, in, filepath.Join(staging, app.FilesDirectory)); err != nil {
+		return fmt.Errorf("the files of buckets: %w", err)
+	}
+	return nil
+}
+
+// installFiles puts the files of buckets into the data directory, and returns that path; empty if there are none.
+func (r *restoration) installFiles(staging string) (string, error) {
+	path := filepath.Join(r.c.Data, app.FilesDirectory)
+	err := os.Rename(filepath.Join(staging, app.FilesDirectory), path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return path, err
 }
 
 // installCheckpoints puts the file of checkpoints where the gateway reads it, which

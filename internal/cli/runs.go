@@ -315,10 +315,16 @@ With --json, the run is one JSON object, with its journal.`,
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), newStoryObject(story, bad, rows))
+			told, err := store.HookMessages(cmd.Context(), orgID, runID)
+			if err != nil {
+				return err
 			}
-			printStory(cmd.OutOrStdout(), story, bad, rows, whole)
+			if asJSON {
+				out := newStoryObject(story, bad, rows)
+				out.OnRunComplete = runs.NewToldHooks(told)
+				return printJSON(cmd.OutOrStdout(), out)
+			}
+			printStory(cmd.OutOrStdout(), story, bad, rows, told, whole)
 			return nil
 		},
 	}
@@ -365,7 +371,7 @@ func newStoryObject(story *journal.Story, bad *journal.Unreadable, audited []aud
 
 // printStory prints what is known of a run. Bad says what of its journal cannot be
 // decoded; nil = nothing is known to be damaged.
-func printStory(out io.Writer, story *journal.Story, bad *journal.Unreadable, audited []audit.Row, whole bool) {
+func printStory(out io.Writer, story *journal.Story, bad *journal.Unreadable, audited []audit.Row, told []journal.HookMessage, whole bool) {
 	s := story.Summary
 	fmt.Fprintf(out, "%s   %s UTC   %s\n\n", plain(s.RunID), time.UnixMilli(s.CreatedAt).UTC().Format(time.DateTime), plain(string(s.Status)))
 	p := newFactPrinter(out, whole, story)
@@ -378,6 +384,9 @@ func printStory(out io.Writer, story *journal.Story, bad *journal.Unreadable, au
 	if a := s.Aside; s.Status == journal.IsAside {
 		p.line("set aside", "", "%s UTC by build %s: %s", time.UnixMilli(a.At).UTC().Format(time.DateTime), a.Build, a.Reason)
 		p.line("", "", "Cancel the run, or start the build that has written it.")
+	}
+	for _, m := range told {
+		p.line("hook", "", "%s at OnRunComplete: %s", m.Hook, m.Outcome)
 	}
 	for _, row := range audited {
 		p.line("audit", fmt.Sprint(row.Number), "%s %s", row.Kind, row.Body)

@@ -69,7 +69,11 @@ nothing changes.`,
 			hangups := make(chan os.Signal, 1) // before the start, during which SIGHUP must not end the process
 			signal.Notify(hangups, syscall.SIGHUP)
 			defer signal.Stop(hangups)
-			a, err := app.New(cmd.Context(), c, app.Options{Env: p.Env, Log: log, AcceptDataLoss: acceptLoss})
+			program, err := p.ownProgram()
+			if err != nil {
+				return err
+			}
+			a, err := app.New(cmd.Context(), c, app.Options{Env: p.Env, Log: log, Program: program, AcceptDataLoss: acceptLoss})
 			switch {
 			case err != nil && cmd.Context().Err() != nil: // it was asked to stop while it started
 				log.Info("stopped")

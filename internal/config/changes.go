@@ -58,7 +58,19 @@ func (s side) given(key string) string {
 
 func (s side) inside(i int) side {
 	path := s.path + s.keys[i].name + "."
-	return side{s.config, path, s.keys[i].value.(object).keys}
+	inside, _ := keysInside(s.keys[i].value)
+	return side{s.config, path, inside}
+}
+
+// keysInside returns the keys of a map of known keys, or false.
+func keysInside(v value) ([]key, bool) {
+	switch v := v.(type) {
+	case object:
+		return v.keys, true
+	case configObject:
+		return v.keys, true
+	}
+	return nil, false
 }
 
 func changes(path string, live bool, old, new side) (all []Change) {
@@ -67,9 +79,11 @@ func changes(path string, live bool, old, new side) (all []Change) {
 		if was, is := old.given(k.name), new.given(k.name); k.presence && was != is {
 			all = append(all, Change{at, was, is, live})
 		}
-		switch v := k.value.(type) {
-		case object:
+		if _, nested := keysInside(k.value); nested {
 			all = append(all, changes(at+".", live, old.inside(i), new.inside(i))...)
+			continue
+		}
+		switch v := k.value.(type) {
 		case leaf:
 			is := new.keys[i].value.(leaf)
 			if !reflect.DeepEqual(v.json(), is.json()) {
@@ -152,9 +166,11 @@ func IsItem(path string) bool { return strings.HasSuffix(path, "]") }
 func (s side) show(path string, out map[string]string) {
 	for i, k := range s.keys {
 		at := path + k.name
-		switch v := k.value.(type) {
-		case object:
+		if _, nested := keysInside(k.value); nested {
 			s.inside(i).show(at+".", out)
+			continue
+		}
+		switch v := k.value.(type) {
 		case leaf:
 			out[at] = v.shown()
 		default:

@@ -93,7 +93,7 @@ func TestChangesComparesValues(t *testing.T) {
 
 // The keys that can be changed while the gateway serves, and no others.
 func TestKeyDocsSayWhatNeedsARestart(t *testing.T) {
-	live := []string{"log.level", "mcp_servers", "orgs", "providers", "routes", "runs.retention_days", "org_caps", "max_rounds_cap", "min_free_disk_mib", "max_followers_per_run", "outbound.ssrf", "rates", "models", "compaction"}
+	live := []string{"log.level", "mcp_servers", "orgs", "providers", "routes", "runs.retention_days", "org_caps", "max_rounds_cap", "min_free_disk_mib", "max_followers_per_run", "outbound.ssrf", "rates", "models", "compaction", "tool_dispatch_url", "tool_dispatch_secret", "tool_dispatch_timeout", "tool_dispatch_tools", "public_url"}
 	for _, k := range Keys() {
 		want := false
 		for _, path := range live {

@@ -28,8 +28,22 @@ func (d *decoder) check(c *Config) {
 		d.checkOrg(fmt.Sprintf("orgs[%d]", i), &c.Orgs[i], c.MaxRoundsCap)
 	}
 	d.checkShared(c)
+	d.checkSandbox(&c.Sandbox)
 	d.checkKeys(c.Orgs)
 	d.checkVault(c)
+	d.checkDispatch(c)
+}
+
+// checkDispatch refuses settings of the tool dispatch URL without that URL.
+func (d *decoder) checkDispatch(c *Config) {
+	if _, tried := d.where["tool_dispatch_url"]; tried || c.ToolDispatch.URL != "" {
+		return
+	}
+	for _, key := range []string{"tool_dispatch_secret", "tool_dispatch_timeout", "tool_dispatch_tools"} {
+		if _, given := d.where[key]; given {
+			d.failPath(key, "needs tool_dispatch_url")
+		}
+	}
 }
 
 // unique reports names that are taken already. path has one %d for the index.
@@ -127,6 +141,7 @@ func (d *decoder) checkOrg(path string, o *Org, roundsCap int) {
 		d.checkBudgets(fmt.Sprintf("%s.keys[%d].budgets", path, i), k.Access.Budgets)
 	}
 	d.checkHostedOnce(path, o.MCPServers)
+	d.checkAgents(path+".agents", o.Agents)
 	for i := range o.MCPServers {
 		d.checkServer(fmt.Sprintf("%s.mcp_servers[%d]", path, i), &o.MCPServers[i])
 	}
@@ -189,6 +204,10 @@ func (d *decoder) checkRuntime(path string, r *org.Runtime, roundsCap int) {
 	d.checkBurst(path, r.Rate)
 	d.checkBudgets(join(path, "budgets"), r.Budgets)
 	d.checkHooks(join(path, "hooks"), r.Hooks)
+	d.checkBuiltins(join(path, "builtin_tools"), r.BuiltinTools)
+	d.checkWeb(join(path, "web"), r.Web)
+	d.checkBuckets(join(path, "buckets"), r.Buckets)
+	d.checkDatabases(join(path, "databases"), r.Databases)
 }
 
 // checkBurst reports a burst without a rate.
@@ -210,6 +229,11 @@ func (d *decoder) checkServer(path string, m *org.MCPServer) {
 	if m.Env != nil && !command {
 		d.failPath(join(path, "env"), "is only for servers with command")
 	}
+	d.checkServerSettings(path, m)
+}
+
+// checkServerSettings compares the settings of a server with each other that are not about where it is.
+func (d *decoder) checkServerSettings(path string, m *org.MCPServer) {
 	if m.Prefix != "" && m.Naming != "prefixed" {
 		d.failPath(join(path, "prefix"), "is only for naming: prefixed")
 	}
@@ -302,6 +326,17 @@ func (d *decoder) checkVault(c *Config) {
 		}
 		for j, t := range o.HTTPTools {
 			d.checkVaultless(fmt.Sprintf("orgs[%d].http_tools[%d].headers", i, j), t.Headers)
+		}
+		for j, a := range o.Agents {
+			path := fmt.Sprintf("orgs[%d].agents[%d]", i, j)
+			for k, m := range a.Servers {
+				d.checkVaultless(fmt.Sprintf("%s.mcp_servers[%d].headers", path, k), m.Settings.Headers)
+			}
+			for k, h := range a.Hooks {
+				at := fmt.Sprintf("%s.hooks[%d].config", path, k)
+				d.checkVaultless(at+".headers", h.Config.Headers)
+				d.checkVaultless(at, map[string]string{"secret": h.Config.Secret})
+			}
 		}
 	}
 }

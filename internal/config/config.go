@@ -19,6 +19,7 @@ package config
 
 import (
 	"net/netip"
+	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -28,7 +29,8 @@ import (
 // Config is a whole configuration, checked, with every default filled in. The
 // fields are the keys of the file; their documentation is in [Keys].
 type Config struct {
-	Listen             string   // host:port
+	Listen             string // host:port
+	PublicURL          string
 	PublicHosts        []string // names of the gateway, in lower case, without ports
 	AllowedOrigins     []string // sites such as https://app.example.com
 	MaxConnections     int
@@ -52,6 +54,7 @@ type Config struct {
 	Routes             []Route // in configuration order
 	Models             []Model // in configuration order
 	Compaction         Compaction
+	ToolDispatch       ToolDispatch
 	Rates              string      // file
 	RateRows           []money.Row // of that file
 	Outbound           Outbound
@@ -59,6 +62,7 @@ type Config struct {
 	Telemetry          Telemetry
 	Audit              Audit
 	Runs               Runs
+	Sandbox            Sandbox
 	MinFreeDiskMiB     int                // below, no work is accepted; 0 = no floor
 	MCPServers         []org.SharedServer // in configuration order
 	Orgs               []Org
@@ -69,6 +73,14 @@ type Config struct {
 
 	file  string
 	where map[string]origin
+}
+
+// ToolDispatch is the URL that executes tools which requests define.
+type ToolDispatch struct {
+	URL     string        // "" = there is none
+	Secret  secret.Text   // signs the requests; empty: they are not signed
+	Timeout time.Duration // of a call, with its retries
+	Tools   []string      // names and globs of the tools that it executes
 }
 
 // Log is how the gateway writes its log, to standard error.

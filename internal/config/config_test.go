@@ -59,7 +59,7 @@ orgs:
         max_concurrent_calls: 3
       - {name: second, url: "https://tools.example/mcp"}
   - id: other
-org_caps: {keys: 5, mcp_servers: 6, secrets: 7, webhooks: 12, agents: 14, sessions: 15, webhook_deliveries: 13, approvals: 10, handovers: 8, responses: 11, stored_mib: 9}
+org_caps: {keys: 5, mcp_servers: 6, secrets: 7, webhooks: 12, agents: 14, tools: 16, sessions: 15, webhook_deliveries: 13, approvals: 10, handovers: 8, responses: 11, files: 17, files_mib: 18, stored_mib: 9}
 log: {format: json, level: warn}
 runs: {retention_days: 7}
 min_free_disk_mib: 0
@@ -83,7 +83,7 @@ func defaultRuntime() org.Runtime {
 	return org.Runtime{
 		Deadline: 120 * time.Second, Concurrency: 16, MaxQueued: 10_000, StreamMode: "live", ToolParallelism: "auto", CatalogTTL: 10 * time.Minute,
 		ToolArgValidation: "strict", ToolErrorMode: "recover", DoomThreshold: 3, DoomFailures: 5, DroppedParams: "name", UnpricedTools: "free", Durable: "auto",
-		ApprovalHold: 300 * time.Second, Approvers: "any", ModelLists: "refuse", Context: "off",
+		ApprovalHold: 300 * time.Second, Approvers: "any", ModelLists: "refuse", Context: "off", Web: defaultWeb,
 	}
 }
 
@@ -102,7 +102,7 @@ func TestEveryKeyReachesItsField(t *testing.T) {
 	ssrf.AllowlistCIDRs = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("fd00::/64")}
 	want := &Config{
 		Log:    Log{"json", "warn"},
-		Listen: "127.0.0.1:9000", MaxConnections: 20_000, MaxRequests: 20_000, MaxRetainedRunMiB: 64, MaxRelayBodyMiB: 32, MaxSpoolMiB: 1024, MaxFollowersPerRun: 16, Data: "/var/lib/turnpike", MaxRoundsCap: 20, Runs: Runs{RetentionDays: 7}, MinFreeDiskMiB: 0, OrgCaps: org.Caps{Keys: 5, MCPServers: 6, Secrets: 7, Webhooks: 12, Agents: 14, Sessions: 15, Deliveries: 13, Approvals: 10, Handovers: 8, Responses: 11, Stored: 9 << 20},
+		Listen: "127.0.0.1:9000", MaxConnections: 20_000, MaxRequests: 20_000, MaxRetainedRunMiB: 64, MaxRelayBodyMiB: 32, MaxSpoolMiB: 1024, MaxFollowersPerRun: 16, Data: "/var/lib/turnpike", MaxRoundsCap: 20, Runs: Runs{RetentionDays: 7}, MinFreeDiskMiB: 0, ToolDispatch: noDispatch(), Sandbox: noSandbox(), OrgCaps: org.Caps{Keys: 5, MCPServers: 6, Secrets: 7, Webhooks: 12, Agents: 14, Tools: 16, Sessions: 15, Deliveries: 13, Approvals: 10, Handovers: 8, Responses: 11, Files: 17, FileBytes: 18 << 20, Stored: 9 << 20},
 		Providers: []Provider{
 			{Name: "openai", Kind: "openai", BaseURL: "http://10.0.0.7:8000/v1", APIKey: mustText(t, "env:OPENAI_API_KEY"), Models: []string{"gpt-5.4", "gpt-*", "gpt-5.4"}},
 			{Name: "toy", Kind: "demo", Models: []string{"*"}},
@@ -118,7 +118,7 @@ func TestEveryKeyReachesItsField(t *testing.T) {
 				Runtime: org.Runtime{
 					MaxRounds: new(10), MaxCalls: new(40), Deadline: 90 * time.Second, Concurrency: 4, MaxQueued: 50, StreamMode: "final_only", ToolParallelism: "safe", ToolCacheTTL: 300 * time.Second,
 					ToolResultMaxBytes: new(65536), ToolArgValidation: "none", ToolErrorMode: "abort", OnLimit: "answer", DoomLoop: "off", DoomThreshold: 5, DoomFailures: 5, DroppedParams: "name", UnpricedTools: "free", Durable: "auto",
-					ApprovalHold: 45 * time.Second, Approvers: "others", ModelLists: "refuse", Context: "off",
+					ApprovalHold: 45 * time.Second, Approvers: "others", ModelLists: "refuse", Context: "off", Web: defaultWeb,
 				},
 				MCPServers: []org.MCPServer{
 					{
@@ -143,7 +143,7 @@ func TestEveryKeyReachesItsField(t *testing.T) {
 }
 
 func TestAnEmptyFileHasEveryDefault(t *testing.T) {
-	want := &Config{Listen: "127.0.0.1:8080", MaxConnections: 20_000, MaxRequests: 20_000, MaxRetainedRunMiB: 64, MaxRelayBodyMiB: 32, MaxSpoolMiB: 1024, MaxFollowersPerRun: 16, Data: "./turnpike-data", MaxRoundsCap: 50, Runs: Runs{RetentionDays: 30}, MinFreeDiskMiB: 256, OrgCaps: defaultCaps, Outbound: Outbound{allBlocked()}, Log: Log{"text", "info"}}
+	want := &Config{Listen: "127.0.0.1:8080", MaxConnections: 20_000, MaxRequests: 20_000, MaxRetainedRunMiB: 64, MaxRelayBodyMiB: 32, MaxSpoolMiB: 1024, MaxFollowersPerRun: 16, Data: "./turnpike-data", MaxRoundsCap: 50, Runs: Runs{RetentionDays: 30}, MinFreeDiskMiB: 256, OrgCaps: defaultCaps, ToolDispatch: noDispatch(), Sandbox: noSandbox(), Outbound: Outbound{allBlocked()}, Log: Log{"text", "info"}}
 	for _, data := range []string{"", "\n# nothing\n", "{}", "---\n"} {
 		got, err := Parse("turnpike.yaml", []byte(data), nothing)
 		if err != nil {
@@ -210,4 +210,10 @@ orgs:
 	}
 }
 
-var defaultCaps = org.Caps{Keys: 1000, MCPServers: 100, Secrets: 1000, Webhooks: 10, Agents: 100, Sessions: 10_000, Deliveries: 10_000, Approvals: 10_000, Handovers: 10_000, Responses: 100_000, Stored: 10_240 << 20}
+// noDispatch is what a configuration has without a tool dispatch URL.
+func noDispatch() ToolDispatch { return ToolDispatch{Timeout: 30 * time.Second, Tools: []string{"*"}} }
+
+var defaultCaps = org.Caps{Keys: 1000, MCPServers: 100, Secrets: 1000, Webhooks: 10, Agents: 100, Tools: 200, Sessions: 10_000, Deliveries: 10_000, Approvals: 10_000, Handovers: 10_000, Responses: 100_000, Files: 10_000, FileBytes: 1024 << 20, Stored: 10_240 << 20}
+
+// noSandbox is what a configuration has without a sandbox.
+func noSandbox() Sandbox { return Sandbox{MaxSessions: 16, MaxSessionsPerOrg: 4} }

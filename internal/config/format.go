@@ -127,3 +127,12 @@ func checkOrigin(s string) error {
 	}
 	return nil
 }
+
+// checkPublicURL takes a base URL, to which a path can be added.
+func checkPublicURL(s string) error {
+	u, err := url.Parse(s)
+	if s != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || strings.ContainsAny(s, "?#")) {
+		return errors.New("must be an http or https URL without a user name, a query and a fragment, such as https://gateway.example.com")
+	}
+	return nil
+}

@@ -26,8 +26,8 @@ func hookKeys(h *org.Hook) []key {
 	return []key{
 		{name: "id", value: text(&h.ID, "", "name", checkID), required: true, doc: "Name of the hook, unique in the org. It is in logs, audit rows and events."},
 		{name: "event", value: word(&h.Event, "", "OnRunStart", "PreToolUse", "PostToolUse", "PreResponse", "OnDelegation", "OnRunComplete"), required: true,
-			unbuilt: unbuilt{[]string{"PreResponse", "OnDelegation", "OnRunComplete"}, "set it to OnRunStart, PreToolUse or PostToolUse"},
-			doc:     "When it runs. OnRunStart: before the first model call. PreToolUse: before a tool call that the gateway executes. PostToolUse: after one, before the model sees its result."},
+			unbuilt: unbuilt{[]string{"OnDelegation"}, "set it to OnRunStart, PreToolUse, PostToolUse, PreResponse or OnRunComplete"},
+			doc:     "When it runs. OnRunStart: before the first model call. PreToolUse: before a tool call that the gateway executes. PostToolUse: after one, before the model sees its result. PreResponse: before the answer; the client gets nothing of it earlier. OnRunComplete: after a run that is complete; what the hook answers changes nothing."},
 		{name: "type", value: word(&h.Type, "", "rule", "http", "approval"), required: true,
 			doc: "How it decides. rule: by conditions. http: by the answer of a URL. approval: a person decides."},
 		{name: "matcher", value: text(&h.Matcher, "", "tool name or glob", checkMatcher), doc: "Only for events of tools: the tools whose calls it is for, by the name that the model sees. Empty: all tools."},

@@ -13,8 +13,9 @@ import (
 func TestHooksAreChecked(t *testing.T) {
 	for hooks, want := range map[string]string{
 		`{id: h, event: OnToolUse, type: rule}`:                                                         "OnToolUse",
-		`{id: h, event: PreResponse, type: http, config: {url: "https://e.com"}}`:                       "PreResponse",
-		`{id: h, event: OnRunComplete, type: http, config: {url: "https://e.com"}}`:                     "OnRunComplete",
+		`{id: h, event: PreResponse, type: approval}`:                                                   "only tool calls can wait",
+		`{id: h, event: OnRunComplete, type: http, config: {url: "https://e.com", on_error: deny}}`:     "nothing can be denied at OnRunComplete",
+		`{id: h, event: OnRunComplete, type: rule, config: {condition: "a IN [1]"}}`:                    "nothing can be denied at OnRunComplete",
 		`{id: h, event: OnDelegation, type: http, config: {url: "https://e.com"}}`:                      "OnDelegation",
 		`{id: h, event: PreToolUse, type: script}`:                                                      "script",
 		`{id: h, event: PreToolUse, type: rule}`:                                                        "condition",

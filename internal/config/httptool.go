@@ -128,25 +128,29 @@ func checkEndpoint(s string) error {
 func (d *decoder) checkHTTPTools(path string, o *Org) {
 	unique(d, o.HTTPTools, path+".http_tools[%d].name", func(t org.HTTPTool) string { return t.Name })
 	for i, t := range o.HTTPTools {
-		at := fmt.Sprintf("%s.http_tools[%d]", path, i)
-		required := requiredOf(t.InputSchema)
-		u, err := httptool.ParseURL(t.URL)
-		if err != nil {
-			continue // reported
-		}
-		for _, name := range u.Arguments() {
-			if !slices.Contains(required, name) {
-				d.failPath(at+".url", "has the argument {%s}, which input_schema does not require; add it to required there", name)
-			}
-		}
-		if t.Method == "GET" && t.Arguments == org.ArgumentsInBody {
-			d.failPath(at+".arguments", "a GET request has no body; want query")
-		}
+		d.checkHTTPTool(fmt.Sprintf("%s.http_tools[%d]", path, i), t)
 	}
 	for i, m := range o.MCPServers {
-		if m.Name == org.HTTPTools && len(o.HTTPTools) > 0 {
-			d.failPath(fmt.Sprintf("%s.mcp_servers[%d].name", path, i), "%s is the name of the server of http_tools; want another one", m.Name)
+		if m.Name == org.HTTPTools && len(o.HTTPTools) > 0 || m.Name == org.BuiltinTools {
+			d.failPath(fmt.Sprintf("%s.mcp_servers[%d].name", path, i), "%[1]s is the name of the server of %[1]s; want another one", m.Name)
 		}
+	}
+}
+
+// checkHTTPTool compares the settings of a tool with each other.
+func (d *decoder) checkHTTPTool(path string, t org.HTTPTool) {
+	u, err := httptool.ParseURL(t.URL)
+	if err != nil {
+		return // reported
+	}
+	required := requiredOf(t.InputSchema)
+	for _, name := range u.Arguments() {
+		if !slices.Contains(required, name) {
+			d.failPath(join(path, "url"), "has the argument {%s}, which input_schema does not require; add it to required there", name)
+		}
+	}
+	if t.Method == "GET" && t.Arguments == org.ArgumentsInBody {
+		d.failPath(join(path, "arguments"), "a GET request has no body; want query")
 	}
 }
 

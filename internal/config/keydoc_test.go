@@ -42,8 +42,15 @@ func TestEveryFieldHasAKey(t *testing.T) {
 		b      org.Budget
 		h      org.Hook
 		hr     org.HookRule
+		bu     org.Bucket
+		bt     org.BuiltinTool
+		db     org.Database
 		w      Webhook
 		ht     org.HTTPTool
+		ag     Agent
+		at     AgentTool
+		as     AgentServer
+		ah     AgentHook
 		tables = []struct {
 			of   any
 			keys []key
@@ -60,10 +67,17 @@ func TestEveryFieldHasAKey(t *testing.T) {
 			{&a, approvalKeys(&a), []string{"Mode"}},
 			{&f, filterKeys(&f), nil},
 			{&b, budgetKeys(&b), nil},
-			{&h, hookKeys(&h), nil},
+			{&h, hookKeys(&h), []string{"Agent"}},
 			{&hr, hookRuleKeys(&hr), nil},
+			{&bu, bucketKeys(&bu), nil},
+			{&bt, builtinKeys(&bt), nil},
+			{&db, databaseKeys(&db), []string{"FromFile"}},
 			{&w, w.keys(), nil},
 			{&ht, httpToolKeys(&ht), []string{"Org"}},
+			{&ag, ag.keys(), nil},
+			{&at, agentToolKeys(&at), nil},
+			{&as, agentServerKeys(&as), []string{"Settings"}}, // as serverKeys
+			{&ah, agentHookKeys(&ah), nil},
 		}
 		keys, number = 0, len(Keys())
 	)
@@ -73,6 +87,7 @@ func TestEveryFieldHasAKey(t *testing.T) {
 		checkFields(t, reflect.ValueOf(table.of).Elem(), places, table.but)
 	}
 	// Maps of known keys have no place of their own; filterKeys, with two keys, and periodKeys, with three, are there twice.
+	// Agents have approvalKeys with filterKeys once more (6), and hookRuleKeys twice (4).
 	for _, doc := range Keys() {
 		if strings.HasPrefix(doc.Path, "mcp_servers[].") { // those of orgs[].mcp_servers[], and orgs
 			number--
@@ -80,7 +95,7 @@ func TestEveryFieldHasAKey(t *testing.T) {
 			number--
 		}
 	}
-	if number -= 2 + 3; keys != number {
+	if number -= 2 + 3 + 6 + 4; keys != number {
 		t.Errorf("the tables have %d keys, and %d are documented", keys, number)
 	}
 }

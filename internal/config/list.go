@@ -24,6 +24,12 @@ func (l list[T]) notEmpty(reason string) list[T] {
 	return l
 }
 
+// or gives the list a default.
+func (l list[T]) or(def []T) list[T] {
+	l.def = def
+	return l
+}
+
 func (l list[T]) reset()              { *l.into = append([]T(nil), l.def...) }
 func (l list[T]) typeName() string    { return "list of: " + l.item(new(T)).typ }
 func (l list[T]) defaultText() string { return l.show(l.def) }

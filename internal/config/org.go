@@ -20,6 +20,7 @@ type Org struct {
 	MCPServers []org.MCPServer // in configuration order, which decides collisions of tool names
 	HTTPTools  []org.HTTPTool
 	Webhooks   []Webhook
+	Agents     []Agent
 }
 
 // Webhook is a webhook of an org.

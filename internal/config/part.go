@@ -28,6 +28,13 @@ func (p Part) MCPServer() (org.MCPServer, error) {
 	return m, err
 }
 
+// HTTPTool reads one tool as it would be in an org's http_tools, with those of its keys that are named.
+func (p Part) HTTPTool(names ...string) (org.HTTPTool, error) {
+	var t org.HTTPTool
+	err := p.read(only(httpToolKeys(&t), names), func(d *decoder) { d.checkHTTPTool("", t) })
+	return t, err
+}
+
 // Runtime reads an org's runtime settings. A max_rounds above roundsCap is a
 // mistake.
 func (p Part) Runtime(roundsCap int) (org.Runtime, error) {

@@ -23,6 +23,8 @@ type Secrets struct {
 	Vault     *secret.Keyring                      // seals the secrets of orgs; nil when there is no master key
 	Audit     ed25519.PrivateKey                   // signs checkpoints of the audit; nil when the configuration has no key
 	Pepper    secret.Value                         // of the result cache; empty when there is none
+	Sandbox   secret.Value                         // for the sandbox service; empty when there is none
+	Dispatch  secret.Value                         // signs the requests to the tool dispatch URL; empty when they are not signed
 }
 
 // AWS are static AWS credentials. The session token may be empty.
@@ -42,6 +44,8 @@ func (c *Config) Resolve(ctx context.Context, r *secret.Resolver) (*Secrets, err
 	s.Vault = l.keyring(ctx)
 	s.Audit = l.auditKey(ctx)
 	s.Pepper = l.value(ctx, "cache_pepper", c.CachePepper)
+	s.Sandbox = l.value(ctx, "sandbox.api_key", c.Sandbox.APIKey)
+	s.Dispatch = l.webhookSecret(ctx, "tool_dispatch_secret", c.ToolDispatch.Secret)
 	for i, p := range c.Providers {
 		if v := l.value(ctx, fmt.Sprintf("providers[%d].api_key", i), p.APIKey); !v.IsZero() {
 			s.Providers[p.Name] = v
@@ -70,6 +74,14 @@ func (c *Config) Resolve(ctx context.Context, r *secret.Resolver) (*Secrets, err
 			if t.Enabled {
 				l.texts(ctx, fmt.Sprintf("orgs[%d].http_tools[%d].headers", i, j), t.Headers)
 			}
+		}
+		for j, a := range o.Agents {
+			for k, m := range a.Servers {
+				l.server(ctx, fmt.Sprintf("orgs[%d].agents[%d].mcp_servers[%d]", i, j, k), m.Settings)
+			}
+		}
+		for j, b := range o.Runtime.Buckets {
+			l.texts(ctx, fmt.Sprintf("orgs[%d].runtime.buckets[%d]", i, j), map[string]string{"access_key": b.AccessKey, "secret_key": b.SecretKey})
 		}
 		s.Webhooks[o.ID] = map[string]WebhookSecrets{}
 		for j, w := range o.Webhooks {

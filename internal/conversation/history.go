@@ -116,7 +116,7 @@ func readSegments(ctx context.Context, kept journal.Conversations, req Request, 
 				"its response %q is not stored any more; send the conversation as input", member, last, id).In(member)
 		}
 		found = append(found, c)
-		before, err := readParts(ctx, kept, req.Org, c.Parts, size)
+		before, err := readParts(ctx, kept, req.Org, "", c.Parts, size)
 		if err != nil {
 			return nil, err
 		}

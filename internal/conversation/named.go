@@ -56,9 +56,10 @@ func Find(ctx context.Context, kept journal.Conversations, orgID, prefix, id str
 	return kept.Find(ctx, orgID, "", namedKey(id))
 }
 
-// FindPart returns a part of a named conversation of the org, or nil.
+// FindPart returns a part of a named conversation of the org that has no owner, or nil.
 func FindPart(ctx context.Context, kept journal.Conversations, orgID, id string) (*journal.Conversation, error) {
-	return kept.Find(ctx, orgID, "", partKey(id))
+	c, err := kept.Find(ctx, orgID, "", partKey(id))
+	return ofOwner("", c, err)
 }
 
 // Save stores a named conversation or a part that is new.
@@ -98,6 +99,15 @@ func Delete(ctx context.Context, kept journal.Conversations, orgID, id string) (
 	return kept.Delete(ctx, orgID, "", namedKey(id))
 }
 
+// Parts returns the ids of the parts of a named conversation; nil = there is no such conversation.
+func Parts(ctx context.Context, kept journal.Conversations, orgID, id string) ([]string, error) {
+	c, err := kept.Find(ctx, orgID, "", namedKey(id))
+	if err != nil || c == nil {
+		return nil, err
+	}
+	return c.Parts, nil
+}
+
 // readNamed reads the named conversation of a request: the ids of its parts, and those that are stored.
 func readNamed(ctx context.Context, kept journal.Conversations, req Request, memory *memlimit.Share) (parts []string, found []*journal.Conversation, err error) {
 	c := req.Continues
@@ -108,19 +118,19 @@ func readNamed(ctx context.Context, kept journal.Conversations, req Request, mem
 	case named == nil:
 		return nil, nil, c.NotStored()
 	}
-	found, err = readParts(ctx, kept, req.Org, named.Parts, &conversationSize{member: c.Member, remedy: "start another one", memory: memory})
+	found, err = readParts(ctx, kept, req.Org, c.ID, named.Parts, &conversationSize{member: c.Member, remedy: "start another one", memory: memory})
 	return named.Parts, found, err
 }
 
-// readParts reads parts of a named conversation.
-func readParts(ctx context.Context, kept journal.Conversations, orgID string, parts []string, size *conversationSize) ([]*journal.Conversation, error) {
+// readParts reads parts of a named conversation: those that it owns, and those that have no owner.
+func readParts(ctx context.Context, kept journal.Conversations, orgID, owner string, parts []string, size *conversationSize) ([]*journal.Conversation, error) {
 	var found []*journal.Conversation
 	for _, part := range parts {
-		c, err := FindPart(ctx, kept, orgID, part)
+		c, err := kept.Find(ctx, orgID, "", partKey(part))
 		if err != nil {
 			return nil, fmt.Errorf("conversation: part %s: %w", part, err)
 		}
-		if c == nil {
+		if c == nil || c.Owner != "" && c.Owner != owner {
 			continue
 		}
 		if err := size.add(c); err != nil {
@@ -151,7 +161,7 @@ func StoredParts(ctx context.Context, kept journal.Conversations, orgID string, 
 		return parts
 	}
 	return slices.DeleteFunc(slices.Clone(parts), func(part string) bool {
-		c, err := FindPart(ctx, kept, orgID, part)
+		c, err := kept.Find(ctx, orgID, "", partKey(part))
 		return err == nil && c == nil
 	})
 }

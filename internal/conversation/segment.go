@@ -58,9 +58,10 @@ func segmentKey(id string) journal.ConversationKey {
 	return journal.ConversationKey{Kind: journal.ResponseID, ID: id}
 }
 
-// FindSegment returns a stored segment of the org, or nil.
+// FindSegment returns a stored segment of the org that has no owner, or nil.
 func FindSegment(ctx context.Context, kept journal.Conversations, orgID, id string) (*journal.Conversation, error) {
-	return kept.Find(ctx, orgID, "", segmentKey(id))
+	c, err := kept.Find(ctx, orgID, "", segmentKey(id))
+	return ofOwner("", c, err)
 }
 
 // SaveSegment stores a segment for ttl. The error wraps org.ErrExists if it is stored already.
@@ -73,10 +74,23 @@ func DeleteSegment(ctx context.Context, kept journal.Conversations, orgID, id st
 	return kept.Delete(ctx, orgID, "", segmentKey(id))
 }
 
-// FindDeletable is like FindSegment. It also returns what is known of a segment that cannot be decoded: that
-// can be deleted, too.
-func FindDeletable(ctx context.Context, kept journal.Conversations, orgID, id string) (*journal.Conversation, error) {
-	return deletable(FindSegment(ctx, kept, orgID, id))
+// FindDeletable returns a stored segment of an owner, or nil; "" = of the clients of the org. It also returns
+// what is known of a segment that cannot be decoded: that can be deleted, too.
+func FindDeletable(ctx context.Context, kept journal.Conversations, orgID, owner, id string) (*journal.Conversation, error) {
+	c, err := deletable(kept.Find(ctx, orgID, "", segmentKey(id)))
+	return ofOwner(owner, c, err)
+}
+
+// ofOwner returns a stored conversation if it is of the owner, and otherwise nil, as if it were not stored. An
+// error about a conversation of another owner is none. Its arguments are the results of a Find.
+func ofOwner(owner string, c *journal.Conversation, err error) (*journal.Conversation, error) {
+	if bad, is := errors.AsType[*journal.Unreadable](err); is && bad.Conversation != nil && bad.Conversation.Owner != owner {
+		return nil, nil
+	}
+	if c != nil && c.Owner != owner {
+		return nil, nil
+	}
+	return c, err
 }
 
 // deletable returns what is known of a stored conversation that is to be deleted: one that cannot be
@@ -95,7 +109,7 @@ func IsAlone(ctx context.Context, kept journal.Conversations, orgID string, c *j
 		if part == self && c.Waiting == nil {
 			continue
 		}
-		other, err := FindDeletable(ctx, kept, orgID, Segment{Run: c.RunID, Part: part}.ID())
+		other, err := FindDeletable(ctx, kept, orgID, c.Owner, Segment{Run: c.RunID, Part: part}.ID())
 		if err != nil || other != nil {
 			return false, err
 		}

@@ -13,6 +13,10 @@ type Point string
 const (
 	// BeforeAccept: nothing of the run is stored, and the client has heard nothing.
 	BeforeAccept Point = "before-accept"
+	// AfterDelivery: a message was added to a run that is under way.
+	AfterDelivery Point = "after-delivery"
+	// BeforeInput: a run that was accepted without its input has begun, and the input is not stored.
+	BeforeInput Point = "before-input"
 	// AfterAccept: the run, its input and its idempotency key are stored. The
 	// client has heard nothing.
 	AfterAccept Point = "after-accept"
@@ -57,6 +61,14 @@ const (
 	// AfterWebhookSend: the receiver of a webhook has answered. The outcome of the attempt is not
 	// stored.
 	AfterWebhookSend Point = "after-webhook-send"
+	// AfterHookTold: a hook has answered after its run. The outcome is not stored.
+	AfterHookTold Point = "after-hook-told"
+	// AfterHookSend: an http hook has the request. It has not answered.
+	AfterHookSend Point = "after-hook-send"
+	// AfterHookAnswer: an http hook has answered. What it has decided is not stored.
+	AfterHookAnswer Point = "after-hook-answer"
+	// AfterHookRan: what a hook has decided about the start or the answer of a run is stored.
+	AfterHookRan Point = "after-hook-ran"
 	// AfterSummaryIntent: what a summary may cost at most is stored. The request is not sent.
 	AfterSummaryIntent Point = "after-summary-intent"
 	// AfterSummarySend: the model has the request for a summary. Nothing of its answer is stored.

@@ -163,7 +163,7 @@ func paused(w *world, ask func()) {
 	p.signal(syscall.SIGCONT)
 }
 
-// Each constant of the package is in a case of the matrix, of the runs that wait, of webhooks, or of compactions.
+// Each constant of the package is in a case of the matrix, of the runs that wait, of webhooks, of hooks, of sessions, or of compactions.
 func TestTheMatrixHasEveryPoint(t *testing.T) {
 	text, err := os.ReadFile("crash.go")
 	if err != nil {
@@ -179,6 +179,19 @@ func TestTheMatrixHasEveryPoint(t *testing.T) {
 	}
 	for point := range webhookCases() {
 		names = append(names, string(point))
+	}
+	for _, point := range sessionCases(false) {
+		name, _, _ := strings.Cut(point, ":")
+		names = append(names, name)
+	}
+	for _, c := range hookCases() {
+		names = append(names, string(c.point))
+	}
+	for point := range afterRunCases() {
+		names = append(names, string(point))
+	}
+	for _, c := range customToolCases() {
+		names = append(names, string(c.point))
 	}
 	for _, point := range compactionPoints() {
 		names = append(names, string(point))

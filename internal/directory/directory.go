@@ -145,6 +145,9 @@ type Options struct {
 	// is not known.
 	Models func(pattern string) bool
 
+	// Builtins returns the server with the built-in tools of an org, or false if it has none. Nil = no org has any.
+	Builtins func(orgID string, r org.Runtime) (catalog.Server, bool)
+
 	// Changed is called after a change of an org has taken effect, also after its deletion. Nil =
 	// nobody is told.
 	Changed func(orgID string)
@@ -207,6 +210,14 @@ func (d *Directory) ServersOf(orgID, principal string) ([]catalog.Server, bool) 
 	return catalog.Within(s.servers, s.access(principal)), len(s.keys) > 0
 }
 
+// Runtime returns the settings that runs of an org have now; the zero value if there is no such org.
+func (d *Directory) Runtime(orgID string) org.Runtime {
+	if s := d.snapshot(orgID); s.org != nil {
+		return s.org.Runtime
+	}
+	return org.Runtime{}
+}
+
 // Access returns what a principal of an org may use now: nothing if there is no such key.
 func (d *Directory) Access(orgID, principal string) org.Access {
 	return d.snapshot(orgID).access(principal)
@@ -257,6 +268,12 @@ func (d *Directory) Caller(orgID, principal string) (run.Caller, bool) {
 	}
 	p := org.Principal{ID: k.ID, Role: k.Role, Rate: k.Rate, Access: k.Access, ExpiresAt: k.ExpiresAt}
 	return run.Caller{Org: s.org, Principal: p, Servers: catalog.Within(s.servers, k.Access)}, p.Role.MayCallTools()
+}
+
+// Org returns an org as it is now; false if there is none.
+func (d *Directory) Org(orgID string) (*org.Org, bool) {
+	s := d.snapshot(orgID)
+	return s.org, s.org != nil
 }
 
 // KeyName returns the name of a key of the org, which may be revoked; "" if the org has no such key.
@@ -322,10 +339,18 @@ func (d *Directory) ids(a, b map[string]org.FromFile) []string {
 func records(declared map[string]org.FromFile) []org.Record {
 	var out []org.Record
 	for _, o := range declared {
+		o.Record.Runtime.Buckets = slices.DeleteFunc(slices.Clone(o.Record.Runtime.Buckets), onlyInFile)
 		out = append(out, o.Record)
 	}
 	return out
 }
+
+// onlyInFile reports whether the bucket refers to what only the file can refer to: it is not stored.
+func onlyInFile(b org.Bucket) bool {
+	return !vaultRef(b.AccessKey) || !vaultRef(b.SecretKey)
+}
+
+func vaultRef(text string) bool { return text == "" || secret.Ref(text).Kind() == secret.Vault }
 
 // both returns the ids of the orgs in either map.
 func both(a, b map[string]org.FromFile) map[string]struct{} {
@@ -465,6 +490,9 @@ func (d *Directory) load(ctx context.Context, p *entry) error {
 	case errors.Is(err, org.ErrNotFound):
 		d.options.Pool.Keep(ctx, p.id, nil, nil)
 		d.options.Pool.KeepHTTP(ctx, p.id, nil, nil)
+		if d.options.Builtins != nil {
+			d.options.Builtins(p.id, org.Runtime{})
+		}
 		d.replace(p, &snapshot{})
 		d.options.Catalog.Remove(p.id)
 	case err != nil:
@@ -540,6 +568,11 @@ func (d *Directory) merge(ctx context.Context, stored org.Contents) *snapshot {
 	servers := d.options.Pool.Keep(ctx, record.ID, all, stored.Secrets)
 	if hasHTTP { // the first: no MCP server can take the name of such a tool
 		servers = slices.Insert(servers, 0, http)
+	}
+	if builtins := d.options.Builtins; builtins != nil {
+		if s, ok := builtins(record.ID, record.Runtime); ok {
+			names, servers = append(names, s.Name), slices.Insert(servers, 0, s)
+		}
 	}
 	for _, s := range all {
 		names = append(names, s.Name)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/config"
 	"github.com/turnpike-gateway/turnpike/internal/egress"
@@ -24,6 +25,10 @@ func FromFile(c *config.Config, keys *config.Secrets) org.File {
 			Org:     c.Given(path + ".id"),
 			Runtime: c.Given(path + ".runtime"),
 			Record:  org.Record{ID: o.ID, Features: o.Features, Runtime: o.Runtime},
+		}
+		d.Record.Runtime.Databases = slices.Clone(o.Runtime.Databases)
+		for i := range d.Record.Runtime.Databases {
+			d.Record.Runtime.Databases[i].FromFile = true
 		}
 		for _, k := range o.Keys {
 			value := keys.Keys[o.ID][k.Name].Reveal()
@@ -77,17 +82,34 @@ func (r Reader) MCPServer(json []byte, patched bool) (org.MCPServer, error) {
 	if err != nil {
 		return org.MCPServer{}, refusal(fault.Unprocessable, err)
 	}
-	for name, text := range s.Headers {
+	if err := r.checkHeaders(s.Headers); err != nil {
+		return org.MCPServer{}, err
+	}
+	return s, nil
+}
+
+// checkHeaders refuses references that only the operator may have.
+func (r Reader) checkHeaders(headers map[string]string) error {
+	for name, text := range headers {
 		t, err := secret.Parse(text)
 		switch kind := t.Ref().Kind(); {
 		case err != nil || t.Ref() == "": // without a reference
 		case kind != secret.Vault:
-			return org.MCPServer{}, fault.New(fault.Unprocessable, "invalid_value", "a header cannot refer to the gateway's environment or files; store the value with PUT /api/secrets/NAME and refer to it with secret:NAME").In("headers." + name)
+			return fault.New(fault.Unprocessable, "invalid_value", "a header cannot refer to the gateway's environment or files; store the value with PUT /api/secrets/NAME and refer to it with secret:NAME").In("headers." + name)
 		case !r.Vault:
-			return org.MCPServer{}, fault.New(fault.Unprocessable, "vault_off", "%s: %v", t.Ref(), secret.ErrNoVault).In("headers." + name)
+			return fault.New(fault.Unprocessable, "vault_off", "%s: %v", t.Ref(), secret.ErrNoVault).In("headers." + name)
 		}
 	}
-	return s, nil
+	return nil
+}
+
+// HTTPTool implements agents.Reader.
+func (r Reader) HTTPTool(json []byte) (org.HTTPTool, error) {
+	t, err := config.Part{Name: "body", Data: json, Patched: true}.HTTPTool("name", "description", "input_schema", "url", "method", "headers", "class")
+	if err != nil {
+		return org.HTTPTool{}, refusal(fault.Invalid, err)
+	}
+	return t, r.checkHeaders(t.Headers)
 }
 
 // Runtime implements admin.Reader.
@@ -96,10 +118,45 @@ func (r Reader) Runtime(json []byte) (org.Runtime, error) {
 	if err != nil {
 		return org.Runtime{}, refusal(fault.Unprocessable, err)
 	}
+	for i, b := range rt.Buckets {
+		for member, ref := range map[string]string{"access_key": b.AccessKey, "secret_key": b.SecretKey} {
+			if err := r.checkReference(fmt.Sprintf("buckets[%d].%s", i, member), ref); err != nil {
+				return org.Runtime{}, err
+			}
+		}
+	}
 	if name := rt.CompactionModel; name != "" && r.Serves != nil && !r.Serves(name) {
 		return org.Runtime{}, fault.New(fault.Unprocessable, "invalid_value", "compaction_model: %s", config.Unserved(name)).In("compaction_model")
 	}
-	return rt, nil
+	return rt, checkDatabases(rt.Databases)
+}
+
+// checkDatabases refuses databases that only the operator's file may name.
+func checkDatabases(all []org.Database) error {
+	for i, d := range all {
+		for key, text := range map[string]string{"url": d.URL, "write_url": d.WriteURL} {
+			at := fmt.Sprintf("databases[%d].%s", i, key)
+			switch ref, is := org.DatabaseRef(text); {
+			case is && ref.Kind() != secret.Vault:
+				return fault.New(fault.Unprocessable, "invalid_value", "%s: cannot refer to the gateway's environment or files; store the URL with PUT /api/secrets/NAME and refer to it with secret:NAME", at).In(at)
+			case strings.HasPrefix(text, org.SQLite+":"):
+				return fault.New(fault.Unprocessable, "invalid_value", "%s: only the configuration file may name a file of SQLite; want a URL of PostgreSQL", at).In(at)
+			}
+		}
+	}
+	return nil
+}
+
+// checkReference refuses a reference that only the operator may have.
+func (r Reader) checkReference(param, text string) error {
+	switch ref, err := secret.ParseRef(text); {
+	case text == "" || err != nil: // reported
+	case ref.Kind() != secret.Vault:
+		return fault.New(fault.Unprocessable, "invalid_value", "%s cannot refer to the gateway's environment or files; store the value with PUT /api/secrets/NAME and refer to it with secret:NAME", param).In(param)
+	case !r.Vault:
+		return fault.New(fault.Unprocessable, "vault_off", "%s: %s: %v", param, ref, secret.ErrNoVault).In(param)
+	}
+	return nil
 }
 
 // Org implements admin.Reader.

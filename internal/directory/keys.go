@@ -1,6 +1,7 @@
 package directory
 
 import (
+	"iter"
 	"slices"
 	"time"
 
@@ -50,6 +51,9 @@ func without(all []string, there func(string) bool) []string {
 	}
 	return out
 }
+
+// IDs returns the ids of all orgs.
+func (d *Directory) IDs() iter.Seq[string] { return slices.Values(d.ids(nil, nil)) }
 
 // EachKey calls yield for the keys of all orgs that are not revoked.
 func (d *Directory) EachKey(yield func(org.Key)) {

@@ -107,3 +107,12 @@ func newGuarded(dial dialFunc) *http.Transport {
 		ForceAttemptHTTP2:      true,
 	}
 }
+
+// DialGuarded connects to an address, host:port, that an org, a user, a model or a remote server can name, for
+// protocols other than HTTP. The policy applies as it does to [Egress.Guarded]: a refused address is a [*BlockedError].
+func (e *Egress) DialGuarded(ctx context.Context, network, address string) (net.Conn, error) {
+	if network != "tcp" {
+		return nil, fmt.Errorf("dial: network %q; only tcp is allowed", network)
+	}
+	return e.dial(ctx, network, address)
+}

@@ -1,6 +1,8 @@
 package egress
 
 import (
+	"context"
+	"fmt"
 	"net"
 	"net/http"
 )
@@ -33,4 +35,14 @@ func newOperator() *http.Transport {
 		ReadBufferSize:         readBuffer,
 		ForceAttemptHTTP2:      true, // net/http disables HTTP/2 if DialContext is set
 	}
+}
+
+// DialOperator connects to an address, host:port, that the operator configured, which may be private, for protocols
+// other than HTTP.
+func (e *Egress) DialOperator(ctx context.Context, network, address string) (net.Conn, error) {
+	if network != "tcp" {
+		return nil, fmt.Errorf("dial: network %q; only tcp is allowed", network)
+	}
+	d := net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}
+	return d.DialContext(ctx, network, address)
 }

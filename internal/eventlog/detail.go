@@ -13,6 +13,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -48,6 +49,7 @@ type DetailCall struct {
 	Owner    tool.Owner // who executes it; "" = not decided yet
 	Attempts int        // how often the gateway has started it
 	Outcome  loop.Outcome
+	Label    item.Label    // of its result
 	Took     time.Duration // 0 = not executed, or unknown
 }
 
@@ -177,7 +179,9 @@ func (d *detailFold) add(f loop.Fact) error {
 	case loop.CallStarted:
 		d.change(b.Key, func(c *DetailCall) { c.Attempts = b.Attempt })
 	case loop.CallDone:
-		d.change(b.Key, func(c *DetailCall) { c.Outcome, c.Took = b.Outcome, time.Duration(b.Micros)*time.Microsecond })
+		d.change(b.Key, func(c *DetailCall) {
+			c.Outcome, c.Label, c.Took = b.Outcome, b.Label, time.Duration(b.Micros)*time.Microsecond
+		})
 	case loop.CancelRequested:
 		d.ended = b
 	case loop.ReserveRefused:

@@ -1,6 +1,7 @@
 package eventlog
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -64,6 +65,24 @@ func (p *fold) emit(at event.Position, e event.Event) {
 	}
 }
 
+// tellCallStarted emits that a call is executed.
+func (p *fold) tellCallStarted(at event.Position, b loop.CallStarted) error {
+	c, ok := p.state.Call(b.Key)
+	if !ok || c.Prepared == nil {
+		return nil
+	}
+	arguments, err := p.content.argumentsOf(c)
+	if err != nil {
+		return err
+	}
+	e := event.ToolStarted{
+		Round: p.state.Turn.Round, Key: string(c.Key), Name: c.Name, Server: loop.LabelOf(c.Prepared.Server), Arguments: arguments, Approval: c.WaitID(),
+	}
+	e.Shown, e.Hosted, e.Tool = p.state.ShownAs(c)
+	p.emit(at, e)
+	return nil
+}
+
 // tell emits the event of a fact that was just folded. A fact has at most one event
 // beside the deltas. The error is an *[journal.Unreadable] for a row that cannot be decoded, or
 // that of the store.
@@ -73,22 +92,26 @@ func (p *fold) tell(f loop.Fact) error {
 	case loop.Accepted:
 		p.emit(at, event.Started{RunID: b.RunID, Model: b.Model, At: time.UnixMilli(f.At).UTC(), Queued: b.Queued})
 	case loop.TurnStarted:
+		if b.Attempt == 1 && p.state.HeldAnswer() { // more input came, and the answer before it is no answer
+			p.call = event.Position{Seq: f.Seq - 1}
+			p.emit(p.nextDelta(), roundDone(&p.state))
+		}
 		p.call, p.round = at, b.Round
 		if b.Purpose != loop.PurposeRaw {
-			e := event.RoundStarted{Round: b.Round, Attempt: b.Attempt, Missing: p.state.MissingServers()}
+			e := event.RoundStarted{Round: b.Round, Attempt: b.Attempt, Missing: p.state.MissingServers(), Continues: p.state.Continued, NoTools: p.state.NoServers()}
 			e.Target = targetOf(&p.state, b.Target)
 			p.emit(at, e)
 		}
 	case loop.TurnFailed:
 		return p.tellFailedCall(f.Seq, b)
 	case loop.Turn:
-		if b.Purpose == loop.PurposeRaw {
+		if b.Purpose == loop.PurposeRaw || p.state.HeldAnswer() {
 			return nil
 		}
 		if err := p.tellItems(f.Seq, b.Round, b.ItemsRef, b.Calls, true); err != nil {
 			return err
 		}
-		p.emit(at, event.RoundDone{Round: b.Round, Stop: b.Stop, Usage: b.Usage})
+		p.emit(at, roundDone(&p.state))
 	case loop.Catalogued:
 		if b.ListedRef == "" {
 			return nil
@@ -99,19 +122,7 @@ func (p *fold) tell(f loop.Fact) error {
 		}
 		p.emit(at, event.ToolsListed{Servers: list})
 	case loop.CallStarted:
-		if c, ok := p.state.Call(b.Key); ok && c.Prepared != nil {
-			arguments, err := p.content.argumentsOf(c)
-			if err != nil {
-				return err
-			}
-			e := event.ToolStarted{
-				Round: p.state.Turn.Round, Key: string(c.Key), Name: c.Name,
-				Server: loop.LabelOf(c.Prepared.Server), Arguments: arguments,
-			}
-			e.Shown, e.Hosted, e.Tool = p.state.ShownAs(c)
-			e.Approval = c.WaitID()
-			p.emit(at, e)
-		}
+		return p.tellCallStarted(at, b)
 	case loop.CallDone:
 		return p.tellCallDone(at, b)
 	case loop.Parked:
@@ -121,6 +132,9 @@ func (p *fold) tell(f loop.Fact) error {
 		}
 		p.emit(at, e)
 	case loop.CallResolved:
+		if b.Early && b.WaitID == "" { // it is kept: nothing is decided yet
+			return nil
+		}
 		status := journal.ApprovalDenied
 		if b.Approved {
 			status = journal.ApprovalApproved
@@ -143,12 +157,17 @@ func (p *fold) tell(f loop.Fact) error {
 		}
 	case loop.Compacted:
 		p.emit(at, compactedEvent(&p.state, b, f.At))
+	case loop.HookRan:
+		p.emit(at, hookEvent(&p.state, b, f.At))
 	case loop.Finished:
 		if err := p.checkEnd(b); err != nil {
 			return &journal.Unreadable{Seq: f.Seq, Kind: b.Kind(), Version: f.Version, Err: err}
 		}
+		if err := p.tellAnswer(f.Seq); err != nil {
+			return err
+		}
 		p.emit(at, p.ending(b, f.At))
-	case loop.Blocked, loop.CallPrepared, loop.CallWaiting, loop.CancelRequested, loop.HookRan,
+	case loop.Blocked, loop.CallPrepared, loop.CallWaiting, loop.CancelRequested,
 		loop.InputAdded, loop.ReserveRefused, loop.Reserved, loop.Resumed: // no event
 	case loop.Routed:
 		if e, ok := fallbackEvent(&p.state); ok {
@@ -156,6 +175,23 @@ func (p *fold) tell(f loop.Fact) error {
 		}
 	}
 	return nil
+}
+
+// hookEvent returns the event of a hook that has decided.
+func hookEvent(s *loop.State, b loop.HookRan, at int64) event.HookRan {
+	h, _ := s.HookOf(b.Hook)
+	e := event.HookRan{
+		ID: b.Hook, Position: h.Position, Event: b.Point.Event(), Key: string(b.Key), Status: event.HookSucceeded, Message: b.Message,
+		Modified: b.Verdict == loop.HookModify, Blocked: b.Verdict == loop.HookDeny, Asked: b.Verdict == loop.HookAsk,
+		Duration: time.Duration(b.Micros) * time.Microsecond, At: time.UnixMilli(at).UTC(),
+	}
+	switch {
+	case b.TimedOut:
+		e.Status, e.Message = event.HookTimedOut, cmp.Or(b.Message, "the hook did not answer in time")
+	case b.Failed:
+		e.Status, e.Message = event.HookFailed, cmp.Or(b.Message, "the hook has failed")
+	}
+	return e
 }
 
 // compactedEvent returns the event of a compaction.
@@ -242,13 +278,13 @@ func (p *fold) tellCallDone(at event.Position, b loop.CallDone) error {
 	}
 	e := event.ToolDone{
 		Round: p.state.Turn.Round, Key: string(c.Key), Name: c.Name, Outcome: b.Outcome,
-		Text: item.PlainText(result[0].Parts), Duration: time.Duration(b.Micros) * time.Microsecond,
+		Text: item.PlainText(result[0].Parts), Label: string(b.Label), Duration: time.Duration(b.Micros) * time.Microsecond,
 	}
 	if c.Prepared != nil {
 		e.Server = loop.LabelOf(c.Prepared.Server)
 	}
 	e.Approval = c.WaitID()
-	if e.Shown, e.Hosted, e.Tool = p.state.ShownAs(c); e.Tool != "" && c.Attempt == 0 {
+	if e.Shown, e.Hosted, e.Tool = p.state.ShownAs(c); c.Attempt == 0 {
 		e.Arguments = p.rawArguments(c)
 	}
 	if e.Hosted == "image_generation" {
@@ -361,7 +397,7 @@ func (p *fold) delta(round int, d model.Delta) {
 // had a number. whole says that all items have come to their end. It emits nothing if the
 // deltas were emitted as they arrived.
 func (p *fold) tellItems(seq int64, round int, ref string, calls []loop.TurnCall, whole bool) error {
-	if p.content.live() || p.call.Delta > 0 && p.last == p.call.Seq {
+	if p.content.live() || p.call.Delta > 0 && p.last == p.call.Seq || p.state.Accepted.HoldsAnswers() {
 		return nil
 	}
 	items, err := p.content.itemsOf(ref)
@@ -371,6 +407,39 @@ func (p *fold) tellItems(seq int64, round int, ref string, calls []loop.TurnCall
 	if p.last > p.call.Seq { // a fact with an event came between, which no release writes
 		p.call = event.Position{Seq: seq - 1}
 	}
+	p.tellAll(round, items, calls, whole)
+	return nil
+}
+
+// tellAnswer emits the answer of a run on which hooks decide, before the fact seq that ends the run: the
+// answer as they have left it, or nothing if the run has ended before they have decided.
+func (p *fold) tellAnswer(seq int64) error {
+	if !p.state.HeldAnswer() {
+		return nil
+	}
+	p.call = event.Position{Seq: seq - 1}
+	if ref := p.state.JudgedAnswer(); ref != "" {
+		items, err := p.content.itemsOf(ref)
+		if err != nil {
+			return err
+		}
+		p.tellAll(p.state.Turn.Round, items, nil, true)
+	}
+	p.emit(p.nextDelta(), roundDone(&p.state))
+	return nil
+}
+
+// roundDone returns the event of the end of the latest turn.
+func roundDone(s *loop.State) event.RoundDone {
+	e := event.RoundDone{Round: s.Turn.Round, Stop: s.Turn.Stop, Usage: s.Turn.Usage}
+	if s.HeldAnswer() && s.AnswerDenied() { // what is told is not from the model
+		e.Stop = model.StopEnd
+	}
+	return e
+}
+
+// tellAll emits what the model said in a round.
+func (p *fold) tellAll(round int, items []item.Item, calls []loop.TurnCall, whole bool) {
 	n := 0
 	tellCall := func() {
 		c := calls[0]
@@ -404,7 +473,6 @@ func (p *fold) tellItems(seq int64, round int, ref string, calls []loop.TurnCall
 	for len(calls) > 0 {
 		tellCall()
 	}
-	return nil
 }
 
 func (p *fold) tellParts(round, n int, it item.Item) {

@@ -59,7 +59,7 @@ func (p *partSink) Emit(at event.Position, e event.Event) error {
 			return nil
 		}
 	case event.CallDelta, event.Citation, event.ItemDone, event.NativeItem, event.NativeProgress,
-		event.Compacted, event.LimitsRaised, event.Paused, event.ReasoningDelta, event.RefusalDelta, event.RelayBody, event.RelayHead, event.RoundDone,
+		event.Compacted, event.HookRan, event.LimitsRaised, event.Paused, event.ReasoningDelta, event.RefusalDelta, event.RelayBody, event.RelayHead, event.RoundDone,
 		event.ModelFallback, event.RoundStarted, event.TextDelta, event.ToolDone, event.ToolStarted, event.ToolsListed: // passed on unchanged
 	}
 	if p.passed+1 < p.part {

@@ -227,8 +227,13 @@ func (w *Writer) load(f loop.Fact, rows map[string]json.RawMessage, restore func
 		if err := w.recallItems(b.ItemsRef, rows); err != nil {
 			return err
 		}
+		if err := w.recallItems(b.WholeRef, rows); err != nil {
+			return err
+		}
 		// Items of version 1 have no number among the run's turns.
-		item.SetTurn(w.Items(b.ItemsRef), item.LastTurn(w.Items("input"))+b.Round+1)
+		for _, ref := range []string{b.ItemsRef, b.WholeRef} {
+			item.SetTurn(w.Items(ref), item.LastTurn(w.Items("input"))+b.Round+1)
+		}
 	case loop.CallPrepared:
 		if b.ArgsRef != "" {
 			if !json.Valid(rows[b.ArgsRef]) {

@@ -26,6 +26,7 @@ const (
 	Unauthorized  Code = "unauthorized"
 	Forbidden     Code = "forbidden"
 	NotFound      Code = "not_found"
+	Gone          Code = "gone"   // it was there, and is not any more
 	Method        Code = "method" // the path exists, not for this method
 	Conflict      Code = "conflict"
 	Limited       Code = "limited"

@@ -202,7 +202,7 @@ func (s *loggedSink) Emit(at event.Position, e event.Event) error {
 		if e.Failure != nil {
 			s.r.code = e.Failure.Code
 		}
-	case event.ApprovalDecided, event.CallDelta, event.Citation, event.ItemDone, event.Compacted, event.LimitsRaised, event.NativeItem,
+	case event.ApprovalDecided, event.CallDelta, event.Citation, event.ItemDone, event.Compacted, event.HookRan, event.LimitsRaised, event.NativeItem,
 		event.ModelFallback, event.NativeProgress, event.RefusalDelta, event.RelayHead, event.RoundDone, event.RoundStarted,
 		event.ToolDone, event.ToolStarted, event.ToolsListed: // not logged
 	}

@@ -230,6 +230,9 @@ func (a *API) authorize(rt surface.Route) http.HandlerFunc {
 		return a.authorizeOperator(rt)
 	}
 	serve := a.answering(rt)
+	if rt.Roles == surface.Signed {
+		return func(w http.ResponseWriter, r *http.Request) { a.serve(w, r, run.Caller{}, rt, serve) }
+	}
 	return func(w http.ResponseWriter, r *http.Request) {
 		caller, err := a.caller(r)
 		noteCaller(w, caller)

@@ -219,6 +219,9 @@ func (t *Tool) httpRequest(ctx context.Context, r request, reads bool) (*http.Re
 	if r.key != "" {
 		req.Header.Set("Idempotency-Key", r.key)
 	}
+	if t.dispatch != nil {
+		return req, t.dispatch.sign(req.Header, r)
+	}
 	return req, nil
 }
 

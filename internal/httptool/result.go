@@ -12,13 +12,21 @@ import (
 )
 
 // most is how many bytes of a response are read: MaxCharacters, and a sign that there are more.
-func (t *Tool) most() int { return utf8.UTFMax*t.settings.MaxCharacters + 1 }
+func (t *Tool) most() int {
+	if t.dispatch != nil {
+		return t.dispatch.mostBytes()
+	}
+	return utf8.UTFMax*t.settings.MaxCharacters + 1
+}
 
 // read returns the result of a response. An error means that the response is not complete.
 func (t *Tool) read(resp *http.Response) (*tool.Result, error) {
 	data, err := io.ReadAll(io.LimitReader(resp.Body, int64(t.most())))
 	if err != nil {
 		return nil, err
+	}
+	if t.dispatch != nil {
+		data = contentOf(data)
 	}
 	text, ok := textOf(data, t.settings.MaxCharacters)
 	switch {

@@ -35,7 +35,22 @@ type Tool struct {
 	url        URL
 	definition tool.Definition
 	o          Options
-	calls      *semaphore.Weighted
+	calls      places
+	dispatch   *Dispatch // the tool is one of a request, which this URL executes; nil = it is not
+}
+
+// places bounds the calls that are made at a time.
+type places interface {
+	Acquire(ctx context.Context, n int64) error
+	Release(n int64)
+}
+
+// withDefaults returns the options with their defaults.
+func (o Options) withDefaults() Options {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return o
 }
 
 // New returns the tool with the settings, whose numbers are all set. It returns an error for a URL
@@ -45,11 +60,8 @@ func New(s org.HTTPTool, o Options) (*Tool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("HTTP tool %s: url: %w", s.Name, err)
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
 	t := &Tool{
-		settings: s, url: u, o: o, calls: semaphore.NewWeighted(int64(s.MaxConcurrentCalls)),
+		settings: s, url: u, o: o.withDefaults(), calls: semaphore.NewWeighted(int64(s.MaxConcurrentCalls)),
 		definition: tool.Definition{Name: s.Name, Description: s.Description, InputSchema: s.InputSchema},
 	}
 	switch s.Class {
@@ -83,6 +95,10 @@ func (t *Tool) request(c tool.Call) (request, error) {
 			return request{}, errors.New("the arguments are not a JSON object")
 		}
 	}
+	if t.dispatch != nil {
+		body, err := t.dispatch.body(t.settings.Name, argumentsOf(c))
+		return request{t.dispatch.URL, body, c.IdempotencyKey}, err
+	}
 	all := len(arguments)
 	text, err := t.url.Fill(arguments)
 	if err != nil {
@@ -101,6 +117,14 @@ func (t *Tool) request(c tool.Call) (request, error) {
 		return request{}, fmt.Errorf("the arguments make the URL longer than %d bytes", maxURL)
 	}
 	return r, err
+}
+
+// argumentsOf returns the arguments of a call as the model wrote them.
+func argumentsOf(c tool.Call) json.RawMessage {
+	if len(c.Arguments) == 0 {
+		return json.RawMessage("{}")
+	}
+	return bytes.TrimSpace(c.Arguments)
 }
 
 // repeatable reports whether the call may be sent again if its outcome is unknown.

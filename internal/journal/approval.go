@@ -110,6 +110,9 @@ func (h Head) ApprovalChanges(b Batch) []ApprovalChange {
 				out = append(out, ApprovalChange{ID: body.WaitID, Status: ApprovalApproved, At: f.At, By: body.By})
 			}
 		case loop.CallResolved:
+			if body.Early && body.WaitID == "" {
+				continue
+			}
 			c := ApprovalChange{ID: body.WaitID, Status: ApprovalDenied, At: f.At, By: body.By, Reason: body.Message}
 			if body.Approved {
 				c.Status = ApprovalApproved
@@ -283,6 +286,21 @@ func (a Approval) MayDecide(o *org.Org, p org.Principal) error {
 	}
 	return fault.New(fault.Forbidden, "approver_required", "a key with the role %q may not decide approval %s, which the settings of the server %s ask for; "+
 		"a key with the role approver, admin or owner decides it with POST /v1/approvals/%s", p.Role, a.ID, a.Server, a.ID)
+}
+
+// MayDecideEarly returns nil if a principal may decide calls of its or another's run that nobody has asked for
+// yet, or the error for its caller. Nobody knows the tool: it returns org.ErrNotFound for a key that may make
+// only some calls.
+func MayDecideEarly(o *org.Org, p org.Principal, runID, principal string) error {
+	switch {
+	case p.Access.Servers != nil || p.Access.Tools != nil:
+		return org.ErrNotFound
+	case p.ID == principal && o.Runtime.Approvers == org.OthersApprove:
+		return fault.New(fault.Forbidden, "own_approval", "the org does not let the key that asked for a tool call approve it (runtime.approvers: others); another key must decide the calls of the run %s", runID)
+	case p.Role.MayApprove():
+		return nil
+	}
+	return fault.New(fault.Forbidden, "approver_required", "a key with the role %q may not decide the calls of the run %s; a key with the role approver, admin or owner decides them", p.Role, runID)
 }
 
 // WaitingRun returns the run of an approval that waits.

@@ -32,6 +32,17 @@ type Batch struct {
 
 	Notices []Notice // for the webhooks of the org
 
+	HookMessages []HookMessage // with the Org and the RunID of the lease; they wait
+
+	// Delivered is added to the inbox of the session of the run. Nil = nothing is. It is refused with a
+	// *[Submitted] if the session has an input with its key, and with org.ErrNotFound if the run is no turn of
+	// the session.
+	Delivered *Delivered
+
+	// SessionSpent is what the run of a turn of a session has used, in the batch with its end. It is added to the
+	// sums of the session, if that exists.
+	SessionSpent SessionSpent
+
 	// Sync means that this batch and every earlier batch of the run are on disk when
 	// Append returns. Otherwise the batch is written a little later, in order, and a
 	// failure is returned by the run's next Append. Lack of space is no failure: the batch
@@ -42,6 +53,9 @@ type Batch struct {
 	// with the negative number when it no longer does. It must not block. Nil = not called.
 	Retain func(bytes int)
 }
+
+// SessionSpent is what the turns of a session have used: active time, and what is known of their costs.
+type SessionSpent struct{ ActiveMS, NanoUSD int64 }
 
 // Check returns an error unless b can follow the fact with number after in the journal of
 // the lease's run: the numbers have no gaps, and the first fact of the journal, and no

@@ -57,6 +57,10 @@ type Conversation struct {
 	// that segment are stored under its own key.
 	Previous string `json:"previous,omitempty"`
 
+	// Owner is the id of the named conversation that alone shows, continues and deletes a segment, or items
+	// that were added; "" = it belongs to the clients of the org. Clients cannot name an owner.
+	Owner string `json:"owner,omitempty"`
+
 	// Parts are the ids of what a named conversation consists of, in order: segments, and items that were
 	// added. A segment of a named conversation has those that were in front of it.
 	Parts []string `json:"parts,omitempty"`
@@ -221,9 +225,10 @@ func DecodeConversation(key ConversationKey, body []byte) (*Conversation, error)
 		RunID string   `json:"run_id"`
 		Part  int      `json:"part"`
 		Parts []string `json:"parts"`
+		Owner string   `json:"owner"`
 	}
 	_ = json.Unmarshal(body, &known)
-	bad := &Unreadable{Key: key, Err: err, Conversation: &Conversation{RunID: known.RunID, Part: known.Part, Parts: known.Parts}}
+	bad := &Unreadable{Key: key, Err: err, Conversation: &Conversation{RunID: known.RunID, Part: known.Part, Parts: known.Parts, Owner: known.Owner}}
 	f := fault.New(fault.Internal, "conversation_unreadable", "%s cannot be read by this build of the gateway: %s", key.title(), why)
 	f.Err = bad
 	return nil, f

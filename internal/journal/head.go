@@ -262,7 +262,9 @@ func (s Summary) After(f loop.Fact) Summary {
 		s.Status, s.Aside = Waiting, Aside{}
 		s.Grade = loop.Durable
 	case loop.CallResolved:
-		return s.decided()
+		if b.WaitID != "" || !b.Early { // else it is for a call that nobody has asked for yet
+			return s.decided()
+		}
 	case loop.Expired:
 		if b.WaitID != "" {
 			return s.decided()

@@ -65,10 +65,20 @@ type Opening struct {
 	Turn *SessionTurn
 }
 
-// SessionTurn makes a run the next turn of a session, which must have none that has not ended. All of it is
-// stored in the transaction that accepts the run, so that an input is delivered to exactly one run.
+// SessionTurn makes a run the next turn of a session. All of it is stored in the transaction that accepts the
+// run, so that an input is delivered to exactly one run. The session must have no turn that has not ended,
+// unless the turn is Queued.
 type SessionTurn struct {
-	Session   string
+	Session string
+
+	// Queued says that the turn may wait: its run is queued, gets its input when it has begun, and is not
+	// claimed before all earlier turns have ended. Until then its Input waits in the inbox.
+	Queued bool
+
+	// Interrupt is in front of Input in the inbox, and says that the turn in progress is to end: see
+	// [Archive.InterruptedRuns]. It has an effect only if the turn is Queued and the session has such a turn.
+	Interrupt *SessionInput
+
 	Principal string          // whose session it must be; "" = of anyone
 	Version   int             // of the agent
 	Rounds    int             // that the run may have
@@ -85,6 +95,13 @@ type SessionInput struct {
 	Body      json.RawMessage
 	Key       string // the Idempotency-Key of the request; "" = none
 	Digest    string // of the request, with Key
+}
+
+// Delivered is an input of a session that goes to a run which is a turn of it and has not ended. It is stored
+// in the transaction of the fact that uses it.
+type Delivered struct {
+	Session string
+	Input   SessionInput
 }
 
 // SessionBusy reports that a session has a run that has not ended. Nothing was stored.

@@ -85,6 +85,14 @@ type Archive interface {
 	// limits, ordered by org and id.
 	WaitingRuns(ctx context.Context) ([]WaitingRun, error)
 
+	// InterruptedRuns returns up to limit runs that are to end because interrupts wait in the inboxes of their
+	// sessions, the oldest interrupt first. Principal is who has sent it.
+	InterruptedRuns(ctx context.Context, limit int) ([]WaitingRun, error)
+
+	// OrphanedRuns returns up to limit runs that have not ended although their session was deleted, ordered by org
+	// and id, until it is recorded that they are to end.
+	OrphanedRuns(ctx context.Context, limit int) ([]WaitingRun, error)
+
 	// QueuedRuns returns how many runs are queued, by org and principal, ordered by both.
 	QueuedRuns(ctx context.Context) ([]QueuedRuns, error)
 
@@ -169,7 +177,8 @@ type Leases interface {
 	// Claim gives owner up to limit runs that are [Head.Claimable], as [Head.Claim]
 	// says: in a round robin over orgs, the oldest run of each first. An org gets no more
 	// leases than [Summary.Slots] of the run allows, those included that have not expired: a
-	// run that has waited takes a slot as a new one does. When Claim returns, this is on disk.
+	// run that has waited takes a slot as a new one does. A queued turn of a session cannot be claimed while
+	// an earlier turn has not ended. When Claim returns, this is on disk.
 	Claim(ctx context.Context, owner string, limit int) ([]Lease, error)
 
 	// Renew extends every lease that is [Head.Renewable] by owner, and returns these

@@ -26,6 +26,12 @@ const (
 // Facts: Catalogued, with the Conflict and the Missing tool of [Tools]; or Blocked.
 type Discover struct{}
 
+// AddInput adds the input of a run that was accepted without it: the conversation that it continues, as it is
+// now, and what the caller has sent.
+//
+// Fact: InputAdded by the client.
+type AddInput struct{}
+
 // Route asks the router in which order to try the targets of a round: at the begin of the
 // round, and after a target has failed for good. A run with one target has no Route.
 //
@@ -62,6 +68,9 @@ type CallModel struct {
 	// Warn tells the model that little of the run's budget is left. It is told once in a run.
 	Warn bool
 
+	// Continues asks the model for the rest of its answer, with [ContinueMessage] after the transcript.
+	Continues bool
+
 	// OfferReread offers the tool that reads the rest of truncated results.
 	OfferReread bool
 
@@ -76,7 +85,7 @@ type CallModel struct {
 func (a CallModel) Refused(w budget.Window, used budget.Amount) ReserveRefused {
 	reason := event.Tokens
 	switch {
-	case a.Round == 0:
+	case a.Round == 0 && !a.Continues:
 		reason = event.BudgetExceeded
 	case !w.Fits(budget.Amount{NanoUSD: used.NanoUSD}, budget.Amount{NanoUSD: a.MaxCost.NanoUSD}):
 		reason = event.Money
@@ -179,6 +188,7 @@ type Cause struct {
 	Gone        string         // Cancelled, CallerGone: ClientGone, KeyRevoked, KeyExpired, ModelNotAllowed or Deleted; "" = somebody has cancelled the run
 }
 
+func (AddInput) action()     {}
 func (Discover) action()     {}
 func (Route) action()        {}
 func (CallModel) action()    {}

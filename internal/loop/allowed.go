@@ -48,7 +48,8 @@ func allowed(s *State, body Body) error {
 	case TurnFailed:
 		return expects(s, CallModel{}, s.Attempt.Open && s.Attempt.Number == b.Attempt)
 	case Turn:
-		return expects(s, CallModel{}, s.Attempt.Open && b.Round == s.Spent.Rounds && (b.Purpose == PurposeRaw) == s.Accepted.Raw)
+		fits := (b.Purpose == PurposeRaw) == s.Accepted.Raw && (b.WholeRef != "") == s.Continues() && (!b.Continues || s.ContinuesAfter(b, true))
+		return expects(s, CallModel{}, s.Attempt.Open && b.Round == s.Spent.Rounds && fits)
 	case CallPrepared:
 		if err := allowPreparedByHooks(s, b); err != nil {
 			return err
@@ -84,6 +85,9 @@ func allowed(s *State, body Body) error {
 	case ReserveRefused:
 		return allowReserved(s, b.Round, b.Attempt)
 	case CallResolved:
+		if b.Early {
+			return allowEarly(s, b)
+		}
 		if s.Paused != nil {
 			return fmt.Errorf("the run waits for a raise of its limits, not for an approval")
 		}
@@ -178,6 +182,7 @@ func withoutInFlight(s *State, key CallKey) State {
 			waits.Attempt = 0
 			out.Calls[i] = &waits
 			out.Counts.Calls--
+			out.Uses = s.Accepted.countUse(out.Uses, c, -1)
 		}
 	}
 	return out
@@ -254,6 +259,22 @@ func allowResolved(s *State, waitID string) error {
 		}
 	}
 	return fmt.Errorf("no call waits for approval %q", waitID)
+}
+
+// allowEarly allows a decision for a call that is not asked for yet while none waits, and the first of those
+// that are kept for a call that was asked for.
+func allowEarly(s *State, b CallResolved) error {
+	switch {
+	case b.WaitID == "" && s.Awaits():
+		return fmt.Errorf("a call waits for a decision: this one names no approval")
+	case b.WaitID == "" && len(s.Early) >= MaxEarly:
+		return fmt.Errorf("%d decisions wait for calls already", MaxEarly)
+	case b.WaitID == "":
+		return expects(s, Interrupt{}, s.Ended == "")
+	case len(s.Early) == 0 || s.Early[0].Approved != b.Approved || s.Early[0].By != b.By || s.Early[0].Message != b.Message:
+		return fmt.Errorf("the decision about approval %q is not the first that was made early", b.WaitID)
+	}
+	return allowResolved(s, b.WaitID)
 }
 
 func allAsked(s *State) bool {

@@ -7,6 +7,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/policy"
+	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -64,6 +65,9 @@ func Apply(s State, f Fact) State {
 		s.Reserved = &b
 	case ReserveRefused:
 		s.Refused = &b
+		if s.answerRemains() { // it ends with the answer that it has
+			break
+		}
 		if !s.pauses() || s.Turn == nil { // the first call: nothing is lost if the caller asks again
 			s.end(b.Reason)
 		}
@@ -89,7 +93,7 @@ func Apply(s State, f Fact) State {
 			s.setCall(b.Key, func(c *Call) { c.Wait, c.AskedAt = &b, f.At })
 		}
 	case CallResolved:
-		s.resolve(b.WaitID, b.Approved, b.Message, f.At)
+		s.decide(b, f.At)
 	case CancelRequested:
 		s.cancel(b)
 	case Expired:
@@ -169,7 +173,7 @@ func (s *State) startAttempt(b TurnStarted) {
 	if s.Attempt.Number > 0 && s.Attempt.Target == b.Target {
 		onTarget = s.Attempt.AttemptsOnTarget + 1
 	}
-	if !s.callsOpen() { // the model sees the input that came during an earlier attempt
+	if !s.callsOpen() && !s.Continues() { // the model sees the input that came during an earlier attempt
 		s.Unanswered = false
 		s.admitLate()
 	}
@@ -199,6 +203,7 @@ func (s *State) failAttempt(b TurnFailed, at int64) {
 // addTurn starts a new round with the turn's calls. Incomplete calls are dropped:
 // they are in no item of the turn either.
 func (s *State) addTurn(b Turn) {
+	cut := s.Turn
 	s.Turn = &b
 	s.spend(s.Cost(b))
 	s.Reserved = nil
@@ -208,18 +213,16 @@ func (s *State) addTurn(b Turn) {
 	if known := b.Usage.Input + b.Usage.Output; known > 0 {
 		s.CountedTokens, s.UncountedBytes = known, s.lateBytes()
 	}
-	s.Attempt = Attempt{Target: s.Attempt.Target}
+	s.nextAttempt(b)
 	s.Usage = s.Usage.Add(b.Usage)
-	if b.ItemsRef != "" {
-		s.extend(Segment{Kind: Own, Ref: b.ItemsRef, Bytes: b.Bytes})
-	}
+	s.keepAnswer(cut, b)
 	s.Calls, s.resultsAppended, s.Unanswered, s.hooksBefore = nil, false, false, len(s.Hooks)
 	for i, c := range b.Calls {
 		if c.Complete {
 			s.Calls = append(s.Calls, &Call{Key: Key(b.Round, i), Index: len(s.Calls), ProviderID: c.ProviderID, Name: c.Name})
 		}
 	}
-	if len(s.Calls) == 0 {
+	if len(s.Calls) == 0 && !b.Continues {
 		s.Unanswered = len(s.late) > 0
 		s.admitLate()
 	}
@@ -272,6 +275,9 @@ func (s *State) start(b CallStarted) {
 		return
 	}
 	s.Halted = false // as in startAttempt: current rules would not have started the call
+	if c.Attempt == 0 {
+		s.Uses = s.Accepted.countUse(s.Uses, &c, 1)
+	}
 	s.setCall(b.Key, func(c *Call) { c.Attempt, c.Guard, c.Advice, c.hooksBefore = b.Attempt, policy.Allow, "", len(c.Hooks) })
 }
 
@@ -286,6 +292,7 @@ func (s *State) finishCall(b CallDone) {
 	if b.Attempt > 0 && b.Outcome != NotRun && c.Prepared != nil && c.Prepared.Class != tool.Read {
 		s.SideEffects = true
 	}
+	s.Untrusted = s.Untrusted || b.Label == item.Untrusted
 	s.spend(c.cost(b.Outcome))
 	if (b.Attempt > 0 || b.Outcome == Cached) && c.Prepared != nil && c.historyIndex < len(s.History) {
 		s.History = slices.Clone(s.History)
@@ -306,6 +313,19 @@ func (s *State) gatewayCallsBefore(c Call) int {
 		}
 	}
 	return n
+}
+
+// decide applies a decision: one that is early without an approval is kept, and the first that is kept goes
+// with its approval.
+func (s *State) decide(b CallResolved, at int64) {
+	switch {
+	case b.Early && b.WaitID == "":
+		s.Early = append(slices.Clip(s.Early), b)
+		return
+	case b.Early && len(s.Early) > 0:
+		s.Early = s.Early[1:]
+	}
+	s.resolve(b.WaitID, b.Approved, b.Message, at)
 }
 
 // resolve decides an approval, unless it is decided, and returns its call; "" = none.
@@ -426,9 +446,9 @@ func (s *State) addInput(b InputAdded) {
 	s.Truncated = s.Truncated || b.Truncated
 	seg := Segment{Kind: Added, Ref: b.ItemsRef, Bytes: b.Bytes}
 	if b.By == ByClient && s.Turn == nil && s.Attempt.Number == 0 {
-		seg.Kind = Input
+		seg.Kind, s.begun = Input, true
 	}
-	if s.Attempt.Open || s.callsOpen() {
+	if s.Attempt.Open || s.callsOpen() || s.Continues() {
 		s.late = append(slices.Clip(s.late), seg)
 		return
 	}

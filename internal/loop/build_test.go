@@ -35,6 +35,7 @@ func rounds(n int) func(*Accepted)       { return func(b *Accepted) { b.Limits.R
 func callLimit(n int) func(*Accepted)    { return func(b *Accepted) { b.Limits.Calls = n } }
 func perTurn(n int) func(*Accepted)      { return func(b *Accepted) { b.Limits.CallsPerTurn = n } }
 func endCut(b *Accepted)                 { b.EndCut = true }
+func continues(b *Accepted)              { b.Continuations = 2 }
 func durable(b *Accepted)                { b.Grade = Durable }
 func quick(b *Accepted)                  { b.Rules.StuckMS = 1 } // dead owners count at once
 func tokens(n int64) func(*Accepted)     { return func(b *Accepted) { b.Limits.Tokens = n } }
@@ -88,6 +89,20 @@ func turn(round int, stop model.Stop, names ...string) Body {
 		}
 		b.Calls = append(b.Calls, c)
 	}
+	return b
+}
+
+// cutTurn is a turn whose rest the run asks for.
+func cutTurn(round int) Body {
+	b := turn(round, model.StopLength).(Turn)
+	b.Continues = true
+	return b
+}
+
+// restOf is a turn that goes on with one that was cut off.
+func restOf(round int, stop model.Stop, names ...string) Body {
+	b := turn(round, stop, names...).(Turn)
+	b.WholeRef = "whole"
 	return b
 }
 

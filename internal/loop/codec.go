@@ -50,7 +50,7 @@ func checkValues(b Body) error {
 	case Accepted:
 		for _, h := range b.Hooks {
 			if err := errors.Join(
-				checkValue("point", h.Point, OnRunStart, PreToolUse, OnDelegation, PostToolUse, PreResponse),
+				checkValue("point", h.Point, OnRunStart, PreToolUse, OnDelegation, PostToolUse, PreResponse, OnRunComplete),
 				checkValue("type", h.Type, HookRules, HookHTTP, HookApproval, HookFunction)); err != nil {
 				return err
 			}

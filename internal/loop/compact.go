@@ -206,9 +206,10 @@ func (s *State) compact(b Compacted) {
 	}
 	s.Compactions.Failed, s.Compactions.Ineffective, s.Compactions.Largest = 0, 0, nil
 	s.extend(Segment{Kind: Replacement, Refs: b.Refs, Until: b.Until})
-	s.CountedTokens, s.UncountedBytes = max(0, b.After), s.lateBytes()
+	more := s.lateBytes() + s.continueBytes()
+	s.CountedTokens, s.UncountedBytes = max(0, b.After), more
 	if b.Bytes > 0 { // an estimate is not a count: what the next call may cost is reserved by its bytes
-		s.CountedTokens, s.UncountedBytes = 0, b.Bytes+s.lateBytes()
+		s.CountedTokens, s.UncountedBytes = 0, b.Bytes+more
 	}
 	s.Attempt.Compacted = s.Attempt.Failed != nil
 }

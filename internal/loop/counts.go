@@ -3,7 +3,7 @@ package loop
 // Counts are the totals of a run. State, the list of runs, events, spans and logs report
 // these. The zero value is the one before the first fact.
 type Counts struct {
-	Rounds int   // model calls that returned a turn; those of a raw relay do not count
+	Rounds int   // model calls that returned a turn; those of a raw relay, and of an answer whose rest follows, do not count
 	Calls  int   // tool calls that the gateway started; further attempts at a call do not count
 	Tokens int64 // input and output tokens that providers counted, for failed model calls too
 }
@@ -12,7 +12,7 @@ type Counts struct {
 func (c Counts) After(body Body) Counts {
 	switch b := body.(type) {
 	case Turn:
-		if b.Purpose == PurposeTurn {
+		if b.Purpose == PurposeTurn && !b.Continues {
 			c.Rounds++
 		}
 		c.Tokens += b.Usage.Input + b.Usage.Output

@@ -34,6 +34,8 @@ func Decide(state State) Action {
 		return s.recover()
 	case s.relays(): // one model call and nothing else
 		return s.relay()
+	case s.AwaitsInput():
+		return s.inTime(AddInput{})
 	case len(s.HooksDue(OnRunStart, "")) > 0:
 		return RunHooks{OnRunStart, s.HooksDue(OnRunStart, "")}
 	case s.Catalogued == nil:
@@ -46,6 +48,8 @@ func Decide(state State) Action {
 		return s.finish(event.Invalid)
 	case s.cut(): // no call of an answer that was cut off is executed
 		return s.conclude(event.OutputCut)
+	case s.Continues(): // the output limit has cut off the answer: ask for the rest
+		return s.continueAnswer()
 	case len(s.unprepared()) > 0:
 		return PrepareTools{s.unprepared()}
 	case len(s.answerable().Calls) > 0: // over a limit, repeated, unknown, denied: a result without execution
@@ -176,8 +180,9 @@ func (s decision) judge() (out []answer, held map[CallKey]event.Reason) {
 	before := 0                             // of those, the ones to execute
 	left := s.Limits.Calls - s.Counts.Calls // calls that may still start in this run
 	paid := s.Spent.NanoUSD                 // by the run, and by the calls before c that are under way or may start
+	uses := s.Uses                          // with the calls before c that may still start
 	for _, c := range s.Calls {
-		outcome, text := s.answerFor(c, nth, before, left)
+		outcome, text := s.answerFor(c, nth, before, left, s.Accepted.usedUp(uses, c))
 		if outcome == "" && c.toExecute() && c.Attempt == 0 && !c.Done && !s.Limits.Affords(paid, c.Prepared.PriceNano) {
 			outcome, text = NotRun, s.tooDear(c.Prepared.PriceNano, paid)
 			if pauses {
@@ -192,6 +197,9 @@ func (s decision) judge() (out []answer, held map[CallKey]event.Reason) {
 			out = append(out, answer{c.Key, outcome, text})
 		case c.toExecute() && !c.Done:
 			paid = int64(money.Nano(paid).Add(c.Prepared.PriceNano))
+			if c.Attempt == 0 {
+				uses = s.Accepted.countUse(uses, c, 1)
+			}
 		}
 		if c.owner() != tool.Client {
 			nth++
@@ -223,8 +231,8 @@ func (s decision) answerable() AnswerCalls {
 // answerFor returns the answer of a call that must not be executed; the outcome is
 // "" for any other call. nth is the number of the turn's gateway calls before c,
 // before is how many of those are to execute, left is how many calls the run may
-// still start.
-func (s decision) answerFor(c *Call, nth, before, left int) (Outcome, string) {
+// still start, and most is the limit of the call's tool if that is used up.
+func (s decision) answerFor(c *Call, nth, before, left, most int) (Outcome, string) {
 	limits := s.Limits
 	switch {
 	case c.Done || c.Prepared == nil:
@@ -239,6 +247,8 @@ func (s decision) answerFor(c *Call, nth, before, left int) (Outcome, string) {
 		return Unknown, "outcome_unknown: the call was sent, but its result was lost. It may or may not have taken effect. It was not repeated."
 	case c.Attempt > 0:
 		return "", ""
+	case most > 0:
+		return NotRun, tooOften(c.Name, most)
 	case c.Guard == policy.Advise:
 		return NotRun, "Not run. " + c.Advice + " Use the results that you have, change the arguments, or answer now."
 	case c.Prepared.Verdict == Answer && c.blockedByHook():
@@ -272,10 +282,12 @@ func denial(message string) string {
 
 // answerReason maps the stop reason of the last turn to the reason of the run's end.
 func (s decision) answerReason() event.Reason {
-	switch s.Turn.Stop {
-	case model.StopLength:
+	switch {
+	case s.AnswerDenied(): // what is told is not from the model
+		return event.Complete
+	case s.Turn.Stop == model.StopLength:
 		return event.OutputCut
-	case model.StopFilter:
+	case s.Turn.Stop == model.StopFilter:
 		return event.Refused
 	}
 	return event.Complete
@@ -307,7 +319,7 @@ func (s decision) callModel(attempt, target int, notBefore int64) Action {
 	return s.inTime(CallModel{
 		Purpose: PurposeTurn, Round: s.Spent.Rounds, Attempt: attempt, Target: target, NotBefore: notBefore,
 		MaxOutput: p.output, MaxCost: p.most, Warn: p.warn,
-		OfferTools: !p.answerNow, OfferReread: s.Truncated && !p.answerNow, KeepToolChoice: s.Spent.Rounds == 0 || s.Accepted.NoTools,
+		Continues: s.Continues(), OfferTools: !p.answerNow, OfferReread: s.Truncated && !p.answerNow, KeepToolChoice: s.Spent.Rounds == 0 || s.Accepted.NoTools,
 	})
 }
 

@@ -162,6 +162,19 @@ func TestDecide(t *testing.T) {
 		{"a turn that is not cut executes its calls where a cut ends the run", with(begin(endCut), asked(0, 1), turn(0, model.StopCalls, "a")), PrepareTools{[]CallKey{"0.0"}}},
 		{"an incomplete call is ignored", with(begin(), asked(0, 1), turn(0, model.StopLength, "a…")), finish(event.OutputCut)},
 
+		// Answers whose rest is asked for. // A12
+		{"the rest of a cut answer is asked for, in the same round", with(begin(continues), asked(0, 1), cutTurn(0)), CallModel{Purpose: PurposeTurn, Attempt: 2, Continues: true, OfferTools: true, KeepToolChoice: true}},
+		{"a second time", with(begin(continues), asked(0, 1), cutTurn(0), asked(0, 2), cutAgain(restOf(0, model.StopLength))), CallModel{Purpose: PurposeTurn, Attempt: 3, Continues: true, OfferTools: true, KeepToolChoice: true}},
+		{"it is no round", with(begin(continues, rounds(1)), asked(0, 1), cutTurn(0), asked(0, 2), restOf(0, model.StopEnd)), finish(event.Complete)},
+		{"after the last time the run ends with what there is", with(begin(continues), asked(0, 1), cutTurn(0), asked(0, 2), cutAgain(restOf(0, model.StopLength)), asked(0, 3), restOf(0, model.StopLength)), finish(event.OutputCut)},
+		{"the calls of the rest are executed", with(begin(continues), asked(0, 1), cutTurn(0), asked(0, 2), restOf(0, model.StopCalls, "a")), PrepareTools{[]CallKey{"0.0"}}},
+		{"a cancel wins over the rest", with(begin(continues), asked(0, 1), cutTurn(0), cancel), finish(event.Cancelled)},
+		{"the call for the rest is repeated", with(begin(continues), asked(0, 1), cutTurn(0), asked(0, 2), failed(2, model.Transient, retryAt(4500))), CallModel{Purpose: PurposeTurn, Attempt: 3, NotBefore: 4500, Continues: true, OfferTools: true, KeepToolChoice: true}},
+		{"without tokens for the rest the run ends with what there is", with(begin(continues, tokens(16)), reserved(0, 1, 16), asked(0, 1), cutTurn(0)), finish(event.OutputCut)},
+		{"a budget without room for the rest ends a run that has asked for it before", with(begin(continues, shared, durable), reserved(0, 1, 40), asked(0, 1), cutTurn(0), reserved(0, 2, 40), asked(0, 2), Resumed{}, ReserveRefused{Attempt: 3, Reason: event.Tokens}), finish(event.Tokens)},
+		{"a budget without room for the rest ends the run with what there is", with(begin(continues, shared), reserved(0, 1, 40), asked(0, 1), cutTurn(0), ReserveRefused{Attempt: 2, Reason: event.Tokens}), finish(event.OutputCut)},
+		{"input waits until the answer is whole", with(begin(continues), asked(0, 1), cutTurn(0), InputAdded{ItemsRef: "late"}, asked(0, 2), restOf(0, model.StopEnd)), call(1, 1)},
+
 		// Limits.
 		{"the calls of the last allowed round run", with(begin(rounds(1)), asked(0, 1), turn(0, model.StopCalls, "a"), prepared("0.0")), ExecuteTools{[]CallKey{"0.0"}}},
 		{"the run ends after its last round", with(begin(rounds(1)), asked(0, 1), turn(0, model.StopCalls, "a"), prepared("0.0"), started("0.0"), done("0.0")), finish(event.MaxRounds)}, // B03

@@ -7,6 +7,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/window"
+	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -94,6 +95,10 @@ type Accepted struct {
 
 	// Queued says that the run waits for a slot, without an owner: its active time begins with Resumed.
 	Queued bool `json:"queued,omitempty"`
+
+	// Deferred says that the input follows when the run has begun, because it is a turn of a session: what its
+	// earlier turns have said is read when they have all ended. See [AddInput].
+	Deferred bool `json:"deferred,omitempty"`
 }
 
 // Target is a provider's model that may serve the run.
@@ -193,6 +198,7 @@ type HookRan struct {
 	Failed   bool        `json:"failed,omitempty"`    // the hook has failed; Verdict is what its settings say for that case
 	Message  string      `json:"message,omitempty"`   // why it denies or asks, or has failed; it may have texts of the run
 	Micros   int64       `json:"us,omitempty"`        // duration in microseconds; 0 = not known
+	TimedOut bool        `json:"timed_out,omitempty"` // it has failed because it did not answer in time
 }
 
 // Compacted records that the model sees less of the transcript from now on, or that an attempt
@@ -347,6 +353,22 @@ type Turn struct {
 	// Refused says that the answer to a relay was an error of the provider, which costs
 	// nothing unless Usage says so.
 	Refused bool `json:"refused,omitempty"`
+
+	// Continues says that the run asks for the rest of the answer, see [State.ContinuesAfter]. Such a turn is no
+	// round: the turn with the rest has the same Round.
+	Continues bool `json:"continues,omitempty"`
+
+	// WholeRef is set if the turn before Continues: the row with the items of the answer so far. ItemsRef has those
+	// of this turn alone.
+	WholeRef string `json:"whole_ref,omitempty"`
+}
+
+// AnswerRef returns the row with all items of the answer so far.
+func (t Turn) AnswerRef() string {
+	if t.WholeRef != "" {
+		return t.WholeRef
+	}
+	return t.ItemsRef
 }
 
 // TurnCall is one tool call of a turn. Its key is [Key] of Turn.Round and its index
@@ -442,6 +464,8 @@ type CallDone struct {
 	FullRef      string  `json:"full_ref,omitempty"` // the whole result, if the result was truncated
 	Bytes        int64   `json:"bytes,omitempty"`    // size of the result in the prompt
 	Micros       int64   `json:"us,omitempty"`       // duration in microseconds; 0 = not executed, or unknown
+
+	Label item.Label `json:"label,omitempty"` // where the content of the result comes from; "" = the tool has not said
 }
 
 // Texts are what a model wrote in a fact, or what a model is told. Their JSON is stored.
@@ -543,12 +567,16 @@ type CallWaiting struct {
 	Message string `json:"message,omitempty"`
 }
 
-// CallResolved records the decision on an approval.
+// CallResolved records the decision on an approval, or one that is made early: before its call is asked for.
 type CallResolved struct {
-	WaitID   string `json:"wait_id"`
+	WaitID   string `json:"wait_id"` // "" = it is early, and kept for the next call that is asked for
 	Approved bool   `json:"approved"`
 	By       string `json:"by"`                // principal
 	Message  string `json:"message,omitempty"` // for the model
+
+	// Early says that the decision was made early. With a WaitID, it is the first of [State.Early], which has
+	// taken effect.
+	Early bool `json:"early,omitempty"`
 }
 
 // CancelRequested ends the run: Decide starts nothing new after it.

@@ -23,7 +23,29 @@ const (
 	OnDelegation HookPoint = "delegation"    // as PreToolUse, for a call that starts another agent
 	PostToolUse  HookPoint = "post_tool_use" // after the tool has answered and before the result is recorded
 	PreResponse  HookPoint = "pre_response"  // after the model's answer and before the end
+
+	// OnRunComplete is after a run that is complete. No hook runs there in the run: see HooksAfter.
+	OnRunComplete HookPoint = "run_complete"
 )
+
+// Event returns the name of the point in settings, requests to hooks, and events.
+func (p HookPoint) Event() string {
+	switch p {
+	case OnRunStart:
+		return "OnRunStart"
+	case PreToolUse:
+		return "PreToolUse"
+	case PostToolUse:
+		return "PostToolUse"
+	case OnDelegation:
+		return "OnDelegation"
+	case PreResponse:
+		return "PreResponse"
+	case OnRunComplete:
+		return "OnRunComplete"
+	}
+	return string(p)
+}
 
 // HookVerdict is what a hook decided.
 type HookVerdict string
@@ -38,10 +60,12 @@ const (
 
 // Hook is a hook of a run, as it is when the run begins.
 type Hook struct {
-	ID      string    `json:"id"`
-	Point   HookPoint `json:"point"`
-	Type    HookType  `json:"type"`
-	Matcher string    `json:"matcher,omitempty"` // at the points of calls: the name of a tool as the model sees it, or a glob; "" = all tools
+	ID       string    `json:"id"`
+	Point    HookPoint `json:"point"`
+	Type     HookType  `json:"type"`
+	Position int       `json:"position,omitempty"` // as its settings have it; Policy.Hooks is ordered already
+	Agent    bool      `json:"agent,omitempty"`    // it belongs to the agent whose session the run is a turn of, and not to the org
+	Matcher  string    `json:"matcher,omitempty"`  // at the points of calls: the name of a tool as the model sees it, or a glob; "" = all tools
 
 	Rules []HookRule `json:"rules,omitempty"` // of HookRules: the first whose condition holds denies
 
@@ -155,6 +179,73 @@ func (p *Policy) HooksTool(name string) bool {
 	return slices.ContainsFunc(p.Hooks, func(h Hook) bool { return (h.Point == PreToolUse || h.Point == PostToolUse) && h.matches(name) })
 }
 
+// HoldsAnswers reports whether hooks decide on the answer of the run. Nothing that the model says is
+// told before they have.
+func (p *Policy) HoldsAnswers() bool {
+	return p.Grade != Relay && slices.ContainsFunc(p.Hooks, func(h Hook) bool { return h.Point == PreResponse })
+}
+
+// HeldAnswer reports whether the latest turn is an answer on which hooks decide, or have decided.
+func (s *State) HeldAnswer() bool {
+	return s.Accepted != nil && s.Accepted.HoldsAnswers() && s.Turn != nil && len(s.Calls) == 0
+}
+
+// JudgedAnswer returns the row of the answer as all of its hooks have left it; "" = they have not all
+// decided.
+func (s *State) JudgedAnswer() string {
+	ran, _ := hooksAt(s, PreResponse, "")
+	if !s.HeldAnswer() || !s.AnswerDenied() && len(ran) < len(s.hooksOf(PreResponse)) {
+		return ""
+	}
+	return s.AnswerRef()
+}
+
+// undecidedAnswer returns the row of an answer on which not all of its hooks have decided; "" = there is none.
+func (s *State) undecidedAnswer() string {
+	if !s.HeldAnswer() || s.JudgedAnswer() != "" {
+		return ""
+	}
+	return s.AnswerRef()
+}
+
+// AnswerRef returns the row of the latest turn as the hooks so far have left it.
+func (s *State) AnswerRef() string {
+	ran, _ := hooksAt(s, PreResponse, "")
+	return cmp.Or(lastPatch(ran, PreResponse), s.Turn.AnswerRef())
+}
+
+// AnswerDenied reports whether a hook has denied the latest answer.
+func (s *State) AnswerDenied() bool {
+	_, denied := s.AnswerDenial()
+	return denied
+}
+
+// AnswerDenial returns the message of the hook that has denied the latest answer; false = none has.
+func (s *State) AnswerDenial() (message string, denied bool) {
+	ran, _ := hooksAt(s, PreResponse, "")
+	for _, r := range ran {
+		if r.Verdict == HookDeny {
+			return r.Message, true
+		}
+	}
+	return "", false
+}
+
+// AnswerPatch returns the row for what the next hook puts in place of the latest answer.
+func (s *State) AnswerPatch() string {
+	ran, _ := hooksAt(s, PreResponse, "")
+	return fmt.Sprintf("answer:%d.%d", s.Turn.Round, len(ran))
+}
+
+func (s *State) hooksOf(p HookPoint) (out []Hook) {
+	for _, h := range s.Accepted.Hooks {
+		if h.Point == p {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
 // HookOf returns a hook of the run.
 func (s *State) HookOf(id string) (Hook, bool) {
 	if s.Accepted != nil {
@@ -225,7 +316,7 @@ func (v HookVerdict) KnownAt(p HookPoint) bool {
 	case HookAllow:
 		return true
 	case HookDeny:
-		return p != PostToolUse
+		return p != PostToolUse && p != OnRunComplete
 	case HookModify:
 		return p == PreToolUse || p == PostToolUse || p == PreResponse
 	case HookAsk:
@@ -247,6 +338,7 @@ func hooksAt(s *State, p HookPoint, key CallKey) (ran []HookRan, reached bool) {
 		return at(c.Hooks[min(c.hooksBefore, len(c.Hooks)):], p), found && !c.Done && c.Attempt > 0
 	case PreResponse:
 		return at(s.Hooks[min(s.hooksBefore, len(s.Hooks)):], p), key == "" && s.answered() && !s.Attempt.Open && s.Attempt.Failed == nil
+	case OnRunComplete: // the run has ended there
 	}
 	return nil, false
 }

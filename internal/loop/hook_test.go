@@ -218,3 +218,44 @@ func TestACallIsPreparedAsItsHooksSay(t *testing.T) {
 		})
 	}
 }
+
+// H15: an answer is judged when all hooks before it have decided, or one has denied it. What is not judged is
+// no part of the conversation.
+func TestAnswersAreJudged(t *testing.T) {
+	second := func(v HookVerdict, id, patch string) HookRan {
+		return HookRan{Point: PreResponse, Hook: id, Verdict: v, PatchRef: patch}
+	}
+	said := hooked(with(begin(), asked(0, 1), turn(0, model.StopLength)), at1(PreResponse), at1(PreResponse))
+	for name, tt := range map[string]struct {
+		ran    []Body
+		judged string
+		next   Action
+	}{
+		"none has decided":      {nil, "", nil},
+		"one of two":            {[]Body{second(HookAllow, "h", "")}, "", nil},
+		"both":                  {[]Body{second(HookAllow, "h", ""), second(HookAllow, "h1", "")}, "t0.0", Finish{Reason: event.OutputCut}},
+		"the last change holds": {[]Body{second(HookModify, "h", "a"), second(HookModify, "h1", "b")}, "b", Finish{Reason: event.OutputCut}},
+		"a denial":              {[]Body{second(HookDeny, "h", "a")}, "a", Finish{Reason: event.Complete}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := play(t, with(said, tt.ran...)...)
+			if got := s.JudgedAnswer(); got != tt.judged || !s.HeldAnswer() {
+				t.Errorf("judged %q, want %q", got, tt.judged)
+			}
+			for _, refs := range [][]string{s.HiddenRefs(), s.Refs()} {
+				if slices.Contains(refs, s.AnswerRef()) != (tt.judged != "") {
+					t.Errorf("the conversation has %v", refs)
+				}
+			}
+			if tt.next == nil {
+				return
+			}
+			if diff := cmp.Diff(tt.next, Decide(s)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+	if s := play(t, with(begin(), asked(0, 1), turn(0, model.StopEnd))...); s.HeldAnswer() {
+		t.Error("an answer without hooks is held")
+	}
+}

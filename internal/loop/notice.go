@@ -46,3 +46,13 @@ func ResponseStatus(r event.Reason) string {
 	}
 	return "incomplete"
 }
+
+// HooksAfter returns the hooks that are told of a fact: of the end of a run that is complete. What they answer
+// changes nothing. s is the state after the fact.
+func HooksAfter(s State, f Fact) []Hook {
+	end, ended := f.Body.(Finished)
+	if !ended || end.Reason != event.Complete || s.Accepted == nil || s.relays() {
+		return nil
+	}
+	return s.hooksOf(OnRunComplete)
+}

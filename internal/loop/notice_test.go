@@ -53,3 +53,38 @@ func TestNotices(t *testing.T) {
 		})
 	}
 }
+
+// H14 H15: hooks at OnRunComplete are told of a run that is complete, of no other end, and of no relay. They never run
+// in the run.
+func TestHooksAfterARun(t *testing.T) {
+	hooked := func(g Grade) func(*Accepted) {
+		return func(a *Accepted) {
+			a.Grade = g
+			a.Hooks = []Hook{{ID: "start", Point: OnRunStart, Type: HookHTTP}, {ID: "one", Point: OnRunComplete, Type: HookHTTP}, {ID: "two", Point: OnRunComplete, Type: HookHTTP}}
+		}
+	}
+	for _, g := range []Grade{Light, Durable, Relay} {
+		for _, r := range event.Reasons() {
+			s := Apply(State{}, Fact{Seq: 1, Version: Version, Body: accepted(hooked(g))})
+			if due := s.HooksDue(OnRunComplete, ""); due != nil {
+				t.Errorf("%s: %v are due", g, due)
+			}
+			f := Fact{Seq: 2, Version: Version, Body: Finished{Reason: r}}
+			var got []string
+			for _, h := range HooksAfter(Apply(s, f), f) {
+				got = append(got, h.ID)
+			}
+			if want := g != Relay && r == event.Complete; want != (len(got) == 2 && got[0] == "one" && got[1] == "two") || !want && got != nil {
+				t.Errorf("a %s run that ends with %s tells %q", g, r, got)
+			}
+		}
+		if got := HooksAfter(State{}, Fact{Seq: 1, Version: Version, Body: accepted(hooked(g))}); got != nil {
+			t.Errorf("the beginning tells %v", got)
+		}
+	}
+	for _, v := range []HookVerdict{HookDeny, HookModify, HookAsk} {
+		if v.KnownAt(OnRunComplete) {
+			t.Errorf("%s is known there", v)
+		}
+	}
+}

@@ -35,6 +35,10 @@ type Policy struct {
 	// its calls is executed. Otherwise those that are complete are.
 	EndCut bool `json:"end_cut,omitempty"`
 
+	// Continuations is how often the run asks for the rest of an answer that the length of the output has cut
+	// off. 0 = never: such an answer ends the run.
+	Continuations int `json:"continuations,omitempty"`
+
 	Parallelism    Parallelism `json:"parallelism,omitempty"`
 	AbortOnTool    bool        `json:"abort_on_tool,omitempty"` // tool_error_mode: abort
 	Validation     Validation  `json:"arg_validation,omitempty"`
@@ -59,6 +63,10 @@ type Policy struct {
 	// Hosted are the tools of MCP servers that answer hosted tools of the request. The caller
 	// sees their calls as calls of the hosted tools.
 	Hosted []HostedTool `json:"hosted,omitempty"`
+
+	// MaxUses limit the calls of single tools, in addition to Limits. Further calls are answered without being
+	// executed. Of several limits for one tool all hold.
+	MaxUses []ToolUses `json:"max_uses,omitempty"`
 
 	// Approvals say which calls wait for approval. A server that has none of them has no such
 	// calls.
@@ -114,6 +122,30 @@ type HostedTool struct {
 	Type   string `json:"type"` // of the hosted tool, such as web_search
 	Server string `json:"server"`
 	Tool   string `json:"tool"` // the server's own name
+
+	// Options are what the request says of the hosted tool, which the tool gets with each call; nil = nothing.
+	Options json.RawMessage `json:"options,omitempty"`
+
+	// MaxUses is how many calls of the tool the request allows; 0 = no limit. Resolving the settings moves it to
+	// [Policy].MaxUses.
+	MaxUses int `json:"-"`
+}
+
+// ToolUses limits the calls of a tool in a run.
+type ToolUses struct {
+	Server string `json:"server"`
+	Tool   string `json:"tool"` // the server's own name
+	Most   int    `json:"most"`
+}
+
+// OptionsOf returns what the request says of all calls of a server's tool; nil = nothing.
+func (p *Policy) OptionsOf(server, tool string) json.RawMessage {
+	for _, h := range p.Hosted {
+		if h.Server == server && h.Tool == tool {
+			return h.Options
+		}
+	}
+	return nil
 }
 
 // ServerApproval says which calls of a server wait for approval, and how long.

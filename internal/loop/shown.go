@@ -15,6 +15,10 @@ const requestPrefix = "request:"
 // freely, and a label must not tell which servers the org has.
 func RequestServer(label string) string { return requestPrefix + label }
 
+// DispatchServer is the name, among the servers of a run, of the one whose tools the request defines and the tool
+// dispatch URL executes. No server of an org has it, and no server that a request brings.
+const DispatchServer = "dispatch:tools"
+
 // LabelOf returns the name of a server as the caller of its run knows it.
 func LabelOf(server string) string { return strings.TrimPrefix(server, requestPrefix) }
 

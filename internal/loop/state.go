@@ -41,13 +41,16 @@ type State struct {
 	Routed          *Routed // the latest; nil before the first, and for a run with one target
 	Attempt         Attempt
 	Turn            *Turn   // the latest; nil before the first
+	Continued       int     // how often the run has asked for the rest of the answer of the round
 	Calls           []*Call // the complete calls of the latest turn, in its order. States share them: none is ever modified
 	resultsAppended bool    // the results of Calls are in Transcript
 
 	Counts         Counts
+	Uses           []int // calls that count in Accepted.MaxUses, by its index. States share it: it is never modified
 	Spent          budget.Spent
 	Truncated      bool // a result was truncated; the model is offered a tool to read the rest
 	SkippedByFirst bool // a turn asked for more calls than Parallelism First executes
+	Untrusted      bool // a result of a tool has the label item.Untrusted
 	SideEffects    bool // a call that may change something has reached its tool, or may have
 	Usage          model.Usage
 	History        []policy.PastCall // tool calls for the progress guard, oldest first; at most Guard.Window and those of one turn
@@ -61,6 +64,7 @@ type State struct {
 	Refused        *ReserveRefused // the budget that had no room for a call; nil = none
 
 	Transcript []Segment // all items of the run, in order; see Seen and HiddenRefs
+	begun      bool      // the caller's input is in Transcript
 	Unanswered bool      // input has come after the latest turn
 	late       []Segment // input that follows the turn in progress and its results
 
@@ -68,6 +72,8 @@ type State struct {
 	hooksBefore int       // how many of Hooks ran before the latest turn
 
 	Parks int // how often the run has waited for approvals
+
+	Early []CallResolved // decisions for calls that are not asked for yet, the first one first; at most MaxEarly
 
 	Paused    *Paused      // the run waits for a raise of its limits; nil = it does not
 	PauseOver event.Reason // the limit for which the run may not wait any more: it ends; "" = it may
@@ -78,6 +84,20 @@ type State struct {
 	ActiveSince int64 // start of the current active period, in Unix milliseconds; 0 while queued or parked
 	ActiveMS    int64 // active time before ActiveSince, in milliseconds
 	OwnerLastAt int64 // At of the last fact of the current owner; on the same clock as ActiveSince
+}
+
+// AwaitsInput reports whether the run has not got the input of its caller yet: see [Accepted].Deferred.
+func (s *State) AwaitsInput() bool { return s.Accepted.Deferred && !s.begun }
+
+// Added returns how many inputs came after the first model call, or from somebody else than the caller.
+func (s *State) Added() int {
+	n := len(s.late)
+	for _, seg := range s.Transcript {
+		if seg.Kind == Added {
+			n++
+		}
+	}
+	return n
 }
 
 // Attempt is the latest model call of the current round.
@@ -248,6 +268,25 @@ func (s *State) AskFor(key CallKey, waitID string, now int64) CallWaiting {
 		w.ExpiresAt = now + wait
 	}
 	return w
+}
+
+// MaxEarly is how many decisions a run keeps for calls that are not asked for yet.
+const MaxEarly = 16
+
+// DecidedEarly returns the decisions that take effect with the facts that ask for calls: each takes the first
+// that is kept.
+func (s *State) DecidedEarly(asked []CallWaiting) (out []CallResolved) {
+	for i, w := range asked[:min(len(asked), len(s.Early))] {
+		d := s.Early[i]
+		d.WaitID = w.WaitID
+		out = append(out, d)
+	}
+	return out
+}
+
+// Awaits reports whether a call of the run was asked for and is not decided.
+func (s *State) Awaits() bool {
+	return slices.ContainsFunc(s.Calls, func(c *Call) bool { return c.Wait != nil && !c.Resolved && !c.Done })
 }
 
 // Call returns the call with the given key, or false.
@@ -595,6 +634,11 @@ func (s *State) MissingServers() (names []string) {
 	return names
 }
 
+// NoServers reports whether no server gives the run a tool, or should have done so.
+func (s *State) NoServers() bool {
+	return s.Catalogued != nil && !slices.ContainsFunc(s.Catalogued.Servers, func(server Server) bool { return server.Tools > 0 || server.Error != "" })
+}
+
 // Seen returns the references of the items that the model sees, in order: those of the
 // transcript, with the latest replacement in place of what it replaces.
 func (s *State) Seen() []string {
@@ -614,11 +658,13 @@ func (s *State) Seen() []string {
 	return refs
 }
 
-// Refs returns the references of all items of the run, in order, whatever the model sees of them.
+// Refs returns the references of all items of the run, in order, whatever the model sees of them. An answer on which
+// not all of its hooks have decided is left out.
 func (s *State) Refs() []string {
 	var refs []string
+	undecided := s.undecidedAnswer()
 	for _, seg := range s.Transcript {
-		if seg.Kind != Replacement {
+		if seg.Kind != Replacement && (undecided == "" || seg.Ref != undecided) {
 			refs = append(refs, seg.Ref)
 		}
 	}
@@ -627,13 +673,24 @@ func (s *State) Refs() []string {
 
 // HiddenRefs returns the references of the items that the caller did not send with its
 // request and does not see, in order. A compaction does not change them: it is about what the
-// model sees, and the caller's conversation goes on with the items themselves.
+// model sees, and the caller's conversation goes on with the items themselves. An answer on which not all
+// of its hooks have decided is left out.
 func (s *State) HiddenRefs() []string {
 	var refs []string
+	undecided := s.undecidedAnswer()
 	for _, seg := range s.Transcript {
-		if seg.Kind == Own || seg.Kind == Added {
+		if (seg.Kind == Own || seg.Kind == Added) && (undecided == "" || seg.Ref != undecided) {
 			refs = append(refs, seg.Ref)
 		}
+	}
+	return refs
+}
+
+// LateRefs returns the rows of input that has no place in the transcript yet. If the run ends, no model has seen it, and
+// it belongs to the conversation nevertheless: its sender was told that it is accepted.
+func (s *State) LateRefs() (refs []string) {
+	for _, seg := range s.late {
+		refs = append(refs, seg.Ref)
 	}
 	return refs
 }

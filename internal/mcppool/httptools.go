@@ -40,12 +40,12 @@ func (p *Pool) KeepHTTP(ctx context.Context, orgID string, tools []org.HTTPTool,
 	}
 	e := p.http[orgID]
 	if e == nil || !reflect.DeepEqual(e.settings, tools) {
-		e = p.newEndpoints(orgID, tools)
+		e = p.newEndpoints(orgID, org.HTTPTools, tools, true)
 		p.http[orgID] = e
 	}
 	s := catalog.Server{
 		Name: org.HTTPTools, Source: e.tools, Origin: origin, Trust: true,
-		Approval: policy.Approval{Always: asking(tools)}, Prices: httpPrices(tools),
+		Approval: policy.Approval{Always: AskingTools(tools, toolSettings)}, Prices: PricesOf(tools, toolSettings),
 	}
 	if s.Revision = e.shown.Revision; !reflect.DeepEqual(s, e.shown) {
 		p.revisions++
@@ -55,16 +55,23 @@ func (p *Pool) KeepHTTP(ctx context.Context, orgID string, tools []org.HTTPTool,
 	return s, true
 }
 
-// newEndpoints returns the tools with the settings, which the configuration file has checked.
-func (p *Pool) newEndpoints(orgID string, settings []org.HTTPTool) *endpoints {
-	log := p.options.Log.With("org", orgID, "server", org.HTTPTools)
+// OwnTools returns tools, and then HTTP tools that are stored, as a server of a single run, with the name.
+func (p *Pool) OwnTools(orgID, name string, first tool.Tools, tools []org.HTTPTool) catalog.Server {
+	all := slices.Concat(first, p.newEndpoints(orgID, name, tools, false).tools)
+	return catalog.Server{Name: name, Source: all, Trust: true, FromRequest: true}
+}
+
+// newEndpoints returns the tools with the settings, which were checked. Only those of the configuration file may
+// refer to the environment and to files of the gateway.
+func (p *Pool) newEndpoints(orgID, server string, settings []org.HTTPTool, fromFile bool) *endpoints {
+	log := p.options.Log.With("org", orgID, "server", server)
 	e := &endpoints{settings: settings}
 	for _, s := range settings {
 		o := httptool.Options{Client: p.options.Out.Guarded(egress.GuardedOptions{}), Log: log}
 		if len(s.Headers) > 0 {
 			o.Headers = func(ctx context.Context) (http.Header, error) {
 				out := make(http.Header, len(s.Headers))
-				return out, p.resolve(ctx, referring(s), s.Headers, out.Set)
+				return out, p.resolve(ctx, referring(s, fromFile), s.Headers, out.Set)
 			}
 		}
 		t, err := httptool.New(s, o)
@@ -77,28 +84,32 @@ func (p *Pool) newEndpoints(orgID string, settings []org.HTTPTool) *endpoints {
 	return e
 }
 
-// referring returns a server with the URL and the headers of a tool of the configuration file: its
-// references are looked up in the same way.
-func referring(t org.HTTPTool) org.MCPServer {
-	return org.MCPServer{Org: t.Org, Name: t.Name, URL: t.URL, Headers: t.Headers, FromFile: true}
+// referring returns a server with the URL and the headers of a tool: its references are looked up in the same way.
+func referring(t org.HTTPTool, fromFile bool) org.MCPServer {
+	return org.MCPServer{Org: t.Org, Name: t.Name, URL: t.URL, Headers: t.Headers, FromFile: fromFile}
 }
 
 // httpOrigin is origin for HTTP tools.
 func (p *Pool) httpOrigin(ctx context.Context, tools []org.HTTPTool, secrets []org.Secret) string {
 	var all strings.Builder
 	for _, t := range tools {
-		all.WriteString(t.Name + " " + t.Method + " " + t.Arguments + " " + p.origin(ctx, referring(t), secrets) + "\n")
+		all.WriteString(t.Name + " " + t.Method + " " + t.Arguments + " " + p.origin(ctx, referring(t, true), secrets) + "\n")
 	}
 	sum := sha256.Sum256([]byte(all.String()))
 	return hex.EncodeToString(sum[:])
 }
 
-// asking returns the tools whose calls wait for approval; nil = none.
-func asking(tools []org.HTTPTool) *policy.Tools {
+// toolSettings returns what the settings of an HTTP tool say of its calls.
+func toolSettings(t org.HTTPTool) org.ToolSettings {
+	return org.ToolSettings{Name: t.Name, RequireApproval: t.RequireApproval, Price: t.Price}
+}
+
+// AskingTools returns the tools whose calls wait for approval; nil = none.
+func AskingTools[T any](tools []T, settings func(T) org.ToolSettings) *policy.Tools {
 	var names []string
 	for _, t := range tools {
-		if t.RequireApproval == org.ApprovalAlways {
-			names = append(names, t.Name)
+		if s := settings(t); s.RequireApproval == org.ApprovalAlways {
+			names = append(names, s.Name)
 		}
 	}
 	if names == nil {
@@ -107,16 +118,18 @@ func asking(tools []org.HTTPTool) *policy.Tools {
 	return &policy.Tools{Names: names}
 }
 
-func httpPrices(tools []org.HTTPTool) map[string]money.Nano {
+// PricesOf returns what calls of the tools cost, by their names; nil = nobody has said.
+func PricesOf[T any](tools []T, settings func(T) org.ToolSettings) map[string]money.Nano {
 	var out map[string]money.Nano
 	for _, t := range tools {
-		if t.Price == nil {
+		s := settings(t)
+		if s.Price == nil {
 			continue
 		}
 		if out == nil {
 			out = map[string]money.Nano{}
 		}
-		out[t.Name] = money.Nano(*t.Price)
+		out[s.Name] = money.Nano(*s.Price)
 	}
 	return out
 }

@@ -244,12 +244,15 @@ func (p *Pool) Connect(s org.MCPServer) *mcptool.Client {
 	return p.connect(s, p.options.Refused(s)).client
 }
 
+// OwnListTimeout is how long a run waits for the lists of its own servers, all of them together.
+const OwnListTimeout = 30 * time.Second
+
 // Own returns the server as one of a single run, with a client of its own: its tools are listed when the run
-// begins. The caller must call release when the run has ended.
+// begins, within [OwnListTimeout]. The caller must call release when the run has ended.
 func (p *Pool) Own(s org.MCPServer) (server catalog.Server, release func()) {
 	client := p.Connect(s)
 	server = catalogServer(s, client, "")
-	server.FromRequest = true
+	server.FromRequest, server.ListWithin = true, OwnListTimeout
 	return server, func() { _ = client.Close() } // a session that was not ended ends by itself
 }
 

@@ -43,7 +43,7 @@ func Errors() *surface.Errors {
 	types := map[fault.Code]string{}
 	for _, c := range []fault.Code{
 		fault.Invalid, fault.Unprocessable, fault.TooLarge, fault.Header, fault.MediaType, fault.Timeout, fault.Misdirected,
-		fault.NotFound, fault.Method, fault.Conflict,
+		fault.NotFound, fault.Gone, fault.Method, fault.Conflict,
 	} {
 		types[c] = strconv.Itoa(jsonrpc.CodeInvalidRequest)
 	}

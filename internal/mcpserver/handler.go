@@ -41,7 +41,7 @@ type Audit interface {
 	RecordNow(ctx context.Context, org string, e audit.Entry) error
 }
 
-// Options are what a Handler needs. All but Tools and Recorded are required.
+// Options are what a Handler needs. All but Tools, Recorded and RateClock are required.
 type Options struct {
 	Catalog *catalog.Catalog
 	Orgs    Orgs
@@ -55,6 +55,7 @@ type Options struct {
 	MaxRoundsCap func() int                      // of the operator
 	Recorded     func(org string, e audit.Entry) // is called for each audit entry; nil = nobody is told
 	Now          func() time.Time                // the wall clock
+	RateClock    func() time.Time                // the clock of rate limits, which does not go back; nil = time.Now
 	Log          *slog.Logger
 	Version      string
 }
@@ -81,7 +82,10 @@ type Handler struct {
 
 // New returns a Handler.
 func New(o Options) *Handler {
-	h := &Handler{o: o, rates: ratelimit.New(), fresh: map[string]bool{}}
+	if o.RateClock == nil {
+		o.RateClock = time.Now
+	}
+	h := &Handler{o: o, rates: ratelimit.NewWithClock(o.RateClock), fresh: map[string]bool{}}
 	h.open, h.stop = context.WithCancel(context.Background())
 	h.life, h.kill = context.WithCancel(context.Background())
 	serverOf := func(r *http.Request) *mcp.Server { return requestOf(r.Context()).server }

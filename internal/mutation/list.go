@@ -13,7 +13,7 @@ type mutation struct {
 }
 
 func mutations() []mutation {
-	return slices.Concat(gatewayMutations(), moneyMutations(), callMutations(), approvalMutations(), pauseMutations(), compactionMutations(), storeMutations(), journalMutations(), hookMutations(), webhookMutations())
+	return slices.Concat(gatewayMutations(), moneyMutations(), callMutations(), approvalMutations(), pauseMutations(), compactionMutations(), storeMutations(), journalMutations(), hookMutations(), endpointMutations(), sessionMutations(), webhookMutations(), isolationMutations())
 }
 
 // gatewayMutations are mistakes with leases, deadlines and clocks.
@@ -158,6 +158,31 @@ func pauseMutations() []mutation {
 func callMutations() []mutation {
 	return []mutation{
 		{
+			Name: "max_uses holds for a turn", Why: "a model that calls a tool again in each round calls it without end, and the org pays",
+			In: "State.start", From: "s.Uses = s.Accepted.countUse(s.Uses, &c, 1)", To: "_ = s.Accepted.countUse(s.Uses, &c, 1)",
+			Test: "TestCallsBeyondMaxUsesAreAnswered",
+		},
+		{
+			Name: "max_uses holds for later turns only", Why: "a model that calls a tool many times in one turn exceeds the limit",
+			In: "decision.judge", From: "uses = s.Accepted.countUse(uses, c, 1)", To: "_ = s.Accepted.countUse(uses, c, 1)",
+			Test: "TestCallsBeyondMaxUsesAreAnswered",
+		},
+		{
+			Name: "an early decision is used twice", Why: "a person who approves one call has approved all that follow",
+			In: "State.decide", From: "s.Early = s.Early[1:]", To: "_ = s.Early[1:]",
+			Test: "TestCallsAreDecidedBeforeTheyAreAskedFor",
+		},
+		{
+			Name: "what a session has said is a response", Why: "any key of the org reads, continues and deletes what a session of another key has said",
+			In: "ofOwner", From: "c != nil && c.Owner != owner", To: "c != nil && c.Owner == owner && false",
+			Test: "TestTurnsOfSessionsAreNoResponses",
+		},
+		{
+			Name: "the turn of a session that runs is a response in progress", Why: "any key of the org follows and deletes a run of a session of another key",
+			In: "unfinishedSegment", From: "keep.Owner != owner || ", To: "",
+			Test: "TestTurnsOfSessionsAreNoResponses",
+		},
+		{
 			Name: "a key takes any request for a conversation", Why: "a client that uses an Idempotency-Key twice gets the answer to another request",
 			In: "Handler.begin", From: "if k.Hash != key.Hash {", To: "if false {",
 			Test: "TestConversationsWithAKey",
@@ -189,6 +214,21 @@ func callMutations() []mutation {
 func compactionMutations() []mutation {
 	return []mutation{
 		{
+			Name: "the rest of an answer is asked for without end", Why: "a model that never comes to an end is paid for until the budget of the run is used up",
+			In: "State.ContinuesAfter", From: "s.Continued < s.Accepted.Continuations", To: "s.Accepted.Continuations > 0",
+			Test: "TestDecide",
+		},
+		{
+			Name: "the parts of an answer are rounds", Why: "an agent with few steps ends before its model has called a tool",
+			In: "Counts.After", From: "b.Purpose == PurposeTurn && !b.Continues", To: "b.Purpose == PurposeTurn",
+			Test: "TestDecide",
+		},
+		{
+			Name: "the model sees the parts of its answer only", Why: "a step after an answer in parts begins with its last part, and the stored conversation has no more",
+			In: "State.keepAnswer", From: "seg.Ref, seg.Bytes = b.WholeRef, seg.Bytes+b.Bytes", To: "seg.Ref, seg.Bytes = b.ItemsRef, seg.Bytes+b.Bytes",
+			Test: "TestTheTranscriptHasTheWholeAnswer",
+		},
+		{
 			Name: "a prompt below its threshold is compacted", Why: "the provider's cache of the prompt is lost at every call, which costs more than it saves",
 			In: "decision.compactFirst", From: "case limit <= 0 || s.PromptTokens() <= limit:", To: "case limit <= 0:",
 			Test: "TestWhenAPromptIsCompacted",
@@ -210,7 +250,7 @@ func compactionMutations() []mutation {
 		},
 		{
 			Name: "the estimated size of a compacted prompt is a count", Why: "the next call costs more than was reserved for it, and exceeds the budget",
-			In: "State.compact", From: "s.CountedTokens, s.UncountedBytes = 0, b.Bytes+s.lateBytes()", To: "_ = b.Bytes",
+			In: "State.compact", From: "s.CountedTokens, s.UncountedBytes = 0, b.Bytes+more", To: "_ = b.Bytes",
 			Test: "TestWhatComesAfterACompactionIsReserved",
 		},
 		{
@@ -241,7 +281,7 @@ func approvalMutations() []mutation {
 		},
 		{
 			Name: "an approval can be given too late", Why: "a call runs that its org did not want to run any more",
-			In: "audience.resolve", From: "case a.Overdue(u.o.Now()):", To: "case false:",
+			In: "audience.tryResolve", From: "case a.Overdue(u.o.Now()):", To: "case false:",
 			Test: "TestADecisionThatIsTooLateIsADenial",
 		},
 		{
@@ -385,9 +425,75 @@ func journalMutations() []mutation {
 	}
 }
 
+// sessionMutations are mistakes with sessions of agents, and with the messages that they get.
+func sessionMutations() []mutation {
+	return []mutation{
+		{
+			Name: "a turn begins with what was read before it was accepted", Why: "a message that is sent when a turn ends goes on without what that turn has said",
+			In: "addInput", From: "err != nil || !slices.Equal(parts, read.Parts)", To: "err != nil && !slices.Equal(parts, read.Parts)",
+			Test: "TestPromisesAreKept",
+		},
+		{
+			Name: "a message that no model has seen is lost with its run", Why: "its sender was told that it is accepted, and no later turn knows it",
+			In: "driver.keepSegment", From: "c.Items = append(c.Items, run.events.Transcript(run.state().LateRefs())...)", To: "",
+			Test: "TestPromisesAreKept",
+		},
+		{
+			Name: "a run ends although a message has come", Why: "its sender was told that it is accepted, and no later turn knows it",
+			In: "runState.commit", From: "hasKind(bodies, loop.KindFinished) ||", To: "",
+			Test: "TestPromisesAreKept",
+		},
+		{
+			Name: "the clock of who sends a message counts", Why: "a message from a process whose clock is ahead ends the run for its time limit",
+			In: "Runner.appendForeign", From: "at = state.At", To: "at = max(at, state.At)",
+			Test: "TestPromisesAreKept",
+		},
+		{
+			Name: "a message precedes the results of the calls under way", Why: "a provider refuses a prompt in which a call has no result",
+			In: "State.addInput", From: "s.Attempt.Open || s.callsOpen() || s.Continues()", To: "s.Continues()",
+			Test: "TestInputThatIsLateIsKnown",
+		},
+		{
+			Name: "a message is delivered again", Why: "a client that repeats its request tells the model the same twice",
+			In: "sessionRecord.checkInput", From: `in.Key != "" && known.Key == in.Key`, To: `in.Key != "" && known.Key == in.Key && false`,
+			Test: "TestPromisesAreKept",
+		},
+		{
+			Name: "a reservation is used for a prompt that has got longer", Why: "a call costs more than was reserved for it, and exceeds the budget",
+			In: "runState.commit", From: "(hasKind(bodies, loop.KindFinished) || hasKind(bodies, loop.KindReserved))", To: "hasKind(bodies, loop.KindFinished)",
+			Test: "TestPromisesAreKept",
+		},
+		{
+			Name: "a queued turn overtakes the one before it", Why: "the second message of a session is answered first",
+			In: "Journal.notItsTurn", From: `return j.unfinished(r, key.run) != ""`, To: "return false",
+			Test: "TestPromisesAreKept",
+		},
+		{
+			Name: "a run waits for a budget although it does not pause", Why: "a run whose answer was cut off waits for a person who was never asked for",
+			In: "State.answerRemains", From: "!s.Attempt.Open &&", To: "",
+			Test: "TestDecide",
+		},
+		{
+			Name: "an answer is told before its hooks have decided", Why: "the client sees what a hook would have denied",
+			In: "fold.tellItems", From: "|| p.state.Accepted.HoldsAnswers()", To: "",
+			Test: "TestHooksDecideOnTheAnswer",
+		},
+	}
+}
+
 // hookMutations are mistakes with hooks.
 func hookMutations() []mutation {
 	return []mutation{
+		{
+			Name: "hooks are told of runs that are not complete", Why: "a program books a run that has failed",
+			In: "HooksAfter", From: "end.Reason != event.Complete", To: `end.Reason == ""`,
+			Test: "TestHooksAfterARun",
+		},
+		{
+			Name: "a hook that has failed is told again", Why: "a program books a run twice, although nobody was killed",
+			In: "Hooks.tell", From: "case errors.Is(err, journal.ErrNotSent):", To: "case err != nil && !errors.Is(err, org.ErrNotFound):",
+			Test: "TestHooksAreToldOnce",
+		},
 		{
 			Name: "a call is prepared before its hooks have run", Why: "a call that a hook would deny is executed",
 			In: "allowPreparedByHooks", From: "len(due) > 0", To: "len(due) > 99",
@@ -412,6 +518,42 @@ func hookMutations() []mutation {
 			Name: "a key with hooks can switch off the loop", Why: "a client avoids the hooks of its org",
 			In: "Handler.serve", From: "if hooked && optedOut(r.Header) {", To: "if false && optedOut(r.Header) {",
 			Test: "TestHooksAreNeverSkipped",
+		},
+		{
+			Name: "an answer without the decision of its hooks is part of the transcript", Why: "a program gets the text that its hook would have withheld, in the result of a cancelled run",
+			In: "State.undecidedAnswer", From: `s.JudgedAnswer() != ""`, To: "true",
+			Test: "TestAnswersAreJudged",
+		},
+		{
+			Name: "an answer is told before all of its hooks have decided", Why: "a client whose run is cancelled gets what a hook would have redacted",
+			In: "State.JudgedAnswer", From: "len(ran) < len(s.hooksOf(PreResponse))", To: "len(ran) < 0",
+			Test: "TestAnswersAreJudged",
+		},
+		{
+			Name: "a denied answer keeps the reason of the model's stop", Why: "a client takes a blocked answer for one that was cut off, and asks for the rest",
+			In: "decision.answerReason", From: "case s.AnswerDenied():", To: "case false:",
+			Test: "TestAnswersAreJudged",
+		},
+		{
+			Name: "pieces of an answer are told as they come", Why: "a stream shows what a hook redacts",
+			In: "modelCaller.pass", From: "if p.HoldsAnswers() {", To: "if false {",
+			Test: "TestHooksDecideOnTheAnswer",
+		},
+	}
+}
+
+// endpointMutations are mistakes with tools that are HTTP endpoints.
+func endpointMutations() []mutation {
+	return []mutation{
+		{
+			Name: "a response of an endpoint is read to its end", Why: "one endpoint fills the memory of the gateway",
+			In: "Tool.most", From: "return utf8.UTFMax*t.settings.MaxCharacters + 1", To: "_ = utf8.UTFMax; return 1 << 40",
+			Test: "TestAResponseWithoutEndIsNotReadToItsEnd",
+		},
+		{
+			Name: "an argument leads to another path of an endpoint", Why: "a model reaches paths that the tool was not made for",
+			In: "leads", From: `segment == "." || segment == ".."`, To: `segment == ""`,
+			Test: "TestAnArgumentLeadsNowhereElse",
 		},
 	}
 }

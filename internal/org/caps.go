@@ -10,11 +10,14 @@ type Caps struct {
 	Secrets    int
 	Webhooks   int
 	Agents     int   // archived ones included
+	Tools      int   // custom tools of agents
 	Sessions   int   // of agents
 	Deliveries int   // messages for webhooks that wait; beyond it the oldest is given up
 	Approvals  int   // that wait; see also KeyApprovals
 	Handovers  int   // beyond it the oldest is deleted
 	Responses  int   // stored responses, conversations and additions to them; beyond it the oldest is deleted
+	Files      int   // in buckets on the gateway's disk
+	FileBytes  int64 // of these files together
 	Stored     int64 // bytes of runs and conversations; beyond it new runs are refused
 }
 
@@ -55,6 +58,11 @@ func (c Caps) WebhooksError() error {
 // AgentsError returns the error for one more agent.
 func (c Caps) AgentsError() error {
 	return &CapError{"the org", "agents", int64(c.Agents), "org_caps.agents", "delete an agent, or "}
+}
+
+// ToolsError returns the error for one more custom tool.
+func (c Caps) ToolsError() error {
+	return &CapError{"the org", "custom tools", int64(c.Tools), "org_caps.tools", "delete a tool, or "}
 }
 
 // SessionsError returns the error for one more session.

@@ -158,6 +158,19 @@ func diff(orgID, resource, name string, before, after members) audit.Management 
 	return m
 }
 
+// FileChanged returns the entry for a file of a bucket that was uploaded, or deleted if sum is "". sum is its SHA-256.
+func (a Author) FileChanged(orgID, bucket, path string, size int64, sum string) audit.Entry {
+	m := audit.Management{Org: orgID, Resource: "file", ID: bucket + "/" + path, Action: "delete"}
+	if sum != "" {
+		m.Action = "upload"
+		m.After = struct {
+			Size   int64  `json:"size"`
+			SHA256 string `json:"sha256"`
+		}{size, sum}
+	}
+	return a.entry(m)
+}
+
 func (a Author) entry(m audit.Management) audit.Entry {
 	return audit.Entry{Kind: audit.KindManagement, At: a.At, Principal: a.Principal, RequestID: a.RequestID, Body: m}
 }

@@ -9,6 +9,7 @@ type Hook struct {
 	Type     string   `json:"type"`  // rule, http or approval
 	Matcher  string   `json:"matcher,omitempty"`
 	Keys     []string `json:"keys,omitzero"` // ids of the keys whose runs have it; nil = all
+	Agent    bool     `json:"-"`             // it belongs to the agent of the run; it runs after those of the org
 	Disabled bool     `json:"disabled,omitempty"`
 	Position int      `json:"position,omitempty"` // hooks run in its order, and then in that of the list
 

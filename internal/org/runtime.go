@@ -38,6 +38,10 @@ type Runtime struct {
 	MaxRunCost         int64         `json:"max_run_cost_nano_usd,omitempty"` // in 10⁻⁹ US dollars; 0 = no limit
 	Budgets            []Budget      `json:"budgets,omitempty"`
 	Hooks              []Hook        `json:"hooks,omitempty"`
+	Web                Web           `json:"web,omitzero"`
+	Databases          []Database    `json:"databases,omitempty"`
+	Buckets            []Bucket      `json:"buckets,omitempty"`
+	BuiltinTools       []BuiltinTool `json:"builtin_tools,omitempty"`
 	Durable            string        `json:"durable"`          // auto, always; "" = auto
 	Rate               Rate          `json:"rate"`             // limit on requests to the model API
 	ApprovalHold       time.Duration `json:"approval_hold_ns"` // how long an open request waits for approvals; 0 = DefaultApprovalHold

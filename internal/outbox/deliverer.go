@@ -17,7 +17,6 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -85,14 +84,12 @@ type Deliverer struct {
 	wake chan struct{} // has room for one: an attempt has ended
 
 	// Owned by the goroutine of run.
-	last    journal.WebhookKey // that was asked for messages last
-	deleted time.Time          // when old messages were last deleted
-	failed  bool               // the store has failed, and that is logged
+	deleted time.Time // when old messages were last deleted
+	failed  bool      // the store has failed, and that is logged
 
-	mu      sync.Mutex // guards the fields below
-	busy    map[journal.WebhookKey]int
-	ofOrg   map[string]int
-	all     int
+	slots *slots
+
+	mu      sync.Mutex                  // guards the field below
 	failing map[journal.WebhookKey]bool // whose latest attempt has failed
 }
 
@@ -111,8 +108,7 @@ func New(o Options) *Deliverer {
 		o.Attempted = func(journal.Outcome) {}
 	}
 	return &Deliverer{
-		o: o, wake: make(chan struct{}, 1),
-		busy: map[journal.WebhookKey]int{}, ofOrg: map[string]int{}, failing: map[journal.WebhookKey]bool{},
+		o: o, wake: make(chan struct{}, 1), slots: newSlots(perWebhook, perOrg, perProcess), failing: map[journal.WebhookKey]bool{},
 	}
 }
 
@@ -168,68 +164,31 @@ func (d *Deliverer) poll(ctx context.Context) error {
 	if err != nil || len(due) == 0 {
 		return err
 	}
-	asks := d.reserve(due)
-	if len(asks) == 0 {
+	receivers := make([]receiver, len(due))
+	for i, k := range due {
+		receivers[i] = receiver{k.Org, k.Name}
+	}
+	room := d.slots.reserve(receivers)
+	if len(room) == 0 {
 		return nil
+	}
+	asks := make([]journal.ClaimAsk, len(room))
+	for i, r := range room {
+		asks[i] = journal.ClaimAsk{WebhookKey: journal.WebhookKey{Org: r.org, Name: r.name}, Max: r.max}
 	}
 	claimed, err := d.o.Store.ClaimDeliveries(bounded, now, now.Add(claimTime), asks)
 	if err != nil {
 		claimed = nil
 	}
-	d.release(asks, claimed)
+	begun := make([]receiver, len(claimed))
+	for i, c := range claimed {
+		begun[i] = receiver{c.Org, c.Webhook}
+	}
+	d.slots.release(room, begun)
 	for _, c := range claimed {
 		d.done.Go(func() { d.deliver(ctx, c) })
 	}
 	return err
-}
-
-// reserve returns how many messages of the webhooks may be sent now, and counts them as busy. It
-// begins after the webhook that was asked last, so that all have their turn.
-func (d *Deliverer) reserve(due []journal.WebhookKey) (asks []journal.ClaimAsk) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	begin, found := slices.BinarySearchFunc(due, d.last, compareKeys)
-	if found {
-		begin++
-	}
-	for i := range due {
-		key := due[(begin+i)%len(due)]
-		n := min(perWebhook-d.busy[key], perOrg-d.ofOrg[key.Org], perProcess-d.all)
-		if n <= 0 {
-			continue
-		}
-		d.count(key, n)
-		asks = append(asks, journal.ClaimAsk{WebhookKey: key, Max: n})
-		d.last = key
-	}
-	return asks
-}
-
-func compareKeys(a, b journal.WebhookKey) int {
-	return slices.Compare([]string{a.Org, a.Name}, []string{b.Org, b.Name})
-}
-
-// count changes the number of attempts in progress. It is called with mu held.
-func (d *Deliverer) count(key journal.WebhookKey, n int) {
-	d.all += n
-	if d.busy[key] += n; d.busy[key] == 0 {
-		delete(d.busy, key)
-	}
-	if d.ofOrg[key.Org] += n; d.ofOrg[key.Org] == 0 {
-		delete(d.ofOrg, key.Org)
-	}
-}
-
-// release gives back what was reserved and not claimed.
-func (d *Deliverer) release(asks []journal.ClaimAsk, claimed []journal.ClaimedDelivery) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, ask := range asks {
-		d.count(ask.WebhookKey, -ask.Max)
-	}
-	for _, c := range claimed {
-		d.count(keyOf(c), 1)
-	}
 }
 
 func keyOf(c journal.ClaimedDelivery) journal.WebhookKey {
@@ -240,9 +199,7 @@ func keyOf(c journal.ClaimedDelivery) journal.WebhookKey {
 // unless the message was accepted.
 func (d *Deliverer) deliver(ctx context.Context, c journal.ClaimedDelivery) {
 	defer func() {
-		d.mu.Lock()
-		d.count(keyOf(c), -1)
-		d.mu.Unlock()
+		d.slots.end(receiver{c.Org, c.Webhook})
 		select {
 		case d.wake <- struct{}{}:
 		default:

@@ -325,8 +325,8 @@ func TestAttemptsOfAProcessAreBounded(t *testing.T) {
 				t.Errorf("webhook %s of %s had no turn", w.Name, w.Org)
 			}
 		}
-		if d.all != 0 || len(d.busy) != 0 || len(d.ofOrg) != 0 {
-			t.Errorf("after the end, %d attempts count as in progress", d.all)
+		if d.slots.all != 0 || len(d.slots.busy) != 0 || len(d.slots.ofOrg) != 0 {
+			t.Errorf("after the end, %d attempts count as in progress", d.slots.all)
 		}
 	})
 }

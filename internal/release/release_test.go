@@ -166,7 +166,7 @@ func TestAnUnknownPlatformIsRefusedBeforeAnythingIsBuilt(t *testing.T) {
 	t.Chdir(t.TempDir())
 	git(t, "init", "--quiet")
 	git(t, "commit", "--quiet", "--allow-empty", "-m", "one")
-	err := run(t.Context(), io.Discard, "v1.0.0", filepath.Join(t.TempDir(), "dist"), []string{"linux/amd64", "plan9/mips"})
+	err := run(t.Context(), io.Discard, "v1.0.0", filepath.Join(t.TempDir(), "dist"), noPython, []string{"linux/amd64", "plan9/mips"})
 	if err == nil || !strings.Contains(err.Error(), `"plan9/mips" is not a platform`) {
 		t.Error(err)
 	}

@@ -39,27 +39,25 @@ func (d *driver) accept() error {
 	if err := d.declared.dial(); err != nil {
 		return err
 	}
+	var input input
+	defer input.free()
 	asked := d.run.req
 	defer asked.forget()
-	input, err := asked.beginning(d.run.ctx, d.o)
-	if err != nil {
-		return err
+	switch {
+	case asked.Deferred: // it is read when the run begins
+	case asked.addsLater():
+		if _, err := asked.beginning(d.run.ctx, d.o); err != nil {
+			return err
+		}
+	default:
+		if err := input.read(d); err != nil {
+			return err
+		}
 	}
-	d.run.begins(input)
-	if keep := d.run.req.Store; keep != nil {
-		req := *d.run.req // which belongs to the caller
-		req.begins, req.Store = nil, keep.named(conversation.Segment{Run: d.run.lease.RunID})
-		d.run.req = &req
-	}
-	body, items := acceptedOf(d), input.Items
-	asked.forget()
-	room, err := roomFor(d.run.req.Account, items)
-	if err != nil {
-		return err
-	}
-	defer room.Close()
-	rows := d.run.events.Store("input", items) // which counts all items
-	batch := journal.Batch{Rows: rows, Opening: &journal.Opening{Slots: body.Slots, Key: d.run.req.Key, Turn: d.run.req.Turn}}
+	d.run.nameInput()
+	body := acceptedOf(d)
+	body.Deferred = asked.addsLater()
+	batch := journal.Batch{Rows: input.rows, Opening: &journal.Opening{Slots: body.Slots, Key: d.run.req.Key, Turn: d.run.req.Turn}}
 	if d.run.req.Background {
 		body.Queued, batch.Opening.Slots, batch.Opening.Queue = true, 0, d.run.req.MaxQueued
 	}
@@ -70,14 +68,94 @@ func (d *driver) accept() error {
 		batch.Rows = append(batch.Rows, journal.Row{Ref: storeRef, Value: keep})
 	}
 	crash.At(crash.BeforeAccept)
-	added := loop.InputAdded{ItemsRef: "input", By: loop.ByClient, Truncated: len(d.run.results.full) > 0, Bytes: window.Bytes(items)}
-	if err := d.run.commit(batch, body, added); err != nil {
+	if err := d.run.commit(batch, append([]loop.Body{body}, input.facts...)...); err != nil {
 		return d.refused(err)
 	}
-	if !body.Queued {
-		d.leases.confirm(&d.live)
+	if body.Queued {
+		return nil
+	}
+	d.leases.confirm(&d.live)
+	if body.Deferred {
+		d.run.req.begins, asked.begins = asked.begins, nil
+		if err := addInput(d); err != nil {
+			d.run.log.Debug("the input of a run is not added yet", "error", err) // the rules ask for it again
+		}
 	}
 	return nil
+}
+
+// addInput adds the input of a run that was accepted without it. What was read of the conversation before the run was
+// accepted is read again if it has changed: only now no other turn can add to it.
+func addInput(d *driver) error {
+	if read := d.run.req.begins; read != nil {
+		parts, err := conversation.Parts(d.run.ctx, d.o.Conversations, d.run.req.Org, d.run.req.Continues.ID)
+		if err != nil || !slices.Equal(parts, read.Parts) {
+			d.run.req.forget()
+		}
+	}
+	var input input
+	defer input.free()
+	if err := input.read(d); err != nil {
+		return cannotBegin(d, err)
+	}
+	crash.At(crash.BeforeInput)
+	return d.run.append(append(slices.Clip(input.rows), d.run.requestRowsAs(begunRef)...), input.facts...)
+}
+
+// cannotBegin ends a run that was accepted without its input if the input cannot be added later either. Any other
+// error is returned.
+func cannotBegin(d *driver, err error) error {
+	var refused *fault.Error
+	switch {
+	case d.run.ctx.Err() != nil:
+		return errDecideAgain
+	case errors.Is(err, conversation.ErrNotStored):
+		return d.run.append(nil, endOfGone(d.run.req.Principal, loop.Deleted))
+	case errors.As(err, &refused) && (refused.Code == fault.Invalid || refused.Code == fault.TooLarge):
+		return d.run.append(nil, loop.CancelRequested{By: "turnpike", Cause: event.Memory, Code: refused.Reason, Detail: refused.Message})
+	}
+	return err
+}
+
+// input is what the transcript of a run begins with, as it is stored. The zero value is nothing.
+type input struct {
+	rows  []journal.Row
+	facts []loop.Body
+	room  *memlimit.Share
+}
+
+// read reads what the request of the run continues, and makes it the begin of its transcript.
+func (in *input) read(d *driver) error {
+	asked := d.run.req
+	defer asked.forget()
+	began, err := asked.beginning(d.run.ctx, d.o)
+	if err != nil {
+		return err
+	}
+	d.run.begins(began)
+	asked.forget()
+	if in.room, err = roomFor(d.run.req.Account, began.Items); err != nil {
+		return err
+	}
+	in.rows = d.run.events.Store("input", began.Items) // which counts all items
+	in.facts = []loop.Body{loop.InputAdded{ItemsRef: "input", By: loop.ByClient, Truncated: len(d.run.results.full) > 0, Bytes: window.Bytes(began.Items)}}
+	return nil
+}
+
+// free releases the memory that storing the input needs.
+func (in *input) free() {
+	if in.room != nil {
+		in.room.Close()
+	}
+}
+
+// nameInput gives each item of the input that is stored with the conversation an id.
+func (s *runState) nameInput() {
+	if keep := s.req.Store; keep != nil {
+		req := *s.req // which belongs to the caller
+		req.begins, req.Store = nil, keep.named(conversation.Segment{Run: s.lease.RunID})
+		s.req = &req
+	}
 }
 
 // roomFor charges what the run needs at least, before anything of it is stored: the items, and
@@ -174,7 +252,9 @@ func (d *driver) refused(err error) error {
 	case errors.As(err, &known):
 		return known
 	case errors.As(err, &busy):
-		return fault.New(fault.Conflict, "session_busy", "the session %s has the run %s, which has not ended; wait for its end, or cancel it", busy.Session, busy.RunID).In("session_id")
+		refused := fault.New(fault.Conflict, "session_busy", "the session %s has the run %s, which has not ended; wait for its end, cancel it, or send when_busy", busy.Session, busy.RunID).In("session_id")
+		refused.Err = busy
+		return refused
 	case d.run.req.Turn != nil && errors.Is(err, org.ErrNotFound): // it was deleted meanwhile
 		return err
 	case errors.As(err, &capped):
@@ -244,6 +324,7 @@ func (d *driver) read(story *journal.Story) error {
 	err := d.run.events.Recover(story, func(b loop.Body) error { return d.run.results.load(d.run.lease.RunID, b, story.Rows) })
 	if err == nil {
 		d.run.req, err = requestOf(d.run.state().Accepted, d.run.state().Parks, story.Rows)
+		d.leases.belongs(&d.live, d.run.state().Accepted.Principal)
 	}
 	return err
 }
@@ -265,12 +346,17 @@ func (d *driver) playRest(story *journal.Story) error {
 		if errors.As(err, &bad) {
 			return bad
 		}
-		if err != nil && d.run.ctx.Err() == nil { // if ctx has ended, that is the reason for the error
+		switch {
+		case errors.Is(err, errSessionGone):
+			if err := d.run.append(nil, endOfGone(d.run.req.Principal, loop.Deleted)); err != nil {
+				return err
+			}
+		case err != nil && d.run.ctx.Err() == nil: // if ctx has ended, that is the reason for the error
 			d.run.log.Error("the run cannot continue", "error", err)
 			if err := d.run.append(nil, loop.CancelRequested{By: "turnpike", Cause: event.Lost}); err != nil {
 				return err
 			}
-		} else if err == nil && now != nil {
+		case err == nil && now != nil:
 			d.calls.latest = now
 			if err := d.calls.prepareAgain(now); err != nil && !errors.Is(err, errDecideAgain) {
 				return err
@@ -336,7 +422,7 @@ func (d *driver) restoreResources(ctx context.Context, rows map[string]json.RawM
 		if entry == nil {
 			return nil, journal.Damaged(catalogRef, fmt.Errorf("tool %q of call %s is missing", c.Name, c.Key))
 		}
-		d.calls.keep(c.Key, prepared{entry, arguments})
+		d.calls.keep(c.Key, prepared{entry: entry, arguments: arguments})
 	}
 	return now, nil
 }
@@ -358,7 +444,7 @@ func (d *driver) runDetached(perform func() error) {
 	}
 	d.live.feed.End(err)
 	d.unregister()
-	if a := d.run.state().Accepted; a != nil && a.Queued { // its slot is free: others may be queued
+	if a := d.run.state().Accepted; a != nil && (a.Queued || d.run.req.Continues.Named) { // its slot is free, and so is its session: others may be queued
 		d.leases.claimSoon()
 	}
 }

@@ -36,6 +36,20 @@ func (u *audience) decide(ctx context.Context, a journal.Approval, d journal.Dec
 // resolve appends the decision, or that it is too late, and returns the approval as it is
 // then. Somebody else may have decided meanwhile.
 func (u *audience) resolve(ctx context.Context, a journal.Approval, d journal.Decision, by org.Author) (journal.Approval, error) {
+	err := u.tryResolve(ctx, a, d, by)
+	var settled *fault.Error
+	if errors.As(err, &settled) && settled.Code == fault.Conflict { // decided meanwhile, or the run has ended
+		err = nil
+	}
+	if err != nil {
+		return a, err
+	}
+	return u.o.Archive.Approval(ctx, a.Org, a.ID)
+}
+
+// tryResolve appends the decision, or that it is too late. The error is a conflict if somebody else has decided,
+// or the run has ended.
+func (u *audience) tryResolve(ctx context.Context, a journal.Approval, d journal.Decision, by org.Author) error {
 	var body loop.Body = loop.CallResolved{WaitID: a.ID, Approved: d.Approved, By: by.Principal, Message: d.Message}
 	row := a.Entry(by.At, by.Principal, journal.ApprovalDenied, d.Message)
 	switch {
@@ -49,18 +63,13 @@ func (u *audience) resolve(ctx context.Context, a journal.Approval, d journal.De
 		account = u.o.Memory.Open(a.Org)
 		defer account.Close()
 	}
-	err := u.append(ctx, account, a.Org, a.RunID, foreign{bodies: []loop.Body{body}, audit: []audit.Entry{row}})
-	var settled *fault.Error
-	if errors.As(err, &settled) && settled.Code == fault.Conflict { // decided meanwhile, or the run has ended
-		err = nil
-	}
-	if err != nil {
-		return a, err
+	if err := u.append(ctx, account, a.Org, a.RunID, foreign{bodies: []loop.Body{body}, audit: []audit.Entry{row}}); err != nil {
+		return err
 	}
 	crash.At(crash.AfterDecision)
 	u.leases.claimSoon()
 	u.followers.Ring(approvalsOf(a.Org))
-	return u.o.Archive.Approval(ctx, a.Org, a.ID)
+	return nil
 }
 
 // expire appends that nobody has decided an approval in time, or has raised the limits of a run that

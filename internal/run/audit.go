@@ -72,14 +72,24 @@ func (a auditor) entries(before *loop.State, f loop.Fact) []audit.Entry {
 		if c, ok := before.Call(b.Key); ok && c.Wait != nil {
 			return []audit.Entry{a.approval("void", *c.Wait, f.At, "")}
 		}
+	case loop.CallResolved: // another than an early one is recorded by who appends it
+		for _, c := range before.Calls {
+			if b.Early && b.WaitID != "" && c.WaitID() == b.WaitID {
+				return []audit.Entry{a.decided(*c.Wait, b, f.At)}
+			}
+		}
 	case loop.Paused:
 		if b.Scope == "" {
 			return []audit.Entry{a.exhausted(before, b.Reason, true, f.At)}
 		}
+	case loop.HookRan:
+		if b.Failed || b.Verdict != loop.HookAllow {
+			return []audit.Entry{a.hook(before, b, f.At)}
+		}
 	case loop.Finished:
 		return a.closing(before, b, f.At)
-	case loop.Accepted, loop.Blocked, loop.CallResolved, loop.CancelRequested, loop.Compacted, loop.Expired,
-		loop.HookRan, loop.InputAdded, loop.LimitsRaised, loop.Parked, loop.ReserveRefused, loop.Reserved, loop.Resumed, loop.Routed, loop.TurnFailed, loop.TurnStarted: // not in the audit log
+	case loop.Accepted, loop.Blocked, loop.CancelRequested, loop.Compacted, loop.Expired,
+		loop.InputAdded, loop.LimitsRaised, loop.Parked, loop.ReserveRefused, loop.Reserved, loop.Resumed, loop.Routed, loop.TurnFailed, loop.TurnStarted: // not in the audit log
 	}
 	return nil
 }
@@ -92,6 +102,40 @@ func (a auditor) approval(action string, w loop.CallWaiting, at int64, by string
 	})
 	e.Principal = by
 	return e
+}
+
+// decided returns the entry for a decision that was made before its call was asked for.
+func (a auditor) decided(w loop.CallWaiting, d loop.CallResolved, at int64) audit.Entry {
+	action := journal.ApprovalDenied
+	if d.Approved {
+		action = journal.ApprovalApproved
+	}
+	e := a.approval(string(action), w, at, d.By)
+	body := e.Body.(audit.Approval)
+	body.Reason = d.Message
+	e.Body = body
+	return e
+}
+
+// hook returns the entry for what a hook has decided.
+func (a auditor) hook(s *loop.State, b loop.HookRan, at int64) audit.Entry {
+	h, _ := s.HookOf(b.Hook)
+	c, _ := s.Call(b.Key)
+	body := audit.Hook{
+		RunID: a.runID, Hook: b.Hook, Event: b.Point.Event(), Type: string(h.Type), Tool: c.Name, Call: string(b.Key), Action: string(b.Verdict),
+		Status: string(event.HookSucceeded), LatencyMS: audit.Milliseconds(b.Micros),
+	}
+	switch {
+	case b.TimedOut:
+		body.Status = string(event.HookTimedOut)
+	case b.Failed:
+		body.Status = string(event.HookFailed)
+	}
+	round := 0
+	if s.Turn != nil {
+		round = s.Turn.Round
+	}
+	return a.entry(audit.KindHook, round, at, body)
 }
 
 // collisions returns the entries of tools that were dropped because of their names.
@@ -159,7 +203,7 @@ func (a auditor) called(s *loop.State, done loop.CallDone) (round int, body audi
 // closing returns the entries of a run's end: that of a round without a turn, and that of
 // the budget that has ended the run.
 func (a auditor) closing(s *loop.State, end loop.Finished, at int64) (out []audit.Entry) {
-	if s.Attempt.Number > 0 {
+	if s.Attempt.Open || s.Attempt.Failed != nil {
 		round := s.Spent.Rounds
 		r := a.round(s, round)
 		r.Status = audit.Unknown

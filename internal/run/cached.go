@@ -41,10 +41,10 @@ const encodedValue = "\x00"
 // item.List after encodedValue.
 func cacheValue(r toolexec.Done) (string, error) {
 	whole := r.Whole()
-	if r.Structured == nil && len(whole) == 1 && whole[0].Kind == item.Text {
+	if r.Structured == nil && r.Label == "" && len(whole) == 1 && whole[0].Kind == item.Text {
 		return whole[0].Text, nil
 	}
-	raw, err := json.Marshal(item.List{{Kind: item.ToolResult, Parts: whole, Structured: r.Structured}})
+	raw, err := json.Marshal(item.List{{Kind: item.ToolResult, Parts: whole, Structured: r.Structured, Label: r.Label}})
 	return encodedValue + string(raw), err
 }
 
@@ -58,6 +58,11 @@ func (c *resultCache) find(p prepared) (tool.Result, bool) {
 	if !found {
 		return tool.Result{}, false
 	}
+	return fromValue(value)
+}
+
+// fromValue returns the result of a cacheValue, or false.
+func fromValue(value string) (tool.Result, bool) {
 	raw, encoded := strings.CutPrefix(value, encodedValue)
 	if !encoded {
 		return tool.Text(value), true
@@ -66,12 +71,12 @@ func (c *resultCache) find(p prepared) (tool.Result, bool) {
 	if err := json.Unmarshal([]byte(raw), &items); err != nil || len(items) != 1 {
 		return tool.Result{}, false // written by a later release
 	}
-	return tool.Result{Parts: items[0].Parts, Structured: items[0].Structured}, true
+	return tool.Result{Parts: items[0].Parts, Structured: items[0].Structured, Label: items[0].Label}, true
 }
 
 // key returns the key of a call, or false if its result must not be cached.
 func (c *resultCache) key(p prepared) (CacheKey, bool) {
-	if p.entry == nil || !p.entry.Cacheable {
+	if p.entry == nil || !p.entry.Cacheable || p.options != nil { // options are not in the key
 		return CacheKey{}, false
 	}
 	arguments, ok := toolexec.Canonical(p.arguments)

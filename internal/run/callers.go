@@ -22,7 +22,8 @@ import (
 // its org is there, and its client waits or can come back. Otherwise it ends, its approvals are
 // void, and nothing that it asked for is executed. This is checked when the run is about to wait,
 // when somebody decides, before an approved call is executed, when the client leaves, and for all
-// runs that wait by endAbandoned.
+// runs that wait by endAbandoned. The runs that are performed end at once, too, when their key is
+// revoked or their org deleted.
 
 // callers are the requests of this process that are held open for the answers of runs to which
 // nobody can come back. The zero value is ready to use.
@@ -169,7 +170,7 @@ func (u *audience) waitsAt(ctx context.Context, orgID string, c *journal.Convers
 	} else if err != nil {
 		return nil, journal.ReadError(c.RunID, err)
 	}
-	later, err := conversation.FindDeletable(ctx, u.o.Conversations, orgID, conversation.Segment{Run: c.RunID, Part: max(c.Part, 1)}.ID())
+	later, err := conversation.FindDeletable(ctx, u.o.Conversations, orgID, c.Owner, conversation.Segment{Run: c.RunID, Part: max(c.Part, 1)}.ID())
 	if err != nil || later != nil {
 		return nil, err
 	}
@@ -185,6 +186,9 @@ func (u *audience) maintain(ctx context.Context) error {
 	if u.o.Archive == nil {
 		return nil
 	}
+	if err := errors.Join(u.endInterrupted(ctx), u.endOrphaned(ctx)); err != nil {
+		return err
+	}
 	if u.changed.Swap(false) || time.Since(u.checked) > abandonedEvery {
 		u.checked = time.Now()
 		if err := u.endAbandoned(ctx); err != nil {
@@ -195,8 +199,42 @@ func (u *audience) maintain(ctx context.Context) error {
 	return u.expireApprovals(ctx)
 }
 
-// endAbandoned ends the runs that wait, or are queued, although nobody is left who may have their answer.
+// endInterrupted ends the runs of sessions that are to end because a message that interrupts them was stored: its
+// sender may be gone since.
+func (u *audience) endInterrupted(ctx context.Context) error {
+	const atOnce = 64
+	runs, err := u.o.Archive.InterruptedRuns(ctx, atOnce)
+	for _, k := range runs {
+		failed := u.end(ctx, k.Org, k.RunID, loop.CancelRequested{By: k.Principal, Cause: event.Cancelled}, nil)
+		if ended := new(fault.Error); errors.Is(failed, org.ErrNotFound) || errors.As(failed, &ended) && ended.Code == fault.Conflict {
+			failed = nil
+		}
+		err = errors.Join(err, failed)
+	}
+	return err
+}
+
+// endOrphaned ends the runs whose session was deleted before they had ended: the process that has deleted it may
+// have died before it could end them.
+func (u *audience) endOrphaned(ctx context.Context) error {
+	const atOnce = 64
+	runs, err := u.o.Archive.OrphanedRuns(ctx, atOnce)
+	for _, k := range runs {
+		failed := u.endGone(ctx, k, loop.Deleted)
+		if failed == nil && u.o.LaterDeleter != nil { // nothing else knows the run
+			failed = u.o.LaterDeleter.DeleteLater(ctx, k.Org, k.RunID)
+		}
+		err = errors.Join(err, failed)
+	}
+	return err
+}
+
+// endAbandoned ends the runs that wait, or are queued, although nobody is left who may have their answer, and
+// the runs of this process whose key is gone.
 func (u *audience) endAbandoned(ctx context.Context) error {
+	if u.o.Gone != nil {
+		u.leases.endOf(u.o.Gone)
+	}
 	if err := u.endQueuedOfGone(ctx); err != nil {
 		return err
 	}

@@ -53,7 +53,7 @@ type continuation struct {
 const maxDecideTries = 10
 
 // answered finds the approvals that the request answers. They must be of one run of its
-// principal, which the request continues. Answers that are all settled, in a request with new
+// principal and surface, which the request continues. Answers that are all settled, in a request with new
 // input, are history.
 func (c *continuation) answered(ctx context.Context) ([]journal.Approval, error) {
 	var out []journal.Approval
@@ -62,7 +62,7 @@ func (c *continuation) answered(ctx context.Context) ([]journal.Approval, error)
 	for _, answer := range c.req.Answers {
 		a, err := c.Archive.Approval(ctx, c.req.Org, answer.ID)
 		switch {
-		case errors.Is(err, org.ErrNotFound), err == nil && a.Principal != c.req.Principal:
+		case errors.Is(err, org.ErrNotFound), err == nil && (a.Principal != c.req.Principal || a.Surface != c.req.Surface):
 			return nil, approvalNotFound(answer)
 		case err != nil:
 			return nil, err

@@ -2,6 +2,7 @@ package run
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/policy"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -69,12 +71,20 @@ type Dialer interface {
 	Dial(org string, d RequestServer) (source tool.Source, origin string, release func())
 }
 
+// Dispatcher connects runs with the URL that executes tools which requests define. Implemented by package app.
+type Dispatcher interface {
+	// Dispatch returns the tools of a request as a server of its run, with the name [loop.DispatchServer];
+	// false = there is no URL any more.
+	Dispatch(org string, tools []tool.Definition) (catalog.Server, bool)
+}
+
 // declaredServers are the servers that the request of a run declares.
 type declaredServers struct {
-	run     *runState
-	dialer  Dialer
-	own     OwnServers
-	release []func()
+	run        *runState
+	dialer     Dialer
+	dispatcher Dispatcher
+	own        OwnServers
+	release    []func()
 }
 
 // dialOwn adds the servers of the agent of the run, if it is a turn of a session.
@@ -86,8 +96,10 @@ func (d *declaredServers) dialOwn() error {
 	if t := d.run.req.Turn; t != nil {
 		snapshot = t.Snapshot
 	}
-	servers, release, err := d.own.OwnServers(d.run.ctx, d.run.req.Org, d.run.req.AgentSession, snapshot)
-	if err != nil {
+	servers, release, err := d.own.OwnServers(d.run.ctx, d.run.req.Org, d.run.lease.RunID, snapshot)
+	if errors.Is(err, org.ErrNotFound) {
+		return errSessionGone
+	} else if err != nil {
 		return err
 	}
 	d.release = append(d.release, release)
@@ -95,9 +107,45 @@ func (d *declaredServers) dialOwn() error {
 	others := slices.DeleteFunc(slices.Clone(req.Servers), func(s catalog.Server) bool { // an agent's server replaces that of the org
 		return slices.ContainsFunc(servers, func(own catalog.Server) bool { return own.Name == s.Name })
 	})
-	req.Servers = slices.Concat(others, catalog.Within(servers, accessOf(d.run)))
+	req.Servers = slices.Concat(catalog.Within(servers, accessOf(d.run)), others)
 	d.run.req = &req
 	return nil
+}
+
+// errSessionGone is the error for a turn of a session that was deleted.
+var errSessionGone = errors.New("the session of the run was deleted")
+
+// dispatch adds the tools of the request that the gateway executes, after the servers of the org. If there is no
+// URL any more, calls of them are answered with an error.
+func (d *declaredServers) dispatch() {
+	if len(d.run.req.Dispatched) == 0 {
+		return
+	}
+	var server catalog.Server
+	there := false
+	if d.dispatcher != nil {
+		server, there = d.dispatcher.Dispatch(d.run.req.Org, d.run.req.dispatchedDefinitions())
+	}
+	if !there {
+		d.run.log.Warn("the run has no tool dispatch URL any more", "tools", len(d.run.req.Dispatched))
+		return
+	}
+	req := *d.run.req // which belongs to the caller
+	access := accessOf(d.run)
+	server.Only, server.Reads = access.Tools, access.ReadOnly
+	req.Servers = append(slices.Clip(req.Servers), server)
+	d.run.req = &req
+}
+
+// dispatchedDefinitions returns the definitions of Dispatched. A function without a schema takes any object.
+func (r *Request) dispatchedDefinitions() []tool.Definition {
+	out := make([]tool.Definition, len(r.Dispatched))
+	for i, t := range r.Dispatched {
+		if out[i] = t.Definition; len(t.InputSchema) == 0 {
+			out[i].InputSchema = json.RawMessage(`{"type":"object"}`)
+		}
+	}
+	return out
 }
 
 // dial adds the servers to those of the run.
@@ -105,6 +153,7 @@ func (d *declaredServers) dial() error {
 	if err := d.dialOwn(); err != nil {
 		return err
 	}
+	d.dispatch()
 	if len(d.run.req.RequestServers) == 0 {
 		return nil
 	}

@@ -68,8 +68,8 @@ func newDriver(ctx context.Context, r *Runner, req *Request, lease journal.Lease
 	d.compactor = compactor{run: &d.run, tools: &d.tools, observer: &d.observer, reserver: d.model.reserver, models: r.o.Models}
 	d.calls = toolCaller{run: &d.run, tools: &d.tools, catalog: r.o.Catalog, cache: resultCache{r.o.Cache, &d.run}, observer: &d.observer, yields: d.yields, spend: r.o.Spend}
 	d.calls.hooks = hookCaller{run: &d.run, hooks: r.o.Hooks, observer: &d.observer}
-	d.declared = declaredServers{run: &d.run, dialer: r.o.Dialer, own: r.o.OwnServers}
-	d.live = liveRun{lease: lease, cancel: d.run.cancel}
+	d.declared = declaredServers{run: &d.run, dialer: r.o.Dialer, dispatcher: r.o.Dispatcher, own: r.o.OwnServers}
+	d.live = liveRun{lease: lease, cancel: d.run.cancel, caller: req.Principal}
 	d.audience = &r.audience
 	d.asked = func() { r.followers.Ring(approvalsOf(lease.Org)) }
 	return d
@@ -165,6 +165,8 @@ func (d *driver) play() error {
 		d.deadline.follow(&d.run)
 		var err error
 		switch a := loop.Decide(*d.run.state()).(type) {
+		case loop.AddInput:
+			err = addInput(d)
 		case loop.Discover:
 			err = d.discover()
 		case loop.Route:
@@ -325,6 +327,9 @@ func (d *driver) finish(a loop.Finish) error {
 	}
 	crash.At(crash.BeforeFinish)
 	if err := d.run.append(nil, body); err != nil {
+		if errors.Is(err, errDecideAgain) {
+			dropSegment(d) // the run goes on, and what it has said with it
+		}
 		return err
 	}
 	d.run.log.Debug("finished", "reason", a.Reason, "rounds", d.run.state().Spent.Rounds, "tokens", d.run.state().Spent.Tokens)
@@ -362,17 +367,26 @@ func (d *driver) discover() error {
 
 // park appends that the calls wait for a person. A waiting run has no
 // goroutine, lease or slot. A light run becomes durable: the request and the tools are stored
-// for its next owner.
+// for its next owner. Calls that were decided before they are asked for do not wait.
 func (d *driver) park(a loop.Interrupt) error {
 	if ended, err := noticeGone(d); ended || err != nil {
 		return cmp.Or(err, errDecideAgain)
 	}
 	s := d.run.state()
-	var bodies []loop.Body
+	var asked []loop.CallWaiting
 	for _, key := range a.Calls {
 		if c, _ := s.Call(key); c.Wait == nil {
-			bodies = append(bodies, s.AskFor(key, d.o.NewID(approvalPrefix), d.run.now()))
+			asked = append(asked, s.AskFor(key, d.o.NewID(approvalPrefix), d.run.now()))
 		}
+	}
+	early := s.DecidedEarly(asked)
+	bodies := bodiesOf(asked, early)
+	if len(early) == len(a.Calls) {
+		err := d.run.append(d.run.userMessageRows(bodies), bodies...)
+		if capped := new(org.CapError); errors.As(err, &capped) {
+			return d.calls.refuseToAsk(a.Calls, capped)
+		}
+		return err
 	}
 	active := d.run.now() - s.ActiveSince
 	var rows []journal.Row
@@ -401,6 +415,17 @@ func (d *driver) park(a loop.Interrupt) error {
 		}
 	}
 	return err
+}
+
+// bodiesOf returns the facts that ask for calls and decide some of them.
+func bodiesOf(asked []loop.CallWaiting, early []loop.CallResolved) (out []loop.Body) {
+	for _, w := range asked {
+		out = append(out, w)
+	}
+	for _, d := range early {
+		out = append(out, d)
+	}
+	return out
 }
 
 // pausePrefix begins the ids of the waits for a raise of limits.
@@ -468,7 +493,7 @@ func (d *driver) handOver(keys []loop.CallKey) (calls []loop.HandedOverCall, cal
 func (d *driver) keepSegment(callIDs map[string]string) error {
 	run := &d.run
 	keep := run.req.Store
-	if keep == nil || run.relay {
+	if keep == nil || run.relay || run.state().AwaitsInput() {
 		return nil
 	}
 	if c := run.state().Cancelled; c != nil && journal.GoneReason(*c) == loop.Deleted {
@@ -480,9 +505,10 @@ func (d *driver) keepSegment(callIDs map[string]string) error {
 	c := journal.Conversation{
 		RunID: run.lease.RunID, Items: append(slices.Clip(input), run.events.Transcript(run.state().HiddenRefs())...), Part: run.state().Parks + 1,
 		Full: map[string]string{}, CallIDs: callIDs, Listed: run.state().Listed(), Previous: previousOf(run.req.Continues), Parts: run.req.parts, Input: keep.Input, RequestJSON: keep.RequestJSON, FinalOnly: keep.FinalOnly,
-		Target: lastTarget(run.state()),
+		Target: lastTarget(run.state()), Owner: keep.Owner,
 	}
 	c.Items = append(c.Items, run.unansweredCalls()...)
+	c.Items = append(c.Items, run.events.Transcript(run.state().LateRefs())...)
 	for id, text := range run.results.full {
 		if !run.req.inherited[id] {
 			c.Full[id] = text
@@ -495,6 +521,11 @@ func (d *driver) keepSegment(callIDs map[string]string) error {
 	defer run.req.Account.Release(encoded)
 	id := conversation.Segment{Run: run.lease.RunID, Part: run.state().Parks}.ID()
 	err := conversation.SaveSegment(ctx, d.o.Conversations, run.req.Org, id, c, keep.For)
+	if errors.Is(err, org.ErrExists) && run.state().Added() > 0 { // an owner before this one has stored it, and input has come since
+		if _, err = conversation.DeleteSegment(ctx, d.o.Conversations, run.req.Org, id); err == nil {
+			err = conversation.SaveSegment(ctx, d.o.Conversations, run.req.Org, id, c, keep.For)
+		}
+	}
 	if named := run.req.Continues; named.Named && (err == nil || errors.Is(err, org.ErrExists)) { // an owner before this one may have stored it
 		err = conversation.Append(ctx, d.o.Conversations, run.req.Org, named.ID, id, keep.For)
 	} else if errors.Is(err, org.ErrExists) {

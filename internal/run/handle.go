@@ -20,6 +20,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/window"
+	"github.com/turnpike-gateway/turnpike/item"
 )
 
 // Follow reports the events of a run to the sink, from the one after f.After to the end
@@ -105,6 +107,30 @@ func (r *Runner) Lose(ctx context.Context, orgID, runID, by string) error {
 	return r.requestEnd(ctx, orgID, runID, loop.CancelRequested{By: by, Cause: event.Lost}, nil)
 }
 
+// maxAdded is how many inputs a run can get while it is under way.
+const maxAdded = 64
+
+// deliver adds a message to a run that is a turn of a session and has not ended: the model sees it in its next call,
+// after the results of the calls under way. The error is a [fault.Error] of the kind Conflict if the run ends or has not
+// begun, of the kind Limited if it has got too many messages, and a *[journal.Submitted] if the session has an input with the key.
+func deliver(ctx context.Context, r *Runner, orgID, runID string, d journal.Delivered, items []item.Item, account *memlimit.Account) error {
+	ref := "input:" + d.Input.ID
+	err := r.appendForeign(ctx, account, orgID, runID, foreign{delivered: &d, of: func(s *loop.State) (foreign, error) {
+		switch {
+		case s.Ended != "" || s.AwaitsInput():
+			return foreign{}, fault.New(fault.Conflict, notSteerable, "run %s ends, or has not begun", runID)
+		case s.Added() >= maxAdded:
+			return foreign{}, fault.New(fault.Limited, "too_many_inputs", "run %s has got %d messages while it was under way, which is the limit; wait for its end, or send when_busy: enqueue", runID, maxAdded)
+		}
+		body := loop.InputAdded{ItemsRef: ref, By: loop.ByOther, Who: d.Input.Principal, Bytes: window.Bytes(items)}
+		return foreign{bodies: []loop.Body{body}, rows: []journal.Row{{Ref: ref, Value: item.List(items)}}}, nil
+	}})
+	if err == nil {
+		crash.At(crash.AfterDelivery)
+	}
+	return err
+}
+
 // requestEnd records that the run is to end, with the rows for auditors.
 func (r *Runner) requestEnd(ctx context.Context, orgID, runID string, end loop.CancelRequested, rows []audit.Entry) error {
 	if err := r.appendForeign(ctx, nil, orgID, runID, foreign{bodies: []loop.Body{end}, audit: rows}); err != nil {
@@ -121,6 +147,9 @@ type foreign struct {
 	bodies []loop.Body
 	rows   []journal.Row
 	audit  []audit.Entry
+
+	// delivered is the input of a session that bodies add to the run; nil = none is.
+	delivered *journal.Delivered
 
 	// of returns bodies, rows and audit for a run in state s, if they depend on it; no bodies = nothing is
 	// to be appended. It may be called several times. Nil = they are those above.
@@ -163,6 +192,9 @@ func (r *Runner) appendForeign(ctx context.Context, account *memlimit.Account, o
 				}
 			}
 			after = state
+			if state.ActiveSince != 0 { // its active time is measured by the clock of its owner, which this one may be ahead of
+				at = state.At
+			}
 			for _, body := range add.bodies {
 				fact := loop.Fact{Seq: after.Seq + 1, At: max(at, after.At), Version: loop.Version, Body: body}
 				if loop.Allowed(after, fact) != nil {
@@ -174,7 +206,7 @@ func (r *Runner) appendForeign(ctx context.Context, account *memlimit.Account, o
 		if err != nil {
 			return fmt.Errorf("run %s: %w", runID, err)
 		}
-		batch := journal.Batch{Sync: true, Audit: add.audit, Rows: add.rows, Facts: facts}
+		batch := journal.Batch{Sync: true, Audit: add.audit, Rows: add.rows, Facts: facts, Delivered: f.delivered}
 		err = r.o.Journal.Append(ctx, journal.Lease{Org: orgID, RunID: runID}, facts[0].Seq-1, batch)
 		var behind *journal.Behind
 		if errors.As(err, &behind) || errors.As(err, new(*journal.Unreadable)) { // somebody else has written
@@ -274,15 +306,16 @@ type Unfinished struct {
 }
 
 // UnfinishedSegment returns the run that will store a segment of the caller's org, or nil if the org
-// has no such run, or one that has ended, whose segment was deleted, or that stores none.
+// has no such run, or one that has ended, whose segment was deleted or has an owner, or that stores none.
 // A run that has waited for approvals has stored its first one. What it reads is charged to the
 // caller's account.
 func (r *Runner) UnfinishedSegment(ctx context.Context, caller Caller, id string) (*Unfinished, error) {
-	return unfinishedSegment(ctx, r.o.Archive, caller.Org.ID, caller.Account, id)
+	return unfinishedSegment(ctx, r.o.Archive, caller.Org.ID, "", caller.Account, id)
 }
 
-// unfinishedSegment does what [Runner.UnfinishedSegment] says.
-func unfinishedSegment(ctx context.Context, archive journal.Archive, orgID string, account *memlimit.Account, id string) (*Unfinished, error) {
+// unfinishedSegment does what [Runner.UnfinishedSegment] says, for the segments of an owner; "" = those that have
+// none.
+func unfinishedSegment(ctx context.Context, archive journal.Archive, orgID, owner string, account *memlimit.Account, id string) (*Unfinished, error) {
 	for _, may := range conversation.MayBe(id) {
 		u := Unfinished{RunID: may.Run, Part: may.Part}
 		head, err := archive.Head(ctx, orgID, u.RunID)
@@ -303,7 +336,7 @@ func unfinishedSegment(ctx context.Context, archive journal.Archive, orgID strin
 			return nil, nil
 		}
 		keep, err := storeOptionsOf(ctx, archive, orgID, account, u, head.Summary.Grade)
-		if keep == nil || err != nil {
+		if keep == nil || keep.Owner != owner || err != nil {
 			return nil, err
 		}
 		u.Keep, u.Queued = *keep, head.Summary.Status == journal.Queued
@@ -317,7 +350,7 @@ func unfinishedSegment(ctx context.Context, archive journal.Archive, orgID strin
 // ended meanwhile.
 func (o *Options) notEnded(ctx context.Context, req *Request) (again bool, err error) {
 	from := req.Continues
-	u, err := unfinishedSegment(ctx, o.Archive, req.Org, req.Account, from.ID)
+	u, err := unfinishedSegment(ctx, o.Archive, req.Org, "", req.Account, from.ID)
 	if err != nil {
 		return false, err
 	}
@@ -379,20 +412,20 @@ func (r *Runner) HasPieces(ctx context.Context, orgID, runID string) (bool, erro
 	return head.Summary.Grade == loop.Durable, nil
 }
 
-// DeleteSegment deletes a stored segment of the caller's org, with its run if nothing else of it is
-// stored. A run that has not ended ends, if the segment is its latest. DeleteSegment reports whether
-// there was one. It need not be readable.
-func (r *Runner) DeleteSegment(ctx context.Context, caller Caller, id string) (bool, error) {
+// DeleteSegment deletes a stored segment of the caller's org and of an owner ("" = none), with its run if
+// nothing else of it is stored. A run that has not ended ends, if the segment is its latest. DeleteSegment
+// reports whether there was one. It need not be readable.
+func (r *Runner) DeleteSegment(ctx context.Context, caller Caller, owner, id string) (bool, error) {
 	orgID := caller.Org.ID
 	for range 3 { // it may end, and be stored, while it is looked for
-		c, err := conversation.FindDeletable(ctx, r.o.Conversations, orgID, id)
+		c, err := conversation.FindDeletable(ctx, r.o.Conversations, orgID, owner, id)
 		if err != nil {
 			return false, err
 		}
 		if c != nil {
 			return deleteStored(ctx, r, orgID, id, c)
 		}
-		u, err := r.UnfinishedSegment(ctx, caller, id)
+		u, err := unfinishedSegment(ctx, r.o.Archive, orgID, owner, caller.Account, id)
 		if err != nil {
 			return false, err
 		}
@@ -412,6 +445,10 @@ func (r *Runner) DeleteSegment(ctx context.Context, caller Caller, id string) (b
 	}
 	return false, nil
 }
+
+// EndOrphaned ends the runs of sessions that were deleted before they had ended. It is also done again and again, by
+// every process, so that a caller that dies, or an error, only delays their end.
+func EndOrphaned(ctx context.Context, r *Runner) error { return r.audience.endOrphaned(ctx) }
 
 // deleteStored deletes a segment that is stored.
 func deleteStored(ctx context.Context, r *Runner, orgID, id string, c *journal.Conversation) (bool, error) {

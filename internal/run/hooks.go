@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/crash"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
@@ -35,6 +36,9 @@ type HookQuestion struct {
 	// Data is a JSON object: the arguments of the call, as the hooks before have left them; at the
 	// start of a run its input, and before the response the answer.
 	Data json.RawMessage
+
+	// Label is where the content of Output comes from, after a call; "" = the tool has not said.
+	Label item.Label
 
 	// Output is the result of the call, or the answer of the run; nil = there is none yet.
 	Output *string
@@ -74,6 +78,7 @@ func (h *hookCaller) ask(ctx context.Context, q HookQuestion) (loop.HookRan, Hoo
 	}
 	begin := time.Now()
 	a, err := h.outside(ctx, q)
+	crash.At(crash.AfterHookAnswer)
 	ran.Micros = max(1, time.Since(begin).Microseconds())
 	if ctx.Err() != nil {
 		return ran, a, ctx.Err()
@@ -83,7 +88,7 @@ func (h *hookCaller) ask(ctx context.Context, q HookQuestion) (loop.HookRan, Hoo
 	}
 	ran.Message = cut(a.Message)
 	if err != nil {
-		ran.Verdict, ran.Failed, ran.Message = q.Hook.OnError(), true, ""
+		ran.Verdict, ran.Failed, ran.Message, ran.TimedOut = q.Hook.OnError(), true, "", errors.Is(err, context.DeadlineExceeded)
 		if ran.Verdict != loop.HookAllow { // the cause may have addresses, and is only logged
 			ran.Message = "a check that is required has failed"
 			withheld := "Error: the result is withheld: " + ran.Message
@@ -104,7 +109,7 @@ func (h *hookCaller) outside(ctx context.Context, q HookQuestion) (a HookAnswer,
 			err = fmt.Errorf("panic: %v", p)
 		}
 	}()
-	return h.hooks.Ask(ctx, q)
+	return h.hooks.Ask(crash.OnSent(ctx, crash.AfterHookSend), q)
 }
 
 // effective returns the verdict that an answer has at its point: nothing is denied after a tool.
@@ -208,6 +213,9 @@ func (t *toolCaller) before(p toolexec.Prepared, c loop.Call, batch *pending) (t
 		}
 		batch.bodies = append(batch.bodies, one)
 		ran = append(ran[:len(ran):len(ran)], one)
+		if one.Verdict == loop.HookDeny { // no hook is due after it
+			break
+		}
 	}
 	return judged(p, ran), nil
 }
@@ -270,7 +278,7 @@ func (h *hookCaller) after(ctx context.Context, hooks *hooked, c loop.Call, argu
 	for _, hook := range hooks.due {
 		text := item.PlainText(done.Whole())
 		q := hooks.base
-		q.Hook, q.Key, q.Tool, q.Data, q.Output = hook, c.Key, c.Name, arguments, &text
+		q.Hook, q.Key, q.Tool, q.Data, q.Output, q.Label = hook, c.Key, c.Name, arguments, &text, done.Label
 		ran, answer, err := h.ask(ctx, q)
 		if err != nil {
 			return done, err
@@ -286,24 +294,75 @@ func (h *hookCaller) after(ctx context.Context, hooks *hooked, c loop.Call, argu
 
 // runHooks runs the hooks of a point that is not about a call.
 func (h *hookCaller) runHooks(a loop.RunHooks) error {
-	if a.Point != loop.OnRunStart {
-		return fmt.Errorf("run %s: hooks at the point %q are not available", h.run.lease.RunID, a.Point)
-	}
 	for _, hook := range a.Hooks {
 		q := h.question(hook)
+		data := map[string]string{"model": q.Model}
+		if a.Point == loop.PreResponse {
+			text := AnswerText(h.run.events.Items(h.run.state().AnswerRef()))
+			data["output"], q.Output = text, &text
+			if h.run.state().Untrusted {
+				data["label"] = string(item.Untrusted)
+			}
+		} else {
+			data["input"] = h.inputText()
+		}
 		var err error
-		if q.Data, err = json.Marshal(map[string]string{"input": h.inputText(), "model": q.Model}); err != nil {
+		if q.Data, err = json.Marshal(data); err != nil {
 			return fmt.Errorf("run %s: hook %s: %w", h.run.lease.RunID, hook.ID, err)
 		}
-		ran, _, err := h.ask(h.run.ctx, q)
+		ran, answer, err := h.ask(h.run.ctx, q)
 		if err != nil {
 			return errDecideAgain // the run's context has ended
 		}
-		if err := h.run.append(nil, ran); err != nil || ran.Verdict == loop.HookDeny || h.run.state().Ended != "" {
+		var rows []journal.Row
+		if a.Point == loop.PreResponse {
+			rows = h.replaceAnswer(&ran, answer)
+		}
+		err = h.run.append(rows, ran)
+		crash.At(crash.AfterHookRan)
+		if err != nil || ran.Verdict == loop.HookDeny || h.run.state().Ended != "" {
 			return err
 		}
 	}
 	return nil
+}
+
+// replaceAnswer sets what the hook puts in place of the answer, and returns the row of it; nil = nothing.
+func (h *hookCaller) replaceAnswer(ran *loop.HookRan, answer HookAnswer) []journal.Row {
+	var text string
+	switch ran.Verdict {
+	case loop.HookModify:
+		text = *answer.Output
+	case loop.HookDeny:
+		text = "[Response blocked: " + cmp.Or(ran.Message, ran.Hook) + "]"
+	default:
+		return nil
+	}
+	ran.PatchRef = h.run.state().AnswerPatch()
+	message := item.Item{Kind: item.Message, Role: item.Assistant, Parts: []item.Part{{Kind: item.Text, Text: text}}}
+	for _, it := range h.run.events.Items(h.run.state().AnswerRef()) {
+		message.Turn = max(message.Turn, it.Turn)
+		if it.Kind == item.Message {
+			message.Phase = it.Phase
+		}
+	}
+	return h.run.events.Store(ran.PatchRef, []item.Item{message})
+}
+
+// AnswerText returns the text of an answer, with what the model says in place of one that it refuses.
+func AnswerText(items []item.Item) string {
+	var b strings.Builder
+	for _, it := range items {
+		if it.Kind != item.Message {
+			continue
+		}
+		for _, part := range it.Parts {
+			if part.Kind == item.Text || part.Kind == item.Refusal {
+				b.WriteString(part.Text)
+			}
+		}
+	}
+	return b.String()
 }
 
 // inputText returns the texts of what the caller has sent for this run, a line each.

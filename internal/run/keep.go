@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/conversation"
+	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 )
@@ -23,6 +24,10 @@ type StoreOptions struct {
 
 	// FinalOnly says that the client gets the text of the last round only.
 	FinalOnly bool `json:"final_only,omitempty"`
+
+	// Owner is the named conversation that alone shows, continues and deletes the segment: see
+	// [journal.Conversation]. "" = none.
+	Owner string `json:"owner,omitempty"`
 
 	// For is how long the conversation is stored.
 	For time.Duration `json:"for_ns"`
@@ -70,7 +75,10 @@ func (r *Request) beginning(ctx context.Context, o *Options) (*beginning, error)
 		}
 		if err != nil {
 			memory.Close()
-			return nil, err
+			if bad, refused := new(journal.Unreadable), new(fault.Error); errors.As(err, &bad) || errors.As(err, &refused) {
+				return nil, err
+			}
+			return nil, journal.Unavailable(err)
 		}
 		r.begins = &beginning{read, memory}
 	}

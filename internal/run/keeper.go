@@ -76,6 +76,7 @@ type liveRun struct {
 	cancel context.CancelCauseFunc
 	feed   *eventlog.Feed // of a durable run; nil = it has none
 	leased bool           // this process has got the lease; guarded by leaseKeeper.mu
+	caller string         // the principal of the run; "" = its journal is not read yet; guarded by leaseKeeper.mu
 	unstop func() bool    // stops the context.AfterFunc on leaseKeeper.base
 }
 
@@ -423,6 +424,28 @@ func (k *leaseKeeper) wake(key journal.RunKey) {
 	defer k.mu.Unlock()
 	if run := k.live[key]; run != nil {
 		run.cancel(errWoken)
+	}
+}
+
+// belongs notes the principal of a run that was taken over.
+func (k *leaseKeeper) belongs(run *liveRun, principal string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	run.caller = principal
+}
+
+// endOf ends the runs of this process whose principal is gone, for the reason that gone returns. What is under
+// way is cancelled.
+func (k *leaseKeeper) endOf(gone func(orgID, principal string) string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for key, run := range k.live {
+		if run.caller == "" {
+			continue
+		}
+		if code := gone(key.Org, run.caller); code != "" {
+			run.cancel(Gone(code))
+		}
 	}
 }
 

@@ -195,6 +195,9 @@ func (m *modelCaller) request(a loop.CallModel) *model.Request {
 	if a.Warn {
 		req.Items = append(slices.Clip(req.Items), item.NewText(item.Developer, loop.BudgetWarning))
 	}
+	if a.Continues {
+		req.Items = append(slices.Clip(req.Items), item.NewText(item.User, loop.ContinueMessage))
+	}
 	if !a.OfferTools {
 		req.Tools, req.Hosted, req.ToolChoice = nil, nil, model.ToolChoice{}
 		return req
@@ -217,6 +220,9 @@ func (m *modelCaller) pass(round int, delta model.Delta) error {
 	m.timing.received(time.Now())
 	m.toolRan = m.toolRan || delta.Kind == model.ProgressDelta
 	p := m.run.policy()
+	if p.HoldsAnswers() { // told when hooks have decided on the answer
+		return context.Cause(m.run.ctx)
+	}
 	m.forwarded = m.forwarded || slices.Contains(p.Live, delta.Kind) || p.Live != nil && p.Native != "" && (delta.Kind == model.NativeDelta || delta.Kind == model.ProgressDelta)
 	if !m.wanted(delta) {
 		return context.Cause(m.run.ctx)
@@ -253,14 +259,15 @@ func (m *modelCaller) wanted(delta model.Delta) bool {
 // record appends a turn. It may be one that broke off after complete tool calls: these are
 // executed, and the model is called again.
 func (m *modelCaller) record(a loop.CallModel, turn *model.Turn) error {
-	ref := fmt.Sprintf("turn:%d", a.Round)
 	items := m.signed(a, turn)
-	body := loop.Turn{Round: a.Round, Purpose: a.Purpose, ItemsRef: ref, Stop: turn.Stop, Usage: turn.Usage, Bytes: window.Bytes(items), Unsendable: m.unsendable(items)}
+	body := loop.Turn{Round: a.Round, Purpose: a.Purpose, ItemsRef: fmt.Sprintf("turn:%d", a.Round), Stop: turn.Stop, Usage: turn.Usage, Bytes: window.Bytes(items), Unsendable: m.unsendable(items)}
 	for _, c := range turn.Calls {
 		body.Calls = append(body.Calls, loop.TurnCall{ProviderID: c.ID, Name: c.Name, Arguments: c.Arguments, Complete: c.Complete})
 	}
+	body.Continues = m.run.state().ContinuesAfter(body, hasText(items))
+	rows := m.storeAnswer(&body, items)
 	crash.At(crash.BeforeTurn)
-	return m.run.commit(journal.Batch{Rows: m.run.events.Store(ref, items), Settled: m.reserver.settled(body)}, body)
+	return m.run.commit(journal.Batch{Rows: rows, Settled: m.reserver.settled(body)}, body)
 }
 
 // signed returns the items of a turn, with the name of the provider where it is needed to

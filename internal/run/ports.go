@@ -64,8 +64,8 @@ type Resources interface {
 type OwnServers interface {
 	// OwnServers returns the servers of an agent, which belong to the run: nothing of them is
 	// shared with another run, and their tools are listed when it begins. The caller must call release when it
-	// leaves the run. The agent is that of the snapshot, or of the latest turn of the session if snapshot is nil.
-	OwnServers(ctx context.Context, orgID, session string, snapshot json.RawMessage) (servers []catalog.Server, release func(), err error)
+	// leaves the run. The agent is that of the snapshot, or that of the turn if snapshot is nil.
+	OwnServers(ctx context.Context, orgID, runID string, snapshot json.RawMessage) (servers []catalog.Server, release func(), err error)
 }
 
 // Models finds models by their names. Implemented by *route.Router.

@@ -96,6 +96,10 @@ type Request struct {
 	Background bool
 	MaxQueued  int
 
+	// Deferred says that what a run in the background continues is read when it begins, and not before: the
+	// conversation is still going on.
+	Deferred bool
+
 	Model   string         // as the caller named it
 	Targets []route.Target // at least one, in configuration order
 
@@ -122,10 +126,15 @@ type Request struct {
 	Items       []item.Item
 	ClientTools []model.Tool
 	Hosted      []model.HostedTool
-	ToolChoice  model.ToolChoice
-	Options     model.Options // of every model call
-	Params      []model.Param // the client's other members, in Dialect; Options are read from them
-	Dialect     string
+
+	// Dispatched are tools of the caller that the gateway executes, by the tool dispatch URL. They are not
+	// among ClientTools.
+	Dispatched []model.Tool
+
+	ToolChoice model.ToolChoice
+	Options    model.Options // of every model call
+	Params     []model.Param // the client's other members, in Dialect; Options are read from them
+	Dialect    string
 
 	// OwnContext says that Params ask a provider of Dialect to shorten prompts that are too long. One that
 	// Options.ContextEdits asks is a model.ContextEditor.
@@ -177,6 +186,10 @@ type Request struct {
 	stored []storedRequestServer // the same, for RequestServers
 }
 
+// addsLater reports whether the run is accepted without its input: what a turn of a session continues is known
+// only when no other turn of the session can begin or end any more.
+func (r *Request) addsLater() bool { return r.Deferred || r.Turn != nil }
+
 // caller returns on whose behalf the tools of the run are called.
 func (r *Request) caller() tool.Caller {
 	return tool.Caller{ID: r.Principal, Org: r.CallerOrg, Permissions: r.Permissions}
@@ -193,7 +206,7 @@ func (r *Request) namesFromRequest() (names []string) {
 		names = append(names, s.Server())
 	}
 	for _, s := range r.Servers {
-		if s.FromRequest && !slices.Contains(names, s.Name) {
+		if s.FromRequest && s.Name != loop.DispatchServer && !slices.Contains(names, s.Name) {
 			names = append(names, s.Name)
 		}
 	}
@@ -219,7 +232,7 @@ func (r *Request) missesBrought() error {
 func (r *Request) modelRequest(target int, items []item.Item) *model.Request {
 	t := r.Targets[target]
 	return &model.Request{
-		Model: t.Model, Items: item.For(items, t.Provider), Tools: r.ClientTools, Hosted: r.Hosted, ToolChoice: r.ToolChoice,
+		Model: t.Model, Items: item.For(items, t.Provider), Tools: slices.Concat(r.ClientTools, r.Dispatched), Hosted: r.Hosted, ToolChoice: r.ToolChoice,
 		Options: r.Options, Params: r.Params, Dialect: r.Dialect,
 	}
 }
@@ -243,7 +256,7 @@ type Dropped struct {
 // listed only when the run begins. In some dialects a forced choice of a tool excludes
 // other members: an adapter can name them before the run.
 func (r *Request) expectedTool() (model.Tool, bool) {
-	if len(r.Servers)+len(r.RequestServers) == 0 || r.Policy.Grade == loop.Relay {
+	if len(r.Servers)+len(r.RequestServers)+len(r.Dispatched) == 0 || r.Policy.Grade == loop.Relay {
 		return model.Tool{}, false
 	}
 	name := r.ToolChoice.Name

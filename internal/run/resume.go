@@ -5,6 +5,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -14,13 +15,15 @@ const (
 	storeRef   = "response" // StoreOptions of a light run, whose request is not stored
 	catalogRef = "catalog"
 	inputFull  = "full:input"
-	traceRef   = "trace" // of the run's trace context, see Observer
+	begunRef   = "request:begun" // that of a run with deferred input, when it has begun; it replaces requestRef
+	traceRef   = "trace"         // of the run's trace context, see Observer
 )
 
 // storedRequest is the part of a run's request that Accepted does not have.
 type storedRequest struct {
 	ClientTools    []model.Tool          `json:"client_tools,omitempty"`
 	Hosted         []model.HostedTool    `json:"hosted_tools,omitempty"`
+	Dispatched     []model.Tool          `json:"dispatched_tools,omitempty"`
 	ToolChoice     model.ToolChoice      `json:"tool_choice,omitzero"`
 	Options        model.Options         `json:"options,omitzero"`
 	Params         []model.Param         `json:"params,omitempty"`
@@ -37,6 +40,10 @@ type storedRequest struct {
 	Inherited      map[string]bool       `json:"inherited,omitempty"`
 	Permissions    []string              `json:"permissions,omitempty"`
 	CallerOrg      string                `json:"caller_org,omitempty"`
+
+	// System and Items are those of a request whose input is deferred, until the run begins.
+	System item.List `json:"system,omitempty"`
+	Items  item.List `json:"items,omitempty"`
 }
 
 // requestOf restores the request of a run from its journal. The policy, the models and
@@ -45,9 +52,13 @@ type storedRequest struct {
 // parks is how often the run has waited: requests may have continued it since.
 func requestOf(a *loop.Accepted, parks int, rows map[string]json.RawMessage) (*Request, error) {
 	var q storedRequest
-	if raw, ok := rows[requestRef]; ok {
+	ref := requestRef
+	if rows[begunRef] != nil {
+		ref = begunRef
+	}
+	if raw, ok := rows[ref]; ok {
 		if err := json.Unmarshal(raw, &q); err != nil {
-			return nil, journal.Damaged(requestRef, err)
+			return nil, journal.Damaged(ref, err)
 		}
 		q.dropNulls()
 	} else if raw, ok := rows[storeRef]; ok {
@@ -68,22 +79,24 @@ func requestOf(a *loop.Accepted, parks int, rows map[string]json.RawMessage) (*R
 	}
 	return &Request{
 		Org: a.Org, Principal: a.Principal, EndUser: a.EndUser, Surface: a.Surface, Model: a.Model,
-		ClientTools: q.ClientTools, Hosted: q.Hosted, ToolChoice: q.ToolChoice, Options: q.Options, Params: q.Params, Dialect: q.Dialect,
+		ClientTools: q.ClientTools, Hosted: q.Hosted, Dispatched: q.Dispatched, ToolChoice: q.ToolChoice, Options: q.Options, Params: q.Params, Dialect: q.Dialect,
 		OnlyOf: q.OnlyOf, brought: q.FromRequest, stored: q.RequestServers, Continues: q.continues(), Store: q.Store, notOwn: q.NotOwn, parts: q.Parts, inherited: q.Inherited,
-		Permissions: q.Permissions, CallerOrg: q.CallerOrg, AgentSession: a.AgentSession,
+		Permissions: q.Permissions, CallerOrg: q.CallerOrg, AgentSession: a.AgentSession, System: q.System, Items: q.Items,
 	}, nil
 }
 
 // dropNulls restores the values that are nil: their stored form is null, which is read as the
 // JSON null, and an adapter would send it.
 func (q *storedRequest) dropNulls() {
-	for i := range q.ClientTools {
-		t := &q.ClientTools[i]
-		if string(t.Native) == "null" {
-			t.Native = nil
-		}
-		if string(t.InputSchema) == "null" {
-			t.InputSchema = nil
+	for _, tools := range [][]model.Tool{q.ClientTools, q.Dispatched} {
+		for i := range tools {
+			t := &tools[i]
+			if string(t.Native) == "null" {
+				t.Native = nil
+			}
+			if string(t.InputSchema) == "null" {
+				t.InputSchema = nil
+			}
 		}
 	}
 	if string(q.ToolChoice.Native) == "null" {

@@ -40,6 +40,7 @@ type Options struct {
 	Resources     Resources
 	Router        Router           // nil = the targets of a request are tried in its order
 	Dialer        Dialer           // nil = requests declare no servers
+	Dispatcher    Dispatcher       // nil = callers execute all tools that requests define
 	OwnServers    OwnServers       // nil = runs are no turns of sessions of agents
 	Cache         Cache            // nil = results of tools are not cached
 	Hooks         Hooks            // nil = hooks outside this package fail

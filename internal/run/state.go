@@ -13,6 +13,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/crash"
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
+	"github.com/turnpike-gateway/turnpike/internal/id"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
@@ -113,7 +114,9 @@ func (s *runState) append(rows []journal.Row, bodies ...loop.Body) error {
 // commit stores the bodies as the next facts, together with the rest of the batch, and
 // applies them to the state. Every fact must be allowed by the rules (loop.Allowed). If
 // another writer has appended facts, these are applied first, and the bodies follow if
-// they are still allowed; otherwise commit returns errDecideAgain.
+// they are still allowed; otherwise commit returns errDecideAgain. It also does so if the run has got input and is to end,
+// because what is stored of its conversation does not have that yet, or is to call a model, because what was reserved is
+// for a shorter prompt.
 func (s *runState) commit(batch journal.Batch, bodies ...loop.Body) error {
 	trace := s.observer.traceRows(s.willBeDurable(bodies))
 	batch.Rows = append(batch.Rows, trace...)
@@ -148,7 +151,14 @@ func (s *runState) commit(batch journal.Batch, bodies ...loop.Body) error {
 		if s.state().Ended != "" {
 			s.cancel(eventlog.ErrSinkFailed)
 		}
+		if (hasKind(bodies, loop.KindFinished) || hasKind(bodies, loop.KindReserved)) && slices.ContainsFunc(b.Facts, func(f loop.Fact) bool { return f.Body.Kind() == loop.KindInputAdded }) {
+			return errDecideAgain
+		}
 	}
+}
+
+func hasKind(bodies []loop.Body, kind loop.Kind) bool {
+	return slices.ContainsFunc(bodies, func(b loop.Body) bool { return b.Kind() == kind })
 }
 
 // appendError returns a refusal by the journal unchanged. Any other error is a failure of the
@@ -157,6 +167,8 @@ func (s *runState) appendError(err error) error {
 	var known *journal.Submitted
 	var over *journal.OverBudget
 	switch {
+	case s.req.Turn != nil && s.state().Seq == 0 && (errors.As(err, new(*journal.SessionBusy)) || errors.Is(err, org.ErrNotFound)): // a turn that cannot begin
+		return fmt.Errorf("run %s: journal: %w", s.lease.RunID, err)
 	case errors.As(err, &known), errors.As(err, &over), errors.As(err, new(*org.CapError)), errors.As(err, new(*journal.Unreadable)), errors.Is(err, journal.ErrNoSlot), errors.Is(err, journal.ErrQueueFull), errors.Is(err, journal.ErrFenced), errors.Is(err, org.ErrExists):
 		return fmt.Errorf("run %s: journal: %w", s.lease.RunID, err)
 	}
@@ -208,7 +220,11 @@ func afterFact(body loop.Body) crash.Point {
 		return crash.AfterCompacted
 	case loop.Finished:
 		return crash.AfterFinish
-	case loop.Accepted, loop.Blocked, loop.CallPrepared, loop.CallResolved, loop.CallWaiting,
+	case loop.Accepted:
+		if b.Deferred {
+			return crash.AfterAccept
+		}
+	case loop.Blocked, loop.CallPrepared, loop.CallResolved, loop.CallWaiting,
 		loop.CancelRequested, loop.Catalogued, loop.Expired, loop.HookRan, loop.LimitsRaised, loop.ReserveRefused, loop.Reserved, loop.Resumed, loop.Routed,
 		loop.TurnFailed: // no crash point
 	}
@@ -218,7 +234,7 @@ func afterFact(body loop.Body) crash.Point {
 // number makes facts of the bodies, with their audit entries and notices, and returns the state
 // after them. It returns an error if the rules do not allow a fact.
 func (s *runState) number(b *journal.Batch, bodies []loop.Body) (loop.State, error) {
-	b.Facts, b.Sync, b.Audit, b.Notices = make([]loop.Fact, len(bodies)), s.mustSync(*b, bodies), nil, nil
+	b.Facts, b.Sync, b.Audit, b.Notices, b.HookMessages = make([]loop.Fact, len(bodies)), s.mustSync(*b, bodies), nil, nil, nil
 	next, at := *s.state(), s.now()
 	audited := auditor{runID: s.lease.RunID, principal: s.req.Principal, timing: *s.timing}
 	for i, body := range bodies {
@@ -232,8 +248,26 @@ func (s *runState) number(b *journal.Batch, bodies []loop.Body) (loop.State, err
 		if n, told := loop.NoticeOf(next, f); told {
 			b.Notices = append(b.Notices, s.notice(n, f.At))
 		}
+		if _, ended := body.(loop.Finished); ended && s.req.AgentSession != "" {
+			b.SessionSpent = sessionSpent(&next, at)
+		}
+		for _, h := range loop.HooksAfter(next, f) {
+			b.HookMessages = append(b.HookMessages, hookMessage(s, &next, h, f.At))
+		}
 	}
 	return next, nil
+}
+
+// sessionSpent returns what a run that ends at a time adds to the sums of its session.
+func sessionSpent(s *loop.State, at int64) journal.SessionSpent {
+	out := journal.SessionSpent{ActiveMS: s.ActiveMS}
+	if s.ActiveSince != 0 {
+		out.ActiveMS += max(0, at-s.ActiveSince)
+	}
+	if paid := s.Paid(); paid != nil {
+		out.NanoUSD = *paid
+	}
+	return out
 }
 
 // notice returns what the webhooks of the org are told.
@@ -243,6 +277,17 @@ func (s *runState) notice(n loop.Notice, at int64) journal.Notice {
 		out.Object = conversation.Segment{Run: s.lease.RunID, Part: n.Part}.ID()
 	}
 	return out
+}
+
+// hookMessage returns what a hook is told after the run. next is the state after the end.
+func hookMessage(s *runState, next *loop.State, h loop.Hook, at int64) journal.HookMessage {
+	m := journal.HookMessage{
+		ID: id.New(journal.HookMessagePrefix), Org: s.lease.Org, RunID: s.lease.RunID, Hook: h.ID, Agent: h.Agent, Position: h.Position, At: at, Outcome: journal.HookWaiting,
+	}
+	if !s.storesNothing() && next.Turn != nil {
+		m.AnswerRef = next.AnswerRef()
+	}
+	return m
 }
 
 // willBeDurable reports whether the run is durable, or becomes durable by one of the bodies.
@@ -341,14 +386,20 @@ func (s *runState) storesNothing() bool {
 }
 
 // requestRows returns the rows from which requestOf restores the request.
-func (s *runState) requestRows() []journal.Row {
+func (s *runState) requestRows() []journal.Row { return s.requestRowsAs(requestRef) }
+
+func (s *runState) requestRowsAs(ref string) []journal.Row {
 	q := s.req
-	rows := []journal.Row{{Ref: requestRef, Value: storedRequest{
-		ClientTools: q.ClientTools, Hosted: q.Hosted, ToolChoice: q.ToolChoice, Options: q.Options, Params: q.Params, Dialect: q.Dialect,
+	stored := storedRequest{
+		ClientTools: q.ClientTools, Hosted: q.Hosted, Dispatched: q.Dispatched, ToolChoice: q.ToolChoice, Options: q.Options, Params: q.Params, Dialect: q.Dialect,
 		OnlyOf: q.OnlyOf, FromRequest: q.namesFromRequest(), RequestServers: s.storeRequestServers(),
 		Previous: previousOf(q.Continues), Session: namedOf(q.Continues), Settings: q.Settings, Store: q.Store, NotOwn: q.notOwn, Parts: q.parts, Inherited: q.inherited,
 		Permissions: q.Permissions, CallerOrg: q.CallerOrg,
-	}}}
+	}
+	if q.addsLater() && ref == requestRef {
+		stored.System, stored.Items = q.System, q.Items
+	}
+	rows := []journal.Row{{Ref: ref, Value: stored}}
 	if len(s.results.full) > 0 { // of a run that waits now, its own as well
 		rows = append(rows, journal.Row{Ref: inputFull, Value: s.results.full})
 	}

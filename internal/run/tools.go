@@ -29,6 +29,7 @@ import (
 type prepared struct {
 	entry     *catalog.Entry
 	arguments json.RawMessage
+	options   json.RawMessage // what the request says of all calls of the tool; nil = nothing
 }
 
 // toolCaller performs the tool calls of a run.
@@ -58,8 +59,12 @@ func (t *toolCaller) keep(key loop.CallKey, p prepared) {
 
 // prepared returns what keep has kept; its zero value if nothing.
 func (t *toolCaller) prepared(key loop.CallKey) prepared {
-	arguments, _ := t.run.events.Arguments(key)
-	return prepared{t.entries[key], arguments}
+	p := prepared{entry: t.entries[key]}
+	p.arguments, _ = t.run.events.Arguments(key)
+	if p.entry != nil {
+		p.options = t.run.policy().OptionsOf(p.entry.Server, p.entry.Name)
+	}
+	return p
 }
 
 // prepare finds the tools of the calls, and parses and validates the arguments.
@@ -76,7 +81,7 @@ func (t *toolCaller) prepare(a loop.PrepareTools) error {
 		if p.Verdict == loop.Run || p.Verdict == loop.Ask {
 			p.ArgsRef = "args:" + string(key)
 			batch.rows = append(batch.rows, journal.Row{Ref: p.ArgsRef, Value: p.Arguments})
-			t.keep(key, prepared{p.Entry, p.Arguments})
+			t.keep(key, prepared{entry: p.Entry, arguments: p.Arguments})
 		}
 		batch.bodies = append(batch.bodies, p.CallPrepared)
 	}
@@ -116,7 +121,7 @@ func (t *toolCaller) recheck(ctx context.Context) error {
 	t.latest = now
 	for _, c := range t.run.state().Calls {
 		if entry := recalled.Lookup(c.Name); approvedToRun(c) && entry != nil {
-			t.keep(c.Key, prepared{entry, t.prepared(c.Key).arguments})
+			t.keep(c.Key, prepared{entry: entry, arguments: t.prepared(c.Key).arguments})
 		}
 	}
 	return t.prepareAgain(now)
@@ -149,7 +154,7 @@ func (t *toolCaller) prepareAgain(now *catalog.Set) error {
 		if p.Verdict == loop.Ask {
 			p.ArgsRef = fmt.Sprintf("args:%s.%d", c.Key, p.Revision)
 			rows = append(rows, journal.Row{Ref: p.ArgsRef, Value: p.Arguments})
-			t.keep(c.Key, prepared{p.Entry, p.Arguments})
+			t.keep(c.Key, prepared{entry: p.Entry, arguments: p.Arguments})
 		}
 		t.run.log.Warn("approval_void", "approval", c.WaitID(), "call", c.Key, "server", c.Prepared.Server, "tool", c.Prepared.Tool,
 			"reason", "the tool has changed since the approval was asked for")
@@ -189,12 +194,12 @@ func (t *toolCaller) done(c loop.Call, attempt int, r toolexec.Done, took time.D
 		ref += fmt.Sprintf(".%d", attempt)
 	}
 	result := item.Item{
-		Kind: item.ToolResult, CallID: c.ProviderID, Name: c.Name, Parts: r.Parts, Structured: r.Structured,
+		Kind: item.ToolResult, CallID: c.ProviderID, Name: c.Name, Parts: r.Parts, Structured: r.Structured, Label: r.Label,
 		IsError: r.Outcome != loop.OK && r.Outcome != loop.Cached,
 	}
 	return loop.CallDone{
 		Key: c.Key, Attempt: attempt, Outcome: r.Outcome, ResultRef: ref, ResultDigest: r.Digest,
-		Bytes: int64(window.PartBytes(r.Parts)), Micros: took.Microseconds(),
+		Bytes: int64(window.PartBytes(r.Parts)), Micros: took.Microseconds(), Label: r.Label,
 	}, t.run.events.Store(ref, []item.Item{result})
 }
 
@@ -410,7 +415,7 @@ func (t *toolCaller) executeOne(ctx context.Context, p prepared, c loop.Call, ob
 	done, err := toolexec.Execute(crash.OnSent(ctx, crash.AfterCallSend), p.entry, tool.Call{
 		RunID: t.run.lease.RunID, Key: string(c.Key), Attempt: c.Attempt,
 		Class: c.Prepared.Class, Arguments: p.arguments, IdempotencyKey: t.idempotencyKey(c), Memory: memory,
-		Caller: t.run.req.caller(),
+		Caller: t.run.req.caller(), Options: p.options,
 	}, limit)
 	took := atLeastOne(time.Since(begin))
 	called(toolEnd(done, err))

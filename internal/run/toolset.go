@@ -68,7 +68,13 @@ func (t *toolSet) known() loop.Tools {
 		}
 		return e.Server, true
 	}
-	return loop.Tools{Client: t.clientNames(), Gateway: gateway, Offered: len(t.catalog.Offered()), Hosted: len(t.run.req.Hosted)}
+	client := t.clientNames()
+	for _, d := range t.run.req.Dispatched { // one that another server's tool displaces is the client's, and in conflict with it
+		if e := t.catalog.Lookup(d.Name); e != nil && e.Server != loop.DispatchServer {
+			client[d.Name] = true
+		}
+	}
+	return loop.Tools{Client: client, Gateway: gateway, Offered: len(t.catalog.Offered()), Hosted: len(t.run.req.Hosted)}
 }
 
 // clientNames returns the names of the client's own tools.
@@ -139,7 +145,18 @@ func (t *toolSet) offered(reread bool) []model.Tool {
 		gateway = t.visible().Offered()
 	}
 	out := make([]model.Tool, 0, len(t.run.req.ClientTools)+len(gateway))
-	return append(append(out, t.run.req.ClientTools...), gateway...)
+	out = append(append(out, t.run.req.ClientTools...), gateway...)
+	for _, d := range t.run.req.Dispatched { // the model sees them as the client wrote them
+		if e := t.catalog.Lookup(d.Name); e == nil || e.Server != loop.DispatchServer {
+			continue
+		}
+		for i := range out {
+			if out[i].Name == d.Name {
+				out[i] = d
+			}
+		}
+	}
+	return out
 }
 
 // listed returns the row with the tools that the run lists for its caller, and sets the

@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -14,13 +15,16 @@ type Agent struct {
 	Rounds  int           // at least 1; the last one has no tools
 	Timeout time.Duration // of active time; 0 = the org's deadline
 	Hooks   []org.Hook    // in their order, after those of the org
+	Summary string        // model that writes summaries of long sessions; "" = that of the org
 }
 
 // What runs of agents have for what their org leaves open: how many characters of a tool's result the model
-// gets, and how much of the run's tokens and money is kept for the answer, in percent.
+// gets, how much of the run's tokens and money is kept for the answer, in percent, and how often the rest of an
+// answer is asked for that the length of the output has cut off.
 const (
 	AgentResultMaxChars = 50_000
 	AgentKeepBack       = 15
+	AgentContinuations  = 3
 )
 
 // agentRepeats is how many identical calls in a row end a run of an agent.
@@ -35,6 +39,7 @@ func OfAgent(rt org.Runtime, a Agent) org.Runtime {
 		rt.Deadline = a.Timeout
 	}
 	rt.DoomLoop, rt.DoomThreshold = string(policy.Fail), agentRepeats
+	rt.CompactionModel = cmp.Or(a.Summary, rt.CompactionModel)
 	rt.Hooks = slices.Concat(rt.Hooks, a.Hooks)
 	return rt
 }

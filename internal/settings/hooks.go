@@ -18,9 +18,14 @@ func Hooks(rt org.Runtime, key string, most time.Duration) (out []loop.Hook) {
 	all := slices.DeleteFunc(slices.Clone(rt.Hooks), func(h org.Hook) bool {
 		return h.Disabled || h.Keys != nil && !slices.Contains(h.Keys, key)
 	})
-	slices.SortStableFunc(all, func(a, b org.Hook) int { return cmp.Compare(a.Position, b.Position) })
+	slices.SortStableFunc(all, func(a, b org.Hook) int {
+		if a.Agent != b.Agent {
+			return map[bool]int{true: 1, false: -1}[a.Agent]
+		}
+		return cmp.Compare(a.Position, b.Position)
+	})
 	for _, h := range all {
-		one := loop.Hook{ID: h.ID, Point: points()[h.Event], Type: loop.HookType(h.Type), Matcher: h.Matcher, DenyOnError: h.Config.OnError == "deny"}
+		one := loop.Hook{ID: h.ID, Position: h.Position, Agent: h.Agent, Point: points()[h.Event], Type: loop.HookType(h.Type), Matcher: h.Matcher, DenyOnError: h.Config.OnError == "deny"}
 		switch one.Type {
 		case loop.HookRules:
 			if h.Config.Condition != "" {
@@ -46,6 +51,6 @@ func Hooks(rt org.Runtime, key string, most time.Duration) (out []loop.Hook) {
 func points() map[string]loop.HookPoint {
 	return map[string]loop.HookPoint{
 		"OnRunStart": loop.OnRunStart, "PreToolUse": loop.PreToolUse, "PostToolUse": loop.PostToolUse,
-		"OnDelegation": loop.OnDelegation, "PreResponse": loop.PreResponse,
+		"OnDelegation": loop.OnDelegation, "PreResponse": loop.PreResponse, "OnRunComplete": loop.OnRunComplete,
 	}
 }

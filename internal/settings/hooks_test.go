@@ -22,7 +22,7 @@ func TestHooksOfAKey(t *testing.T) {
 		{ID: "bob", Event: "OnRunStart", Type: "rule", Keys: []string{"bob"}, Config: org.HookConfig{Rules: []org.HookRule{{Condition: "a IN [1]"}, {Condition: "b IN [2]"}}}},
 	}}
 	rule := loop.Hook{ID: "first", Point: loop.PreToolUse, Type: loop.HookRules, Matcher: "pay_*", Rules: []loop.HookRule{{Condition: "a IN [1]", Message: "no"}}}
-	last := loop.Hook{ID: "last", Point: loop.PreToolUse, Type: loop.HookHTTP, DenyOnError: true}
+	last := loop.Hook{ID: "last", Point: loop.PreToolUse, Type: loop.HookHTTP, Position: 5, DenyOnError: true}
 	ask := loop.Hook{ID: "ask", Point: loop.PreToolUse, Type: loop.HookApproval, Message: "Pay?", WaitMS: 3_600_000}
 	if diff := cmp.Diff([]loop.Hook{rule, ask, last}, settings.Hooks(rt, "ann", 0)); diff != "" {
 		t.Error(diff)

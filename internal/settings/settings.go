@@ -5,6 +5,7 @@ package settings
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -27,6 +28,7 @@ type Defaults struct {
 	KeepBack       int              // how much of the run's tokens and money is kept for an answer without tools, in percent, where OnLimit is budget.Answer
 	WaitFor        bool             // a request stays open while its run waits for approvals; otherwise it ends there
 	EndCut         bool             // an answer that the output limit has cut off ends the run, without its tool calls
+	Continuations  int              // how often the rest of such an answer is asked for; 0 = never
 }
 
 // Request is what one request asks of its run.
@@ -61,6 +63,7 @@ type Server struct {
 	Approval        policy.Approval // which calls wait
 	ApprovalTimeout time.Duration   // how long; 0 = org.DefaultApprovalTimeout
 	Trust           bool            // the server's annotations are believed
+	MaxUses         map[string]int  // how often a run may call tools of these names; a tool that is not there: as often as it likes
 }
 
 // RequestServer is what a request says of approvals for an MCP server that it declares.
@@ -100,7 +103,7 @@ func Resolve(op Operator, rt org.Runtime, d Defaults, r Request) loop.Policy {
 		p.Limits.NanoUSD = &most
 	}
 	p.NoUnpriced = rt.UnpricedTools == org.RefuseTools && p.LimitsMoney()
-	if p.StreamMode == string(org.Live) {
+	if p.StreamMode == string(org.Live) && !p.HoldsAnswers() {
 		p.Live = r.Live
 	}
 	return p.WithDefaults()
@@ -124,7 +127,7 @@ func setLoop(p *loop.Policy, op Operator, rt org.Runtime, d Defaults, r Request)
 	if r.Calls > 0 {
 		p.Limits.Calls = min(p.Limits.Calls, r.Calls)
 	}
-	p.EndCut = d.EndCut
+	p.EndCut, p.Continuations = d.EndCut, d.Continuations
 	p.Parallelism = loop.Parallelism(rt.ToolParallelism)
 	if rt.ToolParallelism == "" || rt.ToolParallelism == "auto" {
 		p.Parallelism = d.Parallelism
@@ -140,7 +143,7 @@ func setLoop(p *loop.Policy, op Operator, rt org.Runtime, d Defaults, r Request)
 	p.Slots = rt.Concurrency
 	most := maxWait(r, rt, d)
 	p.Hooks = Hooks(rt, r.Key, most)
-	p.Approvals = approvals(r, most)
+	p.Approvals, p.MaxUses = approvals(r, most), maxUses(r)
 	if p.Pauses() {
 		wait := org.DefaultApprovalTimeout
 		if most > 0 {
@@ -253,6 +256,21 @@ func maxWait(r Request, rt org.Runtime, d Defaults) time.Duration {
 		most = min(cmp.Or(most, hold), hold)
 	}
 	return most
+}
+
+// maxUses returns the limits on the calls of single tools: those of the org, and those of the request.
+func maxUses(r Request) (out []loop.ToolUses) {
+	for _, s := range r.Servers {
+		for _, name := range slices.Sorted(maps.Keys(s.MaxUses)) {
+			out = append(out, loop.ToolUses{Server: s.Name, Tool: name, Most: s.MaxUses[name]})
+		}
+	}
+	for _, h := range r.Hosted {
+		if h.MaxUses > 0 {
+			out = append(out, loop.ToolUses{Server: h.Server, Tool: h.Tool, Most: h.MaxUses})
+		}
+	}
+	return out
 }
 
 // approvals returns the rules of the servers that have calls which wait for approval. A request

@@ -75,6 +75,16 @@ func TestWhoDecidesASetting(t *testing.T) {
 		"a request with a limit":      {asked: settings.Request{MaxTokens: 70}, want: func(p *loop.Policy) { p.MaxTokens = 70 }},
 		"a request with fewer calls":  {asked: settings.Request{Calls: 3}, defaults: settings.Defaults{Calls: 10}, want: func(p *loop.Policy) { p.Limits.Calls = 3 }},   // B08
 		"a request with more calls":   {asked: settings.Request{Calls: 30}, defaults: settings.Defaults{Calls: 10}, want: func(p *loop.Policy) { p.Limits.Calls = 10 }}, // B08
+		"limits of single tools, of the org and of the request": { // P38
+			asked: settings.Request{
+				Servers: []settings.Server{{Name: "s", MaxUses: map[string]int{"b": 2, "a": 1}}, {Name: "t"}},
+				Hosted:  []loop.HostedTool{{Type: "web_search", Server: "s", Tool: "a", MaxUses: 5}},
+			},
+			want: func(p *loop.Policy) {
+				p.MaxUses = []loop.ToolUses{{Server: "s", Tool: "a", Most: 1}, {Server: "s", Tool: "b", Most: 2}, {Server: "s", Tool: "a", Most: 5}}
+				p.Hosted = []loop.HostedTool{{Type: "web_search", Server: "s", Tool: "a", MaxUses: 5}}
+			},
+		},
 		"a request with hosted tools": {asked: settings.Request{Hosted: hosted}, want: func(p *loop.Policy) { p.Hosted = hosted }},
 		"a stream":                    {asked: settings.Request{Live: texts}, want: func(p *loop.Policy) { p.Live = texts }},
 		"a stream of the last round": {asked: settings.Request{Live: texts}, org: org.Runtime{StreamMode: org.FinalOnly}, // G01
@@ -133,6 +143,10 @@ func TestEverySettingOfAnOrgReachesItsRuns(t *testing.T) {
 		case "CompactionModel", "CompactionExclude": // only with Context: see TestTheContextPolicyOfARun
 			continue
 		case "MaxQueued": // whether a run is queued: see settings.MaxQueued
+			continue
+		case "Web", "Databases", "BuiltinTools": // of tools: see internal/webtool, internal/sqltool and internal/app
+			continue
+		case "Buckets": // of tools and of the API of files: see internal/storagetool
 			continue
 		case "ModelLists": // which models a request may name: see internal/surface
 			continue

@@ -32,6 +32,9 @@ type book struct {
 	order []runKey
 	keyed map[string]runKey // by org and key
 
+	inboxes map[string]*inbox // by org and session
+	ctx     context.Context
+
 	decisions map[string]journal.Decision // that people were told of, by org and approval
 }
 
@@ -50,8 +53,10 @@ type history struct {
 	effects   map[loop.CallKey]*effects
 	done      map[loop.CallKey]loop.CallDone
 	billed    int64
+	said      string // the text of the latest answer, with the parts of one that was cut off
 	cancelled bool
-	poisoned  bool // nobody got it further
+	poisoned  bool  // nobody got it further
+	turn      *turn // of a session; nil = it is none
 }
 
 // shift is the time for which one owner has worked on a run.
@@ -70,7 +75,7 @@ type effects struct {
 }
 
 func newBook(w *world) *book {
-	return &book{w: w, budgets: w.budgets(), billing: map[string]int64{}, runs: map[runKey]*history{}, keyed: map[string]runKey{}, decisions: map[string]journal.Decision{}}
+	return &book{w: w, budgets: w.budgets(), billing: map[string]int64{}, runs: map[runKey]*history{}, keyed: map[string]runKey{}, inboxes: map[string]*inbox{}, ctx: context.Background(), decisions: map[string]journal.Decision{}}
 }
 
 // of returns the history of a run.
@@ -96,6 +101,7 @@ func (b *book) wrote(p *process, wr writing) bool {
 	if o := wr.batch.Opening; o != nil && o.Key != nil {
 		b.opened(key, *o.Key)
 	}
+	b.entersInbox(key, h, wr.batch)
 	b.checkOwner(key, h, wr.lease)
 	if wr.lease.Epoch > 0 {
 		b.extended(wr.lease)
@@ -116,6 +122,8 @@ func (b *book) wrote(p *process, wr writing) bool {
 			b.w.violate("I2: run %s, fact %d: %v", key.run, f.Seq, err)
 		}
 		b.checkDate(p, key, h, f)
+		h.hears(f, wr.batch.Rows)
+		b.hearsTurn(key, h, f, wr.batch.Rows)
 		h.state = loop.Apply(h.state, f)
 		h.head = h.head.After(wr.lease, journal.Batch{Facts: []loop.Fact{f}}, time.Time{})
 		b.checkHead(key, h)
@@ -303,9 +311,9 @@ func (b *book) affected(p *process, key runKey, class tool.Class, c tool.Call) i
 }
 
 // billed enters what a model call has cost.
-func (b *book) billed(c *client, tokens int64) {
+func (b *book) billed(c *client, req *model.Request, tokens int64) {
 	b.billing[c.org] += tokens
-	key := runKey{c.org, b.runOf(c)}
+	key := b.runFor(c, req)
 	if key.run == "" {
 		return // a light run has no key to find it by
 	}
@@ -363,7 +371,7 @@ func compacted(s *loop.State) bool {
 
 // checkPrompt checks that the owner of a run sends what its journal says that the model sees.
 func (b *book) checkPrompt(p *process, c *client, req *model.Request) {
-	key := runKey{c.org, b.runOf(c)}
+	key := b.runFor(c, req)
 	if key.run == "" || isOrder(req) {
 		return
 	}
@@ -371,9 +379,42 @@ func (b *book) checkPrompt(p *process, c *client, req *model.Request) {
 	if h.owners[h.epoch] != p.name || !h.state.Attempt.Open {
 		return
 	}
+	if asks := asksForRest(req); asks != h.state.Continues() {
+		b.w.violate("I15: the prompt of run %s asks for the rest of an answer: %t, and its journal has one that was cut off: %t", key.run, asks, !asks)
+	}
+	if asksForRest(req) {
+		b.checkRest(key, h, req)
+	}
 	summary := slices.ContainsFunc(req.Items, func(it item.Item) bool { return strings.HasPrefix(it.Text(), "[Summary of the earlier conversation") })
 	if summary != compacted(&h.state) {
 		b.w.violate("I15: the prompt of run %s has a summary: %t, and its journal has a compaction: %t", key.run, summary, !summary)
+	}
+}
+
+// checkRest checks that the model sees what it has said so far, in one message, before it is asked for the rest.
+func (b *book) checkRest(key runKey, h *history, req *model.Request) {
+	n := len(req.Items)
+	for n > 1 && req.Items[n-1].Role != item.Assistant {
+		n--
+	}
+	if got := req.Items[n-1].Text(); got != h.said {
+		b.w.violate("I15: run %s asks for the rest of %q, and the model has said %q", key.run, got, h.said)
+	}
+}
+
+// hears enters what the model has said in a turn.
+func (h *history) hears(f loop.Fact, rows []journal.Row) {
+	t, ok := f.Body.(loop.Turn)
+	if !ok {
+		return
+	}
+	if !h.state.Continues() {
+		h.said = ""
+	}
+	for _, row := range rows {
+		if items, ok := row.Value.(item.List); ok && row.Ref == t.ItemsRef {
+			h.said += items[0].Text()
+		}
 	}
 }
 
@@ -448,6 +489,7 @@ func (b *book) checkEnd() {
 	for _, c := range b.w.clients {
 		b.checkConns(c)
 	}
+	b.checkSessions()
 	b.checkSlots()
 }
 

@@ -49,6 +49,8 @@ type swarm struct {
 	builds  bool          // every process is of another build
 	queues  bool          // what need not be on disk is written later
 	tight   bool          // the budgets are too small for all runs
+
+	sessions bool // there are sessions, with several turns
 }
 
 // faults are the rates at which the calls of a port go wrong.
@@ -91,5 +93,6 @@ func (w *world) newSwarm() swarm {
 	}
 	s.steps = some(10*time.Second, 90*time.Second)
 	s.builds = r.IntN(2) == 0
+	s.sessions = r.IntN(3) > 0
 	return s
 }

@@ -29,7 +29,8 @@ type client struct {
 	script  [][]string         // the tools that the model asks for in each round
 	like    run.Request        // what every request of the client says
 	conns   []*conn
-	window  int // what its provider takes, in tokens, and tells only when it refuses; 0 = everything
+	talk    *session // whose turns have this model; nil = none
+	window  int      // what its provider takes, in tokens, and tells only when it refuses; 0 = everything
 }
 
 // populate invents the clients of a world. Those of different orgs use the same
@@ -41,6 +42,7 @@ func (w *world) populate() {
 			w.clients = append(w.clients, w.newClient(org, n, n < 6, slots))
 		}
 	}
+	w.converse(slots)
 }
 
 // liveOrNot is what a surface that streams, or one that does not, says it sends.
@@ -76,6 +78,9 @@ func (w *world) newClient(org string, n int, durable bool, slots int) *client {
 		c.like.Policy.Parallelism = loop.Serial // calls of a tool that is gone end at once, so that their order would be chance
 	}
 	c.long()
+	if w.chance("continues", c.id).IntN(3) == 0 {
+		c.like.Policy.Continuations = 3
+	}
 	c.like.Policy.CatalogTTLNS = []int64{0, int64(10 * time.Second)}[r.IntN(2)]
 	c.gate()
 	if durable {

@@ -15,7 +15,7 @@ import (
 
 // told is what the journal of a run says that its callers were told.
 type told struct {
-	texts   map[int]string    // by round
+	texts   map[part]string
 	results map[string]string // by call
 	end     loop.Finished
 }
@@ -63,8 +63,11 @@ func (b *book) checkConns(c *client) {
 	}
 }
 
+// part is one model call of a round: an answer that was cut off has several.
+type part struct{ round, part int }
+
 func tell(story *journal.Story) told {
-	t := told{texts: map[int]string{}, results: map[string]string{}}
+	t := told{texts: map[part]string{}, results: map[string]string{}}
 	text := func(ref string) string {
 		var items item.List
 		if json.Unmarshal(story.Rows[ref], &items) != nil || len(items) == 0 {
@@ -75,7 +78,11 @@ func tell(story *journal.Story) told {
 	for _, f := range story.Facts {
 		switch body := f.Body.(type) {
 		case loop.Turn:
-			t.texts[body.Round] = text(body.ItemsRef)
+			at := part{body.Round, 0}
+			for t.texts[at] != "" { // an answer that was cut off
+				at.part++
+			}
+			t.texts[at] = text(body.ItemsRef)
 		case loop.CallDone:
 			t.results[string(body.Key)] = string(body.Outcome) + ": " + text(body.ResultRef)
 		case loop.Finished:
@@ -87,6 +94,7 @@ func tell(story *journal.Story) told {
 
 func (b *book) checkConn(c *client, conn *conn, t told) {
 	var text strings.Builder
+	var at part
 	waited := false // from then on another process may go on with the run, and ask again
 	for i, e := range conn.events {
 		switch e := e.(type) {
@@ -101,11 +109,12 @@ func (b *book) checkConn(c *client, conn *conn, t told) {
 				b.w.violate("I8: %s has heard %q when round %d begins again", c.id, text.String(), e.Round)
 			}
 			text.Reset()
+			at = part{e.Round, e.Continues}
 		case event.TextDelta:
 			text.WriteString(e.Text)
 		case event.RoundDone:
-			if want := t.texts[e.Round]; text.String() != want {
-				b.w.violate("I8: %s hears %q in round %d, and the journal says %q", c.id, text.String(), e.Round, want)
+			if want := t.texts[at]; text.String() != want {
+				b.w.violate("I8: %s hears %q in part %d of round %d, and the journal says %q", c.id, text.String(), at.part, e.Round, want)
 			}
 			text.Reset()
 		case event.ToolDone:

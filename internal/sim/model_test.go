@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -66,6 +67,9 @@ func (s speaker) hear(req *model.Request, r *rand.Rand) answer {
 	w := s.p.w
 	w.book.checkTranscript(s.c, req)
 	w.book.checkPrompt(s.p, s.c, req)
+	if s.c.talk != nil {
+		w.book.checkSessionPrompt(s.c, req)
+	}
 	fault := r.Float64()
 	hit := func(rate float64) bool {
 		fault -= rate
@@ -96,7 +100,7 @@ func (s speaker) hear(req *model.Request, r *rand.Rand) answer {
 	silent := r.Float64() < w.swarm.modelSilent && !w.calm()
 	told := a.err == nil && !silent
 	a.turn.Usage = model.Usage{Input: int64(size(req)) / bytesPerToken, Output: s.output(req, a.turn, told, r)}
-	w.book.billed(s.c, a.turn.Usage.Input+a.turn.Usage.Output)
+	w.book.billed(s.c, req, a.turn.Usage.Input+a.turn.Usage.Output)
 	if silent {
 		a.turn.Usage = model.Usage{}
 	}
@@ -114,6 +118,17 @@ func (s speaker) say(req *model.Request, r *rand.Rand) answer {
 			round++
 		}
 	}
+	script := s.c.script
+	if s.c.talk != nil {
+		var m *message
+		if m, round = s.c.talk.latest(req.Items); m != nil {
+			script = m.script
+		}
+	}
+	continues := asksForRest(req)
+	if continues {
+		round--
+	}
 	text := fmt.Sprintf("org=%s client=%s round=%d word=%08x ", s.c.org, s.c.id, round, r.Uint32())
 	summarizes := isOrder(req)
 	if summarizes {
@@ -124,9 +139,9 @@ func (s speaker) say(req *model.Request, r *rand.Rand) answer {
 		text, turn.Stop = text[:room], model.StopLength
 	}
 	turn.Items = []item.Item{item.NewText(item.Assistant, text)}
-	if turn.Stop == model.StopEnd && !summarizes && round < len(s.c.script) && len(req.Tools) > 0 {
+	if turn.Stop == model.StopEnd && !summarizes && round < len(script) && len(req.Tools) > 0 {
 		turn.Stop = model.StopCalls
-		for i, name := range s.c.script[round] {
+		for i, name := range script[round] {
 			c := model.Call{ID: fmt.Sprintf("p%d", i), Name: name, Arguments: fmt.Sprintf(`{"n":%d}`, 10*round+i), Complete: true}
 			turn.Calls = append(turn.Calls, c)
 			turn.Items = append(turn.Items, c.Item())
@@ -136,6 +151,13 @@ func (s speaker) say(req *model.Request, r *rand.Rand) answer {
 		turn.Calls, turn.Items, turn.Stop = nil, turn.Items[:1], model.StopLength
 	}
 	item.SetTurn(turn.Items, item.LastTurn(req.Items)+1)
+	if s.c.like.Policy.Continuations > 0 && !summarizes && len(turn.Calls) == 0 && r.IntN(3) == 0 {
+		text, turn.Stop = text[:len(text)/2], model.StopLength
+		turn.Items[0].Parts[0].Text = text
+	}
+	if continues && turn.Stop == model.StopEnd {
+		s.p.w.saw("an answer that was cut off was continued to its end")
+	}
 	half := len(text) / 2
 	return answer{chunks: []string{text[:half], text[half:]}, turn: turn}
 }
@@ -143,6 +165,11 @@ func (s speaker) say(req *model.Request, r *rand.Rand) answer {
 // isOrder reports whether the request is for a summary.
 func isOrder(req *model.Request) bool {
 	return strings.Contains(req.Items[len(req.Items)-1].Text(), "Write a summary")
+}
+
+// asksForRest reports whether the request is for the rest of an answer that was cut off.
+func asksForRest(req *model.Request) bool {
+	return req.Items[len(req.Items)-1].Text() == loop.ContinueMessage
 }
 
 // output is how many tokens the provider counts for a turn: at most what it was

@@ -189,6 +189,20 @@ func (p *process) WaitingRuns(ctx context.Context) ([]journal.WaitingRun, error)
 	})
 }
 
+// InterruptedRuns implements journal.Archive.
+func (p *process) InterruptedRuns(ctx context.Context, limit int) ([]journal.WaitingRun, error) {
+	return ask(ctx, p, "lists what is interrupted", "", p.w.swarm.store, func(*rand.Rand) ([]journal.WaitingRun, error) {
+		return p.w.store.journal.InterruptedRuns(ctx, limit)
+	})
+}
+
+// OrphanedRuns implements journal.Archive.
+func (p *process) OrphanedRuns(ctx context.Context, limit int) ([]journal.WaitingRun, error) {
+	return ask(ctx, p, "lists what is orphaned", "", p.w.swarm.store, func(*rand.Rand) ([]journal.WaitingRun, error) {
+		return p.w.store.journal.OrphanedRuns(ctx, limit)
+	})
+}
+
 // QueuedRuns implements journal.Archive.
 func (p *process) QueuedRuns(ctx context.Context) ([]journal.QueuedRuns, error) {
 	return ask(ctx, p, "counts what is queued", "", p.w.swarm.store, func(*rand.Rand) ([]journal.QueuedRuns, error) {
@@ -201,7 +215,7 @@ type resources struct{ p *process }
 
 // For implements run.Resources.
 func (r resources) For(_ context.Context, a *loop.Accepted) ([]route.Target, []catalog.Server, error) {
-	for _, c := range r.p.w.clients {
+	for _, c := range r.p.w.everybody() {
 		if c.model() == a.Model {
 			return c.targets(r.p), c.servers(r.p), nil
 		}

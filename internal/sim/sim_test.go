@@ -26,6 +26,9 @@
 //	I13  a call that needs a person runs only if one approved it, and a decision stands
 //	I14  of a run that is to be forgotten nothing is stored unless it waits for a person
 //	I15  a model gets the prompt that the journal has, also after a compaction
+//	I16  a message to a session is delivered to one run, which gets it once or ends
+//	I17  the turns of a session begin in order, each when those before it have ended
+//	I19  a turn begins with all that the turns before it have said, once, and its model sees that
 package sim
 
 import (
@@ -138,12 +141,17 @@ func worthReaching() []string {
 	return []string{
 		"a budget had no room",
 		"a call was approved and executed",
+		"an answer that was cut off was continued to its end",
 		"a call was repeated",
 		"a call waited for a person",
 		"a clock was set",
 		"a compacted run was taken over",
 		"a keyed call was sent twice and took effect once",
 		"a light run was fenced off",
+		"a message was refused: its session was busy",
+		"a message was void with its run",
+		"a message waited for its turn",
+		"a message went into a run",
 		"a model did not answer",
 		"a paused run was raised",
 		"a person decided: approved=false",
@@ -167,7 +175,9 @@ func worthReaching() []string {
 		"a store in trouble was probed",
 		"a stream broke after a complete call",
 		"a summary failed",
+		"a turn had what the turns before it have said",
 		"a zombie was fenced off",
+		"an interrupt ended a turn",
 		"no slot was free",
 		"nobody decided in time",
 		"nobody knew whether a run was accepted",

@@ -19,6 +19,8 @@ type store struct {
 	w             *world
 	journal       memory.Journal
 	conversations memory.Conversations
+	orgs          memory.Orgs
+	sessions      memory.Sessions
 	stepped       atomic.Int64 // the sum of all that clocks were set by, in ns
 
 	written map[runKey]*queue    // what need not be on disk yet
@@ -59,6 +61,7 @@ func newStore(w *world) *store {
 		w: w, written: map[runKey]*queue{}, holds: map[runKey][]holding{},
 		refunded: map[budgetKey]int64{}, running: map[string]int{}, counted: map[runKey]*process{},
 	}
+	s.sessions = memory.Sessions{Orgs: &s.orgs, Journal: &s.journal, Conversations: &s.conversations}
 	if w.mutation == setLeases {
 		s.journal.LeaseNow = func() time.Time { return time.Now().Round(0).Add(time.Duration(s.stepped.Load())) }
 	}

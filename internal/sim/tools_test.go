@@ -56,7 +56,11 @@ func (h hammer) Call(ctx context.Context, c tool.Call) (tool.Result, error) {
 		if r.IntN(8) == 0 {
 			return tool.Error("no luck in org=" + h.org), nil
 		}
-		return tool.Text(fmt.Sprintf("org=%s %s effect %d", h.org, c.Key, n)), nil
+		text := fmt.Sprintf("org=%s %s effect %d", h.org, c.Key, n)
+		if w.book.of(runKey{h.org, c.RunID}).turn != nil {
+			text += fmt.Sprintf(" %s%s/%s/%d", resultMark, c.RunID, c.Key, c.Attempt)
+		}
+		return tool.Text(text), nil
 	})
 }
 

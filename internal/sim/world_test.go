@@ -40,6 +40,7 @@ type world struct {
 	book     *book
 	replicas []*replica
 	clients  []*client
+	sessions []*session
 	actors   sync.WaitGroup
 
 	steps       int
@@ -111,6 +112,12 @@ func (w *world) play() {
 	for _, c := range w.clients {
 		w.actors.Go(c.live)
 		w.actors.Go(c.meddle)
+	}
+	for _, s := range w.sessions {
+		for _, m := range s.messages {
+			w.waits[m.mark] = true
+			w.actors.Go(m.live)
+		}
 	}
 	for _, p := range w.persons() {
 		w.actors.Go(p.live)

@@ -214,8 +214,11 @@ func (b *Body) With(cuts ...Cut) (open func() io.ReadCloser, length int64) {
 	}, length
 }
 
+// Reader returns the whole body, for one goroutine. The body must not be closed before it is read.
+func (b *Body) Reader() io.ReadSeeker { return b.part(0, b.length) }
+
 // part returns a part of the body.
-func (b *Body) part(from, to int64) io.Reader {
+func (b *Body) part(from, to int64) io.ReadSeeker {
 	if b.file == nil {
 		return bytes.NewReader(slices.Clip(b.held[from:to]))
 	}

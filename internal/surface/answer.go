@@ -160,7 +160,7 @@ func (a *Answer) add(e event.Event) error {
 		a.End = event.Finished{Usage: e.Usage, Rounds: e.Rounds, SideEffects: e.SideEffects, At: e.At, CostNanoUSD: e.CostNanoUSD}
 	case event.Finished:
 		a.waiting, a.paused, a.End = false, nil, e
-	case event.ApprovalDecided, event.CallDelta, event.Compacted, event.ItemDone, event.ModelFallback, event.NativeItem, event.NativeProgress,
+	case event.ApprovalDecided, event.CallDelta, event.Compacted, event.HookRan, event.ItemDone, event.ModelFallback, event.NativeItem, event.NativeProgress,
 		event.RelayBody, event.RelayHead, event.RoundDone, event.ToolsListed: // not part of an answer
 	}
 	return nil

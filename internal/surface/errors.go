@@ -27,6 +27,7 @@ var statuses = map[fault.Code]int{
 	fault.Unauthorized:  http.StatusUnauthorized,
 	fault.Forbidden:     http.StatusForbidden,
 	fault.NotFound:      http.StatusNotFound,
+	fault.Gone:          http.StatusGone,
 	fault.Method:        http.StatusMethodNotAllowed,
 	fault.Conflict:      http.StatusConflict,
 	fault.Limited:       http.StatusTooManyRequests,

@@ -96,7 +96,7 @@ func (h *Handler) AskedExtensions(header http.Header, caller run.Caller) (Extens
 
 // hidesTools reports whether the run has an MCP server whose calls its answer does not show.
 func hidesTools(req *run.Request) bool {
-	return slices.ContainsFunc(req.Servers, func(s catalog.Server) bool {
+	return len(req.Dispatched) > 0 || slices.ContainsFunc(req.Servers, func(s catalog.Server) bool {
 		return !slices.ContainsFunc(req.RequestServers, func(d run.RequestServer) bool { return d.URL.IsZero() && d.Label == s.Name })
 	})
 }

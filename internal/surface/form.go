@@ -32,27 +32,51 @@ func readForm(from io.Reader, boundary string, body *spool.Body) (*relayedBody, 
 	out := &relayedBody{body: body, boundary: boundary}
 	to := multipart.NewWriter(body)
 	if err := to.SetBoundary(boundary); err != nil {
-		return nil, brokenForm(err)
+		return nil, BrokenForm(err)
 	}
-	limited := &headerLimit{r: from}
-	parts := multipart.NewReader(limited, boundary)
-	for n := 0; ; n++ {
-		limited.begin()
-		part, err := parts.NextPart()
-		if errors.Is(err, io.EOF) && n > 0 {
+	for parts := NewFormReader(from, boundary); ; {
+		part, err := parts.Next(maxParts)
+		if errors.Is(err, io.EOF) {
 			return out, to.Close()
 		}
 		if err != nil {
-			return nil, brokenForm(err)
-		}
-		limited.end()
-		if n == maxParts {
-			return nil, fault.New(fault.Invalid, "form_too_complex", "the form has more than %d parts", maxParts)
+			return nil, err
 		}
 		if err := out.addPart(part, to); err != nil {
-			return nil, brokenForm(err)
+			return nil, BrokenForm(err)
 		}
 	}
+}
+
+// FormReader reads the parts of a form. It bounds how many there are and how long their headers are.
+type FormReader struct {
+	parts   *multipart.Reader
+	limited *headerLimit
+	n       int
+}
+
+// NewFormReader returns a FormReader.
+func NewFormReader(from io.Reader, boundary string) *FormReader {
+	limited := &headerLimit{r: from}
+	return &FormReader{parts: multipart.NewReader(limited, boundary), limited: limited}
+}
+
+// Next returns the next part; the one before it is not read further. It returns io.EOF after the last one, and a
+// [fault.Error] for a form that cannot be read or has more than most parts.
+func (f *FormReader) Next(most int) (*multipart.Part, error) {
+	f.limited.begin()
+	part, err := f.parts.NextPart()
+	switch {
+	case errors.Is(err, io.EOF) && f.n > 0:
+		return nil, io.EOF
+	case err != nil:
+		return nil, BrokenForm(err)
+	case f.n == most:
+		return nil, fault.New(fault.Invalid, "form_too_complex", "the form has more than %d parts", most)
+	}
+	f.limited.end()
+	f.n++
+	return part, nil
 }
 
 // addPart writes a part and reads what the gateway needs of it.
@@ -130,8 +154,8 @@ func disposition(name, file string) string {
 	return out
 }
 
-// brokenForm returns the error for the client of a form that cannot be read.
-func brokenForm(err error) error {
+// BrokenForm returns the error for the client of a form that cannot be read: err itself if it is a [fault.Error].
+func BrokenForm(err error) error {
 	if known := (*fault.Error)(nil); errors.As(err, &known) {
 		return known
 	}

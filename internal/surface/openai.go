@@ -15,6 +15,7 @@ var openAITypes = map[fault.Code]string{
 	fault.Unauthorized:  "authentication_error",
 	fault.Forbidden:     "permission_error",
 	fault.NotFound:      "invalid_request_error",
+	fault.Gone:          "invalid_request_error",
 	fault.Method:        "invalid_request_error",
 	fault.Conflict:      "invalid_request_error",
 	fault.Limited:       "rate_limit_error",

@@ -61,7 +61,7 @@ func (s *relaySink) Emit(_ event.Position, e event.Event) error {
 		}
 	case event.Finished:
 		s.end = e
-	case event.ApprovalDecided, event.CallDelta, event.Citation, event.ItemDone, event.Compacted, event.LimitsRaised, event.ModelFallback, event.NativeItem,
+	case event.ApprovalDecided, event.CallDelta, event.Citation, event.ItemDone, event.Compacted, event.HookRan, event.LimitsRaised, event.ModelFallback, event.NativeItem,
 		event.NativeProgress, event.Paused, event.ReasoningDelta, event.RefusalDelta, event.RoundDone, event.RoundStarted,
 		event.Started, event.TextDelta, event.ToolDone, event.ToolStarted, event.ToolsListed, event.Waiting: // not part of a relay
 	}

@@ -68,6 +68,7 @@ const (
 	ApprovalReaders Roles = "owner, admin, approver or reader"
 	ToolCallers     Roles = "owner, admin, member or tools" // over /mcp
 	Operator        Roles = "operator"                      // the operator's key, and no key of an org
+	Signed          Roles = "signed URL"                    // no key: the endpoint checks the signature of the URL
 )
 
 // Allow reports whether a key of an org may use the route.

@@ -29,7 +29,7 @@ import (
 type Endpoint func(http.ResponseWriter, *http.Request, run.Caller) error
 
 // Surface is an API for model requests: everything in which one differs from another.
-// All fields but Members, CheckRelay, AlwaysLoop, Progress and Defaults are required.
+// All fields but Members, CheckRelay, AlwaysLoop, Functions, Progress and Defaults are required.
 type Surface struct {
 	// Name is stored with runs and is part of the hash of requests with an
 	// Idempotency-Key. It must never change.
@@ -51,6 +51,9 @@ type Surface struct {
 	// AlwaysLoop says that its requests run the agent loop also for an org without MCP
 	// servers. Only the header turnpike-mcp-disabled switches the loop off.
 	AlwaysLoop bool
+	// Functions returns the names of the functions that a body defines as tools; nil = such requests engage no
+	// loop. It is only needed without AlwaysLoop.
+	Functions func([]Member) []string
 	// Progress says that its streams have the events of the extension progress.
 	Progress bool
 	// Defaults are its settings for what an org leaves open.
@@ -79,6 +82,9 @@ type Reply struct {
 	// Queued, if not nil, says that the run is queued: a client that asks for no stream does not wait
 	// for it, and Queued answers with what there is of it.
 	Queued func(w http.ResponseWriter, r *http.Request, runID string) error
+	// Functions are the names of those client tools of the request that are functions under the client's own
+	// names: the tool dispatch URL can execute them.
+	Functions []string
 	// Dropped are the members of the body that a run cannot carry. They are left out and
 	// named in the header Turnpike-Dropped-Params, or refused if the org says so.
 	Dropped []string
@@ -110,6 +116,13 @@ type Options struct {
 
 	// Compaction returns what the operator says of prompts that are too long; nil = nothing.
 	Compaction func() settings.Compaction
+
+	// Dispatches reports whether the tool dispatch URL executes the tools of this name that requests define;
+	// nil = there is no such URL.
+	Dispatches func(name string) bool
+
+	// Files are the files of keys, whose content is put in place of their ids; nil = ids are passed on.
+	Files Files
 
 	// KeepFor returns how long what a request asks to be stored is stored.
 	KeepFor func() time.Duration
@@ -204,6 +217,9 @@ func (h *Handler) CountInput(w http.ResponseWriter, r *http.Request, caller run.
 	ctx, cancel := context.WithTimeout(r.Context(), countTimeout)
 	defer cancel()
 	reply, err := h.s.Decode(ctx, caller, req, members)
+	if err == nil {
+		err = IncludeFiles(ctx, h.o.Files, caller, req.Items)
+	}
 	if err != nil {
 		return 0, false, err
 	}
@@ -230,7 +246,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, caller run.Calle
 	if hooked && optedOut(r.Header) {
 		return fault.New(fault.Forbidden, "hooks_required", "the API key has hooks, and only the agent loop runs them; leave out the header turnpike-mcp-disabled")
 	}
-	relayed := optedOut(r.Header) || !hooked && !caller.LoopActive() && !h.s.AlwaysLoop
+	relayed := optedOut(r.Header) || !hooked && !caller.LoopActive() && !h.s.AlwaysLoop && !h.engages(caller, members)
 	if relayed {
 		req.ID, req.Servers = caller.RequestID, nil
 		if !h.o.Router.FallsBack(req.Model) { // the caller retries by itself
@@ -270,6 +286,12 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, req *run.Request, 
 		return err
 	}
 	reply, err := h.s.Decode(r.Context(), caller, req, members)
+	if err == nil {
+		err = IncludeFiles(r.Context(), h.o.Files, caller, req.Items)
+	}
+	if err == nil && !relayed {
+		err = h.dispatch(caller, req, reply.Functions)
+	}
 	if err != nil {
 		return err
 	}
@@ -344,7 +366,7 @@ func (h *Handler) setPolicy(header http.Header, req *run.Request, caller run.Cal
 		return err
 	}
 	for _, s := range req.Servers {
-		asked.Servers = append(asked.Servers, settings.Server{Name: s.Name, Approval: s.Approval, ApprovalTimeout: s.ApprovalTimeout, Trust: s.Trust})
+		asked.Servers = append(asked.Servers, settings.Server{Name: s.Name, Approval: s.Approval, ApprovalTimeout: s.ApprovalTimeout, Trust: s.Trust, MaxUses: s.MaxUses})
 	}
 	for _, d := range req.RequestServers {
 		asked.RequestServers = append(asked.RequestServers, settings.RequestServer{Name: d.Server(), ByURL: !d.URL.IsZero(), Approval: d.Approval})

@@ -225,7 +225,7 @@ type StoredRuns interface {
 	Follower
 	UnfinishedSegment(ctx context.Context, caller run.Caller, id string) (*run.Unfinished, error)
 	HasPieces(ctx context.Context, orgID, runID string) (bool, error)
-	DeleteSegment(ctx context.Context, caller run.Caller, id string) (bool, error)
+	DeleteSegment(ctx context.Context, caller run.Caller, owner, id string) (bool, error)
 	CancelSegment(ctx context.Context, orgID string, c *journal.Conversation, inProgress bool, by org.Author) error
 }
 
@@ -337,7 +337,7 @@ func (s *Stream) Emit(_ event.Position, e event.Event) error {
 			s.named = s.served
 			s.out.SetHeader(servedHeader, listOf([]string{s.served.String()}))
 		}
-	case event.ApprovalDecided, event.ItemDone, event.Compacted, event.LimitsRaised, event.ModelFallback, event.Paused, event.RelayBody, event.RelayHead,
+	case event.ApprovalDecided, event.ItemDone, event.Compacted, event.HookRan, event.LimitsRaised, event.ModelFallback, event.Paused, event.RelayBody, event.RelayHead,
 		event.ToolDone, event.ToolStarted, event.ToolsListed, event.Waiting: // the encoder decides
 	}
 	if err := s.encoder.Event(e); err != nil {

@@ -1,7 +1,6 @@
 package surface
 
 import (
-	"fmt"
 	"net/http"
 	"slices"
 	"time"
@@ -49,23 +48,20 @@ func (h *Handler) Turn(r *http.Request, caller run.Caller, t Turn) (*run.Request
 	if caller.Principal.Access.EndUsers {
 		return nil, fault.New(fault.Invalid, "end_user_required", "requests with this API key must name their end user, and runs of agents have none; use another key")
 	}
-	hooks, err := agentHooks(t.Agent)
-	if err != nil {
-		return nil, err
-	}
+	hooks := agentHooks(caller.Org.Runtime, t.Agent)
 	if len(t.Servers) > 0 && !t.NoTools {
 		switch {
-		case !caller.Org.MCPOutbound:
+		case !caller.Org.MCPOutbound && slices.ContainsFunc(t.Servers, func(s settings.Server) bool { return s.Name != agent.ToolServer }):
 			return nil, fault.New(fault.Forbidden, "mcp_not_enabled", "the agent has MCP servers, and they are not enabled for the org; ask the operator to enable the org's feature mcp_outbound")
 		case !caller.Principal.Access.AllowsAddresses():
-			return nil, fault.New(fault.Forbidden, "server_not_allowed", "the agent has MCP servers of its own, and this API key may use only some of the org; use another key")
+			return nil, fault.New(fault.Forbidden, "server_not_allowed", "the agent has MCP servers or tools of its own, and this API key may use only some of the org; use another key")
 		}
 	}
 	req := &run.Request{
 		Org: caller.Org.ID, Principal: caller.Principal.ID, Surface: h.s.Name, Account: caller.Account, Model: t.Agent.Model, Targets: targets,
 		Items: []item.Item{item.NewText(item.User, t.Message)}, Key: t.Key, Attach: true, Turn: t.Start,
 		Continues: conversation.Ref{ID: t.Session, Named: true, Member: "session_id", Code: "not_found"},
-		Store:     &run.StoreOptions{RequestJSON: []byte("{}"), For: journal.Kept},
+		Store:     &run.StoreOptions{RequestJSON: []byte("{}"), Owner: t.Session, For: journal.Kept},
 		Options:   model.Options{Temperature: t.Agent.Settings.Temperature, Effort: t.Agent.Settings.ReasoningEffort, Format: t.Format},
 		MayDecide: func(a journal.Approval) error { return a.MayDecide(caller.Org, caller.Principal) },
 	}
@@ -75,14 +71,14 @@ func (h *Handler) Turn(r *http.Request, caller run.Caller, t Turn) (*run.Request
 	if t.Agent.SystemPrompt != "" {
 		req.System = []item.Item{item.NewText(item.System, t.Agent.SystemPrompt)}
 	}
-	asked := settings.Request{Keyed: true, Live: liveDeltas(false)}
+	asked := settings.Request{Keyed: true, Live: liveDeltas(false), Context: org.ContextAuto}
 	if n := t.Agent.Settings.MaxTokens; n != nil {
 		asked.MaxTokens = int64(*n)
 	}
 	if n := t.Agent.Settings.MaxContextTokens; n != nil {
-		asked.Context, asked.CompactAt = org.ContextAuto, int64(*n)
+		asked.CompactAt = int64(*n)
 	}
-	own := settings.Agent{Rounds: t.Agent.MaxSteps, Timeout: t.Agent.Timeout, Hooks: hooks}
+	own := settings.Agent{Rounds: t.Agent.MaxSteps, Timeout: t.Agent.Timeout, Hooks: slices.Concat(toolRules(t.Agent), hooks), Summary: t.Agent.CompactionModel}
 	if t.MaxSteps > 0 {
 		own.Rounds = t.MaxSteps
 	}
@@ -109,6 +105,9 @@ func (h *Handler) Turn(r *http.Request, caller run.Caller, t Turn) (*run.Request
 	return req, nil
 }
 
+// Serves reports whether a provider serves the model with a name.
+func (h *Handler) Serves(name string) bool { return len(h.o.Router.Resolve(name)) > 0 }
+
 // withRuntime returns the org with other settings of runs.
 func withRuntime(o *org.Org, rt org.Runtime) *org.Org {
 	other := *o
@@ -116,23 +115,48 @@ func withRuntime(o *org.Org, rt org.Runtime) *org.Org {
 	return &other
 }
 
-// agentHooks returns the hooks of an agent as those of an org. It refuses those that its runs cannot have yet,
-// because a hook that is left out would allow what it is to deny.
-func agentHooks(s agent.Snapshot) (out []org.Hook, err error) {
+// agentHooks returns the hooks of an agent as those of an org. What an http hook is sent to is looked up when
+// it runs. No run delegates, so that hooks at OnDelegation never run.
+func agentHooks(rt org.Runtime, s agent.Snapshot) (out []org.Hook) {
 	for _, h := range s.Hooks {
-		one := org.Hook{ID: h.ID, Event: string(h.Event), Type: h.Type(), Matcher: h.Matcher}
+		one := org.Hook{ID: h.ID, Agent: true, Event: string(h.Event), Type: h.Type(), Matcher: h.Matcher, Position: h.Position}
+		if _, taken := rt.Hook(h.ID); taken {
+			one.ID = agent.OwnHook + h.ID
+		}
 		switch {
-		case h.Rules != nil && (h.Event == agent.PreToolUse || h.Event == agent.OnRunStart):
+		case h.Event == agent.OnDelegation:
+			continue
+		case h.Rules != nil:
 			for _, r := range h.Rules {
 				one.Config.Rules = append(one.Config.Rules, org.HookRule(r))
 			}
-		case h.Approval != nil && h.Event == agent.PreToolUse:
+		case h.Approval != nil:
 			one.Config.Message, one.Config.Timeout = h.Approval.Message, time.Duration(h.Approval.TimeoutSeconds)*time.Second
-		default:
-			return nil, fault.New(fault.NotConfigured, "hook_not_available", "%s", fmt.Sprintf("the agent has the hook %s of the type %s at %s, which runs of agents do not have in this version; "+
-				"remove the hook", h.ID, h.Type(), h.Event))
+		case h.HTTP != nil:
+			one.Config.OnError = h.HTTP.OnError
 		}
 		out = append(out, one)
 	}
-	return out, nil
+	return out
+}
+
+// toolRules returns the rules of the tools of an agent as hooks, which run before its own.
+func toolRules(s agent.Snapshot) (out []org.Hook) {
+	add := func(assignment, name string, rules []agent.HookRule) {
+		if len(rules) == 0 {
+			return
+		}
+		one := org.Hook{ID: assignment, Event: string(agent.PreToolUse), Type: "rule", Matcher: name}
+		for _, r := range rules {
+			one.Config.Rules = append(one.Config.Rules, org.HookRule(r))
+		}
+		out = append(out, one)
+	}
+	for _, t := range s.Builtins {
+		add(t.Assignment, t.Name, t.Rules)
+	}
+	for _, t := range s.Tools {
+		add(t.Assignment, t.Tool.Name, t.Rules)
+	}
+	return out
 }

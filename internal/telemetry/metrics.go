@@ -23,6 +23,7 @@ type metrics struct {
 	tools          *labelLimiter[*toolMetrics]
 	decisions      *prometheus.HistogramVec // how long approvals waited, by decision
 	hooks          *prometheus.CounterVec   // hooks that have run
+	stored         *prometheus.CounterVec   // operations on files of buckets
 	webhooks       *prometheus.CounterVec   // attempts to deliver messages, by outcome
 	orgs           *labelLimiter[*orgMetrics]
 	relaysOpen     prometheus.Gauge
@@ -97,6 +98,8 @@ func newMetrics(r *prometheus.Registry, o Options) *metrics {
 	m.registerTools(r)
 	m.registerOrgs(r)
 	m.registerApprovals(r, o.Waiting)
+	m.stored = counter("bucket_operations_total", "Operations on files of buckets, by operation (list, read, write or delete), kind of the bucket and outcome: ok, refused (not found, or not valid), over_limit or failed.", "operation", "kind", "outcome")
+	r.MustRegister(m.stored)
 	m.hooks = counter("hooks_total", "Hooks that have run, by point, type, verdict (what took effect) and whether the hook has failed.", "point", "type", "verdict", "failed")
 	r.MustRegister(m.hooks)
 	registerQueued(r, o.QueuedRuns)
@@ -345,7 +348,7 @@ func (m *metrics) record(org string, e audit.Entry) {
 		switch {
 		case server == "":
 			server = "none"
-		case b.FromRequest: // clients can use any number of labels
+		case b.FromRequest && server != loop.DispatchServer: // clients can use any number of labels
 			server = "declared"
 		}
 		h := m.tools.get(series{org: org, name: server}, true)

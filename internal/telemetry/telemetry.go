@@ -179,6 +179,13 @@ func (t *Telemetry) WebhookAttempted(o journal.Outcome) {
 	}
 }
 
+// BucketUsed counts an operation on files of a bucket.
+func (t *Telemetry) BucketUsed(operation, kind, outcome string) {
+	if t.metrics != nil {
+		t.metrics.stored.WithLabelValues(operation, kind, outcome).Inc()
+	}
+}
+
 // Extract returns ctx with the trace context of a client's request (W3C Trace
 // Context). A missing or invalid header leaves ctx without a parent, which starts a
 // new trace.

@@ -18,6 +18,7 @@ type Done struct {
 	Outcome    loop.Outcome
 	Parts      []item.Part     // what the model gets; binary parts are checked
 	Structured json.RawMessage // the same as a JSON value; nil = none
+	Label      item.Label      // where the content comes from
 	Full       string          // all the text, if the text in Parts was truncated; otherwise empty
 	Digest     string          // of the whole result
 	Hidden     int             // characters that nobody would have seen, taken out
@@ -89,9 +90,12 @@ func Again(r tool.Result, limit Cap) Done {
 	return done
 }
 
-// Replaced returns the result with a text in place of all that it holds.
+// Replaced returns the result with a text in place of all that it holds. It keeps its label: the text
+// may be a part of what it held.
 func (d Done) Replaced(text string, limit Cap) Done {
-	return finished(d.Outcome, tool.Text(text), limit)
+	r := tool.Text(text)
+	r.Label = d.Label
+	return finished(d.Outcome, r, limit)
 }
 
 // ResultDigest returns the [Done].Digest of a call with this answer of its tool.
@@ -117,7 +121,7 @@ func finished(o loop.Outcome, r tool.Result, limit Cap) Done {
 	if r.IsError {
 		c.parts = failure(c.parts)
 	}
-	done := Done{Outcome: o, Parts: c.parts, Structured: c.structured, Digest: digestOf(string(o), c.parts), Hidden: c.hidden}
+	done := Done{Outcome: o, Parts: c.parts, Structured: c.structured, Label: r.Label, Digest: digestOf(string(o), c.parts), Hidden: c.hidden}
 	done.truncate(limit)
 	return done
 }

@@ -2,10 +2,12 @@ package crashtest_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -95,6 +97,61 @@ func TestTheConversationOfARunThatIsKilled(t *testing.T) {
 		}
 		if strings.Join(got, " ") != "user1 assistant1 tool1 assistant2 tool2 assistant1" {
 			t.Errorf("run %s: %s", r.ID, got)
+		}
+	}
+}
+
+// H12: wherever a run is killed, a hook is asked once for each call, and the calls are executed as it decided.
+func TestTheHooksOfARunThatIsKilled(t *testing.T) {
+	a, b := turnpiketest.Call("pay", order{"A"}), turnpiketest.Call("pay", order{"B"})
+	m := turnpiketest.Model(t, turnpiketest.Turn(a, b), turnpiketest.Say("Done."))
+	var mu sync.Mutex
+	before, after := map[string]int{}, map[string]int{} // by run and arguments
+	answers := map[string]int{}                         // by run
+	hooks := turnpike.Hooks{
+		PreTool: func(_ context.Context, c turnpike.HookCall) (json.RawMessage, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			before[c.RunID+string(c.Arguments)]++
+			if strings.Contains(string(c.Arguments), "A") {
+				return json.RawMessage(`{"id":"C"}`), nil
+			}
+			return nil, nil
+		},
+		PostTool: func(_ context.Context, c turnpike.HookCall, result string) (string, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			after[c.RunID+string(c.Arguments)]++
+			return "it was " + result, nil
+		},
+		PreAnswer: func(_ context.Context, r turnpike.HookRun, answer string) (string, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			answers[r.RunID]++
+			return answer + "!", nil
+		},
+	}
+	records := crashtest.Crash(t, func() *turnpike.Agent {
+		return &turnpike.Agent{Model: m, Hooks: hooks, Tools: []tool.Tool{pay().Idempotent()}, Parallelism: turnpike.Serial}
+	}, turnpike.Text("go"))
+	for _, asked := range []map[string]int{before, after} {
+		if len(asked) != 2*(records+2) { // one run without a crash, and one that is not killed any more
+			t.Errorf("hooks were asked about %d calls in %d runs", len(asked), records+2)
+		}
+		for call, n := range asked {
+			if n != 1 {
+				t.Errorf("a hook was asked %d times about %s", n, call)
+			}
+		}
+	}
+	for run, n := range answers {
+		if n != 1 || len(answers) != records+2 {
+			t.Errorf("%d runs; a hook was asked %d times about the answer of %s", len(answers), n, run)
+		}
+	}
+	for call := range after {
+		if strings.Contains(call, `"A"`) {
+			t.Errorf("the arguments of the model were used: %s", call)
 		}
 	}
 }

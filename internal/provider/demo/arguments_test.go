@@ -11,7 +11,7 @@ import (
 // TestArgumentsFitTheSchema validates what is made with a real validator.
 func TestArgumentsFitTheSchema(t *testing.T) {
 	asked := conversation{question: `Compare gpt-5 and the 3 sizes of 12.5 and -4 in Oslo, "quickly"`}
-	later := conversation{question: asked.question, results: []result{{"get-sum", "The sum of 2 and 3 is 5."}}}
+	later := conversation{question: asked.question, results: []result{{"get-sum", "", "The sum of 2 and 3 is 5."}}}
 	properties := func(s string, required ...string) string {
 		names, _ := json.Marshal(append([]string{}, required...))
 		return `{"type":"object","properties":{` + s + `},"required":` + string(names) + `,"additionalProperties":false}`
@@ -105,7 +105,7 @@ func FuzzArguments(f *testing.F) {
 	f.Add(`{"properties":{"x":{"anyOf":[{"$ref":"#/properties/x"}]}},"required":["x"]}`, "")
 	f.Add(`{"required":["city"],"properties":{"city":{"minLength":3,"maxLength":-1}}}`, "In Oslo.")
 	f.Fuzz(func(t *testing.T, schema, question string) {
-		said := conversation{question: question, results: []result{{"t", question}}}
+		said := conversation{question: question, results: []result{{"t", "", question}}}
 		if got := arguments(json.RawMessage(schema), said); !json.Valid([]byte(got)) {
 			t.Errorf("no JSON: %s", got)
 		}

@@ -8,6 +8,13 @@
 //	turn 2   a call     convert_temperature {"value":24,"from":"celsius",…}   with what the first result said
 //	turn 3   text       quotes both results
 //
+// A question with a URL, or one that names JavaScript or Python, is answered with the gateway's tools web_scrape and
+// code_execute, if they are offered (code.go):
+//
+//	question            "Read http://127.0.0.1:1/prices. Then add up the numbers with JavaScript."
+//	turn 1   a call     web_scrape {"url":"http://127.0.0.1:1/prices"}
+//	turn 2   a call     code_execute {"language":"javascript","code":"const numbers = [24.5, …"}
+//
 // It works with whatever tools it is offered (pick.go, arguments.go), also with
 // none. Equal requests get equal answers.
 //

@@ -9,9 +9,20 @@ import (
 // turns is how many calls the script makes before it answers.
 const turns = 2
 
-// pick chooses the tool to call; false when the model is to answer.
-func pick(r *request, said conversation) (offered, bool) {
+// pick chooses the tool to call, and its arguments; false when the model is to answer.
+func pick(r *request, said conversation) (name, args string, ok bool) {
 	tools := named(r.Tools, r.ToolChoice.allowed...)
+	if r.ToolChoice.mode == "" || r.ToolChoice.mode == "auto" {
+		if name, args, asks := builtin(tools, said); asks {
+			return name, args, name != ""
+		}
+	}
+	t, ok := pickAny(r, tools, said)
+	return t.Function.Name, arguments(t.Function.Parameters, said), ok
+}
+
+// pickAny chooses one of the tools; false when the model is to answer.
+func pickAny(r *request, tools []offered, said conversation) (offered, bool) {
 	if len(tools) == 0 || r.ToolChoice.mode == "none" {
 		return offered{}, false
 	}

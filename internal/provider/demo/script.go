@@ -22,11 +22,10 @@ func play(r *request, body []byte) reply {
 	sum := sha256.Sum256(body)
 	p := reply{id: hex.EncodeToString(sum[:12])}
 	said := conversationOf(r.Messages)
-	if t, ok := pick(r, said); ok {
+	if name, arguments, ok := pick(r, said); ok {
 		p.call = &call{ID: "call_" + p.id, Type: "function"}
-		p.call.Function.Name = t.Function.Name
-		p.call.Function.Arguments = arguments(t.Function.Parameters, said)
-		p.text = announce(t.Function.Name, len(said.results))
+		p.call.Function.Name, p.call.Function.Arguments = name, arguments
+		p.text = announce(name, len(said.results))
 	} else {
 		p.text = conclude(said)
 	}
@@ -41,20 +40,21 @@ type conversation struct {
 	results  []result // since the question
 }
 
-type result struct{ tool, text string }
+type result struct{ tool, arguments, text string }
 
 func conversationOf(messages []message) conversation {
 	var c conversation
-	names := map[string]string{}
+	calls := map[string]call{}
 	for _, m := range messages {
 		for _, k := range m.ToolCalls {
-			names[k.ID] = k.Function.Name
+			calls[k.ID] = k
 		}
 		switch m.Role {
 		case "user":
 			c = conversation{question: strings.TrimSpace(string(m.Content))}
 		case "tool":
-			c.results = append(c.results, result{names[m.ToolCallID], strings.TrimSpace(string(m.Content))})
+			f := calls[m.ToolCallID].Function
+			c.results = append(c.results, result{f.Name, f.Arguments, strings.TrimSpace(string(m.Content))})
 		}
 	}
 	return c

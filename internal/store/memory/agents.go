@@ -58,6 +58,49 @@ func (o *Orgs) Agent(_ context.Context, orgID, id string) (agent.Agent, error) {
 	return cloneAgent(a.Agent), nil
 }
 
+// versionsOf returns the agent with its versions, which may be declared. It is called with mu held.
+func (o *Orgs) versionsOf(orgID, id string) (*agentRecord, error) {
+	if r, ok := o.orgs[orgID]; ok && !strings.HasPrefix(id, agent.Prefix) {
+		if a := r.declaredAgent(id); a != nil {
+			return a, nil
+		}
+	}
+	return o.findAgent(orgID, id)
+}
+
+// declaredAgent returns the agent of the configuration file; nil = there was never one with the id.
+func (r *orgRecord) declaredAgent(id string) *agentRecord {
+	if i := slices.IndexFunc(r.declared, func(a *agentRecord) bool { return a.ID == id }); i >= 0 {
+		return r.declared[i]
+	}
+	return nil
+}
+
+// DeclareAgents implements agent.Store.
+func (o *Orgs) DeclareAgents(_ context.Context, orgID string, all []agent.Agent, at time.Time) ([]agent.Agent, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	r, err := o.find(orgID)
+	if err != nil {
+		return nil, fmt.Errorf("agents of %s: %w", orgID, err)
+	}
+	out := slices.Clone(all)
+	for i := range out {
+		a := &out[i]
+		one := r.declaredAgent(a.ID)
+		if one == nil {
+			one = &agentRecord{Agent: agent.Agent{ID: a.ID}}
+			r.declared = append(r.declared, one)
+		}
+		if one.Version == 0 || !one.Equal(a.Definition) {
+			one.Definition, one.Version, one.UpdatedAt = a.Clone(), one.Version+1, at.UTC().Truncate(time.Millisecond)
+			one.addVersion(org.Author{Principal: org.Operator})
+		}
+		a.Org, a.Version, a.UpdatedAt = orgID, one.Version, one.UpdatedAt
+	}
+	return out, nil
+}
+
 // findAgent is called with mu held.
 func (o *Orgs) findAgent(orgID, id string) (*agentRecord, error) {
 	if r, ok := o.orgs[orgID]; ok {
@@ -72,7 +115,7 @@ func (o *Orgs) findAgent(orgID, id string) (*agentRecord, error) {
 func (o *Orgs) AgentVersions(_ context.Context, orgID, id string, limit, offset int) ([]agent.Version, int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	a, err := o.findAgent(orgID, id)
+	a, err := o.versionsOf(orgID, id)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -87,7 +130,7 @@ func (o *Orgs) AgentVersions(_ context.Context, orgID, id string, limit, offset 
 func (o *Orgs) AgentVersion(_ context.Context, orgID, id string, number int) (agent.Version, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	a, err := o.findAgent(orgID, id)
+	a, err := o.versionsOf(orgID, id)
 	if err != nil {
 		return agent.Version{}, err
 	}
@@ -110,6 +153,8 @@ func (o *Orgs) CreateAgent(_ context.Context, a agent.Agent, by org.Author) erro
 		return fmt.Errorf("agent %s: %w", a.Name, o.Caps.AgentsError())
 	case slices.ContainsFunc(r.agents, func(b *agentRecord) bool { return b.ID == a.ID || b.Name == a.Name }):
 		return fmt.Errorf("agent %s: %w", a.Name, org.ErrExists)
+	case r.lacksTool(a.Definition):
+		return fmt.Errorf("agent %s: %w", a.Name, agent.ErrToolMissing)
 	}
 	a.Version = 1
 	one := &agentRecord{Agent: cloneAgent(a)}
@@ -141,6 +186,8 @@ func (o *Orgs) UpdateAgent(_ context.Context, was int, a agent.Agent, by org.Aut
 		return fmt.Errorf("agent %s: %w", a.ID, org.ErrChanged)
 	case slices.ContainsFunc(o.orgs[a.Org].agents, func(b *agentRecord) bool { return b.ID != a.ID && b.Name == a.Name }):
 		return fmt.Errorf("agent %s: %w", a.ID, org.ErrExists)
+	case o.orgs[a.Org].lacksTool(a.Definition):
+		return fmt.Errorf("agent %s: %w", a.ID, agent.ErrToolMissing)
 	}
 	before := old.Agent
 	old.Version, old.Definition, old.UpdatedAt = was+1, a.Clone(), a.UpdatedAt
@@ -171,6 +218,9 @@ func (o *Orgs) RemoveAgent(_ context.Context, orgID, id string, by org.Author) e
 	}
 	r := o.orgs[orgID]
 	r.agents = slices.DeleteFunc(r.agents, func(b *agentRecord) bool { return b == a })
+	if o.Audit != nil {
+		o.Audit.dropSessions(orgID, id, o.Conversations)
+	}
 	return o.record(orgID, by, agent.Changed(by, &a.Agent, nil))
 }
 

@@ -26,8 +26,8 @@ const (
 	MaxAuditRows  = 16_384   // of all orgs together; the numbering continues
 )
 
-// Journal implements journal.Journal, journal.Archive, journal.Leases, journal.LaterDeleter, journal.Recorder
-// and audit.Log. The zero value is ready to use. What was spent of a budget is never
+// Journal implements journal.Journal, journal.Archive, journal.Leases, journal.LaterDeleter, journal.HookMessages,
+// journal.Recorder and audit.Log. The zero value is ready to use. What was spent of a budget is never
 // dropped.
 type Journal struct {
 	Now func() time.Time // wall clock, for the expiry of keys; nil = clock.Wall
@@ -43,17 +43,21 @@ type Journal struct {
 
 	NoAudit bool // no audit rows are kept: nobody reads them
 
-	mu      sync.Mutex // guards the fields below
-	runs    map[runKey]*runRecord
-	order   []runKey // oldest first
-	forget  map[runKey]bool
-	bytes   int64            // of the rows of all runs
-	lastOrg string           // the org that got the last lease, for fairness
-	owners  map[string]int64 // until when an owner is alive, by the clock of leases, in Unix milliseconds
-	keys    submitKeys
-	budgets map[budgetKey]journal.Used
-	slices  map[sliceKey]journal.Slice
-	audit   auditLog
+	mu       sync.Mutex // guards the fields below
+	runs     map[runKey]*runRecord
+	order    []runKey // oldest first
+	forget   map[runKey]bool
+	bytes    int64            // of the rows of all runs
+	lastOrg  string           // the org that got the last lease, for fairness
+	owners   map[string]int64 // until when an owner is alive, by the clock of leases, in Unix milliseconds
+	keys     submitKeys
+	sessions map[sessionKey]*sessionRecord
+	inputs   int64               // of all sessions, ever
+	orphans  map[runKey]struct{} // runs that had not ended when their session was deleted
+	budgets  map[budgetKey]journal.Used
+	slices   map[sliceKey]journal.Slice
+	audit    auditLog
+	hooks    []*hookMessage // in the order in which they were added
 }
 
 type runKey struct{ org, run string }
@@ -129,10 +133,17 @@ type checkedBatch struct {
 // nothing else.
 func (j *Journal) check(key runKey, r *runRecord, lease journal.Lease, b journal.Batch, add *checkedBatch) error {
 	if r.head.Seq == 0 && b.Opening != nil {
-		if b.Opening.Turn != nil {
-			return errors.New("sessions are not kept in memory")
-		}
 		if err := b.Opening.Admit(j.Caps, orgState{j, key.org}); err != nil {
+			return err
+		}
+		if turn := b.Opening.Turn; turn != nil {
+			if err := j.checkTurn(key, *turn); err != nil {
+				return err
+			}
+		}
+	}
+	if d := b.Delivered; d != nil {
+		if err := j.checkDelivered(key, *d); err != nil {
 			return err
 		}
 	}
@@ -152,9 +163,15 @@ func (j *Journal) check(key runKey, r *runRecord, lease journal.Lease, b journal
 
 // store stores a batch that check has accepted. It cannot fail.
 func (j *Journal) store(key runKey, r *runRecord, lease journal.Lease, b journal.Batch, add checkedBatch) {
-	if r.head.Seq == 0 && b.Opening != nil && b.Opening.Key != nil {
-		j.keys.add(key, *b.Opening.Key, j.now())
+	if r.head.Seq == 0 && b.Opening != nil {
+		if b.Opening.Key != nil {
+			j.keys.add(key, *b.Opening.Key, j.now())
+		}
+		if b.Opening.Turn != nil {
+			j.beginTurn(key, *b.Opening.Turn)
+		}
 	}
+	j.changeInbox(key, r.head.Seq > 0, b)
 	grown := size(add.rows)
 	r.change(r.head.ApprovalChanges(b))
 	r.head = r.head.After(lease, b, j.leaseNow())
@@ -164,6 +181,7 @@ func (j *Journal) store(key runKey, r *runRecord, lease journal.Lease, b journal
 	maps.Copy(r.rows, add.rows)
 	j.audit.add(add.audit)
 	j.Outbox.notify(key.org, b.Notices)
+	j.addHookMessages(b.HookMessages)
 	j.applyCharge(r, add.charge)
 	if r.head.Summary.Status == journal.Done {
 		j.settleAll(key.org, r)
@@ -253,10 +271,12 @@ func (j *Journal) Drop(orgID, runID string) {
 // drop deletes a run. It is called with mu held.
 func (j *Journal) drop(key runKey) {
 	delete(j.forget, key)
+	delete(j.orphans, key)
 	if r := j.runs[key]; r != nil {
 		j.order = slices.DeleteFunc(j.order, func(one runKey) bool { return one == key })
 		delete(j.runs, key)
 		j.bytes -= r.head.Bytes
+		j.dropHookMessages(func(m *hookMessage) bool { return m.Org == key.org && m.RunID == key.run })
 	}
 }
 
@@ -275,6 +295,7 @@ func (j *Journal) evict(grown int64) {
 		j.settleAll(key.org, r)
 		delete(j.runs, key)
 		j.bytes -= r.head.Bytes
+		j.dropHookMessages(func(m *hookMessage) bool { return m.Org == key.org && m.RunID == key.run })
 		return true
 	})
 }

@@ -88,7 +88,7 @@ func (j *Journal) ClaimRun(_ context.Context, owner string, key journal.RunKey) 
 	if !ok {
 		return journal.Lease{}, false, fmt.Errorf("run %s: %w", key.Run, org.ErrNotFound)
 	}
-	if !r.head.Claimable(owner, now) {
+	if !r.head.Claimable(owner, now) || j.notItsTurn(runKey{key.Org, key.Run}, r) {
 		return journal.Lease{}, false, nil
 	}
 	var lease journal.Lease
@@ -102,8 +102,8 @@ func (j *Journal) ClaimRun(_ context.Context, owner string, key journal.RunKey) 
 // that got the last lease.
 func (j *Journal) claimable(owner string, now time.Time) []*runRecord {
 	var free []*runRecord
-	for _, r := range j.runs {
-		if r.head.Claimable(owner, now) {
+	for key, r := range j.runs {
+		if r.head.Claimable(owner, now) && !j.notItsTurn(key, r) {
 			free = append(free, r)
 		}
 	}

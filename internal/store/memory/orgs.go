@@ -31,7 +31,7 @@ type Orgs struct {
 	orgs map[string]*orgRecord
 }
 
-// orgRecord is an org with its keys, servers, secrets, cached results and agents.
+// orgRecord is an org with its keys, servers, secrets, cached results, agents and custom tools.
 type orgRecord struct {
 	org.Record
 	keys    []org.Key       // in the order of Keys
@@ -41,7 +41,10 @@ type orgRecord struct {
 	results results
 
 	agents   []*agentRecord  // in the order of their creation
+	declared []*agentRecord  // of the configuration file, also those that have left it
 	settings []agent.Setting // in the order of AgentSettings
+	tools    []agent.Tool    // ordered by name
+	files    []storedFile    // in the order in which they were added
 }
 
 // Orgs implements org.Store.
@@ -175,6 +178,10 @@ func (o *Orgs) DeleteOrg(_ context.Context, id string, by org.Author) error {
 		return err
 	}
 	delete(o.orgs, id)
+	if o.Audit != nil {
+		o.Audit.dropSessions(id, "", o.Conversations)
+		o.Audit.dropHooksOf(id)
+	}
 	if o.Outbox != nil {
 		o.Outbox.drop(func(k journal.WebhookKey) bool { return k.Org == id })
 	}

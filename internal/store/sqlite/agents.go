@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/agent"
@@ -15,8 +16,16 @@ import (
 const (
 	definedColumns = `a.org, a.id, a.version, a.archived_at, a.created_at, a.updated_at, v.definition
 		FROM agents a JOIN agent_versions v ON v.org = a.org AND v.agent = a.id AND v.version = a.version`
-	versionColumns = `version, principal, created_at, definition FROM agent_versions`
+	versionColumns = `version, principal, created_at, definition FROM `
 )
+
+// versionsOf returns the table with the versions of an agent.
+func versionsOf(id string) string {
+	if strings.HasPrefix(id, agent.Prefix) {
+		return "agent_versions"
+	}
+	return "declared_versions"
+}
 
 func scanDefined(row scanner) (a agent.Agent, err error) {
 	err = row.Scan(&a.Org, &a.ID, &a.Version, asTime{&a.ArchivedAt}, asTime{&a.CreatedAt}, asTime{&a.UpdatedAt}, asDefinition{&a.Definition, &a.Unsupported})
@@ -85,23 +94,57 @@ func orNotFound(err error) error {
 // AgentVersions implements agent.Store.
 func (r *Reader) AgentVersions(ctx context.Context, orgID, id string, limit, offset int) ([]agent.Version, int, error) {
 	var total int
-	if err := r.db.QueryRowContext(ctx, `SELECT count(*) FROM agent_versions WHERE org = ? AND agent = ?`, orgID, id).Scan(&total); err != nil {
+	if err := r.db.QueryRowContext(ctx, `SELECT count(*) FROM `+versionsOf(id)+` WHERE org = ? AND agent = ?`, orgID, id).Scan(&total); err != nil {
 		return nil, 0, r.wrap("count versions of an agent", err)
 	}
 	if total == 0 {
 		return nil, 0, fmt.Errorf("agent %s: %w", id, org.ErrNotFound)
 	}
-	found, err := list(ctx, r.db, scanVersion, `SELECT `+versionColumns+` WHERE org = ? AND agent = ? ORDER BY version DESC LIMIT ? OFFSET ?`, orgID, id, limit, offset)
+	found, err := list(ctx, r.db, scanVersion, `SELECT `+versionColumns+versionsOf(id)+` WHERE org = ? AND agent = ? ORDER BY version DESC LIMIT ? OFFSET ?`, orgID, id, limit, offset)
 	return found, total, r.wrap("list versions of an agent", err)
 }
 
 // AgentVersion implements agent.Store.
 func (r *Reader) AgentVersion(ctx context.Context, orgID, id string, number int) (agent.Version, error) {
-	v, err := scanVersion(r.db.QueryRowContext(ctx, `SELECT `+versionColumns+` WHERE org = ? AND agent = ? AND version = ?`, orgID, id, number))
+	v, err := scanVersion(r.db.QueryRowContext(ctx, `SELECT `+versionColumns+versionsOf(id)+` WHERE org = ? AND agent = ? AND version = ?`, orgID, id, number))
 	if err != nil {
 		return agent.Version{}, fmt.Errorf("version %d of agent %s: %w", number, id, r.wrap("read a version of an agent", orNotFound(err)))
 	}
 	return v, nil
+}
+
+// DeclareAgents implements agent.Store.
+func (s *Store) DeclareAgents(ctx context.Context, orgID string, all []agent.Agent, at time.Time) (out []agent.Agent, err error) {
+	err = s.write(ctx, "declare agents", "agents of "+orgID, func(t *tx) error {
+		out = slices.Clone(all)
+		if err := t.mustExist(orgID); err != nil {
+			return err
+		}
+		for i := range out {
+			if err := t.declareAgent(&out[i], orgID, at); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// declareAgent gives an agent its version.
+func (t *tx) declareAgent(a *agent.Agent, orgID string, at time.Time) error {
+	latest, err := queryOne(t, scanVersion, `SELECT `+versionColumns+versionsOf(a.ID)+` WHERE org = ? AND agent = ? ORDER BY version DESC LIMIT 1`, orgID, a.ID)
+	if err != nil && !errors.Is(err, org.ErrNotFound) {
+		return err
+	}
+	a.Org, a.Version, a.UpdatedAt = orgID, latest.Number, latest.CreatedAt
+	if latest.Number > 0 && latest.Unsupported == "" && latest.Equal(a.Definition) {
+		return nil
+	}
+	a.Version, a.UpdatedAt = latest.Number+1, at.UTC().Truncate(time.Millisecond)
+	if err := t.addVersion(*a, org.Author{Principal: org.Operator}); err != nil {
+		return err
+	}
+	return t.deleteOutdated(*a)
 }
 
 // CreateAgent implements agent.Store.
@@ -112,6 +155,9 @@ func (s *Store) CreateAgent(ctx context.Context, a agent.Agent, by org.Author) e
 			return err
 		}
 		if err := t.checkCap(t.caps.Agents, t.caps.AgentsError, `SELECT count(*) FROM agents WHERE org = ?`, a.Org); err != nil {
+			return err
+		}
+		if err := t.checkTools(a.Org, a.Definition); err != nil {
 			return err
 		}
 		if _, err := t.exec(`INSERT INTO agents (org, id, name, version, archived_at, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?)`,
@@ -131,7 +177,7 @@ func (t *tx) addVersion(a agent.Agent, by org.Author) error {
 	if err != nil {
 		return err
 	}
-	_, err = t.exec(`INSERT INTO agent_versions (org, agent, version, definition, principal, created_at) VALUES (?, ?, ?, ?, ?, ?)`,
+	_, err = t.exec(`INSERT INTO `+versionsOf(a.ID)+` (org, agent, version, definition, principal, created_at) VALUES (?, ?, ?, ?, ?, ?)`,
 		a.Org, a.ID, a.Version, string(text), by.Principal, millis(a.UpdatedAt))
 	return err
 }
@@ -145,6 +191,9 @@ func (s *Store) UpdateAgent(ctx context.Context, was int, a agent.Agent, by org.
 			return err
 		case before.Version != was:
 			return org.ErrChanged
+		}
+		if err := t.checkTools(a.Org, a.Definition); err != nil {
+			return err
 		}
 		next := before
 		next.Version, next.Definition, next.UpdatedAt = was+1, a.Definition, a.UpdatedAt
@@ -168,7 +217,7 @@ func (t *tx) deleteOutdated(a agent.Agent) error {
 	old, err := queryAll(t, func(row scanner) (v stored, err error) {
 		err = row.Scan(&v.version, &v.size)
 		return v, err
-	}, `SELECT version, length(CAST(definition AS BLOB)) FROM agent_versions WHERE org = ? AND agent = ? AND version < ? ORDER BY version`, a.Org, a.ID, a.Version)
+	}, `SELECT version, length(CAST(definition AS BLOB)) FROM `+versionsOf(a.ID)+` WHERE org = ? AND agent = ? AND version < ? ORDER BY version`, a.Org, a.ID, a.Version)
 	if err != nil {
 		return err
 	}
@@ -180,7 +229,7 @@ func (t *tx) deleteOutdated(a agent.Agent) error {
 	if n == 0 {
 		return nil
 	}
-	_, err = t.exec(`DELETE FROM agent_versions WHERE org = ? AND agent = ? AND version <= ?`, a.Org, a.ID, old[n-1].version)
+	_, err = t.exec(`DELETE FROM `+versionsOf(a.ID)+` WHERE org = ? AND agent = ? AND version <= ?`, a.Org, a.ID, old[n-1].version)
 	return err
 }
 

@@ -19,6 +19,12 @@ func (s *Store) Append(ctx context.Context, lease journal.Lease, after int64, b 
 	if err != nil {
 		return fmt.Errorf("run %s: %w", lease.RunID, err)
 	}
+	if d := b.Delivered; d != nil {
+		defer s.lockInbox(lease.Org, d.Session)()
+		if err := s.checkDelivered(ctx, stored.key, *d); err != nil {
+			return fmt.Errorf("run %s: %w", lease.RunID, err)
+		}
+	}
 	err = s.appendBatch(ctx, lease, after, b, stored, b.Sync && after == 0)
 	if errors.Is(err, errOpened) {
 		err = s.appendBatch(ctx, lease, after, b, stored, false)

@@ -23,6 +23,9 @@ type batch struct {
 
 	approvals []journal.ApprovalChange
 	notices   []journal.Notice
+	hooks     []journal.HookMessage
+	delivered *journal.Delivered
+	spent     journal.SessionSpent
 	retain    func(bytes int) // journal.Batch.Retain; may be nil
 }
 
@@ -45,7 +48,7 @@ func encodeBatch(lease journal.Lease, b journal.Batch) (batch, error) {
 	out := batch{
 		key:   runKey{lease.Org, lease.RunID},
 		facts: make([]fact, len(b.Facts)), rows: make([]row, len(b.Rows)),
-		opening: b.Opening, reservations: b.Reservations, settled: b.Settled, audit: b.Audited(lease), notices: b.Notices, retain: b.Retain,
+		opening: b.Opening, reservations: b.Reservations, settled: b.Settled, audit: b.Audited(lease), notices: b.Notices, hooks: b.HookMessages, retain: b.Retain, delivered: b.Delivered, spent: b.SessionSpent,
 	}
 	for i, f := range b.Facts {
 		body, err := loop.Encode(f.Body)
@@ -84,6 +87,9 @@ func (b batch) write(t *tx, c headChange) error {
 		}
 		return err
 	}
+	if err := b.writeInbox(t, c); err != nil {
+		return err
+	}
 	facts, rows := b.facts, b.rows
 	if packs(c.to.Summary.Grade) {
 		facts, rows = packed(facts, rows)
@@ -97,6 +103,9 @@ func (b batch) write(t *tx, c headChange) error {
 		return err
 	}
 	if err := t.notify(b.key.org, b.notices); err != nil {
+		return err
+	}
+	if err := t.addHookMessages(b.hooks); err != nil {
 		return err
 	}
 	return t.laterAudit(b.key.org, b.audit)

@@ -8,6 +8,7 @@ import (
 	modernc "modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
+	"github.com/turnpike-gateway/turnpike/internal/agent"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 )
@@ -71,7 +72,7 @@ func wrap(op string, err error) error {
 	var capped *org.CapError
 	switch {
 	case errors.As(err, &known), errors.As(err, &capped), errors.Is(err, org.ErrNotFound), errors.Is(err, org.ErrExists),
-		errors.Is(err, journal.ErrChanged):
+		errors.Is(err, journal.ErrChanged), errors.Is(err, agent.ErrToolMissing), errors.As(err, new(*agent.ToolInUseError)):
 		return err
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, ErrClosed):
 		return fmt.Errorf("store: %s: %w", op, err)

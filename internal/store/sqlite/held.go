@@ -80,7 +80,7 @@ func join(parts []*part) *part {
 		facts, rows = facts+len(p.batch.facts), rows+len(p.batch.rows)
 	}
 	all.batch.facts, all.batch.rows = make([]fact, 0, facts), make([]row, 0, rows)
-	all.batch.reservations, all.batch.settled, all.batch.audit, all.batch.approvals, all.batch.notices = nil, nil, nil, nil, nil
+	all.batch.reservations, all.batch.settled, all.batch.audit, all.batch.approvals, all.batch.notices, all.batch.hooks = nil, nil, nil, nil, nil, nil
 	for _, p := range parts {
 		all.batch.facts = append(all.batch.facts, p.batch.facts...)
 		all.batch.rows = append(all.batch.rows, p.batch.rows...)
@@ -89,6 +89,7 @@ func join(parts []*part) *part {
 		all.batch.audit = append(all.batch.audit, p.batch.audit...)
 		all.batch.approvals = append(all.batch.approvals, p.batch.approvals...)
 		all.batch.notices = append(all.batch.notices, p.batch.notices...)
+		all.batch.hooks = append(all.batch.hooks, p.batch.hooks...)
 	}
 	return all
 }

@@ -47,7 +47,7 @@ func (t *tx) claim(owner, after string, limit int, now, wall time.Time) ([]journ
 				SELECT * FROM runs INDEXED BY runs_running WHERE status = 'running' AND lease_until <= ?2 AND owner <> ?1
 				UNION ALL
 				SELECT runs.* FROM waiting CROSS JOIN runs ON runs.rowid IN ( -- no more of an org than can be claimed
-					SELECT q.rowid FROM runs AS q INDEXED BY runs_queued WHERE q.status = 'queued' AND q.org = waiting.org
+					SELECT q.rowid FROM runs AS q INDEXED BY runs_queued WHERE q.status = 'queued' AND q.org = waiting.org AND NOT `+notItsTurn+`
 					ORDER BY q.created_at, q.run_id LIMIT ?4))) AS free
 		WHERE slots = 0 OR place + (SELECT count(*) FROM runs AS r INDEXED BY runs_running
 			WHERE r.status = 'running' AND r.org = free.org AND r.lease_until > ?2) <= slots
@@ -82,6 +82,13 @@ func (s *Store) ClaimRun(ctx context.Context, owner string, key journal.RunKey) 
 		h, err := t.head(of)
 		if claimed = err == nil && h.Claimable(owner, now); !claimed {
 			return err
+		}
+		if h.Summary.Status == journal.Queued {
+			var waits bool
+			if err := t.queryRow(`SELECT `+notItsTurn+` FROM runs AS q WHERE q.org = ? AND q.run_id = ?`, []any{of.org, of.run}, &waits); err != nil || waits {
+				claimed = false
+				return err
+			}
 		}
 		h, lease = h.Claim(owner, now)
 		if err := t.writeLease(h); err != nil {

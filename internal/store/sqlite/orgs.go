@@ -173,6 +173,9 @@ func (s *Store) DeleteOrg(ctx context.Context, id string, by org.Author) error {
 			return err
 		}
 		t.receivers.changed(id)
+		if _, err := t.exec(`DELETE FROM hook_messages WHERE org = ?`, id); err != nil {
+			return err
+		}
 		if _, err := t.exec(`INSERT OR REPLACE INTO deleted_orgs (org, deleted_at) VALUES (?, ?)`, id, s.now().UnixMilli()); err != nil {
 			return err
 		}

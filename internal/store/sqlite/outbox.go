@@ -41,7 +41,10 @@ func (s *Store) openOutbox(ctx context.Context) error {
 		if _, err := t.receiversOf(""); err != nil {
 			return err
 		}
-		_, err := t.exec(`UPDATE outbox SET claimed_until = 0 WHERE claimed_until > 0`)
+		if _, err := t.exec(`UPDATE outbox SET claimed_until = 0 WHERE claimed_until > 0`); err != nil {
+			return err
+		}
+		_, err := t.exec(`UPDATE hook_messages SET claimed_until = 0 WHERE ended_at = 0 AND claimed_until > 0`)
 		return err
 	})
 }

@@ -63,7 +63,7 @@ func TestATurnOfASessionIsAcceptedWithItsInput(t *testing.T) {
 	if err := turnOf(t, s, "run_c", "in_3"); err != nil {
 		t.Fatal(err)
 	}
-	all, err := s.SessionInputs(t.Context(), "o", "sess_1", 10, 0)
+	all, _, err := s.SessionInputs(t.Context(), "o", "sess_1", 10, 0)
 	if err != nil || len(all) != 2 || all[0].RunID != "run_a" || all[1].RunID != "run_c" || !all[0].CreatedAt.Before(all[1].CreatedAt) || all[1].ProcessedAt.IsZero() {
 		t.Errorf("the inputs are %+v, %v", all, err)
 	}
@@ -129,7 +129,7 @@ func TestTheConversationOfASessionIsKeptAsLongAsIt(t *testing.T) {
 	if _, err := s.Session(t.Context(), "o", "sess_1"); !errors.Is(err, org.ErrNotFound) {
 		t.Errorf("the session of a deleted agent: %v", err)
 	}
-	if all, err := s.SessionInputs(t.Context(), "o", "sess_1", 10, 0); err != nil || len(all) > 0 {
+	if all, _, err := s.SessionInputs(t.Context(), "o", "sess_1", 10, 0); err != nil || len(all) > 0 {
 		t.Errorf("inputs are left: %+v, %v", all, err)
 	}
 }

@@ -59,6 +59,8 @@ type Store struct {
 	ownersMu sync.Mutex
 	owners   map[string]int64 // until when an owner is alive, by leaseNow, in Unix milliseconds
 
+	inboxes [64]sync.Mutex // of sessions, by a hash of org and id: see lockInbox
+
 	evictedReported atomic.Int64 // when reportEvicted last logged; Unix milliseconds
 }
 

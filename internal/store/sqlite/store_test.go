@@ -41,14 +41,14 @@ func (k storeMaker) open(t *testing.T, c storetest.Clocks) storetest.Store {
 func (k storeMaker) capped(t *testing.T, c storetest.Clocks, caps org.Caps) storetest.Store {
 	t.Helper()
 	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db"), Now: c.Wall, LeaseNow: c.Leases, Caps: caps})
-	return storetest.Store{Orgs: s, Agents: s, Journal: s, Archive: s, Slices: s, Leases: s, Conversations: s, Results: s, Audit: s, LaterDeleter: s, Sweep: sweep(s), Webhooks: s, Outbox: s}
+	return storetest.Store{Orgs: s, Agents: s, Sessions: s, Journal: s, Archive: s, Slices: s, Leases: s, Conversations: s, Results: s, Audit: s, LaterDeleter: s, Sweep: sweep(s), Webhooks: s, Outbox: s, HookMessages: s, Files: s}
 }
 
 func (k storeMaker) openAt(t *testing.T, path string, c storetest.Clocks) storetest.Store {
 	t.Helper()
 	s := openStore(t, Options{Path: path, Now: c.Wall, LeaseNow: c.Leases})
 	k.paths[s], k.clocks[s] = path, c
-	return storetest.Store{Orgs: s, Agents: s, Journal: s, Archive: s, Slices: s, Leases: s, Conversations: s, Results: s, Audit: s, LaterDeleter: s, Sweep: sweep(s), Webhooks: s, Outbox: s}
+	return storetest.Store{Orgs: s, Agents: s, Sessions: s, Journal: s, Archive: s, Slices: s, Leases: s, Conversations: s, Results: s, Audit: s, LaterDeleter: s, Sweep: sweep(s), Webhooks: s, Outbox: s, HookMessages: s, Files: s}
 }
 
 func (k storeMaker) reopen(t *testing.T, old storetest.Store) storetest.Store {

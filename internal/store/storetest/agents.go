@@ -24,6 +24,7 @@ func agentCases() []rule {
 		{"an org takes its agents with it", "a new org with the id has none of them", agentsOfDeletedOrg},
 		{"agents are capped", "archived ones count, deleting one makes room", agentsCapped},
 		{"a caller may modify an agent", "the store copies agents", agentCopied},
+		{"agents of the configuration file have versions", "which stay over restarts and reloads, and when an agent leaves the file; N01", agentsDeclared},
 		{"settings of agents are stored", "all of one request or none, and those without a value are deleted; N12", agentSettings},
 		{"changes of agents are recorded", "with what differs, and without prompts and credentials", agentAudited},
 	}
@@ -58,7 +59,10 @@ func fullAgent(orgID string) agent.Agent {
 	for i := range a.Servers {
 		a.Servers[i].Settings = org.MCPServer{URL: "https://example.com", Headers: map[string]string{"A": "Bearer secret:x"}, Enabled: i == 0}
 	}
-	a.Org, a.Version = orgID, 1
+	for i := range a.Tools {
+		a.Tools[i].ToolID = "" // a tool that exists: see toolMissing
+	}
+	a.Org, a.ID, a.Version = orgID, agent.Prefix+"full", 1
 	return a
 }
 
@@ -351,4 +355,61 @@ func agentsReopened(b *testBench) {
 	settings, err := b.Agents.AgentSettings(b.Context(), "a")
 	b.ok(err)
 	b.equal(len(settings), 1)
+}
+
+func agentsDeclared(b *testBench) {
+	b.withOrgs("a", "b")
+	declare := func(orgID string, models ...string) []agent.Agent {
+		b.Helper()
+		b.step(time.Second)
+		var all []agent.Agent
+		for i, model := range models {
+			all = append(all, agent.Agent{ID: fmt.Sprint("n", i), Declared: true, Definition: agent.Definition{Name: fmt.Sprint("n", i), Model: model}})
+		}
+		out, err := b.Agents.DeclareAgents(b.Context(), orgID, all, b.now())
+		b.ok(err)
+		return out
+	}
+	check := func(got []agent.Agent, want ...int) {
+		b.Helper()
+		for i, a := range got {
+			if a.Version != want[i] || a.Org != "a" || !a.Declared {
+				b.Errorf("agent %d: %+v, want version %d", i, a, want[i])
+			}
+		}
+	}
+	first := declare("a", "m", "m")
+	check(first, 1, 1)
+	again := declare("a", "m", "m2")
+	check(again, 1, 2)
+	if !again[0].UpdatedAt.Equal(first[0].UpdatedAt) || !again[1].UpdatedAt.Equal(b.now()) {
+		b.Errorf("updated at %v and %v", again[0].UpdatedAt, again[1].UpdatedAt)
+	}
+	check(declare("a", "m"), 1) // n1 has left the file
+	check(declare("a", "m", "m2"), 1, 2)
+	check(declare("a", "m", "m"), 1, 3)
+	versions, total, err := b.Agents.AgentVersions(b.Context(), "a", "n1", 2, 0)
+	b.ok(err)
+	b.equal(total, 3)
+	if len(versions) != 2 || versions[0].Number != 3 || versions[0].Model != "m" || versions[0].Principal != org.Operator || versions[1].Model != "m2" {
+		b.Errorf("versions: %+v", versions)
+	}
+	old, err := b.Agents.AgentVersion(b.Context(), "a", "n1", 2)
+	b.ok(err)
+	b.equal(old.Model, "m2")
+	_, err = b.Agents.Agent(b.Context(), "a", "n1")
+	b.checkError(err, org.ErrNotFound)
+	found, total, err := b.Agents.Agents(b.Context(), "a", agent.Query{Limit: 10})
+	b.ok(err)
+	b.equal(total, 0)
+	b.equal(len(found), 0)
+	_, _, err = b.Agents.AgentVersions(b.Context(), "b", "n1", 2, 0)
+	b.checkError(err, org.ErrNotFound)
+	_, err = b.Agents.AgentVersion(b.Context(), "b", "n1", 2)
+	b.checkError(err, org.ErrNotFound)
+	_, err = b.Agents.DeclareAgents(b.Context(), "c", nil, b.now())
+	b.checkError(err, org.ErrNotFound)
+	b.ok(b.Orgs.DeleteOrg(b.Context(), "a", org.Author{}))
+	b.withOrgs("a")
+	check(declare("a", "m"), 1)
 }

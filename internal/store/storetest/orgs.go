@@ -12,6 +12,7 @@ func orgCases() []rule {
 		{"an org is stored as it was created", "with every field; nil and empty differ", func(b *testBench) {
 			full := org.Record{ID: "full", Features: []string{"mcp_outbound"}, CreatedAt: b.now(), UpdatedAt: b.now()}
 			fill(&full.Runtime)
+			ofOrg(&full.Runtime)
 			empty := org.Record{ID: "empty", Features: []string{}}
 			b.ok(b.Orgs.CreateOrg(b.Context(), full, org.Author{}))
 			b.ok(b.Orgs.CreateOrg(b.Context(), empty, org.Author{}))
@@ -31,6 +32,7 @@ func orgCases() []rule {
 		{"an update keeps the creation time", "UpdateOrg replaces features and settings", func(b *testBench) {
 			old := org.Record{ID: "a", Features: []string{"one"}, CreatedAt: b.now(), UpdatedAt: b.now()}
 			fill(&old.Runtime)
+			ofOrg(&old.Runtime)
 			b.ok(b.Orgs.CreateOrg(b.Context(), old, org.Author{}))
 			changed := org.Record{ID: "a", Features: []string{"two"}, CreatedAt: b.now().Add(time.Hour), UpdatedAt: b.now().Add(time.Hour)}
 			b.ok(b.Orgs.UpdateOrg(b.Context(), changed, org.Author{}))
@@ -145,6 +147,7 @@ func manyOrgCases() []rule {
 			b.ok(b.Orgs.CreateKey(b.Context(), org.Key{Org: "b", ID: "k", Hash: hash(1)}, org.Author{}))
 			added := org.Record{ID: "a", Features: []string{"two"}, CreatedAt: b.now(), UpdatedAt: b.now()}
 			fill(&added.Runtime)
+			ofOrg(&added.Runtime)
 			b.ok(b.Orgs.AddOrgs(b.Context(), []org.Record{added, {ID: "b", Features: []string{"two"}}, {ID: "a"}}))
 			b.orgs(added, org.Record{ID: "b", Features: []string{"one"}})
 			b.contents("a", "b")
@@ -192,5 +195,15 @@ func (b *testBench) orgs(want ...org.Record) {
 		one, err := b.Orgs.Org(b.Context(), r.ID)
 		b.ok(err)
 		b.equal(one, r)
+	}
+}
+
+// ofOrg makes the hooks and databases those of an org: which of them belong to an agent or to the file is not stored.
+func ofOrg(r *org.Runtime) {
+	for i := range r.Hooks {
+		r.Hooks[i].Agent = false
+	}
+	for i := range r.Databases {
+		r.Databases[i].FromFile = false
 	}
 }

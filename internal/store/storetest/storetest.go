@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/turnpike-gateway/turnpike/internal/agent"
+	"github.com/turnpike-gateway/turnpike/internal/file"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/toolcache"
@@ -26,6 +27,7 @@ import (
 type Store struct {
 	Orgs          org.Store
 	Agents        agent.Store
+	Sessions      agent.Sessions
 	Journal       journal.Journal
 	Archive       journal.Archive
 	Slices        journal.Slices
@@ -36,6 +38,8 @@ type Store struct {
 	LaterDeleter  journal.LaterDeleter
 	Webhooks      journal.Webhooks
 	Outbox        journal.Outbox
+	HookMessages  journal.HookMessages
+	Files         file.Store
 	Sweep         func(t *testing.T) // deletes the runs that are to be forgotten
 }
 
@@ -68,14 +72,14 @@ type Clocks struct {
 func Run(t *testing.T, m Maker) {
 	for _, c := range slices.Concat(
 		orgCases(), manyOrgCases(), keyCases(), serverCases(), secretCases(), journalCases(), archiveCases(), conversationCases(), isolationCases(),
-		slotCases(), queueCases(), submitCases(), leaseCases(), asideCases(), budgetCases(), sliceCases(), auditCases(), auditLogCases(), capCases(), recordedCases(), resultCases(), resultBoundCases(), forgetCases(), approvalCases(), webhookCases(), outboxCases(), agentCases(),
+		slotCases(), queueCases(), submitCases(), leaseCases(), asideCases(), budgetCases(), sliceCases(), auditCases(), auditLogCases(), capCases(), recordedCases(), resultCases(), resultBoundCases(), forgetCases(), approvalCases(), webhookCases(), outboxCases(), hookMessageCases(), agentCases(), sessionCases(), toolCases(), fileCases(),
 	) {
 		c.test(t, m)
 	}
 	if m.Reopen == nil {
 		return
 	}
-	for _, c := range slices.Concat(persistenceCases(), promiseCases(), outboxPersistenceCases(), agentPersistenceCases()) {
+	for _, c := range slices.Concat(persistenceCases(), promiseCases(), outboxPersistenceCases(), hookMessagePersistenceCases(), agentPersistenceCases(), toolPersistenceCases(), filePersistenceCases()) {
 		c.test(t, m)
 	}
 }

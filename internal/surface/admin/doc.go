@@ -74,9 +74,13 @@ type Options struct {
 	Reader    Reader
 	Judge     func(url string) error // refuses what the outbound policy refuses without a lookup
 	NewKey    func() string
-	Vault     *secret.Keyring // nil = no secrets can be stored, and no webhooks be added
-	Log       *slog.Logger
-	Now       func() time.Time // nil = time.Now
+
+	// CheckDatabases connects to databases of an org that it sets, and refuses those with a role that may do too much.
+	CheckDatabases func(ctx context.Context, orgID string, all []org.Database) error
+
+	Vault *secret.Keyring // nil = no secrets can be stored, and no webhooks be added
+	Log   *slog.Logger
+	Now   func() time.Time // nil = time.Now
 }
 
 // Handler answers the management API.

@@ -122,14 +122,14 @@ func storedEvents(t *testing.T) (zero, full []event.Event) {
 	u := model.Usage{Input: 1, Output: 2, Total: 3, CachedInput: 4, CacheWrite: 5, Reasoning: 6, CacheWrite1h: 7, GPUMS: 8, ServiceTier: model.TierFlex, Estimated: true}
 	zero = []event.Event{
 		event.Started{}, event.ToolsListed{}, event.RoundStarted{}, event.ModelFallback{}, event.TextDelta{}, event.ReasoningDelta{}, event.RefusalDelta{}, event.CallDelta{}, event.NativeItem{JSON: []byte(`{}`)}, event.Citation{Citation: item.Citation{Kind: item.CitesURL}}, event.NativeProgress{JSON: []byte(`{}`)}, event.ItemDone{}, event.RoundDone{},
-		event.ToolStarted{}, event.ToolDone{Outcome: loop.OK}, event.Waiting{}, event.ApprovalDecided{Decision: "expired"}, event.Paused{Reason: event.MaxRounds}, event.LimitsRaised{}, event.Compacted{}, event.Finished{Reason: event.Complete},
+		event.ToolStarted{}, event.ToolDone{Outcome: loop.OK}, event.Waiting{}, event.ApprovalDecided{Decision: "expired"}, event.Paused{Reason: event.MaxRounds}, event.LimitsRaised{}, event.HookRan{Event: "OnRunStart", Status: event.HookFailed}, event.Compacted{}, event.Finished{Reason: event.Complete},
 	}
 	full = []event.Event{
 		event.Started{RunID: "run_1", Model: "m", At: time.UnixMilli(1700000000123).UTC(), Queued: true},
 		event.ToolsListed{Servers: []event.ListedServer{{Server: "s", Tools: []tool.Definition{{
 			Name: "look", Title: "Look", Description: "Looks.", InputSchema: []byte(`{"type":"object"}`), Annotations: tool.Annotations{ReadOnly: new(true), Destructive: new(true), Idempotent: new(true), OpenWorld: new(true)},
 		}}, Error: "down"}}},
-		event.RoundStarted{Round: 1, Attempt: 2, Missing: []string{"s"}, Target: event.Target{Provider: "p", Model: "m"}},
+		event.RoundStarted{Round: 1, Attempt: 2, Missing: []string{"s"}, Target: event.Target{Provider: "p", Model: "m"}, Continues: 1, NoTools: true},
 		event.ModelFallback{
 			Round: 1, From: event.Target{Provider: "p", Model: "m"}, To: event.Target{Provider: "q", Model: "n"}, Class: model.Transient,
 			Skipped: []event.SkippedTarget{{Target: event.Target{Provider: "r", Model: "o"}, Reason: "breaker_open"}},
@@ -142,7 +142,7 @@ func storedEvents(t *testing.T) (zero, full []event.Event) {
 		event.ItemDone{Round: 1, Item: 2},
 		event.RoundDone{Round: 1, Stop: model.StopEnd, Usage: u},
 		event.ToolStarted{Round: 1, Key: "1.0", Name: "n", Server: "s", Arguments: []byte(`{"a":1}`), Shown: true, Tool: "m", Hosted: "web_search", Approval: "appr_1"},
-		event.ToolDone{Round: 1, Key: "1.0", Name: "n", Server: "s", Outcome: loop.Cached, Text: "a", Duration: 5, Shown: true, Tool: "m", Hosted: "web_search", Arguments: "{", Image: "iVBO", Approval: "appr_1"},
+		event.ToolDone{Round: 1, Key: "1.0", Name: "n", Server: "s", Outcome: loop.Cached, Text: "a", Label: "untrusted", Duration: 5, Shown: true, Tool: "m", Hosted: "web_search", Arguments: "{", Image: "iVBO", Approval: "appr_1"},
 		event.Waiting{Usage: u, CostNanoUSD: new(int64(8)), Rounds: 1, ToolCalls: 2, SideEffects: true, At: time.UnixMilli(1700000000123).UTC(), Approvals: []event.Approval{
 			{ID: "appr_1", Key: "1.0", Name: "n", Server: "s", Tool: "m", Arguments: []byte(`{"a":1}`), ExpiresAt: time.UnixMilli(1700000000123).UTC()},
 		}},
@@ -152,6 +152,10 @@ func storedEvents(t *testing.T) (zero, full []event.Event) {
 			SideEffects: true, CostNanoUSD: new(int64(8)), At: time.UnixMilli(1700000000123).UTC(), ExpiresAt: time.UnixMilli(1700000000123).UTC(),
 		},
 		event.Compacted{Round: 1, Before: 9, After: 3, Summarized: true, NetNanoUSD: new(int64(-5)), Failed: true, At: time.UnixMilli(1700000000123).UTC()},
+		event.HookRan{
+			ID: "h", Position: 2, Event: "PreToolUse", Key: "0.1", Status: event.HookTimedOut, Modified: true, Blocked: true, Asked: true, Duration: 5, Message: "why",
+			At: time.UnixMilli(1700000000123).UTC(),
+		},
 		event.LimitsRaised{ID: "p", By: "k", Rounds: 1, Calls: 2, Tokens: 3, NanoUSD: 4, ActiveMS: 5, At: time.UnixMilli(1700000000123).UTC()},
 		event.Finished{
 			CostNanoUSD: new(int64(8)),

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -71,7 +72,11 @@ func (h *Handler) PatchRuntime() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
+		before := record.Runtime.Databases
 		if record.Runtime, err = h.o.Reader.Runtime(merged); err != nil {
+			return 0, nil, err
+		}
+		if err := h.o.CheckDatabases(r.Context(), caller.Org.ID, changedDatabases(before, record.Runtime.Databases)); err != nil {
 			return 0, nil, err
 		}
 		record.UpdatedAt = h.o.Now()
@@ -79,6 +84,13 @@ func (h *Handler) PatchRuntime() surface.Endpoint {
 			return 0, nil, named(err, "org", record.ID)
 		}
 		return http.StatusOK, h.orgObject(record), h.o.Directory.Reload(r.Context(), record.ID)
+	})
+}
+
+// changedDatabases returns those that lead to another place than before.
+func changedDatabases(before, after []org.Database) []org.Database {
+	return slices.DeleteFunc(slices.Clone(after), func(d org.Database) bool {
+		return slices.ContainsFunc(before, func(was org.Database) bool { return was.URL == d.URL && was.WriteURL == d.WriteURL })
 	})
 }
 

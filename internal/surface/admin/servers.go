@@ -67,6 +67,9 @@ func (h *Handler) CreateServer() surface.Endpoint {
 		if s.Name == org.HTTPTools && len(h.o.Directory.FromFile(caller.Org.ID).HTTPTools) > 0 {
 			return 0, nil, fault.New(fault.Conflict, "exists", "%q is the name of the server of the org's HTTP tools; choose another name", s.Name).In("name")
 		}
+		if s.Name == org.BuiltinTools {
+			return 0, nil, fault.New(fault.Conflict, "exists", "%q is the name of the server of the org's built-in tools; choose another name", s.Name).In("name")
+		}
 		s.Org = caller.Org.ID
 		if err := h.checkHosted(r.Context(), s); err != nil {
 			return 0, nil, err

@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -14,7 +15,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
-// agentObject is an agent on the wire. Servers and Hooks are only in the answers about one agent to keys
+// agentObject is an agent on the wire. Servers, Tools and Hooks are only in the answers about one agent to keys
 // that may read the org's settings.
 type agentObject struct {
 	ID           string         `json:"id"`
@@ -30,8 +31,9 @@ type agentObject struct {
 	CreatedAt    *string        `json:"created_at"` // nil for declared agents
 	UpdatedAt    *string        `json:"updated_at"`
 
-	Servers []serverObject `json:"mcp_servers,omitzero"`
-	Hooks   []hookObject   `json:"hooks,omitzero"`
+	Servers []serverObject     `json:"mcp_servers,omitzero"`
+	Tools   []assignmentObject `json:"tools,omitzero"`
+	Hooks   []hookObject       `json:"hooks,omitzero"`
 }
 
 func wireTime(t time.Time) *string {
@@ -50,7 +52,7 @@ func wireAgent(a agent.Agent) agentObject {
 	}
 }
 
-// whole is wireAgent with the servers and hooks, if the caller may see them.
+// whole is wireAgent with the servers, tools and hooks, if the caller may see them.
 func (h *Handler) whole(a agent.Agent, caller run.Caller) (agentObject, error) {
 	out := wireAgent(a)
 	if !caller.Principal.Role.MayRead() {
@@ -60,7 +62,7 @@ func (h *Handler) whole(a agent.Agent, caller run.Caller) (agentObject, error) {
 	if out.Servers, err = h.wireServers(a); err != nil {
 		return out, err
 	}
-	out.Hooks = wireHooks(a)
+	out.Tools, out.Hooks = wireAssignments(a), wireHooks(a)
 	return out, nil
 }
 
@@ -151,7 +153,7 @@ func (h *Handler) Create() surface.Endpoint {
 			return 0, nil, err
 		}
 		a := agent.Agent{Org: caller.Org.ID, ID: h.o.NewID(agent.Prefix), Version: 1, CreatedAt: h.o.Now(), UpdatedAt: h.o.Now()}
-		if err := h.apply(body, &a.Definition); err != nil {
+		if err := h.apply(r, caller, body, &a.Definition); err != nil {
 			return 0, nil, err
 		}
 		if err := h.setModel(r, caller, &a.Definition); err != nil {
@@ -190,7 +192,7 @@ func (h *Handler) Patch() surface.Endpoint {
 			return 0, nil, err
 		}
 		a, err := h.change(r, caller, func(d *agent.Definition) error {
-			if err := h.apply(fieldsOf("", body), d); err != nil {
+			if err := h.apply(r, caller, fieldsOf("", body), d); err != nil {
 				return err
 			}
 			return h.setModel(r, caller, d)
@@ -204,7 +206,7 @@ func (h *Handler) Patch() surface.Endpoint {
 }
 
 // apply applies the members of a body to a definition.
-func (h *Handler) apply(f *fields, d *agent.Definition) error {
+func (h *Handler) apply(r *http.Request, caller run.Caller, f *fields, d *agent.Definition) error {
 	f.text("name", &d.Name)
 	f.text("description", &d.Description)
 	f.text("model", &d.Model)
@@ -212,9 +214,8 @@ func (h *Handler) apply(f *fields, d *agent.Definition) error {
 	if v, ok := f.take("settings"); ok && f.err == nil {
 		f.err = applySettings(v, &d.Settings)
 	}
-	if tools, given := f.list("tools"); given && len(tools) > 0 && f.err == nil {
-		f.err = fault.New(fault.NotConfigured, "tool_not_available", "tools: this gateway has no tools that can be assigned to agents yet; "+
-			"GET /api/tools says why. Use an MCP server (mcp_servers)").In("tools")
+	if f.err == nil {
+		f.err = h.applyTools(r.Context(), caller, f, d)
 	}
 	if f.err == nil {
 		f.err = h.applyServers(f, d)
@@ -257,7 +258,8 @@ func (h *Handler) Delete() surface.Endpoint {
 		if err := h.o.Store.RemoveAgent(r.Context(), a.Org, a.ID, h.author(caller)); err != nil {
 			return 0, nil, refused(err, a.ID)
 		}
-		return http.StatusOK, deleted{a.ID, true}, nil
+		err = h.o.EndOrphaned(context.WithoutCancel(r.Context())) // of sessions and turns that began meanwhile
+		return http.StatusOK, deleted{a.ID, true}, err
 	})
 }
 
@@ -294,30 +296,31 @@ func (h *Handler) Archive(archive bool) surface.Endpoint {
 
 // versionObject is a version on the wire.
 type versionObject struct {
-	Version      int            `json:"version"`
-	Name         string         `json:"name"`
-	Description  string         `json:"description"`
-	Model        string         `json:"model"`
-	SystemPrompt string         `json:"system_prompt"`
-	Settings     agent.Settings `json:"settings"`
-	Servers      []serverObject `json:"mcp_servers"`
-	Hooks        []hookObject   `json:"hooks"`
-	Unsupported  string         `json:"unsupported,omitempty"`
-	CreatedBy    string         `json:"created_by"`
-	CreatedAt    *string        `json:"created_at"`
+	Version      int                `json:"version"`
+	Name         string             `json:"name"`
+	Description  string             `json:"description"`
+	Model        string             `json:"model"`
+	SystemPrompt string             `json:"system_prompt"`
+	Settings     agent.Settings     `json:"settings"`
+	Servers      []serverObject     `json:"mcp_servers"`
+	Tools        []assignmentObject `json:"tools"`
+	Hooks        []hookObject       `json:"hooks"`
+	Unsupported  string             `json:"unsupported,omitempty"`
+	CreatedBy    string             `json:"created_by"`
+	CreatedAt    *string            `json:"created_at"`
 }
 
-func (h *Handler) wireVersion(v agent.Version, orgID string) (out versionObject, err error) {
-	a := agent.Agent{Org: orgID, Definition: v.Definition}
+func (h *Handler) wireVersion(v agent.Version, of agent.Agent) (out versionObject, err error) {
+	a := agent.Agent{Org: of.Org, Declared: of.Declared, Definition: v.Definition}
 	out = versionObject{
 		Version: v.Number, Name: v.Name, Description: v.Description, Model: v.Model, SystemPrompt: v.SystemPrompt, Settings: v.Settings,
-		Hooks: wireHooks(a), Unsupported: v.Unsupported, CreatedBy: v.Principal, CreatedAt: wireTime(v.CreatedAt),
+		Tools: wireAssignments(a), Hooks: wireHooks(a), Unsupported: v.Unsupported, CreatedBy: v.Principal, CreatedAt: wireTime(v.CreatedAt),
 	}
 	out.Servers, err = h.wireServers(a)
 	return out, err
 }
 
-// Versions answers GET /api/agents/{id}/versions, the latest first. A declared agent has none.
+// Versions answers GET /api/agents/{id}/versions, the latest first.
 func (h *Handler) Versions() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
 		limit, offset, err := readPage(r)
@@ -328,16 +331,13 @@ func (h *Handler) Versions() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		var found []agent.Version
-		total := 0
-		if !a.Declared {
-			if found, total, err = h.o.Store.AgentVersions(r.Context(), a.Org, a.ID, limit, offset); err != nil {
-				return 0, nil, refused(err, a.ID)
-			}
+		found, total, err := h.o.Store.AgentVersions(r.Context(), a.Org, a.ID, limit, offset)
+		if err != nil {
+			return 0, nil, refused(err, a.ID)
 		}
 		out := []versionObject{}
 		for _, v := range found {
-			one, err := h.wireVersion(v, a.Org)
+			one, err := h.wireVersion(v, a)
 			if err != nil {
 				return 0, nil, err
 			}
@@ -360,7 +360,7 @@ func (h *Handler) Version() surface.Endpoint {
 		text := r.PathValue("version")
 		number, bad := strconv.Atoi(text)
 		v, err := agent.Version{}, org.ErrNotFound
-		if bad == nil && !a.Declared {
+		if bad == nil {
 			v, err = h.o.Store.AgentVersion(r.Context(), a.Org, a.ID, number)
 		}
 		if err != nil {
@@ -369,7 +369,7 @@ func (h *Handler) Version() surface.Endpoint {
 			}
 			return 0, nil, fault.New(fault.NotFound, "not_found", "%s", fmt.Sprintf("the agent has no version %.20q; the oldest ones are deleted", text))
 		}
-		out, err := h.wireVersion(v, a.Org)
+		out, err := h.wireVersion(v, a)
 		return http.StatusOK, out, err
 	})
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/internal/settings"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
+	"github.com/turnpike-gateway/turnpike/tool"
 )
 
 // Secrets keeps the settings that are secret. Implemented by store/sqlite.
@@ -38,11 +39,10 @@ type Secrets interface {
 
 // Runner performs runs. Implemented by *run.Runner.
 type Runner interface {
-	Start(ctx context.Context, req *run.Request) (runID string, err error)
 	Follow(ctx context.Context, f eventlog.Follow, sink eventlog.Sink) error
 	Cancel(ctx context.Context, orgID, runID string, by org.Author) error
 	Decide(ctx context.Context, orgID, id string, d journal.Decision, by org.Author) (journal.Approval, error)
-	DeleteSegment(ctx context.Context, caller run.Caller, id string) (bool, error)
+	DeleteSegment(ctx context.Context, caller run.Caller, owner, id string) (bool, error)
 }
 
 // Options are what a Handler needs. All but Vault and Declared are required.
@@ -56,9 +56,19 @@ type Options struct {
 	Sessions      agent.Sessions
 	Conversations journal.Conversations
 	Archive       journal.Archive
+	HookMessages  journal.HookMessagesOfRun
+	Observed      agent.Observed
 	Runner        Runner
-	Leave         func(ctx context.Context, orgID, runID, principal string) error // run.Leave
-	AgentServers  func(orgID string, s agent.Snapshot) []settings.Server          // what the MCP servers of an agent say of approvals
+	EndOrphaned   func(ctx context.Context) error                                                    // run.EndOrphaned
+	Leave         func(ctx context.Context, orgID, runID, principal string) error                    // run.Leave
+	Place         func(ctx context.Context, req *run.Request, busy run.WhenBusy) (run.Placed, error) // run.Place
+	DecideNext    func(ctx context.Context, n run.Next, by org.Author) (journal.Approval, error)     // run.DecideNext
+	// ListServer asks an MCP server of an agent for its tools. reason says why it failed, without addresses.
+	ListServer   func(ctx context.Context, s org.MCPServer) (tools []tool.Tool, reason string, err error)
+	AgentServers func(orgID string, s agent.Snapshot) []settings.Server // what the MCP servers of an agent say of approvals
+
+	// MissingFor says what an org has to set before calls of a built-in tool can succeed; "" = nothing.
+	MissingFor func(ctx context.Context, orgID, tool string) string
 
 	Declared func(orgID string) []agent.Agent // of the configuration file, in its order; nil = there are none
 	Judge    func(url string) error           // refuses what the outbound policy refuses without a lookup
@@ -78,6 +88,8 @@ type Reader interface {
 	MCPServer(json []byte, patched bool) (org.MCPServer, error)
 	// ServerSettings returns the settings of a server with the keys of the file.
 	ServerSettings(s org.MCPServer) json.Marshaler
+	// HTTPTool reads name, description, input_schema, url, method, headers and class of an HTTP tool.
+	HTTPTool(json []byte) (org.HTTPTool, error)
 }
 
 // Handler answers the API.
@@ -118,13 +130,17 @@ func (h *Handler) Routes() []surface.Route {
 		readers.Route("GET /api/agents/{id}/mcp-servers", h.Servers()),
 		managers.Route("POST /api/agents/{id}/mcp-servers", h.AddServer()),
 		readers.Route("GET /api/agents/{id}/mcp-servers/{sid}", h.Server()),
+		managers.Route("GET /api/agents/{id}/mcp-servers/{sid}/tools", h.ServerTools()),
 		managers.Route("PUT /api/agents/{id}/mcp-servers/{sid}", h.ChangeServer()),
 		managers.Route("DELETE /api/agents/{id}/mcp-servers/{sid}", h.RemoveServer()),
 		readers.Route("GET /api/agents/{id}/hooks", h.Hooks()),
 		managers.Route("POST /api/agents/{id}/hooks", h.AddHook()),
 		readers.Route("GET /api/agents/{id}/hooks/{hid}", h.Hook()),
 		managers.Route("DELETE /api/agents/{id}/hooks/{hid}", h.RemoveHook()),
+		readers.Route("GET /api/agents/{id}/tools", h.Assignments()),
 		managers.Route("POST /api/agents/{id}/tools", h.AssignTool()),
+		managers.Route("PATCH /api/agents/{id}/tools/{aid}", h.ChangeAssignment()),
+		managers.Route("DELETE /api/agents/{id}/tools/{aid}", h.RemoveAssignment()),
 		starters.Route("POST /api/agents/{id}/run", h.Run),
 		starters.Route("POST /api/agents/{id}/run/stream", h.Stream),
 		users.Route("GET /api/agents/{id}/sessions", h.Sessions()),
@@ -139,11 +155,16 @@ func (h *Handler) Routes() []surface.Route {
 
 		users.Route("GET /api/sessions/{id}", h.Session()),
 		users.Route("GET /api/sessions/{id}/messages", h.Messages()),
+		users.Route("GET /api/sessions/{id}/inputs", h.Inputs()),
 		users.Route("GET /api/sessions/{id}/runs", h.SessionRuns()),
 		runners.Route("DELETE /api/sessions/{id}", h.DeleteSession("id")),
 		managers.Route("/api/sessions/", nil),
 
 		users.Route("GET /api/tools", h.Tools()),
+		managers.Route("POST /api/tools", h.CreateTool()),
+		users.Route("GET /api/tools/{id}", h.Tool()),
+		managers.Route("PUT /api/tools/{id}", h.ChangeTool()),
+		managers.Route("DELETE /api/tools/{id}", h.RemoveTool()),
 		managers.Route("/api/tools/", nil),
 
 		readers.Route("GET /api/settings", h.Settings()),
@@ -152,6 +173,13 @@ func (h *Handler) Routes() []surface.Route {
 		managers.Route("DELETE /api/settings/{key}", h.DeleteSetting()),
 		managers.Route("POST /api/settings/reset-category", h.ResetCategory()),
 		managers.Route("/api/settings/", nil),
+
+		users.Route("GET /api/observability/agent-runs", h.ObservedRuns()),
+		users.Route("GET /api/observability/tool-calls", h.ObservedCalls()),
+		users.Route("GET /api/observability/orchestration-runs", h.ObservedOrchestrations()),
+		users.Route("GET /api/observability/filter-options", h.FilterOptions()),
+		users.Route("GET /api/observability/health", h.ObservedHealth()),
+		managers.Route("/api/observability/", nil),
 	}
 }
 
@@ -185,6 +213,8 @@ func refused(err error, id string) error {
 		return fault.New(fault.Invalid, "invalid_value", "%s", message).In(wrong.Field)
 	case errors.As(err, &capped):
 		return fault.New(fault.Conflict, "cap_reached", "%v", capped)
+	case errors.Is(err, agent.ErrToolMissing):
+		return fault.New(fault.NotFound, "not_found", "%v; it was deleted at the same time", err)
 	case errors.Is(err, org.ErrNotFound):
 		return notFound("agent", id)
 	case errors.Is(err, org.ErrExists):
@@ -196,7 +226,7 @@ func refused(err error, id string) error {
 }
 
 func notFound(kind, id string) error {
-	return fault.New(fault.NotFound, "not_found", "there is no %s with the id %q", kind, id)
+	return fault.New(fault.NotFound, "not_found", "there is no %s with the id %.80q", kind, id)
 }
 
 func nameTaken(kind string) error {
@@ -284,6 +314,6 @@ func (h *Handler) checkDeclaredName(caller run.Caller, name string) error {
 func NewKit(o surface.Options) *surface.Handler {
 	return surface.New(o, surface.Surface{
 		Name: agent.Surface, Errors: Errors(),
-		Defaults: settings.Defaults{Rounds: agent.DefaultMaxSteps, Parallelism: loop.Parallel, ResultMaxChars: settings.AgentResultMaxChars, KeepBack: settings.AgentKeepBack},
+		Defaults: settings.Defaults{Rounds: agent.DefaultMaxSteps, Parallelism: loop.Parallel, ResultMaxChars: settings.AgentResultMaxChars, KeepBack: settings.AgentKeepBack, Continuations: settings.AgentContinuations},
 	})
 }

@@ -80,11 +80,30 @@ func read[T any](f *fields, name, want string, into *T) {
 	*into = value
 }
 
-func (f *fields) text(name string, into *string)       { read(f, name, "a string", into) }
-func (f *fields) integer(name string, into *int)       { read(f, name, "a whole number", into) }
-func (f *fields) number(name string, into **int)       { read(f, name, "a whole number", into) }
-func (f *fields) decimal(name string, into **float64)  { read(f, name, "a number", into) }
-func (f *fields) texts(name string, into *textsByName) { read(f, name, "an object of strings", into) }
+func (f *fields) text(name string, into *string)      { read(f, name, "a string", into) }
+func (f *fields) integer(name string, into *int)      { read(f, name, "a whole number", into) }
+func (f *fields) number(name string, into **int)      { read(f, name, "a whole number", into) }
+func (f *fields) decimal(name string, into **float64) { read(f, name, "a number", into) }
+
+// texts reads an object of strings. A value that is null is refused: it would be stored as the empty text.
+func (f *fields) texts(name string, into *textsByName) {
+	if _, given := f.values[name]; !given {
+		return
+	}
+	var all map[string]*string
+	read(f, name, "an object of strings", &all)
+	out := textsByName{}
+	for key, text := range all {
+		if text == nil {
+			f.fail(name, "must be an object of strings, and %.80q is null", key)
+			return
+		}
+		out[key] = *text
+	}
+	if *into = out; len(out) == 0 {
+		*into = nil
+	}
+}
 
 // boolean reads a member whose default is otherwise.
 func (f *fields) boolean(name string, otherwise bool, into *bool) {

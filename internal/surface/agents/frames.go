@@ -1,8 +1,10 @@
 package agents
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -65,7 +67,10 @@ type projection struct {
 	now     func() time.Time
 	send    func(id string, frame map[string]any) error // nil = the frames are not sent
 
-	begun     bool // start was sent
+	begun     bool          // start was sent
+	early     []event.Event // that came before start: Compacted and HookRan
+	toolless  bool          // no tools are assigned: the answer streams as chunks
+	answered  bool          // the model call of the step has ended with an answer
 	started   event.Started
 	missing   []string
 	step      int // from 1; 0 = none yet
@@ -73,9 +78,14 @@ type projection struct {
 	finish    model.Stop
 	called    bool // the step has tool calls
 	text      strings.Builder
+	kept      int  // of text: what no other attempt at the model call replaces
+	continued int  // how often the rest of the step's answer was asked for
+	reactive  bool // the step's model call was made, and has no answer
+	compacted bool // the prompt of the step was compacted after a model call
 	reasoning strings.Builder
 	calls     []call
 	asked     map[string]json.RawMessage // the arguments of calls that have waited, by key
+	why       map[string]string          // the messages of hooks that ask for approval, by the key of the call
 	waits     []string                   // ids of the approvals that are asked for
 	end       *event.Finished
 	seq, part int
@@ -85,6 +95,14 @@ type projection struct {
 func (p *projection) Emit(at event.Position, e event.Event) error {
 	p.part = 0
 	emit := func(kind string, members map[string]any) error { return p.frame(at, kind, members) }
+	if c, is := e.(event.Compacted); is && !p.begun {
+		p.early = append(p.early, c)
+		return nil
+	}
+	if h, is := e.(event.HookRan); is && !p.begun {
+		p.early = append(p.early, h)
+		return p.charge(event.Size(h))
+	}
 	if err := p.begin(e, emit); err != nil {
 		return err
 	}
@@ -94,6 +112,7 @@ func (p *projection) Emit(at event.Position, e event.Event) error {
 	case event.RoundStarted:
 		return p.round(e, emit)
 	case event.ModelFallback:
+		p.reactive = false
 		return emit("model_fallback", map[string]any{"from": e.From.String(), "to": e.To.String()})
 	case event.TextDelta:
 		return p.say(&p.text, e.Text, "content_delta", emit)
@@ -102,7 +121,7 @@ func (p *projection) Emit(at event.Position, e event.Event) error {
 	case event.ReasoningDelta:
 		return p.say(&p.reasoning, e.Text, "reasoning_delta", emit)
 	case event.RoundDone:
-		p.finish = e.Stop
+		p.finish, p.reactive, p.answered = e.Stop, false, true
 		if p.reasoning.Len() > 0 {
 			return emit("reasoning", map[string]any{"step": p.step, "content": p.reasoning.String()})
 		}
@@ -112,10 +131,12 @@ func (p *projection) Emit(at event.Position, e event.Event) error {
 		return p.result(e, emit)
 	case event.Waiting:
 		return p.wait(e, emit)
-	case event.ApprovalDecided:
-		p.waits = nil
+	case event.ApprovalDecided: // the others still wait
+		p.waits = slices.DeleteFunc(p.waits, func(id string) bool { return id == e.ID })
 	case event.Compacted:
-		return emit("proactive_compact", map[string]any{"tokens_before": e.Before, "tokens_after": e.After, "succeeded": !e.Failed && e.After < e.Before})
+		return p.compact(e, emit)
+	case event.HookRan:
+		return p.hook(e, emit)
 	case event.Finished:
 		return p.finished(e, emit)
 	case event.CallDelta, event.Citation, event.ItemDone, event.LimitsRaised, event.NativeItem, event.NativeProgress, event.Paused,
@@ -134,37 +155,98 @@ func (p *projection) begin(e event.Event, emit emitter) error {
 	}
 	p.begun = true
 	if r, is := e.(event.RoundStarted); is {
-		p.missing = r.Missing
+		p.missing, p.toolless = r.Missing, r.NoTools
 	}
 	if p.missing == nil {
 		p.missing = []string{}
 	}
-	return emit("start", map[string]any{
+	err := emit("start", map[string]any{
 		"run_id": p.started.RunID, "session_id": p.turn.Session, "context_handler_id": nil, "reasoning_requested": p.turn.Reasoning, "missing_servers": p.missing,
+	})
+	for _, e := range p.early {
+		if c, is := e.(event.Compacted); is && err == nil {
+			err = p.compact(c, emit)
+		}
+		if h, is := e.(event.HookRan); is && err == nil {
+			err = p.hook(h, emit)
+		}
+	}
+	p.early = nil
+	return err
+}
+
+// hook sends what a hook has decided.
+func (p *projection) hook(e event.HookRan, emit emitter) error {
+	if e.Asked && e.Message != "" {
+		if err := p.charge(len(e.Message)); err != nil {
+			return err
+		}
+		if p.why == nil {
+			p.why = map[string]string{}
+		}
+		p.why[e.Key] = e.Message
+	}
+	return emit("hook_result", map[string]any{
+		"hook_id": e.ID, "position": e.Position, "hook_event": e.Event, "status": e.Status, "modified": e.Modified, "blocked": e.Blocked,
+		"latency_ms": float64(e.Duration.Microseconds()) / 1000, "message": e.Message,
 	})
 }
 
+// compact sends that the prompt was made shorter: before a step, or in one after its model call was refused.
+func (p *projection) compact(e event.Compacted, emit emitter) error {
+	kind := "proactive_compact"
+	if p.compacted = p.reactive; p.reactive {
+		kind = "reactive_compact"
+	} else if err := p.closeStep(emit); err != nil {
+		return err
+	}
+	return emit(kind, map[string]any{"tokens_before": e.Before, "tokens_after": e.After, "succeeded": !e.Failed && e.After < e.Before})
+}
+
 func (p *projection) round(e event.RoundStarted, emit emitter) error {
-	if e.Round+1 == p.step { // the model call is made again
-		p.text.Reset()
-		p.reasoning.Reset()
-		return emit("step_reset", map[string]any{"reason": "rate_limit"})
+	p.reasoning.Reset()
+	if e.Round+1 == p.step {
+		return p.again(e, emit)
 	}
 	if err := p.closeStep(emit); err != nil {
 		return err
 	}
-	p.step, p.open, p.called, p.finish = e.Round+1, true, false, ""
+	p.step, p.open, p.called, p.finish, p.reactive = e.Round+1, true, false, "", true
+	p.kept, p.continued, p.compacted, p.answered = 0, 0, false, false
 	p.text.Reset()
-	p.reasoning.Reset()
 	return emit("step_started", map[string]any{"step": p.step, "is_last_step": p.step == p.turn.Rounds})
 }
 
-// closeStep sends that the step is completed, when its calls are done.
+// again sends that the model is called again in the step: for the rest of an answer that was cut off, or because
+// the call has failed.
+func (p *projection) again(e event.RoundStarted, emit emitter) error {
+	reason := "rate_limit"
+	if p.compacted {
+		reason = "prompt_too_long"
+	}
+	p.reactive, p.compacted = true, false
+	if e.Continues > p.continued {
+		p.continued, p.kept = e.Continues, p.text.Len()
+		if err := emit("step_reset", map[string]any{"reason": "output_recovery"}); err != nil {
+			return err
+		}
+		return emit("output_recovery", map[string]any{"attempt": e.Continues})
+	}
+	text := p.text.String()[:p.kept]
+	p.text.Reset()
+	p.text.WriteString(text)
+	return emit("step_reset", map[string]any{"reason": reason})
+}
+
+// closeStep sends that the step is completed, when its calls are done. A step without an answer is not.
 func (p *projection) closeStep(emit emitter) error {
 	if !p.open {
 		return nil
 	}
 	p.open = false
+	if !p.answered {
+		return nil
+	}
 	return emit("step_completed", map[string]any{"step": p.step, "finish_reason": string(p.finish), "has_tool_calls": p.called})
 }
 
@@ -173,6 +255,9 @@ func (p *projection) say(into *strings.Builder, text, kind string, emit emitter)
 		return err
 	}
 	into.WriteString(text)
+	if kind == "content_delta" && p.toolless {
+		return emit("chunk", map[string]any{"content": text})
+	}
 	return emit(kind, map[string]any{"delta": text})
 }
 
@@ -196,7 +281,11 @@ func (p *projection) result(e event.ToolDone, emit emitter) error {
 		}
 	}
 	if at < 0 { // it was not executed
-		if err := p.call(e.Key, e.Name, p.asked[e.Key], emit); err != nil {
+		arguments := p.asked[e.Key]
+		if arguments == nil {
+			arguments = json.RawMessage(e.Arguments)
+		}
+		if err := p.call(e.Key, e.Name, arguments, emit); err != nil {
 			return err
 		}
 		at = len(p.calls) - 1
@@ -233,7 +322,7 @@ func (p *projection) wait(e event.Waiting, emit emitter) error {
 		p.waits = append(p.waits, a.ID)
 		if err := emit("approval_requested", map[string]any{
 			"approval_id": a.ID, "tool_name": a.Name, "tool_input": a.Arguments, "call_id": a.Key,
-			"message": fmt.Sprintf("The tool %s waits for approval.", a.Name), "expires_at": wireTime(a.ExpiresAt),
+			"message": cmp.Or(p.why[a.Key], fmt.Sprintf("The tool %s waits for approval.", a.Name)), "expires_at": wireTime(a.ExpiresAt),
 		}); err != nil {
 			return err
 		}
@@ -251,7 +340,7 @@ func (p *projection) finished(e event.Finished, emit emitter) error {
 		if err := emit("error", map[string]any{"error": why, "run_id": p.started.RunID}); err != nil {
 			return err
 		}
-	} else if p.text.Len() > 0 {
+	} else if p.text.Len() > 0 && !p.toolless {
 		if err := emit("chunk", map[string]any{"content": p.text.String()}); err != nil {
 			return err
 		}
@@ -312,7 +401,7 @@ func (p *projection) object() map[string]any {
 
 // frame sends a frame. Deltas have no seq and no ts.
 func (p *projection) frame(at event.Position, kind string, members map[string]any) error {
-	delta := kind == "content_delta" || kind == "reasoning_delta"
+	delta := kind == "content_delta" || kind == "reasoning_delta" || kind == "chunk" && p.toolless
 	if !delta {
 		p.seq++
 	}

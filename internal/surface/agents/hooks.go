@@ -214,8 +214,12 @@ func readConfig(f *fields, kind string, hook *agent.Hook) error {
 
 // seconds reads a time in seconds, which is at least one. The default is stored as 0.
 func (f *fields) seconds(name string, standard time.Duration, into *int) {
+	if _, given := f.values[name]; !given {
+		return
+	}
 	var n *int
 	if f.number(name, &n); n == nil {
+		*into = 0
 		return
 	}
 	if *n < 1 {

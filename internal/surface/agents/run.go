@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/settings"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -31,6 +33,7 @@ type runBody struct {
 	format           model.Format
 	reasoning        bool
 	detached         bool
+	busy             run.WhenBusy
 }
 
 // later are members of the contract that this version does not have.
@@ -43,7 +46,7 @@ func readRunBody(body []byte) (b runBody, err error) {
 			return b, fault.New(fault.NotConfigured, "not_available", "%s: this version of the gateway has no knowledge bases; leave it out", name).In(name)
 		}
 	}
-	var busy string
+	busy := string(run.Reject)
 	var citations bool
 	f.text("message", &b.message)
 	f.text("session_id", &b.session)
@@ -62,11 +65,12 @@ func readRunBody(body []byte) (b runBody, err error) {
 		return b, err
 	}
 	switch {
-	case busy != "" && busy != "reject":
-		return b, surface.InvalidValue("when_busy", "when_busy must be reject in this version; a session with a run that has not ended answers 409")
+	case !slices.Contains(whenBusies, run.WhenBusy(busy)):
+		return b, surface.InvalidValue("when_busy", "when_busy must be reject, enqueue, steer or interrupt")
 	case citations:
 		return b, surface.InvalidValue("citations_enabled", "citations_enabled must be false: this version of the gateway has no knowledge bases")
 	}
+	b.busy = run.WhenBusy(busy)
 	if err := agent.CheckMessage("message", b.message); err != nil {
 		return b, refused(err, "")
 	}
@@ -101,6 +105,7 @@ type begun struct {
 	turn  agent.SessionTurn
 	body  runBody
 	keyed bool
+	joins bool // the message went into a run that had begun before
 }
 
 // begin starts a turn of a session. Without a session_id it creates the session, which is deleted if the run
@@ -131,7 +136,7 @@ func (h *Handler) begin(r *http.Request, caller run.Caller, noTools bool) (b beg
 			if err != nil || b.turn.Session != s.ID {
 				ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), endTimeout)
 				defer cancel()
-				_ = h.o.Sessions.RemoveSession(ctx, caller.Org.ID, s.ID, true) // it is empty, and listed
+				_, _ = h.o.Sessions.RemoveSession(ctx, caller.Org.ID, s.ID, true) // it is empty, and listed
 			}
 		}()
 	}
@@ -139,13 +144,19 @@ func (h *Handler) begin(r *http.Request, caller run.Caller, noTools bool) (b beg
 	if err != nil {
 		return b, err
 	}
-	if b.id, err = h.o.Runner.Start(r.Context(), req); err != nil {
+	req.MaxQueued = settings.MaxQueued(caller.Org.Runtime)
+	placed, err := h.o.Place(r.Context(), req, b.body.busy)
+	if err != nil {
 		if errors.Is(err, org.ErrNotFound) {
 			return b, notFound("session", s.ID)
 		}
 		return b, err
 	}
+	b.id, b.joins = placed.RunID, placed.Joins
 	_, b.turn, err = h.o.Sessions.TurnOf(r.Context(), caller.Org.ID, b.id)
+	if errors.Is(err, org.ErrNotFound) { // it was deleted meanwhile, and its run ends
+		err = notFound("session", s.ID)
+	}
 	return b, err
 }
 
@@ -159,7 +170,7 @@ func (h *Handler) request(r *http.Request, caller run.Caller, s agent.Session, b
 	if err != nil {
 		return nil, err
 	}
-	input := journal.SessionInput{ID: h.o.NewID(agent.InputPrefix), Kind: "message", Principal: caller.Principal.ID, Body: text}
+	input := journal.SessionInput{ID: h.o.NewID(agent.InputPrefix), Kind: agent.InputMessage, Principal: caller.Principal.ID, Body: text}
 	if key != nil {
 		input.Key, input.Digest = key.Principal+" "+key.Key, key.Hash
 	}
@@ -220,10 +231,16 @@ func (h *Handler) resolve(r *http.Request, caller run.Caller, a agent.Agent) (ag
 	if err != nil {
 		return agent.Snapshot{}, err
 	}
-	s, err := a.Resolve(agent.DefaultsOf(stored))
+	tools, err := h.toolsOf(r.Context(), a)
+	if err != nil {
+		return agent.Snapshot{}, err
+	}
+	s, err := a.Resolve(agent.DefaultsOf(stored), tools)
 	switch {
 	case errors.Is(err, agent.ErrArchived):
 		return s, fault.New(fault.Conflict, "archived", "the agent %s is archived; restore it with POST /api/agents/%s/restore", a.ID, a.ID)
+	case errors.Is(err, agent.ErrToolMissing): // of the configuration file, which finds it by its name
+		return s, fault.New(fault.Conflict, "tool_missing", "%v; create it with POST /api/tools", err)
 	case err != nil:
 		return s, fault.New(fault.Conflict, "unsupported", "%v", err)
 	}
@@ -284,7 +301,11 @@ func (h *Handler) clientLeft(r *http.Request, caller run.Caller, b begun) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), endTimeout)
 	defer cancel()
 	s, _, err := h.o.Sessions.TurnOf(ctx, caller.Org.ID, b.id)
-	if err == nil && s.RunID == b.id && agent.StopsWithClient(b.keyed, b.body.detached, s.Status()) {
+	status := s.Status()
+	if s.RunID != b.id { // its turn has not begun
+		status = agent.Running
+	}
+	if err == nil && agent.StopsWithClient(b.keyed || b.joins, b.body.detached, status) {
 		err = h.o.Leave(ctx, caller.Org.ID, b.id, caller.Principal.ID)
 	}
 	if f := new(fault.Error); err != nil && !errors.Is(err, org.ErrNotFound) && !(errors.As(err, &f) && f.Code == fault.Conflict) {
@@ -359,7 +380,33 @@ func (h *Handler) runObject(ctx context.Context, caller run.Caller, s agent.Sess
 	if p.end != nil {
 		out["completed_at"] = wireTime(p.end.At)
 	}
+	told, err := h.o.HookMessages.HookMessages(ctx, caller.Org.ID, turn.RunID)
+	if err != nil {
+		return nil, err
+	}
+	out["on_run_complete"] = toldHooks(told)
 	return out, nil
+}
+
+// toldHook is a hook at OnRunComplete of a run, on the wire.
+type toldHook struct {
+	Hook      string              `json:"hook_id"`
+	Position  int                 `json:"position"`
+	Status    journal.HookOutcome `json:"status"`
+	LatencyMS float64             `json:"latency_ms"` // 0 = it was not told
+	EndedAt   *string             `json:"ended_at"`   // null = it waits
+}
+
+func toldHooks(all []journal.HookMessage) []toldHook {
+	out := []toldHook{}
+	for _, m := range all {
+		one := toldHook{Hook: m.Hook, Position: m.Position, Status: m.Outcome, LatencyMS: float64(m.Micros) / 1000}
+		if m.EndedAt > 0 {
+			one.EndedAt = wireTime(time.UnixMilli(m.EndedAt))
+		}
+		out = append(out, one)
+	}
+	return out
 }
 
 // Events answers GET /api/agents/runs/{id}/events: the frames of the run after that which Last-Event-ID names.
@@ -439,11 +486,7 @@ func (h *Handler) ApproveRun() surface.Endpoint {
 		if approved == nil {
 			return 0, nil, surface.InvalidValue("approved", "approved is required: true or false")
 		}
-		_, turn, err := h.findApprovable(r, caller)
-		if err != nil {
-			return 0, nil, err
-		}
-		a, err := h.approvalOf(r.Context(), caller, turn.RunID, id)
+		s, turn, err := h.findApprovable(r, caller)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -451,14 +494,47 @@ func (h *Handler) ApproveRun() surface.Endpoint {
 		if !d.Approved {
 			d.Message = "Denied by user: " + reason
 		}
+		if id == "" {
+			return h.decideNext(r.Context(), caller, s, turn.RunID, d)
+		}
+		a, err := h.approvalOf(r.Context(), caller, turn.RunID, id)
+		if err != nil {
+			return 0, nil, err
+		}
 		if err = a.MayDecide(caller.Org, caller.Principal); err == nil {
 			a, err = h.o.Runner.Decide(r.Context(), caller.Org.ID, a.ID, d, h.author(caller))
 		}
-		if errors.Is(err, org.ErrNotFound) {
-			err = notFound("approval of the run", id)
+		if errors.Is(err, org.ErrNotFound) || err != nil && a.Status == journal.ApprovalVoid {
+			err = notFound("approval of an active run", id)
 		}
-		return http.StatusOK, map[string]string{"status": "resumed", "approval_id": a.ID}, err
+		return http.StatusOK, resumed{"resumed", &a.ID}, err
 	})
+}
+
+// resumed is the answer to a decision. The approval of one that was made before its call is asked for has no id
+// yet.
+type resumed struct {
+	Status   string  `json:"status"`
+	Approval *string `json:"approval_id"`
+}
+
+// decideNext decides the call of a run that waits longest, or keeps the decision for the next one.
+func (h *Handler) decideNext(ctx context.Context, caller run.Caller, s agent.Session, runID string, d journal.Decision) (int, any, error) {
+	n := run.Next{Org: caller.Org.ID, RunID: runID, Access: caller.Principal.Access, Decision: d, MayDecide: func(a *journal.Approval) error {
+		if a == nil {
+			return journal.MayDecideEarly(caller.Org, caller.Principal, runID, s.Principal)
+		}
+		return a.MayDecide(caller.Org, caller.Principal)
+	}}
+	a, err := h.o.DecideNext(ctx, n, h.author(caller))
+	if errors.Is(err, org.ErrNotFound) {
+		err = notFound("active run of an agent", runID)
+	}
+	out := resumed{Status: "resumed"}
+	if a.ID != "" {
+		out.Approval = &a.ID
+	}
+	return http.StatusOK, out, err
 }
 
 // findApprovable is findRun for callers that may also decide the approvals of the runs of others.
@@ -474,24 +550,11 @@ func (h *Handler) findApprovable(r *http.Request, caller run.Caller) (agent.Sess
 	return s, turn, err
 }
 
-// approvalOf returns the approval of a run with an id, or the only one that waits if the id is "".
+// approvalOf returns the approval of a run with an id.
 func (h *Handler) approvalOf(ctx context.Context, caller run.Caller, runID, id string) (journal.Approval, error) {
-	if id != "" {
-		a, err := h.o.Archive.Approval(ctx, caller.Org.ID, id)
-		if err == nil && (a.RunID != runID || a.IsPause()) || errors.Is(err, org.ErrNotFound) {
-			err = notFound("approval of the run", id)
-		}
-		return a, err
+	a, err := h.o.Archive.Approval(ctx, caller.Org.ID, id)
+	if err == nil && (a.RunID != runID || a.IsPause()) || errors.Is(err, org.ErrNotFound) {
+		err = notFound("approval of the run", id)
 	}
-	q := journal.ApprovalQuery{Statuses: []journal.ApprovalStatus{journal.ApprovalWaiting}, RunID: runID, Access: caller.Principal.Access, Limit: 2}
-	found, err := h.o.Archive.Approvals(ctx, caller.Org.ID, q)
-	switch {
-	case err != nil:
-		return journal.Approval{}, err
-	case len(found) == 0:
-		return journal.Approval{}, fault.New(fault.NotFound, "not_found", "no call of the run waits for approval")
-	case len(found) > 1:
-		return journal.Approval{}, fault.New(fault.Conflict, "several_approvals", "several calls of the run wait for approval; send the approval_id of one of them")
-	}
-	return found[0], nil
+	return a, err
 }

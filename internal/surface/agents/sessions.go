@@ -12,6 +12,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/agent"
 	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
+	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
@@ -30,6 +31,8 @@ type sessionObject struct {
 	Title      string            `json:"title"`
 	Metadata   map[string]string `json:"metadata"`
 	Runs       int               `json:"run_count"`
+	Active     float64           `json:"active_seconds"` // of the runs that have ended
+	Cost       money.Nano        `json:"cost_usd"`       // of those of them whose cost is known
 	RunID      *string           `json:"last_run_id"`
 	CreatedAt  *string           `json:"created_at"`
 	UpdatedAt  *string           `json:"updated_at"`
@@ -38,7 +41,7 @@ type sessionObject struct {
 func wireSession(s agent.Session) sessionObject {
 	out := sessionObject{
 		ID: s.ID, AgentID: s.Agent, Principal: s.Principal, Pinned: s.Pinned, Version: s.Snapshot.Version, Status: s.Status(), Title: s.Title, Metadata: s.Metadata,
-		Runs: s.Turns, CreatedAt: wireTime(s.CreatedAt), UpdatedAt: wireTime(s.UpdatedAt),
+		Runs: s.Turns, Active: float64(s.Spent.ActiveMS) / 1000, Cost: money.Nano(s.Spent.NanoUSD), CreatedAt: wireTime(s.CreatedAt), UpdatedAt: wireTime(s.UpdatedAt),
 	}
 	if why := s.StopReason(); why != "" {
 		out.StopReason = &why
@@ -184,7 +187,7 @@ func (h *Handler) CreateSession() surface.Endpoint {
 // deleted with it.
 func (h *Handler) addInitial(ctx context.Context, s agent.Session, items []item.Item) error {
 	part := conversation.PartOf(strings.TrimPrefix(s.ID, agent.SessionPrefix), true)
-	if err := conversation.Save(ctx, h.o.Conversations, s.Org, part, journal.Conversation{Items: items}, journal.Kept); err != nil {
+	if err := conversation.Save(ctx, h.o.Conversations, s.Org, part, journal.Conversation{Items: items, Owner: s.ID}, journal.Kept); err != nil {
 		return err
 	}
 	_, err := conversation.Change(ctx, h.o.Conversations, s.Org, s.ID, journal.Kept, func(c *journal.Conversation) bool {
@@ -231,7 +234,7 @@ func (h *Handler) dropSession(ctx context.Context, caller run.Caller, s agent.Se
 			return err
 		}
 		for _, t := range turns {
-			if _, err := h.o.Runner.DeleteSegment(ctx, caller, conversation.SegmentID(t.RunID, "")); err != nil {
+			if _, err := h.o.Runner.DeleteSegment(ctx, caller, s.ID, conversation.SegmentID(t.RunID, "")); err != nil {
 				return err
 			}
 		}
@@ -239,7 +242,13 @@ func (h *Handler) dropSession(ctx context.Context, caller run.Caller, s agent.Se
 			break
 		}
 	}
-	return h.o.Sessions.RemoveSession(ctx, s.Org, s.ID, false)
+	unfinished, err := h.o.Sessions.RemoveSession(ctx, s.Org, s.ID, false)
+	for _, runID := range unfinished { // a turn that has begun meanwhile
+		if _, more := h.o.Runner.DeleteSegment(ctx, caller, s.ID, conversation.SegmentID(runID, "")); more != nil {
+			err = more
+		}
+	}
+	return err
 }
 
 // dropSessions deletes the sessions of an agent that is to be deleted.

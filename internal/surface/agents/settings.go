@@ -79,6 +79,7 @@ type updated struct {
 type newValue struct {
 	key   agent.SettingKey
 	value secret.Value // it may be secret, so that it is not printed
+	at    string       // its path in the body
 }
 
 // readValue reads a value at a path of the body.
@@ -105,7 +106,7 @@ func readValue(key, path string, v json.RawMessage) (newValue, error) {
 			return newValue{}, surface.InvalidValue(path, "%s %v", key, err)
 		}
 	}
-	return newValue{k, secret.NewValue(text)}, nil
+	return newValue{k, secret.NewValue(text), path}, nil
 }
 
 func unknownSetting(key string) error {
@@ -218,6 +219,11 @@ func (h *Handler) ResetCategory() surface.Endpoint {
 
 // store stores settings: secret ones in the vault, one by one, and then the others together.
 func (h *Handler) store(r *http.Request, caller run.Caller, all []newValue) (int, any, error) {
+	for _, one := range all {
+		if one.key.Key == agent.CompactionModelKey && !one.value.IsZero() && !h.o.Kit.Serves(one.value.Reveal()) {
+			return 0, nil, surface.InvalidValue(one.at, "%s: no provider of this gateway serves the model %q; GET /v1/models lists all names", one.key.Key, one.value.Reveal())
+		}
+	}
 	out := updated{true, []string{}}
 	var plain []agent.Setting
 	for _, one := range all {

@@ -1,14 +1,23 @@
 package agents
 
 import (
+	"encoding/json"
+	"errors"
 	"net/http"
+	"regexp"
+	"slices"
+	"strings"
 
+	"github.com/turnpike-gateway/turnpike/internal/agent"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
+	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// toolObject is a tool that agents can have, on the wire.
+// toolObject is a tool that agents can have, on the wire. The members from InputSchema on are only those of
+// custom tools, and Config is only for keys that may read the org's settings.
 type toolObject struct {
 	ID          *string `json:"id"` // nil for built-in tools
 	Name        string  `json:"name"`
@@ -16,75 +25,281 @@ type toolObject struct {
 	Description string  `json:"description"`
 	Available   bool    `json:"available"`
 	Missing     string  `json:"missing,omitempty"` // why it is not available
+
+	InputSchema json.RawMessage `json:"input_schema,omitempty"`
+	Config      *toolConfig     `json:"config,omitempty"`
+	Unsupported string          `json:"unsupported,omitempty"`
+	CreatedAt   *string         `json:"created_at,omitempty"`
+	UpdatedAt   *string         `json:"updated_at,omitempty"`
 }
 
-// builtin is the tool_type of built-in tools.
-const builtin = "builtin"
+// toolConfig is how a custom tool is called.
+type toolConfig struct {
+	Endpoint       string            `json:"endpoint"`
+	Method         string            `json:"method"`
+	Headers        map[string]string `json:"headers"`
+	TimeoutSeconds int               `json:"timeout_seconds"`
+	Class          tool.Class        `json:"class"`
+}
 
-// missing is what all built-in tools lack.
-const missing = "this version of the gateway does not have the tool yet"
+// The values of tool_type.
+const (
+	builtin = agent.BuiltinTool
+	custom  = agent.CustomTool
+)
 
-// builtins returns the built-in tools.
-func builtins() []toolObject {
-	tools := []toolObject{
-		{Name: "database_query", Description: "Execute read-only SQL queries against a database of the org."},
-		{Name: "database_write", Description: "Execute INSERT, UPDATE and DELETE against a database of the org."},
-		{Name: "http_request", Description: "Send HTTP requests to external APIs."},
-		{Name: "code_execute", Description: "Run Python or JavaScript in a sandbox."},
-		{Name: "storage_read", Description: "List and download files of storage buckets."},
-		{Name: "storage_write", Description: "Upload text to a storage bucket."},
-		{Name: "web_search", Description: "Search the web."},
-		{Name: "web_scrape", Description: "Extract the content of web pages."},
+// builtins returns the built-in tools. missing says what an org has to set before it can use one; "" = nothing.
+func builtins(missing func(name string) string) []toolObject {
+	descriptions := map[string]string{
+		"database_query": "Execute read-only SQL queries against a database of the org.",
+		"database_write": "Execute INSERT, UPDATE and DELETE against a database of the org.",
+		"http_request":   "Send HTTP requests to external APIs.",
+		"code_execute":   "Run Python or JavaScript in a sandbox.",
+		"storage_read":   "List and download files of storage buckets.",
+		"storage_write":  "Upload text to a storage bucket.",
+		"web_search":     "Search the web.",
+		"web_scrape":     "Extract the content of web pages.",
 	}
-	for i := range tools {
-		tools[i].Type, tools[i].Missing = builtin, missing
+	var tools []toolObject
+	for _, name := range agent.Builtins() {
+		lacks := missing(name)
+		tools = append(tools, toolObject{Name: name, Type: builtin, Description: descriptions[name], Available: lacks == "", Missing: lacks})
 	}
 	return tools
 }
 
-// Tools answers GET /api/tools.
+func wireTool(t agent.Tool, caller run.Caller) toolObject {
+	out := toolObject{
+		ID: &t.ID, Name: t.Name, Type: custom, Description: t.Description, Available: t.Unsupported == "", InputSchema: t.InputSchema,
+		Unsupported: t.Unsupported, CreatedAt: wireTime(t.CreatedAt), UpdatedAt: wireTime(t.UpdatedAt),
+	}
+	if caller.Principal.Role.MayRead() {
+		out.Config = &toolConfig{t.Endpoint, t.Method, t.Headers, int(t.Timeout().Seconds()), t.Class}
+		if t.Headers == nil {
+			out.Config.Headers = map[string]string{}
+		}
+	}
+	return out
+}
+
+// Tools answers GET /api/tools: the built-in tools, then the custom ones by name.
 func (h *Handler) Tools() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, _ run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
 		limit, offset, err := readPage(r)
 		if err != nil {
 			return 0, nil, err
 		}
-		all := builtins()
+		all := builtins(func(name string) string { return h.o.MissingFor(r.Context(), caller.Org.ID, name) })
+		page := cut(all, limit, offset)
+		stored, total, err := h.o.Store.Tools(r.Context(), caller.Org.ID, max(limit-len(page), 1), max(offset-len(all), 0))
+		if err != nil {
+			return 0, nil, err
+		}
+		for _, t := range cut(stored, limit-len(page), 0) {
+			page = append(page, wireTool(t, caller))
+		}
 		return http.StatusOK, struct {
 			Tools []toolObject `json:"tools"`
 			pageOf
-		}{cut(all, limit, offset), pageOf{len(all), limit, offset}}, nil
+		}{page, pageOf{len(all) + total, limit, offset}}, nil
 	})
 }
 
-// AssignTool answers POST /api/agents/{id}/tools. It refuses every tool: see missing.
-func (h *Handler) AssignTool() surface.Endpoint {
+// Tool answers GET /api/tools/{id}.
+func (h *Handler) Tool() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
-		if _, err := h.find(r, caller); err != nil {
-			return 0, nil, err
-		}
+		t, err := h.findTool(r, caller)
+		return http.StatusOK, wireTool(t, caller), err
+	})
+}
+
+func (h *Handler) findTool(r *http.Request, caller run.Caller) (agent.Tool, error) {
+	id := r.PathValue("id")
+	t, err := h.o.Store.Tool(r.Context(), caller.Org.ID, id)
+	return t, refusedTool(err, id)
+}
+
+// refusedTool returns the error about a custom tool for the caller.
+func refusedTool(err error, id string) error {
+	var capped *org.CapError
+	var used *agent.ToolInUseError
+	switch {
+	case errors.As(err, &capped):
+		return &fault.Error{Code: fault.Limited, Reason: "insufficient_quota", Message: capped.Error(), Err: err}
+	case errors.As(err, &used):
+		return fault.New(fault.Conflict, "in_use", "%v", used)
+	case errors.Is(err, org.ErrNotFound):
+		return notFound("custom tool", id)
+	case errors.Is(err, org.ErrExists):
+		return nameTaken("custom tool")
+	}
+	return refused(err, id)
+}
+
+// CreateTool answers POST /api/tools.
+func (h *Handler) CreateTool() surface.Endpoint {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
 		f, err := readFields(r)
 		if err != nil {
 			return 0, nil, err
 		}
-		var kind, name, id string
-		f.text("tool_type", &kind)
-		f.text("tool_name", &name)
-		f.text("tool_id", &id)
-		f.take("config_override")
-		switch err := f.done(); {
+		t := agent.Tool{Org: caller.Org.ID, ID: h.o.NewID(agent.ToolPrefix), CreatedAt: h.o.Now(), UpdatedAt: h.o.Now()}
+		if err := h.applyTool(f, &t.ToolDefinition); err != nil {
+			return 0, nil, err
+		}
+		err = h.o.Store.CreateTool(r.Context(), t, h.author(caller))
+		return http.StatusCreated, wireTool(t, caller), refusedTool(err, t.ID)
+	})
+}
+
+// ChangeTool answers PUT /api/tools/{id}: members that are given replace those that are there, also those of
+// config. null gives a member its default.
+func (h *Handler) ChangeTool() surface.Endpoint {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+		f, err := readFields(r)
+		if err != nil {
+			return 0, nil, err
+		}
+		t, err := h.findTool(r, caller)
+		switch {
 		case err != nil:
 			return 0, nil, err
-		case kind != builtin && kind != "custom":
-			return 0, nil, surface.InvalidValue("tool_type", "tool_type must be builtin or custom")
-		case name == "":
-			return 0, nil, surface.InvalidValue("tool_name", "tool_name is required")
+		case t.Unsupported != "":
+			return 0, nil, fault.New(fault.Conflict, "unsupported", "tool %s: %s", t.ID, t.Unsupported)
 		}
-		for _, t := range builtins() {
-			if kind == builtin && t.Name == name {
-				return 0, nil, fault.New(fault.NotConfigured, "tool_not_available", "%s cannot be assigned: %s", name, t.Missing).In("tool_name")
+		before := t.Clone()
+		if err := h.applyTool(f, &t.ToolDefinition); err != nil {
+			return 0, nil, err
+		}
+		if t.Name != before.Name {
+			if err := h.checkUndeclared(caller, before.Name); err != nil {
+				return 0, nil, err
 			}
 		}
-		return 0, nil, fault.New(fault.NotFound, "not_found", "there is no %s tool with the name %.80q", kind, name).In("tool_name")
+		if !t.Equal(before) {
+			t.UpdatedAt = h.o.Now()
+			err = h.o.Store.UpdateTool(r.Context(), t, h.author(caller))
+		}
+		return http.StatusOK, wireTool(t, caller), refusedTool(err, t.ID)
 	})
+}
+
+// RemoveTool answers DELETE /api/tools/{id}.
+func (h *Handler) RemoveTool() surface.Endpoint {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+		id := r.PathValue("id")
+		t, err := h.findTool(r, caller)
+		if err == nil {
+			err = h.checkUndeclared(caller, t.Name)
+		}
+		if err != nil {
+			return 0, nil, err
+		}
+		err = h.o.Store.RemoveTool(r.Context(), caller.Org.ID, id, h.author(caller))
+		return http.StatusOK, deleted{id, true}, refusedTool(err, id)
+	})
+}
+
+// checkUndeclared refuses to take a tool from an agent of the configuration file, which finds it by its name.
+func (h *Handler) checkUndeclared(caller run.Caller, name string) error {
+	for _, a := range h.declared(caller) {
+		if slices.ContainsFunc(a.Tools, func(t agent.Assignment) bool { return t.Name == name }) {
+			return refusedTool(&agent.ToolInUseError{Tool: name, Agent: a.Name}, "")
+		}
+	}
+	return nil
+}
+
+// applyTool applies the members of a body to a definition, and checks it. An endpoint that it had before is
+// not judged again.
+func (h *Handler) applyTool(f *fields, d *agent.ToolDefinition) error {
+	before := d.Endpoint
+	var kind string
+	if f.text("tool_type", &kind); kind != "" && kind != custom {
+		f.fail("tool_type", `must be "custom"; built-in tools cannot be created`)
+	}
+	f.text("name", &d.Name)
+	f.text("description", &d.Description)
+	if v, ok := f.take("input_schema"); ok {
+		d.InputSchema = v
+	}
+	if v, ok := f.take("config"); ok && f.err == nil {
+		if isNull(v) {
+			v = json.RawMessage(`{"method":null,"headers":null,"timeout_seconds":null,"class":null}`)
+		}
+		inside := fieldsOf("config", v)
+		var class string
+		inside.text("endpoint", &d.Endpoint)
+		inside.text("method", &d.Method)
+		inside.texts("headers", &d.Headers)
+		inside.seconds("timeout_seconds", agent.DefaultToolTimeout, &d.TimeoutSeconds)
+		if _, given := inside.values["class"]; given {
+			inside.text("class", &class)
+			d.Class = tool.Class(class)
+		}
+		f.err = inside.done()
+	}
+	if err := f.done(); err != nil {
+		return err
+	}
+	if err := h.readTool(d); err != nil {
+		return err
+	}
+	if err := d.Check(); err != nil {
+		return refused(err, "")
+	}
+	if d.Endpoint == before {
+		return nil
+	}
+	return inToolConfig(h.o.Judge(regexp.MustCompile(`\{[^}]*\}`).ReplaceAllString(d.Endpoint, "x")))
+}
+
+// readTool reads the definition with the rules of the configuration file, and gives members that are not set
+// their defaults.
+func (h *Handler) readTool(d *agent.ToolDefinition) error {
+	whole := map[string]any{}
+	for name, text := range map[string]string{"name": d.Name, "description": d.Description, "url": d.Endpoint, "method": d.Method, "class": string(d.Class)} {
+		if text != "" {
+			whole[name] = text
+		}
+	}
+	if d.InputSchema != nil {
+		whole["input_schema"] = d.InputSchema
+	}
+	if len(d.Headers) > 0 {
+		whole["headers"] = d.Headers
+	}
+	text, err := json.Marshal(whole)
+	if err != nil {
+		return err
+	}
+	read, err := h.o.Reader.HTTPTool(text)
+	if err == nil {
+		err = surface.CheckCredentials(read.URL, read.Headers)
+	}
+	if err != nil {
+		return inToolConfig(err)
+	}
+	d.Name, d.Description, d.InputSchema = read.Name, read.Description, read.InputSchema
+	d.Endpoint, d.Method, d.Headers, d.Class = read.URL, read.Method, read.Headers, read.Class
+	return nil
+}
+
+// inToolConfig returns an error about an HTTP tool with the names that the members have here.
+func inToolConfig(err error) error {
+	var e *fault.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	first, rest, _ := strings.Cut(e.Param, ".")
+	at := map[string]string{"url": "config.endpoint", "method": "config.method", "headers": "config.headers", "class": "config.class"}[first]
+	if at == "" {
+		return err
+	}
+	out := *e
+	out.Param = strings.Trim(at+"."+rest, ".")
+	if after, found := strings.CutPrefix(e.Message, first+":"); found {
+		out.Message = at + ":" + after
+	}
+	return &out
 }

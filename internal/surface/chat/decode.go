@@ -28,6 +28,8 @@ type asked struct {
 	maxTokens int64 // of one model call's output; 0 = no limit
 
 	context surface.Context // what it says of prompts that are too long
+
+	hosted []loop.HostedTool // the tools that answer its hosted tools
 }
 
 // needs notes that the value at a place cannot be translated: only a provider of this
@@ -71,6 +73,8 @@ func decode(req *run.Request, members []surface.Member) (asked, error) {
 			err = decodeInto(m, &a.stream)
 		case "n":
 			err = checkN(m, req)
+		case searchMember:
+			err = a.decodeSearch(req, m)
 		case surface.ContextMember:
 			err = a.decodeContext(req, m)
 		case "stream_options":
@@ -113,6 +117,23 @@ func (a *asked) decodeContext(req *run.Request, m surface.Member) (err error) {
 		return nil
 	}
 	a.dropped = append(a.dropped, a.context.Dropped...)
+	return nil
+}
+
+// searchMember asks for a search of the web, and has its options.
+const searchMember = "web_search_options"
+
+// decodeSearch reads the options of the org's web_search. Without one they are the provider's.
+func (a *asked) decodeSearch(req *run.Request, m surface.Member) error {
+	h, ok := surface.HostedTool(req, "web_search")
+	if !ok || !h.TakesOptions() || surface.SaysNothing(m) {
+		req.Params = append(req.Params, model.Param{Name: m.Name, Value: m.Value, Typed: readOption(req, m)})
+		return nil
+	}
+	if err := h.ReadOptions(m.Name, m.Value); err != nil {
+		return err
+	}
+	a.hosted = append(a.hosted, h.HostedTool)
 	return nil
 }
 

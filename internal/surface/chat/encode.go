@@ -69,7 +69,7 @@ func (e *encoder) Event(ev event.Event) error {
 		surface.Pieces(ev.Text, surface.MaxPiece, func(text string) { e.delta(delta{ReasoningContent: text}) })
 	case event.RefusalDelta:
 		surface.Pieces(ev.Text, surface.MaxPiece, func(text string) { e.delta(delta{Refusal: text}) })
-	case event.ApprovalDecided, event.CallDelta, event.Finished, event.ItemDone, event.Compacted, event.LimitsRaised, event.ModelFallback, event.NativeItem,
+	case event.ApprovalDecided, event.CallDelta, event.Finished, event.ItemDone, event.Compacted, event.HookRan, event.LimitsRaised, event.ModelFallback, event.NativeItem,
 		event.NativeProgress, event.Paused, event.RelayBody, event.RelayHead, event.RoundDone, event.RoundStarted,
 		event.Started, event.ToolDone, event.ToolStarted, event.ToolsListed, event.Waiting: // not part of a chunk, or of its end
 	}

@@ -11,7 +11,7 @@ import (
 
 func TestEveryCodeHasAStatusAndAForm(t *testing.T) {
 	for code, status := range map[fault.Code]int{
-		fault.Invalid: 400, fault.Unauthorized: 401, fault.Forbidden: 403, fault.NotFound: 404, fault.Method: 405,
+		fault.Invalid: 400, fault.Unauthorized: 401, fault.Forbidden: 403, fault.NotFound: 404, fault.Gone: 410, fault.Method: 405,
 		fault.Conflict: 409, fault.TooLarge: 413, fault.Unprocessable: 422, fault.Limited: 429,
 		fault.Header: 431, fault.MediaType: 415, fault.Timeout: 408, fault.Misdirected: 421,
 		fault.Internal: 500, fault.Upstream: 502, fault.Unavailable: 503, fault.NotConfigured: 501,
@@ -23,7 +23,7 @@ func TestEveryCodeHasAStatusAndAForm(t *testing.T) {
 			t.Errorf("%s: status %d, %s", code, w.Code, w.Body)
 		}
 	}
-	if len(Errors().Types) != 17 {
+	if len(Errors().Types) != 18 {
 		t.Errorf("%d codes: the table of this test is not complete", len(Errors().Types))
 	}
 }

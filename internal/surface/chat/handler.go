@@ -22,7 +22,7 @@ const resultMaxBytes = 64 << 10
 func New(o surface.Options) *Handler {
 	return &Handler{surface.New(o, surface.Surface{
 		Name: "chat", Dialect: model.DialectChat, RelayPath: "/chat/completions", Decode: decodeRequest, Errors: Errors(), Progress: true,
-		Members: bodyNames, CheckRelay: checkIDs,
+		Members: bodyNames, CheckRelay: checkIDs, Functions: functionNames,
 		Defaults: settings.Defaults{WaitFor: true, Parallelism: loop.Parallel, DoomLoop: policy.Nudge, ResultMaxBytes: resultMaxBytes},
 	})}
 }
@@ -36,7 +36,7 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, caller run.Calle
 func decodeRequest(_ context.Context, _ run.Caller, req *run.Request, members []surface.Member) (surface.Reply, error) {
 	asked, err := decode(req, members)
 	return surface.Reply{
-		Stream: asked.stream, MaxTokens: asked.maxTokens, Context: asked.context, Dropped: asked.dropped,
+		Stream: asked.stream, MaxTokens: asked.maxTokens, Context: asked.context, Dropped: asked.dropped, Hosted: asked.hosted, Functions: functionNames(members),
 		Object: func(a *surface.Answer) surface.Object { return whole{a} },
 		Encoder: func(s *surface.Stream) surface.Encoder {
 			return &encoder{Stream: s, includeUsage: asked.includeUsage, spoke: -1}

@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -59,6 +60,21 @@ func checkMessage(i int, message []byte) error {
 		}
 	}
 	return nil
+}
+
+// functionNames returns the names of the functions among the tools of a body.
+func functionNames(members []surface.Member) (names []string) {
+	at, given := lastOfEach(members)["tools"]
+	if !given {
+		return nil
+	}
+	for _, one := range surface.Elements(members[at].Value) {
+		var w wireTool
+		if json.Unmarshal(one, &w) == nil && (w.Type == "function" || w.Type == "") && w.Function.Name != "" {
+			names = append(names, w.Function.Name)
+		}
+	}
+	return names
 }
 
 // stored refuses the id of what a provider stores.

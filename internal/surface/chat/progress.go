@@ -85,7 +85,7 @@ func (e *encoder) progress(ev event.Event) {
 	case event.Paused:
 		e.pause(ev)
 	case event.Started, event.ToolsListed, event.RoundStarted, event.ModelFallback, event.TextDelta, event.ReasoningDelta, event.RefusalDelta,
-		event.CallDelta, event.NativeItem, event.Citation, event.NativeProgress, event.ItemDone, event.RoundDone, event.Compacted, event.LimitsRaised,
+		event.CallDelta, event.NativeItem, event.Citation, event.NativeProgress, event.ItemDone, event.RoundDone, event.Compacted, event.HookRan, event.LimitsRaised,
 		event.RelayHead, event.RelayBody, event.ApprovalDecided, event.Finished: // no step of a tool
 	}
 }

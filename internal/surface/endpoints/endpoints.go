@@ -4,8 +4,7 @@
 //	POST /v1/embeddings ─► surface.Relay: body into the spool, model, targets ─► run.Runner ─► the provider
 //
 // They have what a relayed chat request has: keys, limits, budgets, routes, audit and metrics.
-// /v1/files and /v1/batches are refused: all orgs share the provider's key, and so would see each
-// other's files.
+// /v1/batches is refused: all orgs share the provider's key, and so would see each other's batches.
 package endpoints
 
 import (
@@ -62,15 +61,15 @@ func (h *Handler) Routes() []surface.Route {
 		}
 		out = append(out, requests.Route("POST /v1"+x.Path, serve))
 	}
-	for _, path := range []string{"/v1/files", "/v1/files/", "/v1/batches", "/v1/batches/"} {
+	for _, path := range []string{"/v1/batches", "/v1/batches/"} {
 		out = append(out, refused.Route(path, refuse))
 	}
 	return out
 }
 
-// refuse answers requests for what is not relayed, because the files of an org must not be those of
+// refuse answers requests for what is not relayed, because the batches of an org must not be those of
 // another one.
 func refuse(_ http.ResponseWriter, r *http.Request, _ run.Caller) error {
-	return fault.New(fault.NotFound, "not_relayed", "%s is not relayed: all orgs of the gateway share the provider's key, and would see each other's files and batches; "+
+	return fault.New(fault.NotFound, "not_relayed", "%s is not relayed: all orgs of the gateway share the provider's key, and would see each other's batches; "+
 		"use the provider's API with a key of your own", r.URL.Path)
 }

@@ -230,7 +230,7 @@ func (c *compactor) Event(ev event.Event) error {
 		return c.Keep(&c.text, ev.Text)
 	case event.RoundDone:
 		c.item, c.failure = c.finishSummary(ev.Stop)
-	case event.ApprovalDecided, event.CallDelta, event.Citation, event.Finished, event.ItemDone, event.Compacted, event.LimitsRaised, event.ModelFallback, event.NativeItem,
+	case event.ApprovalDecided, event.CallDelta, event.Citation, event.Finished, event.ItemDone, event.Compacted, event.HookRan, event.LimitsRaised, event.ModelFallback, event.NativeItem,
 		event.NativeProgress, event.Paused, event.ReasoningDelta, event.RefusalDelta, event.RelayBody, event.RelayHead, event.Started, event.ToolDone, event.ToolStarted, event.ToolsListed,
 		event.Waiting: // no part of a summary
 	}

@@ -223,6 +223,9 @@ func (h *Handler) newPart(ctx context.Context, caller run.Caller, list []json.Ra
 	if d.native != "" {
 		return nil, fault.New(fault.Invalid, "unsupported_value", "%s has a form that cannot be stored in a conversation", d.native).In(d.native)
 	}
+	if err := surface.IncludeFiles(ctx, h.o.Files, caller, d.req.Items); err != nil {
+		return nil, err
+	}
 	p := &part{Conversation: journal.Conversation{Items: d.req.Items, Listed: d.req.Listed}}
 	for _, raw := range list {
 		var it map[string]any

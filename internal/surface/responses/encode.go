@@ -127,6 +127,7 @@ func (e *encoder) add(ev event.Event) error {
 	case event.Waiting:
 		return e.ask(ev)
 	case event.ModelFallback: // the items have no provider
+	case event.HookRan: // the client gets what takes effect
 	case event.Compacted: // the client has its whole conversation
 	case event.Paused, event.LimitsRaised: // the response goes on when the limit is raised
 	case event.Started, event.ToolsListed, event.ToolStarted, event.ToolDone, event.ApprovalDecided,

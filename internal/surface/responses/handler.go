@@ -108,6 +108,13 @@ func (d *decoder) reply() surface.Reply {
 		Object:  func(a *surface.Answer) surface.Object { return newEncoder(a, nil, d.echo, d.tools) },
 		Encoder: func(s *surface.Stream) surface.Encoder { return newEncoder(&s.Answer, s, d.echo, d.tools) },
 	}
+	if !d.compacts {
+		for _, t := range d.req.ClientTools {
+			if _, other := d.tools.sent[t.Name]; !other { // a function that the model gets under its own name
+				r.Functions = append(r.Functions, t.Name)
+			}
+		}
+	}
 	if d.compacts {
 		r.Object = func(a *surface.Answer) surface.Object { return d.newCompactor(newEncoder(a, nil, d.echo, d.tools)) }
 		r.Encoder = func(s *surface.Stream) surface.Encoder {

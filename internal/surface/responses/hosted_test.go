@@ -2,6 +2,7 @@ package responses
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -44,7 +45,7 @@ func TestAHostedToolThatAnMCPServerAnswers(t *testing.T) {
 			`{"type":"function","name":"f"},{"type":"web_search"},{"type":"function","name":"find"}`: {search},
 		} {
 			req, reply, err := answered(m, `{"input":"x","include":[],"tools":[`+tools+`]}`)
-			if err != nil || len(req.Hosted) > 0 || len(reply.Dropped) > 0 || reply.Native || !slices.Equal(reply.Hosted, want) {
+			if err != nil || len(req.Hosted) > 0 || len(reply.Dropped) > 0 || reply.Native || !reflect.DeepEqual(reply.Hosted, want) {
 				t.Errorf("%s, %s: %v %+v dropped %q, answered %+v", name, tools, err, req.Hosted, reply.Dropped, reply.Hosted)
 			}
 		}

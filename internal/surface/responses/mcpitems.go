@@ -105,7 +105,7 @@ func (o *mcpOutput) event(ev event.Event) bool {
 			o.end(ev)
 		}
 		return ev.Shown
-	case event.ApprovalDecided, event.CallDelta, event.Citation, event.Finished, event.ItemDone, event.Compacted, event.LimitsRaised, event.ModelFallback,
+	case event.ApprovalDecided, event.CallDelta, event.Citation, event.Finished, event.ItemDone, event.Compacted, event.HookRan, event.LimitsRaised, event.ModelFallback,
 		event.NativeItem, event.NativeProgress, event.Paused, event.ReasoningDelta, event.RefusalDelta, event.RelayBody,
 		event.RelayHead, event.RoundDone, event.RoundStarted, event.Started, event.TextDelta, event.Waiting: // no item of an MCP server
 	}

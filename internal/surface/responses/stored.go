@@ -238,7 +238,7 @@ type deleted struct {
 // Delete answers DELETE /v1/responses/{id}.
 func (h *Handler) Delete(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
 	id := r.PathValue("id")
-	was, err := h.o.Runs.DeleteSegment(r.Context(), caller, id)
+	was, err := h.o.Runs.DeleteSegment(r.Context(), caller, "", id)
 	if err != nil {
 		return surface.Failed(h.o.Log, err)
 	}

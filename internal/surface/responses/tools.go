@@ -115,8 +115,10 @@ func (d *decoder) decodeTool(at string, in group, raw json.RawMessage) (json.Raw
 	case "mcp": // its credentials would be repeated and stored, and the provider must not get it
 		return nil, fault.New(fault.Invalid, "invalid_value", "%s: a tool of the type mcp must be in the member tools", at).In(at + ".type")
 	default: // a tool that an MCP server answers, or that only its provider can execute
-		if in.name == "" && d.declareHosted(at, w.Type, raw) {
-			return raw, nil
+		if in.name == "" {
+			if answered, err := d.declareHosted(at, w.Type, raw); answered || err != nil {
+				return raw, err
+			}
 		}
 		if d.relays() && in.name == "" {
 			d.req.Hosted = append(d.req.Hosted, model.HostedTool{Place: at, JSON: raw})

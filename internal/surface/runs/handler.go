@@ -42,6 +42,7 @@ type Runner interface {
 // Options configure a Handler. All but Now are required.
 type Options struct {
 	Archive    journal.Archive
+	Hooks      journal.HookMessagesOfRun
 	Runner     Runner
 	Heartbeats *sse.Heartbeats
 	Log        *slog.Logger
@@ -104,6 +105,11 @@ func (h *Handler) Get(w http.ResponseWriter, r *http.Request, caller run.Caller)
 	if err := caller.Account.Acquire(shownBytes(d)); err != nil {
 		return err
 	}
+	told, err := h.o.Hooks.HookMessages(r.Context(), caller.Org.ID, s.RunID)
+	if err != nil {
+		return h.failed(err)
+	}
+	out.OnRunComplete = NewToldHooks(told)
 	return h.failed(surface.WriteJSON(w, http.StatusOK, out))
 }
 

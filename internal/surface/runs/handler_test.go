@@ -94,6 +94,7 @@ func ask(t *testing.T, o Options, serve func(*Handler) surface.Endpoint, role or
 		o.Heartbeats = sse.NewHeartbeats(0)
 	}
 	o.Log = slog.New(slog.DiscardHandler)
+	o.Hooks, _ = o.Archive.(journal.HookMessagesOfRun)
 	w, l := httptest.NewRecorder(), memlimit.New(memlimit.Options{Run: 1 << 20})
 	caller := run.Caller{Org: &org.Org{ID: "o"}, Principal: org.Principal{ID: key, Role: role}, RequestID: "req_1", Account: l.Open("o")}
 	r := httptest.NewRequest("GET", target, nil)

@@ -55,6 +55,29 @@ type Detail struct {
 	Failure       *event.Failure `json:"failure,omitempty"`
 	ProviderError *ProviderError `json:"provider_error,omitempty"` // of the last model call that failed
 	Unreadable    string         `json:"unreadable,omitempty"`
+	OnRunComplete []ToldHook     `json:"on_run_complete,omitempty"`
+}
+
+// ToldHook is a hook at OnRunComplete of a run.
+type ToldHook struct {
+	Hook       string              `json:"hook_id"`
+	Position   int                 `json:"position"`
+	Status     journal.HookOutcome `json:"status"`
+	DurationNS time.Duration       `json:"duration_ns"` // 0 = it was not told
+	EndedAt    *string             `json:"ended_at"`    // null = it waits
+}
+
+// NewToldHooks returns the hooks that have messages.
+func NewToldHooks(all []journal.HookMessage) (out []ToldHook) {
+	for _, m := range all {
+		one := ToldHook{Hook: m.Hook, Position: m.Position, Status: m.Outcome, DurationNS: time.Duration(m.Micros) * time.Microsecond}
+		if m.EndedAt > 0 {
+			at := surface.Timestamp(m.EndedAt)
+			one.EndedAt = &at
+		}
+		out = append(out, one)
+	}
+	return out
 }
 
 // Call is a tool call of a run.
@@ -65,7 +88,8 @@ type Call struct {
 	Server     string        `json:"server,omitempty"`
 	Owner      tool.Owner    `json:"owner,omitempty"`
 	Attempts   int           `json:"attempts"`
-	Outcome    *loop.Outcome `json:"outcome"` // null = there is no result
+	Outcome    *loop.Outcome `json:"outcome"`         // null = there is no result
+	Label      string        `json:"label,omitempty"` // of its result
 	DurationNS time.Duration `json:"duration_ns"`
 }
 
@@ -84,7 +108,7 @@ func NewDetail(d *eventlog.Detail, mayAddress bool) Detail {
 		Failure: visibleFailure(d.Failure, mayAddress),
 	}
 	for i, c := range d.Calls {
-		out.Calls[i] = Call{Key: c.Key, Round: c.Round, Name: c.Name, Server: c.Server, Owner: c.Owner, Attempts: c.Attempts, DurationNS: c.Took}
+		out.Calls[i] = Call{Key: c.Key, Round: c.Round, Name: c.Name, Server: c.Server, Owner: c.Owner, Attempts: c.Attempts, Label: string(c.Label), DurationNS: c.Took}
 		if c.Outcome != "" {
 			out.Calls[i].Outcome = &d.Calls[i].Outcome
 		}

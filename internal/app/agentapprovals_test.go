@@ -1,0 +1,105 @@
+package app_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// hookAsks is an agent with the tools of a server, and a hook that asks for approval of each call.
+func hookAsks(s *mcpServer, config string) string {
+	return withTools(s) + `,"hooks":[{"event":"PreToolUse","type":"approval","matcher":"mcp__tools__*","config":{` + config + `}}]`
+}
+
+// An approval hook pauses the stream with its own text, until a person approves or denies, with and without the id of the
+// approval, or the time of the hook is over. A denied call is not executed; its reason goes to the model, and the run goes
+// on. // H03 H04 H05 H06
+func TestAHookOfAnAgentAsksForApproval(t *testing.T) {
+	noLeaks(t)
+	for name, c := range map[string]struct {
+		config   string
+		decision string // ID stands for the id of the approval; "" = nobody decides
+		executed int
+		told     string
+	}{
+		"approved":         {`"message":"May it?"`, `{"approved":true}`, 1, `{"n":1}`},
+		"approved by id":   {`"message":"May it?","timeout":300`, `{"approved":true,"approval_id":"ID"}`, 1, `{"n":1}`},
+		"denied":           {`"message":"May it?"`, `{"approved":false,"reason":"not now"}`, 0, "not now"},
+		"denied by id":     {`"message":"May it?"`, `{"approved":false,"reason":"not now","approval_id":"ID"}`, 0, "not now"},
+		"nobody decides":   {`"message":"May it?","timeout":1`, "", 0, "Approval timed out"},
+		"without a reason": {`"message":"May it?"`, `{"approved":false}`, 0, "enied"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tools := newMCP(t, map[string]handler{"echo": echo})
+			up := newUpstream(t, script(asks(call{"mcp__tools__echo", `{"n":1}`}), says("Done.")))
+			d := manage(MustRun(t, site{upstream: up.URL}.yaml()))
+			session, streamed := d.begun(d.newAgent(hookAsks(tools, c.config)), "")
+			var run, approval string
+			if c.decision != "" {
+				run = d.runThat(session, isWaiting)
+				approval = elements(d.asOwner("GET", "/api/agents/runs/"+run, "", 200)["approvals"])[0].(string)
+				if n := len(tools.of("tools/call")); n != 0 {
+					t.Errorf("%d calls were executed before the decision", n)
+				}
+				for body, status := range map[string]int{`{"approved":"yes"}`: 400, `{}`: 400, `{"approved":true,"approval_id":"appr_none"}`: 404} {
+					d.asOwner("POST", "/api/agents/runs/"+run+"/approve", body, status)
+				}
+				if got := d.asOwner("POST", "/api/agents/runs/"+run+"/approve", strings.Replace(c.decision, "ID", approval, 1), 200)["status"]; got != "resumed" {
+					t.Errorf("the decision is answered with %v", got)
+				}
+			}
+			a := <-streamed
+			var asked []map[string]any
+			for _, f := range agentFrames(t, a.body) {
+				if f["event"] == "approval_requested" {
+					asked = append(asked, f)
+				}
+			}
+			if len(asked) != 1 || asked[0]["message"] != "May it?" || approval != "" && asked[0]["approval_id"] != approval {
+				t.Errorf("the stream asks for %v", asked)
+			}
+			if n := len(tools.of("tools/call")); n != c.executed {
+				t.Errorf("%d calls were executed, want %d", n, c.executed)
+			}
+			if got := up.requests()[1].results(t); len(got) != 1 || !strings.Contains(got[0], c.told) {
+				t.Errorf("the model is told %q", got)
+			}
+			if !strings.Contains(string(a.body), `"status":"completed"`) {
+				t.Errorf("the run ends with %s", a.body)
+			}
+			if run != "" { // it has ended
+				d.asOwner("POST", "/api/agents/runs/"+run+"/approve", `{"approved":true}`, 404)
+			}
+		})
+	}
+}
+
+// Two requests without an id decide two calls, in their order, also before a hook asks for them. // H04 H10
+func TestDecisionsBeforeAHookAsks(t *testing.T) {
+	noLeaks(t)
+	tools := newMCP(t, map[string]handler{"echo": echo})
+	asked, decided := make(chan struct{}), make(chan struct{})
+	scripted := script(asks(call{"mcp__tools__echo", `{"n":1}`}, call{"mcp__tools__echo", `{"n":2}`}), says("Done."))
+	up := newUpstream(t, func(w http.ResponseWriter, r *http.Request, got received) {
+		if got.number == 0 {
+			close(asked)
+			<-decided
+		}
+		scripted(w, r, got)
+	})
+	d := manage(MustRun(t, site{upstream: up.URL}.yaml()))
+	session, streamed := d.begun(d.newAgent(hookAsks(tools, `"message":"May it?"`)), "")
+	wait(t, asked, "the model call")
+	run := d.asOwner("GET", "/api/sessions/"+session, "", 200)["last_run_id"].(string)
+	d.asOwner("POST", "/api/agents/runs/"+run+"/approve", `{"approved":true}`, 200)
+	d.asOwner("POST", "/api/agents/runs/"+run+"/approve", `{"approved":false,"reason":"one is enough"}`, 200)
+	close(decided)
+	a := <-streamed
+	if strings.Contains(string(a.body), "approval_requested") {
+		t.Errorf("the stream asks: %s", a.body)
+	}
+	got := up.requests()[1].results(t)
+	if len(got) != 2 || got[0] != `{"n":1}` || !strings.Contains(got[1], "one is enough") || len(tools.of("tools/call")) != 1 {
+		t.Errorf("the model is told %q, of %d calls", got, len(tools.of("tools/call")))
+	}
+}

@@ -1,0 +1,134 @@
+package app_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/turnpike-gateway/turnpike/internal/agent"
+)
+
+// N12: a setting acts on the next run, also of a session that was begun before, until it is set otherwise; those of the
+// agent and of the request come first. No key is accepted that nothing reads, but for the tools that are not there.
+func TestSettingsActOnTheNextRun(t *testing.T) {
+	noLeaks(t)
+	tools := newMCP(t, map[string]handler{"look": echo}, "look")
+	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, got received) {
+		if strings.Contains(string(got.body), `"tools":[`) {
+			asks(call{"mcp__shop__look", fmt.Sprintf(`{"n":%d}`, got.number)}).write(w)
+			return
+		}
+		says("Done.").write(w)
+	})
+	d := manage(MustRun(t, site{upstream: up.URL}.yaml()))
+	d.asOwner("PUT", "/api/settings/AGENT_DEFAULT_MODEL", `{"value":"g-first"}`, 200)
+	id := d.asOwner("POST", "/api/agents", fmt.Sprintf(`{"name":"a","settings":{"max_tokens":77,"temperature":0.5,"reasoning_effort":"low"},"mcp_servers":[{"name":"shop","url":%q}]}`, tools.URL+"/mcp"), 201)["id"].(string)
+	session := d.asOwner("POST", "/api/agents/"+id+"/sessions", "", 201)["id"].(string)
+	steps := func(more string) int {
+		t.Helper()
+		before := len(up.requests())
+		a := d.streamAgent(id, fmt.Sprintf(`{"message":"go","session_id":%q%s}`, session, more))
+		all := agentFrames(t, a.body)
+		if last := all[len(all)-1]; last["status"] != "completed" {
+			t.Errorf("the run ends with %v", last)
+		}
+		return len(up.requests()) - before
+	}
+	for _, c := range []struct {
+		set, more string
+		want      int
+	}{{"4", "", 4}, {"2", "", 2}, {"2", `,"max_steps":3`, 3}} {
+		d.asOwner("PUT", "/api/settings", `{"settings":{"AGENT_MAX_STEPS":`+c.set+`}}`, 200)
+		if got := steps(c.more); got != c.want {
+			t.Errorf("with %s and %q the run has %d steps, want %d", c.set, c.more, got, c.want)
+		}
+	}
+	d.asOwner("PATCH", "/api/agents/"+id, `{"settings":{"max_steps":5}}`, 200)
+	if got := steps(""); got != 5 {
+		t.Errorf("with max_steps of the agent the run has %d steps", got)
+	}
+	var asked struct {
+		Model       string
+		Temperature float64
+		MaxTokens   int    `json:"max_tokens"`
+		MaxOutput   int    `json:"max_completion_tokens"`
+		Effort      string `json:"reasoning_effort"`
+	}
+	if err := json.Unmarshal(up.requests()[0].body, &asked); err != nil || asked.Model != "g-first" || asked.Temperature != 0.5 || asked.MaxTokens+asked.MaxOutput != 77 || asked.Effort != "low" {
+		t.Errorf("%v: the model was asked with %+v", err, asked)
+	}
+	shown := []string{"AGENT_DEFAULT_MODEL", "AGENT_MAX_STEPS", "AGENT_TIMEOUT_SECONDS", "COMPACTION_MODEL"}
+	for _, k := range agent.SettingKeys() {
+		if k.Category != "tools" && !slices.Contains(shown, k.Key) {
+			t.Errorf("no test shows what %s does", k.Key)
+		}
+	}
+}
+
+// N12: COMPACTION_MODEL writes the summaries of sessions that become too long for max_context_tokens.
+func TestASettingNamesTheModelOfSummaries(t *testing.T) {
+	noLeaks(t)
+	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, got received) {
+		says(strings.Repeat("A long answer. ", 100)).write(w)
+	})
+	d := manage(MustRun(t, site{upstream: up.URL}.yaml()))
+	id := d.newAgent(`,"settings":{"max_context_tokens":1000}`)
+	if got := d.asOwner("PUT", "/api/settings/COMPACTION_MODEL", `{"value":"nobody-has-it"}`, 400); got["param"] != "value" || !strings.Contains(got["error"].(string), "COMPACTION_MODEL") {
+		t.Errorf("%v", got)
+	}
+	if got := d.asOwner("PUT", "/api/settings", `{"settings":{"COMPACTION_MODEL":"nobody-has-it","AGENT_MAX_STEPS":3}}`, 400); got["param"] != "settings.COMPACTION_MODEL" {
+		t.Errorf("%v", got)
+	}
+	d.asOwner("PUT", "/api/settings/COMPACTION_MODEL", `{"value":"g-summary"}`, 200)
+	session := d.asOwner("POST", "/api/agents/"+id+"/sessions", "", 201)["id"].(string)
+	for range 4 {
+		d.streamAgent(id, fmt.Sprintf(`{"message":%q,"session_id":%q}`, strings.Repeat("A long question. ", 60), session))
+	}
+	models := map[string]int{}
+	for _, r := range up.requests() {
+		var asked struct{ Model string }
+		if err := json.Unmarshal(r.body, &asked); err != nil {
+			t.Fatal(err)
+		}
+		models[asked.Model]++
+	}
+	if models["g-summary"] == 0 || models["m"] != 4 {
+		t.Errorf("the models were asked %v", models)
+	}
+}
+
+// N12: what a setting must not be is refused with its name, and nothing is stored.
+func TestWrongSettingsAreRefused(t *testing.T) {
+	d := agentsAt(t)
+	before := d.asOwner("GET", "/api/settings", "", 200)
+	for _, k := range agent.SettingKeys() {
+		wrong := []string{`{"a":1}`, `[]`, `true`, `"` + strings.Repeat("x", 1<<17) + `"`, `"a\u0000b"`}
+		if k.Number {
+			wrong = append(wrong, fmt.Sprint(k.Min-1), fmt.Sprint(k.Max+1), `"x"`, "1.5", `" 3"`, "1e1", `"03"`, "99999999999999999999")
+		}
+		for _, value := range wrong {
+			for _, c := range []struct{ path, body, param string }{
+				{"/api/settings/" + k.Key, `{"value":` + value + `}`, "value"},
+				{"/api/settings", `{"settings":{"` + k.Key + `":` + value + `}}`, "settings." + k.Key},
+			} {
+				got := d.asOwner("PUT", c.path, c.body, 400)
+				if got["param"] != c.param || !strings.Contains(got["error"].(string), k.Key) || len(got["error"].(string)) > 500 {
+					t.Errorf("%s %.60s: %.300v", c.path, c.body, got)
+				}
+			}
+		}
+	}
+	for path, body := range map[string]string{
+		"/api/settings/AGENT_MAX_STEPS": `{}`, "/api/settings/VISION_MODEL": `{"value":"m","more":1}`, "/api/settings/EXA_API_KEY": `{"settings":{"EXA_API_KEY":"x"}}`, "/api/settings": `{"AGENT_MAX_STEPS":3}`,
+	} {
+		d.asOwner("PUT", path, body, 400)
+	}
+	d.asOwner("POST", "/api/settings/reset-category", `{"category":"all"}`, 400)
+	d.asOwner("DELETE", "/api/settings/agent_max_steps", "", 404)
+	if after := d.asOwner("GET", "/api/settings", "", 200); fmt.Sprint(after) != fmt.Sprint(before) {
+		t.Errorf("the settings were\n%v\nand are\n%v", before, after)
+	}
+}

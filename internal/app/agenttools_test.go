@@ -1,0 +1,316 @@
+package app_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// E19: a custom tool is created, listed after the built-in ones, shown, changed and deleted.
+func TestCustomToolsOverTheAPI(t *testing.T) {
+	d := agentsAt(t)
+	made := d.asOwner("POST", "/api/tools", `{"name":"status","description":"Status of an order.","tool_type":"custom",
+		"input_schema":{"type":"object","properties":{"id":{"type":"string"}},"required":["id"]},
+		"config":{"endpoint":"https://example.com/orders/{id}","headers":{"X-Shop":"north"}}}`, 201)
+	id := made["id"].(string)
+	config := made["config"].(map[string]any)
+	if !strings.HasPrefix(id, "tool_") || made["tool_type"] != "custom" || made["available"] != true || config["method"] != "POST" || config["timeout_seconds"] != 30.0 || config["class"] != "once" {
+		t.Errorf("created %v", made)
+	}
+	d.asOwner("POST", "/api/tools", `{"name":"about","description":"d","config":{"endpoint":"https://example.com/about","method":"GET","class":"read"}}`, 201)
+	list := d.asOwner("GET", "/api/tools", "", 200)
+	all := list["tools"].([]any)
+	if list["total"] != 10.0 || len(all) != 10 || all[7].(map[string]any)["id"] != nil || all[8].(map[string]any)["name"] != "about" || all[9].(map[string]any)["id"] != id {
+		t.Errorf("tools: %v", list)
+	}
+	for query, want := range map[string]string{"?limit=2&offset=7": "web_scrape about", "?limit=1&offset=9": "status", "?limit=3&offset=10": "", "?limit=8": "database_query database_write http_request code_execute storage_read storage_write web_search web_scrape"} {
+		var names []string
+		for _, one := range d.asOwner("GET", "/api/tools"+query, "", 200)["tools"].([]any) {
+			names = append(names, one.(map[string]any)["name"].(string))
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%s: %s, want %s", query, got, want)
+		}
+	}
+
+	path := "/api/tools/" + id
+	changed := d.asOwner("PUT", path, `{"description":"Changed.","config":{"method":"PUT","timeout_seconds":5}}`, 200)
+	config = changed["config"].(map[string]any)
+	if changed["description"] != "Changed." || config["method"] != "PUT" || config["timeout_seconds"] != 5.0 || config["endpoint"] != "https://example.com/orders/{id}" || config["headers"].(map[string]any)["X-Shop"] != "north" {
+		t.Errorf("changed %v", changed)
+	}
+	if back := d.asOwner("PUT", path, `{"config":{"method":null,"timeout_seconds":null,"headers":null}}`, 200)["config"].(map[string]any); back["method"] != "POST" || back["timeout_seconds"] != 30.0 || len(back["headers"].(map[string]any)) != 0 {
+		t.Errorf("with defaults: %v", back)
+	}
+	d.asOwner("PUT", path, `{"name":"about"}`, 409)
+	if got := d.do("GET", path, "member-key", "", 200); got["config"] != nil || got["input_schema"] == nil {
+		t.Errorf("for a member: %v", got)
+	}
+	d.asOwner("DELETE", path, "", 200)
+	for _, method := range []string{"GET", "DELETE"} {
+		d.asOwner(method, path, "", 404)
+	}
+	d.asOwner("PUT", path, "{}", 404)
+}
+
+// E11, E19: what a custom tool must not be is refused, with the member that is wrong.
+func TestWrongCustomToolsAreRefused(t *testing.T) {
+	d := agentsAt(t)
+	d.asOwner("POST", "/api/tools", `{"name":"taken","description":"d","config":{"endpoint":"https://example.com/x"}}`, 201)
+	for _, c := range []struct {
+		body   string
+		status int
+		param  string
+	}{
+		{`{}`, 400, "name"},
+		{`{"name":"a b","description":"d","config":{"endpoint":"https://example.com/x"}}`, 400, "name"},
+		{`{"name":"web_search","description":"d","config":{"endpoint":"https://example.com/x"}}`, 400, "name"},
+		{`{"name":"taken","description":"d","config":{"endpoint":"https://example.com/x"}}`, 409, "name"},
+		{`{"name":"a","config":{"endpoint":"https://example.com/x"}}`, 400, "description"},
+		{`{"name":"a","description":"d"}`, 400, "config.endpoint"},
+		{`{"name":"a","description":"d","config":{"endpoint":"ftp://example.com/x"}}`, 400, "config.endpoint"},
+		{`{"name":"a","description":"d","config":{"endpoint":"https://{host}/x"}}`, 400, "config.endpoint"},
+		{`{"name":"a","description":"d","config":{"endpoint":"https://example.com/{id}"}}`, 400, "config.endpoint"},
+		{`{"name":"a","description":"d","config":{"endpoint":"https://10.0.0.1/x"}}`, 422, "config.endpoint"},
+		{`{"name":"a","description":"d","config":{"endpoint":"https://example.com/x","method":"TRACE"}}`, 400, "config.method"},
+		{`{"name":"a","description":"d","config":{"endpoint":"https://example.com/x","class":"twice"}}`, 400, "config.class"},
+		{`{"name":"a","description":"d","config":{"endpoint":"https://example.com/x","timeout_seconds":301}}`, 400, "config.timeout_seconds"},
+		{`{"name":"a","description":"d","config":{"endpoint":"https://example.com/x","timeout_seconds":0}}`, 400, "config.timeout_seconds"},
+		{`{"name":"a","description":"d","config":{"endpoint":"https://example.com/x","retries":1}}`, 400, "config.retries"},
+		{`{"name":"a","description":"d","config":{"endpoint":"https://example.com/x","headers":{"Authorization":"Bearer literal"}}}`, 422, "config.headers.Authorization"},
+		{`{"name":"a","description":"d","config":{"endpoint":"https://example.com/x","headers":{"Authorization":"Bearer env:PATH"}}}`, 422, "config.headers.Authorization"},
+		{`{"name":"a","description":"d","config":{"endpoint":"https://example.com/x","headers":{"X-A":"env:PATH"}}}`, 422, "config.headers.X-A"},
+		{`{"name":"a","description":"d","input_schema":{"type":"string"},"config":{"endpoint":"https://example.com/x"}}`, 400, "input_schema"},
+		{`{"name":"a","description":"d","input_schema":{"type":7},"config":{"endpoint":"https://example.com/x"}}`, 400, "input_schema"},
+		{`{"name":"a","description":"d","input_schema":[],"config":{"endpoint":"https://example.com/x"}}`, 400, "input_schema"},
+		{`{"name":"a","description":"d","tool_type":"builtin","config":{"endpoint":"https://example.com/x"}}`, 400, "tool_type"},
+		{`{"name":"a","description":"d","handler":"x","config":{"endpoint":"https://example.com/x"}}`, 400, "handler"},
+		{`{"name":"a","description":"` + strings.Repeat("d", 5000) + `","config":{"endpoint":"https://example.com/x"}}`, 400, "description"},
+	} {
+		if got := d.asOwner("POST", "/api/tools", c.body, c.status); got["param"] != c.param {
+			t.Errorf("%s: param %v, want %s (%v)", c.body, got["param"], c.param, got["error"])
+		}
+	}
+	if total := d.asOwner("GET", "/api/tools", "", 200)["total"]; total != 9.0 {
+		t.Errorf("%v tools", total)
+	}
+}
+
+// customTool creates a custom tool and returns its id.
+func (d documented) customTool(name, config string) string {
+	d.t.Helper()
+	return d.asOwner("POST", "/api/tools", fmt.Sprintf(`{"name":%q,"description":"Does %[1]s.","config":{%s}}`, name, config), 201)["id"].(string)
+}
+
+// N02 H23: tools are assigned, listed, changed and removed, which are versions of the agent.
+func TestToolsAreAssignedToAgents(t *testing.T) {
+	d := agentsAt(t)
+	look, send := d.customTool("look", `"endpoint":"https://example.com/look"`), d.customTool("send", `"endpoint":"https://example.com/send"`)
+	agent := d.newAgent("")
+	path := "/api/agents/" + agent + "/tools"
+	made := d.asOwner("POST", path, `{"tool_type":"custom","tool_name":"look","config_override":{"rules":[{"condition":"q CONTAINS secret","message":"Not that."}]}}`, 201)
+	if made["tool_name"] != "look" || !strings.HasPrefix(made["id"].(string), "assigned_") || len(made) != 2 {
+		t.Errorf("assigned %v", made)
+	}
+	for body, want := range map[string]struct {
+		status int
+		param  any
+	}{
+		`{"tool_name":"look"}`:                                                {400, "tool_type"},
+		`{"tool_type":"custom"}`:                                              {400, "tool_name"},
+		`{"tool_type":"mcp","tool_name":"look"}`:                              {400, "tool_type"},
+		`{"tool_type":"custom","name":"look"}`:                                {400, "tool_name"},
+		`{"tool_type":"custom","tool_name":"look"}`:                           {409, "tool_name"},
+		`{"tool_type":"custom","tool_name":"gone"}`:                           {404, "tool_name"},
+		`{"tool_type":"custom","tool_name":"web_search"}`:                     {404, "tool_name"},
+		`{"tool_type":"builtin","tool_name":"send"}`:                          {404, "tool_name"},
+		`{"tool_type":"builtin","tool_name":"web_search","tool_id":"tool_0"}`: {400, "tool_id"},
+		`{"tool_type":"builtin","tool_name":"web_search","config_override":{"schemas":{"shop":["orders"]}}}`:                              {400, "config_override.schemas"},
+		`{"tool_type":"custom","tool_name":"send","tool_id":"tool_0"}`:                                                                    {404, "tool_name"},
+		`{"tool_type":"custom","tool_name":"send","tool_id":"` + look + `"}`:                                                              {404, "tool_name"},
+		`{"tool_type":"custom","tool_name":"send","config_override":{"rules":[{"condition":"q LIKES x"}]}}`:                               {400, "config_override.condition"},
+		`{"tool_type":"custom","tool_name":"send","config_override":{"rules":[{"condition":"q CONTAINS x","action":"allow"}]}}`:           {400, "config_override.rules[0].action"},
+		`{"tool_type":"custom","tool_name":"send","config_override":{"limit":1}}`:                                                         {400, "config_override.limit"},
+		`{"tool_type":"custom","tool_name":"send","config_override":{"schemas":{"shop":["orders"]}}}`:                                     {400, "config_override.schemas"},
+		`{"tool_type":"builtin","tool_name":"database_query","config_override":{"schemas":{"pg_catalog":["pg_user"]}}}`:                   {400, "config_override.schemas.pg_catalog"},
+		`{"tool_type":"builtin","tool_name":"database_query","config_override":{"schemas":{"Information_Schema":[]}}}`:                    {400, "config_override.schemas.Information_Schema"},
+		`{"tool_type":"builtin","tool_name":"database_query","config_override":{"schemas":{"shop; DROP":[]}}}`:                            {400, "config_override.schemas"},
+		`{"tool_type":"builtin","tool_name":"database_query","config_override":{"schemas":{"shop":["` + strings.Repeat("x", 65) + `"]}}}`: {400, "config_override.schemas.shop[0]"},
+	} {
+		if got := d.asOwner("POST", path, body, want.status); got["param"] != want.param {
+			t.Errorf("%s: param %v, want %v (%v)", body, got["param"], want.param, got["error"])
+		}
+	}
+	list := d.asOwner("GET", path, "", 200)
+	one := elements(list["tools"])[0].(map[string]any)
+	if list["total"] != 1.0 || one["tool_id"] != look || !strings.Contains(fmt.Sprint(one["config_override"]), "q CONTAINS secret") {
+		t.Errorf("tools %v", list)
+	}
+
+	if used := d.asOwner("DELETE", "/api/tools/"+look, "", 409); used["code"] != "in_use" || !strings.Contains(used["error"].(string), "helper") {
+		t.Errorf("deleted while it is used: %v", used)
+	}
+	d.asOwner("PUT", "/api/tools/"+look, `{"name":"peek"}`, 409)
+	d.asOwner("PUT", "/api/tools/"+look, `{"description":"Other."}`, 200)
+	d.asOwner("DELETE", "/api/tools/"+send, "", 200)
+
+	changed := d.asOwner("PATCH", path+"/"+made["id"].(string), `{"config_override":{"rules":[{"condition":"q CONTAINS a"},{"condition":"q CONTAINS b"}]}}`, 200)
+	if len(elements(changed["config_override"].(map[string]any)["rules"])) != 2 {
+		t.Errorf("changed %v", changed)
+	}
+	d.asOwner("PATCH", path+"/"+made["id"].(string), `{"tool_name":"send"}`, 400)
+	d.asOwner("PATCH", path+"/assigned_0", `{}`, 404)
+	if a := d.asOwner("GET", "/api/agents/"+agent, "", 200); a["version"] != 3.0 || len(elements(a["tools"])) != 1 {
+		t.Errorf("the agent is %v", a)
+	}
+	if v := d.asOwner("GET", "/api/agents/"+agent+"/versions/2", "", 200); len(elements(v["tools"])) != 1 || strings.Contains(fmt.Sprint(v["tools"]), "CONTAINS b") {
+		t.Errorf("version 2 is %v", v)
+	}
+	d.asOwner("DELETE", path+"/"+made["id"].(string), "", 200)
+	d.asOwner("DELETE", path+"/"+made["id"].(string), "", 404)
+	d.asOwner("DELETE", "/api/tools/"+look, "", 200)
+	d.asOwner("PATCH", "/api/agents/"+agent, `{"tools":[{"name":"look"}]}`, 404)
+}
+
+// E11 N02: the tools of an agent are offered in its runs. An endpoint gets exactly the arguments, and the headers
+// as they are in the vault at the moment.
+func TestAnAgentCallsItsTools(t *testing.T) {
+	noLeaks(t)
+	shop := newEndpoint(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == "GET" {
+			_, _ = io.WriteString(w, strings.Repeat("x", 11_000))
+			return
+		}
+		_, _ = io.WriteString(w, `{"sent":true}`)
+	})
+	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, got received) {
+		if text := string(got.body); strings.Contains(text, `"role":"tool"`) || !strings.Contains(text, `"tools":[`) {
+			says("done").write(w)
+			return
+		}
+		asks(call{"order", `{"b":"<&>", "a":[1,2.50]}`}, call{"about", `{"q":"x y"}`}).write(w)
+	})
+	d := manage(MustRun(t, site{upstream: up.URL, feature: "none"}.withVault()))
+	d.do("PUT", "/api/secrets/shop", "owner-key", `{"value":"CANARY-one"}`, 200)
+	order := d.customTool("order", fmt.Sprintf(`"endpoint":%q,"headers":{"X-Key":"secret:shop"}`, shop.URL+"/orders"))
+	d.customTool("about", fmt.Sprintf(`"endpoint":%q,"method":"GET","class":"read"`, shop.URL+"/about"))
+	id := d.newAgent(`,"tools":[{"name":"order"},{"tool_type":"custom","tool_name":"about"}]`)
+	first := d.streamAgent(id, `{"message":"go"}`)
+	session := agentFrames(t, first.body)[0]["session_id"].(string)
+	d.do("PUT", "/api/secrets/shop", "owner-key", `{"value":"CANARY-two"}`, 200)
+	d.asOwner("POST", "/api/agents/"+id+"/sessions", `{}`, 201)
+	d.streamAgent(id, `{"message":"go"}`)
+
+	got, keys := shop.all()
+	posts, gets := []string{}, 0
+	for i, one := range got {
+		switch {
+		case one == `POST /orders {"b":"<&>", "a":[1,2.50]}`:
+			key, value, _ := strings.Cut(keys[i], " ")
+			if posts = append(posts, value); key == "" {
+				t.Error("the call has no Idempotency-Key")
+			}
+		case one == "GET /about?q=x+y" && keys[i] == " ":
+			gets++
+		default:
+			t.Errorf("the endpoint got %s with %q", one, keys[i])
+		}
+	}
+	if strings.Join(posts, " ") != "CANARY-one CANARY-two" || gets != 2 {
+		t.Errorf("%d reads, and writes with %q", gets, posts)
+	}
+	asked := string(up.requests()[1].body)
+	if !strings.Contains(asked, `{\"sent\":true}`) || !strings.Contains(asked, "longer than 10000 characters") || strings.Contains(asked, strings.Repeat("x", 10_001)) { // C13
+		t.Errorf("the model got %.2000s", asked)
+	}
+	if rows := d.send("GET", "/api/audit", nil); strings.Contains(string(rows.body), "CANARY") || !strings.Contains(string(rows.body), `"agent:tools"`) {
+		t.Errorf("the audit log: %s", rows.body)
+	}
+	if log := d.log.String(); strings.Contains(log, "CANARY") {
+		t.Error("the log has a secret")
+	}
+
+	d.asOwner("PUT", "/api/tools/"+order, fmt.Sprintf(`{"config":{"endpoint":%q}}`, shop.URL+"/other"), 200)
+	up.requests()
+	more := len(got)
+	d.streamAgent(id, fmt.Sprintf(`{"message":"again","session_id":%q}`, session))
+	if got, _ := shop.all(); len(got) != more { // the session has results of tools: the model asks for none
+		t.Errorf("the endpoint got %v", got[more:])
+	}
+}
+
+// H23: a rule of an assignment denies a call before the hooks of the agent see it, and only calls of its tool.
+func TestARuleOfAnAssignmentDenies(t *testing.T) {
+	noLeaks(t)
+	shop := newEndpoint(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "7") })
+	up := newUpstream(t, script(asks(call{"look", `{"q":"the secret"}`}, call{"peek", `{"q":"the secret"}`}), says("done")))
+	d := manage(MustRun(t, site{upstream: up.URL}.yaml()))
+	d.customTool("look", fmt.Sprintf(`"endpoint":%q`, shop.URL+"/look"))
+	d.customTool("peek", fmt.Sprintf(`"endpoint":%q`, shop.URL+"/peek"))
+	id := d.newAgent(`,"hooks":[{"event":"PreToolUse","type":"rule","matcher":"look","config":{"condition":"q CONTAINS secret","message":"Of the hook."}}],
+		"tools":[{"name":"look","config_override":{"rules":[{"condition":"q CONTAINS nothing"},{"condition":"q CONTAINS secret","message":"Not that."}]}},{"name":"peek"}]`)
+	d.streamAgent(id, `{"message":"go"}`)
+	if got, _ := shop.all(); strings.Join(got, " ") != `POST /peek {"q":"the secret"}` {
+		t.Errorf("the endpoint got %q", got)
+	}
+	if asked := string(up.requests()[1].body); !strings.Contains(asked, "Not that.") || strings.Contains(asked, "Of the hook.") {
+		t.Errorf("the model got %s", asked)
+	}
+}
+
+// A pinned session keeps the settings that its tools had; another one follows. A key that may use only some
+// servers cannot run the agent.
+func TestToolsOfSessionsAndKeys(t *testing.T) {
+	noLeaks(t)
+	shop := newEndpoint(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "7") })
+	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, got received) {
+		if text := string(got.body); strings.HasSuffix(text[:strings.LastIndex(text, `]`)], `"tool"}`) || strings.Count(text, `"role":"tool"`) == strings.Count(text, `"role":"user"`) {
+			says("done").write(w)
+			return
+		}
+		asks(call{"look", `{}`}).write(w)
+	})
+	d := manage(MustRun(t, site{upstream: up.URL}.yaml()))
+	tool := d.customTool("look", fmt.Sprintf(`"endpoint":%q`, shop.URL+"/old"))
+	id := d.newAgent(`,"tools":[{"name":"look"}]`)
+	session := func(body string) string {
+		return d.asOwner("POST", "/api/agents/"+id+"/sessions", body, 201)["id"].(string)
+	}
+	pinned, follows := session(`{"pinned":true}`), session(`{}`)
+	d.asOwner("PUT", "/api/tools/"+tool, fmt.Sprintf(`{"config":{"endpoint":%q}}`, shop.URL+"/new"), 200)
+	for _, s := range []string{pinned, follows} {
+		d.streamAgent(id, fmt.Sprintf(`{"message":"go","session_id":%q}`, s))
+	}
+	if got, _ := shop.all(); strings.Join(got, " ") != "POST /old {} POST /new {}" {
+		t.Errorf("the endpoint got %q", got)
+	}
+	limited := d.asOwner("POST", "/api/keys", `{"name":"limited","role":"member","servers":["other"]}`, 201)["key"].(string)
+	if got := d.do("POST", "/api/agents/"+id+"/run/stream", limited, `{"message":"go"}`, 403); got["code"] != "server_not_allowed" {
+		t.Errorf("a key for some servers: %v", got)
+	}
+}
+
+// D24: the tools of a server are listed live, and a server that does not answer is told in at most 500 characters.
+func TestTheToolsOfAnAgentsServerAreListed(t *testing.T) {
+	noLeaks(t)
+	tools, gone := newMCP(t, map[string]handler{"echo": echo}), newMCP(t, nil)
+	gone.Close()
+	up := newUpstream(t, script(says("hi")))
+	d := manage(MustRun(t, site{upstream: up.URL}.yaml()))
+	id := d.newAgent(fmt.Sprintf(`,"mcp_servers":[{"name":"tools","url":%q},{"name":"gone","url":%q}]`, tools.URL+"/mcp", gone.URL+"/mcp"))
+	path := "/api/agents/" + id + "/mcp-servers"
+	servers := elements(d.asOwner("GET", path, "", 200)["mcp_servers"])
+	listed := func(i, want int) map[string]any {
+		return d.asOwner("GET", path+"/"+servers[i].(map[string]any)["id"].(string)+"/tools", "", want)
+	}
+	if got := elements(listed(0, 200)["tools"]); len(got) != 1 || got[0].(map[string]any)["name"] != "echo" || got[0].(map[string]any)["input_schema"] == nil {
+		t.Errorf("tools %v", got)
+	}
+	failed := listed(1, 502)
+	if text := failed["error"].(string); failed["code"] != "mcp_server_failed" || len(text) > 500 || strings.Contains(text, "127.0.0.1") {
+		t.Errorf("a server that is gone: %v", failed)
+	}
+	d.asOwner("GET", path+"/mcp_0/tools", "", 404)
+}

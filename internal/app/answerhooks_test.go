@@ -1,0 +1,204 @@
+package app_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// H14 H15 H16 H17 H21: hooks before the answer decide what the client gets, the same on each surface, streamed or
+// not. What the model has said does not reach the client before, and not the next turn either.
+func TestHooksDecideOnTheAnswer(t *testing.T) {
+	const said, early = "the password is tiger", "let me look"
+	httpHook := func(id, more string) string {
+		return fmt.Sprintf(`{id: %s, event: PreResponse, type: http, config: {url: "URL"%s}}`, id, more)
+	}
+	rule := `{id: r, event: PreResponse, type: rule, config: {condition: "output CONTAINS password", message: "no secrets"}}`
+	for name, c := range map[string]struct {
+		hooks, reply, want string
+		asked              string // output of each question
+	}{
+		"http allows":              {hooks: httpHook("h", ""), reply: `{"action":"allow"}`, want: said, asked: said},
+		"http denies":              {hooks: httpHook("h", ""), reply: `{"action":"deny","message":"why"}`, want: "[Response blocked: why]", asked: said},
+		"http denies, no message":  {hooks: httpHook("h", ""), reply: `{"action":"deny"}`, want: "[Response blocked: h]", asked: said},
+		"http modifies":            {hooks: httpHook("h", ""), reply: `{"action":"modify","modified_output":"redacted"}`, want: "redacted", asked: said},
+		"http modifies to nothing": {hooks: httpHook("h", ""), reply: `{"action":"modify","modified_output":""}`, want: "", asked: said},
+		"http fails":               {hooks: httpHook("h", ""), reply: "500", want: said, asked: said},
+		"http fails, and denies":   {hooks: httpHook("h", ", on_error: deny"), reply: "500", want: "[Response blocked: a check that is required has failed]", asked: said},
+		"http modifies nothing":    {hooks: httpHook("h", ", on_error: deny"), reply: `{"action":"modify","modified_input":{}}`, want: "[Response blocked: a check that is required has failed]", asked: said},
+		"a rule denies":            {hooks: rule, want: "[Response blocked: no secrets]"},
+		"a rule sees the change":   {hooks: httpHook("h", "") + ", " + rule, reply: `{"action":"modify","modified_output":"redacted"}`, want: "redacted", asked: said},
+		"two change it":            {hooks: httpHook("h", "") + ", " + httpHook("i", ""), reply: `{"action":"modify","modified_output":"redacted"}`, want: "redacted", asked: said + " | redacted"},
+		"none after a denial":      {hooks: rule + ", " + httpHook("h", ""), want: "[Response blocked: no secrets]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			noLeaks(t)
+			mcp := newMCP(t, map[string]handler{"run": echo})
+			var mu sync.Mutex
+			var last string // the body of the last request to the model
+			up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, got received) {
+				mu.Lock()
+				last = string(got.body)
+				mu.Unlock()
+				if len(got.results(t)) > 0 {
+					says(said).write(w)
+					return
+				}
+				asks(call{"run", `{}`}).saying(early).write(w)
+			})
+			receiver := newHookServer(t, replies(map[string]string{"PreResponse": c.reply}))
+			hooks := strings.ReplaceAll(c.hooks, "URL", receiver.URL)
+			g := mustRunIn(t, t.TempDir(), site{upstream: up.URL, runtime: "hooks: [" + hooks + "]", servers: []string{server("tools", mcp.URL, "trust: true")}}.yaml(), environment())
+			durable := []string{"Idempotency-Key", "one"}
+			for _, r := range []struct {
+				path, body string
+				header     []string
+			}{
+				{"/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"hello"}]}`, nil},
+				{"/v1/chat/completions", `{"model":"m","stream":true,"messages":[{"role":"user","content":"hello"}]}`, nil},
+				{"/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"durable"}]}`, durable},
+				{"/v1/responses", `{"model":"m","input":"hello"}`, nil},
+				{"/v1/responses", `{"model":"m","stream":true,"input":"hello"}`, nil},
+				{"/v1/responses", `{"model":"m","background":true,"stream":true,"input":"hello"}`, nil},
+			} {
+				receiver.forget()
+				a := g.send("POST", r.path, strings.NewReader(r.body), r.header...)
+				body := string(a.body)
+				if events := g.send("GET", "/v1/runs/"+a.header.Get("Turnpike-Run-Id")+"/events", nil); events.status != 200 || strings.Contains(string(events.body), said) != (c.want == said) {
+					t.Errorf("%s: the events of the run: %d %s", r.path, events.status, events.body)
+				}
+				if got := textOf(t, r.path, body); a.status != 200 || got != c.want {
+					t.Errorf("%s %s: %d with the text %q, want %q:\n%s", r.path, r.body, a.status, got, c.want, body)
+				}
+				if strings.Contains(body, early) || c.want != said && (strings.Contains(body, "password") || strings.Contains(body, "tiger")) {
+					t.Errorf("%s %s: the client got what no hook has left:\n%s", r.path, r.body, body)
+				}
+				if got := strings.Join(receiver.outputs(), " | "); got != c.asked {
+					t.Errorf("%s: the hooks were asked about %q, want %q", r.path, got, c.asked)
+				}
+				if r.path != "/v1/responses" {
+					continue
+				}
+				id := firstID(t, body)
+				again := g.send("GET", "/v1/responses/"+id, nil, "Authorization", "Bearer owner-key")
+				if got := textOf(t, r.path, string(again.body)); got != c.want {
+					t.Errorf("the stored response has %q, want %q:\n%s", got, c.want, again.body)
+				}
+				g.send("POST", r.path, strings.NewReader(`{"model":"m","input":"more","previous_response_id":"`+id+`"}`), "Authorization", "Bearer owner-key")
+				mu.Lock()
+				if sees := strings.Contains(last, said); sees != (c.want == said) || !strings.Contains(last, c.want) {
+					t.Errorf("the model sees in the next turn: %s", last)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+}
+
+// forget drops what the receiver has got so far.
+func (h *hookServer) forget() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.got = nil
+}
+
+// outputs returns the output of each question.
+func (h *hookServer) outputs() (out []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, got := range h.got {
+		out = append(out, fmt.Sprint(got["output"]))
+	}
+	return out
+}
+
+// textOf returns the text of an answer, which is JSON or a stream.
+func textOf(t *testing.T, path, body string) string {
+	t.Helper()
+	var text strings.Builder
+	add := func(object map[string]any) {
+		for _, c := range list(object["choices"]) {
+			for _, member := range []string{"message", "delta"} {
+				if m, ok := c[member].(map[string]any); ok && m["content"] != nil {
+					text.WriteString(m["content"].(string))
+				}
+			}
+		}
+		for _, out := range list(object["output"]) {
+			for _, part := range list(out["content"]) {
+				text.WriteString(part["text"].(string))
+			}
+		}
+	}
+	decode := func(data string) (object map[string]any) {
+		if err := json.Unmarshal([]byte(data), &object); err != nil {
+			t.Fatalf("%s: %v\n%s", path, err, data)
+		}
+		return object
+	}
+	if strings.HasPrefix(body, "{") {
+		add(decode(body))
+		return text.String()
+	}
+	for line := range strings.Lines(body) {
+		data, ok := strings.CutPrefix(strings.TrimSpace(line), "data: ")
+		if !ok || data == "[DONE]" {
+			continue
+		}
+		object := decode(data)
+		if object["type"] == "response.completed" {
+			object = object["response"].(map[string]any)
+		}
+		add(object)
+	}
+	return text.String()
+}
+
+// list returns the objects of a list.
+func list(v any) (out []map[string]any) {
+	all, _ := v.([]any)
+	for _, one := range all {
+		if m, ok := one.(map[string]any); ok {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// responseID is the id of a response in an answer.
+var responseID = regexp.MustCompile(`resp_[0-9A-Za-z]+`)
+
+func firstID(t *testing.T, body string) string {
+	t.Helper()
+	id := responseID.FindString(body)
+	if id == "" {
+		t.Fatalf("no response: %s", body)
+	}
+	return id
+}
+
+// H24: a hook at an address that the outbound policy refuses is never contacted. Its on_error says what takes effect,
+// at each point.
+func TestHooksAtRefusedAddresses(t *testing.T) {
+	noLeaks(t)
+	up := newUpstream(t, script(says("done")))
+	receiver := newHookServer(t, replies(map[string]string{"OnRunStart": `{"action":"deny"}`, "PreResponse": `{"action":"deny"}`}))
+	for onError, want := range map[string]string{"allow": "done", "deny": "[Response blocked: a check that is required has failed]"} {
+		hooks := fmt.Sprintf(`hooks: [{id: a, event: OnRunStart, type: http, config: {url: %q}}, {id: b, event: PreResponse, type: http, config: {url: %q, on_error: %s}}]`, receiver.URL, receiver.URL, onError)
+		g := mustRunIn(t, t.TempDir(), site{upstream: up.URL, allow: "10.9.9.0/24", runtime: hooks}.yaml(), environment())
+		a := g.post(`{"model":"m","messages":[{"role":"user","content":"hello"}]}`)
+		if got := textOf(t, "", string(a.body)); a.status != 200 || got != want {
+			t.Errorf("on_error %s: %d %s", onError, a.status, a.body)
+		}
+		if strings.Contains(string(a.body), "127.0.0.1") {
+			t.Errorf("the client got the address: %s", a.body)
+		}
+	}
+	if got := receiver.outputs(); len(got) > 0 {
+		t.Errorf("the hook was contacted: %v", got)
+	}
+}

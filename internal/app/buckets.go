@@ -1,0 +1,232 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/turnpike-gateway/turnpike/internal/blob"
+	blobdisk "github.com/turnpike-gateway/turnpike/internal/blob/disk"
+	"github.com/turnpike-gateway/turnpike/internal/blob/s3"
+	"github.com/turnpike-gateway/turnpike/internal/clock"
+	"github.com/turnpike-gateway/turnpike/internal/egress"
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/storagetool"
+	"github.com/turnpike-gateway/turnpike/internal/surface/files"
+)
+
+// buckets opens the buckets of orgs. It implements [blob.Buckets].
+type buckets struct {
+	disk   *blobdisk.Store
+	s3     *s3.Store
+	org    func(id string) (*org.Org, bool) // false = there is no such org
+	refuse func() error                     // why no more may be written to the disk; nil = it may
+
+	observe func(operation, kind, outcome string) // nil = nobody counts
+	log     *slog.Logger
+}
+
+// newBuckets returns what opens buckets. It is called before there is a directory.
+func (a *App) newBuckets() (*buckets, error) {
+	store, err := blobdisk.New(filepath.Join(a.config.Data, FilesDirectory), blobdisk.Options{Log: a.log, Limits: func() blob.Limits {
+		caps := a.current.Load().config.OrgCaps
+		return blob.Limits{Bytes: caps.FileBytes, Files: int64(caps.Files)}
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return &buckets{
+		disk: store, s3: s3.New(s3.Options{Client: a.out.Guarded(egress.GuardedOptions{}), Secret: a.orgSecret, Log: a.log}), log: a.log, observe: a.shown.stored(),
+		org: func(id string) (*org.Org, bool) { return a.directory.Org(id) }, refuse: func() error { return a.disk.refusal() },
+	}, nil
+}
+
+// space returns the name space of an org on disk.
+func space(o *org.Org) blobdisk.Space { return blobdisk.Space{Org: o.ID, CreatedAt: o.CreatedAt} }
+
+// Open implements [blob.Buckets].
+func (b *buckets) Open(ctx context.Context, orgID, name string) (blob.Bucket, error) {
+	o, ok := b.org(orgID)
+	if !ok {
+		return nil, blob.ErrDeleted
+	}
+	settings, ok := o.Runtime.Bucket(name)
+	if !ok {
+		return nil, fmt.Errorf("%w: %q", blob.ErrNoBucket, name)
+	}
+	if settings.IsS3() {
+		remote, err := b.s3.Bucket(ctx, orgID, settings)
+		if err != nil {
+			return nil, err
+		}
+		return watched{remote, b, orgID, settings}, nil
+	}
+	return watched{b.disk.Bucket(space(o), settings), b, orgID, settings}, nil
+}
+
+// filesBucket is the bucket with the files of the keys of an org, on disk. No bucket of settings has its name.
+const filesBucket = "_files"
+
+// ofKeys returns the content of the files of the keys of an org.
+func (b *buckets) ofKeys(_ context.Context, orgID string) (blob.Bucket, error) {
+	o, ok := b.org(orgID)
+	if !ok {
+		return nil, blob.ErrDeleted
+	}
+	settings := org.Bucket{Name: filesBucket}
+	return watched{b.disk.Bucket(space(o), settings), b, orgID, settings}, nil
+}
+
+// sweepFiles deletes the files of orgs that do not exist, and those of keys whose time is over.
+func (a *App) sweepFiles(ctx context.Context) {
+	a.buckets.sweep(ctx)
+	orgs, err := a.store.Orgs(ctx)
+	var ids []string
+	for _, o := range orgs {
+		ids = append(ids, o.ID)
+	}
+	if err = errors.Join(err, a.files.Sweep(ctx, ids)); err != nil && ctx.Err() == nil {
+		a.log.Error("files that have expired were not deleted; the gateway tries again within the hour", "error", err)
+	}
+}
+
+// newLinks returns what makes signed URLs. Its key is of this data directory, and of no backup.
+func (a *App) newLinks() (*files.Links, error) {
+	path := filepath.Join(a.config.Data, URLKeyFile)
+	key, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		key = make([]byte, 32)
+		_, _ = rand.Read(key) // never fails
+		err = createSynced(path, key)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the key of signed URLs: %w", err)
+	}
+	if len(key) < 32 {
+		return nil, fmt.Errorf("%s is not a key of 32 bytes; delete the file to have another one made: URLs that were signed are void then", path)
+	}
+	l := &files.Links{Signer: blob.NewSigner(key), Public: func() string { return a.current.Load().config.PublicURL }, Now: clock.Wall}
+	if a.listener != nil && addrPort(a.listener).Addr().IsLoopback() {
+		l.Own = a.URL()
+	}
+	return l, nil
+}
+
+// linkToFile returns a signed URL for a tool of an org.
+func (a *App) linkToFile(orgID, bucket, path string) (storagetool.Link, error) {
+	o, ok := a.directory.Org(orgID)
+	if !ok {
+		return storagetool.Link{}, blob.ErrDeleted
+	}
+	made, until, err := a.links.Make(o, bucket, path, blob.MaxSigned, nil)
+	if f := (*fault.Error)(nil); errors.As(err, &f) {
+		return storagetool.Link{}, &storagetool.MissingError{Why: f.Message, Setting: f.Setting}
+	}
+	return storagetool.Link{URL: made, ExpiresAt: until}, err
+}
+
+// live reports whether the org of a directory exists.
+func (b *buckets) live(s blobdisk.Space) bool {
+	o, ok := b.org(s.Org)
+	return ok && space(o).Is(s)
+}
+
+// warn says at the start how many deleted orgs have files, which will be deleted.
+func (b *buckets) warn() {
+	switch n, err := b.disk.Strangers(b.live); {
+	case err != nil:
+		b.log.Error("cannot read the directory of buckets", "error", err)
+	case n > 0:
+		b.log.Warn("the files of orgs that do not exist will be deleted", "orgs", n, "in", firstRetention)
+	}
+}
+
+// sweep deletes the files of orgs that do not exist.
+func (b *buckets) sweep(ctx context.Context) {
+	if err := b.disk.Sweep(ctx, b.live); err != nil && ctx.Err() == nil {
+		b.log.Error("the files of deleted orgs were not deleted; the gateway tries again within the hour", "error", err)
+	}
+}
+
+// watched is a bucket whose operations are counted and logged.
+type watched struct {
+	blob.Bucket
+	of       *buckets
+	org      string
+	settings org.Bucket
+}
+
+// saw counts an operation.
+func (w watched) saw(operation string, err error) {
+	if w.of.observe == nil {
+		return
+	}
+	kind := org.BucketDisk
+	if w.settings.IsS3() {
+		kind = org.BucketS3
+	}
+	w.of.observe(operation, kind, outcomeOf(err))
+}
+
+// outcomeOf returns the word of metrics for the end of an operation.
+func outcomeOf(err error) string {
+	var limit *blob.LimitError
+	var argument *blob.ArgumentError
+	switch {
+	case err == nil:
+		return "ok"
+	case errors.As(err, &limit):
+		return "over_limit"
+	case errors.As(err, &argument), errors.Is(err, blob.ErrNotFound):
+		return "refused"
+	}
+	return "failed"
+}
+
+// List implements [blob.Bucket].
+func (w watched) List(ctx context.Context, q blob.Query) (blob.Page, error) {
+	page, err := w.Bucket.List(ctx, q)
+	w.saw("list", err)
+	return page, err
+}
+
+// Open implements [blob.Bucket].
+func (w watched) Open(ctx context.Context, path string) (io.ReadCloser, blob.Info, error) {
+	content, info, err := w.Bucket.Open(ctx, path)
+	w.saw("read", err)
+	return content, info, err
+}
+
+// Put implements [blob.Bucket]. Nothing is written to a disk that is nearly full.
+func (w watched) Put(ctx context.Context, path string, body io.ReadSeeker) (blob.Info, error) {
+	if !w.settings.IsS3() {
+		if err := w.of.refuse(); err != nil {
+			err = &blob.RefusedError{Why: "the gateway's disk is nearly full; nothing was written", Setting: "min_free_disk_mib", Err: err}
+			w.saw("write", err)
+			return blob.Info{}, err
+		}
+	}
+	info, err := w.Bucket.Put(ctx, path, body)
+	w.saw("write", err)
+	if err == nil {
+		w.of.log.Info("a file was written to a bucket", "org", w.org, "bucket", w.settings.Name, "bytes", info.Size)
+	}
+	return info, err
+}
+
+// Delete implements [blob.Bucket].
+func (w watched) Delete(ctx context.Context, path string) error {
+	err := w.Bucket.Delete(ctx, path)
+	w.saw("delete", err)
+	if err == nil {
+		w.of.log.Info("a file of a bucket was deleted", "org", w.org, "bucket", w.settings.Name)
+	}
+	return err
+}

@@ -1,0 +1,310 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"sync"
+
+	"github.com/turnpike-gateway/turnpike/internal/agent"
+	"github.com/turnpike-gateway/turnpike/internal/blob"
+	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/codetool"
+	"github.com/turnpike-gateway/turnpike/internal/egress"
+	"github.com/turnpike-gateway/turnpike/internal/mcppool"
+	"github.com/turnpike-gateway/turnpike/internal/money"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/pdf"
+	"github.com/turnpike-gateway/turnpike/internal/sandbox"
+	"github.com/turnpike-gateway/turnpike/internal/secret"
+	"github.com/turnpike-gateway/turnpike/internal/sqltool"
+	"github.com/turnpike-gateway/turnpike/internal/storagetool"
+	"github.com/turnpike-gateway/turnpike/internal/webtool"
+	"github.com/turnpike-gateway/turnpike/tool"
+)
+
+// builtins makes the built-in tools of orgs and of their agents. It is safe for concurrent use.
+type builtins struct {
+	runtime   func(orgID string) org.Runtime // the settings of an org now
+	secret    func(ctx context.Context, orgID, reference string) (string, error)
+	session   func(ctx context.Context, orgID, runID string) string // that a run is a turn of, or the run itself
+	client    *http.Client                                          // is guarded
+	sandbox   *sandbox.Manager                                      // set by connect
+	databases *sqltool.Connections
+	buckets   blob.Buckets
+	link      func(orgID, bucket, path string) (storagetool.Link, error)
+	check     func(ctx context.Context, url string) error // what the outbound policy says of a URL
+	pdf       *pdf.Reader                                 // set by connect; nil = PDFs are not read
+	preparing sync.WaitGroup                              // of what start has started
+	stop      context.CancelFunc                          // ends it; nil = it was not started
+	log       *slog.Logger
+
+	mu        sync.Mutex
+	revisions uint64
+	shown     map[string]shownBuiltins   // to the catalogue, last, by org
+	web       map[string]*webtool.Source // by org: its runs share what it limits
+}
+
+// shownBuiltins are the built-in tools of an org.
+type shownBuiltins struct {
+	settings []org.BuiltinTool
+	server   catalog.Server
+}
+
+// server returns the server with the built-in tools of an org, or false if it has none. It stays the same until
+// their settings change.
+func (b *builtins) server(orgID string, r org.Runtime) (catalog.Server, bool) {
+	enabled := r.EnabledBuiltins()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(enabled) == 0 {
+		delete(b.shown, orgID)
+		delete(b.web, orgID) // agents may have tools: theirs are made anew
+		return catalog.Server{}, false
+	}
+	if last, ok := b.shown[orgID]; ok && reflect.DeepEqual(last.settings, enabled) {
+		return last.server, true
+	}
+	b.revisions++
+	s := catalog.Server{Name: org.BuiltinTools, Trust: true, Revision: b.revisions, MaxUses: maxUses(enabled)}
+	s.Approval.Always, s.Prices = mcppool.AskingTools(enabled, org.BuiltinTool.Settings), mcppool.PricesOf(enabled, org.BuiltinTool.Settings)
+	var tools tool.Tools
+	for _, t := range enabled {
+		tools = append(tools, b.tool(orgID, t, agent.SnapshotBuiltin{Name: t.Name}))
+		if t.Hosted {
+			s.Hosted = map[string]string{t.Name: t.Name}
+			s.HostedOptions = func(_ string, options json.RawMessage) (json.RawMessage, error) {
+				return webtool.SearchOptions(b.runtime(orgID).Web.Search, options)
+			}
+		}
+	}
+	s.Source = tools
+	b.shown[orgID] = shownBuiltins{enabled, s}
+	return s, true
+}
+
+// own returns the built-in tools of an agent, and what their calls cost.
+func (b *builtins) own(orgID string, all []agent.SnapshotBuiltin) (tools tool.Tools, prices map[string]money.Nano) {
+	said := b.said(orgID, all)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, one := range all {
+		tools = append(tools, b.tool(orgID, said[i], one))
+	}
+	return tools, mcppool.PricesOf(said, org.BuiltinTool.Settings)
+}
+
+// said returns what the org says of the built-in tools of an agent.
+func (b *builtins) said(orgID string, all []agent.SnapshotBuiltin) (said []org.BuiltinTool) {
+	for _, one := range all {
+		said = append(said, b.runtime(orgID).BuiltinTool(one.Name))
+	}
+	return said
+}
+
+// tool returns a built-in tool. If the settings of the org say never, the tool does not ask for approval by itself.
+func (b *builtins) tool(orgID string, t org.BuiltinTool, own agent.SnapshotBuiltin) tool.Tool {
+	made := b.find(orgID, own)
+	if t.RequireApproval == org.ApprovalNever {
+		return unasking{made}
+	}
+	return made
+}
+
+// find returns a built-in tool. Tools ask for the settings of their org at each call, so that a change acts on the
+// next one. The caller holds mu.
+func (b *builtins) find(orgID string, own agent.SnapshotBuiltin) tool.Tool {
+	var all []tool.Tool
+	switch own.Name {
+	case codetool.Name:
+		all, _ = codetool.New(codetool.Options{Org: orgID, Sandbox: b, Session: func(ctx context.Context, c tool.Call) string { return b.session(ctx, orgID, c.RunID) }}).List(context.Background())
+	case sqltool.QueryName, sqltool.WriteName:
+		all, _ = sqltool.New(sqltool.Options{
+			Org: orgID, Connections: b.databases, Log: b.log, Schemas: own.Schemas,
+			Settings: func() []org.Database { return b.runtime(orgID).Databases },
+			Secret:   func(ctx context.Context, reference string) (string, error) { return b.secret(ctx, orgID, reference) },
+		}).List(context.Background())
+	case "storage_read", "storage_write":
+		all, _ = storagetool.New(storagetool.Options{
+			Org: orgID, Buckets: b.buckets, Log: b.log,
+			Link: func(_ context.Context, bucket, path string) (storagetool.Link, error) {
+				return b.link(orgID, bucket, path)
+			},
+			Settings: func() []org.Bucket { return b.runtime(orgID).Buckets },
+		}).List(context.Background())
+	default:
+		all = b.webOf(orgID)
+	}
+	for _, t := range all {
+		if t.Definition().Name == own.Name {
+			return t
+		}
+	}
+	panic("no built-in tool has the name " + own.Name) // settings and assignments are checked
+}
+
+// webOf returns the tools for the web of an org. The caller holds mu.
+func (b *builtins) webOf(orgID string) []tool.Tool {
+	if b.web[orgID] == nil {
+		b.web[orgID] = webtool.New(webtool.Options{
+			Org: orgID, Client: b.client, Check: b.check, PDF: b.readPDF, Log: b.log,
+			Settings: func() org.Web { return b.runtime(orgID).Web },
+			Secret:   func(ctx context.Context, reference string) (string, error) { return b.secret(ctx, orgID, reference) },
+		})
+	}
+	all, _ := b.web[orgID].List(context.Background()) // never fails
+	return all
+}
+
+// unasking is a tool that does not ask for approval.
+type unasking struct{ tool.Tool }
+
+// Class implements [tool.Classed].
+func (t unasking) Class() tool.Class { return tool.ClassOf(t.Tool) }
+
+// maxUses returns how often a run may call the tools; nil = as often as it likes.
+func maxUses(all []org.BuiltinTool) map[string]int {
+	var out map[string]int
+	for _, t := range all {
+		if t.MaxUses == 0 {
+			continue
+		}
+		if out == nil {
+			out = map[string]int{}
+		}
+		out[t.Name] = t.MaxUses
+	}
+	return out
+}
+
+// newBuiltins returns what makes the built-in tools.
+func (a *App) newBuiltins() *builtins {
+	return &builtins{
+		runtime: func(orgID string) org.Runtime { return a.directory.Runtime(orgID) },
+		secret:  a.orgSecret, session: a.sessionOf, buckets: a.buckets,
+		link: a.linkToFile,
+		check: func(ctx context.Context, url string) error {
+			_, err := a.out.Resolve(ctx, url)
+			return err
+		},
+		databases: sqltool.NewConnections(sqltool.ConnectionOptions{Dial: a.out.DialGuarded, OperatorDial: a.out.DialOperator, Own: sqltool.OwnFiles(a.config.Data), Log: a.log}),
+		client:    a.out.Guarded(egress.GuardedOptions{}), log: a.log, shown: map[string]shownBuiltins{}, web: map[string]*webtool.Source{},
+	}
+}
+
+// connect adds what runs code, and what reads PDFs: there is none if the program cannot start itself. It is called
+// before the first call of a tool.
+func (b *builtins) connect(a *App, program []string) (err error) {
+	b.sandbox = a.sandbox
+	if len(program) > 0 {
+		b.pdf, err = pdf.New(pdf.Options{Program: program[:1], Cache: filepath.Join(a.config.Data, PDFDirectory)})
+	}
+	return err
+}
+
+// start compiles the reader of PDFs if an org reads pages, so that its first PDF does not wait. An org whose agents
+// alone read pages waits for its first one. The caller calls close.
+func (b *builtins) start(ctx context.Context, orgs iter.Seq[string]) {
+	if b.pdf == nil || !b.anyReads(orgs) {
+		return
+	}
+	ctx, b.stop = context.WithCancel(context.WithoutCancel(ctx))
+	b.preparing.Go(func() {
+		if err := b.pdf.Prepare(ctx); err != nil && ctx.Err() == nil {
+			b.log.Error("the reader of PDFs does not start; web_scrape cannot read PDFs", "error", err)
+		}
+	})
+}
+
+// anyReads reports whether one of the orgs offers web_scrape.
+func (b *builtins) anyReads(orgs iter.Seq[string]) bool {
+	for id := range orgs {
+		if slices.ContainsFunc(b.runtime(id).EnabledBuiltins(), func(t org.BuiltinTool) bool { return t.Name == webtool.ScrapeName }) {
+			return true
+		}
+	}
+	return false
+}
+
+// close ends what start has started.
+func (b *builtins) close() {
+	if b.stop != nil {
+		b.stop()
+	}
+	b.preparing.Wait()
+}
+
+// Run implements [codetool.Sandbox].
+func (b *builtins) Run(ctx context.Context, r sandbox.Request) (sandbox.Outcome, error) {
+	return b.sandbox.Run(ctx, r)
+}
+
+// readPDF returns the text of a PDF.
+func (b *builtins) readPDF(ctx context.Context, data []byte) (string, error) {
+	if b.pdf == nil {
+		return "", errors.New("this program does not read PDFs")
+	}
+	return b.pdf.Read(ctx, data)
+}
+
+// orgSecret returns what a reference in the settings of an org stands for. Only those of the configuration file may
+// refer to the environment and to files of the gateway. The error wraps [org.ErrNotFound] if the vault has no such
+// secret.
+func (a *App) orgSecret(ctx context.Context, orgID, reference string) (string, error) {
+	text, err := secret.Parse(reference)
+	if err != nil {
+		return "", err
+	}
+	vault := func(ctx context.Context, name string) (secret.Value, error) { return a.vaultSecret(ctx, orgID, name) }
+	resolver := secret.VaultOnly(vault)
+	if a.directory.FromFile(orgID).Runtime {
+		resolver = a.secrets.WithVault(vault)
+	}
+	value, err := resolver.Resolve(ctx, text)
+	return value.Reveal(), err
+}
+
+// sessionOf returns the session of which a run is a turn, or the run itself if it is none.
+func (a *App) sessionOf(ctx context.Context, orgID, runID string) string {
+	if s, _, err := a.store.TurnOf(ctx, orgID, runID); err == nil {
+		return s.ID
+	}
+	return runID
+}
+
+// missingFor says what an org has to set before calls of a built-in tool can succeed; "" = nothing.
+func (b *builtins) missingFor(ctx context.Context, orgID, name string) string {
+	r := b.runtime(orgID)
+	switch name {
+	case webtool.SearchName:
+		if s := r.Web.Search; cmp.Or(s.Provider, org.SearchExa) == org.SearchExa && s.APIKey == "" {
+			if _, err := b.secret(ctx, orgID, "secret:"+agent.ExaKey); err != nil {
+				return "the setting " + agent.ExaKey + ", or another provider in web.search"
+			}
+		}
+	case codetool.Name:
+		if !b.sandbox.Runs() {
+			return "sandbox.drivers, which the operator sets"
+		}
+	case "storage_read", "storage_write":
+		if len(r.Buckets) == 0 {
+			return "a bucket in buckets"
+		}
+	case sqltool.QueryName:
+		if len(r.Databases) == 0 {
+			return "a database in databases"
+		}
+	case sqltool.WriteName:
+		if !slices.ContainsFunc(r.Databases, func(d org.Database) bool { return d.WriteURL != "" }) {
+			return "write_url of a database in databases"
+		}
+	}
+	return ""
+}

@@ -1,0 +1,97 @@
+package app_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// withBuiltins is a configuration whose org has the settings.
+func (s site) withBuiltins(runtime string) string {
+	return strings.ReplaceAll(s.withVault(), "    runtime: {}\n", "    runtime: "+runtime+"\n")
+}
+
+// Built-in tools of an org are offered on chat and on Responses, and to clients at /mcp. // E04 C22 P41
+func TestBuiltinToolsOfAnOrg(t *testing.T) {
+	noLeaks(t)
+	shop := newEndpoint(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "seven") })
+	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, got received) {
+		if strings.Contains(string(got.body), `"role":"tool"`) {
+			says("done").write(w)
+			return
+		}
+		asks(call{"http_request", fmt.Sprintf(`{"url":%q}`, shop.URL+"/a")}, call{"web_search", `{"query":"x"}`}).write(w)
+	})
+	d := manage(MustRun(t, site{upstream: up.URL}.withBuiltins(`{builtin_tools: [{name: http_request}, {name: web_search, price_usd: 0.01}, {name: web_scrape, enabled: false}]}`)))
+	for _, path := range []string{"/v1/chat/completions", "/v1/responses"} {
+		body := question
+		if path == "/v1/responses" {
+			body = `{"model":"m","input":"go"}`
+		}
+		before := len(up.requests())
+		if a := d.send("POST", path, strings.NewReader(body)); a.status != 200 || !strings.Contains(string(a.body), "done") {
+			t.Fatalf("%s answered %d: %s", path, a.status, a.body)
+		}
+		asked := up.requests()[before:]
+		if first := string(asked[0].body); !strings.Contains(first, `"name":"http_request"`) || !strings.Contains(first, `"name":"web_search"`) || strings.Contains(first, `"name":"web_scrape"`) {
+			t.Errorf("%s: the model sees %s", path, first)
+		}
+		if second := string(asked[1].body); !strings.Contains(second, "seven") || !strings.Contains(second, "EXA_API_KEY") {
+			t.Errorf("%s: the model gets %s", path, second)
+		}
+	}
+	if got, _ := shop.all(); strings.Join(got, " ") != "GET /a GET /a" {
+		t.Errorf("the endpoint got %q", got)
+	}
+	if rows := d.send("GET", "/api/audit", nil); !strings.Contains(string(rows.body), `"builtin_tools"`) {
+		t.Errorf("the audit log: %s", rows.body)
+	}
+}
+
+// N02: an agent has built-in tools that its org does not offer to other runs. What the org says of approvals counts.
+func TestBuiltinToolsOfAnAgent(t *testing.T) {
+	noLeaks(t)
+	shop := newEndpoint(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "seven") })
+	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, got received) {
+		if strings.Contains(string(got.body), `"role":"tool"`) {
+			says("done").write(w)
+			return
+		}
+		asks(call{"http_request", fmt.Sprintf(`{"url":%q}`, shop.URL+"/a")}).write(w)
+	})
+	d := manage(MustRun(t, strings.ReplaceAll(site{upstream: up.URL, feature: "none"}.withVault(), "    runtime: {}\n", "")))
+	id := d.newAgent(`,"tools":[{"name":"http_request","config_override":{"rules":[{"condition":"url CONTAINS secret"}]}},{"name":"database_query","config_override":{"schemas":{"shop":["orders"]}}}]`)
+	shown := d.asOwner("GET", "/api/agents/"+id, "", 200)
+	if tools := fmt.Sprint(shown["tools"]); !strings.Contains(tools, "schemas:map[shop:[orders]]") || !strings.Contains(tools, "tool_type:builtin") {
+		t.Errorf("the agent has %v", tools)
+	}
+	a := d.streamAgent(id, `{"message":"go"}`)
+	if !strings.Contains(string(a.body), "done") || !strings.Contains(string(up.requests()[1].body), "seven") {
+		t.Errorf("the run: %s", a.body)
+	}
+	d.asOwner("PATCH", "/api/org/runtime", `{"builtin_tools":[{"name":"http_request","enabled":false,"require_approval":"always"}]}`, 200)
+	session := d.asOwner("POST", "/api/agents/"+id+"/sessions", "", 201)["id"].(string)
+	streamed := make(chan answer, 1)
+	go func() {
+		streamed <- d.send("POST", "/api/agents/"+id+"/run/stream", strings.NewReader(fmt.Sprintf(`{"message":"again","session_id":%q}`, session)), "Authorization", "Bearer owner-key")
+	}()
+	d.asOwner("POST", "/api/agents/runs/"+d.waitingRun(session)+"/approve", `{"approved":false}`, 200)
+	if a := <-streamed; !strings.Contains(string(a.body), "approval_requested") || !strings.Contains(string(a.body), "done") {
+		t.Errorf("the run: %s", a.body)
+	}
+	if got, _ := shop.all(); strings.Join(got, " ") != "GET /a" {
+		t.Errorf("the endpoint got %q", got)
+	}
+	all := elements(d.asOwner("GET", "/api/tools", "", 200)["tools"])
+	for i, want := range map[int]bool{2: true, 6: false} {
+		if one := all[i].(map[string]any); one["available"] != want || (one["missing"] == nil) != want {
+			t.Errorf("listed: %v", one)
+		}
+	}
+	d.do("PUT", "/api/settings/EXA_API_KEY", "owner-key", `{"value":"CANARY-exa"}`, 200)
+	if one := elements(d.asOwner("GET", "/api/tools", "", 200)["tools"])[6].(map[string]any); one["available"] != true {
+		t.Errorf("with a key: %v", one)
+	}
+}

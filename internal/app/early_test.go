@@ -1,0 +1,118 @@
+package app_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// Decisions that are made before their calls are asked for take effect in their order, one for each call, and
+// nothing waits. What nobody has decided early waits; the same decision of it again is accepted, and another one
+// is not. A run that has ended takes none. // H04 H10
+func TestCallsAreDecidedBeforeTheyAreAskedFor(t *testing.T) {
+	noLeaks(t)
+	tools := newMCP(t, map[string]handler{"echo": echo})
+	scripted := script(
+		asks(call{"mcp__tools__echo", `{"n":1}`}, call{"mcp__tools__echo", `{"n":2}`}), asks(call{"mcp__tools__echo", `{"n":3}`}), says("Done."))
+	asked, release := make(chan bool), make(chan bool)
+	up := newUpstream(t, func(w http.ResponseWriter, r *http.Request, got received) {
+		select {
+		case asked <- true:
+		case <-r.Context().Done():
+			return
+		}
+		select {
+		case <-release:
+		case <-r.Context().Done():
+			return
+		}
+		scripted(w, r, got)
+	})
+	d := manage(MustRun(t, site{upstream: up.URL}.yaml()))
+	id := d.newAgent(fmt.Sprintf(`,"mcp_servers":[{"name":"tools","url":%q,"config":{"require_approval":"always"}}]`, tools.URL+"/mcp"))
+	session := d.asOwner("POST", "/api/agents/"+id+"/sessions", "", 201)["id"].(string)
+	streamed := make(chan answer, 1)
+	go func() {
+		streamed <- d.send("POST", "/api/agents/"+id+"/run/stream", strings.NewReader(fmt.Sprintf(`{"message":"go","session_id":%q}`, session)), "Authorization", "Bearer owner-key")
+	}()
+	<-asked
+	run := d.asOwner("GET", "/api/sessions/"+session, "", 200)["last_run_id"].(string)
+	path := "/api/agents/runs/" + run + "/approve"
+	for body, want := range map[string]int{`{"approved":"yes"}`: 400, `{}`: 400, `{"approved":true,"approval_id":"appr_0"}`: 404} {
+		d.asOwner("POST", path, body, want)
+	}
+	d.do("POST", path, "member-key", `{"approved":true}`, 404) // it does not see the run
+	for _, body := range []string{`{"approved":true}`, `{"approved":false,"reason":"one is enough"}`} {
+		if got := d.asOwner("POST", path, body, 200); got["status"] != "resumed" || got["approval_id"] != nil {
+			t.Errorf("an early decision: %v", got)
+		}
+	}
+	release <- true
+	<-asked // the results of the first two calls: nothing has waited
+	for _, status := range []string{"approved", "denied"} {
+		if all := elements(d.asOwner("GET", "/v1/approvals?status="+status, "", 200)["data"]); len(all) != 1 || len(tools.of("tools/call")) != 1 {
+			t.Errorf("%d calls were made, and %v are %s", len(tools.of("tools/call")), all, status)
+		}
+	}
+	release <- true
+	d.waitingRun(session)
+	got := d.asOwner("POST", path, `{"approved":true}`, 200)
+	named := fmt.Sprintf(`{"approved":%%v,"approval_id":%q}`, got["approval_id"])
+	d.asOwner("POST", path, fmt.Sprintf(named, true), 200)
+	d.asOwner("POST", path, fmt.Sprintf(named, false), 409)
+	<-asked
+	release <- true
+	frames := agentFrames(t, (<-streamed).body)
+	var results, waits []string
+	for _, f := range frames {
+		switch f["event"] {
+		case "tool_result":
+			results = append(results, f["result_preview"].(string))
+		case "approval_requested":
+			waits = append(waits, f["approval_id"].(string))
+		}
+	}
+	if len(results) != 3 || !strings.Contains(strings.Join(results, " "), "Denied by user: one is enough") || len(waits) != 1 || len(tools.of("tools/call")) != 2 {
+		t.Errorf("the results are %q, and %q waited", results, waits)
+	}
+	for _, body := range []string{`{"approved":true}`, `{"approved":true,"approval_id":"appr_0"}`} {
+		d.asOwner("POST", path, body, 404)
+	}
+	d.asOwner("POST", path, fmt.Sprintf(named, true), 200)
+}
+
+// A run keeps no more than 16 decisions. // H10
+func TestARunKeepsFewDecisions(t *testing.T) {
+	noLeaks(t)
+	asked, release := make(chan bool), make(chan bool)
+	up := newUpstream(t, func(w http.ResponseWriter, r *http.Request, _ received) {
+		select {
+		case asked <- true:
+		case <-r.Context().Done():
+			return
+		}
+		select {
+		case <-release:
+		case <-r.Context().Done():
+			return
+		}
+		says("Done.").write(w)
+	})
+	d := manage(MustRun(t, site{upstream: up.URL}.yaml()))
+	session := d.asOwner("POST", "/api/agents/"+d.newAgent("")+"/sessions", "", 201)
+	streamed := make(chan answer, 1)
+	go func() {
+		streamed <- d.send("POST", fmt.Sprintf("/api/agents/%s/run/stream", session["agent_id"]), strings.NewReader(fmt.Sprintf(`{"message":"go","session_id":%q}`, session["id"])), "Authorization", "Bearer owner-key")
+	}()
+	<-asked
+	run := d.asOwner("GET", fmt.Sprintf("/api/sessions/%s", session["id"]), "", 200)["last_run_id"].(string)
+	for range 16 {
+		d.asOwner("POST", "/api/agents/runs/"+run+"/approve", `{"approved":true}`, 200)
+	}
+	if got := d.asOwner("POST", "/api/agents/runs/"+run+"/approve", `{"approved":true}`, 409); got["code"] != "too_many_decisions" {
+		t.Errorf("the 17th decision: %v", got)
+	}
+	release <- true
+	<-streamed
+}

@@ -1,0 +1,293 @@
+package app_test
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/app"
+	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+)
+
+// years is later than everything that is deleted after a time.
+const years = 3 * 365 * 24 * time.Hour
+
+// later opens the store of a gateway that has stopped, in a later year, for do.
+func later(t *testing.T, data string, do func(*sqlite.Store) error) {
+	t.Helper()
+	now := func() time.Time { return time.Now().Add(years) }
+	store, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(data, app.DatabaseFile), Now: now, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(do(store), store.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// J03, K07: with an org, its agents, sessions, inputs, settings, keys and everything else are deleted that it
+// has stored. Runs end at once; their records and the conversations of other APIs are deleted when the time of
+// runs is over, and only the audit log stays. Every table with a column org is counted, also new ones.
+func TestADeletedOrgLeavesOnlyItsAuditLog(t *testing.T) {
+	noLeaks(t)
+	m := newMirror(t, "")
+	before := m.rows("o")
+	var streams []<-chan answer
+	for _, run := range m.other.chains["agent run"] {
+		streams = append(streams, m.follow(m.other.owner, run[0]))
+	}
+	m.do("DELETE", "/api/orgs/other", "operator-key", "", 200)
+	for i, stream := range streams {
+		a := wait(t, stream, "the end of a stream")
+		all := agentFrames(t, a.body)
+		if last := all[len(all)-1]; last["event"] != "complete" && last["event"] != "error" {
+			t.Errorf("the stream of run %d ends with %v", i, last)
+		}
+	}
+	ofRuns := []string{ // until the time of runs is over
+		"approvals", "audit_checkpoints", "audit_log", "budgets", "conversation_keys", "conversations", "deleted_orgs", "forgotten_runs", "org_usage", "reservations",
+		"run_facts", "run_rows", "runs", "slices", "submit_keys",
+	}
+	comesTrue(t, "all runs of the org end", func() bool { return !strings.Contains(m.rows("other")["runs"], "finish_reason= ") })
+	for table, rows := range m.rows("other") {
+		if rows != "" && !slices.Contains(ofRuns, table) {
+			t.Errorf("the deleted org has in %s\n%s", table, rows)
+		}
+		for _, session := range m.other.chains["session"] {
+			if id := strings.TrimPrefix(session[0], "sess_"); table == "conversations" && (strings.Contains(rows, "Before.") || strings.Contains(rows, id)) {
+				t.Errorf("conversations of sessions are left:\n%s", rows)
+			}
+		}
+	}
+	delete(before, "audit_log")
+	m.unchanged("o", before)
+	if err := m.stop(); err != nil {
+		t.Fatal(err)
+	}
+	later(t, m.data, func(s *sqlite.Store) error {
+		_, err := s.DeleteForgotten(t.Context())
+		return errors.Join(err, s.DeleteOrgData(t.Context(), time.Now().Add(2*years), func(string, int) {}))
+	})
+	for table, rows := range m.rows("other") {
+		if rows != "" && !slices.Contains([]string{"audit_log", "audit_checkpoints", "deleted_orgs", "org_usage"}, table) {
+			t.Errorf("after the time of runs, the deleted org has in %s\n%s", table, rows)
+		}
+		if table == "org_usage" && rows != "" && !strings.Contains(rows, "bytes=0 ") {
+			t.Errorf("what the deleted org has stored is counted as %s", rows)
+		}
+	}
+	for table, rows := range m.rows("o") {
+		if was, seen := before[table]; seen && (rows == "") != (was == "") && !slices.Contains([]string{"audit_checkpoints", "reservations"}, table) {
+			t.Errorf("the other org had in %s\n%s\nand has\n%s", table, was, rows)
+		}
+	}
+}
+
+// follow reads the events of a run of an agent in the background, until they end.
+func (d documented) follow(key, run string) <-chan answer {
+	d.t.Helper()
+	resp, err := d.client.Do(d.request(d.t.Context(), "GET", "/api/agents/runs/"+run+"/events", nil, "Authorization", "Bearer "+key))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	out := make(chan answer, 1)
+	go func() {
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			body = []byte("data: {\"event\":\"broken: " + err.Error() + "\"}\n")
+		}
+		out <- answer{resp.StatusCode, resp.Header, body}
+	}()
+	return out
+}
+
+// pair is a session whose run waits for an approval, and one whose model call is in progress.
+type pair struct {
+	*mirrorless
+	agent    string
+	sessions [2]string
+	runs     [2]string
+	streams  [2]<-chan answer
+}
+
+// mirrorless is a gateway with the model of mirror, whose org has the fewest slots that the pair needs.
+type mirrorless struct {
+	mirror
+	key, keyID string // of the pair
+}
+
+// newPair starts the runs with a key of their own.
+func newPair(t *testing.T) *pair {
+	m := &mirrorless{mirror: mirror{data: t.TempDir(), release: make(chan struct{})}}
+	t.Cleanup(func() { close(m.release) })
+	m.up = newUpstream(t, m.model)
+	m.tools = newMCP(t, map[string]handler{"pay": echo})
+	m.yaml = site{upstream: m.up.URL, runtime: "concurrency: 1"}.yaml()
+	m.documented = manage(mustRunIn(t, m.data, m.yaml, environment()))
+	made := m.do("POST", "/api/keys", "owner-key", `{"name":"app","role":"member"}`, 201)
+	m.key, m.keyID = made["key"].(string), made["id"].(string)
+	p := &pair{mirrorless: m}
+	p.agent = m.newAgent(fmt.Sprintf(`,"mcp_servers":[{"name":"shop","url":%q,"config":{"require_approval":"always"}}]`, m.tools.URL+"/mcp"))
+	for i, message := range []string{"GATE", "HOLD"} {
+		p.sessions[i], p.runs[i] = m.leave(m.key, p.agent, fmt.Sprintf(`{"message":%q,"detached":true}`, message))
+		p.becomes(m.key, p.sessions[i], []string{"waiting", "running"}[i])
+		p.streams[i] = m.follow("owner-key", p.runs[i])
+	}
+	return p
+}
+
+// over fails the test unless both runs have ended for the reason, their streams say so in their last frame, and
+// their slots are free.
+func (p *pair) over(status string) {
+	p.t.Helper()
+	for i, stream := range p.streams {
+		all := agentFrames(p.t, wait(p.t, stream, "the end of a stream").body)
+		last := all[len(all)-1]
+		if last["event"] != "complete" || last["status"] != status || last["run_id"] != p.runs[i] {
+			p.t.Errorf("the stream of run %d ends with %v", i, last)
+		}
+	}
+	for table, rows := range p.rows("o") {
+		if table == "runs" && strings.Contains(rows, "finish_reason= ") || table == "approvals" && strings.Contains(rows, "status=waiting") || table == "reservations" && rows != "" {
+			p.t.Errorf("%s has\n%s", table, rows)
+		}
+	}
+	if calls := p.tools.of("tools/call"); len(calls) != 0 {
+		p.t.Errorf("%d calls were executed", len(calls))
+	}
+	other := p.do("POST", "/api/agents", "owner-key", `{"name":"other","model":"m"}`, 201)["id"].(string)
+	if a := p.streamAgent(other, `{"message":"END"}`); !strings.Contains(string(a.body), `"content":"Done."`) {
+		p.t.Errorf("another run got\n%s", a.body)
+	}
+}
+
+// gone fails the test unless nothing of the sessions is stored, and their ids do not exist.
+func (p *pair) gone() {
+	p.t.Helper()
+	for i := range p.sessions {
+		for _, path := range []string{"/api/sessions/" + p.sessions[i], "/api/sessions/" + p.sessions[i] + "/messages", "/api/agents/runs/" + p.runs[i], "/api/agents/runs/" + p.runs[i] + "/events"} {
+			p.do("GET", path, "owner-key", "", 404)
+		}
+		for table, rows := range p.rows("o") {
+			if strings.HasPrefix(table, "session") && strings.Contains(rows, p.sessions[i]) || table == "conversations" && strings.Contains(rows, strings.TrimPrefix(p.sessions[i], "sess_")) {
+				p.t.Errorf("%s has\n%s", table, rows)
+			}
+		}
+	}
+}
+
+// J03: with an agent its sessions are deleted, and their runs end: nothing is called for them, and their
+// followers are told.
+func TestADeletedAgentEndsTheRunsOfItsSessions(t *testing.T) {
+	noLeaks(t)
+	p := newPair(t)
+	p.asOwner("DELETE", "/api/agents/"+p.agent, "", 200)
+	p.over("cancelled")
+	p.gone()
+}
+
+// J03: a session that is deleted ends its run.
+func TestADeletedSessionEndsItsRun(t *testing.T) {
+	noLeaks(t)
+	p := newPair(t)
+	p.do("DELETE", "/api/sessions/"+p.sessions[0], p.key, "", 200)
+	p.do("DELETE", "/api/agents/"+p.agent+"/sessions/"+p.sessions[1], p.key, "", 200)
+	p.over("cancelled")
+	p.gone()
+	if err := p.stop(); err != nil {
+		t.Fatal(err)
+	}
+	later(t, p.data, func(s *sqlite.Store) error { _, err := s.DeleteForgotten(t.Context()); return err })
+	for _, run := range p.runs {
+		for table, rows := range p.rows("o") {
+			if strings.Contains(rows, run) && table != "audit_log" {
+				t.Errorf("%s has\n%s", table, rows)
+			}
+		}
+	}
+}
+
+// K08, J13: a revoked key ends the runs of its sessions. The sessions stay, and those who manage the org go on
+// with them.
+func TestARevokedKeyEndsTheRunsOfItsSessions(t *testing.T) {
+	noLeaks(t)
+	p := newPair(t)
+	p.asOwner("DELETE", "/api/keys/"+p.keyID, "", 200)
+	p.over("cancelled")
+	for i, session := range p.sessions {
+		p.do("GET", "/api/sessions/"+session, p.key, "", 401)
+		if s := p.becomes("owner-key", session, "idle"); s["stop_reason"] != "interrupted" {
+			t.Errorf("session %d is %v", i, s)
+		}
+		if a := p.streamAgent(p.agent, fmt.Sprintf(`{"message":"more","session_id":%q}`, session)); !strings.Contains(string(a.body), `"content":"Done."`) {
+			t.Errorf("session %d cannot be continued:\n%s", i, a.body)
+		}
+	}
+}
+
+// J02: retention_days deletes the runs of a session, and not what its next turn needs.
+func TestASessionOutlivesTheRecordsOfItsRuns(t *testing.T) {
+	noLeaks(t)
+	up := newUpstream(t, script(says("Blue."), says("You said blue.")))
+	data, yaml := t.TempDir(), site{upstream: up.URL}.yaml()
+	d := manage(mustRunIn(t, data, yaml, environment()))
+	id := d.newAgent("")
+	start := agentFrames(t, d.streamAgent(id, `{"message":"My color?"}`).body)[0]
+	run, session := start["run_id"].(string), start["session_id"].(string)
+	if err := d.stop(); err != nil {
+		t.Fatal(err)
+	}
+	later(t, data, func(s *sqlite.Store) error {
+		n, err := s.DeleteFinished(t.Context(), time.Now().Add(years/3*2))
+		if n != 1 {
+			t.Errorf("%d runs were deleted", n)
+		}
+		return err
+	})
+	d = manage(mustRunIn(t, data, yaml, environment()))
+	if text := storedTexts(t, data, "run_facts", "run_rows"); strings.Contains(text, run) {
+		t.Errorf("of the run is left:\n%s", text)
+	}
+	if got := d.asOwner("GET", "/api/agents/runs/"+run, "", 200); got["status"] != "deleted" {
+		t.Errorf("the run is %v", got)
+	}
+	if got := elements(d.asOwner("GET", "/api/sessions/"+session+"/messages", "", 200)["messages"]); len(got) != 2 {
+		t.Errorf("the messages are %v", got)
+	}
+	d.streamAgent(id, fmt.Sprintf(`{"message":"And?","session_id":%q}`, session))
+	var said []string
+	for _, m := range up.requests()[1].decode(t).Messages {
+		said = append(said, m.Role+" "+m.Content)
+	}
+	if got := strings.Join(said, "|"); got != "user My color?|assistant Blue.|user And?" {
+		t.Errorf("the second turn saw %s", got)
+	}
+	if s := d.asOwner("GET", "/api/sessions/"+session, "", 200); s["run_count"] != 2.0 || s["status"] != "idle" {
+		t.Errorf("the session is %v", s)
+	}
+	d.asOwner("GET", "/api/sessions/"+session+"/runs", "", 200)
+	d.asOwner("DELETE", "/api/sessions/"+session, "", 200)
+}
+
+// storedTexts returns all rows of tables of the org o.
+func storedTexts(t *testing.T, data string, tables ...string) string {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(data, app.DatabaseFile)+"?mode=ro&_pragma=busy_timeout(5000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var b strings.Builder
+	for _, table := range tables {
+		fmt.Fprintln(&b, strings.Join(rowsOf(t, db, table, "o"), "\n"))
+	}
+	return b.String()
+}

@@ -1,0 +1,48 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/pdf"
+	"github.com/turnpike-gateway/turnpike/internal/webtool"
+)
+
+// The reader of PDFs is compiled at the start if an org offers web_scrape, and only then.
+func TestTheReaderOfPDFsIsPreparedAtTheStart(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the program of this test is a shell script")
+	}
+	for name, c := range map[string]struct {
+		tools []org.BuiltinTool
+		want  bool
+	}{
+		"no tools":     {nil, false},
+		"another tool": {[]org.BuiltinTool{{Name: webtool.RequestName}}, false},
+		"not enabled":  {[]org.BuiltinTool{{Name: webtool.ScrapeName, Disabled: true}}, false},
+		"it reads":     {[]org.BuiltinTool{{Name: webtool.RequestName}, {Name: webtool.ScrapeName}}, true},
+	} {
+		dir := t.TempDir()
+		program, started := filepath.Join(dir, "program"), filepath.Join(dir, "started")
+		if err := os.WriteFile(program, []byte("#!/bin/sh\n: > '"+started+"'\nexit 3\n"), 0o700); err != nil { //nolint:gosec // it is run
+			t.Fatal(err)
+		}
+		reader, err := pdf.New(pdf.Options{Program: []string{program}, Cache: filepath.Join(dir, "cache")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := &builtins{pdf: reader, log: slog.New(slog.DiscardHandler), runtime: func(string) org.Runtime { return org.Runtime{BuiltinTools: c.tools} }}
+		b.start(context.Background(), slices.Values([]string{"acme"}))
+		b.preparing.Wait()
+		b.close()
+		if _, err := os.Stat(started); (err == nil) != c.want {
+			t.Errorf("%s: it was started: %v, want %v", name, err == nil, c.want)
+		}
+	}
+}

@@ -1,0 +1,433 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/turnpike-gateway/turnpike/internal/app"
+	"github.com/turnpike-gateway/turnpike/internal/config"
+	"github.com/turnpike-gateway/turnpike/internal/directory"
+	"github.com/turnpike-gateway/turnpike/internal/egress"
+	"github.com/turnpike-gateway/turnpike/internal/mcppool"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/secret"
+	"github.com/turnpike-gateway/turnpike/internal/sqltool"
+	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/model"
+)
+
+// doctorTime is how long one check may take.
+const doctorTime = 20 * time.Second
+
+// The results of a check.
+const (
+	isWell   = "well"
+	isWrong  = "wrong"
+	notTried = "not tried"
+)
+
+// finding is what a check has found.
+type finding struct {
+	Kind   string `json:"kind"` // such as database
+	Org    string `json:"org,omitempty"`
+	Name   string `json:"name"`
+	Status string `json:"status"`
+	Detail string `json:"detail"`
+	Remedy string `json:"remedy,omitempty"`
+}
+
+// doctor knows what the checks need. A check that fails says so in what it finds.
+type doctor struct {
+	config    *config.Config
+	resolver  *secret.Resolver
+	keyring   *secret.Keyring // nil = there is no vault
+	data      string
+	way       *egress.Egress
+	stored    []org.Contents // of the data directory
+	webhooks  []org.Webhook  // that are stored
+	databases *sqltool.Connections
+	program   []string // starts this program as a child process
+	found     []finding
+}
+
+// checks are all checks, in the order in which their findings are printed. A new part of the gateway adds its check here.
+func (d *doctor) checks() []func(context.Context) {
+	return []func(context.Context){d.checkData, d.checkProviders, d.checkServers, d.checkDatabases, d.checkBuckets, d.checkSandbox, d.checkWebhooks}
+}
+
+func doctorCommand(p Process) *cobra.Command {
+	var from readStore
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Try everything that the configuration names, and say what is wrong and what to do",
+		Long: `Try what the configuration and the data directory name, as the gateway would: the
+data directory, each provider, MCP server, database, bucket and webhook, and the sandbox
+for code. MCP servers with a command are started for the check. A small file is written
+to each bucket, read and deleted, and 6*7 is run in the sandbox. Nothing else is changed,
+and receivers of webhooks get no message. "well" is only said of what was tried. Secrets
+are never printed.
+
+The exit status is 0 if nothing is wrong, and 1 otherwise.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			found, err := examine(cmd.Context(), p, &from)
+			if err != nil {
+				return err
+			}
+			wrong := 0
+			for _, f := range found {
+				if f.Status == isWrong {
+					wrong++
+				}
+			}
+			if asJSON {
+				err = printFindings(cmd.OutOrStdout(), found, wrong)
+			} else {
+				sayFindings(cmd.OutOrStdout(), found, wrong)
+			}
+			if err == nil && wrong > 0 {
+				return &exitError{1, nil}
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVarP(&from.file, "config", "c", "", "configuration `FILE` (default: turnpike.yaml, if it exists)")
+	cmd.Flags().StringVar(&from.data, "data", "", "data `DIRECTORY` (default: data of the configuration)")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func printFindings(out io.Writer, found []finding, wrong int) error {
+	text, err := json.MarshalIndent(struct {
+		Checks []finding `json:"checks"`
+		Wrong  int       `json:"wrong"`
+	}{found, wrong}, "", "  ")
+	if err == nil {
+		_, err = fmt.Fprintln(out, escaped(string(text)))
+	}
+	return err
+}
+
+func sayFindings(out io.Writer, found []finding, wrong int) {
+	for _, f := range found {
+		name := f.Name
+		if f.Org != "" {
+			name = f.Org + "/" + f.Name
+		}
+		fmt.Fprintf(out, "%-9s  %s %s: %s\n", f.Status, f.Kind, plain(name), plain(f.Detail))
+		if f.Remedy != "" {
+			fmt.Fprintf(out, "%-9s  to do: %s\n", "", plain(f.Remedy))
+		}
+	}
+	fmt.Fprintf(out, "%d checks, %d wrong\n", len(found), wrong)
+}
+
+// examine makes all checks.
+func examine(ctx context.Context, p Process, from *readStore) ([]finding, error) {
+	c, err := from.config(p)
+	var mistakes *config.Error
+	if errors.As(err, &mistakes) {
+		return mistaken(nil, mistakes.Mistakes), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	program, err := p.ownProgram()
+	if err != nil {
+		return nil, err
+	}
+	d := &doctor{program: program, config: c, resolver: secret.NewResolver(p.Env), data: from.directory(c), way: egress.New(app.OutboundPolicy(c.Outbound.SSRF), egress.Options{})}
+	defer d.way.CloseIdleConnections()
+	if d.keyring, err = c.Keyring(ctx, d.resolver); err != nil {
+		d.wrong("configuration", "", "master_key", err.Error(), "correct master_key, or what it refers to")
+	}
+	d.found = mistaken(d.found, refusedServers(c))
+	d.databases = sqltool.NewConnections(sqltool.ConnectionOptions{
+		Dial: d.way.DialGuarded, OperatorDial: d.way.DialOperator, Own: sqltool.OwnFiles(d.data),
+	})
+	defer d.databases.Close()
+	for _, check := range d.checks() {
+		check(ctx)
+	}
+	return d.found, ctx.Err()
+}
+
+// mistaken adds mistakes of the configuration.
+func mistaken(found []finding, all []config.Mistake) []finding {
+	for _, m := range all {
+		found = append(found, finding{"configuration", "", cmp.Or(m.Path, "file"), isWrong, m.String(), "correct the configuration file"})
+	}
+	return found
+}
+
+func (d *doctor) well(kind, orgID, name, detail string) {
+	d.found = append(d.found, finding{kind, orgID, name, isWell, detail, ""})
+}
+
+func (d *doctor) wrong(kind, orgID, name, detail, remedy string) {
+	d.found = append(d.found, finding{kind, orgID, name, isWrong, detail, remedy})
+}
+
+func (d *doctor) untried(kind, orgID, name, detail string) {
+	d.found = append(d.found, finding{kind, orgID, name, notTried, detail, ""})
+}
+
+// checkData writes a file to the data directory and removes it, and reads the store.
+func (d *doctor) checkData(ctx context.Context) {
+	const kind = "data"
+	if _, err := os.Stat(d.data); errors.Is(err, fs.ErrNotExist) {
+		d.untried(kind, "", d.data, "the directory does not exist yet; the gateway creates it at its start")
+		return
+	}
+	f, err := os.CreateTemp(d.data, ".doctor-*")
+	if err == nil {
+		_, err = f.Write(make([]byte, 4096))
+		err = errors.Join(err, f.Sync(), f.Close(), os.Remove(f.Name()))
+	}
+	if err != nil {
+		d.wrong(kind, "", d.data, "nothing can be written: "+plainPathError(err), "give the user of the gateway the right to write there, and check that the disk has space")
+		return
+	}
+	store, err := sqlite.OpenReader(ctx, filepath.Join(d.data, app.DatabaseFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		d.well(kind, "", d.data, "can be written; no gateway has stored anything yet")
+		return
+	}
+	if err == nil {
+		defer store.Close()
+		err = store.EachOrg(ctx, func(c org.Contents) error { d.stored = append(d.stored, c); return nil })
+	}
+	if err == nil {
+		d.webhooks, err = store.AllWebhooks(ctx)
+	}
+	if err != nil {
+		d.wrong(kind, "", d.data, "the store cannot be read: "+err.Error(), "start this version of the gateway once, which updates an older store; restore a backup if the file is damaged")
+		return
+	}
+	d.well(kind, "", d.data, fmt.Sprintf("can be written, and the store with %d orgs can be read", len(d.stored)))
+}
+
+func plainPathError(err error) string {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return path.Err.Error()
+	}
+	return err.Error()
+}
+
+// checkProviders asks each provider for its models.
+func (d *doctor) checkProviders(ctx context.Context) {
+	const kind = "provider"
+	keys, err := d.config.Resolve(ctx, d.resolver)
+	var mistakes *config.Error
+	if errors.As(err, &mistakes) {
+		d.found = mistaken(d.found, mistakes.Mistakes)
+	}
+	if err != nil {
+		for _, p := range d.config.Providers {
+			d.untried(kind, "", p.Name, "the credentials of the configuration cannot be read")
+		}
+		return
+	}
+	limited, cancel := context.WithTimeout(ctx, doctorTime*time.Duration(max(1, len(d.config.Providers))))
+	defer cancel()
+	err = app.TryProviders(limited, d.config, keys, func(name string, tried bool, err error) {
+		var failed *model.Error
+		switch {
+		case !tried:
+			d.untried(kind, "", name, "its API has no list of models to ask for without a model call")
+		case err == nil:
+			d.well(kind, "", name, "answers with its list of models")
+		case errors.As(err, &failed) && (failed.Status == 401 || failed.Status == 403):
+			d.wrong(kind, "", name, fmt.Sprintf("refuses the key with status %d", failed.Status), "set api_key of the provider to a valid key")
+		case errors.As(err, &failed) && failed.Status == 404:
+			d.untried(kind, "", name, "has no list of models (status 404); if model calls fail too, check base_url")
+		case errors.As(err, &failed) && failed.Status/100 == 2:
+			d.wrong(kind, "", name, fmt.Sprintf("answers with status %d, but not with a list of models", failed.Status), "check base_url: it must lead to an API of this kind")
+		case errors.As(err, &failed) && failed.Status != 0:
+			d.wrong(kind, "", name, fmt.Sprintf("answers with status %d", failed.Status), "check base_url and the state of the provider, and try again")
+		default:
+			d.wrong(kind, "", name, "does not answer", "check base_url, and that this machine can reach it")
+		}
+	})
+	if err != nil {
+		d.wrong(kind, "", "all", err.Error(), "correct the provider in the configuration file")
+	}
+}
+
+// orgs calls f for each org of the file and of the store, with its contents as they work.
+func (d *doctor) orgs(f func(id string, servers []org.MCPServer, runtime org.Runtime)) {
+	file := directory.FromFile(d.config, &config.Secrets{})
+	stored := map[string]org.Contents{}
+	var ids []string
+	for _, o := range d.config.Orgs {
+		ids = append(ids, o.ID)
+	}
+	for _, c := range d.stored {
+		stored[c.ID] = c
+		ids = append(ids, c.ID)
+	}
+	for _, id := range sortedSet(ids) {
+		declared := file.Of(id)
+		runtime := stored[id].Runtime
+		if declared.Runtime {
+			runtime = declared.Record.Runtime
+		}
+		f(id, append(org.WithSwitches(declared.Servers, stored[id].Off), stored[id].Servers...), runtime)
+	}
+}
+
+// checkServers connects to each MCP server.
+func (d *doctor) checkServers(ctx context.Context) {
+	pool := mcppool.New(mcppool.Options{
+		Out: d.way, Secrets: d.resolver, Vaults: vaultsOnDisk(d.keyring, d.data), Refused: directory.RefusedServer, Log: slog.New(slog.DiscardHandler),
+	})
+	defer pool.Close()
+	d.orgs(func(id string, servers []org.MCPServer, _ org.Runtime) {
+		for _, s := range servers {
+			const kind = "mcp server"
+			if !s.Enabled {
+				d.untried(kind, id, s.Name, "is not enabled")
+				continue
+			}
+			limited, cancel := context.WithTimeout(ctx, doctorTime)
+			var said bytes.Buffer
+			err := checkServer(limited, &said, pool, s)
+			cancel()
+			if err != nil {
+				d.wrong(kind, id, s.Name, err.Error(), "correct the server's settings, or start it; turnpike mcp check "+s.Name+" says more")
+				continue
+			}
+			lines := strings.Split(strings.TrimSpace(said.String()), "\n")
+			d.well(kind, id, s.Name, lines[len(lines)-1])
+		}
+	})
+}
+
+// checkDatabases connects to each database, with the role that reads and the one that writes.
+func (d *doctor) checkDatabases(ctx context.Context) {
+	d.orgs(func(id string, _ []org.MCPServer, runtime org.Runtime) {
+		for _, one := range runtime.Databases {
+			const kind = "database"
+			limited, cancel := context.WithTimeout(ctx, doctorTime)
+			engine, err := d.databases.Check(limited, id, one, d.secretOf(id))
+			cancel()
+			var blocked *egress.BlockedError
+			switch {
+			case err == nil:
+				d.well(kind, id, one.Name, databaseTried(engine, one.WriteURL != ""))
+			case errors.As(err, &blocked):
+				d.wrong(kind, id, one.Name, "the outbound policy refuses its address: "+blocked.Reason, cmp.Or(strings.TrimPrefix(directory.AllowedBy(blocked), "; "), "correct its URL"))
+			case sqltool.IsDangerous(err):
+				d.wrong(kind, id, one.Name, "is not used: "+err.Error(), "set its URL to one with such a role; see tool-database.md")
+			default:
+				what, remedy := sqltool.Explain(err)
+				d.wrong(kind, id, one.Name, what, remedy)
+			}
+		}
+	})
+}
+
+// databaseTried says what was tried with a database, successfully.
+func databaseTried(engine string, writes bool) string {
+	switch {
+	case engine == org.SQLite && writes:
+		return "the file was opened, also for writing, and its tables were listed"
+	case engine == org.SQLite:
+		return "the file was opened, and its tables were listed; without write_url nothing can be changed"
+	case writes:
+		return "answered a query with the role that reads and with the one that writes; neither is dangerous"
+	}
+	return "answered a query; its role is not dangerous; without write_url nothing can be changed"
+}
+
+// secretOf looks up references of an org.
+func (d *doctor) secretOf(orgID string) func(context.Context, string) (string, error) {
+	vault := vaultsOnDisk(d.keyring, d.data)
+	resolver := d.resolver
+	if d.keyring != nil {
+		resolver = resolver.WithVault(func(ctx context.Context, name string) (secret.Value, error) {
+			s, err := vault.Read(ctx, orgID, name)
+			if err != nil {
+				return secret.Value{}, err
+			}
+			return d.keyring.Open(orgID, name, s.Sealed)
+		})
+	}
+	return func(ctx context.Context, text string) (string, error) {
+		t, err := secret.Parse(text)
+		if err != nil {
+			return "", err
+		}
+		v, err := resolver.Resolve(ctx, t)
+		return v.Reveal(), err
+	}
+}
+
+// checkWebhooks connects to the address of each webhook. Nothing is sent.
+func (d *doctor) checkWebhooks(ctx context.Context) {
+	all := slices.Clone(d.webhooks)
+	for _, o := range d.config.Orgs {
+		for _, w := range o.Webhooks {
+			all = slices.DeleteFunc(all, func(s org.Webhook) bool { return s.Org == o.ID && s.Name == w.Name })
+			one := org.Webhook{Org: o.ID, Name: w.Name, URL: w.URL}
+			if !w.Enabled {
+				one.Stopped = org.StoppedByOrg
+			}
+			all = append(all, one)
+		}
+	}
+	for _, w := range all {
+		const kind = "webhook"
+		if w.Stopped != "" {
+			d.untried(kind, w.Org, w.Name, "is not enabled")
+			continue
+		}
+		limited, cancel := context.WithTimeout(ctx, doctorTime)
+		err := d.reach(limited, w.URL)
+		cancel()
+		var blocked *egress.BlockedError
+		switch {
+		case err == nil:
+			d.well(kind, w.Org, w.Name, "its address accepts connections; no message was sent")
+		case errors.As(err, &blocked):
+			d.wrong(kind, w.Org, w.Name, "the outbound policy refuses its address: "+blocked.Reason, cmp.Or(strings.TrimPrefix(directory.AllowedBy(blocked), "; "), "correct its URL"))
+		default:
+			d.wrong(kind, w.Org, w.Name, "its address accepts no connection", "correct its URL, or start the receiver")
+		}
+	}
+}
+
+// reach opens a connection to the host of the URL and closes it.
+func (d *doctor) reach(ctx context.Context, rawURL string) error {
+	if _, err := d.way.CheckURL(rawURL); err != nil {
+		return err
+	}
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return err
+	}
+	port := cmp.Or(u.Port(), map[string]string{"https": "443", "http": "80"}[u.Scheme])
+	conn, err := d.way.DialGuarded(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}

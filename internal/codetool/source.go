@@ -1,0 +1,48 @@
+// Package codetool is the built-in tool code_execute: the model runs Python or JavaScript with it, in a
+// sandbox that the operator has chosen.
+//
+//	catalogue ──► Source ──► code_execute ── language, code, timeout ──► sandbox.Manager
+//	                                      ◄── output, result, exit status
+//
+// Calls of one session share variables. The tool decides nothing about confinement.
+package codetool
+
+import (
+	"context"
+
+	"github.com/turnpike-gateway/turnpike/internal/sandbox"
+	"github.com/turnpike-gateway/turnpike/tool"
+)
+
+// Name is the name of the tool.
+const Name = "code_execute"
+
+// Sandbox runs code. *sandbox.Manager implements it.
+type Sandbox interface {
+	Run(context.Context, sandbox.Request) (sandbox.Outcome, error)
+}
+
+// Options are what the tool needs.
+type Options struct {
+	// Org is whose sessions the code belongs to.
+	Org string
+	// Sandbox runs the code; nil = every call is answered with how to configure one.
+	Sandbox Sandbox
+	// Session returns the session of a call: calls of one session share variables and files. It is called
+	// with the context of the call. Nil = the id of the run. "" = the call shares nothing.
+	Session func(context.Context, tool.Call) string
+}
+
+// Source lists the tool. It implements [tool.Source].
+type Source struct{ tools []tool.Tool }
+
+// New returns the source of the tool for an org.
+func New(o Options) *Source {
+	if o.Session == nil {
+		o.Session = func(_ context.Context, c tool.Call) string { return c.RunID }
+	}
+	return &Source{[]tool.Tool{&codeExecute{o}}}
+}
+
+// List implements [tool.Source].
+func (s *Source) List(context.Context) ([]tool.Tool, error) { return s.tools, nil }

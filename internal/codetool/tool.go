@@ -1,0 +1,140 @@
+package codetool
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/sandbox"
+	"github.com/turnpike-gateway/turnpike/tool"
+)
+
+// schema is the schema of the arguments.
+var schema = json.RawMessage(`{"type":"object","properties":{` +
+	`"language":{"type":"string","enum":["python","javascript"]},` +
+	`"code":{"type":"string","minLength":1,"maxLength":262144,"description":"The program. The value of its last expression is the result."},` +
+	`"timeout":{"type":"number","exclusiveMinimum":0,"maximum":600,"description":"Time limit in seconds, 30 by default."}},` +
+	`"required":["language","code"],"additionalProperties":false}`)
+
+const description = "Run Python or JavaScript in a sandbox without network. Variables, and in Python files in the working directory, " +
+	"are kept for later calls of this conversation, separately for each language. Print what you need to see. " +
+	"Python has its standard library; other packages may be missing. JavaScript has the language, console and timers, " +
+	"and no modules, files or fetch. A session that reaches its time or memory limit, or is idle for an hour, loses its variables; " +
+	"the next result then says state_lost."
+
+// codeExecute is the tool.
+type codeExecute struct{ o Options }
+
+// Definition implements [tool.Tool].
+func (t *codeExecute) Definition() tool.Definition {
+	no := false
+	return tool.Definition{Name: Name, Title: "Run code", Description: description, InputSchema: schema, Annotations: tool.Annotations{ReadOnly: &no, OpenWorld: &no}}
+}
+
+// Class implements [tool.Classed]. Code may change variables and files.
+func (t *codeExecute) Class() tool.Class { return tool.Once }
+
+// arguments are those of a call.
+type arguments struct {
+	Language sandbox.Language `json:"language"`
+	Code     string           `json:"code"`
+	Timeout  float64          `json:"timeout"` // seconds; 0 = the default
+}
+
+// check returns what is wrong: with arg_validation none, arguments are not checked before.
+func (a arguments) check() error {
+	switch {
+	case a.Language != sandbox.Python && a.Language != sandbox.JavaScript:
+		return fmt.Errorf("language is %q; use python or javascript", a.Language)
+	case a.Code == "":
+		return errors.New("code is empty")
+	case len(a.Code) > sandbox.MaxCode:
+		return fmt.Errorf("code has %d bytes; at most %d are allowed", len(a.Code), sandbox.MaxCode)
+	case math.IsNaN(a.Timeout) || a.Timeout < 0 || a.Timeout > sandbox.MaxTimeout.Seconds():
+		return fmt.Errorf("timeout is %v; use at most %v seconds", a.Timeout, sandbox.MaxTimeout.Seconds())
+	}
+	return nil
+}
+
+// mostKept bounds what a call makes the process keep: output, result, and the JSON that they become.
+const mostKept = 4 << 20
+
+// Call implements [tool.Tool].
+func (t *codeExecute) Call(ctx context.Context, c tool.Call) (tool.Result, error) {
+	var args arguments
+	if err := json.Unmarshal(c.Arguments, &args); err != nil {
+		return refused(err.Error(), ""), nil
+	}
+	if err := args.check(); err != nil {
+		return refused(err.Error(), ""), nil
+	}
+	if t.o.Sandbox == nil {
+		return t.failed(args, sandbox.ErrNotConfigured), nil
+	}
+	if c.Memory != nil {
+		if err := c.Memory.Acquire(mostKept); err != nil {
+			return tool.Result{}, fmt.Errorf("%w: its output needs more memory than the run may retain: %w", tool.ErrNotSent, err)
+		}
+	}
+	session := t.o.Session(ctx, c)
+	if session == "" {
+		session = "call " + rand.Text()
+	}
+	o, err := t.o.Sandbox.Run(ctx, sandbox.Request{
+		Org: t.o.Org, Session: session, Language: args.Language, Code: args.Code,
+		Timeout: time.Duration(args.Timeout * float64(time.Second)),
+	})
+	r, err := t.result(ctx, args, o, err)
+	if c.Memory != nil && err == nil {
+		c.Memory.Release(max(0, mostKept-2*len(r.Structured))) // it is kept as text and as JSON
+	}
+	return r, err
+}
+
+// result returns what the model is told.
+func (t *codeExecute) result(ctx context.Context, args arguments, o sandbox.Outcome, err error) (tool.Result, error) {
+	switch {
+	case err == nil:
+		return resultOf(args, o), nil
+	case ctx.Err() != nil:
+		return tool.Result{}, context.Cause(ctx)
+	}
+	return t.failed(args, err), nil
+}
+
+// failed returns the result of a call whose code was not run.
+func (t *codeExecute) failed(args arguments, err error) tool.Result {
+	var unavailable *sandbox.UnavailableError
+	switch {
+	case errors.Is(err, sandbox.ErrNotConfigured):
+		which := "wasm, bwrap, landlock, remote or auto"
+		if args.Language == sandbox.JavaScript {
+			which = "quickjs, remote or auto"
+		}
+		return refused(fmt.Sprintf("Code sandbox is not configured for %s. The operator sets sandbox.drivers of the configuration file to %s, or TURNPIKE_CODE_SANDBOX_URL.",
+			args.Language, which), "sandbox.drivers")
+	case errors.As(err, &unavailable):
+		return refused(fmt.Sprintf("the code sandbox (driver %s) does not work; the operator can run: turnpike sandbox test", unavailable.Driver), "sandbox.drivers")
+	case errors.Is(err, sandbox.ErrBusy):
+		return refused(err.Error(), "sandbox.max_sessions_per_org")
+	}
+	return refused(err.Error(), "")
+}
+
+// refused returns an error as JSON, with the setting that mends it.
+func refused(text, setting string) tool.Result {
+	data, err := json.Marshal(struct {
+		Error   string `json:"error"`
+		Setting string `json:"setting,omitempty"`
+	}{text, setting})
+	if err != nil {
+		return tool.Error(text)
+	}
+	r := tool.Error(string(data))
+	r.Structured = data
+	return r
+}

@@ -1,0 +1,43 @@
+package loop
+
+import (
+	"testing"
+
+	"github.com/turnpike-gateway/turnpike/event"
+)
+
+// P25: a message that no model has seen has a place of its own until the results of the calls under way are there.
+func TestInputThatIsLateIsKnown(t *testing.T) {
+	s := play(t, accepted(), InputAdded{ItemsRef: "in", By: ByClient}, catalogued(), asked(0, 1), InputAdded{ItemsRef: "late", By: ByOther})
+	if got := s.LateRefs(); len(got) != 1 || got[0] != "late" {
+		t.Errorf("late are %v", got)
+	}
+	s = play(t, accepted(), InputAdded{ItemsRef: "in", By: ByClient}, catalogued(), asked(0, 1), InputAdded{ItemsRef: "late", By: ByOther}, turn(0, "end"))
+	if got := s.LateRefs(); len(got) != 0 {
+		t.Errorf("after the answer late are %v", got)
+	}
+}
+
+// P25: a run that was accepted without its input adds it before anything else, unless it is to end, and once.
+func TestADeferredRunAddsItsInputFirst(t *testing.T) {
+	begins := accepted().(Accepted)
+	begins.Deferred = true
+	s := play(t, begins)
+	if _, ok := Decide(s).(AddInput); !ok || !s.AwaitsInput() {
+		t.Errorf("the first action is %#v", Decide(s))
+	}
+	if _, ok := Decide(play(t, begins, CancelRequested{Cause: event.Cancelled})).(Finish); !ok {
+		t.Error("a run that is to end waits for its input")
+	}
+	s = play(t, begins, InputAdded{ItemsRef: "h", By: ByOther})
+	if _, ok := Decide(s).(AddInput); !ok || s.Added() != 1 {
+		t.Errorf("with the input of somebody else the next action is %#v", Decide(s))
+	}
+	s = play(t, begins, InputAdded{ItemsRef: "in", By: ByClient})
+	if _, ok := Decide(s).(Discover); !ok || s.AwaitsInput() {
+		t.Errorf("after its input the next action is %#v", Decide(s))
+	}
+	if _, ok := Decide(play(t, accepted())).(Discover); !ok {
+		t.Error("an ordinary run waits for input")
+	}
+}

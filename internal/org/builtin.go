@@ -1,0 +1,49 @@
+package org
+
+import "slices"
+
+// BuiltinTools is the name of the server to which the built-in tools of an org belong: in the lists of keys, in
+// events, in the audit log and in metrics. No MCP server of an org with built-in tools has it.
+const BuiltinTools = "builtin_tools"
+
+// BuiltinTool is a built-in tool that runs of an org can use: see [Runtime].BuiltinTools.
+type BuiltinTool struct {
+	Name            string `json:"name"` // of BuiltinNames; unique in the org
+	Disabled        bool   `json:"disabled,omitempty"`
+	RequireApproval string `json:"require_approval,omitempty"` // ApprovalNever or ApprovalAlways; "" = as the tool itself asks
+	Hosted          bool   `json:"hosted,omitempty"`           // web_search: it answers the hosted tool of requests with this name
+	Price           *int64 `json:"price_nano_usd,omitempty"`   // of a call, in 10⁻⁹ US dollars; nil = nobody has said
+	MaxUses         int    `json:"max_uses,omitempty"`         // calls of a run; 0 = no limit
+}
+
+// ToolSettings are what the settings of a tool say of its calls.
+type ToolSettings struct {
+	Name            string
+	RequireApproval string // ApprovalNever or ApprovalAlways; "" = as the tool itself asks
+	Price           *int64 // of a call, in 10⁻⁹ US dollars; nil = nobody has said
+}
+
+// Settings returns what the settings say of calls of the tool.
+func (t BuiltinTool) Settings() ToolSettings {
+	return ToolSettings{t.Name, t.RequireApproval, t.Price}
+}
+
+// BuiltinNames returns the names of the built-in tools, in the order in which they are listed.
+func BuiltinNames() []string {
+	return []string{"database_query", "database_write", "http_request", "code_execute", "storage_read", "storage_write", "web_search", "web_scrape"}
+}
+
+// BuiltinTool returns what the org says of a built-in tool, also of one that is disabled.
+func (r Runtime) BuiltinTool(name string) BuiltinTool {
+	for _, t := range r.BuiltinTools {
+		if t.Name == name {
+			return t
+		}
+	}
+	return BuiltinTool{Name: name}
+}
+
+// EnabledBuiltins returns the built-in tools of the org that are not disabled, in their order.
+func (r Runtime) EnabledBuiltins() []BuiltinTool {
+	return slices.DeleteFunc(slices.Clone(r.BuiltinTools), func(t BuiltinTool) bool { return t.Disabled })
+}

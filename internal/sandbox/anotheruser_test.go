@@ -1,0 +1,60 @@
+//go:build unix
+
+package sandbox_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/turnpike-gateway/turnpike/internal/sandbox/sandboxtest"
+)
+
+// The same attacks, of a gateway that is not root.
+func TestAttacksAsAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("this user is not root: the other tests are these already")
+	}
+	dir, err := os.MkdirTemp("", "another-user-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	const nobody = 65534
+	if err := os.Chown(dir, nobody, nobody); err != nil {
+		t.Fatal(err)
+	}
+	env := append(os.Environ(), "TMPDIR="+dir, "HOME="+dir)
+	if program := sandboxtest.Program(t); len(program) == 1 { // it was built
+		env = append(env, sandboxtest.ChildVariable+"="+copyOf(t, dir, program[0]))
+	}
+	test, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	env = append(env, "TURNPIKE_TEST_PYTHON_WASM="+copyOf(t, dir, sandboxtest.PythonWasm(t)))
+	cmd := exec.CommandContext(t.Context(), copyOf(t, dir, test), "-test.v", "-test.run", "^(TestAttacksOn|TestPython|TestJavaScript|TestFilesStay)")
+	cmd.Env, cmd.Dir = env, dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	out, err := cmd.CombinedOutput()
+	t.Logf("%s", out)
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// copyOf copies a file to where another user can read it.
+func copyOf(t *testing.T, dir, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := filepath.Join(dir, filepath.Base(path))
+	if err := os.WriteFile(to, data, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}

@@ -1,0 +1,172 @@
+package sandbox
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// Bounds of the directories of sessions. A directory without files says that its session existed.
+const (
+	maxDirectories = 200     // of an org; the oldest are removed
+	maxOrgFiles    = 1 << 30 // bytes of an org; the files of the oldest are removed
+	maxFiles       = FileSize * 2
+	maxFileCount   = 10_000 // of a session
+	keepFiles      = 24 * time.Hour
+	keepDirectory  = 30 * 24 * time.Hour
+)
+
+// hashed names a directory without what it is for: a name may hold any character.
+func hashed(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return hex.EncodeToString(sum[:16])
+}
+
+// directory returns the directory of a session, which is created, and whether it existed. Drivers do
+// not share directories: what one allows in it, such as links, another may follow.
+func (m *Manager) directory(driver string, k key) (dir string, existed bool, err error) {
+	org := m.orgDirectory(k.org)
+	if err := os.MkdirAll(org, 0o700); err != nil {
+		return "", false, err
+	}
+	m.bound(org)
+	dir = filepath.Join(org, driver+"-"+string(k.language)+"-"+hashed(k.name))
+	err = os.Mkdir(dir, 0o700)
+	if os.IsExist(err) {
+		now := time.Now()
+		return dir, true, os.Chtimes(dir, now, now)
+	}
+	return dir, false, err
+}
+
+// orgDirectory returns where the directories of an org are.
+func (m *Manager) orgDirectory(org string) string {
+	return filepath.Join(m.sessionsDirectory(), hashed(org))
+}
+
+func (m *Manager) sessionsDirectory() string { return filepath.Join(m.o.Dir, "sessions") }
+
+func removeDirectory(dir string) { _ = os.RemoveAll(dir) }
+
+// usage is a directory of a session.
+type usage struct {
+	path  string
+	at    time.Time
+	bytes int64
+}
+
+// bound makes room in the directory of an org, beginning with what was used least recently.
+func (m *Manager) bound(org string) {
+	list, total := usages(org), int64(0)
+	for _, u := range list {
+		total += u.bytes
+	}
+	for i, u := range list {
+		switch {
+		case m.inUse(u.path):
+		case len(list)-i >= maxDirectories:
+			removeDirectory(u.path)
+			total -= u.bytes
+		case total > maxOrgFiles && u.bytes > 0:
+			empty(u)
+			total -= u.bytes
+		}
+	}
+}
+
+// removeOld removes files and directories that were not used for long.
+func (m *Manager) removeOld(now time.Time) {
+	orgs, _ := os.ReadDir(m.sessionsDirectory()) // an error is one of the next call, too
+	for _, org := range orgs {
+		path := filepath.Join(m.sessionsDirectory(), org.Name())
+		for _, u := range usages(path) {
+			switch age := now.Sub(u.at); {
+			case m.inUse(u.path):
+			case age > keepDirectory:
+				removeDirectory(u.path)
+			case age > keepFiles && u.bytes > 0:
+				empty(u)
+			}
+		}
+		_ = os.Remove(path) // if it is empty
+	}
+}
+
+// inUse reports whether the directory is that of a session with an interpreter.
+func (m *Manager) inUse(dir string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for k := range m.sessions {
+		if d := m.chosen[k.language]; d != nil && dir == filepath.Join(m.orgDirectory(k.org), d.Name()+"-"+string(k.language)+"-"+hashed(k.name)) {
+			return true
+		}
+	}
+	return false
+}
+
+// RemoveOrg ends the sessions of an org and removes its files. The caller sees to it that no more calls
+// of the org come.
+func (m *Manager) RemoveOrg(org string) {
+	m.endAll(func(s *session) bool { return s.org == org })
+	removeDirectory(m.orgDirectory(org))
+}
+
+// usages returns the directories of an org, the least recently used first.
+func usages(org string) []usage {
+	entries, _ := os.ReadDir(org) // without an org there is nothing to list
+	var list []usage
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || !e.IsDir() {
+			continue
+		}
+		u := usage{path: filepath.Join(org, e.Name()), at: info.ModTime()}
+		u.bytes, _ = sizeOf(u.path)
+		list = append(list, u)
+	}
+	slices.SortFunc(list, func(a, b usage) int { return a.at.Compare(b.at) })
+	return list
+}
+
+// sizeOf returns the size of all files below a directory, and their number. It follows no links.
+func sizeOf(dir string) (bytes int64, files int) {
+	_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || path == dir {
+			return nil //nolint:nilerr // it was removed meanwhile
+		}
+		if files++; files > maxFileCount {
+			return fs.SkipAll
+		}
+		if info, err := e.Info(); err == nil {
+			bytes += info.Size()
+		}
+		return nil
+	})
+	return bytes, files
+}
+
+// empty removes the files of a session and keeps its directory, and its time.
+func empty(u usage) {
+	entries, _ := os.ReadDir(u.path)
+	for _, e := range entries {
+		removeDirectory(filepath.Join(u.path, e.Name()))
+	}
+	_ = os.Chtimes(u.path, u.at, u.at)
+}
+
+// watchFiles returns a function that says when the files of a session are too many.
+func watchFiles(dir string) func() string {
+	return func() string {
+		switch bytes, files := sizeOf(dir); {
+		case bytes > maxFiles:
+			return "its files were larger than 512 MiB together"
+		case files > maxFileCount:
+			return "it had more than 10,000 files"
+		}
+		return ""
+	}
+}

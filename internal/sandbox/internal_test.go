@@ -1,0 +1,159 @@
+package sandbox
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+)
+
+// closes counts the interpreters that were closed.
+type closes struct {
+	Interpreter
+	n *int
+}
+
+func (c closes) Close() { *c.n++ }
+
+func TestIdleSessionsEnd(t *testing.T) {
+	m, err := New(t.Context(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	now, n := time.Now(), 0
+	for name, used := range map[string]time.Time{"old": now.Add(-time.Hour), "new": now.Add(-time.Hour + time.Second)} {
+		k := key{"acme", name, Python}
+		m.sessions[k] = &session{key: k, used: used, interpreter: closes{nil, &n}}
+	}
+	busy := key{"acme", "busy", Python}
+	m.sessions[busy] = &session{key: busy, busy: true}
+	m.endIdle(now)
+	if n != 1 || m.Sessions() != 2 || m.sessions[key{"acme", "old", Python}] != nil {
+		t.Errorf("%d closed, %d left", n, m.Sessions())
+	}
+	delete(m.sessions, busy)
+}
+
+func TestOldFilesAreRemoved(t *testing.T) {
+	dir := t.TempDir()
+	m := &Manager{o: Options{Dir: dir}}
+	now := time.Now()
+	used := func(name string, age time.Duration) string {
+		t.Helper()
+		path, existed, err := m.directory("wasm", key{"acme", name, Python})
+		if err != nil || existed {
+			t.Fatal(existed, err)
+		}
+		if err := os.WriteFile(filepath.Join(path, "f"), []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(path, now.Add(-age), now.Add(-age)); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	young, old, ancient := used("young", keepFiles-time.Minute), used("old", keepFiles+time.Minute), used("ancient", keepDirectory+time.Minute)
+	m.removeOld(now)
+	m.removeOld(now) // what is emptied keeps its time
+	for path, want := range map[string]string{young: "[f] true", old: "[] true", ancient: "[] false"} {
+		entries, err := os.ReadDir(path)
+		names := []string{}
+		for _, e := range entries {
+			names = append(names, e.Name())
+		}
+		if got := fmt.Sprint(names, err == nil); got != want {
+			t.Errorf("%s: %s, want %s", path, got, want)
+		}
+	}
+	_ = os.Chtimes(old, now.Add(-2*keepDirectory), now.Add(-2*keepDirectory))
+	_ = os.Chtimes(young, now.Add(-2*keepDirectory), now.Add(-2*keepDirectory))
+	if m.removeOld(now); len(usages(filepath.Dir(old))) != 0 {
+		t.Error("directories are left")
+	}
+	if _, err := os.Stat(filepath.Dir(old)); !os.IsNotExist(err) {
+		t.Errorf("the directory of an org without sessions: %v", err)
+	}
+}
+
+func TestAnOrgHasAsManyDirectoriesAsItMayHave(t *testing.T) {
+	m := &Manager{o: Options{Dir: t.TempDir()}}
+	at := time.Now().Add(-time.Hour)
+	var first string
+	for i := range maxDirectories + 5 {
+		dir, _, err := m.directory("wasm", key{"acme", fmt.Sprint(i), Python})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			first = dir
+		}
+		_ = os.Chtimes(dir, at, at.Add(time.Duration(i)*time.Second))
+	}
+	entries, err := os.ReadDir(filepath.Dir(first))
+	if err != nil || len(entries) != maxDirectories {
+		t.Error(len(entries), err)
+	}
+	if _, err := os.Stat(first); !os.IsNotExist(err) {
+		t.Errorf("the oldest one: %v", err)
+	}
+}
+
+// Output is the same however the reads cut it.
+func TestOutputIsCutAtTheMark(t *testing.T) {
+	const mark = "\x00MARK\x00"
+	for _, c := range []struct {
+		text          string
+		want, reply   string
+		dropped       int64
+		complete      bool
+		withoutAnswer bool
+	}{
+		{"out" + mark + `{"exit":0}` + "\nrest", "out", `{"exit":0}`, 0, true, false},
+		{mark + "\n", "", "", 0, true, false},
+		{"a\x00MAR" + mark + "x\n", "a\x00MAR", "x", 0, true, false},
+		{"a\x00MAR", "a\x00MAR", "", 0, false, false},
+		{strings.Repeat("x", maxOutput) + "yz" + mark + "\n", strings.Repeat("x", maxOutput), "", 2, true, false},
+		{"a" + mark + strings.Repeat("r", maxReply+10) + "\n", "a", strings.Repeat("r", maxReply), 0, true, false},
+		{"a" + mark + "b", "a", "", 0, true, true},
+	} {
+		for name, r := range map[string]io.Reader{"whole": strings.NewReader(c.text), "bytes": iotest.OneByteReader(strings.NewReader(c.text))} {
+			pr, pw := io.Pipe()
+			x := newCapture(pr, !c.withoutAnswer)
+			marked := x.begin(mark)
+			_, _ = io.Copy(pw, r)
+			_ = pw.Close()
+			<-x.done
+			complete := false
+			select {
+			case <-marked:
+				complete = true
+			default:
+			}
+			text, dropped, reply := x.end()
+			if text != c.want || dropped != c.dropped || !bytes.Equal(reply, []byte(c.reply)) || complete != c.complete {
+				t.Errorf("%s, %.20q: %.40q %d %.40q %v", name, c.text, text, dropped, reply, complete)
+			}
+		}
+	}
+}
+
+func TestOutputBetweenCallsIsDropped(t *testing.T) {
+	pr, pw := io.Pipe()
+	c := newCapture(pr, false)
+	_, _ = io.WriteString(pw, "nobody has asked")
+	_, _ = pw.Write(nil) // the reader is back, so it has added that
+	marked := c.begin("MARK")
+	_, _ = io.WriteString(pw, "asked MARK later")
+	<-marked
+	_ = pw.Close()
+	<-c.done
+	if text, dropped, _ := c.end(); text != "asked " || dropped != 0 {
+		t.Errorf("%q, %d", text, dropped)
+	}
+}

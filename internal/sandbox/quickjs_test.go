@@ -1,0 +1,75 @@
+package sandbox_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/sandbox"
+)
+
+func TestJavaScript(t *testing.T) {
+	m := newManager(t, sandbox.Options{Drivers: []string{sandbox.QuickJS}})
+	for _, c := range []struct{ name, code, stdout, stderr, result string }{
+		{"an expression", "1+2", "", "", "3"},
+		{"a text", "'a' + 'ü'", "", "", `"aü"`},
+		{"an object", "({a:[1,'x',null]})", "", "", `{"a":[1,"x",null]}`},
+		{"output", "console.log('a', 1, {b: 2}); print('c'); console.error('no')", "a 1 {\"b\":2}\nc\n", "no\n", ""},
+		{"a declaration has no value", "const kept = 41", "", "", ""},
+		{"variables survive", "kept + 1", "", "", "42"},
+		{"await outside of a function", "await Promise.resolve(7)", "", "", "7"},
+		{"a function, an error, a cycle", "const c={};c.c=c;console.log(()=>1, c, -0, 1n, Symbol('s'))", "[function anonymous] [object Object] -0 1 Symbol(s)\n", "", ""},
+		{"timers", "setTimeout(() => print('late'), 2); setTimeout(() => print('soon'), 1); 'first'", "soon\nlate\n", "", `"first"`},
+		{"an interval that ends", "let n = 0; const id = setInterval(() => { print(++n); if (n === 3) clearInterval(id) }, 1)", "1\n2\n3\n", "", ""},
+		{"a value that only its own code can break", "({toJSON() { throw 1 }, toString() { throw 2 }})", "", "", ""},
+	} {
+		o := run(t, m, sandbox.Request{Language: sandbox.JavaScript, Code: c.code})
+		if o.Stdout != c.stdout || o.Stderr != c.stderr || o.Result != c.result || o.Exit != 0 || o.Ended != "" {
+			t.Errorf("%s: %+v", c.name, o)
+		}
+	}
+	for _, c := range []struct{ name, code, stderr string }{
+		{"an exception", "throw new TypeError('bad')", "TypeError: bad"},
+		{"a syntax error", "let let", "SyntaxError"},
+		{"a rejected promise", "await Promise.reject(new Error('later'))", "Error: later"},
+		{"a promise that nothing settles", "await new Promise(() => {})", "nothing settles"},
+		{"an exception in a timer", "setTimeout(() => { throw new Error('in a timer') }, 1)", "in a timer"},
+		{"an unknown name", "std.open('/etc/passwd')", "'std' is not defined"},
+	} {
+		o := run(t, m, sandbox.Request{Language: sandbox.JavaScript, Code: c.code})
+		if o.Exit != 1 || !strings.Contains(o.Stderr, c.stderr) || o.Ended != "" {
+			t.Errorf("%s: %+v", c.name, o)
+		}
+	}
+}
+
+// attacks on JavaScript. In the interpreter there is nothing of the host: what it lacks is listed.
+func javaScriptAttacks() []attack {
+	return []attack{
+		{name: "3 GB allocation", code: "const a = []; for (;;) a.push(new Uint8Array(1 << 20).fill(1))", fails: true},
+		{name: "3 GB text", code: "let s = 'x'; for (;;) s += s", fails: true},
+		{name: "endless loop", code: "for (;;);", ends: "time limit"},
+		{name: "endless promises", code: "(function f() { Promise.resolve().then(f) })(); await new Promise(() => {})", fails: true},
+		{name: "endless timers", code: "setInterval(() => {}, 0)", ends: "time limit"},
+		{name: "hostile regular expression", code: "/^(a+)+$/.test('a'.repeat(40) + '!')", ends: "time limit"},
+		{name: "endless output", code: "for (;;) console.log('x'.repeat(10000))", ends: "time limit", drops: true},
+		{name: "endless recursion", code: "function f() { return f() + 1 } f()", fails: true},
+		{name: "recursion in JSON", code: "let a = []; for (let i = 0; i < 1e6; i++) a = [a]; JSON.stringify(a)", fails: true},
+		{name: "recursion in a regular expression", code: "new RegExp('('.repeat(1e6) + ')'.repeat(1e6))", fails: true},
+		{name: "modules", code: "await import('os')", fails: true},
+		{name: "modules by path", code: "await import('DATA/module.js')", fails: true},
+		{name: "names of the host", fails: true, code: `
+			const found = ['std', 'os', 'require', 'process', 'fetch', 'XMLHttpRequest', 'WebSocket', 'Worker', 'Deno', 'Bun', '__write', 'scriptArgs', 'loadScript', 'bjson']
+				.filter((n) => n in globalThis);
+			if (found.length) print('FOUND', found); else throw new Error('nothing')`},
+		{name: "the prelude", fails: true, code: `
+			const e = new Error('x'); let f = (function () { return arguments.callee.caller })(); if (f) print('FOUND', f); throw e`},
+		{name: "a forged reply", code: `console.error('\u0000{"exit":0,"result":"FORGED"}'); throw 1`, fails: true},
+		{name: "broken prototypes", code: `Array.prototype.map = String.prototype.trimEnd = JSON.stringify = Promise.prototype.then = () => { throw 1 }; ({})`},
+		{name: "2 MiB of code values", code: "const big = 'x'.repeat(2 << 20); big"},
+	}
+}
+
+func TestAttacksOnQuickJS(t *testing.T) {
+	attackAll(t, sandbox.QuickJS, sandbox.JavaScript, time.Second, javaScriptAttacks())
+}

@@ -1,0 +1,106 @@
+// Package sandboxtest lets test programs be their own child processes, as the gateway is, and finds
+// python.wasm for tests.
+//
+//	func TestMain(m *testing.M) { os.Exit(sandboxtest.Main(m)) }
+//
+//	sandbox.New(ctx, sandbox.Options{Program: sandboxtest.Program(t), …})
+package sandboxtest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/turnpike-gateway/turnpike/internal/sandbox/child"
+)
+
+// childArgument tells a test program that it is a child.
+const childArgument = "sandbox-child"
+
+// Main runs the child that the arguments name, or the tests. It returns the exit status.
+func Main(m *testing.M) int {
+	if len(os.Args) > 1 && os.Args[1] == childArgument {
+		return child.Main(os.Args[2:])
+	}
+	dir, err := os.MkdirTemp("", "compiled-")
+	if err == nil {
+		err = os.Setenv(compiled, dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	return m.Run()
+}
+
+// compiled is the variable with the directory of Compiled.
+const compiled = "TURNPIKE_TEST_COMPILED"
+
+// Compiled returns a directory for the modules that the tests of a program compile, once.
+func Compiled() string { return os.Getenv(compiled) }
+
+// ChildVariable is the variable with the path of a program that is nothing but a child: tests that run as
+// a user who cannot build it get it so.
+const ChildVariable = "TURNPIKE_TEST_CHILD"
+
+// Program returns the program that starts children. A program with the race detector takes more address
+// space than a child may have, so that then another one is built.
+func Program(t *testing.T) []string {
+	t.Helper()
+	if path := os.Getenv(ChildVariable); path != "" {
+		return []string{path}
+	}
+	if raceDetector {
+		return []string{build(t)}
+	}
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []string{path, childArgument}
+}
+
+// build builds the program that is nothing but a child.
+func build(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "child")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", path, "./testdata/child")
+	cmd.Dir = here()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build the child: %v\n%s", err, out)
+	}
+	return path
+}
+
+// here returns the directory of this file.
+func here() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Dir(file)
+}
+
+// PythonWasm returns the path of python.wasm: that of the variable TURNPIKE_TEST_PYTHON_WASM, or of the
+// packages in conformance. A test is skipped without it.
+func PythonWasm(t *testing.T) string {
+	t.Helper()
+	path := os.Getenv("TURNPIKE_TEST_PYTHON_WASM")
+	if path == "" {
+		path = filepath.Join(here(), "..", "..", "..", "conformance", "node_modules", "@antonz", "python-wasi", "dist", "python.wasm")
+	}
+	if _, err := os.Stat(path); err != nil {
+		Skip(t, "there is no python.wasm: run npm ci in conformance, or set TURNPIKE_TEST_PYTHON_WASM (%v)", err)
+	}
+	return path
+}
+
+// Skip skips a test, or fails it where skipping is forbidden.
+func Skip(t *testing.T, format string, args ...any) {
+	t.Helper()
+	if os.Getenv("TURNPIKE_TEST_NO_SKIP") == "1" {
+		t.Fatalf(format, args...)
+	}
+	t.Skipf(format, args...)
+}

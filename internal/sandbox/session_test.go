@@ -1,0 +1,172 @@
+package sandbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/sandbox"
+)
+
+// js is a request to the session name of an org.
+func js(org, name, code string) sandbox.Request {
+	return sandbox.Request{Org: org, Session: name, Language: sandbox.JavaScript, Code: code}
+}
+
+const count = "globalThis.n = (globalThis.n ?? 0) + 1"
+
+func TestSessionsAreApart(t *testing.T) {
+	m := newManager(t, sandbox.Options{Drivers: []string{sandbox.QuickJS}})
+	for _, c := range []struct{ org, name, want string }{
+		{"acme", "a", "1"}, {"acme", "a", "2"}, {"acme", "b", "1"}, {"beta", "a", "1"}, {"acme", "a", "3"}, {"acmea", "", "1"},
+	} {
+		if got := run(t, m, js(c.org, c.name, count)); got.Result != c.want || got.StateLost {
+			t.Errorf("%+v: %+v", c, got)
+		}
+	}
+}
+
+func TestTheLeastRecentlyUsedSessionIsEvicted(t *testing.T) {
+	m := newManager(t, sandbox.Options{Drivers: []string{sandbox.QuickJS}, MaxSessions: 3, MaxSessionsPerOrg: 2})
+	for i, c := range []struct {
+		org, name, want string
+		lost            bool
+		sessions        int
+	}{
+		{"acme", "a", "1", false, 1},
+		{"acme", "b", "1", false, 2},
+		{"acme", "a", "2", false, 2},
+		{"acme", "c", "1", false, 2}, // evicts b, the org's own
+		{"beta", "x", "1", false, 3},
+		{"acme", "a", "3", false, 3},
+		{"beta", "y", "1", false, 3}, // evicts c of acme: there are as many as the process may have
+		{"acme", "a", "4", false, 3},
+		{"acme", "b", "1", true, 3},
+		{"acme", "b", "2", false, 3}, // it is said once
+	} {
+		got := run(t, m, js(c.org, c.name, count))
+		if got.Result != c.want || got.StateLost != c.lost || m.Sessions() != c.sessions {
+			t.Errorf("%d: %+v: %+v, %d sessions", i, c, got, m.Sessions())
+		}
+	}
+}
+
+func TestABusySessionIsWaitedForAndNotEvicted(t *testing.T) {
+	m := newManager(t, sandbox.Options{Drivers: []string{sandbox.QuickJS}, MaxSessions: 1})
+	var group sync.WaitGroup
+	results := make([]string, 8)
+	for i := range results {
+		group.Go(func() {
+			o, err := m.Run(t.Context(), js("acme", "a", "await new Promise((f) => setTimeout(f, 2)); "+count))
+			results[i] = fmt.Sprint(o.Result, err)
+		})
+	}
+	group.Wait()
+	seen := map[string]bool{}
+	for _, r := range results {
+		seen[r] = true
+	}
+	if len(seen) != len(results) || !seen["8<nil>"] {
+		t.Errorf("%q", results)
+	}
+	busy, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	group.Go(func() {
+		if _, err := m.Run(busy, js("acme", "a", "for (;;);")); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+	// No other session takes the place of one that is busy, whichever of the two came first.
+	other := js("beta", "x", "for (;;);")
+	other.Timeout = 200 * time.Millisecond
+	if o, err := m.Run(t.Context(), other); !errors.Is(err, sandbox.ErrBusy) && o.Ended == "" {
+		t.Error(o, err)
+	}
+	cancel()
+	group.Wait()
+	if got := run(t, m, js("beta", "y", "1")); got.Result != "1" {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestALostStateIsToldOnce(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "sandbox")
+	o := sandbox.Options{Drivers: []string{sandbox.QuickJS}, Dir: dir}
+	m := newManager(t, o)
+	run(t, m, js("acme", "a", count))
+	run(t, m, js("acme", "b", count))
+	late := js("acme", "a", "for (;;);")
+	late.Timeout = 100 * time.Millisecond
+	if got := run(t, m, late); !strings.Contains(got.Ended, "time limit") || got.StateLost {
+		t.Errorf("%+v", got)
+	}
+	if got := run(t, m, js("acme", "a", count)); got.Result != "1" || !got.StateLost {
+		t.Errorf("after a time limit: %+v", got)
+	}
+	if got := run(t, m, js("acme", "a", count)); got.Result != "2" || got.StateLost {
+		t.Errorf("it is told again: %+v", got)
+	}
+	m.Close()
+	if _, err := m.Run(t.Context(), js("acme", "a", "1")); err == nil {
+		t.Error("code runs after Close")
+	}
+	again := newManager(t, o)
+	if got := run(t, again, js("acme", "b", count)); got.Result != "1" || !got.StateLost {
+		t.Errorf("after a restart: %+v", got)
+	}
+	again.RemoveOrg("acme")
+	if entries, err := os.ReadDir(filepath.Join(dir, "sessions")); err != nil || len(entries) != 0 || again.Sessions() != 0 {
+		t.Errorf("of an org that was deleted there is %v, %v", entries, err)
+	}
+	if got := run(t, again, js("acme", "b", count)); got.StateLost {
+		t.Errorf("a new org of that name: %+v", got)
+	}
+}
+
+func TestWhatIsNotConfiguredRunsNothing(t *testing.T) {
+	for _, c := range []struct {
+		drivers  []string
+		language sandbox.Language
+	}{{nil, sandbox.Python}, {nil, sandbox.JavaScript}, {[]string{sandbox.QuickJS}, sandbox.Python}, {[]string{sandbox.QuickJS}, "perl"}} {
+		m := newManager(t, sandbox.Options{Drivers: c.drivers})
+		if o, err := m.Run(t.Context(), sandbox.Request{Org: "acme", Session: "a", Language: c.language, Code: "1"}); !errors.Is(err, sandbox.ErrNotConfigured) {
+			t.Errorf("%+v: %+v, %v", c, o, err)
+		}
+	}
+	for _, drivers := range [][]string{{"docker"}, {sandbox.Auto, sandbox.QuickJS}} {
+		if m, err := sandbox.New(t.Context(), sandbox.Options{Drivers: drivers}); err == nil {
+			m.Close()
+			t.Errorf("%v is accepted", drivers)
+		}
+	}
+}
+
+// A driver that is named and does not work has no substitute; a program that cannot be its own child is
+// one case.
+func TestADriverThatDoesNotWorkIsNotReplaced(t *testing.T) {
+	for _, program := range [][]string{nil, {"/does/not/exist"}, {"/bin/true"}} {
+		m, err := sandbox.New(t.Context(), sandbox.Options{Drivers: []string{sandbox.QuickJS}, Program: program, Dir: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(m.Close)
+		var unavailable *sandbox.UnavailableError
+		if o, err := m.Run(t.Context(), js("acme", "a", "1")); !errors.As(err, &unavailable) || unavailable.Driver != sandbox.QuickJS || m.Sessions() != 0 {
+			t.Errorf("%v: %+v, %v", program, o, err)
+		}
+	}
+	m, err := sandbox.New(t.Context(), sandbox.Options{Drivers: []string{sandbox.Auto}, Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if o, err := m.Run(t.Context(), js("acme", "a", "1")); !errors.Is(err, sandbox.ErrNotConfigured) {
+		t.Errorf("auto: %+v, %v", o, err)
+	}
+}

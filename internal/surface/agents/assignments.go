@@ -1,0 +1,294 @@
+package agents
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/turnpike-gateway/turnpike/internal/agent"
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
+)
+
+// assignmentObject is a tool of an agent on the wire.
+type assignmentObject struct {
+	ID       string         `json:"id"`
+	Type     string         `json:"tool_type"`
+	Name     string         `json:"tool_name"`
+	ToolID   *string        `json:"tool_id"` // nil for an agent of the configuration file
+	Override overrideObject `json:"config_override"`
+}
+
+// overrideObject is what an agent says of one of its tools.
+type overrideObject struct {
+	Rules   []ruleConfig        `json:"rules,omitempty"`
+	Schemas map[string][]string `json:"schemas,omitempty"`
+}
+
+func wireAssignment(t agent.Assignment) assignmentObject {
+	out := assignmentObject{ID: t.ID, Type: t.Type, Name: t.Name}
+	if t.ToolID != "" {
+		out.ToolID = &t.ToolID
+	}
+	out.Override.Schemas = t.Schemas
+	for _, one := range t.Rules {
+		out.Override.Rules = append(out.Override.Rules, ruleConfig{one.Condition, agent.HookDeny, one.Message})
+	}
+	return out
+}
+
+func wireAssignments(a agent.Agent) []assignmentObject {
+	out := []assignmentObject{}
+	for _, t := range a.Tools {
+		out = append(out, wireAssignment(t))
+	}
+	return out
+}
+
+// toolsOf returns the custom tools that an agent has.
+func (h *Handler) toolsOf(ctx context.Context, a agent.Agent) (all []agent.Tool, err error) {
+	for _, one := range a.Tools {
+		if one.Type == builtin {
+			continue
+		}
+		t, err := h.customTool(ctx, a.Org, one)
+		if errors.Is(err, org.ErrNotFound) {
+			continue // Resolve says which one is missing
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, t)
+	}
+	return all, nil
+}
+
+// customTool returns the tool of an assignment, found by its id, or by its name if it has none.
+func (h *Handler) customTool(ctx context.Context, orgID string, one agent.Assignment) (agent.Tool, error) {
+	if one.ToolID == "" {
+		return h.o.Store.ToolNamed(ctx, orgID, one.Name)
+	}
+	return h.o.Store.Tool(ctx, orgID, one.ToolID)
+}
+
+// readAssignment reads an assignment without its id. In a list of an agent, "name" stands for tool_name, and
+// tool_type follows from it.
+func (h *Handler) readAssignment(ctx context.Context, orgID string, f *fields) (one agent.Assignment, err error) {
+	var short string
+	f.text("tool_type", &one.Type)
+	f.text("tool_name", &one.Name)
+	f.text("tool_id", &one.ToolID)
+	if f.path != "" {
+		f.take("id") // of what GET has returned
+		f.text("name", &short)
+		if one.Name == "" {
+			one.Name = short
+		}
+		if one.Type == "" {
+			one.Type = custom
+			if slices.Contains(agent.Builtins(), one.Name) {
+				one.Type = builtin
+			}
+		}
+	}
+	readOverride(f, &one)
+	switch {
+	case one.Type != builtin && one.Type != custom:
+		f.fail("tool_type", "must be builtin or custom")
+	case one.Name == "":
+		f.fail("tool_name", "is required")
+	case short != "" && short != one.Name:
+		f.fail("name", "differs from tool_name")
+	}
+	if err := f.done(); err != nil {
+		return one, err
+	}
+	err = h.findAssigned(ctx, orgID, f, &one)
+	return one, err
+}
+
+// findAssigned finds the tool of an assignment, and sets its id.
+func (h *Handler) findAssigned(ctx context.Context, orgID string, f *fields, one *agent.Assignment) error {
+	missingTool := fault.New(fault.NotFound, "not_found", "there is no %s tool with the name %.80q", one.Type, one.Name).In(f.at("tool_name"))
+	if one.Type == builtin {
+		if !slices.Contains(agent.Builtins(), one.Name) {
+			return missingTool
+		}
+		if one.ToolID != "" {
+			return surface.InvalidValue(f.at("tool_id"), "%s is for custom tools; a built-in tool has none", f.at("tool_id"))
+		}
+		return nil
+	}
+	t, err := h.customTool(ctx, orgID, *one)
+	switch {
+	case errors.Is(err, org.ErrNotFound), err == nil && t.Name != one.Name:
+		return missingTool
+	case err != nil:
+		return err
+	}
+	one.ToolID = t.ID
+	return nil
+}
+
+// readOverride reads config_override.
+func readOverride(f *fields, one *agent.Assignment) {
+	v, given := f.take("config_override")
+	if !given || f.err != nil {
+		return
+	}
+	if isNull(v) {
+		v = json.RawMessage("{}")
+	}
+	inside := fieldsOf(f.at("config_override"), v)
+	one.Schemas = nil
+	read(inside, "schemas", "an object of lists of names", &one.Schemas)
+	rules, _ := inside.list("rules")
+	one.Rules = nil
+	for i, v := range rules {
+		rule := fieldsOf(fmt.Sprintf("%s[%d]", inside.at("rules"), i), v)
+		one.Rules = append(one.Rules, readRule(rule))
+		if err := rule.done(); err != nil && inside.err == nil {
+			inside.err = err
+		}
+	}
+	err := inside.done()
+	if err == nil {
+		err = inPath(inside.path, refused(agent.CheckSchemas(one.Schemas), ""))
+	}
+	if err == nil && len(one.Schemas) > 0 && !one.ForDatabases() {
+		err = surface.InvalidValue(inside.at("schemas"), "%s is for database_query and database_write; other tools have none", inside.at("schemas"))
+	}
+	if err == nil {
+		err = inPath(inside.path, refused(one.CheckRules(), ""))
+	}
+	f.err = err
+}
+
+// applyTools replaces the tools of a definition, if the body has any. One with the name of a tool that is there
+// keeps its id.
+func (h *Handler) applyTools(ctx context.Context, caller run.Caller, f *fields, d *agent.Definition) error {
+	all, given := f.list("tools")
+	if !given || f.err != nil {
+		return f.err
+	}
+	if len(all) > agent.MaxTools {
+		return refused(&agent.FieldError{Field: "tools", Message: fmt.Sprintf("an agent has at most %d tools", agent.MaxTools)}, "")
+	}
+	before := d.Tools
+	d.Tools = nil
+	for i, v := range all {
+		one, err := h.readAssignment(ctx, caller.Org.ID, fieldsOf(fmt.Sprintf("tools[%d]", i), v))
+		if err != nil {
+			return err
+		}
+		if j := slices.IndexFunc(before, func(b agent.Assignment) bool { return b.Name == one.Name }); j >= 0 {
+			one.ID = before[j].ID
+		} else {
+			one.ID = h.o.NewID(agent.AssignmentPrefix)
+		}
+		d.Tools = append(d.Tools, one)
+	}
+	return nil
+}
+
+// Assignments answers GET /api/agents/{id}/tools, in the order of their assignment.
+func (h *Handler) Assignments() surface.Endpoint {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+		limit, offset, err := readPage(r)
+		if err != nil {
+			return 0, nil, err
+		}
+		a, err := h.find(r, caller)
+		if err != nil {
+			return 0, nil, err
+		}
+		return http.StatusOK, struct {
+			Tools []assignmentObject `json:"tools"`
+			pageOf
+		}{cut(wireAssignments(a), limit, offset), pageOf{len(a.Tools), limit, offset}}, nil
+	})
+}
+
+// AssignTool answers POST /api/agents/{id}/tools.
+func (h *Handler) AssignTool() surface.Endpoint {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+		if _, err := h.find(r, caller); err != nil {
+			return 0, nil, err
+		}
+		f, err := readFields(r)
+		if err != nil {
+			return 0, nil, err
+		}
+		one, err := h.readAssignment(r.Context(), caller.Org.ID, f)
+		if err != nil {
+			return 0, nil, err
+		}
+		one.ID = h.o.NewID(agent.AssignmentPrefix)
+		_, err = h.change(r, caller, func(d *agent.Definition) error {
+			switch {
+			case slices.ContainsFunc(d.Tools, func(b agent.Assignment) bool { return b.Name == one.Name }):
+				return fault.New(fault.Conflict, "exists", "the agent already has the tool %q", one.Name).In("tool_name")
+			case len(d.Tools) >= agent.MaxTools:
+				return fault.New(fault.Conflict, "cap_reached", "an agent has at most %d tools; remove one", agent.MaxTools)
+			}
+			d.Tools = append(d.Tools, one)
+			return nil
+		})
+		return http.StatusCreated, struct {
+			ID   string `json:"id"`
+			Name string `json:"tool_name"`
+		}{one.ID, one.Name}, err
+	})
+}
+
+// findAssignment returns the place of the assignment that the path names.
+func findAssignment(r *http.Request, d agent.Definition) (int, error) {
+	id := r.PathValue("aid")
+	i := slices.IndexFunc(d.Tools, func(t agent.Assignment) bool { return t.ID == id })
+	if i < 0 {
+		return 0, notFound("tool of the agent", id)
+	}
+	return i, nil
+}
+
+// ChangeAssignment answers PATCH /api/agents/{id}/tools/{aid}, which replaces config_override.
+func (h *Handler) ChangeAssignment() surface.Endpoint {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+		body, err := surface.ReadJSON(r)
+		if err != nil {
+			return 0, nil, err
+		}
+		var at int
+		a, err := h.change(r, caller, func(d *agent.Definition) (err error) {
+			if at, err = findAssignment(r, *d); err != nil {
+				return err
+			}
+			f := fieldsOf("", body)
+			readOverride(f, &d.Tools[at])
+			return f.done()
+		})
+		if err != nil {
+			return 0, nil, err
+		}
+		return http.StatusOK, wireAssignment(a.Tools[at]), nil
+	})
+}
+
+// RemoveAssignment answers DELETE /api/agents/{id}/tools/{aid}.
+func (h *Handler) RemoveAssignment() surface.Endpoint {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+		_, err := h.change(r, caller, func(d *agent.Definition) error {
+			i, err := findAssignment(r, *d)
+			if err == nil {
+				d.Tools = slices.Delete(d.Tools, i, i+1)
+			}
+			return err
+		})
+		return http.StatusOK, deleted{r.PathValue("aid"), true}, err
+	})
+}

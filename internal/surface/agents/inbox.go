@@ -1,0 +1,50 @@
+package agents
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
+)
+
+var whenBusies = []run.WhenBusy{run.Reject, run.Enqueue, run.Steer, run.Interrupt}
+
+// inputObject is an input of a session on the wire.
+type inputObject struct {
+	ID          string          `json:"id"`
+	Kind        string          `json:"kind"`
+	Principal   string          `json:"principal"`
+	Content     json.RawMessage `json:"content"`
+	RunID       string          `json:"run_id"`
+	CreatedAt   *string         `json:"created_at"`
+	ProcessedAt *string         `json:"processed_at"`
+}
+
+// Inputs answers GET /api/sessions/{id}/inputs, the oldest first.
+func (h *Handler) Inputs() surface.Endpoint {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+		limit, offset, err := readPage(r)
+		if err != nil {
+			return 0, nil, err
+		}
+		s, err := h.findSession(r.Context(), caller, r.PathValue("id"))
+		if err != nil {
+			return 0, nil, err
+		}
+		found, total, err := h.o.Sessions.SessionInputs(r.Context(), s.Org, s.ID, limit, offset)
+		if err != nil {
+			return 0, nil, err
+		}
+		out := []inputObject{}
+		for _, in := range found {
+			out = append(out, inputObject{
+				ID: in.ID, Kind: in.Kind, Principal: in.Principal, Content: in.Body, RunID: in.RunID, CreatedAt: wireTime(in.CreatedAt), ProcessedAt: wireTime(in.ProcessedAt),
+			})
+		}
+		return http.StatusOK, struct {
+			Inputs []inputObject `json:"inputs"`
+			pageOf
+		}{out, pageOf{total, limit, offset}}, nil
+	})
+}

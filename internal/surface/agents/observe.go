@@ -1,0 +1,207 @@
+package agents
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/agent"
+	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
+)
+
+// Observability shows what agents did: readers see the org, and members what they own. Each request looks at
+// the latest [agent.ObservedTurns] runs at most.
+
+// observedRun is a run in a list.
+type observedRun struct {
+	RunID       string          `json:"run_id"`
+	SessionID   string          `json:"session_id"`
+	AgentID     string          `json:"agent_id"`
+	Version     int             `json:"agent_version"`
+	Principal   string          `json:"principal"`
+	Status      agent.RunStatus `json:"status"`
+	StopReason  *string         `json:"stop_reason"`
+	Model       string          `json:"model"`
+	Steps       int             `json:"steps"`
+	ToolCalls   int             `json:"tool_calls"`
+	Tokens      int64           `json:"total_tokens"`
+	CreatedAt   *string         `json:"created_at"`
+	CompletedAt *string         `json:"completed_at"`
+	Told        *string         `json:"on_run_complete"`
+}
+
+// observedCall is a tool call in a list.
+type observedCall struct {
+	RunID      string  `json:"run_id"`
+	SessionID  string  `json:"session_id"`
+	AgentID    string  `json:"agent_id"`
+	Step       int     `json:"step"`
+	Tool       string  `json:"tool_name"`
+	Server     string  `json:"server"`
+	Status     string  `json:"status"`
+	Attempts   int     `json:"attempts"`
+	DurationMS float64 `json:"duration_ms"`
+	CreatedAt  *string `json:"created_at"`
+}
+
+// observedFilters are the filters of the lists.
+var observedFilters = []string{"agent_id", "session_id", "status", "created_after", "created_before"}
+
+// runQuery reads the filters of a list, of which known are those that it has beside the common ones.
+func runQuery(r *http.Request, caller run.Caller, known ...string) (q agent.RunQuery, err error) {
+	if q.Limit, q.Offset, err = readPage(r, append(known, observedFilters...)...); err != nil {
+		return q, err
+	}
+	values := r.URL.Query()
+	q.Agent, q.Session, q.Tool = values.Get("agent_id"), values.Get("session_id"), values.Get("tool_name")
+	if !caller.Principal.Role.MayRead() {
+		q.Principal = caller.Principal.ID
+	}
+	if text := values.Get("status"); text != "" {
+		if !slices.Contains(agent.RunStatuses(), agent.RunStatus(text)) {
+			return q, surface.InvalidValue("status", "status must be one of %v", agent.RunStatuses())
+		}
+		q.States = agent.StatesOf(agent.RunStatus(text))
+	}
+	for name, at := range map[string]*time.Time{"created_after": &q.CreatedAfter, "created_before": &q.CreatedBefore} {
+		if text := values.Get(name); text != "" {
+			if *at, err = time.Parse(time.RFC3339, text); err != nil {
+				return q, surface.InvalidValue(name, "%s must be a time in RFC 3339 format, for example 2026-01-31T12:00:00Z", name)
+			}
+		}
+	}
+	return q, nil
+}
+
+// ObservedRuns answers GET /api/observability/agent-runs, the latest first.
+func (h *Handler) ObservedRuns() surface.Endpoint {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+		q, err := runQuery(r, caller)
+		if err != nil {
+			return 0, nil, err
+		}
+		found, total, err := h.o.Observed.ObservedRuns(r.Context(), caller.Org.ID, q)
+		if err != nil {
+			return 0, nil, err
+		}
+		out := []observedRun{}
+		for _, o := range found {
+			one := observedRun{
+				RunID: o.RunID, SessionID: o.Session, AgentID: o.Agent, Version: o.Version, Principal: o.Principal, Status: agent.StatusOf(o.State), Model: o.Model,
+				Steps: o.Rounds, ToolCalls: o.Calls, Tokens: o.Tokens, CreatedAt: wireTime(o.CreatedAt), CompletedAt: wireTime(o.FinishedAt),
+			}
+			if why := (agent.Session{State: o.State}).StopReason(); why != "" {
+				one.StopReason = &why
+			}
+			if o.Told != "" {
+				one.Told = &o.Told
+			}
+			out = append(out, one)
+		}
+		return http.StatusOK, struct {
+			Runs []observedRun `json:"agent_runs"`
+			pageOf
+		}{out, pageOf{total, q.Limit, q.Offset}}, nil
+	})
+}
+
+// ObservedCalls answers GET /api/observability/tool-calls, the latest first.
+func (h *Handler) ObservedCalls() surface.Endpoint {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+		q, err := runQuery(r, caller, "tool_name")
+		if err != nil {
+			return 0, nil, err
+		}
+		found, total, err := h.o.Observed.ObservedCalls(r.Context(), caller.Org.ID, q)
+		if err != nil {
+			return 0, nil, err
+		}
+		out := []observedCall{}
+		for _, o := range found {
+			var c audit.ToolCall
+			if err := json.Unmarshal(o.Body, &c); err != nil {
+				return 0, nil, err
+			}
+			out = append(out, observedCall{o.RunID, o.Session, o.Agent, c.Round + 1, c.Tool, c.Server, c.Status, c.Attempts, c.LatencyMS, wireTime(o.At)})
+		}
+		return http.StatusOK, struct {
+			Calls []observedCall `json:"tool_calls"`
+			pageOf
+		}{out, pageOf{total, q.Limit, q.Offset}}, nil
+	})
+}
+
+// ObservedOrchestrations answers GET /api/observability/orchestration-runs: there are none.
+func (h *Handler) ObservedOrchestrations() surface.Endpoint {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+		q, err := runQuery(r, caller)
+		return http.StatusOK, struct {
+			Runs []struct{} `json:"orchestration_runs"`
+			pageOf
+		}{[]struct{}{}, pageOf{0, q.Limit, q.Offset}}, err
+	})
+}
+
+// FilterOptions answers GET /api/observability/filter-options: the values that the filters of the lists can have.
+func (h *Handler) FilterOptions() surface.Endpoint {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+		if err := surface.CheckQuery(r.URL.Query()); err != nil {
+			return 0, nil, err
+		}
+		q := agent.RunQuery{Limit: maxLimit}
+		if !caller.Principal.Role.MayRead() {
+			q.Principal = caller.Principal.ID
+		}
+		ids, tools, err := h.o.Observed.ObservedNames(r.Context(), caller.Org.ID, q)
+		if err != nil {
+			return 0, nil, err
+		}
+		type named struct {
+			ID string `json:"id"`
+		}
+		agents := []named{}
+		for _, id := range ids {
+			agents = append(agents, named{id})
+		}
+		return http.StatusOK, struct {
+			Agents   []named           `json:"agents"`
+			Statuses []agent.RunStatus `json:"statuses"`
+			Tools    []string          `json:"tool_names"`
+		}{agents, agent.RunStatuses(), append([]string{}, tools...)}, nil
+	})
+}
+
+// observedFor is the time that the health of runs is about.
+const observedFor = 24 * time.Hour
+
+// ObservedHealth answers GET /api/observability/health: what became of the runs of the last 24 hours.
+func (h *Handler) ObservedHealth() surface.Endpoint {
+	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+		if err := surface.CheckQuery(r.URL.Query()); err != nil {
+			return 0, nil, err
+		}
+		q := agent.RunQuery{CreatedAfter: h.o.Now().Add(-observedFor)}
+		if !caller.Principal.Role.MayRead() {
+			q.Principal = caller.Principal.ID
+		}
+		states, err := h.o.Observed.ObservedStates(r.Context(), caller.Org.ID, q)
+		if err != nil {
+			return 0, nil, err
+		}
+		runs := map[agent.RunStatus]int{}
+		for _, s := range agent.RunStatuses() {
+			runs[s] = 0
+		}
+		for state, n := range states {
+			runs[agent.StatusOf(state)] += n
+		}
+		return http.StatusOK, struct {
+			Status string                  `json:"status"`
+			Since  *string                 `json:"since"`
+			Runs   map[agent.RunStatus]int `json:"agent_runs"`
+		}{"ok", wireTime(q.CreatedAfter), runs}, nil
+	})
+}

@@ -1,0 +1,274 @@
+package turnpike_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike"
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/sqlite"
+	"github.com/turnpike-gateway/turnpike/tool"
+	"github.com/turnpike-gateway/turnpike/turnpiketest"
+)
+
+// A session is shown and deleted for its caller, wherever it is kept.
+func TestASessionIsShownAndDeleted(t *testing.T) {
+	places(t, func(t *testing.T, at func(*turnpike.Agent) *turnpike.Agent) {
+		m := turnpiketest.NewScript(t, story+"\ntext Hello Bob.\n\ntext Again.\n")
+		a := at(&turnpike.Agent{Model: m, Tools: []tool.Tool{weather()}})
+		bob := turnpike.As(turnpike.Caller{ID: "bob", Permissions: []string{"*"}})
+		s := a.Session("chat 1")
+		if _, err := s.Info(t.Context()); !errors.Is(err, turnpike.ErrNoSession) {
+			t.Errorf("before the first run: %v", err)
+		}
+		if _, err := s.Turns(t.Context()); !errors.Is(err, turnpike.ErrNoSession) {
+			t.Errorf("before the first run: %v", err)
+		}
+		for _, as := range [][]turnpike.Option{nil, {bob}} {
+			if _, err := s.Run(t.Context(), turnpike.Text("Warm?"), as...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		info, err := s.Info(t.Context())
+		if err != nil || info.ID != "chat 1" || info.Owner != "program" || time.Since(info.Created) > time.Minute || info.Updated.Before(info.Created) {
+			t.Errorf("%+v, %v", info, err)
+		}
+		if info, err := s.Info(t.Context(), bob); err != nil || info.Owner != "bob" {
+			t.Errorf("%+v, %v", info, err)
+		}
+		turns, err := s.Turns(t.Context())
+		if err != nil || len(turns) != 4 || turns[0].Items[0].Text() != "Warm?" || turns[3].Role != turnpike.AssistantTurn || turns[3].Items[0].Text() != "It is sunny." {
+			t.Errorf("%+v, %v", turns, err)
+		}
+		if err := s.Delete(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Delete(t.Context()); !errors.Is(err, turnpike.ErrNoSession) {
+			t.Errorf("deleted twice: %v", err)
+		}
+		if turns, err := s.Turns(t.Context(), bob); err != nil || len(turns) != 2 {
+			t.Errorf("of another caller: %+v, %v", turns, err)
+		}
+		if _, err := s.Run(t.Context(), turnpike.Text("Who?")); err != nil || prompt(m.Requests()[3].Items) != "user Who?" {
+			t.Errorf("the next run reads %q, %v", prompt(m.Requests()[3].Items), err)
+		}
+		var invalid *turnpike.ValidationError
+		if _, err := s.Turns(t.Context(), turnpike.ShowTrace()); !errors.As(err, &invalid) || !strings.Contains(err.Error(), "As") {
+			t.Errorf("with another option: %v", err)
+		}
+		if err := a.Session("").Delete(t.Context()); !errors.As(err, &invalid) {
+			t.Errorf("without an id: %v", err)
+		}
+	})
+}
+
+// A session whose run has not ended is not deleted.
+func TestASessionIsNotDeletedUnderItsRun(t *testing.T) {
+	places(t, func(t *testing.T, at func(*turnpike.Agent) *turnpike.Agent) {
+		entered, leave := make(chan struct{}), make(chan struct{})
+		m := turnpiketest.Model(t, turnpiketest.Turn(turnpiketest.Call("look", nil), turnpiketest.Call("pay", nil)))
+		a := at(&turnpike.Agent{Model: m, Tools: []tool.Tool{
+			tool.Func("look", "", func(context.Context, struct{}) (string, error) { close(entered); <-leave; return "seen", nil }),
+			tool.Func("pay", "", func(context.Context, struct{}) (string, error) { return "done", nil }).ApproveIf(func(struct{}) bool { return true }),
+		}})
+		s := a.Session("s")
+		failed := make(chan error)
+		go func() {
+			_, err := s.Run(t.Context(), turnpike.Text("one"))
+			failed <- err
+		}()
+		<-entered
+		var busy *turnpike.SessionError
+		if err := s.Delete(t.Context()); !errors.As(err, &busy) {
+			t.Errorf("in progress: %v", err)
+		}
+		close(leave)
+		var waiting *turnpike.Waiting
+		if err := <-failed; !errors.As(err, &waiting) {
+			t.Fatal(err)
+		}
+		if err := s.Delete(t.Context()); !errors.As(err, &busy) || busy.RunID != waiting.RunID {
+			t.Errorf("waiting: %v", err)
+		}
+		if err := s.Cancel(t.Context(), waiting.RunID); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Delete(t.Context()); err != nil {
+			t.Errorf("cancelled: %v", err)
+		}
+		if err := s.Cancel(t.Context(), waiting.RunID); err == nil {
+			t.Error("a run that has ended is cancelled")
+		}
+	})
+}
+
+// The list of sessions holds after a restart, and is that of a caller.
+func TestTheSessionsOfAnAgent(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "runs.db")
+	store := open(t, path)
+	m := turnpiketest.NewScript(t, "text 1\n\ntext 2\n\ntext 3\n\ntext 4\n")
+	bob := turnpike.As(turnpike.Caller{ID: "bob"})
+	a := &turnpike.Agent{Model: m, Store: store}
+	for _, one := range []struct {
+		id string
+		as []turnpike.Option
+	}{{"a", nil}, {"b", nil}, {"a", []turnpike.Option{bob}}} {
+		if _, err := a.Session(one.id).Run(t.Context(), turnpike.Text("go"), one.as...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := a.Run(t.Context(), turnpike.Text("go")); err != nil { // is part of no session
+		t.Fatal(err)
+	}
+	store = reopen(t, store, path)
+	a = &turnpike.Agent{Model: m, Store: store}
+	list := func(before string, limit int, opts ...turnpike.Option) (ids string) {
+		t.Helper()
+		found, err := a.Sessions(t.Context(), before, limit, opts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, one := range found {
+			ids += one.ID
+		}
+		return ids
+	}
+	if got := list("", 0) + " " + list("", 1) + " " + list("b", 0) + " " + list("", 0, bob); got != "ba b a a" {
+		t.Errorf("the lists are %q", got)
+	}
+	var invalid *turnpike.ValidationError
+	for name, a := range map[string]*turnpike.Agent{"no store": {Model: m}, "a log": {Model: m, Conversation: &log{}}} {
+		if _, err := a.Sessions(t.Context(), "", 0); !errors.As(err, &invalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := a.Sessions(t.Context(), "", 0, turnpike.SkipInput()); !errors.As(err, &invalid) {
+		t.Errorf("with another option: %v", err)
+	}
+}
+
+// A run of a session that goes on without its caller keeps the session, also over a restart in the middle of it.
+func TestASessionStartsARun(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "runs.db")
+	store := open(t, path)
+	m := turnpiketest.Model(t, turnpiketest.Say("One."), turnpiketest.Call("look", nil), turnpiketest.Say("Two."), turnpiketest.Say("Three."))
+	entered := make(chan struct{})
+	agent := func(f func(context.Context, struct{}) (string, error)) *turnpike.Agent {
+		return &turnpike.Agent{Model: m, Store: store, Tools: []tool.Tool{tool.Func("look", "", f).ReadOnly()}}
+	}
+	chat := agent(func(ctx context.Context, _ struct{}) (string, error) {
+		close(entered)
+		<-ctx.Done()
+		return "", ctx.Err()
+	}).Session("s")
+	follow := func(a *turnpike.Agent, id string) {
+		t.Helper()
+		if _, err := a.Follow(t.Context(), id, event.Position{}).Result(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	id, err := chat.Start(t.Context(), turnpike.Text("1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	follow(&turnpike.Agent{Model: m, Store: store}, id)
+	var busy *turnpike.SessionError
+	for id, err = chat.Start(t.Context(), turnpike.Text("2")); errors.As(err, &busy); { // its last turn follows the last event
+		id, err = chat.Start(t.Context(), turnpike.Text("2"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-entered
+	if _, err := chat.Start(t.Context(), turnpike.Text("3")); !errors.As(err, &busy) {
+		t.Errorf("in progress: %v", err)
+	}
+	store = reopen(t, store, path)
+	a := agent(func(context.Context, struct{}) (string, error) { return "seen", nil })
+	if _, err := a.Session("s").Run(t.Context(), turnpike.Text("3")); !errors.As(err, &busy) || busy.RunID != id || !strings.Contains(err.Error(), "resume it after a crash") {
+		t.Errorf("broken off: %v", err)
+	}
+	if r, err := a.Session("s").Resume(t.Context(), id).Result(); err != nil || r.Text != "Two." {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if _, err := a.Session("s").Run(t.Context(), turnpike.Text("3")); err != nil {
+		t.Fatal(err)
+	}
+	if got := prompt(m.Requests()[3].Items); got != "user 1; assistant One.; user 2; call look; result seen; assistant Two.; user 3" {
+		t.Errorf("asked %q", got)
+	}
+	if _, err := (&turnpike.Agent{Model: m}).Session("s").Start(t.Context(), turnpike.Text("x")); err == nil || err.(turnpike.Failure).Status() != 400 {
+		t.Errorf("without a store: %v", err)
+	}
+}
+
+// The turns of a session outlive the journals of its runs, and a run that a restart has broken off can be cancelled.
+func TestASessionOutlivesItsRuns(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "runs.db")
+	store := open(t, path)
+	m := turnpiketest.Model(t, turnpiketest.Say("One."), turnpiketest.Call("look", nil), turnpiketest.Say("Three."))
+	entered := make(chan struct{})
+	agent := func() *turnpike.Agent {
+		return &turnpike.Agent{Model: m, Store: store, Tools: []tool.Tool{tool.Func("look", "", func(ctx context.Context, _ struct{}) (string, error) {
+			close(entered)
+			<-ctx.Done()
+			return "", ctx.Err()
+		}).ReadOnly()}}
+	}
+	if _, err := agent().Session("s").Run(t.Context(), turnpike.Text("1")); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("sqlite", "file:"+path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = db.ExecContext(t.Context(), "PRAGMA foreign_keys = ON; DELETE FROM runs") // as the retention of a gateway does
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	store = open(t, path)
+	id, err := agent().Session("s").Start(t.Context(), turnpike.Text("2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-entered
+	store = reopen(t, store, path)
+	if err := agent().Cancel(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := agent().Session("s").Run(t.Context(), turnpike.Text("3")); err != nil {
+		t.Fatal(err)
+	}
+	got := prompt(m.Requests()[2].Items)
+	if !strings.HasPrefix(got, "user 1; assistant One.; user 2; call look; result ") || !strings.HasSuffix(got, "; user 3") {
+		t.Errorf("asked %q", got)
+	}
+}
+
+// readable is a place of sessions that cannot show them.
+type readable struct{ turnpike.Sessions }
+
+func TestAPlaceOfSessionsThatDoesNotShowThem(t *testing.T) {
+	store := open(t, filepath.Join(t.TempDir(), "runs.db"))
+	kept := readable{store.Conversations(sqlite.ConversationOptions{})}
+	a := &turnpike.Agent{Model: turnpiketest.NewScript(t, "text 1\n"), Conversation: kept}
+	s := a.Session("s")
+	if _, err := s.Run(t.Context(), turnpike.Text("go")); err != nil {
+		t.Fatal(err)
+	}
+	var invalid *turnpike.ValidationError
+	if _, err := s.Info(t.Context()); !errors.As(err, &invalid) || !strings.Contains(err.Error(), "SessionStore") {
+		t.Errorf("%v", err)
+	}
+	if _, err := a.Sessions(t.Context(), "", 0); !errors.As(err, &invalid) {
+		t.Errorf("%v", err)
+	}
+}

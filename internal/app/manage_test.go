@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -51,17 +52,32 @@ func (d documented) do(method, path, key, body string, want int) map[string]any 
 	return out
 }
 
+// schemas are the schemas of the document that were compiled in this process, by their pointers.
+var schemas sync.Map
+
+// schema returns the schema at a pointer into the document, which is the same for all gateways.
+func (d documented) schema(pointer string) (*jsonschema.Schema, error) {
+	if known, ok := schemas.Load(pointer); ok {
+		return known.(*jsonschema.Schema), nil
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource("mem:///openapi.json", d.doc); err != nil {
+		return nil, err
+	}
+	schema, err := c.Compile("mem:///openapi.json#" + (&url.URL{Path: pointer}).EscapedPath())
+	if err == nil {
+		schemas.Store(pointer, schema)
+	}
+	return schema, err
+}
+
 // conforms checks the answer against the schema of its path, method and status.
 func (d documented) conforms(method, path string, a answer) {
 	d.t.Helper()
 	template := d.template(path)
 	pointer := fmt.Sprintf("/paths/%s/%s/responses/%d/content/application~1json/schema",
 		strings.NewReplacer("~", "~0", "/", "~1").Replace(template), strings.ToLower(method), a.status)
-	c := jsonschema.NewCompiler()
-	if err := c.AddResource("mem:///openapi.json", d.doc); err != nil {
-		d.t.Fatal(err)
-	}
-	schema, err := c.Compile("mem:///openapi.json#" + (&url.URL{Path: pointer}).EscapedPath())
+	schema, err := d.schema(pointer)
 	if err != nil {
 		d.t.Fatalf("the document says nothing of %s %s with %d: %v", method, template, a.status, err)
 	}
@@ -79,12 +95,7 @@ func (d documented) conformsStream(method, path string, a answer) {
 	d.t.Helper()
 	pointer := fmt.Sprintf("/paths/%s/%s/responses/%d/content/text~1event-stream/schema",
 		strings.NewReplacer("~", "~0", "/", "~1").Replace(d.template(path)), strings.ToLower(method), a.status)
-	c := jsonschema.NewCompiler()
-	if err := c.AddResource("mem:///openapi.json", d.doc); err != nil {
-		d.t.Error(err)
-		return
-	}
-	schema, err := c.Compile("mem:///openapi.json#" + (&url.URL{Path: pointer}).EscapedPath())
+	schema, err := d.schema(pointer)
 	if err != nil {
 		d.t.Errorf("the document says nothing of the stream of %s %s: %v", method, path, err)
 		return

@@ -38,11 +38,11 @@ type world struct {
 // newMirror starts the gateway. extra are keys of the configuration file.
 func newMirror(t *testing.T, extra string) *mirror {
 	m := &mirror{data: t.TempDir(), release: make(chan struct{})}
-	t.Cleanup(func() { close(m.release) }) // before the gateway stops
 	m.up = newUpstream(t, m.model)
 	m.tools = newMCP(t, map[string]handler{"pay": echo})
 	m.yaml = extra + strings.Replace(site{upstream: m.up.URL}.withVault(), "    runtime: {}\n", "", 1)
 	m.documented = manage(mustRunIn(t, m.data, m.yaml, environment()))
+	t.Cleanup(func() { close(m.release) }) // before the gateway stops, which waits for what runs
 	m.do("POST", "/api/orgs", "operator-key", `{"id":"other","features":["mcp_outbound"]}`, 201)
 	stranger := m.do("POST", "/api/orgs/other/keys", "operator-key", `{"name":"first","role":"owner"}`, 201)["key"].(string)
 	m.o, m.other = m.furnish("o", "owner-key"), m.furnish("other", stranger)

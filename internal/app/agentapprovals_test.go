@@ -41,6 +41,9 @@ func TestAHookOfAnAgentAsksForApproval(t *testing.T) {
 				if n := len(tools.of("tools/call")); n != 0 {
 					t.Errorf("%d calls were executed before the decision", n)
 				}
+				if got := d.asOwner("GET", "/v1/approvals/"+approval, "", 200)["client"]; got != "connected" {
+					t.Errorf("the client with the open stream is %v", got)
+				}
 				for body, status := range map[string]int{`{"approved":"yes"}`: 400, `{}`: 400, `{"approved":true,"approval_id":"appr_none"}`: 404} {
 					d.asOwner("POST", "/api/agents/runs/"+run+"/approve", body, status)
 				}

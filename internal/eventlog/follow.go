@@ -30,6 +30,10 @@ type Follow struct {
 	WaitFor   time.Duration
 	PausedFor time.Duration
 
+	// Client says that the follower is a client of the run, which stays for its end: approvals of the run are shown as
+	// those of a client that is connected. A follower with WaitFor is one, too.
+	Client bool
+
 	// Part reports only this part of the run, from 1, as if it were the whole: see
 	// run.Request.Answers. 0 = the whole run. After must be zero.
 	Part int

@@ -54,7 +54,7 @@ func (r *Runner) follow(ctx context.Context, f eventlog.Follow, sink eventlog.Si
 	key := journal.RunKey{Org: f.Org, Run: f.RunID}
 	next, done := r.followers.Listen(key)
 	defer done()
-	if f.WaitFor > 0 {
+	if f.Client || f.WaitFor > 0 {
 		defer r.audience.clients.enter(key)()
 	}
 	return eventlog.Report(ctx, f, sink, eventlog.Source{

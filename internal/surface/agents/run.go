@@ -273,7 +273,7 @@ func (h *Handler) follow(w http.ResponseWriter, r *http.Request, caller run.Call
 		}
 		return out.Send(id, frame)
 	}
-	err := h.o.Runner.Follow(r.Context(), eventlog.Follow{Org: caller.Org.ID, RunID: turn.RunID, Account: caller.Account}, p)
+	err := h.o.Runner.Follow(r.Context(), eventlog.Follow{Org: caller.Org.ID, RunID: turn.RunID, Account: caller.Account, Client: true}, p)
 	out.Stop() // no other goroutine begins the stream now
 	switch {
 	case err == nil && !out.Started():
@@ -322,7 +322,7 @@ func (h *Handler) Run(w http.ResponseWriter, r *http.Request, caller run.Caller)
 	w.Header().Set(runIDHeader, b.id)
 	w.Header().Set("Turnpike-Hint", "POST /api/agents/{id}/run/stream runs the agent with its tools")
 	p := h.projection(caller, b.turn)
-	err = h.o.Runner.Follow(r.Context(), eventlog.Follow{Org: caller.Org.ID, RunID: b.id, Account: caller.Account}, p)
+	err = h.o.Runner.Follow(r.Context(), eventlog.Follow{Org: caller.Org.ID, RunID: b.id, Account: caller.Account, Client: true}, p)
 	h.clientLeft(r, caller, b)
 	if err != nil {
 		return surface.Failed(h.o.Log, err)

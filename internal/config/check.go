@@ -130,9 +130,12 @@ func (d *decoder) checkOrg(path string, o *Org, roundsCap int) {
 	unique(d, o.Webhooks, path+".webhooks[%d].name", func(w Webhook) string { return w.Name })
 	d.checkRuntime(path+".runtime", &o.Runtime, roundsCap)
 	loop := slices.Contains(o.Features, "mcp_outbound") || slices.Contains(o.Features, "has_mcp_outbound")
-	for key, n := range map[string]int{".mcp_servers": len(o.MCPServers), ".http_tools": len(o.HTTPTools)} {
-		if n > 0 && !loop {
-			d.warn(nearestOrigin(d.where, path+key), path+key, "not used, because the org does not have the agent loop; add features: [mcp_outbound] to the org")
+	for _, of := range []struct {
+		key string
+		any bool
+	}{{".mcp_servers", len(o.MCPServers) > 0}, {".http_tools", len(o.HTTPTools) > 0}, {".runtime.builtin_tools", len(o.Runtime.BuiltinTools) > 0}} {
+		if of.any && !loop {
+			d.warn(nearestOrigin(d.where, path+of.key), path+of.key, "not used, because the org does not have the agent loop; add features: [mcp_outbound] to the org")
 		}
 	}
 	d.checkHTTPTools(path, o)

@@ -192,7 +192,8 @@ orgs:
     keys: [{name: k, key: CANARY-key}]
     mcp_servers:
       - {name: s, url: http://s, headers: {Authorization: Bearer CANARY, X-Team: blue, X-Api-Key: "env:K"}}
-  - {id: b, features: [mcp_outbound], mcp_servers: [{name: s, url: http://s}]}
+    runtime: {builtin_tools: [{name: web_scrape}]}
+  - {id: b, features: [mcp_outbound], mcp_servers: [{name: s, url: http://s}], runtime: {builtin_tools: [{name: web_scrape}]}}
   - {id: c, features: [has_mcp_outbound], mcp_servers: [{name: s, url: http://s}]}
 `
 	c, err := Parse("t.yaml", []byte(file), nothing)
@@ -204,6 +205,7 @@ orgs:
 		"t.yaml:4:27: orgs[0].keys[0].key: literal credential; use env:NAME or file:PATH",
 		"t.yaml:6:59: orgs[0].mcp_servers[0].headers.Authorization: literal credential; use env:NAME or file:PATH",
 		"t.yaml:6:7: orgs[0].mcp_servers: not used, because the org does not have the agent loop; add features: [mcp_outbound] to the org",
+		"t.yaml:7:30: orgs[0].runtime.builtin_tools: not used, because the org does not have the agent loop; add features: [mcp_outbound] to the org",
 	}
 	if diff := cmp.Diff(want, c.Warnings); diff != "" {
 		t.Error(diff)

@@ -238,7 +238,7 @@ func (s *SSRF) keys() []key {
 func (o *Org) keys() []key {
 	return []key{
 		{name: "id", value: text(&o.ID, "", "name", checkID), required: true, doc: "Id of the org, unique among orgs."},
-		{name: "features", value: words(&o.Features, MCPOutbound, "has_"+MCPOutbound), doc: "mcp_outbound (or has_mcp_outbound) enables the agent loop for an org with an enabled MCP server."},
+		{name: "features", value: words(&o.Features, MCPOutbound, "has_"+MCPOutbound), doc: "mcp_outbound (or has_mcp_outbound) enables the agent loop for an org with an enabled MCP server, an HTTP tool or a built-in tool."},
 		{name: "keys", value: objects[Key]{&o.Keys, (*Key).keys}, doc: "API keys of callers. A key belongs to one org."},
 		{name: "runtime", presence: true, value: object{runtimeKeys(&o.Runtime)}, doc: "Settings of runs."},
 		{name: "mcp_servers", value: objects[org.MCPServer]{&o.MCPServers, serverKeys}, doc: "MCP servers whose tools runs can use. If two tools have the same name, the first server's tool is used."},

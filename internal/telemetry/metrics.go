@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/money"
+	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -21,6 +23,8 @@ import (
 type metrics struct {
 	rounds, relays *labelLimiter[*requestMetrics]
 	tools          *labelLimiter[*toolMetrics]
+	builtins       *prometheus.CounterVec   // calls of built-in tools
+	builtinsTook   *prometheus.HistogramVec // how long their executions took
 	decisions      *prometheus.HistogramVec // how long approvals waited, by decision
 	hooks          *prometheus.CounterVec   // hooks that have run
 	stored         *prometheus.CounterVec   // operations on files of buckets
@@ -165,7 +169,9 @@ func (m *metrics) registerRequests(r *prometheus.Registry) {
 func (m *metrics) registerTools(r *prometheus.Registry) {
 	total := counter("tool_calls_total", "Tool calls that the gateway answered, executed or not, by outcome. The server is none for unknown tool names.", "org", "server", "outcome")
 	took := secondsHistogram("tool_call_duration_seconds", "Duration of executed tool calls.", "org", "server")
-	r.MustRegister(total, took)
+	m.builtins = counter("builtin_tool_calls_total", "Calls of built-in tools, of runs and over /mcp, executed or not, by outcome.", "tool", "outcome")
+	m.builtinsTook = secondsHistogram("builtin_tool_call_duration_seconds", "Duration of executed calls of built-in tools.", "tool")
+	r.MustRegister(total, took, m.builtins, m.builtinsTook)
 	m.tools = newLabelLimiter(func(p series) *toolMetrics {
 		return &toolMetrics{counters{total, []string{p.org, p.name}, new(sync.Map)}, took.WithLabelValues(p.org, p.name)}
 	})
@@ -351,20 +357,12 @@ func (m *metrics) record(org string, e audit.Entry) {
 		case b.FromRequest && server != loop.DispatchServer: // clients can use any number of labels
 			server = "declared"
 		}
-		h := m.tools.get(series{org: org, name: server}, true)
-		h.outcomes.inc(b.Status, b.Status)
-		if b.Attempts > 0 {
-			h.duration.Observe(toSeconds(b.LatencyMS))
-		}
+		m.toolCall(org, server, b.Tool, b.Status, b.Attempts > 0, b.LatencyMS)
 	case audit.MCPCall:
 		if b.Status == audit.Started {
 			return
 		}
-		h := m.tools.get(series{org: org, name: b.Server}, true)
-		h.outcomes.inc(b.Status, b.Status)
-		if b.LatencyMS > 0 {
-			h.duration.Observe(toSeconds(b.LatencyMS))
-		}
+		m.toolCall(org, b.Server, b.Tool, b.Status, b.LatencyMS > 0, b.LatencyMS)
 	case audit.Approval:
 		m.orgs.get(series{org: org}, true).approvals.inc(b.Action, b.Action)
 		switch journal.ApprovalStatus(b.Action) {
@@ -373,6 +371,22 @@ func (m *metrics) record(org string, e audit.Entry) {
 		}
 	case audit.BudgetExhausted:
 		m.orgs.get(series{org: org}, true).exhausted.inc(b.Budget, b.Budget)
+	}
+}
+
+// toolCall counts a call of a tool.
+func (m *metrics) toolCall(orgID, server, tool, outcome string, executed bool, ms float64) {
+	h := m.tools.get(series{org: orgID, name: server}, true)
+	h.outcomes.inc(outcome, outcome)
+	if executed {
+		h.duration.Observe(toSeconds(ms))
+	}
+	if server != org.BuiltinTools || !slices.Contains(org.BuiltinNames(), tool) { // a model can write any name
+		return
+	}
+	m.builtins.WithLabelValues(tool, outcome).Inc()
+	if executed {
+		m.builtinsTook.WithLabelValues(tool).Observe(toSeconds(ms))
 	}
 }
 

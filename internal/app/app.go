@@ -244,7 +244,7 @@ func (a *App) buildOrgs(ctx context.Context, router *route.Router) (err error) {
 	a.builtins = a.newBuiltins()
 	a.directory, err = directory.New(ctx, directory.Options{
 		Store: a.store, FromFile: directory.FromFile(a.config, a.keys), Operator: a.keys.Operator, Pool: a.pool, Catalog: a.catalog, Log: a.log,
-		Changed: a.orgChanged, Models: router.MayServe, Builtins: a.builtins.server,
+		Changed: a.orgChanged, Models: router.MayServe, Builtins: a.builtins.servers,
 	})
 	if err != nil {
 		return err
@@ -336,7 +336,7 @@ func (a *App) buildAPI(o Options, router *route.Router, retained *memlimit.Limit
 		admin: admin.New(admin.Options{
 			Store: a.store, Webhooks: a.store, Outbox: a.store, Audit: a.store, Budgets: a.store, Routes: router, Directory: a.directory, Vault: a.keys.Vault, Log: a.log,
 			Reader: directory.Reader{
-				RoundsCap: a.maxRoundsCap, Vault: a.keys.Vault != nil, Serves: func(model string) bool { return router.Resolve(model) != nil },
+				RoundsCap: a.maxRoundsCap, Vault: a.keys.Vault != nil, RunsCode: a.config.Sandbox.Runs(), Serves: func(model string) bool { return router.Resolve(model) != nil },
 			},
 			Judge: directory.JudgeServer(a.out), CheckDatabases: a.checkDatabases,
 			NewKey: func() string { return id.New("tp_") }, Now: clock.Wall,

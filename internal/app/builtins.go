@@ -37,6 +37,7 @@ type builtins struct {
 	session   func(ctx context.Context, orgID, runID string) string // that a run is a turn of, or the run itself
 	client    *http.Client                                          // is guarded
 	sandbox   *sandbox.Manager                                      // set by connect
+	runsCode  bool                                                  // there is one by the configuration
 	databases *sqltool.Connections
 	buckets   blob.Buckets
 	link      func(orgID, bucket, path string) (storagetool.Link, error)
@@ -54,29 +55,55 @@ type builtins struct {
 
 // shownBuiltins are the built-in tools of an org.
 type shownBuiltins struct {
-	settings []org.BuiltinTool
-	server   catalog.Server
+	enabled, switched []org.BuiltinTool
+	all, engaged      *catalog.Server // see servers
 }
 
-// server returns the server with the built-in tools of an org, or false if it has none. It stays the same until
-// their settings change.
-func (b *builtins) server(orgID string, r org.Runtime) (catalog.Server, bool) {
+// servers returns the server with the built-in tools of all runs of an org, and the one with those that its switches
+// offer as well; nil = none. They stay the same until the settings of the tools change.
+func (b *builtins) servers(orgID string, r org.Runtime) (all, engaged *catalog.Server) {
 	enabled := r.EnabledBuiltins()
+	switched := slices.DeleteFunc(r.SwitchedBuiltins(), func(t org.BuiltinTool) bool {
+		return t.Name == codetool.Name && !b.runsCode
+	})
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(enabled) == 0 {
+	if len(enabled)+len(switched) == 0 {
 		delete(b.shown, orgID)
 		delete(b.web, orgID) // agents may have tools: theirs are made anew
-		return catalog.Server{}, false
+		return nil, nil
 	}
-	if last, ok := b.shown[orgID]; ok && reflect.DeepEqual(last.settings, enabled) {
-		return last.server, true
+	last, ok := b.shown[orgID]
+	if ok && reflect.DeepEqual(last.enabled, enabled) && reflect.DeepEqual(last.switched, switched) {
+		return last.all, last.engaged
 	}
 	b.revisions++
-	s := catalog.Server{Name: org.BuiltinTools, Trust: true, Revision: b.revisions, MaxUses: maxUses(enabled)}
-	s.Approval.Always, s.Prices = mcppool.AskingTools(enabled, org.BuiltinTool.Settings), mcppool.PricesOf(enabled, org.BuiltinTool.Settings)
+	last = shownBuiltins{enabled: enabled, switched: switched}
+	if len(enabled) > 0 {
+		last.all = new(b.serverOf(orgID, enabled))
+	}
+	if len(switched) > 0 {
+		more := slices.Clone(enabled)
+		for _, t := range switched {
+			t.Hosted = t.Name == webtool.SearchName
+			more = append(slices.DeleteFunc(more, func(have org.BuiltinTool) bool { return have.Name == t.Name }), t)
+		}
+		last.engaged = new(b.serverOf(orgID, more))
+		last.engaged.Tools = namesOf(switched)
+		if last.all != nil { // both share the list of tools
+			last.all.Source, last.all.Tools = last.engaged.Source, namesOf(enabled)
+		}
+	}
+	b.shown[orgID] = last
+	return last.all, last.engaged
+}
+
+// serverOf returns the server with built-in tools of an org. The caller holds mu.
+func (b *builtins) serverOf(orgID string, all []org.BuiltinTool) catalog.Server {
+	s := catalog.Server{Name: org.BuiltinTools, Trust: true, Revision: b.revisions, MaxUses: maxUses(all)}
+	s.Approval.Always, s.Prices = mcppool.AskingTools(all, org.BuiltinTool.Settings), mcppool.PricesOf(all, org.BuiltinTool.Settings)
 	var tools tool.Tools
-	for _, t := range enabled {
+	for _, t := range all {
 		tools = append(tools, b.tool(orgID, t, agent.SnapshotBuiltin{Name: t.Name}))
 		if t.Hosted {
 			s.Hosted = map[string]string{t.Name: t.Name}
@@ -86,8 +113,15 @@ func (b *builtins) server(orgID string, r org.Runtime) (catalog.Server, bool) {
 		}
 	}
 	s.Source = tools
-	b.shown[orgID] = shownBuiltins{enabled, s}
-	return s, true
+	return s
+}
+
+func namesOf(all []org.BuiltinTool) []string {
+	names := make([]string, len(all))
+	for i, t := range all {
+		names[i] = t.Name
+	}
+	return names
 }
 
 // own returns the built-in tools of an agent, and what their calls cost.
@@ -189,7 +223,7 @@ func (a *App) newBuiltins() *builtins {
 	return &builtins{
 		runtime: func(orgID string) org.Runtime { return a.directory.Runtime(orgID) },
 		secret:  a.orgSecret, session: a.sessionOf, buckets: a.buckets,
-		link: a.linkToFile,
+		link: a.linkToFile, runsCode: a.config.Sandbox.Runs(),
 		check: func(ctx context.Context, url string) error {
 			_, err := a.out.Resolve(ctx, url)
 			return err
@@ -226,7 +260,8 @@ func (b *builtins) start(ctx context.Context, orgs iter.Seq[string]) {
 // anyReads reports whether one of the orgs offers web_scrape.
 func (b *builtins) anyReads(orgs iter.Seq[string]) bool {
 	for id := range orgs {
-		if slices.ContainsFunc(b.runtime(id).EnabledBuiltins(), func(t org.BuiltinTool) bool { return t.Name == webtool.ScrapeName }) {
+		r := b.runtime(id)
+		if slices.ContainsFunc(append(r.EnabledBuiltins(), r.SwitchedBuiltins()...), func(t org.BuiltinTool) bool { return t.Name == webtool.ScrapeName }) {
 			return true
 		}
 	}

@@ -264,6 +264,8 @@ func companions(path string) map[string]string {
 	switch path {
 	case "orgs[].keys[].burst", "orgs[].runtime.burst":
 		return map[string]string{"requests_per_minute": "5"}
+	case "orgs[].runtime.enable_search":
+		return map[string]string{"web": `{"search":{"provider":"duckduckgo"}}`}
 	case "orgs[].runtime.web.scrape.url":
 		return map[string]string{"provider": `"firecrawl"`}
 	case "orgs[].mcp_servers[].prefix":
@@ -327,6 +329,9 @@ func fileWith(t *testing.T, path, value string, with map[string]string) []byte {
 		file["orgs"].([]any)[0].(map[string]any)["runtime"].(map[string]any)["builtin_tools"] = []any{map[string]any{"name": "web_search"}}
 	case strings.Contains(path, ".hooks[]"):
 		file["orgs"].([]any)[0].(map[string]any)["runtime"].(map[string]any)["hooks"] = []any{hookWith(path)}
+	}
+	if path == "orgs[].runtime.enable_code_execution" {
+		file["sandbox"] = map[string]any{"drivers": []any{"quickjs"}}
 	}
 	if strings.Contains(path, ".buckets[]") {
 		file["orgs"].([]any)[0].(map[string]any)["runtime"].(map[string]any)["buckets"] = []any{bucketWith(path)}
@@ -515,7 +520,7 @@ func withoutIndexes(path string) string {
 func TestEveryKeyOfTheTableOverTheAPI(t *testing.T) {
 	noLeaks(t)
 	data := t.TempDir()
-	yaml := "operator_key: operator-key\n" + strings.Replace(site{upstream: "http://127.0.0.1:9"}.yaml(), "    runtime: {}\n", "", 1)
+	yaml := "operator_key: operator-key\nsandbox: {drivers: [remote], url: 'http://127.0.0.1:9'}\n" + strings.Replace(site{upstream: "http://127.0.0.1:9"}.yaml(), "    runtime: {}\n", "", 1)
 	d := manage(mustRunIn(t, data, yaml, environment()))
 	d.do("POST", "/api/mcp-servers", "owner-key", `{"name":"s","url":"http://127.0.0.1:9/mcp","enabled":false}`, 201)
 	for _, part := range []struct {

@@ -20,6 +20,9 @@ type resources struct {
 // For implements run.Resources.
 func (r resources) For(_ context.Context, a *loop.Accepted) ([]route.Target, []catalog.Server, error) {
 	servers, ok := r.directory.ServersOf(a.Org, a.Principal)
+	if len(a.Switched) > 0 {
+		servers, ok = r.directory.Engaged(a.Org, a.Principal, a.Switched)
+	}
 	if !ok {
 		return nil, nil, fmt.Errorf("org %s no longer exists or has no keys", a.Org)
 	}

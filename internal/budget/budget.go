@@ -25,6 +25,8 @@ const (
 	Stop   = "stop"   // the calls of the last round are executed, then the run ends
 	Answer = "answer" // the model is offered no tools in the last round, so it must answer
 	Pause  = "pause"  // as Stop, but the run waits until the limit is raised; only for durable runs
+
+	HandOver = "hand_over" // the caller gets the calls of the last round; as Stop at all other limits
 )
 
 // Limits are the limits of one run. They are recorded when the run is accepted; afterwards
@@ -36,7 +38,7 @@ type Limits struct {
 	Tokens       int64  `json:"tokens,omitempty"`   // input and output tokens of all rounds; 0 = no limit
 	NanoUSD      *int64 `json:"nano_usd,omitempty"` // in 10⁻⁹ US dollars; nil = no limit, 0 = no model call
 	ActiveMS     int64  `json:"active_ms"`          // milliseconds, without the time that the run is parked
-	OnLimit      string `json:"on_limit,omitempty"` // Stop (also when empty), Answer or Pause
+	OnLimit      string `json:"on_limit,omitempty"` // Stop (also when empty), Answer, Pause or HandOver
 
 	// KeepBack is the part of Tokens and NanoUSD, in percent, that is kept for an answer without tools;
 	// 0 = none. It has no effect unless OnLimit is Answer.

@@ -29,6 +29,7 @@ func (d *decoder) check(c *Config) {
 	}
 	d.checkShared(c)
 	d.checkSandbox(&c.Sandbox)
+	d.checkCode(c)
 	d.checkKeys(c.Orgs)
 	d.checkVault(c)
 	d.checkDispatch(c)
@@ -208,6 +209,7 @@ func (d *decoder) checkRuntime(path string, r *org.Runtime, roundsCap int) {
 	d.checkBudgets(join(path, "budgets"), r.Budgets)
 	d.checkHooks(join(path, "hooks"), r.Hooks)
 	d.checkBuiltins(join(path, "builtin_tools"), r.BuiltinTools)
+	d.checkSwitches(path, r)
 	d.checkWeb(join(path, "web"), r.Web)
 	d.checkBuckets(join(path, "buckets"), r.Buckets)
 	d.checkDatabases(join(path, "databases"), r.Databases)

@@ -77,6 +77,8 @@ type snapshot struct {
 	byID    map[string]org.Key // all keys, also revoked ones; of two with one id, the one that works
 	servers []catalog.Server
 
+	switched *catalog.Server // with the tools that the switches of the org offer; nil = none
+
 	serverNames []string // of all servers, also of those that are switched off
 }
 
@@ -145,8 +147,9 @@ type Options struct {
 	// is not known.
 	Models func(pattern string) bool
 
-	// Builtins returns the server with the built-in tools of an org, or false if it has none. Nil = no org has any.
-	Builtins func(orgID string, r org.Runtime) (catalog.Server, bool)
+	// Builtins returns the server with the built-in tools of all runs of an org, and the one with those that its
+	// switches offer; nil = none. Nil = no org has any.
+	Builtins func(orgID string, r org.Runtime) (all, switched *catalog.Server)
 
 	// Changed is called after a change of an org has taken effect, also after its deletion. Nil =
 	// nobody is told.
@@ -200,7 +203,7 @@ func (d *Directory) Authenticate(key string) (run.Caller, bool) {
 	if !ok {
 		return run.Caller{}, false
 	}
-	return run.Caller{Org: s.org, Principal: k.principal, Servers: k.servers}, true
+	return run.Caller{Org: s.org, Principal: k.principal, Servers: k.servers, Switched: s.engaging(k.principal.Access)}, true
 }
 
 // ServersOf returns the servers that a principal of an org may use now; false for an org
@@ -208,6 +211,18 @@ func (d *Directory) Authenticate(key string) (run.Caller, bool) {
 func (d *Directory) ServersOf(orgID, principal string) ([]catalog.Server, bool) {
 	s := d.snapshot(orgID)
 	return catalog.Within(s.servers, s.access(principal)), len(s.keys) > 0
+}
+
+// Engaged returns the servers of a run of a principal that has tools of the switches of its org: see [catalog.Engage].
+// It returns false for an org without a valid key.
+func (d *Directory) Engaged(orgID, principal string, tools []string) ([]catalog.Server, bool) {
+	s := d.snapshot(orgID)
+	access := s.access(principal)
+	var servers []catalog.Server
+	if s.org != nil && s.org.MCPOutbound {
+		servers = catalog.Within(s.servers, access)
+	}
+	return catalog.Engage(servers, s.engaging(access), tools), len(s.keys) > 0
 }
 
 // Runtime returns the settings that runs of an org have now; the zero value if there is no such org.
@@ -267,7 +282,7 @@ func (d *Directory) Caller(orgID, principal string) (run.Caller, bool) {
 		return run.Caller{}, false
 	}
 	p := org.Principal{ID: k.ID, Role: k.Role, Rate: k.Rate, Access: k.Access, ExpiresAt: k.ExpiresAt}
-	return run.Caller{Org: s.org, Principal: p, Servers: catalog.Within(s.servers, k.Access)}, p.Role.MayCallTools()
+	return run.Caller{Org: s.org, Principal: p, Servers: catalog.Within(s.servers, k.Access), Switched: s.engaging(k.Access)}, p.Role.MayCallTools()
 }
 
 // Org returns an org as it is now; false if there is none.
@@ -569,9 +584,14 @@ func (d *Directory) merge(ctx context.Context, stored org.Contents) *snapshot {
 	if hasHTTP { // the first: no MCP server can take the name of such a tool
 		servers = slices.Insert(servers, 0, http)
 	}
+	var switched *catalog.Server
 	if builtins := d.options.Builtins; builtins != nil {
-		if s, ok := builtins(record.ID, record.Runtime); ok {
-			names, servers = append(names, s.Name), slices.Insert(servers, 0, s)
+		var all *catalog.Server
+		if all, switched = builtins(record.ID, record.Runtime); all != nil {
+			servers = slices.Insert(servers, 0, *all)
+		}
+		if all != nil || switched != nil {
+			names = append(names, org.BuiltinTools)
 		}
 	}
 	for _, s := range all {
@@ -583,6 +603,17 @@ func (d *Directory) merge(ctx context.Context, stored org.Contents) *snapshot {
 		},
 		keys:    workingKeys(keys, servers),
 		byID:    keysByID(keys),
-		servers: servers, serverNames: names,
+		servers: servers, serverNames: names, switched: switched,
 	}
+}
+
+// engaging returns the server with the tools that the switches of the org offer to a key; nil = none.
+func (s *snapshot) engaging(a org.Access) *catalog.Server {
+	if s.switched == nil {
+		return nil
+	}
+	if within := catalog.Within([]catalog.Server{*s.switched}, a); len(within) > 0 {
+		return &within[0]
+	}
+	return nil
 }

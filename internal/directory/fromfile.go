@@ -71,6 +71,7 @@ func fileWebhook(orgID string, w config.Webhook, s config.WebhookSecrets) org.Fi
 type Reader struct {
 	RoundsCap func() int // the largest max_rounds
 	Vault     bool       // there is one to refer to
+	RunsCode  bool       // there is a sandbox
 
 	// Serves reports whether a provider serves the model now. Nil = it is not asked.
 	Serves func(model string) bool
@@ -124,6 +125,9 @@ func (r Reader) Runtime(json []byte) (org.Runtime, error) {
 				return org.Runtime{}, err
 			}
 		}
+	}
+	if rt.EnableCode && !r.RunsCode {
+		return org.Runtime{}, fault.New(fault.Unprocessable, "invalid_value", "enable_code_execution: %s", config.NoSandbox).In("enable_code_execution")
 	}
 	if name := rt.CompactionModel; name != "" && r.Serves != nil && !r.Serves(name) {
 		return org.Runtime{}, fault.New(fault.Unprocessable, "invalid_value", "compaction_model: %s", config.Unserved(name)).In("compaction_model")

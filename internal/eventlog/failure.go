@@ -13,6 +13,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/money"
+	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -109,6 +110,9 @@ func (p *fold) describeModelError(f *event.Failure, cause loop.Cause) {
 }
 
 func invalidMessage(cause loop.Cause) string {
+	if c := cause.Conflict; c != nil && c.Server == org.BuiltinTools {
+		return fmt.Sprintf("your tool %q conflicts with an internal tool of the gateway: rename yours", c.Tool)
+	}
 	if c := cause.Conflict; c != nil {
 		return fmt.Sprintf("your tool %q conflicts with the tool of that name of the gateway's MCP server %q: rename yours", c.Tool, loop.LabelOf(c.Server))
 	}

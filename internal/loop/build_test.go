@@ -32,6 +32,7 @@ func twoTargets(b *Accepted)  { b.Targets = append(b.Targets, Target{Provider: "
 
 func mode(p Parallelism) func(*Accepted) { return func(b *Accepted) { b.Parallelism = p } }
 func rounds(n int) func(*Accepted)       { return func(b *Accepted) { b.Limits.Rounds = n } }
+func handOverLast(b *Accepted)           { b.Limits.OnLimit = budget.HandOver }
 func callLimit(n int) func(*Accepted)    { return func(b *Accepted) { b.Limits.Calls = n } }
 func perTurn(n int) func(*Accepted)      { return func(b *Accepted) { b.Limits.CallsPerTurn = n } }
 func endCut(b *Accepted)                 { b.EndCut = true }

@@ -2,6 +2,7 @@ package loop
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
@@ -50,6 +51,8 @@ func Decide(state State) Action {
 		return s.conclude(event.OutputCut)
 	case s.Continues(): // the output limit has cut off the answer: ask for the rest
 		return s.continueAnswer()
+	case s.handsOver(): // the last round: the caller gets its calls
+		return s.finish(event.ClientCalls)
 	case len(s.unprepared()) > 0:
 		return PrepareTools{s.unprepared()}
 	case len(s.answerable().Calls) > 0: // over a limit, repeated, unknown, denied: a result without execution
@@ -445,11 +448,26 @@ func (s decision) handOver(reason event.Reason) []CallKey {
 	if reason != event.ClientCalls && (!s.relays() || s.Accepted.Raw) {
 		return nil
 	}
+	calls := s.ClientCalls()
+	if s.handsOver() {
+		calls = nil
+		for _, c := range s.Calls {
+			calls = append(calls, *c)
+		}
+	}
 	var keys []CallKey
-	for _, c := range s.ClientCalls() {
+	for _, c := range calls {
 		keys = append(keys, c.Key)
 	}
 	return keys
+}
+
+// handsOver reports whether the caller gets all calls of the latest turn, which is the last that the limits allow.
+func (s decision) handsOver() bool {
+	if s.Limits.OnLimit != budget.HandOver || s.Accepted.NoTools || s.Turn == nil || s.Spent.Rounds < s.Limits.Rounds || len(s.Calls) == 0 {
+		return false
+	}
+	return !slices.ContainsFunc(s.Calls, func(c *Call) bool { return c.Prepared != nil || c.Done })
 }
 
 // pauseAt returns the wait for a raise of a limit of the run.

@@ -179,6 +179,11 @@ func TestDecide(t *testing.T) {
 		{"the calls of the last allowed round run", with(begin(rounds(1)), asked(0, 1), turn(0, model.StopCalls, "a"), prepared("0.0")), ExecuteTools{[]CallKey{"0.0"}}},
 		{"the run ends after its last round", with(begin(rounds(1)), asked(0, 1), turn(0, model.StopCalls, "a"), prepared("0.0"), started("0.0"), done("0.0")), finish(event.MaxRounds)}, // B03
 		{"an answer in the last round completes the run", with(begin(rounds(1)), asked(0, 1), turn(0, model.StopEnd)), finish(event.Complete)},
+		{"hand_over: the caller gets all calls of the last round", with(begin(rounds(2), handOverLast), asked(0, 1), turn(0, model.StopCalls, "a"), prepared("0.0"), started("0.0"), done("0.0"), asked(1, 1), turn(1, model.StopCalls, "a", "b")), // B14
+			Finish{Reason: event.ClientCalls, HandOver: []CallKey{"1.0", "1.1"}}},
+		{"hand_over: the calls of an earlier round are prepared", with(begin(rounds(2), handOverLast), asked(0, 1), turn(0, model.StopCalls, "a")), PrepareTools{[]CallKey{"0.0"}}},
+		{"hand_over: an answer in the last round completes the run", with(begin(rounds(1), handOverLast), asked(0, 1), turn(0, model.StopEnd)), finish(event.Complete)},
+		{"hand_over: a cancelled run hands nothing over", with(begin(rounds(1), handOverLast), asked(0, 1), turn(0, model.StopCalls, "a"), CancelRequested{Cause: event.Cancelled}), AnswerCalls{[]CallKey{"0.0"}, NotRun, "Not run: the run ended (cancelled)."}},
 		{"answer: the last round is offered no tools", with(begin(rounds(2), answerLast), asked(0, 1), turn(0, model.StopCalls, "a"), prepared("0.0"), started("0.0"), done("0.0")), CallModel{Purpose: PurposeTurn, Round: 1, Attempt: 1}},
 		{"tokens end the run before the next model call", with(begin(tokens(30)), reserved(0, 1, 30), asked(0, 1), turn(0, model.StopCalls, "a"), prepared("0.0"), started("0.0"), done("0.0")), finish(event.Tokens)},
 		{"a complete answer beyond the token limit is kept", with(begin(tokens(16)), reserved(0, 1, 16), asked(0, 1), overrun(turn(0, model.StopEnd))), finish(event.Complete)},

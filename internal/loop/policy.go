@@ -64,6 +64,9 @@ type Policy struct {
 	// sees their calls as calls of the hosted tools.
 	Hosted []HostedTool `json:"hosted,omitempty"`
 
+	// Switched are the built-in tools that the switches of the org offer to the run.
+	Switched []string `json:"switched,omitempty"`
+
 	// MaxUses limit the calls of single tools, in addition to Limits. Further calls are answered without being
 	// executed. Of several limits for one tool all hold.
 	MaxUses []ToolUses `json:"max_uses,omitempty"`

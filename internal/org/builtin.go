@@ -33,6 +33,31 @@ func BuiltinNames() []string {
 	return []string{"database_query", "database_write", "http_request", "code_execute", "storage_read", "storage_write", "web_search", "web_scrape"}
 }
 
+// SearchTools returns the built-in tools that [Runtime].EnableSearch offers.
+func SearchTools() []string { return []string{"web_search", "web_scrape"} }
+
+// CodeTools returns those that [Runtime].EnableCode offers to a request that asks for them.
+func CodeTools() []string { return []string{"code_execute"} }
+
+// SwitchedBuiltins returns the built-in tools that the switches of the org can offer, with what BuiltinTools says
+// of them. It leaves out web_scrape if that is disabled.
+func (r Runtime) SwitchedBuiltins() (all []BuiltinTool) {
+	add := func(names []string) {
+		for _, name := range names {
+			if t := r.BuiltinTool(name); !t.Disabled {
+				all = append(all, t)
+			}
+		}
+	}
+	if r.EnableSearch {
+		add(SearchTools())
+	}
+	if r.EnableCode {
+		add(CodeTools())
+	}
+	return all
+}
+
 // BuiltinTool returns what the org says of a built-in tool, also of one that is disabled.
 func (r Runtime) BuiltinTool(name string) BuiltinTool {
 	for _, t := range r.BuiltinTools {

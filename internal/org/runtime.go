@@ -42,12 +42,15 @@ type Runtime struct {
 	Databases          []Database    `json:"databases,omitempty"`
 	Buckets            []Bucket      `json:"buckets,omitempty"`
 	BuiltinTools       []BuiltinTool `json:"builtin_tools,omitempty"`
-	Durable            string        `json:"durable"`          // auto, always; "" = auto
-	Rate               Rate          `json:"rate"`             // limit on requests to the model API
-	ApprovalHold       time.Duration `json:"approval_hold_ns"` // how long an open request waits for approvals; 0 = DefaultApprovalHold
-	Approvers          string        `json:"approvers"`        // AnyApproves or OthersApprove; "" = AnyApproves
-	Extensions         []string      `json:"extensions"`       // of answers, by default
-	ModelLists         string        `json:"model_lists"`      // RefuseLists or AllowLists; "" = RefuseLists
+	EnableSearch       bool          `json:"enable_search,omitempty"`         // chat requests search the web: see SearchTools
+	EnableCode         bool          `json:"enable_code_execution,omitempty"` // chat requests that ask for it run code: see CodeTools
+	MaxToolRounds      *int          `json:"max_tool_rounds,omitempty"`       // rounds of tools of a chat request; nil = not set
+	Durable            string        `json:"durable"`                         // auto, always; "" = auto
+	Rate               Rate          `json:"rate"`                            // limit on requests to the model API
+	ApprovalHold       time.Duration `json:"approval_hold_ns"`                // how long an open request waits for approvals; 0 = DefaultApprovalHold
+	Approvers          string        `json:"approvers"`                       // AnyApproves or OthersApprove; "" = AnyApproves
+	Extensions         []string      `json:"extensions"`                      // of answers, by default
+	ModelLists         string        `json:"model_lists"`                     // RefuseLists or AllowLists; "" = RefuseLists
 
 	Context           string   `json:"context,omitempty"`                  // ContextOff, ContextPrune or ContextAuto; "" = ContextOff
 	CompactionModel   string   `json:"compaction_model,omitempty"`         // that writes summaries; "" = that of the operator
@@ -81,6 +84,13 @@ const (
 const (
 	AnyApproves   = "any"    // every key with a role that may
 	OthersApprove = "others" // not the key that has started the run
+)
+
+// MaxToolRounds is the most that [Runtime].MaxToolRounds can be, and DefaultToolRounds what it is where a switch runs
+// the agent loop.
+const (
+	MaxToolRounds     = 10_000
+	DefaultToolRounds = 256
 )
 
 // MaxDeadline is the longest deadline that an org may set.

@@ -275,6 +275,9 @@ type Caller struct {
 	Principal org.Principal
 	Servers   []catalog.Server // the enabled ones, in configuration order
 
+	// Switched is the server with the built-in tools that the switches of the org offer to requests; nil = none.
+	Switched *catalog.Server
+
 	// RequestID is the id of the request, which its answer contains; "" = none yet.
 	RequestID string
 

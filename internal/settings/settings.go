@@ -44,6 +44,8 @@ type Request struct {
 	Calls     int               // limit on the tool calls of the run, which can only lower that of the org; 0 = none
 	Live      []model.DeltaKind // what its answer can stream as it arrives; nil = it asks for no stream
 
+	Switches *Switches // what it says of the agentic runtime, which the API has; nil = the API has none
+
 	Context   string // what the request says of prompts that are too long: one of the values of org.Runtime.Context; "" = nothing
 	CompactAt int64  // size of a prompt, in tokens, above which the request wants it shortened; 0 = as the model's window says
 
@@ -123,7 +125,12 @@ func setLoop(p *loop.Policy, op Operator, rt org.Runtime, d Defaults, r Request)
 	p.Limits = budget.Limits{
 		Rounds: given(rt.MaxRounds, d.Rounds), Calls: given(rt.MaxCalls, d.Calls), ActiveMS: rt.Deadline.Milliseconds(),
 		OnLimit: onLimit, Tokens: int64(given(rt.MaxRunTokens, 0)), KeepBack: d.KeepBack,
-	}.Clamp(op.MaxRoundsCap)
+	}
+	if r.Switches != nil {
+		r.Switches.limitRounds(&p.Limits, rt)
+		p.Switched = r.Switches.Offered(rt)
+	}
+	p.Limits = p.Limits.Clamp(op.MaxRoundsCap)
 	if r.Calls > 0 {
 		p.Limits.Calls = min(p.Limits.Calls, r.Calls)
 	}

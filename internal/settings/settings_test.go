@@ -146,6 +146,8 @@ func TestEverySettingOfAnOrgReachesItsRuns(t *testing.T) {
 			continue
 		case "Web", "Databases", "BuiltinTools": // of tools: see internal/webtool, internal/sqltool and internal/app
 			continue
+		case "EnableSearch", "EnableCode", "MaxToolRounds": // only of requests that they engage: see TestTheSwitchesOfARun
+			continue
 		case "Buckets": // of tools and of the API of files: see internal/storagetool
 			continue
 		case "ModelLists": // which models a request may name: see internal/surface

@@ -29,7 +29,7 @@ import (
 type Endpoint func(http.ResponseWriter, *http.Request, run.Caller) error
 
 // Surface is an API for model requests: everything in which one differs from another.
-// All fields but Members, CheckRelay, AlwaysLoop, Functions, Progress and Defaults are required.
+// All fields but Members, CheckRelay, AlwaysLoop, Functions, Progress, Switches and Defaults are required.
 type Surface struct {
 	// Name is stored with runs and is part of the hash of requests with an
 	// Idempotency-Key. It must never change.
@@ -56,6 +56,8 @@ type Surface struct {
 	Functions func([]Member) []string
 	// Progress says that its streams have the events of the extension progress.
 	Progress bool
+	// Switches reads what a body says of the agentic runtime; nil = the API has no such members.
+	Switches func([]Member) (*Switched, error)
 	// Defaults are its settings for what an org leaves open.
 	Defaults settings.Defaults
 	// Errors is the error format of its routes.
@@ -246,7 +248,11 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, caller run.Calle
 	if hooked && optedOut(r.Header) {
 		return fault.New(fault.Forbidden, "hooks_required", "the API key has hooks, and only the agent loop runs them; leave out the header turnpike-mcp-disabled")
 	}
-	relayed := optedOut(r.Header) || !hooked && !caller.LoopActive() && !h.s.AlwaysLoop && !h.engages(caller, members)
+	switched, err := h.switched(r.Header, caller, members)
+	if err != nil {
+		return err
+	}
+	relayed := optedOut(r.Header) || !hooked && !caller.LoopActive() && !h.s.AlwaysLoop && !h.engages(caller, members) && !switched.engaged(caller)
 	if relayed {
 		req.ID, req.Servers = caller.RequestID, nil
 		if !h.o.Router.FallsBack(req.Model) { // the caller retries by itself
@@ -276,12 +282,15 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, caller run.Calle
 			return err
 		}
 	}
-	return h.run(w, r, req, members, caller, relayed)
+	if !relayed {
+		switched.engage(caller, req)
+	}
+	return h.run(w, r, req, members, caller, relayed, switched)
 }
 
 // run decodes the request, performs the agent loop or a translated relay, and answers
 // in the form that was asked for.
-func (h *Handler) run(w http.ResponseWriter, r *http.Request, req *run.Request, members []Member, caller run.Caller, relayed bool) error {
+func (h *Handler) run(w http.ResponseWriter, r *http.Request, req *run.Request, members []Member, caller run.Caller, relayed bool, switched *Switched) error {
 	if err := ChargeDecoded(caller.Account, members); err != nil {
 		return err
 	}
@@ -299,7 +308,10 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, req *run.Request, 
 	if reply.extensions, err = h.s.extensionsOf(r.Header, caller.Org.Runtime.Extensions, relayed, hidesTools(req)); err != nil {
 		return err
 	}
-	asked := settings.Request{Relay: relayed, Keyed: req.Key != nil, Queued: reply.Queued != nil, NoTools: req.ToolChoice.Mode == model.ChooseNone, MaxTokens: reply.MaxTokens, Calls: reply.Calls, NoStore: reply.NoStore, Hosted: reply.Hosted, Context: reply.Context.Mode, CompactAt: reply.Context.At}
+	if !relayed {
+		switched.extend(&reply.extensions, caller)
+	}
+	asked := settings.Request{Relay: relayed, Switches: switched.asks(), Keyed: req.Key != nil, Queued: reply.Queued != nil, NoTools: req.ToolChoice.Mode == model.ChooseNone, MaxTokens: reply.MaxTokens, Calls: reply.Calls, NoStore: reply.NoStore, Hosted: reply.Hosted, Context: reply.Context.Mode, CompactAt: reply.Context.At}
 	if reply.Native {
 		asked.Native = h.s.Dialect
 	}

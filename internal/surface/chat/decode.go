@@ -62,11 +62,11 @@ func decode(req *run.Request, members []surface.Member) (asked, error) {
 		}
 		var err error
 		switch m.Name {
-		case "model":
+		case "model", codeMember, roundsMember, filesMember: // read before: see switches
 		case "messages":
 			messages = m.Value
 		case "tools":
-			req.ClientTools, err = a.decodeTools(m.Value)
+			req.ClientTools, err = a.decodeTools(m.Value, surface.RunsCode(req))
 		case "tool_choice":
 			req.ToolChoice = a.decodeToolChoice(m.Value)
 		case "stream":
@@ -430,14 +430,21 @@ type wireTool struct {
 	} `json:"custom"`
 }
 
-func (a *asked) decodeTools(raw json.RawMessage) ([]model.Tool, error) {
+// runsCode says that the gateway has the tool that code_interpreter asks for.
+func (a *asked) decodeTools(raw json.RawMessage, runsCode bool) ([]model.Tool, error) {
 	var natives []json.RawMessage
 	if err := json.Unmarshal(raw, &natives); err != nil {
 		return nil, fault.New(fault.Invalid, "invalid_type", "tools: %s", plain(err)).In("tools")
 	}
-	tools := make([]model.Tool, len(natives))
+	tools := make([]model.Tool, 0, len(natives))
 	for i, native := range natives {
 		at := fmt.Sprintf("tools[%d]", i)
+		if runsCode && isCodeTool(native) {
+			if err := checkCodeTool(at, native); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		if err := surface.CheckNames(at, native, toolNames); err != nil {
 			return nil, err
 		}
@@ -452,7 +459,7 @@ func (a *asked) decodeTools(raw json.RawMessage) ([]model.Tool, error) {
 		if w.Type == "custom" {
 			def = tool.Definition{Name: w.Custom.Name, Description: w.Custom.Description}
 		}
-		tools[i] = model.Tool{Definition: def, Strict: w.Function.Strict, Cache: w.Cache.marker(), Native: native}
+		tools = append(tools, model.Tool{Definition: def, Strict: w.Function.Strict, Cache: w.Cache.marker(), Native: native})
 	}
 	return tools, nil
 }

@@ -22,7 +22,7 @@ const resultMaxBytes = 64 << 10
 func New(o surface.Options) *Handler {
 	return &Handler{surface.New(o, surface.Surface{
 		Name: "chat", Dialect: model.DialectChat, RelayPath: "/chat/completions", Decode: decodeRequest, Errors: Errors(), Progress: true,
-		Members: bodyNames, CheckRelay: checkIDs, Functions: functionNames,
+		Members: bodyNames, CheckRelay: checkIDs, Functions: functionNames, Switches: switches,
 		Defaults: settings.Defaults{WaitFor: true, Parallelism: loop.Parallel, DoomLoop: policy.Nudge, ResultMaxBytes: resultMaxBytes},
 	})}
 }

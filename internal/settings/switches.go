@@ -1,0 +1,60 @@
+package settings
+
+import (
+	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+)
+
+// Switches is what a request says of the agentic runtime. The zero value is nothing.
+type Switches struct {
+	Code   bool // it may run code
+	Rounds int  // limit on its rounds of tool calls, in place of that of the org; 0 = that of the org
+}
+
+// Engaged reports whether the switches of the org and of the request run the agent loop.
+func (s Switches) Engaged(rt org.Runtime) bool {
+	return rt.EnableSearch || rt.EnableCode && s.Code || rt.MaxToolRounds != nil || s.Rounds > 0
+}
+
+// Offered returns the names of the built-in tools that the switches offer to the request.
+func (s Switches) Offered(rt org.Runtime) (names []string) {
+	if rt.EnableSearch && !rt.BuiltinTool(org.SearchTools()[0]).Disabled {
+		for _, name := range org.SearchTools() {
+			if !rt.BuiltinTool(name).Disabled {
+				names = append(names, name)
+			}
+		}
+	}
+	if rt.EnableCode && s.Code {
+		names = append(names, org.CodeTools()...)
+	}
+	return names
+}
+
+// toolRounds returns the limit on the rounds of tool calls of a request; 0 = only the limits of the org and of the
+// surface hold.
+func (s Switches) toolRounds(rt org.Runtime) int {
+	switch {
+	case s.Rounds > 0:
+		return s.Rounds
+	case rt.MaxToolRounds != nil:
+		return given(rt.MaxToolRounds, 0)
+	case given(rt.MaxRounds, 0) == 0 && s.Engaged(rt):
+		return org.DefaultToolRounds
+	}
+	return 0
+}
+
+// limitRounds sets the limit on rounds of a request that the switches have engaged. After the last round of tool
+// calls the model is called once more, and the calls of that turn go to the caller. A lower max_rounds of the org
+// ends the run as it does otherwise.
+func (s Switches) limitRounds(l *budget.Limits, rt org.Runtime) {
+	n := s.toolRounds(rt)
+	if most := given(rt.MaxRounds, 0); n == 0 || most > 0 && most <= n {
+		return
+	}
+	l.Rounds = n + 1
+	if l.OnLimit == "" || l.OnLimit == budget.Stop {
+		l.OnLimit = budget.HandOver
+	}
+}

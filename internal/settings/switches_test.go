@@ -1,0 +1,49 @@
+package settings_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/settings"
+)
+
+// A07 B14: what engages the agent loop, which tools the switches offer, and how many rounds the run has.
+func TestTheSwitchesOfARun(t *testing.T) {
+	search, code := []string{"web_search", "web_scrape"}, []string{"code_execute"}
+	for name, c := range map[string]struct {
+		org     org.Runtime
+		asked   settings.Switches
+		engaged bool
+		tools   []string
+		rounds  int // 0 = that of the surface
+		onLimit string
+	}{
+		"nothing":                            {},
+		"search":                             {org: org.Runtime{EnableSearch: true}, engaged: true, tools: search, rounds: 50, onLimit: budget.HandOver},
+		"search, and a disabled web_scrape":  {org: org.Runtime{EnableSearch: true, BuiltinTools: []org.BuiltinTool{{Name: "web_scrape", Disabled: true}}}, engaged: true, tools: search[:1], rounds: 50, onLimit: budget.HandOver},
+		"code that no request asks for":      {org: org.Runtime{EnableCode: true}},
+		"code that the org does not have":    {asked: settings.Switches{Code: true}},
+		"code":                               {org: org.Runtime{EnableCode: true}, asked: settings.Switches{Code: true}, engaged: true, tools: code, rounds: 50, onLimit: budget.HandOver},
+		"rounds of the org":                  {org: org.Runtime{MaxToolRounds: new(3)}, engaged: true, rounds: 4, onLimit: budget.HandOver},
+		"rounds of the request":              {asked: settings.Switches{Rounds: 2}, engaged: true, rounds: 3, onLimit: budget.HandOver},
+		"the request before the org":         {org: org.Runtime{MaxToolRounds: new(3)}, asked: settings.Switches{Rounds: 5}, engaged: true, rounds: 6, onLimit: budget.HandOver},
+		"the operator before the request":    {asked: settings.Switches{Rounds: 500}, engaged: true, rounds: 50, onLimit: budget.HandOver},
+		"max_rounds of the org":              {org: org.Runtime{EnableSearch: true, MaxRounds: new(7)}, engaged: true, tools: search, rounds: 7, onLimit: ""},
+		"max_rounds before a request's":      {org: org.Runtime{MaxRounds: new(7)}, asked: settings.Switches{Rounds: 9}, engaged: true, rounds: 7},
+		"a request below max_rounds":         {org: org.Runtime{MaxRounds: new(7)}, asked: settings.Switches{Rounds: 2}, engaged: true, rounds: 3, onLimit: budget.HandOver},
+		"an org whose last round is without": {org: org.Runtime{EnableSearch: true, OnLimit: budget.Answer}, engaged: true, tools: search, rounds: 50, onLimit: budget.Answer},
+	} {
+		if got := c.asked.Engaged(c.org); got != c.engaged {
+			t.Errorf("%s: engaged %t", name, got)
+		}
+		p := settings.Resolve(operator, c.org, settings.Defaults{}, settings.Request{Switches: &c.asked})
+		if c.rounds == 0 {
+			c.rounds = budget.DefaultRounds
+		}
+		if p.Limits.Rounds != c.rounds || p.Limits.OnLimit != c.onLimit || !slices.Equal(p.Switched, c.tools) {
+			t.Errorf("%s: %d rounds, %q, tools %q", name, p.Limits.Rounds, p.Limits.OnLimit, p.Switched)
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package surface
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/settings"
+)
+
+// Switched is what a body says of the agentic runtime.
+type Switched struct {
+	settings.Switches
+	CodeAt   string // the member that asks for code execution
+	RoundsAt string // the member that limits rounds
+	CodeTool bool   // it is a tool of a type that a provider may have, too
+	FilesAt  string // the member that asks for files; "" = it does not
+
+	// Asks says that the body has a member of the agentic runtime, so that its client knows what such runs answer.
+	Asks bool
+}
+
+// The words for what engages the agentic runtime.
+const switchNames = "enable_search, enable_code_execution or max_tool_rounds in the org's runtime settings (PATCH /api/org/runtime), or tool_dispatch_url of the operator"
+
+// switched reads what the body says of the agentic runtime, and refuses what the org or the key does not allow. It
+// returns nil for an API that has no such members.
+func (h *Handler) switched(header http.Header, caller run.Caller, members []Member) (*Switched, error) {
+	if h.s.Switches == nil {
+		return nil, nil
+	}
+	s, err := h.s.Switches(members)
+	if err != nil {
+		return nil, err
+	}
+	rt := caller.Org.Runtime
+	if s.CodeTool && !rt.EnableCode { // its provider may have the tool
+		s.Code, s.CodeTool = false, false
+	}
+	switch {
+	case s.FilesAt != "" && !rt.EnableSearch && !rt.EnableCode && rt.MaxToolRounds == nil && !h.engages(caller, members):
+		return nil, unsupported(s.FilesAt, "only runs of the agentic runtime make files, and nothing switches it on; leave files out, or set "+switchNames)
+	case s.FilesAt != "":
+		return nil, unsupported(s.FilesAt, "required files are not built yet; leave files out")
+	case s.Code && !rt.EnableCode:
+		return nil, unsupported(s.CodeAt, "code execution is off for the org; leave the member out, or an owner or admin sets enable_code_execution: true in the org's runtime settings (PATCH /api/org/runtime)")
+	case optedOut(header) && s.Code:
+		return nil, unsupported(s.CodeAt, "the agent loop is switched off for this request; leave the member out, or the header turnpike-mcp-disabled")
+	case optedOut(header) && s.Rounds > 0:
+		return nil, unsupported(s.RoundsAt, "the agent loop is switched off for this request; leave the member out, or the header turnpike-mcp-disabled")
+	}
+	if s.Code {
+		s.Asks = true
+		return s, mayRunCode(s.CodeAt, caller)
+	}
+	return s, nil
+}
+
+// mayRunCode refuses a key that may not use the tool that runs code, and a gateway without a sandbox.
+func mayRunCode(at string, caller run.Caller) error {
+	name := org.CodeTools()[0]
+	a := caller.Principal.Access
+	if !a.AllowsServer(org.BuiltinTools) || !a.AllowsTool(name) || a.ReadOnly {
+		return fault.New(fault.Forbidden, "tool_not_allowed", "%s: this API key may not use the tool %s of the org; leave it out, or use another key", at, name).In(at)
+	}
+	if caller.Switched == nil || !slices.Contains(caller.Switched.Tools, name) {
+		return unsupported(at, "this gateway has no sandbox; the operator sets sandbox.drivers in the configuration file")
+	}
+	return nil
+}
+
+func unsupported(at, why string) *fault.Error {
+	return fault.New(fault.Invalid, "unsupported_parameter", "%s: %s", at, why).In(at)
+}
+
+// engaged reports whether the switches run the agent loop.
+func (s *Switched) engaged(caller run.Caller) bool {
+	return s != nil && s.Engaged(caller.Org.Runtime)
+}
+
+// engage gives the run the tools that the switches offer.
+func (s *Switched) engage(caller run.Caller, req *run.Request) {
+	if s != nil {
+		req.Servers = catalog.Engage(req.Servers, caller.Switched, s.Offered(caller.Org.Runtime))
+	}
+}
+
+// asks returns what the settings of the run need of it.
+func (s *Switched) asks() *settings.Switches {
+	if s == nil {
+		return nil
+	}
+	return &s.Switches
+}
+
+// RunsCode reports whether the run has the built-in tool that runs code.
+func RunsCode(req *run.Request) bool {
+	return slices.ContainsFunc(req.Servers, func(s catalog.Server) bool {
+		return s.Name == org.BuiltinTools && slices.Contains(s.Tools, org.CodeTools()[0])
+	})
+}
+
+// extend adds the extensions that a run of the agentic runtime has: the trace, and events of progress for a client
+// that uses members of the runtime.
+func (s *Switched) extend(x *Extensions, caller run.Caller) {
+	if s.engaged(caller) {
+		x.Trace = true
+		x.Progress = x.Progress || s.Asks
+	}
+}

@@ -3,6 +3,8 @@
 package sandbox_test
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,6 +37,26 @@ func TestAttacksAsAnotherUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	env = append(env, "TURNPIKE_TEST_PYTHON_WASM="+copyOf(t, dir, sandboxtest.PythonWasm(t)))
+	cache := filepath.Join(dir, "compiled")
+	if _, err := os.Stat(sandboxtest.Compiled()); err == nil { // tests before this one have compiled Python
+		if err := os.CopyFS(cache, os.DirFS(sandboxtest.Compiled())); err != nil {
+			t.Fatal(err)
+		}
+		err := filepath.WalkDir(cache, func(path string, e fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			mode := os.FileMode(0o600)
+			if e.IsDir() {
+				mode = 0o700
+			}
+			return errors.Join(os.Chmod(path, mode), os.Chown(path, nobody, nobody))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	env = append(env, sandboxtest.CompiledVariable+"="+cache)
 	cmd := exec.CommandContext(t.Context(), copyOf(t, dir, test), "-test.v", "-test.run", "^(TestAttacksOn|TestPython|TestJavaScript|TestFilesStay)")
 	cmd.Env, cmd.Dir = env, dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}

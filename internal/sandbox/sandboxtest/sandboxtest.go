@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"testing"
 
 	"github.com/turnpike-gateway/turnpike/internal/sandbox/child"
@@ -25,23 +26,27 @@ func Main(m *testing.M) int {
 	if len(os.Args) > 1 && os.Args[1] == childArgument {
 		return child.Main(os.Args[2:])
 	}
-	dir, err := os.MkdirTemp("", "compiled-")
-	if err == nil {
-		err = os.Setenv(compiled, dir)
+	dir, err := os.MkdirTemp("", "sandboxtest-")
+	if err == nil && Compiled() == "" {
+		err = os.Setenv(CompiledVariable, filepath.Join(dir, "compiled"))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
+	built = sync.OnceValues(func() (string, error) { return build(dir) })
 	return m.Run()
 }
 
-// compiled is the variable with the directory of Compiled.
-const compiled = "TURNPIKE_TEST_COMPILED"
+// built returns the path of the program that build makes, once for all tests of a program.
+var built func() (string, error)
+
+// CompiledVariable is the variable with the directory of Compiled: tests that run as another user get it so.
+const CompiledVariable = "TURNPIKE_TEST_COMPILED"
 
 // Compiled returns a directory for the modules that the tests of a program compile, once.
-func Compiled() string { return os.Getenv(compiled) }
+func Compiled() string { return os.Getenv(CompiledVariable) }
 
 // ChildVariable is the variable with the path of a program that is nothing but a child: tests that run as
 // a user who cannot build it get it so.
@@ -55,7 +60,15 @@ func Program(t *testing.T) []string {
 		return []string{path}
 	}
 	if raceDetector {
-		return []string{build(t)}
+		of := built
+		if of == nil { // the program does not run Main
+			of = func() (string, error) { return build(t.TempDir()) }
+		}
+		path, err := of()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []string{path}
 	}
 	path, err := os.Executable()
 	if err != nil {
@@ -64,16 +77,15 @@ func Program(t *testing.T) []string {
 	return []string{path, childArgument}
 }
 
-// build builds the program that is nothing but a child.
-func build(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "child")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", path, "./testdata/child")
+// build builds the program that is nothing but a child, in a directory.
+func build(dir string) (string, error) {
+	path := filepath.Join(dir, "child")
+	cmd := exec.Command("go", "build", "-o", path, "./testdata/child")
 	cmd.Dir = here()
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build the child: %v\n%s", err, out)
+		return "", fmt.Errorf("build the child: %w\n%s", err, out)
 	}
-	return path
+	return path, nil
 }
 
 // here returns the directory of this file.

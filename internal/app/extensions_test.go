@@ -30,7 +30,7 @@ func TestExtensions(t *testing.T) {
 	const trace = `"agentic_tool_calls":[{"call_key":"0.0","round":0,"name":"echo","arguments":"{\"n\":1}","result_content":"{\"n\":1}","outcome":"ok"},` +
 		`{"call_key":"0.1","round":0,"name":"broken","arguments":"{\"n\":2}","result_content":"Error: no","outcome":"error"}]`
 	const calling = `event: agentic_tool_call_progress` + "\n" + `data: {"type":"agentic_tool_call_progress","choices":[],"call_key":"0.0","round":0,"tool_name":"echo","phase":"calling","data":{"tool_type":"custom","arguments":"{\"n\":1}"}}`
-	const complete = `"call_key":"0.1","round":0,"tool_name":"broken","phase":"complete","data":{"tool_type":"custom","content":"Error: no","outcome":"error"}}`
+	const complete = `"call_key":"0.1","round":0,"tool_name":"broken","phase":"complete","data":{"tool_type":"custom","arguments":"{\"n\":2}","content":"Error: no","outcome":"error"}}`
 	for _, api := range []struct{ path, input, session string }{
 		{"/v1/chat/completions", `"messages":[{"role":"user","content":"x"}]`, "null"},
 		{"/v1/responses", `"input":"x"`, "null"},

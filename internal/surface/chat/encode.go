@@ -38,11 +38,12 @@ type encoder struct {
 	*surface.Stream
 	includeUsage bool
 
-	calls  map[int]int // of a relay: the index of each call that has begun to be sent, by its item
-	opened bool        // the chunk with the role has been sent
-	spoke  int         // the round of the latest text, -1 before any
-	asked  []string    // the approvals that the client knows of, if it asked for progress
-	sent   int         // characters of the texts of earlier rounds, with what separates them
+	calls  map[int]int       // of a relay: the index of each call that has begun to be sent, by its item
+	opened bool              // the chunk with the role has been sent
+	spoke  int               // the round of the latest text, -1 before any
+	began  map[string]string // with progress: the arguments of the calls that have begun, by their keys
+	asked  []string          // the approvals that the client knows of, if it asked for progress
+	sent   int               // characters of the texts of earlier rounds, with what separates them
 }
 
 // Event implements surface.Encoder.
@@ -51,7 +52,9 @@ func (e *encoder) Event(ev event.Event) error {
 		e.call(call)
 	}
 	if e.Extensions.Progress {
-		e.progress(ev)
+		if err := e.progress(ev); err != nil {
+			return err
+		}
 	}
 	if !e.Live {
 		return nil

@@ -27,18 +27,11 @@ func newExtension(kind string) extension { return extension{kind, []chunkChoice{
 // progress is the event for the begin or the end of a call of a gateway's tool.
 type progress struct {
 	extension
-	Key   string       `json:"call_key"`
-	Round int          `json:"round"`
-	Name  string       `json:"tool_name"`
-	Phase string       `json:"phase"` // calling or complete
-	Data  progressData `json:"data"`
-}
-
-type progressData struct {
-	Type      string  `json:"tool_type"`
-	Arguments *string `json:"arguments,omitempty"` // while it is calling
-	Content   *string `json:"content,omitempty"`   // when it is complete
-	Outcome   string  `json:"outcome,omitempty"`
+	Key   string `json:"call_key"`
+	Round int    `json:"round"`
+	Name  string `json:"tool_name"`
+	Phase string `json:"phase"` // calling or complete
+	Data  any    `json:"data"`  // as its tool_type says: see progressdata.go
 }
 
 // required is the event for a call that waits for the approval of a person.
@@ -66,17 +59,17 @@ type pausedRun struct {
 
 // progress sends the events of the extension progress. Calls that begin and end are part of a live
 // stream only. Every stream says that its run waits.
-func (e *encoder) progress(ev event.Event) {
+// The error is that of the account.
+func (e *encoder) progress(ev event.Event) error {
 	switch ev := ev.(type) {
 	case event.ToolStarted:
 		if e.Live {
-			arguments := string(ev.Arguments)
-			e.extend(toolProgress, progress{newExtension(toolProgress), ev.Key, ev.Round, ev.Name, "calling", progressData{Type: "custom", Arguments: &arguments}})
+			e.extend(toolProgress, progress{newExtension(toolProgress), ev.Key, ev.Round, ev.Name, "calling", calling(ev)})
+			return e.keepArguments(ev)
 		}
 	case event.ToolDone:
 		if e.Live {
-			data := progressData{Type: "custom", Content: &ev.Text, Outcome: string(ev.Outcome)}
-			e.extend(toolProgress, progress{newExtension(toolProgress), ev.Key, ev.Round, ev.Name, "complete", data})
+			e.extend(toolProgress, progress{newExtension(toolProgress), ev.Key, ev.Round, ev.Name, "complete", complete(ev, e.argumentsOf(ev))})
 		}
 	case event.Waiting:
 		for _, a := range ev.Approvals {
@@ -88,6 +81,7 @@ func (e *encoder) progress(ev event.Event) {
 		event.CallDelta, event.NativeItem, event.Citation, event.NativeProgress, event.ItemDone, event.RoundDone, event.Compacted, event.HookRan, event.LimitsRaised,
 		event.RelayHead, event.RelayBody, event.ApprovalDecided, event.Finished: // no step of a tool
 	}
+	return nil
 }
 
 // require sends that a call waits, once.

@@ -27,11 +27,13 @@
 //
 //	max_rounds, max_calls, deadline, stream_mode, tool_parallelism, doom_loop, doom_threshold,
 //	tool_error_mode, on_limit, tool_arg_validation, tool_result_max_bytes,
-//	extensions A,B            as in an org's runtime
+//	extensions A,B, enable_search, enable_code_execution, max_tool_rounds N
+//	                          as in an org's runtime
 //	max_rounds_cap N          the operator's own
 //	role ROLE                 of the caller; default member
 //	server NAME words         a server, in configuration order; the words are down, required,
-//	                          blocked=REASON, naming=HOW, prefix=P, tools=A,B and polling=A,B
+//	                          blocked=REASON, naming=HOW, prefix=P, tools=A,B and polling=A,B;
+//	                          builtin_tools has the tools that switches offer
 //	leave DURATION            the client leaves so long after its request
 //	unplug N                  the connection takes N frames and no more
 //	second_principal NAME     who sends the second request

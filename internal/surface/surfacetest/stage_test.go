@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -153,6 +154,9 @@ func (st *stage) request(t *testing.T, f form, name, principal string) performan
 		Org:       &org.Org{ID: "acme", MCPOutbound: true, Runtime: st.story.runtime},
 		Principal: org.Principal{ID: principal, Role: st.story.role},
 		Servers:   st.servers,
+	}
+	if i := slices.IndexFunc(st.servers, func(s catalog.Server) bool { return s.Name == org.BuiltinTools }); i >= 0 { // that of the switches
+		caller.Switched, caller.Servers = &st.servers[i], slices.Delete(slices.Clone(st.servers), i, i+1)
 	}
 	if err := st.serve(c, r, caller); err != nil { // as the HTTP server does
 		st.api.errors.Write(c, err)

@@ -122,6 +122,12 @@ func (s *story) set(key, value string) error {
 		rt.DoomThreshold, err = strconv.Atoi(value)
 	case "extensions":
 		rt.Extensions = strings.Split(value, ",")
+	case "enable_search":
+		rt.EnableSearch = true
+	case "enable_code_execution":
+		rt.EnableCode = true
+	case "max_tool_rounds":
+		rt.MaxToolRounds, err = number(value)
 	case "max_rounds_cap":
 		s.cap, err = strconv.Atoi(value)
 	case "role":

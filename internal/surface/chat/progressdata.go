@@ -1,0 +1,150 @@
+package chat
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+)
+
+// The data of an event about a call, by its tool_type. Calls that begin have what the model asked for; calls that are
+// complete have that as well.
+
+// customData is for all tools but those below.
+type customData struct {
+	Type      string  `json:"tool_type"` // custom
+	Arguments string  `json:"arguments"`
+	Content   *string `json:"content,omitempty"` // the result that the model gets
+	Outcome   string  `json:"outcome,omitempty"`
+}
+
+// codeData is for the built-in tool that runs code.
+type codeData struct {
+	Type     string `json:"tool_type"` // code_execution
+	Language string `json:"language"`
+	Code     string `json:"code"`
+	*codeOutput
+}
+
+// codeOutput is what code that has run has done. The built-in tool makes no images and videos, and does not say where
+// it runs.
+type codeOutput struct {
+	Stdout      string   `json:"stdout"`
+	Stderr      string   `json:"stderr"`
+	Exception   *string  `json:"exception"` // null = none
+	Images      []string `json:"images_base64"`
+	VideoFrames []string `json:"video_frames_base64"`
+	VideoCount  int      `json:"video_frame_count"`
+	Directory   *string  `json:"working_directory"`
+	TimeMS      int64    `json:"execution_time_ms"`
+	Outcome     string   `json:"outcome"`
+}
+
+// searchData is for the built-in tool that searches the web.
+type searchData struct {
+	Type    string  `json:"tool_type"` // web_search
+	Query   string  `json:"query"`
+	Results *int    `json:"results_count,omitempty"`
+	Content *string `json:"content,omitempty"` // the error of a call that has failed
+	Outcome string  `json:"outcome,omitempty"`
+}
+
+// calling returns the data of a call that begins.
+func calling(ev event.ToolStarted) any { return dataOf(ev.Server, ev.Name, string(ev.Arguments)) }
+
+// dataOf returns what a call asks for.
+func dataOf(server, name, arguments string) any {
+	switch {
+	case server != org.BuiltinTools:
+	case name == org.CodeTools()[0]:
+		var a struct{ Language, Code string }
+		if json.Unmarshal([]byte(arguments), &a) == nil {
+			return codeData{Type: "code_execution", Language: a.Language, Code: a.Code}
+		}
+	case name == org.SearchTools()[0]:
+		var a struct{ Query string }
+		if json.Unmarshal([]byte(arguments), &a) == nil {
+			return searchData{Type: "web_search", Query: a.Query}
+		}
+	}
+	return customData{Type: "custom", Arguments: arguments}
+}
+
+// complete returns the data of a call that has ended.
+func complete(ev event.ToolDone, arguments string) any {
+	outcome := string(ev.Outcome)
+	switch d := dataOf(ev.Server, ev.Name, arguments).(type) {
+	case codeData:
+		d.codeOutput = outputOf(ev)
+		return d
+	case searchData:
+		var a struct{ Results []json.RawMessage }
+		_ = json.Unmarshal([]byte(ev.Text), &a) // a cut result has none that can be counted
+		d.Results, d.Outcome = new(len(a.Results)), outcome
+		if ev.Outcome != event.CallOK && ev.Outcome != event.CallCached {
+			d.Content = &ev.Text
+		}
+		return d
+	case customData:
+		d.Content, d.Outcome = &ev.Text, outcome
+		return d
+	}
+	panic("no data of a call")
+}
+
+// outputOf reads the result of the built-in tool that runs code. A result that was cut for the model is not JSON: it is
+// shown as the output.
+func outputOf(ev event.ToolDone) *codeOutput {
+	out := &codeOutput{Images: []string{}, VideoFrames: []string{}, TimeMS: ev.Duration.Milliseconds(), Outcome: string(ev.Outcome)}
+	var a struct {
+		Exit                  int
+		Stdout, Stderr, Error string
+	}
+	switch err := json.Unmarshal([]byte(ev.Text), &a); {
+	case err != nil && (ev.Outcome == event.CallOK || ev.Outcome == event.CallCached):
+		out.Stdout = ev.Text
+	case err != nil:
+		out.Exception = &ev.Text
+	default:
+		out.Stdout, out.Stderr = a.Stdout, a.Stderr
+		if a.Error == "" && a.Exit != 0 {
+			a.Error = lastLine(a.Stderr)
+		}
+		if a.Error != "" || a.Exit != 0 {
+			out.Exception = &a.Error
+		}
+	}
+	return out
+}
+
+func lastLine(text string) string {
+	text = strings.TrimRight(text, "\n")
+	return text[strings.LastIndexByte(text, '\n')+1:]
+}
+
+// keepArguments keeps the arguments of a call until it is complete. The error is that of the account.
+func (e *encoder) keepArguments(ev event.ToolStarted) error {
+	if _, again := e.began[ev.Key]; again { // by the run's next owner
+		return nil
+	}
+	if err := e.Charge(len(ev.Arguments)); err != nil {
+		return err
+	}
+	if e.began == nil {
+		e.began = map[string]string{}
+	}
+	e.began[ev.Key] = string(ev.Arguments)
+	return nil
+}
+
+// argumentsOf returns the arguments of a call that is complete, and forgets them.
+func (e *encoder) argumentsOf(ev event.ToolDone) string {
+	arguments, began := e.began[ev.Key]
+	if !began {
+		return ev.Arguments
+	}
+	e.Release(len(arguments))
+	delete(e.began, ev.Key)
+	return arguments
+}

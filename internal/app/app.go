@@ -325,6 +325,7 @@ func (a *App) buildAPI(o Options, router *route.Router, retained *memlimit.Limit
 	all := surfaces{
 		mcp:       a.mcp,
 		chat:      chat.New(kit),
+		sessions:  chat.NewSessions(run.SessionsOf(a.runner), a.log),
 		endpoints: endpoints.New(kit, bodies),
 		responses: responses.New(responses.Options{Options: kit, Conversations: a.store, Runs: a.runner, Seals: a.keys.Vault}),
 		runs: runs.New(runs.Options{
@@ -372,6 +373,7 @@ func (a *App) buildAPI(o Options, router *route.Router, retained *memlimit.Limit
 // surfaces are the APIs that the gateway serves.
 type surfaces struct {
 	chat      *chat.Handler
+	sessions  *chat.Sessions
 	endpoints *endpoints.Handler
 	responses *responses.Handler
 	runs      *runs.Handler
@@ -385,7 +387,7 @@ type surfaces struct {
 // routes returns the routes of all surfaces. Those of the zero value have everything but
 // endpoints that can be called.
 func (s surfaces) routes() []surface.Route {
-	return slices.Concat(s.chat.Routes(), s.endpoints.Routes(), s.responses.Routes(), s.runs.Routes(), s.approvals.Routes(), s.agents.Routes(), s.files.Routes(), s.admin.Routes(), s.mcp.Routes())
+	return slices.Concat(s.chat.Routes(), s.sessions.Routes(), s.endpoints.Routes(), s.responses.Routes(), s.runs.Routes(), s.approvals.Routes(), s.agents.Routes(), s.files.Routes(), s.admin.Routes(), s.mcp.Routes())
 }
 
 // orgChanged ends what nobody may have any more: of keys that were revoked, and of orgs that were

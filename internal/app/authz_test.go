@@ -147,6 +147,11 @@ func access() map[string]struct {
 		"POST /v1/audio/transcriptions": {starts, with(200, "/v1/audio/transcriptions", says(relayed))},
 		"POST /v1/audio/translations":   {starts, with(200, "/v1/audio/translations", says(relayed))},
 
+		"GET /v1/sessions/{id}":       {starts, one(404, "/v1/sessions/none")},
+		"PUT /v1/sessions/{id}":       {starts, with(200, "/v1/sessions/put", says(`{"messages":[{"role":"user","content":"x"}]}`))},
+		"DELETE /v1/sessions/{id}":    {starts, with(200, "/v1/sessions/gone", says(``))},
+		"POST /v1/sessions/{id}/fork": {starts, with(404, "/v1/sessions/none/fork", says(`{"session_id":"fork"}`))},
+
 		"POST /v1/chat/completions":                  {starts, with(200, "/v1/chat/completions", says(question))},
 		"POST /v1/responses":                         {starts, with(200, "/v1/responses", says(askedResponses))},
 		"POST /v1/responses/input_tokens":            {starts, with(200, "/v1/responses/input_tokens", says(askedResponses))},
@@ -561,6 +566,15 @@ func (w *twoOrgs) response(key string) string {
 // conversation returns the id of a conversation of the key's org.
 func (w *twoOrgs) conversation(key string) string {
 	id, _, _ := strings.Cut(w.conversationItem(key), "/")
+	return id
+}
+
+// chatSession returns the id of a session of a key.
+func (w *twoOrgs) chatSession(key string) string {
+	id := "of-" + key
+	if a := w.send("PUT", "/v1/sessions/"+id, strings.NewReader(`{"messages":[{"role":"user","content":"x"}]}`), "Authorization", "Bearer "+key); a.status != 200 {
+		w.t.Errorf("%d %s", a.status, a.body)
+	}
 	return id
 }
 

@@ -158,7 +158,12 @@ func (b *builtins) find(orgID string, own agent.SnapshotBuiltin) tool.Tool {
 	var all []tool.Tool
 	switch own.Name {
 	case codetool.Name:
-		all, _ = codetool.New(codetool.Options{Org: orgID, Sandbox: b, Session: func(ctx context.Context, c tool.Call) string { return b.session(ctx, orgID, c.RunID) }}).List(context.Background())
+		all, _ = codetool.New(codetool.Options{Org: orgID, Sandbox: b, Session: func(ctx context.Context, c tool.Call) string {
+			if c.Session != "" {
+				return c.Session
+			}
+			return b.session(ctx, orgID, c.RunID)
+		}}).List(context.Background())
 	case sqltool.QueryName, sqltool.WriteName:
 		all, _ = sqltool.New(sqltool.Options{
 			Org: orgID, Connections: b.databases, Log: b.log, Schemas: own.Schemas,

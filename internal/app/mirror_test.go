@@ -124,6 +124,7 @@ func (m *mirror) furnish(org, owner string) *world {
 	conversation, item, _ := strings.Cut(both.conversationItem(owner), "/items/")
 	add("conversation", conversation)
 	add("item", conversation, item)
+	add("chat session", both.chatSession(owner))
 	return w
 }
 
@@ -201,6 +202,7 @@ func kindOf(pattern string) (kind string, known bool) {
 		"api/runs/{id}": "run", "v1/runs/{id}": "run", "v1/approvals/{id}": "approval", "v1/responses/{id}": "response",
 		"v1/files/{id}": "file", "api/buckets/{name}": "bucket", "api/buckets/{name}/files/{path...}": "bucket file", "v1/blobs/{id}": "", // a signed URL
 		"v1/conversations/{id}": "conversation", "v1/conversations/{id}/items/{item}": "item", "v1/models/{model...}": "",
+		"v1/sessions/{id}":    "chat session",
 		"api/webhooks/{name}": "", "api/webhooks/{name}/deliveries/{id}": "", // TestEveryRouteIsGuarded
 	}
 	kind, known = kinds[strings.Join(parts[:last+1], "/")]
@@ -222,6 +224,8 @@ func goodBodies() map[string]string {
 		"POST /v1/approvals/{id}":                `{"decision":"approve"}`,
 		"POST /v1/runs/{id}/limits":              `{"rounds":30}`,
 		"POST /v1/conversations/{id}":            `{"metadata":{"a":"b"}}`,
+		"PUT /v1/sessions/{id}":                  `{"messages":[{"role":"user","content":"x"}]}`,
+		"POST /v1/sessions/{id}/fork":            `{"session_id":"copy"}`,
 		"POST /v1/conversations/{id}/items":      `{"items":[{"role":"user","content":"x"}]}`,
 		"PATCH /api/mcp-servers/{name}":          `{"url":"https://example.com/taken"}`,
 		"PATCH /api/keys/{id}":                   `{"name":"taken"}`,
@@ -398,6 +402,9 @@ func TestTwoOrgsDoNotExistForEachOther(t *testing.T) {
 					if body, want = "{}", []string{"404"}; pattern == "PUT /api/secrets/{name}" { // which creates one
 						want = []string{"400"}
 					}
+				}
+				if want != nil && (pattern == "PUT /v1/sessions/{id}" || pattern == "DELETE /v1/sessions/{id}") { // the ids are those of one's own key
+					want = []string{"200"}
 				}
 				ask := func(ids []string) string { return m.said(m.other.owner, pattern, ids, body) }
 				what := fmt.Sprintf("%s of a foreign %s %q, body %s,", pattern, kind, foreign, body)

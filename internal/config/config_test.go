@@ -36,7 +36,7 @@ orgs:
       - {name: dev, key: env:TURNPIKE_KEY, role: owner}
       - name: ci
         key: file:/run/secrets/ci
-    runtime: {max_rounds: 10, max_calls: 40, deadline: 90s, concurrency: 4, max_queued_runs: 50, stream_mode: final_only, tool_parallelism: safe, tool_cache_ttl_seconds: 300, catalog_ttl: 0, tool_result_max_bytes: 65536, tool_arg_validation: none, tool_error_mode: abort, on_limit: answer, doom_loop: off, doom_threshold: 5, approval_hold: 45s, approvers: others, extensions: []}
+    runtime: {max_rounds: 10, max_calls: 40, deadline: 90s, concurrency: 4, max_queued_runs: 50, stream_mode: final_only, tool_parallelism: safe, tool_cache_ttl_seconds: 300, catalog_ttl: 0, tool_result_max_bytes: 65536, tool_arg_validation: none, tool_error_mode: abort, on_limit: answer, doom_loop: off, doom_threshold: 5, approval_hold: 45s, session_ttl: never, approvers: others, extensions: []}
     mcp_servers:
       - name: everything
         url: http://127.0.0.1:3001/mcp
@@ -83,7 +83,7 @@ func defaultRuntime() org.Runtime {
 	return org.Runtime{
 		Deadline: 120 * time.Second, Concurrency: 16, MaxQueued: 10_000, StreamMode: "live", ToolParallelism: "auto", CatalogTTL: 10 * time.Minute,
 		ToolArgValidation: "strict", ToolErrorMode: "recover", DoomThreshold: 3, DoomFailures: 5, DroppedParams: "name", UnpricedTools: "free", Durable: "auto",
-		ApprovalHold: 300 * time.Second, Approvers: "any", ModelLists: "refuse", Context: "off", Web: defaultWeb,
+		ApprovalHold: 300 * time.Second, SessionTTL: 30 * time.Minute, Approvers: "any", ModelLists: "refuse", Context: "off", Web: defaultWeb,
 	}
 }
 
@@ -118,7 +118,7 @@ func TestEveryKeyReachesItsField(t *testing.T) {
 				Runtime: org.Runtime{
 					MaxRounds: new(10), MaxCalls: new(40), Deadline: 90 * time.Second, Concurrency: 4, MaxQueued: 50, StreamMode: "final_only", ToolParallelism: "safe", ToolCacheTTL: 300 * time.Second,
 					ToolResultMaxBytes: new(65536), ToolArgValidation: "none", ToolErrorMode: "abort", OnLimit: "answer", DoomLoop: "off", DoomThreshold: 5, DoomFailures: 5, DroppedParams: "name", UnpricedTools: "free", Durable: "auto",
-					ApprovalHold: 45 * time.Second, Approvers: "others", ModelLists: "refuse", Context: "off", Web: defaultWeb,
+					ApprovalHold: 45 * time.Second, SessionTTL: org.Forever, Approvers: "others", ModelLists: "refuse", Context: "off", Web: defaultWeb,
 				},
 				MCPServers: []org.MCPServer{
 					{

@@ -300,6 +300,32 @@ func duration(into *time.Duration, def, least, most time.Duration) scalar[time.D
 	}
 }
 
+// orForever accepts the word never in place of a duration, for [org.Forever].
+func orForever(d scalar[time.Duration]) scalar[time.Duration] {
+	const never = "never"
+	show, wire, parse := d.show, d.wire, d.parse
+	d.typ += " or never"
+	d.show = func(v time.Duration) string {
+		if v == org.Forever {
+			return never
+		}
+		return show(v)
+	}
+	d.wire = func(v time.Duration) any {
+		if v == org.Forever {
+			return never
+		}
+		return wire(v)
+	}
+	d.parse = func(r raw) (time.Duration, error) {
+		if r.kind == isText && r.text == never {
+			return org.Forever, nil
+		}
+		return parse(r)
+	}
+	return d
+}
+
 // showDuration writes 10m where the standard library writes 10m0s.
 func showDuration(d time.Duration) string {
 	s := d.String()

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
@@ -26,6 +27,11 @@ type Ref struct {
 
 	// Named says that ID is that of a named conversation, to which the run adds its segment.
 	Named bool
+
+	// Resent says that ID is that of a session of the key, whose client resends the messages that it saw. The run
+	// replaces it when it ends. TTL is how long it is kept after that.
+	Resent bool
+	TTL    time.Duration
 
 	// Member is the member of the request that has ID, for errors.
 	Member string
@@ -77,6 +83,9 @@ type Beginning struct {
 	// Listed are the labels of the servers whose tools were listed in the conversation.
 	Listed []string
 
+	// Session is the session that the request continues, as it is stored; nil = there is none.
+	Session *journal.Conversation
+
 	Parts      []string     // of the named conversation
 	LastTarget event.Target // that answered the conversation last; zero = not known
 
@@ -97,7 +106,14 @@ func Begin(ctx context.Context, kept journal.Conversations, req Request, memory 
 	}
 	h := history{full: map[string]string{}, callIDs: map[string]string{}}
 	fresh, answers := req.Items, []item.Item(nil)
-	if continues {
+	switch {
+	case req.Continues.Resent:
+		var err error
+		if w.Session, err = readSession(ctx, kept, req, memory); err != nil {
+			return nil, err
+		}
+		h, fresh = resume(w.Session, req)
+	case continues:
 		var err error
 		if h, err = readHistory(ctx, kept, req, memory); err != nil {
 			return nil, err
@@ -132,6 +148,9 @@ func Begin(ctx context.Context, kept journal.Conversations, req Request, memory 
 	w.Items = out.items
 	return w, nil
 }
+
+// CallIDs are the ids of the provider's, by ours, of the calls that the client of the conversation has.
+func (b *Beginning) CallIDs() map[string]string { return b.callIDs }
 
 // minted reports whether the item is a tool call with an id that the gateway has made.
 func minted(i item.Item) bool {

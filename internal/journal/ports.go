@@ -238,6 +238,19 @@ type Conversations interface {
 	Delete(ctx context.Context, org, principal string, key ConversationKey) (bool, error)
 }
 
+// SessionLister lists the sessions of a principal. A store of Conversations implements it.
+type SessionLister interface {
+	// StoredSessions returns what is stored under keys of the kind [SessionID] for a principal of an org, that first
+	// which was saved first.
+	StoredSessions(ctx context.Context, org, principal string) ([]StoredSession, error)
+}
+
+// StoredSession is what is stored under a key of the kind [SessionID].
+type StoredSession struct {
+	ID      string
+	SavedAt int64 // Unix milliseconds
+}
+
 // Effects finds what is stored under keys of the kind [EffectKey]. A store of Conversations implements it.
 type Effects interface {
 	// UnknownEffects returns the effects of an org without items, in the order of their ids, after one of

@@ -47,6 +47,7 @@ type Runtime struct {
 	MaxToolRounds      *int          `json:"max_tool_rounds,omitempty"`       // rounds of tools of a chat request; nil = not set
 	Durable            string        `json:"durable"`                         // auto, always; "" = auto
 	Rate               Rate          `json:"rate"`                            // limit on requests to the model API
+	SessionTTL         time.Duration `json:"session_ttl_ns"`                  // how long an unused session of a key is kept; 0 = DefaultSessionTTL, Forever = until it is deleted
 	ApprovalHold       time.Duration `json:"approval_hold_ns"`                // how long an open request waits for approvals; 0 = DefaultApprovalHold
 	Approvers          string        `json:"approvers"`                       // AnyApproves or OthersApprove; "" = AnyApproves
 	Extensions         []string      `json:"extensions"`                      // of answers, by default
@@ -95,6 +96,12 @@ const (
 
 // MaxDeadline is the longest deadline that an org may set.
 const MaxDeadline = 24 * time.Hour
+
+// Forever is a [Runtime.SessionTTL] that never ends.
+const Forever time.Duration = 1<<63 - 1
+
+// DefaultSessionTTL is how long a session is kept after its last use, unless its org says otherwise.
+const DefaultSessionTTL = 30 * time.Minute
 
 // How long approvals wait unless an org or a server says otherwise.
 const (

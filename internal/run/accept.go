@@ -28,7 +28,7 @@ import (
 const slotRetry = 60 * time.Second
 
 // accept opens the journal with the request.
-func (d *driver) accept() error {
+func (d *driver) accept() (err error) {
 	begins := acceptedOf(d)
 	if err := checkPrices(begins); err != nil {
 		return err
@@ -43,6 +43,11 @@ func (d *driver) accept() error {
 	defer input.free()
 	asked := d.run.req
 	defer asked.forget()
+	opened, err := d.session.open()
+	if err != nil {
+		return err
+	}
+	defer func() { opened.accepted(&d.run, d.unsure, err) }()
 	switch {
 	case asked.Deferred: // it is read when the run begins
 	case asked.addsLater():
@@ -67,6 +72,7 @@ func (d *driver) accept() error {
 	} else if keep := d.run.req.Store; keep != nil {
 		batch.Rows = append(batch.Rows, journal.Row{Ref: storeRef, Value: keep})
 	}
+	batch.Rows = append(batch.Rows, d.session.rows()...)
 	crash.At(crash.BeforeAccept)
 	if err := d.run.commit(batch, append([]loop.Body{body}, input.facts...)...); err != nil {
 		return d.refused(err)
@@ -133,6 +139,7 @@ func (in *input) read(d *driver) error {
 		return err
 	}
 	d.run.begins(began)
+	d.session.callIDs = began.CallIDs()
 	asked.forget()
 	if in.room, err = roomFor(d.run.req.Account, began.Items); err != nil {
 		return err

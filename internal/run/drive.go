@@ -38,6 +38,7 @@ type driver struct {
 	live      liveRun
 	asked     func() // called when the run has asked for approvals
 	audience  *audience
+	session   sessionKeeper
 
 	deadline deadline
 
@@ -71,6 +72,7 @@ func newDriver(ctx context.Context, r *Runner, req *Request, lease journal.Lease
 	d.declared = declaredServers{run: &d.run, dialer: r.o.Dialer, dispatcher: r.o.Dispatcher, own: r.o.OwnServers}
 	d.live = liveRun{lease: lease, cancel: d.run.cancel, caller: req.Principal}
 	d.audience = &r.audience
+	d.session = sessionKeeper{o: &r.o, run: &d.run, sessions: r.sessions}
 	d.asked = func() { r.followers.Ring(approvalsOf(lease.Org)) }
 	return d
 }
@@ -315,6 +317,9 @@ func (d *driver) finish(a loop.Finish) error {
 		}
 	}
 	if err := d.keepSegment(callIDs); err != nil {
+		return err
+	}
+	if err := d.session.close(a.Reason, d.givenUp != nil, callIDs); err != nil {
 		return err
 	}
 	switch {

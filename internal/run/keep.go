@@ -67,7 +67,7 @@ func (r *Request) beginning(ctx context.Context, o *Options) (*beginning, error)
 		memory := r.Account.Share()
 		asked := conversation.Request{Org: r.Org, Principal: r.Principal, System: r.System, Items: r.Items, Places: r.Places, Continues: r.Continues}
 		read, err := conversation.Begin(ctx, o.Conversations, asked, memory)
-		if errors.Is(err, conversation.ErrNotStored) && !r.Continues.Named {
+		if errors.Is(err, conversation.ErrNotStored) && !r.Continues.Named && !r.Continues.Resent {
 			var again bool
 			if again, err = o.notEnded(ctx, r); again {
 				read, err = conversation.Begin(ctx, o.Conversations, asked, memory)
@@ -109,7 +109,7 @@ func dropSegment(d *driver) {
 
 // previousOf returns the id of the segment that a request continues; "" = none.
 func previousOf(r conversation.Ref) string {
-	if r.Named {
+	if r.Named || r.Resent {
 		return ""
 	}
 	return r.ID

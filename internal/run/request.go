@@ -362,6 +362,8 @@ func (r *Request) conversationKey(items []item.Item) string {
 		return r.Affinity
 	case r.Continues.Named:
 		return "session " + r.Continues.ID
+	case r.Continues.Resent:
+		return "session " + r.Principal + " " + r.Continues.ID
 	}
 	for _, p := range r.Params {
 		if p.Name == cacheKey && len(p.Value) > 2 { // neither null nor empty

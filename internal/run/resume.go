@@ -66,6 +66,10 @@ func requestOf(a *loop.Accepted, parks int, rows map[string]json.RawMessage) (*R
 			return nil, journal.Damaged(storeRef, err)
 		}
 	}
+	continues, err := continuesOf(&q, rows)
+	if err != nil {
+		return nil, err
+	}
 	for n := 1; n <= parks; n++ { // what the requests brought that have continued the run
 		raw, ok := rows[partRef(n)]
 		if !ok {
@@ -80,7 +84,7 @@ func requestOf(a *loop.Accepted, parks int, rows map[string]json.RawMessage) (*R
 	return &Request{
 		Org: a.Org, Principal: a.Principal, EndUser: a.EndUser, Surface: a.Surface, Model: a.Model,
 		ClientTools: q.ClientTools, Hosted: q.Hosted, Dispatched: q.Dispatched, ToolChoice: q.ToolChoice, Options: q.Options, Params: q.Params, Dialect: q.Dialect,
-		OnlyOf: q.OnlyOf, brought: q.FromRequest, stored: q.RequestServers, Continues: q.continues(), Store: q.Store, notOwn: q.NotOwn, parts: q.Parts, inherited: q.Inherited,
+		OnlyOf: q.OnlyOf, brought: q.FromRequest, stored: q.RequestServers, Continues: continues, Store: q.Store, notOwn: q.NotOwn, parts: q.Parts, inherited: q.Inherited,
 		Permissions: q.Permissions, CallerOrg: q.CallerOrg, AgentSession: a.AgentSession, System: q.System, Items: q.Items,
 	}, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/clock"
+	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/id"
@@ -110,6 +111,7 @@ type Runner struct {
 
 	approvalWaits approvalWaits
 	audience      audience
+	sessions      *conversation.Sessions
 	dropped       droppedHeaders // of relays
 }
 
@@ -137,6 +139,7 @@ func New(o Options) *Runner {
 	r.audience = audience{o: &r.o, followers: r.followers, append: r.appendForeign, end: r.requestEnd}
 	r.leases = newLeaseKeeper(o.Leases, o.Owner, &storeHealth{log: o.Log}, r.takeOver, r.audience.maintain)
 	r.audience.leases = r.leases
+	r.sessions = conversation.NewSessions(o.Conversations, o.Archive, o.Now)
 	return r
 }
 

@@ -220,6 +220,11 @@ func leastLimit(a, b int64) int64 {
 	return min(a, b)
 }
 
+// SessionTTL returns how long a session of a key is kept that is not used.
+func SessionTTL(rt org.Runtime) time.Duration {
+	return cmp.Or(rt.SessionTTL, org.DefaultSessionTTL)
+}
+
 // ApprovalHold returns how long a request stays open while its run waits for approvals.
 func ApprovalHold(rt org.Runtime) time.Duration {
 	return cmp.Or(rt.ApprovalHold, org.DefaultApprovalHold)

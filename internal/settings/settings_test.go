@@ -150,6 +150,8 @@ func TestEverySettingOfAnOrgReachesItsRuns(t *testing.T) {
 			continue
 		case "Buckets": // of tools and of the API of files: see internal/storagetool
 			continue
+		case "SessionTTL": // how long sessions are kept: see SessionTTL
+			continue
 		case "ModelLists": // which models a request may name: see internal/surface
 			continue
 		}

@@ -17,9 +17,17 @@ func (h *Handler) dispatches(caller run.Caller, name string) bool {
 	return h.o.Dispatches != nil && a.AllowsAddresses() && !a.ReadOnly && a.AllowsTool(name) && h.o.Dispatches(name)
 }
 
-// engages reports whether the request names a file of the gateway, or has a function that the tool dispatch URL executes. Then
+// asksFor reports whether a body has a member with a value.
+func asksFor(members []Member, name string) bool {
+	return slices.ContainsFunc(members, func(m Member) bool { return m.Name == name && !SaysNothing(m) })
+}
+
+// engages reports whether the request names a session or a file of the gateway, or has a function that the tool dispatch URL executes. Then
 // the agent loop runs, also in an org without MCP servers.
 func (h *Handler) engages(caller run.Caller, members []Member) bool {
+	if h.s.SessionMember != "" && asksFor(members, h.s.SessionMember) {
+		return true
+	}
 	if h.o.Files != nil && namesFile(members) {
 		return true
 	}

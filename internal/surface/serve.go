@@ -29,7 +29,7 @@ import (
 type Endpoint func(http.ResponseWriter, *http.Request, run.Caller) error
 
 // Surface is an API for model requests: everything in which one differs from another.
-// All fields but Members, CheckRelay, AlwaysLoop, Functions, Progress, Switches and Defaults are required.
+// All fields but Members, CheckRelay, AlwaysLoop, Functions, SessionMember, Progress, Switches and Defaults are required.
 type Surface struct {
 	// Name is stored with runs and is part of the hash of requests with an
 	// Idempotency-Key. It must never change.
@@ -54,6 +54,8 @@ type Surface struct {
 	// Functions returns the names of the functions that a body defines as tools; nil = such requests engage no
 	// loop. It is only needed without AlwaysLoop.
 	Functions func([]Member) []string
+	// SessionMember is the member of a body that names a session: such requests run the agent loop. "" = there is none.
+	SessionMember string
 	// Progress says that its streams have the events of the extension progress.
 	Progress bool
 	// Switches reads what a body says of the agentic runtime; nil = the API has no such members.

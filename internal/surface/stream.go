@@ -202,8 +202,9 @@ func newAnswer(req *run.Request, caller run.Caller, passing bool, x Extensions) 
 		account: caller.Account, passing: passing, Extensions: x,
 		Relayed: req.Policy.Grade == loop.Relay, FinalOnly: req.Policy.StreamMode == string(org.FinalOnly),
 	}
-	if req.Continues.Named {
+	if req.Continues.Named || req.Continues.Resent {
 		a.Session = req.Continues.ID
+		a.Extensions.Session = a.Extensions.Session || req.Continues.Resent
 	}
 	return a
 }

@@ -151,6 +151,30 @@ func (c *Conversations) UnknownEffects(_ context.Context, orgID, after string, l
 	return out[:min(len(out), limit)], nil
 }
 
+// StoredSessions implements journal.SessionLister.
+func (c *Conversations) StoredSessions(_ context.Context, orgID, principal string) ([]journal.StoredSession, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []journal.StoredSession
+	now := c.now()
+	for _, s := range c.order {
+		if k := s.keys[0]; k.org == orgID && k.principal == principal && k.Kind == journal.SessionID && !s.expired(now) {
+			out = append(out, journal.StoredSession{ID: k.ID, SavedAt: s.saved.UnixMilli()})
+		}
+	}
+	return out, nil
+}
+
+// dropSessions deletes the sessions of a key.
+func (c *Conversations) dropSessions(orgID, principal string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.drop(func(s *storedConversation) bool {
+		k := s.keys[0]
+		return k.org == orgID && k.principal == principal && k.Kind == journal.SessionID
+	})
+}
+
 // hasAny reports whether a conversation of the org is stored whose time is not over.
 func (c *Conversations) hasAny(orgID string) bool {
 	c.mu.Lock()

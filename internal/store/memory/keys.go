@@ -144,6 +144,9 @@ func (o *Orgs) RevokeKey(_ context.Context, orgID, id string, at int64, by org.A
 	if _, revoked := r.countKeys(); o.Caps.Keys > 0 && revoked > o.Caps.Keys {
 		r.dropOldestRevoked()
 	}
+	if o.Conversations != nil {
+		o.Conversations.dropSessions(orgID, id)
+	}
 	return o.record(orgID, by, by.KeyChanged(&before, &after))
 }
 

@@ -225,6 +225,24 @@ func (s *Store) UnknownEffects(ctx context.Context, orgID, after string, limit i
 	return out, s.wrap("list unknown effects", err)
 }
 
+// StoredSessions implements journal.SessionLister.
+func (s *Store) StoredSessions(ctx context.Context, orgID, principal string) ([]journal.StoredSession, error) {
+	prefix := journal.ConversationKey{Kind: journal.SessionID}.String()
+	out, err := list(ctx, s.db, func(row scanner) (one journal.StoredSession, err error) {
+		err = row.Scan(&one.ID, &one.SavedAt)
+		one.ID = strings.TrimPrefix(one.ID, prefix)
+		return one, err
+	}, `SELECT key, saved_at FROM conversations WHERE org = ? AND principal = ? AND key >= ? AND key < ? AND expires_at > ? ORDER BY saved_at, rowid`,
+		orgID, principal, prefix, strings.TrimSuffix(prefix, ":")+";", s.now().UnixMilli())
+	return out, s.wrap("list sessions of a key", err)
+}
+
+// deleteSessions deletes the sessions of a key.
+func (t *tx) deleteSessions(orgID, principal string) error {
+	_, err := t.exec(`DELETE FROM conversations WHERE org = ? AND principal = ? AND key >= 'session:' AND key < 'session;'`, orgID, principal)
+	return err
+}
+
 // Delete implements journal.Conversations.
 func (s *Store) Delete(ctx context.Context, orgID, principal string, key journal.ConversationKey) (bool, error) {
 	var n int64

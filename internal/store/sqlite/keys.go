@@ -151,6 +151,9 @@ func (s *Store) RevokeKey(ctx context.Context, orgID, id string, at int64, by or
 		if err := t.deleteOldRevoked(orgID); err != nil {
 			return err
 		}
+		if err := t.deleteSessions(orgID, id); err != nil {
+			return err
+		}
 		return t.record(orgID, by, by.KeyChanged(&before, &after))
 	})
 }

@@ -34,6 +34,8 @@ func deletedConversations() []rule {
 
 func conversationCases() []rule {
 	return append(deletedConversations(), []rule{
+		{"the sessions of a principal are listed, that first which was saved first", "the one that was not used for the longest time is deleted for a new one", storedSessions}, // J05
+		{"revoking a key deletes its sessions, and nothing else", "nobody can reach them any more", sessionsOfRevoked},                                                          // J07
 		{"effects without items are listed, and no other", "a person resolves them", unknownEffects},
 		{"a conversation is found by each of its keys", "it is returned as it was saved", func(b *testBench) {
 			c := conversation("r", "id 1", "id 2")
@@ -213,6 +215,53 @@ func expiry(b *testBench) {
 	b.conversation("a", "p", response("lasting"), lasting)
 	b.advance(long)
 	b.noConversation("a", "p", response("lasting"))
+}
+
+func (b *testBench) sessionsOf(orgID, principal string) string {
+	b.Helper()
+	lister, ok := b.Conversations.(journal.SessionLister)
+	if !ok {
+		b.Fatal("the store has no list of sessions")
+	}
+	all, err := lister.StoredSessions(b.Context(), orgID, principal)
+	b.ok(err)
+	var ids []string
+	for _, one := range all {
+		ids = append(ids, one.ID)
+	}
+	return strings.Join(ids, " ")
+}
+
+func storedSessions(b *testBench) {
+	for _, id := range []string{"x", "a", "m"} {
+		b.ok(b.save("a", "p", conversation(id), session(id)))
+		b.advance(time.Millisecond)
+	}
+	b.ok(b.save("a", "q", conversation("other"), session("other")))
+	b.ok(b.save("b", "p", conversation("other"), session("other")))
+	b.ok(b.save("a", "p", conversation("response"), response("r")))
+	b.ok(b.save("a", "p", conversation("effect"), journal.ConversationKey{Kind: journal.EffectKey, ID: "e"}))
+	again := conversation("x")
+	again.Version = 1
+	b.ok(b.Conversations.Save(b.Context(), "a", "p", again, time.Minute, session("x")))
+	b.equal(b.sessionsOf("a", "p"), "a m x")
+	b.advance(time.Minute)
+	b.equal(b.sessionsOf("a", "p"), "a m")
+}
+
+func sessionsOfRevoked(b *testBench) {
+	b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
+	for i, id := range []string{"k", "other"} {
+		b.ok(b.Orgs.CreateKey(b.Context(), org.Key{Org: "a", ID: id, Hash: hash(i), CreatedAt: b.now()}, org.Author{}))
+		b.ok(b.save("a", id, conversation("s"), session("s")))
+		b.ok(b.save("a", id, conversation("r"), response("r")))
+	}
+	b.ok(b.save("a", "", conversation("named"), session("conv_1")))
+	b.ok(b.Orgs.RevokeKey(b.Context(), "a", "k", b.now().UnixMilli(), org.Author{}))
+	b.noConversation("a", "k", session("s"))
+	b.conversation("a", "k", response("r"), conversation("r"))
+	b.conversation("a", "other", session("s"), conversation("s"))
+	b.conversation("a", "", session("conv_1"), conversation("named"))
 }
 
 // P39

@@ -22,7 +22,7 @@ const resultMaxBytes = 64 << 10
 func New(o surface.Options) *Handler {
 	return &Handler{surface.New(o, surface.Surface{
 		Name: "chat", Dialect: model.DialectChat, RelayPath: "/chat/completions", Decode: decodeRequest, Errors: Errors(), Progress: true,
-		Members: bodyNames, CheckRelay: checkIDs, Functions: functionNames, Switches: switches,
+		Members: bodyNames, CheckRelay: checkRelay, Functions: functionNames, Switches: switches, SessionMember: sessionMember,
 		Defaults: settings.Defaults{WaitFor: true, Parallelism: loop.Parallel, DoomLoop: policy.Nudge, ResultMaxBytes: resultMaxBytes},
 	})}
 }
@@ -33,8 +33,11 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, caller run.Calle
 }
 
 // decodeRequest implements surface.Surface.Decode.
-func decodeRequest(_ context.Context, _ run.Caller, req *run.Request, members []surface.Member) (surface.Reply, error) {
+func decodeRequest(_ context.Context, caller run.Caller, req *run.Request, members []surface.Member) (surface.Reply, error) {
 	asked, err := decode(req, members)
+	if err == nil {
+		err = continueSession(caller, req, members)
+	}
 	return surface.Reply{
 		Stream: asked.stream, MaxTokens: asked.maxTokens, Context: asked.context, Dropped: asked.dropped, Hosted: asked.hosted, Functions: functionNames(members),
 		Object: func(a *surface.Answer) surface.Object { return whole{a} },

@@ -1,0 +1,311 @@
+package app_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// chatClient is a client of chat that resends what it saw, as the official ones do.
+type chatClient struct {
+	*gateway
+	key, session string
+	messages     []map[string]any
+}
+
+// ask sends a message of the user with the ones before it, and adds the answer.
+func (c *chatClient) ask(text string, stream bool) (answer, string) {
+	c.t.Helper()
+	c.messages = append(c.messages, map[string]any{"role": "user", "content": text})
+	body, err := json.Marshal(map[string]any{"model": "m", "messages": c.messages, "session_id": c.session, "stream": stream})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	a := c.send("POST", "/v1/chat/completions", strings.NewReader(string(body)), "Authorization", "Bearer "+c.key)
+	if a.status != 200 {
+		c.t.Fatalf("%d %s", a.status, a.body)
+	}
+	said := ""
+	if stream {
+		said = a.stream(c.t).text
+	} else {
+		said, _ = a.completion(c.t)
+	}
+	c.messages = append(c.messages, map[string]any{"role": "assistant", "content": said})
+	return a, said
+}
+
+// looksUp answers each message with a call of a tool, and its result with a text.
+func looksUp(w http.ResponseWriter, _ *http.Request, got received) {
+	if text := lastSaid(got.body); !strings.HasPrefix(text, `{"q"`) {
+		asks(call{"look", fmt.Sprintf(`{"q":%q}`, text)}).saying("Looking.").write(w)
+		return
+	}
+	says("Found it.").write(w)
+}
+
+// told returns what tools have told the model in a request.
+func (r received) told(t *testing.T) string { return strings.Join(r.results(t), " ") }
+
+// A session of 5 turns: the client resends only what it saw, and the model sees the old results of tools, once. The id
+// of the session is in the answer. // J01 J04 G20
+func TestAChatSessionHasTheResultsThatItsClientDoesNotSend(t *testing.T) {
+	noLeaks(t)
+	for _, stream := range []bool{false, true} {
+		up := newUpstream(t, looksUp)
+		tools := newMCP(t, map[string]handler{"look": echo})
+		g := MustRun(t, site{upstream: up.URL, servers: []string{server("tools", tools.URL)}}.yaml())
+		c := &chatClient{gateway: g, key: "owner-key", session: "s1"}
+		var want []string
+		for n := range 5 {
+			text := fmt.Sprintf("question %d", n)
+			want = append(want, fmt.Sprintf(`{"q":%q}`, text))
+			a, _ := c.ask(text, stream)
+			if got := strings.Count(string(a.body), `"session_id":"s1"`); got != 1 {
+				t.Errorf("stream %t: the id is in the answer %d times: %s", stream, got, a.body)
+			}
+			if body := string(a.body); stream && !strings.Contains(body[strings.LastIndex(body, `"finish_reason":"stop"`):], `"session_id":"s1"`) {
+				t.Errorf("the last chunk has no id: %s", a.body)
+			}
+			seen := up.requests()
+			if got := seen[len(seen)-1].told(t); got != strings.Join(want, " ") {
+				t.Fatalf("stream %t: the model was told %s\nwant %s", stream, got, strings.Join(want, " "))
+			}
+			if got, want := len(seen[len(seen)-1].decode(t).Messages), 4*n+3; got != want {
+				t.Errorf("stream %t: the model has %d messages, want %d: %s", stream, got, want, seen[len(seen)-1].body)
+			}
+		}
+		// After a difference the client's list counts.
+		c.messages = append(c.messages[:2:2], map[string]any{"role": "user", "content": "edited"}, map[string]any{"role": "assistant", "content": "An answer that no model gave."})
+		c.ask("last", stream)
+		seen := up.requests()
+		if got, want := seen[len(seen)-1].told(t), want[0]+` {"q":"last"}`; got != want {
+			t.Errorf("the model was told %s\nwant %s", got, want)
+		}
+		g.stop()
+	}
+}
+
+// Two requests at once: the second one gets 409. The key of somebody else has a session of its own under the same id. // J01 J04
+func TestAChatSessionHasOneRunAtATime(t *testing.T) {
+	noLeaks(t)
+	begun, release := make(chan struct{}), make(chan struct{})
+	up := newUpstream(t, func(w http.ResponseWriter, r *http.Request, got received) {
+		if lastSaid(got.body) == "HOLD" {
+			close(begun)
+			select {
+			case <-release:
+			case <-r.Context().Done():
+			}
+		}
+		looksUp(w, r, got)
+	})
+	tools := newMCP(t, map[string]handler{"look": echo})
+	g := MustRun(t, site{upstream: up.URL, servers: []string{server("tools", tools.URL)}}.yaml())
+	mine, theirs := &chatClient{gateway: g, key: "owner-key", session: "s"}, &chatClient{gateway: g, key: "member-key", session: "s"}
+	done := make(chan answer)
+	go func() {
+		a, _ := mine.ask("HOLD", false)
+		done <- a
+	}()
+	<-begun
+	const again = `{"model":"m","session_id":"s","messages":[{"role":"user","content":"x"}]}`
+	busy := g.post(again)
+	if !busy.refuses(t, 409, "session_busy", "session_id") || busy.header.Get("Retry-After") == "" {
+		t.Errorf("%d %s", busy.status, busy.body)
+	}
+	if a := g.send("PUT", "/v1/sessions/s", strings.NewReader(`{"messages":[{"role":"user","content":"x"}]}`), "Authorization", "Bearer owner-key"); a.status != 409 {
+		t.Errorf("import into a busy session: %d %s", a.status, a.body)
+	}
+	theirs.ask("theirs", false)
+	close(release)
+	<-done
+	mine.ask("mine", false)
+	theirs.ask("again", false)
+	seen := up.requests()
+	if got, want := seen[len(seen)-1].told(t), `{"q":"theirs"} {"q":"again"}`; got != want {
+		t.Errorf("the other key was told %s, want %s", got, want)
+	}
+	for name, body := range map[string]string{
+		"a number": `1`, "with a space": `"a b"`, "a dot in front": `"."`, "too long": `"` + strings.Repeat("x", 129) + `"`,
+	} {
+		a := g.post(`{"model":"m","session_id":` + body + `,"messages":[{"role":"user","content":"x"}]}`)
+		if !a.refuses(t, 400, "", "session_id") {
+			t.Errorf("%s: %d %s", name, a.status, a.body)
+		}
+	}
+	if a := g.post(again, "Turnpike-Mcp-Disabled", "true"); !a.refuses(t, 400, "unsupported_parameter", "session_id") {
+		t.Errorf("without the loop: %d %s", a.status, a.body)
+	}
+	if a := g.post(`{"model":"m","session_id":null,"messages":[{"role":"user","content":"x"}]}`); a.status != 200 || strings.Contains(string(a.body), "session_id") {
+		t.Errorf("null is no session: %d %s", a.status, a.body)
+	}
+}
+
+// refuses reports whether an answer is an error with a code ("" = any) about a member.
+func (a answer) refuses(t *testing.T, status int, code, param string) bool {
+	t.Helper()
+	e := a.fault(t).Error
+	return a.status == status && e.Code != nil && (code == "" || *e.Code == code) && e.Param != nil && *e.Param == param
+}
+
+// A session exists after a restart, also in an org without MCP servers. A run that has failed adds nothing to it. // J04
+func TestAChatSessionOutlivesTheGateway(t *testing.T) {
+	noLeaks(t)
+	up := newUpstream(t, func(w http.ResponseWriter, r *http.Request, got received) {
+		if lastSaid(got.body) == "FAIL" {
+			http.Error(w, `{"error":{"message":"no"}}`, 400)
+			return
+		}
+		says("Yes.").write(w)
+	})
+	data, yaml := t.TempDir(), site{upstream: up.URL, feature: "none"}.yaml()
+	g := mustRunIn(t, data, yaml, environment())
+	c := &chatClient{gateway: g, key: "owner-key", session: "s"}
+	c.ask("one", false)
+	if a := g.post(`{"model":"m","session_id":"s","messages":[{"role":"user","content":"one"},{"role":"assistant","content":"Yes."},{"role":"user","content":"FAIL"}]}`); a.status == 200 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if err := g.stop(); err != nil {
+		t.Fatal(err)
+	}
+	c.gateway = mustRunIn(t, data, yaml, environment())
+	if got := c.exported("s"); got.Turns != 1 || len(got.Messages) != 2 || got.ExpiresAt == nil || *got.ExpiresAt != got.UpdatedAt+1800 {
+		t.Errorf("%+v", got)
+	}
+	c.ask("two", true)
+	if got := c.exported("s"); got.Turns != 2 || len(got.Messages) != 4 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// exportedSession is a session as GET returns it.
+type exportedSession struct {
+	ID        string           `json:"id"`
+	Object    string           `json:"object"`
+	Turns     int              `json:"turns"`
+	CreatedAt int64            `json:"created_at"`
+	UpdatedAt int64            `json:"updated_at"`
+	ExpiresAt *int64           `json:"expires_at"`
+	Messages  []map[string]any `json:"messages"`
+	raw       string
+}
+
+func (c *chatClient) exported(id string) (s exportedSession) {
+	c.t.Helper()
+	a := c.sessions("GET", id, "")
+	if err := json.Unmarshal(a.body, &s); err != nil || a.status != 200 {
+		c.t.Fatalf("%d %s %v", a.status, a.body, err)
+	}
+	s.raw = string(a.body)
+	return s
+}
+
+func (c *chatClient) sessions(method, path, body string) answer {
+	c.t.Helper()
+	return c.send(method, "/v1/sessions/"+path, strings.NewReader(body), "Authorization", "Bearer "+c.key)
+}
+
+// A session goes to a second gateway, which continues it. // J07
+func TestAChatSessionIsExportedAndImported(t *testing.T) {
+	noLeaks(t)
+	up := newUpstream(t, looksUp)
+	tools := newMCP(t, map[string]handler{"look": echo})
+	yaml := site{upstream: up.URL, servers: []string{server("tools", tools.URL)}}.yaml()
+	first := &chatClient{gateway: MustRun(t, yaml), key: "owner-key", session: "s"}
+	second := &chatClient{gateway: MustRun(t, yaml), key: "owner-key", session: "s"}
+	first.ask("one", false)
+	first.ask("two", false)
+	out := first.exported("s")
+	if out.ID != "s" || out.Object != "session" || out.Turns != 2 || len(out.Messages) != 8 {
+		t.Errorf("%s", out.raw)
+	}
+	if a := second.sessions("GET", "s", ""); !a.refuses(t, 404, "session_not_found", "id") {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	for range 2 { // it may be sent again
+		if a := second.sessions("PUT", "s", out.raw); a.status != 200 || string(a.body) != `{"id":"s","object":"session","turns":2}`+"\n" {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+	if in, want := second.exported("s"), out.Messages; fmt.Sprint(in.Messages) != fmt.Sprint(want) {
+		t.Errorf("got  %v\nwant %v", in.Messages, want)
+	}
+	second.messages = first.messages
+	second.ask("three", true)
+	seen := up.requests()
+	if got, want := seen[len(seen)-1].told(t), `{"q":"one"} {"q":"two"} {"q":"three"}`; got != want {
+		t.Errorf("the model was told %s, want %s", got, want)
+	}
+	for name, body := range map[string]string{
+		"no JSON":            `{`,
+		"no messages":        `{}`,
+		"empty":              `{"messages":[]}`,
+		"no list":            `{"messages":"x"}`,
+		"no role":            `{"messages":[{"content":"x"}]}`,
+		"a result alone":     `{"messages":[{"role":"tool","tool_call_id":"c","content":"x"}]}`,
+		"a call alone":       `{"messages":[{"role":"user","content":"x"},{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"user","content":"y"}]}`,
+		"an unknown part":    `{"messages":[{"role":"user","content":[{"type":"smell"}]}]}`,
+		"an unknown member":  `{"messages":[{"role":"user","content":"x"}],"images":[]}`,
+		"wrong call_ids":     `{"messages":[{"role":"user","content":"x"}],"call_ids":[]}`,
+		"too many":           `{"messages":[` + strings.Repeat(`{"role":"user","content":"x"},`, 10_000) + `{"role":"user","content":"x"}]}`,
+		"a file of a bucket": `{"messages":[{"role":"user","content":[{"type":"file","file":{"file_id":"file-0123456789abcdef0123456789"}}]}]}`,
+	} {
+		if a := second.sessions("PUT", "other", body); a.status != 400 {
+			t.Errorf("%s: %d %.300s", name, a.status, a.body)
+		}
+	}
+	for range 2 { // idempotent
+		if a := second.sessions("DELETE", "s", ""); a.status != 200 || string(a.body) != `{"id":"s","object":"session","deleted":true}`+"\n" {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+	}
+	if a := second.sessions("GET", "s", ""); a.status != 404 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if a := (&chatClient{gateway: first.gateway, key: "admin-key"}).sessions("GET", "s", ""); a.status != 404 {
+		t.Errorf("another key: %d %s", a.status, a.body)
+	}
+}
+
+// A fork has the first turns of a session, and then a life of its own. // J08
+func TestAChatSessionIsForked(t *testing.T) {
+	noLeaks(t)
+	up := newUpstream(t, looksUp)
+	tools := newMCP(t, map[string]handler{"look": echo})
+	c := &chatClient{gateway: MustRun(t, site{upstream: up.URL, servers: []string{server("tools", tools.URL)}}.yaml()), key: "member-key", session: "s"}
+	c.messages = append(c.messages, map[string]any{"role": "system", "content": "Be brief."})
+	for _, text := range []string{"one", "two", "three"} {
+		c.ask(text, false)
+	}
+	if a := c.sessions("POST", "s/fork", `{"session_id":"f","turns":1}`); a.status != 200 || string(a.body) != `{"id":"f","object":"session","turns":1}`+"\n" {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	fork := &chatClient{gateway: c.gateway, key: c.key, session: "f", messages: c.messages[:3:3]}
+	fork.ask("other", false)
+	seen := up.requests()
+	if got, want := seen[len(seen)-1].told(t), `{"q":"one"} {"q":"other"}`; got != want {
+		t.Errorf("the fork was told %s, want %s", got, want)
+	}
+	c.ask("four", false)
+	seen = up.requests()
+	if got, want := seen[len(seen)-1].told(t), `{"q":"one"} {"q":"two"} {"q":"three"} {"q":"four"}`; got != want {
+		t.Errorf("the session was told %s, want %s", got, want)
+	}
+	c.sessions("DELETE", "s", "")
+	if got := c.exported("f"); got.Turns != 2 {
+		t.Errorf("%s", got.raw)
+	}
+	for body, status := range map[string]int{
+		`{"session_id":"f","turns":1}`: 409, `{"session_id":"g","turns":3}`: 400, `{"session_id":"g","turns":0}`: 400, `{"turns":1}`: 400, `{"session_id":"a b"}`: 400, `{"session_id":"g","turn":1}`: 400, `{"session_id":"g"}`: 200,
+	} {
+		if a := c.sessions("POST", "f/fork", body); a.status != status {
+			t.Errorf("%s: %d %s", body, a.status, a.body)
+		}
+	}
+	if a := c.sessions("POST", "s/fork", `{"session_id":"h"}`); a.status != 404 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}

@@ -1,0 +1,174 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/conversation"
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+)
+
+// sessionRef is the row with the session of a key that a run replaces when it ends.
+const sessionRef = "session"
+
+// storedSession is the form of the row.
+type storedSession struct {
+	ID  string `json:"id"`
+	TTL int64  `json:"ttl_ns"`
+}
+
+// SessionsOf returns the sessions of keys, to which the runs of a Runner add.
+func SessionsOf(r *Runner) *conversation.Sessions { return r.sessions }
+
+// sessionName returns the name of the session that a run replaces; false = it replaces none.
+func sessionName(s *runState) (conversation.SessionName, bool) {
+	c := s.req.Continues
+	return conversation.SessionName{Org: s.req.Org, Principal: s.req.Principal, ID: c.ID}, c.Resent && !s.relay
+}
+
+// toolSession returns the name of the session for the tools of a run, unique in its org; "" = it has none.
+func toolSession(s *runState) string {
+	n, ok := sessionName(s)
+	if !ok {
+		return ""
+	}
+	return "session " + n.Principal + " " + n.ID
+}
+
+// sessionKeeper adds what a run has said to the session of its key.
+type sessionKeeper struct {
+	o        *Options
+	run      *runState
+	sessions *conversation.Sessions
+
+	callIDs map[string]string // ids of the provider's, by ours, of the calls in front of the run
+}
+
+// openedSession is the session of a run that is about to be accepted; nil = it has none.
+type openedSession struct{ *conversation.Opened }
+
+// open begins the run of the session that the request continues.
+func (d *sessionKeeper) open() (*openedSession, error) {
+	name, ok := sessionName(d.run)
+	if !ok {
+		return nil, nil
+	}
+	asked := d.run.req
+	for {
+		began, err := asked.beginning(d.run.ctx, d.o)
+		if err != nil {
+			return nil, err
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(d.run.ctx), appendTimeout)
+		opened, err := d.sessions.Open(ctx, name, began.Session, d.run.lease.RunID, asked.Continues.TTL, asked.Key)
+		cancel()
+		var known *journal.Submitted
+		var capped *org.CapError
+		var refused *fault.Error
+		switch {
+		case err == nil:
+			return &openedSession{opened}, nil
+		case errors.Is(err, journal.ErrChanged) && d.run.ctx.Err() == nil:
+			asked.forget() // it is read again
+		case errors.As(err, &capped):
+			return nil, &fault.Error{Code: fault.Limited, Reason: "insufficient_quota", Message: capped.Error(), Err: err}
+		case errors.As(err, &known), errors.As(err, &refused):
+			return nil, err
+		default:
+			d.run.storeFailed(err)
+			return nil, journal.Unavailable(fmt.Errorf("session %s: %w", name.ID, err))
+		}
+	}
+}
+
+// accepted says whether the run was accepted. If nobody knows, whether the session is busy follows from the store.
+func (o *openedSession) accepted(run *runState, unsure bool, err error) {
+	if o == nil {
+		return
+	}
+	if err == nil || unsure {
+		o.Stored()
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(run.ctx), appendTimeout)
+	defer cancel()
+	if err := o.Undo(ctx); err != nil {
+		run.log.Warn("a session is kept although its run was not accepted", "error", err)
+	}
+}
+
+// rows returns the row from which the next owner of the run knows its session.
+func (d *sessionKeeper) rows() []journal.Row {
+	if _, ok := sessionName(d.run); !ok {
+		return nil
+	}
+	c := d.run.req.Continues
+	return []journal.Row{{Ref: sessionRef, Value: storedSession{c.ID, int64(c.TTL)}}}
+}
+
+// continuesOf returns what the request of a run continues.
+func continuesOf(q *storedRequest, rows map[string]json.RawMessage) (conversation.Ref, error) {
+	raw, ok := rows[sessionRef]
+	if !ok {
+		return q.continues(), nil
+	}
+	var s storedSession
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return conversation.Ref{}, journal.Damaged(sessionRef, err)
+	}
+	return conversation.Ref{ID: s.ID, Resent: true, TTL: time.Duration(s.TTL)}, nil
+}
+
+// isAnswer reports whether a run that ends so has given its client an answer, which the client sends again.
+func isAnswer(r event.Reason) bool {
+	return r == event.Complete || r == event.ClientCalls || r == event.OutputCut
+}
+
+// close stores what the run adds to its session, before the run ends. callIDs are the ids of the calls that the
+// client executes. failed says that the run cannot be continued. close may be called again, by the next owner of the run: the
+// session is replaced, not added to.
+func (d *sessionKeeper) close(reason event.Reason, failed bool, callIDs map[string]string) error {
+	run := d.run
+	name, ok := sessionName(run)
+	if !ok {
+		return nil
+	}
+	var added *conversation.Added
+	if isAnswer(reason) && !failed {
+		added = &conversation.Added{
+			Items: append(slices.Clip(run.events.Items("input")), run.events.Transcript(run.state().HiddenRefs())...),
+			Full:  run.results.full, CallIDs: maps.Clone(d.callIDs), Listed: run.state().Listed(), Target: lastTarget(run.state()),
+		}
+		added.Items = append(added.Items, run.unansweredCalls()...)
+		added.Items = append(added.Items, run.events.Transcript(run.state().LateRefs())...)
+		if added.CallIDs == nil {
+			added.CallIDs = map[string]string{}
+		}
+		maps.Copy(added.CallIDs, callIDs)
+		encoded := eventlog.HeldBytes(added.Items) // also beyond the limit: the run is at its end
+		run.req.Account.Add(encoded)
+		defer run.req.Account.Release(encoded)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(run.ctx), appendTimeout)
+	defer cancel()
+	err := d.sessions.Close(ctx, name, run.lease.RunID, added)
+	var bad *journal.Unreadable
+	if errors.As(err, &bad) {
+		run.log.Error("what a run has said is not added to its session", "session", name.ID, "error", err)
+		return nil
+	}
+	if err != nil {
+		run.storeFailed(err)
+		return journal.Unavailable(fmt.Errorf("run %s: store its session: %w", run.lease.RunID, err))
+	}
+	return nil
+}

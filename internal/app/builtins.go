@@ -40,6 +40,7 @@ type builtins struct {
 	runsCode  bool                                                  // there is one by the configuration
 	databases *sqltool.Connections
 	buckets   blob.Buckets
+	keep      func(orgID string) keep
 	link      func(orgID, bucket, path string) (storagetool.Link, error)
 	check     func(ctx context.Context, url string) error // what the outbound policy says of a URL
 	pdf       *pdf.Reader                                 // set by connect; nil = PDFs are not read
@@ -163,7 +164,7 @@ func (b *builtins) find(orgID string, own agent.SnapshotBuiltin) tool.Tool {
 				return c.Session
 			}
 			return b.session(ctx, orgID, c.RunID)
-		}}).List(context.Background())
+		}, Keep: b.keep(orgID)}).List(context.Background())
 	case sqltool.QueryName, sqltool.WriteName:
 		all, _ = sqltool.New(sqltool.Options{
 			Org: orgID, Connections: b.databases, Log: b.log, Schemas: own.Schemas,
@@ -228,7 +229,7 @@ func (a *App) newBuiltins() *builtins {
 	return &builtins{
 		runtime: func(orgID string) org.Runtime { return a.directory.Runtime(orgID) },
 		secret:  a.orgSecret, session: a.sessionOf, buckets: a.buckets,
-		link: a.linkToFile, runsCode: a.config.Sandbox.Runs(),
+		link: a.linkToFile, keep: a.keepOutputs, runsCode: a.config.Sandbox.Runs(),
 		check: func(ctx context.Context, url string) error {
 			_, err := a.out.Resolve(ctx, url)
 			return err

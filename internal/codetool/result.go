@@ -22,15 +22,19 @@ type answer struct {
 	StateLost bool             `json:"state_lost,omitempty"`
 	Error     string           `json:"error,omitempty"` // why the session has ended
 	Note      string           `json:"note,omitempty"`
+
+	Files       []Kept        `json:"files,omitempty"`
+	NotProduced []notProduced `json:"not_produced,omitempty"`
 }
 
 // resultOf returns the result of code that was run.
-func resultOf(args arguments, o sandbox.Outcome) tool.Result {
+func resultOf(args arguments, o sandbox.Outcome, out *outputs) tool.Result {
 	a := answer{
 		Language: args.Language, Driver: o.Driver, Exit: o.Exit, Result: readable(o.Result),
 		Stdout: output(o.Stdout, o.StdoutDropped), Stderr: output(o.Stderr, o.StderrDropped),
 		Truncated: o.StdoutDropped+o.StderrDropped > 0, StateLost: o.StateLost,
 	}
+	out.told(&a)
 	var notes []string
 	if o.StateLost {
 		notes = append(notes, "The variables of earlier calls were lost before this call; define them again.")

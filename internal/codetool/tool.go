@@ -14,11 +14,15 @@ import (
 )
 
 // schema is the schema of the arguments.
-var schema = json.RawMessage(`{"type":"object","properties":{` +
+const schema = `{"type":"object","properties":{` +
 	`"language":{"type":"string","enum":["python","javascript"]},` +
 	`"code":{"type":"string","minLength":1,"maxLength":262144,"description":"The program. The value of its last expression is the result."},` +
-	`"timeout":{"type":"number","exclusiveMinimum":0,"maximum":600,"description":"Time limit in seconds, 30 by default."}},` +
-	`"required":["language","code"],"additionalProperties":false}`)
+	`"timeout":{"type":"number","exclusiveMinimum":0,"maximum":600,"description":"Time limit in seconds, 30 by default."}%s},` +
+	`"required":["language","code"],"additionalProperties":false}`
+
+// outputsSchema is the part of it for outputs.
+const outputsSchema = `,"outputs":{"type":"array","maxItems":10,"items":{"type":"string","minLength":1,"maxLength":1000},` +
+	`"description":"Files that the code makes in the working directory and that the user is to get. Only for Python."}`
 
 const description = "Run Python or JavaScript in a sandbox without network. Variables, and in Python files in the working directory, " +
 	"are kept for later calls of this conversation, separately for each language. Print what you need to see. " +
@@ -31,8 +35,11 @@ type codeExecute struct{ o Options }
 
 // Definition implements [tool.Tool].
 func (t *codeExecute) Definition() tool.Definition {
-	no := false
-	return tool.Definition{Name: Name, Title: "Run code", Description: description, InputSchema: schema, Annotations: tool.Annotations{ReadOnly: &no, OpenWorld: &no}}
+	no, more := false, ""
+	if t.o.Keep != nil {
+		more = outputsSchema
+	}
+	return tool.Definition{Name: Name, Title: "Run code", Description: description, InputSchema: json.RawMessage(fmt.Sprintf(schema, more)), Annotations: tool.Annotations{ReadOnly: &no, OpenWorld: &no}}
 }
 
 // Class implements [tool.Classed]. Code may change variables and files.
@@ -43,6 +50,7 @@ type arguments struct {
 	Language sandbox.Language `json:"language"`
 	Code     string           `json:"code"`
 	Timeout  float64          `json:"timeout"` // seconds; 0 = the default
+	Outputs  []string         `json:"outputs"` // paths of files
 }
 
 // check returns what is wrong: with arg_validation none, arguments are not checked before.
@@ -57,7 +65,7 @@ func (a arguments) check() error {
 	case math.IsNaN(a.Timeout) || a.Timeout < 0 || a.Timeout > sandbox.MaxTimeout.Seconds():
 		return fmt.Errorf("timeout is %v; use at most %v seconds", a.Timeout, sandbox.MaxTimeout.Seconds())
 	}
-	return nil
+	return checkOutputs(a.Outputs)
 }
 
 // mostKept bounds what a call makes the process keep: output, result, and the JSON that they become.
@@ -84,11 +92,19 @@ func (t *codeExecute) Call(ctx context.Context, c tool.Call) (tool.Result, error
 	if session == "" {
 		session = "call " + rand.Text()
 	}
-	o, err := t.o.Sandbox.Run(ctx, sandbox.Request{
+	request := sandbox.Request{
 		Org: t.o.Org, Session: session, Language: args.Language, Code: args.Code,
 		Timeout: time.Duration(args.Timeout * float64(time.Second)),
-	})
-	r, err := t.result(ctx, args, o, err)
+	}
+	out := &outputs{paths: args.Outputs}
+	if len(args.Outputs) > 0 {
+		if t.o.Keep == nil {
+			return refused("outputs: files cannot be kept here; leave it out", ""), nil
+		}
+		out.keep, request.Collect = t.keeper(ctx, c), out.collect
+	}
+	o, err := t.o.Sandbox.Run(ctx, request)
+	r, err := t.result(ctx, args, o, out, err)
 	if c.Memory != nil && err == nil {
 		c.Memory.Release(max(0, mostKept-2*len(r.Structured))) // it is kept as text and as JSON
 	}
@@ -96,10 +112,10 @@ func (t *codeExecute) Call(ctx context.Context, c tool.Call) (tool.Result, error
 }
 
 // result returns what the model is told.
-func (t *codeExecute) result(ctx context.Context, args arguments, o sandbox.Outcome, err error) (tool.Result, error) {
+func (t *codeExecute) result(ctx context.Context, args arguments, o sandbox.Outcome, out *outputs, err error) (tool.Result, error) {
 	switch {
 	case err == nil:
-		return resultOf(args, o), nil
+		return resultOf(args, o, out), nil
 	case ctx.Err() != nil:
 		return tool.Result{}, context.Cause(ctx)
 	}

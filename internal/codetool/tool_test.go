@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -105,7 +106,7 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 func TestSessionsAndLimitsAreThoseOfTheCall(t *testing.T) {
 	f := &fake{}
 	call(t, codetool.Options{Org: "acme", Sandbox: f}, `{"language":"python","code":"1","timeout":1.5}`)
-	if want := (sandbox.Request{Org: "acme", Session: "run_1", Language: "python", Code: "1", Timeout: 1500 * time.Millisecond}); f.request != want {
+	if want := (sandbox.Request{Org: "acme", Session: "run_1", Language: "python", Code: "1", Timeout: 1500 * time.Millisecond}); fmt.Sprint(f.request) != fmt.Sprint(want) {
 		t.Errorf("%+v", f.request)
 	}
 	session := ""

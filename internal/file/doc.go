@@ -24,7 +24,7 @@ type File struct {
 	Principal string // whose file it is
 	Name      string // as the client gave it, without directories
 	MediaType string // as the client gave it; "" = not known
-	Purpose   string // one of Purposes
+	Purpose   string // one of Purposes, or Output
 	Bytes     int64
 	SHA256    string // of the content, in hexadecimal
 	CreatedAt time.Time
@@ -49,6 +49,9 @@ const (
 	Assistants = "assistants"
 	Vision     = "vision"
 )
+
+// Output is the purpose of a file that a tool has made. Clients cannot upload any.
+const Output = "assistants_output"
 
 // Purposes returns what an upload may be for.
 func Purposes() []string { return []string{UserData, Assistants, Vision} }

@@ -34,13 +34,18 @@ func (m *Manager) directory(driver string, k key) (dir string, existed bool, err
 		return "", false, err
 	}
 	m.bound(org)
-	dir = filepath.Join(org, driver+"-"+string(k.language)+"-"+hashed(k.name))
+	dir = m.directoryOf(driver, k)
 	err = os.Mkdir(dir, 0o700)
 	if os.IsExist(err) {
 		now := time.Now()
 		return dir, true, os.Chtimes(dir, now, now)
 	}
 	return dir, false, err
+}
+
+// directoryOf returns the path of the directory of a session.
+func (m *Manager) directoryOf(driver string, k key) string {
+	return filepath.Join(m.orgDirectory(k.org), driver+"-"+string(k.language)+"-"+hashed(k.name))
 }
 
 // orgDirectory returns where the directories of an org are.
@@ -101,7 +106,7 @@ func (m *Manager) inUse(dir string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for k := range m.sessions {
-		if d := m.chosen[k.language]; d != nil && dir == filepath.Join(m.orgDirectory(k.org), d.Name()+"-"+string(k.language)+"-"+hashed(k.name)) {
+		if d := m.chosen[k.language]; d != nil && dir == m.directoryOf(d.Name(), k) {
 			return true
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -74,7 +75,15 @@ type Request struct {
 	Language Language
 	Code     string
 	Timeout  time.Duration // 0 = DefaultTimeout
+
+	// Collect reads files of the session's working directory after the code has run, before other code of the session
+	// does. It is not called if the session has no such directory here, as with the driver Remote. Its context
+	// ends after collectTimeout. Nil = nothing is read.
+	Collect func(ctx context.Context, dir *os.Root)
 }
+
+// collectTimeout bounds [Request].Collect, during which the session is busy.
+const collectTimeout = 30 * time.Second
 
 // New returns a Manager. It chooses the drivers and logs the choice. The caller calls Close.
 func New(ctx context.Context, o Options) (*Manager, error) {
@@ -126,8 +135,27 @@ func (m *Manager) Run(ctx context.Context, r Request) (Outcome, error) {
 		return Outcome{}, err
 	}
 	o, err := m.run(ctx, driver, s, r.Code, limit)
+	if err == nil && r.Collect != nil {
+		m.collect(ctx, driver, s.key, r.Collect)
+	}
 	m.release(s, err == nil && o.Ended == "")
 	return o, err
+}
+
+// collect has files of the session read.
+func (m *Manager) collect(ctx context.Context, driver Driver, k key, read func(context.Context, *os.Root)) {
+	if _, elsewhere := driver.(interface{ keepsState() }); elsewhere {
+		return
+	}
+	dir, err := os.OpenRoot(m.directoryOf(driver.Name(), k))
+	if err != nil {
+		m.o.Log.Error("the files of a code session cannot be read", "driver", driver.Name(), "org", k.org, "error", err)
+		return
+	}
+	defer dir.Close()
+	ctx, cancel := context.WithTimeout(ctx, collectTimeout)
+	defer cancel()
+	read(ctx, dir)
 }
 
 // run runs code in a session that is busy for it.

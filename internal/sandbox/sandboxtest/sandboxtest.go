@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"sync"
 	"testing"
 
 	"github.com/turnpike-gateway/turnpike/internal/sandbox/child"
@@ -35,12 +34,8 @@ func Main(m *testing.M) int {
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	built = sync.OnceValues(func() (string, error) { return build(dir) })
 	return m.Run()
 }
-
-// built returns the path of the program that build makes, once for all tests of a program.
-var built func() (string, error)
 
 // CompiledVariable is the variable with the directory of Compiled: tests that run as another user get it so.
 const CompiledVariable = "TURNPIKE_TEST_COMPILED"
@@ -60,15 +55,7 @@ func Program(t *testing.T) []string {
 		return []string{path}
 	}
 	if raceDetector {
-		of := built
-		if of == nil { // the program does not run Main
-			of = func() (string, error) { return build(t.TempDir()) }
-		}
-		path, err := of()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return []string{path}
+		return []string{build(t)}
 	}
 	path, err := os.Executable()
 	if err != nil {
@@ -77,15 +64,23 @@ func Program(t *testing.T) []string {
 	return []string{path, childArgument}
 }
 
-// build builds the program that is nothing but a child, in a directory.
-func build(dir string) (string, error) {
+// build builds the program that is nothing but a child, once for all tests of a program that runs Main.
+func build(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if Compiled() != "" {
+		dir = filepath.Dir(Compiled())
+	}
 	path := filepath.Join(dir, "child")
-	cmd := exec.Command("go", "build", "-o", path, "./testdata/child")
+	if _, err := os.Stat(path); err == nil {
+		return path
+	}
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", path, "./testdata/child")
 	cmd.Dir = here()
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the child: %w\n%s", err, out)
+		t.Fatalf("build the child: %v\n%s", err, out)
 	}
-	return path, nil
+	return path
 }
 
 // here returns the directory of this file.

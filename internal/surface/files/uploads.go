@@ -254,8 +254,8 @@ func (h *Handler) ListUploads() surface.Endpoint {
 		default:
 			return 0, nil, surface.InvalidValue("order", "order is %q; use asc or desc", order)
 		}
-		if q.Purpose != "" && !slices.Contains(file.Purposes(), q.Purpose) {
-			return 0, nil, surface.InvalidValue("purpose", "purpose is %q; use one of %s", q.Purpose, strings.Join(file.Purposes(), ", "))
+		if all := append(file.Purposes(), file.Output); q.Purpose != "" && !slices.Contains(all, q.Purpose) {
+			return 0, nil, surface.InvalidValue("purpose", "purpose is %q; use one of %s", q.Purpose, strings.Join(all, ", "))
 		}
 		if q.After != "" {
 			if _, err := h.o.Files.Find(r.Context(), q.Org, q.Principal, q.After); err != nil {

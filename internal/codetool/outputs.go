@@ -1,0 +1,111 @@
+package codetool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/tool"
+)
+
+// maxOutputs is how many files a call can name.
+const maxOutputs = 10
+
+// Kept is a file that was stored for the caller.
+type Kept struct {
+	ID        string    `json:"id"` // under which /v1/files has it
+	Name      string    `json:"filename"`
+	Bytes     int64     `json:"bytes"`
+	SHA256    string    `json:"sha256"` // of the content, in hexadecimal
+	ExpiresAt time.Time `json:"expires_at"`
+}
+
+// notProduced is a file that the caller named and does not get.
+type notProduced struct {
+	Path string `json:"path"`
+	Why  string `json:"error"`
+}
+
+// outputs collects the files that a call names.
+type outputs struct {
+	paths   []string
+	keep    func(name string, body io.ReadSeeker) (Kept, error)
+	kept    []Kept
+	missing []notProduced
+	ran     bool // the working directory was read
+}
+
+// collect stores the files that the call names. It reads nothing outside of the directory.
+func (o *outputs) collect(ctx context.Context, dir *os.Root) {
+	o.ran = true
+	for _, name := range o.paths {
+		kept, err := o.one(ctx, dir, name)
+		if err != nil {
+			o.missing = append(o.missing, notProduced{name, err.Error()})
+			continue
+		}
+		o.kept = append(o.kept, kept)
+	}
+}
+
+func (o *outputs) one(ctx context.Context, dir *os.Root, name string) (Kept, error) {
+	if ctx.Err() != nil {
+		return Kept{}, errors.New("there was no time left to store it")
+	}
+	// The code can have made a pipe, which would wait for somebody who writes.
+	f, err := dir.OpenFile(inside(name), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return Kept{}, errors.New("the code has made no such file")
+	case err != nil:
+		return Kept{}, errors.New("it is no file of the working directory")
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return Kept{}, errors.New("it is not a regular file")
+	}
+	return o.keep(path.Base(inside(name)), f)
+}
+
+// inside returns a path in the working directory, which code calls /work where it has a name.
+func inside(name string) string {
+	return path.Clean(strings.TrimPrefix(name, "/work/"))
+}
+
+// checkOutputs returns what is wrong with the files that a call names.
+func checkOutputs(paths []string) error {
+	if len(paths) > maxOutputs {
+		return fmt.Errorf("outputs names %d files; at most %d are allowed", len(paths), maxOutputs)
+	}
+	for _, p := range paths {
+		if p == "" || len(p) > 1000 || strings.ContainsRune(p, 0) {
+			return fmt.Errorf("outputs has %q, which is no path", p)
+		}
+	}
+	return nil
+}
+
+// told adds the outputs to what the model is told.
+func (o *outputs) told(a *answer) {
+	if len(o.paths) == 0 {
+		return
+	}
+	if !o.ran {
+		for _, p := range o.paths {
+			o.missing = append(o.missing, notProduced{p, "the driver " + a.Driver + " does not give files to the gateway"})
+		}
+	}
+	a.Files, a.NotProduced = o.kept, o.missing
+}
+
+// keeper returns the function that stores a file of a call.
+func (t *codeExecute) keeper(ctx context.Context, c tool.Call) func(string, io.ReadSeeker) (Kept, error) {
+	return func(name string, body io.ReadSeeker) (Kept, error) { return t.o.Keep(ctx, c, name, body) }
+}

@@ -1,0 +1,138 @@
+//go:build unix
+
+package codetool_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/turnpike-gateway/turnpike/internal/codetool"
+	"github.com/turnpike-gateway/turnpike/internal/sandbox"
+	"github.com/turnpike-gateway/turnpike/internal/sandbox/sandboxtest"
+	"github.com/turnpike-gateway/turnpike/tool"
+)
+
+// told is the part of a result that is about files.
+type told struct {
+	Files       []codetool.Kept
+	NotProduced []struct{ Path, Error string } `json:"not_produced"`
+}
+
+func filesOf(t *testing.T, r tool.Result) (out told) {
+	t.Helper()
+	if err := json.Unmarshal(r.Structured, &out); err != nil {
+		t.Fatalf("%s: %v", r.Structured, err)
+	}
+	return out
+}
+
+// inDirectory is a sandbox whose code has made the files of a directory.
+type inDirectory struct{ path string }
+
+func (d inDirectory) Run(ctx context.Context, r sandbox.Request) (sandbox.Outcome, error) {
+	root, err := os.OpenRoot(d.path)
+	if err != nil {
+		return sandbox.Outcome{}, err
+	}
+	defer root.Close()
+	r.Collect(ctx, root)
+	return sandbox.Outcome{Driver: "fake"}, nil
+}
+
+// keeps reads what it is given, and refuses large files.
+func keeps(_ context.Context, c tool.Call, name string, body io.ReadSeeker) (codetool.Kept, error) {
+	data, err := io.ReadAll(body)
+	if len(data) > 10 {
+		return codetool.Kept{}, errors.New("it is too large")
+	}
+	return codetool.Kept{ID: c.Caller.ID + ":" + string(data), Name: name, Bytes: int64(len(data))}, err
+}
+
+// J16 J23: files that a call names are kept; of the others it says why not. Nothing outside of the working directory is
+// read, whatever the code has put there.
+func TestOutputsAreKept(t *testing.T) {
+	parent := t.TempDir()
+	dir := filepath.Join(parent, "work")
+	for _, err := range []error{
+		os.MkdirAll(filepath.Join(dir, "sub"), 0o700), os.WriteFile(filepath.Join(parent, "secret"), []byte("CANARY"), 0o600),
+		os.WriteFile(filepath.Join(dir, "a.txt"), []byte("a"), 0o600), os.WriteFile(filepath.Join(dir, "sub", "b.txt"), []byte("b"), 0o600),
+		os.WriteFile(filepath.Join(dir, "large"), []byte("more than ten"), 0o600), syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600),
+		os.Symlink(filepath.Join(parent, "secret"), filepath.Join(dir, "absolute")), os.Symlink("../secret", filepath.Join(dir, "relative")),
+		os.Symlink("a.txt", filepath.Join(dir, "within")),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ask := func(paths string) tool.Result {
+		r, err := only(t, codetool.Options{Org: "o", Sandbox: inDirectory{dir}, Keep: keeps}).Call(t.Context(), tool.Call{
+			RunID: "run_1", Caller: tool.Caller{ID: "key"}, Arguments: json.RawMessage(`{"language":"python","code":"1","outputs":` + paths + `}`),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	got := filesOf(t, ask(`["a.txt","/work/sub/b.txt","./sub/../within"]`))
+	if fmt.Sprint(got) != "{[{key:a a.txt 1  0001-01-01 00:00:00 +0000 UTC} {key:b b.txt 1  0001-01-01 00:00:00 +0000 UTC} {key:a within 1  0001-01-01 00:00:00 +0000 UTC}] []}" {
+		t.Errorf("kept: %v", got)
+	}
+	for path, why := range map[string]string{
+		"none": "the code has made no such file", "pipe": "it is not a regular file", "sub": "it is not a regular file", "large": "it is too large",
+		"../secret": "it is no file of the working directory", "absolute": "it is no file of the working directory", "relative": "it is no file of the working directory",
+		parent + "/secret": "it is no file of the working directory", "a.txt/x": "it is no file of the working directory",
+	} {
+		got := filesOf(t, ask(`["`+path+`"]`))
+		if len(got.Files) != 0 || len(got.NotProduced) != 1 || got.NotProduced[0].Path != path || got.NotProduced[0].Error != why {
+			t.Errorf("%s: %v, want %s", path, got, why)
+		}
+	}
+	for _, paths := range []string{`[""]`, `["` + strings.Repeat("x", 1001) + `"]`, `["a","a","a","a","a","a","a","a","a","a","a"]`} {
+		if r := ask(paths); !r.IsError || !strings.Contains(r.Parts[0].Text, "outputs") {
+			t.Errorf("%.40s: %v", paths, r.Parts)
+		}
+	}
+}
+
+// Without a place for files, and from a sandbox that has them elsewhere, the model is told so.
+func TestOutputsThatCannotBeKept(t *testing.T) {
+	args := `{"language":"python","code":"1","outputs":["a"]}`
+	if r := call(t, codetool.Options{Sandbox: &fake{}}, args); !r.IsError || !strings.Contains(r.Parts[0].Text, "outputs: files cannot be kept here") {
+		t.Errorf("without Keep: %v", r.Parts)
+	}
+	got := filesOf(t, call(t, codetool.Options{Sandbox: &fake{outcome: sandbox.Outcome{Driver: "remote"}}, Keep: keeps}, args))
+	if len(got.NotProduced) != 1 || got.NotProduced[0].Error != "the driver remote does not give files to the gateway" {
+		t.Errorf("from a service: %v", got)
+	}
+}
+
+// Python's files come out of every sandbox that works here, also after the time of a call was over.
+func TestOutputsOfPython(t *testing.T) {
+	for _, driver := range []string{sandbox.Wasm, sandbox.Bwrap, sandbox.Landlock} {
+		t.Run(driver, func(t *testing.T) {
+			o := sandbox.Options{Drivers: []string{driver}, Program: sandboxtest.Program(t), Dir: filepath.Join(t.TempDir(), "sandbox"), Compiled: sandboxtest.Compiled(), PythonWasm: sandboxtest.PythonWasm(t)}
+			m, err := sandbox.New(t.Context(), o)
+			if err != nil {
+				sandboxtest.Skip(t, "%s does not work here: %v", driver, err)
+			}
+			defer m.Close()
+			of := codetool.Options{Org: "o", Sandbox: m, Keep: keeps}
+			got := filesOf(t, call(t, of, `{"language":"python","code":"open('a','w').write('made'); open('b','w').write('too')","outputs":["a","b","c"]}`))
+			if len(got.Files) != 2 || got.Files[0].ID != ":made" || got.Files[1].ID != ":too" || len(got.NotProduced) != 1 {
+				t.Errorf("told: %v", got)
+			}
+			got = filesOf(t, call(t, of, `{"language":"python","code":"open('d','w').write('late')\nwhile True: pass","timeout":3,"outputs":["d"]}`))
+			if len(got.Files) != 1 || got.Files[0].ID != ":late" {
+				t.Errorf("after the time limit: %v", got)
+			}
+		})
+	}
+}

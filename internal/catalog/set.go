@@ -49,6 +49,9 @@ func (e *Entry) AllowedBy(a org.Access) bool {
 	return a.AllowsTool(e.Name) && (!a.ReadOnly || e.Class == tool.Read)
 }
 
+// Own reports whether the tool is one of the gateway itself, which answers about its run.
+func (e *Entry) Own() bool { return e.own }
+
 // Unpriced reports whether nobody has said what the tool costs. The gateway's own tools are free.
 func (e *Entry) Unpriced() bool { return e.Price == nil && !e.own }
 

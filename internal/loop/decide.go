@@ -250,6 +250,8 @@ func (s decision) answerFor(c *Call, nth, before, left, most int) (Outcome, stri
 		return Unknown, "outcome_unknown: the call was sent, but its result was lost. It may or may not have taken effect. It was not repeated."
 	case c.Attempt > 0:
 		return "", ""
+	case s.Accepted.Permission == policy.Deny && c.Prepared.Verdict != Answer:
+		return Denied, "Not run: no tools may be executed here (agent_permission is deny). Answer without them."
 	case most > 0:
 		return NotRun, tooOften(c.Name, most)
 	case c.Guard == policy.Advise:

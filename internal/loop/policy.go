@@ -75,6 +75,12 @@ type Policy struct {
 	// calls.
 	Approvals []ServerApproval `json:"approvals,omitempty"`
 
+	// Permission says whether calls of the gateway's tools are executed: the stricter of what the org and the request
+	// say. PermissionBy is whose it is, if calls wait for it, and PermissionWaitMS how long they do, in milliseconds.
+	Permission       policy.Permission `json:"permission,omitempty"`
+	PermissionBy     Asker             `json:"permission_by,omitempty"`
+	PermissionWaitMS int64             `json:"permission_wait_ms,omitempty"`
+
 	// Hooks are the hooks of the run, in the order in which they run. The list has no secrets: what an
 	// http hook is sent to is looked up by its id when it runs.
 	Hooks []Hook `json:"hooks,omitempty"`
@@ -186,7 +192,9 @@ func (p *Policy) Asks(server, tool string, readOnly bool, has func(name string) 
 	switch {
 	case a.ByServer.Asks(tool, reads, has):
 		return AskedByServer
-	case a.ByRequest.Asks(tool, reads, has):
+	case p.Permission == policy.Ask && p.PermissionBy == AskedByServer:
+		return AskedByServer
+	case a.ByRequest.Asks(tool, reads, has), p.Permission == policy.Ask:
 		return AskedByRequest
 	}
 	return ""
@@ -213,7 +221,7 @@ func (a ServerApproval) digest() string {
 
 // MayWait reports whether a call of the run may have to wait for approval.
 func (p *Policy) MayWait() bool {
-	return len(p.Approvals) > 0 || slices.ContainsFunc(p.Hooks, Hook.mayAsk)
+	return len(p.Approvals) > 0 || p.Permission == policy.Ask || slices.ContainsFunc(p.Hooks, Hook.mayAsk)
 }
 
 // StoresNoTexts reports whether the run stores no texts while it is light. When it parks, it

@@ -258,6 +258,9 @@ func (s *State) AskFor(key CallKey, waitID string, now int64) CallWaiting {
 		ArgsRef: p.ArgsRef, ArgsDigest: p.ArgsDigest, Asker: p.Asker, Policy: a.digest(), CallerAt: s.Accepted.CallerAt,
 	}
 	wait := a.WaitMS
+	if a.Server == "" && s.Accepted.Permission == policy.Ask {
+		wait = s.Accepted.PermissionWaitMS
+	}
 	if h, ran, asks := s.AskingHook(c); asks {
 		w.Hook, w.Message, w.Policy = h.ID, ran.Message, h.digest()
 		if wait == 0 || p.Asker == AskedByHook || h.WaitMS > 0 && h.WaitMS < wait {

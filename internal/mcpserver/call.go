@@ -20,6 +20,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/policy"
 	"github.com/turnpike-gateway/turnpike/internal/ratelimit"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/spend"
@@ -27,6 +28,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
+
+const permissionDeny = policy.Deny
 
 // callRate is how often a key may call one tool: 25 times a second, bursts of 50.
 func callRate() org.Rate { return org.Rate{PerMinute: 25 * 60, Burst: 50} }
@@ -59,6 +62,9 @@ func (h *Handler) call(ctx context.Context, one *request, params *mcp.CallToolPa
 	if policy.HooksTool(params.Name) {
 		return refusal{Kind: hooksRequired, Message: fmt.Sprintf("tool %q has hooks in this org, and only runs have them; it was not executed. "+
 			"Let a run call it: send the task to POST /v1/responses or POST /v1/chat/completions with a key of the org", params.Name)}.result(), nil
+	}
+	if policy.Permission == permissionDeny {
+		return refusal{Kind: approvalRequired, Message: fmt.Sprintf("tool %q was not executed: agent_permission of the org is deny; an owner or admin changes it", params.Name)}.result(), nil
 	}
 	if refused := h.rate(ctx, one.caller, params.Name); refused != nil {
 		return refused.result(), nil

@@ -151,6 +151,7 @@ func setLoop(p *loop.Policy, op Operator, rt org.Runtime, d Defaults, r Request)
 	most := maxWait(r, rt, d)
 	p.Hooks = Hooks(rt, r.Key, most)
 	p.Approvals, p.MaxUses = approvals(r, most), maxUses(r)
+	setPermission(p, rt, r, most)
 	if p.Pauses() {
 		wait := org.DefaultApprovalTimeout
 		if most > 0 {

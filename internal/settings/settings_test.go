@@ -128,7 +128,7 @@ func TestEverySettingOfAnOrgReachesItsRuns(t *testing.T) {
 	words := map[string]string{
 		"StreamMode": "final_only", "ToolParallelism": "serial", "ToolArgValidation": "none", "ToolErrorMode": "abort", "OnLimit": "answer",
 		"DoomLoop": "fail", "DroppedParams": "refuse", "Durable": "always", "UnpricedTools": org.RefuseTools,
-		"Context": org.ContextAuto, "CompactionModel": "m",
+		"Context": org.ContextAuto, "AgentPermission": "ask", "CompactionModel": "m",
 	}
 	base := settings.Resolve(operator, org.Runtime{}, defaults, asked)
 	for i, kind := 0, reflect.TypeFor[org.Runtime](); i < kind.NumField(); i++ {

@@ -1,14 +1,20 @@
 package settings
 
 import (
+	"time"
+
 	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/policy"
 )
 
 // Switches is what a request says of the agentic runtime. The zero value is nothing.
 type Switches struct {
 	Code   bool // it may run code
 	Rounds int  // limit on its rounds of tool calls, in place of that of the org; 0 = that of the org
+
+	Permission policy.Permission // that it allows; "" = it says nothing
 }
 
 // Engaged reports whether the switches of the org and of the request run the agent loop.
@@ -56,5 +62,24 @@ func (s Switches) limitRounds(l *budget.Limits, rt org.Runtime) {
 	l.Rounds = n + 1
 	if l.OnLimit == "" || l.OnLimit == budget.Stop {
 		l.OnLimit = budget.HandOver
+	}
+}
+
+// setPermission sets the stricter one of the permissions of the org and of the request. Calls that wait for it wait at
+// most so long; 0 = the default.
+func setPermission(p *loop.Policy, rt org.Runtime, r Request, most time.Duration) {
+	own, by := policy.Permission(rt.AgentPermission), loop.AskedByServer
+	if r.Switches != nil && r.Switches.Permission.StricterThan(own) {
+		own, by = r.Switches.Permission, loop.AskedByRequest
+	}
+	if !own.StricterThan(policy.Auto) {
+		return
+	}
+	if p.Permission = own; own == policy.Ask {
+		wait := org.DefaultApprovalTimeout
+		if most > 0 {
+			wait = min(wait, most)
+		}
+		p.PermissionBy, p.PermissionWaitMS = by, wait.Milliseconds()
 	}
 }

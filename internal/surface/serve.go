@@ -311,6 +311,9 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, req *run.Request, 
 		return err
 	}
 	if !relayed {
+		if err := switched.checkStream(reply.Stream); err != nil {
+			return err
+		}
 		switched.extend(&reply.extensions, caller)
 	}
 	asked := settings.Request{Relay: relayed, Switches: switched.asks(), Keyed: req.Key != nil, Queued: reply.Queued != nil, NoTools: req.ToolChoice.Mode == model.ChooseNone, MaxTokens: reply.MaxTokens, Calls: reply.Calls, NoStore: reply.NoStore, Hosted: reply.Hosted, Context: reply.Context.Mode, CompactAt: reply.Context.At}

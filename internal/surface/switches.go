@@ -7,6 +7,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/policy"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/settings"
 )
@@ -14,10 +15,11 @@ import (
 // Switched is what a body says of the agentic runtime.
 type Switched struct {
 	settings.Switches
-	CodeAt   string // the member that asks for code execution
-	RoundsAt string // the member that limits rounds
-	CodeTool bool   // it is a tool of a type that a provider may have, too
-	FilesAt  string // the member that asks for files; "" = it does not
+	CodeAt       string // the member that asks for code execution
+	RoundsAt     string // the member that limits rounds
+	CodeTool     bool   // it is a tool of a type that a provider may have, too
+	PermissionAt string // the member with Permission
+	FilesAt      string // the member that asks for files; "" = it does not
 
 	// Asks says that the body has a member of the agentic runtime, so that its client knows what such runs answer.
 	Asks bool
@@ -103,11 +105,19 @@ func RunsCode(req *run.Request) bool {
 	})
 }
 
+// checkStream refuses that calls wait for a client that asks for no stream: it would not hear of them.
+func (s *Switched) checkStream(stream bool) error {
+	if s == nil || s.Permission != policy.Ask || stream {
+		return nil
+	}
+	return fault.New(fault.Unprocessable, "invalid_value", "%s: ask needs stream: true, because the stream says which calls wait; set it, or use auto or deny", s.PermissionAt).In(s.PermissionAt)
+}
+
 // extend adds the extensions that a run of the agentic runtime has: the trace, and events of progress for a client
 // that uses members of the runtime.
 func (s *Switched) extend(x *Extensions, caller run.Caller) {
 	if s.engaged(caller) {
 		x.Trace = true
-		x.Progress = x.Progress || s.Asks
 	}
+	x.Progress = x.Progress || s != nil && s.Asks
 }

@@ -98,7 +98,7 @@ func Prepare(set *catalog.Set, rules Rules, key loop.CallKey, name, raw string) 
 	}
 	p.Arguments = arguments
 	p.Verdict = loop.Run
-	if rules.Asks != nil {
+	if rules.Asks != nil && !p.Entry.Own() {
 		hint := p.Entry.Definition.Annotations.ReadOnly
 		has := func(name string) bool { return set.Has(p.Server, name) }
 		if p.Asker = rules.Asks(p.Server, p.Tool, hint != nil && *hint, has); p.Asker != "" {

@@ -62,7 +62,7 @@ func decode(req *run.Request, members []surface.Member) (asked, error) {
 		}
 		var err error
 		switch m.Name {
-		case "model", codeMember, roundsMember, filesMember, sessionMember: // read by switches and continueSession
+		case "model", codeMember, roundsMember, filesMember, permissionMember, sessionMember: // read by switches and continueSession
 		case "messages":
 			messages = m.Value
 		case "tools":

@@ -13,7 +13,7 @@ import (
 // case is refused: the gateway would read it, and the provider another one.
 var (
 	bodyNames = []string{
-		"audio", "context_management", "enable_code_execution", "files", "frequency_penalty", "function_call", "functions", "logit_bias", "logprobs", "max_completion_tokens", "max_tokens", "max_tool_rounds",
+		"agent_permission", "audio", "context_management", "enable_code_execution", "files", "frequency_penalty", "function_call", "functions", "logit_bias", "logprobs", "max_completion_tokens", "max_tokens", "max_tool_rounds",
 		"messages", "metadata", "modalities", "model", "moderation", "n", "parallel_tool_calls", "prediction", "presence_penalty",
 		"previous_response_id", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "reasoning_effort",
 		"response_format", "safety_identifier", "seed", "service_tier", "session_id", "stop", "store", "stream", "stream_options", "temperature",

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/policy"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
@@ -17,13 +19,15 @@ const (
 	roundsMember = "max_tool_rounds"
 	filesMember  = "files"
 
+	permissionMember = "agent_permission"
+
 	codeTool = "code_interpreter" // type of the tool that asks for code execution
 )
 
 // switches implements surface.Surface.Switches. Of a repeated member the last counts. It is called for relays, too.
 func switches(members []surface.Member) (*surface.Switched, error) {
 	s := new(surface.Switched)
-	var code, rounds, files, tools surface.Member
+	var code, rounds, files, tools, permission surface.Member
 	for _, m := range members {
 		switch m.Name {
 		case codeMember:
@@ -32,6 +36,8 @@ func switches(members []surface.Member) (*surface.Switched, error) {
 			rounds = m
 		case filesMember:
 			files = m
+		case permissionMember:
+			permission = m
 		case "tools":
 			tools = m
 		}
@@ -47,6 +53,12 @@ func switches(members []surface.Member) (*surface.Switched, error) {
 			return nil, fault.New(fault.Invalid, "invalid_value", "%s must be a whole number from 1 to %d", rounds.Name, org.MaxToolRounds).In(rounds.Name)
 		}
 		s.RoundsAt, s.Asks = rounds.Name, true
+	}
+	if given(permission) {
+		if json.Unmarshal(permission.Value, &s.Permission) != nil || !slices.Contains(policy.Permissions(), s.Permission) {
+			return nil, fault.New(fault.Invalid, "invalid_value", "%s must be auto, ask or deny", permission.Name).In(permission.Name)
+		}
+		s.PermissionAt, s.Asks = permission.Name, true
 	}
 	if given(files) {
 		s.FilesAt = files.Name

@@ -1,0 +1,55 @@
+package app_test
+
+import (
+	"strings"
+	"testing"
+)
+
+// H08 H09: the stricter one of the permissions of the org and of the request holds.
+func TestTheStricterPermissionHolds(t *testing.T) {
+	noLeaks(t)
+	for name, c := range map[string]struct {
+		org, request string
+		waits, runs  bool
+	}{
+		"nobody says anything":                 {"", "", false, true},
+		"auto":                                 {"auto", "auto", false, true},
+		"deny of the org, auto of the request": {"deny", "auto", false, false},
+		"auto of the org, deny of the request": {"auto", "deny", false, false},
+		"ask of the org, deny of the request":  {"ask", "deny", false, false},
+		"ask of the org, auto of the request":  {"ask", "auto", true, true},
+		"ask of the request":                   {"", "ask", true, true},
+	} {
+		runtime, more := "", ""
+		if c.org != "" {
+			runtime = "agent_permission: " + c.org
+		}
+		if c.request != "" {
+			more = `,"agent_permission":"` + c.request + `"`
+		}
+		g := runGated(t, runtime, "enabled: true")
+		answers := g.ask(strings.Replace(streamedGatedQuestion, `,"messages"`, more+`,"messages"`, 1))
+		if c.waits {
+			g.decide(g.only(), "approve", "", 200)
+		}
+		a := wait(t, answers, "the answer")
+		if a.status != 200 || !strings.Contains(string(a.body), "done") || (g.executed() == 1) != c.runs {
+			t.Errorf("%s: %d %s, %d calls", name, a.status, a.body, g.executed())
+		}
+		if told := g.told(); strings.Contains(told, "agent_permission is deny") == c.runs {
+			t.Errorf("%s: the model read %s", name, told)
+		}
+		if strings.Contains(g.upstream.last(), "agent_permission\"") {
+			t.Errorf("%s: the provider got %s", name, g.upstream.last())
+		}
+		if events := strings.Contains(string(a.body), "agentic_tool_approval_required"); events != (c.waits && c.request != "") {
+			t.Errorf("%s: the stream is %s", name, a.body)
+		}
+	}
+	g := runGated(t, "", "enabled: true")
+	for more, want := range map[string]int{`,"agent_permission":"ask"`: 422, `,"agent_permission":"never"`: 400, `,"agent_permission":null`: 200} {
+		if a := wait(t, g.ask(strings.Replace(gatedQuestion, `,"messages"`, more+`,"messages"`, 1)), "the answer"); a.status != want {
+			t.Errorf("%s: %d %s", more, a.status, a.body)
+		}
+	}
+}

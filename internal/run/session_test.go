@@ -1,0 +1,210 @@
+package run_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/conversation"
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/store/memory"
+	"github.com/turnpike-gateway/turnpike/item"
+)
+
+// unfinished is an archive that only knows which runs have not ended.
+type unfinished struct {
+	journal.Archive
+	runs map[string]journal.Status
+}
+
+func (u unfinished) Head(_ context.Context, _, id string) (journal.Head, error) {
+	status, ok := u.runs[id]
+	if !ok {
+		return journal.Head{}, org.ErrNotFound
+	}
+	return journal.Head{Summary: journal.Summary{Status: status}}, nil
+}
+
+type sessionBench struct {
+	*testing.T
+	*conversation.Sessions
+	now  time.Time
+	runs map[string]journal.Status
+}
+
+func newSessionBench(t *testing.T) *sessionBench {
+	b := &sessionBench{T: t, now: time.UnixMilli(1_000_000), runs: map[string]journal.Status{}}
+	clock := func() time.Time { return b.now }
+	b.Sessions = conversation.NewSessions(&memory.Conversations{Now: clock}, unfinished{runs: b.runs}, clock)
+	return b
+}
+
+func session(id string) conversation.SessionName {
+	return conversation.SessionName{Org: "a", Principal: "k", ID: id}
+}
+
+// find returns a session; nil = there is none.
+func (b *sessionBench) find(id string) *journal.Conversation {
+	b.Helper()
+	c, err := b.Find(b.Context(), session(id))
+	if err != nil {
+		b.Fatal(err)
+	}
+	return c
+}
+
+// begin begins a run of a session.
+func (b *sessionBench) begin(id, run string, ttl time.Duration) error {
+	b.Helper()
+	o, err := b.Open(b.Context(), session(id), b.find(id), run, ttl, nil)
+	if err == nil {
+		b.runs[run] = journal.Running
+		o.Stored()
+	}
+	return err
+}
+
+// end ends a run of a session that has said something; "" = it has failed.
+func (b *sessionBench) end(id, run, said string) {
+	b.Helper()
+	var added *conversation.Added
+	if said != "" {
+		added = &conversation.Added{Items: []item.Item{item.NewText(item.User, said)}}
+	}
+	for range 2 { // the next owner of the run does it again
+		if err := b.Close(b.Context(), session(id), run, added); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.runs[run] = journal.Done
+}
+
+func (b *sessionBench) ok(err error) {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// The 129th session of a key deletes the one that was not used for the longest time, unless its run has not ended. // J05
+func TestAKeyHas128Sessions(t *testing.T) {
+	b := newSessionBench(t)
+	for n := range conversation.MaxSessions {
+		id := fmt.Sprint("s", n)
+		b.ok(b.begin(id, "run "+id, time.Hour))
+		if n != 0 { // that of s0 waits
+			b.end(id, "run "+id, "x")
+		}
+		b.now = b.now.Add(time.Millisecond)
+	}
+	b.runs["run s0"] = journal.Waiting
+	b.ok(b.begin("s1", "again", time.Hour))
+	b.end("s1", "again", "y")
+	b.ok(b.begin("new", "run new", time.Hour))
+	for id, want := range map[string]bool{"s0": true, "s1": true, "s2": false, "s3": true, "new": true} {
+		if got := b.find(id) != nil; got != want {
+			t.Errorf("%s is stored: %t", id, got)
+		}
+	}
+	if _, err := b.Put(b.Context(), session("imported"), journal.Conversation{}, time.Hour, false); err != nil || b.find("s3") != nil {
+		t.Errorf("an import deletes the next one: %v", err)
+	}
+}
+
+// If no session can be deleted, a new one is refused. // J05
+func TestBusySessionsAreNotDeleted(t *testing.T) {
+	b := newSessionBench(t)
+	for n := range conversation.MaxSessions {
+		b.ok(b.begin(fmt.Sprint("s", n), fmt.Sprint("run ", n), time.Hour))
+	}
+	var refused *fault.Error
+	if err := b.begin("new", "run", time.Hour); !errors.As(err, &refused) || refused.Reason != "too_many_sessions" || refused.Code != fault.Limited {
+		t.Errorf("%v", err)
+	}
+	if err := b.begin("s0", "other", time.Hour); !errors.As(err, &refused) || refused.Reason != "session_busy" {
+		t.Errorf("%v", err)
+	}
+}
+
+// A session expires after its last use, and never while its run has not ended. // J05
+func TestASessionExpires(t *testing.T) {
+	b := newSessionBench(t)
+	const ttl = 30 * time.Minute
+	b.ok(b.begin("s", "r", ttl))
+	b.now = b.now.Add(100 * ttl)
+	b.end("s", "r", "x")
+	b.now = b.now.Add(ttl - time.Millisecond)
+	b.ok(b.begin("s", "failed", ttl))
+	b.end("s", "failed", "")
+	b.now = b.now.Add(ttl - time.Millisecond)
+	if c := b.find("s"); c == nil || len(c.Items) != 1 {
+		t.Fatalf("%+v", c)
+	}
+	b.now = b.now.Add(time.Millisecond)
+	if c := b.find("s"); c != nil {
+		t.Errorf("it has not expired: %+v", c)
+	}
+	b.ok(b.begin("kept", "r2", org.Forever))
+	b.end("kept", "r2", "x")
+	b.now = b.now.Add(1000 * time.Hour)
+	if c := b.find("kept"); c == nil || conversation.Info(c).ExpiresAt() != 0 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// A run that was not accepted leaves the session as it was. One that ends after its session was deleted, or has another
+// run, changes nothing. // J04
+func TestASessionIsChangedByItsRunOnly(t *testing.T) {
+	b := newSessionBench(t)
+	o, err := b.Open(b.Context(), session("s"), nil, "refused", time.Hour, nil)
+	b.ok(err)
+	if err := b.begin("s", "other", time.Hour); err == nil {
+		t.Error("a session has two runs that begin")
+	}
+	b.ok(o.Undo(b.Context()))
+	if b.find("s") != nil {
+		t.Error("a session without a run is kept")
+	}
+	b.ok(b.begin("s", "r1", time.Hour))
+	b.end("s", "r1", "one")
+	before := b.find("s")
+	o, err = b.Open(b.Context(), session("s"), before, "refused", time.Hour, nil)
+	b.ok(err)
+	b.ok(o.Undo(b.Context()))
+	if c := b.find("s"); c.RunID != "r1" || c.Items[0].Text() != "one" || conversation.Info(c) != conversation.Info(before) {
+		t.Errorf("%+v", c)
+	}
+	if _, err := b.Open(b.Context(), session("s"), before, "stale", time.Hour, nil); !errors.Is(err, journal.ErrChanged) {
+		t.Errorf("what was read before: %v", err)
+	}
+	b.ok(b.begin("s", "r2", time.Hour))
+	_, err = b.Delete(b.Context(), session("s"))
+	b.ok(err)
+	b.end("s", "r2", "two")
+	if b.find("s") != nil {
+		t.Error("a deleted session is back")
+	}
+	b.ok(b.begin("s", "r3", time.Hour))
+	b.end("s", "r2", "two")
+	if c := b.find("s"); len(c.Items) != 0 || c.RunID != "r3" {
+		t.Errorf("%+v", c)
+	}
+}
+
+// A request that is sent again with its Idempotency-Key is for the run that the session has. // J04
+func TestAKeyedRequestOfABusySessionIsForItsRun(t *testing.T) {
+	b := newSessionBench(t)
+	key := &journal.SubmitKey{Principal: "k", Key: "i", Hash: "h"}
+	o, err := b.Open(b.Context(), session("s"), nil, "r", time.Hour, key)
+	b.ok(err)
+	o.Stored()
+	b.runs["r"] = journal.Running
+	var known *journal.Submitted
+	if _, err := b.Open(b.Context(), session("s"), b.find("s"), "r2", time.Hour, key); !errors.As(err, &known) || known.RunID != "r" || known.Hash != "h" {
+		t.Errorf("%v", err)
+	}
+}

@@ -4,8 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
+
+	"github.com/turnpike-gateway/turnpike/internal/app"
 )
 
 // chatClient is a client of chat that resends what it saw, as the official ones do.
@@ -307,5 +310,84 @@ func TestAChatSessionIsForked(t *testing.T) {
 	}
 	if a := c.sessions("POST", "s/fork", `{"session_id":"h"}`); a.status != 404 {
 		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+// The variables of code live from call to call of a session, and not in another one. // J04
+func TestCodeOfAChatSessionSharesVariables(t *testing.T) {
+	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, got received) {
+		code := lastSaid(got.body)
+		if !strings.HasPrefix(code, "JS ") {
+			says("Done.").write(w)
+			return
+		}
+		arguments, _ := json.Marshal(map[string]string{"language": "javascript", "code": strings.TrimPrefix(code, "JS ")})
+		asks(call{"code_execute", string(arguments)}).write(w)
+	})
+	yaml := "sandbox: {drivers: [quickjs]}" + site{upstream: up.URL, runtime: "builtin_tools: [{name: code_execute}]"}.yaml()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := mustRunWith(t, t.TempDir(), yaml, environment(), app.Options{Program: []string{program, "sandbox-child"}})
+	const read = "JS typeof n === 'undefined' ? 'none' : 'n is ' + n"
+	one, other := &chatClient{gateway: g, key: "owner-key", session: "s"}, &chatClient{gateway: g, key: "owner-key", session: "t"}
+	theirs := &chatClient{gateway: g, key: "member-key", session: "s"}
+	one.ask("JS var n = 42; n", false)
+	for c, want := range map[*chatClient]string{one: "n is 42", other: "none", theirs: "none"} {
+		c.ask(read, false)
+		seen := up.requests()
+		results := seen[len(seen)-1].results(t)
+		if got := results[len(results)-1]; !strings.Contains(got, want) {
+			t.Errorf("session %s of %s: %s, want %s", c.session, c.key, got, want)
+		}
+	}
+}
+
+// The client's own tools: their calls are in the session under the ids of the provider, and each is there once. // J04
+func TestAChatSessionHasCallsOfTheClient(t *testing.T) {
+	noLeaks(t)
+	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, got received) {
+		switch said := lastSaid(got.body); {
+		case said == `{"q":1}`:
+			asks(call{"mine", `{}`}).saying("Now yours.").write(w)
+		case said == "my result":
+			says("Both.").write(w)
+		case said == "next":
+			says("Again.").write(w)
+		default:
+			asks(call{"look", `{"q":1}`}).write(w)
+		}
+	})
+	tools := newMCP(t, map[string]handler{"look": echo})
+	g := MustRun(t, site{upstream: up.URL, servers: []string{server("tools", tools.URL)}}.yaml())
+	messages := []any{map[string]any{"role": "user", "content": "x"}}
+	ask := func() map[string]any {
+		t.Helper()
+		body, _ := json.Marshal(map[string]any{"model": "m", "session_id": "s", "messages": messages,
+			"tools": []any{map[string]any{"type": "function", "function": map[string]any{"name": "mine", "parameters": map[string]any{"type": "object"}}}}})
+		a := g.post(string(body))
+		var got struct {
+			Choices []struct{ Message map[string]any }
+		}
+		if err := json.Unmarshal(a.body, &got); err != nil || a.status != 200 {
+			t.Fatalf("%d %s %v", a.status, a.body, err)
+		}
+		messages = append(messages, got.Choices[0].Message)
+		return got.Choices[0].Message
+	}
+	calls, _ := ask()["tool_calls"].([]any)
+	if len(calls) != 1 {
+		t.Fatalf("%v", messages)
+	}
+	messages = append(messages, map[string]any{"role": "tool", "tool_call_id": calls[0].(map[string]any)["id"], "content": "my result"})
+	ask()
+	messages = append(messages, map[string]any{"role": "user", "content": "next"})
+	ask()
+	seen := up.requests()
+	for i, want := range map[int]string{len(seen) - 2: `{"q":1} my result`, len(seen) - 1: `{"q":1} my result`} {
+		if got := seen[i].told(t); got != want {
+			t.Errorf("request %d: the model was told %s, want %s: %s", i, got, want, seen[i].body)
+		}
 	}
 }

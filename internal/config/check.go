@@ -134,7 +134,7 @@ func (d *decoder) checkOrg(path string, o *Org, roundsCap int) {
 	for _, of := range []struct {
 		key string
 		any bool
-	}{{".mcp_servers", len(o.MCPServers) > 0}, {".http_tools", len(o.HTTPTools) > 0}, {".runtime.builtin_tools", len(o.Runtime.BuiltinTools) > 0}} {
+	}{{".mcp_servers", len(o.MCPServers) > 0}, {".http_tools", len(o.HTTPTools) > 0}, {".runtime.builtin_tools", o.Runtime.OffersWithoutSwitch()}} {
 		if of.any && !loop {
 			d.warn(nearestOrigin(d.where, path+of.key), path+of.key, "not used, because the org does not have the agent loop; add features: [mcp_outbound] to the org")
 		}

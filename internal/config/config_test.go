@@ -195,6 +195,7 @@ orgs:
     runtime: {builtin_tools: [{name: web_scrape}]}
   - {id: b, features: [mcp_outbound], mcp_servers: [{name: s, url: http://s}], runtime: {builtin_tools: [{name: web_scrape}]}}
   - {id: c, features: [has_mcp_outbound], mcp_servers: [{name: s, url: http://s}]}
+  - {id: d, runtime: {enable_search: true, web: {search: {provider: duckduckgo}}, builtin_tools: [{name: web_search, max_uses: 3}, {name: http_request, enabled: false}]}}
 `
 	c, err := Parse("t.yaml", []byte(file), nothing)
 	if err != nil {

@@ -58,6 +58,14 @@ func (r Runtime) SwitchedBuiltins() (all []BuiltinTool) {
 	return all
 }
 
+// OffersWithoutSwitch reports whether BuiltinTools offers a tool that no switch does.
+func (r Runtime) OffersWithoutSwitch() bool {
+	switched := r.SwitchedBuiltins()
+	return slices.ContainsFunc(r.EnabledBuiltins(), func(t BuiltinTool) bool {
+		return !slices.ContainsFunc(switched, func(s BuiltinTool) bool { return s.Name == t.Name })
+	})
+}
+
 // BuiltinTool returns what the org says of a built-in tool, also of one that is disabled.
 func (r Runtime) BuiltinTool(name string) BuiltinTool {
 	for _, t := range r.BuiltinTools {

@@ -30,7 +30,7 @@ func (c *chatClient) ask(text string, stream bool) (answer, string) {
 	if a.status != 200 {
 		c.t.Fatalf("%d %s", a.status, a.body)
 	}
-	said := ""
+	var said string
 	if stream {
 		said = a.stream(c.t).text
 	} else {
@@ -87,7 +87,9 @@ func TestAChatSessionHasTheResultsThatItsClientDoesNotSend(t *testing.T) {
 		if got, want := seen[len(seen)-1].told(t), want[0]+` {"q":"last"}`; got != want {
 			t.Errorf("the model was told %s\nwant %s", got, want)
 		}
-		g.stop()
+		if err := g.stop(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -21,7 +21,8 @@ func FuzzRunBody(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body string) {
 		b, err := readRunBody([]byte(body))
-		if refused := new(fault.Error); err != nil {
+		if err != nil {
+			var refused *fault.Error
 			if !errors.As(err, &refused) || refused.Message == "" {
 				t.Fatalf("%q is refused with %v", body, err)
 			}

@@ -4,11 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/turnpike-gateway/turnpike/internal/app"
+	"github.com/turnpike-gateway/turnpike/internal/sandbox/sandboxtest"
 )
 
 // chatClient is a client of chat that resends what it saw, as the official ones do.
@@ -327,11 +327,7 @@ func TestCodeOfAChatSessionSharesVariables(t *testing.T) {
 		asks(call{"code_execute", string(arguments)}).write(w)
 	})
 	yaml := "sandbox: {drivers: [quickjs]}" + site{upstream: up.URL, runtime: "builtin_tools: [{name: code_execute}]"}.yaml()
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := mustRunWith(t, t.TempDir(), yaml, environment(), app.Options{Program: []string{program, "sandbox-child"}})
+	g := mustRunWith(t, t.TempDir(), yaml, environment(), app.Options{Program: sandboxtest.Program(t)})
 	const read = "JS typeof n === 'undefined' ? 'none' : 'n is ' + n"
 	one, other := &chatClient{gateway: g, key: "owner-key", session: "s"}, &chatClient{gateway: g, key: "owner-key", session: "t"}
 	theirs := &chatClient{gateway: g, key: "member-key", session: "s"}
@@ -343,6 +339,15 @@ func TestCodeOfAChatSessionSharesVariables(t *testing.T) {
 		if got := results[len(results)-1]; !strings.Contains(got, want) {
 			t.Errorf("session %s of %s: %s, want %s", c.session, c.key, got, want)
 		}
+	}
+	if a := g.send("DELETE", "/v1/sessions/s", nil, "Authorization", "Bearer owner-key"); a.status != 200 {
+		t.Fatalf("deleted with %d: %s", a.status, a.body)
+	}
+	again := &chatClient{gateway: g, key: "owner-key", session: "s"}
+	again.ask(read, false)
+	seen := up.requests()
+	if results := seen[len(seen)-1].results(t); !strings.Contains(results[len(results)-1], "none") {
+		t.Errorf("a new session with the id of a deleted one: %s", results)
 	}
 }
 

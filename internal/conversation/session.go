@@ -210,6 +210,8 @@ type Opened struct {
 	s    *Sessions
 	name SessionName
 	was  *journal.Conversation // nil = it is new
+
+	Since int64 // when the session began, in Unix milliseconds
 }
 
 // Stored says that the run is stored.
@@ -273,7 +275,7 @@ func (s *Sessions) Open(ctx context.Context, n SessionName, was *journal.Convers
 	s.mu.Lock()
 	s.starting[n] = true
 	s.mu.Unlock()
-	return &Opened{s, n, was}, nil
+	return &Opened{s, n, was, info.CreatedAt}, nil
 }
 
 // storedTTL returns a time to live as SessionInfo has it.

@@ -33,6 +33,10 @@ type Ref struct {
 	Resent bool
 	TTL    time.Duration
 
+	// Since is when that session began, in Unix milliseconds: one that was deleted and one that has its id now differ in it.
+	// It is known when the run is stored.
+	Since int64
+
 	// Member is the member of the request that has ID, for errors.
 	Member string
 

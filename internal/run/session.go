@@ -22,8 +22,9 @@ const sessionRef = "session"
 
 // storedSession is the form of the row.
 type storedSession struct {
-	ID  string `json:"id"`
-	TTL int64  `json:"ttl_ns"`
+	ID    string `json:"id"`
+	TTL   int64  `json:"ttl_ns"`
+	Since int64  `json:"since_ms"`
 }
 
 // SessionsOf returns the sessions of keys, to which the runs of a Runner add.
@@ -35,13 +36,14 @@ func sessionName(s *runState) (conversation.SessionName, bool) {
 	return conversation.SessionName{Org: s.req.Org, Principal: s.req.Principal, ID: c.ID}, c.Resent && !s.relay
 }
 
-// toolSession returns the name of the session for the tools of a run, unique in its org; "" = it has none.
+// toolSession returns the name of the session for the tools of a run, unique in its org; "" = it has none. A session that was
+// deleted, or has expired, leaves nothing to a later one with its id.
 func toolSession(s *runState) string {
 	n, ok := sessionName(s)
 	if !ok {
 		return ""
 	}
-	return "session " + n.Principal + " " + n.ID
+	return fmt.Sprintf("session %s %s %d", n.Principal, n.ID, s.req.Continues.Since)
 }
 
 // sessionKeeper adds what a run has said to the session of its key.
@@ -76,6 +78,7 @@ func (d *sessionKeeper) open() (*openedSession, error) {
 		var refused *fault.Error
 		switch {
 		case err == nil:
+			asked.Continues.Since = opened.Since
 			return &openedSession{opened}, nil
 		case errors.Is(err, journal.ErrChanged) && d.run.ctx.Err() == nil:
 			asked.forget() // it is read again
@@ -112,7 +115,7 @@ func (d *sessionKeeper) rows() []journal.Row {
 		return nil
 	}
 	c := d.run.req.Continues
-	return []journal.Row{{Ref: sessionRef, Value: storedSession{c.ID, int64(c.TTL)}}}
+	return []journal.Row{{Ref: sessionRef, Value: storedSession{c.ID, int64(c.TTL), c.Since}}}
 }
 
 // continuesOf returns what the request of a run continues.
@@ -125,7 +128,7 @@ func continuesOf(q *storedRequest, rows map[string]json.RawMessage) (conversatio
 	if err := json.Unmarshal(raw, &s); err != nil {
 		return conversation.Ref{}, journal.Damaged(sessionRef, err)
 	}
-	return conversation.Ref{ID: s.ID, Resent: true, TTL: time.Duration(s.TTL)}, nil
+	return conversation.Ref{ID: s.ID, Resent: true, TTL: time.Duration(s.TTL), Since: s.Since}, nil
 }
 
 // isAnswer reports whether a run that ends so has given its client an answer, which the client sends again.

@@ -26,6 +26,7 @@ func TestConformance(t *testing.T) { // P12
 		{"a restart between the halves of a mixed turn", testRestart},
 		{"two calls of the client's tools in one turn", testParallelClientTools},
 		{"stream and parse helpers of the Node client", testHelpers},
+		{"a session of chat", testChatSession},
 		{"pictures reach the model as they are", testImages},
 		{"a result of 10 MiB", testLongResult},
 		{"a long result of a mixed turn is readable after a restart", testLongMixedTurn},

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 // withTools returns the members of an agent that has the tools of an MCP server.
@@ -134,13 +135,14 @@ func (d documented) begun(agent, members string) (session string, streamed <-cha
 // runThat waits for the run of a session in which something holds, and returns its id.
 func (d documented) runThat(session string, holds func(run map[string]any) bool) string {
 	d.t.Helper()
-	for d.t.Context().Err() == nil {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if id, is := d.asOwner("GET", "/api/sessions/"+session, "", 200)["last_run_id"].(string); is {
 			if holds(d.asOwner("GET", "/api/agents/runs/"+id, "", 200)) {
 				return id
 			}
 		}
 	}
+	d.t.Fatalf("the run of the session %s did not come so far", session)
 	return ""
 }
 

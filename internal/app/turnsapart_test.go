@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 )
 
 // What a session has said belongs to the session: as a response, a conversation or an item it does not exist,
@@ -86,11 +87,14 @@ func TestTurnsOfSessionsAreNoResponses(t *testing.T) {
 
 // waitingRun returns the run of a session that waits, as soon as it does.
 func (d documented) waitingRun(session string) string {
-	for {
+	d.t.Helper()
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if s := d.asOwner("GET", "/api/sessions/"+session, "", 200); s["status"] == "waiting" {
 			return s["last_run_id"].(string)
 		}
 	}
+	d.t.Fatalf("the session %s does not wait", session)
+	return ""
 }
 
 // turnIsApart asks for the turn of a session as a response, a conversation and an item, and expects the answers

@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 )
 
 // agentFrames returns the frames of a stream, without what differs between runs.
@@ -375,11 +376,13 @@ func TestAClientThatLeavesStopsTheRunOfItsAgent(t *testing.T) {
 		if detached {
 			release <- true
 		}
-		for {
+		for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 			if s := d.asOwner("GET", "/api/sessions/"+session, "", 200); s["status"] == "idle" {
 				return s["stop_reason"].(string)
 			}
 		}
+		t.Fatal("the run did not end")
+		return ""
 	}
 	if got := ends(false); got != "interrupted" {
 		t.Errorf("the run of a client that has left ended with %s", got)

@@ -153,7 +153,9 @@ func (h *Handler) begin(r *http.Request, caller run.Caller, noTools bool) (b beg
 		return b, err
 	}
 	b.id, b.joins = placed.RunID, placed.Joins
-	_, b.turn, err = h.o.Sessions.TurnOf(r.Context(), caller.Org.ID, b.id)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), endTimeout) // a client that leaves now stops the run, too
+	defer cancel()
+	_, b.turn, err = h.o.Sessions.TurnOf(ctx, caller.Org.ID, b.id)
 	if errors.Is(err, org.ErrNotFound) { // it was deleted meanwhile, and its run ends
 		err = notFound("session", s.ID)
 	}

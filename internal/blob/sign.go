@@ -41,7 +41,7 @@ func Millis(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-// Signer signs and checks URLs that give a file to whoever has them.
+// Signer signs and checks URLs. Anyone who has such a URL gets the file.
 type Signer struct{ key []byte }
 
 // NewSigner returns a Signer with a random key.

@@ -102,7 +102,7 @@ func TestOutputsAreKept(t *testing.T) {
 	}
 }
 
-// Without a place for files, and from a sandbox that has them elsewhere, the model is told so.
+// If files cannot be stored, or the sandbox does not give them to the gateway, the result says so.
 func TestOutputsThatCannotBeKept(t *testing.T) {
 	args := `{"language":"python","code":"1","outputs":["a"]}`
 	if r := call(t, codetool.Options{Sandbox: &fake{}}, args); !r.IsError || !strings.Contains(r.Parts[0].Text, "outputs: files cannot be kept here") {

@@ -32,10 +32,16 @@ func deletedConversations() []rule {
 	}
 }
 
-func conversationCases() []rule {
-	return append(deletedConversations(), []rule{
+// sessionRules are those of the sessions of keys.
+func sessionRules() []rule {
+	return []rule{
 		{"the sessions of a principal are listed, that first which was saved first", "the one that was not used for the longest time is deleted for a new one", storedSessions}, // J05
 		{"revoking a key deletes its sessions, and nothing else", "nobody can reach them any more", sessionsOfRevoked},                                                          // J07
+	}
+}
+
+func conversationCases() []rule {
+	return append(append(deletedConversations(), sessionRules()...), []rule{
 		{"effects without items are listed, and no other", "a person resolves them", unknownEffects},
 		{"a conversation is found by each of its keys", "it is returned as it was saved", func(b *testBench) {
 			c := conversation("r", "id 1", "id 2")

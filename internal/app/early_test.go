@@ -15,28 +15,33 @@ func TestCallsAreDecidedBeforeTheyAreAskedFor(t *testing.T) {
 	tools := newMCP(t, map[string]handler{"echo": echo})
 	scripted := script(
 		asks(call{"mcp__tools__echo", `{"n":1}`}, call{"mcp__tools__echo", `{"n":2}`}), asks(call{"mcp__tools__echo", `{"n":3}`}), says("Done."))
-	asked, release := make(chan bool), make(chan bool)
+	asked, release, quit := make(chan bool), make(chan bool), make(chan bool)
 	up := newUpstream(t, func(w http.ResponseWriter, r *http.Request, got received) {
 		select {
 		case asked <- true:
 		case <-r.Context().Done():
+			return
+		case <-quit:
 			return
 		}
 		select {
 		case <-release:
 		case <-r.Context().Done():
 			return
+		case <-quit:
+			return
 		}
 		scripted(w, r, got)
 	})
 	d := manage(MustRun(t, site{upstream: up.URL}.yaml()))
+	t.Cleanup(func() { close(quit) })
 	id := d.newAgent(fmt.Sprintf(`,"mcp_servers":[{"name":"tools","url":%q,"config":{"require_approval":"always"}}]`, tools.URL+"/mcp"))
 	session := d.asOwner("POST", "/api/agents/"+id+"/sessions", "", 201)["id"].(string)
 	streamed := make(chan answer, 1)
 	go func() {
 		streamed <- d.send("POST", "/api/agents/"+id+"/run/stream", strings.NewReader(fmt.Sprintf(`{"message":"go","session_id":%q}`, session)), "Authorization", "Bearer owner-key")
 	}()
-	<-asked
+	wait(t, asked, "a call of the model")
 	run := d.asOwner("GET", "/api/sessions/"+session, "", 200)["last_run_id"].(string)
 	path := "/api/agents/runs/" + run + "/approve"
 	for body, want := range map[string]int{`{"approved":"yes"}`: 400, `{}`: 400, `{"approved":true,"approval_id":"appr_0"}`: 404} {
@@ -49,7 +54,7 @@ func TestCallsAreDecidedBeforeTheyAreAskedFor(t *testing.T) {
 		}
 	}
 	release <- true
-	<-asked // the results of the first two calls: nothing has waited
+	wait(t, asked, "a call of the model") // the results of the first two calls: nothing has waited
 	for _, status := range []string{"approved", "denied"} {
 		if all := elements(d.asOwner("GET", "/v1/approvals?status="+status, "", 200)["data"]); len(all) != 1 || len(tools.of("tools/call")) != 1 {
 			t.Errorf("%d calls were made, and %v are %s", len(tools.of("tools/call")), all, status)
@@ -61,9 +66,9 @@ func TestCallsAreDecidedBeforeTheyAreAskedFor(t *testing.T) {
 	named := fmt.Sprintf(`{"approved":%%v,"approval_id":%q}`, got["approval_id"])
 	d.asOwner("POST", path, fmt.Sprintf(named, true), 200)
 	d.asOwner("POST", path, fmt.Sprintf(named, false), 409)
-	<-asked
+	wait(t, asked, "a call of the model")
 	release <- true
-	frames := agentFrames(t, (<-streamed).body)
+	frames := agentFrames(t, wait(t, streamed, "the end of the run").body)
 	var results, waits []string
 	for _, f := range frames {
 		switch f["event"] {
@@ -85,27 +90,32 @@ func TestCallsAreDecidedBeforeTheyAreAskedFor(t *testing.T) {
 // A run keeps no more than 16 decisions. // H10
 func TestARunKeepsFewDecisions(t *testing.T) {
 	noLeaks(t)
-	asked, release := make(chan bool), make(chan bool)
+	asked, release, quit := make(chan bool), make(chan bool), make(chan bool)
 	up := newUpstream(t, func(w http.ResponseWriter, r *http.Request, _ received) {
 		select {
 		case asked <- true:
 		case <-r.Context().Done():
+			return
+		case <-quit:
 			return
 		}
 		select {
 		case <-release:
 		case <-r.Context().Done():
 			return
+		case <-quit:
+			return
 		}
 		says("Done.").write(w)
 	})
 	d := manage(MustRun(t, site{upstream: up.URL}.yaml()))
+	t.Cleanup(func() { close(quit) })
 	session := d.asOwner("POST", "/api/agents/"+d.newAgent("")+"/sessions", "", 201)
 	streamed := make(chan answer, 1)
 	go func() {
 		streamed <- d.send("POST", fmt.Sprintf("/api/agents/%s/run/stream", session["agent_id"]), strings.NewReader(fmt.Sprintf(`{"message":"go","session_id":%q}`, session["id"])), "Authorization", "Bearer owner-key")
 	}()
-	<-asked
+	wait(t, asked, "a call of the model")
 	run := d.asOwner("GET", fmt.Sprintf("/api/sessions/%s", session["id"]), "", 200)["last_run_id"].(string)
 	for range 16 {
 		d.asOwner("POST", "/api/agents/runs/"+run+"/approve", `{"approved":true}`, 200)
@@ -114,5 +124,5 @@ func TestARunKeepsFewDecisions(t *testing.T) {
 		t.Errorf("the 17th decision: %v", got)
 	}
 	release <- true
-	<-streamed
+	wait(t, streamed, "the end of the run")
 }

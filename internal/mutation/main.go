@@ -35,8 +35,10 @@ func main() {
 	os.Exit(status)
 }
 
-// patience bounds the tests of one mistake, which may make them hang.
-const patience = 3 * time.Minute
+const (
+	testTime = 90 * time.Second // bounds the test of one mistake, which may make it hang
+	patience = 6 * time.Minute  // bounds that and compiling, which takes minutes if nothing is in the compiler's cache
+)
 
 func run(ctx context.Context, sample int, words []string) (status int) {
 	root, err := rootDir(ctx)
@@ -108,7 +110,7 @@ func (s source) try(ctx context.Context, m mutation) (verdict, string) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "go", "test", "-overlay", overlay, "-count=1", "-run", "^"+m.Test+"$",
-		"-timeout", (patience - 10*time.Second).String(), ".")
+		"-timeout", testTime.String(), ".")
 	cmd.Dir = pkg
 	out, err := cmd.CombinedOutput()
 	switch {

@@ -18,6 +18,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/codetool"
 	"github.com/turnpike-gateway/turnpike/internal/egress"
+	"github.com/turnpike-gateway/turnpike/internal/file"
 	"github.com/turnpike-gateway/turnpike/internal/mcppool"
 	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -86,7 +87,7 @@ func (b *builtins) servers(orgID string, r org.Runtime) (all, engaged *catalog.S
 	if len(switched) > 0 {
 		more := slices.Clone(enabled)
 		for _, t := range switched {
-			t.Hosted = t.Name == webtool.SearchName
+			t.Hosted = hostedType(t.Name) != ""
 			more = append(slices.DeleteFunc(more, func(have org.BuiltinTool) bool { return have.Name == t.Name }), t)
 		}
 		last.engaged = new(b.serverOf(orgID, more))
@@ -107,14 +108,35 @@ func (b *builtins) serverOf(orgID string, all []org.BuiltinTool) catalog.Server 
 	for _, t := range all {
 		tools = append(tools, b.tool(orgID, t, agent.SnapshotBuiltin{Name: t.Name}))
 		if t.Hosted {
-			s.Hosted = map[string]string{t.Name: t.Name}
-			s.HostedOptions = func(_ string, options json.RawMessage) (json.RawMessage, error) {
-				return webtool.SearchOptions(b.runtime(orgID).Web.Search, options)
+			if s.Hosted == nil {
+				s.Hosted, s.HostedOptions = map[string]string{}, b.hostedOptions(orgID)
 			}
+			s.Hosted[hostedType(t.Name)] = t.Name
 		}
 	}
 	s.Source = tools
 	return s
+}
+
+// hostedType returns the type of the hosted tool of requests that a built-in tool can answer; "" = none.
+func hostedType(name string) string {
+	switch name {
+	case webtool.SearchName:
+		return name
+	case codetool.Name:
+		return codetool.Hosted
+	}
+	return ""
+}
+
+// hostedOptions returns what reads the options of the hosted tools that built-in tools of an org answer.
+func (b *builtins) hostedOptions(orgID string) func(kind string, options json.RawMessage) (json.RawMessage, error) {
+	return func(kind string, options json.RawMessage) (json.RawMessage, error) {
+		if kind == codetool.Hosted {
+			return codetool.ReadHosted(options)
+		}
+		return webtool.SearchOptions(b.runtime(orgID).Web.Search, options)
+	}
 }
 
 func namesOf(all []org.BuiltinTool) []string {
@@ -160,10 +182,7 @@ func (b *builtins) find(orgID string, own agent.SnapshotBuiltin) tool.Tool {
 	switch own.Name {
 	case codetool.Name:
 		all, _ = codetool.New(codetool.Options{Org: orgID, Sandbox: b, Session: func(ctx context.Context, c tool.Call) string {
-			if c.Session != "" {
-				return c.Session
-			}
-			return b.session(ctx, orgID, c.RunID)
+			return b.codeSession(ctx, orgID, c)
 		}, Keep: b.keep(orgID)}).List(context.Background())
 	case sqltool.QueryName, sqltool.WriteName:
 		all, _ = sqltool.New(sqltool.Options{
@@ -188,6 +207,18 @@ func (b *builtins) find(orgID string, own agent.SnapshotBuiltin) tool.Tool {
 		}
 	}
 	panic("no built-in tool has the name " + own.Name) // settings and assignments are checked
+}
+
+// codeSession returns the session of code of a call: that of the container which the request names, that of its client, or
+// that of the run. [file.ContainerOf] has the id of its container.
+func (b *builtins) codeSession(ctx context.Context, orgID string, c tool.Call) string {
+	if runID, ok := file.RunOfContainer(codetool.ContainerAsked(c)); ok {
+		return runID
+	}
+	if c.Session != "" {
+		return c.Session
+	}
+	return b.session(ctx, orgID, c.RunID)
 }
 
 // webOf returns the tools for the web of an org. The caller holds mu.

@@ -249,6 +249,22 @@ type ToolDone struct {
 	Arguments string `json:"arguments,omitempty"` // of a call that has no ToolStarted, as the model wrote them
 	Approval  string `json:"approval,omitempty"`  // of a call that was asked for, whatever the decision
 	Image     string `json:"image,omitempty"`     // base64 of the first image of the result, if Hosted is image_generation
+	Files     []File `json:"files,omitempty"`     // that the call has made, if it is one of the built-in tool code_execute
+}
+
+// File is a file that a tool has made, and that the gateway has stored for the key of the run.
+type File struct {
+	ID        string    `json:"id"` // under which /v1/files has it
+	Name      string    `json:"filename"`
+	MediaType string    `json:"mime_type,omitempty"` // "" = not known
+	Bytes     int64     `json:"bytes"`
+	SHA256    string    `json:"sha256"` // of the content, in hexadecimal
+	CreatedAt time.Time `json:"created_at,omitzero"`
+	ExpiresAt time.Time `json:"expires_at"` // at the earliest
+
+	// Preview is the begin of a file that is text; "" = it is not text, or empty. It is the whole text if it has as many
+	// bytes as the file.
+	Preview string `json:"preview,omitempty"`
 }
 
 // Outcome is how a tool call ended.

@@ -29,7 +29,11 @@ func Size(e Event) int {
 	case ToolStarted:
 		return 2*own + len(e.Arguments)
 	case ToolDone:
-		return 2*own + len(e.Text) + len(e.Arguments) + len(e.Image)
+		n := 2*own + len(e.Text) + len(e.Arguments) + len(e.Image)
+		for _, f := range e.Files {
+			n += FileSize(f)
+		}
+		return n
 	case Waiting:
 		n := 2 * own
 		for _, a := range e.Approvals {
@@ -63,6 +67,11 @@ func Size(e Event) int {
 	case Started, RoundStarted, RoundDone, ItemDone, RelayHead, RelayBody: // a relay retains nothing
 	}
 	return own
+}
+
+// FileSize returns about how many bytes of memory a file retains, without its content.
+func FileSize(f File) int {
+	return 256 + len(f.ID) + len(f.Name) + len(f.MediaType) + len(f.SHA256) + len(f.Preview)
 }
 
 // Round returns the round of what a model said: a delta, or the end of one of its items. It is -1

@@ -120,7 +120,7 @@ func (a *App) keepOutput(ctx context.Context, orgID string, c tool.Call, name st
 		a.log.Error("a file that a tool has made was not stored", "org", orgID, "run", c.RunID, "error", err)
 		return codetool.Kept{}, errors.New("the gateway could not store it")
 	}
-	return codetool.Kept{ID: f.ID, Name: f.Name, Bytes: f.Bytes, SHA256: f.SHA256, ExpiresAt: f.ExpiresAt}, nil
+	return codetool.Kept{ID: f.ID, Name: f.Name, MediaType: f.MediaType, Bytes: f.Bytes, SHA256: f.SHA256, CreatedAt: f.CreatedAt, ExpiresAt: f.ExpiresAt}, nil
 }
 
 // sweepFiles deletes the files of orgs that do not exist, and those of keys whose time is over.

@@ -27,6 +27,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/internal/sqltool"
 	"github.com/turnpike-gateway/turnpike/internal/storagetool"
+	"github.com/turnpike-gateway/turnpike/internal/toolexec"
 	"github.com/turnpike-gateway/turnpike/internal/webtool"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -239,6 +240,9 @@ type unasking struct{ tool.Tool }
 
 // Class implements [tool.Classed].
 func (t unasking) Class() tool.Class { return tool.ClassOf(t.Tool) }
+
+// MakesFiles implements [toolexec.Maker].
+func (t unasking) MakesFiles() bool { return toolexec.MakesFiles(t.Tool) }
 
 // maxUses returns how often a run may call the tools; nil = as often as it likes.
 func maxUses(all []org.BuiltinTool) map[string]int {

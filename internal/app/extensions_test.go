@@ -83,7 +83,7 @@ func TestExtensions(t *testing.T) {
 				t.Errorf("streamed again: %d %s", again.status, again.body)
 			}
 		}
-		for value, want := range map[string]string{"files": "files is not built yet; use trace, progress, session, cost", "trace,files": "files is not built yet", "tracing": "there is no extension \\\"tracing\\\"; use trace, progress, session, cost"} {
+		for value, want := range map[string]string{"tracing": "there is no extension \\\"tracing\\\"; use trace, progress, session, cost, files"} {
 			a := g.send("POST", api.path, strings.NewReader(`{"model":"m",`+api.input+`}`), "Authorization", "Bearer owner-key", "turnpike-extensions", value)
 			if a.status != 400 || !strings.Contains(string(a.body), want) || !strings.Contains(string(a.body), `"param":"turnpike-extensions"`) {
 				t.Errorf("%s, %s: %d %s", api.path, value, a.status, a.body)

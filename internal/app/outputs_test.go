@@ -5,9 +5,11 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,10 +17,16 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/sandbox/sandboxtest"
 )
 
-// J16 J20 J23: a file that code has made and listed comes back over /v1/files with the digest that the code printed, for the
-// key of the run and for those that manage the org, and for nobody else.
-func TestCodeMakesFilesForItsKey(t *testing.T) {
-	noLeaks(t)
+// makesChart makes an image of one pixel, and prints its digest.
+const makesChart = `import hashlib, zlib, struct
+def chunk(kind, data): return struct.pack('>I', len(data)) + kind + data + struct.pack('>I', zlib.crc32(kind + data))
+png = b'\x89PNG\r\n\x1a\n' + chunk(b'IHDR', struct.pack('>IIBBBBB', 1, 1, 8, 2, 0, 0, 0)) + chunk(b'IDAT', zlib.compress(b'\0\xff\0\0')) + chunk(b'IEND', b'')
+open('chart.png', 'wb').write(png)
+print(hashlib.sha256(png).hexdigest())`
+
+// withPython returns a data directory that has Python.
+func withPython(t *testing.T) string {
+	t.Helper()
 	python, err := os.ReadFile(sandboxtest.PythonWasm(t))
 	if err != nil {
 		t.Fatal(err)
@@ -30,12 +38,15 @@ func TestCodeMakesFilesForItsKey(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(data, "sandbox", "python.wasm"), python, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	code := `import hashlib, zlib, struct
-def chunk(kind, data): return struct.pack('>I', len(data)) + kind + data + struct.pack('>I', zlib.crc32(kind + data))
-png = b'\x89PNG\r\n\x1a\n' + chunk(b'IHDR', struct.pack('>IIBBBBB', 1, 1, 8, 2, 0, 0, 0)) + chunk(b'IDAT', zlib.compress(b'\0\xff\0\0')) + chunk(b'IEND', b'')
-open('chart.png', 'wb').write(png)
-print(hashlib.sha256(png).hexdigest())`
-	args, err := json.Marshal(map[string]any{"language": "python", "code": code, "outputs": []string{"chart.png", "report.pdf"}})
+	return data
+}
+
+// J16 J20 J23: a file that code has made and listed comes back over /v1/files with the digest that the code printed, for the
+// key of the run and for those that manage the org, and for nobody else.
+func TestCodeMakesFilesForItsKey(t *testing.T) {
+	noLeaks(t)
+	data := withPython(t)
+	args, err := json.Marshal(map[string]any{"language": "python", "code": makesChart, "outputs": []string{"chart.png", "report.pdf"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,5 +87,96 @@ print(hashlib.sha256(png).hexdigest())`
 	}
 	if a := d.send("DELETE", "/v1/files/"+made.ID, nil, "Authorization", "Bearer owner-key"); a.status != 200 {
 		t.Errorf("deleted with %d: %s", a.status, a.body)
+	}
+}
+
+// madeFiles is what an answer, or the last chunk of a stream, says of files.
+type madeFiles struct {
+	Calls []struct {
+		Round   int
+		Name    string
+		FileIDs []string `json:"file_ids"`
+	} `json:"agentic_tool_calls"`
+	Files []struct {
+		ID, Name, Format, Purpose, Text, Preview, Code, Message string
+
+		Source struct {
+			Tool  string
+			Round int
+			Turn  *int
+		}
+	}
+}
+
+// J20 J23 G09 G10: the files of a run are in its answer and in events of its stream, each with the round of its call, and their content is at
+// /v1/files. A result that is cut, and one of a tool of the client that looks the same, change nothing.
+func TestTheAnswerListsTheFilesOfARun(t *testing.T) {
+	noLeaks(t)
+	data := withPython(t)
+	argsOf := func(code string, outputs ...string) string {
+		raw, err := json.Marshal(map[string]any{"language": "python", "code": code, "outputs": outputs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(raw)
+	}
+	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, got received) {
+		switch strings.Count(string(got.body), `"role":"tool"`) {
+		case 0:
+			asks(call{"code_execute", argsOf("print('x')")}).write(w)
+		case 1:
+			asks(call{"code_execute", argsOf(makesChart, "chart.png")}).write(w)
+		case 2: // the result is cut
+			asks(call{"code_execute", argsOf("open('a.txt', 'w').write('notes'); print('x' * 200000)", "a.txt", "none")}).write(w)
+		default:
+			says("done").write(w)
+		}
+	})
+	g := mustRunWith(t, data, switchedOrg(up.URL, "{enable_code_execution: true}", "sandbox: {drivers: [wasm]}"), environment(), app.Options{Program: sandboxtest.Program(t)})
+	d := manage(g)
+	for _, stream := range []bool{false, true} {
+		a := d.send("POST", chatPath, strings.NewReader(fmt.Sprintf(`{"model":"m","messages":[{"role":"user","content":"x"}],"enable_code_execution":true,"stream":%t}`, stream)))
+		if a.status != 200 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+		var got madeFiles
+		produced := map[string]int{} // events of each id
+		last := string(a.body)
+		if stream {
+			for _, frame := range strings.Split(string(a.body), "\n\n") {
+				if data, is := strings.CutPrefix(frame, "event: file_produced\ndata: "); is {
+					var e struct {
+						ID   *string
+						File struct{ ID string }
+					}
+					if err := json.Unmarshal([]byte(data), &e); err != nil || e.ID != nil {
+						t.Errorf("%v: %s", err, data)
+					}
+					produced[e.File.ID]++
+				}
+				if strings.Contains(frame, `"agentic_tool_calls"`) {
+					last = strings.TrimPrefix(frame, "data: ")
+				}
+			}
+		}
+		if err := json.Unmarshal([]byte(last), &got); err != nil || len(got.Calls) != 3 || len(got.Files) != 2 {
+			t.Fatalf("%v: %s", err, last)
+		}
+		chart, notes := got.Files[0], got.Files[1]
+		if len(got.Calls[0].FileIDs) != 0 || !slices.Equal(got.Calls[1].FileIDs, []string{chart.ID}) || !slices.Equal(got.Calls[2].FileIDs, []string{notes.ID}) {
+			t.Errorf("the calls say %v", got.Calls)
+		}
+		if chart.Name != "chart.png" || chart.Format != "png" || chart.Purpose != "agent_output" || chart.Source.Tool != "code_execute" || chart.Source.Round != 1 || chart.Source.Turn == nil || chart.Preview != "" {
+			t.Errorf("the chart is %+v", chart)
+		}
+		if notes.Name != "a.txt" || notes.Text != "notes" || notes.Preview != "notes" || notes.Source.Round != 2 {
+			t.Errorf("the notes are %+v", notes)
+		}
+		if stream && (len(produced) != 2 || produced[chart.ID] != 1 || produced[notes.ID] != 1) {
+			t.Errorf("events: %v", produced)
+		}
+		if content := d.send("GET", "/v1/files/"+notes.ID+"/content", nil); content.status != 200 || string(content.body) != "notes" {
+			t.Errorf("the content is %d %s", content.status, content.body)
+		}
 	}
 }

@@ -10,22 +10,20 @@ import (
 	"path"
 	"strings"
 	"syscall"
-	"time"
+	"unicode/utf8"
 
+	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
 // maxOutputs is how many files a call can name.
 const maxOutputs = 10
 
-// Kept is a file that was stored for the caller.
-type Kept struct {
-	ID        string    `json:"id"` // under which /v1/files has it
-	Name      string    `json:"filename"`
-	Bytes     int64     `json:"bytes"`
-	SHA256    string    `json:"sha256"` // of the content, in hexadecimal
-	ExpiresAt time.Time `json:"expires_at"`
-}
+// Kept is a file that was stored for the caller. In results it has a preview.
+type Kept = event.File
+
+// maxPreview is how many bytes of a text file are in the result.
+const maxPreview = 1024
 
 // notProduced is a file that the caller named and does not get.
 type notProduced struct {
@@ -71,7 +69,31 @@ func (o *outputs) one(ctx context.Context, dir *os.Root, name string) (Kept, err
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		return Kept{}, errors.New("it is not a regular file")
 	}
-	return o.keep(path.Base(inside(name)), f)
+	kept, err := o.keep(path.Base(inside(name)), f)
+	if err == nil {
+		kept.Preview = preview(f)
+	}
+	return kept, err
+}
+
+// preview returns the begin of a file that is text; "" = it is not.
+func preview(f io.ReaderAt) string {
+	data := make([]byte, maxPreview+utf8.UTFMax)
+	n, err := f.ReadAt(data, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return ""
+	}
+	whole := n <= maxPreview
+	if data = data[:n]; !whole {
+		data = data[:maxPreview]
+		for i := 1; i < utf8.UTFMax && !utf8.Valid(data); i++ { // the last character may be cut
+			data = data[:maxPreview-i]
+		}
+	}
+	if text := string(data); utf8.Valid(data) && readable(text) == text {
+		return text
+	}
+	return ""
 }
 
 // inside returns a path in the working directory, which code calls /work where it has a name.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -82,8 +81,12 @@ func TestOutputsAreKept(t *testing.T) {
 		return r
 	}
 	got := filesOf(t, ask(`["a.txt","/work/sub/b.txt","./sub/../within"]`))
-	if fmt.Sprint(got) != "{[{key:a a.txt 1  0001-01-01 00:00:00 +0000 UTC} {key:b b.txt 1  0001-01-01 00:00:00 +0000 UTC} {key:a within 1  0001-01-01 00:00:00 +0000 UTC}] []}" {
-		t.Errorf("kept: %v", got)
+	for i, want := range []codetool.Kept{
+		{ID: "key:a", Name: "a.txt", Bytes: 1, Preview: "a"}, {ID: "key:b", Name: "b.txt", Bytes: 1, Preview: "b"}, {ID: "key:a", Name: "within", Bytes: 1, Preview: "a"},
+	} {
+		if len(got.Files) != 3 || len(got.NotProduced) != 0 || got.Files[i] != want {
+			t.Fatalf("kept: %v", got)
+		}
 	}
 	for path, why := range map[string]string{
 		"none": "the code has made no such file", "pipe": "it is not a regular file", "sub": "it is not a regular file", "large": "it is too large",
@@ -98,6 +101,27 @@ func TestOutputsAreKept(t *testing.T) {
 	for _, paths := range []string{`[""]`, `["` + strings.Repeat("x", 1001) + `"]`, `["a","a","a","a","a","a","a","a","a","a","a"]`} {
 		if r := ask(paths); !r.IsError || !strings.Contains(r.Parts[0].Text, "outputs") {
 			t.Errorf("%.40s: %v", paths, r.Parts)
+		}
+	}
+}
+
+// J16: the result has the begin of a file that is text, of whole characters.
+func TestOutputsHaveAPreview(t *testing.T) {
+	dir := t.TempDir()
+	long := strings.Repeat("é", 1000)
+	for name, c := range map[string]struct{ content, want string }{
+		"short": {"one\n", "one\n"}, "empty": {"", ""}, "exact": {long[:1024], long[:1024]}, "long": {"x" + long, "x" + long[:1022]}, "image": {"\x89PNG\r\n\x1a\n\x00", ""},
+		"nul": {"a\x00b", ""}, "latin1": {"caf\xe9 au lait", ""}, "cut": {"caf\xc3", ""}, "ends badly": {strings.Repeat("a", 1023) + "\xff" + long, strings.Repeat("a", 1023)},
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(c.content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		keep := func(context.Context, tool.Call, string, io.ReadSeeker) (codetool.Kept, error) {
+			return codetool.Kept{ID: "f"}, nil
+		}
+		got := filesOf(t, call(t, codetool.Options{Sandbox: inDirectory{dir}, Keep: keep}, `{"language":"python","code":"1","outputs":["`+name+`"]}`))
+		if len(got.Files) != 1 || got.Files[0].Preview != c.want {
+			t.Errorf("%s: %v, want %q", name, got.Files, c.want)
 		}
 	}
 }

@@ -45,6 +45,9 @@ func (t *codeExecute) Definition() tool.Definition {
 // Class implements [tool.Classed]. Code may change variables and files.
 func (t *codeExecute) Class() tool.Class { return tool.Once }
 
+// MakesFiles implements [toolexec.Maker]: the files of a result are stored.
+func (t *codeExecute) MakesFiles() bool { return t.o.Keep != nil }
+
 // arguments are those of a call.
 type arguments struct {
 	Language sandbox.Language `json:"language"`

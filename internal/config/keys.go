@@ -346,8 +346,7 @@ func runtimeKeys(r *org.Runtime) []key {
 		{name: "requests_per_minute", value: integer(&r.Rate.PerMinute, 0, 0, org.MaxRate), doc: "Rate limit of the org for the model API, over all its keys. One request is refilled every 60/N seconds. 0: no limit."},
 		{name: "burst", value: integer(&r.Rate.Burst, 0, 0, org.MaxRate).or("requests_per_minute"), doc: "Maximum number of requests at once."},
 		{name: "extensions", value: words(&r.Extensions, "trace", "progress", "files", "session", "cost"),
-			unbuilt: unbuilt{[]string{"files"}, "leave it out"},
-			doc:     "Response extensions that are on by default, beside those of the header turnpike-extensions."},
+			doc: "Response extensions that are on by default, beside those of the header turnpike-extensions."},
 	}
 }
 

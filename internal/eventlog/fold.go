@@ -290,8 +290,20 @@ func (p *fold) tellCallDone(at event.Position, b loop.CallDone) error {
 	if e.Hosted == "image_generation" {
 		e.Image = firstImage(result[0].Parts)
 	}
+	if b.Files {
+		e.Files = filesOf(result[0].Structured)
+	}
 	p.emit(at, e)
 	return nil
+}
+
+// filesOf returns the files that a result names.
+func filesOf(result json.RawMessage) []event.File {
+	var w struct {
+		Files []event.File `json:"files"`
+	}
+	_ = json.Unmarshal(result, &w) // the tool has written it
+	return w.Files
 }
 
 // firstImage returns the base64 of the first image; "" = there is none.

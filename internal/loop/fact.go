@@ -466,6 +466,9 @@ type CallDone struct {
 	Micros       int64   `json:"us,omitempty"`       // duration in microseconds; 0 = not executed, or unknown
 
 	Label item.Label `json:"label,omitempty"` // where the content of the result comes from; "" = the tool has not said
+
+	// Files says that the structured content of the result lists files that the gateway has stored for the key of the run.
+	Files bool `json:"files,omitempty"`
 }
 
 // Texts are what a model wrote in a fact, or what a model is told. Their JSON is stored.

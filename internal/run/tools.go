@@ -193,13 +193,18 @@ func (t *toolCaller) done(c loop.Call, attempt int, r toolexec.Done, took time.D
 	if t.run.events.Stored(ref) { // only in a run that is given up
 		ref += fmt.Sprintf(".%d", attempt)
 	}
+	structured := r.Structured
+	if structured == nil { // it is too large, or a hook has replaced it
+		structured = r.Made
+	}
 	result := item.Item{
-		Kind: item.ToolResult, CallID: c.ProviderID, Name: c.Name, Parts: r.Parts, Structured: r.Structured, Label: r.Label,
+		Kind: item.ToolResult, CallID: c.ProviderID, Name: c.Name, Parts: r.Parts, Structured: structured, Label: r.Label,
 		IsError: r.Outcome != loop.OK && r.Outcome != loop.Cached,
 	}
 	return loop.CallDone{
 		Key: c.Key, Attempt: attempt, Outcome: r.Outcome, ResultRef: ref, ResultDigest: r.Digest,
 		Bytes: int64(window.PartBytes(r.Parts)), Micros: took.Microseconds(), Label: r.Label,
+		Files: r.Made != nil,
 	}, t.run.events.Store(ref, []item.Item{result})
 }
 

@@ -1,6 +1,7 @@
 package surface
 
 import (
+	"errors"
 	"strings"
 	"unicode/utf8"
 
@@ -31,6 +32,8 @@ type Answer struct {
 	Session    string
 
 	calls []TracedCall // if Extensions has them
+	files []MadeFile   // the same
+	turn  *int         // of the files; nil = not known
 
 	// Started is how the run began: its id, model and time.
 	Started event.Started
@@ -148,8 +151,10 @@ func (a *Answer) add(e event.Event) error {
 		return a.keep(&a.Last().Reasoning, e.Text)
 	case event.RefusalDelta:
 		return a.keep(&a.Last().Refusal, e.Text)
-	case event.ToolStarted, event.ToolDone:
+	case event.ToolStarted:
 		return a.trace(e)
+	case event.ToolDone:
+		return errors.Join(a.trace(e), a.make(e))
 	case event.Paused:
 		a.paused = &e
 		a.End = event.Finished{Usage: e.Usage, Rounds: e.Rounds, SideEffects: e.SideEffects, At: e.At, CostNanoUSD: e.CostNanoUSD}

@@ -16,10 +16,9 @@ import (
 // extensionsHeader asks for extensions. Its value is a list with commas between the names.
 const extensionsHeader = "Turnpike-Extensions"
 
-// The names of the extensions. Those of unbuiltExtensions are refused.
+// The names of the extensions.
 var (
-	builtExtensions   = []string{"trace", "progress", "session", "cost"}
-	unbuiltExtensions = []string{"files"}
+	builtExtensions = []string{"trace", "progress", "session", "cost", "files"}
 )
 
 // Extensions are what an answer has beyond its API, because the client or its org asks for it.
@@ -28,6 +27,7 @@ type Extensions struct {
 	Progress bool // events of a stream about such calls while they happen
 	Session  bool // the id of the conversation
 	Cost     bool // what the run cost, at the end
+	Files    bool // the files that its tools have made, at the end
 }
 
 // noProgress refuses the extension progress, for an API whose official clients accept no events
@@ -64,11 +64,7 @@ func extensionsOf(header http.Header, byDefault []string, relayed bool) (all, as
 		}
 	}
 	for _, name := range names {
-		switch {
-		case slices.Contains(unbuiltExtensions, name):
-			return all, asked, fault.New(fault.Invalid, "unsupported_value", "the header turnpike-extensions: %s is not built yet; use %s",
-				name, strings.Join(builtExtensions, ", ")).In("turnpike-extensions")
-		case !slices.Contains(builtExtensions, name):
+		if !slices.Contains(builtExtensions, name) {
 			return all, asked, fault.New(fault.Invalid, "invalid_value", "the header turnpike-extensions: there is no extension %.50q; use %s",
 				name, strings.Join(builtExtensions, ", ")).In("turnpike-extensions")
 		}
@@ -84,7 +80,7 @@ func extensionsOf(header http.Header, byDefault []string, relayed bool) (all, as
 		has := func(name string) bool {
 			return slices.ContainsFunc(lists, func(list []string) bool { return slices.Contains(list, name) })
 		}
-		return Extensions{Trace: has("trace"), Progress: has("progress"), Session: has("session"), Cost: has("cost")}
+		return Extensions{Trace: has("trace"), Progress: has("progress"), Session: has("session"), Cost: has("cost"), Files: has("files")}
 	}
 	return of(names, byDefault), of(names), nil
 }
@@ -106,6 +102,7 @@ func hidesTools(req *run.Request) bool {
 type Extra struct {
 	SessionID json.RawMessage `json:"session_id,omitempty"` // null for a run of no conversation
 	Calls     []TracedCall    `json:"agentic_tool_calls,omitzero"`
+	Files     []MadeFile      `json:"files,omitempty"`
 	Cost      json.RawMessage `json:"cost,omitempty"` // null if nothing of the run has a price
 }
 
@@ -117,6 +114,8 @@ type TracedCall struct {
 	Arguments string `json:"arguments"`
 	Result    string `json:"result_content"`
 	Outcome   string `json:"outcome"` // as event.Outcome; "" = it has not ended
+
+	FileIDs []string `json:"file_ids,omitempty"` // of the files that it has made
 }
 
 // Extra returns the extensions of the answer's object.
@@ -136,6 +135,9 @@ func (a *Answer) Extra() (x Extra) {
 	if a.Extensions.Trace {
 		x.Calls = append([]TracedCall{}, a.calls...)
 	}
+	if a.Extensions.Files {
+		x.Files = a.files
+	}
 	return x
 }
 
@@ -149,10 +151,10 @@ func (a *Answer) trace(e event.Event) error {
 		c = TracedCall{Key: e.Key, Round: e.Round, Name: e.Name, Arguments: string(e.Arguments)}
 	}
 	if e, ok := e.(event.ToolDone); ok {
-		c = TracedCall{Key: e.Key, Round: e.Round, Name: e.Name, Arguments: e.Arguments, Result: e.Text, Outcome: string(e.Outcome)}
+		c = TracedCall{Key: e.Key, Round: e.Round, Name: e.Name, Arguments: e.Arguments, Result: e.Text, Outcome: string(e.Outcome), FileIDs: FileIDs(e)}
 	}
-	const own = 128
-	if err := a.Charge(own + len(c.Arguments) + len(c.Result)); err != nil {
+	const own, fileIDBytes = 128, 64
+	if err := a.Charge(own + len(c.Arguments) + len(c.Result) + fileIDBytes*len(c.FileIDs)); err != nil {
 		return err
 	}
 	i := slices.IndexFunc(a.calls, func(other TracedCall) bool { return other.Key == c.Key })
@@ -161,7 +163,7 @@ func (a *Answer) trace(e event.Event) error {
 		return nil
 	}
 	was := &a.calls[i] // begun, or begun again by the run's next owner
-	was.Result, was.Outcome = c.Result, c.Outcome
+	was.Result, was.Outcome, was.FileIDs = c.Result, c.Outcome, c.FileIDs
 	if was.Arguments == "" {
 		was.Arguments = c.Arguments
 	}

@@ -95,6 +95,9 @@ type Reply struct {
 
 	extensions Extensions
 
+	// Turn is how many messages of the user are before the last one of the request; nil = it is not said.
+	Turn *int
+
 	// KeepsTexts says that Object and Encoder keep what they need of the texts of the
 	// model, with [Answer.Keep]. Then the Answer has no Rounds.
 	KeepsTexts bool

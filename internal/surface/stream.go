@@ -70,7 +70,7 @@ func (s *whole) Emit(_ event.Position, e event.Event) error {
 
 // answerJSON runs to the end and answers with one object.
 func (h *Handler) answerJSON(w http.ResponseWriter, r *http.Request, req *run.Request, caller run.Caller, reply Reply) error {
-	s := &whole{Answer: newAnswer(req, caller, reply.KeepsTexts, reply.extensions)}
+	s := &whole{Answer: newAnswer(req, caller, reply.KeepsTexts, reply)}
 	s.object = reply.Object(&s.Answer)
 	if err := h.o.Runner.Run(r.Context(), req, s); err != nil {
 		return unlessGone(r, err)
@@ -197,9 +197,9 @@ func (h *Handler) Replay(w http.ResponseWriter, r *http.Request, caller run.Call
 }
 
 // newAnswer returns the answer to a request, which has no texts of its own if passing.
-func newAnswer(req *run.Request, caller run.Caller, passing bool, x Extensions) Answer {
+func newAnswer(req *run.Request, caller run.Caller, passing bool, reply Reply) Answer {
 	a := Answer{
-		account: caller.Account, passing: passing, Extensions: x,
+		account: caller.Account, passing: passing, Extensions: reply.extensions, turn: reply.Turn,
 		Relayed: req.Policy.Grade == loop.Relay, FinalOnly: req.Policy.StreamMode == string(org.FinalOnly),
 	}
 	if req.Continues.Named || req.Continues.Resent {
@@ -273,7 +273,7 @@ func (h *Handler) answerStream(w http.ResponseWriter, r *http.Request, req *run.
 	out := sse.NewWriter(w, sse.Options{Heartbeats: h.o.Heartbeats})
 	defer out.Close()
 	live := req.Policy.Live != nil
-	s := &Stream{Answer: newAnswer(req, caller, live || reply.KeepsTexts, reply.extensions), Live: live, out: out}
+	s := &Stream{Answer: newAnswer(req, caller, live || reply.KeepsTexts, reply), Live: live, out: out}
 	s.Started.Model = req.Model
 	s.encoder = reply.Encoder(s)
 	mayAddress := caller.Principal.Role.MaySeeAddresses()

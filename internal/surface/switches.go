@@ -113,11 +113,11 @@ func (s *Switched) checkStream(stream bool) error {
 	return fault.New(fault.Unprocessable, "invalid_value", "%s: ask needs stream: true, because the stream says which calls wait; set it, or use auto or deny", s.PermissionAt).In(s.PermissionAt)
 }
 
-// extend adds the extensions that a run of the agentic runtime has: the trace, and events of progress for a client
+// extend adds the extensions that a run of the agentic runtime has: the trace, the files, and events of progress for a client
 // that uses members of the runtime.
 func (s *Switched) extend(x *Extensions, caller run.Caller) {
 	if s.engaged(caller) {
-		x.Trace = true
+		x.Trace, x.Files = true, true
 	}
 	x.Progress = x.Progress || s != nil && s.Asks
 }

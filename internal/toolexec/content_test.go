@@ -1,6 +1,7 @@
 package toolexec
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -228,4 +230,37 @@ func FuzzContent(f *testing.F) {
 			t.Fatalf("the second time:\n%s", diff)
 		}
 	})
+}
+
+// says is a tool with one answer.
+type says struct{ text string }
+
+func (says) Definition() tool.Definition { return tool.Definition{Name: "code"} }
+
+func (s says) Call(context.Context, tool.Call) (tool.Result, error) {
+	r := tool.Text(s.text)
+	r.Structured = json.RawMessage(s.text)
+	return r, nil
+}
+
+// makes is one that can make files.
+type makes struct{ says }
+
+func (makes) MakesFiles() bool { return true }
+
+// J20: the files of a result stay when the rest of it is too large, or a hook replaces it. Those of a tool that makes none do not.
+func TestFilesOfAResult(t *testing.T) {
+	long := says{`{"stdout":"` + strings.Repeat("x", 2000) + `","files":[{"id":"f"}]}`}
+	for _, c := range []struct {
+		tool tool.Tool
+		want string
+	}{{makes{long}, `{"files":[{"id":"f"}]}`}, {long, ""}, {makes{says{`{"files":[]}`}}, `{"files":[]}`}, {makes{says{"{}"}}, ""}} {
+		d, err := Execute(t.Context(), &catalog.Entry{Name: "code", Tool: c.tool}, tool.Call{}, Cap{Bytes: 1024})
+		if err != nil || string(d.Made) != c.want {
+			t.Errorf("%T: %s, %v", c.tool, d.Made, err)
+		}
+		if again := d.Replaced("no", Cap{}); string(again.Made) != c.want || again.Text() != "no" {
+			t.Errorf("%T: replaced: %s", c.tool, again.Made)
+		}
+	}
 }

@@ -18,6 +18,7 @@ type Done struct {
 	Outcome    loop.Outcome
 	Parts      []item.Part     // what the model gets; binary parts are checked
 	Structured json.RawMessage // the same as a JSON value; nil = none
+	Made       json.RawMessage // {"files": …}, as the tool has said it, of a call that has made files; nil = none
 	Label      item.Label      // where the content comes from
 	Full       string          // all the text, if the text in Parts was truncated; otherwise empty
 	Digest     string          // of the whole result
@@ -57,13 +58,37 @@ func Execute(ctx context.Context, e *catalog.Entry, c tool.Call, limit Cap) (Don
 	var fatal tool.Fatal
 	switch {
 	case err == nil && result.IsError:
-		return finished(loop.Error, result, limit), nil
+		return finished(loop.Error, result, limit).made(e, result), nil
 	case err == nil:
-		return finished(loop.OK, result, limit), nil
+		return finished(loop.OK, result, limit).made(e, result), nil
 	case errors.As(err, &fatal):
 		return unanswered(e, c, errors.Is(err, tool.ErrNotSent), "the outbound policy refused an address of its server", limit), fatal
 	}
 	return unanswered(e, c, errors.Is(err, tool.ErrNotSent), strings.TrimPrefix(err.Error(), tool.ErrNotSent.Error()+": "), limit), ctx.Err()
+}
+
+// Maker is a tool that can make files. The member files of its results, which are JSON, lists those that the gateway has stored for the
+// caller. Only tools of the gateway itself implement it: the result of another tool can look the same, and names no files.
+type Maker interface{ MakesFiles() bool }
+
+// MakesFiles reports whether a tool can make files.
+func MakesFiles(t tool.Tool) bool {
+	m, is := t.(Maker)
+	return is && m.MakesFiles()
+}
+
+// made adds the files that the call has made. They stay when the result is cut, or replaced by a hook.
+func (d Done) made(e *catalog.Entry, r tool.Result) Done {
+	var w struct {
+		Files json.RawMessage `json:"files,omitempty"`
+	}
+	if !MakesFiles(e.Tool) || len(r.Structured) == 0 || json.Unmarshal(r.Structured, &w) != nil || len(w.Files) == 0 {
+		return d
+	}
+	if files, err := json.Marshal(w); err == nil {
+		d.Made, _ = value(files)
+	}
+	return d
 }
 
 // unanswered returns the result of a call without an answer from its tool. The outcome is
@@ -95,7 +120,9 @@ func Again(r tool.Result, limit Cap) Done {
 func (d Done) Replaced(text string, limit Cap) Done {
 	r := tool.Text(text)
 	r.Label = d.Label
-	return finished(d.Outcome, r, limit)
+	out := finished(d.Outcome, r, limit)
+	out.Made = d.Made
+	return out
 }
 
 // ResultDigest returns the [Done].Digest of a call with this answer of its tool.

@@ -9,6 +9,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/settings"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
+	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -32,6 +33,17 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, caller run.Calle
 	return h.kit.Serve(w, r, caller)
 }
 
+// turnOf returns how many messages of the user are before the last one.
+func turnOf(items []item.Item) *int {
+	n := 0
+	for i := range items {
+		if items[i].Kind == item.Message && items[i].Role == item.User {
+			n++
+		}
+	}
+	return new(max(0, n-1))
+}
+
 // decodeRequest implements surface.Surface.Decode.
 func decodeRequest(_ context.Context, caller run.Caller, req *run.Request, members []surface.Member) (surface.Reply, error) {
 	asked, err := decode(req, members)
@@ -40,6 +52,7 @@ func decodeRequest(_ context.Context, caller run.Caller, req *run.Request, membe
 	}
 	return surface.Reply{
 		Stream: asked.stream, MaxTokens: asked.maxTokens, Context: asked.context, Dropped: asked.dropped, Hosted: asked.hosted, Functions: functionNames(members),
+		Turn:   turnOf(req.Items),
 		Object: func(a *surface.Answer) surface.Object { return whole{a} },
 		Encoder: func(s *surface.Stream) surface.Encoder {
 			return &encoder{Stream: s, includeUsage: asked.includeUsage, spoke: -1}

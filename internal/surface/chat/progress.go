@@ -12,6 +12,7 @@ const (
 	toolProgress     = "agentic_tool_call_progress"
 	approvalRequired = "agentic_tool_approval_required"
 	runPaused        = "agentic_run_paused"
+	fileProduced     = "file_produced"
 )
 
 // extension is an event of a stream that the OpenAI document does not have. Official clients read
@@ -32,6 +33,15 @@ type progress struct {
 	Name  string `json:"tool_name"`
 	Phase string `json:"phase"` // calling or complete
 	Data  any    `json:"data"`  // as its tool_type says: see progressdata.go
+}
+
+// produced is the event for a file that a call has made. The file has an id, so it is not the event itself.
+type produced struct {
+	extension
+	Key   string           `json:"call_key"`
+	Round int              `json:"round"`
+	Name  string           `json:"tool_name"`
+	File  surface.MadeFile `json:"file"`
 }
 
 // required is the event for a call that waits for the approval of a person.
@@ -70,6 +80,9 @@ func (e *encoder) progress(ev event.Event) error {
 	case event.ToolDone:
 		if e.Live {
 			e.extend(toolProgress, progress{newExtension(toolProgress), ev.Key, ev.Round, ev.Name, "complete", complete(ev, e.argumentsOf(ev))})
+			for _, f := range e.MadeBy(ev.Key) {
+				e.extend(fileProduced, produced{newExtension(fileProduced), ev.Key, ev.Round, ev.Name, f})
+			}
 		}
 	case event.Waiting:
 		for _, a := range ev.Approvals {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
 // The data of an event about a call, by its tool_type. Calls that begin have what the model asked for; calls that are
@@ -39,6 +40,7 @@ type codeOutput struct {
 	Directory   *string  `json:"working_directory"`
 	TimeMS      int64    `json:"execution_time_ms"`
 	Outcome     string   `json:"outcome"`
+	FileIDs     []string `json:"file_ids,omitempty"` // of the files that it has made
 }
 
 // searchData is for the built-in tool that searches the web.
@@ -96,7 +98,7 @@ func complete(ev event.ToolDone, arguments string) any {
 // outputOf reads the result of the built-in tool that runs code. A result that was cut for the model is not JSON: it is
 // shown as the output.
 func outputOf(ev event.ToolDone) *codeOutput {
-	out := &codeOutput{Images: []string{}, VideoFrames: []string{}, TimeMS: ev.Duration.Milliseconds(), Outcome: string(ev.Outcome)}
+	out := &codeOutput{Images: []string{}, VideoFrames: []string{}, TimeMS: ev.Duration.Milliseconds(), Outcome: string(ev.Outcome), FileIDs: surface.FileIDs(ev)}
 	var a struct {
 		Exit                  int
 		Stdout, Stderr, Error string

@@ -7,7 +7,6 @@ import (
 	"mime"
 	"mime/multipart"
 	"net/http"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,7 +42,7 @@ type uploadedObject struct {
 func (h *Handler) wireUpload(f file.File) uploadedObject {
 	o := uploadedObject{
 		ID: f.ID, Object: "file", Bytes: f.Bytes, CreatedAt: f.CreatedAt.Unix(), Filename: f.Name, Purpose: f.Purpose, Status: "processed",
-		Name: f.Name, Format: strings.TrimPrefix(path.Ext(f.Name), "."), MimeType: f.MediaType, SHA256: f.SHA256,
+		Name: f.Name, Format: surface.FormatOf(f.Name), MimeType: f.MediaType, SHA256: f.SHA256,
 	}
 	if !f.ExpiresAt.IsZero() {
 		o.ExpiresAt = new(f.ExpiresAt.Unix())

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -29,7 +30,8 @@ func (s *story) addTool(line string) error {
 		return errors.New("no name")
 	}
 	t := turnpiketest.Tool{Name: fields[0], Schema: strings.TrimSpace(schema)}
-	place, err := describe(&t, fields[1:])
+	makes := slices.Contains(fields, "files")
+	place, err := describe(&t, slices.DeleteFunc(fields[1:], func(word string) bool { return word == "files" }))
 	if err != nil {
 		return err
 	}
@@ -37,6 +39,9 @@ func (s *story) addTool(line string) error {
 		if t.Answer, err = answer(result); err != nil {
 			return err
 		}
+	}
+	if makes {
+		t.Answer = structured(t.Answer)
 	}
 	v := s.server(place)
 	v.tools = append(v.tools, t)
@@ -68,6 +73,17 @@ func describe(t *turnpiketest.Tool, words []string) (place string, err error) {
 		}
 	}
 	return place, nil
+}
+
+// structured gives the text of an answer as structured content, too.
+func structured(f func(context.Context, json.RawMessage) (tool.Result, error)) func(context.Context, json.RawMessage) (tool.Result, error) {
+	return func(ctx context.Context, arguments json.RawMessage) (tool.Result, error) {
+		r, err := f(ctx, arguments)
+		if err == nil {
+			r.Structured = json.RawMessage(r.Parts[0].Text)
+		}
+		return r, err
+	}
 }
 
 // answer reads what a tool says.
@@ -116,6 +132,9 @@ type ordered struct{ tool.Tool }
 
 // Class says how often a call may be executed.
 func (o ordered) Class() tool.Class { return tool.ClassOf(o.Tool) }
+
+// MakesFiles implements toolexec.Maker: the built-in tool that runs code does, whatever the others say.
+func (o ordered) MakesFiles() bool { return o.Definition().Name == "code_execute" }
 
 // Call implements tool.Tool.
 func (o ordered) Call(ctx context.Context, c tool.Call) (tool.Result, error) {

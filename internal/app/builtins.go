@@ -115,6 +115,9 @@ func (b *builtins) serverOf(orgID string, all []org.BuiltinTool) catalog.Server 
 			s.Hosted[hostedType(t.Name)] = t.Name
 		}
 	}
+	if s.Hosted[webtool.SearchName] != "" && slices.Contains(namesOf(all), webtool.ScrapeName) {
+		s.HostedToo = map[string]string{webtool.SearchName: webtool.ScrapeName}
+	}
 	s.Source = tools
 	return s
 }

@@ -70,7 +70,7 @@ func TestAnMCPServerAnswersHostedTools(t *testing.T) {
 		}
 		return a.body
 	}
-	const request = `{"model":"m","input":"x","tools":[{"type":"web_search_preview"},{"type":"file_search","vector_store_ids":["v"]},{"type":"code_interpreter","container":{"type":"auto"}}]`
+	const request = `{"model":"m","input":"x","include":["code_interpreter_call.outputs"],"tools":[{"type":"web_search_preview"},{"type":"file_search","vector_store_ids":["v"]},{"type":"code_interpreter","container":{"type":"auto"}}]`
 	answered := ask(g, "POST", "/v1/responses", request+"}")
 	id, items := outputOf(t, answered)
 	suffix := strings.TrimPrefix(id, "resp_")

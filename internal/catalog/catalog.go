@@ -73,6 +73,10 @@ type Server struct {
 	// the type of the hosted tool, such as web_search; nil = none.
 	Hosted map[string]string
 
+	// HostedToo has further tools whose calls are calls of the hosted tool of a type, such as the one that reads the
+	// pages that a search has found; nil = none.
+	HostedToo map[string]string
+
 	// HostedOptions reads what a request says of the hosted tool of a type, a JSON object, and returns it as the tool
 	// gets it with each call: see [tool.Call].Options. An error of the type [OptionError] names what the tool cannot
 	// honour. nil = the tools of the server get no options.

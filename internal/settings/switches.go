@@ -15,16 +15,21 @@ type Switches struct {
 	Rounds int  // limit on its rounds of tool calls, in place of that of the org; 0 = that of the org
 
 	Permission policy.Permission // that it allows; "" = it says nothing
+
+	// Hosted says that its API has hosted tools, and always the agent loop: the switches offer the tools that answer those
+	// of the request, which are Code and Search, and change nothing else of its run.
+	Hosted bool
+	Search bool
 }
 
 // Engaged reports whether the switches of the org and of the request run the agent loop.
 func (s Switches) Engaged(rt org.Runtime) bool {
-	return rt.EnableSearch || rt.EnableCode && s.Code || rt.MaxToolRounds != nil || s.Rounds > 0
+	return !s.Hosted && (rt.EnableSearch || rt.EnableCode && s.Code || rt.MaxToolRounds != nil || s.Rounds > 0)
 }
 
 // Offered returns the names of the built-in tools that the switches offer to the request.
 func (s Switches) Offered(rt org.Runtime) (names []string) {
-	if rt.EnableSearch && !rt.BuiltinTool(org.SearchTools()[0]).Disabled {
+	if rt.EnableSearch && (s.Search || !s.Hosted) && !rt.BuiltinTool(org.SearchTools()[0]).Disabled {
 		for _, name := range org.SearchTools() {
 			if !rt.BuiltinTool(name).Disabled {
 				names = append(names, name)
@@ -41,6 +46,8 @@ func (s Switches) Offered(rt org.Runtime) (names []string) {
 // surface hold.
 func (s Switches) toolRounds(rt org.Runtime) int {
 	switch {
+	case s.Hosted:
+		return 0
 	case s.Rounds > 0:
 		return s.Rounds
 	case rt.MaxToolRounds != nil:

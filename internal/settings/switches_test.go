@@ -33,6 +33,8 @@ func TestTheSwitchesOfARun(t *testing.T) {
 		"max_rounds of the org":              {org: org.Runtime{EnableSearch: true, MaxRounds: new(7)}, engaged: true, tools: search, rounds: 7, onLimit: ""},
 		"max_rounds before a request's":      {org: org.Runtime{MaxRounds: new(7)}, asked: settings.Switches{Rounds: 9}, engaged: true, rounds: 7},
 		"a request below max_rounds":         {org: org.Runtime{MaxRounds: new(7)}, asked: settings.Switches{Rounds: 2}, engaged: true, rounds: 3, onLimit: budget.HandOver},
+		"hosted tools that nobody declares":  {org: org.Runtime{EnableSearch: true, EnableCode: true, MaxToolRounds: new(3)}, asked: settings.Switches{Hosted: true}},
+		"hosted tools":                       {org: org.Runtime{EnableSearch: true, EnableCode: true}, asked: settings.Switches{Hosted: true, Search: true, Code: true}, tools: append(slices.Clone(search), code...)},
 		"an org whose last round is without": {org: org.Runtime{EnableSearch: true, OnLimit: budget.Answer}, engaged: true, tools: search, rounds: 50, onLimit: budget.Answer},
 	} {
 		if got := c.asked.Engaged(c.org); got != c.engaged {

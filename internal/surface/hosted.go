@@ -35,8 +35,23 @@ func (h *Hosted) TakesOptions() bool { return h.server.HostedOptions != nil }
 // Contradicts reports whether one of the tools answers the same hosted tool with other options.
 func (h *Hosted) Contradicts(others []loop.HostedTool) bool {
 	return slices.ContainsFunc(others, func(o loop.HostedTool) bool {
-		return o.Type == h.Type && (!bytes.Equal(o.Options, h.Options) || o.MaxUses != h.MaxUses)
+		return o.Type == h.Type && o.Tool == h.Tool && (!bytes.Equal(o.Options, h.Options) || o.MaxUses != h.MaxUses)
 	})
+}
+
+// Too returns a further tool whose calls are calls of the hosted tool, or false.
+func (h *Hosted) Too() (loop.HostedTool, bool) {
+	name, ok := h.server.HostedToo[h.Type]
+	return loop.HostedTool{Type: h.Type, Server: h.Server, Tool: name}, ok
+}
+
+// Replace puts the tool in its place in a list.
+func (h *Hosted) Replace(in []loop.HostedTool) {
+	for i := range in {
+		if in[i].Type == h.Type && in[i].Tool == h.Tool {
+			in[i] = h.HostedTool
+		}
+	}
 }
 
 // maxMaxUses is the most that max_uses can be.

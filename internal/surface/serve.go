@@ -218,8 +218,14 @@ func (h *Handler) CountInput(w http.ResponseWriter, r *http.Request, caller run.
 	if err != nil {
 		return 0, false, err
 	}
+	switched, err := h.switched(r.Header, caller, members)
+	if err != nil {
+		return 0, false, err
+	}
 	if optedOut(r.Header) {
 		req.Servers = nil
+	} else {
+		switched.engage(caller, req)
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), countTimeout)
 	defer cancel()

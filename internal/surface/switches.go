@@ -39,6 +39,9 @@ func (h *Handler) switched(header http.Header, caller run.Caller, members []Memb
 		return nil, err
 	}
 	rt := caller.Org.Runtime
+	if s.Hosted && optedOut(header) { // the provider gets its hosted tools
+		s.Code, s.Search = false, false
+	}
 	if s.CodeTool && !rt.EnableCode { // its provider may have the tool
 		s.Code, s.CodeTool = false, false
 	}
@@ -55,7 +58,7 @@ func (h *Handler) switched(header http.Header, caller run.Caller, members []Memb
 		return nil, unsupported(s.RoundsAt, "the agent loop is switched off for this request; leave the member out, or the header turnpike-mcp-disabled")
 	}
 	if s.Code {
-		s.Asks = true
+		s.Asks = !s.Hosted
 		return s, mayRunCode(s.CodeAt, caller)
 	}
 	return s, nil

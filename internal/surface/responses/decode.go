@@ -34,6 +34,10 @@ type decoder struct {
 	provided map[string]bool   // the types of the tools that the provider executes
 	hosted   []loop.HostedTool // the tools of MCP servers that answer hosted tools of the request
 
+	code       *codeTool  // what runs the code of the request; nil = nothing of the gateway's own
+	containers containers // nil = none is looked for
+	container  *container // of code; nil = none
+
 	approvals approvalInput
 
 	seal     compactionSeal
@@ -130,6 +134,9 @@ func (d *decoder) decode(members []surface.Member) error {
 		return err
 	}
 	d.req.Settings = d.settings(members)
+	if err := d.setContainer(); err != nil {
+		return err
+	}
 	if err := d.keep(); err != nil {
 		return err
 	}
@@ -197,7 +204,7 @@ func (d *decoder) keep() error {
 	if !d.echo.Store {
 		return nil
 	}
-	kept, err := surface.Marshal(stored{Response: d.echo, Encrypted: d.echo.encrypted, Plain: d.echo.plain, Background: d.echo.background, Model: d.req.Model})
+	kept, err := surface.Marshal(stored{Response: d.echo, Encrypted: d.echo.encrypted, Plain: d.echo.plain, Background: d.echo.background, Model: d.req.Model, Container: d.container, Outputs: d.echo.outputs})
 	d.req.Store = &run.StoreOptions{RequestJSON: kept, Input: entriesOf(d.input)}
 	return err
 }
@@ -462,7 +469,8 @@ func (d *decoder) decodeInclude(value json.RawMessage) error {
 		typed = typed && name == includeInputImage
 		switch {
 		case name == includeInputImage:
-		case name == includeCodeOutputs && d.answers("code_interpreter"): // always included
+		case name == includeCodeOutputs && d.answers(codeInterpreter):
+			d.echo.outputs = true
 		case !d.relays(), name == includeOutputLogprobs:
 			d.drop("include")
 		case name == includeEncrypted:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/conversation"
+	"github.com/turnpike-gateway/turnpike/internal/file"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -136,6 +137,7 @@ func (e *encoder) add(ev event.Event) error {
 			return err
 		}
 		e.mcp.run, e.hosted.run = e.suffix(), e.suffix()
+		e.hosted.container, e.hosted.outputs = cmp.Or(e.echo.container, file.ContainerOf(e.Started.RunID)), e.echo.outputs
 		e.mcp.event(ev)
 		e.hosted.event(ev)
 	}

@@ -45,7 +45,7 @@ const (
 func New(o Options) *Handler {
 	h := &Handler{o: o, errors: Errors()}
 	api := surface.Surface{
-		Name: "responses", Dialect: model.DialectResponses, RelayPath: "/responses", Decode: h.decodeRequest, Errors: h.errors, Members: bodyNames, CheckRelay: checkRelay, AlwaysLoop: true,
+		Name: "responses", Dialect: model.DialectResponses, RelayPath: "/responses", Decode: h.decodeRequest, Errors: h.errors, Members: bodyNames, CheckRelay: checkRelay, AlwaysLoop: true, Switches: switches,
 		Defaults: settings.Defaults{
 			Calls: defaultCalls, Parallelism: loop.Safe, DoomLoop: policy.Nudge, ResultMaxBytes: resultMaxBytes, EndCut: true,
 		},
@@ -96,7 +96,7 @@ func (h *Handler) decodeRequest(ctx context.Context, caller run.Caller, req *run
 // newDecoder returns a decoder for a request of the caller.
 func (h *Handler) newDecoder(ctx context.Context, caller run.Caller, req *run.Request) *decoder {
 	d := newDecoder(req)
-	d.find, d.seal = h.itemFinder(ctx, caller), h.sealOf(caller)
+	d.find, d.seal, d.containers = h.itemFinder(ctx, caller), h.sealOf(caller), keyContainers{h, ctx, caller}
 	return d
 }
 

@@ -7,17 +7,19 @@ import (
 	"slices"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
-	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
 var isWebSearch = regexp.MustCompile(`^web_search(_preview)?(_[0-9]{4}_[0-9]{2}_[0-9]{2})?$`)
 
+// webSearch is the type of the hosted tool that searches the web.
+const webSearch = "web_search"
+
 // hostedType returns the type of a hosted tool without its version.
 func hostedType(kind string) string {
 	if isWebSearch.MatchString(kind) {
-		return "web_search"
+		return webSearch
 	}
 	return kind
 }
@@ -41,6 +43,12 @@ func (d *decoder) declareHosted(at, kind string, raw json.RawMessage) (bool, err
 	}
 	if !d.answers(kind) {
 		d.hosted = append(d.hosted, h.HostedTool)
+		if too, ok := h.Too(); ok {
+			d.hosted = append(d.hosted, too)
+		}
+		if kind == codeInterpreter && h.TakesOptions() {
+			d.code = newCodeTool(at, raw, h)
+		}
 	}
 	return true, nil
 }
@@ -71,18 +79,16 @@ func (d *decoder) dropHosted(at string, raw json.RawMessage, h *surface.Hosted) 
 	return h.ReadMaxUses(at, members["max_uses"])
 }
 
-// answering returns the tool of an MCP server that answers a hosted tool of the request.
-func (d *decoder) answering(kind string) (answering run.ServerTool, ok bool) {
+// answering returns the tools that answer a hosted tool of the request; nil = none. The first one is that of the hosted tool itself.
+func (d *decoder) answering(kind string) (all []run.ServerTool) {
 	kind = hostedType(kind)
-	i := slices.IndexFunc(d.hosted, func(h loop.HostedTool) bool { return h.Type == kind })
-	if i < 0 {
-		return run.ServerTool{}, false
+	for _, h := range d.hosted {
+		if h.Type == kind {
+			all = append(all, run.ServerTool{Server: h.Server, Tool: h.Tool})
+		}
 	}
-	return run.ServerTool{Server: d.hosted[i].Server, Tool: d.hosted[i].Tool}, true
+	return all
 }
 
-// answers reports whether an MCP server answers the request's hosted tool of the type.
-func (d *decoder) answers(kind string) bool {
-	_, ok := d.answering(kind)
-	return ok
-}
+// answers reports whether a tool of the run answers the request's hosted tool of the type.
+func (d *decoder) answers(kind string) bool { return len(d.answering(kind)) > 0 }

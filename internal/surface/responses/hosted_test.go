@@ -71,7 +71,7 @@ func TestWhatIsDroppedOfAHostedToolThatAnMCPServerAnswers(t *testing.T) {
 			t.Errorf("%s: %v %q %d items", name, err, reply.Dropped, len(req.Items))
 		}
 	}
-	// Outputs of code are always included.
+	// Outputs of code are known.
 	const include = `{"input":"x","include":["code_interpreter_call.outputs"],"tools":[{"type":%q}]}`
 	if _, reply, err := answered(translating{}, fmt.Sprintf(include, "code_interpreter")); err != nil || len(reply.Dropped) > 0 {
 		t.Errorf("%v %q", err, reply.Dropped)
@@ -128,6 +128,13 @@ func hostedCalls() []event.Event {
 		done("2.3", "image_generation", event.CallOK, "a text only", `{"prompt":"a cat"}`),
 		started("2.4", "image_generation", `{"prompt":"a late cat"}`),
 		started("2.1", "code_interpreter", `{}`),
+		event.ToolStarted{Key: "2.5", Server: "builtin_tools", Tool: "web_scrape", Hosted: "web_search", Arguments: []byte(`{"url":"https://a.example/"}`)},
+		event.ToolDone{Key: "2.5", Server: "builtin_tools", Tool: "web_scrape", Hosted: "web_search", Outcome: event.CallOK, Text: "A page."},
+		event.ToolDone{Key: "2.6", Server: "builtin_tools", Tool: "code_execute", Hosted: "code_interpreter", Outcome: event.CallError, Arguments: `{"code":"f()"}`,
+			Text: `Error: {"exit":1,"stdout":"a\n","stderr":"no f","result":"r","error":""}`},
+		event.ToolDone{Key: "2.7", Server: "builtin_tools", Tool: "code_execute", Hosted: "code_interpreter", Outcome: event.CallError, Arguments: `{"code":"g()"}`,
+			Text: `Error: {"exit":-1,"stdout":"a","stderr":"","error":"time limit"}`},
+		event.ToolDone{Key: "2.8", Server: "builtin_tools", Tool: "code_execute", Hosted: "code_interpreter", Outcome: event.CallError, Arguments: `{"code":"h()"}`, Text: `Error: {"error":"no sandbox"}`},
 	}
 }
 
@@ -135,7 +142,7 @@ func hostedCalls() []event.Event {
 // says it is completed.
 func TestTheItemsOfHostedTools(t *testing.T) {
 	l := &ledgerOfItems{}
-	o := &hostedOutput{out: l, run: "1"}
+	o := &hostedOutput{out: l, run: "1", container: "cntr_1", outputs: true}
 	for _, ev := range hostedCalls() {
 		o.event(ev)
 	}
@@ -180,6 +187,27 @@ code_interpreter_call.in_progress 8 ci_1_2_1
 code_interpreter_call_code.delta 8 ci_1_2_1 delta={}
 code_interpreter_call_code.done 8 ci_1_2_1 code={}
 code_interpreter_call.interpreting 8 ci_1_2_1
+added 9 {"id":"ws_1_2_5","type":"web_search_call","status":"in_progress","action":{"type":"open_page","url":"https://a.example/"}}
+web_search_call.in_progress 9 ws_1_2_5
+web_search_call.searching 9 ws_1_2_5
+web_search_call.completed 9 ws_1_2_5
+done 9 {"id":"ws_1_2_5","type":"web_search_call","status":"completed","action":{"type":"open_page","url":"https://a.example/"}}
+added 10 {"id":"ci_1_2_6","type":"code_interpreter_call","status":"in_progress","container_id":"cntr_1","code":"","outputs":null}
+code_interpreter_call.in_progress 10 ci_1_2_6
+code_interpreter_call_code.delta 10 ci_1_2_6 delta=f()
+code_interpreter_call_code.done 10 ci_1_2_6 code=f()
+code_interpreter_call.completed 10 ci_1_2_6
+done 10 {"id":"ci_1_2_6","type":"code_interpreter_call","status":"completed","container_id":"cntr_1","code":"f()","outputs":[{"type":"logs","logs":"a\nno f\nr"}]}
+added 11 {"id":"ci_1_2_7","type":"code_interpreter_call","status":"in_progress","container_id":"cntr_1","code":"","outputs":null}
+code_interpreter_call.in_progress 11 ci_1_2_7
+code_interpreter_call_code.delta 11 ci_1_2_7 delta=g()
+code_interpreter_call_code.done 11 ci_1_2_7 code=g()
+done 11 {"id":"ci_1_2_7","type":"code_interpreter_call","status":"failed","container_id":"cntr_1","code":"g()","outputs":[{"type":"logs","logs":"a\ntime limit"}]}
+added 12 {"id":"ci_1_2_8","type":"code_interpreter_call","status":"in_progress","container_id":"cntr_1","code":"","outputs":null}
+code_interpreter_call.in_progress 12 ci_1_2_8
+code_interpreter_call_code.delta 12 ci_1_2_8 delta=h()
+code_interpreter_call_code.done 12 ci_1_2_8 code=h()
+done 12 {"id":"ci_1_2_8","type":"code_interpreter_call","status":"failed","container_id":"cntr_1","code":"h()","outputs":[{"type":"logs","logs":"Error: {\"error\":\"no sandbox\"}"}]}
 done 4 {"id":"ws_1_2_0","type":"web_search_call","status":"failed","action":{"type":"search","query":"late"}}
 done 7 {"id":"ig_1_2_4","type":"image_generation_call","status":"failed","result":null}
 done 8 {"id":"ci_1_2_1","type":"code_interpreter_call","status":"incomplete","container_id":"cntr_1","code":"{}","outputs":null}

@@ -8,20 +8,27 @@ import (
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
 // webSearchCall is the item of a call that answers the hosted tool web_search.
 type webSearchCall struct {
-	ID     string       `json:"id"`
-	Type   string       `json:"type"`
-	Status string       `json:"status"`
-	Action searchAction `json:"action"`
+	ID     string `json:"id"`
+	Type   string `json:"type"`
+	Status string `json:"status"`
+	Action any    `json:"action"` // searchAction or pageAction
 }
 
 type searchAction struct {
 	Type  string `json:"type"`
 	Query string `json:"query"`
+}
+
+// pageAction is that of a call that reads a page.
+type pageAction struct {
+	Type string `json:"type"`
+	URL  string `json:"url"`
 }
 
 // fileSearchCall is the item of a call that answers the hosted tool file_search.
@@ -40,7 +47,7 @@ type codeInterpreterCall struct {
 	Status      string     `json:"status"`
 	ContainerID string     `json:"container_id"`
 	Code        string     `json:"code"`
-	Outputs     []codeLogs `json:"outputs"` // null until the call ends
+	Outputs     []codeLogs `json:"outputs"` // null until the call ends, and if the request does not include them
 }
 
 // imageCall is the item of a call that answers the hosted tool image_generation.
@@ -61,43 +68,49 @@ type hostedOutput struct {
 	out  outputs
 	run  string                // the run id without its prefix, which the ids of the items have
 	open map[string]hostedCall // the calls that have begun, by their key
+
+	container string // the id of that in which code runs
+	outputs   bool   // calls that run code have their outputs
 }
 
 // hostedCall is a call that answers a hosted tool.
 type hostedCall struct {
-	index         int
-	id, kind, run string
-	text          string // the query, or the code
+	index     int
+	id, kind  string
+	container string
+	text      string // the query, the code, or the address of a page
+	page      bool   // it reads a page
 }
 
 // event sends what an event adds to the output. Events of other calls add nothing.
 func (o *hostedOutput) event(ev event.Event) {
 	if ev, ok := ev.(event.ToolStarted); ok && ev.Hosted != "" {
-		if call, isNew := o.begin(ev.Key, ev.Hosted, string(ev.Arguments)); isNew {
+		if call, isNew := o.begin(ev.Key, ev.Hosted, ev.Tool, string(ev.Arguments)); isNew {
 			o.out.itemEvent(call.eventName(call.working()), call.id, call.index, "", "")
 		}
 	}
 	if ev, ok := ev.(event.ToolDone); ok && ev.Hosted != "" {
-		o.begin(ev.Key, ev.Hosted, ev.Arguments)
+		o.begin(ev.Key, ev.Hosted, ev.Tool, ev.Arguments)
 		o.end(ev)
 	}
 }
 
 // begin sends the item of a call, unless it has been sent: a call may be tried again, and
 // one that was not executed begins when it ends.
-func (o *hostedOutput) begin(key, kind, arguments string) (call hostedCall, isNew bool) {
+func (o *hostedOutput) begin(key, kind, tool, arguments string) (call hostedCall, isNew bool) {
 	if call, begun := o.open[key]; begun {
 		return call, false
 	}
-	call = hostedCall{kind: kind, run: o.run, text: hostedText(kind, arguments)}
+	page := kind == webSearch && tool == org.SearchTools()[1]
+	call = hostedCall{kind: kind, container: o.container, page: page, text: hostedText(kind, page, arguments)}
 	call.id = idPrefixes[kind+"_call"] + o.run + "_" + strings.ReplaceAll(key, ".", "_")
 	first := call
-	if kind == "code_interpreter" { // its code comes with events
+	if kind == codeInterpreter { // its code comes with events
 		first.text = ""
 	}
 	call.index = o.out.addItem(first.item("in_progress", nil))
 	o.out.itemEvent(call.eventName("in_progress"), call.id, call.index, "", "")
-	if kind == "code_interpreter" {
+	if kind == codeInterpreter {
 		surface.Pieces(call.text, surface.MaxPiece, func(piece string) {
 			o.out.itemEvent("response.code_interpreter_call_code.delta", call.id, call.index, "delta", piece)
 		})
@@ -116,8 +129,15 @@ func (o *hostedOutput) end(ev event.ToolDone) {
 	delete(o.open, ev.Key)
 	status := "failed"
 	isOK, result := ev.Outcome == event.CallOK || ev.Outcome == event.CallCached, &ev.Text
-	if call.kind == "image_generation" { // without an image there is nothing to show
+	switch call.kind {
+	case "image_generation": // without an image there is nothing to show
 		isOK, result = isOK && ev.Image != "", &ev.Image
+	case codeInterpreter:
+		out := codeOutputOf(ev)
+		isOK, result = isOK || out.ran, &out.logs
+		if !o.outputs {
+			result = nil
+		}
 	}
 	if isOK {
 		status = "completed"
@@ -130,7 +150,7 @@ func (o *hostedOutput) end(ev event.ToolDone) {
 func (o *hostedOutput) cut() {
 	for _, call := range slices.SortedFunc(maps.Values(o.open), func(a, b hostedCall) int { return cmp.Compare(a.index, b.index) }) {
 		status := "incomplete"
-		if call.kind == "web_search" || call.kind == "image_generation" { // the API does not have incomplete ones
+		if call.kind == webSearch || call.kind == "image_generation" { // the API does not have incomplete ones
 			status = "failed"
 		}
 		o.out.doneItem(call.index, call.item(status, nil))
@@ -150,12 +170,15 @@ func (c hostedCall) item(status string, result *string) any {
 		return item
 	case "file_search":
 		return fileSearchCall{ID: c.id, Type: kind, Status: status, Queries: []string{c.text}}
-	case "code_interpreter":
-		item := codeInterpreterCall{ID: c.id, Type: kind, Status: status, ContainerID: "cntr_" + c.run, Code: c.text}
+	case codeInterpreter:
+		item := codeInterpreterCall{ID: c.id, Type: kind, Status: status, ContainerID: c.container, Code: c.text}
 		if result != nil {
 			item.Outputs = []codeLogs{{"logs", *result}}
 		}
 		return item
+	}
+	if c.page {
+		return webSearchCall{ID: c.id, Type: kind, Status: status, Action: pageAction{"open_page", c.text}}
 	}
 	return webSearchCall{ID: c.id, Type: kind, Status: status, Action: searchAction{"search", c.text}}
 }
@@ -166,7 +189,7 @@ func (c hostedCall) eventName(step string) string { return "response." + c.kind 
 // working returns the step in which the tool is executed.
 func (c hostedCall) working() string {
 	switch c.kind {
-	case "code_interpreter":
+	case codeInterpreter:
 		return "interpreting"
 	case "image_generation":
 		return "generating"
@@ -174,11 +197,14 @@ func (c hostedCall) working() string {
 	return "searching"
 }
 
-// hostedText returns the query or the code in the arguments of a call: a member with a usual
+// hostedText returns the query, the code or the address of a page in the arguments of a call: a member with a usual
 // name, or otherwise all arguments.
-func hostedText(kind, arguments string) string {
+func hostedText(kind string, page bool, arguments string) string {
 	names := []string{"query", "q"}
-	if kind == "code_interpreter" {
+	switch {
+	case page:
+		names = []string{"url"}
+	case kind == codeInterpreter:
 		names = []string{"code"}
 	}
 	var members map[string]json.RawMessage

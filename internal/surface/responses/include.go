@@ -59,7 +59,7 @@ func (in included) note(w http.ResponseWriter, caller run.Caller, items []map[st
 // noteStream does the same for a stream, which repeats what the first one had.
 func (in included) noteStream(w http.ResponseWriter, caller run.Caller, encrypted bool) error {
 	for _, name := range in {
-		if name != includeInputImage && (name != includeEncrypted || !encrypted) {
+		if name != includeInputImage && name != includeCodeOutputs && (name != includeEncrypted || !encrypted) {
 			return missing(w, caller, name)
 		}
 	}

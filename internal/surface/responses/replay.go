@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
@@ -96,6 +97,7 @@ func (h *Handler) replay(w http.ResponseWriter, r *http.Request, caller run.Call
 	if err := asked.noteStream(w, caller, s.Encrypted); err != nil {
 		return err
 	}
+	s.Response.outputs = s.Response.outputs || slices.Contains(asked.included, includeCodeOutputs)
 	if asked.plain != nil {
 		s.Response.plain = *asked.plain
 	}

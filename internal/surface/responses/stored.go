@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/event"
@@ -30,6 +31,9 @@ type stored struct {
 	Background bool `json:"background,omitempty"`
 
 	Model string `json:"model,omitempty"` // as the client named it
+
+	Container *container `json:"container,omitempty"`    // nil = the gateway itself runs no code for it
+	Outputs   bool       `json:"code_outputs,omitempty"` // calls that run code have their outputs
 
 	// Input is the input in the first stored form: see journal.Conversation.
 	Input []json.RawMessage `json:"input,omitempty"`
@@ -111,6 +115,7 @@ func (h *Handler) echoOf(caller run.Caller, id string, kept *journal.Conversatio
 	}
 	s.Input, kept.Input = nil, nil
 	s.Response.encrypted, s.Response.plain, s.Response.background = s.Encrypted, s.Plain, s.Background
+	s.Response.outputs, s.Response.container = s.Outputs, s.Container.id()
 	kept.Items, kept.Full, kept.RequestJSON = nil, nil, nil
 	return s, nil
 }
@@ -183,6 +188,7 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, caller run.Calle
 	if err != nil {
 		return surface.Failed(h.o.Log, err)
 	}
+	s.Response.outputs = s.Response.outputs || slices.Contains(asked.included, includeCodeOutputs)
 	object, err := h.render(r.Context(), caller, x, kept, s)
 	if errors.Is(err, org.ErrNotFound) { // the run was deleted: its time is over
 		return notStored(id)

@@ -315,8 +315,8 @@ func (d *decoder) decodeToolChoice(value json.RawMessage) error {
 	case "allowed_tools":
 		return d.decodeAllowed(w)
 	}
-	if answering, ok := d.answering(w.Type); ok {
-		d.req.ToolChoice, d.req.OnlyOf = model.ToolChoice{Mode: model.ChooseNamed}, []run.ServerTool{answering}
+	if answering := d.answering(w.Type); len(answering) > 0 {
+		d.req.ToolChoice, d.req.OnlyOf = model.ToolChoice{Mode: model.ChooseNamed}, answering[:1]
 		return nil
 	}
 	if d.provided[w.Type] {
@@ -379,8 +379,8 @@ func (d *decoder) decodeAllowed(w wireChoice) error {
 			}
 			of = append(of, server)
 		default:
-			if answering, ok := d.answering(one.Type); ok {
-				of = append(of, answering)
+			if answering := d.answering(one.Type); len(answering) > 0 {
+				of = append(of, answering...)
 			} else if d.provided[one.Type] {
 				hosted = append(hosted, raw)
 			} else { // a tool that the gateway does not offer

@@ -63,6 +63,9 @@ type echo struct {
 
 	encrypted bool // reasoning has the content that only its provider can read
 	plain     bool // deltas have no obfuscation
+	outputs   bool // calls that run code have their outputs
+
+	container string // in which code runs; "" = that of the run
 
 	background bool
 }

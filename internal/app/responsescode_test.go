@@ -1,0 +1,269 @@
+package app_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/turnpike-gateway/turnpike/internal/app"
+	"github.com/turnpike-gateway/turnpike/internal/sandbox/sandboxtest"
+)
+
+// coder is a model that runs the code that it was told to run last, and otherwise answers.
+func coder(w http.ResponseWriter, _ *http.Request, got received) {
+	code, is := strings.CutPrefix(lastSaid(got.body), "JS ")
+	if !is {
+		says("Done.").write(w)
+		return
+	}
+	arguments, _ := json.Marshal(map[string]string{"language": "javascript", "code": code})
+	asks(call{"code_execute", string(arguments)}).write(w)
+}
+
+// codeItem is an item of a call that ran code.
+type codeItem struct {
+	ID, Type, Status, Code string
+	ContainerID            string `json:"container_id"`
+	Outputs                []struct{ Type, Logs string }
+}
+
+// coding is a gateway whose org may run code on the Responses API.
+type coding struct {
+	*gateway
+	t  *testing.T
+	up *upstream
+}
+
+func newCoding(t *testing.T, runtime string) *coding {
+	t.Helper()
+	up := newUpstream(t, coder)
+	yaml := switchedOrg(up.URL, runtime, "sandbox: {drivers: [quickjs]}\n")
+	return &coding{mustRunWith(t, t.TempDir(), yaml, environment(), app.Options{Program: sandboxtest.Program(t)}), t, up}
+}
+
+// ask sends a request with the tool code_interpreter. more are members.
+func (c *coding) ask(key, container, input, more string, headers ...string) answer {
+	body := fmt.Sprintf(`{"model":"m","input":%q,"tools":[{"type":"code_interpreter","container":%s}]%s}`, input, container, more)
+	return c.send("POST", "/v1/responses", strings.NewReader(body), append([]string{"Authorization", "Bearer " + key}, headers...)...)
+}
+
+// code returns the response and its item of the type code_interpreter_call.
+func (c *coding) code(a answer) (id string, it codeItem) {
+	c.t.Helper()
+	var o struct {
+		ID, Status string
+		Output     []codeItem
+	}
+	if err := json.Unmarshal(a.body, &o); err != nil || a.status != 200 || len(o.Output) != 2 || o.Output[0].Type != "code_interpreter_call" || o.Status != "completed" {
+		c.t.Fatalf("%v: %d %s", err, a.status, a.body)
+	}
+	return o.ID, o.Output[0]
+}
+
+// told returns what the model was told by its latest call.
+func (c *coding) told() string {
+	c.t.Helper()
+	seen := c.up.requests()
+	results := seen[len(seen)-1].results(c.t)
+	return results[len(results)-1]
+}
+
+const auto = `{"type":"auto"}`
+
+// A07: the switch for code answers the hosted tool code_interpreter. The item has the code, and its outputs if the request includes
+// them; the answer, the stream and what is stored are the same. The model gets the call and its result in the next response.
+func TestCodeOfTheResponsesAPI(t *testing.T) {
+	noLeaks(t)
+	c := newCoding(t, "{enable_code_execution: true}")
+	const code = "var n = 42; console.log('printed'); n"
+	id, it := c.code(c.ask("owner-key", auto, "JS "+code, ""))
+	container := "cntr_" + strings.TrimPrefix(id, "resp_")
+	if it.Code != code || it.Status != "completed" || it.Outputs != nil || it.ContainerID != container || !strings.HasPrefix(it.ID, "ci_") {
+		t.Errorf("%+v", it)
+	}
+	if got := c.up.requests()[0]; !slices.Equal(offeredTools(t, got), []string{"code_execute"}) {
+		t.Errorf("the model was offered %s", got.body)
+	}
+	whole := c.ask("owner-key", auto, "JS "+code, `,"include":["code_interpreter_call.outputs"]`)
+	included, it := c.code(whole)
+	if len(it.Outputs) != 1 || it.Outputs[0].Type != "logs" || it.Outputs[0].Logs != "printed\n42" {
+		t.Errorf("outputs are %+v", it.Outputs)
+	}
+	for _, get := range []string{"/v1/responses/" + included, "/v1/responses/" + id + "?include[]=code_interpreter_call.outputs"} {
+		a := c.send("GET", get, nil, "Authorization", "Bearer owner-key")
+		if _, it := c.code(a); len(it.Outputs) != 1 || a.header.Get("Turnpike-Dropped-Params") != "" {
+			t.Errorf("%s: %s", get, a.body)
+		}
+	}
+	if a := c.send("GET", "/v1/responses/"+included, nil, "Authorization", "Bearer owner-key"); string(a.body) != string(whole.body) {
+		t.Errorf("stored is\n%s\nnot\n%s", a.body, whole.body)
+	}
+	// The next response has the variables and the history.
+	next, it := c.code(c.ask("owner-key", auto, "JS n + 1", `,"previous_response_id":"`+id+`"`))
+	seen := c.up.requests()
+	if !strings.Contains(c.told(), `"result":"43"`) || len(seen[len(seen)-1].results(t)) != 2 || it.ContainerID != container {
+		t.Errorf("container %s, the model was told %q", it.ContainerID, seen[len(seen)-1].results(t))
+	}
+	_, it = c.code(c.ask("owner-key", auto, "JS n + 2", `,"previous_response_id":"`+next+`"`))
+	if !strings.Contains(c.told(), `"result":"44"`) || it.ContainerID != container {
+		t.Errorf("the third response: %s in %s", c.told(), it.ContainerID)
+	}
+	// A container by its id.
+	_, it = c.code(c.ask("owner-key", `"`+container+`"`, "JS n + 3", ""))
+	if !strings.Contains(c.told(), `"result":"45"`) || it.ContainerID != container {
+		t.Errorf("by its id: %s in %s", c.told(), it.ContainerID)
+	}
+	// An exception is an output of the code, and not a failure of the call.
+	_, it = c.code(c.ask("owner-key", auto, "JS throw new Error('oh')", `,"include":["code_interpreter_call.outputs"]`))
+	if it.Status != "completed" || len(it.Outputs) != 1 || !strings.Contains(it.Outputs[0].Logs, "oh") || it.ContainerID == container {
+		t.Errorf("an exception: %+v", it)
+	}
+}
+
+// A container belongs to the key of its response. What a request says of one is honoured or refused. // E13
+func TestContainersOfTheResponsesAPI(t *testing.T) {
+	noLeaks(t)
+	c := newCoding(t, "{enable_code_execution: true}")
+	id, it := c.code(c.ask("owner-key", auto, "JS var n = 1; n", ""))
+	unstored, _ := c.code(c.ask("owner-key", auto, "JS 1", `,"store":false`))
+	for container, key := range map[string]string{
+		it.ContainerID: "member-key", "cntr_none": "owner-key", "mine": "owner-key", "cntr_" + strings.TrimPrefix(unstored, "resp_"): "owner-key",
+	} {
+		a := c.ask(key, `"`+container+`"`, "JS n", "")
+		if a.status != 404 || *a.fault(t).Error.Code != "container_not_found" || *a.fault(t).Error.Param != "tools[0].container" {
+			t.Errorf("%s of %s: %d %s", container, key, a.status, a.body)
+		}
+	}
+	// A response of the org can be continued with another key, but its container cannot.
+	_, theirs := c.code(c.ask("member-key", auto, "JS typeof n", `,"previous_response_id":"`+id+`"`))
+	if !strings.Contains(c.told(), `undefined`) || theirs.ContainerID == it.ContainerID {
+		t.Errorf("%+v: %s", theirs, c.told())
+	}
+	for container, param := range map[string]string{
+		`{"type":"auto","memory_limit":"4g"}`:                   "tools[0].container.memory_limit",
+		`{"type":"auto","file_ids":["file-1"]}`:                 "tools[0].container.file_ids",
+		`{"type":"auto","network_policy":{"type":"allowlist"}}`: "tools[0].container.network_policy",
+		`7`: "tools[0].container",
+	} {
+		if a := c.ask("owner-key", container, "JS 1", ""); a.status != 400 || *a.fault(t).Error.Param != param {
+			t.Errorf("%s: %d %s", container, a.status, a.body)
+		}
+	}
+	for _, body := range []string{
+		`{"model":"m","input":"x","tools":[{"type":"code_interpreter","container":{"type":"auto"}}],"tool_choice":{"type":"code_interpreter"}}`,
+		`{"model":"m","input":"x","tools":[{"type":"code_interpreter","container":{"type":"auto"}}],"background":true}`,
+	} {
+		if a := c.send("POST", "/v1/responses", strings.NewReader(body), "Authorization", "Bearer owner-key"); a.status != 200 {
+			t.Errorf("%s: %d %s", body, a.status, a.body)
+		}
+	}
+	// The tokens of its input are those with the tool.
+	plain := c.send("POST", "/v1/responses/input_tokens", strings.NewReader(`{"model":"m","input":"x"}`), "Authorization", "Bearer owner-key")
+	with := c.send("POST", "/v1/responses/input_tokens", strings.NewReader(`{"model":"m","input":"x","tools":[{"type":"code_interpreter","container":{"type":"auto"}}]}`), "Authorization", "Bearer owner-key")
+	var a, b struct {
+		Tokens int `json:"input_tokens"`
+	}
+	if json.Unmarshal(plain.body, &a) != nil || json.Unmarshal(with.body, &b) != nil || b.Tokens <= a.Tokens {
+		t.Errorf("%s, with the tool %s", plain.body, with.body)
+	}
+}
+
+// The stream has the events of the call in their order.
+func TestTheStreamOfCodeOfTheResponsesAPI(t *testing.T) {
+	noLeaks(t)
+	c := newCoding(t, "{enable_code_execution: true}")
+	a := c.ask("owner-key", auto, "JS 6*7", `,"stream":true`)
+	var names []string
+	for i, e := range a.events(t) {
+		if e.Sequence == nil || *e.Sequence != i {
+			t.Errorf("event %d has the number %v", i, e.Sequence)
+		}
+		names = append(names, strings.TrimPrefix(e.Type, "response."))
+	}
+	want := []string{
+		"created", "in_progress", "output_item.added", "code_interpreter_call.in_progress", "code_interpreter_call_code.delta",
+		"code_interpreter_call_code.done", "code_interpreter_call.interpreting", "code_interpreter_call.completed", "output_item.done",
+		"output_item.added", "content_part.added", "output_text.delta", "output_text.done", "content_part.done", "output_item.done", "completed",
+	}
+	if !slices.Equal(names, want) {
+		t.Errorf("%q", names)
+	}
+	last := a.events(t)[len(want)-1].Response
+	again := c.send("GET", "/v1/responses/"+last.ID+"?stream=true", nil, "Authorization", "Bearer owner-key")
+	if len(again.events(t)) != len(want) || string(again.body) != string(a.body) {
+		t.Errorf("the stream again is\n%s\nnot\n%s", again.body, a.body)
+	}
+}
+
+// A07: without the switch the hosted tool is for the provider, which this one cannot take; so it is with the loop off. A key that may not
+// run code is refused.
+func TestCodeOfTheResponsesAPIWithoutTheSwitch(t *testing.T) {
+	noLeaks(t)
+	c := newCoding(t, "{}")
+	a := c.ask("owner-key", auto, "x", "")
+	if a.status != 200 || a.header.Get("Turnpike-Dropped-Params") != "tools[0]" || len(offeredTools(t, c.up.requests()[0])) > 0 {
+		t.Errorf("%d %q %s", a.status, a.header.Get("Turnpike-Dropped-Params"), a.body)
+	}
+	on := newCoding(t, "{enable_code_execution: true}")
+	a = on.ask("owner-key", auto, "x", "", "turnpike-mcp-disabled", "true")
+	if a.status != 200 || a.header.Get("Turnpike-Dropped-Params") != "tools[0]" {
+		t.Errorf("with the loop off: %d %q %s", a.status, a.header.Get("Turnpike-Dropped-Params"), a.body)
+	}
+	a = on.send("POST", "/v1/responses", strings.NewReader(`{"model":"m","input":"x"}`), "Authorization", "Bearer owner-key")
+	if seen := on.up.requests(); a.status != 200 || len(offeredTools(t, seen[len(seen)-1])) > 0 || strings.Contains(string(a.body), "agentic") {
+		t.Errorf("without the tool: %d %s", a.status, a.body)
+	}
+}
+
+// A07 P38: with nothing but the switch for search, a request that declares web_search is offered the tools, and its searches and the pages
+// that the model reads are items. What the request says of the search is honoured, or refused.
+func TestSearchOfTheResponsesAPIWithTheSwitch(t *testing.T) {
+	noLeaks(t)
+	search := newSearch(t)
+	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, got received) {
+		switch n := len(got.results(t)); n {
+		case 0:
+			asks(call{"web_search", `{"query":"q"}`}).write(w)
+		case 1:
+			asks(call{"web_scrape", `{"url":"nope"}`}).write(w)
+		default:
+			says("done").write(w)
+		}
+	})
+	d := manage(MustRun(t, switchedOrg(up.URL, fmt.Sprintf(searching, search.URL), "")))
+	const body = `{"model":"m","input":"x","tools":[{"type":%q,"search_context_size":"low"}]%s}`
+	for _, kind := range []string{"web_search", "web_search_preview_2025_03_11"} {
+		before, sent := len(up.requests()), func() int { all, _ := search.all(); return len(all) }()
+		a := d.send("POST", "/v1/responses", strings.NewReader(fmt.Sprintf(body, kind, "")))
+		o := a.responded(t)
+		if got := up.requests()[before]; !slices.Equal(offeredTools(t, got), []string{"web_scrape", "web_search"}) || !slices.Equal(o.types(), []string{"web_search_call", "web_search_call", "message"}) {
+			t.Fatalf("offered %s; %s", got.body, a.body)
+		}
+		for _, want := range []string{`"status":"completed","action":{"type":"search","query":"q"}`, `"status":"failed","action":{"type":"open_page","url":"nope"}`} {
+			if !strings.Contains(string(a.body), want) {
+				t.Errorf("%s is not in %s", want, a.body)
+			}
+		}
+		if one := searchesOf(t, search, sent); len(one) != 1 || one[0]["search_context_size"] != "low" {
+			t.Errorf("the endpoint got %v", one)
+		}
+	}
+	all := d.send("POST", "/v1/responses", strings.NewReader(fmt.Sprintf(body, "web_search", `,"stream":true`))).events(t)
+	var steps []string
+	for _, e := range typed(all, "response.web_search_call.", "") {
+		steps = append(steps, strings.TrimPrefix(e.Type, "response.web_search_call."))
+	}
+	if !slices.Equal(steps, []string{"in_progress", "searching", "completed", "in_progress", "searching"}) {
+		t.Errorf("%q", steps)
+	}
+	if a := d.send("POST", "/v1/responses", strings.NewReader(strings.Replace(fmt.Sprintf(body, "web_search", ""), "low", "huge", 1))); a.status != 400 || *a.fault(t).Error.Param != "tools[0].search_context_size" {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	before := len(up.requests())
+	if d.send("POST", "/v1/responses", strings.NewReader(`{"model":"m","input":"x"}`)); len(offeredTools(t, up.requests()[before])) > 0 {
+		t.Errorf("a request without the tool was offered %q", offeredTools(t, up.requests()[before]))
+	}
+}

@@ -1,0 +1,166 @@
+package responses
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/turnpike-gateway/turnpike/internal/conversation"
+	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/file"
+	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
+)
+
+// container says where the code of a response runs. It is stored with the response, so that later ones find it.
+type container struct {
+	ID  string `json:"id,omitempty"` // "" = that of its run
+	Key string `json:"key"`          // id of the API key of the response, which alone continues the container
+}
+
+// id returns the id of the container; "" = it is that of the run, or there is none.
+func (c *container) id() string {
+	if c == nil {
+		return ""
+	}
+	return c.ID
+}
+
+// codeTool is a hosted tool code_interpreter that the gateway answers.
+type codeTool struct {
+	at    string // in the request
+	asked string // id of the container that it names; "" = none
+	tool  surface.Hosted
+}
+
+// newCodeTool reads which container the tool names.
+func newCodeTool(at string, raw json.RawMessage, h surface.Hosted) *codeTool {
+	var w struct {
+		Container json.RawMessage `json:"container"`
+	}
+	_ = json.Unmarshal(raw, &w) // it was decoded before
+	c := &codeTool{at: at, tool: h}
+	_ = json.Unmarshal(w.Container, &c.asked) // an object names none
+	return c
+}
+
+// containers finds the containers of stored responses. They are those of one key.
+type containers interface {
+	// named returns an error unless the container with the id can be continued.
+	named(at, id string) error
+	// of returns the container of what a request continues; "" = it has none.
+	of(from conversation.Ref) (id string, err error)
+}
+
+// setContainer decides in which container the code of the request runs. It is called when all members are read.
+func (d *decoder) setContainer() (err error) {
+	c := d.code
+	if c == nil {
+		return nil
+	}
+	id, at := c.asked, c.at+".container"
+	switch {
+	case d.containers == nil:
+		return nil
+	case id != "":
+		err = d.containers.named(at, id)
+	case d.req.Continues.ID != "":
+		id, err = d.containers.of(d.req.Continues)
+	}
+	if err != nil {
+		return err
+	}
+	d.container, d.echo.container = &container{ID: id, Key: d.req.Principal}, id
+	if id == "" {
+		return nil
+	}
+	option, err := surface.Marshal(map[string]string{"container": id})
+	if err == nil {
+		err = c.tool.ReadOptions(c.at, option)
+	}
+	c.tool.Replace(d.hosted)
+	return err
+}
+
+// keyContainers are the containers of the stored responses of a caller.
+type keyContainers struct {
+	h      *Handler
+	ctx    context.Context //nolint:containedctx // it lives as long as the decoder of a request
+	caller run.Caller
+}
+
+func (k keyContainers) named(at, id string) error {
+	runID, ok := file.RunOfContainer(id)
+	var found string
+	var err error
+	if ok {
+		found, err = k.ofResponse(conversation.SegmentID(runID, ""))
+	}
+	if err == nil && (!ok || found != id) {
+		err = fault.New(fault.NotFound, "container_not_found", "%s: no stored response of this API key has the container %.100q; "+
+			`use the container_id of a code_interpreter_call of a response that is stored, or {"type": "auto"}`, at, id).In(at)
+	}
+	return err
+}
+
+// maxLookedAt is in how many of the latest parts of a conversation a container is looked for.
+const maxLookedAt = 20
+
+func (k keyContainers) of(from conversation.Ref) (string, error) {
+	if !from.Named {
+		return k.ofResponse(from.ID)
+	}
+	c, err := k.h.findConversation(k.ctx, k.caller, from.ID)
+	if err != nil {
+		return "", ignoreMissing(err)
+	}
+	parts := c.Parts[max(0, len(c.Parts)-maxLookedAt):]
+	for _, part := range slices.Backward(parts) {
+		var id string
+		err := k.h.reads.do(k.ctx, k.caller.Org.ID, func() error {
+			c, err := conversation.FindPart(k.ctx, k.h.o.Conversations, k.caller.Org.ID, part)
+			if err == nil && c != nil {
+				id = k.in(c.RunID, c.RequestJSON)
+			}
+			return err
+		})
+		if err != nil || id != "" {
+			return id, surface.Failed(k.h.o.Log, err)
+		}
+	}
+	return "", nil
+}
+
+// ofResponse returns the container of a response; "" if it has none, is not stored or is of another key.
+func (k keyContainers) ofResponse(id string) (containerID string, err error) {
+	err = k.h.reads.do(k.ctx, k.caller.Org.ID, func() error {
+		kept, err := k.h.findAny(k.ctx, k.caller, id)
+		if err == nil {
+			containerID = k.in(kept.RunID, kept.RequestJSON)
+		}
+		return err
+	})
+	return containerID, surface.Failed(k.h.o.Log, ignoreMissing(err))
+}
+
+// in returns the container in what is stored with the response of a run.
+func (k keyContainers) in(runID string, requestJSON json.RawMessage) string {
+	var w struct {
+		Container *container `json:"container"`
+	}
+	if len(requestJSON) == 0 || json.Unmarshal(requestJSON, &w) != nil || w.Container == nil || w.Container.Key != k.caller.Principal.ID {
+		return ""
+	}
+	if w.Container.ID != "" {
+		return w.Container.ID
+	}
+	return file.ContainerOf(runID)
+}
+
+// ignoreMissing returns nil for an error that says that something is not stored: what continues it says so.
+func ignoreMissing(err error) error {
+	if err != nil && fault.From(err).Code == fault.NotFound {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,36 @@
+package responses
+
+import (
+	"encoding/json"
+
+	"github.com/turnpike-gateway/turnpike/internal/surface"
+)
+
+// codeInterpreter is the type of the hosted tool that runs code.
+const codeInterpreter = "code_interpreter"
+
+// switches implements surface.Surface.Switches: the switches of the org answer hosted tools of the request. Of a repeated
+// member the last counts.
+func switches(members []surface.Member) (*surface.Switched, error) {
+	s := new(surface.Switched)
+	s.Hosted = true
+	var tools json.RawMessage
+	for _, m := range members {
+		if m.Name == "tools" {
+			tools = m.Value
+		}
+	}
+	for i, raw := range surface.Elements(tools) {
+		var w struct{ Type string }
+		_ = json.Unmarshal(raw, &w) // what is wrong with a tool is found when it is decoded
+		switch hostedType(w.Type) {
+		case codeInterpreter:
+			if !s.Code {
+				s.Code, s.CodeTool, s.CodeAt = true, true, path("tools", i)
+			}
+		case webSearch:
+			s.Search = true
+		}
+	}
+	return s, nil
+}

@@ -267,3 +267,45 @@ func TestSearchOfTheResponsesAPIWithTheSwitch(t *testing.T) {
 		t.Errorf("a request without the tool was offered %q", offeredTools(t, up.requests()[before]))
 	}
 }
+
+// J16 J20: a file that code has made is an annotation of the answer, with which the client gets its content.
+func TestFilesOfTheResponsesAPI(t *testing.T) {
+	noLeaks(t)
+	arguments, err := json.Marshal(map[string]any{"language": "python", "code": "open('a.txt', 'w').write('hello')", "outputs": []string{"a.txt"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	up := newUpstream(t, script(asks(call{"code_execute", string(arguments)}), says("Look at a.txt.")))
+	yaml := switchedOrg(up.URL, "{enable_code_execution: true}", "sandbox: {drivers: [wasm]}\n")
+	c := &coding{mustRunWith(t, withPython(t), yaml, environment(), app.Options{Program: sandboxtest.Program(t)}), t, up}
+	a := c.ask("owner-key", auto, "x", `,"stream":true`)
+	type annotation struct {
+		Type, Filename string
+		File           string `json:"file_id"`
+		Container      string `json:"container_id"`
+		Start          int    `json:"start_index"`
+		End            int    `json:"end_index"`
+	}
+	type response struct {
+		Output []struct {
+			Container string `json:"container_id"`
+			Content   []struct{ Annotations []annotation }
+		}
+	}
+	_, last, _ := strings.Cut(string(a.body), `data: {"type":"response.completed"`)
+	last, _, _ = strings.Cut(last, "\n")
+	var done struct{ Response response }
+	if err := json.Unmarshal([]byte(`{"type":"response.completed"`+last), &done); err != nil || len(done.Response.Output) != 2 || len(done.Response.Output[1].Content[0].Annotations) != 1 {
+		t.Fatalf("%v: %s", err, a.body)
+	}
+	got := done.Response.Output[1].Content[0].Annotations[0]
+	if got.Type != "container_file_citation" || got.Filename != "a.txt" || got.Container != done.Response.Output[0].Container || got.Start != 8 || got.End != 13 {
+		t.Errorf("%+v", got)
+	}
+	if n := len(typed(a.events(t), "response.output_text.annotation.added", "")); n != 1 {
+		t.Errorf("the stream has %d events of annotations", n)
+	}
+	if content := c.send("GET", "/v1/files/"+got.File+"/content", nil, "Authorization", "Bearer owner-key"); string(content.body) != "hello" {
+		t.Errorf("the file is %d %s", content.status, content.body)
+	}
+}

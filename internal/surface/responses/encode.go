@@ -42,6 +42,7 @@ type encoder struct {
 	begun    int           // how many items there were when it began
 	native   int           // bytes of the items of the provider's own tools in it
 	replay   bool          // the events were held, and charged
+	made     []event.File  // files of code that no message names yet
 }
 
 // openItem is an item of the model call in progress.
@@ -124,6 +125,9 @@ func (e *encoder) add(ev event.Event) error {
 	case event.ItemDone:
 		e.itemDone(ev.Item)
 	case event.RoundDone:
+		if ev.Stop != model.StopCalls {
+			e.citeMade()
+		}
 		e.endRound(ev.Stop)
 	case event.Waiting:
 		return e.ask(ev)
@@ -140,6 +144,9 @@ func (e *encoder) add(ev event.Event) error {
 		e.hosted.container, e.hosted.outputs = cmp.Or(e.echo.container, file.ContainerOf(e.Started.RunID)), e.echo.outputs
 		e.mcp.event(ev)
 		e.hosted.event(ev)
+		if done, ok := ev.(event.ToolDone); ok {
+			e.made = append(e.made, done.Files...)
+		}
 	}
 	return nil
 }

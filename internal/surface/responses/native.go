@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
@@ -129,13 +131,48 @@ func (e *encoder) cite(ev event.Citation) error {
 		if o.item != ev.Item || o.kind != model.TextDelta || o.closed || ev.Citation.Part >= len(o.parts) {
 			continue
 		}
-		p := &o.parts[ev.Citation.Part]
-		e.send("response.output_text.annotation.added", &annotationEvent{
-			at: o.at(), ContentIndex: ev.Citation.Part, AnnotationIndex: len(p.annotations), Annotation: annotation,
-		})
-		p.annotations = append(p.annotations, annotation)
+		e.annotate(o, ev.Citation.Part, annotation)
 	}
 	return nil
+}
+
+// annotate adds an annotation to a part of a message.
+func (e *encoder) annotate(o *openItem, part int, annotation any) {
+	p := &o.parts[part]
+	e.send("response.output_text.annotation.added", &annotationEvent{at: o.at(), ContentIndex: part, AnnotationIndex: len(p.annotations), Annotation: annotation})
+	p.annotations = append(p.annotations, annotation)
+}
+
+// citeMade adds the files that the code of the run has made to the text of the answer, which is the latest message. An answer
+// without a text does not have them.
+func (e *encoder) citeMade() {
+	for _, o := range slices.Backward(e.open) {
+		if o.kind != model.TextDelta || o.closed {
+			continue
+		}
+		for part := range slices.Backward(o.parts) {
+			if o.parts[part].kind != model.TextDelta {
+				continue
+			}
+			for _, f := range e.made {
+				e.annotate(o, part, e.citationOf(f, o.parts[part].text.String()))
+			}
+			e.made = nil
+			return
+		}
+	}
+}
+
+// citationOf returns the annotation for a file of code. Its place is where the text first names the file, or else the end of the
+// text, in characters.
+func (e *encoder) citationOf(f event.File, text string) containerFileCitation {
+	before, _, named := strings.Cut(text, f.Name)
+	start := utf8.RuneCountInString(before)
+	end := start
+	if named {
+		end += utf8.RuneCountInString(f.Name)
+	}
+	return containerFileCitation{"container_file_citation", e.hosted.container, f.ID, int64(start), int64(end), f.Name}
 }
 
 // citationBytes is about how many bytes a citation retains.

@@ -55,9 +55,9 @@ var encodings = []struct {
 	{event.ToolStarted{Round: 1, Key: "1.0", Name: "s__look", Server: "s", Arguments: []byte(`{"a":1}`), Shown: true, Tool: "look", Hosted: "web_search", Approval: "a"},
 		`{"v":1,"type":"tool_started","round":1,"call_key":"1.0","name":"s__look","server":"s","arguments":{"a":1},"shown":true,"tool":"look","hosted":"web_search","approval":"a"}`},
 	{event.ToolDone{Round: 1, Key: "1.0", Name: "s__look", Server: "s", Outcome: "ok", Text: "seen", Label: "untrusted", Duration: 1500 * time.Microsecond, Shown: true, Tool: "look", Hosted: "web_search", Arguments: "{", Approval: "a", Image: "iVBO",
-		Files: []event.File{{ID: "file-1", Name: "a.txt", MediaType: "text/plain", Bytes: 1, SHA256: "ca", CreatedAt: time.UnixMilli(1700000000123).UTC(), ExpiresAt: time.UnixMilli(1700000001000).UTC(), Preview: "a"}}},
+		Files: []event.File{{ID: "file-1", Name: "a.txt", Path: "d/a.txt", MediaType: "text/plain", Bytes: 1, SHA256: "ca", CreatedAt: time.UnixMilli(1700000000123).UTC(), ExpiresAt: time.UnixMilli(1700000001000).UTC(), Preview: "a"}}},
 		`{"v":1,"type":"tool_done","round":1,"call_key":"1.0","name":"s__look","server":"s","outcome":"ok","text":"seen","label":"untrusted","duration_ns":1500000,"shown":true,"tool":"look","hosted":"web_search","arguments":"{","approval":"a","image":"iVBO",` +
-			`"files":[{"id":"file-1","filename":"a.txt","mime_type":"text/plain","bytes":1,"sha256":"ca","created_at":"2023-11-14T22:13:20.123Z","expires_at":"2023-11-14T22:13:21Z","preview":"a"}]}`},
+			`"files":[{"id":"file-1","filename":"a.txt","path":"d/a.txt","mime_type":"text/plain","bytes":1,"sha256":"ca","created_at":"2023-11-14T22:13:20.123Z","expires_at":"2023-11-14T22:13:21Z","preview":"a"}]}`},
 	{event.Waiting{
 		Usage: model.Usage{Input: 1, Output: 2, Total: 3}, Rounds: 1, ToolCalls: 2, SideEffects: true, At: time.UnixMilli(1700000000123).UTC(), CostNanoUSD: new(int64(7)),
 		Approvals: []event.Approval{{ID: "a", Key: "1.0", Name: "s__look", Server: "s", Tool: "look", Arguments: []byte(`{"a":1}`), ExpiresAt: time.UnixMilli(1700000001000).UTC()}},

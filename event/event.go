@@ -256,6 +256,7 @@ type ToolDone struct {
 type File struct {
 	ID        string    `json:"id"` // under which /v1/files has it
 	Name      string    `json:"filename"`
+	Path      string    `json:"path,omitempty"`      // in the working directory of the code
 	MediaType string    `json:"mime_type,omitempty"` // "" = not known
 	Bytes     int64     `json:"bytes"`
 	SHA256    string    `json:"sha256"` // of the content, in hexadecimal

@@ -71,7 +71,7 @@ func Size(e Event) int {
 
 // FileSize returns about how many bytes of memory a file retains, without its content.
 func FileSize(f File) int {
-	return 256 + len(f.ID) + len(f.Name) + len(f.MediaType) + len(f.SHA256) + len(f.Preview)
+	return 256 + len(f.ID) + len(f.Name) + len(f.Path) + len(f.MediaType) + len(f.SHA256) + len(f.Preview)
 }
 
 // Round returns the round of what a model said: a delta, or the end of one of its items. It is -1

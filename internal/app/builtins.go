@@ -247,6 +247,14 @@ func (t unasking) Class() tool.Class { return tool.ClassOf(t.Tool) }
 // MakesFiles implements [toolexec.Maker].
 func (t unasking) MakesFiles() bool { return toolexec.MakesFiles(t.Tool) }
 
+// Describe implements [toolexec.Describer].
+func (t unasking) Describe(options json.RawMessage) string {
+	if d, is := t.Tool.(toolexec.Describer); is {
+		return d.Describe(options)
+	}
+	return ""
+}
+
 // maxUses returns how often a run may call the tools; nil = as often as it likes.
 func maxUses(all []org.BuiltinTool) map[string]int {
 	var out map[string]int

@@ -180,3 +180,42 @@ func TestTheAnswerListsTheFilesOfARun(t *testing.T) {
 		}
 	}
 }
+
+// J16: a file that the request requires is kept when code writes it, without being in outputs. One that is not made is in the answer with its reason.
+// Nothing of it reaches the provider but the description of the tool.
+func TestRequiredFilesOfARun(t *testing.T) {
+	noLeaks(t)
+	data := withPython(t)
+	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, got received) {
+		switch strings.Count(string(got.body), `"role":"tool"`) {
+		case 0:
+			asks(call{"code_execute", `{"language":"python","code":"import os; os.mkdir('out'); open('out/a.csv','w').write('1,2')"}`}).write(w)
+		case 1:
+			asks(call{"code_execute", `{"language":"python","code":"import os; os.utime('out/a.csv', (1, 1)); print(open('out/a.csv').read())","outputs":["b.txt"]}`}).write(w)
+		default:
+			says("done").write(w)
+		}
+	})
+	d := manage(mustRunWith(t, data, switchedOrg(up.URL, "{enable_code_execution: true}", "sandbox: {drivers: [wasm]}"), environment(), app.Options{Program: sandboxtest.Program(t)}))
+	const required = `"files":[{"name":"out/a.csv","description":"two numbers"},{"name":"b.txt","format":"text"}]`
+	a := d.send("POST", chatPath, strings.NewReader(`{"model":"m","messages":[{"role":"user","content":"x"}],"enable_code_execution":true,`+required+`}`))
+	var got madeFiles
+	if err := json.Unmarshal(a.body, &got); err != nil || a.status != 200 || len(got.Files) != 2 || len(got.Calls) != 2 {
+		t.Fatalf("%v: %d %s", err, a.status, a.body)
+	}
+	made, missing := got.Files[0], got.Files[1]
+	if made.Name != "a.csv" || made.Text != "1,2" || made.Source.Round != 0 || !slices.Equal(got.Calls[0].FileIDs, []string{made.ID}) || len(got.Calls[1].FileIDs) != 0 {
+		t.Errorf("made: %+v, %v", made, got.Calls)
+	}
+	if missing.Name != "b.txt" || missing.ID != "" || missing.Format != "text" || missing.Code != "not_produced" || !strings.Contains(missing.Message, `"b.txt"`) {
+		t.Errorf("missing: %+v", missing)
+	}
+	first := string(up.requests()[0].body)
+	if !strings.Contains(first, `two numbers`) || strings.Contains(first, `"files"`) {
+		t.Errorf("the provider got %s", first)
+	}
+	a = d.send("POST", chatPath, strings.NewReader(`{"model":"m","messages":[{"role":"user","content":"x"}],`+required+`}`))
+	if f := a.fault(t).Error; a.status != 400 || *f.Param != "files" || !strings.Contains(f.Message, "enable_code_execution: true") {
+		t.Errorf("without code: %d %s", a.status, a.body)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/file"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
@@ -14,7 +15,8 @@ const Hosted = "code_interpreter"
 
 // options are what a request says of the container of its calls.
 type options struct {
-	Container string `json:"container,omitempty"` // id; "" = that of the run, or of its session
+	Container string          `json:"container,omitempty"` // id; "" = that of the run, or of its session
+	Files     []file.Required `json:"files,omitempty"`     // that the run is to make
 }
 
 // ReadHosted reads the members of a hosted tool code_interpreter, a JSON object, and returns them as [tool.Call].Options. The error is a
@@ -85,4 +87,11 @@ func ContainerAsked(c tool.Call) string {
 	var o options
 	_ = json.Unmarshal(c.Options, &o) // ReadHosted has made them
 	return o.Container
+}
+
+// requiredBy returns the files that a request requires, by what it says of all calls.
+func requiredBy(raw json.RawMessage) []file.Required {
+	var o options
+	_ = json.Unmarshal(raw, &o) // the surface has written it
+	return o.Files
 }

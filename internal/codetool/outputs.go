@@ -8,11 +8,14 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"syscall"
+	"time"
 	"unicode/utf8"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/file"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
@@ -33,24 +36,47 @@ type notProduced struct {
 
 // outputs collects the files that a call names.
 type outputs struct {
-	paths   []string
+	paths    []string
+	required []file.Required // that the request requires; a call need not make them
+	begun    time.Time       // of the call
+
 	keep    func(name string, body io.ReadSeeker) (Kept, error)
 	kept    []Kept
 	missing []notProduced
 	ran     bool // the working directory was read
 }
 
-// collect stores the files that the call names. It reads nothing outside of the directory.
+// collect stores the files that the call names, and those that the request requires and the call has written. It reads nothing outside
+// of the directory.
 func (o *outputs) collect(ctx context.Context, dir *os.Root) {
 	o.ran = true
 	for _, name := range o.paths {
-		kept, err := o.one(ctx, dir, name)
-		if err != nil {
-			o.missing = append(o.missing, notProduced{name, err.Error()})
-			continue
-		}
-		o.kept = append(o.kept, kept)
+		o.add(ctx, dir, name)
 	}
+	for _, r := range o.required {
+		named := func(name string) bool { return file.Inside(name) == r.Path() }
+		if !slices.ContainsFunc(o.paths, named) && o.wrote(dir, r.Path()) {
+			o.add(ctx, dir, r.Path())
+		}
+	}
+}
+
+func (o *outputs) add(ctx context.Context, dir *os.Root, name string) {
+	kept, err := o.one(ctx, dir, name)
+	if err != nil {
+		o.missing = append(o.missing, notProduced{name, err.Error()})
+		return
+	}
+	o.kept = append(o.kept, kept)
+}
+
+// clockSlack is how much later than a file system the clock of the process can be.
+const clockSlack = 20 * time.Millisecond
+
+// wrote reports whether the call has written a file. One of an earlier call is there already.
+func (o *outputs) wrote(dir *os.Root, name string) bool {
+	info, err := dir.Stat(name)
+	return err == nil && !info.ModTime().Before(o.begun.Add(-clockSlack))
 }
 
 func (o *outputs) one(ctx context.Context, dir *os.Root, name string) (Kept, error) {
@@ -58,7 +84,8 @@ func (o *outputs) one(ctx context.Context, dir *os.Root, name string) (Kept, err
 		return Kept{}, errors.New("there was no time left to store it")
 	}
 	// The code can have made a pipe, which would wait for somebody who writes.
-	f, err := dir.OpenFile(inside(name), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	at := file.Inside(name)
+	f, err := dir.OpenFile(at, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return Kept{}, errors.New("the code has made no such file")
@@ -69,9 +96,9 @@ func (o *outputs) one(ctx context.Context, dir *os.Root, name string) (Kept, err
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		return Kept{}, errors.New("it is not a regular file")
 	}
-	kept, err := o.keep(path.Base(inside(name)), f)
+	kept, err := o.keep(path.Base(at), f)
 	if err == nil {
-		kept.Preview = preview(f)
+		kept.Path, kept.Preview = at, preview(f)
 	}
 	return kept, err
 }
@@ -96,11 +123,6 @@ func preview(f io.ReaderAt) string {
 	return ""
 }
 
-// inside returns a path in the working directory, which code calls /work where it has a name.
-func inside(name string) string {
-	return path.Clean(strings.TrimPrefix(name, "/work/"))
-}
-
 // checkOutputs returns what is wrong with the files that a call names.
 func checkOutputs(paths []string) error {
 	if len(paths) > maxOutputs {
@@ -116,9 +138,6 @@ func checkOutputs(paths []string) error {
 
 // told adds the outputs to what the model is told.
 func (o *outputs) told(a *answer) {
-	if len(o.paths) == 0 {
-		return
-	}
 	if !o.ran {
 		for _, p := range o.paths {
 			o.missing = append(o.missing, notProduced{p, "the driver " + a.Driver + " does not give files to the gateway"})

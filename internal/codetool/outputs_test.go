@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/codetool"
 	"github.com/turnpike-gateway/turnpike/internal/sandbox"
@@ -42,7 +43,9 @@ func (d inDirectory) Run(ctx context.Context, r sandbox.Request) (sandbox.Outcom
 		return sandbox.Outcome{}, err
 	}
 	defer root.Close()
-	r.Collect(ctx, root)
+	if r.Collect != nil {
+		r.Collect(ctx, root)
+	}
 	return sandbox.Outcome{Driver: "fake"}, nil
 }
 
@@ -82,7 +85,7 @@ func TestOutputsAreKept(t *testing.T) {
 	}
 	got := filesOf(t, ask(`["a.txt","/work/sub/b.txt","./sub/../within"]`))
 	for i, want := range []codetool.Kept{
-		{ID: "key:a", Name: "a.txt", Bytes: 1, Preview: "a"}, {ID: "key:b", Name: "b.txt", Bytes: 1, Preview: "b"}, {ID: "key:a", Name: "within", Bytes: 1, Preview: "a"},
+		{ID: "key:a", Name: "a.txt", Path: "a.txt", Bytes: 1, Preview: "a"}, {ID: "key:b", Name: "b.txt", Path: "sub/b.txt", Bytes: 1, Preview: "b"}, {ID: "key:a", Name: "within", Path: "within", Bytes: 1, Preview: "a"},
 	} {
 		if len(got.Files) != 3 || len(got.NotProduced) != 0 || got.Files[i] != want {
 			t.Fatalf("kept: %v", got)
@@ -123,6 +126,49 @@ func TestOutputsHaveAPreview(t *testing.T) {
 		if len(got.Files) != 1 || got.Files[0].Preview != c.want {
 			t.Errorf("%s: %v, want %q", name, got.Files, c.want)
 		}
+	}
+}
+
+// J16: the model reads which files the request requires. A call that writes one of them keeps it, whatever its outputs; one that does not says nothing
+// of it, also if the file is there from an earlier call.
+func TestRequiredFilesAreKept(t *testing.T) {
+	dir := t.TempDir()
+	for name, age := range map[string]time.Duration{"new.txt": 0, "both.txt": 0, "old.txt": time.Hour} {
+		at := time.Now().Add(-age)
+		if err := errors.Join(os.WriteFile(filepath.Join(dir, name), []byte(name[:3]), 0o600), os.Chtimes(filepath.Join(dir, name), at, at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("/etc/passwd", filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	options := json.RawMessage(`{"files":[{"name":"/work/new.txt","format":"txt","description":"the new\none"},{"name":"both.txt"},{"name":"old.txt"},{"name":"none.txt"},{"name":"link"}]}`)
+	code := only(t, codetool.Options{Sandbox: inDirectory{dir}, Keep: keeps})
+	ask := func(arguments string) told {
+		r, err := code.Call(t.Context(), tool.Call{Arguments: json.RawMessage(arguments), Options: options})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return filesOf(t, r)
+	}
+	got := ask(`{"language":"python","code":"1","outputs":["./both.txt"]}`)
+	if len(got.Files) != 2 || len(got.NotProduced) != 0 || got.Files[0].Path != "both.txt" || got.Files[1].Path != "new.txt" {
+		t.Errorf("kept: %v", got)
+	}
+	if got := ask(`{"language":"javascript","code":"1"}`); len(got.Files)+len(got.NotProduced) != 0 {
+		t.Errorf("JavaScript: %v", got)
+	}
+	d := code.(interface{ Describe(json.RawMessage) string })
+	if text := d.Describe(options); !strings.HasSuffix(text, `:
+- "new.txt", format "txt": "the new\none"
+- "both.txt"
+- "old.txt"
+- "none.txt"
+- "link"`) {
+		t.Errorf("described: %s", text)
+	}
+	if text := d.Describe(nil); text != "" {
+		t.Errorf("described without files: %s", text)
 	}
 }
 

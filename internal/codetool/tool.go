@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/sandbox"
@@ -47,6 +48,26 @@ func (t *codeExecute) Class() tool.Class { return tool.Once }
 
 // MakesFiles implements [toolexec.Maker]: the files of a result are stored.
 func (t *codeExecute) MakesFiles() bool { return t.o.Keep != nil }
+
+// Describe implements [toolexec.Describer]: the model reads which files the request requires.
+func (t *codeExecute) Describe(raw json.RawMessage) string {
+	required := requiredBy(raw)
+	if len(required) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString(" The user requires these files. Make them with Python in the working directory, under exactly these names; they are kept as if outputs named them:")
+	for _, r := range required {
+		fmt.Fprintf(&b, "\n- %q", r.Path())
+		if r.Format != "" {
+			fmt.Fprintf(&b, ", format %q", r.Format)
+		}
+		if r.Description != "" {
+			fmt.Fprintf(&b, ": %q", r.Description)
+		}
+	}
+	return b.String()
+}
 
 // arguments are those of a call.
 type arguments struct {
@@ -99,11 +120,14 @@ func (t *codeExecute) Call(ctx context.Context, c tool.Call) (tool.Result, error
 		Org: t.o.Org, Session: session, Language: args.Language, Code: args.Code,
 		Timeout: time.Duration(args.Timeout * float64(time.Second)),
 	}
-	out := &outputs{paths: args.Outputs}
-	if len(args.Outputs) > 0 {
-		if t.o.Keep == nil {
-			return refused("outputs: files cannot be kept here; leave it out", ""), nil
-		}
+	if len(args.Outputs) > 0 && t.o.Keep == nil {
+		return refused("outputs: files cannot be kept here; leave it out", ""), nil
+	}
+	out := &outputs{paths: args.Outputs, begun: time.Now()}
+	if args.Language == sandbox.Python {
+		out.required = requiredBy(c.Options)
+	}
+	if len(args.Outputs)+len(out.required) > 0 && t.o.Keep != nil {
 		out.keep, request.Collect = t.keeper(ctx, c), out.collect
 	}
 	o, err := t.o.Sandbox.Run(ctx, request)

@@ -10,6 +10,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/toolexec"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -146,6 +147,7 @@ func (t *toolSet) offered(reread bool) []model.Tool {
 	}
 	out := make([]model.Tool, 0, len(t.run.req.ClientTools)+len(gateway))
 	out = append(append(out, t.run.req.ClientTools...), gateway...)
+	t.describe(out[len(t.run.req.ClientTools):])
 	for _, d := range t.run.req.Dispatched { // the model sees them as the client wrote them
 		if e := t.catalog.Lookup(d.Name); e == nil || e.Server != loop.DispatchServer {
 			continue
@@ -157,6 +159,22 @@ func (t *toolSet) offered(reread bool) []model.Tool {
 		}
 	}
 	return out
+}
+
+// describe adds to the descriptions of tools what the request makes them say.
+func (t *toolSet) describe(gateway []model.Tool) {
+	if len(t.run.policy().Hosted) == 0 {
+		return
+	}
+	for i := range gateway {
+		e := t.catalog.Lookup(gateway[i].Name)
+		if e == nil {
+			continue
+		}
+		if d, is := e.Tool.(toolexec.Describer); is {
+			gateway[i].Description += d.Describe(t.run.policy().OptionsOf(e.Server, e.Name))
+		}
+	}
 }
 
 // listed returns the row with the tools that the run lists for its caller, and sets the

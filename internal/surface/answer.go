@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/file"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/item"
 )
@@ -34,6 +35,8 @@ type Answer struct {
 	calls []TracedCall // if Extensions has them
 	files []MadeFile   // the same
 	turn  *int         // of the files; nil = not known
+
+	required []file.Required // that the run is to make
 
 	// Started is how the run began: its id, model and time.
 	Started event.Started

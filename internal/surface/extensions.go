@@ -136,7 +136,7 @@ func (a *Answer) Extra() (x Extra) {
 		x.Calls = append([]TracedCall{}, a.calls...)
 	}
 	if a.Extensions.Files {
-		x.Files = a.files
+		x.Files = append(slices.Clip(a.files), a.notProduced()...)
 	}
 	return x
 }

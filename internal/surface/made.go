@@ -1,6 +1,8 @@
 package surface
 
 import (
+	"cmp"
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -14,7 +16,8 @@ type MadeFile struct {
 	Object    string      `json:"object,omitempty"` // "file"
 	Name      string      `json:"name"`
 	Filename  string      `json:"filename,omitempty"` // = Name
-	Format    string      `json:"format,omitempty"`   // the ending of the name
+	Path      string      `json:"path,omitempty"`     // in the working directory of the code
+	Format    string      `json:"format,omitempty"`   // the ending of the name; of a required file what the request says
 	MimeType  string      `json:"mime_type,omitempty"`
 	Bytes     *int64      `json:"bytes,omitempty"`
 	SHA256    string      `json:"sha256,omitempty"`
@@ -46,7 +49,7 @@ type MadeSource struct {
 // madeFile returns a file on the wire.
 func madeFile(e event.ToolDone, f event.File, turn *int) MadeFile {
 	out := MadeFile{
-		ID: f.ID, Object: "file", Name: f.Name, Filename: f.Name, Format: FormatOf(f.Name), MimeType: f.MediaType, Bytes: &f.Bytes, SHA256: f.SHA256,
+		ID: f.ID, Object: "file", Name: f.Name, Filename: f.Name, Path: f.Path, Format: FormatOf(f.Name), MimeType: f.MediaType, Bytes: &f.Bytes, SHA256: f.SHA256,
 		Purpose: "agent_output", Source: &MadeSource{Tool: e.Name, Key: e.Key, Round: e.Round, Turn: turn}, Preview: f.Preview, key: e.Key,
 	}
 	if int64(len(f.Preview)) == f.Bytes && f.Preview != "" {
@@ -92,6 +95,24 @@ func (a *Answer) MadeBy(key string) (out []MadeFile) {
 		if f.key == key {
 			out = append(out, f)
 		}
+	}
+	return out
+}
+
+// notProduced returns the files that a run which has ended was to make and has not made.
+func (a *Answer) notProduced() (out []MadeFile) {
+	if a.End.Reason == "" {
+		return nil
+	}
+	for _, r := range a.required {
+		at := r.Path()
+		if slices.ContainsFunc(a.files, func(f MadeFile) bool { return f.Path == at }) {
+			continue
+		}
+		out = append(out, MadeFile{
+			Name: r.Name, Path: at, Format: cmp.Or(r.Format, FormatOf(at)), Code: "not_produced",
+			Message: fmt.Sprintf("no call of code_execute has made the file %q", r.Name),
+		})
 	}
 	return out
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/file"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/money"
@@ -97,6 +98,9 @@ type Reply struct {
 
 	// Turn is how many messages of the user are before the last one of the request; nil = it is not said.
 	Turn *int
+
+	// Required are the files that the run is to make. The answer says which it has not made.
+	Required []file.Required
 
 	// KeepsTexts says that Object and Encoder keep what they need of the texts of the
 	// model, with [Answer.Keep]. Then the Answer has no Rounds.

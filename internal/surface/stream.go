@@ -199,7 +199,7 @@ func (h *Handler) Replay(w http.ResponseWriter, r *http.Request, caller run.Call
 // newAnswer returns the answer to a request, which has no texts of its own if passing.
 func newAnswer(req *run.Request, caller run.Caller, passing bool, reply Reply) Answer {
 	a := Answer{
-		account: caller.Account, passing: passing, Extensions: reply.extensions, turn: reply.Turn,
+		account: caller.Account, passing: passing, Extensions: reply.extensions, turn: reply.Turn, required: reply.Required,
 		Relayed: req.Policy.Grade == loop.Relay, FinalOnly: req.Policy.StreamMode == string(org.FinalOnly),
 	}
 	if req.Continues.Named || req.Continues.Resent {

@@ -16,6 +16,7 @@ import (
 type Switched struct {
 	settings.Switches
 	CodeAt       string // the member that asks for code execution
+	CodeMember   string // the one that can ask for it
 	RoundsAt     string // the member that limits rounds
 	CodeTool     bool   // it is a tool of a type that a provider may have, too
 	PermissionAt string // the member with Permission
@@ -48,8 +49,10 @@ func (h *Handler) switched(header http.Header, caller run.Caller, members []Memb
 	switch {
 	case s.FilesAt != "" && !rt.EnableSearch && !rt.EnableCode && rt.MaxToolRounds == nil && !h.engages(caller, members):
 		return nil, unsupported(s.FilesAt, "only runs of the agentic runtime make files, and nothing switches it on; leave files out, or set "+switchNames)
-	case s.FilesAt != "":
-		return nil, unsupported(s.FilesAt, "required files are not built yet; leave files out")
+	case s.FilesAt != "" && !s.Code:
+		return nil, NoCodeForFiles(s.FilesAt, s.CodeMember)
+	case optedOut(header) && s.FilesAt != "":
+		return nil, unsupported(s.FilesAt, "the agent loop is switched off for this request; leave the member out, or the header turnpike-mcp-disabled")
 	case s.Code && !rt.EnableCode:
 		return nil, unsupported(s.CodeAt, "code execution is off for the org; leave the member out, or an owner or admin sets enable_code_execution: true in the org's runtime settings (PATCH /api/org/runtime)")
 	case optedOut(header) && s.Code:
@@ -75,6 +78,11 @@ func mayRunCode(at string, caller run.Caller) error {
 		return unsupported(at, "this gateway has no sandbox; the operator sets sandbox.drivers in the configuration file")
 	}
 	return nil
+}
+
+// NoCodeForFiles refuses required files of a request whose run has no tool that makes files.
+func NoCodeForFiles(at, codeMember string) *fault.Error {
+	return unsupported(at, "the run has no code_execute, which makes files; leave files out, or set "+codeMember+": true in the request (it needs the same setting of the org)")
 }
 
 func unsupported(at, why string) *fault.Error {

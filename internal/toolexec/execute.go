@@ -77,6 +77,13 @@ func MakesFiles(t tool.Tool) bool {
 	return is && m.MakesFiles()
 }
 
+// Describer is a tool that has something to add to its description for the model, because of what the request says of all calls of the tool.
+// Only tools of the gateway itself implement it.
+type Describer interface {
+	// Describe returns a text that begins with a space; "" = nothing. options are as in [tool.Call].
+	Describe(options json.RawMessage) string
+}
+
 // made adds the files that the call has made. They stay when the result is cut, or replaced by a hook.
 func (d Done) made(e *catalog.Entry, r tool.Result) Done {
 	var w struct {

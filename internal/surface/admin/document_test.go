@@ -143,7 +143,7 @@ func storedEvents(t *testing.T) (zero, full []event.Event) {
 		event.RoundDone{Round: 1, Stop: model.StopEnd, Usage: u},
 		event.ToolStarted{Round: 1, Key: "1.0", Name: "n", Server: "s", Arguments: []byte(`{"a":1}`), Shown: true, Tool: "m", Hosted: "web_search", Approval: "appr_1"},
 		event.ToolDone{Round: 1, Key: "1.0", Name: "n", Server: "s", Outcome: loop.Cached, Text: "a", Label: "untrusted", Duration: 5, Shown: true, Tool: "m", Hosted: "web_search", Arguments: "{", Image: "iVBO", Approval: "appr_1",
-			Files: []event.File{{ID: "file-1", Name: "a.txt", MediaType: "text/plain", Bytes: 1, SHA256: "ca", CreatedAt: time.UnixMilli(1700000000123).UTC(), ExpiresAt: time.UnixMilli(1700000001000).UTC(), Preview: "a"}}},
+			Files: []event.File{{ID: "file-1", Name: "a.txt", Path: "d/a.txt", MediaType: "text/plain", Bytes: 1, SHA256: "ca", CreatedAt: time.UnixMilli(1700000000123).UTC(), ExpiresAt: time.UnixMilli(1700000001000).UTC(), Preview: "a"}}},
 		event.Waiting{Usage: u, CostNanoUSD: new(int64(8)), Rounds: 1, ToolCalls: 2, SideEffects: true, At: time.UnixMilli(1700000000123).UTC(), Approvals: []event.Approval{
 			{ID: "appr_1", Key: "1.0", Name: "n", Server: "s", Tool: "m", Arguments: []byte(`{"a":1}`), ExpiresAt: time.UnixMilli(1700000000123).UTC()},
 		}},

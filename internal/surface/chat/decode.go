@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/file"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
@@ -30,6 +31,8 @@ type asked struct {
 	context surface.Context // what it says of prompts that are too long
 
 	hosted []loop.HostedTool // the tools that answer its hosted tools
+
+	required []file.Required // files that the run is to make
 }
 
 // needs notes that the value at a place cannot be translated: only a provider of this
@@ -62,7 +65,7 @@ func decode(req *run.Request, members []surface.Member) (asked, error) {
 		}
 		var err error
 		switch m.Name {
-		case "model", codeMember, roundsMember, filesMember, permissionMember, sessionMember: // read by switches and continueSession
+		case "model", codeMember, roundsMember, permissionMember, sessionMember: // read by switches and continueSession
 		case "messages":
 			messages = m.Value
 		case "tools":
@@ -73,6 +76,10 @@ func decode(req *run.Request, members []surface.Member) (asked, error) {
 			err = decodeInto(m, &a.stream)
 		case "n":
 			err = checkN(m, req)
+		case filesMember:
+			if given(m) {
+				err = a.decodeRequired(req, m)
+			}
 		case searchMember:
 			err = a.decodeSearch(req, m)
 		case surface.ContextMember:

@@ -156,6 +156,7 @@ func FuzzDecode(f *testing.F) {
 		`{"model":"m","messages":[{"role":"user","content":"x"}]}`,
 		`{"messages":[{"role":"user","content":[{"type":"text","text":"x"},null,1]}],"tools":[null],"tool_choice":7}`,
 		`{"messages":[{"role":"assistant","tool_calls":[{"function":null}]}],"n":-1,"stream":null}`,
+		`{"files":[{"name":"a/../b.png","format":"png"},{"name":"/work/c"},null],"messages":[{"role":"user","content":"x"}]}`,
 		`{"stream_options":null,"messages":[{"role":"tool","tool_call_id":"c","content":null}]}`,
 	} {
 		f.Add([]byte(seed))

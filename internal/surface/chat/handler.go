@@ -52,7 +52,7 @@ func decodeRequest(_ context.Context, caller run.Caller, req *run.Request, membe
 	}
 	return surface.Reply{
 		Stream: asked.stream, MaxTokens: asked.maxTokens, Context: asked.context, Dropped: asked.dropped, Hosted: asked.hosted, Functions: functionNames(members),
-		Turn:   turnOf(req.Items),
+		Turn: turnOf(req.Items), Required: asked.required,
 		Object: func(a *surface.Answer) surface.Object { return whole{a} },
 		Encoder: func(s *surface.Stream) surface.Encoder {
 			return &encoder{Stream: s, includeUsage: asked.includeUsage, spoke: -1}

@@ -26,7 +26,7 @@ const (
 
 // switches implements surface.Surface.Switches. Of a repeated member the last counts. It is called for relays, too.
 func switches(members []surface.Member) (*surface.Switched, error) {
-	s := new(surface.Switched)
+	s := &surface.Switched{CodeMember: codeMember}
 	var code, rounds, files, tools, permission surface.Member
 	for _, m := range members {
 		switch m.Name {
@@ -61,7 +61,7 @@ func switches(members []surface.Member) (*surface.Switched, error) {
 		s.PermissionAt, s.Asks = permission.Name, true
 	}
 	if given(files) {
-		s.FilesAt = files.Name
+		s.FilesAt, s.Asks = files.Name, true
 	}
 	if !s.Code && bytes.Contains(tools.Value, []byte(codeTool)) {
 		readCodeTool(tools.Value, s)

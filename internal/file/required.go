@@ -1,0 +1,57 @@
+package file
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Required is a file that a request requires of its run. Its JSON is stored with the run, in the member files of what the request says of the
+// calls of the tool that runs code.
+type Required struct {
+	Name        string `json:"name"` // as the client wrote it
+	Format      string `json:"format,omitempty"`
+	Description string `json:"description,omitempty"`
+}
+
+// The limits on files that a request requires.
+const (
+	MaxRequired    = 10
+	maxRequired    = 1000 // bytes of a path
+	maxFormat      = 64
+	maxDescription = 1000
+)
+
+// WorkDirectory is the name that code has for its working directory, where it has one.
+const WorkDirectory = "/work/"
+
+// Path returns the path of the file in the working directory of code. Two files with one path are one.
+func (r Required) Path() string { return Inside(r.Name) }
+
+// Inside returns a path in the working directory of code: it is relative, and is not checked.
+func Inside(name string) string { return path.Clean(strings.TrimPrefix(name, WorkDirectory)) }
+
+// Check returns what is wrong with a required file, and with which member.
+func (r Required) Check() (member string, err error) {
+	at := r.Path()
+	switch {
+	case r.Name == "" || at == "." || strings.HasSuffix(r.Name, "/"):
+		return "name", errors.New("must be the name of a file")
+	case len(r.Name) > maxRequired:
+		return "name", fmt.Errorf("has %d bytes; at most %d are allowed", len(r.Name), maxRequired)
+	case !utf8.ValidString(r.Name) || strings.ContainsFunc(r.Name, unicode.IsControl):
+		return "name", errors.New("must be text without control characters")
+	case path.IsAbs(at) || at == ".." || strings.HasPrefix(at, "../"):
+		return "name", errors.New("must be a path in the working directory of the code, such as chart.png")
+	case len(path.Base(at)) > MaxName:
+		return "name", fmt.Errorf("the name of the file has %d bytes; at most %d are allowed", len(path.Base(at)), MaxName)
+	case len(r.Format) > maxFormat || strings.ContainsFunc(r.Format, unicode.IsControl):
+		return "format", fmt.Errorf("must be a word of at most %d bytes, such as csv", maxFormat)
+	case len(r.Description) > maxDescription:
+		return "description", fmt.Errorf("has %d bytes; at most %d are allowed", len(r.Description), maxDescription)
+	}
+	return "", nil
+}

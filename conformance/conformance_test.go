@@ -38,6 +38,7 @@ func TestConformance(t *testing.T) { // P12
 		{"the commands mcp list and mcp check", testCheck},
 		{"characters cut anywhere arrive whole", testUnicode},
 		{"the Responses API of the Node client", testResponses},
+		{"code of the Responses API, Node client", testCode},
 		{"embeddings, pictures, speech and moderations", testEndpoints},
 		{"the MCP Inspector at /mcp", testInspector},
 		{"Codex", testCodex},

@@ -188,6 +188,40 @@ async function resend() {
   }
 }
 
+// code runs code in two responses of one container, and a third one continues the container by its id.
+async function code() {
+  const run = async (request, outputs) => {
+    const events = [];
+    const stream = options.stream && client.responses.stream(request);
+    if (stream) for await (const event of stream) events.push(event);
+    const response = await (stream ? stream.finalResponse() : client.responses.create(request));
+    equal(response.status, "completed");
+    equal(plain(await client.responses.retrieve(response.id)), plain(response));
+    const call = response.output[0];
+    equal([call.type, call.status, call.code], ["code_interpreter_call", "completed", request.input]);
+    equal(call.outputs, outputs);
+    if (stream) {
+      const own = events.filter((event) => event.item_id === call.id);
+      const steps = ["_call.in_progress", "_call_code.delta", "_call_code.done", "_call.interpreting", "_call.completed"];
+      equal(own.map((event) => event.type), steps.map((step) => `response.code_interpreter${step}`));
+      equal([own[1].delta, own[2].code], [request.input, request.input]);
+      equal(events.map((event) => event.sequence_number), [...events.keys()]);
+    }
+    seen.items.push(response.output.map(line));
+    return response;
+  };
+  const first = await run({ ...request, input: "var n = 20; n" }, null);
+  const { container_id } = first.output[0];
+  const second = await run({ ...request, input: "n + 1", previous_response_id: first.id, include: ["code_interpreter_call.outputs"] }, [{ type: "logs", logs: "21" }]);
+  const third = await run({ ...request, input: "n + 2", tools: [{ type: "code_interpreter", container: container_id }] }, null);
+  equal([second.output[0].container_id, third.output[0].container_id], [container_id, container_id]);
+  const { output } = await client.responses.retrieve(third.id, { include: ["code_interpreter_call.outputs"] });
+  equal(output[0].outputs, [{ type: "logs", logs: "22" }]);
+  const other = makeClient({ ...options, key: options.other_key });
+  await missing((c) => c.responses.create({ ...request, input: "n", tools: [{ type: "code_interpreter", container: container_id }] }), other);
+  await rejects(client.responses.create({ ...request, input: "n", tools: [{ type: "code_interpreter", container: { type: "auto", memory_limit: "4g" } }] }), OpenAI.BadRequestError);
+}
+
 // conversation has two responses in a conversation, and items of its own.
 async function conversation() {
   const { conversations } = client;
@@ -327,7 +361,7 @@ async function background() {
 }
 
 try {
-  await { background, stored, replayed, parsed, pages, conversation, failed, servers, approvals, chain, resend, progress, together }[options.helper]();
+  await { background, code, stored, replayed, parsed, pages, conversation, failed, servers, approvals, chain, resend, progress, together }[options.helper]();
 } catch (error) {
   seen.error = describe(error);
 }

@@ -309,3 +309,68 @@ func TestFilesOfTheResponsesAPI(t *testing.T) {
 		t.Errorf("the file is %d %s", content.status, content.body)
 	}
 }
+
+// The responses of a conversation share a container, and its items have their outputs as the requests have included them. // E13
+func TestCodeOfAConversationOfTheResponsesAPI(t *testing.T) {
+	noLeaks(t)
+	c := newCoding(t, "{enable_code_execution: true}")
+	var made struct{ ID string }
+	if a := c.send("POST", "/v1/conversations", strings.NewReader(`{}`), "Authorization", "Bearer owner-key"); json.Unmarshal(a.body, &made) != nil || a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	in := `,"conversation":"` + made.ID + `"`
+	_, first := c.code(c.ask("owner-key", auto, "JS var n = 5; n", in))
+	if a := c.send("POST", "/v1/responses", strings.NewReader(`{"model":"m","input":"no code"`+in+`}`), "Authorization", "Bearer owner-key"); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	_, next := c.code(c.ask("owner-key", auto, "JS n + 1", in+`,"include":["code_interpreter_call.outputs"]`))
+	if next.ContainerID != first.ContainerID || !strings.Contains(c.told(), `"result":"6"`) {
+		t.Errorf("%+v, then %+v: %s", first, next, c.told())
+	}
+	if _, theirs := c.code(c.ask("member-key", auto, "JS typeof n", in)); theirs.ContainerID == first.ContainerID {
+		t.Errorf("another key has the container: %+v", theirs)
+	}
+	for include, want := range map[string]int{"": 1, "&include[]=code_interpreter_call.outputs": 3} {
+		a := c.send("GET", "/v1/conversations/"+made.ID+"/items?limit=100"+include, nil, "Authorization", "Bearer owner-key")
+		if got := strings.Count(string(a.body), `"outputs":[{`); got != want || a.header.Get("Turnpike-Dropped-Params") != "" {
+			t.Errorf("%q: %d items have outputs, want %d: %s", include, got, want, a.body)
+		}
+	}
+	// In the background.
+	a := c.ask("owner-key", auto, "JS n + 2", `,"background":true,"stream":true`+in)
+	if n := len(typed(a.events(t), "response.code_interpreter_call.completed", "")); n != 1 || !strings.Contains(c.told(), `"result":"7"`) {
+		t.Errorf("in the background: %s", a.body)
+	}
+}
+
+// A key that may not use the tool is refused.
+func TestAKeyThatMayNotRunCodeOnTheResponsesAPI(t *testing.T) {
+	noLeaks(t)
+	c := newCoding(t, "{enable_code_execution: true}")
+	d := manage(c.gateway)
+	made := d.do("POST", "/api/keys", "owner-key", `{"name":"narrow","role":"member","tools":["web_search"]}`, 201)
+	a := c.ask(made["key"].(string), auto, "x", "")
+	if a.status != 403 || *a.fault(t).Error.Code != "tool_not_allowed" || *a.fault(t).Error.Param != "tools[0]" {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+// A client that stores nothing here sends the items back: the model gets the code, and the outputs that the items have.
+func TestItemsOfCodeThatAreSentBackToTheResponsesAPI(t *testing.T) {
+	noLeaks(t)
+	c := newCoding(t, "{enable_code_execution: true}")
+	for include, want := range map[string]string{`["code_interpreter_call.outputs"]`: "42", `[]`: "The client has not sent the output of this call."} {
+		a := c.ask("owner-key", auto, "JS 6*7", `,"store":false,"include":`+include)
+		var o struct{ Output json.RawMessage }
+		if err := json.Unmarshal(a.body, &o); err != nil || a.status != 200 {
+			t.Fatalf("%v: %d %s", err, a.status, a.body)
+		}
+		body := fmt.Sprintf(`{"model":"m","store":false,"tools":[{"type":"code_interpreter","container":{"type":"auto"}}],"input":[{"role":"user","content":"x"},%s,{"role":"user","content":"y"}]}`,
+			strings.Trim(string(o.Output), "[]"))
+		a = c.send("POST", "/v1/responses", strings.NewReader(body), "Authorization", "Bearer owner-key")
+		seen := c.up.requests()
+		if got := seen[len(seen)-1]; a.status != 200 || a.header.Get("Turnpike-Dropped-Params") != "" || c.told() != want || !strings.Contains(string(got.body), `\"code\":\"6*7\"`) {
+			t.Errorf("%s: %d %q %s; the model was told %q", include, a.status, a.header.Get("Turnpike-Dropped-Params"), got.body, c.told())
+		}
+	}
+}

@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/file"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
+	"github.com/turnpike-gateway/turnpike/item"
 )
 
 // container says where the code of a response runs. It is stored with the response, so that later ones find it.
@@ -42,6 +44,39 @@ func newCodeTool(at string, raw json.RawMessage, h surface.Hosted) *codeTool {
 	c := &codeTool{at: at, tool: h}
 	_ = json.Unmarshal(w.Container, &c.asked) // an object names none
 	return c
+}
+
+// replay returns a call that ran code for an earlier response, and its result, from an item that the client sends back. It is never
+// made again. turn is the number of the model call that asked for it. The item does not say in which language the code is.
+func (c *codeTool) replay(at string, raw json.RawMessage, turn int) ([]item.Item, error) {
+	var w struct {
+		ID      string                        `json:"id"`
+		Code    *string                       `json:"code"`
+		Outputs []struct{ Type, Logs string } `json:"outputs"`
+	}
+	switch err := json.Unmarshal(raw, &w); {
+	case err != nil:
+		return nil, fault.New(fault.Invalid, "invalid_type", "%s: %s", at, plain(err)).In(at)
+	case w.ID == "":
+		return nil, fault.New(fault.Invalid, "missing_required_parameter", "%s has no id", at).In(at + ".id")
+	}
+	arguments, err := surface.Marshal(map[string]string{"code": deref(w.Code)})
+	if err != nil {
+		return nil, err
+	}
+	call := item.NewCall(w.ID, c.tool.Tool, string(arguments))
+	call.Turn = turn
+	result := "The client has not sent the output of this call."
+	if w.Outputs != nil {
+		var logs []string
+		for _, o := range w.Outputs {
+			if o.Type == "logs" {
+				logs = append(logs, o.Logs)
+			}
+		}
+		result = strings.Join(logs, "\n")
+	}
+	return []item.Item{call, item.NewResult(w.ID, result, false)}, nil
 }
 
 // containers finds the containers of stored responses. They are those of one key.

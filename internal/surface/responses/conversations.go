@@ -392,7 +392,7 @@ func (h *Handler) AddItems(w http.ResponseWriter, r *http.Request, caller run.Ca
 // if they were deleted.
 func (h *Handler) addPart(ctx context.Context, caller run.Caller, k *keyed, name string, list []json.RawMessage, added *part) ([]map[string]any, error) {
 	if k.Done {
-		items, err := h.itemsOf(ctx, caller, conversation.PartOf(k.Suffix, true))
+		items, err := h.itemsOf(ctx, caller, conversation.PartOf(k.Suffix, true), nil)
 		if err == nil && len(items) == 0 {
 			err = fault.New(fault.NotFound, "item_not_found", "the items that the first request with this Idempotency-Key has added were deleted").In("Idempotency-Key")
 		}
@@ -454,7 +454,7 @@ func (h *Handler) refuseRepeated(ctx context.Context, caller run.Caller, parts [
 	if len(places) == 0 {
 		return nil
 	}
-	return h.visitItems(ctx, caller, parts, func(_ string, items []map[string]any) (bool, error) {
+	return h.visitItems(ctx, caller, parts, nil, func(_ string, items []map[string]any) (bool, error) {
 		for _, it := range items {
 			if id, _ := it["id"].(string); places[id] != "" {
 				return true, fault.New(fault.Invalid, "item_already_in_conversation", "%s: the conversation has an item with the id %.100q", places[id], id).In("items")
@@ -466,10 +466,10 @@ func (h *Handler) refuseRepeated(ctx context.Context, caller run.Caller, parts [
 
 // visitItems calls visit with the items of each part, until it returns true. The memory of
 // items is then still charged; that of the items before is not.
-func (h *Handler) visitItems(ctx context.Context, caller run.Caller, parts []string, visit func(part string, items []map[string]any) (done bool, err error)) error {
+func (h *Handler) visitItems(ctx context.Context, caller run.Caller, parts []string, in included, visit func(part string, items []map[string]any) (done bool, err error)) error {
 	for _, part := range parts {
 		before := caller.Account.Used()
-		items, err := h.itemsOf(ctx, caller, part)
+		items, err := h.itemsOf(ctx, caller, part, in)
 		if err != nil {
 			return err
 		}
@@ -533,7 +533,7 @@ type conversationItems struct {
 func (c *conversationItems) fill(ctx context.Context, page *page, order []int) error {
 	for _, i := range order {
 		before := c.caller.Account.Used()
-		items, err := c.h.itemsOf(ctx, c.caller, c.parts[i])
+		items, err := c.h.itemsOf(ctx, c.caller, c.parts[i], page.included)
 		if err != nil {
 			return err
 		}
@@ -579,7 +579,7 @@ func (c *conversationItems) readIDs(ctx context.Context, i int) error {
 	}
 	c.read[i] = true
 	size := 0
-	err := c.h.visitItems(ctx, c.caller, c.parts[i:i+1], func(_ string, items []map[string]any) (bool, error) {
+	err := c.h.visitItems(ctx, c.caller, c.parts[i:i+1], nil, func(_ string, items []map[string]any) (bool, error) {
 		for _, it := range items {
 			id := idOf(it)
 			first, is := c.firsts[id]
@@ -611,8 +611,8 @@ func partWith(parts []string, itemID string) int {
 }
 
 // itemsOf returns the items of a part of a conversation, or of a response, in order; none if
-// it is not stored any more.
-func (h *Handler) itemsOf(ctx context.Context, caller run.Caller, part string) ([]map[string]any, error) {
+// it is not stored any more. They have what the names of include ask for, as far as it is stored.
+func (h *Handler) itemsOf(ctx context.Context, caller run.Caller, part string, in included) ([]map[string]any, error) {
 	var c *journal.Conversation
 	var s *stored
 	var items []map[string]any
@@ -628,6 +628,7 @@ func (h *Handler) itemsOf(ctx context.Context, caller run.Caller, part string) (
 	if err != nil || c == nil || c.RunID == "" {
 		return items, err
 	}
+	s.include(in)
 	object, err := h.render(ctx, caller, surface.Extensions{}, found{Conversation: c}, s)
 	if errors.Is(err, org.ErrNotFound) {
 		return items, nil
@@ -646,12 +647,12 @@ func (h *Handler) itemsOf(ctx context.Context, caller run.Caller, part string) (
 }
 
 // findItem returns an item of a conversation; nil if there is none.
-func (h *Handler) findItem(ctx context.Context, caller run.Caller, c *journal.Conversation, itemID string) (found map[string]any, err error) {
+func (h *Handler) findItem(ctx context.Context, caller run.Caller, c *journal.Conversation, itemID string, in included) (found map[string]any, err error) {
 	parts := c.Parts
 	if i := partWith(parts, itemID); i >= 0 {
 		parts = append([]string{parts[i]}, parts...)
 	}
-	err = h.visitItems(ctx, caller, parts, func(_ string, items []map[string]any) (bool, error) {
+	err = h.visitItems(ctx, caller, parts, in, func(_ string, items []map[string]any) (bool, error) {
 		i := slices.IndexFunc(items, func(it map[string]any) bool { return idOf(it) == itemID })
 		if i >= 0 {
 			found = items[i]
@@ -670,7 +671,7 @@ func (h *Handler) itemFinder(ctx context.Context, caller run.Caller) func(itemID
 		if byID, is := read[part]; is {
 			return byID, nil
 		}
-		items, err := h.itemsOf(ctx, caller, part)
+		items, err := h.itemsOf(ctx, caller, part, nil)
 		byID := make(map[string]any, len(items))
 		for _, it := range items {
 			if id, _ := it["id"].(string); byID[id] == nil {
@@ -723,7 +724,7 @@ func (h *Handler) GetItem(w http.ResponseWriter, r *http.Request, caller run.Cal
 	if err != nil {
 		return err
 	}
-	found, err := h.findItem(r.Context(), caller, c, r.PathValue("item"))
+	found, err := h.findItem(r.Context(), caller, c, r.PathValue("item"), included)
 	if err != nil {
 		return err
 	}
@@ -804,7 +805,7 @@ func (h *Handler) deleteItem(ctx context.Context, caller run.Caller, name, itemI
 // that were stored.
 func (h *Handler) partsWithout(ctx context.Context, caller run.Caller, parts []string, itemID string) (instead map[string][]string, err error) {
 	instead = map[string][]string{}
-	err = h.visitItems(ctx, caller, parts, func(part string, items []map[string]any) (bool, error) {
+	err = h.visitItems(ctx, caller, parts, nil, func(part string, items []map[string]any) (bool, error) {
 		var left []json.RawMessage
 		for _, it := range items {
 			if idOf(it) == itemID {

@@ -170,6 +170,13 @@ func (in *inputReader) add(at string, raw json.RawMessage) error {
 	case "mcp_approval_response":
 		return in.addApprovalResponse(at, raw)
 	}
+	if in.code != nil && w.Type == codeInterpreter+"_call" && !isOnlyID(raw) {
+		items, err := in.code.replay(at, raw, in.said())
+		for _, it := range items {
+			in.append(it, nil)
+		}
+		return err
+	}
 	// A record of a tool that a provider executed. Providers of this dialect read their own.
 	// One of a hosted tool that an MCP server answers is the gateway's own: no provider has it.
 	// One that only has an id says nothing to a provider that does not look it up.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
@@ -97,7 +96,7 @@ func (h *Handler) replay(w http.ResponseWriter, r *http.Request, caller run.Call
 	if err := asked.noteStream(w, caller, s.Encrypted); err != nil {
 		return err
 	}
-	s.Response.outputs = s.Response.outputs || slices.Contains(asked.included, includeCodeOutputs)
+	s.include(asked.included)
 	if asked.plain != nil {
 		s.Response.plain = *asked.plain
 	}

@@ -90,6 +90,11 @@ func (h *Handler) findAny(ctx context.Context, caller run.Caller, id string) (fo
 	return found{}, notStored(id)
 }
 
+// include adds to the items of the response what the names ask for and is stored.
+func (s *stored) include(names included) {
+	s.Response.outputs = s.Response.outputs || slices.Contains(names, includeCodeOutputs)
+}
+
 // dropInput drops the input, which only lists of items have. What is left of the memory of the
 // caller is that of the response.
 func (s *stored) dropInput(caller run.Caller) {
@@ -188,7 +193,7 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, caller run.Calle
 	if err != nil {
 		return surface.Failed(h.o.Log, err)
 	}
-	s.Response.outputs = s.Response.outputs || slices.Contains(asked.included, includeCodeOutputs)
+	s.include(asked.included)
 	object, err := h.render(r.Context(), caller, x, kept, s)
 	if errors.Is(err, org.ErrNotFound) { // the run was deleted: its time is over
 		return notStored(id)

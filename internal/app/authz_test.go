@@ -129,6 +129,9 @@ func access() map[string]struct {
 		"/api":              {open, one(404, "/api")},
 		"/api/":             {open, one(404, "/api/elsewhere")},
 
+		"GET /v1/containers/{container}/files":              {starts, one(200, "/v1/containers/cntr_1/files")},
+		"GET /v1/containers/{container}/files/{id}":         {starts, one(404, "/v1/containers/cntr_1/files/file-1")},
+		"GET /v1/containers/{container}/files/{id}/content": {starts, one(404, "/v1/containers/cntr_1/files/file-1/content")},
 		"POST /v1/files":             {starts, with(400, "/v1/files", says(`{}`))},
 		"GET /v1/files":              {starts, one(200, "/v1/files")},
 		"GET /v1/files/{id}":         {starts, forMembers(404, things(200, "/v1/files/%s", (*twoOrgs).upload))},

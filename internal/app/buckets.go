@@ -95,23 +95,24 @@ func (b *buckets) ofKeys(_ context.Context, orgID string) (blob.Bucket, error) {
 const outputTTL = 30 * time.Minute
 
 // keep stores a file that a tool has made for the key of its call. The text of the error is for the model.
-type keep = func(ctx context.Context, c tool.Call, name string, body io.ReadSeeker) (codetool.Kept, error)
+type keep = func(ctx context.Context, c tool.Call, path string, body io.ReadSeeker) (codetool.Kept, error)
 
 // keepOutputs returns what stores the files of calls of an org.
 func (a *App) keepOutputs(orgID string) keep {
-	return func(ctx context.Context, c tool.Call, name string, body io.ReadSeeker) (codetool.Kept, error) {
-		return a.keepOutput(ctx, orgID, c, name, body)
+	return func(ctx context.Context, c tool.Call, at string, body io.ReadSeeker) (codetool.Kept, error) {
+		return a.keepOutput(ctx, orgID, c, at, body)
 	}
 }
 
-func (a *App) keepOutput(ctx context.Context, orgID string, c tool.Call, name string, body io.ReadSeeker) (codetool.Kept, error) {
+func (a *App) keepOutput(ctx context.Context, orgID string, c tool.Call, at string, body io.ReadSeeker) (codetool.Kept, error) {
+	name := path.Base(at)
 	if len(name) > file.MaxName || !utf8.ValidString(name) {
 		return codetool.Kept{}, fmt.Errorf("its name must be text of at most %d bytes", file.MaxName)
 	}
 	now := clock.Wall()
 	f, err := a.files.Add(ctx, file.File{
 		Org: orgID, Principal: c.Caller.ID, Name: name, MediaType: mime.TypeByExtension(path.Ext(name)), Purpose: file.Output,
-		CreatedAt: now, ExpiresAt: now.Add(outputTTL),
+		CreatedAt: now, ExpiresAt: now.Add(outputTTL), Container: file.ContainerOf(a.builtins.codeSession(ctx, orgID, c)), Path: at,
 	}, body)
 	if limit := (*blob.LimitError)(nil); errors.As(err, &limit) {
 		return codetool.Kept{}, limit

@@ -111,7 +111,9 @@ func (m *mirror) furnish(org, owner string) *world {
 	add("bucket", "bucket-"+org)
 	m.do("PUT", "/api/buckets/bucket-"+org+"/files/file-"+org, owner, "content", 200)
 	add("bucket file", "bucket-"+org, "file-"+org)
-	add("file", m.uploaded(owner, upload{name: "a.txt", text: "content"}, 200)["id"].(string))
+	file := m.uploaded(owner, upload{name: "a.txt", text: "content"}, 200)["id"].(string)
+	add("file", file)
+	add("container file", "cntr_"+org, file)
 	add("tool", tool)
 	add("key", create("/api/keys", `{"name":"spare","role":"reader"}`))
 	a := m.send("POST", "/v1/responses", strings.NewReader(askedResponses), "Authorization", "Bearer "+owner)
@@ -202,7 +204,8 @@ func kindOf(pattern string) (kind string, known bool) {
 		"api/runs/{id}": "run", "v1/runs/{id}": "run", "v1/approvals/{id}": "approval", "v1/responses/{id}": "response",
 		"v1/files/{id}": "file", "api/buckets/{name}": "bucket", "api/buckets/{name}/files/{path...}": "bucket file", "v1/blobs/{id}": "", // a signed URL
 		"v1/conversations/{id}": "conversation", "v1/conversations/{id}/items/{item}": "item", "v1/models/{model...}": "",
-		"v1/sessions/{id}":    "chat session",
+		"v1/sessions/{id}":                     "chat session",
+		"v1/containers/{container}/files/{id}": "container file", "v1/containers/{container}/files": "", "v1/containers/{container}": "", // an empty list
 		"api/webhooks/{name}": "", "api/webhooks/{name}/deliveries/{id}": "", // TestEveryRouteIsGuarded
 	}
 	kind, known = kinds[strings.Join(parts[:last+1], "/")]

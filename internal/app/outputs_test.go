@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/turnpike-gateway/turnpike/internal/app"
+	"github.com/turnpike-gateway/turnpike/internal/file"
 	"github.com/turnpike-gateway/turnpike/internal/sandbox/sandboxtest"
 )
 
@@ -84,6 +85,23 @@ func TestCodeMakesFilesForItsKey(t *testing.T) {
 	listed := objects(d.do("GET", "/v1/files?purpose=assistants_output", "owner-key", "", 200))
 	if len(listed) != 1 || listed[0]["id"] != made.ID || listed[0]["expires_at"].(float64)-listed[0]["created_at"].(float64) != 30*60 {
 		t.Errorf("listed: %v", fmt.Sprint(listed))
+	}
+	runID := d.do("GET", "/v1/runs", "owner-key", "", 200)["data"].([]any)[0].(map[string]any)["id"].(string) // J17: the aliases
+	inside := "/v1/containers/" + file.ContainerOf(runID) + "/files"
+	for key, want := range map[string]string{"owner-key": made.ID, "member-key": ""} {
+		found := objects(d.do("GET", inside, key, "", 200))
+		if len(found) != min(len(want), 1) || want != "" && (found[0]["id"] != want || found[0]["path"] != "/work/chart.png" || found[0]["object"] != "container.file") {
+			t.Errorf("%s: in the container are %v", key, found)
+		}
+		for _, path := range []string{"/" + made.ID, "/" + made.ID + "/content"} {
+			status := map[bool]int{true: 200, false: 404}
+			if a := d.send("GET", inside+path, nil, "Authorization", "Bearer "+key); a.status != status[want != ""] || a.status == 200 && strings.HasSuffix(path, "content") && string(a.body) != string(content.body) {
+				t.Errorf("%s: %s: %d %s", key, path, a.status, a.body)
+			}
+			if a := d.send("GET", "/v1/containers/cntr_other/files"+path, nil, "Authorization", "Bearer "+key); a.status != 404 {
+				t.Errorf("%s: in another container: %d %s", key, a.status, a.body)
+			}
+		}
 	}
 	if a := d.send("DELETE", "/v1/files/"+made.ID, nil, "Authorization", "Bearer owner-key"); a.status != 200 {
 		t.Errorf("deleted with %d: %s", a.status, a.body)

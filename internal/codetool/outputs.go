@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"slices"
 	"strings"
 	"syscall"
@@ -96,7 +95,7 @@ func (o *outputs) one(ctx context.Context, dir *os.Root, name string) (Kept, err
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		return Kept{}, errors.New("it is not a regular file")
 	}
-	kept, err := o.keep(path.Base(at), f)
+	kept, err := o.keep(at, f)
 	if err == nil {
 		kept.Path, kept.Preview = at, preview(f)
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -55,7 +56,7 @@ func keeps(_ context.Context, c tool.Call, name string, body io.ReadSeeker) (cod
 	if len(data) > 10 {
 		return codetool.Kept{}, errors.New("it is too large")
 	}
-	return codetool.Kept{ID: c.Caller.ID + ":" + string(data), Name: name, Bytes: int64(len(data))}, err
+	return codetool.Kept{ID: c.Caller.ID + ":" + string(data), Name: path.Base(name), Bytes: int64(len(data))}, err
 }
 
 // J16 J23: files that a call names are kept; of the others it says why not. Nothing outside of the working directory is

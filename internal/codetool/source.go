@@ -32,9 +32,9 @@ type Options struct {
 	// Session returns the session of a call: calls of one session share variables and files. It is called
 	// with the context of the call. Nil = the id of the run. "" = the call shares nothing.
 	Session func(context.Context, tool.Call) string
-	// Keep stores a file that a call names in outputs, for the caller of the call. The text of its error is for the
-	// model. Nil = calls cannot name outputs.
-	Keep func(ctx context.Context, c tool.Call, name string, body io.ReadSeeker) (Kept, error)
+	// Keep stores a file that a call names in outputs, for the caller of the call. path is in the working directory. The text
+	// of its error is for the model. Nil = calls cannot name outputs.
+	Keep func(ctx context.Context, c tool.Call, path string, body io.ReadSeeker) (Kept, error)
 }
 
 // Source lists the tool. It implements [tool.Source].

@@ -29,6 +29,9 @@ type File struct {
 	SHA256    string // of the content, in hexadecimal
 	CreatedAt time.Time
 	ExpiresAt time.Time // when its content is deleted; zero = never
+
+	Container string // in which code has made it: see [ContainerOf]; "" = it was uploaded
+	Path      string // in the working directory of the container
 }
 
 // Prefix is how the ids of files begin, and IDPattern is the regular expression of a whole one. Those of OpenAI begin like
@@ -104,6 +107,7 @@ type Query struct {
 	Org       string
 	Principal string // only those of one key; "" = of all keys
 	Purpose   string // "" = every one
+	Container string // "" = every one, and uploads
 	After     string // only files after the one with this id, in the order; "" = from the first
 	Oldest    bool   // the oldest first; otherwise the newest
 	Limit     int    // at least 1

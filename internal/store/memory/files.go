@@ -67,7 +67,7 @@ func (o *Orgs) Files(_ context.Context, q file.Query) (out []file.File, err erro
 	}
 	for _, f := range r.files {
 		beyond := q.After == "" || (f.ID > q.After) == q.Oldest && f.ID != q.After
-		if (q.Principal == "" || f.Principal == q.Principal) && (q.Purpose == "" || f.Purpose == q.Purpose) && beyond {
+		if (q.Principal == "" || f.Principal == q.Principal) && (q.Purpose == "" || f.Purpose == q.Purpose) && (q.Container == "" || f.Container == q.Container) && beyond {
 			out = append(out, f.File)
 		}
 	}

@@ -10,10 +10,10 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/org"
 )
 
-const fileColumns = `org, id, principal, name, media_type, purpose, bytes, sha256, created_at, expires_at FROM files`
+const fileColumns = `org, id, principal, name, media_type, purpose, bytes, sha256, created_at, expires_at, container, path FROM files`
 
 func scanFile(row scanner) (f file.File, err error) {
-	err = row.Scan(&f.Org, &f.ID, &f.Principal, &f.Name, &f.MediaType, &f.Purpose, &f.Bytes, &f.SHA256, asTime{&f.CreatedAt}, asTime{&f.ExpiresAt})
+	err = row.Scan(&f.Org, &f.ID, &f.Principal, &f.Name, &f.MediaType, &f.Purpose, &f.Bytes, &f.SHA256, asTime{&f.CreatedAt}, asTime{&f.ExpiresAt}, &f.Container, &f.Path)
 	return f, err
 }
 
@@ -23,8 +23,8 @@ func (s *Store) AddFile(ctx context.Context, f file.File) error {
 		if err := t.mustExist(f.Org); err != nil {
 			return err
 		}
-		_, err := t.exec(`INSERT INTO files (org, id, principal, name, media_type, purpose, bytes, sha256, created_at, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-			f.Org, f.ID, f.Principal, f.Name, f.MediaType, f.Purpose, f.Bytes, f.SHA256, millis(f.CreatedAt), millis(f.ExpiresAt))
+		_, err := t.exec(`INSERT INTO files (org, id, principal, name, media_type, purpose, bytes, sha256, created_at, expires_at, container, path) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			f.Org, f.ID, f.Principal, f.Name, f.MediaType, f.Purpose, f.Bytes, f.SHA256, millis(f.CreatedAt), millis(f.ExpiresAt), f.Container, f.Path)
 		return err
 	})
 }
@@ -50,6 +50,9 @@ func (r *Reader) Files(ctx context.Context, q file.Query) ([]file.File, error) {
 	}
 	if q.Purpose != "" {
 		query, args = query+` AND purpose = ?`, append(args, q.Purpose)
+	}
+	if q.Container != "" {
+		query, args = query+` AND container = ?`, append(args, q.Container)
 	}
 	if q.After != "" {
 		query, args = query+` AND id `+beyond+` ?`, append(args, q.After)

@@ -112,6 +112,11 @@ func filePages(b *testBench) {
 	b.listed(q, "file-4")
 	q.After = "file-9"
 	b.listed(q)
+	b.ok(b.Files.AddFile(b.Context(), file.File{Org: "a", Principal: "k", ID: "file-6", Purpose: file.Output, Container: "c", Path: "d/x"}))
+	b.ok(b.Files.AddFile(b.Context(), file.File{Org: "a", Principal: "other", ID: "file-7", Purpose: file.Output, Container: "c", Path: "y"}))
+	b.listed(file.Query{Org: "a", Principal: "k", Container: "c", Limit: 9}, "file-6")
+	b.listed(file.Query{Org: "a", Container: "c", Limit: 9}, "file-7", "file-6")
+	b.listed(file.Query{Org: "a", Container: "d", Limit: 9})
 }
 
 func fileExpiry(b *testBench) {

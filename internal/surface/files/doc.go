@@ -2,6 +2,7 @@
 // URLs that give a file to anyone who has them.
 //
 //	POST|GET /v1/files, GET|DELETE /v1/files/{id}, GET /v1/files/{id}/content
+//	GET /v1/containers/{container}/files, …/{id}, …/{id}/content    those that code has made in a container
 //
 //	GET /api/buckets/{name}/files            list
 //	GET|PUT|DELETE /api/buckets/{name}/files/{path}

@@ -61,13 +61,13 @@ func (h *Handler) uploadRoutes() []surface.Route {
 	if h != nil {
 		uploads.MaxBody = h.o.Bodies.MaxBody()
 	}
-	return []surface.Route{
+	return append(h.containerRoutes(requests),
 		uploads.Route("POST /v1/files", h.PostFile()),
 		requests.Route("GET /v1/files", h.ListUploads()),
 		requests.Route("GET /v1/files/{id}", h.GetFile()),
 		requests.Open().Route("GET /v1/files/{id}/content", h.FileContent()),
 		requests.Route("DELETE /v1/files/{id}", h.DeleteFile()),
-	}
+	)
 }
 
 // answerFile returns the error for the client of a request for a file of a key.
@@ -241,57 +241,69 @@ func (h *Handler) ListUploads() surface.Endpoint {
 		if err := surface.CheckQuery(query, "purpose", "limit", "order", "after"); err != nil {
 			return 0, nil, err
 		}
-		limit, err := surface.QueryNumber(query, "limit", maxListed, 1, maxListed)
+		q, err := h.readList(r, caller, maxListed, maxListed)
 		if err != nil {
 			return 0, nil, err
 		}
-		q := file.Query{Org: caller.Org.ID, Principal: surface.FilesOf(caller), Purpose: query.Get("purpose"), After: query.Get("after"), Limit: limit + 1}
-		switch order := query.Get("order"); order {
-		case "", "desc":
-		case "asc":
-			q.Oldest = true
-		default:
-			return 0, nil, surface.InvalidValue("order", "order is %q; use asc or desc", order)
-		}
+		q.Purpose = query.Get("purpose")
 		if all := append(file.Purposes(), file.Output); q.Purpose != "" && !slices.Contains(all, q.Purpose) {
 			return 0, nil, surface.InvalidValue("purpose", "purpose is %q; use one of %s", q.Purpose, strings.Join(all, ", "))
-		}
-		if q.After != "" {
-			if _, err := h.o.Files.Find(r.Context(), q.Org, q.Principal, q.After); err != nil {
-				err = h.answerFile(err, q.After)
-				if f := (*fault.Error)(nil); errors.As(err, &f) {
-					f.Param = "after"
-				}
-				return 0, nil, err
-			}
 		}
 		found, err := h.o.Files.List(r.Context(), q)
 		if err != nil {
 			return 0, nil, err
 		}
-		return http.StatusOK, h.wireList(found, limit), nil
+		return http.StatusOK, newList(found, q.Limit-1, h.wireUpload), nil
 	})
+}
+
+// readList reads the members of a query for a list of files. The Query asks for one file more than the list may have.
+func (h *Handler) readList(r *http.Request, caller run.Caller, usual, most int) (file.Query, error) {
+	query := r.URL.Query()
+	limit, err := surface.QueryNumber(query, "limit", usual, 1, most)
+	if err != nil {
+		return file.Query{}, err
+	}
+	q := file.Query{Org: caller.Org.ID, Principal: surface.FilesOf(caller), After: query.Get("after"), Limit: limit + 1}
+	switch order := query.Get("order"); order {
+	case "", "desc":
+	case "asc":
+		q.Oldest = true
+	default:
+		return q, surface.InvalidValue("order", "order is %q; use asc or desc", order)
+	}
+	if q.After == "" {
+		return q, nil
+	}
+	_, err = h.o.Files.Find(r.Context(), q.Org, q.Principal, q.After)
+	err = h.answerFile(err, q.After)
+	if f := (*fault.Error)(nil); errors.As(err, &f) {
+		f.Param = "after"
+	}
+	return q, err
 }
 
 // maxListed is how many files a list has at most, also without limit. OpenAI has ten times as many.
 const maxListed = 1000
 
-// uploadList is a list of files on the wire.
-type uploadList struct {
-	Object  string           `json:"object"` // "list"
-	Data    []uploadedObject `json:"data"`
-	FirstID *string          `json:"first_id"` // nil = the list is empty
-	LastID  *string          `json:"last_id"`
-	HasMore bool             `json:"has_more"`
+// fileList is a list of files on the wire.
+type fileList[T any] struct {
+	Object  string  `json:"object"` // "list"
+	Data    []T     `json:"data"`
+	FirstID *string `json:"first_id"` // nil = the list is empty
+	LastID  *string `json:"last_id"`
+	HasMore bool    `json:"has_more"`
 }
 
-func (h *Handler) wireList(found []file.File, limit int) uploadList {
-	out := uploadList{Object: "list", Data: []uploadedObject{}, HasMore: len(found) > limit}
-	for _, f := range found[:min(len(found), limit)] {
-		out.Data = append(out.Data, h.wireUpload(f))
+// newList returns the first limit files.
+func newList[T any](found []file.File, limit int, wire func(file.File) T) fileList[T] {
+	shown := found[:min(len(found), limit)]
+	out := fileList[T]{Object: "list", Data: []T{}, HasMore: len(found) > limit}
+	for _, f := range shown {
+		out.Data = append(out.Data, wire(f))
 	}
-	if n := len(out.Data); n > 0 {
-		out.FirstID, out.LastID = &out.Data[0].ID, &out.Data[n-1].ID
+	if n := len(shown); n > 0 {
+		out.FirstID, out.LastID = &shown[0].ID, &shown[n-1].ID
 	}
 	return out
 }

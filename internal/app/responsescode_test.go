@@ -305,8 +305,10 @@ func TestFilesOfTheResponsesAPI(t *testing.T) {
 	if n := len(typed(a.events(t), "response.output_text.annotation.added", "")); n != 1 {
 		t.Errorf("the stream has %d events of annotations", n)
 	}
-	if content := c.send("GET", "/v1/files/"+got.File+"/content", nil, "Authorization", "Bearer owner-key"); string(content.body) != "hello" {
-		t.Errorf("the file is %d %s", content.status, content.body)
+	for _, path := range []string{"/v1/files/", "/v1/containers/" + got.Container + "/files/"} {
+		if content := c.send("GET", path+got.File+"/content", nil, "Authorization", "Bearer owner-key"); string(content.body) != "hello" {
+			t.Errorf("%s: the file is %d %s", path, content.status, content.body)
+		}
 	}
 }
 

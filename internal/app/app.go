@@ -333,6 +333,9 @@ func (a *App) buildAPI(o Options, router *route.Router, retained *memlimit.Limit
 		}),
 		approvals: approvals.New(approvals.Options{
 			Archive: a.store, Runner: a.runner, Client: run.ClientOf(a.runner), KeyName: a.directory.KeyName, Log: a.log, Now: clock.Wall,
+			DecideNext: func(ctx context.Context, n run.Next, by org.Author) (journal.Approval, error) {
+				return run.DecideNext(ctx, a.runner, n, by)
+			},
 		}),
 		admin: admin.New(admin.Options{
 			Store: a.store, Webhooks: a.store, Outbox: a.store, Audit: a.store, Budgets: a.store, Routes: router, Directory: a.directory, Vault: a.keys.Vault, Log: a.log,

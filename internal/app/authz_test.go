@@ -34,6 +34,7 @@ const (
 	readsApprovals            // owner, admin, approver and reader
 	manages                   // owner and admin
 	decides                   // owner, admin and approver
+	decidesOwn                // owner, admin, approver and member
 	operate                   // the operator
 )
 
@@ -278,15 +279,16 @@ func access() map[string]struct {
 		"GET /api/observability/health":                {readsRuns, one(200, "/api/observability/health")},
 		"/api/observability/":                          {open, one(404, "/api/observability/elsewhere")},
 
-		"GET /v1/runs":               {readsRuns, one(200, "/v1/runs?limit=1")},
-		"GET /v1/runs/{id}":          {readsRuns, ofRuns(200, "/v1/runs/%s")},
-		"GET /v1/runs/{id}/events":   {readsRuns, ofRuns(200, "/v1/runs/%s/events")},
-		"POST /v1/runs/{id}/cancel":  {starts, ofRuns(409, "/v1/runs/%s/cancel")}, // it is over
-		"POST /v1/runs/{id}/limits":  {starts, withBody(ofRuns(409, "/v1/runs/%s/limits"), `{"rounds":3}`)},
-		"GET /v1/approvals":          {readsApprovals, one(200, "/v1/approvals?limit=1")},
-		"GET /v1/approvals/{id}":     {readsApprovals, things(200, "/v1/approvals/%s", (*twoOrgs).approval)},
-		"POST /v1/approvals/{id}":    {decides, withBody(things(200, "/v1/approvals/%s", (*twoOrgs).approval), `{"decision":"deny"}`)},
-		"POST /api/runs/{id}/cancel": {starts, ofRuns(409, "/api/runs/%s/cancel")},
+		"GET /v1/runs":                  {readsRuns, one(200, "/v1/runs?limit=1")},
+		"GET /v1/runs/{id}":             {readsRuns, ofRuns(200, "/v1/runs/%s")},
+		"GET /v1/runs/{id}/events":      {readsRuns, ofRuns(200, "/v1/runs/%s/events")},
+		"POST /v1/runs/{id}/cancel":     {starts, ofRuns(409, "/v1/runs/%s/cancel")}, // it is over
+		"POST /v1/runs/{id}/limits":     {starts, withBody(ofRuns(409, "/v1/runs/%s/limits"), `{"rounds":3}`)},
+		"GET /v1/approvals":             {readsApprovals, one(200, "/v1/approvals?limit=1")},
+		"GET /v1/approvals/{id}":        {readsApprovals, things(200, "/v1/approvals/%s", (*twoOrgs).approval)},
+		"POST /v1/approvals/{id}":       {decides, withBody(things(200, "/v1/approvals/%s", (*twoOrgs).approval), `{"decision":"deny"}`)},
+		"POST /v1/agent/approvals/{id}": {decidesOwn, forMembers(404, withBody(things(200, "/v1/agent/approvals/%s", (*twoOrgs).approval), `{"decision":"deny"}`))},
+		"POST /api/runs/{id}/cancel":    {starts, ofRuns(409, "/api/runs/%s/cancel")},
 
 		"GET /api/orgs":             {operate, one(200, "/api/orgs")},
 		"POST /api/orgs":            {operate, with(201, "/api/orgs", func(w *twoOrgs) string { return `{"id":"` + w.name() + `"}` })},
@@ -314,7 +316,7 @@ func (m may) refusal(principal string) int {
 	allowed := map[may][]string{
 		known: {"owner", "admin", "member", "approver", "reader", "tools"}, calls: {"owner", "admin", "member", "tools"}, starts: {"owner", "admin", "member"},
 		reads: {"owner", "admin", "reader"}, readsRuns: {"owner", "admin", "member", "reader"}, readsApprovals: {"owner", "admin", "approver", "reader"},
-		manages: {"owner", "admin"}, decides: {"owner", "admin", "approver"}, operate: {"operator"},
+		manages: {"owner", "admin"}, decides: {"owner", "admin", "approver"}, decidesOwn: {"owner", "admin", "approver", "member"}, operate: {"operator"},
 	}
 	isOfOrg := slices.Contains(allowed[known], principal) || m == operate && principal == "expired" // which is known, and told that it is the wrong one
 	switch {

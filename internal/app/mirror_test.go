@@ -201,7 +201,7 @@ func kindOf(pattern string) (kind string, known bool) {
 		"api/agents/{id}": "agent", "api/agents/{id}/versions/{version}": "version", "api/agents/{id}/hooks/{hid}": "agent hook", "api/agents/{id}/tools/{aid}": "agent tool",
 		"api/agents/{id}/mcp-servers/{sid}": "agent server", "api/agents/{id}/sessions/{sid}": "agent session", "api/agents/runs/{id}": "agent run",
 		"api/tools/{id}": "tool", "api/sessions/{id}": "session", "api/settings/{key}": "", "api/secrets/{name}": "secret", "api/mcp-servers/{name}": "server", "api/keys/{id}": "key",
-		"api/runs/{id}": "run", "v1/runs/{id}": "run", "v1/approvals/{id}": "approval", "v1/responses/{id}": "response",
+		"api/runs/{id}": "run", "v1/runs/{id}": "run", "v1/approvals/{id}": "approval", "v1/agent/approvals/{id}": "approval", "v1/responses/{id}": "response",
 		"v1/files/{id}": "file", "api/buckets/{name}": "bucket", "api/buckets/{name}/files/{path...}": "bucket file", "v1/blobs/{id}": "", // a signed URL
 		"v1/conversations/{id}": "conversation", "v1/conversations/{id}/items/{item}": "item", "v1/models/{model...}": "",
 		"v1/sessions/{id}":                     "chat session",
@@ -225,6 +225,7 @@ func goodBodies() map[string]string {
 		"POST /api/agents/{id}/run/stream":       `{"message":"x"}`,
 		"POST /api/agents/runs/{id}/approve":     `{"approved":true}`,
 		"POST /v1/approvals/{id}":                `{"decision":"approve"}`,
+		"POST /v1/agent/approvals/{id}":          `{"decision":"approve"}`,
 		"POST /v1/runs/{id}/limits":              `{"rounds":30}`,
 		"POST /v1/conversations/{id}":            `{"metadata":{"a":"b"}}`,
 		"PUT /v1/sessions/{id}":                  `{"messages":[{"role":"user","content":"x"}]}`,

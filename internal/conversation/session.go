@@ -16,6 +16,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/item"
@@ -36,6 +37,8 @@ type SessionInfo struct {
 	CreatedAt int64 `json:"created_at"` // Unix milliseconds
 	UpdatedAt int64 `json:"updated_at"` // when it was last used
 	TTL       int64 `json:"ttl_ms"`     // how long it is kept after that; 0 = until it is deleted
+
+	Remembered []loop.Remembered `json:"remembered,omitempty"` // tools that need no approval again
 
 	Key *journal.SubmitKey `json:"key,omitempty"` // of its latest run; nil = that has none
 }
@@ -211,7 +214,8 @@ type Opened struct {
 	name SessionName
 	was  *journal.Conversation // nil = it is new
 
-	Since int64 // when the session began, in Unix milliseconds
+	Since      int64             // when the session began, in Unix milliseconds
+	Remembered []loop.Remembered // tools that need no approval again
 }
 
 // Stored says that the run is stored.
@@ -275,7 +279,7 @@ func (s *Sessions) Open(ctx context.Context, n SessionName, was *journal.Convers
 	s.mu.Lock()
 	s.starting[n] = true
 	s.mu.Unlock()
-	return &Opened{s, n, was, info.CreatedAt}, nil
+	return &Opened{s, n, was, info.CreatedAt, info.Remembered}, nil
 }
 
 // storedTTL returns a time to live as SessionInfo has it.
@@ -295,10 +299,11 @@ type Added struct {
 	Target  event.Target
 }
 
-// Close ends a run of a session. with is what it adds; nil = nothing, as the run has not ended well. A session that
-// was deleted stays deleted, and one that has another run now is not changed. After an error, Close can be called
+// Close ends a run of a session. with is what it adds; nil = nothing, as the run has not ended well. remembered are the
+// tools that need no approval in later runs of the session. A session that was deleted stays deleted, and one that has
+// another run now is not changed. After an error, Close can be called
 // again, and also after it has succeeded.
-func (s *Sessions) Close(ctx context.Context, n SessionName, runID string, with *Added) error {
+func (s *Sessions) Close(ctx context.Context, n SessionName, runID string, with *Added, remembered []loop.Remembered) error {
 	for {
 		c, err := s.Find(ctx, n)
 		if err != nil || c == nil || c.RunID != runID {
@@ -314,7 +319,7 @@ func (s *Sessions) Close(ctx context.Context, n SessionName, runID string, with 
 			maps.Copy(ids, with.CallIDs)
 			c.CallIDs = ids
 		}
-		info.UpdatedAt = s.now().UnixMilli()
+		info.UpdatedAt, info.Remembered = s.now().UnixMilli(), remembered
 		c.RequestJSON = info.encode()
 		err = s.save(ctx, n, *c, info.keptFor())
 		if err == nil || !errors.Is(err, journal.ErrChanged) || ctx.Err() != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/item"
 )
@@ -36,6 +37,9 @@ type Ref struct {
 	// Since is when that session began, in Unix milliseconds: one that was deleted and one that has its id now differ in it.
 	// It is known when the run is stored.
 	Since int64
+
+	// Remembered are the tools that need no approval again in that session. They are known when Since is.
+	Remembered []loop.Remembered
 
 	// Member is the member of the request that has ID, for errors.
 	Member string

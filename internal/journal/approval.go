@@ -202,6 +202,10 @@ func (a Approval) Overdue(now time.Time) bool {
 type Decision struct {
 	Approved bool
 	Message  string // for the model; "" = none
+
+	// Remember says that further calls of the tool need no approval in the session of the run. It has an effect only
+	// if Approved is true.
+	Remember bool
 }
 
 // Accepts returns nil if the approval has the decision, or an error that says why not.

@@ -271,7 +271,7 @@ func allowEarly(s *State, b CallResolved) error {
 		return fmt.Errorf("%d decisions wait for calls already", MaxEarly)
 	case b.WaitID == "":
 		return expects(s, Interrupt{}, s.Ended == "")
-	case len(s.Early) == 0 || s.Early[0].Approved != b.Approved || s.Early[0].By != b.By || s.Early[0].Message != b.Message:
+	case len(s.Early) == 0 || s.Early[0].Approved != b.Approved || s.Early[0].By != b.By || s.Early[0].Remember != b.Remember || s.Early[0].Message != b.Message:
 		return fmt.Errorf("the decision about approval %q is not the first that was made early", b.WaitID)
 	}
 	return allowResolved(s, b.WaitID)

@@ -37,6 +37,7 @@ func Apply(s State, f Fact) State {
 			b.Policy = b.Policy.withDefaults(missingDefaults())
 			s.Limits, s.Budgets = b.Limits, b.Budgets
 			s.Accepted, s.ActiveSince, s.Grade, s.ProgressAt = &b, f.At, b.Grade, f.At
+			s.Remembered = b.Remembered
 			if b.Queued {
 				s.ActiveSince = 0
 			}
@@ -324,6 +325,9 @@ func (s *State) decide(b CallResolved, at int64) {
 		return
 	case b.Early && len(s.Early) > 0:
 		s.Early = s.Early[1:]
+	}
+	if b.Approved && b.Remember {
+		s.remember(b.WaitID)
 	}
 	s.resolve(b.WaitID, b.Approved, b.Message, at)
 }

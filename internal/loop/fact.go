@@ -85,6 +85,9 @@ type Accepted struct {
 	// AgentSession is the session of an agent of a program that the run is part of; "" = none.
 	AgentSession string `json:"agent_session,omitempty"`
 
+	// Remembered are the tools that need no approval again in the session of the run.
+	Remembered []Remembered `json:"remembered,omitempty"`
+
 	// Listed are the labels of the shown servers whose tools the conversation has listed
 	// before this run.
 	Listed []string `json:"listed,omitempty"`
@@ -576,6 +579,9 @@ type CallResolved struct {
 	Approved bool   `json:"approved"`
 	By       string `json:"by"`                // principal
 	Message  string `json:"message,omitempty"` // for the model
+
+	// Remember says that further calls of the tool need no approval in the session of the run.
+	Remember bool `json:"remember,omitempty"`
 
 	// Early says that the decision was made early. With a WaitID, it is the first of [State.Early], which has
 	// taken effect.

@@ -73,6 +73,8 @@ type State struct {
 
 	Parks int // how often the run has waited for approvals
 
+	Remembered []Remembered // tools that need no approval again, those of Accepted and those that a person has approved so
+
 	Early []CallResolved // decisions for calls that are not asked for yet, the first one first; at most MaxEarly
 
 	Paused    *Paused      // the run waits for a raise of its limits; nil = it does not

@@ -216,7 +216,7 @@ func compactionMutations() []mutation {
 		{
 			Name: "the rest of an answer is asked for without end", Why: "a model that never comes to an end is paid for until the budget of the run is used up",
 			In: "State.ContinuesAfter", From: "s.Continued < s.Accepted.Continuations", To: "s.Accepted.Continuations > 0",
-			Test: "TestDecide",
+			Test: "TestWhichAnswersAreContinued",
 		},
 		{
 			Name: "the parts of an answer are rounds", Why: "an agent with few steps ends before its model has called a tool",

@@ -50,7 +50,7 @@ func (u *audience) resolve(ctx context.Context, a journal.Approval, d journal.De
 // tryResolve appends the decision, or that it is too late. The error is a conflict if somebody else has decided,
 // or the run has ended.
 func (u *audience) tryResolve(ctx context.Context, a journal.Approval, d journal.Decision, by org.Author) error {
-	var body loop.Body = loop.CallResolved{WaitID: a.ID, Approved: d.Approved, By: by.Principal, Message: d.Message}
+	var body loop.Body = loop.CallResolved{WaitID: a.ID, Approved: d.Approved, By: by.Principal, Message: d.Message, Remember: d.Approved && d.Remember}
 	row := a.Entry(by.At, by.Principal, journal.ApprovalDenied, d.Message)
 	switch {
 	case a.Overdue(u.o.Now()):

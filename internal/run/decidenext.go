@@ -37,8 +37,11 @@ func DecideNext(ctx context.Context, r *Runner, n Next, by org.Author) (journal.
 	if len(n.Message) > maxReason {
 		return journal.Approval{}, fault.New(fault.Invalid, "invalid_value", "reason has %d bytes, and at most %d are allowed", len(n.Message), maxReason).In("reason")
 	}
-	var a journal.Approval
-	var err error
+	a := journal.Approval{}
+	err := mayRemember(ctx, r.o.Archive, n.Org, n.RunID, n.Decision)
+	if err != nil {
+		return a, err
+	}
 	for range maxDecideTries {
 		if a, err = r.audience.decideNext(ctx, r, n, by); err == nil {
 			return a, nil
@@ -103,6 +106,6 @@ func keepDecision(ctx context.Context, r *Runner, n Next, by org.Author) error {
 		case len(s.Early) >= loop.MaxEarly:
 			return foreign{}, fault.New(fault.Conflict, "too_many_decisions", "the run has %d decisions for calls that it has not asked for yet; wait until it asks", loop.MaxEarly)
 		}
-		return foreign{bodies: []loop.Body{loop.CallResolved{Approved: n.Approved, By: by.Principal, Message: n.Message, Early: true}}}, nil
+		return foreign{bodies: []loop.Body{loop.CallResolved{Approved: n.Approved, By: by.Principal, Message: n.Message, Remember: n.Approved && n.Remember, Early: true}}}, nil
 	}})
 }

@@ -391,7 +391,7 @@ func (d *driver) park(a loop.Interrupt) error {
 		if capped := new(org.CapError); errors.As(err, &capped) {
 			return d.calls.refuseToAsk(a.Calls, capped)
 		}
-		return err
+		return cmp.Or(err, errDecideAgain) // it does not wait
 	}
 	active := d.run.now() - s.ActiveSince
 	var rows []journal.Row

@@ -243,6 +243,12 @@ func (r *Runner) Decide(ctx context.Context, orgID, id string, d journal.Decisio
 	if err != nil {
 		return a, err
 	}
+	if err := mayRemember(ctx, r.o.Archive, orgID, a.RunID, d); err != nil {
+		return a, err
+	}
+	if d.Remember && a.Asker == loop.AskedByHook {
+		return a, fault.New(fault.Invalid, "unsupported_value", "remember_for_session: a hook asks for approval of this call, and hooks ask each time; send the decision without it").In("remember_for_session")
+	}
 	if a.Status == journal.ApprovalWaiting {
 		if a, err = r.audience.decide(ctx, a, d, by); err != nil {
 			return a, err

@@ -46,6 +46,21 @@ func toolSession(s *runState) string {
 	return fmt.Sprintf("session %s %s %d", n.Principal, n.ID, s.req.Continues.Since)
 }
 
+// mayRemember returns a [fault.Error] for a decision that is to be remembered in a session that the run does not have.
+func mayRemember(ctx context.Context, archive journal.Archive, orgID, runID string, d journal.Decision) error {
+	if !d.Remember {
+		return nil
+	}
+	rows, err := archive.Rows(ctx, orgID, runID, []string{sessionRef}, maxSessionRow)
+	if err == nil && (len(rows) == 0 || rows[0] == nil) || errors.Is(err, org.ErrNotFound) {
+		return fault.New(fault.Invalid, "unsupported_value", "remember_for_session: the run has no session; send the decision without it, or chat requests with a session_id").In("remember_for_session")
+	}
+	return err
+}
+
+// maxSessionRow bounds the bytes of the row with the session of a run.
+const maxSessionRow = 1 << 10
+
 // sessionKeeper adds what a run has said to the session of its key.
 type sessionKeeper struct {
 	o        *Options
@@ -78,7 +93,7 @@ func (d *sessionKeeper) open() (*openedSession, error) {
 		var refused *fault.Error
 		switch {
 		case err == nil:
-			asked.Continues.Since = opened.Since
+			asked.Continues.Since, asked.Continues.Remembered = opened.Since, opened.Remembered
 			return &openedSession{opened}, nil
 		case errors.Is(err, journal.ErrChanged) && d.run.ctx.Err() == nil:
 			asked.forget() // it is read again
@@ -163,7 +178,7 @@ func (d *sessionKeeper) close(reason event.Reason, failed bool, callIDs map[stri
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(run.ctx), appendTimeout)
 	defer cancel()
-	err := d.sessions.Close(ctx, name, run.lease.RunID, added)
+	err := d.sessions.Close(ctx, name, run.lease.RunID, added, run.state().Remembered)
 	var bad *journal.Unreadable
 	if errors.As(err, &bad) {
 		run.log.Error("what a run has said is not added to its session", "session", name.ID, "error", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"testing"
 	"time"
 
@@ -76,7 +77,7 @@ func (b *sessionBench) end(id, run, said string) {
 		added = &conversation.Added{Items: []item.Item{item.NewText(item.User, said)}}
 	}
 	for range 2 { // the next owner of the run does it again
-		if err := b.Close(b.Context(), session(id), run, added); err != nil {
+		if err := b.Close(b.Context(), session(id), run, added, nil); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -175,7 +176,7 @@ func TestASessionIsChangedByItsRunOnly(t *testing.T) {
 	o, err = b.Open(b.Context(), session("s"), before, "refused", time.Hour, nil)
 	b.ok(err)
 	b.ok(o.Undo(b.Context()))
-	if c := b.find("s"); c.RunID != "r1" || c.Items[0].Text() != "one" || conversation.Info(c) != conversation.Info(before) {
+	if c := b.find("s"); c.RunID != "r1" || c.Items[0].Text() != "one" || !reflect.DeepEqual(conversation.Info(c), conversation.Info(before)) {
 		t.Errorf("%+v", c)
 	}
 	if _, err := b.Open(b.Context(), session("s"), before, "stale", time.Hour, nil); !errors.Is(err, journal.ErrChanged) {

@@ -99,7 +99,7 @@ func (t *toolCaller) prepare(a loop.PrepareTools) error {
 // rules returns the settings for the calls of the latest turn.
 func (t *toolCaller) rules() toolexec.Rules {
 	p := t.run.policy()
-	return toolexec.Rules{ClientTools: t.tools.clientNames(), Only: t.tools.callable(), Validation: p.Validation, NoUnpriced: p.NoUnpriced, Asks: p.Asks}
+	return toolexec.Rules{ClientTools: t.tools.clientNames(), Only: t.tools.callable(), Validation: p.Validation, NoUnpriced: p.NoUnpriced, Asks: p.Asks, Remembers: t.run.state().Remembers}
 }
 
 // recheck compares the approved calls that have not started with the tools that their servers

@@ -66,9 +66,10 @@ const (
 	RunReaders      Roles = "owner, admin, member or reader" // members read the runs of their key
 	Approvers       Roles = "owner, admin or approver"
 	ApprovalReaders Roles = "owner, admin, approver or reader"
-	ToolCallers     Roles = "owner, admin, member or tools" // over /mcp
-	Operator        Roles = "operator"                      // the operator's key, and no key of an org
-	Signed          Roles = "signed URL"                    // no key: the endpoint checks the signature of the URL
+	Deciders        Roles = "owner, admin, member or approver" // members decide what only their own request asks for
+	ToolCallers     Roles = "owner, admin, member or tools"    // over /mcp
+	Operator        Roles = "operator"                         // the operator's key, and no key of an org
+	Signed          Roles = "signed URL"                       // no key: the endpoint checks the signature of the URL
 )
 
 // Allow reports whether a key of an org may use the route.
@@ -86,6 +87,8 @@ func (rs Roles) Allow(r org.Role) bool {
 		return r.MayRun() || r.MayRead()
 	case Approvers:
 		return r.MayApprove()
+	case Deciders:
+		return r.MayApprove() || r.MayRun()
 	case ToolCallers:
 		return r.MayCallTools()
 	case ApprovalReaders:

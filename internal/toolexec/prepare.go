@@ -42,6 +42,10 @@ type Rules struct {
 	// Asks returns whose rule asks for approval of a call; "" = none. has reports whether the
 	// server has a tool of a name. Nil = none asks.
 	Asks func(server, tool string, readOnly bool, has func(name string) bool) loop.Asker
+
+	// Remembers reports whether a call for which a rule asks needs no approval, because a person has approved
+	// further calls of its tool, whose definition has the digest. Nil = none.
+	Remembers func(server, tool, digest string, asker loop.Asker) bool
 }
 
 // Prepared is the result of Prepare.
@@ -107,6 +111,9 @@ func Prepare(set *catalog.Set, rules Rules, key loop.CallKey, name, raw string) 
 	}
 	if asker, ok := p.Entry.Tool.(tool.Asker); ok && p.Verdict == loop.Run && asker.Asks(arguments) {
 		p.Verdict, p.Asker = loop.Ask, loop.AskedByServer
+	}
+	if p.Verdict == loop.Ask && rules.Remembers != nil && rules.Remembers(p.Server, p.Tool, p.ToolDigest, p.Asker) {
+		p.Verdict, p.Asker = loop.Run, ""
 	}
 	return p
 }

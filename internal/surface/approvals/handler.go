@@ -46,9 +46,11 @@ type Options struct {
 	Archive journal.Archive
 	Runner  Runner
 	Client  func(ctx context.Context, a journal.Approval) (run.Client, error) // run.ClientOf
-	KeyName func(orgID, id string) string                                     // name of a key of the org, also of a revoked one; "" = unknown
-	Log     *slog.Logger
-	Now     func() time.Time // nil = time.Now
+	// DecideNext decides the next call of a run, also before it is asked for: run.DecideNext.
+	DecideNext func(ctx context.Context, n run.Next, by org.Author) (journal.Approval, error)
+	KeyName    func(orgID, id string) string // name of a key of the org, also of a revoked one; "" = unknown
+	Log        *slog.Logger
+	Now        func() time.Time // nil = time.Now
 }
 
 // Handler serves the API of approvals. Its methods return errors for the HTTP server to
@@ -132,7 +134,7 @@ func (h *Handler) Decide(w http.ResponseWriter, r *http.Request, caller run.Call
 	if err != nil {
 		return h.failed(err)
 	}
-	d, err := decision(body)
+	d, err := decision(body, "reason")
 	if err != nil {
 		return err
 	}
@@ -246,18 +248,22 @@ func query(values url.Values) (q journal.ApprovalQuery, wait time.Duration, err 
 	return q, time.Duration(seconds) * time.Second, err
 }
 
-// decision reads the body of a decision.
-func decision(body map[string]json.RawMessage) (d journal.Decision, err error) {
+// remember is the member that approves further calls of the tool in the session.
+const remember = "remember_for_session"
+
+// decision reads the body of a decision, in which the member reason is for the model.
+func decision(body map[string]json.RawMessage, reason string) (d journal.Decision, err error) {
+	known := []string{"decision", reason, remember}
 	for _, name := range slices.Sorted(maps.Keys(body)) {
-		if name != "decision" && name != "reason" {
-			return d, fault.New(fault.Invalid, "unknown_parameter", "unknown member %.80q; known members are decision, reason", name).In(name)
+		if !slices.Contains(known, name) {
+			return d, fault.New(fault.Invalid, "unknown_parameter", "unknown member %.80q; known members are %s", name, strings.Join(known, ", ")).In(name)
 		}
 	}
 	word, err := text(body, "decision")
 	if err != nil {
 		return d, err
 	}
-	if d.Message, err = text(body, "reason"); err != nil {
+	if d.Message, err = text(body, reason); err != nil {
 		return d, err
 	}
 	switch {
@@ -267,6 +273,15 @@ func decision(body map[string]json.RawMessage) (d journal.Decision, err error) {
 		return d, fault.New(fault.Invalid, "missing_required_parameter", "the request has no decision; send approve or deny").In("decision")
 	default:
 		return d, surface.InvalidValue("decision", "unknown decision %.80q; send approve or deny", word)
+	}
+	switch raw := string(body[remember]); {
+	case raw == "" || raw == "null" || raw == "false":
+	case raw != "true":
+		return d, fault.New(fault.Invalid, "invalid_type", "%s is not true or false", remember).In(remember)
+	case !d.Approved:
+		return d, surface.InvalidValue(remember, "only an approval can be remembered; leave %s out, or send it with approve", remember)
+	default:
+		d.Remember = true
 	}
 	return d, nil
 }

@@ -15,5 +15,6 @@ func (h *Handler) Routes() []surface.Route {
 		readers.Open().Route("GET /v1/approvals", h.List),
 		readers.Route("GET /v1/approvals/{id}", surface.Admitted(h.Get)),
 		approvers.Route("POST /v1/approvals/{id}", surface.Admitted(h.Decide)),
+		approvers.By(surface.Deciders).Route("POST /v1/agent/approvals/{id}", surface.Admitted(h.DecideAgent)),
 	}
 }

@@ -37,7 +37,8 @@ func (s *State) remember(waitID string) {
 		if n := len(kept) - MaxRemembered + 1; n > 0 {
 			kept = kept[n:]
 		}
-		s.Remembered = append(kept, r)
+		kept = append(kept, r)
+		s.Remembered = kept
 		return
 	}
 }

@@ -39,6 +39,7 @@ func TestConformance(t *testing.T) { // P12
 		{"characters cut anywhere arrive whole", testUnicode},
 		{"the Responses API of the Node client", testResponses},
 		{"code of the Responses API, Node client", testCode},
+		{"files that code has made, Node client", testFiles},
 		{"embeddings, pictures, speech and moderations", testEndpoints},
 		{"the MCP Inspector at /mcp", testInspector},
 		{"Codex", testCodex},

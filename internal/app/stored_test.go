@@ -116,7 +116,7 @@ func TestStoredSettingsThatAreNotBuiltAreNotServed(t *testing.T) { // C19
 	noLeaks(t)
 	for name, c := range map[string]struct{ change, words, patch string }{
 		"a word that nobody knows":   {`json_set(runtime, '$.tool_arg_validation', 'perhaps')`, `tool_arg_validation: "perhaps" is not allowed`, `{"tool_arg_validation":"strict"}`},
-		"a setting of a newer build": {`json_set(runtime, '$.extensions', json('["files"]'))`, "extensions[0]: files is not built yet", `{"extensions":[]}`},
+		"a setting of a newer build": {`json_set(runtime, '$.extensions', json('["later"]'))`, `extensions[0]: "later" is not allowed`, `{"extensions":[]}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			up := newUpstream(t, callThenAnswer)

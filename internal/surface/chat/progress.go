@@ -2,8 +2,11 @@ package chat
 
 import (
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
@@ -49,11 +52,40 @@ type required struct {
 	extension
 	RunID      string  `json:"run_id"`
 	ApprovalID string  `json:"approval_id"`
+	SessionID  string  `json:"session_id,omitempty"`
 	Key        string  `json:"call_key"`
+	Round      int     `json:"round"` // from 0
 	Server     string  `json:"server"`
 	Name       string  `json:"tool_name"`
+	Tool       asking  `json:"tool"`
 	Arguments  string  `json:"arguments"`
 	ExpiresAt  *string `json:"expires_at"` // null = never
+}
+
+// asking says what a call that waits does, for the person who decides.
+type asking struct {
+	Source string `json:"source"` // built_in or external
+	Kind   string `json:"kind"`   // code_execution, web_search, custom or external
+	Label  string `json:"label"`  // the server's own name of the tool
+}
+
+func askingOf(a event.Approval) asking {
+	switch {
+	case a.Server != org.BuiltinTools:
+		return asking{"external", "external", a.Tool}
+	case slices.Contains(org.CodeTools(), a.Tool):
+		return asking{"built_in", "code_execution", a.Tool}
+	case slices.Contains(org.SearchTools(), a.Tool):
+		return asking{"built_in", "web_search", a.Tool}
+	}
+	return asking{"built_in", "custom", a.Tool}
+}
+
+// roundOf returns the round of a call, with whose number its key begins.
+func roundOf(key string) int {
+	round, _, _ := strings.Cut(key, ".")
+	n, _ := strconv.Atoi(round)
+	return n
 }
 
 // pausedRun is the event for a run that waits for a raise of its limits.
@@ -105,7 +137,7 @@ func (e *encoder) require(a event.Approval) {
 	e.asked = append(e.asked, a.ID)
 	w := required{
 		extension: newExtension(approvalRequired), RunID: e.Started.RunID, ApprovalID: a.ID,
-		Key: a.Key, Server: a.Server, Name: a.Name, Arguments: string(a.Arguments),
+		SessionID: e.Session, Key: a.Key, Round: roundOf(a.Key), Server: a.Server, Name: a.Name, Tool: askingOf(a), Arguments: string(a.Arguments),
 	}
 	if !a.ExpiresAt.IsZero() {
 		w.ExpiresAt = new(surface.Timestamp(a.ExpiresAt.UnixMilli()))

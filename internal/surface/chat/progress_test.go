@@ -18,7 +18,7 @@ func TestProgressNamesEachApprovalOnce(t *testing.T) { // H03
 		begun(), event.Waiting{Approvals: []event.Approval{a, b}}, event.Waiting{Approvals: []event.Approval{b}}, event.Finished{Reason: event.Complete},
 	}}
 	const want = "event: agentic_tool_approval_required\n" + `data: {"type":"agentic_tool_approval_required","choices":[],"run_id":"run_1","approval_id":"appr_1",` +
-		`"call_key":"0.0","server":"bank","tool_name":"pay","arguments":"{\"to\":7}","expires_at":"2023-11-14T22:13:20.000Z"}`
+		`"call_key":"0.0","round":0,"server":"bank","tool_name":"pay","tool":{"source":"external","kind":"external","label":"pay"},"arguments":"{\"to\":7}","expires_at":"2023-11-14T22:13:20.000Z"}`
 	for _, mode := range []org.StreamMode{org.Live, org.FinalOnly} {
 		if out := serve(r, mode, askStream, nil).Body.String(); strings.Contains(out, "event: ") {
 			t.Errorf("%s: not asked for: %s", mode, out)
@@ -27,5 +27,25 @@ func TestProgressNamesEachApprovalOnce(t *testing.T) { // H03
 		if !strings.HasPrefix(out, `data: {"id":"chatcmpl-run_1"`) || strings.Count(out, want) != 1 || strings.Count(out, "event: ") != 2 || !strings.Contains(out, `"approval_id":"appr_2"`) {
 			t.Errorf("%s: %s", mode, out)
 		}
+	}
+}
+
+// H03: the person who decides sees what the tool does.
+func TestWhatACallThatWaitsIs(t *testing.T) {
+	for _, c := range []struct {
+		server, tool string
+		want         asking
+	}{
+		{"bank", "code_execute", asking{"external", "external", "code_execute"}},
+		{org.BuiltinTools, "code_execute", asking{"built_in", "code_execution", "code_execute"}},
+		{org.BuiltinTools, "web_search", asking{"built_in", "web_search", "web_search"}},
+		{org.BuiltinTools, "database_write", asking{"built_in", "custom", "database_write"}},
+	} {
+		if got := askingOf(event.Approval{Server: c.server, Tool: c.tool}); got != c.want {
+			t.Errorf("%s of %s: %v", c.tool, c.server, got)
+		}
+	}
+	if got := roundOf("12.3"); got != 12 {
+		t.Errorf("the round is %d", got)
 	}
 }

@@ -10,6 +10,9 @@ import (
 	"github.com/turnpike-gateway/turnpike/event"
 )
 
+// ErrorMark begins the results for the model of calls that have failed.
+const ErrorMark = "Error: "
+
 // MadeFile is a file of an answer: one that a tool has made, or one that the request requires and no tool has made.
 type MadeFile struct {
 	ID        string      `json:"id,omitempty"`

@@ -103,7 +103,7 @@ func outputOf(ev event.ToolDone) *codeOutput {
 		Exit                  int
 		Stdout, Stderr, Error string
 	}
-	switch err := json.Unmarshal([]byte(ev.Text), &a); {
+	switch err := json.Unmarshal([]byte(strings.TrimPrefix(ev.Text, surface.ErrorMark)), &a); {
 	case err != nil && (ev.Outcome == event.CallOK || ev.Outcome == event.CallCached):
 		out.Stdout = ev.Text
 	case err != nil:

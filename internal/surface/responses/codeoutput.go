@@ -6,6 +6,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
 // codeOutput is what a call that runs code has done.
@@ -13,9 +14,6 @@ type codeOutput struct {
 	logs string
 	ran  bool // the code ran to its end, also if that is an exception
 }
-
-// errorMark begins the results for the model of calls that have failed.
-const errorMark = "Error: "
 
 // codeOutputOf reads the result of a call. That of the built-in tool is JSON, unless it was cut for the model or the call was
 // not executed; its logs are what the code has printed, its errors, the value of its last expression, and why its session has ended.
@@ -25,7 +23,7 @@ func codeOutputOf(ev event.ToolDone) codeOutput {
 		Exit                          *int
 		Stdout, Stderr, Result, Error string
 	}
-	if ev.Server != org.BuiltinTools || json.Unmarshal([]byte(strings.TrimPrefix(ev.Text, errorMark)), &a) != nil || a.Exit == nil {
+	if ev.Server != org.BuiltinTools || json.Unmarshal([]byte(strings.TrimPrefix(ev.Text, surface.ErrorMark)), &a) != nil || a.Exit == nil {
 		return whole
 	}
 	var logs strings.Builder

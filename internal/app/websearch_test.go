@@ -133,3 +133,31 @@ func TestSearchesWithOptionsAreNotCached(t *testing.T) {
 		}
 	}
 }
+
+// P38: a key that may not use the search is refused on both APIs; without the options the request has no search.
+func TestAKeyThatMayNotSearch(t *testing.T) {
+	noLeaks(t)
+	search := newSearch(t)
+	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, _ received) { says("done").write(w) })
+	d := manage(MustRun(t, site{upstream: up.URL}.withBuiltins(searches(search, ", hosted: true"))))
+	key := "Bearer " + d.do("POST", "/api/keys", "owner-key", `{"name":"narrow","role":"member","tools":["web_scrape"]}`, 201)["key"].(string)
+	for body, want := range map[string]int{
+		`{"model":"m","messages":[{"role":"user","content":"x"}],"web_search_options":{}}`: 403,
+		`{"model":"m","input":"x","tools":[{"type":"web_search"}]}`:                        403,
+		`{"model":"m","messages":[{"role":"user","content":"x"}]}`:                         200,
+	} {
+		path := "/v1/responses"
+		if strings.Contains(body, "messages") {
+			path = "/v1/chat/completions"
+		}
+		a := d.send("POST", path, strings.NewReader(body), "Authorization", key)
+		if a.status != want || want == 403 && !strings.Contains(string(a.body), "tool_not_allowed") {
+			t.Errorf("%s: %d %s", body, a.status, a.body)
+		}
+	}
+	for _, r := range up.requests() {
+		if strings.Contains(string(r.body), `"web_search"`) {
+			t.Errorf("the model was offered %s", r.body)
+		}
+	}
+}

@@ -35,9 +35,8 @@ func Apply(s State, f Fact) State {
 	if s.Accepted == nil {
 		if b, ok := f.Body.(Accepted); ok {
 			b.Policy = b.Policy.withDefaults(missingDefaults())
-			s.Limits, s.Budgets = b.Limits, b.Budgets
+			s.Limits, s.Budgets, s.Remembered = b.Limits, b.Budgets, b.Remembered
 			s.Accepted, s.ActiveSince, s.Grade, s.ProgressAt = &b, f.At, b.Grade, f.At
-			s.Remembered = b.Remembered
 			if b.Queued {
 				s.ActiveSince = 0
 			}

@@ -232,7 +232,7 @@ func checkWithTheCommand(t *testing.T, gw *gateway.Gateway, text string) {
 		}
 		return out.String()
 	}
-	if got := run("audit", "list", "--org", "acme", "--kind", "resource.call"); strings.Count(got, "update_orders") != 6 || strings.Count(got, "ada") != 4 {
+	if got := run("audit", "list", "--org", "acme", "--kind", "resource.call"); strings.Count(got, "update_orders") != 6 || strings.Count(got, " ada ") != 4 {
 		t.Error(got)
 	}
 	if got := run("audit", "verify", "--org", "acme"); !strings.Contains(got, ": ok") {

@@ -43,6 +43,7 @@ type builtins struct {
 	databases *sqltool.Connections
 	buckets   blob.Buckets
 	keep      func(orgID string) keep
+	library   *file.Library // set by connect
 	link      func(orgID, bucket, path string) (storagetool.Link, error)
 	check     func(ctx context.Context, url string) error // what the outbound policy says of a URL
 	pdf       *pdf.Reader                                 // set by connect; nil = PDFs are not read
@@ -59,6 +60,7 @@ type builtins struct {
 // shownBuiltins are the built-in tools of an org.
 type shownBuiltins struct {
 	enabled, switched []org.BuiltinTool
+	named             string          // what the org says of the names of tools
 	all, engaged      *catalog.Server // see servers
 }
 
@@ -77,11 +79,11 @@ func (b *builtins) servers(orgID string, r org.Runtime) (all, engaged *catalog.S
 		return nil, nil
 	}
 	last, ok := b.shown[orgID]
-	if ok && reflect.DeepEqual(last.enabled, enabled) && reflect.DeepEqual(last.switched, switched) {
+	if ok && reflect.DeepEqual(last.enabled, enabled) && reflect.DeepEqual(last.switched, switched) && last.named == r.ToolNames {
 		return last.all, last.engaged
 	}
 	b.revisions++
-	last = shownBuiltins{enabled: enabled, switched: switched}
+	last = shownBuiltins{enabled: enabled, switched: switched, named: r.ToolNames}
 	if len(enabled) > 0 {
 		last.all = new(b.serverOf(orgID, enabled))
 	}
@@ -92,7 +94,8 @@ func (b *builtins) servers(orgID string, r org.Runtime) (all, engaged *catalog.S
 			more = append(slices.DeleteFunc(more, func(have org.BuiltinTool) bool { return have.Name == t.Name }), t)
 		}
 		last.engaged = new(b.serverOf(orgID, more))
-		last.engaged.Tools = namesOf(switched)
+		last.engaged.Tools, last.engaged.Forms = namesOf(switched), true
+		last.engaged.Source = formed{last.engaged.Source, func() []tool.Tool { return b.forms(orgID, r.ToolNames, more) }}
 		if last.all != nil { // both share the list of tools
 			last.all.Source, last.all.Tools = last.engaged.Source, namesOf(enabled)
 		}
@@ -120,6 +123,46 @@ func (b *builtins) serverOf(orgID string, all []org.BuiltinTool) catalog.Server 
 	}
 	s.Source = tools
 	return s
+}
+
+// formed is a source with the forms of its tools.
+type formed struct {
+	tool.Source
+	forms func() []tool.Tool
+}
+
+// List implements [tool.Source].
+func (s formed) List(ctx context.Context) ([]tool.Tool, error) {
+	tools, err := s.Source.List(ctx)
+	return append(slices.Clip(tools), s.forms()...), err
+}
+
+// forms returns the forms in which the switches of an org offer these tools. The sandbox is there when a run lists its tools.
+func (b *builtins) forms(orgID, named string, all []org.BuiltinTool) (out []tool.Tool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, t := range all {
+		var forms []catalog.Form
+		switch t.Name {
+		case codetool.Name:
+			forms = codetool.Forms(b.codeOptions(orgID), b.sandbox.Languages(), named)
+		case webtool.ScrapeName:
+			forms = []catalog.Form{{Tool: b.find(orgID, agent.SnapshotBuiltin{Name: t.Name}), As: org.FetchPage}}
+		}
+		for _, f := range forms {
+			if t.RequireApproval == org.ApprovalNever {
+				f.Tool = unasking{f.Tool}
+			}
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// codeOptions returns what the tools that run code need.
+func (b *builtins) codeOptions(orgID string) codetool.Options {
+	session := func(ctx context.Context, c tool.Call) string { return b.codeSession(ctx, orgID, c) }
+	return codetool.Options{Org: orgID, Sandbox: b, Session: session, Keep: b.keep(orgID), Files: sessionFiles{b, orgID, session}}
 }
 
 // hostedType returns the type of the hosted tool of requests that a built-in tool can answer; "" = none.
@@ -185,9 +228,7 @@ func (b *builtins) find(orgID string, own agent.SnapshotBuiltin) tool.Tool {
 	var all []tool.Tool
 	switch own.Name {
 	case codetool.Name:
-		all, _ = codetool.New(codetool.Options{Org: orgID, Sandbox: b, Session: func(ctx context.Context, c tool.Call) string {
-			return b.codeSession(ctx, orgID, c)
-		}, Keep: b.keep(orgID)}).List(context.Background())
+		all, _ = codetool.New(b.codeOptions(orgID)).List(context.Background())
 	case sqltool.QueryName, sqltool.WriteName:
 		all, _ = sqltool.New(sqltool.Options{
 			Org: orgID, Connections: b.databases, Log: b.log, Schemas: own.Schemas,
@@ -288,7 +329,7 @@ func (a *App) newBuiltins() *builtins {
 // connect adds what runs code, and what reads PDFs: there is none if the program cannot start itself. It is called
 // before the first call of a tool.
 func (b *builtins) connect(a *App, program []string) (err error) {
-	b.sandbox = a.sandbox
+	b.sandbox, b.library = a.sandbox, a.files
 	if len(program) > 0 {
 		b.pdf, err = pdf.New(pdf.Options{Program: program[:1], Cache: filepath.Join(a.config.Data, PDFDirectory)})
 	}

@@ -84,7 +84,7 @@ func TestCodeOfTheResponsesAPI(t *testing.T) {
 	if it.Code != code || it.Status != "completed" || it.Outputs != nil || it.ContainerID != container || !strings.HasPrefix(it.ID, "ci_") {
 		t.Errorf("%+v", it)
 	}
-	if got := c.up.requests()[0]; !slices.Equal(offeredTools(t, got), []string{"code_execute"}) {
+	if got := c.up.requests()[0]; !slices.Equal(offeredTools(t, got), []string{"execute_javascript", "list_files", "read_file"}) {
 		t.Errorf("the model was offered %s", got.body)
 	}
 	whole := c.ask("owner-key", auto, "JS "+code, `,"include":["code_interpreter_call.outputs"]`)
@@ -239,7 +239,7 @@ func TestSearchOfTheResponsesAPIWithTheSwitch(t *testing.T) {
 		before, sent := len(up.requests()), func() int { all, _ := search.all(); return len(all) }()
 		a := d.send("POST", "/v1/responses", strings.NewReader(fmt.Sprintf(body, kind, "")))
 		o := a.responded(t)
-		if got := up.requests()[before]; !slices.Equal(offeredTools(t, got), []string{"web_scrape", "web_search"}) || !slices.Equal(o.types(), []string{"web_search_call", "web_search_call", "message"}) {
+		if got := up.requests()[before]; !slices.Equal(offeredTools(t, got), []string{"fetch_page", "web_search"}) || !slices.Equal(o.types(), []string{"web_search_call", "web_search_call", "message"}) {
 			t.Fatalf("offered %s; %s", got.body, a.body)
 		}
 		for _, want := range []string{`"status":"completed","action":{"type":"search","query":"q"}`, `"status":"failed","action":{"type":"open_page","url":"nope"}`} {

@@ -35,6 +35,11 @@ func offeredTools(t *testing.T, r received) []string {
 	return names
 }
 
+// codeTools returns the names under which the switch offers code, sorted.
+func codeTools() []string {
+	return []string{"execute_javascript", "execute_python", "list_files", "read_file", "surface_outputs"}
+}
+
 const (
 	chatPath  = "/v1/chat/completions"
 	searching = `{enable_search: true, web: {search: {provider: custom, url: %q}}}`
@@ -58,7 +63,7 @@ func TestTheSwitchForSearch(t *testing.T) {
 		before, sent := len(up.requests()), func() int { all, _ := search.all(); return len(all) }()
 		a := d.send("POST", chatPath, strings.NewReader(fmt.Sprintf(body, stream)))
 		all := up.requests()[before:]
-		if a.status != 200 || len(all) != 2 || !slices.Equal(offeredTools(t, all[0]), []string{"web_scrape", "web_search"}) {
+		if a.status != 200 || len(all) != 2 || !slices.Equal(offeredTools(t, all[0]), []string{"fetch_page", "web_search"}) {
 			t.Fatalf("%d %s, %v", a.status, a.body, all)
 		}
 		if !strings.Contains(string(all[0].body), `"tool_choice":"required"`) || strings.Contains(string(all[1].body), `"tool_choice":"required"`) { // C18
@@ -93,9 +98,9 @@ func TestTheSwitchForCode(t *testing.T) {
 		``:                               {},
 		`,"enable_code_execution":false`: {},
 		`,"enable_code_execution":null`:  {},
-		`,"enable_code_execution":true`:  {"code_execute"},
-		`,"tools":[{"type":"code_interpreter","container":{"type":"auto"}}]`:                                              {"code_execute"},
-		`,"enable_code_execution":true,"tools":[{"type":"function","function":{"name":"f"}},{"type":"code_interpreter"}]`: {"code_execute", "f"},
+		`,"enable_code_execution":true`:  codeTools(),
+		`,"tools":[{"type":"code_interpreter","container":{"type":"auto"}}]`:                                              codeTools(),
+		`,"enable_code_execution":true,"tools":[{"type":"function","function":{"name":"f"}},{"type":"code_interpreter"}]`: slices.Sorted(slices.Values(append(codeTools(), "f"))),
 	} {
 		before := len(up.requests())
 		a := on.send("POST", chatPath, strings.NewReader(fmt.Sprintf(question, more)))
@@ -136,8 +141,8 @@ func TestTheSwitchForCode(t *testing.T) {
 	if a.status != 400 || !strings.Contains(string(a.body), "turnpike-mcp-disabled") {
 		t.Errorf("with the loop off: %d %s", a.status, a.body)
 	}
-	a = on.send("POST", chatPath, strings.NewReader(fmt.Sprintf(question, `,"enable_code_execution":true,"tools":[{"type":"function","function":{"name":"code_execute"}}]`))) // A16
-	if f := a.fault(t).Error; a.status != 422 || !strings.Contains(f.Message, `"code_execute" conflicts with an internal tool`) {
+	a = on.send("POST", chatPath, strings.NewReader(fmt.Sprintf(question, `,"enable_code_execution":true,"tools":[{"type":"function","function":{"name":"execute_python"}}]`))) // A16
+	if f := a.fault(t).Error; a.status != 422 || !strings.Contains(f.Message, `"execute_python" conflicts with an internal tool`) {
 		t.Errorf("a tool with the name of an internal one: %d %s", a.status, a.body)
 	}
 }

@@ -254,7 +254,7 @@ func sameSettings(a, b Server) bool {
 	return a.Name == b.Name && a.FromRequest == b.FromRequest && a.Origin == b.Origin && a.Revision == b.Revision &&
 		a.Naming == b.Naming && a.Prefix == b.Prefix && a.Required == b.Required &&
 		(a.Tools == nil) == (b.Tools == nil) && slices.Equal(a.Tools, b.Tools) && (a.Only == nil) == (b.Only == nil) && slices.Equal(a.Only, b.Only) && a.Reads == b.Reads && slices.Equal(a.Polling, b.Polling) &&
-		a.Shown == b.Shown && sameFlag(a.ReadOnly, b.ReadOnly) &&
+		a.Shown == b.Shown && a.Forms == b.Forms && sameFlag(a.ReadOnly, b.ReadOnly) &&
 		samePrice(a.Price, b.Price) && maps.Equal(a.Prices, b.Prices) &&
 		a.Cache.Mode == b.Cache.Mode && slices.Equal(a.Cache.Names, b.Cache.Names)
 }

@@ -57,6 +57,10 @@ type Server struct {
 	Price  *money.Nano
 	Prices map[string]money.Nano
 
+	// Forms says that the server offers tools in their forms: see [Form]. Then a tool that has forms is not offered itself.
+	// Its calls are executed all the same.
+	Forms bool
+
 	// MaxUses is how often a run may call tools of these names; nil = as often as it likes.
 	MaxUses map[string]int
 

@@ -97,6 +97,9 @@ func examineAll(server Server, tools []tool.Tool, log *slog.Logger) *listing {
 		}
 		original := u.definition
 		u.tool, u.name = t, server.name(original.Name)
+		if f, is := t.(Form); is {
+			u.tool, u.name, u.form = f.Tool, f.As, &f
+		}
 		u.digest = digest(renamed(original, u.name))
 		l.tools = append(l.tools, u)
 		l.bytes += size(original)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/schema"
@@ -20,6 +21,9 @@ type Sealed struct {
 	Digest     string          `json:"digest"`
 	Price      *money.Nano     `json:"price_nano,omitempty"` // of an execution, in 10⁻⁹ US dollars; nil = nobody has said
 
+	Unlisted bool `json:"unlisted,omitempty"` // it was not offered: see [Form]
+	Again    bool `json:"again,omitempty"`    // another form of an earlier tool
+
 	// FromRequest and Origin are those of the server. Only a brought server has an Origin
 	// here: the tools of an org's server are still the same if it has other credentials.
 	FromRequest bool   `json:"brought,omitempty"`
@@ -33,14 +37,25 @@ func (old Sealed) is(e *Entry) bool {
 
 // Seal returns the tools of the set, to be stored.
 func (s *Set) Seal() []Sealed {
-	out := make([]Sealed, len(s.entries))
-	for i, e := range s.entries {
-		out[i] = Sealed{
-			Definition: e.Definition, Name: e.Name, Server: e.Server, Class: e.Class, Polling: e.Polling, Digest: e.Digest, FromRequest: e.FromRequest, Price: e.Price,
-		}
-		if e.FromRequest {
-			out[i].Origin = e.Origin
-		}
+	out := make([]Sealed, 0, len(s.entries)+len(s.unlisted))
+	for _, e := range s.entries {
+		out = append(out, e.seal())
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.unlisted)) {
+		one := s.unlisted[name].seal()
+		one.Unlisted = true
+		out = append(out, one)
+	}
+	return out
+}
+
+func (e *Entry) seal() Sealed {
+	out := Sealed{
+		Definition: e.Definition, Name: e.Name, Server: e.Server, Class: e.Class, Polling: e.Polling, Digest: e.Digest, FromRequest: e.FromRequest, Price: e.Price,
+		Again: e.again,
+	}
+	if e.FromRequest {
+		out.Origin = e.Origin
 	}
 	return out
 }
@@ -51,13 +66,13 @@ func (s *Set) Seal() []Sealed {
 // name: a person has been shown the change. Recall returns an error if a stored schema is
 // invalid.
 func (s *Set) Recall(sealed []Sealed, accepted map[string]string) (*Set, error) {
-	then := &Set{Servers: s.Servers, byName: map[string]int{}, withheld: maps.Clone(s.withheld), lists: s.lists}
+	then := &Set{Servers: s.Servers, byName: map[string]int{}, unlisted: map[string]*Entry{}, withheld: maps.Clone(s.withheld), lists: s.lists}
 	for _, old := range sealed {
 		entry := Entry{
 			Definition: old.Definition, Name: old.Name, Server: old.Server, Class: old.Class, Polling: old.Polling, Digest: old.Digest, FromRequest: old.FromRequest, Origin: old.Origin,
-			Price: old.Price,
+			Price: old.Price, again: old.Again,
 		}
-		now := s.Lookup(old.Definition.Name)
+		now := s.Callable(old.Definition.Name)
 		if now != nil && accepted[old.Definition.Name] == now.Digest {
 			old.Digest = now.Digest
 		}
@@ -66,6 +81,10 @@ func (s *Set) Recall(sealed []Sealed, accepted map[string]string) (*Set, error) 
 			entry.Tool, entry.Schema, entry.Cacheable, entry.Origin = now.Tool, now.Schema, now.Cacheable, now.Origin
 		} else if err := entry.markGone(s.lists[old.Server]); err != nil {
 			return nil, err
+		}
+		if old.Unlisted {
+			then.unlisted[old.Definition.Name] = &entry
+			continue
 		}
 		then.entries = append(then.entries, entry)
 	}

@@ -35,7 +35,8 @@ type Entry struct {
 	Price       *money.Nano // of an execution; nil = nobody has said
 	FromRequest bool        // the server is not one of the org
 
-	own bool // a tool of the gateway itself
+	own   bool // a tool of the gateway itself
+	again bool // an earlier tool of the server has the same Name: it is another form of it
 }
 
 // AllowedBy reports whether a key may use the tool.
@@ -68,7 +69,8 @@ type Set struct {
 	Servers []loop.Server // in configuration order
 
 	entries  []Entry
-	bytes    int // of their definitions
+	unlisted map[string]*Entry // that are not offered, and executed: see [Form]
+	bytes    int               // of their definitions
 	byName   map[string]int
 	withheld map[string]string // names that exist and are not offered → server
 	offered  []model.Tool
@@ -87,6 +89,15 @@ func (s *Set) Lookup(name string) *Entry {
 		return &s.entries[i]
 	}
 	return nil
+}
+
+// Callable returns the tool that a call of that name executes, or nil. Beside those that Lookup finds there are tools that are not offered:
+// see [Form].
+func (s *Set) Callable(name string) *Entry {
+	if e := s.Lookup(name); e != nil {
+		return e
+	}
+	return s.unlisted[name]
 }
 
 // Has reports whether the server has listed a valid tool of that name, its own, whether or not
@@ -200,11 +211,13 @@ func (s *Set) with(e Entry) *Set {
 
 // Within returns the set with the tools that a key may use. The others do not exist in it.
 func (s *Set) Within(a org.Access) *Set {
-	if a.IsFull() || !slices.ContainsFunc(s.entries, func(e Entry) bool { return !e.AllowedBy(a) }) {
+	if a.IsFull() || s.allAllowedBy(a) {
 		return s
 	}
 	less := *s
 	less.entries, less.offered, less.byName = nil, nil, map[string]int{}
+	less.unlisted = maps.Clone(s.unlisted)
+	maps.DeleteFunc(less.unlisted, func(_ string, e *Entry) bool { return !e.AllowedBy(a) })
 	for i, e := range s.entries {
 		if e.AllowedBy(a) {
 			less.byName[e.Definition.Name] = len(less.entries)
@@ -213,6 +226,15 @@ func (s *Set) Within(a org.Access) *Set {
 		}
 	}
 	return &less
+}
+
+func (s *Set) allAllowedBy(a org.Access) bool {
+	for _, e := range s.unlisted {
+		if !e.AllowedBy(a) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(s.entries, func(e Entry) bool { return !e.AllowedBy(a) })
 }
 
 // Of returns the definitions of the server's tools that the set offers, with the names that
@@ -239,6 +261,17 @@ func (s *Set) Called(server, name string) []string {
 	return out
 }
 
+// Choice returns the name under which the model sees the server's tool, or, if it has several forms, the first that the server lists.
+// "" = the set does not offer it.
+func (s *Set) Choice(server, name string) string {
+	for _, e := range s.entries {
+		if e.Server == server && e.Tool.Definition().Name == name && !e.again {
+			return e.Definition.Name
+		}
+	}
+	return ""
+}
+
 // Names returns the names of the tools, sorted.
 func (s *Set) Names() []string {
 	names := make([]string, len(s.entries))
@@ -250,7 +283,7 @@ func (s *Set) Names() []string {
 
 // assemble makes a set of what the servers listed.
 func assemble(servers []Server, lists []*listing, log *slog.Logger) *Set {
-	set := &Set{byName: map[string]int{}, withheld: map[string]string{}, lists: map[string]*listing{}}
+	set := &Set{byName: map[string]int{}, unlisted: map[string]*Entry{}, withheld: map[string]string{}, lists: map[string]*listing{}}
 	taken := map[string]place{}
 	for i, server := range servers {
 		set.lists[server.Name] = lists[i]
@@ -300,14 +333,23 @@ func (s *Set) add(server Server, list *listing, taken map[string]place, log *slo
 	says := report{log: log}
 	here := place{server.Name, list}
 	isTaken := func(name string) bool { _, ok := taken[name]; return ok }
+	forms, seen := list.haveForms(), map[string]bool{}
 	for _, u := range list.tools {
 		original := u.definition.Name
-		if !server.exists(u) {
+		offered, executed := server.listed(u, forms)
+		if !executed || !server.exists(u) {
 			continue
 		}
 		name := server.name(original)
+		if u.form != nil {
+			name = u.form.As
+		}
 		if !server.offers(u.definition) {
 			s.withheld[name] = server.Name
+			continue
+		}
+		if !offered {
+			s.unlisted[name] = new(newEntry(server, u, name))
 			continue
 		}
 		if isTaken(name) && server.Shown {
@@ -323,7 +365,9 @@ func (s *Set) add(server Server, list *listing, taken map[string]place, log *slo
 			continue
 		}
 		taken[name] = here
-		s.entries = append(s.entries, newEntry(server, u, name))
+		e := newEntry(server, u, name)
+		e.again, seen[original] = seen[original], true
+		s.entries = append(s.entries, e)
 		s.bytes += size(def)
 		added++
 	}

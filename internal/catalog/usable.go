@@ -50,6 +50,7 @@ type usable struct {
 	digest     string          // of the definition with that name
 	definition tool.Definition // with the tool's own name
 	schema     *schema.Schema
+	form       *Form
 	hidden     int // characters that were taken out
 	cut        int // bytes of the description that were
 }

@@ -1,8 +1,6 @@
 package codetool
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -44,15 +42,8 @@ func resultOf(args arguments, o sandbox.Outcome, out *outputs) tool.Result {
 		notes = append(notes, "The session has ended with this call, and its variables are gone.")
 	}
 	a.Note = strings.Join(notes, " ")
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false) // the model reads it
-	if err := e.Encode(a); err != nil {
-		return refused(err.Error(), "")
-	}
-	data := bytes.TrimSpace(b.Bytes())
-	r := tool.Text(string(data))
-	r.Structured, r.IsError = data, a.Exit != 0
+	r := asJSON(a)
+	r.IsError = r.IsError || a.Exit != 0
 	return r
 }
 

@@ -11,6 +11,7 @@ import (
 	"context"
 	"io"
 
+	"github.com/turnpike-gateway/turnpike/internal/file"
 	"github.com/turnpike-gateway/turnpike/internal/sandbox"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -35,6 +36,16 @@ type Options struct {
 	// Keep stores a file that a call names in outputs, for the caller of the call. path is in the working directory. The text
 	// of its error is for the model. Nil = calls cannot name outputs.
 	Keep func(ctx context.Context, c tool.Call, path string, body io.ReadSeeker) (Kept, error)
+	// Files are for the forms that list and read files; nil = there are no such forms.
+	Files Files
+}
+
+// Files are those of the session of a call: what code has made, and what the conversation has brought. Errors are for the model.
+type Files interface {
+	// List returns the files that are there now, at most MaxListed, the latest first.
+	List(context.Context, tool.Call) ([]file.File, error)
+	// Open returns the content of one of them. Close it.
+	Open(ctx context.Context, c tool.Call, id string) (io.ReadCloser, file.File, error)
 }
 
 // Source lists the tool. It implements [tool.Source].

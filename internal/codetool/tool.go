@@ -97,10 +97,20 @@ const mostKept = 4 << 20
 
 // Call implements [tool.Tool].
 func (t *codeExecute) Call(ctx context.Context, c tool.Call) (tool.Result, error) {
-	var args arguments
-	if err := json.Unmarshal(c.Arguments, &args); err != nil {
+	args, err := readArguments(c)
+	if err != nil {
 		return refused(err.Error(), ""), nil
 	}
+	return t.call(ctx, c, args)
+}
+
+func readArguments(c tool.Call) (args arguments, err error) {
+	err = json.Unmarshal(c.Arguments, &args)
+	return args, err
+}
+
+// call runs code.
+func (t *codeExecute) call(ctx context.Context, c tool.Call, args arguments) (tool.Result, error) {
 	if err := args.check(); err != nil {
 		return refused(err.Error(), ""), nil
 	}

@@ -1,6 +1,9 @@
 package org
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // BuiltinTools is the name of the server to which the built-in tools of an org belong: in the lists of keys, in
 // events, in the audit log and in metrics. No MCP server of an org with built-in tools has it.
@@ -38,6 +41,36 @@ func SearchTools() []string { return []string{"web_search", "web_scrape"} }
 
 // CodeTools returns those that [Runtime].EnableCode offers to a request that asks for them.
 func CodeTools() []string { return []string{"code_execute"} }
+
+// Values of [Runtime].ToolNames; "" = ToolNamesStandard. With ToolNamesMistralRS the switches offer Python under the names of mistral.rs, which
+// begin with MistralRSPrefix.
+const (
+	ToolNamesStandard  = "standard"
+	ToolNamesMistralRS = "mistralrs"
+	MistralRSPrefix    = "mistralrs_"
+)
+
+// The names under which the switches offer the built-in tools that run code and read pages. Their settings have the names of BuiltinNames.
+const (
+	ExecutePython     = "execute_python"
+	ExecuteJavaScript = "execute_javascript"
+	SurfaceOutputs    = "surface_outputs"
+	ListFiles         = "list_files"
+	ReadFile          = "read_file"
+	FetchPage         = "fetch_page"
+)
+
+// CodeLanguage returns the language of code that a tool runs which the model calls by this name. It returns false for names that say
+// nothing of it, such as code_execute.
+func CodeLanguage(name string) (language string, ok bool) {
+	switch strings.TrimPrefix(name, MistralRSPrefix) {
+	case ExecutePython:
+		return "python", true
+	case ExecuteJavaScript:
+		return "javascript", true
+	}
+	return "", false
+}
 
 // SwitchedBuiltins returns the built-in tools that the switches of the org can offer, with what BuiltinTools says
 // of them. It leaves out web_scrape if that is disabled.

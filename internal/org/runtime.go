@@ -44,6 +44,7 @@ type Runtime struct {
 	BuiltinTools       []BuiltinTool `json:"builtin_tools,omitempty"`
 	EnableSearch       bool          `json:"enable_search,omitempty"`         // chat requests search the web: see SearchTools
 	EnableCode         bool          `json:"enable_code_execution,omitempty"` // chat requests that ask for it run code: see CodeTools
+	ToolNames          string        `json:"tool_names,omitempty"`            // of the tools that switches offer: ToolNamesMistralRS, or "" or "standard"
 	AgentPermission    string        `json:"agent_permission,omitempty"`      // a policy.Permission; "" = auto
 	MaxToolRounds      *int          `json:"max_tool_rounds,omitempty"`       // rounds of tools of a chat request; nil = not set
 	Durable            string        `json:"durable"`                         // auto, always; "" = auto

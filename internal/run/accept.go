@@ -425,7 +425,7 @@ func (d *driver) restoreResources(ctx context.Context, rows map[string]json.RawM
 			}
 			continue
 		}
-		entry := d.tools.withReread(d.tools.catalog).Lookup(c.Name)
+		entry := d.tools.withReread(d.tools.catalog).Callable(c.Name)
 		if entry == nil {
 			return nil, journal.Damaged(catalogRef, fmt.Errorf("tool %q of call %s is missing", c.Name, c.Key))
 		}

@@ -120,7 +120,7 @@ func (t *toolCaller) recheck(ctx context.Context) error {
 	}
 	t.latest = now
 	for _, c := range t.run.state().Calls {
-		if entry := recalled.Lookup(c.Name); approvedToRun(c) && entry != nil {
+		if entry := recalled.Callable(c.Name); approvedToRun(c) && entry != nil {
 			t.keep(c.Key, prepared{entry: entry, arguments: t.prepared(c.Key).arguments})
 		}
 	}
@@ -139,7 +139,7 @@ func (t *toolCaller) prepareAgain(now *catalog.Set) error {
 		if !approvedToRun(c) || c.Attempt > 0 {
 			continue
 		}
-		entry := now.Lookup(c.Name)
+		entry := now.Callable(c.Name)
 		if entry == nil || entry.Server != c.Prepared.Server { // it is gone, and is answered so
 			continue
 		}

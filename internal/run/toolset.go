@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -48,10 +49,8 @@ func (t *toolSet) choose() {
 		return
 	}
 	if t.choice.Mode == model.ChooseNamed {
-		t.choice.Name = loop.LabelOf(of[0].Server) + "/" + of[0].Tool // no tool has this name
-		if names := t.catalog.Called(of[0].Server, of[0].Tool); len(names) == 1 {
-			t.choice.Name = names[0]
-		}
+		// No tool has the name with a slash.
+		t.choice.Name = cmp.Or(t.catalog.Choice(of[0].Server, of[0].Tool), loop.LabelOf(of[0].Server)+"/"+of[0].Tool)
 		return
 	}
 	t.choice.Only = append([]string{}, t.choice.Only...)

@@ -121,6 +121,16 @@ type preparer interface {
 // Runs reports whether there is a driver for at least one language.
 func (m *Manager) Runs() bool { return len(m.chosen) > 0 }
 
+// Languages returns those for which there is a driver, Python first.
+func (m *Manager) Languages() (all []Language) {
+	for _, l := range []Language{Python, JavaScript} {
+		if m.chosen[l] != nil {
+			all = append(all, l)
+		}
+	}
+	return all
+}
+
 // Run runs code in its session, which is started if there is none. An Outcome with Ended says that the
 // session has ended; the next call starts a new one. The error is ErrNotConfigured, ErrBusy, an
 // *UnavailableError, or the cause of ctx.

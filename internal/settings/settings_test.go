@@ -146,7 +146,7 @@ func TestEverySettingOfAnOrgReachesItsRuns(t *testing.T) {
 			continue
 		case "Web", "Databases", "BuiltinTools": // of tools: see internal/webtool, internal/sqltool and internal/app
 			continue
-		case "EnableSearch", "EnableCode", "MaxToolRounds": // only of requests that they engage: see TestTheSwitchesOfARun
+		case "EnableSearch", "EnableCode", "MaxToolRounds", "ToolNames": // only of requests that they engage: see TestTheSwitchesOfARun
 			continue
 		case "Buckets": // of tools and of the API of files: see internal/storagetool
 			continue

@@ -114,7 +114,7 @@ func (a *Answer) notProduced() (out []MadeFile) {
 		}
 		out = append(out, MadeFile{
 			Name: r.Name, Path: at, Format: cmp.Or(r.Format, FormatOf(at)), Code: "not_produced",
-			Message: fmt.Sprintf("no call of code_execute has made the file %q", r.Name),
+			Message: fmt.Sprintf("no code has made the file %q", r.Name),
 		})
 	}
 	return out

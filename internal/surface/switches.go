@@ -82,7 +82,7 @@ func mayRunCode(at string, caller run.Caller) error {
 
 // NoCodeForFiles refuses required files of a request whose run has no tool that makes files.
 func NoCodeForFiles(at, codeMember string) *fault.Error {
-	return unsupported(at, "the run has no code_execute, which makes files; leave files out, or set "+codeMember+": true in the request (it needs the same setting of the org)")
+	return unsupported(at, "the run has no code, which makes files; leave files out, or set "+codeMember+": true in the request (it needs the same setting of the org)")
 }
 
 func unsupported(at, why string) *fault.Error {

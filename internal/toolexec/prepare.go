@@ -68,7 +68,7 @@ func Prepare(set *catalog.Set, rules Rules, key loop.CallKey, name, raw string) 
 		p.Owner = tool.Client
 		return p
 	}
-	p.Entry = set.Lookup(name)
+	p.Entry = set.Callable(name)
 	if p.Entry == nil {
 		p.Owner, p.Server = tool.Unknown, set.Withheld(name)
 		return p.tell(unknownTool(set, name))

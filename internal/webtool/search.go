@@ -245,7 +245,7 @@ func (a *search) checkFor(provider string) error {
 		if option.value != option.without {
 			hint := "leave it out"
 			if option.name == "content_depth" {
-				hint += ", and read pages with web_scrape"
+				hint += ", and read the pages themselves"
 			}
 			return &refusal{text: "the search provider of this org cannot honour " + option.name + "; " + hint, setting: "web.search.provider"}
 		}

@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 
@@ -57,12 +58,13 @@ func calling(ev event.ToolStarted) any { return dataOf(ev.Server, ev.Name, strin
 
 // dataOf returns what a call asks for.
 func dataOf(server, name, arguments string) any {
+	language, isCode := org.CodeLanguage(name)
 	switch {
 	case server != org.BuiltinTools:
-	case name == org.CodeTools()[0]:
+	case name == org.CodeTools()[0], isCode:
 		var a struct{ Language, Code string }
 		if json.Unmarshal([]byte(arguments), &a) == nil {
-			return codeData{Type: "code_execution", Language: a.Language, Code: a.Code}
+			return codeData{Type: "code_execution", Language: cmp.Or(language, a.Language), Code: a.Code}
 		}
 	case name == org.SearchTools()[0]:
 		var a struct{ Query string }

@@ -1,0 +1,177 @@
+package codetool
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/turnpike-gateway/turnpike/tool"
+)
+
+// MaxListed is how many files a call lists.
+const MaxListed = 100
+
+// maxSlice is how many characters of a file a call returns: that of mistral.rs.
+const maxSlice = 65_536
+
+// listFiles lists the files of the session.
+type listFiles struct{ o Options }
+
+// Definition implements [tool.Tool].
+func (t *listFiles) Definition() tool.Definition {
+	yes, no := true, false
+	return tool.Definition{
+		Name: Name, Title: "List files",
+		Description: "List the files of this conversation that were handed over or stored: id, name, media type and size. Read the text of one with read_file.",
+		InputSchema: json.RawMessage(`{"type":"object","properties":{},"additionalProperties":false}`),
+		Annotations: tool.Annotations{ReadOnly: &yes, OpenWorld: &no},
+	}
+}
+
+// Class implements [tool.Classed].
+func (t *listFiles) Class() tool.Class { return tool.Read }
+
+// listedFile is a file in the result.
+type listedFile struct {
+	ID        string `json:"file_id"`
+	Name      string `json:"name"`
+	Path      string `json:"path,omitempty"` // in the working directory
+	MediaType string `json:"mime_type,omitempty"`
+	Bytes     int64  `json:"bytes"`
+}
+
+// Call implements [tool.Tool].
+func (t *listFiles) Call(ctx context.Context, c tool.Call) (tool.Result, error) {
+	found, err := t.o.Files.List(ctx, c)
+	if err != nil {
+		return refused(err.Error(), ""), nil
+	}
+	out := struct {
+		Files []listedFile `json:"files"`
+		More  bool         `json:"more,omitempty"` // there are older ones
+	}{Files: []listedFile{}, More: len(found) > MaxListed}
+	for _, f := range found[:min(len(found), MaxListed)] {
+		out.Files = append(out.Files, listedFile{f.ID, f.Name, f.Path, f.MediaType, f.Bytes})
+	}
+	return asJSON(out), nil
+}
+
+// readFile reads a part of a file that is text.
+type readFile struct{ o Options }
+
+const readSchema = `{"type":"object","properties":{` +
+	`"file_id":{"type":"string","minLength":1,"maxLength":200,"description":"An id of list_files, or of the files of a result."},` +
+	`"start":{"type":"integer","minimum":0,"description":"First character, 0 by default."},` +
+	`"end":{"type":"integer","minimum":0,"description":"Character after the last. At most 65536 characters are returned."}},` +
+	`"required":["file_id"],"additionalProperties":false}`
+
+// Definition implements [tool.Tool].
+func (t *readFile) Definition() tool.Definition {
+	yes, no := true, false
+	return tool.Definition{
+		Name: Name, Title: "Read a file", InputSchema: json.RawMessage(readSchema), Annotations: tool.Annotations{ReadOnly: &yes, OpenWorld: &no},
+		Description: fmt.Sprintf("Read the text of a file of this conversation, at most %d characters at once. total_chars says how long it is.", maxSlice),
+	}
+}
+
+// Class implements [tool.Classed].
+func (t *readFile) Class() tool.Class { return tool.Read }
+
+// slice is a part of a text.
+type slice struct {
+	ID       string `json:"file_id"`
+	Name     string `json:"name"`
+	Format   string `json:"format,omitempty"` // the ending of the name
+	Start    int    `json:"start"`            // in characters
+	End      int    `json:"end"`
+	Total    int    `json:"total_chars"`
+	MaxSlice int    `json:"max_slice_chars"`
+	Text     string `json:"text"`
+}
+
+// Call implements [tool.Tool].
+func (t *readFile) Call(ctx context.Context, c tool.Call) (tool.Result, error) {
+	var args struct {
+		FileID string `json:"file_id"`
+		Start  int    `json:"start"`
+		End    *int   `json:"end"`
+	}
+	if err := json.Unmarshal(c.Arguments, &args); err != nil {
+		return refused(err.Error(), ""), nil
+	}
+	end := args.Start + maxSlice
+	if args.End != nil {
+		end = min(end, *args.End)
+	}
+	if args.Start < 0 || end < args.Start {
+		return refused(fmt.Sprintf("start is %d and end is %d; use 0 <= start <= end", args.Start, end), ""), nil
+	}
+	if c.Memory != nil {
+		const most = 2 * maxSlice * utf8.UTFMax // the text, and the JSON with it
+		if err := c.Memory.Acquire(most); err != nil {
+			return tool.Result{}, fmt.Errorf("%w: the text of a file needs more memory than the run may retain: %w", tool.ErrNotSent, err)
+		}
+		defer c.Memory.Release(most)
+	}
+	content, f, err := t.o.Files.Open(ctx, c, args.FileID)
+	if err != nil {
+		return refused(err.Error(), ""), nil
+	}
+	defer content.Close()
+	s := slice{ID: f.ID, Name: f.Name, Format: strings.TrimPrefix(path.Ext(f.Name), "."), Start: args.Start, MaxSlice: maxSlice}
+	if err := s.read(ctx, content, end); err != nil {
+		return refused(fmt.Sprintf("file %s: %v", f.ID, err), ""), nil
+	}
+	return asJSON(s), nil
+}
+
+// read reads the text, and counts its characters.
+func (s *slice) read(ctx context.Context, from io.Reader, end int) error {
+	var text strings.Builder
+	r := bufio.NewReaderSize(from, 64<<10)
+	for s.Total = 0; ; s.Total++ {
+		if s.Total%(64<<10) == 0 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		c, size, err := r.ReadRune()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return errors.New("the gateway could not read it")
+		}
+		if c == utf8.RuneError && size == 1 || c == 0 {
+			return errors.New("it is not text in UTF-8; read it with code")
+		}
+		if s.Total >= s.Start && s.Total < end {
+			text.WriteRune(c)
+		}
+	}
+	s.Start = min(s.Start, s.Total)
+	s.End, s.Text = max(s.Start, min(end, s.Total)), text.String()
+	return nil
+}
+
+// asJSON returns a result that is JSON, for the model to read.
+func asJSON(v any) tool.Result {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return refused(err.Error(), "")
+	}
+	data := bytes.TrimSpace(b.Bytes())
+	r := tool.Text(string(data))
+	r.Structured = data
+	return r
+}
+
+// ErrNoFile is the error of a file that the session does not have.
+var ErrNoFile = errors.New("this conversation has no file with the id; list_files lists those it has")

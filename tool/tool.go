@@ -165,6 +165,7 @@ type Call struct {
 	Caller    Caller          // on whose behalf
 	Options   json.RawMessage // what the request says of all calls of the tool, and the model cannot change; nil = nothing
 	RequestID string          // of the request to a gateway that the call is, at /mcp; "" = none
+	EndUser   string          // whom the request names as the client's own user; "" = nobody
 	Session   string          // of a client, which the run continues; unique in its org; "" = none
 
 	// Class says how often the call may be executed; the zero value is Once.

@@ -40,6 +40,9 @@ const (
 	FirecrawlKey       = "FIRECRAWL_API_KEY"
 )
 
+// FallbackVisionModel is the default of VISION_MODEL.
+const FallbackVisionModel = "gpt-4.1-mini"
+
 // FallbackDefaultModel is the default of AGENT_DEFAULT_MODEL.
 const FallbackDefaultModel = "gpt-5.4-mini"
 
@@ -52,7 +55,7 @@ func SettingKeys() []SettingKey {
 		{Key: CompactionModelKey, Category: "agents", Doc: "Model that summarizes long sessions. Without it, compaction_model of the org, or the model of the agent."},
 		{Key: ExaKey, Category: "tools", Secret: true, Doc: "API key of Exa, for the tool web_search."},
 		{Key: FirecrawlKey, Category: "tools", Secret: true, Doc: "API key of Firecrawl, for the tool web_scrape."},
-		{Key: VisionModelKey, Category: "tools", Default: "gpt-4.1-mini", Doc: "Model that describes images, for the tool web_scrape."},
+		{Key: VisionModelKey, Category: "tools", Default: FallbackVisionModel, Doc: "Model that describes images, for the tool web_scrape."},
 	}
 }
 
@@ -90,12 +93,13 @@ type Defaults struct {
 	MaxSteps        int
 	Timeout         time.Duration // 0 = the org's deadline
 	CompactionModel string        // "" = that of the org, or the model of the agent
+	VisionModel     string        // that describes images
 }
 
 // DefaultsOf returns the defaults that stored settings make. A value that this build refuses has the
 // default of the gateway.
 func DefaultsOf(settings []Setting) Defaults {
-	d := Defaults{Model: FallbackDefaultModel, MaxSteps: DefaultMaxSteps}
+	d := Defaults{Model: FallbackDefaultModel, MaxSteps: DefaultMaxSteps, VisionModel: FallbackVisionModel}
 	for _, s := range settings {
 		k, ok := FindSetting(s.Key)
 		if !ok || k.Check(s.Value) != nil {
@@ -111,6 +115,8 @@ func DefaultsOf(settings []Setting) Defaults {
 			d.Timeout = time.Duration(n) * time.Second
 		case CompactionModelKey:
 			d.CompactionModel = s.Value
+		case VisionModelKey:
+			d.VisionModel = s.Value
 		}
 	}
 	return d

@@ -127,6 +127,7 @@ type App struct {
 	demoURL    string // of the demo model; "" = it does not run
 	pool       *mcppool.Pool
 	dispatch   *dispatcher
+	router     *route.Router
 	catalog    *catalog.Catalog
 	models     *route.Listing
 	builtins   *builtins
@@ -204,6 +205,7 @@ func (a *App) build(ctx context.Context, o Options) error {
 		o.RouteClock = time.Now
 	}
 	router := route.NewWithClock(o.RouteClock, providers, a.config.Ordered()...)
+	a.router = router
 	a.shown.router.Store(router)
 	if err := a.buildOrgs(ctx, router); err != nil {
 		return err

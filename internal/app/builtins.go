@@ -46,9 +46,10 @@ type builtins struct {
 	library   *file.Library // set by connect
 	link      func(orgID, bucket, path string) (storagetool.Link, error)
 	check     func(ctx context.Context, url string) error // what the outbound policy says of a URL
-	pdf       *pdf.Reader                                 // set by connect; nil = PDFs are not read
-	preparing sync.WaitGroup                              // of what start has started
-	stop      context.CancelFunc                          // ends it; nil = it was not started
+	describe  func(ctx context.Context, orgID string, c tool.Call, image webtool.Image) (string, error)
+	pdf       *pdf.Reader        // set by connect; nil = PDFs are not read
+	preparing sync.WaitGroup     // of what start has started
+	stop      context.CancelFunc // ends it; nil = it was not started
 	log       *slog.Logger
 
 	mu        sync.Mutex
@@ -271,6 +272,9 @@ func (b *builtins) webOf(orgID string) []tool.Tool {
 	if b.web[orgID] == nil {
 		b.web[orgID] = webtool.New(webtool.Options{
 			Org: orgID, Client: b.client, Check: b.check, PDF: b.readPDF, Log: b.log,
+			Describe: func(ctx context.Context, c tool.Call, image webtool.Image) (string, error) {
+				return b.describe(ctx, orgID, c, image)
+			},
 			Settings: func() org.Web { return b.runtime(orgID).Web },
 			Secret:   func(ctx context.Context, reference string) (string, error) { return b.secret(ctx, orgID, reference) },
 		})
@@ -316,7 +320,7 @@ func (a *App) newBuiltins() *builtins {
 	return &builtins{
 		runtime: func(orgID string) org.Runtime { return a.directory.Runtime(orgID) },
 		secret:  a.orgSecret, session: a.sessionOf, buckets: a.buckets,
-		link: a.linkToFile, keep: a.keepOutputs, runsCode: a.config.Sandbox.Runs(),
+		link: a.linkToFile, keep: a.keepOutputs, describe: a.describeImage, runsCode: a.config.Sandbox.Runs(),
 		check: func(ctx context.Context, url string) error {
 			_, err := a.out.Resolve(ctx, url)
 			return err

@@ -77,7 +77,7 @@ type Entry struct {
 	Kind      Kind
 	At        int64  // Unix milliseconds
 	Principal string // id of the key that acted
-	RunID     string // empty for a relayed request
+	RunID     string // empty for a relayed request of a client
 	RequestID string // for the first round of a run, the run's id
 	Body      any    // the type that Kind names; marshals to a JSON object
 }

@@ -594,7 +594,7 @@ func (d *driver) relayEntry() audit.Entry {
 	if failed := d.run.state().Attempt.Failed; failed != nil {
 		r.Status, r.Class = audit.Failed, string(failed.Class)
 	}
-	return audit.Entry{Kind: audit.KindRequest, At: now.UnixMilli(), Principal: d.run.req.Principal, RequestID: d.run.lease.RunID, Body: r}
+	return audit.Entry{Kind: audit.KindRequest, At: now.UnixMilli(), Principal: d.run.req.Principal, RunID: d.run.req.Within, RequestID: d.run.lease.RunID, Body: r}
 }
 
 // lastTarget returns the target that has answered last in the run; zero = none has.

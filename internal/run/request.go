@@ -55,6 +55,9 @@ type Request struct {
 	// id, because several requests can follow one run.
 	ID string
 
+	// Within is the id of the run whose tool call the relay is a part of, for the audit log; "" = it is none.
+	Within string
+
 	// Policy has the settings of the run. They are recorded when the run is accepted, and
 	// the run reads them only in its journal. A relay uses only Grade, MaxTokens and Live.
 	Policy loop.Policy

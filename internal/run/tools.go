@@ -420,7 +420,7 @@ func (t *toolCaller) executeOne(ctx context.Context, p prepared, c loop.Call, ob
 	done, err := toolexec.Execute(crash.OnSent(ctx, crash.AfterCallSend), p.entry, tool.Call{
 		RunID: t.run.lease.RunID, Key: string(c.Key), Attempt: c.Attempt,
 		Class: c.Prepared.Class, Arguments: p.arguments, IdempotencyKey: t.idempotencyKey(c), Memory: memory,
-		Caller: t.run.req.caller(), Options: p.options, Session: toolSession(t.run),
+		Caller: t.run.req.caller(), Options: p.options, Session: toolSession(t.run), EndUser: t.run.req.EndUser,
 	}, limit)
 	took := atLeastOne(time.Since(begin))
 	called(toolEnd(done, err))

@@ -12,6 +12,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -25,8 +26,13 @@ const (
 	maxDocument = 10 << 20 // bytes of a PDF or a docx
 	maxImage    = 5 << 20  // bytes of an image
 	maxImages   = 5        // images of a page that are described
-	maxLinks    = 1000
-	pageMemory  = 8 * maxPage // about what a page takes while it is read
+
+	visionTimeout = time.Minute     // of one image that is described
+	imagesTimeout = 2 * time.Minute // of all images of a page, with reading them
+	describedText = 2000            // characters that a page has of the description of an image
+
+	maxLinks   = 1000
+	pageMemory = 8 * maxPage // about what a page takes while it is read
 )
 
 // Image is a picture that a vision model describes.
@@ -35,6 +41,15 @@ type Image struct {
 	MIMEType string // image/png, image/jpeg, image/gif or image/webp
 	Data     []byte
 }
+
+// Undescribed is the error of [Options].Describe for an image that was not described. The model reads it.
+type Undescribed struct {
+	Text    string
+	Setting string // what must be set; "" = nothing
+	Last    bool   // other images would not be described either
+}
+
+func (u *Undescribed) Error() string { return u.Text }
 
 // scrapeDefinition is that of web_scrape. Images are described only if there is a vision model.
 func scrapeDefinition(images bool) tool.Definition {
@@ -98,14 +113,14 @@ func (s *Source) scrape(ctx context.Context, c tool.Call) (tool.Result, error) {
 	if err != nil {
 		return tool.Result{}, err
 	}
-	p, err := s.readPage(ctx, settings, u, a)
+	p, err := s.readPage(ctx, c, settings, u, a)
 	if err != nil {
 		release(tool.Result{})
 		return tool.Result{}, err
 	}
 	described := ""
 	if a.Images {
-		if described, err = s.describeImages(ctx, p.images); err != nil {
+		if described, err = s.describeImages(ctx, c, p.images); err != nil {
 			release(tool.Result{})
 			return tool.Result{}, err
 		}
@@ -117,11 +132,11 @@ func (s *Source) scrape(ctx context.Context, c tool.Call) (tool.Result, error) {
 
 // noVision is the result without a model for images.
 func noVision() error {
-	return &refusal{text: "Images cannot be described: this version of the gateway calls no vision model. Leave out include_images, and read the text of the page."}
+	return refuse("images cannot be described here, because there is no vision model; read the text of pages")
 }
 
 // readPage reads a URL by the provider of the settings. Images go to the vision model, whatever the provider.
-func (s *Source) readPage(ctx context.Context, settings org.WebScrape, u *url.URL, a scrapeArguments) (page, error) {
+func (s *Source) readPage(ctx context.Context, c tool.Call, settings org.WebScrape, u *url.URL, a scrapeArguments) (page, error) {
 	if settings.Provider == org.ScrapeFirecrawl && !namesImage(u) {
 		return s.firecrawl(ctx, settings, u, a)
 	}
@@ -144,7 +159,7 @@ func (s *Source) readPage(ctx context.Context, settings org.WebScrape, u *url.UR
 	if err != nil {
 		return page{}, failed(ctx, limited, x, err, true)
 	}
-	return s.readDocument(ctx, x, kind, data, more, a)
+	return s.readDocument(ctx, c, x, kind, data, more, a)
 }
 
 func (s *Source) get(ctx context.Context, u *url.URL, accept string) (exchange, error) {
@@ -153,7 +168,7 @@ func (s *Source) get(ctx context.Context, u *url.URL, accept string) (exchange, 
 }
 
 // readDocument reads a body by its type.
-func (s *Source) readDocument(ctx context.Context, x exchange, kind string, data []byte, more bool, a scrapeArguments) (page, error) {
+func (s *Source) readDocument(ctx context.Context, c tool.Call, x exchange, kind string, data []byte, more bool, a scrapeArguments) (page, error) {
 	p := page{url: x.url.String()}
 	complete := func(what string) error {
 		if more {
@@ -170,7 +185,7 @@ func (s *Source) readDocument(ctx context.Context, x exchange, kind string, data
 		if a.Format != "markdown" {
 			return p, refuse("an image has no %s; use the format markdown", a.Format)
 		}
-		p.text, err = s.describe(ctx, Image{p.url, image, data}, more)
+		p.text, err = s.describe(ctx, c, Image{p.url, image, data}, more)
 	case bytes.HasPrefix(data, []byte("%PDF-")) || kind == "application/pdf":
 		if err = complete("PDF"); err == nil {
 			p.text, err = s.readPDF(ctx, data)
@@ -296,15 +311,18 @@ func imageType(data []byte) string {
 }
 
 // describe returns what the vision model says of an image.
-func (s *Source) describe(ctx context.Context, image Image, more bool) (string, error) {
+func (s *Source) describe(ctx context.Context, c tool.Call, image Image, more bool) (string, error) {
 	switch {
 	case s.o.Describe == nil:
 		return "", noVision()
 	case more || len(image.Data) > maxImage:
 		return "", refuse("the image is larger than %d MiB", maxImage>>20)
 	}
-	text, err := s.o.Describe(ctx, image)
+	limited, cancel := context.WithTimeout(ctx, visionTimeout)
+	defer cancel()
+	text, err := s.o.Describe(limited, c, image)
 	var fatal tool.Fatal
+	var told *Undescribed
 	switch {
 	case err == nil:
 		return text, nil
@@ -312,24 +330,42 @@ func (s *Source) describe(ctx context.Context, image Image, more bool) (string, 
 		return "", context.Cause(ctx)
 	case errors.As(err, &fatal):
 		return "", err
+	case limited.Err() != nil:
+		return "", refuse("the vision model did not answer within %s", visionTimeout)
+	case errors.As(err, &told):
+		return "", &refusal{text: told.Text, setting: told.Setting, quotes: true, last: told.Last}
 	}
 	s.o.Log.Warn("an image could not be described", "org", s.o.Org, "error", err)
 	return "", refuse("the vision model could not describe the image")
 }
 
-// describeImages returns a list with the descriptions of the first images of a page.
-func (s *Source) describeImages(ctx context.Context, images []string) (string, error) {
+// describeImages returns a list with the descriptions of the first images of a page. If something must be set before images can
+// be described, that is the error.
+func (s *Source) describeImages(ctx context.Context, c tool.Call, images []string) (string, error) {
 	var b strings.Builder
-	for _, address := range images[:min(len(images), maxImages)] {
-		text, err := s.describeOne(ctx, address)
+	limited, cancel := context.WithTimeout(ctx, imagesTimeout)
+	defer cancel()
+	for i, address := range images[:min(len(images), maxImages)] {
+		text, err := s.describeOne(limited, c, address)
 		var told *refusal
 		switch {
+		case ctx.Err() != nil:
+			return "", context.Cause(ctx)
+		case limited.Err() != nil:
+			fmt.Fprintf(&b, "- %d images were not described within %s.\n", len(images)-i, imagesTimeout)
+			return strings.TrimSpace(b.String()), nil
+		case errors.As(err, &told) && told.setting != "":
+			return "", err
 		case errors.As(err, &told):
 			text = "[" + told.text + "]"
 		case err != nil:
 			return "", err
 		}
-		fmt.Fprintf(&b, "- %s: %s\n", address, strings.Join(strings.Fields(cutText(text, 2000)), " "))
+		fmt.Fprintf(&b, "- %s: %s\n", address, strings.Join(strings.Fields(cutText(text, describedText)), " "))
+		if told != nil && told.last {
+			images = images[:i+1]
+			break
+		}
 	}
 	if len(images) > maxImages {
 		fmt.Fprintf(&b, "- %d more images were not described.\n", len(images)-maxImages)
@@ -338,25 +374,34 @@ func (s *Source) describeImages(ctx context.Context, images []string) (string, e
 }
 
 // describeOne reads and describes one image of a page.
-func (s *Source) describeOne(ctx context.Context, address string) (string, error) {
+func (s *Source) describeOne(ctx context.Context, c tool.Call, address string) (string, error) {
 	u, err := parseURL(address)
 	if err != nil {
 		return "", err
 	}
+	image, more, err := s.readImage(ctx, u)
+	if err != nil {
+		return "", err
+	}
+	return s.describe(ctx, c, image, more)
+}
+
+// readImage reads an image of a page, and reports whether it is larger than it may be.
+func (s *Source) readImage(ctx context.Context, u *url.URL) (image Image, more bool, err error) {
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	x, err := s.get(limited, u, "image/*")
 	if err != nil {
-		return "", failed(ctx, limited, x, err, true)
+		return Image{}, false, failed(ctx, limited, x, err, true)
 	}
 	defer x.resp.Body.Close()
 	data, more, err := readBody(x.resp, maxImage)
 	if err != nil {
-		return "", failed(ctx, limited, x, err, true)
+		return Image{}, false, failed(ctx, limited, x, err, true)
 	}
 	kind := imageType(data)
 	if x.resp.StatusCode != http.StatusOK || kind == "" {
-		return "", refuse("this is not a png, jpeg, gif or webp image")
+		return Image{}, false, refuse("this is not a png, jpeg, gif or webp image")
 	}
-	return s.describe(ctx, Image{x.url.String(), kind, data}, more)
+	return Image{x.url.String(), kind, data}, more, nil
 }

@@ -61,7 +61,7 @@ func injectionPage() string {
 
 func scrapeWeb(t *testing.T) *web {
 	return newWeb(t, func(o *Options) {
-		o.Describe = func(_ context.Context, i Image) (string, error) {
+		o.Describe = func(_ context.Context, _ tool.Call, i Image) (string, error) {
 			return fmt.Sprintf("%s of %d bytes", i.MIMEType, len(i.Data)), nil
 		}
 		o.Check = func(context.Context, string) error { return nil }
@@ -258,7 +258,10 @@ func TestImagesGoToVision(t *testing.T) {
 	var seen []Image
 	w := newWeb(t, func(o *Options) {
 		o.Check = func(context.Context, string) error { return nil }
-		o.Describe = func(_ context.Context, i Image) (string, error) { seen = append(seen, i); return "a red mill", nil }
+		o.Describe = func(_ context.Context, _ tool.Call, i Image) (string, error) {
+			seen = append(seen, i)
+			return "a red mill", nil
+		}
 	})
 	for _, provider := range []string{"", org.ScrapeOwn, org.ScrapeFirecrawl} {
 		seen = nil
@@ -275,8 +278,47 @@ func TestImagesGoToVision(t *testing.T) {
 		}
 	}
 	for _, arguments := range []map[string]any{{"url": s.URL + "/a.png"}, {"url": s.URL, "include_images": true}} {
-		if text, failed := w.text(ScrapeName, arguments); !failed || !strings.Contains(text, "calls no vision model") || strings.Contains(text, "setting") {
+		if text, failed := w.text(ScrapeName, arguments); !failed || !strings.Contains(text, "there is no vision model") || strings.Contains(text, "setting") {
 			t.Error(text)
+		}
+	}
+}
+
+// E10: what keeps images from being described is told once. What must be set is the whole result; anything else leaves the page.
+func TestImagesThatCannotBeDescribed(t *testing.T) {
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/page" {
+			_, _ = io.WriteString(w, "\x89PNG\r\n\x1a\n")
+			return
+		}
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = fmt.Fprintf(w, `<p>%s<img src="/a.png"><img src="/b.png"><img src="/c.png"></p>`, article)
+	})
+	for name, c := range map[string]struct {
+		err     error
+		asked   int
+		page    bool
+		setting string
+	}{
+		"one image":            {&Undescribed{Text: "not this one"}, 3, true, ""},
+		"all images":           {&Undescribed{Text: "no money", Last: true}, 1, true, ""},
+		"something to set":     {&Undescribed{Text: "no model", Setting: "VISION_MODEL", Last: true}, 1, false, "VISION_MODEL"},
+		"an error for the log": {errors.New("CANARY"), 3, true, ""},
+	} {
+		asked := 0
+		w := newWeb(t, func(o *Options) {
+			o.Describe = func(context.Context, tool.Call, Image) (string, error) { asked++; return "", c.err }
+		})
+		text, failed := w.text(ScrapeName, map[string]any{"url": s.URL + "/page", "include_images": true})
+		told := map[string]string{}
+		if failed && json.Unmarshal([]byte(text), &told) != nil {
+			t.Errorf("%s: %s", name, text)
+		}
+		if asked != c.asked || failed == c.page || strings.Contains(text, article[:20]) != c.page || told["setting"] != c.setting || strings.Contains(text, "CANARY") {
+			t.Errorf("%s: %d calls, %s", name, asked, text)
+		}
+		if text, failed = w.text(ScrapeName, map[string]any{"url": s.URL + "/a.png"}); !failed || !strings.Contains(text, `{"error":`) || strings.Contains(text, "CANARY") {
+			t.Errorf("%s: %s", name, text)
 		}
 	}
 }

@@ -46,8 +46,9 @@ type Options struct {
 	// that another service reads. Required.
 	Check func(ctx context.Context, url string) error
 
-	// Describe returns what a vision model says of an image. nil = there is none.
-	Describe func(ctx context.Context, image Image) (string, error)
+	// Describe returns what a vision model says of an image, on behalf of a call. An error that is an [Undescribed] is for the
+	// model. nil = there is no vision model, and the tools do not offer descriptions.
+	Describe func(ctx context.Context, call tool.Call, image Image) (string, error)
 
 	// PDF returns the text of a PDF, such as pdf.Reader.Read. It is called once at a time for an org. It must not read it in this process. "" = it has no text; an error
 	// is for the model. nil = PDFs are refused.
@@ -138,6 +139,7 @@ type refusal struct {
 	text    string
 	setting string // what must be set; "" = nothing
 	quotes  bool   // the text has words of a stranger
+	last    bool   // see [Undescribed]
 }
 
 func (r *refusal) Error() string { return r.text }

@@ -3,6 +3,8 @@ package app_test
 import (
 	"database/sql"
 	"encoding/json"
+	"fmt"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -41,6 +43,50 @@ func TestDatabasesAreManaged(t *testing.T) {
 		set(`[{"name":"shop","url":"`+u.String()+`"}]`, 422, "dangerous_role")
 	}
 	set(`null`, 200, `"databases":[]`)
+}
+
+// E02: an agent reads only the schemas and tables of its assignment, whether it is added over the API or declared in the file.
+func TestTheSchemasOfAnAgent(t *testing.T) {
+	noLeaks(t)
+	path := filepath.Join(t.TempDir(), "shop.db")
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.ExecContext(t.Context(), "CREATE TABLE orders (id); INSERT INTO orders VALUES (41); CREATE TABLE salaries (amount); INSERT INTO salaries VALUES (100000)"); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, got received) {
+		if len(got.results(t)) > 0 {
+			says("done").write(w)
+			return
+		}
+		asks(call{"database_query", `{"query":"SELECT id FROM orders"}`}, call{"database_query", `{"query":"SELECT amount FROM salaries"}`}).write(w)
+	})
+	const tools = `[{"name":"database_query","config_override":{"schemas":%s}}]`
+	yaml := site{upstream: up.URL}.withBuiltins(`{databases: [{name: shop, url: "sqlite:`+path+`"}]}`) + "    agents:\n"
+	assigned := map[string]string{"tables": `{"main":["orders"]}`, "whole": `{"main":[]}`, "other": `{"shop":["orders"]}`, "none": `{}`}
+	for name, schemas := range assigned {
+		yaml += fmt.Sprintf("      - {name: %s, model: m, tools: "+tools+"}\n", name, schemas)
+	}
+	d := manage(MustRun(t, yaml))
+	for name, schemas := range assigned {
+		added := d.asOwner("POST", "/api/agents", fmt.Sprintf(`{"name":"added-%s","model":"m","tools":`+tools+`}`, name, schemas), 201)["id"].(string)
+		for _, id := range []string{name, added} {
+			if a := d.streamAgent(id, `{"message":"go"}`); !strings.Contains(string(a.body), "done") {
+				t.Fatalf("%s: %s", id, a.body)
+			}
+			all := up.requests()
+			results := all[len(all)-1].results(t)
+			orders, salaries := strings.Contains(results[0], "41"), strings.Contains(results[1], "100000")
+			if orders != (name != "other") || salaries != (name == "whole" || name == "none") {
+				t.Errorf("%s with the schemas %s: the model was told %q", id, schemas, results)
+			}
+		}
+	}
 }
 
 // "turnpike doctor" says of each thing that the configuration names what is well and what is wrong.

@@ -178,6 +178,7 @@ func agentSamples() map[string][2]string {
 		"settings.temperature":                      {"1.5", "3"},
 		"tools[].config_override.rules":             {`[{"condition":"b IN [2]"}]`, `"sample"`},
 		"tools[].config_override.rules[].condition": {`"b IN [2]"`, `"b LIKE 2"`},
+		"tools[].config_override.schemas":           {`{"shop":["orders"],"stock":[]}`, `{"pg_catalog":[]}`},
 		"mcp_servers[].transport":                   {`"http"`, `"sample"`},
 		"hooks[].matcher":                           {`"sample_*"`, `"a b"`},
 	}
@@ -199,7 +200,11 @@ func agentWith(path string) map[string]any {
 	case "timeout":
 		hook["type"], hook["config"] = "approval", map[string]any{}
 	}
-	tool := map[string]any{"name": "t", "config_override": map[string]any{"rules": []any{map[string]any{"condition": "a IN [1]"}}}}
+	name := "t"
+	if strings.HasSuffix(path, ".schemas") {
+		name = "database_query"
+	}
+	tool := map[string]any{"name": name, "config_override": map[string]any{"rules": []any{map[string]any{"condition": "a IN [1]"}}}}
 	return map[string]any{
 		"name": "g", "model": "m", "tools": []any{tool}, "hooks": []any{hook}, "mcp_servers": []any{map[string]any{"name": "s", "url": "http://127.0.0.1:9/"}},
 	}

@@ -30,8 +30,9 @@ type Agent struct {
 
 // AgentTool is a tool of an agent.
 type AgentTool struct {
-	Name  string
-	Rules []org.HookRule
+	Name    string
+	Rules   []org.HookRule
+	Schemas map[string][]string // as in [agent.Assignment]
 }
 
 // AgentServer is an MCP server of an agent.
@@ -107,6 +108,7 @@ func agentToolKeys(t *AgentTool) []key {
 func agentOverrideKeys(t *AgentTool) []key {
 	return []key{
 		{name: "rules", value: hookRules{objects[org.HookRule]{&t.Rules, hookRuleKeys}}, doc: "Conditions on the arguments: the first that holds denies the call, before the hooks of the agent."},
+		{name: "schemas", value: schemas{&t.Schemas}, doc: "Only for database_query and database_write: the schemas that the agent may use, and which of their tables, such as {shop: [orders]}. No tables: all of the schema. Empty: all that the org may use."},
 	}
 }
 
@@ -250,7 +252,7 @@ func (h agentHooks) shown() string {
 func (a Agent) Definition() agent.Definition {
 	d := agent.Definition{Name: a.Name, Description: a.Description, Model: a.Model, SystemPrompt: a.SystemPrompt, Settings: a.Settings}
 	for _, t := range a.Tools {
-		one := agent.Assignment{ID: t.Name, Type: agent.CustomTool, Name: t.Name, Rules: rulesOf(t.Rules)}
+		one := agent.Assignment{ID: t.Name, Type: agent.CustomTool, Name: t.Name, Rules: rulesOf(t.Rules), Schemas: t.Schemas}
 		if slices.Contains(agent.Builtins(), t.Name) {
 			one.Type = agent.BuiltinTool
 		}
@@ -325,6 +327,9 @@ func (d *decoder) checkAgents(path string, all []Agent) {
 		for j := range a.Servers {
 			d.checkAgentServer(fmt.Sprintf("%s.mcp_servers[%d]", at, j), &a.Servers[j])
 		}
+		for j, t := range a.Definition().Tools {
+			d.checkAgentSchemas(fmt.Sprintf("%s.tools[%d].config_override", at, j), t)
+		}
 		for j, h := range a.Hooks {
 			d.checkAgentHook(fmt.Sprintf("%s.hooks[%d]", at, j), h)
 		}
@@ -360,6 +365,17 @@ func (d *decoder) mistakenIn(path string) bool {
 func (d *decoder) checkAgentServer(path string, s *AgentServer) {
 	d.checkServerSettings(path+".config", &s.Settings)
 	d.checkInTheOpen(path, s.Settings.URL, s.Settings.Headers, "env:NAME, file:PATH or secret:NAME")
+}
+
+// checkAgentSchemas checks the schemas of a tool as the API does.
+func (d *decoder) checkAgentSchemas(path string, t agent.Assignment) {
+	var wrong *agent.FieldError
+	switch err := agent.CheckSchemas(t.Schemas); {
+	case errors.As(err, &wrong):
+		d.failPath(path+"."+wrong.Field, "%s", wrong.Message)
+	case len(t.Schemas) > 0 && !t.ForDatabases():
+		d.failPath(path+".schemas", "is for database_query and database_write; other tools have none")
+	}
 }
 
 func (d *decoder) checkAgentHook(path string, h AgentHook) {

@@ -25,6 +25,7 @@ orgs:
         tools:
           - name: status
             config_override: {rules: [{condition: id STARTS_WITH internal-, message: no}]}
+          - {name: database_query, config_override: {schemas: {public: [orders, customers], stock: []}}}
         mcp_servers:
           - {name: shop, url: "https://shop.example/mcp", headers: {Authorization: "Bearer env:SHOP"}, config: {trust: true, tools: [search]}}
           - {name: off, url: "https://off.example/mcp", transport: http, enabled: false, config: {naming: bare}}
@@ -54,7 +55,10 @@ func TestAnAgentOfTheFile(t *testing.T) {
 		Name: "helper", Description: "Helps.", Model: "fast", SystemPrompt: "Be brief.\nBe kind.\n",
 		Settings: agent.Settings{Temperature: new(0.5), MaxSteps: new(7), MaxTokens: new(100), MaxContextTokens: new(2000), TimeoutSeconds: new(60), FallbackModel: "slow", ReasoningEffort: "low"},
 		Servers:  []agent.Server{{ID: "shop", Name: "shop"}, {ID: "off", Name: "off"}},
-		Tools:    []agent.Assignment{{ID: "status", Type: agent.CustomTool, Name: "status", Rules: []agent.HookRule{{Condition: "id STARTS_WITH internal-", Message: "no"}}}},
+		Tools: []agent.Assignment{
+			{ID: "status", Type: agent.CustomTool, Name: "status", Rules: []agent.HookRule{{Condition: "id STARTS_WITH internal-", Message: "no"}}},
+			{ID: "database_query", Type: agent.BuiltinTool, Name: "database_query", Schemas: map[string][]string{"public": {"orders", "customers"}, "stock": {}}},
+		},
 		Hooks: []agent.Hook{
 			{ID: "agent:0", Event: agent.PreToolUse, Matcher: "pay_*", Enabled: true, Rules: []agent.HookRule{{Condition: "a CONTAINS x", Message: "no x"}}},
 			{ID: "agent:1", Event: agent.OnRunStart, Enabled: true, Position: 2, Rules: []agent.HookRule{{Condition: "input CONTAINS x"}}},
@@ -98,7 +102,12 @@ func TestAgentsThatTheFileRefuses(t *testing.T) {
 		`{name: a, model: m, settings: {temperature: 3}}`:    "orgs[0].agents[0].settings.temperature: must be from 0 to 2",
 		`{name: a, model: m, settings: {steps: 3}}`:          "orgs[0].agents[0].settings.steps: unknown key",
 		`{name: a, model: m, tools: [{name: t}, {name: t}]}`: `orgs[0].agents[0].tools[1].name: "t" is already used by tools[0]`,
-		`{name: a, model: m, mcp_servers: [{name: s}]}`:      "orgs[0].agents[0].mcp_servers[0].url: is missing",
+		`{name: a, model: m, tools: [{name: database_query, config_override: {schemas: {pg_catalog: []}}}]}`:                                   "orgs[0].agents[0].tools[0].config_override.schemas.pg_catalog: is a schema of the database system, which agents cannot use",
+		`{name: a, model: m, tools: [{name: database_query, config_override: {schemas: {shop: ["a b"]}}}]}`:                                    `orgs[0].agents[0].tools[0].config_override.schemas.shop[0]: "a b" is not the name of a table`,
+		`{name: a, model: m, tools: [{name: database_query, config_override: {schemas: {shop: orders}}}]}`:                                     `orgs[0].agents[0].tools[0].config_override.schemas.shop: found`,
+		`{name: a, model: m, tools: [{name: database_query, config_override: {schemas: [shop]}}]}`:                                             `orgs[0].agents[0].tools[0].config_override.schemas: found`,
+		`{name: a, model: m, tools: [{name: web_search, config_override: {schemas: {shop: [orders]}}}]}`:                                       "orgs[0].agents[0].tools[0].config_override.schemas: is for database_query and database_write; other tools have none",
+		`{name: a, model: m, mcp_servers: [{name: s}]}`:                                                                                        "orgs[0].agents[0].mcp_servers[0].url: is missing",
 		`{name: a, model: m, mcp_servers: [{name: s, url: "https://s", transport: sse}]}`:                                                      `orgs[0].agents[0].mcp_servers[0].transport: "sse" is not allowed; want http`,
 		`{name: a, model: m, mcp_servers: [{name: s, url: "https://s", config: {command: [x]}}]}`:                                              "orgs[0].agents[0].mcp_servers[0].config.command: unknown key",
 		`{name: a, model: m, mcp_servers: [{name: s, url: "https://s", config: {prefix: x}}]}`:                                                 "orgs[0].agents[0].mcp_servers[0].config.prefix: is only for naming: prefixed",

@@ -1,12 +1,26 @@
 package sqltool
 
 import (
+	"maps"
 	"slices"
 	"strings"
 )
 
 // allowList are schemas and tables, such as public and public.orders. Empty = all of a file of SQLite.
 type allowList []string
+
+// assigned returns the schemas of an assignment as a list; nil = it has no limit.
+func assigned(schemas map[string][]string) (out []string) {
+	for _, schema := range slices.Sorted(maps.Keys(schemas)) {
+		if len(schemas[schema]) == 0 {
+			out = append(out, schema)
+		}
+		for _, table := range schemas[schema] {
+			out = append(out, schema+"."+table)
+		}
+	}
+	return out
+}
 
 // allowed returns the list of an assignment within the list of the database. Both lists hold: what the assignment
 // names beyond the database is left out.

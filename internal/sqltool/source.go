@@ -38,8 +38,8 @@ type Options struct {
 	// Settings returns the databases of the org. It is called at each call.
 	Settings func() []org.Database
 
-	// Schemas limits the schemas and tables of databases, by their names, beyond the settings of the database; nil = no
-	// further limit.
+	// Schemas are the only schemas that statements may use, and which of their tables; no tables = all of the schema. They
+	// limit every database beyond its settings. Empty = no further limit.
 	Schemas map[string][]string
 
 	// Secret returns what a reference such as secret:shop_db stands for. Of databases that the configuration file does not
@@ -265,7 +265,7 @@ func (s *Source) allowed(d org.Database, kind string) allowList {
 	case len(own) == 0:
 		own = []string{"public"}
 	}
-	return allowed(own, s.o.Schemas[d.Name])
+	return allowed(own, assigned(s.o.Schemas))
 }
 
 // failed returns what the model is told about a call that has no rows. An address that the outbound policy refuses ends

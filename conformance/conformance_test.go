@@ -40,6 +40,7 @@ func TestConformance(t *testing.T) { // P12
 		{"the Responses API of the Node client", testResponses},
 		{"code of the Responses API, Node client", testCode},
 		{"files that code has made, Node client", testFiles},
+		{"search, code and files, AI SDK", testAISDK},
 		{"embeddings, pictures, speech and moderations", testEndpoints},
 		{"the MCP Inspector at /mcp", testInspector},
 		{"Codex", testCodex},

@@ -227,8 +227,7 @@ func TestTheVisionModelFailsOver(t *testing.T) {
 	noLeaks(t)
 	png := newEndpoint(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, pngImage) })
 	two := newUpstream(t, saysChat("a red mill"))
-	var one *upstream
-	one = newUpstream(t, func(w http.ResponseWriter, r *http.Request, got received) {
+	one := newUpstream(t, func(w http.ResponseWriter, r *http.Request, got received) {
 		if strings.Contains(string(got.body), `"model":"a"`) {
 			refuses(401)(w, r, got)
 			return
@@ -276,5 +275,10 @@ func TestACancelledRunEndsItsVisionCall(t *testing.T) {
 	}
 	if n := len(g.looks()); n != 1 {
 		t.Errorf("%d vision calls", n)
+	}
+	for id, b := range budgetsOf(t, g.again()) {
+		if b["reserved_usd"].(float64) > 0 || b["spent_usd"].(float64) <= 0 {
+			t.Errorf("budget %s: %v", id, b)
+		}
 	}
 }

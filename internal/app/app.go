@@ -317,7 +317,7 @@ func (a *App) buildAPI(o Options, router *route.Router, retained *memlimit.Limit
 	}
 	kit := surface.Options{
 		Runner: httpd.Logged(a.runner), Router: router, Models: a.models, Catalog: a.catalog, Heartbeats: a.heartbeats, Log: a.log,
-		MaxRoundsCap: a.maxRoundsCap, Compaction: a.compaction, Files: a.files, KeepFor: a.keepFor, Price: a.price, Dispatches: a.dispatch.Dispatches, Relayed: endpoints.Paths(),
+		MaxRoundsCap: a.maxRoundsCap, Compaction: a.compaction, Files: a.files, Fetch: a.fetch, KeepFor: a.keepFor, Price: a.price, Dispatches: a.dispatch.Dispatches, Relayed: endpoints.Paths(),
 	}
 	a.mcp = mcpserver.New(mcpserver.Options{
 		Catalog: a.catalog, Orgs: a.directory, Audit: a.store, Spend: a.spend, Tools: o.Tools, MaxRoundsCap: a.maxRoundsCap,

@@ -124,6 +124,26 @@ func (a *App) keepOutput(ctx context.Context, orgID string, c tool.Call, at stri
 	return codetool.Kept{ID: f.ID, Name: f.Name, MediaType: f.MediaType, Bytes: f.Bytes, SHA256: f.SHA256, CreatedAt: f.CreatedAt, ExpiresAt: f.ExpiresAt}, nil
 }
 
+// open returns the content of a file of a key that a request has put into the working directory of code.
+type open = func(ctx context.Context, c tool.Call, in file.Input) (io.ReadCloser, error)
+
+// openInputs returns what reads such files of an org. The request was allowed to use them.
+func (a *App) openInputs(orgID string) open {
+	return func(ctx context.Context, c tool.Call, in file.Input) (io.ReadCloser, error) {
+		body, _, err := a.files.Open(ctx, orgID, "", in.ID)
+		switch {
+		case err == nil:
+			return body, nil
+		case errors.Is(err, file.ErrNotFound):
+			return nil, errors.New("it was deleted")
+		case errors.Is(err, file.ErrExpired):
+			return nil, errors.New("it has expired")
+		}
+		a.log.Error("a file of a request was not read", "org", orgID, "run", c.RunID, "file", in.ID, "error", err)
+		return nil, errors.New("the gateway could not read it")
+	}
+}
+
 // sweepFiles deletes the files of orgs that do not exist, and those of keys whose time is over.
 func (a *App) sweepFiles(ctx context.Context) {
 	a.buckets.sweep(ctx)

@@ -44,6 +44,7 @@ type builtins struct {
 	buckets   blob.Buckets
 	keep      func(orgID string) keep
 	library   *file.Library // set by connect
+	open      func(orgID string) open
 	link      func(orgID, bucket, path string) (storagetool.Link, error)
 	check     func(ctx context.Context, url string) error // what the outbound policy says of a URL
 	describe  func(ctx context.Context, orgID string, c tool.Call, image webtool.Image) (string, error)
@@ -122,7 +123,7 @@ func (b *builtins) serverOf(orgID string, all []org.BuiltinTool) catalog.Server 
 	if s.Hosted[webtool.SearchName] != "" && slices.Contains(namesOf(all), webtool.ScrapeName) {
 		s.HostedToo = map[string]string{webtool.SearchName: webtool.ScrapeName}
 	}
-	s.Source = tools
+	s.Source, s.GivesFiles = tools, b.givesFiles
 	return s
 }
 
@@ -163,7 +164,13 @@ func (b *builtins) forms(orgID, named string, all []org.BuiltinTool) (out []tool
 // codeOptions returns what the tools that run code need.
 func (b *builtins) codeOptions(orgID string) codetool.Options {
 	session := func(ctx context.Context, c tool.Call) string { return b.codeSession(ctx, orgID, c) }
-	return codetool.Options{Org: orgID, Sandbox: b, Session: session, Keep: b.keep(orgID), Files: sessionFiles{b, orgID, session}}
+	return codetool.Options{Org: orgID, Sandbox: b, Session: session, Keep: b.keep(orgID), Open: b.open(orgID), Files: sessionFiles{b, orgID, session}}
+}
+
+// givesFiles reports whether the calls of a hosted tool get the files of the conversation: those that run code do, where its working directory
+// is here.
+func (b *builtins) givesFiles(kind string) bool {
+	return kind == codetool.Hosted && b.sandbox != nil && b.sandbox.KeepsFiles(sandbox.Python)
 }
 
 // hostedType returns the type of the hosted tool of requests that a built-in tool can answer; "" = none.
@@ -289,6 +296,11 @@ type unasking struct{ tool.Tool }
 // Class implements [tool.Classed].
 func (t unasking) Class() tool.Class { return tool.ClassOf(t.Tool) }
 
+// WithFiles implements [toolexec.Receiver].
+func (t unasking) WithFiles(files *file.Set) tool.Tool {
+	return unasking{toolexec.WithFiles(t.Tool, files)}
+}
+
 // MakesFiles implements [toolexec.Maker].
 func (t unasking) MakesFiles() bool { return toolexec.MakesFiles(t.Tool) }
 
@@ -320,7 +332,7 @@ func (a *App) newBuiltins() *builtins {
 	return &builtins{
 		runtime: func(orgID string) org.Runtime { return a.directory.Runtime(orgID) },
 		secret:  a.orgSecret, session: a.sessionOf, buckets: a.buckets,
-		link: a.linkToFile, keep: a.keepOutputs, describe: a.describeImage, runsCode: a.config.Sandbox.Runs(),
+		link: a.linkToFile, keep: a.keepOutputs, open: a.openInputs, describe: a.describeImage, runsCode: a.config.Sandbox.Runs(),
 		check: func(ctx context.Context, url string) error {
 			_, err := a.out.Resolve(ctx, url)
 			return err

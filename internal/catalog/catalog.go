@@ -86,6 +86,10 @@ type Server struct {
 	// honour. nil = the tools of the server get no options.
 	HostedOptions func(kind string, options json.RawMessage) (json.RawMessage, error)
 
+	// GivesFiles reports whether the tool that answers the hosted tool of a type gets the files of the conversation; nil = none
+	// does.
+	GivesFiles func(kind string) bool
+
 	// Approval says which calls wait for approval, by the settings of the server, and
 	// ApprovalTimeout how long; 0 = the default. Trust says that annotations are believed.
 	Approval        policy.Approval

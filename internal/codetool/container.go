@@ -2,6 +2,7 @@ package codetool
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -17,6 +18,7 @@ const Hosted = "code_interpreter"
 type options struct {
 	Container string          `json:"container,omitempty"` // id; "" = that of the run, or of its session
 	Files     []file.Required `json:"files,omitempty"`     // that the run is to make
+	Inputs    []file.Input    `json:"inputs,omitempty"`    // that the run is given; of the hosted tool of a request only their ids are known
 }
 
 // ReadHosted reads the members of a hosted tool code_interpreter, a JSON object, and returns them as [tool.Call].Options. The error is a
@@ -35,7 +37,8 @@ func ReadHosted(raw json.RawMessage) (json.RawMessage, error) {
 			if json.Unmarshal(value, &o.Container) == nil && o.Container != "" {
 				continue
 			}
-			if err := readContainer(value); err != nil {
+			var err error
+			if o.Inputs, err = readContainer(value); err != nil {
 				return nil, err
 			}
 		case name == "allowed_callers":
@@ -50,16 +53,16 @@ func ReadHosted(raw json.RawMessage) (json.RawMessage, error) {
 	return json.Marshal(o)
 }
 
-// readContainer reads a container that the gateway makes for the request.
-func readContainer(raw json.RawMessage) error {
+// readContainer reads a container that the gateway makes for the request, and returns the files that it is to have.
+func readContainer(raw json.RawMessage) (inputs []file.Input, err error) {
 	const at = "container"
 	members := map[string]json.RawMessage{}
 	if json.Unmarshal(raw, &members) != nil {
-		return &catalog.OptionError{Member: at, Reason: `must be the id of a container, or {"type": "auto"}`}
+		return nil, &catalog.OptionError{Member: at, Reason: `must be the id of a container, or {"type": "auto"}`}
 	}
 	var kind string
 	if json.Unmarshal(members["type"], &kind) != nil || kind != "auto" {
-		return &catalog.OptionError{Member: at + ".type", Reason: "must be auto"}
+		return nil, &catalog.OptionError{Member: at + ".type", Reason: "must be auto"}
 	}
 	for _, name := range slices.Sorted(maps.Keys(members)) {
 		why := "the gateway runs the code, and does not know this member; leave it out"
@@ -75,11 +78,18 @@ func readContainer(raw json.RawMessage) error {
 		case name == "memory_limit":
 			why = "the sandbox of the gateway has its own memory limit, which a request cannot change; leave it out"
 		case name == "file_ids":
-			why = "files cannot be put into the container by their ids; leave it out, or send their content in the input"
+			var ids []string
+			if json.Unmarshal(members[name], &ids) == nil && len(ids) <= file.MaxGiven {
+				for _, id := range ids {
+					inputs = append(inputs, file.Input{ID: id})
+				}
+				continue
+			}
+			why = fmt.Sprintf("must be a list of at most %d ids of files", file.MaxGiven)
 		}
-		return &catalog.OptionError{Member: at + "." + name, Reason: why}
+		return nil, &catalog.OptionError{Member: at + "." + name, Reason: why}
 	}
-	return nil
+	return inputs, nil
 }
 
 // ContainerAsked returns the id of the container that the request of a call names; "" = none.

@@ -2,9 +2,11 @@ package codetool
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/file"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
@@ -26,12 +28,13 @@ func TestWhatARequestSaysOfItsContainer(t *testing.T) { // E13
 		`{"container":""}`:             "container",
 		`{"container":{}}`:             "container.type",
 		`{"container":{"type":"new"}}`: "container.type",
-		`{"container":{"type":"auto","memory_limit":"4g"}}`:                         "container.memory_limit",
-		`{"container":{"type":"auto","file_ids":["file-1"]}}`:                       "container.file_ids",
-		`{"container":{"type":"auto","network_policy":{"type":"allowlist"}}}`:       "container.network_policy",
-		`{"container":{"type":"auto","cpus":2}}`:                                    "container.cpus",
-		`{"container":{"type":"auto"},"allowed_callers":["direct","programmatic"]}`: "allowed_callers",
-		`{"container":{"type":"auto"},"memory":"4g"}`:                               "memory",
+		`{"container":{"type":"auto","memory_limit":"4g"}}`:                                           "container.memory_limit",
+		`{"container":{"type":"auto","file_ids":"file-1"}}`:                                           "container.file_ids",
+		`{"container":{"type":"auto","network_policy":{"type":"allowlist"}}}`:                         "container.network_policy",
+		`{"container":{"type":"auto","cpus":2}}`:                                                      "container.cpus",
+		`{"container":{"type":"auto"},"allowed_callers":["direct","programmatic"]}`:                   "allowed_callers",
+		`{"container":{"type":"auto"},"memory":"4g"}`:                                                 "memory",
+		`{"container":{"type":"auto","file_ids":["f"` + strings.Repeat(`,"f"`, file.MaxGiven) + `]}}`: "container.file_ids",
 	} {
 		_, err := ReadHosted([]byte(raw))
 		if wrong := (*catalog.OptionError)(nil); !errors.As(err, &wrong) || wrong.Member != want {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/file"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/sandbox"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -81,6 +82,14 @@ func (t *inLanguage) Describe(raw json.RawMessage) string {
 	return t.codeExecute.Describe(raw)
 }
 
+// WithFiles implements [toolexec.Receiver]: Python gets the files of the conversation.
+func (t *inLanguage) WithFiles(files *file.Set) tool.Tool {
+	if t.language != sandbox.Python {
+		return t
+	}
+	return &inLanguage{t.with(files), t.language}
+}
+
 // Call implements [tool.Tool].
 func (t *inLanguage) Call(ctx context.Context, c tool.Call) (tool.Result, error) {
 	args, err := readArguments(c)
@@ -105,6 +114,9 @@ func (t *surfaceOutputs) Definition() tool.Definition {
 	d.Description = "Give the user files that Python has made in the working directory in earlier calls."
 	return d
 }
+
+// WithFiles implements [toolexec.Receiver].
+func (t *surfaceOutputs) WithFiles(files *file.Set) tool.Tool { return &surfaceOutputs{t.with(files)} }
 
 // Describe implements [toolexec.Describer]: what is required is said once.
 func (t *surfaceOutputs) Describe(json.RawMessage) string { return "" }

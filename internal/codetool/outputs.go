@@ -38,6 +38,7 @@ type outputs struct {
 	paths    []string
 	required []file.Required // that the request requires; a call need not make them
 	begun    time.Time       // of the call
+	inputs   *inputs         // the files of the conversation; nil = there are none
 
 	keep    func(name string, body io.ReadSeeker) (Kept, error)
 	kept    []Kept
@@ -94,6 +95,9 @@ func (o *outputs) one(ctx context.Context, dir *os.Root, name string) (Kept, err
 	defer f.Close()
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		return Kept{}, errors.New("it is not a regular file")
+	}
+	if o.inputs.unchanged(f, at) {
+		return Kept{}, errors.New("it is a file of the conversation, and the code has not changed it")
 	}
 	kept, err := o.keep(at, f)
 	if err == nil {

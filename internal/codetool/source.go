@@ -36,6 +36,9 @@ type Options struct {
 	// Keep stores a file that a call names in outputs, for the caller of the call. path is in the working directory. The text
 	// of its error is for the model. Nil = calls cannot name outputs.
 	Keep func(ctx context.Context, c tool.Call, path string, body io.ReadSeeker) (Kept, error)
+	// Open returns the content of a file of a key that the request has put into the working directory. The text of its error is for
+	// the model. It is required for calls whose request names such files.
+	Open func(ctx context.Context, c tool.Call, in file.Input) (io.ReadCloser, error)
 	// Files are for the forms that list and read files; nil = there are no such forms.
 	Files Files
 }
@@ -56,7 +59,7 @@ func New(o Options) *Source {
 	if o.Session == nil {
 		o.Session = func(_ context.Context, c tool.Call) string { return c.RunID }
 	}
-	return &Source{[]tool.Tool{&codeExecute{o}}}
+	return &Source{[]tool.Tool{&codeExecute{o: o}}}
 }
 
 // List implements [tool.Source].

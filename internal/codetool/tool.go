@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"strings"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/file"
 	"github.com/turnpike-gateway/turnpike/internal/sandbox"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -32,7 +34,10 @@ const description = "Run Python or JavaScript in a sandbox without network. Vari
 	"the next result then says state_lost."
 
 // codeExecute is the tool.
-type codeExecute struct{ o Options }
+type codeExecute struct {
+	o     Options
+	files *file.Set // of the conversation; nil = none
+}
 
 // Definition implements [tool.Tool].
 func (t *codeExecute) Definition() tool.Definition {
@@ -53,9 +58,10 @@ func (t *codeExecute) MakesFiles() bool { return t.o.Keep != nil }
 func (t *codeExecute) Describe(raw json.RawMessage) string {
 	required := requiredBy(raw)
 	if len(required) == 0 {
-		return ""
+		return describeFiles(t.files)
 	}
 	var b strings.Builder
+	b.WriteString(describeFiles(t.files))
 	b.WriteString(" The user requires these files. Make them with Python in the working directory, under exactly these names; they are kept as if outputs named them:")
 	for _, r := range required {
 		fmt.Fprintf(&b, "\n- %q", r.Path())
@@ -134,6 +140,10 @@ func (t *codeExecute) call(ctx context.Context, c tool.Call, args arguments) (to
 		return refused("outputs: files cannot be kept here; leave it out", ""), nil
 	}
 	out := &outputs{paths: args.Outputs, begun: time.Now()}
+	if t.files != nil && len(t.files.Files) > 0 && args.Language == sandbox.Python {
+		out.inputs = &inputs{files: t.files, open: func(ctx context.Context, in file.Input) (io.ReadCloser, error) { return t.o.Open(ctx, c, in) }}
+		request.Prepare = out.inputs.write
+	}
 	if args.Language == sandbox.Python {
 		out.required = requiredBy(c.Options)
 	}

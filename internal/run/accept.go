@@ -141,11 +141,15 @@ func (in *input) read(d *driver) error {
 	d.run.begins(began)
 	d.session.callIDs = began.CallIDs()
 	asked.forget()
+	files, err := asked.filesOf(&asked.Policy, began.Items)
+	if err != nil {
+		return err
+	}
 	if in.room, err = roomFor(d.run.req.Account, began.Items); err != nil {
 		return err
 	}
 	in.rows = d.run.events.Store("input", began.Items) // which counts all items
-	in.facts = []loop.Body{loop.InputAdded{ItemsRef: "input", By: loop.ByClient, Truncated: len(d.run.results.full) > 0, Bytes: window.Bytes(began.Items)}}
+	in.facts = []loop.Body{loop.InputAdded{ItemsRef: "input", By: loop.ByClient, Truncated: len(d.run.results.full) > 0, Bytes: window.Bytes(files.Shown(began.Items))}}
 	return nil
 }
 

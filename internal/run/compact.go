@@ -69,7 +69,7 @@ func (c *compactor) compact(a loop.Compact) error {
 	s := c.run.state()
 	settings := s.CompactSettings(a)
 	parts := s.SeenParts()
-	p := window.Prompt{Items: c.run.events.Transcript(s.Seen()), Tokens: a.Tokens, Cached: s.CountedTokens}
+	p := window.Prompt{Items: filesOfRun(c.run).Shown(c.run.events.Transcript(s.Seen())), Tokens: a.Tokens, Cached: s.CountedTokens}
 	if s.Catalogued != nil {
 		p.Overhead = s.Catalogued.Bytes
 	}

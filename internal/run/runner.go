@@ -473,7 +473,11 @@ func (r *Runner) Dropped(ctx context.Context, req *Request) ([]Dropped, error) {
 		if err != nil {
 			return nil, err
 		}
-		items = whole.Items
+		files, err := req.filesOf(&req.Policy, whole.Items)
+		if err != nil {
+			return nil, err
+		}
+		items = files.Shown(whole.Items)
 	}
 	var out []Dropped
 	for i, t := range req.Targets {
@@ -511,13 +515,18 @@ func (r *Runner) CountInput(ctx context.Context, req *Request) (tokens int64, es
 	if err != nil {
 		return 0, false, err
 	}
+	files, err := req.filesOf(&req.Policy, whole.Items)
+	if err != nil {
+		return 0, false, err
+	}
+	items := files.Shown(whole.Items)
 	set, err := r.o.Catalog.For(ctx, req.Org, req.Servers, time.Duration(req.Policy.CatalogTTLNS))
 	if err != nil {
 		refused := fault.New(fault.Unavailable, "server_unavailable", "the tools of a required MCP server are not available; \"turnpike mcp check\" shows the cause")
 		refused.Err = err
 		return 0, false, refused
 	}
-	asked := req.modelRequest(0, whole.Items)
+	asked := req.modelRequest(0, items)
 	asked.Memory = req.Account
 	asked.Tools = append(slices.Clip(asked.Tools), set.Offered()...)
 	if counter, ok := req.Targets[0].Client.(model.Counter); ok {
@@ -527,7 +536,7 @@ func (r *Runner) CountInput(ctx context.Context, req *Request) (tokens int64, es
 		}
 		r.o.Log.Debug("the provider does not count tokens", "provider", req.Targets[0].Provider, "error", err)
 	}
-	bytes := window.Bytes(whole.Items)
+	bytes := window.Bytes(items)
 	for _, t := range asked.Tools {
 		bytes += int64(len(t.Name) + len(t.Description) + len(t.InputSchema))
 	}

@@ -362,7 +362,7 @@ func (t *toolCaller) start(e *execution) error {
 		e.inFlight = append(e.inFlight, c.Key)
 		// Read here: results of other calls change the state while this one is executed.
 		limit := limitOf(t, c.Key)
-		p, observed := t.prepared(c.Key), t.observed(e.round, c, c.Attempt)
+		p, observed := withFiles(t.run, t.prepared(c.Key)), t.observed(e.round, c, c.Attempt)
 		hooks := hooked{base: t.hooks.question(loop.Hook{}), due: t.run.state().HooksDue(loop.PostToolUse, c.Key)}
 		call := func() { e.results <- t.executeOne(e.ctx, p, c, observed, limit, hooks) }
 		if len(e.inFlight) == 1 && len(calls) == 1 { // nothing else can happen meanwhile: no goroutine whose stack must grow

@@ -165,12 +165,13 @@ func (t *toolSet) describe(gateway []model.Tool) {
 	if len(t.run.policy().Hosted) == 0 {
 		return
 	}
+	files := filesOfRun(t.run)
 	for i := range gateway {
 		e := t.catalog.Lookup(gateway[i].Name)
 		if e == nil {
 			continue
 		}
-		if d, is := e.Tool.(toolexec.Describer); is {
+		if d, is := toolexec.WithFiles(e.Tool, files).(toolexec.Describer); is {
 			gateway[i].Description += d.Describe(t.run.policy().OptionsOf(e.Server, e.Name))
 		}
 	}

@@ -76,13 +76,17 @@ type Request struct {
 	Code     string
 	Timeout  time.Duration // 0 = DefaultTimeout
 
+	// Prepare writes files into the session's working directory before the code runs. It is not called if the session has
+	// no such directory here, as with the driver Remote. Its context ends after collectTimeout. Nil = nothing is written.
+	Prepare func(ctx context.Context, dir *os.Root)
+
 	// Collect reads files of the session's working directory after the code has run, before other code of the session
 	// does. It is not called if the session has no such directory here, as with the driver Remote. Its context
 	// ends after collectTimeout. Nil = nothing is read.
 	Collect func(ctx context.Context, dir *os.Root)
 }
 
-// collectTimeout bounds [Request].Collect, during which the session is busy.
+// collectTimeout bounds [Request].Prepare and [Request].Collect, during which the session is busy.
 const collectTimeout = 30 * time.Second
 
 // New returns a Manager. It chooses the drivers and logs the choice. The caller calls Close.
@@ -144,40 +148,51 @@ func (m *Manager) Run(ctx context.Context, r Request) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	o, err := m.run(ctx, driver, s, r.Code, limit)
+	o, err := m.run(ctx, driver, s, r, limit)
 	if err == nil && r.Collect != nil {
-		m.collect(ctx, driver, s.key, r.Collect)
+		m.open(ctx, driver, s.key, r.Collect)
 	}
 	m.release(s, err == nil && o.Ended == "")
 	return o, err
 }
 
-// collect has files of the session read.
-func (m *Manager) collect(ctx context.Context, driver Driver, k key, read func(context.Context, *os.Root)) {
-	if _, elsewhere := driver.(interface{ keepsState() }); elsewhere {
+// keepsFiles reports whether the sessions of a driver have their files here.
+func keepsFiles(d Driver) bool {
+	_, elsewhere := d.(interface{ keepsState() })
+	return !elsewhere
+}
+
+// KeepsFiles reports whether code in a language has its working directory here, so that files can be put into it.
+func (m *Manager) KeepsFiles(l Language) bool {
+	d := m.chosen[l]
+	return d != nil && keepsFiles(d)
+}
+
+// open has files of the session read or written.
+func (m *Manager) open(ctx context.Context, driver Driver, k key, use func(context.Context, *os.Root)) {
+	if !keepsFiles(driver) {
 		return
 	}
 	dir, err := os.OpenRoot(m.directoryOf(driver.Name(), k))
 	if err != nil {
-		m.o.Log.Error("the files of a code session cannot be read", "driver", driver.Name(), "org", k.org, "error", err)
+		m.o.Log.Error("the files of a code session cannot be opened", "driver", driver.Name(), "org", k.org, "error", err)
 		return
 	}
 	defer dir.Close()
 	ctx, cancel := context.WithTimeout(ctx, collectTimeout)
 	defer cancel()
-	read(ctx, dir)
+	use(ctx, dir)
 }
 
 // run runs code in a session that is busy for it.
-func (m *Manager) run(ctx context.Context, driver Driver, s *session, code string, limit time.Duration) (Outcome, error) {
+func (m *Manager) run(ctx context.Context, driver Driver, s *session, r Request, limit time.Duration) (Outcome, error) {
 	lost := false
 	if s.interpreter == nil {
 		dir, existed, err := m.directory(driver.Name(), s.key)
 		if err != nil {
 			return Outcome{}, &UnavailableError{driver.Name(), err}
 		}
-		_, keeps := driver.(interface{ keepsState() })
-		lost = existed && !keeps
+		lost = existed && keepsFiles(driver)
 		if s.interpreter, err = driver.Start(ctx, s.language, dir); err != nil {
 			if !existed {
 				removeDirectory(dir)
@@ -190,9 +205,12 @@ func (m *Manager) run(ctx context.Context, driver Driver, s *session, code strin
 		}
 		m.o.Log.Debug("a code session has started", "driver", driver.Name(), "language", s.language, "org", s.org, "state_lost", lost)
 	}
+	if r.Prepare != nil {
+		m.open(ctx, driver, s.key, r.Prepare)
+	}
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	o, err := s.interpreter.Run(limited, code)
+	o, err := s.interpreter.Run(limited, r.Code)
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}

@@ -82,15 +82,26 @@ func withContent(native json.RawMessage, id string, p *item.Part) json.RawMessag
 	return append(out, native[member[1]:]...)
 }
 
-// include replaces the id in a part. left is how many bytes there may be yet.
-func include(ctx context.Context, files Files, caller run.Caller, p *item.Part, left *int64) error {
-	content, f, err := files.Open(ctx, caller.Org.ID, FilesOf(caller), p.FileID)
+// openFile opens a file that the caller may use.
+func openFile(ctx context.Context, files Files, caller run.Caller, id string) (io.ReadCloser, file.File, error) {
+	content, f, err := files.Open(ctx, caller.Org.ID, FilesOf(caller), id)
 	switch {
 	case errors.Is(err, file.ErrNotFound):
-		return fault.New(fault.NotFound, "file_not_found", "no such file: %s", p.FileID).In("file_id")
+		return nil, f, noSuchFile(id)
 	case errors.Is(err, file.ErrExpired):
-		return fault.New(fault.Gone, "file_expired", "the file %s has expired, and its content was deleted; upload it again", p.FileID).In("file_id")
-	case err != nil:
+		return nil, f, fault.New(fault.Gone, "file_expired", "the file %s has expired, and its content was deleted; upload it again", id).In("file_id")
+	}
+	return content, f, err
+}
+
+func noSuchFile(id string) error {
+	return fault.New(fault.NotFound, "file_not_found", "no such file: %.100s", id).In("file_id")
+}
+
+// include replaces the id in a part. left is how many bytes there may be yet.
+func include(ctx context.Context, files Files, caller run.Caller, p *item.Part, left *int64) error {
+	content, f, err := openFile(ctx, files, caller, p.FileID)
+	if err != nil {
 		return err
 	}
 	defer content.Close()

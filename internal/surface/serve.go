@@ -23,6 +23,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/settings"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
 	"github.com/turnpike-gateway/turnpike/model"
+	"github.com/turnpike-gateway/turnpike/tool"
 )
 
 // Endpoint answers one request of an authenticated caller. An error is returned before
@@ -82,6 +83,8 @@ type Reply struct {
 	Native bool
 	// Hosted are the tools of MCP servers that answer hosted tools of the request.
 	Hosted []loop.HostedTool
+	// CodeAt is where the request has the hosted tool that runs code; "" = it has none.
+	CodeAt string
 	// Context is what the request says of prompts that are too long.
 	Context Context
 	// Queued, if not nil, says that the run is queued: a client that asks for no stream does not wait
@@ -134,6 +137,10 @@ type Options struct {
 
 	// Files are the files of keys, whose content is put in place of their ids; nil = ids are passed on.
 	Files Files
+
+	// Fetch returns what a URL of a client names; nil = URLs of files are passed on. An error that is a [tool.Fatal] is that of the
+	// outbound policy; the text of any other is for the client.
+	Fetch func(ctx context.Context, url string, memory tool.Memory) ([]byte, error)
 
 	// KeepFor returns how long what a request asks to be stored is stored.
 	KeepFor func() time.Duration
@@ -237,6 +244,9 @@ func (h *Handler) CountInput(w http.ResponseWriter, r *http.Request, caller run.
 	if err == nil {
 		err = IncludeFiles(ctx, h.o.Files, caller, req.Items)
 	}
+	if err == nil {
+		err = h.includeInputs(ctx, switched, caller, req, &reply)
+	}
 	if err != nil {
 		return 0, false, err
 	}
@@ -244,7 +254,7 @@ func (h *Handler) CountInput(w http.ResponseWriter, r *http.Request, caller run.
 		return 0, false, fault.New(fault.Invalid, "unsupported_value", "tools: the tools of an MCP server are known only when a run lists them; "+
 			"leave out the tools of type mcp").In("tools")
 	}
-	if err := h.setPolicy(r.Header, req, caller, settings.Request{NoTools: req.ToolChoice.Mode == model.ChooseNone, MaxTokens: reply.MaxTokens}); err != nil {
+	if err := h.setPolicy(r.Header, req, caller, settings.Request{NoTools: req.ToolChoice.Mode == model.ChooseNone, MaxTokens: reply.MaxTokens, Hosted: reply.Hosted}); err != nil {
 		return 0, false, err
 	}
 	if err := h.nameDropped(w, r.WithContext(ctx), req, reply.Dropped); err != nil {
@@ -314,7 +324,9 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, req *run.Request, 
 		err = IncludeFiles(r.Context(), h.o.Files, caller, req.Items)
 	}
 	if err == nil && !relayed {
-		err = h.dispatch(caller, req, reply.Functions)
+		if err = h.dispatch(caller, req, reply.Functions); err == nil {
+			err = h.includeInputs(r.Context(), switched, caller, req, &reply)
+		}
 	}
 	if err != nil {
 		return err

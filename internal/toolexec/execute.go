@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/file"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -82,6 +83,22 @@ func MakesFiles(t tool.Tool) bool {
 type Describer interface {
 	// Describe returns a text that begins with a space; "" = nothing. options are as in [tool.Call].
 	Describe(options json.RawMessage) string
+}
+
+// Receiver is a tool whose calls get the files of the conversation. Only tools of the gateway itself implement it.
+type Receiver interface {
+	tool.Tool
+
+	// WithFiles returns the tool with the files of a run. It is safe for concurrent use.
+	WithFiles(files *file.Set) tool.Tool
+}
+
+// WithFiles returns the tool with the files of a run, or as it is if it gets none.
+func WithFiles(t tool.Tool, files *file.Set) tool.Tool {
+	if r, is := t.(Receiver); is && files != nil {
+		return r.WithFiles(files)
+	}
+	return t
 }
 
 // made adds the files that the call has made. They stay when the result is cut, or replaced by a hook.

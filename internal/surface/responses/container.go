@@ -109,9 +109,12 @@ func (d *decoder) setContainer() (err error) {
 	if id == "" {
 		return nil
 	}
-	option, err := surface.Marshal(map[string]string{"container": id})
-	if err == nil {
-		err = c.tool.ReadOptions(c.at, option)
+	options := map[string]json.RawMessage{} // the tool has more than the container
+	if err := json.Unmarshal(c.tool.Options, &options); err != nil {
+		return err
+	}
+	if options["container"], err = surface.Marshal(id); err == nil {
+		c.tool.Options, err = surface.Marshal(options)
 	}
 	c.tool.Replace(d.hosted)
 	return err

@@ -108,6 +108,9 @@ func (d *decoder) reply() surface.Reply {
 		Object:  func(a *surface.Answer) surface.Object { return newEncoder(a, nil, d.echo, d.tools) },
 		Encoder: func(s *surface.Stream) surface.Encoder { return newEncoder(&s.Answer, s, d.echo, d.tools) },
 	}
+	if d.code != nil {
+		r.CodeAt = d.code.at
+	}
 	if !d.compacts {
 		for _, t := range d.req.ClientTools {
 			if _, other := d.tools.sent[t.Name]; !other { // a function that the model gets under its own name

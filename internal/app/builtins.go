@@ -40,6 +40,7 @@ type builtins struct {
 	client    *http.Client                                          // is guarded
 	sandbox   *sandbox.Manager                                      // set by connect
 	runsCode  bool                                                  // there is one by the configuration
+	shell     bool                                                  // the operator allows the tool shell
 	databases *sqltool.Connections
 	buckets   blob.Buckets
 	keep      func(orgID string) keep
@@ -71,7 +72,7 @@ type shownBuiltins struct {
 func (b *builtins) servers(orgID string, r org.Runtime) (all, engaged *catalog.Server) {
 	enabled := r.EnabledBuiltins()
 	switched := slices.DeleteFunc(r.SwitchedBuiltins(), func(t org.BuiltinTool) bool {
-		return t.Name == codetool.Name && !b.runsCode
+		return slices.Contains(org.CodeTools(), t.Name) && !b.runsCode || t.Name == org.Shell && !b.shell
 	})
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -180,6 +181,8 @@ func hostedType(name string) string {
 		return name
 	case codetool.Name:
 		return codetool.Hosted
+	case org.Shell:
+		return codetool.HostedShell
 	}
 	return ""
 }
@@ -187,8 +190,11 @@ func hostedType(name string) string {
 // hostedOptions returns what reads the options of the hosted tools that built-in tools of an org answer.
 func (b *builtins) hostedOptions(orgID string) func(kind string, options json.RawMessage) (json.RawMessage, error) {
 	return func(kind string, options json.RawMessage) (json.RawMessage, error) {
-		if kind == codetool.Hosted {
+		switch kind {
+		case codetool.Hosted:
 			return codetool.ReadHosted(options)
+		case codetool.HostedShell:
+			return codetool.ReadHostedShell(options)
 		}
 		return webtool.SearchOptions(b.runtime(orgID).Web.Search, options)
 	}
@@ -235,7 +241,7 @@ func (b *builtins) tool(orgID string, t org.BuiltinTool, own agent.SnapshotBuilt
 func (b *builtins) find(orgID string, own agent.SnapshotBuiltin) tool.Tool {
 	var all []tool.Tool
 	switch own.Name {
-	case codetool.Name:
+	case codetool.Name, org.Shell:
 		all, _ = codetool.New(b.codeOptions(orgID)).List(context.Background())
 	case sqltool.QueryName, sqltool.WriteName:
 		all, _ = sqltool.New(sqltool.Options{
@@ -332,7 +338,7 @@ func (a *App) newBuiltins() *builtins {
 	return &builtins{
 		runtime: func(orgID string) org.Runtime { return a.directory.Runtime(orgID) },
 		secret:  a.orgSecret, session: a.sessionOf, buckets: a.buckets,
-		link: a.linkToFile, keep: a.keepOutputs, open: a.openInputs, describe: a.describeImage, runsCode: a.config.Sandbox.Runs(),
+		link: a.linkToFile, keep: a.keepOutputs, open: a.openInputs, describe: a.describeImage, runsCode: a.config.Sandbox.Runs(), shell: a.config.Sandbox.Shell,
 		check: func(ctx context.Context, url string) error {
 			_, err := a.out.Resolve(ctx, url)
 			return err
@@ -385,6 +391,9 @@ func (b *builtins) close() {
 	b.preparing.Wait()
 }
 
+// RunsCommands implements [codetool.Sandbox].
+func (b *builtins) RunsCommands() bool { return b.shell && b.sandbox.RunsCommands() }
+
 // Run implements [codetool.Sandbox].
 func (b *builtins) Run(ctx context.Context, r sandbox.Request) (sandbox.Outcome, error) {
 	return b.sandbox.Run(ctx, r)
@@ -436,6 +445,10 @@ func (b *builtins) missingFor(ctx context.Context, orgID, name string) string {
 	case codetool.Name:
 		if !b.sandbox.Runs() {
 			return "sandbox.drivers, which the operator sets"
+		}
+	case org.Shell:
+		if !b.shell || !b.sandbox.RunsCommands() {
+			return "sandbox.shell, and bwrap in sandbox.drivers, which the operator sets"
 		}
 	case "storage_read", "storage_write":
 		if len(r.Buckets) == 0 {

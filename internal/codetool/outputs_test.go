@@ -38,6 +38,8 @@ func filesOf(t *testing.T, r tool.Result) (out told) {
 // inDirectory is a sandbox whose code has made the files of a directory.
 type inDirectory struct{ path string }
 
+func (d inDirectory) RunsCommands() bool { return false }
+
 func (d inDirectory) Run(ctx context.Context, r sandbox.Request) (sandbox.Outcome, error) {
 	root, err := os.OpenRoot(d.path)
 	if err != nil {

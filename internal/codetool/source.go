@@ -22,6 +22,8 @@ const Name = "code_execute"
 // Sandbox runs code. *sandbox.Manager implements it.
 type Sandbox interface {
 	Run(context.Context, sandbox.Request) (sandbox.Outcome, error)
+	// RunsCommands reports whether Python can run programs of the host, and may.
+	RunsCommands() bool
 }
 
 // Options are what the tool needs.
@@ -51,15 +53,15 @@ type Files interface {
 	Open(ctx context.Context, c tool.Call, id string) (io.ReadCloser, file.File, error)
 }
 
-// Source lists the tool. It implements [tool.Source].
+// Source lists the tools. It implements [tool.Source].
 type Source struct{ tools []tool.Tool }
 
-// New returns the source of the tool for an org.
+// New returns the source of the tools for an org.
 func New(o Options) *Source {
 	if o.Session == nil {
 		o.Session = func(_ context.Context, c tool.Call) string { return c.RunID }
 	}
-	return &Source{[]tool.Tool{&codeExecute{o: o}}}
+	return &Source{[]tool.Tool{&codeExecute{o: o}, &shell{&codeExecute{o: o}}}}
 }
 
 // List implements [tool.Source].

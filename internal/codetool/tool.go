@@ -117,6 +117,11 @@ func readArguments(c tool.Call) (args arguments, err error) {
 
 // call runs code.
 func (t *codeExecute) call(ctx context.Context, c tool.Call, args arguments) (tool.Result, error) {
+	return t.perform(ctx, c, args, resultOf)
+}
+
+// perform runs code, and returns what told makes of it.
+func (t *codeExecute) perform(ctx context.Context, c tool.Call, args arguments, told func(arguments, sandbox.Outcome, *outputs) tool.Result) (tool.Result, error) {
 	if err := args.check(); err != nil {
 		return refused(err.Error(), ""), nil
 	}
@@ -151,19 +156,21 @@ func (t *codeExecute) call(ctx context.Context, c tool.Call, args arguments) (to
 		out.keep, request.Collect = t.keeper(ctx, c), out.collect
 	}
 	o, err := t.o.Sandbox.Run(ctx, request)
-	r, err := t.result(ctx, args, o, out, err)
+	var r tool.Result
+	if err == nil {
+		r = told(args, o, out)
+	} else {
+		r, err = t.notRun(ctx, args, err)
+	}
 	if c.Memory != nil && err == nil {
 		c.Memory.Release(max(0, mostKept-2*len(r.Structured))) // it is kept as text and as JSON
 	}
 	return r, err
 }
 
-// result returns what the model is told.
-func (t *codeExecute) result(ctx context.Context, args arguments, o sandbox.Outcome, out *outputs, err error) (tool.Result, error) {
-	switch {
-	case err == nil:
-		return resultOf(args, o, out), nil
-	case ctx.Err() != nil:
+// notRun returns what the model is told of code that was not run to its end.
+func (t *codeExecute) notRun(ctx context.Context, args arguments, err error) (tool.Result, error) {
+	if ctx.Err() != nil {
 		return tool.Result{}, context.Cause(ctx)
 	}
 	return t.failed(args, err), nil

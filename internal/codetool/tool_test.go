@@ -31,6 +31,8 @@ func (f *fake) Run(_ context.Context, r sandbox.Request) (sandbox.Outcome, error
 	return f.outcome, f.err
 }
 
+func (f *fake) RunsCommands() bool { return true }
+
 func call(t *testing.T, o codetool.Options, args string) tool.Result {
 	t.Helper()
 	r, err := only(t, o).Call(t.Context(), tool.Call{RunID: "run_1", Arguments: json.RawMessage(args)})
@@ -43,7 +45,7 @@ func call(t *testing.T, o codetool.Options, args string) tool.Result {
 func only(t *testing.T, o codetool.Options) tool.Tool {
 	t.Helper()
 	list, err := codetool.New(o).List(t.Context())
-	if err != nil || len(list) != 1 || list[0].Definition().Name != "code_execute" || tool.ClassOf(list[0]) != tool.Once {
+	if err != nil || len(list) != 2 || list[0].Definition().Name != "code_execute" || tool.ClassOf(list[0]) != tool.Once {
 		t.Fatal(list, err)
 	}
 	return list[0]

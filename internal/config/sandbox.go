@@ -16,6 +16,7 @@ type Sandbox struct {
 	PythonWasmSHA256  string      // its digest; "" = that of the file that is known to work
 	URL               string      // of the service of the driver remote
 	APIKey            secret.Text // for the service
+	Shell             bool        // models may run commands
 	MaxSessions       int
 	MaxSessionsPerOrg int
 }
@@ -33,6 +34,8 @@ func (s *Sandbox) keys() []key {
 			doc: "URL of a sandbox service, for remote. If drivers is empty, it counts as [remote]. Private addresses are allowed."},
 		{name: "api_key", value: credentialKey(&s.APIKey), env: "TURNPIKE_CODE_SANDBOX_API_KEY",
 			doc: "Credential for the sandbox service. Empty: none is sent."},
+		{name: "shell", value: boolean(&s.Shell, false), env: env + "SHELL",
+			doc: "true: the tool shell lets models run commands with /bin/sh in the sandbox, where code may run. Only bwrap can. See tool-code-execute.md."},
 		{name: "max_sessions", value: integer(&s.MaxSessions, 16, 1, 1000), env: env + "MAX_SESSIONS",
 			doc: "Maximum code sessions at a time. Each is a process; a new one ends the one that was used least recently."},
 		{name: "max_sessions_per_org", value: integer(&s.MaxSessionsPerOrg, 4, 1, 1000), env: env + "MAX_SESSIONS_PER_ORG",
@@ -55,6 +58,10 @@ func checkSHA256(s string) error {
 func (d *decoder) checkSandbox(s *Sandbox) {
 	if slices.Contains(s.Drivers, sandbox.Auto) && len(s.Drivers) > 1 {
 		d.failPath("sandbox.drivers", "has auto beside other drivers; list auto alone, or the drivers that you want")
+	}
+	python := slices.IndexFunc(s.Drivers, func(name string) bool { return name != sandbox.QuickJS })
+	if s.Shell && (python < 0 || s.Drivers[python] != sandbox.Bwrap) {
+		d.failPath("sandbox.shell", "needs bwrap as the first of sandbox.drivers that runs Python: no other runs commands; add it, or remove shell")
 	}
 	if slices.Contains(s.Drivers, sandbox.Remote) && s.URL == "" {
 		d.failPath("sandbox.drivers", "has remote without sandbox.url; set it, or remove remote")

@@ -33,14 +33,15 @@ func (t BuiltinTool) Settings() ToolSettings {
 
 // BuiltinNames returns the names of the built-in tools, in the order in which they are listed.
 func BuiltinNames() []string {
-	return []string{"database_query", "database_write", "http_request", "code_execute", "storage_read", "storage_write", "web_search", "web_scrape"}
+	return []string{"database_query", "database_write", "http_request", "code_execute", Shell, "storage_read", "storage_write", "web_search", "web_scrape"}
 }
 
 // SearchTools returns the built-in tools that [Runtime].EnableSearch offers.
 func SearchTools() []string { return []string{"web_search", "web_scrape"} }
 
-// CodeTools returns those that [Runtime].EnableCode offers to a request that asks for them.
-func CodeTools() []string { return []string{"code_execute"} }
+// CodeTools returns those that [Runtime].EnableCode offers to a request that asks for them: the one that runs code, and the one that runs
+// commands, if the operator allows it.
+func CodeTools() []string { return []string{"code_execute", Shell} }
 
 // Values of [Runtime].ToolNames; "" = ToolNamesStandard. With ToolNamesMistralRS the switches offer Python under the names of mistral.rs, which
 // begin with MistralRSPrefix.
@@ -58,6 +59,9 @@ const (
 	ListFiles         = "list_files"
 	ReadFile          = "read_file"
 	FetchPage         = "fetch_page"
+
+	// Shell is the tool that runs commands. It has settings of its own.
+	Shell = "shell"
 )
 
 // CodeLanguage returns the language of code that a tool runs which the model calls by this name. It returns false for names that say

@@ -135,6 +135,12 @@ func (m *Manager) Languages() (all []Language) {
 	return all
 }
 
+// RunsCommands reports whether Python of a session can run programs of the host, such as /bin/sh.
+func (m *Manager) RunsCommands() bool {
+	d := m.chosen[Python]
+	return d != nil && d.Name() == Bwrap
+}
+
 // Run runs code in its session, which is started if there is none. An Outcome with Ended says that the
 // session has ended; the next call starts a new one. The error is ErrNotConfigured, ErrBusy, an
 // *UnavailableError, or the cause of ctx.

@@ -20,6 +20,7 @@ type Switches struct {
 	// of the request, which are Code and Search, and change nothing else of its run.
 	Hosted bool
 	Search bool
+	Shell  bool // its hosted tool that runs commands
 }
 
 // Engaged reports whether the switches of the org and of the request run the agent loop.
@@ -36,8 +37,17 @@ func (s Switches) Offered(rt org.Runtime) (names []string) {
 			}
 		}
 	}
-	if rt.EnableCode && s.Code {
+	switch {
+	case !rt.EnableCode:
+	case s.Code && !s.Hosted:
 		names = append(names, org.CodeTools()...)
+	default:
+		if s.Code {
+			names = append(names, org.CodeTools()[0])
+		}
+		if s.Shell {
+			names = append(names, org.Shell)
+		}
 	}
 	return names
 }

@@ -11,7 +11,7 @@ import (
 
 // A07 B14: what engages the agent loop, which tools the switches offer, and how many rounds the run has.
 func TestTheSwitchesOfARun(t *testing.T) {
-	search, code := []string{"web_search", "web_scrape"}, []string{"code_execute"}
+	search, code := []string{"web_search", "web_scrape"}, []string{"code_execute", "shell"}
 	for name, c := range map[string]struct {
 		org     org.Runtime
 		asked   settings.Switches
@@ -34,7 +34,8 @@ func TestTheSwitchesOfARun(t *testing.T) {
 		"max_rounds before a request's":      {org: org.Runtime{MaxRounds: new(7)}, asked: settings.Switches{Rounds: 9}, engaged: true, rounds: 7},
 		"a request below max_rounds":         {org: org.Runtime{MaxRounds: new(7)}, asked: settings.Switches{Rounds: 2}, engaged: true, rounds: 3, onLimit: budget.HandOver},
 		"hosted tools that nobody declares":  {org: org.Runtime{EnableSearch: true, EnableCode: true, MaxToolRounds: new(3)}, asked: settings.Switches{Hosted: true}},
-		"hosted tools":                       {org: org.Runtime{EnableSearch: true, EnableCode: true}, asked: settings.Switches{Hosted: true, Search: true, Code: true}, tools: append(slices.Clone(search), code...)},
+		"hosted tools":                       {org: org.Runtime{EnableSearch: true, EnableCode: true}, asked: settings.Switches{Hosted: true, Search: true, Code: true}, tools: append(slices.Clone(search), code[0])},
+		"a hosted shell":                     {org: org.Runtime{EnableSearch: true, EnableCode: true}, asked: settings.Switches{Hosted: true, Shell: true}, tools: code[1:]},
 		"an org whose last round is without": {org: org.Runtime{EnableSearch: true, OnLimit: budget.Answer}, engaged: true, tools: search, rounds: 50, onLimit: budget.Answer},
 	} {
 		if got := c.asked.Engaged(c.org); got != c.engaged {

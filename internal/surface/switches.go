@@ -18,6 +18,7 @@ type Switched struct {
 	CodeAt       string // the member that asks for code execution
 	CodeMember   string // the one that can ask for it
 	RoundsAt     string // the member that limits rounds
+	ShellAt      string // the one that asks for commands
 	CodeTool     bool   // it is a tool of a type that a provider may have, too
 	PermissionAt string // the member with Permission
 	FilesAt      string // the member that asks for files; "" = it does not
@@ -41,7 +42,10 @@ func (h *Handler) switched(header http.Header, caller run.Caller, members []Memb
 	}
 	rt := caller.Org.Runtime
 	if s.Hosted && optedOut(header) { // the provider gets its hosted tools
-		s.Code, s.Search = false, false
+		s.Code, s.Search, s.Shell = false, false, false
+	}
+	if s.Shell && (!rt.EnableCode || !offers(caller, org.Shell)) { // its provider may have the tool
+		s.Shell = false
 	}
 	if s.CodeTool && !rt.EnableCode { // its provider may have the tool
 		s.Code, s.CodeTool = false, false
@@ -62,19 +66,28 @@ func (h *Handler) switched(header http.Header, caller run.Caller, members []Memb
 	}
 	if s.Code {
 		s.Asks = !s.Hosted
-		return s, mayRunCode(s.CodeAt, caller)
+		if err := mayRunCode(s.CodeAt, org.CodeTools()[0], caller); err != nil {
+			return s, err
+		}
+	}
+	if s.Shell {
+		return s, mayRunCode(s.ShellAt, org.Shell, caller)
 	}
 	return s, nil
 }
 
-// mayRunCode refuses a key that may not use the tool that runs code, and a gateway without a sandbox.
-func mayRunCode(at string, caller run.Caller) error {
-	name := org.CodeTools()[0]
+// offers reports whether the switches of the org can offer the tool.
+func offers(caller run.Caller, name string) bool {
+	return caller.Switched != nil && slices.Contains(caller.Switched.Tools, name)
+}
+
+// mayRunCode refuses a key that may not use a tool that runs code, and a gateway without a sandbox.
+func mayRunCode(at, name string, caller run.Caller) error {
 	a := caller.Principal.Access
 	if !a.AllowsServer(org.BuiltinTools) || !a.AllowsTool(name) || a.ReadOnly {
 		return fault.New(fault.Forbidden, "tool_not_allowed", "%s: this API key may not use the tool %s of the org; leave it out, or use another key", at, name).In(at)
 	}
-	if caller.Switched == nil || !slices.Contains(caller.Switched.Tools, name) {
+	if !offers(caller, name) {
 		return unsupported(at, "this gateway has no sandbox; the operator sets sandbox.drivers in the configuration file")
 	}
 	return nil

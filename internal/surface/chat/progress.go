@@ -65,7 +65,7 @@ type required struct {
 // asking says what a call that waits does, for the person who decides.
 type asking struct {
 	Source string `json:"source"` // built_in or external
-	Kind   string `json:"kind"`   // code_execution, web_search, custom or external
+	Kind   string `json:"kind"`   // code_execution, shell, web_search, custom or external
 	Label  string `json:"label"`  // the server's own name of the tool
 }
 
@@ -73,6 +73,8 @@ func askingOf(a event.Approval) asking {
 	switch {
 	case a.Server != org.BuiltinTools:
 		return asking{"external", "external", a.Tool}
+	case a.Tool == org.Shell:
+		return asking{"built_in", "shell", a.Tool}
 	case slices.Contains(org.CodeTools(), a.Tool):
 		return asking{"built_in", "code_execution", a.Tool}
 	case slices.Contains(org.SearchTools(), a.Tool):

@@ -44,6 +44,25 @@ type codeOutput struct {
 	FileIDs     []string `json:"file_ids,omitempty"` // of the files that it has made
 }
 
+// shellData is for the built-in tool that runs commands. The members of a call that is complete are those of all its commands together.
+type shellData struct {
+	Type     string   `json:"tool_type"` // shell
+	Commands []string `json:"commands"`
+	*shellOutput
+}
+
+type shellOutput struct {
+	Stdout    string   `json:"stdout"`
+	Stderr    string   `json:"stderr"`
+	ExitCode  *int     `json:"exit_code"` // of the last command that has ended; null = none has
+	Status    string   `json:"status"`    // completed or failed
+	Directory *string  `json:"working_directory"`
+	TimedOut  bool     `json:"timed_out"`
+	TimeMS    int64    `json:"execution_time_ms"`
+	Outcome   string   `json:"outcome"`
+	FileIDs   []string `json:"file_ids,omitempty"` // of the files that it has made
+}
+
 // searchData is for the built-in tool that searches the web.
 type searchData struct {
 	Type    string  `json:"tool_type"` // web_search
@@ -66,6 +85,11 @@ func dataOf(server, name, arguments string) any {
 		if json.Unmarshal([]byte(arguments), &a) == nil {
 			return codeData{Type: "code_execution", Language: cmp.Or(language, a.Language), Code: a.Code}
 		}
+	case name == org.Shell:
+		var a struct{ Commands []string }
+		if json.Unmarshal([]byte(arguments), &a) == nil {
+			return shellData{Type: "shell", Commands: a.Commands}
+		}
 	case name == org.SearchTools()[0]:
 		var a struct{ Query string }
 		if json.Unmarshal([]byte(arguments), &a) == nil {
@@ -81,6 +105,9 @@ func complete(ev event.ToolDone, arguments string) any {
 	switch d := dataOf(ev.Server, ev.Name, arguments).(type) {
 	case codeData:
 		d.codeOutput = outputOf(ev)
+		return d
+	case shellData:
+		d.shellOutput = commandsOf(ev)
 		return d
 	case searchData:
 		var a struct{ Results []json.RawMessage }
@@ -117,6 +144,34 @@ func outputOf(ev event.ToolDone) *codeOutput {
 		}
 		if a.Error != "" || a.Exit != 0 {
 			out.Exception = &a.Error
+		}
+	}
+	return out
+}
+
+// commandsOf reads the result of the built-in tool that runs commands. A result of another form is shown as errors.
+func commandsOf(ev event.ToolDone) *shellOutput {
+	out := &shellOutput{Status: "failed", TimeMS: ev.Duration.Milliseconds(), Outcome: string(ev.Outcome), FileIDs: surface.FileIDs(ev)}
+	var a struct {
+		Output []struct {
+			Stdout, Stderr string
+			Outcome        struct {
+				Type string
+				Exit *int `json:"exit_code"`
+			}
+		}
+	}
+	if json.Unmarshal([]byte(ev.Text), &a) != nil || len(a.Output) == 0 {
+		out.Stderr = ev.Text
+		return out
+	}
+	out.Status = "completed"
+	for _, one := range a.Output {
+		out.Stdout += one.Stdout
+		out.Stderr += one.Stderr
+		out.TimedOut = out.TimedOut || one.Outcome.Type == "timeout"
+		if one.Outcome.Exit != nil {
+			out.ExitCode = one.Outcome.Exit
 		}
 	}
 	return out

@@ -28,7 +28,7 @@ func (c *container) id() string {
 	return c.ID
 }
 
-// codeTool is a hosted tool code_interpreter that the gateway answers.
+// codeTool is a hosted tool code_interpreter or shell that the gateway answers.
 type codeTool struct {
 	at    string // in the request
 	asked string // id of the container that it names; "" = none
@@ -38,17 +38,34 @@ type codeTool struct {
 // newCodeTool reads which container the tool names.
 func newCodeTool(at string, raw json.RawMessage, h surface.Hosted) *codeTool {
 	var w struct {
-		Container json.RawMessage `json:"container"`
+		Container   json.RawMessage  `json:"container"`
+		Environment shellEnvironment `json:"environment"`
 	}
 	_ = json.Unmarshal(raw, &w) // it was decoded before
-	c := &codeTool{at: at, tool: h}
+	c := &codeTool{at: at, tool: h, asked: w.Environment.ContainerID}
 	_ = json.Unmarshal(w.Container, &c.asked) // an object names none
 	return c
+}
+
+// asks returns the member that names a container.
+func (c *codeTool) asks() string {
+	if c.tool.Type == shellKind {
+		return c.at + ".environment.container_id"
+	}
+	return c.at + ".container"
+}
+
+// replays reports whether the tool reads items of the type that a client sends back.
+func (c *codeTool) replays(kind string) bool {
+	return kind == c.tool.Type+"_call" || c.tool.Type == shellKind && kind == "shell_call_output"
 }
 
 // replay returns a call that ran code for an earlier response, and its result, from an item that the client sends back. It is never
 // made again. turn is the number of the model call that asked for it. The item does not say in which language the code is.
 func (c *codeTool) replay(at string, raw json.RawMessage, turn int) ([]item.Item, error) {
+	if c.tool.Type == shellKind {
+		return c.replayShell(at, raw, turn)
+	}
 	var w struct {
 		ID      string                        `json:"id"`
 		Code    *string                       `json:"code"`
@@ -89,14 +106,19 @@ type containers interface {
 
 // setContainer decides in which container the code of the request runs. It is called when all members are read.
 func (d *decoder) setContainer() (err error) {
-	c := d.code
-	if c == nil {
+	if len(d.code) == 0 || d.containers == nil {
 		return nil
 	}
-	id, at := c.asked, c.at+".container"
+	id, at := "", ""
+	for _, c := range d.code {
+		if id != "" && c.asked != "" && c.asked != id {
+			return fault.New(fault.Invalid, "invalid_value", "%s: the tools of the request name two containers; name one", c.asks()).In(c.asks())
+		}
+		if c.asked != "" {
+			id, at = c.asked, c.asks()
+		}
+	}
 	switch {
-	case d.containers == nil:
-		return nil
 	case id != "":
 		err = d.containers.named(at, id)
 	case d.req.Continues.ID != "":
@@ -109,15 +131,20 @@ func (d *decoder) setContainer() (err error) {
 	if id == "" {
 		return nil
 	}
-	options := map[string]json.RawMessage{} // the tool has more than the container
-	if err := json.Unmarshal(c.tool.Options, &options); err != nil {
-		return err
+	for _, c := range d.code {
+		options := map[string]json.RawMessage{} // the tool has more than the container
+		if err := json.Unmarshal(c.tool.Options, &options); err != nil {
+			return err
+		}
+		if options["container"], err = surface.Marshal(id); err == nil {
+			c.tool.Options, err = surface.Marshal(options)
+		}
+		if err != nil {
+			return err
+		}
+		c.tool.Replace(d.hosted)
 	}
-	if options["container"], err = surface.Marshal(id); err == nil {
-		c.tool.Options, err = surface.Marshal(options)
-	}
-	c.tool.Replace(d.hosted)
-	return err
+	return nil
 }
 
 // keyContainers are the containers of the stored responses of a caller.

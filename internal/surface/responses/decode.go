@@ -34,9 +34,9 @@ type decoder struct {
 	provided map[string]bool   // the types of the tools that the provider executes
 	hosted   []loop.HostedTool // the tools of MCP servers that answer hosted tools of the request
 
-	code       *codeTool  // what runs the code of the request; nil = nothing of the gateway's own
-	containers containers // nil = none is looked for
-	container  *container // of code; nil = none
+	code       []*codeTool // what runs the code of the request; nil = nothing of the gateway's own
+	containers containers  // nil = none is looked for
+	container  *container  // of code; nil = none
 
 	approvals approvalInput
 

@@ -108,8 +108,10 @@ func (d *decoder) reply() surface.Reply {
 		Object:  func(a *surface.Answer) surface.Object { return newEncoder(a, nil, d.echo, d.tools) },
 		Encoder: func(s *surface.Stream) surface.Encoder { return newEncoder(&s.Answer, s, d.echo, d.tools) },
 	}
-	if d.code != nil {
-		r.CodeAt = d.code.at
+	for _, c := range d.code {
+		if c.tool.Type == codeInterpreter {
+			r.CodeAt = c.at
+		}
 	}
 	if !d.compacts {
 		for _, t := range d.req.ClientTools {

@@ -46,8 +46,8 @@ func (d *decoder) declareHosted(at, kind string, raw json.RawMessage) (bool, err
 		if too, ok := h.Too(); ok {
 			d.hosted = append(d.hosted, too)
 		}
-		if kind == codeInterpreter && h.TakesOptions() {
-			d.code = newCodeTool(at, raw, h)
+		if (kind == codeInterpreter || kind == shellKind) && h.TakesOptions() {
+			d.code = append(d.code, newCodeTool(at, raw, h))
 		}
 	}
 	return true, nil

@@ -78,7 +78,7 @@ type hostedCall struct {
 	index     int
 	id, kind  string
 	container string
-	text      string // the query, the code, or the address of a page
+	text      string // the query, the code, the address of a page, or the arguments of commands
 	page      bool   // it reads a page
 }
 
@@ -109,6 +109,10 @@ func (o *hostedOutput) begin(key, kind, tool, arguments string) (call hostedCall
 		first.text = ""
 	}
 	call.index = o.out.addItem(first.item("in_progress", nil))
+	if kind == shellKind { // official clients do not know the events of this tool
+		o.keep(key, call)
+		return call, false
+	}
 	o.out.itemEvent(call.eventName("in_progress"), call.id, call.index, "", "")
 	if kind == codeInterpreter {
 		surface.Pieces(call.text, surface.MaxPiece, func(piece string) {
@@ -116,17 +120,25 @@ func (o *hostedOutput) begin(key, kind, tool, arguments string) (call hostedCall
 		})
 		o.out.itemEvent("response.code_interpreter_call_code.done", call.id, call.index, "code", call.text)
 	}
+	o.keep(key, call)
+	return call, true
+}
+
+func (o *hostedOutput) keep(key string, call hostedCall) {
 	if o.open == nil {
 		o.open = map[string]hostedCall{}
 	}
 	o.open[key] = call
-	return call, true
 }
 
 // end sends the result of a call. The API has no event for one that failed.
 func (o *hostedOutput) end(ev event.ToolDone) {
 	call := o.open[ev.Key]
 	delete(o.open, ev.Key)
+	if call.kind == shellKind {
+		o.endShell(call, ev)
+		return
+	}
 	status := "failed"
 	isOK, result := ev.Outcome == event.CallOK || ev.Outcome == event.CallCached, &ev.Text
 	switch call.kind {
@@ -170,6 +182,8 @@ func (c hostedCall) item(status string, result *string) any {
 		return item
 	case "file_search":
 		return fileSearchCall{ID: c.id, Type: kind, Status: status, Queries: []string{c.text}}
+	case shellKind:
+		return newShellCall(c, status)
 	case codeInterpreter:
 		item := codeInterpreterCall{ID: c.id, Type: kind, Status: status, ContainerID: c.container, Code: c.text}
 		if result != nil {
@@ -202,6 +216,8 @@ func (c hostedCall) working() string {
 func hostedText(kind string, page bool, arguments string) string {
 	names := []string{"query", "q"}
 	switch {
+	case kind == shellKind:
+		return arguments
 	case page:
 		names = []string{"url"}
 	case kind == codeInterpreter:

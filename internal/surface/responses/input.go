@@ -170,8 +170,8 @@ func (in *inputReader) add(at string, raw json.RawMessage) error {
 	case "mcp_approval_response":
 		return in.addApprovalResponse(at, raw)
 	}
-	if in.code != nil && w.Type == codeInterpreter+"_call" && !isOnlyID(raw) {
-		items, err := in.code.replay(at, raw, in.said())
+	if i := slices.IndexFunc(in.code, func(c *codeTool) bool { return c.replays(w.Type) }); i >= 0 && !isOnlyID(raw) {
+		items, err := in.code[i].replay(at, raw, in.said())
 		for _, it := range items {
 			in.append(it, nil)
 		}

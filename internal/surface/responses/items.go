@@ -110,7 +110,7 @@ func decodeExactly(raw []byte, v any) error {
 var idPrefixes = map[string]string{
 	"message": "msg_", "reasoning": "rs_", "function_call": "fc_", "function_call_output": "fco_", "custom_tool_call": "ctc_",
 	"custom_tool_call_output": "ctco_", "mcp_call": "mcp_", "mcp_list_tools": "mcpl_", "mcp_approval_request": "mcpr_", "mcp_approval_response": "mcpa_",
-	"web_search_call": "ws_", "file_search_call": "fs_", "code_interpreter_call": "ci_", "image_generation_call": "ig_",
+	"web_search_call": "ws_", "file_search_call": "fs_", "code_interpreter_call": "ci_", "shell_call": "sh_", "shell_call_output": "sho_", "image_generation_call": "ig_",
 }
 
 // otherPrefix begins the ids of items of other types.

@@ -30,6 +30,10 @@ func switches(members []surface.Member) (*surface.Switched, error) {
 			}
 		case webSearch:
 			s.Search = true
+		case shellKind:
+			if !s.Shell {
+				s.Shell, s.ShellAt = true, path("tools", i)
+			}
 		}
 	}
 	return s, nil

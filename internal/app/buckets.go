@@ -12,7 +12,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"time"
 	"unicode/utf8"
 
 	"github.com/turnpike-gateway/turnpike/internal/blob"
@@ -91,9 +90,6 @@ func (b *buckets) ofKeys(_ context.Context, orgID string) (blob.Bucket, error) {
 	return watched{b.disk.Bucket(space(o), settings), b, orgID, settings}, nil
 }
 
-// outputTTL is how long a file that a tool has made is kept. A client that wants it longer stores it.
-const outputTTL = 30 * time.Minute
-
 // keep stores a file that a tool has made for the key of its call. The text of the error is for the model.
 type keep = func(ctx context.Context, c tool.Call, path string, body io.ReadSeeker) (codetool.Kept, error)
 
@@ -112,7 +108,7 @@ func (a *App) keepOutput(ctx context.Context, orgID string, c tool.Call, at stri
 	now := clock.Wall()
 	f, err := a.files.Add(ctx, file.File{
 		Org: orgID, Principal: c.Caller.ID, Name: name, MediaType: mime.TypeByExtension(path.Ext(name)), Purpose: file.Output,
-		CreatedAt: now, ExpiresAt: now.Add(outputTTL), Container: file.ContainerOf(a.builtins.codeSession(ctx, orgID, c)), Path: at,
+		CreatedAt: now, ExpiresAt: now.Add(file.OutputTTL), Container: file.ContainerOf(a.builtins.codeSession(ctx, orgID, c)), Path: at,
 	}, body)
 	if limit := (*blob.LimitError)(nil); errors.As(err, &limit) {
 		return codetool.Kept{}, limit

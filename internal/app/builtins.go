@@ -396,6 +396,9 @@ func (b *builtins) RunsCommands() bool { return b.shell && b.sandbox.RunsCommand
 
 // Run implements [codetool.Sandbox].
 func (b *builtins) Run(ctx context.Context, r sandbox.Request) (sandbox.Outcome, error) {
+	if err := b.library.Touch(ctx, r.Org, file.ContainerOf(r.Session), ""); err != nil && ctx.Err() == nil {
+		b.log.Error("the files of a code session get no more time", "org", r.Org, "error", err)
+	}
 	return b.sandbox.Run(ctx, r)
 }
 

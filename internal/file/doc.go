@@ -92,6 +92,8 @@ type Store interface {
 	// ExpiredFiles returns files whose time was over at a moment and that are not marked yet, the earliest first.
 	ExpiredFiles(ctx context.Context, now time.Time, limit int) ([]File, error)
 
+	// ExtendFiles sets the time when files expire that are not marked, as the extension says.
+	ExtendFiles(ctx context.Context, x Extension) error
 	// MarkExpired notes that the content of a file was deleted. It does nothing if the file does not exist.
 	MarkExpired(ctx context.Context, orgID, id string) error
 
@@ -101,6 +103,25 @@ type Store interface {
 	// HasFile reports whether an org has a file that is not marked, whichever key it belongs to.
 	HasFile(ctx context.Context, orgID, id string) (bool, error)
 }
+
+// Extension gives files of one org more time: those that code has made in a container, or one of them. Files without an end, and those whose
+// time is over, stay as they are.
+type Extension struct {
+	Org       string
+	Container string    // of the files; not empty
+	ID        string    // of one file; "" = all of the container
+	Now       time.Time // files whose time ends at it or earlier are over
+	Before    time.Time // files whose time ends at it or later have enough
+	Until     time.Time // when the others end from now on
+}
+
+// Extends reports whether a file gets more time.
+func (x Extension) Extends(f File) bool {
+	return f.Container == x.Container && (x.ID == "" || f.ID == x.ID) && f.ExpiresAt.After(x.Now) && f.ExpiresAt.Before(x.Before)
+}
+
+// OutputTTL is how long a file that a tool has made is kept after it was used last. A client that wants it longer stores it.
+const OutputTTL = 30 * time.Minute
 
 // Query selects files of one org.
 type Query struct {

@@ -80,7 +80,21 @@ func (l *Library) Open(ctx context.Context, orgID, principal, id string) (io.Rea
 		}
 		return nil, File{}, fmt.Errorf("file %s: %w: it is missing from the data directory", id, blob.ErrDamaged)
 	}
+	if err == nil && f.Container != "" && f.ExpiresAt.Sub(l.o.Now()) < OutputTTL/2 {
+		if err := l.Touch(ctx, orgID, f.Container, id); err != nil { // it is read all the same
+			l.o.Log.Error("a file that was read gets no more time", "org", orgID, "file", id, "error", err)
+		}
+	}
 	return r, f, err
+}
+
+// Touch gives the files that code has made in a container, or the one with an id, OutputTTL from now. It stores nothing of those that have
+// more than half of it left.
+func (l *Library) Touch(ctx context.Context, orgID, container, id string) error {
+	now := l.o.Now()
+	return l.o.Store.ExtendFiles(ctx, Extension{
+		Org: orgID, Container: container, ID: id, Now: now, Before: now.Add(OutputTTL / 2), Until: now.Add(OutputTTL),
+	})
 }
 
 // Delete deletes a file of a key.

@@ -208,3 +208,44 @@ func TestMissingContentIsDamage(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// J18: a file that code has made has 30 minutes from when it was read, or its container was used, last. An upload keeps its own time.
+func TestATouchGivesOutputsMoreTime(t *testing.T) {
+	s := newShelf(t, blob.Limits{})
+	output := func() file.File {
+		f, err := s.Add(t.Context(), file.File{Org: "a", Principal: "k", Name: "x", Purpose: file.Output, Container: "c", CreatedAt: s.now, ExpiresAt: s.now.Add(file.OutputTTL)}, strings.NewReader("x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	read, used, upload := output(), output(), s.add("u", "u", file.OutputTTL)
+	for range 4 {
+		s.now = s.now.Add(20 * time.Minute)
+		if _, err := s.read(read.ID); err != nil {
+			t.Fatal(err)
+		}
+		if f, err := s.Find(t.Context(), "a", "k", read.ID); err != nil || !f.ExpiresAt.Equal(s.now.Add(file.OutputTTL)) {
+			t.Errorf("%v, %v", f.ExpiresAt, err)
+		}
+	}
+	for id, name := range map[string]string{used.ID: "not used", upload.ID: "an upload"} {
+		if _, err := s.read(id); !errors.Is(err, file.ErrExpired) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := s.Touch(t.Context(), "a", "c", ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.read(used.ID); !errors.Is(err, file.ErrExpired) {
+		t.Errorf("a file whose time was over is back: %v", err)
+	}
+	s.now = s.now.Add(20 * time.Minute)
+	if err := s.Touch(t.Context(), "a", "c", ""); err != nil {
+		t.Fatal(err)
+	}
+	s.now = s.now.Add(29 * time.Minute)
+	if _, err := s.read(read.ID); err != nil {
+		t.Errorf("after its container was used: %v", err)
+	}
+}

@@ -106,6 +106,20 @@ func (o *Orgs) ExpiredFiles(_ context.Context, now time.Time, limit int) (out []
 	return out[:min(len(out), max(limit, 0))], nil
 }
 
+// ExtendFiles implements file.Store.
+func (o *Orgs) ExtendFiles(_ context.Context, x file.Extension) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if r := o.orgs[x.Org]; r != nil {
+		for i := range r.files {
+			if f := &r.files[i]; !f.expired && x.Extends(f.File) {
+				f.ExpiresAt = x.Until
+			}
+		}
+	}
+	return nil
+}
+
 // MarkExpired implements file.Store.
 func (o *Orgs) MarkExpired(_ context.Context, orgID, id string) error {
 	o.mu.Lock()

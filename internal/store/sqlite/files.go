@@ -78,6 +78,15 @@ func (r *Reader) ExpiredFiles(ctx context.Context, now time.Time, limit int) ([]
 	return found, r.wrap("list expired files", err)
 }
 
+// ExtendFiles implements file.Store.
+func (s *Store) ExtendFiles(ctx context.Context, x file.Extension) error {
+	return s.write(ctx, "extend files", "files of "+x.Container, func(t *tx) error {
+		_, err := t.exec(`UPDATE files SET expires_at = ? WHERE org = ? AND container = ? AND ? IN (id, '') AND expires_at > ? AND expires_at < ? AND expired = 0`,
+			millis(x.Until), x.Org, x.Container, x.ID, millis(x.Now), millis(x.Before))
+		return err
+	})
+}
+
 // MarkExpired implements file.Store.
 func (s *Store) MarkExpired(ctx context.Context, orgID, id string) error {
 	return s.write(ctx, "mark an expired file", "file "+id, func(t *tx) error {

@@ -14,6 +14,7 @@ func fileCases() []rule { // J17
 		{"a file belongs to one key of an org", "for another key, and for another org, it does not exist; no key stands for all of the org", fileOwned},
 		{"files are listed in pages", "of one key and purpose, the newest or the oldest first", filePages},
 		{"an expired file is found until it is marked, and known until it is forgotten", "its content is deleted once; J18", fileExpiry},
+		{"files of a container get more time while they have some", "others, those that never end and those whose time is over stay; J18", filesExtended},
 		{"an org takes its files with it", "a new org with the id has none of them", filesOfDeletedOrg},
 	}
 }
@@ -91,6 +92,40 @@ func fileOwned(b *testBench) {
 	b.checkError(b.Files.DeleteFile(b.Context(), "b", "", "file-1"), file.ErrNotFound)
 	b.ok(b.Files.DeleteFile(b.Context(), "a", "k", "file-1"))
 	b.filesOf("a", "k")
+}
+
+func filesExtended(b *testBench) {
+	b.withOrgs("a", "b")
+	now := b.now()
+	add := func(orgID, id, container string, left time.Duration) {
+		f := file.File{Org: orgID, Principal: "k", ID: id, Purpose: file.Output, CreatedAt: now, Container: container}
+		if left != 0 {
+			f.ExpiresAt = now.Add(left)
+		}
+		b.ok(b.Files.AddFile(b.Context(), f))
+	}
+	add("a", "file-1", "c", time.Minute)
+	add("a", "file-2", "c", 10*time.Minute) // has enough
+	add("a", "file-3", "c", -time.Minute)   // is over
+	add("a", "file-4", "c", 0)              // has no end
+	add("a", "file-5", "d", time.Minute)
+	add("a", "file-6", "c", time.Minute)
+	add("b", "file-1", "c", time.Minute)
+	x := file.Extension{Org: "a", Container: "c", ID: "file-1", Now: now, Before: now.Add(5 * time.Minute), Until: now.Add(30 * time.Minute)}
+	left := func(orgID, id string) time.Duration {
+		f, err := b.Files.File(b.Context(), orgID, "k", id)
+		b.ok(err)
+		if f.ExpiresAt.IsZero() {
+			return 0
+		}
+		return f.ExpiresAt.Sub(now)
+	}
+	b.ok(b.Files.ExtendFiles(b.Context(), x))
+	b.equal([]time.Duration{left("a", "file-1"), left("a", "file-6")}, []time.Duration{30 * time.Minute, time.Minute})
+	x.ID = ""
+	b.ok(b.Files.ExtendFiles(b.Context(), x))
+	b.equal([]time.Duration{left("a", "file-2"), left("a", "file-3"), left("a", "file-4"), left("a", "file-5"), left("a", "file-6"), left("b", "file-1")},
+		[]time.Duration{10 * time.Minute, -time.Minute, 0, time.Minute, 30 * time.Minute, time.Minute})
 }
 
 func filePages(b *testBench) {

@@ -1,7 +1,6 @@
 package codetool
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -76,22 +75,25 @@ const maxNumbered = 100
 
 // one puts one file into the directory, and returns its name there.
 func (in *inputs) one(ctx context.Context, dir *os.Root, g file.Given) (string, error) {
-	var data []byte
-	var digest string
+	if g.Bytes > file.MaxGivenBytes { // of a message that came later
+		return "", fmt.Errorf("it has more than %d bytes", file.MaxGivenBytes)
+	}
+	digest := ""
 	if g.Input != nil {
 		digest = g.Input.SHA256
 	} else {
-		var err error
-		if data, err = g.Content(); err != nil {
+		h := sha256.New()
+		size, err := io.Copy(h, g.Content())
+		if err != nil {
 			return "", errors.New("its content is not valid base64")
 		}
-		digest, g.Bytes = digestOf(bytes.NewReader(data)), int64(len(data))
+		digest, g.Bytes = hex.EncodeToString(h.Sum(nil)), size
 	}
 	name := g.Name
 	for n := 2; ; n++ {
 		switch same, err := sameFile(dir, name, g.Bytes, digest); {
 		case errors.Is(err, fs.ErrNotExist):
-			return name, in.put(ctx, dir, g, data, name, digest)
+			return name, in.put(ctx, dir, g, name, digest)
 		case err == nil && same:
 			in.there[name] = digest
 			return name, nil
@@ -103,12 +105,14 @@ func (in *inputs) one(ctx context.Context, dir *os.Root, g file.Given) (string, 
 }
 
 // put writes a file under a name that is free.
-func (in *inputs) put(ctx context.Context, dir *os.Root, g file.Given, data []byte, name, digest string) error {
+func (in *inputs) put(ctx context.Context, dir *os.Root, g file.Given, name, digest string) error {
 	if ctx.Err() != nil {
 		return errors.New("there was no time left to write it")
 	}
-	body := io.NopCloser(bytes.NewReader(data))
-	if g.Input != nil {
+	var body io.ReadCloser
+	if g.Input == nil {
+		body = io.NopCloser(g.Content())
+	} else {
 		var err error
 		if body, err = in.open(ctx, *g.Input); err != nil {
 			return err

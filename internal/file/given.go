@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"mime"
 	"path"
 	"strings"
@@ -56,8 +57,10 @@ type Given struct {
 	data string // base64
 }
 
-// Content returns the content of a file that the conversation has.
-func (g Given) Content() ([]byte, error) { return base64.StdEncoding.DecodeString(g.data) }
+// Content returns the content of a file that the conversation has. It is decoded as it is read.
+func (g Given) Content() io.Reader {
+	return base64.NewDecoder(base64.StdEncoding, strings.NewReader(g.data))
+}
 
 // Set is the files of a conversation that are put into the working directory of code. A nil Set has none.
 type Set struct {
@@ -201,7 +204,7 @@ func (b *builder) part(p item.Part) {
 	if data == "" || b.known[key] {
 		return
 	}
-	head, err := base64.StdEncoding.DecodeString(data[:min(len(data), (MaxPreview+1)*utf8.UTFMax/3*4+4)/4*4])
+	head, err := io.ReadAll(io.LimitReader(Given{data: data}.Content(), HeadBytes))
 	if err != nil {
 		return // what the provider says of it is what the client is told
 	}
@@ -325,5 +328,9 @@ func extensionOf(kind string) string {
 	return ""
 }
 
-// decodedLen returns how many bytes base64 holds.
-func decodedLen(data string) int64 { return int64(len(strings.TrimRight(data, "=")) * 3 / 4) }
+// decodedLen returns how many bytes base64 holds. It may have ends of lines.
+func decodedLen(data string) int64 {
+	none := strings.Count(data, "\n") + strings.Count(data, "\r")
+	padding := strings.Count(data[max(0, len(data)-8):], "=") // ends of lines may be after it
+	return int64(len(data)-none-padding) * 3 / 4
+}

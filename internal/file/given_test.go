@@ -3,6 +3,7 @@ package file
 import (
 	"encoding/base64"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -57,7 +58,7 @@ func TestTheNamesOfGivenFiles(t *testing.T) {
 			t.Errorf("%d: %q, want %q", i, name, want[i])
 		}
 	}
-	if data, err := s.Files[1].Content(); err != nil || string(data) != "1" || s.Files[1].Bytes != 1 {
+	if data, err := io.ReadAll(s.Files[1].Content()); err != nil || string(data) != "1" || s.Files[1].Bytes != 1 {
 		t.Errorf("%q, %v", data, err)
 	}
 }
@@ -130,5 +131,24 @@ func TestTheLimitsOfGivenFiles(t *testing.T) {
 	}
 	if _, err := NewSet(nil, []item.Item{message(many[:MaxGiven]...)}); err != nil {
 		t.Error(err)
+	}
+}
+
+// J19: base64 may have ends of lines, as in a mail.
+func TestGivenFilesWithLinesOfBase64(t *testing.T) {
+	text := strings.Repeat("a,b,c\n", 5000)
+	whole := base64.StdEncoding.EncodeToString([]byte(text))
+	var lines strings.Builder
+	for len(whole) > 0 {
+		n := min(len(whole), 76)
+		lines.WriteString(whole[:n] + "\r\n")
+		whole = whole[n:]
+	}
+	s, err := NewSet(nil, []item.Item{message(item.Part{Kind: item.File, Name: "a.csv", Data: "data:text/csv;base64," + lines.String()})})
+	if err != nil || len(s.Files) != 1 || s.Files[0].Bytes != int64(len(text)) {
+		t.Fatalf("%v, %+v", err, s)
+	}
+	if data, err := io.ReadAll(s.Files[0].Content()); err != nil || string(data) != text {
+		t.Errorf("%d bytes, %v", len(data), err)
 	}
 }

@@ -78,7 +78,7 @@ func (in *inputs) one(ctx context.Context, dir *os.Root, g file.Given) (string, 
 	if g.Bytes > file.MaxGivenBytes { // of a message that came later
 		return "", fmt.Errorf("it has more than %d bytes", file.MaxGivenBytes)
 	}
-	digest := ""
+	var digest string
 	if g.Input != nil {
 		digest = g.Input.SHA256
 	} else {

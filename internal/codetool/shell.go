@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -132,6 +134,9 @@ func ReadHostedShell(raw json.RawMessage) (json.RawMessage, error) {
 		return nil, &catalog.OptionError{Reason: "must be an object"}
 	}
 	const at = "environment"
+	if have := members["container"]; have != nil && string(have) != "null" {
+		return nil, &catalog.OptionError{Member: "container", Reason: "name the container of commands in environment"}
+	}
 	var environment struct {
 		Type      string `json:"type"`
 		Container string `json:"container_id"`
@@ -142,6 +147,9 @@ func ReadHostedShell(raw json.RawMessage) (json.RawMessage, error) {
 	switch delete(members, at); {
 	case value == nil || string(value) == "null":
 	case environment.Type == "container_reference" && environment.Container != "":
+		if name := besideReference(value); name != "" {
+			return nil, &catalog.OptionError{Member: at + "." + name, Reason: "the container exists, and the gateway does not change it; leave the member out"}
+		}
 		container, err := json.Marshal(environment.Container)
 		if err != nil {
 			return nil, err
@@ -163,6 +171,18 @@ func ReadHostedShell(raw json.RawMessage) (json.RawMessage, error) {
 		wrong.Member = strings.Replace(wrong.Member, "container", at, 1)
 	}
 	return options, err
+}
+
+// besideReference returns a member of an environment that says more than which container it is; "" = there is none.
+func besideReference(environment json.RawMessage) string {
+	members := map[string]json.RawMessage{}
+	_ = json.Unmarshal(environment, &members) // it was read before
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		if value := string(members[name]); name != "type" && name != "container_id" && value != "null" && value != "[]" {
+			return name
+		}
+	}
+	return ""
 }
 
 // shellOutput is what became of a command, in the form of a shell_call_output of OpenAI.

@@ -2,10 +2,12 @@ package codetool_test
 
 import (
 	"encoding/json"
+	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/codetool"
 	"github.com/turnpike-gateway/turnpike/internal/sandbox"
 	"github.com/turnpike-gateway/turnpike/internal/sandbox/sandboxtest"
@@ -50,6 +52,23 @@ func TestCommandsRun(t *testing.T) {
 		r, err := one.Call(t.Context(), tool.Call{RunID: "run_1", Arguments: json.RawMessage(c.args)})
 		if err != nil || !strings.Contains(r.Parts[0].Text, c.want) {
 			t.Errorf("%s\n got %s, %v\nwant %s", c.args, r.Parts[0].Text, err, c.want)
+		}
+	}
+}
+
+// E14: what an environment of the hosted tool shell has is honoured or refused by name.
+func TestEnvironmentsOfTheShellThatAreRefused(t *testing.T) {
+	for asked, want := range map[string]string{
+		`{"container":{"type":"auto","file_ids":["file-1"]}}`: "container",
+		`{"container":"cntr_1"}`:                              "container",
+		`{"environment":{"type":"container_reference","container_id":"cntr_1","file_ids":["file-1"]}}`:             "environment.file_ids",
+		`{"environment":{"type":"container_reference","container_id":"cntr_1","memory_limit":"4g"}}`:               "environment.memory_limit",
+		`{"environment":{"type":"container_reference","container_id":"cntr_1","file_ids":[],"memory_limit":null}}`: "",
+	} {
+		_, err := codetool.ReadHostedShell([]byte(asked))
+		var wrong *catalog.OptionError
+		if errors.As(err, &wrong); want == "" && err != nil || want != "" && (wrong == nil || wrong.Member != want) {
+			t.Errorf("%s: %v", asked, err)
 		}
 	}
 }

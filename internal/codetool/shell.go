@@ -23,7 +23,8 @@ import (
 const (
 	maxCommands      = 20
 	maxCommand       = 64 << 10 // bytes of one
-	maxShellOutput   = 64 << 10 // bytes of each output of a command that are kept
+	maxShellOutput   = 32 << 10 // bytes of each output of a command that are kept
+	maxShellOutputs  = 48 << 10 // bytes of all outputs of a call that are kept: with them the result is within tool_result_max_bytes
 	shellGrace       = 5 * time.Second
 	maxShellTimeout  = sandbox.MaxTimeout - shellGrace
 	usualShellOutput = 16 << 10
@@ -35,7 +36,7 @@ type shell struct{ *codeExecute }
 const shellSchema = `{"type":"object","properties":{` +
 	`"commands":{"type":"array","minItems":1,"maxItems":20,"items":{"type":"string","minLength":1,"maxLength":65536},"description":"Commands for /bin/sh, run one after the other in the working directory. Each has its own shell."},` +
 	`"timeout_ms":{"type":"integer","minimum":1,"maximum":595000,"description":"Time limit of all commands in milliseconds, 30000 by default."},` +
-	`"max_output_length":{"type":"integer","minimum":1,"maximum":65536,"description":"Bytes of each output that are kept, 16384 by default."}%s},` +
+	`"max_output_length":{"type":"integer","minimum":1,"maximum":32768,"description":"Bytes of each output that are kept, 16384 by default."}%s},` +
 	`"required":["commands"],"additionalProperties":false}`
 
 // Definition implements [tool.Tool].
@@ -107,7 +108,7 @@ func (t *shell) Call(ctx context.Context, c tool.Call) (tool.Result, error) {
 	if a.Most > 0 {
 		most = a.Most
 	}
-	asked, err := json.Marshal(map[string]any{"seconds": limit.Seconds(), "bytes": most, "commands": a.Commands})
+	asked, err := json.Marshal(map[string]any{"seconds": limit.Seconds(), "bytes": most, "together": maxShellOutputs, "commands": a.Commands})
 	if err != nil {
 		return refused(err.Error(), ""), nil
 	}

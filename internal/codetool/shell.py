@@ -4,15 +4,19 @@ def commands(asked):
 
     end = time.monotonic() + asked["seconds"]
     most = asked["bytes"]
+    left = [asked["together"]]
+    lock = threading.Lock()
 
     def keep(stream, kept):
         while True:
             piece = stream.read1(65536)
             if not piece:
                 return
-            room = max(0, most - len(kept["data"]))
-            kept["data"] += piece[:room]
-            kept["dropped"] += len(piece) - len(piece[:room])
+            with lock:
+                room = max(0, min(most - len(kept["data"]), left[0]))
+                kept["data"] += piece[:room]
+                kept["dropped"] += len(piece) - len(piece[:room])
+                left[0] -= len(piece[:room])
 
     def run(command):
         p = subprocess.Popen(["/bin/sh", "-c", command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
@@ -43,4 +47,4 @@ def commands(asked):
         done.append(run(command))
         if done[-1]["timed_out"]:
             break
-    return json.dumps(done)
+    return json.dumps(done, ensure_ascii=False)

@@ -41,6 +41,7 @@ func TestCommandsRun(t *testing.T) {
 		{"shell", `{"commands":["cat a.txt; echo '\"é\"' >&2; exit 3","pwd; ls"]}`, `{"output":[{"stdout":"hi","stderr":"\"é\"\n","outcome":{"type":"exit","exit_code":3}},{"stdout":"/work\na.txt\n"`},
 		{"shell", `{"commands":["sleep 60 & echo begun; sleep 60","echo never"],"timeout_ms":700}`, `{"output":[{"stdout":"begun\n","stderr":"","outcome":{"type":"timeout"}}],`},
 		{"shell", `{"commands":["head -c 300000 /dev/zero | tr '\\0' x"],"max_output_length":10}`, `{"output":[{"stdout":"xxxxxxxxxx\n[299990 more bytes were dropped]","stderr":"","outcome":{"type":"exit","exit_code":0}}],`},
+		{"shell", `{"commands":["head -c 20000 /dev/zero | tr '\\0' x","head -c 20000 /dev/zero | tr '\\0' x >&2","head -c 20000 /dev/zero | tr '\\0' x","head -c 20000 /dev/zero | tr '\\0' x; exit 4"]}`, `{"stdout":"\n[20000 more bytes were dropped]","stderr":"","outcome":{"type":"exit","exit_code":4}}],`},
 		{"shell", `{"commands":[]}`, `commands has 0 commands`},
 		{"shell", `{"commands":["true"],"timeout_ms":600000}`, `timeout_ms is 600000`},
 		{"python", `{"language":"python","code":"'commands' in globals()"}`, `"result":"False"`},

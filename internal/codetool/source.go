@@ -45,7 +45,7 @@ type Options struct {
 	Files Files
 }
 
-// Files are those of the session of a call: what code has made, and what the conversation has brought. Errors are for the model.
+// Files are those that code has made in the session of a call. Errors are for the model.
 type Files interface {
 	// List returns the files that are there now, at most MaxListed, the latest first.
 	List(context.Context, tool.Call) ([]file.File, error)

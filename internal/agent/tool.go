@@ -56,8 +56,11 @@ const (
 	maxToolCalls       = 64 // at the same time
 )
 
-// Builtins returns the names of the built-in tools, which no custom tool can have.
-func Builtins() []string { return org.BuiltinNames() }
+// Builtins returns the names of the built-in tools that agents can have, which no custom tool can have. Commands are only for runs of the org
+// that run code.
+func Builtins() []string {
+	return slices.DeleteFunc(org.BuiltinNames(), func(name string) bool { return name == org.Shell })
+}
 
 // Timeout is how long a call may take.
 func (d ToolDefinition) Timeout() time.Duration {

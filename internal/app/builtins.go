@@ -449,10 +449,6 @@ func (b *builtins) missingFor(ctx context.Context, orgID, name string) string {
 		if !b.sandbox.Runs() {
 			return "sandbox.drivers, which the operator sets"
 		}
-	case org.Shell:
-		if !b.shell || !b.sandbox.RunsCommands() {
-			return "sandbox.shell, and bwrap in sandbox.drivers, which the operator sets"
-		}
 	case "storage_read", "storage_write":
 		if len(r.Buckets) == 0 {
 			return "a bucket in buckets"

@@ -293,6 +293,8 @@ func companions(path string) map[string]string {
 		return map[string]string{"tool_dispatch_url": `"http://127.0.0.1:9/"`}
 	case "sandbox.drivers":
 		return map[string]string{"url": `"http://127.0.0.1:9"`}
+	case "sandbox.shell":
+		return map[string]string{"drivers": `["bwrap"]`}
 	case "orgs[].runtime.buckets[].kind":
 		return map[string]string{"bucket": `"other"`, "access_key": `"secret:other"`, "secret_key": `"secret:other"`}
 	case "master_key_previous":

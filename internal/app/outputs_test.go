@@ -225,8 +225,13 @@ func TestRequiredFilesOfARun(t *testing.T) {
 	if made.Name != "a.csv" || made.Text != "1,2" || made.Source.Round != 0 || !slices.Equal(got.Calls[0].FileIDs, []string{made.ID}) || len(got.Calls[1].FileIDs) != 0 {
 		t.Errorf("made: %+v, %v", made, got.Calls)
 	}
-	if missing.Name != "b.txt" || missing.ID != "" || missing.Format != "text" || missing.Code != "not_produced" || !strings.Contains(missing.Message, `"b.txt"`) {
+	if missing.Name != "b.txt" || missing.ID == "" || missing.Format != "text" || missing.Code != "not_produced" || !strings.Contains(missing.Message, `"b.txt"`) {
 		t.Errorf("missing: %+v", missing)
+	}
+	for _, path := range []string{"", "/content"} { // J17
+		if a := d.send("GET", "/v1/files/"+missing.ID+path, nil); a.status != 422 || *a.fault(t).Error.Code != "file_not_produced" {
+			t.Errorf("%s%s: %d %s", missing.ID, path, a.status, a.body)
+		}
 	}
 	first := string(up.requests()[0].body)
 	if !strings.Contains(first, `two numbers`) || strings.Contains(first, `"files"`) {

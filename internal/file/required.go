@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -55,3 +56,18 @@ func (r Required) Check() (member string, err error) {
 	}
 	return "", nil
 }
+
+// missingPrefix begins the ids of required files that a run has not made.
+const missingPrefix = Prefix + "none-"
+
+// MissingID returns the id of a required file that a run has not made, by its place in the request. It says what is wrong with the file; there
+// is no such file.
+func MissingID(runID string, place int) string {
+	return missingPrefix + strings.TrimPrefix(runID, runPrefix) + "-" + strconv.Itoa(place)
+}
+
+// IsMissing reports whether a text has the form of an id of [MissingID].
+func IsMissing(id string) bool { return strings.HasPrefix(id, missingPrefix) && len(id) <= maxMissing }
+
+// maxMissing is more than the length of an id of [MissingID].
+const maxMissing = 100

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/file"
 )
 
 // ErrorMark begins the results for the model of calls that have failed.
@@ -107,13 +108,13 @@ func (a *Answer) notProduced() (out []MadeFile) {
 	if a.End.Reason == "" {
 		return nil
 	}
-	for _, r := range a.required {
+	for i, r := range a.required {
 		at := r.Path()
 		if slices.ContainsFunc(a.files, func(f MadeFile) bool { return f.Path == at }) {
 			continue
 		}
 		out = append(out, MadeFile{
-			Name: r.Name, Path: at, Format: cmp.Or(r.Format, FormatOf(at)), Code: "not_produced",
+			ID: file.MissingID(a.Started.RunID, i), Object: "file", Name: r.Name, Path: at, Format: cmp.Or(r.Format, FormatOf(at)), Code: "not_produced",
 			Message: fmt.Sprintf("no code has made the file %q", r.Name),
 		})
 	}

@@ -55,7 +55,6 @@ func builtins(missing func(name string) string) []toolObject {
 		"database_write": "Execute INSERT, UPDATE and DELETE against a database of the org.",
 		"http_request":   "Send HTTP requests to external APIs.",
 		"code_execute":   "Run Python or JavaScript in a sandbox.",
-		org.Shell:        "Run commands in a sandbox.",
 		"storage_read":   "List and download files of storage buckets.",
 		"storage_write":  "Upload text to a storage bucket.",
 		"web_search":     "Search the web.",

@@ -73,6 +73,8 @@ func (h *Handler) uploadRoutes() []surface.Route {
 // answerFile returns the error for the client of a request for a file of a key.
 func (h *Handler) answerFile(err error, id string) error {
 	switch {
+	case errors.Is(err, file.ErrNotFound) && file.IsMissing(id):
+		return fault.New(fault.Unprocessable, "file_not_produced", "the file %s does not exist: its run was to make it and has not; run the request again", id).In("id")
 	case errors.Is(err, file.ErrNotFound):
 		return fault.New(fault.NotFound, "file_not_found", "no such file: %s", id).In("id")
 	case errors.Is(err, file.ErrExpired):

@@ -86,20 +86,20 @@ func (t *heads) claimed(key runKey, epoch int64) {
 	}
 }
 
-// forget makes the run's head, if there is one, load again.
-func (t *heads) forget(key runKey) {
+// restored sets in the run's head, if there is one, that the run is not set aside any more. What
+// it holds back was appended before: that leaves the status alone, and is queued first.
+func (t *heads) restored(ctx context.Context, key runKey) error {
 	t.mu.Lock()
 	h := t.byRun[key]
 	t.mu.Unlock()
 	if h == nil {
-		return
+		return nil
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.dropSucceeded()
-	if h.idle() {
-		h.loaded = false
-	}
+	err := h.flush(ctx)
+	h.Head, _ = h.Head.Restore()
+	return err
 }
 
 // flush queues what the run holds back, if there is such a run.

@@ -235,9 +235,9 @@ func (s *Store) Restore(ctx context.Context, again func(journal.Aside) bool) (in
 		return 0, s.wrap("restore runs", err)
 	}
 	for _, key := range restored {
-		s.heads.forget(key)
+		err = errors.Join(err, s.heads.restored(ctx, key))
 	}
-	return len(restored), nil
+	return len(restored), s.wrap("restore runs", err)
 }
 
 // probeSize is how many bytes a probe writes: about one round of a run.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -23,6 +24,7 @@ func asideCases() []rule {
 		{"a run to which somebody has written is not set aside", "a cancel that was acknowledged must end it", asideNeedsLast},
 		{"a run that is set aside can be woken", "a cancel must end it, so it can be claimed again", asideWoken},
 		{"a run that is set aside can be restored", "a build that can decode its journal continues it", asideRestored},
+		{"a run that was restored has the lease that was claimed", "a batch that was on its way must not take it away", asideRestoredLease},
 	}
 }
 
@@ -207,4 +209,16 @@ func asideRestored(b *testBench) {
 	restore(1, func(journal.Aside) bool { return true })
 	restore(0, func(journal.Aside) bool { return true })
 	b.checkLeases(b.claim("last", 10), "b/s@3")
+}
+
+// asideRestoredLease restores a run while a batch of its former owner is on its way.
+func asideRestoredLease(b *testBench) {
+	former := b.setAside("a", "r").lease
+	entry := []audit.Entry{{Kind: "note", At: b.now().UnixMilli(), Body: map[string]any{}}}
+	b.ok(b.Journal.Append(b.Context(), former, 2, journal.Batch{Audit: entry}))
+	_, err := b.Leases.Restore(b.Context(), func(journal.Aside) bool { return true })
+	b.ok(err)
+	b.checkLeases(b.claim("newer", 10), "a/r@3")
+	b.ok(b.Journal.Append(b.Context(), journal.Lease{Org: "a", RunID: "r"}, 2, journal.Batch{Sync: true, Audit: entry}))
+	b.checkLeases(b.claim("third", 10))
 }

@@ -299,8 +299,9 @@ func (a *App) buildRunner(ctx context.Context, o Options, router *route.Router, 
 		Catalog: a.catalog, Journal: journal, Conversations: a.store, Leases: a.store, Archive: a.store, LaterDeleter: a.store,
 		Resources: resources{a.directory, router}, Router: router, Models: router, Dialer: a.pool, Dispatcher: a.dispatch, OwnServers: ownServers{a.store, a.pool, a.builtins}, Keys: keys, Memory: retained, MaxFollowers: a.config.MaxFollowersPerRun,
 		Build: Version(), Log: a.log, Gone: a.directory.Gone, Access: a.directory.Access, Allowance: a.allowance, Recorder: a.store, Spend: a.spend, Hooks: hooks, Observer: a.shown.observer(),
-		Price:   a.price,
-		Results: resulttool.Reader{}, Cache: toolcache.New(a.store, toolcache.Options{Pepper: a.keys.Pepper.Reveal(), Log: a.log}),
+		Price:          a.price,
+		SessionDeleted: a.sessionDeleted,
+		Results:        resulttool.Reader{}, Cache: toolcache.New(a.store, toolcache.Options{Pepper: a.keys.Pepper.Reveal(), Log: a.log}),
 	})
 	return nil
 }
@@ -353,7 +354,7 @@ func (a *App) buildAPI(o Options, router *route.Router, retained *memlimit.Limit
 			Declared: a.agentsOf,
 			Judge:    directory.JudgeServer(a.out), SecretChanged: a.directory.SecretChanged,
 			NewID: id.New, Log: a.log, Now: clock.Wall,
-			Kit: agents.NewKit(kit), Sessions: a.store, Observed: a.store, Conversations: a.store, Archive: a.store, HookMessages: a.store, Runner: a.runner, AgentServers: a.agentServers, MissingFor: a.builtins.missingFor, ListServer: a.listServer,
+			Kit: agents.NewKit(kit), Sessions: a.store, Deleted: a.sessionDeleted, Observed: a.store, Conversations: a.store, Archive: a.store, HookMessages: a.store, Runner: a.runner, AgentServers: a.agentServers, MissingFor: a.builtins.missingFor, ListServer: a.listServer,
 			DecideNext: func(ctx context.Context, n run.Next, by org.Author) (journal.Approval, error) {
 				return run.DecideNext(ctx, a.runner, n, by)
 			},
@@ -408,6 +409,9 @@ func (a *App) orgChanged(orgID string) {
 		}
 	}
 }
+
+// sessionDeleted removes the variables and the working directory of a session that was deleted.
+func (a *App) sessionDeleted(orgID, session string) { a.sandbox.RemoveSession(orgID, session) }
 
 // toolsChanged is called when an MCP server of an org has announced that its tools have changed.
 func (a *App) toolsChanged(orgID, server string) {

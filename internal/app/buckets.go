@@ -143,14 +143,27 @@ func (a *App) openInputs(orgID string) open {
 // sweepFiles deletes the files of orgs that do not exist, and those of keys whose time is over.
 func (a *App) sweepFiles(ctx context.Context) {
 	a.buckets.sweep(ctx)
-	orgs, err := a.store.Orgs(ctx)
-	var ids []string
-	for _, o := range orgs {
-		ids = append(ids, o.ID)
+	exist := func() ([]string, error) { return a.orgIDs(ctx) }
+	switch n, err := a.sandbox.Sweep(exist); {
+	case err != nil && ctx.Err() == nil:
+		a.log.Error("the working directories of deleted orgs were not removed; the gateway tries again within the hour", "error", err)
+	case n > 0:
+		a.log.Info("the working directories of deleted orgs were removed", "orgs", n)
 	}
+	ids, err := a.orgIDs(ctx)
 	if err = errors.Join(err, a.files.Sweep(ctx, ids)); err != nil && ctx.Err() == nil {
 		a.log.Error("files that have expired were not deleted; the gateway tries again within the hour", "error", err)
 	}
+}
+
+// orgIDs returns the ids of all orgs.
+func (a *App) orgIDs(ctx context.Context) ([]string, error) {
+	orgs, err := a.store.Orgs(ctx)
+	ids := make([]string, len(orgs))
+	for i, o := range orgs {
+		ids[i] = o.ID
+	}
+	return ids, err
 }
 
 // newLinks returns what makes signed URLs. Its key is of this data directory, and of no backup.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -327,7 +328,8 @@ func TestCodeOfAChatSessionSharesVariables(t *testing.T) {
 		asks(call{"code_execute", string(arguments)}).write(w)
 	})
 	yaml := "sandbox: {drivers: [quickjs]}" + site{upstream: up.URL, runtime: "builtin_tools: [{name: code_execute}]"}.yaml()
-	g := mustRunWith(t, t.TempDir(), yaml, environment(), app.Options{Program: sandboxtest.Program(t)})
+	data := t.TempDir()
+	g := mustRunWith(t, data, yaml, environment(), app.Options{Program: sandboxtest.Program(t)})
 	const read = "JS typeof n === 'undefined' ? 'none' : 'n is ' + n"
 	one, other := &chatClient{gateway: g, key: "owner-key", session: "s"}, &chatClient{gateway: g, key: "owner-key", session: "t"}
 	theirs := &chatClient{gateway: g, key: "member-key", session: "s"}
@@ -340,14 +342,48 @@ func TestCodeOfAChatSessionSharesVariables(t *testing.T) {
 			t.Errorf("session %s of %s: %s, want %s", c.session, c.key, got, want)
 		}
 	}
+	if n := len(codeDirectories(t, data)); n != 3 {
+		t.Errorf("%d sessions have directories", n)
+	}
 	if a := g.send("DELETE", "/v1/sessions/s", nil, "Authorization", "Bearer owner-key"); a.status != 200 {
 		t.Fatalf("deleted with %d: %s", a.status, a.body)
+	}
+	if n := len(codeDirectories(t, data)); n != 2 {
+		t.Errorf("of a session that was deleted there is a directory: %d", n)
 	}
 	again := &chatClient{gateway: g, key: "owner-key", session: "s"}
 	again.ask(read, false)
 	seen := up.requests()
 	if results := seen[len(seen)-1].results(t); !strings.Contains(results[len(results)-1], "none") {
 		t.Errorf("a new session with the id of a deleted one: %s", results)
+	}
+}
+
+// codeDirectories returns the working directories of all sessions of code.
+func codeDirectories(t *testing.T, data string) []string {
+	t.Helper()
+	all, err := filepath.Glob(filepath.Join(data, app.SandboxDirectory, "sessions", "*", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// What code has left is removed with the session of an agent.
+func TestWhatCodeHasLeftIsDeletedWithItsSession(t *testing.T) {
+	up := newUpstream(t, script(asks(call{"code_execute", `{"language":"javascript","code":"1"}`}), says("Done.")))
+	data := t.TempDir()
+	d := manage(mustRunWith(t, data, "sandbox: {drivers: [quickjs]}\n"+site{upstream: up.URL}.yaml(), environment(), app.Options{Program: sandboxtest.Program(t)}))
+	id := d.newAgent("")
+	d.asOwner("POST", "/api/agents/"+id+"/tools", `{"tool_type":"builtin","tool_name":"code_execute"}`, 201)
+	d.streamAgent(id, `{"message":"x"}`)
+	if n := len(codeDirectories(t, data)); n != 1 {
+		t.Fatalf("%d sessions have directories", n)
+	}
+	session := elements(d.asOwner("GET", "/api/agents/"+id+"/sessions", "", 200)["sessions"])[0].(map[string]any)["id"].(string)
+	d.asOwner("DELETE", "/api/sessions/"+session, "", 200)
+	if left := codeDirectories(t, data); len(left) != 0 {
+		t.Errorf("of a session that was deleted there is %q", left)
 	}
 }
 

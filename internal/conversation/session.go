@@ -94,6 +94,7 @@ type Sessions struct {
 	kept    journal.Conversations
 	archive journal.Archive // nil = no run is stored
 	now     func() time.Time
+	deleted func(n SessionName, since int64)
 
 	// changing serialises what begins runs and adds sessions, by key.
 	changing [64]sync.Mutex
@@ -103,9 +104,10 @@ type Sessions struct {
 	starting map[SessionName]bool // those whose run is not stored yet
 }
 
-// NewSessions returns Sessions. archive knows the runs; nil = none.
-func NewSessions(kept journal.Conversations, archive journal.Archive, now func() time.Time) *Sessions {
-	return &Sessions{kept: kept, archive: archive, now: now, seed: maphash.MakeSeed(), starting: map[SessionName]bool{}}
+// NewSessions returns Sessions. archive knows the runs; nil = none. deleted is called for each session that was deleted, with when
+// it began in Unix milliseconds, and not for one that has expired; nil = nobody is told.
+func NewSessions(kept journal.Conversations, archive journal.Archive, now func() time.Time, deleted func(n SessionName, since int64)) *Sessions {
+	return &Sessions{kept: kept, archive: archive, now: now, deleted: deleted, seed: maphash.MakeSeed(), starting: map[SessionName]bool{}}
 }
 
 func (s *Sessions) lock(n SessionName) (unlock func()) {
@@ -181,7 +183,15 @@ func (s *Sessions) Delete(ctx context.Context, n SessionName) (bool, error) {
 	if n.Principal == "" {
 		return false, nil
 	}
-	return s.kept.Delete(ctx, n.Org, n.Principal, namedKey(n.ID))
+	c, err := s.Find(ctx, n)
+	if err != nil && !errors.As(err, new(*journal.Unreadable)) {
+		return false, err
+	}
+	was, err := s.kept.Delete(ctx, n.Org, n.Principal, namedKey(n.ID))
+	if err == nil && was && c != nil && s.deleted != nil {
+		s.deleted(n, Info(c).CreatedAt)
+	}
+	return was, err
 }
 
 // Busy is the error for a session whose run has not ended.

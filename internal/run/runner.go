@@ -61,6 +61,9 @@ type Options struct {
 	// started it; 0 = DefaultFollowers.
 	MaxFollowers int
 
+	// SessionDeleted is called for each session of a key that was deleted, with [tool.Call].Session of its calls. Nil = nobody is told.
+	SessionDeleted func(orgID, session string)
+
 	// Gone returns loop.KeyRevoked if a principal of an org has no key any more, loop.KeyExpired
 	// if its key has expired, loop.Deleted if there is no such org, and otherwise "". The runs of
 	// such a principal do not wait for approval, and make no further calls. Nil = nobody is gone.
@@ -139,7 +142,11 @@ func New(o Options) *Runner {
 	r.audience = audience{o: &r.o, followers: r.followers, append: r.appendForeign, end: r.requestEnd}
 	r.leases = newLeaseKeeper(o.Leases, o.Owner, &storeHealth{log: o.Log}, r.takeOver, r.audience.maintain)
 	r.audience.leases = r.leases
-	r.sessions = conversation.NewSessions(o.Conversations, o.Archive, o.Now)
+	r.sessions = conversation.NewSessions(o.Conversations, o.Archive, o.Now, func(n conversation.SessionName, since int64) {
+		if o.SessionDeleted != nil {
+			o.SessionDeleted(n.Org, nameForTools(n, since))
+		}
+	})
 	return r
 }
 

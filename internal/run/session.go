@@ -43,7 +43,11 @@ func toolSession(s *runState) string {
 	if !ok {
 		return ""
 	}
-	return fmt.Sprintf("session %s %s %d", n.Principal, n.ID, s.req.Continues.Since)
+	return nameForTools(n, s.req.Continues.Since)
+}
+
+func nameForTools(n conversation.SessionName, since int64) string {
+	return fmt.Sprintf("session %s %s %d", n.Principal, n.ID, since)
 }
 
 // mayRemember returns a [fault.Error] for a decision that is to be remembered in a session that the run does not have.

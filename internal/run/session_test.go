@@ -40,7 +40,7 @@ type sessionBench struct {
 func newSessionBench(t *testing.T) *sessionBench {
 	b := &sessionBench{T: t, now: time.UnixMilli(1_000_000), runs: map[string]journal.Status{}}
 	clock := func() time.Time { return b.now }
-	b.Sessions = conversation.NewSessions(&memory.Conversations{Now: clock}, unfinished{runs: b.runs}, clock)
+	b.Sessions = conversation.NewSessions(&memory.Conversations{Now: clock}, unfinished{runs: b.runs}, clock, nil)
 	return b
 }
 

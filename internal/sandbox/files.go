@@ -3,6 +3,7 @@ package sandbox
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -113,11 +114,63 @@ func (m *Manager) inUse(dir string) bool {
 	return false
 }
 
-// RemoveOrg ends the sessions of an org and removes its files. The caller sees to it that no more calls
-// of the org come.
+// RemoveOrg ends the sessions of an org and removes its files; those of a call that is in progress when it is over. The
+// caller sees to it that no more calls of the org come.
 func (m *Manager) RemoveOrg(org string) {
-	m.endAll(func(s *session) bool { return s.org == org })
+	m.doom(func(s *session) bool { return s.org == org })
 	removeDirectory(m.orgDirectory(org))
+}
+
+// RemoveSession ends a session and removes its files; those of a call that is in progress when it is over.
+func (m *Manager) RemoveSession(org, name string) {
+	m.doom(func(s *session) bool { return s.org == org && s.name == name })
+	for language, d := range m.chosen {
+		if dir := m.directoryOf(d.Name(), key{org, name, language}); !m.inUse(dir) {
+			removeDirectory(dir)
+		}
+	}
+	_ = os.Remove(m.orgDirectory(org)) // if it is empty
+}
+
+// doom ends sessions, those that are busy when they are not any more.
+func (m *Manager) doom(of func(*session) bool) {
+	m.mu.Lock()
+	for _, s := range m.sessions {
+		s.doomed = s.doomed || of(s)
+	}
+	m.mu.Unlock()
+	m.endAll(of)
+}
+
+// Sweep removes the files of orgs that do not exist, such as those of an org that was deleted while the gateway did not run, and
+// returns how many orgs had some. exist returns the ids of all orgs.
+func (m *Manager) Sweep(exist func() ([]string, error)) (removed int, err error) {
+	entries, err := os.ReadDir(m.sessionsDirectory()) // before exist is called: an org that is created meanwhile has no directory in it
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	ids, err := exist()
+	if err != nil {
+		return 0, err
+	}
+	known := map[string]bool{}
+	for _, id := range ids {
+		known[hashed(id)] = true
+	}
+	for _, e := range entries {
+		if known[e.Name()] {
+			continue
+		}
+		if more := os.RemoveAll(filepath.Join(m.sessionsDirectory(), e.Name())); more != nil {
+			err = errors.Join(err, more)
+			continue
+		}
+		removed++
+	}
+	return removed, err
 }
 
 // usages returns the directories of an org, the least recently used first.

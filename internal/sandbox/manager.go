@@ -65,6 +65,7 @@ type session struct {
 	key
 	busy        bool
 	used        time.Time
+	doomed      bool        // it ends, and its files are removed, when it is not busy any more
 	interpreter Interpreter // nil = it has not started; who made the session busy may read and set it
 }
 
@@ -320,10 +321,14 @@ func (m *Manager) remove(s *session) *session {
 // release ends the use of a session. alive says that it can be used again.
 func (m *Manager) release(s *session, alive bool) {
 	m.mu.Lock()
-	alive = alive && !m.closed && m.sessions[s.key] == s
+	doomed := s.doomed
+	alive = alive && !m.closed && !doomed && m.sessions[s.key] == s
 	m.mu.Unlock()
 	if !alive && s.interpreter != nil {
 		s.interpreter.Close() // before its place is free
+	}
+	if doomed {
+		removeDirectory(m.directoryOf(m.chosen[s.language].Name(), s.key))
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

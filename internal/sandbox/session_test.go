@@ -129,6 +129,56 @@ func TestALostStateIsToldOnce(t *testing.T) {
 	}
 }
 
+// What is removed while a call is in progress is gone when the call is over.
+func TestRemovedSessionsEnd(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "sandbox")
+	m := newManager(t, sandbox.Options{Drivers: []string{sandbox.QuickJS}, Dir: dir})
+	directories := func() int {
+		all, _ := filepath.Glob(filepath.Join(dir, "sessions", "*", "*"))
+		return len(all)
+	}
+	for name, remove := range map[string]func(){
+		"the org": func() { m.RemoveOrg("acme") }, "the session": func() { m.RemoveSession("acme", "a") },
+	} {
+		r := js("acme", "a", count)
+		run(t, m, r)
+		r.Prepare = func(context.Context, *os.Root) { remove() }
+		if got := run(t, m, r); got.Result != "2" {
+			t.Errorf("%s: the call in progress: %+v", name, got)
+		}
+		if m.Sessions() != 0 || directories() != 0 {
+			t.Errorf("%s: %d sessions and %d directories", name, m.Sessions(), directories())
+		}
+	}
+	run(t, m, js("acme", "a", count))
+	run(t, m, js("acme", "b", count))
+	run(t, m, js("beta", "a", count))
+	m.RemoveSession("acme", "a")
+	for _, c := range []struct{ org, name, want string }{{"acme", "a", "1"}, {"acme", "b", "2"}, {"beta", "a", "2"}} {
+		if got := run(t, m, js(c.org, c.name, count)); got.Result != c.want || got.StateLost {
+			t.Errorf("%+v: %+v", c, got)
+		}
+	}
+}
+
+func TestTheFilesOfOrgsThatDoNotExistAreSwept(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "sandbox")
+	m := newManager(t, sandbox.Options{Drivers: []string{sandbox.QuickJS}, Dir: dir})
+	if n, err := m.Sweep(nil); n != 0 || err != nil {
+		t.Errorf("without files: %d, %v", n, err)
+	}
+	run(t, m, js("acme", "a", count))
+	for _, c := range []struct {
+		exist []string
+		err   error
+		want  int
+	}{{nil, errors.New("the store is closed"), 0}, {[]string{"beta", "acme"}, nil, 0}, {[]string{"beta"}, nil, 1}} {
+		if n, err := m.Sweep(func() ([]string, error) { return c.exist, c.err }); n != c.want || !errors.Is(err, c.err) {
+			t.Errorf("%+v: %d, %v", c, n, err)
+		}
+	}
+}
+
 func TestWhatIsNotConfiguredRunsNothing(t *testing.T) {
 	for _, c := range []struct {
 		drivers  []string

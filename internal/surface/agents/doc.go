@@ -55,6 +55,7 @@ type Options struct {
 	Kit           *surface.Handler // resolves models and settings of runs
 	Sessions      agent.Sessions
 	Conversations journal.Conversations
+	Deleted       func(orgID, session string) // is called for each session that was deleted
 	Archive       journal.Archive
 	HookMessages  journal.HookMessagesOfRun
 	Observed      agent.Observed

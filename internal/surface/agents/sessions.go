@@ -248,6 +248,9 @@ func (h *Handler) dropSession(ctx context.Context, caller run.Caller, s agent.Se
 			err = more
 		}
 	}
+	if err == nil {
+		h.o.Deleted(s.Org, s.ID)
+	}
 	return err
 }
 

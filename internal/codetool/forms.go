@@ -62,12 +62,12 @@ type inLanguage struct {
 // Definition implements [tool.Tool].
 func (t *inLanguage) Definition() tool.Definition {
 	d := t.codeExecute.Definition()
-	more := ""
+	more, says := "", pythonDescription
 	if t.language == sandbox.Python && t.o.Keep != nil {
-		more = outputsSchema
+		more, says = outputsSchema, pythonDescription+shownDescription
 	}
 	d.InputSchema = json.RawMessage(fmt.Sprintf(codeSchema, more))
-	d.Title, d.Description = "Run Python", pythonDescription
+	d.Title, d.Description = "Run Python", says
 	if t.language == sandbox.JavaScript {
 		d.Title, d.Description = "Run JavaScript", javaScriptDescription
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/file"
+	"github.com/turnpike-gateway/turnpike/internal/sandbox"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
@@ -46,9 +47,9 @@ type outputs struct {
 	ran     bool // the working directory was read
 }
 
-// collect stores the files that the call names, and those that the request requires and the call has written. It reads nothing outside
-// of the directory.
-func (o *outputs) collect(ctx context.Context, dir *os.Root) {
+// collect stores the files that the call names, those that the request requires and the call has written, and the images that it has
+// shown. It reads nothing outside of the directory.
+func (o *outputs) collect(ctx context.Context, dir *os.Root, shown []string) {
 	o.ran = true
 	for _, name := range o.paths {
 		o.add(ctx, dir, name)
@@ -59,6 +60,26 @@ func (o *outputs) collect(ctx context.Context, dir *os.Root) {
 			o.add(ctx, dir, r.Path())
 		}
 	}
+	for _, name := range shown {
+		if !o.has(dir, name) {
+			o.add(ctx, dir, name)
+		}
+	}
+}
+
+// has reports whether the call has kept a file already, or could not: the file itself, or one of the same content.
+func (o *outputs) has(dir *os.Root, name string) bool {
+	if slices.ContainsFunc(o.missing, func(m notProduced) bool { return file.Inside(m.Path) == name }) {
+		return true
+	}
+	info, err := dir.Lstat(name)
+	return err == nil && slices.ContainsFunc(o.kept, func(k Kept) bool {
+		if k.Path == name || k.Bytes != info.Size() {
+			return k.Path == name
+		}
+		same, err := sameFile(dir, name, k.Bytes, k.SHA256)
+		return err == nil && same
+	})
 }
 
 func (o *outputs) add(ctx context.Context, dir *os.Root, name string) {
@@ -147,6 +168,17 @@ func (o *outputs) told(a *answer) {
 		}
 	}
 	a.Files, a.NotProduced = o.kept, o.missing
+}
+
+// notes are what the model is told of files in sentences.
+func (o *outputs) notes(of sandbox.Outcome) (notes []string) {
+	if o.inputs != nil {
+		notes = append(notes, o.inputs.notes...)
+	}
+	for _, n := range of.Notes {
+		notes = append(notes, "Not shown to the user: "+readable(n)+".")
+	}
+	return notes
 }
 
 // keeper returns the function that stores a file of a call.

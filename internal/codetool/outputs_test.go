@@ -4,6 +4,8 @@ package codetool_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"io"
@@ -36,7 +38,10 @@ func filesOf(t *testing.T, r tool.Result) (out told) {
 }
 
 // inDirectory is a sandbox whose code has made the files of a directory.
-type inDirectory struct{ path string }
+type inDirectory struct {
+	path  string
+	shown []string // images
+}
 
 func (d inDirectory) RunsCommands() bool { return false }
 
@@ -47,7 +52,7 @@ func (d inDirectory) Run(ctx context.Context, r sandbox.Request) (sandbox.Outcom
 	}
 	defer root.Close()
 	if r.Collect != nil {
-		r.Collect(ctx, root)
+		r.Collect(ctx, root, d.shown)
 	}
 	return sandbox.Outcome{Driver: "fake"}, nil
 }
@@ -78,7 +83,7 @@ func TestOutputsAreKept(t *testing.T) {
 		}
 	}
 	ask := func(paths string) tool.Result {
-		r, err := only(t, codetool.Options{Org: "o", Sandbox: inDirectory{dir}, Keep: keeps}).Call(t.Context(), tool.Call{
+		r, err := only(t, codetool.Options{Org: "o", Sandbox: inDirectory{path: dir}, Keep: keeps}).Call(t.Context(), tool.Call{
 			RunID: "run_1", Caller: tool.Caller{ID: "key"}, Arguments: json.RawMessage(`{"language":"python","code":"1","outputs":` + paths + `}`),
 		})
 		if err != nil {
@@ -125,7 +130,7 @@ func TestOutputsHaveAPreview(t *testing.T) {
 		keep := func(context.Context, tool.Call, string, io.ReadSeeker) (codetool.Kept, error) {
 			return codetool.Kept{ID: "f"}, nil
 		}
-		got := filesOf(t, call(t, codetool.Options{Sandbox: inDirectory{dir}, Keep: keep}, `{"language":"python","code":"1","outputs":["`+name+`"]}`))
+		got := filesOf(t, call(t, codetool.Options{Sandbox: inDirectory{path: dir}, Keep: keep}, `{"language":"python","code":"1","outputs":["`+name+`"]}`))
 		if len(got.Files) != 1 || got.Files[0].Preview != c.want {
 			t.Errorf("%s: %v, want %q", name, got.Files, c.want)
 		}
@@ -146,7 +151,7 @@ func TestRequiredFilesAreKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	options := json.RawMessage(`{"files":[{"name":"/work/new.txt","format":"txt","description":"the new\none"},{"name":"both.txt"},{"name":"old.txt"},{"name":"none.txt"},{"name":"link"}]}`)
-	code := only(t, codetool.Options{Sandbox: inDirectory{dir}, Keep: keeps})
+	code := only(t, codetool.Options{Sandbox: inDirectory{path: dir}, Keep: keeps})
 	ask := func(arguments string) told {
 		r, err := code.Call(t.Context(), tool.Call{Arguments: json.RawMessage(arguments), Options: options})
 		if err != nil {
@@ -205,6 +210,102 @@ func TestOutputsOfPython(t *testing.T) {
 			got = filesOf(t, call(t, of, `{"language":"python","code":"open('d','w').write('late')\nwhile True: pass","timeout":3,"outputs":["d"]}`))
 			if len(got.Files) != 1 || got.Files[0].ID != ":late" {
 				t.Errorf("after the time limit: %v", got)
+			}
+		})
+	}
+}
+
+// J23: images that the code has shown are kept as outputs are, once. One that does not fit is told.
+func TestImagesThatAreShownAreKept(t *testing.T) {
+	dir := t.TempDir()
+	for name, content := range map[string]string{
+		"a.png": "one", "figure_1.png": "one", "figure_2.png": "two", "figure_3.png": "more than ten", "figure_4.png": "three", "secret": "CANARY", "figure_5.png": "eno",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("/etc/passwd", filepath.Join(dir, "figure_6.png")); err != nil {
+		t.Fatal(err)
+	}
+	keep := func(ctx context.Context, c tool.Call, name string, body io.ReadSeeker) (codetool.Kept, error) {
+		kept, err := keeps(ctx, c, name, body)
+		sum := sha256.Sum256([]byte(strings.TrimPrefix(kept.ID, ":")))
+		kept.SHA256 = hex.EncodeToString(sum[:])
+		return kept, err
+	}
+	shown := []string{"figure_1.png", "figure_2.png", "figure_3.png", "figure_4.png", "figure_5.png", "figure_6.png", "figure_7.png"}
+	o := codetool.Options{Sandbox: inDirectory{dir, shown}, Keep: keep}
+	for _, c := range []struct{ arguments, kept, missing string }{
+		{`{"language":"python","code":"1"}`, ":one :two :three :eno", "figure_3.png figure_6.png figure_7.png"},
+		{`{"language":"python","code":"1","outputs":["a.png","/work/figure_3.png","figure_4.png"]}`, ":one :three :two :eno", "/work/figure_3.png figure_6.png figure_7.png"},
+	} {
+		got := filesOf(t, call(t, o, c.arguments))
+		var kept, missing []string
+		for _, f := range got.Files {
+			kept = append(kept, f.ID)
+		}
+		for _, f := range got.NotProduced {
+			missing = append(missing, f.Path)
+		}
+		if strings.Join(kept, " ") != c.kept || strings.Join(missing, " ") != c.missing || len(got.NotProduced) > 0 && got.NotProduced[0].Error != "it is too large" {
+			t.Errorf("%s: %q, %v", c.arguments, kept, got.NotProduced)
+		}
+	}
+	o = codetool.Options{Sandbox: &fake{outcome: sandbox.Outcome{Driver: "wasm", Notes: []string{"figure 1: TypeError: no\x00"}}}, Keep: keep}
+	if r := call(t, o, `{"language":"python","code":"1"}`); r.IsError || !strings.Contains(string(r.Structured), `"note":"Not shown to the user: figure 1: TypeError: no�."`) {
+		t.Errorf("a note: %s", r.Structured)
+	}
+	for keep, want := range map[bool]bool{true: true, false: false} {
+		o := codetool.Options{Sandbox: &fake{}}
+		if keep {
+			o.Keep = keeps
+		}
+		if strings.Contains(only(t, o).Definition().Description, "Images that Python shows") != want {
+			t.Errorf("described with files: %t", keep)
+		}
+	}
+}
+
+// J23: on the real path, also of code that reached its time limit.
+func TestImagesOfPython(t *testing.T) {
+	for _, driver := range []string{sandbox.Wasm, sandbox.Bwrap, sandbox.Landlock} {
+		t.Run(driver, func(t *testing.T) {
+			o := sandbox.Options{Drivers: []string{driver}, Program: sandboxtest.Program(t), Dir: filepath.Join(t.TempDir(), "sandbox"), Compiled: sandboxtest.Compiled(), PythonWasm: sandboxtest.PythonWasm(t)}
+			m, err := sandbox.New(t.Context(), o)
+			if err != nil {
+				sandboxtest.Skip(t, "%s does not work here: %v", driver, err)
+			}
+			defer m.Close()
+			of := codetool.Options{Org: "o", Sandbox: m, Keep: func(_ context.Context, _ tool.Call, name string, body io.ReadSeeker) (codetool.Kept, error) {
+				data, err := io.ReadAll(body)
+				sum := sha256.Sum256(data)
+				return codetool.Kept{ID: name, Name: name, Bytes: int64(len(data)), SHA256: hex.EncodeToString(sum[:])}, err
+			}}
+			for _, c := range []struct {
+				code    string
+				timeout int
+				outputs []string
+				kept    string
+			}{
+				{sandboxtest.Matplotlib + "plt.plot(1); plt.show()\nplt.plot(2)", 30, nil, "figure_1.png figure_2.png"},
+				{"plt.plot(3); plt.savefig('mine.png')", 30, []string{"mine.png"}, "mine.png"}, // left open, and the same image
+				{"plt.plot(4); plt.show()", 30, []string{"figure_4.png"}, "figure_4.png"},
+				{"plt.plot(5); plt.show()\nwhile True: pass", 3, nil, "figure_5.png"},
+			} {
+				arguments, err := json.Marshal(map[string]any{"language": "python", "code": c.code, "timeout": c.timeout, "outputs": c.outputs})
+				if err != nil {
+					t.Fatal(err)
+				}
+				r := call(t, of, string(arguments))
+				got := filesOf(t, r)
+				var kept []string
+				for _, f := range got.Files {
+					kept = append(kept, f.ID)
+				}
+				if strings.Join(kept, " ") != c.kept || len(got.NotProduced) > 0 {
+					t.Errorf("%q: %q, %s", c.code[max(0, len(c.code)-60):], kept, r.Structured)
+				}
 			}
 		})
 	}

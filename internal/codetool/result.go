@@ -41,9 +41,7 @@ func resultOf(args arguments, o sandbox.Outcome, out *outputs) tool.Result {
 		a.Exit, a.Error = -1, o.Ended
 		notes = append(notes, "The session has ended with this call, and its variables are gone.")
 	}
-	if out.inputs != nil {
-		notes = append(notes, out.inputs.notes...)
-	}
+	notes = append(notes, out.notes(o)...)
 	a.Note = strings.Join(notes, " ")
 	r := asJSON(a)
 	r.IsError = r.IsError || a.Exit != 0

@@ -222,10 +222,7 @@ func shellResult(args arguments, o sandbox.Outcome, out *outputs) tool.Result {
 	}
 	a := answer{Driver: o.Driver}
 	out.told(&a)
-	told := shellAnswer{Output: []shellOutput{}, Driver: o.Driver, Files: a.Files, NotProduced: a.NotProduced}
-	if out.inputs != nil {
-		told.Note = strings.Join(out.inputs.notes, " ")
-	}
+	told := shellAnswer{Output: []shellOutput{}, Driver: o.Driver, Files: a.Files, NotProduced: a.NotProduced, Note: strings.Join(out.notes(o), " ")}
 	for _, r := range ran {
 		one := shellOutput{output(r.Stdout, r.StdoutDropped), output(r.Stderr, r.StderrDropped), shellOutcome{Type: "timeout"}}
 		if !r.TimedOut {

@@ -33,6 +33,10 @@ const description = "Run Python or JavaScript in a sandbox without network. Vari
 	"and no modules, files or fetch. A session that reaches its time or memory limit, or is idle for an hour, loses its variables; " +
 	"the next result then says state_lost."
 
+// shownDescription is the part of it for images.
+const shownDescription = " Images that Python shows become files that the user gets, without being in outputs: matplotlib figures that are shown, or " +
+	"still open at the end of the call, which closes them, and images of display() or of the last expression."
+
 // codeExecute is the tool.
 type codeExecute struct {
 	o     Options
@@ -41,11 +45,11 @@ type codeExecute struct {
 
 // Definition implements [tool.Tool].
 func (t *codeExecute) Definition() tool.Definition {
-	no, more := false, ""
+	no, more, says := false, "", description
 	if t.o.Keep != nil {
-		more = outputsSchema
+		more, says = outputsSchema, description+shownDescription
 	}
-	return tool.Definition{Name: Name, Title: "Run code", Description: description, InputSchema: json.RawMessage(fmt.Sprintf(schema, more)), Annotations: tool.Annotations{ReadOnly: &no, OpenWorld: &no}}
+	return tool.Definition{Name: Name, Title: "Run code", Description: says, InputSchema: json.RawMessage(fmt.Sprintf(schema, more)), Annotations: tool.Annotations{ReadOnly: &no, OpenWorld: &no}}
 }
 
 // Class implements [tool.Classed]. Code may change variables and files.
@@ -152,7 +156,7 @@ func (t *codeExecute) perform(ctx context.Context, c tool.Call, args arguments, 
 	if args.Language == sandbox.Python {
 		out.required = requiredBy(c.Options)
 	}
-	if len(args.Outputs)+len(out.required) > 0 && t.o.Keep != nil {
+	if (args.Language == sandbox.Python || len(args.Outputs) > 0) && t.o.Keep != nil {
 		out.keep, request.Collect = t.keeper(ctx, c), out.collect
 	}
 	o, err := t.o.Sandbox.Run(ctx, request)

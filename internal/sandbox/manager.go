@@ -82,9 +82,10 @@ type Request struct {
 	Prepare func(ctx context.Context, dir *os.Root)
 
 	// Collect reads files of the session's working directory after the code has run, before other code of the session
-	// does. It is not called if the session has no such directory here, as with the driver Remote. Its context
-	// ends after collectTimeout. Nil = nothing is read.
-	Collect func(ctx context.Context, dir *os.Root)
+	// does. shown names those that have the images which the code has shown: the code can have put anything else there. It is
+	// not called if the session has no such directory here, as with the driver Remote. Its context ends after
+	// collectTimeout. Nil = nothing is read.
+	Collect func(ctx context.Context, dir *os.Root, shown []string)
 }
 
 // collectTimeout bounds [Request].Prepare and [Request].Collect, during which the session is busy.
@@ -156,11 +157,26 @@ func (m *Manager) Run(ctx context.Context, r Request) (Outcome, error) {
 		return Outcome{}, err
 	}
 	o, err := m.run(ctx, driver, s, r, limit)
-	if err == nil && r.Collect != nil {
-		m.open(ctx, driver, s.key, r.Collect)
-	}
+	m.collect(ctx, driver, s, r, o, err == nil)
 	m.release(s, err == nil && o.Ended == "")
 	return o, err
+}
+
+// collect has the files of a call read. The images that it has shown get their names also if it has failed.
+func (m *Manager) collect(ctx context.Context, driver Driver, s *session, r Request, o Outcome, ran bool) {
+	shows, read := s.language == Python && o.shown != "", ran && r.Collect != nil
+	if !shows && !read {
+		return
+	}
+	m.open(ctx, driver, s.key, func(ctx context.Context, dir *os.Root) {
+		var shown []string
+		if shows {
+			shown = claimShown(dir, o.shown)
+		}
+		if read {
+			r.Collect(ctx, dir, shown)
+		}
+	})
 }
 
 // keepsFiles reports whether the sessions of a driver have their files here.

@@ -127,9 +127,9 @@ func (p *process) wait(started chan<- error) {
 
 // Run implements [Interpreter].
 func (p *process) Run(ctx context.Context, code string) (Outcome, error) {
-	o := Outcome{Driver: p.driver}
+	o := Outcome{Driver: p.driver, shown: ".shown-" + rand.Text()}
 	mark := "\x00" + rand.Text() + "\x00"
-	order, err := json.Marshal(Order{Code: code, Mark: mark})
+	order, err := json.Marshal(Order{Code: code, Mark: mark, Shown: o.shown})
 	if err != nil {
 		return o, err
 	}
@@ -159,7 +159,7 @@ func (p *process) Run(ctx context.Context, code string) (Outcome, error) {
 		o.Ended = "the interpreter gave an invalid reply"
 		return o, nil //nolint:nilerr // the code has done it
 	}
-	o.Exit, o.Result = r.Exit, r.Result
+	o.Exit, o.Result, o.Notes = r.Exit, r.Result, notesOf(r)
 	if len(o.Result) > MaxResult+len("…") {
 		o.Result = strings.ToValidUTF8(o.Result[:MaxResult], "") + "…"
 	}

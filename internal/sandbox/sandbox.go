@@ -71,6 +71,10 @@ type Outcome struct {
 	Exit           int    // 0 = no error; it means nothing if Ended is set
 	Ended          string // why the interpreter has ended; "" = it has not
 	StateLost      bool   // the session had variables, and this call did not have them
+	// Notes say which images the code wanted to show and could not, and why.
+	Notes []string
+
+	shown string // begins the names of the files of images that the code has shown; "" = there are none
 }
 
 // Errors of Manager.Run. Their texts are for the model.

@@ -6,12 +6,17 @@ type Order struct {
 	// Mark is a random text. The interpreter writes it to standard output after the output of the code,
 	// and to standard error, followed by the JSON of a Reply and a line feed.
 	Mark string `json:"mark"`
+	// Shown is a random text that begins the names of the files for images that the code shows: of Python, in its working
+	// directory, "-1.png" to "-10.png". The gateway gives them their final names. An interpreter without such images ignores it.
+	Shown string `json:"shown"`
 }
 
 // Reply is what an interpreter says when code has ended. Code can forge it, for its own session.
 type Reply struct {
 	Exit   int    `json:"exit"`   // 0 = no error
 	Result string `json:"result"` // value of the last expression; "" = none
+	// Notes say which images were not drawn, and why.
+	Notes []string `json:"notes,omitempty"`
 }
 
 // Limits of the protocol.
@@ -20,6 +25,9 @@ const (
 	maxReply  = 256 << 10 // bytes of the JSON of a Reply
 	MaxResult = 64 << 10  // bytes of Reply.Result, after which an interpreter truncates it
 	maxOutput = 512 << 10 // bytes that are kept of each of the two outputs of a call
+	maxShown  = 10        // images that the code of a call shows and that become files
+	maxNotes  = maxShown  // of a Reply
+	maxNote   = 2000      // bytes of one of Reply.Notes
 )
 
 // Launch tells a child how to confine a program of the host before it becomes that program. The child's

@@ -242,3 +242,70 @@ func TestRequiredFilesOfARun(t *testing.T) {
 		t.Errorf("without code: %d %s", a.status, a.body)
 	}
 }
+
+// J19 J20 J23: figures that code shows, or leaves open, are files of the run: in the answer and in events of its stream, each with the round of its
+// call, once. The one that is over the cap of the org is told to the model, and the run goes on.
+func TestTheAnswerListsTheImagesThatCodeShows(t *testing.T) {
+	noLeaks(t)
+	data := withPython(t)
+	argsOf := func(code string, outputs ...string) string {
+		raw, err := json.Marshal(struct {
+			Code    string   `json:"code"`
+			Outputs []string `json:"outputs,omitempty"`
+		}{code, outputs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(raw)
+	}
+	var calls []call
+	up := newUpstream(t, func(w http.ResponseWriter, r *http.Request, got received) { turns(calls...)(w, r, got) })
+	yaml := "org_caps: {files: 9}\n" + switchedOrg(up.URL, "{enable_code_execution: true}", "sandbox: {drivers: [wasm]}")
+	d := manage(mustRunWith(t, data, yaml, environment(), app.Options{Program: sandboxtest.Program(t)}))
+	for _, stream := range []bool{false, true} {
+		calls = []call{
+			{"execute_python", argsOf(sandboxtest.Matplotlib + "plt.plot(1)")},
+			{"execute_python", argsOf("print(plt.get_fignums())")},
+			{"execute_python", argsOf("plt.plot(2); plt.savefig('mine.png'); plt.show(); plt.plot(3); plt.show(); plt.plot(None); plt.show(); Picture('4')", "mine.png")},
+		}
+		a := d.send("POST", chatPath, strings.NewReader(fmt.Sprintf(`{"model":"m","messages":[{"role":"user","content":"x"}],"enable_code_execution":true,"stream":%t}`, stream)))
+		last := string(a.body)
+		if stream {
+			last = last[strings.LastIndex(last[:strings.Index(last, `"agentic_tool_calls"`)], "data: ")+len("data: "):]
+			last, _, _ = strings.Cut(last, "\n")
+			if n := strings.Count(string(a.body), "event: file_produced\n"); n != 4 {
+				t.Errorf("%d events: %s", n, a.body)
+			}
+		}
+		var got madeFiles
+		if err := json.Unmarshal([]byte(last), &got); err != nil || a.status != 200 || len(got.Files) != 4 || len(got.Calls) != 3 {
+			t.Fatalf("%v: %d %s", err, a.status, a.body)
+		}
+		var ids []string
+		for i, want := range []struct {
+			name  string
+			round int
+		}{{"figure_1.png", 0}, {"mine.png", 2}, {"figure_3.png", 2}, {"figure_4.png", 2}} { // figure_2.png is mine.png
+			f := got.Files[i]
+			if f.Name != want.name || f.Source.Round != want.round || f.Format != "png" {
+				t.Errorf("file %d: %+v", i, f)
+			}
+			if content := d.send("GET", "/v1/files/"+f.ID+"/content", nil); content.header.Get("Content-Type") != "image/png" || !strings.HasPrefix(string(content.body), "\x89PNG") {
+				t.Errorf("%s: %d %v", f.Name, content.status, content.header)
+			}
+			ids = append(ids, f.ID)
+		}
+		if !slices.Equal(got.Calls[0].FileIDs, ids[:1]) || len(got.Calls[1].FileIDs) != 0 || !slices.Equal(got.Calls[2].FileIDs, ids[1:]) {
+			t.Errorf("the calls say %v", got.Calls)
+		}
+		seen := up.requests()
+		if told := seen[len(seen)-1].results(t)[2]; !strings.Contains(told, `"exit":0`) || !strings.Contains(told, `"note":"Not shown to the user: figure 1: TypeError: None is no number."`) {
+			t.Errorf("the model is told %s", told)
+		}
+	}
+	calls = []call{{"execute_python", argsOf(sandboxtest.Matplotlib + "plt.plot(1); plt.figure(); plt.plot(2)")}}
+	got := runsCode(t, d, "one")
+	if len(got.Files) != 1 || len(got.Calls) != 1 || !strings.Contains(got.Calls[0].Result, `"not_produced":[{"path":"figure_2.png","error":`) || !strings.Contains(got.Calls[0].Result, "org_caps.files") {
+		t.Errorf("over the cap: %+v", got)
+	}
+}

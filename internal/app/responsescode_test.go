@@ -312,6 +312,41 @@ func TestFilesOfTheResponsesAPI(t *testing.T) {
 	}
 }
 
+// J20: an image that code shows is an annotation of the answer, as a file that it lists.
+func TestImagesOfTheResponsesAPI(t *testing.T) {
+	noLeaks(t)
+	arguments, err := json.Marshal(map[string]any{"code": sandboxtest.Matplotlib + "plt.plot(1); plt.show()"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	up := newUpstream(t, script(asks(call{"execute_python", string(arguments)}), says("Look at figure_1.png.")))
+	yaml := switchedOrg(up.URL, "{enable_code_execution: true}", "sandbox: {drivers: [wasm]}\n")
+	c := &coding{mustRunWith(t, withPython(t), yaml, environment(), app.Options{Program: sandboxtest.Program(t)}), t, up}
+	a := c.ask("owner-key", auto, "x", "")
+	var got struct {
+		Output []struct {
+			Container string `json:"container_id"`
+			Content   []struct {
+				Annotations []struct {
+					Type, Filename string
+					File           string `json:"file_id"`
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal(a.body, &got); err != nil || len(got.Output) != 2 || len(got.Output[1].Content[0].Annotations) != 1 {
+		t.Fatalf("%v: %s", err, a.body)
+	}
+	cited := got.Output[1].Content[0].Annotations[0]
+	content := c.send("GET", "/v1/containers/"+got.Output[0].Container+"/files/"+cited.File+"/content", nil, "Authorization", "Bearer owner-key")
+	if cited.Type != "container_file_citation" || cited.Filename != "figure_1.png" || content.status != 200 || !strings.HasPrefix(string(content.body), "\x89PNG") {
+		t.Errorf("%+v: %d %.20q", cited, content.status, content.body)
+	}
+	if a := c.send("GET", "/v1/files/"+cited.File+"/content", nil, "Authorization", "Bearer member-key"); a.status != 404 {
+		t.Errorf("another key gets %d", a.status)
+	}
+}
+
 // The responses of a conversation share a container, and its items have their outputs as the requests have included them. // E13
 func TestCodeOfAConversationOfTheResponsesAPI(t *testing.T) {
 	noLeaks(t)

@@ -184,8 +184,8 @@ image_generation_call.in_progress 7 ig_1_2_4
 image_generation_call.generating 7 ig_1_2_4
 added 8 {"id":"ci_1_2_1","type":"code_interpreter_call","status":"in_progress","container_id":"cntr_1","code":"","outputs":null}
 code_interpreter_call.in_progress 8 ci_1_2_1
-code_interpreter_call_code.delta 8 ci_1_2_1 delta={}
-code_interpreter_call_code.done 8 ci_1_2_1 code={}
+code_interpreter_call_code.delta 8 ci_1_2_1 delta=find({})
+code_interpreter_call_code.done 8 ci_1_2_1 code=find({})
 code_interpreter_call.interpreting 8 ci_1_2_1
 added 9 {"id":"ws_1_2_5","type":"web_search_call","status":"in_progress","action":{"type":"open_page","url":"https://a.example/"}}
 web_search_call.in_progress 9 ws_1_2_5
@@ -210,7 +210,7 @@ code_interpreter_call_code.done 12 ci_1_2_8 code=h()
 done 12 {"id":"ci_1_2_8","type":"code_interpreter_call","status":"failed","container_id":"cntr_1","code":"h()","outputs":[{"type":"logs","logs":"Error: {\"error\":\"no sandbox\"}"}]}
 done 4 {"id":"ws_1_2_0","type":"web_search_call","status":"failed","action":{"type":"search","query":"late"}}
 done 7 {"id":"ig_1_2_4","type":"image_generation_call","status":"failed","result":null}
-done 8 {"id":"ci_1_2_1","type":"code_interpreter_call","status":"incomplete","container_id":"cntr_1","code":"{}","outputs":null}
+done 8 {"id":"ci_1_2_1","type":"code_interpreter_call","status":"incomplete","container_id":"cntr_1","code":"find({})","outputs":null}
 `), "\n")
 	if diff := cmp.Diff(want, l.lines); diff != "" {
 		t.Error(diff)

@@ -102,7 +102,7 @@ func (o *hostedOutput) begin(key, kind, tool, arguments string) (call hostedCall
 		return call, false
 	}
 	page := kind == webSearch && tool == org.SearchTools()[1]
-	call = hostedCall{kind: kind, container: o.container, page: page, text: hostedText(kind, page, arguments)}
+	call = hostedCall{kind: kind, container: o.container, page: page, text: hostedText(kind, tool, page, arguments)}
 	call.id = idPrefixes[kind+"_call"] + o.run + "_" + strings.ReplaceAll(key, ".", "_")
 	first := call
 	if kind == codeInterpreter { // its code comes with events
@@ -212,8 +212,8 @@ func (c hostedCall) working() string {
 }
 
 // hostedText returns the query, the code or the address of a page in the arguments of a call: a member with a usual
-// name, or otherwise all arguments.
-func hostedText(kind string, page bool, arguments string) string {
+// name, or otherwise all arguments. A call of code_interpreter without code, such as of list_files, is shown as a call.
+func hostedText(kind, tool string, page bool, arguments string) string {
 	names := []string{"query", "q"}
 	switch {
 	case kind == shellKind:
@@ -230,6 +230,9 @@ func hostedText(kind string, page bool, arguments string) string {
 		if json.Unmarshal(members[name], &text) == nil && text != "" {
 			return text
 		}
+	}
+	if kind == codeInterpreter && members != nil {
+		return tool + "(" + arguments + ")"
 	}
 	return arguments
 }

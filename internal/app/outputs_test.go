@@ -271,8 +271,9 @@ func TestTheAnswerListsTheImagesThatCodeShows(t *testing.T) {
 		a := d.send("POST", chatPath, strings.NewReader(fmt.Sprintf(`{"model":"m","messages":[{"role":"user","content":"x"}],"enable_code_execution":true,"stream":%t}`, stream)))
 		last := string(a.body)
 		if stream {
-			last = last[strings.LastIndex(last[:strings.Index(last, `"agentic_tool_calls"`)], "data: ")+len("data: "):]
-			last, _, _ = strings.Cut(last, "\n")
+			begin, end, _ := strings.Cut(last, `"agentic_tool_calls"`)
+			end, _, _ = strings.Cut(end, "\n")
+			last = begin[strings.LastIndex(begin, "data: ")+len("data: "):] + `"agentic_tool_calls"` + end
 			if n := strings.Count(string(a.body), "event: file_produced\n"); n != 4 {
 				t.Errorf("%d events: %s", n, a.body)
 			}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"os"
@@ -197,6 +198,9 @@ func (m *Manager) open(ctx context.Context, driver Driver, k key, use func(conte
 		return
 	}
 	dir, err := os.OpenRoot(m.directoryOf(driver.Name(), k))
+	if errors.Is(err, fs.ErrNotExist) {
+		return // the org was deleted while the code ran
+	}
 	if err != nil {
 		m.o.Log.Error("the files of a code session cannot be opened", "driver", driver.Name(), "org", k.org, "error", err)
 		return

@@ -176,7 +176,9 @@ def serve():
             return ""
         value = eval(compile(last, name, "eval"), main.__dict__)
         show_image(value)
-        return "" if value is None else repr(value)[:65536]
+        if value is None:
+            return ""
+        return repr(value)[:65550].encode("utf-8", "backslashreplace")[:65550].decode("utf-8", "ignore")  # the gateway cuts it, and says so
 
     def report(error):
         trace = error.__traceback__
@@ -225,7 +227,8 @@ def serve():
             except BaseException:
                 pass
         write(1, mark)
-        write(2, mark + json.dumps({"exit": exit, "result": result, "notes": notes}).encode() + b"\n")
+        reply = json.dumps({"exit": exit, "result": result, "notes": notes}, ensure_ascii=False)
+        write(2, mark + reply.encode("utf-8", "backslashreplace") + b"\n")  # half a character is then an escape of JSON
 
 
 serve()

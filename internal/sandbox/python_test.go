@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/turnpike-gateway/turnpike/internal/sandbox"
 )
@@ -57,6 +58,21 @@ func TestPython(t *testing.T) {
 				o := run(t, m, python(c.code))
 				if o.Exit != c.exit || !strings.Contains(o.Stderr, c.stderr) || strings.Contains(o.Stderr, "<string>") || o.Ended != "" {
 					t.Errorf("%s: %+v", c.name, o)
+				}
+			}
+		})
+	}
+}
+
+// A long value is cut, whatever its characters take in the reply, and the session goes on.
+func TestLongValuesOfPython(t *testing.T) {
+	for _, driver := range pythons() {
+		t.Run(driver, func(t *testing.T) {
+			m := newManager(t, options(t, driver))
+			for _, value := range []string{"'a' * 70000", "'é' * 70000", "'😀' * 70000", `'"\\' * 70000`, "type('C', (), {'__repr__': lambda self: chr(1) * 70000})()", "type('C', (), {'__repr__': lambda self: chr(0xd800) * 70000})()"} {
+				o := run(t, m, python(value))
+				if o.Ended != "" || o.Exit != 0 || len(o.Result) < sandbox.MaxResult-4 || len(o.Result) > sandbox.MaxResult+3 || !strings.HasSuffix(o.Result, "…") || !utf8.ValidString(o.Result) {
+					t.Errorf("%s: %d bytes, %.200v", value, len(o.Result), o)
 				}
 			}
 		})

@@ -22,7 +22,7 @@ type Reply struct {
 // Limits of the protocol.
 const (
 	MaxCode   = 256 << 10 // bytes of the code of a call
-	maxReply  = 256 << 10 // bytes of the JSON of a Reply
+	maxReply  = 512 << 10 // bytes of the JSON of a Reply, in which a byte of the result can take 6
 	MaxResult = 64 << 10  // bytes of Reply.Result, after which an interpreter truncates it
 	maxOutput = 512 << 10 // bytes that are kept of each of the two outputs of a call
 	maxShown  = 10        // images that the code of a call shows and that become files

@@ -33,7 +33,8 @@ func oneOfEachKind() []string {
 		"fork bomb", "3 GB allocation", "endless loop", "hostile regular expression", "endless output", "endless recursion", "file of 300 MB",
 		"socket", "DNS", "/etc/passwd", "/proc of the gateway", "the gateway's data", "path escape by link", "kill of the gateway",
 		"environment variables of the gateway", "a second session's files",
-		"modules by path", "names of the host", "a forged reply", // of JavaScript, which has no files and no network
+		"modules by path", "names of the host", "a forged reply", // of JavaScript, which has no network
+		"endless writes", "20,000 files", "names of other directories", "writing outside",
 	}
 }
 
@@ -119,6 +120,8 @@ func attackAll(t *testing.T, driver string, language sandbox.Language, limit tim
 	honest := sandbox.Request{Org: "honest", Session: "s", Language: language, Code: "40 + 2"}
 	if language == sandbox.Python {
 		honest.Code = "open('secret.txt', 'w').write('" + secret + "') and 40 + 2"
+	} else {
+		honest.Code = "writeFile('secret.txt', '" + secret + "'); 40 + 2"
 	}
 	if got := run(t, m, honest); got.Result != "42" || got.Driver != driver {
 		t.Fatalf("%+v", got)

@@ -15,8 +15,6 @@ import (
 const (
 	maxDirectories = 200     // of an org; the oldest are removed
 	maxOrgFiles    = 1 << 30 // bytes of an org; the files of the oldest are removed
-	maxFiles       = FileSize * 2
-	maxFileCount   = 10_000 // of a session
 	keepFiles      = 24 * time.Hour
 	keepDirectory  = 30 * 24 * time.Hour
 )
@@ -183,20 +181,20 @@ func usages(org string) []usage {
 			continue
 		}
 		u := usage{path: filepath.Join(org, e.Name()), at: info.ModTime()}
-		u.bytes, _ = sizeOf(u.path)
+		u.bytes, _ = SizeOf(u.path)
 		list = append(list, u)
 	}
 	slices.SortFunc(list, func(a, b usage) int { return a.at.Compare(b.at) })
 	return list
 }
 
-// sizeOf returns the size of all files below a directory, and their number. It follows no links.
-func sizeOf(dir string) (bytes int64, files int) {
+// SizeOf returns the size of all files below a directory, and their number. It follows no links.
+func SizeOf(dir string) (bytes int64, files int) {
 	_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || path == dir {
 			return nil //nolint:nilerr // it was removed meanwhile
 		}
-		if files++; files > maxFileCount {
+		if files++; files > FilesCount {
 			return fs.SkipAll
 		}
 		if info, err := e.Info(); err == nil {
@@ -219,10 +217,10 @@ func empty(u usage) {
 // watchFiles returns a function that says when the files of a session are too many.
 func watchFiles(dir string) func() string {
 	return func() string {
-		switch bytes, files := sizeOf(dir); {
-		case bytes > maxFiles:
+		switch bytes, files := SizeOf(dir); {
+		case bytes > FilesBytes:
 			return "its files were larger than 512 MiB together"
-		case files > maxFileCount:
+		case files > FilesCount:
 			return "it had more than 10,000 files"
 		}
 		return ""

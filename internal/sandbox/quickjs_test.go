@@ -43,9 +43,36 @@ func TestJavaScript(t *testing.T) {
 	}
 }
 
-// attacks on JavaScript. In the interpreter there is nothing of the host: what it lacks is listed.
+// take is code of JavaScript that prints FOUND unless all paths are refused, to read and to write.
+func take(paths string) string {
+	return "const found = [];\nfor (const p of [" + paths + `]) {
+		for (const use of [() => readFile(p), () => readFile(p, "bytes"), () => writeFile(p, "broken")]) {
+			try { found.push(p, use()); } catch (e) { if (!(e instanceof Error)) throw e; }
+		}
+	}
+	if (found.length) print('FOUND', ...found);
+	throw new Error('nothing');`
+}
+
+// attacks on JavaScript. In the interpreter there is nothing of the host but the files of the session: what it lacks is listed.
 func javaScriptAttacks() []attack {
 	return []attack{
+		{name: "/etc/passwd", code: take("'/etc/passwd', '//etc/passwd', '/work//etc/passwd', '/work/../etc/passwd', '../'.repeat(30) + 'etc/passwd', 'a/../../../../../../../../etc/passwd'"), fails: true},
+		{name: "environment variables of the gateway", code: take("'/proc/self/environ', '/proc/PID/environ', '/proc/1/environ', '/proc/self/cwd/secret.txt', '/dev/fd/0', '/proc/self/fd/0', '/dev/stdin', '/proc/self/mem'"), fails: true},
+		{name: "the gateway's data", code: take("'DATA/turnpike.db', '../../../../turnpike.db', '../../../turnpike.db', '/work/../../../../turnpike.db', '..\\\\..\\\\turnpike.db\\0'"), fails: true},
+		{name: "a second session's files", code: take("'../secret.txt', '../../*/secret.txt', 'DATA/sandbox/sessions', '..', '../..', '.', '/', '/work', '/work/', ''"), fails: true},
+		{name: "names of other directories", fails: true, code: "if (listFiles().length || listFiles('..').length || listFiles('DATA').length) print('FOUND'); throw 1"},
+		{name: "writing outside", fails: true, code: take("'/tmp/written', '../written', 'DATA/written', '/dev/null', '/dev/shm/written'")},
+		{name: "file of 300 MB", slow: true, fails: true, code: "writeFile('big', 'x'.repeat(300e6)); print('FOUND')"},
+		{name: "endless writes", slow: true, fails: true, code: "const data = new Uint8Array(16 << 20); for (let i = 0; ; i++) writeFile('f' + i, data)"},
+		{name: "20,000 files", slow: true, fails: true, code: "for (let i = 0; i < 20000; i++) writeFile('d' + i % 7 + '/f' + i, ''); print('FOUND')"},
+		{name: "deep directories", slow: true, fails: true, code: "for (let i = 0; ; i++) writeFile('d' + i + '/x'.repeat(490), '')"},
+		{name: "names without end", code: "for (const n of [2000, 1e6, 2e7]) { try { writeFile('x'.repeat(n), ''); print('FOUND') } catch {} } throw 1", fails: true},
+		{name: "sizes of the prelude", fails: true, code: `
+			// The prelude asks for sizes: broken ones must change nothing outside, and end nothing.
+			const u = new Uint8Array(10); Math.min = () => 1e18; Object.prototype.error = 'x'; Array.prototype[Symbol.iterator] = null;
+			Object.defineProperty(u, 'byteLength', { get: () => 1e15 }); Object.defineProperty(u, 'byteOffset', { get: () => -5 });
+			writeFile('f', u); if (readFile('f', 'bytes').length !== 10) print('FOUND'); throw 1`},
 		{name: "3 GB allocation", code: "const a = []; for (;;) a.push(new Uint8Array(1 << 20).fill(1))", fails: true},
 		{name: "3 GB text", code: "let s = 'x'; for (;;) s += s", fails: true},
 		{name: "endless loop", code: "for (;;);", ends: "time limit"},
@@ -59,7 +86,7 @@ func javaScriptAttacks() []attack {
 		{name: "modules", code: "await import('os')", fails: true},
 		{name: "modules by path", code: "await import('DATA/module.js')", fails: true},
 		{name: "names of the host", fails: true, code: `
-			const found = ['std', 'os', 'require', 'process', 'fetch', 'XMLHttpRequest', 'WebSocket', 'Worker', 'Deno', 'Bun', '__write', 'scriptArgs', 'loadScript', 'bjson']
+			const found = ['std', 'os', 'require', 'process', 'fetch', 'XMLHttpRequest', 'WebSocket', 'Worker', 'Deno', 'Bun', '__write', '__files', 'scriptArgs', 'loadScript', 'bjson']
 				.filter((n) => n in globalThis);
 			if (found.length) print('FOUND', found); else throw new Error('nothing')`},
 		{name: "the prelude", fails: true, code: `

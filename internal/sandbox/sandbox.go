@@ -34,6 +34,9 @@ const (
 	FileSize   = 256 << 20 // bytes of one file
 	Processes  = 64        // of a session
 
+	FilesBytes = 2 * FileSize // bytes of all files of a session
+	FilesCount = 10_000       // files of a session, with directories
+
 	DefaultTimeout = 30 * time.Second
 	MaxTimeout     = 600 * time.Second
 )

@@ -36,7 +36,7 @@ func figure(n int) string { return fmt.Sprintf("figure_%d.png", n) }
 
 // freeAfter returns the next number of an image whose name no file of the directory has; 0 = there are too many.
 func freeAfter(dir *os.Root, n int) int {
-	for n++; n <= maxFileCount; n++ {
+	for n++; n <= FilesCount; n++ {
 		if _, err := dir.Lstat(figure(n)); errors.Is(err, fs.ErrNotExist) {
 			return n
 		}

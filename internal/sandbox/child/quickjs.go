@@ -22,10 +22,11 @@ const quickjsMemory = 64 << 20
 //go:embed prelude.js
 var prelude string
 
-// quickJS is one JavaScript realm. It has the language and what the prelude adds: no files, no network,
+// quickJS is one JavaScript realm. It has the language and what the prelude adds: the files of its session, no network,
 // no modules.
 type quickJS struct {
 	vm    *quickjs.VM
+	files *files
 	hooks map[string]quickjs.Value // functions of the prelude
 }
 
@@ -35,14 +36,18 @@ func newQuickJS() (interpreter, error) {
 		return nil, err
 	}
 	vm.SetMemoryLimit(quickjsMemory)
-	if err := vm.RegisterHostFunc("__write", write); err != nil {
+	files, err := openFiles()
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(vm.RegisterHostFunc("__write", write), vm.RegisterHostFunc("__files", files.serve)); err != nil {
 		return nil, err
 	}
 	hooks, err := vm.EvalValue(prelude, quickjs.EvalGlobal)
 	if err != nil {
 		return nil, fmt.Errorf("prelude: %w", err)
 	}
-	q := &quickJS{vm: vm, hooks: map[string]quickjs.Value{}}
+	q := &quickJS{vm: vm, files: files, hooks: map[string]quickjs.Value{}}
 	for _, name := range []string{"begin", "exit", "text", "next", "fire", "clear"} {
 		atom, err := vm.NewAtom(name)
 		if err != nil {
@@ -85,6 +90,7 @@ const evalAsync = 1 << 7
 
 // run implements interpreter. It returns when the code, its promise and its timers have ended.
 func (q *quickJS) run(code string) sandbox.Reply {
+	q.files.begin()
 	promise, err := q.vm.EvalValue(code, quickjs.EvalGlobal|evalAsync)
 	if err != nil {
 		return failed(err)

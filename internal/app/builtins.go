@@ -171,7 +171,7 @@ func (b *builtins) codeOptions(orgID string) codetool.Options {
 // givesFiles reports whether the calls of a hosted tool get the files of the conversation: those that run code do, where its working directory
 // is here.
 func (b *builtins) givesFiles(kind string) bool {
-	return kind == codetool.Hosted && b.sandbox != nil && b.sandbox.KeepsFiles(sandbox.Python)
+	return kind == codetool.Hosted && (b.KeepsFiles(sandbox.Python) || b.KeepsFiles(sandbox.JavaScript))
 }
 
 // hostedType returns the type of the hosted tool of requests that a built-in tool can answer; "" = none.
@@ -393,6 +393,11 @@ func (b *builtins) close() {
 
 // RunsCommands implements [codetool.Sandbox].
 func (b *builtins) RunsCommands() bool { return b.shell && b.sandbox.RunsCommands() }
+
+// KeepsFiles implements [codetool.Sandbox].
+func (b *builtins) KeepsFiles(l sandbox.Language) bool {
+	return b.sandbox != nil && b.sandbox.KeepsFiles(l)
+}
 
 // Run implements [codetool.Sandbox].
 func (b *builtins) Run(ctx context.Context, r sandbox.Request) (sandbox.Outcome, error) {

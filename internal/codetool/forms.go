@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/file"
@@ -24,13 +25,14 @@ func Forms(o Options, languages []sandbox.Language, named string) []catalog.Form
 	}
 	for _, l := range languages {
 		if l == sandbox.Python {
-			add(org.ExecutePython, &inLanguage{t, l})
+			add(org.ExecutePython, &inLanguage{t, l, false})
 			if o.Keep != nil {
 				add(org.SurfaceOutputs, &surfaceOutputs{t})
 			}
 			continue
 		}
-		forms = append(forms, catalog.Form{Tool: &inLanguage{t, l}, As: org.ExecuteJavaScript})
+		second := slices.Contains(languages, sandbox.Python) && t.keepsFiles(sandbox.Python)
+		forms = append(forms, catalog.Form{Tool: &inLanguage{t, l, second}, As: org.ExecuteJavaScript})
 	}
 	if o.Files != nil && len(forms) > 0 {
 		forms = append(forms, catalog.Form{Tool: &listFiles{o}, As: org.ListFiles}, catalog.Form{Tool: &readFile{o}, As: org.ReadFile})
@@ -48,8 +50,8 @@ const (
 	pythonDescription = "Run Python in a sandbox without network. Variables, and files in the working directory, are kept for later calls of this " +
 		"conversation. Print what you need to see. The standard library is there; other packages may be missing. A session that reaches its time " +
 		"or memory limit, or is idle for an hour, loses its variables; the next result then says state_lost."
-	javaScriptDescription = "Run JavaScript in a sandbox without network. Variables are kept for later calls of this conversation. Print what you need to " +
-		"see with console.log. There are the language, console and timers, and no modules and no fetch. A session that reaches its time or " +
+	javaScriptDescription = "Run JavaScript in a sandbox without network. Variables%s are kept for later calls of this conversation. Print what you need to " +
+		"see with console.log. There are the language, console and timers%s, and no modules and no fetch. A session that reaches its time or " +
 		"memory limit, or is idle for an hour, loses its variables; the next result then says state_lost."
 )
 
@@ -57,37 +59,38 @@ const (
 type inLanguage struct {
 	*codeExecute
 	language sandbox.Language
+	second   bool // another one shows how the files of the conversation begin
 }
 
 // Definition implements [tool.Tool].
 func (t *inLanguage) Definition() tool.Definition {
 	d := t.codeExecute.Definition()
-	more, says := "", pythonDescription
-	if t.language == sandbox.Python && t.o.Keep != nil {
-		more, says = outputsSchema, pythonDescription+shownDescription
+	says, more, kept, functions := pythonDescription, "", "", ""
+	if t.o.Keep != nil && (t.language == sandbox.Python || t.keepsFiles(t.language)) {
+		says, more = pythonDescription+shownDescription, outputsSchema
 	}
 	d.InputSchema = json.RawMessage(fmt.Sprintf(codeSchema, more))
 	d.Title, d.Description = "Run Python", says
 	if t.language == sandbox.JavaScript {
-		d.Title, d.Description = "Run JavaScript", javaScriptDescription
+		if t.keepsFiles(t.language) {
+			kept, functions = ", and files in the working directory,", fileFunctions
+		}
+		d.Title, d.Description = "Run JavaScript", fmt.Sprintf(javaScriptDescription, kept, functions)
 	}
 	return d
 }
 
-// Describe implements [toolexec.Describer]: Python makes the files that the request requires.
+// Describe implements [toolexec.Describer].
 func (t *inLanguage) Describe(raw json.RawMessage) string {
-	if t.language != sandbox.Python {
+	if !t.keepsFiles(t.language) {
 		return ""
 	}
-	return t.codeExecute.Describe(raw)
+	return describeFiles(t.files, "", !t.second) + describeRequired(requiredBy(raw))
 }
 
-// WithFiles implements [toolexec.Receiver]: Python gets the files of the conversation.
+// WithFiles implements [toolexec.Receiver].
 func (t *inLanguage) WithFiles(files *file.Set) tool.Tool {
-	if t.language != sandbox.Python {
-		return t
-	}
-	return &inLanguage{t.with(files), t.language}
+	return &inLanguage{t.with(files), t.language, t.second}
 }
 
 // Call implements [tool.Tool].

@@ -27,20 +27,20 @@ func (t *codeExecute) with(files *file.Set) *codeExecute {
 	return &with
 }
 
-// describeFiles says which files of the conversation are in the working directory.
-func describeFiles(files *file.Set) string {
+// describeFiles says which files of the conversation are in the working directory. previews says that it shows how they begin.
+func describeFiles(files *file.Set, where string, previews bool) string {
 	if files == nil || len(files.Files) == 0 {
 		return ""
 	}
 	var b strings.Builder
-	b.WriteString(" The working directory has these files of the conversation:")
+	fmt.Fprintf(&b, " The working directory%s has these files of the conversation:", where)
 	for _, g := range files.Files {
 		fmt.Fprintf(&b, "\n- %q", g.Name)
 		if g.MediaType != "" {
 			fmt.Fprintf(&b, ", %s", g.MediaType)
 		}
 		fmt.Fprintf(&b, ", %d bytes", g.Bytes)
-		if g.Preview != "" {
+		if g.Preview != "" && previews {
 			fmt.Fprintf(&b, ", which begins with %q", g.Preview)
 		}
 	}

@@ -45,6 +45,8 @@ type inDirectory struct {
 
 func (d inDirectory) RunsCommands() bool { return false }
 
+func (d inDirectory) KeepsFiles(sandbox.Language) bool { return true }
+
 func (d inDirectory) Run(ctx context.Context, r sandbox.Request) (sandbox.Outcome, error) {
 	root, err := os.OpenRoot(d.path)
 	if err != nil {
@@ -163,7 +165,7 @@ func TestRequiredFilesAreKept(t *testing.T) {
 	if len(got.Files) != 2 || len(got.NotProduced) != 0 || got.Files[0].Path != "both.txt" || got.Files[1].Path != "new.txt" {
 		t.Errorf("kept: %v", got)
 	}
-	if got := ask(`{"language":"javascript","code":"1"}`); len(got.Files)+len(got.NotProduced) != 0 {
+	if got := ask(`{"language":"javascript","code":"1"}`); len(got.Files) != 2 || got.Files[0].Path != "new.txt" || len(got.NotProduced) != 0 {
 		t.Errorf("JavaScript: %v", got)
 	}
 	d := code.(interface{ Describe(json.RawMessage) string })

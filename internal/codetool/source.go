@@ -24,6 +24,8 @@ type Sandbox interface {
 	Run(context.Context, sandbox.Request) (sandbox.Outcome, error)
 	// RunsCommands reports whether Python can run programs of the host, and may.
 	RunsCommands() bool
+	// KeepsFiles reports whether code in a language has its working directory here, so that it gets and gives files.
+	KeepsFiles(sandbox.Language) bool
 }
 
 // Options are what the tool needs.

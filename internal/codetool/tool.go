@@ -25,17 +25,21 @@ const schema = `{"type":"object","properties":{` +
 
 // outputsSchema is the part of it for outputs.
 const outputsSchema = `,"outputs":{"type":"array","maxItems":10,"items":{"type":"string","minLength":1,"maxLength":1000},` +
-	`"description":"Files that the code makes in the working directory and that the user is to get. Only for Python."}`
+	`"description":"Files that the code makes in the working directory and that the user is to get."}`
 
-const description = "Run Python or JavaScript in a sandbox without network. Variables, and in Python files in the working directory, " +
+const description = "Run Python or JavaScript in a sandbox without network. Variables, and files in the working directory, " +
 	"are kept for later calls of this conversation, separately for each language. Print what you need to see. " +
-	"Python has its standard library; other packages may be missing. JavaScript has the language, console and timers, " +
-	"and no modules, files or fetch. A session that reaches its time or memory limit, or is idle for an hour, loses its variables; " +
+	"Python has its standard library; other packages may be missing. JavaScript has the language, console and timers%s, " +
+	"and no modules and no fetch. A session that reaches its time or memory limit, or is idle for an hour, loses its variables; " +
 	"the next result then says state_lost."
 
 // shownDescription is the part of it for images.
 const shownDescription = " Images that Python shows become files that the user gets, without being in outputs: matplotlib figures that are shown, or " +
 	"still open at the end of the call, which closes them, and images of display() or of the last expression."
+
+// fileFunctions is the part of descriptions for JavaScript whose working directory is here.
+const fileFunctions = ", readFile(path), which returns text, readFile(path, \"bytes\"), which returns a Uint8Array, " +
+	"writeFile(path, data) for text or bytes, and listFiles(), all without await"
 
 // codeExecute is the tool.
 type codeExecute struct {
@@ -45,11 +49,22 @@ type codeExecute struct {
 
 // Definition implements [tool.Tool].
 func (t *codeExecute) Definition() tool.Definition {
-	no, more, says := false, "", description
+	no, more, functions, shown := false, "", "", ""
 	if t.o.Keep != nil {
-		more, says = outputsSchema, description+shownDescription
+		more, shown = outputsSchema, shownDescription
 	}
-	return tool.Definition{Name: Name, Title: "Run code", Description: says, InputSchema: json.RawMessage(fmt.Sprintf(schema, more)), Annotations: tool.Annotations{ReadOnly: &no, OpenWorld: &no}}
+	if t.keepsFiles(sandbox.JavaScript) {
+		functions = fileFunctions
+	}
+	return tool.Definition{
+		Name: Name, Title: "Run code", Description: fmt.Sprintf(description, functions) + shown,
+		InputSchema: json.RawMessage(fmt.Sprintf(schema, more)), Annotations: tool.Annotations{ReadOnly: &no, OpenWorld: &no},
+	}
+}
+
+// keepsFiles reports whether code in a language gets and gives files.
+func (t *codeExecute) keepsFiles(l sandbox.Language) bool {
+	return t.o.Sandbox != nil && t.o.Sandbox.KeepsFiles(l)
 }
 
 // Class implements [tool.Classed]. Code may change variables and files.
@@ -58,15 +73,27 @@ func (t *codeExecute) Class() tool.Class { return tool.Once }
 // MakesFiles implements [toolexec.Maker]: the files of a result are stored.
 func (t *codeExecute) MakesFiles() bool { return t.o.Keep != nil }
 
-// Describe implements [toolexec.Describer]: the model reads which files the request requires.
+// Describe implements [toolexec.Describer]: the model reads which files there are, and which files the request requires.
 func (t *codeExecute) Describe(raw json.RawMessage) string {
-	required := requiredBy(raw)
+	where := ""
+	switch python, javaScript := t.keepsFiles(sandbox.Python), t.keepsFiles(sandbox.JavaScript); {
+	case !python && !javaScript:
+		return ""
+	case python && !javaScript:
+		where = " of Python"
+	case !python:
+		where = " of JavaScript"
+	}
+	return describeFiles(t.files, where, true) + describeRequired(requiredBy(raw))
+}
+
+// describeRequired says which files the user requires.
+func describeRequired(required []file.Required) string {
 	if len(required) == 0 {
-		return describeFiles(t.files)
+		return ""
 	}
 	var b strings.Builder
-	b.WriteString(describeFiles(t.files))
-	b.WriteString(" The user requires these files. Make them with Python in the working directory, under exactly these names; they are kept as if outputs named them:")
+	b.WriteString(" The user requires these files. Make them in the working directory, under exactly these names; they are kept as if outputs named them:")
 	for _, r := range required {
 		fmt.Fprintf(&b, "\n- %q", r.Path())
 		if r.Format != "" {
@@ -149,14 +176,14 @@ func (t *codeExecute) perform(ctx context.Context, c tool.Call, args arguments, 
 		return refused("outputs: files cannot be kept here; leave it out", ""), nil
 	}
 	out := &outputs{paths: args.Outputs, begun: time.Now()}
-	if t.files != nil && len(t.files.Files) > 0 && args.Language == sandbox.Python {
+	if t.files != nil && len(t.files.Files) > 0 && t.keepsFiles(args.Language) {
 		out.inputs = &inputs{files: t.files, open: func(ctx context.Context, in file.Input) (io.ReadCloser, error) { return t.o.Open(ctx, c, in) }}
 		request.Prepare = out.inputs.write
 	}
-	if args.Language == sandbox.Python {
+	if t.keepsFiles(args.Language) {
 		out.required = requiredBy(c.Options)
 	}
-	if (args.Language == sandbox.Python || len(args.Outputs) > 0) && t.o.Keep != nil {
+	if (args.Language == sandbox.Python || len(args.Outputs)+len(out.required) > 0) && t.o.Keep != nil {
 		out.keep, request.Collect = t.keeper(ctx, c), out.collect
 	}
 	o, err := t.o.Sandbox.Run(ctx, request)

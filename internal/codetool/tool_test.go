@@ -7,13 +7,18 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/codetool"
+	"github.com/turnpike-gateway/turnpike/internal/file"
+	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/sandbox"
 	"github.com/turnpike-gateway/turnpike/internal/sandbox/sandboxtest"
+	"github.com/turnpike-gateway/turnpike/internal/toolexec"
+	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
@@ -24,6 +29,7 @@ type fake struct {
 	outcome sandbox.Outcome
 	err     error
 	request sandbox.Request
+	keeps   []sandbox.Language
 }
 
 func (f *fake) Run(_ context.Context, r sandbox.Request) (sandbox.Outcome, error) {
@@ -32,6 +38,8 @@ func (f *fake) Run(_ context.Context, r sandbox.Request) (sandbox.Outcome, error
 }
 
 func (f *fake) RunsCommands() bool { return true }
+
+func (f *fake) KeepsFiles(l sandbox.Language) bool { return slices.Contains(f.keeps, l) }
 
 func call(t *testing.T, o codetool.Options, args string) tool.Result {
 	t.Helper()
@@ -170,5 +178,45 @@ func TestACancelledCallIsAnError(t *testing.T) {
 	x := only(t, codetool.Options{Sandbox: &fake{err: cause}})
 	if _, err := x.Call(ctx, tool.Call{Arguments: json.RawMessage(`{"language":"python","code":"1"}`)}); !errors.Is(err, cause) {
 		t.Error(err)
+	}
+}
+
+// A driver that keeps no files here, such as a service, has no functions for files, and its calls get none. // E13 J19
+func TestFilesNeedAWorkingDirectoryOfTheLanguage(t *testing.T) {
+	set, err := file.NewSet(nil, []item.Item{{Kind: item.Message, Role: item.User, Parts: []item.Part{{Kind: item.File, Name: "a.csv", Data: "data:text/csv;base64,eA=="}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const functions, list = "readFile(path)", `these files of the conversation`
+	for _, c := range []struct {
+		keeps                  []sandbox.Language
+		both, python, js       string // of the descriptions
+		told, hasPython, hasJS bool   // code_execute tells the functions, and which language gets files
+	}{
+		{[]sandbox.Language{sandbox.Python, sandbox.JavaScript}, "The working directory has", "The working directory has", "The working directory has", true, true, true},
+		{[]sandbox.Language{sandbox.Python}, "The working directory of Python has", "The working directory has", "", false, true, false},
+		{[]sandbox.Language{sandbox.JavaScript}, "The working directory of JavaScript has", "", "The working directory has", true, false, true},
+		{nil, "", "", "", false, false, false},
+	} {
+		f := &fake{keeps: c.keeps}
+		o := codetool.Options{Sandbox: f, Keep: keeps}
+		tools := []tool.Tool{only(t, o)}
+		for _, form := range codetool.Forms(o, []sandbox.Language{sandbox.Python, sandbox.JavaScript}, "") {
+			if form.As == org.ExecutePython || form.As == org.ExecuteJavaScript {
+				tools = append(tools, form.Tool)
+			}
+		}
+		for i, want := range []string{c.both, c.python, c.js} {
+			one := toolexec.WithFiles(tools[i], set)
+			text := one.Definition().Description + one.(toolexec.Describer).Describe(nil)
+			if strings.Contains(text, list) != (want != "") || !strings.Contains(text, want) || strings.Contains(text, functions) != ([]bool{c.told, false, c.hasJS}[i]) {
+				t.Errorf("%v, tool %d: %s", c.keeps, i, text)
+			}
+		}
+		for language, has := range map[string]bool{"python": c.hasPython, "javascript": c.hasJS} {
+			if _, err := toolexec.WithFiles(tools[0], set).Call(t.Context(), tool.Call{Arguments: json.RawMessage(`{"language":"` + language + `","code":"1"}`)}); err != nil || (f.request.Prepare != nil) != has {
+				t.Errorf("%v, %s: %+v, %v", c.keeps, language, f.request, err)
+			}
+		}
 	}
 }

@@ -136,3 +136,30 @@ func TestOtherNamesOfToolsAndTheirSettings(t *testing.T) {
 		t.Errorf("%+v", got.Calls)
 	}
 }
+
+// A hook selects the calls of a tool by the name of the tool itself too. A call by another name gets around no hook.
+func TestHooksSelectTheFormsOfATool(t *testing.T) {
+	noLeaks(t)
+	calls := []call{
+		{"execute_javascript", `{"code":"1"}`}, {"list_files", `{}`}, {"code_execute", `{"language":"javascript","code":"2"}`}, {"mistralrs_execute_python", `{"code":"3"}`},
+	}
+	for matcher, blocked := range map[string][]bool{
+		"code_execute":       {true, true, true, true},
+		"execute_javascript": {true, false, true, false},
+		"execute_python":     {false, false, true, true},
+		"fetch_page":         {false, false, false, false},
+	} {
+		up := newUpstream(t, turns(calls...))
+		runtime := fmt.Sprintf(`{enable_code_execution: true, hooks: [{id: h, event: PreToolUse, type: rule, matcher: %s, config: {rules: [{condition: code NOT CONTAINS zzz, message: no}]}}]}`, matcher)
+		d := manage(mustRunWith(t, withPython(t), switchedOrg(up.URL, runtime, "sandbox: {drivers: [wasm, quickjs]}"), environment(), app.Options{Program: sandboxtest.Program(t)}))
+		got := runsCode(t, d, "one")
+		for i, c := range got.Calls {
+			if ran := strings.HasPrefix(c.Result, "{"); ran == blocked[i] {
+				t.Errorf("%s: the call %s was answered with %s", matcher, calls[i].name, c.Result)
+			}
+		}
+		if len(got.Calls) != len(calls) {
+			t.Errorf("%s: %+v", matcher, got.Calls)
+		}
+	}
+}

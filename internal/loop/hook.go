@@ -66,6 +66,7 @@ type Hook struct {
 	Position int       `json:"position,omitempty"` // as its settings have it; Policy.Hooks is ordered already
 	Agent    bool      `json:"agent,omitempty"`    // it belongs to the agent whose session the run is a turn of, and not to the org
 	Matcher  string    `json:"matcher,omitempty"`  // at the points of calls: the name of a tool as the model sees it, or a glob; "" = all tools
+	Also     []string  `json:"also,omitempty"`     // further names of tools that it selects
 
 	Rules []HookRule `json:"rules,omitempty"` // of HookRules: the first whose condition holds denies
 
@@ -105,7 +106,7 @@ func (h Hook) matches(name string) bool {
 		return true
 	}
 	ok, err := path.Match(h.Matcher, name)
-	return ok || err != nil // a pattern that is none selects everything
+	return ok || slices.Contains(h.Also, name) || err != nil // a pattern that is none selects everything
 }
 
 // digest identifies the hook, for the approvals that it asks for.

@@ -1,6 +1,7 @@
 package org
 
 import (
+	"path"
 	"slices"
 	"strings"
 )
@@ -63,6 +64,43 @@ const (
 	// Shell is the tool that runs commands. It has settings of its own.
 	Shell = "shell"
 )
+
+// namesOfTools returns the further names of built-in tools, by their own: those of one list are the same for a model.
+func namesOfTools() map[string][][]string {
+	return map[string][][]string{
+		"code_execute": {
+			{ExecutePython, MistralRSPrefix + ExecutePython}, {SurfaceOutputs, MistralRSPrefix + SurfaceOutputs}, {ExecuteJavaScript}, {ListFiles}, {ReadFile},
+		},
+		"web_scrape": {{FetchPage}},
+	}
+}
+
+// SelectedToo returns the names of built-in tools that the pattern of a hook, see [path.Match], does not match, and whose calls it selects all the same.
+// The own name of a tool selects calls by all its names. Any name selects calls by another that is the same for a model, and by
+// the tool's own: such a call can do what a call by that name does.
+func SelectedToo(pattern string) (names []string) {
+	matches := func(name string) bool {
+		ok, err := path.Match(pattern, name)
+		return ok || err != nil
+	}
+	for own, lists := range namesOfTools() {
+		anyForm := false
+		for _, same := range lists {
+			selects := slices.ContainsFunc(same, matches)
+			anyForm = anyForm || selects
+			for _, name := range same {
+				if !matches(name) && (selects || matches(own)) {
+					names = append(names, name)
+				}
+			}
+		}
+		if anyForm && !matches(own) {
+			names = append(names, own)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
 
 // CodeLanguage returns the language of code that a tool runs which the model calls by this name. It returns false for names that say
 // nothing of it, such as code_execute.

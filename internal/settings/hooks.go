@@ -26,6 +26,9 @@ func Hooks(rt org.Runtime, key string, most time.Duration) (out []loop.Hook) {
 	})
 	for _, h := range all {
 		one := loop.Hook{ID: h.ID, Position: h.Position, Agent: h.Agent, Point: points()[h.Event], Type: loop.HookType(h.Type), Matcher: h.Matcher, DenyOnError: h.Config.OnError == "deny"}
+		if h.Matcher != "" {
+			one.Also = org.SelectedToo(h.Matcher)
+		}
 		switch one.Type {
 		case loop.HookRules:
 			if h.Config.Condition != "" {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -217,11 +216,15 @@ func TestFilesNeedAWorkingDirectoryOfTheLanguage(t *testing.T) {
 		for language, has := range map[string]bool{"python": c.hasPython, "javascript": c.hasJS} {
 			if _, err := toolexec.WithFiles(tools[0], set).Call(t.Context(), tool.Call{Arguments: json.RawMessage(`{"language":"` + language + `","code":"1"}`)}); err != nil || (f.request.Prepare != nil) != has {
 				t.Errorf("%v, %s: %+v, %v", c.keeps, language, f.request, err)
+			}
+		}
+	}
+}
 
 // A name that the settings of hooks do not know would get around a hook of the tool.
 func TestHooksKnowAllNamesOfTheTool(t *testing.T) {
 	o := codetool.Options{
-		Sandbox: &fake{}, Files: struct{ codetool.Files }{}, Keep: func(context.Context, tool.Call, string, io.ReadSeeker) (codetool.Kept, error) { return codetool.Kept{}, nil },
+		Sandbox: &fake{keeps: []sandbox.Language{sandbox.Python, sandbox.JavaScript}}, Files: struct{ codetool.Files }{}, Keep: keeps,
 	}
 	names := org.SelectedToo(codetool.Name)
 	for _, named := range []string{"", org.ToolNamesMistralRS} {

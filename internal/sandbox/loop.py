@@ -34,6 +34,8 @@ def serve():
     main = types.ModuleType("__main__")
     sys.modules["__main__"] = main
     sys.argv = [""]
+    if "" not in sys.path:
+        sys.path.append("")  # modules in the working directory, after those of Python, which they must not replace
     calls = 0
     os.environ["MPLBACKEND"] = "Agg"  # matplotlib draws, and opens no windows
 

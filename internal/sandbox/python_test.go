@@ -34,6 +34,8 @@ func TestPython(t *testing.T) {
 				{"functions and modules survive", "import math\ndef f(x):\n  return math.floor(x) + kept", "", "", ""},
 				{"they are used", "f(1.5)", "", "", "42"},
 				{"files", "open('f.txt', 'w').write('hello'); open('f.txt').read()", "", "", "'hello'"},
+				{"a module in the working directory", "open('own.py', 'w').write('v = 7'); open('csv.py', 'w').write('1/0')\nimport own, csv\nown.v", "", "", "7"},
+				{"temporary files", "import tempfile\nwith tempfile.NamedTemporaryFile() as f: f.write(b'x')", "", "", ""},
 				{"the input is empty", "import sys\nsys.stdin.read()", "", "", "''"},
 				{"sleeping", "import time\ntime.sleep(0.01)", "", "", ""},
 				{"standard library", "import json, re, csv, sqlite3, decimal, datetime, statistics, hashlib, random, collections, itertools\njson.dumps([1])", "", "", "'[1]'"},

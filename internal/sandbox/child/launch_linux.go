@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -69,6 +70,9 @@ func intoLandlock(l sandbox.Launch) error {
 		if err := os.Lchown(".", l.UID, l.UID); err != nil {
 			return err
 		}
+		if dir, err := os.Getwd(); err == nil {
+			_, _ = shownTo(l.UID, dir) // root in a container may not mount; then only "." leads to the directory
+		}
 		if err := become(l.UID); err != nil {
 			return err
 		}
@@ -79,6 +83,9 @@ func intoLandlock(l sandbox.Launch) error {
 		return fmt.Errorf("end with the gateway: %w", err)
 	}
 	home, err := os.Getwd()
+	if err == nil {
+		_, err = os.Stat(home)
+	}
 	if err != nil {
 		home = "." // its path leads through directories that are the gateway's
 	}
@@ -100,12 +107,20 @@ func intoLandlock(l sandbox.Launch) error {
 	return fmt.Errorf("%s: %w", l.Command[0], syscall.Exec(l.Command[0], l.Command, environment(home)))
 }
 
+// publicFiles and publicDirs return what Python and its libraries read outside of /usr. Nothing in it is secret.
+func publicFiles() []string {
+	return []string{"/etc/ld.so.cache", "/etc/localtime", "/etc/matplotlibrc"} // Debian has the settings of matplotlib there
+}
+
+// In /etc/alternatives Debian has links into /usr, such as to the library that numpy needs.
+func publicDirs() []string { return []string{"/etc/alternatives", "/etc/fonts"} }
+
 // restrictFiles leaves the program the directories, the working directory, and a few files.
 func restrictFiles(read []string) error {
-	dirs := append([]string{"/usr", "/bin", "/lib", "/lib64", "/lib32"}, read...)
+	dirs := slices.Concat([]string{"/usr", "/bin", "/lib", "/lib64", "/lib32"}, publicDirs(), read)
 	if err := landlock.V6.BestEffort().Restrict(
 		landlock.RODirs(dirs...).IgnoreIfMissing(),
-		landlock.ROFiles("/etc/ld.so.cache", "/etc/localtime", "/dev/urandom", "/dev/random", "/dev/zero").IgnoreIfMissing(),
+		landlock.ROFiles(append(publicFiles(), "/dev/urandom", "/dev/random", "/dev/zero")...).IgnoreIfMissing(),
 		landlock.RWFiles("/dev/null"),
 		landlock.RWDirs("."),
 	); err != nil {
@@ -176,7 +191,10 @@ func bwrapArguments(l sandbox.Launch, dir string, filter int) []string {
 		}
 	}
 	const room = "67108864" // bytes of memory for temporary files
-	args = append(args, "--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache", "--ro-bind-try", "/etc/localtime", "/etc/localtime",
+	for _, path := range append(publicFiles(), publicDirs()...) {
+		args = append(args, "--ro-bind-try", path, path)
+	}
+	args = append(args,
 		"--proc", "/proc", "--dev", "/dev", "--size", room, "--tmpfs", "/dev/shm", "--size", room, "--tmpfs", "/tmp",
 		"--bind", dir, "/work", "--chdir", "/work", "--remount-ro", "/dev", "--remount-ro", "/", "--clearenv")
 	for _, variable := range environment("/work") {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 )
 
@@ -34,8 +35,15 @@ func (m *Manager) directory(driver string, k key) (dir string, existed bool, err
 	}
 	m.bound(org)
 	dir = m.directoryOf(driver, k)
-	err = os.Mkdir(dir, 0o700)
-	if os.IsExist(err) {
+	for range 10 {
+		if err = os.Mkdir(dir, 0o700); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		if more := os.MkdirAll(org, 0o700); more != nil { // it was empty, and was removed meanwhile
+			return "", false, more
+		}
+	}
+	if errors.Is(err, fs.ErrExist) {
 		now := time.Now()
 		return dir, true, os.Chtimes(dir, now, now)
 	}
@@ -54,7 +62,32 @@ func (m *Manager) orgDirectory(org string) string {
 
 func (m *Manager) sessionsDirectory() string { return filepath.Join(m.o.Dir, "sessions") }
 
-func removeDirectory(dir string) { _ = os.RemoveAll(dir) }
+// removeDirectory removes what is in the directory of an org.
+func (m *Manager) removeDirectory(dir string) {
+	if err := removeAll(dir); err != nil {
+		m.o.Log.Error("files of code were not removed", "in", dir, "error", err)
+	}
+}
+
+// removeAll removes a directory in which code was, also if the code has closed directories to the user that both of them are.
+func removeAll(dir string) error {
+	err := os.RemoveAll(dir)
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	above, err := os.OpenRoot(filepath.Dir(dir)) // no link leads out of it
+	if err != nil {
+		return err
+	}
+	defer above.Close()
+	_ = fs.WalkDir(above.FS(), filepath.Base(dir), func(path string, e fs.DirEntry, err error) error {
+		if err == nil && e.IsDir() {
+			_ = above.Chmod(filepath.FromSlash(path), 0o700) // before the walk reads it
+		}
+		return nil //nolint:nilerr // what remains is an error of RemoveAll
+	})
+	return os.RemoveAll(dir)
+}
 
 // usage is a directory of a session.
 type usage struct {
@@ -73,10 +106,10 @@ func (m *Manager) bound(org string) {
 		switch {
 		case m.inUse(u.path):
 		case len(list)-i >= maxDirectories:
-			removeDirectory(u.path)
+			m.removeDirectory(u.path)
 			total -= u.bytes
 		case total > maxOrgFiles && u.bytes > 0:
-			empty(u)
+			m.empty(u)
 			total -= u.bytes
 		}
 	}
@@ -91,9 +124,9 @@ func (m *Manager) removeOld(now time.Time) {
 			switch age := now.Sub(u.at); {
 			case m.inUse(u.path):
 			case age > keepDirectory:
-				removeDirectory(u.path)
+				m.removeDirectory(u.path)
 			case age > keepFiles && u.bytes > 0:
-				empty(u)
+				m.empty(u)
 			}
 		}
 		_ = os.Remove(path) // if it is empty
@@ -116,7 +149,7 @@ func (m *Manager) inUse(dir string) bool {
 // caller sees to it that no more calls of the org come.
 func (m *Manager) RemoveOrg(org string) {
 	m.doom(func(s *session) bool { return s.org == org })
-	removeDirectory(m.orgDirectory(org))
+	m.removeDirectory(m.orgDirectory(org))
 }
 
 // RemoveSession ends a session and removes its files; those of a call that is in progress when it is over.
@@ -124,7 +157,7 @@ func (m *Manager) RemoveSession(org, name string) {
 	m.doom(func(s *session) bool { return s.org == org && s.name == name })
 	for language, d := range m.chosen {
 		if dir := m.directoryOf(d.Name(), key{org, name, language}); !m.inUse(dir) {
-			removeDirectory(dir)
+			m.removeDirectory(dir)
 		}
 	}
 	_ = os.Remove(m.orgDirectory(org)) // if it is empty
@@ -162,7 +195,7 @@ func (m *Manager) Sweep(exist func() ([]string, error)) (removed int, err error)
 		if known[e.Name()] {
 			continue
 		}
-		if more := os.RemoveAll(filepath.Join(m.sessionsDirectory(), e.Name())); more != nil {
+		if more := removeAll(filepath.Join(m.sessionsDirectory(), e.Name())); more != nil {
 			err = errors.Join(err, more)
 			continue
 		}
@@ -188,9 +221,14 @@ func usages(org string) []usage {
 	return list
 }
 
-// SizeOf returns the size of all files below a directory, and their number. It follows no links.
+// SizeOf returns the size of all files below a directory, and their number. It follows no links. What it cannot look into, such as
+// a directory that is too deep or that the code has closed, counts as more files than there may be.
 func SizeOf(dir string) (bytes int64, files int) {
 	_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENAMETOOLONG) {
+			files = FilesCount + 1
+			return fs.SkipAll
+		}
 		if err != nil || path == dir {
 			return nil //nolint:nilerr // it was removed meanwhile
 		}
@@ -206,12 +244,24 @@ func SizeOf(dir string) (bytes int64, files int) {
 }
 
 // empty removes the files of a session and keeps its directory, and its time.
-func empty(u usage) {
+func (m *Manager) empty(u usage) {
 	entries, _ := os.ReadDir(u.path)
 	for _, e := range entries {
-		removeDirectory(filepath.Join(u.path, e.Name()))
+		m.removeDirectory(filepath.Join(u.path, e.Name()))
 	}
 	_ = os.Chtimes(u.path, u.at, u.at)
+}
+
+// clear empties the directory of a session, in which no code runs, if there are too many files in it: each session would end at once.
+func (m *Manager) clear(driver Driver, k key) {
+	dir := m.directoryOf(driver.Name(), k)
+	if !keepsFiles(driver) || watchFiles(dir)() == "" {
+		return
+	}
+	m.removeDirectory(dir)
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		m.o.Log.Error("the directory of a code session was not made", "org", k.org, "error", err)
+	}
 }
 
 // watchFiles returns a function that says when the files of a session are too many.
@@ -219,9 +269,9 @@ func watchFiles(dir string) func() string {
 	return func() string {
 		switch bytes, files := SizeOf(dir); {
 		case bytes > FilesBytes:
-			return "its files were larger than 512 MiB together"
+			return "its files were larger than 512 MiB together; its next call begins without them"
 		case files > FilesCount:
-			return "it had more than 10,000 files"
+			return "it had more than 10,000 files, or directories that cannot be looked into; its next call begins without them"
 		}
 		return ""
 	}

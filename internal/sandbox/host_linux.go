@@ -37,7 +37,7 @@ func (d hostPython) Check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer removeDirectory(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	i, err := d.Start(ctx, Python, dir)
 	if err != nil {
 		return err

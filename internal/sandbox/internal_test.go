@@ -157,3 +157,63 @@ func TestOutputBetweenCallsIsDropped(t *testing.T) {
 		t.Errorf("%q, %d", text, dropped)
 	}
 }
+
+// named is a driver that is not used but for its name.
+type named struct{ Driver }
+
+func (named) Name() string { return Wasm }
+
+// does does something when it is closed.
+type does struct {
+	Interpreter
+	when func()
+}
+
+func (d does) Close() { d.when() }
+
+// A session that is deleted while its interpreter ends leaves nothing behind.
+func TestASessionThatIsDeletedWhileItEnds(t *testing.T) {
+	k := key{"acme", "s", Python}
+	m := &Manager{o: Options{Dir: t.TempDir()}, chosen: map[Language]Driver{Python: named{}}, sessions: map[key]*session{}, released: make(chan struct{})}
+	dir, _, err := m.directory(Wasm, k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &session{key: k, busy: true, interpreter: does{nil, func() { m.RemoveSession("acme", "s") }}}
+	m.sessions[k] = s
+	m.release(s, false)
+	if _, err := os.Stat(dir); !os.IsNotExist(err) || len(m.sessions) != 0 {
+		t.Errorf("%v, %d sessions", err, len(m.sessions))
+	}
+}
+
+// What closes its directories to the user that the gateway is, is removed all the same.
+func TestClosedDirectoriesAreRemoved(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "session")
+	if err := os.MkdirAll(filepath.Join(dir, "a", "b"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	outside := filepath.Join(t.TempDir(), "outside")
+	for _, path := range []string{filepath.Join(dir, "a", "b", "f"), outside} {
+		if err := os.WriteFile(path, []byte("x"), 0o400); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(outside, filepath.Join(dir, "a", "link")); err != nil {
+		t.Skip(err)
+	}
+	for _, path := range []string{"a/b", "a", "."} {
+		if err := os.Chmod(filepath.Join(dir, path), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := removeAll(dir); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Error(err)
+	}
+	if info, err := os.Stat(outside); err != nil || info.Mode() != 0o400 {
+		t.Errorf("%v, %v", info, err)
+	}
+}

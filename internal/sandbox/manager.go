@@ -159,6 +159,9 @@ func (m *Manager) Run(ctx context.Context, r Request) (Outcome, error) {
 	}
 	o, err := m.run(ctx, driver, s, r, limit)
 	m.collect(ctx, driver, s, r, o, err == nil)
+	if err != nil || o.Ended != "" {
+		m.clear(driver, s.key)
+	}
 	m.release(s, err == nil && o.Ended == "")
 	return o, err
 }
@@ -219,10 +222,12 @@ func (m *Manager) run(ctx context.Context, driver Driver, s *session, r Request,
 		if err != nil {
 			return Outcome{}, &UnavailableError{driver.Name(), err}
 		}
-		lost = existed && keepsFiles(driver)
+		if lost = existed && keepsFiles(driver); existed {
+			m.clear(driver, s.key) // of a gateway that was killed
+		}
 		if s.interpreter, err = driver.Start(ctx, s.language, dir); err != nil {
 			if !existed {
-				removeDirectory(dir)
+				m.removeDirectory(dir)
 			}
 			if ctx.Err() != nil {
 				return Outcome{}, context.Cause(ctx)
@@ -338,26 +343,29 @@ func (m *Manager) remove(s *session) *session {
 	return s
 }
 
-// release ends the use of a session. alive says that it can be used again.
+// release ends the use of a session. alive says that it can be used again. The session can become doomed until its place is free.
 func (m *Manager) release(s *session, alive bool) {
 	m.mu.Lock()
-	doomed := s.doomed
-	alive = alive && !m.closed && !doomed && m.sessions[s.key] == s
-	m.mu.Unlock()
-	if !alive && s.interpreter != nil {
-		s.interpreter.Close() // before its place is free
-	}
-	if doomed {
-		removeDirectory(m.directoryOf(m.chosen[s.language].Name(), s.key))
-	}
-	m.mu.Lock()
 	defer m.mu.Unlock()
+	if alive = alive && !m.closed && !s.doomed && m.sessions[s.key] == s; !alive && s.interpreter != nil {
+		m.unlocked(s.interpreter.Close) // before its place is free
+	}
+	if s.doomed {
+		m.unlocked(func() { m.removeDirectory(m.directoryOf(m.chosen[s.language].Name(), s.key)) })
+	}
 	s.busy, s.used = false, time.Now()
 	if !alive && m.sessions[s.key] == s {
 		m.remove(s)
 	}
 	close(m.released)
 	m.released = make(chan struct{})
+}
+
+// unlocked does what takes time without mu, which is held before and after.
+func (m *Manager) unlocked(do func()) {
+	m.mu.Unlock()
+	defer m.mu.Lock()
+	do()
 }
 
 // maintenance is how often idle sessions and old files are looked for.

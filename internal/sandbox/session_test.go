@@ -220,3 +220,63 @@ func TestADriverThatDoesNotWorkIsNotReplaced(t *testing.T) {
 		t.Errorf("auto: %+v, %v", o, err)
 	}
 }
+
+// A session with too many files goes on without them: otherwise each of its calls would end at once. // E13
+func TestASessionWithTooManyFilesBeginsAgainWithoutThem(t *testing.T) {
+	for _, driver := range append(pythons(), sandbox.QuickJS) {
+		t.Run(driver, func(t *testing.T) {
+			m := newManager(t, options(t, driver))
+			r := python("6*7")
+			if driver == sandbox.QuickJS {
+				r = js("", "", "6*7")
+			}
+			run(t, m, r)
+			r.Prepare = func(_ context.Context, dir *os.Root) {
+				for _, name := range []string{"a", "b", "c"} {
+					if err := sparse(dir, name, sandbox.FileSize); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			if got := run(t, m, r); !strings.Contains(got.Ended, "larger than 512 MiB together; its next call begins without them") {
+				t.Errorf("too many: %+v", got)
+			}
+			r.Prepare = nil
+			if got := run(t, m, r); got.Result != "42" || !got.StateLost {
+				t.Errorf("the next call: %+v", got)
+			}
+		})
+	}
+}
+
+// Files that the gateway cannot look at end the session, and are removed with it.
+func TestPythonThatHidesItsFiles(t *testing.T) {
+	const deep = "import os\nfor _ in range(30):\n  os.mkdir('d' * 250); os.chdir('d' * 250)\nopen('f', 'w').write('x')"
+	const hidden = "cannot be looked into; its next call begins without them"
+	for _, driver := range []string{sandbox.Bwrap, sandbox.Landlock} {
+		t.Run(driver, func(t *testing.T) {
+			o := options(t, driver)
+			m := newManager(t, o)
+			for name, code := range map[string]string{
+				"deep": deep, "closed": "import os\nos.makedirs('d/d'); open('d/d/f', 'w').write('x'); os.chmod('d/d', 0); os.chmod('d', 0)", "all of it closed": "import os\nopen('f', 'w').write('x'); os.chmod('.', 0)",
+			} {
+				r := python(code)
+				r.Org, r.Session = "acme", name
+				got := run(t, m, r)
+				if ends := name == "deep" || os.Geteuid() != 0; got.Exit != 0 || strings.Contains(got.Ended, hidden) != ends {
+					t.Errorf("%s: %+v", name, got)
+				}
+				if r.Code = "import os; os.chdir('/')\n6*7"; got.Ended != "" {
+					if got := run(t, m, r); got.Result != "42" || !got.StateLost {
+						t.Errorf("%s, the next call: %+v", name, got)
+					}
+				}
+				r.Code = code
+				m.RemoveSession("acme", name)
+				if all, _ := filepath.Glob(filepath.Join(o.Dir, "sessions", "*", "*")); len(all) != 0 {
+					t.Errorf("%s: after the session was removed there is %v", name, all)
+				}
+			}
+		})
+	}
+}

@@ -24,9 +24,10 @@ func Hooks(rt org.Runtime, key string, most time.Duration) (out []loop.Hook) {
 		}
 		return cmp.Compare(a.Position, b.Position)
 	})
+	named := len(rt.SwitchedBuiltins()) > 0 // only runs that switches engage have tools with several names, and turns of agents are none
 	for _, h := range all {
 		one := loop.Hook{ID: h.ID, Position: h.Position, Agent: h.Agent, Point: points()[h.Event], Type: loop.HookType(h.Type), Matcher: h.Matcher, DenyOnError: h.Config.OnError == "deny"}
-		if h.Matcher != "" {
+		if h.Matcher != "" && named && !h.Agent {
 			one.Also = org.SelectedToo(h.Matcher)
 		}
 		switch one.Type {

@@ -1,6 +1,8 @@
 package settings_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,5 +36,27 @@ func TestHooksOfAKey(t *testing.T) {
 	start := loop.Hook{ID: "bob", Point: loop.OnRunStart, Type: loop.HookRules, Rules: []loop.HookRule{{Condition: "a IN [1]"}, {Condition: "b IN [2]"}}}
 	if diff := cmp.Diff([]loop.Hook{rule, start, last}, settings.Hooks(rt, "bob", 0)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// Tools have several names only where the switches of an org offer them: elsewhere another tool of such a name is not meant.
+func TestHooksSelectFurtherNamesWhereTheSwitchesOfferThem(t *testing.T) {
+	hooks := []org.Hook{{ID: "h", Event: "PreToolUse", Type: "rule", Matcher: "read_file"}, {ID: "own", Agent: true, Event: "PreToolUse", Type: "rule", Matcher: "read_file"}}
+	for _, c := range []struct {
+		rt   org.Runtime
+		want string
+	}{
+		{org.Runtime{Hooks: hooks}, "h[] own[]"},
+		{org.Runtime{Hooks: hooks, BuiltinTools: []org.BuiltinTool{{Name: "code_execute"}}}, "h[] own[]"},
+		{org.Runtime{Hooks: hooks, EnableCode: true}, "h[code_execute] own[]"},
+		{org.Runtime{Hooks: hooks, EnableSearch: true}, "h[code_execute] own[]"}, // its server has the forms of all tools
+	} {
+		var got []string
+		for _, h := range settings.Hooks(c.rt, "ann", 0) {
+			got = append(got, fmt.Sprint(h.ID, h.Also))
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%+v: %q, want %q", c.rt, got, c.want)
+		}
 	}
 }

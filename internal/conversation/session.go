@@ -105,7 +105,7 @@ type Sessions struct {
 }
 
 // NewSessions returns Sessions. archive knows the runs; nil = none. deleted is called for each session that was deleted, with when
-// it began in Unix milliseconds, and not for one that has expired; nil = nobody is told.
+// it began in Unix milliseconds, and again when its run ends; for one that has expired only if it has a run. nil = nobody is told.
 func NewSessions(kept journal.Conversations, archive journal.Archive, now func() time.Time, deleted func(n SessionName, since int64)) *Sessions {
 	return &Sessions{kept: kept, archive: archive, now: now, deleted: deleted, seed: maphash.MakeSeed(), starting: map[SessionName]bool{}}
 }
@@ -311,11 +311,14 @@ type Added struct {
 
 // Close ends a run of a session. with is what it adds; nil = nothing, as the run has not ended well. remembered are the
 // tools that need no approval in later runs of the session. A session that was deleted stays deleted, and one that has
-// another run now is not changed. After an error, Close can be called
-// again, and also after it has succeeded.
-func (s *Sessions) Close(ctx context.Context, n SessionName, runID string, with *Added, remembered []loop.Remembered) error {
+// another run now is not changed. since is when the session of the run began: what calls of the run have left since it was deleted is
+// removed, too. After an error, Close can be called again, and also after it has succeeded.
+func (s *Sessions) Close(ctx context.Context, n SessionName, since int64, runID string, with *Added, remembered []loop.Remembered) error {
 	for {
 		c, err := s.Find(ctx, n)
+		if err == nil && (c == nil || Info(c).CreatedAt != since) && since != 0 && s.deleted != nil {
+			s.deleted(n, since)
+		}
 		if err != nil || c == nil || c.RunID != runID {
 			return err
 		}

@@ -182,7 +182,7 @@ func (d *sessionKeeper) close(reason event.Reason, failed bool, callIDs map[stri
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(run.ctx), appendTimeout)
 	defer cancel()
-	err := d.sessions.Close(ctx, name, run.lease.RunID, added, run.state().Remembered)
+	err := d.sessions.Close(ctx, name, run.req.Continues.Since, run.lease.RunID, added, run.state().Remembered)
 	var bad *journal.Unreadable
 	if errors.As(err, &bad) {
 		run.log.Error("what a run has said is not added to its session", "session", name.ID, "error", err)

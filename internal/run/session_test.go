@@ -33,14 +33,16 @@ func (u unfinished) Head(_ context.Context, _, id string) (journal.Head, error) 
 type sessionBench struct {
 	*testing.T
 	*conversation.Sessions
-	now  time.Time
-	runs map[string]journal.Status
+	now     time.Time
+	runs    map[string]journal.Status
+	since   map[string]int64 // when the sessions of runs began
+	deleted []int64          // when the sessions began of whose deletion was told
 }
 
 func newSessionBench(t *testing.T) *sessionBench {
-	b := &sessionBench{T: t, now: time.UnixMilli(1_000_000), runs: map[string]journal.Status{}}
+	b := &sessionBench{T: t, now: time.UnixMilli(1_000_000), runs: map[string]journal.Status{}, since: map[string]int64{}}
 	clock := func() time.Time { return b.now }
-	b.Sessions = conversation.NewSessions(&memory.Conversations{Now: clock}, unfinished{runs: b.runs}, clock, nil)
+	b.Sessions = conversation.NewSessions(&memory.Conversations{Now: clock}, unfinished{runs: b.runs}, clock, func(_ conversation.SessionName, since int64) { b.deleted = append(b.deleted, since) })
 	return b
 }
 
@@ -63,7 +65,7 @@ func (b *sessionBench) begin(id, run string, ttl time.Duration) error {
 	b.Helper()
 	o, err := b.Open(b.Context(), session(id), b.find(id), run, ttl, nil)
 	if err == nil {
-		b.runs[run] = journal.Running
+		b.runs[run], b.since[run] = journal.Running, o.Since
 		o.Stored()
 	}
 	return err
@@ -77,7 +79,7 @@ func (b *sessionBench) end(id, run, said string) {
 		added = &conversation.Added{Items: []item.Item{item.NewText(item.User, said)}}
 	}
 	for range 2 { // the next owner of the run does it again
-		if err := b.Close(b.Context(), session(id), run, added, nil); err != nil {
+		if err := b.Close(b.Context(), session(id), b.since[run], run, added, nil); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -193,6 +195,28 @@ func TestASessionIsChangedByItsRunOnly(t *testing.T) {
 	b.end("s", "r2", "two")
 	if c := b.find("s"); len(c.Items) != 0 || c.RunID != "r3" {
 		t.Errorf("%+v", c)
+	}
+}
+
+// What calls of a run leave after its session was deleted is removed when the run ends. // J04
+func TestTheEndOfARunTellsThatItsSessionWasDeleted(t *testing.T) {
+	b := newSessionBench(t)
+	b.ok(b.begin("s", "r1", time.Hour))
+	b.end("s", "r1", "one")
+	b.ok(b.begin("s", "r2", time.Hour))
+	if len(b.deleted) != 0 {
+		t.Errorf("nothing was deleted: %v", b.deleted)
+	}
+	_, err := b.Delete(b.Context(), session("s"))
+	b.ok(err)
+	first := b.since["r2"]
+	b.end("s", "r2", "two")
+	b.now = b.now.Add(time.Second)
+	b.ok(b.begin("s", "r3", time.Hour))
+	b.end("s", "r2", "")
+	b.end("s", "r3", "three")
+	if want := []int64{first, first, first, first, first}; !reflect.DeepEqual(b.deleted, want) { // the deletion, and four ends
+		t.Errorf("told of %v, want %v", b.deleted, want)
 	}
 }
 

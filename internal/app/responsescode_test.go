@@ -144,13 +144,15 @@ func TestContainersOfTheResponsesAPI(t *testing.T) {
 	}
 	for container, param := range map[string]string{
 		`{"type":"auto","memory_limit":"4g"}`:                   "tools[0].container.memory_limit",
-		`{"type":"auto","file_ids":["file-1"]}`:                 "tools[0].container.file_ids",
 		`{"type":"auto","network_policy":{"type":"allowlist"}}`: "tools[0].container.network_policy",
 		`7`: "tools[0].container",
 	} {
 		if a := c.ask("owner-key", container, "JS 1", ""); a.status != 400 || *a.fault(t).Error.Param != param {
 			t.Errorf("%s: %d %s", container, a.status, a.body)
 		}
+	}
+	if a := c.ask("owner-key", `{"type":"auto","file_ids":["file-1"]}`, "JS 1", ""); a.status != 404 || *a.fault(t).Error.Code != "file_not_found" {
+		t.Errorf("a file that does not exist: %d %s", a.status, a.body)
 	}
 	for _, body := range []string{
 		`{"model":"m","input":"x","tools":[{"type":"code_interpreter","container":{"type":"auto"}}],"tool_choice":{"type":"code_interpreter"}}`,

@@ -466,7 +466,15 @@ func TestAnnotationsPlanOnlyWhereTheServerIsTrusted(t *testing.T) { // D14
 		slow := func(ctx context.Context, _ string) (string, error) {
 			raise(&most, now.Add(1))
 			defer now.Add(-1)
-			return "ok", pause(ctx, 20*time.Millisecond)
+			if !together {
+				return "ok", pause(ctx, 20*time.Millisecond)
+			}
+			for most.Load() < 2 { // each waits for the other, until the time for a call is over
+				if err := pause(ctx, time.Millisecond); err != nil {
+					return "", err
+				}
+			}
+			return "ok", nil
 		}
 		tools := newMCP(t, map[string]handler{"a": slow}, "a")
 		up := newUpstream(t, script(asks(call{"a", `{"n":1}`}, call{"a", `{"n":2}`}), says("done")))

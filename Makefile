@@ -1,5 +1,5 @@
 # The commands that one types all day. Everything else is in .ci/run.
-.PHONY: build test race lint fuzz docs demo bench ci release
+.PHONY: build test race lint fuzz docs demo bench ci soak release
 
 build: ## the program, as ./turnpike
 	CGO_ENABLED=0 go build -trimpath -o turnpike ./cmd/turnpike
@@ -7,8 +7,8 @@ build: ## the program, as ./turnpike
 test: ## what everybody runs
 	go test ./...
 
-race: ## the README's full test command
-	go test -race -shuffle=on -timeout 45m ./...
+race: ## the tests as CI runs them
+	bash .ci/tests
 
 lint: ## golangci-lint, as tools/go.mod pins it
 	go build -C tools -o ../coverage/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
@@ -26,8 +26,11 @@ demo: ## the first minute
 bench: ## the performance table
 	go run ./bench
 
-ci: ## all of it
+ci: ## everything that must be true of a commit
 	bash .ci/run
+
+soak: ## all of what CI samples, an hour or more: make soak PART="tests mutations"
+	bash .ci/soak $(PART)
 
 release: ## the archives of a release, in dist: make release VERSION=v1.2.3
 	go run ./internal/release $(VERSION)

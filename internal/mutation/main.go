@@ -12,11 +12,11 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
-	"hash/fnv"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -24,10 +24,12 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/soak"
 )
 
 func main() {
-	sample := flag.Int("sample", 0, "make only this many mistakes, chosen by the current commit; 0 = all")
+	sample := flag.Int("sample", 0, "make only this many mistakes, chosen by TURNPIKE_SEED or the current commit; 0 = all")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	status := run(ctx, *sample, flag.Args())
@@ -48,7 +50,9 @@ func run(ctx context.Context, sample int, words []string) (status int) {
 	}
 	chosen := choose(mutations(), words)
 	if sample > 0 {
-		chosen = some(chosen, sample, commit(ctx, root))
+		seed := cmp.Or(os.Getenv(soak.SeedVariable), commit(ctx, root))
+		fmt.Printf("%s=%s chooses the sample\n", soak.SeedVariable, seed)
+		chosen = soak.Pick(seed, chosen, sample, nil)
 	}
 	if len(chosen) == 0 {
 		fmt.Fprintf(os.Stderr, "no mutation has a name that contains %q\n", words)
@@ -145,22 +149,6 @@ func choose(all []mutation, words []string) []mutation {
 	return slices.DeleteFunc(all, func(m mutation) bool {
 		return !slices.ContainsFunc(words, func(w string) bool { return strings.Contains(m.Name, w) })
 	})
-}
-
-// some returns n of the mutations: the same for the same seed.
-func some(all []mutation, n int, seed string) []mutation {
-	rank := func(m mutation) uint64 {
-		h := fnv.New64a()
-		fmt.Fprint(h, seed, m.Name)
-		return h.Sum64()
-	}
-	slices.SortFunc(all, func(a, b mutation) int {
-		if rank(a) < rank(b) {
-			return -1
-		}
-		return 1
-	})
-	return all[:min(n, len(all))]
 }
 
 func rootDir(ctx context.Context) (string, error) {

@@ -101,6 +101,9 @@ type Options struct {
 
 	// RateClock is the clock of the rate limits of tools over /mcp; nil = time.Now. It must not go back.
 	RateClock func() time.Time
+
+	// Store may change the options of the store, for tests; nil = it changes nothing.
+	Store func(*sqlite.Options)
 }
 
 func (o Options) limits(c *config.Config) httpd.Limits {
@@ -190,6 +193,9 @@ func (a *App) build(ctx context.Context, o Options) error {
 	}
 	store := sqlite.Options{
 		Path: filepath.Join(a.config.Data, DatabaseFile), Log: a.log, Caps: a.config.OrgCaps, Fatal: func(err error) { a.fatal <- err },
+	}
+	if o.Store != nil {
+		o.Store(&store)
 	}
 	if a.store, err = a.openStore(ctx, store); err != nil {
 		return err

@@ -38,10 +38,18 @@ func readSettings() url.Values {
 
 // connect returns a connection pool for the file. It opens no connection yet.
 func connect(path string, settings url.Values) (*sql.DB, error) {
-	name := url.URL{Path: path}
+	return Options{Path: path}.connect(settings)
+}
+
+// connect returns a connection pool for the file of a store.
+func (o Options) connect(settings url.Values) (*sql.DB, error) {
+	name := url.URL{Path: o.Path}
 	c, err := modernc.NewConnector("file:" + name.EscapedPath() + "?" + settings.Encode())
 	if err != nil {
 		return nil, err
+	}
+	if o.Connector != nil {
+		c = o.Connector(c)
 	}
 	return sql.OpenDB(c), nil
 }

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -38,6 +39,10 @@ type Options struct {
 	// end the process before any caller gets an answer. It must not wait for the
 	// store. Nil only refuses the writes.
 	Fatal func(error)
+
+	// Connector wraps the connector of all connections, for tests that record the
+	// statements; nil = it is not wrapped.
+	Connector func(driver.Connector) driver.Connector
 }
 
 // Store implements org.Store, agent.Store, journal.Journal, journal.Archive, journal.Leases, journal.LaterDeleter,
@@ -114,7 +119,7 @@ func open(ctx context.Context, o Options) (*Store, error) {
 
 // start opens the write connection and the pool of read connections.
 func (s *Store) start(ctx context.Context, o Options) error {
-	db, err := connect(o.Path, writeSettings())
+	db, err := o.connect(writeSettings())
 	if err != nil {
 		return err
 	}
@@ -126,7 +131,7 @@ func (s *Store) start(ctx context.Context, o Options) error {
 	if err != nil {
 		return errors.Join(err, db.Close())
 	}
-	if s.db, err = connect(o.Path, readSettings()); err != nil {
+	if s.db, err = o.connect(readSettings()); err != nil {
 		return errors.Join(err, conn.Close(), db.Close())
 	}
 	s.db.SetMaxOpenConns(readers)

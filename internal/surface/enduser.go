@@ -72,19 +72,24 @@ func maxCost(header http.Header) (int64, error) {
 func maxTokens(members []Member) int64 {
 	var most, choices int64 = 0, 1
 	for _, m := range members {
-		n, err := strconv.ParseFloat(string(m.Value), 64)
-		if err != nil || n < 1 || n > 1<<40 {
-			continue
-		}
 		switch m.Name {
 		case "max_completion_tokens", "max_output_tokens", "max_tokens":
-			most = max(most, int64(n))
+			most = max(most, countOf(m.Value))
 		case "n", "best_of": // if one is repeated, providers differ in which counts
-			choices = max(choices, int64(n))
+			choices = max(choices, countOf(m.Value))
 		}
 	}
 	if most == 0 && choices > 1 {
 		most = budget.DefaultOutput
 	}
 	return min(most, 1<<40/choices) * choices
+}
+
+// countOf returns a number from 1 to 2⁴⁰, rounded down, and 0 for any other value.
+func countOf(value []byte) int64 {
+	n, err := strconv.ParseFloat(string(value), 64)
+	if err != nil || n < 1 || n > 1<<40 {
+		return 0
+	}
+	return int64(n)
 }

@@ -82,7 +82,7 @@ func FuzzScan(f *testing.F) {
 // members, elements and texts.
 func FuzzWalk(f *testing.F) {
 	for _, seed := range []string{
-		`{"a":1,"b":[{"c":"\u00e9\\"},"]"],"a":{"x":"}"}}`, `[ 1 , "a,b" , [2] ]`, `{"\u0061" : null , "" : -1.5e3 }`, `"\ud83d\ude00\ud800"`, "{\"a\":\"\xff\"}",
+		`{"a":1,"b":[{"c":"\u00e9\\"},"]"],"a":{"x":"}"}}`, ` [ { "a" : [ "}" ] , "\u0062" : 1 } , [ {"c":2} ] , {} , null , -1 , { "d" : { } } ] `, `[ 1 , "a,b" , [2] ]`, `{"\u0061" : null , "" : -1.5e3 }`, `"\ud83d\ude00\ud800"`, "{\"a\":\"\xff\"}",
 	} {
 		f.Add(seed)
 	}
@@ -115,8 +115,34 @@ func FuzzWalk(f *testing.F) {
 			if n != len(list) {
 				t.Fatalf("%s has %d elements, %d were found", data, len(list), n)
 			}
+			checkMembersOfElements(t, data)
 		}
 	})
+}
+
+// checkMembersOfElements compares one walk with one for each element.
+func checkMembersOfElements(t *testing.T, array []byte) {
+	t.Helper()
+	var got, want []string
+	err := MembersOfElements(array, func(i int, name, value []byte) error {
+		got = append(got, fmt.Sprintf("%d %q %s", i, name, value))
+		return nil
+	})
+	for i, v := range Elements(array) {
+		for name, value := range Members(v) {
+			want = append(want, fmt.Sprintf("%d %q %s", i, name, value))
+		}
+	}
+	if err != nil || !slices.Equal(got, want) {
+		t.Fatalf("%s has the members %q, %v; want %q", array, got, err, want)
+	}
+	if len(want) == 0 {
+		return
+	}
+	calls, refused := 0, errors.New("refused")
+	if err := MembersOfElements(array, func(int, []byte, []byte) error { calls++; return refused }); err != refused || calls != 1 {
+		t.Fatalf("%s: %v after %d calls, want the error of the first call", array, err, calls)
+	}
 }
 
 // checkValue compares a value that was found with that of the standard library.

@@ -31,24 +31,56 @@ func AfterSpace(b []byte) []byte {
 // other value. Names are without quotes and escapes.
 func Members(object []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(name, value []byte) bool) {
-		if !IsKind(object, '{') {
-			return
-		}
-		rest := TrimSpace(object[1 : len(object)-1])
-		for len(rest) > 0 {
-			n := StringLen(rest)
-			name := rest[1 : n-1]
-			if bytes.IndexByte(name, '\\') >= 0 {
-				name = AppendText(nil, rest[:n])
-			}
-			rest = AfterSpace(AfterSpace(rest[n:])[1:]) // the colon
-			n = valueLen(rest)
-			if !yield(name, rest[:n]) {
-				return
-			}
-			rest = afterComma(rest[n:])
+		if IsKind(object, '{') {
+			walkMembers(object, yield)
 		}
 	}
+}
+
+// MembersOfElements calls member for each member of each object in an array, in order. i is the
+// position of the object, from 0 on. An element that is not an object has no members, nor has any
+// other value than an array. An error of member ends the walk and is returned.
+func MembersOfElements(array []byte, member func(i int, name, value []byte) error) error {
+	if !IsKind(array, '[') {
+		return nil
+	}
+	rest := AfterSpace(array[1:])
+	for i := 0; rest[0] != ']'; i++ {
+		if rest[0] != '{' {
+			rest = afterComma(rest[valueLen(rest):])
+			continue
+		}
+		var err error
+		rest = walkMembers(rest, func(name, value []byte) bool {
+			err = member(i, name, value)
+			return err == nil
+		})
+		if err != nil {
+			return err
+		}
+		rest = afterComma(rest)
+	}
+	return nil
+}
+
+// walkMembers yields the members of the object that b begins with, and returns what follows the
+// object.
+func walkMembers(b []byte, yield func(name, value []byte) bool) (rest []byte) {
+	b = AfterSpace(b[1:])
+	for b[0] != '}' {
+		n := StringLen(b)
+		name := b[1 : n-1]
+		if bytes.IndexByte(name, '\\') >= 0 {
+			name = AppendText(nil, b[:n])
+		}
+		b = AfterSpace(AfterSpace(b[n:])[1:]) // the colon
+		n = valueLen(b)
+		if !yield(name, b[:n]) {
+			return nil
+		}
+		b = afterComma(b[n:])
+	}
+	return b[1:]
 }
 
 // Elements yields the elements of an array with their positions from 0 on,

@@ -149,14 +149,15 @@ func Texts(object []byte, names ...string) []string {
 // another kind has no members. at is where the object is in the body, "" for the body itself.
 func CheckNames(at string, object []byte, names []string) error {
 	for name := range jsonscan.Members(jsonscan.TrimSpace(object)) {
-		if err := checkName(at, name, names); err != nil {
+		if err := CheckName(at, name, names); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func checkName[S ~string | ~[]byte](at string, name S, names []string) error {
+// CheckName is [CheckNames] for the name of one member.
+func CheckName[S ~string | ~[]byte](at string, name S, names []string) error {
 	known := jsonscan.Respelled(name, names)
 	if known == "" {
 		return nil

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
@@ -34,29 +35,26 @@ func checkIDs(members []surface.Member) error {
 				return stored(m.Name)
 			}
 		case "messages":
-			for i, message := range surface.Elements(m.Value) {
-				if err := checkMessage(i, message); err != nil {
-					return err
-				}
+			if err := jsonscan.MembersOfElements(m.Value, checkMessageMember); err != nil {
+				return err
 			}
 		}
 	}
 	return nil
 }
 
-// checkMessage refuses a message with the id of an answer that a provider has spoken.
-func checkMessage(i int, message []byte) error {
-	if err := surface.CheckNames(fmt.Sprintf("messages[%d]", i), message, messageNames); err != nil {
-		return err
+// checkMessageMember refuses a member of a message whose name is misspelled, or that has the id of an answer that a
+// provider has spoken.
+func checkMessageMember(i int, name, value []byte) error {
+	if jsonscan.Respelled(name, messageNames) != "" { // the place is only formatted for an error
+		return surface.CheckName(fmt.Sprintf("messages[%d]", i), name, messageNames)
 	}
-	for name, value := range surface.Members(message) {
-		if name != "audio" {
-			continue
-		}
-		for inner, v := range surface.Members(value) {
-			if strings.EqualFold(inner, "id") && string(v) != "null" {
-				return stored(fmt.Sprintf("messages[%d].audio.%s", i, inner))
-			}
+	if string(name) != "audio" {
+		return nil
+	}
+	for inner, v := range surface.Members(value) {
+		if strings.EqualFold(inner, "id") && string(v) != "null" {
+			return stored(fmt.Sprintf("messages[%d].audio.%s", i, inner))
 		}
 	}
 	return nil

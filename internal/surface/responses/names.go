@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
@@ -60,21 +61,27 @@ func isOnlyID(it []byte) bool {
 	return hasID
 }
 
-// checkItem refuses an input item that a provider could read in another way than the gateway.
-func checkItem(at string, it []byte) error {
-	if err := surface.CheckNames(at, it, itemNames); err != nil {
-		return err
-	}
+// checkItem refuses an input item that a provider could read in another way than the gateway. of[i] is its place.
+// named says that the item has an id, or is a reference: it may be one that [isOnlyID].
+func checkItem(of string, i int, it []byte) (named bool, err error) {
 	types := 0
-	for name := range surface.Members(it) {
-		if name == "type" {
+	for name, v := range jsonscan.Members(jsonscan.TrimSpace(it)) {
+		if jsonscan.Respelled(name, itemNames) != "" { // the place is only formatted for an error
+			return false, surface.CheckName(path(of, i), name, itemNames)
+		}
+		switch string(name) {
+		case "type":
 			types++
+			named = named || jsonscan.Text(v) == "item_reference"
+		case "id":
+			named = true
 		}
 	}
 	if types > 1 {
-		return fault.New(fault.Invalid, "invalid_value", "%s has more than one type", at).In(at + ".type")
+		at := path(of, i)
+		return false, fault.New(fault.Invalid, "invalid_value", "%s has more than one type", at).In(at + ".type")
 	}
-	return nil
+	return named, nil
 }
 
 // checkRelay refuses ids of what a provider stores, in a request that is passed on to it: the
@@ -93,12 +100,12 @@ func checkRelay(members []surface.Member) error {
 			}
 		case "input":
 			for i, it := range surface.Elements(m.Value) { // none of a text
-				at := path(m.Name, i)
-				if err := checkItem(at, it); err != nil {
+				named, err := checkItem(m.Name, i, it)
+				if err != nil {
 					return err
 				}
-				if isOnlyID(it) {
-					return onlyAnID(at, it)
+				if named && isOnlyID(it) {
+					return onlyAnID(path(m.Name, i), it)
 				}
 			}
 		}

@@ -60,7 +60,7 @@ func mustRunIn(t *testing.T, data, yaml string, variables map[string]string) *ga
 	return mustRunWith(t, data, yaml, variables, app.Options{})
 }
 
-// mustRunWith boots it with options, of which Env and Log are the harness's.
+// mustRunWith boots it with options, of which Env is the harness's. Without Log, the test keeps all of it.
 func mustRunWith(t *testing.T, data, yaml string, variables map[string]string, o app.Options) *gateway {
 	t.Helper()
 	env := func(name string) (string, bool) {
@@ -79,7 +79,9 @@ func mustRunWith(t *testing.T, data, yaml string, variables map[string]string, o
 	}
 	log := &logBuffer{}
 	o.SlowStore = cmp.Or(o.SlowStore, patience) // a machine that runs many tests at once is slow
-	o.Env, o.Log = env, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	if o.Env = env; o.Log == nil {
+		o.Log = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
 	a, err := app.New(t.Context(), c, o)
 	if err != nil {
 		t.Fatal(err)

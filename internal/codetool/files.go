@@ -12,6 +12,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
@@ -103,7 +104,7 @@ func (t *readFile) Call(ctx context.Context, c tool.Call) (tool.Result, error) {
 		Start  int    `json:"start"`
 		End    *int   `json:"end"`
 	}
-	if err := json.Unmarshal(c.Arguments, &args); err != nil {
+	if err := jsonscan.Decode(c.Arguments, &args); err != nil {
 		return refused(err.Error(), ""), nil
 	}
 	end := args.Start + maxSlice

@@ -8,6 +8,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/file"
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/sandbox"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -129,7 +130,7 @@ func (t *surfaceOutputs) Call(ctx context.Context, c tool.Call) (tool.Result, er
 	var args struct {
 		Paths []string `json:"paths"`
 	}
-	if err := json.Unmarshal(c.Arguments, &args); err != nil {
+	if err := jsonscan.Decode(c.Arguments, &args); err != nil {
 		return refused(err.Error(), ""), nil
 	}
 	if len(args.Paths) == 0 {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/file"
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/sandbox"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -92,7 +93,7 @@ var shellScript string
 // Call implements [tool.Tool].
 func (t *shell) Call(ctx context.Context, c tool.Call) (tool.Result, error) {
 	var a shellArguments
-	if err := json.Unmarshal(c.Arguments, &a); err != nil {
+	if err := jsonscan.Decode(c.Arguments, &a); err != nil {
 		return refused(err.Error(), ""), nil
 	}
 	if err := a.check(); err != nil {

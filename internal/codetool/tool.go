@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/file"
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/sandbox"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -142,7 +143,7 @@ func (t *codeExecute) Call(ctx context.Context, c tool.Call) (tool.Result, error
 }
 
 func readArguments(c tool.Call) (args arguments, err error) {
-	err = json.Unmarshal(c.Arguments, &args)
+	err = jsonscan.Decode(c.Arguments, &args)
 	return args, err
 }
 

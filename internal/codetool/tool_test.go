@@ -103,7 +103,8 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 		{&fake{}, `{"language":"python","code":"1","timeout":601}`, "at most 600 seconds", ""},
 		{&fake{}, `{"language":"python","code":"1","timeout":-1}`, "at most 600 seconds", ""},
 		{&fake{}, `{"language":"python","code":"` + strings.Repeat("x", 1<<18+1) + `"}`, "at most 262144", ""},
-		{&fake{}, `{"language":3}`, "cannot unmarshal", ""},
+		{&fake{}, `{"language":3}`, "the argument language has the wrong type", ""},
+		{&fake{}, `{"language":"python","code":"","Code":"1"}`, "code is empty", ""},
 	} {
 		r := call(t, codetool.Options{Org: "acme", Sandbox: c.sandbox}, c.args)
 		var got struct{ Error, Setting string }

@@ -17,6 +17,7 @@ const (
 	MaxRule        = 4096   // bytes of the text of a rule
 	MaxRulePattern = 500    // characters of a pattern of MATCHES
 	MaxRuleInput   = 10_000 // characters of a text that MATCHES is applied to
+	MaxRuleDigits  = 1000   // of a number, written without an exponent
 )
 
 // Rule is a condition on one field of a JSON object, such as the arguments of a tool call:
@@ -122,7 +123,11 @@ func (r *Rule) setList(value string) error {
 		case string:
 			r.list = append(r.list, one)
 		case json.Number:
-			r.list = append(r.list, one.String())
+			text, err := decimal(one.String())
+			if err != nil {
+				return err
+			}
+			r.list = append(r.list, text)
 		case bool:
 			r.list = append(r.list, strconv.FormatBool(one))
 		default:
@@ -133,9 +138,11 @@ func (r *Rule) setList(value string) error {
 }
 
 // Holds reports whether the condition is met by a JSON object. The value of the field is compared
-// as text: a string is its characters, and any other value its JSON without spaces. A field that is
-// missing or null meets no condition, and every one with NOT. The error says why the condition cannot
-// be checked, for example because the text is too long for MATCHES. The caller must then deny.
+// as text: a string is its characters, and any other value its JSON without spaces. Every number has
+// one form: its digits without an exponent and without zeros that do not count, so 1, 1.0 and 10e-1
+// are the same. A field that is missing or null meets no condition, and every one with NOT. The error
+// says why the condition cannot be checked, for example because the text is too long for MATCHES or a
+// number has more than [MaxRuleDigits] digits. The caller must then deny.
 func (r Rule) Holds(object []byte) (bool, error) {
 	text, found, err := fieldText(object, r.field)
 	if err != nil {
@@ -178,6 +185,9 @@ func fieldText(object []byte, path []string) (text string, found bool, err error
 	case string:
 		return value, true, nil
 	}
+	if value, err = withDecimals(value); err != nil {
+		return "", false, fmt.Errorf("the field %s: %w", strings.Join(path, "."), err)
+	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -198,4 +208,60 @@ func inside(value any, name string) any {
 		}
 	}
 	return nil
+}
+
+// withDecimals returns a value whose numbers have their one form. It changes lists and objects in place.
+func withDecimals(value any) (_ any, err error) {
+	switch value := value.(type) {
+	case json.Number:
+		text, err := decimal(value.String())
+		return json.Number(text), err
+	case []any:
+		for i := range value {
+			if value[i], err = withDecimals(value[i]); err != nil {
+				return nil, err
+			}
+		}
+	case map[string]any:
+		for name := range value {
+			if value[name], err = withDecimals(value[name]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return value, nil
+}
+
+// decimal returns the one form of a JSON number. It computes with text: a float64 would make different numbers equal.
+func decimal(number string) (string, error) {
+	tooLong := fmt.Errorf("a number has more than %d digits", MaxRuleDigits)
+	mantissa, exponent, _ := strings.Cut(strings.ToLower(number), "e")
+	sign := ""
+	if rest, negative := strings.CutPrefix(mantissa, "-"); negative {
+		sign, mantissa = "-", rest
+	}
+	whole, fraction, _ := strings.Cut(mantissa, ".")
+	digits := strings.TrimLeft(whole+fraction, "0")
+	if digits == "" {
+		return "0", nil
+	}
+	shift := 0 // of the point, to the right
+	if exponent != "" {
+		var err error
+		if shift, err = strconv.Atoi(exponent); err != nil || shift > 1<<20 || shift < -1<<20 {
+			return "", tooLong
+		}
+	}
+	point := len(whole) + shift - (len(whole+fraction) - len(digits)) // digits before it
+	digits = strings.TrimRight(digits, "0")
+	if max(point, len(digits), len(digits)-point) > MaxRuleDigits {
+		return "", tooLong
+	}
+	switch {
+	case point <= 0:
+		return sign + "0." + strings.Repeat("0", -point) + digits, nil
+	case point >= len(digits):
+		return sign + digits + strings.Repeat("0", point-len(digits)), nil
+	}
+	return sign + digits[:point] + "." + digits[point:], nil
 }

@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"math/big"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -49,6 +51,65 @@ func TestRulesHold(t *testing.T) {
 	}
 }
 
+// H17: a number is the same number in every form, and only then.
+func TestRulesCompareNumbersByTheirValue(t *testing.T) {
+	for _, c := range []struct {
+		rule, number string
+		want         bool
+	}{
+		{`n IN [1, 2]`, `1.0`, true},
+		{`n IN [1, 2]`, `2.00`, true},
+		{`n IN [1, 2]`, `10e-1`, true},
+		{`n IN [1, 2]`, `0.1E+1`, true},
+		{`n IN [1e0]`, `1`, true},
+		{`n IN [0]`, `-0.0e5`, true},
+		{`n IN [100]`, `1e2`, true},
+		{`n IN [0.05]`, `5e-2`, true},
+		{`n IN [-12.5]`, `-1250e-2`, true},
+		{`n IN ["1"]`, `1.0`, true},
+		{`n IN [9007199254740993]`, `9007199254740992`, false},
+		{`n IN [1]`, `1.0000000000000000000000001`, false},
+		{`n IN [1]`, `-1`, false},
+		{`n MATCHES ^100$`, `1e2`, true},
+		{`n MATCHES ^100$`, `100.0`, true},
+		{`n CONTAINS e`, `1e2`, false},
+		{`n CONTAINS [100,`, `[1e2, 5]`, true},
+		{`n.a.0 STARTS_WITH 0.00`, `{"a": [1.5e-3]}`, true},
+	} {
+		r, err := ParseRule(c.rule)
+		if err != nil {
+			t.Fatalf("%s: %v", c.rule, err)
+		}
+		if got, err := r.Holds([]byte(`{"n":` + c.number + `}`)); got != c.want || err != nil {
+			t.Errorf("%s on %s: %v, %v; want %v", c.rule, c.number, got, err, c.want)
+		}
+	}
+}
+
+// FuzzDecimal compares the one form of numbers with exact rational numbers.
+func FuzzDecimal(f *testing.F) {
+	for _, seed := range []string{"0", "-0.0", "1e2", "100.50", "1e-3", "-12.5E+3", "1e999999999", "1e9999999999999999999", "9007199254740993", "0.000e7"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, number string) {
+		if !regexp.MustCompile(`^-?(0|[1-9][0-9]{0,400})(\.[0-9]{1,400})?([eE][+-]?[0-9]{1,3})?$`).MatchString(number) {
+			_, _ = decimal(number)
+			return
+		}
+		text, err := decimal(number)
+		if err != nil {
+			return // longer than a rule may have
+		}
+		want, _ := new(big.Rat).SetString(number)
+		if got, ok := new(big.Rat).SetString(text); !ok || got.Cmp(want) != 0 {
+			t.Errorf("%s became %s", number, text)
+		}
+		if again, err := decimal(text); again != text || err != nil {
+			t.Errorf("%s became %s, then %s, %v", number, text, again, err)
+		}
+	})
+}
+
 // H18: a typo is refused when the rule is read, with the words that are wrong.
 func TestRulesThatAreRefused(t *testing.T) {
 	for rule, want := range map[string]string{
@@ -68,6 +129,7 @@ func TestRulesThatAreRefused(t *testing.T) {
 		`sql IN []`:        `must be a JSON list`,
 		`sql IN ["a"] x`:   `must be a JSON list`,
 		`sql IN [null]`:    `only strings, numbers and booleans`,
+		`sql IN [1e2000]`:  `more than 1000 digits`,
 		`$.sql CONTAINS x`: `is not a field`,
 		`a..b CONTAINS x`:  `is not a field`,
 		`sql CONTAINS ` + strings.Repeat("x", 4_100): `more than 4096 bytes`,
@@ -95,6 +157,7 @@ func TestWhatARuleCannotCheck(t *testing.T) {
 		`[]`:                    true,
 		`"a"`:                   true,
 		`{}`:                    false,
+		`{"a":1e999999999}`:     true,
 	} {
 		if held, err := r.Holds([]byte(object)); (err != nil) != bad || held != (err == nil) {
 			t.Errorf("%.20s: %v, %v", object, held, err)

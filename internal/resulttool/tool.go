@@ -8,6 +8,7 @@ import (
 	"slices"
 	"unicode/utf8"
 
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
@@ -38,10 +39,11 @@ func (r readResult) Class() tool.Class { return tool.Read }
 // Call implements tool.Tool.
 func (r readResult) Call(_ context.Context, c tool.Call) (tool.Result, error) {
 	var args struct {
-		ID             string
-		Offset, Length int
+		ID     string `json:"id"`
+		Offset int    `json:"offset"`
+		Length int    `json:"length"`
 	}
-	if err := json.Unmarshal(c.Arguments, &args); err != nil {
+	if err := jsonscan.Decode(c.Arguments, &args); err != nil {
 		return tool.Error(err.Error()), nil
 	}
 	text, ok := r.results[args.ID]

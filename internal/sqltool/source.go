@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -105,8 +106,11 @@ func (queryTool) Class() tool.Class { return tool.Read }
 
 // Call implements [tool.Tool].
 func (t queryTool) Call(ctx context.Context, c tool.Call) (tool.Result, error) {
-	var args struct{ Database, Query string }
-	if err := json.Unmarshal(c.Arguments, &args); err != nil {
+	var args struct {
+		Database string `json:"database"`
+		Query    string `json:"query"`
+	}
+	if err := jsonscan.Decode(c.Arguments, &args); err != nil {
 		return tool.Result{}, fmt.Errorf("%w: the arguments are not valid", tool.ErrNotSent)
 	}
 	if c.Memory != nil {

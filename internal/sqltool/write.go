@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"modernc.org/sqlite"
 
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -59,8 +60,11 @@ func (t writeTool) Asks(json.RawMessage) bool { return !t.s.o.WritesUnasked }
 
 // write is what a call of database_write changes.
 type write struct {
-	Database, Operation, Table string
-	Values, Where              map[string]json.RawMessage
+	Database  string                     `json:"database"`
+	Operation string                     `json:"operation"`
+	Table     string                     `json:"table"`
+	Values    map[string]json.RawMessage `json:"values"`
+	Where     map[string]json.RawMessage `json:"where"`
 }
 
 // column is a column with a value.
@@ -73,9 +77,7 @@ type column struct {
 // Call implements [tool.Tool].
 func (t writeTool) Call(ctx context.Context, c tool.Call) (tool.Result, error) {
 	var w write
-	d := json.NewDecoder(bytes.NewReader(c.Arguments))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&w); err != nil {
+	if err := jsonscan.DecodeStrict(c.Arguments, &w); err != nil {
 		return tool.Result{}, fmt.Errorf("%w: the arguments are not valid", tool.ErrNotSent)
 	}
 	text, err := t.s.write(ctx, w)

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/turnpike-gateway/turnpike/internal/blob"
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -44,8 +45,12 @@ func (reader) Definition() tool.Definition {
 func (reader) Class() tool.Class { return tool.Read }
 
 type readArguments struct {
-	Operation, Bucket, Prefix, Path string
-	Limit, Offset                   int
+	Operation string `json:"operation"`
+	Bucket    string `json:"bucket"`
+	Prefix    string `json:"prefix"`
+	Path      string `json:"path"`
+	Limit     int    `json:"limit"`
+	Offset    int    `json:"offset"`
 }
 
 // Call implements [tool.Tool]. Files and their names may come from strangers, so what succeeds is untrusted.
@@ -59,7 +64,7 @@ func (r reader) Call(ctx context.Context, c tool.Call) (tool.Result, error) {
 
 func (r reader) call(ctx context.Context, c tool.Call) (tool.Result, error) {
 	var args readArguments
-	if err := json.Unmarshal(c.Arguments, &args); err != nil {
+	if err := jsonscan.Decode(c.Arguments, &args); err != nil {
 		return failed("the arguments are not valid: "+err.Error(), ""), nil
 	}
 	name, bucket, err := open(ctx, r.o, args.Bucket)

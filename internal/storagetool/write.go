@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
@@ -33,10 +34,11 @@ func (writer) Class() tool.Class { return tool.Once }
 // Call implements [tool.Tool].
 func (w writer) Call(ctx context.Context, c tool.Call) (tool.Result, error) {
 	var args struct {
-		Bucket, Path string
-		Content      *string
+		Bucket  string  `json:"bucket"`
+		Path    string  `json:"path"`
+		Content *string `json:"content"`
 	}
-	if err := json.Unmarshal(c.Arguments, &args); err != nil {
+	if err := jsonscan.Decode(c.Arguments, &args); err != nil {
 		return failed("the arguments are not valid: "+err.Error(), ""), nil
 	}
 	if args.Content == nil {

@@ -205,7 +205,7 @@ func TestSearchOptionsThatAreRefused(t *testing.T) {
 		{map[string]any{"country": "Germany"}, "two letters"},
 		{map[string]any{"category": "company", "start_published_date": "2026-02-02"}, "cannot be combined"},
 		{map[string]any{"category": "people", "blocked_domains": []string{"example.com"}}, "cannot be combined"},
-		{map[string]any{"live": true}, "unknown field"},
+		{map[string]any{"live": true}, "is not known"},
 	} {
 		if _, given := c.arguments["query"]; !given && c.want != "query must have" {
 			c.arguments["query"] = "q"

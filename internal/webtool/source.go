@@ -1,17 +1,16 @@
 package webtool
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -159,17 +158,8 @@ func decode(arguments json.RawMessage, into any) error {
 	if len(arguments) == 0 {
 		arguments = json.RawMessage("{}")
 	}
-	d := json.NewDecoder(bytes.NewReader(arguments))
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
-		var kind *json.UnmarshalTypeError
-		if errors.As(err, &kind) && kind.Field != "" {
-			return refuse("the argument %s has the wrong type: want %s", kind.Field, kind.Type)
-		}
+	if err := jsonscan.DecodeStrict(arguments, into); err != nil {
 		return refuse("the arguments cannot be used: %v", err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return refuse("the arguments are not one JSON object")
 	}
 	return nil
 }

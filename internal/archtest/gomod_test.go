@@ -67,24 +67,6 @@ func skip(t *testing.T, format string, args ...any) {
 	t.Skipf(format, args...)
 }
 
-// What the README promises, CI does: the same command, character by character.
-func TestCIRunsTheTestCommandOfTheREADME(t *testing.T) {
-	readme := section(read(t, "README.md"), "## Testing")
-	command := ""
-	for line := range strings.Lines(readme) {
-		if strings.HasPrefix(line, "go test ") && strings.Contains(line, "-race") {
-			command, _, _ = strings.Cut(strings.TrimSpace(line), "#")
-			command = strings.TrimSpace(command)
-		}
-	}
-	if command == "" {
-		t.Fatal("the section Testing of README.md has no line that begins with go test and has -race in it")
-	}
-	if !strings.Contains(read(t, ".ci/run"), "\nrun_tests "+command+"\n") {
-		t.Errorf(".ci/run has no line %q, which is the test command of README.md", command)
-	}
-}
-
 func TestTheDocumentationTellsTheStoryInTheSameNineFiles(t *testing.T) {
 	for _, name := range []string{"docs/how-a-request-flows.md", "internal/run/doc.go"} {
 		text := read(t, name)
@@ -95,14 +77,6 @@ func TestTheDocumentationTellsTheStoryInTheSameNineFiles(t *testing.T) {
 			}
 		}
 	}
-}
-
-// section returns the text from the heading to the next one of its level.
-func section(text, heading string) string {
-	_, after, _ := strings.Cut(text, "\n"+heading+"\n")
-	level, _, _ := strings.Cut(heading, " ")
-	before, _, _ := strings.Cut(after, "\n"+level+" ")
-	return before
 }
 
 func read(t *testing.T, name string) string {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"iter"
 	"net/http"
+	"strconv"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
@@ -149,15 +150,26 @@ func Texts(object []byte, names ...string) []string {
 // another kind has no members. at is where the object is in the body, "" for the body itself.
 func CheckNames(at string, object []byte, names []string) error {
 	for name := range jsonscan.Members(jsonscan.TrimSpace(object)) {
-		if err := CheckName(at, name, names); err != nil {
+		if err := checkName(at, name, names); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// CheckName is [CheckNames] for the name of one member.
-func CheckName[S ~string | ~[]byte](at string, name S, names []string) error {
+// CheckElements does what [CheckNames] does for each object in an array of a body that [Scan] has read, and calls
+// member with each member that has passed. i is the position of its object. of is where the array is in the body.
+// An error of member is returned. Everything is read once.
+func CheckElements(of string, array json.RawMessage, names []string, member func(i int, name, value []byte) error) error {
+	return jsonscan.MembersOfElements(array, func(i int, name, value []byte) error {
+		if jsonscan.Respelled(name, names) != "" { // the place is only formatted for an error
+			return checkName(of+"["+strconv.Itoa(i)+"]", name, names)
+		}
+		return member(i, name, value)
+	})
+}
+
+func checkName[S ~string | ~[]byte](at string, name S, names []string) error {
 	known := jsonscan.Respelled(name, names)
 	if known == "" {
 		return nil

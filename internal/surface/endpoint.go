@@ -156,7 +156,7 @@ const maxRelayedMember = 8 << 10
 func readJSON(from io.Reader, body *spool.Body) (*relayedBody, error) {
 	out := &relayedBody{body: body}
 	err := jsonscan.ObjectFrom(io.TeeReader(from, body), maxRelayedMember, func(name string, value []byte, at, end int64) error {
-		if err := CheckName("", name, relayedMembers()); err != nil {
+		if err := checkName("", name, relayedMembers()); err != nil {
 			return err
 		}
 		switch {

@@ -85,7 +85,7 @@ func (b *relayedBody) addPart(part *multipart.Part, to *multipart.Writer) error 
 	if name == "" {
 		return fault.New(fault.Invalid, "invalid_form", "a part of the form has no name")
 	}
-	if err := CheckName("", name, relayedMembers()); err != nil {
+	if err := checkName("", name, relayedMembers()); err != nil {
 		return err
 	}
 	known := slices.Contains(relayedMembers(), name)

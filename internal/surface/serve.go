@@ -183,7 +183,7 @@ func (h *Handler) read(r *http.Request, caller run.Caller) (req *run.Request, bo
 		return nil, nil, nil, err
 	}
 	for _, m := range members {
-		if err := CheckName("", m.Name, h.s.Members); err != nil {
+		if err := checkName("", m.Name, h.s.Members); err != nil {
 			return nil, nil, nil, err
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
-	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
@@ -35,7 +34,7 @@ func checkIDs(members []surface.Member) error {
 				return stored(m.Name)
 			}
 		case "messages":
-			if err := jsonscan.MembersOfElements(m.Value, checkMessageMember); err != nil {
+			if err := surface.CheckElements(m.Name, m.Value, messageNames, checkMessageMember); err != nil {
 				return err
 			}
 		}
@@ -43,12 +42,8 @@ func checkIDs(members []surface.Member) error {
 	return nil
 }
 
-// checkMessageMember refuses a member of a message whose name is misspelled, or that has the id of an answer that a
-// provider has spoken.
+// checkMessageMember refuses a member of a message that has the id of an answer that a provider has spoken.
 func checkMessageMember(i int, name, value []byte) error {
-	if jsonscan.Respelled(name, messageNames) != "" { // the place is only formatted for an error
-		return surface.CheckName(fmt.Sprintf("messages[%d]", i), name, messageNames)
-	}
 	if string(name) != "audio" {
 		return nil
 	}

@@ -212,10 +212,10 @@ func (d *decoder) checkLost() error {
 // items together may be as large as a body.
 func (in *inputReader) addAll(at string, list []json.RawMessage) error {
 	for i, raw := range list {
-		if _, err := checkItem(at, i, raw); err != nil {
+		at := path(at, i)
+		if err := checkItem(at, raw); err != nil {
 			return err
 		}
-		at := path(at, i)
 		r := referenceOf(raw)
 		in.at, in.id = at, ""
 		if r.is() {

@@ -1,10 +1,10 @@
 package responses
 
 import (
+	"encoding/json"
 	"slices"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
-	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
@@ -46,7 +46,7 @@ var naming = []string{"type", "id", "role", "status"}
 // isOnlyID reports whether an item has an id and nothing that it says. A provider puts what it
 // stores under the id in its place.
 func isOnlyID(it []byte) bool {
-	kind := kindOf(it)
+	kind := surface.Texts(it, "type")[0]
 	says, known := saying[kind]
 	hasID := kind == "item_reference"
 	for name, v := range surface.Members(it) {
@@ -61,27 +61,51 @@ func isOnlyID(it []byte) bool {
 	return hasID
 }
 
-// checkItem refuses an input item that a provider could read in another way than the gateway. of[i] is its place.
-// named says that the item has an id, or is a reference: it may be one that [isOnlyID].
-func checkItem(of string, i int, it []byte) (named bool, err error) {
+// checkItem refuses an input item that a provider could read in another way than the gateway.
+func checkItem(at string, it []byte) error {
+	if err := surface.CheckNames(at, it, itemNames); err != nil {
+		return err
+	}
 	types := 0
-	for name, v := range jsonscan.Members(jsonscan.TrimSpace(it)) {
-		if jsonscan.Respelled(name, itemNames) != "" { // the place is only formatted for an error
-			return false, surface.CheckName(path(of, i), name, itemNames)
-		}
-		switch string(name) {
-		case "type":
+	for name := range surface.Members(it) {
+		if name == "type" {
 			types++
-			named = named || jsonscan.Text(v) == "item_reference"
-		case "id":
-			named = true
 		}
 	}
 	if types > 1 {
-		at := path(of, i)
-		return false, fault.New(fault.Invalid, "invalid_value", "%s has more than one type", at).In(at + ".type")
+		return severalTypes(at)
 	}
-	return named, nil
+	return nil
+}
+
+func severalTypes(at string) error {
+	return fault.New(fault.Invalid, "invalid_value", "%s has more than one type", at).In(at + ".type")
+}
+
+// checkItems refuses what checkItem refuses, and items that only name what a provider stores.
+func checkItems(of string, items json.RawMessage) error {
+	typed, mayName := -1, false // the last item with a type; an item may be one that isOnlyID
+	err := surface.CheckElements(of, items, itemNames, func(i int, name, value []byte) error {
+		switch string(name) {
+		case "type":
+			if typed == i {
+				return severalTypes(path(of, i))
+			}
+			typed, mayName = i, mayName || string(value) != `"message"`
+		case "id":
+			mayName = true
+		}
+		return nil
+	})
+	if err != nil || !mayName {
+		return err
+	}
+	for i, it := range surface.Elements(items) {
+		if isOnlyID(it) {
+			return onlyAnID(path(of, i), it)
+		}
+	}
+	return nil
 }
 
 // checkRelay refuses ids of what a provider stores, in a request that is passed on to it: the
@@ -99,14 +123,8 @@ func checkRelay(members []surface.Member) error {
 					"send instructions and input").In("prompt.id")
 			}
 		case "input":
-			for i, it := range surface.Elements(m.Value) { // none of a text
-				named, err := checkItem(m.Name, i, it)
-				if err != nil {
-					return err
-				}
-				if named && isOnlyID(it) {
-					return onlyAnID(path(m.Name, i), it)
-				}
+			if err := checkItems(m.Name, m.Value); err != nil { // a text has no items
+				return err
 			}
 		}
 	}

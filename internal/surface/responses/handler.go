@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
@@ -47,7 +48,8 @@ func New(o Options) *Handler {
 	api := surface.Surface{
 		Name: "responses", Dialect: model.DialectResponses, RelayPath: "/responses", Decode: h.decodeRequest, Errors: h.errors, Members: bodyNames, CheckRelay: checkRelay, AlwaysLoop: true, Switches: switches,
 		Defaults: settings.Defaults{
-			Calls: defaultCalls, Parallelism: loop.Safe, DoomLoop: policy.Nudge, ResultMaxBytes: resultMaxBytes, EndCut: true,
+			Rounds: budget.MaxRounds, // a response ends for its calls
+			Calls:  defaultCalls, Parallelism: loop.Safe, DoomLoop: policy.Nudge, ResultMaxBytes: resultMaxBytes, EndCut: true,
 		},
 	}
 	h.kit = surface.New(o.Options, api)

@@ -1,0 +1,57 @@
+package app_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/turnpike-gateway/turnpike/turnpiketest"
+)
+
+// B08, B09: the limit on calls ends a response, and no limit on rounds does before: a model that asks for one tool at a
+// time can make all of its calls, and then answers.
+func TestAResponseMakesAllItsCallsOneAfterTheOther(t *testing.T) {
+	noLeaks(t)
+	for name, c := range map[string]struct {
+		member, runtime string
+		wants           int // calls that the model asks for
+		made            int
+		reason          string
+	}{
+		"as many as it may":  {wants: 10, made: 10},
+		"one more":           {wants: 11, made: 10, reason: "max_tool_calls"},
+		"more are asked for": {member: `"max_tool_calls":50,`, wants: 11, made: 10, reason: "max_tool_calls"},
+		"fewer":              {member: `"max_tool_calls":2,`, wants: 3, made: 2, reason: "max_tool_calls"},
+		"calls of the org":   {runtime: "max_calls: 30", wants: 30, made: 30},
+		"rounds of the org":  {runtime: "max_rounds: 4", wants: 10, made: 4, reason: "max_rounds"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var story strings.Builder
+			for i := range c.wants {
+				fmt.Fprintf(&story, "call c%d echo {\"n\":%d}\n\n", i, i)
+			}
+			up := turnpiketest.NewUpstream(turnpiketest.NewScript(t, story.String()+"text Done."), turnpiketest.UpstreamOptions{})
+			t.Cleanup(up.Close)
+			tools := newMCP(t, map[string]handler{"echo": echo})
+			g := MustRun(t, site{upstream: up.URL, runtime: c.runtime, servers: []string{server("tools", tools.URL)}}.yaml())
+			a := g.send("POST", "/v1/responses", strings.NewReader(`{`+c.member+`"model":"m","input":"x"}`), "Authorization", "Bearer owner-key")
+			var got struct {
+				Status     string
+				Incomplete *struct{ Reason string } `json:"incomplete_details"`
+			}
+			if err := json.Unmarshal(a.body, &got); err != nil || a.status != 200 {
+				t.Fatalf("%d %s", a.status, a.body)
+			}
+			if got.Incomplete == nil != (c.reason == "") || got.Incomplete != nil && got.Incomplete.Reason != c.reason {
+				t.Errorf("%s, %+v; want %q", got.Status, got.Incomplete, c.reason)
+			}
+			if answered := strings.Contains(string(a.body), "Done."); answered != (c.reason == "") {
+				t.Errorf("answered: %v\n%s", answered, a.body)
+			}
+			if n := len(tools.of("tools/call")); n != c.made {
+				t.Errorf("%d calls were made, want %d", n, c.made)
+			}
+		})
+	}
+}

@@ -17,6 +17,7 @@ func exceptions() map[string]string {
 		"internal/id.ordered":       "an encoding has no state",
 		"internal/run.smallBuffers": "a pool lends memory and remembers nothing",
 		"internal/run.largeBuffers": "a pool lends memory and remembers nothing",
+		"internal/sse.spareBuffers": "a pool lends memory and remembers nothing",
 		"sqlite.ErrNotFound":        "another name of an error, which has no state",
 	}
 }

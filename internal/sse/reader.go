@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"sync"
 	"time"
 )
 
@@ -64,9 +65,22 @@ type Reader struct {
 	hasData bool
 	id      string
 	retry   time.Duration
+
+	from *buffers // where buf, name and data go back to; nil after Release
 }
 
-// NewReader returns a Reader that reads from r.
+// buffers are the memory of a Reader, which the next one uses.
+type buffers struct{ buf, name, data []byte }
+
+// maxKept is the largest size of buffers that are used again, in bytes.
+const maxKept = 64 << 10
+
+var spareBuffers = sync.Pool{New: func() any { return &buffers{} }}
+
+var errReleased = errors.New("event stream: the reader was released")
+
+// NewReader returns a Reader that reads from r. A Reader that is released after use gives its
+// memory to the next one.
 func NewReader(r io.Reader, o ReaderOptions) *Reader {
 	if o.MaxLine <= 0 {
 		o.MaxLine = DefaultMaxLine
@@ -74,7 +88,29 @@ func NewReader(r io.Reader, o ReaderOptions) *Reader {
 	if o.MaxEvent <= 0 {
 		o.MaxEvent = DefaultMaxEvent
 	}
-	return &Reader{src: r, maxLine: o.MaxLine, maxEvent: o.MaxEvent}
+	b := spareBuffers.Get().(*buffers)
+	taken := *b
+	*b = buffers{}
+	return &Reader{
+		src: r, maxLine: o.MaxLine, maxEvent: o.MaxEvent,
+		buf: taken.buf, name: taken.name[:0], data: taken.data[:0], from: b,
+	}
+}
+
+// Release ends the use of the Reader. The slices of its events must not be used any more, and
+// Next returns an error. Release may be called more than once.
+func (r *Reader) Release() {
+	b := r.from
+	if b == nil {
+		return
+	}
+	if cap(r.buf)+cap(r.name)+cap(r.data) <= maxKept {
+		*b = buffers{r.buf, r.name, r.data}
+		b.overwrite()
+		spareBuffers.Put(b)
+	}
+	r.buf, r.name, r.data, r.hasData, r.from = nil, nil, nil, false, nil
+	_ = r.fail(errReleased)
 }
 
 // Next returns the next event. At the end of the stream it returns io.EOF or the error

@@ -169,3 +169,32 @@ func (r *repeat) Read(p []byte) (int, error) {
 	r.at = (r.at + n) % len(r.text)
 	return n, nil
 }
+
+// A Reader that is released gives its memory to a later one, unless it has grown too large, and
+// has no further event.
+func TestReleasedReaderGivesItsMemoryBack(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		size int
+		kept bool
+	}{
+		{"small events", 100, true},
+		{"a large event", maxKept, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := NewReader(strings.NewReader("data: "+strings.Repeat("a", tt.size)+"\n\ndata: b\n\n"), ReaderOptions{})
+			if ev, err := r.Next(); err != nil || len(ev.Data) != tt.size {
+				t.Fatal(len(ev.Data), err)
+			}
+			b, buf := r.from, &r.buf[0]
+			r.Release()
+			if kept := len(b.buf) > 0; kept != tt.kept || kept && &b.buf[0] != buf {
+				t.Errorf("kept: %v", kept)
+			}
+			if ev, err := r.Next(); err != errReleased {
+				t.Error(ev, err)
+			}
+			r.Release() // does nothing
+		})
+	}
+}

@@ -39,7 +39,15 @@ type Decoder interface {
 // [MaxTurn] and charged to memory, if there is one. The error is one of d, a
 // *[model.Error], or what reading returned.
 func Decode(src io.Reader, memory tool.Memory, limits sse.ReaderOptions, d Decoder) error {
-	return DecodeEvents(src, memory, func(src io.Reader) Events { return sse.NewReader(src, limits) }, d)
+	var events *sse.Reader
+	err := DecodeEvents(src, memory, func(src io.Reader) Events {
+		events = sse.NewReader(src, limits)
+		return events
+	}, d)
+	if events != nil {
+		events.Release()
+	}
+	return err
 }
 
 // Events reads the events of a stream. The data of an event is valid until the next one

@@ -27,12 +27,11 @@ type answer struct {
 	exchange  *exchange
 	id        json.RawMessage
 	method    string
+	session   string // the id that the answer gives the session; "" = none
 }
 
-// read turns resp into what the layer above may see, and takes over release.
-// JSON is read at once, and so are events up to the first that concerns that
-// layer. If that is the answer, the layer gets it as JSON. If not, the server asks
-// something, and the layer reads the events as it asks for them.
+// read reads the answer, JSON or a stream of events, and returns what the layer above may see
+// of it. It takes over release.
 func (a *answer) read(ctx context.Context, resp *http.Response, release func()) (*http.Response, error) {
 	body := &closing{resp.Body, release}
 	if enc := resp.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
@@ -46,11 +45,8 @@ func (a *answer) read(ctx context.Context, resp *http.Response, release func()) 
 	bytesLeft := &capped{body, limit, a.exchange.memory}
 	src := bufio.NewReaderSize(bytesLeft, 512) // for isEvents; large reads pass it by
 	if success(resp) && isEvents(src, resp.Header.Get("Content-Type")) {
-		e := a.stream(ctx, src, body, bytesLeft)
-		if frame := e.only(); frame != nil {
-			return a.reply(resp, frame)
-		}
-		return a.wrap(resp, "text/event-stream", e), nil
+		a.session = resp.Header.Get("Mcp-Session-Id")
+		return a.reply(resp, a.stream(ctx, src, body, bytesLeft).read())
 	}
 	data, err := io.ReadAll(src)
 	if err != nil {
@@ -97,7 +93,7 @@ func (a *answer) settle(f frame) []byte {
 	return a.encodeResult(f.Result)
 }
 
-// taken returns what the SDK sees of a call that has a result, if it reads the events. The
+// taken returns what the SDK sees of a call that has a result, on one stream. The
 // result is in the exchange, which decides (see exchange.finish). The SDK would decode a result
 // in three steps, each with a buffer of 32 KiB; an error it only passes on.
 func (a *answer) taken() []byte {
@@ -153,29 +149,22 @@ func encode(v any) []byte {
 	return data
 }
 
-// reply returns the frame as an answer for the SDK. For a tool call the SDK gets errTaken
-// instead, because the exchange has the answer: the SDK takes an error of the http.Client as
-// that of one request, and passes it on. It would decode a frame, with a goroutine and a buffer
-// of 32 KiB.
+// reply returns the frame as an answer for the SDK. The session id passes only where one is
+// given out; at any other time it could only break the session. For a tool call the layer above
+// gets errTaken instead, because the exchange has the answer.
 func (a *answer) reply(resp *http.Response, frame []byte) (*http.Response, error) {
 	if a.method == methodCall {
 		return nil, errTaken
 	}
-	return a.wrap(resp, "application/json", io.NopCloser(bytes.NewReader(frame))), nil
-}
-
-// errTaken is what the SDK gets in place of the answer to a tool call.
-var errTaken = errors.New("the answer is in the exchange")
-
-// wrap makes the answer for the SDK. The session id passes only where one is
-// given out; at any other time it could only break the session.
-func (a *answer) wrap(resp *http.Response, contentType string, body io.ReadCloser) *http.Response {
-	out := respond(a.request, http.StatusOK, contentType, body)
+	out := respond(a.request, http.StatusOK, "application/json", io.NopCloser(bytes.NewReader(frame)))
 	if id := resp.Header.Get("Mcp-Session-Id"); id != "" && a.method == methodInitialize && success(resp) {
 		out.Header.Set("Mcp-Session-Id", id)
 	}
-	return out
+	return out, nil
 }
+
+// errTaken is the error of the http.Client in place of the answer to a tool call.
+var errTaken = errors.New("the answer is in the exchange")
 
 func success(resp *http.Response) bool { return resp.StatusCode/100 == 2 }
 

@@ -324,6 +324,10 @@ func TestCancellingReturnsAtOnceAndTellsTheServer(t *testing.T) {
 	if params := <-told; !bytes.Contains(params, append([]byte(`"requestId":`), id...)) {
 		t.Errorf("told %s, want request %s", params, id)
 	}
+	h := f.of("notifications/cancelled")[0].header
+	if h.Get("Mcp-Session-Id") != "session-1" || h.Get("Mcp-Protocol-Version") != sessionVersion {
+		t.Errorf("told with the headers %v", h)
+	}
 	start := time.Now()
 	if err := c.Close(); err != nil || time.Since(start) > 4*time.Second {
 		t.Errorf("close: %v after %s", err, time.Since(start))
@@ -533,30 +537,6 @@ func TestARedirectToTheInsideIsFatal(t *testing.T) { // K05
 				t.Errorf("%v, want a refused redirect", err)
 			}
 		})
-	}
-}
-
-func TestAServersPingIsAnsweredDuringACall(t *testing.T) {
-	f := newFake(t)
-	pong := make(chan json.RawMessage, 1)
-	f.override[http.MethodPost] = func(w http.ResponseWriter, r *http.Request) {
-		w.WriteHeader(http.StatusAccepted)
-		if s := asked(r); s.method == "" {
-			pong <- s.id
-		}
-	}
-	f.override["pinging"] = func(w http.ResponseWriter, r *http.Request) {
-		asEvents(w)
-		fmt.Fprint(w, "data: {\"jsonrpc\":\"2.0\",\"id\":\"p1\",\"method\":\"ping\"}\n\n")
-		_ = http.NewResponseController(w).Flush()
-		id := <-pong
-		fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"content\":[{\"type\":\"text\",\"text\":%q}]}}\n\n", asked(r).id, id)
-	}
-	for _, m := range []string{methodInitialize, methodList, methodDiscover} {
-		f.override[m] = func(w http.ResponseWriter, r *http.Request) { f.direct(w, r) }
-	}
-	if r, err := named(f.client(), "pinging").Call(t.Context(), tool.Call{}); err != nil || textOf(r) != `"p1"` {
-		t.Error(r, err)
 	}
 }
 

@@ -156,7 +156,7 @@ func (c *Client) connectStreamable(ctx context.Context, version string) (*sessio
 	if err != nil {
 		return nil, x.handshaken(err)
 	}
-	s := &session{transport: StreamableHTTP, sdk: sdk}
+	s := &session{transport: StreamableHTTP, sdk: sdk, posts: newPoster(c, sdk)}
 	c.listen(s)
 	return s, outcome{}
 }
@@ -208,7 +208,7 @@ func refusesInitialize(o outcome) bool {
 }
 
 func (c *Client) bareSession() *session {
-	return &session{transport: BareHTTP, bare: &bare{http: c.http, url: c.server.URL}}
+	return &session{transport: BareHTTP, posts: &poster{client: c}}
 }
 
 // connectLink makes a session over w. It closes w if that fails.

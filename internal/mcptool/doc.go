@@ -2,17 +2,17 @@
 // source of tools over streamable HTTP, over the event stream of revision
 // 2024-11-05, or over the standard input and output of a child process.
 //
-//	Client ── pooled session ──► official SDK: negotiation, ids, protocol headers ─┐
-//	   │                         bare: plain tools/list and tools/call ────────────┤
-//	   │                                                                           ▼
-//	   │                                  streamable HTTP, bare: transport ──► server
-//	   │                        one stream for all: link ─┬─ eventWire ──────► server
-//	   │                                                  └─ stdioWire ──────► child
+//	Client ── pooled session ──► official SDK: negotiation, discovery, calls on one stream ─┐
+//	   │                         poster: calls over HTTP; a server without initialize ──────┤
+//	   │                                                                                    ▼
+//	   │                                       HTTP, one POST each: transport ──► server
+//	   │                        one stream for all: link ─┬─ eventWire ─────────► server
+//	   │                                                  └─ stdioWire ─────────► child
 //	   └──────────── exchange: the raw answer, or what went wrong ◄── transport or link
 //
-// The SDK manages the session. transport and link read every answer themselves: they find the
+// The SDK makes the session. transport and link read every answer themselves: they find the
 // message that answers the request, keep its bytes for the caller, and give the SDK a small,
-// well-formed message instead. So a server that sends too much, sends a wrong content type or
+// well-formed message instead. They also answer what a server asks: its pings. So a server that sends too much, sends a wrong content type or
 // breaks a connection fails one call and not the session that other calls share. Schemas keep
 // the bytes that the server sent.
 //

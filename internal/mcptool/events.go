@@ -1,7 +1,6 @@
 package mcptool
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -21,23 +20,19 @@ const (
 	drainTime   = 100 * time.Millisecond // what a stream gets to end after the answer
 )
 
-// events is an event stream as the SDK sees it: requests of the server, reduced
-// to what must be answered, then exactly one frame that answers the call, also
-// where the stream has none. It reads from the server as it is read.
+// events reads the event stream with the answer to a request. It answers what the server asks
+// before.
 type events struct {
-	answer   *answer
-	body     *closing // the server's present stream
-	limit    *capped  // the cap over all streams of the answer
-	src      *sse.Reader
-	failure  func(error) error // names the error of a read
-	resume   func(lastID string, delay time.Duration) (io.ReadCloser, error)
-	lastID   string // of the events seen so far
-	delay    time.Duration
-	asked    int
-	resumes  int
-	answered bool
-	drained  bool
-	out      bytes.Buffer
+	answer  *answer
+	body    *closing // the server's present stream
+	limit   *capped  // the cap over all streams of the answer
+	src     *sse.Reader
+	failure func(error) error // names the error of a read
+	resume  func(lastID string, delay time.Duration) (io.ReadCloser, error)
+	lastID  string // of the events seen so far
+	delay   time.Duration
+	asked   int
+	resumes int
 }
 
 // stream returns the events of an answer that src reads from body within limit.
@@ -54,27 +49,24 @@ func eventReader(src io.Reader) *sse.Reader {
 	return sse.NewReader(src, sse.ReaderOptions{MaxLine: maxAnswer, MaxEvent: maxAnswer})
 }
 
-// Read implements [io.Reader].
-func (e *events) Read(p []byte) (int, error) {
-	for e.out.Len() == 0 {
-		if e.answered {
-			e.drain()
-			return 0, io.EOF
-		}
-		e.next()
+// read returns the frame that answers the request, or an error frame if the stream has none. The
+// stream is then over.
+func (e *events) read() []byte {
+	frame := e.next()
+	for frame == nil {
+		frame = e.next()
 	}
-	return e.out.Read(p)
+	e.drain()
+	_ = e.body.Close()
+	e.src.Release()
+	return frame
 }
 
-// Close implements [io.Closer].
-func (e *events) Close() error { return e.body.Close() }
-
-// next takes one event of the server.
-func (e *events) next() {
+// next takes one event of the server. It returns the frame for the answer, or nil.
+func (e *events) next() []byte {
 	event, err := e.src.Next()
 	if err != nil {
-		e.ended(err)
-		return
+		return e.ended(err)
 	}
 	e.lastID = event.ID
 	if event.Retry > 0 {
@@ -84,35 +76,36 @@ func (e *events) next() {
 	switch {
 	case err != nil: // a priming event, or noise
 	case f.answers(e.answer.id):
-		e.finish(e.answer.settle(f))
+		return e.answer.settle(f)
 	case f.announces():
 		e.answer.transport.client.changed()
 	case f.asks() && e.asked < maxAsked:
 		e.asked++
-		e.emit(encode(map[string]any{"jsonrpc": "2.0", "id": f.ID, "method": *f.Method}))
+		e.answer.respond(f)
 	}
+	return nil
 }
 
 // ended goes on with a stream that has ended without the answer, or gives up.
-func (e *events) ended(err error) {
+func (e *events) ended(err error) []byte {
 	var limit *sse.LimitError
 	switch {
 	case errors.As(err, &limit), errors.Is(err, errTooLarge):
-		e.finish(e.answer.fail(tooLarge(err)))
+		return e.answer.fail(tooLarge(err))
 	case e.lastID == "" || e.resumes >= maxResumes:
-		e.finish(e.answer.fail(e.failure(err)))
-	default:
-		e.resumes++
-		body, err := e.resume(e.lastID, e.delay)
-		if err != nil {
-			e.finish(e.answer.fail(e.failure(err)))
-			return
-		}
-		_ = e.body.ReadCloser.Close() // the context that it would release is still in use
-		e.body = &closing{body, e.body.release}
-		e.limit.Reader = body
-		e.src = eventReader(e.limit)
+		return e.answer.fail(e.failure(err))
 	}
+	e.resumes++
+	body, err := e.resume(e.lastID, e.delay)
+	if err != nil {
+		return e.answer.fail(e.failure(err))
+	}
+	_ = e.body.ReadCloser.Close() // the context that it would release is still in use
+	e.body = &closing{body, e.body.release}
+	e.limit.Reader = body
+	e.src.Release()
+	e.src = eventReader(e.limit)
+	return nil
 }
 
 // tooLarge returns err as an error that wraps errTooLarge.
@@ -123,49 +116,29 @@ func tooLarge(err error) error {
 	return errTooLarge
 }
 
-func (e *events) finish(frame []byte) {
-	e.emit(frame)
-	e.answered = true
-}
-
-// only waits for the first frame and returns it if it answers the call. The stream is
-// then over. Otherwise it returns nil, and the frame is the first that Read returns.
-func (e *events) only() []byte {
-	for e.out.Len() == 0 {
-		e.next()
-	}
-	if !e.answered {
-		return nil
-	}
-	e.drain()
-	_ = e.Close()
-	frame := bytes.TrimPrefix(e.out.Bytes(), []byte(dataField))
-	return bytes.TrimSuffix(frame, []byte(eventEnd))
-}
-
-// What surrounds the data of an event.
-const (
-	dataField = "data: "
-	eventEnd  = "\n\n"
-)
-
-func (e *events) emit(frame []byte) {
-	e.out.WriteString(dataField)
-	e.out.Write(frame)
-	e.out.WriteString(eventEnd)
-}
-
 // drain reads the end of the stream, so that the connection can be kept; one
 // that does not end soon is closed.
 func (e *events) drain() {
-	if e.drained {
-		return
-	}
-	e.drained = true
 	body := e.body
 	timer := time.AfterFunc(drainTime, func() { _ = body.Close() })
 	defer timer.Stop()
 	_, _ = io.CopyN(io.Discard, body, maxErrorBody)
+}
+
+// respond answers a request of the server in the stream. It does not wait for the server.
+func (a *answer) respond(f frame) {
+	header := http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
+	for _, name := range []string{"Mcp-Protocol-Version", "Mcp-Session-Id"} {
+		if v := a.request.Header.Get(name); v != "" {
+			header.Set(name, v)
+		}
+	}
+	if a.method == methodInitialize && a.session != "" {
+		header.Set("Mcp-Session-Id", a.session)
+	}
+	r := a.request.WithContext(a.request.Context())
+	r.Header = header
+	a.transport.tellLater(r, replyTo(f), "mcp server's request not answered")
 }
 
 // resume asks for the rest of a stream that the server closed on purpose, as

@@ -49,6 +49,7 @@ type seen struct {
 	header       http.Header
 	id, params   json.RawMessage
 	from         string // the caller's address, one for each connection
+	body         []byte
 }
 
 func newFake(t *testing.T) *fake {
@@ -86,7 +87,7 @@ func (f *fake) serve(w http.ResponseWriter, r *http.Request) {
 		Params json.RawMessage `json:"params"`
 	}
 	_ = json.Unmarshal(body, &m)
-	s := seen{r.Method, m.Method, r.Header.Clone(), m.ID, m.Params, r.RemoteAddr}
+	s := seen{r.Method, m.Method, r.Header.Clone(), m.ID, m.Params, r.RemoteAddr, body}
 	f.mu.Lock()
 	f.requests = append(f.requests, s)
 	stale := f.live != r.Header.Get("Mcp-Session-Id") && m.Method != methodInitialize && m.Method != methodDiscover

@@ -290,12 +290,16 @@ func (l *link) reply(f frame) {
 	})
 }
 
-// replyTo returns the answer to a request of the server. Only ping is supported.
+// replyTo returns the answer to a request of the server. The client has announced no
+// capabilities. A server that asks for roots nevertheless gets an empty list.
 func replyTo(f frame) []byte {
 	reply := map[string]any{"jsonrpc": "2.0", "id": f.ID}
-	if *f.Method == "ping" {
+	switch *f.Method {
+	case "ping":
 		reply["result"] = struct{}{}
-	} else {
+	case "roots/list":
+		reply["result"] = map[string]any{"roots": []string{}}
+	default:
 		reply["error"] = map[string]any{"code": codeMethodNotFound, "message": "method not found"}
 	}
 	return encode(reply)

@@ -10,8 +10,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"github.com/turnpike-gateway/turnpike/internal/sse"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -185,11 +183,7 @@ func listenRequest(version string) []byte {
 	return encode(map[string]any{
 		"jsonrpc": "2.0", "id": json.RawMessage(`"listen"`), "method": methodListen,
 		"params": map[string]any{
-			"_meta": map[string]any{
-				mcp.MetaKeyProtocolVersion:    version,
-				mcp.MetaKeyClientInfo:         clientInfo(),
-				mcp.MetaKeyClientCapabilities: struct{}{},
-			},
+			"_meta":         addRequestMeta(nil, version),
 			"notifications": map[string]bool{"toolsListChanged": true},
 		},
 	})

@@ -71,7 +71,7 @@ func (c *Client) once(ctx context.Context, request func(*session) outcome) outco
 			return o
 		}
 		return request(s)
-	case s.bare != nil && o.status/100 == 4 && o.status != http.StatusTooManyRequests:
+	case s.sdk == nil && o.status/100 == 4 && o.status != http.StatusTooManyRequests:
 		c.setTerms(terms{}) // the server may support initialize by now
 		c.replace(s)
 	default:
@@ -82,7 +82,7 @@ func (c *Client) once(ctx context.Context, request func(*session) outcome) outco
 
 // again performs request in a new session, in place of s.
 func (c *Client) again(ctx context.Context, s *session, request func(*session) outcome) outcome {
-	if s.bare != nil {
+	if s.sdk == nil {
 		c.setTerms(terms{}) // the server may support initialize by now
 	}
 	c.log.Info("mcp server does not know its session, which is replaced", "transport", s.transport)

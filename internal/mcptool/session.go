@@ -3,6 +3,8 @@ package mcptool
 import (
 	"context"
 	"errors"
+	"maps"
+	"sync"
 	"sync/atomic"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -28,16 +30,21 @@ const (
 var errSessionLost = errors.New("session lost")
 
 // session is a session of the SDK. For a server without initialize it is only a way to send
-// requests, and bare is set.
+// requests.
 type session struct {
 	transport     Transport
-	sdk           *mcp.ClientSession // nil if bare is set
-	bare          *bare
-	link          *link  // of legacy SSE and stdio; else nil
-	stopListening func() // ends the stream of notifications; nil = there is none
+	sdk           *mcp.ClientSession // nil for a server without initialize
+	posts         *poster            // of HTTP; else nil
+	link          *link              // of legacy SSE and stdio; else nil
+	stopListening func()             // ends the stream of notifications; nil = there is none
 
 	worked  atomic.Bool // a request had a result
 	doubted atomic.Bool // the server may not know the session any more; see [Client.judge]
+
+	mu       sync.Mutex // guards what follows
+	closing  bool
+	posting  sync.WaitGroup  // calls of posts in progress
+	mirrored map[string]bool // the tools whose arguments the SDK repeats in headers
 }
 
 // protocol returns the protocol revision; "" without a session of the SDK.
@@ -69,8 +76,8 @@ func (s *session) announcesChanges() bool {
 // it refuses tools whose x-mcp-header is invalid. It is nil if arguments are not repeated in
 // headers.
 func (s *session) list(ctx context.Context, cursor string) (o outcome, accepted map[string]bool) {
-	if s.bare != nil {
-		return s.bare.post(ctx, methodList, listParams{cursor}), nil
+	if s.sdk == nil {
+		return s.posts.list(ctx, cursor), nil
 	}
 	x := &exchange{}
 	page, err := s.sdk.ListTools(withExchange(ctx, x), &mcp.ListToolsParams{Cursor: cursor})
@@ -79,6 +86,7 @@ func (s *session) list(ctx context.Context, cursor string) (o outcome, accepted 
 		for _, t := range page.Tools {
 			accepted[t.Name] = true
 		}
+		s.mirror(accepted)
 	}
 	return x.finish(lost(err)), accepted
 }
@@ -94,12 +102,46 @@ func (s *session) call(ctx context.Context, p callParams, writes bool) outcome {
 		p.tracer.CallSent(ctx, s.id(), s.protocol(), s.transport == Stdio)
 		p.Meta = addTrace(p.Meta, p.tracer.Trace(ctx))
 	}
-	ctx = withExchange(ctx, x)
-	if s.bare != nil {
-		return s.bare.post(ctx, methodCall, p)
+	if s.posts != nil && !s.mirrors(p.Name) {
+		if !s.beginPost() {
+			return x.finish(errSessionLost)
+		}
+		defer s.posting.Done()
+		return s.posts.call(ctx, x, p)
 	}
-	_, err := s.sdk.CallTool(ctx, &mcp.CallToolParams{Meta: p.Meta, Name: p.Name, Arguments: p.Arguments})
+	_, err := s.sdk.CallTool(withExchange(ctx, x), &mcp.CallToolParams{Meta: p.Meta, Name: p.Name, Arguments: p.Arguments})
 	return x.finish(lost(err))
+}
+
+// beginPost counts a call in progress, for which the caller must call posting.Done. It returns
+// false if the session is being closed.
+func (s *session) beginPost() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closing {
+		s.posting.Add(1)
+	}
+	return !s.closing
+}
+
+// mirror notes listed tools that ask for arguments in headers, which revision 2026-07-28 defines.
+func (s *session) mirror(tools map[string]bool) {
+	if len(tools) == 0 || s.protocol() < statelessVersion {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mirrored == nil {
+		s.mirrored = map[string]bool{}
+	}
+	maps.Copy(s.mirrored, tools)
+}
+
+// mirrors reports whether the SDK must send the calls of a tool.
+func (s *session) mirrors(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mirrored[name]
 }
 
 // meta returns a new map: the SDK adds to it.
@@ -126,6 +168,10 @@ func (s *session) close() {
 	if s.stopListening != nil {
 		s.stopListening()
 	}
+	s.mu.Lock()
+	s.closing = true
+	s.mu.Unlock()
+	s.posting.Wait()
 	if s.sdk != nil {
 		_ = s.sdk.Close() // the session is over, whatever the server answers
 	}

@@ -27,7 +27,7 @@ const (
 // errRedirect is a redirect that was not followed.
 var errRedirect = errors.New("redirected")
 
-// transport performs the HTTP requests of the SDK and of bare sessions. For a call it returns
+// transport performs the HTTP requests of the SDK and of posters. For a call it returns
 // a well-formed JSON-RPC answer, or an error if the request could not be sent. It stores the
 // outcome in the exchange of the request's context.
 type transport struct {
@@ -154,18 +154,22 @@ func (t *transport) tell(ctx context.Context, r *http.Request, body []byte, limi
 // cancelled sends a cancel notification in the background, because its caller must not wait
 // for a slow server.
 func (t *transport) cancelled(r *http.Request, body []byte) *http.Response {
-	ctx := context.WithoutCancel(r.Context())
-	if exchangeOf(ctx).method() == methodInitialize { // the one request that may not be cancelled
-		return respond(r, http.StatusAccepted, "", nil)
+	if exchangeOf(r.Context()).method() != methodInitialize { // the one request that may not be cancelled
+		t.tellLater(r, body, "cancel notification not delivered")
 	}
+	return respond(r, http.StatusAccepted, "", nil)
+}
+
+// tellLater sends a message without an answer in the background, also after the end of r's
+// context. If that fails, it logs what.
+func (t *transport) tellLater(r *http.Request, body []byte, what string) {
 	t.client.spawn(func() {
-		ctx, release := t.client.bound(ctx)
+		ctx, release := t.client.bound(context.WithoutCancel(r.Context()))
 		defer release()
 		if _, err := t.tell(ctx, r, body, notifyTimeout); err != nil {
-			t.client.log.Debug("cancel notification not delivered", "error", err)
+			t.client.log.Debug(what, "error", err)
 		}
 	})
-	return respond(r, http.StatusAccepted, "", nil)
 }
 
 // readBody reads and closes the body of the request.
@@ -174,7 +178,12 @@ func readBody(r *http.Request) ([]byte, error) {
 		return nil, nil
 	}
 	defer r.Body.Close()
-	return io.ReadAll(r.Body)
+	if r.ContentLength < 0 {
+		return io.ReadAll(r.Body)
+	}
+	body := make([]byte, r.ContentLength)
+	_, err := io.ReadFull(r.Body, body)
+	return body, err
 }
 
 // redirects reports whether the http.Client would follow a redirect.

@@ -88,8 +88,9 @@ func (s *Store) enqueue(ctx context.Context, h *head, lease journal.Lease, after
 	}
 	now := s.leaseNow()
 	stored.approvals = h.ApprovalChanges(b)
+	to := h.After(lease, b, now)
 	c := headChange{
-		lease: lease, from: h.Head, to: h.After(lease, b, now),
+		lease: lease, from: h.current(), to: &to,
 		now: s.now(), leaseNow: now, mayReserve: h.mayReserve || len(b.Reservations) > 0, assumed: h.assumed,
 	}
 	names := stored.names()

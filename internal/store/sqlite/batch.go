@@ -68,10 +68,11 @@ func encodeBatch(lease journal.Lease, b journal.Batch) (batch, error) {
 	return out, nil
 }
 
-// headChange is the effect of a batch on the head of its run.
+// headChange is the effect of a batch on the head of its run. The heads must not be changed:
+// consecutive batches share them.
 type headChange struct {
 	lease      journal.Lease
-	from, to   journal.Head
+	from, to   *journal.Head
 	now        time.Time // wall clock
 	leaseNow   time.Time // clock of leases
 	mayReserve bool      // the run may have reservations
@@ -160,7 +161,7 @@ const (
 
 // changesStatus reports whether the change affects more columns than the counters.
 func (c headChange) changesStatus() bool {
-	from, to := c.from.Summary, c.to.Summary
+	from, to := &c.from.Summary, &c.to.Summary
 	return from.Status != to.Status || from.Grade != to.Grade || from.Reason != to.Reason || from.FinishedAt != to.FinishedAt || from.Slots != to.Slots
 }
 
@@ -168,11 +169,11 @@ func (b batch) writeHead(t *tx, c headChange) error {
 	if c.from.Seq == 0 {
 		return b.insertHead(t, c)
 	}
-	s := c.to.Summary
+	s := &c.to.Summary
 	text := updateCounters + admitted
 	args := []any{
 		b.key.org, b.key.run, c.from.Seq + 1, c.lease.Epoch, s.Rounds, s.Calls, s.Tokens, c.to.Seq + 1, c.to.At,
-		c.from.KeepsLease(c.lease, c.to), c.to.Owner, c.to.LeaseUntil, s.Waits,
+		c.from.KeepsLease(c.lease, *c.to), c.to.Owner, c.to.LeaseUntil, s.Waits,
 	}
 	if c.changesStatus() {
 		text = updateStatus + admitted
@@ -186,7 +187,7 @@ func (b batch) writeHead(t *tx, c headChange) error {
 }
 
 func (b batch) insertHead(t *tx, c headChange) error {
-	s := c.to.Summary
+	s := &c.to.Summary
 	_, err := t.exec(`INSERT INTO runs (org, run_id, principal, surface, grade, model, status, finish_reason,
 			rounds, calls, tokens, epoch, next_seq, created_at, updated_at, finished_at, owner, lease_until, waits, slots)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 )
 
 // Batches without Sync are held back, so that batches of one run become one write: it
@@ -191,4 +193,13 @@ func (h *head) unstored() []*part {
 }
 
 // follow makes the head what it is after the change.
-func (h *head) follow(c *headChange) { h.Head, h.mayReserve, h.assumed = c.to, c.mayReserve, false }
+func (h *head) follow(c *headChange) { h.Head, h.mayReserve, h.assumed = *c.to, c.mayReserve, false }
+
+// current returns the head in memory that the caller must not change: that of the last batch that
+// is held back, if nothing else has changed the head since. It is called with h locked.
+func (h *head) current() *journal.Head {
+	if h.held != nil && *h.held.last().to == h.Head {
+		return h.held.last().to
+	}
+	return new(h.Head)
+}

@@ -11,7 +11,7 @@ COPY . .
 ARG TARGETOS TARGETARCH
 # What "turnpike --version" prints.
 ARG VERSION=
-RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath \
+RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -tags grpcnotrace \
       -ldflags "-s -w -X github.com/turnpike-gateway/turnpike/internal/app.release=$VERSION" \
       -o /image/usr/local/bin/turnpike ./cmd/turnpike
 # Root certificates for the APIs of providers, the name of the user, a directory

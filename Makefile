@@ -2,7 +2,7 @@
 .PHONY: build test race lint fuzz docs demo bench ci soak release
 
 build: ## the program, as ./turnpike
-	CGO_ENABLED=0 go build -trimpath -o turnpike ./cmd/turnpike
+	CGO_ENABLED=0 go build -trimpath -tags grpcnotrace -o turnpike ./cmd/turnpike
 
 test: ## what everybody runs
 	go test ./...

@@ -63,11 +63,17 @@ Start with:
   turnpike demo                          offline demo in one process
   turnpike serve                         uses OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY
   turnpike serve --config turnpike.yaml  uses your providers and MCP servers`,
-		Version:       app.Version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.SetVersionTemplate("turnpike {{.Version}}\n")
+	// A template for cobra's own flag would link text/template, which keeps the linker from removing unused methods: 12 MB.
+	version := root.Flags().BoolP("version", "v", false, "version for turnpike")
+	root.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *version {
+			return printVersion(cmd)
+		}
+		return cmd.Help()
+	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetArgs(p.Args)
 	root.SetIn(p.Stdin)
@@ -136,8 +142,12 @@ func versionCommand() *cobra.Command {
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			fmt.Fprintln(cmd.OutOrStdout(), "turnpike", app.Version())
-			return nil
+			return printVersion(cmd)
 		},
 	}
+}
+
+func printVersion(cmd *cobra.Command) error {
+	_, err := fmt.Fprintln(cmd.OutOrStdout(), "turnpike", app.Version())
+	return err
 }

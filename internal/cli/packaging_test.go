@@ -39,7 +39,6 @@ func repositoryFile(t *testing.T, name string) string {
 // flags and arguments that it accepts. Nothing is run.
 func parses(args []string) error {
 	root := Command(Process{Env: noEnvironment, Stdout: io.Discard, Stderr: io.Discard})
-	root.InitDefaultVersionFlag()
 	cmd, rest, err := root.Find(args)
 	if err == nil {
 		err = cmd.ParseFlags(rest)
@@ -225,7 +224,7 @@ func TestTheImageIsBuiltAsAStaticBinaryWithItsVersion(t *testing.T) {
 		return i.all[k].args
 	}
 	build := find("go build")
-	for _, want := range []string{"CGO_ENABLED=0", "-trimpath", "-X " + versionVariable + "=$VERSION", "GOOS=$TARGETOS", "GOARCH=$TARGETARCH"} {
+	for _, want := range []string{"CGO_ENABLED=0", "-trimpath", "-tags grpcnotrace", "-X " + versionVariable + "=$VERSION", "GOOS=$TARGETOS", "GOARCH=$TARGETARCH"} {
 		if !strings.Contains(build, want) {
 			t.Errorf("the build does not have %s: %s", want, build)
 		}

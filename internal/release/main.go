@@ -17,6 +17,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -226,21 +227,30 @@ func (r *release) build(ctx context.Context, env []string) ([]byte, error) {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	path := filepath.Join(dir, "turnpike")
-	flags := fmt.Sprintf("-s -w -X '%s=%s %s'", versionVariable, r.version, r.commit)
+	flags := fmt.Sprintf("-s -w -dumpdep -X '%s=%s %s'", versionVariable, r.version, r.commit)
 	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", path}
+	tags := []string{noTraceTag}
 	if r.python != "" {
 		overlay := filepath.Join(dir, "overlay.json")
 		if err := r.writeOverlay(overlay); err != nil {
 			return nil, err
 		}
-		args = append(args, "-tags", pythonTag, "-overlay", overlay)
+		args, tags = append(args, "-overlay", overlay), append(tags, pythonTag)
 	}
-	cmd := exec.CommandContext(ctx, "go", append(args, "./cmd/turnpike")...)
-	cmd.Dir, cmd.Env, cmd.Stderr = r.root, env, r.said
+	cmd := exec.CommandContext(ctx, "go", append(args, "-tags", strings.Join(tags, ","), "./cmd/turnpike")...)
+	var printed bytes.Buffer
+	cmd.Dir, cmd.Env, cmd.Stderr = r.root, env, &printed
 	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("go build: %w", err)
+		return nil, fmt.Errorf("go build: %w\n%s", err, withoutReferences(printed.Bytes()))
 	}
-	return os.ReadFile(path)
+	if err := checkPruned(printed.Bytes()); err != nil {
+		return nil, err
+	}
+	program, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return program, r.checkSize(len(program))
 }
 
 // shipped returns the files of the repository that every archive holds. The unit

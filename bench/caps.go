@@ -40,33 +40,22 @@ func caps(ctx context.Context, r *rig) ([]row, error) {
 		return nil, err
 	}
 	c := relay{unit: "requests/s"}
-	var ratios []float64
-	var without, with measured
-	for i := -1; i < r.opt.pairs; i++ {
-		b, err := c.pass(ctx, r, plain)
-		if err != nil {
-			return nil, fmt.Errorf("without: %w\n%s", err, plain.proc.Tail())
-		}
-		g, err := c.pass(ctx, r, capped)
-		if err != nil {
-			return nil, fmt.Errorf("with: %w\n%s", err, capped.proc.Tail())
-		}
-		if n := b.Wrong() + g.Wrong(); n > 0 {
-			return nil, fmt.Errorf("%d wrong answers: %s; %s", n, b.Describe(), g.Describe())
-		}
-		without, with = without.add(b), with.add(g)
-		if i >= 0 {
-			ratios = append(ratios, g.Rate()/b.Rate())
-		}
+	p, err := c.measurePairs(ctx, r, plain, capped)
+	if err != nil {
+		return nil, err
+	}
+	without, with := p.first, p.second
+	if without.Wrong()+with.Wrong() > 0 {
+		return nil, fmt.Errorf("wrong answers: without %s; with %s", without.Describe(), with.Describe())
 	}
 	writes, err := metric(ctx, metrics, budgetWrites)
 	if err != nil {
 		return nil, err
 	}
-	requests := float64(with.Answers + with.Warm)
+	requests := float64(with.Answers + with.Warm + p.warm)
 	return []row{
 		{
-			what: "requests/s, with / without", digits: 3, seen: summarize(ratios), gate: r.opt.gate(atLeast(capsGate)),
+			what: "requests/s, with / without", digits: 3, seen: summarize(p.ratios), gate: r.opt.gate(atLeast(capsGate)),
 			note: fmt.Sprintf("without %s; with %s", without.describe(c.unit), with.describe(c.unit)),
 		},
 		{

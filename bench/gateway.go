@@ -24,6 +24,7 @@ const defaultSlots = 16
 
 // gatewayConfig is what differs between the cases.
 type gatewayConfig struct {
+	program     string // the gateway binary; "" = that of the rig
 	provider    string // host:port
 	kind        string // of the provider; "" = openai
 	mcp         string // host:port of the MCP server; "" = no loop
@@ -107,7 +108,7 @@ func (r *rig) startGateway(ctx context.Context, c gatewayConfig) (target, error)
 		return target{}, err
 	}
 	p, err := r.group.Start(proc.Command{
-		Name: "gateway", Path: r.gateway, Args: []string{"serve", "--config", file},
+		Name: "gateway", Path: cmp.Or(c.program, r.gateway), Args: []string{"serve", "--config", file},
 		Env: r.environment(profileVar + "=" + profile), Log: r.file("gateway.log"),
 	})
 	if err != nil {

@@ -202,6 +202,35 @@ func responsesCPU(ctx context.Context, r *rig) ([]row, error) {
 	return cpuRows(bare, gateway, r.opt.gate(atMost(responsesCPUGate))), nil
 }
 
+// comparedRuns returns what compares the time of runs of two gateways.
+func comparedRuns(of scriptFunc, responses bool, width int, runs func(sizes) int) func(context.Context, *rig) (comparison, error) {
+	return func(ctx context.Context, r *rig) (comparison, error) {
+		l, err := r.loopServers(ctx)
+		if err != nil {
+			return comparison{}, err
+		}
+		l.client.responses = responses
+		defer l.client.close()
+		config := gatewayConfig{program: r.opt.against, provider: l.model.addr, mcp: l.tool.addr}
+		var before, now loopSide
+		if before.target, err = r.startGateway(ctx, config); err != nil {
+			return comparison{}, fmt.Errorf("before: %w", err)
+		}
+		config.program = ""
+		if now.target, err = r.startGateway(ctx, config); err != nil {
+			return comparison{}, err
+		}
+		if err := l.passes(ctx, plan{of, runs(r.opt.sizes), width, 1, r.opt.pairs}, &before, &now); err != nil {
+			return comparison{}, err
+		}
+		c := comparison{what: "runs/s", cpuBefore: summarize(before.cpuMS).median, cpuNow: summarize(now.cpuMS).median}
+		for i, ms := range before.medians {
+			c.ratios = append(c.ratios, ms/now.medians[i]) // of the rates
+		}
+		return c, nil
+	}
+}
+
 func (r *rig) roundPasses(ctx context.Context, of scriptFunc, runs, width int) (bare, gateway *loopSide, err error) {
 	l, err := r.loopServers(ctx)
 	if err != nil {

@@ -3,6 +3,7 @@
 //	go run ./bench            the whole table, in some minutes
 //	go run ./bench -quick     shorter passes, for CI
 //	go run ./bench -list      the cases
+//	go run ./bench -against PATH   compares the gateway with one that was built before
 //	go run ./bench -h         the rest
 //
 // It builds the gateway, starts it between fake servers on 127.0.0.1, loads it,
@@ -22,6 +23,7 @@
 //	streams.go     cases idle, leak
 //	loop.go        cases loop, rounds, cpu, respcpu; loopclient.go makes the runs and verifies them
 //	neighbour.go   case neighbour
+//	against.go     what -against makes of two gateways
 //	rig.go         starts the child processes; gateway.go starts the gateway
 //
 // README.md says what each case measures and how to read the table.
@@ -90,26 +92,53 @@ type benchCase struct {
 	about        string
 	needsGateway bool // cannot run with -self
 	run          func(context.Context, *rig) ([]row, error)
+
+	// compare compares the gateway with the one of -against; nil = the case has no rate.
+	compare func(context.Context, *rig) (comparison, error)
+}
+
+// compared returns a case that compares two gateways, in place of its measurement.
+func (c benchCase) compared() benchCase {
+	compare := c.compare
+	c.run = func(ctx context.Context, r *rig) ([]row, error) {
+		got, err := compare(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		if line := got.slower(c.name); line != "" {
+			r.slower = append(r.slower, line)
+		}
+		return got.rows(), nil
+	}
+	return c
 }
 
 // cases are all cases, in the order of the table.
 func cases() []benchCase {
+	relayed := func(name, about string, c relay) benchCase {
+		return benchCase{name: name, about: about, run: c.run, compare: c.compare}
+	}
 	return []benchCase{
-		{"small", "pass-through, small bodies", false, relay{unit: "requests/s"}.run},
-		{"body100k", "pass-through, request bodies of 100 KB", false, relay{unit: "requests/s", size: 100_000}.run},
-		{"burst", "streams of 200 chunks, as fast as they go", false, relay{unit: "streams/s", stream: true}.run},
-		{"responses", "pass-through of the Responses API, small bodies", false, relay{unit: "requests/s", kind: "openai-responses"}.run},
-		{"caps", "pass-through with budgets and a route, against one without", true, caps},
-		{"cuts", "streams that arrive cut or altered", false, cuts},
-		{"store", "pass-through while the database is locked", true, store},
-		{"loop", "one round of 8 tools of 50 ms, a model of 20 ms", true, loop},
-		{"parallel", "8 runs at once, each with 8 tools of 50 ms at once", true, parallel},
-		{"rounds", "runs of 10 rounds, a model of 20 ms", true, rounds},
-		{"cpu", "CPU of runs of 3 rounds without latency", true, loopCPU},
-		{"respcpu", "CPU of runs of 3 rounds over the Responses API", true, responsesCPU},
-		{"idle", "memory of idle streams and of an idle gateway", false, idle},
-		{"leak", "clients that leave", false, leak},
-		{"neighbour", "an org beside one that is at its limits", true, noisyNeighbor},
+		relayed("small", "pass-through, small bodies", relay{unit: "requests/s"}),
+		relayed("small128", "pass-through, small bodies, 128 connections", relay{unit: "requests/s", connections: manyConnections}),
+		relayed("body100k", "pass-through, request bodies of 100 KB", relay{unit: "requests/s", size: 100_000}),
+		relayed("burst", "streams of 200 chunks, as fast as they go", relay{unit: "streams/s", stream: true}),
+		relayed("responses", "pass-through of the Responses API, small bodies", relay{unit: "requests/s", kind: "openai-responses"}),
+		{"caps", "pass-through with budgets and a route, against one without", true, caps, nil},
+		{"cuts", "streams that arrive cut or altered", false, cuts, nil},
+		{"store", "pass-through while the database is locked", true, store, nil},
+		{"loop", "one round of 8 tools of 50 ms, a model of 20 ms", true, loop, nil},
+		{"parallel", "8 runs at once, each with 8 tools of 50 ms at once", true, parallel,
+			comparedRuns(eightTools(0), false, parallelWidth, func(s sizes) int { return s.parallelRuns })},
+		{"rounds", "runs of 10 rounds, a model of 20 ms", true, rounds,
+			comparedRuns(oneToolPerRound(roundsPerRun, loopModelMS), false, cpuWidth, func(s sizes) int { return s.roundRuns })},
+		{"cpu", "CPU of runs of 3 rounds without latency", true, loopCPU,
+			comparedRuns(oneToolPerRound(cpuRounds, 0), false, cpuWidth, func(s sizes) int { return s.cpuRuns })},
+		{"respcpu", "CPU of runs of 3 rounds over the Responses API", true, responsesCPU,
+			comparedRuns(oneToolPerRound(cpuRounds, 0), true, cpuWidth, func(s sizes) int { return s.cpuRuns })},
+		{"idle", "memory of idle streams and of an idle gateway", false, idle, nil},
+		{"leak", "clients that leave", false, leak, nil},
+		{"neighbour", "an org beside one that is at its limits", true, noisyNeighbor, nil},
 	}
 }
 
@@ -137,6 +166,9 @@ func measure(ctx context.Context, opt options, out, errs io.Writer) (passed bool
 		}
 		passed = passed && err == nil && allHold(rows)
 	}
+	for _, line := range r.slower {
+		fmt.Fprintln(out, line)
+	}
 	return passed, nil
 }
 
@@ -158,7 +190,8 @@ type options struct {
 	profile string      // directory for profiles of the gateway; "" = none
 	list    bool        // only list the cases
 	cases   []benchCase // in the order of the table
-	floors  bool        // -quick: halved gates
+	floors  bool        // -quick: relaxed gates
+	against string      // a gateway that was built before, to compare with; "" = compare with the baselines
 
 	concurrency int // connections of the load
 	sizes
@@ -212,12 +245,13 @@ func parse(args []string, errs io.Writer) (options, error) {
 	var names string
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(errs)
-	flags.StringVar(&opt.gateway, "gateway", "", "`path` of a gateway binary; without it ./cmd/turnpike is built")
+	flags.StringVar(&opt.gateway, "gateway", "", "`path` of a gateway binary; without it that of the variable "+programVar+", or ./cmd/turnpike is built")
+	flags.StringVar(&opt.against, "against", "", "compare the rates with those of the gateway binary at this `path`, and name the cases that are slower")
 	flags.StringVar(&names, "case", "", "measure only these cases, comma-separated `names`; -list has them")
 	flags.BoolVar(&opt.list, "list", false, "list the cases, and measure nothing")
-	flags.BoolVar(&short, "quick", false, "shorter passes, fewer streams and runs, and gates that fail only at half of their goal: for CI, on any machine")
+	flags.BoolVar(&short, "quick", false, "shorter passes, fewer streams and runs, and gates that fail only below three quarters of their goal: for CI, on any machine")
 	flags.BoolVar(&opt.self, "self", false, "measure a second baseline in place of the gateway: ratios of about 1 show what this machine can tell apart")
-	flags.IntVar(&pairs, "pairs", opt.pairs, "pairs of passes of each relay case; with -quick the default is 7")
+	flags.IntVar(&pairs, "pairs", opt.pairs, "pairs of passes of each relay case; with -quick or -against the default is 7")
 	flags.StringVar(&opt.profile, "profile", "", "write CPU and heap profiles of the gateway to this `directory`")
 	if err := flags.Parse(args); err != nil {
 		return opt, err
@@ -225,13 +259,16 @@ func parse(args []string, errs io.Writer) (options, error) {
 	if short {
 		opt.sizes, opt.limit, opt.floors = quick(), 5*time.Minute, true
 	}
+	if opt.against != "" {
+		opt.pairs = againstPairs
+	}
 	flags.Visit(func(f *flag.Flag) {
 		if f.Name == "pairs" {
 			opt.pairs = pairs
 		}
 	})
 	var err error
-	opt.cases, err = chosen(names, opt.self)
+	opt.cases, err = chosen(names, opt)
 	switch {
 	case err != nil:
 		return opt, err
@@ -241,16 +278,18 @@ func parse(args []string, errs io.Writer) (options, error) {
 		return opt, fmt.Errorf("-pairs %d is out of range; use 1 to 1000", opt.pairs)
 	case opt.self && (opt.gateway != "" || opt.profile != ""):
 		return opt, errors.New("-self measures no gateway; do not give -gateway or -profile")
+	case opt.against != "" && (opt.self || opt.profile != ""):
+		return opt, errors.New("-against compares two gateways; do not give -self or -profile")
 	case opt.gateway != "" && opt.profile != "":
 		return opt, errors.New("-profile builds its own gateway; do not give -gateway")
 	}
 	return opt, nil
 }
 
-// gate returns the bound of a ratio: the gate of the table, or with -quick half of it.
+// gate returns the bound of a ratio: the gate of the table, or with -quick three quarters of it.
 func (o options) gate(t threshold) threshold {
 	if o.floors {
-		return t.halved()
+		return t.relaxed()
 	}
 	return t
 }
@@ -265,7 +304,7 @@ func (o options) quietGate(t threshold) threshold {
 }
 
 // chosen returns the named cases, all for "", in the order of the table.
-func chosen(names string, self bool) ([]benchCase, error) {
+func chosen(names string, opt options) ([]benchCase, error) {
 	wanted := map[string]bool{}
 	for name := range strings.SplitSeq(names, ",") {
 		if name != "" {
@@ -277,9 +316,14 @@ func chosen(names string, self bool) ([]benchCase, error) {
 	for _, c := range cases() {
 		switch {
 		case !all && !wanted[c.name]:
-		case self && c.needsGateway && !all:
+		case opt.self && c.needsGateway && !all:
 			return nil, fmt.Errorf("case %s needs the gateway", c.name)
-		case self && c.needsGateway:
+		case opt.self && c.needsGateway:
+		case opt.against != "" && c.compare == nil && !all:
+			return nil, fmt.Errorf("case %s has no rate to compare", c.name)
+		case opt.against != "" && c.compare == nil:
+		case opt.against != "":
+			picked = append(picked, c.compared())
 		default:
 			picked = append(picked, c)
 		}

@@ -56,7 +56,7 @@ func TestTheRelayCasesMeasureABaselineAgainstItself(t *testing.T) {
 		t.Errorf("complaints: %s", &errs)
 	}
 	for _, want := range []string{
-		"small requests/s, gateway / baseline", "body100k requests/s", "burst streams/s", "responses requests/s, gateway / baseline",
+		"small requests/s, gateway / baseline", "small128 requests/s, gateway / baseline", "body100k requests/s", "burst streams/s", "responses requests/s, gateway / baseline",
 		"cuts cut or altered streams, of 50 0 0 0 <= 0 PASS", "the same of 20 at the same time 0 0 0 <= 0 PASS",
 		"idle RssAnon of 20 streams, gateway / baseline", "leak streams open 1 s after 10 clients left 0 0 0 <= 0 PASS",
 	} {
@@ -71,7 +71,7 @@ func TestWithoutAGatewayOnlyWhatABaselineCanDoIsMeasured(t *testing.T) {
 	for _, c := range tiny(t).cases {
 		names = append(names, c.name)
 	}
-	if got := strings.Join(names, " "); got != "small body100k burst responses cuts idle leak" {
+	if got := strings.Join(names, " "); got != "small small128 body100k burst responses cuts idle leak" {
 		t.Errorf("cases %s", got)
 	}
 }
@@ -120,6 +120,9 @@ func TestExitCodes(t *testing.T) {
 		{"no pairs", []string{"-pairs", "0"}, 2},
 		{"a loop case without a gateway", []string{"-self", "-case", "loop"}, 2},
 		{"-self with a gateway", []string{"-self", "-gateway", "x"}, 2},
+		{"-self compared with a gateway", []string{"-self", "-against", "x"}, 2},
+		{"a comparison of a case without a rate", []string{"-against", "x", "-case", "cuts"}, 2},
+		{"a comparison with a missing gateway", []string{"-against", "/nonexistent/turnpike", "-gateway", os.Args[0], "-case", "small"}, 1},
 		{"a profile of a given binary", []string{"-profile", "x", "-gateway", "y"}, 2},
 		{"a missing gateway", []string{"-gateway", "/nonexistent/turnpike", "-case", "small"}, 1},
 		{"an unknown role", []string{"child", "nobody"}, 1},
@@ -156,6 +159,33 @@ func TestQuickIsShorter(t *testing.T) {
 	}
 	if asked, err := parse([]string{"-pairs", "7", "-quick"}, t.Output()); err != nil || asked.pairs != 7 {
 		t.Errorf("%d pairs, error %v", asked.pairs, err)
+	}
+}
+
+func TestTheGatewayIsTheOneThatIsGiven(t *testing.T) {
+	t.Setenv(programVar, "of the variable")
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "of the variable"},
+		{[]string{"-gateway", "of the flag"}, "of the flag"},
+		{[]string{"-self"}, ""},
+	} {
+		opt, err := parse(tt.args, t.Output())
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := newRig(t.Context(), opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.gateway != tt.want {
+			t.Errorf("%q: gateway %q, want %q", tt.args, r.gateway, tt.want)
+		}
+		if err := r.close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

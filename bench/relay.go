@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"path/filepath"
 	"time"
@@ -19,53 +21,105 @@ const (
 	relayCPUGate = 1.3
 )
 
+// The rate at many connections has a gate of its own: the baseline gains more from such a load.
+const (
+	manyConnections     = 128
+	manyConnectionsGate = 0.7
+)
+
 // relay is a pass-through case.
 type relay struct {
-	unit   string
-	size   int // of a request body, in bytes; 0 = small
-	stream bool
-	kind   string // of the provider: "" = chat completions, openai-responses = responses
+	unit        string
+	size        int // of a request body, in bytes; 0 = small
+	stream      bool
+	kind        string // of the provider: "" = chat completions, openai-responses = responses
+	connections int    // 0 = as many as the command line says
 }
 
-// run makes pairs of passes, baseline then gateway, after one pair that is not
-// measured. Each pair gives a ratio: what slows the whole machine for a second
-// slows both passes.
+// run compares the gateway with the baseline.
 func (c relay) run(ctx context.Context, r *rig) ([]row, error) {
 	baseline, gateway, err := r.relayTargets(ctx, c.kind)
 	if err != nil {
 		return nil, err
 	}
-	var ratios, cpus []float64
-	var base, gate measured
-	for i := -1; i < r.opt.pairs; i++ {
-		b, err := c.pass(ctx, r, baseline)
-		if err != nil {
-			return nil, fmt.Errorf("baseline: %w", err)
-		}
-		if b.Wrong() > 0 {
-			return nil, fmt.Errorf("wrong answers of the baseline: %s", b.Describe())
-		}
-		g, err := c.pass(ctx, r, gateway)
-		if err != nil {
-			return nil, fmt.Errorf("gateway: %w\n%s", err, gateway.proc.Tail())
-		}
-		if i < 0 {
-			gate.Faults, gate.First = g.Faults, g.First // wrong answers count in the warm-up, too
-			continue
-		}
-		ratios = append(ratios, g.Rate()/b.Rate())
-		if ours, ok := g.each(); ok {
-			if theirs, ok := b.each(); ok {
-				cpus = append(cpus, ours/theirs)
-			}
-		}
-		base, gate = base.add(b), gate.add(g)
+	p, err := c.measurePairs(ctx, r, baseline, gateway)
+	if err != nil {
+		return nil, err
 	}
-	rows := c.rows(ratios, base, gate, r.opt.gate(atLeast(relayGate)))
-	if len(cpus) > 0 && c.size == 0 && !c.stream {
-		rows = append(rows, row{what: "CPU of a request, gateway / baseline", digits: 3, seen: summarize(cpus), gate: r.opt.gate(atMost(relayCPUGate))})
+	if p.first.Wrong() > 0 {
+		return nil, fmt.Errorf("wrong answers of the baseline: %s", p.first.Describe())
+	}
+	rate, cpu := atLeast(relayGate), atMost(relayCPUGate)
+	if c.connections == manyConnections {
+		rate, cpu = atLeast(manyConnectionsGate), threshold{}
+	}
+	rows := c.rows(p.ratios, p.first, p.second, r.opt.gate(rate))
+	if len(p.cpus) > 0 && c.size == 0 && !c.stream {
+		rows = append(rows, row{what: "CPU of a request, gateway / baseline", digits: 3, seen: summarize(p.cpus), gate: r.opt.gate(cpu)})
 	}
 	return rows, nil
+}
+
+// compare compares the gateway with the one before it.
+func (c relay) compare(ctx context.Context, r *rig) (comparison, error) {
+	upstream, err := r.child(ctx, roleUpstream)
+	if err != nil {
+		return comparison{}, err
+	}
+	before, err := r.startGateway(ctx, gatewayConfig{program: r.opt.against, provider: upstream.addr, kind: c.kind})
+	if err != nil {
+		return comparison{}, fmt.Errorf("before: %w", err)
+	}
+	now, err := r.startGateway(ctx, gatewayConfig{provider: upstream.addr, kind: c.kind})
+	if err != nil {
+		return comparison{}, err
+	}
+	p, err := c.measurePairs(ctx, r, before, now)
+	if err != nil {
+		return comparison{}, err
+	}
+	if p.first.Wrong()+p.second.Wrong() > 0 {
+		return comparison{}, fmt.Errorf("wrong answers: before %s; now %s", p.first.Describe(), p.second.Describe())
+	}
+	return comparison{what: c.unit, ratios: p.ratios, cpuBefore: p.first.each(), cpuNow: p.second.each()}, nil
+}
+
+// pairs is what pairs of passes on two targets have measured.
+type pairs struct {
+	ratios        []float64 // of the rates of each pair, second / first
+	cpus          []float64 // of the CPU of an answer, the same; empty where it is unknown
+	first, second measured  // wrong answers of the pair that is not measured are counted
+	warm          int       // answers of the second in the pair that is not measured
+}
+
+// measurePairs makes pairs of passes, after one pair that is not measured: first, second, second, first, and so on.
+// Each pair gives a ratio: what slows the whole machine for a second slows both passes.
+func (c relay) measurePairs(ctx context.Context, r *rig, first, second target) (pairs, error) {
+	var p pairs
+	for i := -1; i < r.opt.pairs; i++ {
+		var got [2]measured // of first, of second
+		for k := range got {
+			side := (k + i + 1) % 2
+			t := [...]target{first, second}[side]
+			var err error
+			if got[side], err = c.pass(ctx, r, t); err != nil {
+				return p, fmt.Errorf("%w\n%s", err, t.proc.Tail())
+			}
+		}
+		a, b := got[0], got[1]
+		if i < 0 {
+			p.first.Faults, p.first.First = a.Faults, a.First
+			p.second.Faults, p.second.First = b.Faults, b.First
+			p.warm = b.Answers + b.Warm
+			continue
+		}
+		p.ratios = append(p.ratios, b.Rate()/a.Rate())
+		if ratio := b.each() / a.each(); !math.IsNaN(ratio) {
+			p.cpus = append(p.cpus, ratio)
+		}
+		p.first, p.second = p.first.add(a), p.second.add(b)
+	}
+	return p, nil
 }
 
 func (c relay) rows(ratios []float64, base, gate measured, rate threshold) []row {
@@ -94,20 +148,20 @@ func (m measured) add(o measured) measured {
 
 func (m measured) describe(unit string) string {
 	s := fmt.Sprintf("%.0f %s", m.Rate(), unit)
-	ms, ok := m.each()
-	if !ok {
+	ms := m.each()
+	if math.IsNaN(ms) {
 		return s + ", CPU unknown"
 	}
 	return fmt.Sprintf("%s, %.3f ms CPU each", s, ms)
 }
 
-// each returns the milliseconds of CPU time for each answer, and false if they are unknown.
-func (m measured) each() (ms float64, ok bool) {
+// each returns the milliseconds of CPU time for each answer, or NaN if they are unknown.
+func (m measured) each() float64 {
 	n := m.Answers + m.Warm
 	if m.noCPU || n == 0 || m.cpu == 0 {
-		return 0, false
+		return math.NaN()
 	}
-	return m.cpu.Seconds() * 1000 / float64(n), true
+	return m.cpu.Seconds() * 1000 / float64(n)
 }
 
 // pass makes one pass of the case's length.
@@ -131,10 +185,10 @@ func (r *rig) load(ctx context.Context, t target, p load.Plan) (measured, error)
 // exchanges returns two exchanges for each connection, which it makes in turn. No
 // two are equal: an answer to another request is found.
 func (c relay) exchanges(addr string, r *rig) [][]load.Exchange {
-	all := make([][]load.Exchange, r.opt.concurrency)
+	all := make([][]load.Exchange, cmp.Or(c.connections, r.opt.concurrency))
 	for i := range all {
 		for v := range 2 {
-			tag := fmt.Sprintf("s%02dv%d", i, v)
+			tag := fmt.Sprintf("s%03dv%d", i, v)
 			if c.kind != "" {
 				body := fake.ResponsesBody(tag)
 				all[i] = append(all[i], load.Exchange{

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -33,6 +34,8 @@ type rig struct {
 	current  string // name of the case that is running
 	files    int    // numbers the files in dir
 	profiles int    // numbers the profiles of a case
+
+	slower []string // with -against: a line for each case that is slower than before
 }
 
 // target is a running server.
@@ -55,6 +58,9 @@ func newRig(ctx context.Context, opt options) (*rig, error) {
 	}
 	r := &rig{opt: opt, exe: exe, gateway: opt.gateway, dir: dir,
 		providerKey: "provider-" + rand.Text(), clientKey: clientKey(), secondKey: clientKey()}
+	if opt.profile == "" && !opt.self {
+		r.gateway = cmp.Or(opt.gateway, os.Getenv(programVar))
+	}
 	if r.gateway == "" && !opt.self {
 		r.gateway = filepath.Join(dir, "turnpike")
 		if err := r.build(ctx); err != nil {
@@ -126,6 +132,9 @@ const (
 	roleTool     = "tool"     // MCP server of the loop
 	roleLoop     = "loop"     // bare loop between upstreamVar, a model, and mcpVar
 )
+
+// programVar is an environment variable with the path of a gateway binary that was built before.
+const programVar = "TURNPIKE_TEST_PROGRAM"
 
 // Environment variables of the children and of the gateway.
 const (

@@ -28,6 +28,9 @@ func printCases(out io.Writer) {
 
 func printHeader(out io.Writer, opt options) {
 	subject := "gateway"
+	if opt.against != "" {
+		subject = "gateway, compared with the one before it"
+	}
 	if opt.self {
 		subject = "a second baseline in the gateway's place"
 	}
@@ -36,7 +39,11 @@ func printHeader(out io.Writer, opt options) {
 	}
 	fmt.Fprintf(out, "%s; c=%d, %d pairs of passes of %v; %s %s/%s, %d CPUs\n\n",
 		subject, opt.concurrency, opt.pairs, opt.pass, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
-	fmt.Fprintf(out, layout, "CASE", "WHAT", "MIN", "MEDIAN", "MAX", "GATE", "")
+	low, high := "MIN", "MAX"
+	if opt.against != "" {
+		low, high = "QUARTILE", "QUARTILE"
+	}
+	fmt.Fprintf(out, layout, "CASE", "WHAT", low, "MEDIAN", high, "GATE", "")
 }
 
 func printRows(out io.Writer, name string, rows []row) {
@@ -56,7 +63,7 @@ func (r row) bound() string {
 	if r.gate.op == "" {
 		return "-"
 	}
-	return r.gate.op + " " + strconv.FormatFloat(r.gate.limit, 'f', -1, 64)
+	return r.gate.op + " " + strconv.FormatFloat(r.gate.limit, 'g', 3, 64)
 }
 
 func (r row) verdict() string {
@@ -106,14 +113,17 @@ type threshold struct {
 	limit float64
 }
 
-// halved returns the bound of a machine on which anything may run beside the measurement: a
-// median that is half as good still holds. A count that must be 0 stays exact.
-func (t threshold) halved() threshold {
+// quickShare is how much of a gate must hold on a machine on which anything may run beside the measurement.
+const quickShare = 0.75
+
+// relaxed returns the bound of -quick: a median that is three quarters as good still holds. A count that must be 0 stays
+// exact.
+func (t threshold) relaxed() threshold {
 	switch t.op {
 	case ">=":
-		t.limit /= 2
+		t.limit *= quickShare
 	case "<=":
-		t.limit *= 2
+		t.limit /= quickShare
 	}
 	return t
 }

@@ -3,6 +3,7 @@ package app
 import (
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/money"
 )
@@ -15,24 +16,25 @@ func TestPricesAreRememberedForOneCardAndOneDay(t *testing.T) { // P41
 	}
 	var p prices
 	one, two := card(&rate), card(&dearer)
+	january, february := time.Date(2026, 1, 31, 23, 59, 59, 0, time.UTC), time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
 		card *money.Card
-		on   money.Date
+		at   time.Time
 		want money.Rates
 	}{
-		{one, "2026-01-01", money.Rates{Input: rate, CachedInput: rate, CacheWrite: rate, CacheWrite1h: rate}},
-		{two, "2026-01-01", money.Rates{Input: dearer, CachedInput: dearer, CacheWrite: dearer, CacheWrite1h: dearer}},
-		{two, "2026-02-01", money.Rates{Output: dearer}},
-		{one, "2026-02-01", money.Rates{Output: rate}},
+		{one, january, money.Rates{Input: rate, CachedInput: rate, CacheWrite: rate, CacheWrite1h: rate}},
+		{two, january, money.Rates{Input: dearer, CachedInput: dearer, CacheWrite: dearer, CacheWrite1h: dearer}},
+		{two, february, money.Rates{Output: dearer}},
+		{one, february, money.Rates{Output: rate}},
 	} {
 		for range 2 {
-			if got := p.find(c.card, c.on, priced{"up", "openai", "m"}); got.Rates != c.want {
-				t.Errorf("%s: %+v, want %+v", c.on, got.Rates, c.want)
+			if got := p.find(c.card, c.at, priced{"up", "openai", "m"}); got.Rates != c.want {
+				t.Errorf("%s: %+v, want %+v", c.at, got.Rates, c.want)
 			}
 		}
 	}
 	for i := range 3 * maxPrices {
-		if p.find(one, "2026-02-01", priced{"up", "openai", "m" + strconv.Itoa(i)}); len(p.found) > maxPrices {
+		if p.find(one, february, priced{"up", "openai", "m" + strconv.Itoa(i)}); len(p.found) > maxPrices {
 			t.Fatalf("%d prices are remembered", len(p.found))
 		}
 	}

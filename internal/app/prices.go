@@ -14,7 +14,8 @@ import (
 type prices struct {
 	mu    sync.Mutex
 	card  *money.Card // of found
-	on    money.Date  // of found
+	day   int64       // of found, in days of UTC since 1970
+	on    money.Date  // that day
 	found map[priced]money.Price
 }
 
@@ -24,16 +25,17 @@ type priced struct{ provider, kind, model string }
 // maxPrices is how many prices are remembered. Clients can name any number of models.
 const maxPrices = 1_000
 
-// find returns the price of a model on a date.
-func (p *prices) find(card *money.Card, on money.Date, m priced) money.Price {
+// find returns the price of a model at a time, by the date in UTC.
+func (p *prices) find(card *money.Card, at time.Time, m priced) money.Price {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.card != card || p.on != on || len(p.found) >= maxPrices {
-		p.card, p.on, p.found = card, on, map[priced]money.Price{}
+	const secondsOfDay = 24 * 60 * 60
+	if day := at.Unix() / secondsOfDay; p.card != card || p.day != day || len(p.found) >= maxPrices {
+		p.card, p.day, p.on, p.found = card, day, money.Date(at.UTC().Format(time.DateOnly)), map[priced]money.Price{}
 	}
 	price, ok := p.found[m]
 	if !ok {
-		price = card.Price(money.Serves{Provider: m.provider, Kind: m.kind, Model: m.model}, on)
+		price = card.Price(money.Serves{Provider: m.provider, Kind: m.kind, Model: m.model}, p.on)
 		p.found[m] = price
 	}
 	return price
@@ -41,6 +43,5 @@ func (p *prices) find(card *money.Card, on money.Date, m priced) money.Price {
 
 // price returns what a target's model costs today, in UTC.
 func (a *App) price(t loop.Target) money.Price {
-	on := money.Date(clock.Wall().UTC().Format(time.DateOnly))
-	return a.prices.find(a.card.Load(), on, priced{t.Provider, a.providerKind(t.Provider), t.Model})
+	return a.prices.find(a.card.Load(), clock.Wall(), priced{t.Provider, a.providerKind(t.Provider), t.Model})
 }

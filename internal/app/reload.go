@@ -163,9 +163,10 @@ func changedValues(was, is map[string]secret.Value) (names []string) {
 
 // providerKind returns the kind of a provider; "" if it is not configured.
 func (a *App) providerKind(name string) string {
-	for _, p := range a.current.Load().config.Providers {
-		if p.Name == name {
-			return p.Kind
+	providers := a.current.Load().config.Providers
+	for i := range providers {
+		if providers[i].Name == name {
+			return providers[i].Kind
 		}
 	}
 	return ""

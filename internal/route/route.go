@@ -74,7 +74,13 @@ type Router struct {
 type table struct {
 	providers []Provider
 	routes    []Route
+
+	mu       sync.Mutex
+	resolved map[string][]Target // what Resolve has found; at most maxResolved, because clients can name any number of models
 }
+
+// maxResolved is how many names are remembered.
+const maxResolved = 1_000
 
 // New returns a Router over the providers, the preferred ones first, and the routes.
 func New(providers []Provider, routes ...Route) *Router {
@@ -92,7 +98,7 @@ func NewWithClock(now func() time.Time, providers []Provider, routes ...Route) *
 // replace routes to other providers from now on. Targets that Resolve has returned stay
 // usable. What is known of targets is kept.
 func (r *Router) replace(providers []Provider, routes []Route) {
-	r.current.Store(&table{slices.Clone(providers), slices.Clone(routes)})
+	r.current.Store(&table{providers: slices.Clone(providers), routes: slices.Clone(routes), resolved: map[string][]Target{}})
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	clear(r.turns)
@@ -121,9 +127,27 @@ func (t *table) route(model string) (Route, bool) {
 
 // Resolve returns the targets for a model name, in configuration order: those of the route
 // with the name, or the providers that list the name exactly, or the provider of the name
-// "provider/model", or the providers with a glob that matches. Nil means that nobody serves it.
+// "provider/model", or the providers with a glob that matches. Nil means that nobody serves it. The caller must not
+// change the targets.
 func (r *Router) Resolve(name string) []Target {
 	t := r.current.Load()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	targets, known := t.resolved[name]
+	if known {
+		return targets
+	}
+	if targets = slices.Clip(t.resolve(name)); targets == nil {
+		return nil
+	}
+	if len(t.resolved) >= maxResolved {
+		clear(t.resolved)
+	}
+	t.resolved[name] = targets
+	return targets
+}
+
+func (t *table) resolve(name string) []Target {
 	if found, ok := t.route(name); ok {
 		return t.targets(found)
 	}

@@ -2,6 +2,7 @@ package route
 
 import (
 	"slices"
+	"strconv"
 	"testing"
 )
 
@@ -89,4 +90,24 @@ func FuzzResolve(f *testing.F) {
 			t.Fatalf("%q goes to %+v", model, targets)
 		}
 	})
+}
+
+// Names are the text of clients: what is remembered of them is bounded, and belongs to one configuration.
+func TestResolvedNamesAreRememberedForOneConfiguration(t *testing.T) {
+	r := newRouter()
+	for i := range 2 * maxResolved {
+		for range 2 {
+			name := "gpt-" + strconv.Itoa(i)
+			if got := r.Resolve(name); len(got) != 2 || got[0].Provider != "one" || got[0].Model != name {
+				t.Fatalf("%s: %+v", name, got)
+			}
+		}
+		if n := len(r.current.Load().resolved); n > maxResolved {
+			t.Fatalf("%d names are remembered", n)
+		}
+	}
+	r.replace([]Provider{{Name: "other", Models: []string{"*"}}}, nil)
+	if got := r.Resolve("gpt-1"); len(got) != 1 || got[0].Provider != "other" {
+		t.Errorf("after another configuration: %+v", got)
+	}
 }

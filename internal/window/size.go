@@ -52,40 +52,37 @@ type known struct {
 	size  Size
 }
 
-// table has the windows of models of OpenAI, Anthropic and Gemini, also where Bedrock has them. It was written by
+// table lists the windows of models of OpenAI, Anthropic and Gemini, also where Bedrock has them. It was written by
 // hand on 2026-11-26 from model pages of the providers and public lists of models. A model that neither was
 // found for is not in it: its window is unknown. A row also holds for dated
 // versions of its models. A model that is offered with a larger window only on request has the smaller one.
-func table() []known {
-	million := Size{Window: 1_000_000}
-	return []known{
-		{[]string{
-			"gpt-6.1-terra", "gpt-6-astra", "gpt-6-sol", "gpt-6-luna",
-		}, Size{1_050_000, 922_000}},
-		{[]string{
-			"gpt-5.1", "gpt-5.1-codex", "gpt-5.1-codex-mini",
-			"gpt-5", "gpt-5-codex", "gpt-5-mini", "gpt-5-nano", "gpt-5-pro",
-		}, Size{400_000, 272_000}},
-		{[]string{"gpt-4.1", "gpt-4.1-mini", "gpt-4.1-nano"}, Size{Window: 1_047_576}},
-		{[]string{"gpt-4o", "gpt-4o-mini"}, Size{Window: 128_000}},
-		{[]string{"o3", "o3-mini", "o4-mini"}, Size{Window: 200_000}},
+var table = []known{
+	{[]string{
+		"gpt-6.1-terra", "gpt-6-astra", "gpt-6-sol", "gpt-6-luna",
+	}, Size{1_050_000, 922_000}},
+	{[]string{
+		"gpt-5.1", "gpt-5.1-codex", "gpt-5.1-codex-mini",
+		"gpt-5", "gpt-5-codex", "gpt-5-mini", "gpt-5-nano", "gpt-5-pro",
+	}, Size{400_000, 272_000}},
+	{[]string{"gpt-4.1", "gpt-4.1-mini", "gpt-4.1-nano"}, Size{Window: 1_047_576}},
+	{[]string{"gpt-4o", "gpt-4o-mini"}, Size{Window: 128_000}},
+	{[]string{"o3", "o3-mini", "o4-mini"}, Size{Window: 200_000}},
 
-		{[]string{
-			"claude-fable-5-1", "claude-fable-5", "claude-opus-5-5", "claude-opus-5", "claude-opus-4-8", "claude-opus-4-7",
-			"claude-sonnet-5-5", "claude-sonnet-5", "claude-haiku-5-5",
-		}, million},
-		{[]string{
-			"claude-opus-4-5", "claude-opus-4-1", "claude-opus-4-0", "claude-opus-4",
-			"claude-sonnet-4-5", "claude-sonnet-4-0", "claude-sonnet-4", "claude-3-7-sonnet", "claude-3-5-sonnet",
-			"claude-haiku-4-5", "claude-3-5-haiku", "claude-3-haiku",
-		}, Size{Window: 200_000}},
+	{[]string{
+		"claude-fable-5-1", "claude-fable-5", "claude-opus-5-5", "claude-opus-5", "claude-opus-4-8", "claude-opus-4-7",
+		"claude-sonnet-5-5", "claude-sonnet-5", "claude-haiku-5-5",
+	}, Size{Window: 1_000_000}},
+	{[]string{
+		"claude-opus-4-5", "claude-opus-4-1", "claude-opus-4-0", "claude-opus-4",
+		"claude-sonnet-4-5", "claude-sonnet-4-0", "claude-sonnet-4", "claude-3-7-sonnet", "claude-3-5-sonnet",
+		"claude-haiku-4-5", "claude-3-5-haiku", "claude-3-haiku",
+	}, Size{Window: 200_000}},
 
-		{[]string{
-			"gemini-3.8-flash", "gemini-3.7-flash", "gemini-3.6-flash", "gemini-3.5-flash", "gemini-3.5-flash-lite",
-			"gemini-3.1-pro-preview", "gemini-3.1-flash-lite", "gemini-3-pro-preview", "gemini-3-flash-preview",
-			"gemini-2.5-pro", "gemini-2.5-flash", "gemini-2.5-flash-lite", "gemini-2.0-flash", "gemini-2.0-flash-001",
-		}, Size{Window: 1_048_576}},
-	}
+	{[]string{
+		"gemini-3.8-flash", "gemini-3.7-flash", "gemini-3.6-flash", "gemini-3.5-flash", "gemini-3.5-flash-lite",
+		"gemini-3.1-pro-preview", "gemini-3.1-flash-lite", "gemini-3-pro-preview", "gemini-3-flash-preview",
+		"gemini-2.5-pro", "gemini-2.5-flash", "gemini-2.5-flash-lite", "gemini-2.0-flash", "gemini-2.0-flash-001",
+	}, Size{Window: 1_048_576}},
 }
 
 // families are what names in the table begin with. Bedrock and others put a region and a vendor before
@@ -104,7 +101,7 @@ func Of(model string) Size {
 			break
 		}
 	}
-	for _, row := range table() {
+	for _, row := range table {
 		for _, name := range row.names {
 			if rest, ok := strings.CutPrefix(model, name); ok && version.MatchString(rest) {
 				return row.size

@@ -110,7 +110,7 @@ func TestBuiltInWindows(t *testing.T) {
 		}
 	}
 	seen := map[string]bool{}
-	for _, row := range table() {
+	for _, row := range table {
 		for _, name := range row.names {
 			if seen[name] || Of(name) != row.size || row.size.Input > row.size.Window {
 				t.Errorf("%s: %+v", name, Of(name))

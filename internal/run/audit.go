@@ -51,8 +51,8 @@ type auditor struct {
 
 // entries returns the entries of a fact, which follows the state before.
 func (a auditor) entries(before *loop.State, f loop.Fact) []audit.Entry {
-	if before.Accepted == nil || before.Accepted.Grade == loop.Relay {
-		return nil // a relay is recorded as a whole
+	if before.Accepted == nil {
+		return nil
 	}
 	switch b := f.Body.(type) {
 	case loop.Catalogued:

@@ -25,22 +25,17 @@ import (
 // driver performs one run: it asks the rules what to do next, and does it with its parts.
 // The goroutine that performs the run owns it.
 type driver struct {
-	o      *Options
-	leases *leaseKeeper
+	o        *Options
+	leases   *leaseKeeper
+	audience *audience
 
-	run       runState
-	tools     toolSet
-	model     modelCaller
-	compactor compactor
-	calls     toolCaller
-	observer  runObserver
-	declared  declaredServers
-	live      liveRun
-	asked     func() // called when the run has asked for approvals
-	audience  *audience
-	session   sessionKeeper
-
+	run      runState
+	model    modelCaller
+	reserver reserver
+	observer runObserver
 	deadline deadline
+
+	*loopParts // nil for a raw relay
 
 	aside   bool  // the run is set aside
 	failed  bool  // an error has stopped it here
@@ -48,10 +43,21 @@ type driver struct {
 	unsure  bool  // it is unknown whether the journal was opened
 }
 
+// loopParts are the parts that a run needs beyond its model calls.
+type loopParts struct {
+	tools     toolSet
+	compactor compactor
+	calls     toolCaller
+	declared  declaredServers
+	live      liveRun
+	asked     func() // called when the run has asked for approvals
+	session   sessionKeeper
+}
+
 // newDriver returns the driver of a run under the lease. Its parts share one run state. account is
 // charged with what the run keeps.
 func newDriver(ctx context.Context, r *Runner, req *Request, lease journal.Lease, account *memlimit.Account, sink eventlog.Sink) *driver {
-	d := &driver{o: &r.o, leases: r.leases}
+	d := &driver{o: &r.o, leases: r.leases, audience: &r.audience}
 	d.observer.observer = r.o.Observer
 	d.run = runState{
 		req: req, lease: lease, journal: r.o.Journal, others: othersInput{r.o.Archive}, storeFailed: r.leases.health.failed,
@@ -63,18 +69,28 @@ func newDriver(ctx context.Context, r *Runner, req *Request, lease journal.Lease
 	d.run.ctx, d.run.cancel = context.WithCancelCause(ctx)
 	d.run.account = account
 	d.run.events = eventlog.NewWriter(sink, account, d.run.cancel)
-	d.run.results = &results{account: account}
+	d.reserver = reserver{run: &d.run, spend: r.o.Spend}
+	d.model = modelCaller{run: &d.run, jitter: r.o.Jitter, observer: &d.observer, dropped: &r.dropped, router: r.o.Router, reserver: &d.reserver}
+	if !d.run.relay || req.Raw == nil {
+		d.addLoop(r)
+	}
+	return d
+}
+
+// addLoop adds the parts that a raw relay does not need.
+func (d *driver) addLoop(r *Runner) {
+	d.loopParts = &loopParts{}
+	d.run.results = &results{account: d.run.account}
 	d.tools = toolSet{run: &d.run, reader: r.o.Results}
-	d.model = modelCaller{run: &d.run, tools: &d.tools, jitter: r.o.Jitter, observer: &d.observer, dropped: &r.dropped, router: r.o.Router, reserver: &reserver{run: &d.run, spend: r.o.Spend}}
-	d.compactor = compactor{run: &d.run, tools: &d.tools, observer: &d.observer, reserver: d.model.reserver, models: r.o.Models}
+	d.model.tools = &d.tools
+	d.compactor = compactor{run: &d.run, tools: &d.tools, observer: &d.observer, reserver: &d.reserver, models: r.o.Models}
 	d.calls = toolCaller{run: &d.run, tools: &d.tools, catalog: r.o.Catalog, cache: resultCache{r.o.Cache, &d.run}, observer: &d.observer, yields: d.yields, spend: r.o.Spend}
 	d.calls.hooks = hookCaller{run: &d.run, hooks: r.o.Hooks, observer: &d.observer}
 	d.declared = declaredServers{run: &d.run, dialer: r.o.Dialer, dispatcher: r.o.Dispatcher, own: r.o.OwnServers}
-	d.live = liveRun{lease: lease, cancel: d.run.cancel, caller: req.Principal}
-	d.audience = &r.audience
+	d.live = liveRun{lease: d.run.lease, cancel: d.run.cancel, caller: d.run.req.Principal}
 	d.session = sessionKeeper{o: &r.o, run: &d.run, sessions: r.sessions}
-	d.asked = func() { r.followers.Ring(approvalsOf(lease.Org)) }
-	return d
+	org := d.run.lease.Org
+	d.asked = func() { r.followers.Ring(approvalsOf(org)) }
 }
 
 // newLease returns the lease of a new run. A relay that is recorded has the id of its
@@ -319,8 +335,10 @@ func (d *driver) finish(a loop.Finish) error {
 	if err := d.keepSegment(callIDs); err != nil {
 		return err
 	}
-	if err := d.session.close(a.Reason, d.givenUp != nil, callIDs); err != nil {
-		return err
+	if d.loopParts != nil {
+		if err := d.session.close(a.Reason, d.givenUp != nil, callIDs); err != nil {
+			return err
+		}
 	}
 	switch {
 	case d.givenUp != nil:

@@ -118,6 +118,9 @@ func (s *runState) append(rows []journal.Row, bodies ...loop.Body) error {
 // because what is stored of its conversation does not have that yet, or is to call a model, because what was reserved is
 // for a shorter prompt.
 func (s *runState) commit(batch journal.Batch, bodies ...loop.Body) error {
+	if s.relay {
+		return s.apply(bodies)
+	}
 	trace := s.observer.traceRows(s.willBeDurable(bodies))
 	batch.Rows = append(batch.Rows, trace...)
 	if s.groups != nil { // this ends the model call
@@ -155,6 +158,20 @@ func (s *runState) commit(batch journal.Batch, bodies ...loop.Body) error {
 			return errDecideAgain
 		}
 	}
+}
+
+// apply is commit for a relay. Nothing of it is stored, and single facts of it have no audit entries, notices or
+// messages for hooks: they are applied as they are.
+func (s *runState) apply(bodies []loop.Body) error {
+	at := s.now()
+	for _, body := range bodies {
+		f := loop.Fact{Seq: s.state().Seq + 1, Epoch: s.lease.Epoch, At: at, Version: loop.Version, Body: body}
+		if err := loop.Allowed(*s.state(), f); err != nil {
+			return fmt.Errorf("run %s: %w", s.lease.RunID, err)
+		}
+		s.events.Add(f, loop.Apply(*s.state(), f))
+	}
+	return nil
 }
 
 func hasKind(bodies []loop.Body, kind loop.Kind) bool {
@@ -319,11 +336,8 @@ func (s *runState) mustSync(batch journal.Batch, bodies []loop.Body) bool {
 	return false
 }
 
-// write stores the batch. A relay has no stored run.
+// write stores the batch.
 func (s *runState) write(b journal.Batch) error {
-	if s.relay {
-		return nil
-	}
 	forgets, parking := s.storesNothing(), eventlog.Parks(b.Facts)
 	var more withheld
 	switch {

@@ -57,11 +57,13 @@ func checkMessageMember(i int, name, value []byte) error {
 
 // functionNames returns the names of the functions among the tools of a body.
 func functionNames(members []surface.Member) (names []string) {
-	at, given := lastOfEach(members)["tools"]
-	if !given {
-		return nil
+	var tools json.RawMessage
+	for _, m := range members { // the last of a name counts
+		if m.Name == "tools" {
+			tools = m.Value
+		}
 	}
-	for _, one := range surface.Elements(members[at].Value) {
+	for _, one := range surface.Elements(tools) {
 		var w wireTool
 		if json.Unmarshal(one, &w) == nil && (w.Type == "function" || w.Type == "") && w.Function.Name != "" {
 			names = append(names, w.Function.Name)

@@ -7,12 +7,9 @@ import (
 	"errors"
 	"hash"
 	"io"
+	"net/http"
 	"strings"
 	"time"
-
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/s3"
-	"github.com/aws/smithy-go"
 
 	"github.com/turnpike-gateway/turnpike/internal/blob"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -21,7 +18,7 @@ import (
 
 // Bucket is a bucket of an org. It implements [blob.Bucket].
 type Bucket struct {
-	client   *s3.Client
+	client   *client
 	settings org.Bucket
 	counted  *counted // nil = it has no quota
 	now      func() time.Time
@@ -29,16 +26,13 @@ type Bucket struct {
 
 var _ blob.Bucket = (*Bucket)(nil)
 
-// digestKey is the name of the SHA-256 in the metadata of an object.
-const digestKey = "turnpike-sha256"
-
 // How long requests may take: those that carry a file, and others.
 const (
 	fileTimeout  = 10 * time.Minute
 	shortTimeout = time.Minute
 )
 
-func (b *Bucket) key(path string) *string { return aws.String(b.settings.Prefix + path) }
+func (b *Bucket) key(path string) string { return b.settings.Prefix + path }
 
 // List implements [blob.Bucket].
 func (b *Bucket) List(ctx context.Context, q blob.Query) (blob.Page, error) {
@@ -70,31 +64,27 @@ const maxPages = 200
 func (b *Bucket) each(ctx context.Context, prefix, after string, yield func(blob.Info) bool) error {
 	short, cancel := context.WithTimeout(ctx, shortTimeout)
 	defer cancel()
-	in := &s3.ListObjectsV2Input{Bucket: &b.settings.Bucket, Prefix: b.key(prefix)}
+	start, next := "", ""
 	if after != "" {
-		in.StartAfter = b.key(after)
+		start = b.key(after)
 	}
 	for range maxPages {
-		out, err := b.client.ListObjectsV2(short, in)
+		page, err := b.client.list(short, b.key(prefix), start, next)
 		if err != nil {
 			return b.failed(ctx, err)
 		}
-		if out.Name == nil && out.KeyCount == nil { // the SDK takes any answer for an empty list
-			return &blob.RefusedError{Why: "the endpoint answered, but not as an S3 service does; is it right?", Setting: "endpoint of the bucket"}
-		}
-		for _, o := range out.Contents {
-			path, inside := strings.CutPrefix(aws.ToString(o.Key), b.settings.Prefix)
+		for _, o := range page.Objects {
+			path, inside := strings.CutPrefix(o.Key, b.settings.Prefix)
 			if !inside || blob.CheckPath(path) != nil || !strings.HasPrefix(path, prefix) || path <= after {
 				continue
 			}
-			if !yield(blob.Info{Path: path, Size: aws.ToInt64(o.Size), Modified: aws.ToTime(o.LastModified)}) {
+			if !yield(blob.Info{Path: path, Size: o.Size, Modified: o.Modified}) {
 				return nil
 			}
 		}
-		if !aws.ToBool(out.IsTruncated) || aws.ToString(out.NextContinuationToken) == "" {
+		if next = page.Next; !page.More || next == "" {
 			return nil
 		}
-		in.ContinuationToken = out.NextContinuationToken
 	}
 	return &blob.RefusedError{Why: "the bucket has too many objects to look through; use a prefix, or after"}
 }
@@ -106,20 +96,26 @@ func (b *Bucket) Stat(ctx context.Context, path string) (blob.Info, error) {
 	}
 	short, cancel := context.WithTimeout(ctx, shortTimeout)
 	defer cancel()
-	out, err := b.client.HeadObject(short, &s3.HeadObjectInput{Bucket: &b.settings.Bucket, Key: b.key(path)})
+	answer, err := b.client.do(short, call{method: http.MethodHead, key: b.key(path)})
 	if err != nil {
 		return blob.Info{}, b.failed(ctx, err)
 	}
-	return blob.Info{Path: path, Size: aws.ToInt64(out.ContentLength), Modified: aws.ToTime(out.LastModified), SHA256: digestOf(out.Metadata)}, nil
+	finish(answer)
+	info := infoOf(path, answer)
+	info.Size = max(info.Size, 0)
+	return info, nil
 }
 
-// digestOf returns the digest in the metadata of an object; "" = it has none.
-func digestOf(metadata map[string]string) string {
-	digest := metadata[digestKey]
-	if sum, err := hex.DecodeString(digest); err != nil || len(sum) != sha256.Size {
-		return ""
+// infoOf returns what an answer says of an object. Its size is -1 if the service does not say it; its digest is "" if it
+// has none.
+func infoOf(path string, answer *http.Response) blob.Info {
+	info := blob.Info{Path: path, Size: answer.ContentLength}
+	info.Modified, _ = http.ParseTime(answer.Header.Get("Last-Modified"))
+	digest := answer.Header.Get(headerDigest)
+	if sum, err := hex.DecodeString(digest); err == nil && len(sum) == sha256.Size {
+		info.SHA256 = digest
 	}
-	return digest
+	return info
 }
 
 // Open implements [blob.Bucket].
@@ -127,18 +123,18 @@ func (b *Bucket) Open(ctx context.Context, path string) (io.ReadCloser, blob.Inf
 	if err := blob.CheckPath(path); err != nil {
 		return nil, blob.Info{}, err
 	}
-	long, cancel := context.WithTimeout(context.WithValue(ctx, downloads{}, true), fileTimeout)
-	out, err := b.client.GetObject(long, &s3.GetObjectInput{Bucket: &b.settings.Bucket, Key: b.key(path)})
+	long, cancel := context.WithTimeout(ctx, fileTimeout)
+	answer, err := b.client.do(long, call{method: http.MethodGet, key: b.key(path)})
 	if err != nil {
 		cancel()
 		return nil, blob.Info{}, b.failed(ctx, err)
 	}
-	if out.ContentLength == nil || *out.ContentLength < 0 {
+	info := infoOf(path, answer)
+	if info.Size < 0 {
 		cancel()
-		return nil, blob.Info{}, errors.Join(&blob.RefusedError{Why: "the service does not say how large the file is"}, out.Body.Close())
+		return nil, blob.Info{}, errors.Join(&blob.RefusedError{Why: "the service does not say how large the file is"}, answer.Body.Close())
 	}
-	info := blob.Info{Path: path, Size: *out.ContentLength, Modified: aws.ToTime(out.LastModified), SHA256: digestOf(out.Metadata)}
-	return &content{out.Body, b, ctx, cancel, sha256.New(), info.SHA256}, info, nil
+	return &content{answer.Body, b, ctx, cancel, sha256.New(), info.SHA256}, info, nil
 }
 
 // content reads the content of a file and compares its digest at the end, if it has one.
@@ -209,18 +205,14 @@ func (b *Bucket) put(ctx context.Context, path string, body io.ReadSeeker, size 
 	if n, err := io.Copy(sum, body); err != nil || n != size {
 		return blob.Info{}, errors.Join(err, errors.New("the body could not be read"))
 	}
-	if _, err := body.Seek(0, io.SeekStart); err != nil {
-		return blob.Info{}, err
-	}
 	digest := hex.EncodeToString(sum.Sum(nil))
 	long, cancel := context.WithTimeout(ctx, fileTimeout)
 	defer cancel()
-	_, err := b.client.PutObject(long, &s3.PutObjectInput{
-		Bucket: &b.settings.Bucket, Key: b.key(path), Body: body, ContentLength: &size, Metadata: map[string]string{digestKey: digest}, ContentType: aws.String("application/octet-stream"),
-	})
+	answer, err := b.client.do(long, call{method: http.MethodPut, key: b.key(path), body: body, size: size, digest: digest})
 	if err != nil {
 		return blob.Info{}, b.failed(ctx, err)
 	}
+	finish(answer)
 	return blob.Info{Path: path, Size: size, Modified: b.now(), SHA256: digest}, nil
 }
 
@@ -249,9 +241,11 @@ func (b *Bucket) remove(ctx context.Context, path string) error {
 	}
 	short, cancel := context.WithTimeout(ctx, shortTimeout)
 	defer cancel()
-	if _, err := b.client.DeleteObject(short, &s3.DeleteObjectInput{Bucket: &b.settings.Bucket, Key: b.key(path)}); err != nil {
+	answer, err := b.client.do(short, call{method: http.MethodDelete, key: b.key(path)})
+	if err != nil {
 		return b.failed(ctx, err)
 	}
+	finish(answer)
 	return nil
 }
 
@@ -265,10 +259,12 @@ func (b *Bucket) Usage(ctx context.Context) (used blob.Usage, err error) {
 	return used, err
 }
 
+const notS3 = "the endpoint answered, but not as an S3 service does; is it right?"
+
 // failed returns the error of a request in the words of package blob.
 func (b *Bucket) failed(ctx context.Context, err error) error {
 	var fatal tool.Fatal
-	var service smithy.APIError
+	var service *serviceError
 	refused := func(why, setting string) error {
 		return &blob.RefusedError{Why: why, Setting: setting, Err: err}
 	}
@@ -277,10 +273,12 @@ func (b *Bucket) failed(ctx context.Context, err error) error {
 		return err
 	case ctx.Err() != nil:
 		return ctx.Err()
+	case errors.Is(err, errNotS3):
+		return refused(notS3, "endpoint of the bucket")
 	case !errors.As(err, &service):
 		return refused("the service of the bucket could not be reached, or broke off; a write may have been carried out", "endpoint of the bucket")
 	}
-	switch service.ErrorCode() {
+	switch service.code {
 	case "NoSuchKey", "NotFound":
 		return blob.ErrNotFound
 	case "NoSuchBucket":
@@ -291,6 +289,12 @@ func (b *Bucket) failed(ctx context.Context, err error) error {
 		return &blob.LimitError{What: "the service does not take a file of this size", Setting: "max_file_mib of the bucket"}
 	case "SlowDown", "ServiceUnavailable":
 		return refused("the service of the bucket is overloaded; try again later", "")
+	case "RequestTimeTooSkewed":
+		return refused("the clocks of the gateway and of the service of the bucket differ too much", "")
+	case "":
+		if service.status < http.StatusInternalServerError {
+			return refused(notS3, "endpoint of the bucket")
+		}
 	}
 	return refused("the service of the bucket failed", "")
 }

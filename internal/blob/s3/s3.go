@@ -1,7 +1,8 @@
 // Package s3 keeps the files of buckets in a service with the API of Amazon S3.
 //
-//	Bucket ─► client of the AWS SDK ─► guarded client of egress ─► service
-//	             signs each request       checks each address
+//	Bucket ─► client ─────────────────► guarded client of egress ─► service
+//	            signs each request and     checks each address
+//	            sends it up to 3 times
 //
 // The key of a file in the service is the prefix of the bucket and the path of the file. The SHA-256 of the content is
 // in the metadata of the object, and is compared when the file is read to its end. Objects that others have put there
@@ -9,17 +10,16 @@
 package s3
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/s3"
-	"github.com/aws/smithy-go/logging"
 
 	"github.com/turnpike-gateway/turnpike/internal/blob"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -36,7 +36,8 @@ type Options struct {
 
 // Store opens buckets. It is safe for concurrent use.
 type Store struct {
-	o Options
+	o    Options
+	wait func(context.Context, time.Duration) error // between attempts
 
 	mu     sync.Mutex
 	counts map[string]*counted // of buckets with a quota, by what they are
@@ -47,11 +48,8 @@ func New(o Options) *Store {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Store{o: o, counts: map[string]*counted{}}
+	return &Store{o: o, wait: sleep, counts: map[string]*counted{}}
 }
-
-// attempts is how often a request is sent at most.
-const attempts = 3
 
 // Bucket returns a bucket of an org. The error is a *[blob.RefusedError] if a credential cannot be resolved.
 func (s *Store) Bucket(ctx context.Context, orgID string, settings org.Bucket) (*Bucket, error) {
@@ -66,22 +64,16 @@ func (s *Store) Bucket(ctx context.Context, orgID string, settings org.Bucket) (
 		}
 		*one.into = value
 	}
-	options := s3.Options{
-		Region:       settings.Region,
-		HTTPClient:   bounded{s.o.Client},
-		UsePathStyle: true,
-		Credentials:  aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) { return credentials, nil }),
-		Logger:       logging.Nop{}, RetryMaxAttempts: attempts,
-		RequestChecksumCalculation: aws.RequestChecksumCalculationWhenRequired, ResponseChecksumValidation: aws.ResponseChecksumValidationWhenRequired,
-		DisableS3ExpressSessionAuth: aws.Bool(true), DisableLogOutputChecksumValidationSkipped: true,
+	region := cmp.Or(settings.Region, org.DefaultRegion)
+	endpoint, err := url.Parse(endpointOf(settings, region))
+	if err != nil {
+		return nil, &blob.RefusedError{Why: "the endpoint of the bucket is not a URL", Setting: "endpoint of the bucket", Err: err}
 	}
-	if options.Region == "" {
-		options.Region = org.DefaultRegion
+	c := &client{
+		http: s.o.Client, bucket: under(url.URL{Scheme: endpoint.Scheme, Host: endpoint.Host, Path: endpoint.Path, RawPath: endpoint.RawPath}, settings.Bucket),
+		region: region, credentials: credentials, now: time.Now, wait: s.wait,
 	}
-	if settings.Endpoint != "" {
-		options.BaseEndpoint = &settings.Endpoint
-	}
-	b := &Bucket{client: s3.New(options), settings: settings, now: s.o.Now}
+	b := &Bucket{client: c, settings: settings, now: s.o.Now}
 	if settings.Quota > 0 {
 		b.counted = s.counted(orgID, settings)
 	}
@@ -99,37 +91,4 @@ func (s *Store) counted(orgID string, b org.Bucket) *counted {
 		s.counts[key] = c
 	}
 	return c
-}
-
-// maxAnswer is how much of an answer other than a file is read, in bytes: a list has 1,000 keys of 1,024 bytes.
-const maxAnswer = 8 << 20
-
-// bounded is a client that reads no more of an answer than it may have.
-type bounded struct{ client *http.Client }
-
-// downloads marks the context of a request whose answer is a file.
-type downloads struct{}
-
-// Do implements the SDK's HTTPClient.
-func (b bounded) Do(r *http.Request) (*http.Response, error) {
-	resp, err := b.client.Do(r)
-	if err == nil && (resp.StatusCode/100 != 2 || r.Context().Value(downloads{}) == nil) {
-		resp.Body = &limitedBody{resp.Body, maxAnswer}
-	}
-	return resp, err
-}
-
-// limitedBody fails when more than so many bytes are read.
-type limitedBody struct {
-	io.ReadCloser
-	left int64
-}
-
-// Read implements io.Reader.
-func (l *limitedBody) Read(p []byte) (int, error) {
-	n, err := l.ReadCloser.Read(p)
-	if l.left -= int64(n); l.left < 0 {
-		return 0, fmt.Errorf("the answer has more than %d bytes", maxAnswer)
-	}
-	return n, err
 }

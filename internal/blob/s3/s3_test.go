@@ -37,12 +37,14 @@ func newStore(t *testing.T) *Store {
 	policy.Allowlist = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	out := egress.New(policy, egress.Options{})
 	t.Cleanup(out.CloseIdleConnections)
-	return New(Options{Client: out.Guarded(egress.GuardedOptions{}), Log: slog.New(slog.DiscardHandler), Secret: func(_ context.Context, _, reference string) (string, error) {
+	s := New(Options{Client: out.Guarded(egress.GuardedOptions{}), Log: slog.New(slog.DiscardHandler), Secret: func(_ context.Context, _, reference string) (string, error) {
 		if reference == "secret:missing" {
 			return "", errors.New("there is no such secret")
 		}
 		return "value of " + reference, nil
 	}})
+	s.wait = func(ctx context.Context, _ time.Duration) error { return ctx.Err() }
+	return s
 }
 
 // fake is a service in memory, with one bucket.
@@ -100,7 +102,7 @@ func TestObjectsOfOthers(t *testing.T) {
 		t.Errorf("%q", text)
 	}
 	written := must(b.Put(t.Context(), "x", strings.NewReader("hello")))
-	put("mine/x", "hallo", map[string]string{"X-Amz-Meta-" + digestKey: written.SHA256})
+	put("mine/x", "hallo", map[string]string{headerDigest: written.SHA256})
 	content, info, err = b.Open(t.Context(), "x")
 	if err != nil || info.SHA256 != written.SHA256 {
 		t.Fatalf("%+v, %v", info, err)

@@ -97,7 +97,7 @@ func TestResolvedNamesAreRememberedForOneConfiguration(t *testing.T) {
 	r := newRouter()
 	for i := range 2 * maxResolved {
 		for range 2 {
-			name := "gpt-" + strconv.Itoa(i)
+			name := "gpt-x" + strconv.Itoa(i)
 			if got := r.Resolve(name); len(got) != 2 || got[0].Provider != "one" || got[0].Model != name {
 				t.Fatalf("%s: %+v", name, got)
 			}
@@ -107,7 +107,7 @@ func TestResolvedNamesAreRememberedForOneConfiguration(t *testing.T) {
 		}
 	}
 	r.replace([]Provider{{Name: "other", Models: []string{"*"}}}, nil)
-	if got := r.Resolve("gpt-1"); len(got) != 1 || got[0].Provider != "other" {
+	if got := r.Resolve("gpt-x1"); len(got) != 1 || got[0].Provider != "other" {
 		t.Errorf("after another configuration: %+v", got)
 	}
 }

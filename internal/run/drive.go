@@ -72,13 +72,13 @@ func newDriver(ctx context.Context, r *Runner, req *Request, lease journal.Lease
 	d.reserver = reserver{run: &d.run, spend: r.o.Spend}
 	d.model = modelCaller{run: &d.run, jitter: r.o.Jitter, observer: &d.observer, dropped: &r.dropped, router: r.o.Router, reserver: &d.reserver}
 	if !d.run.relay || req.Raw == nil {
-		d.addLoop(r)
+		addLoop(d, r)
 	}
 	return d
 }
 
 // addLoop adds the parts that a raw relay does not need.
-func (d *driver) addLoop(r *Runner) {
+func addLoop(d *driver, r *Runner) {
 	d.loopParts = &loopParts{}
 	d.run.results = &results{account: d.run.account}
 	d.tools = toolSet{run: &d.run, reader: r.o.Results}

@@ -119,7 +119,7 @@ func (s *runState) append(rows []journal.Row, bodies ...loop.Body) error {
 // for a shorter prompt.
 func (s *runState) commit(batch journal.Batch, bodies ...loop.Body) error {
 	if s.relay {
-		return s.apply(bodies)
+		return applyRelay(s, bodies)
 	}
 	trace := s.observer.traceRows(s.willBeDurable(bodies))
 	batch.Rows = append(batch.Rows, trace...)
@@ -160,9 +160,9 @@ func (s *runState) commit(batch journal.Batch, bodies ...loop.Body) error {
 	}
 }
 
-// apply is commit for a relay. Nothing of it is stored, and single facts of it have no audit entries, notices or
+// applyRelay is commit for a relay. Nothing of it is stored, and single facts of it have no audit entries, notices or
 // messages for hooks: they are applied as they are.
-func (s *runState) apply(bodies []loop.Body) error {
+func applyRelay(s *runState, bodies []loop.Body) error {
 	at := s.now()
 	for _, body := range bodies {
 		f := loop.Fact{Seq: s.state().Seq + 1, Epoch: s.lease.Epoch, At: at, Version: loop.Version, Body: body}

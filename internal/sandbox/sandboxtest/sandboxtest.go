@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"testing"
 
 	"github.com/turnpike-gateway/turnpike/internal/sandbox/child"
@@ -75,18 +74,22 @@ func build(t *testing.T) string {
 	if _, err := os.Stat(path); err == nil {
 		return path
 	}
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", path, "./testdata/child")
-	cmd.Dir = here()
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", path, "github.com/turnpike-gateway/turnpike/internal/sandbox/sandboxtest/testdata/child")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build the child: %v\n%s", err, out)
 	}
 	return path
 }
 
-// here returns the directory of this file.
-func here() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Dir(file)
+// moduleRoot returns the directory of go.mod, in which the test runs or below which.
+func moduleRoot() string {
+	dir, _ := os.Getwd() // "" has no go.mod
+	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+	}
+	return dir
 }
 
 // PythonWasm returns the path of python.wasm: that of the variable TURNPIKE_TEST_PYTHON_WASM, or of the
@@ -95,7 +98,7 @@ func PythonWasm(t *testing.T) string {
 	t.Helper()
 	path := os.Getenv("TURNPIKE_TEST_PYTHON_WASM")
 	if path == "" {
-		path = filepath.Join(here(), "..", "..", "..", "conformance", "node_modules", "@antonz", "python-wasi", "dist", "python.wasm")
+		path = filepath.Join(moduleRoot(), "conformance", "node_modules", "@antonz", "python-wasi", "dist", "python.wasm")
 	}
 	if _, err := os.Stat(path); err != nil {
 		Skip(t, "there is no python.wasm: run npm ci in conformance, or set TURNPIKE_TEST_PYTHON_WASM (%v)", err)

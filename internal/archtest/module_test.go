@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -60,11 +61,20 @@ func moduleRoot(t testing.TB) string {
 	return ""
 }
 
+// The packages and their files are read once for all tests, which run one after the other.
+var (
+	listed []goPackage
+	parsed = map[string][]parsedFile{} // by import path
+)
+
 // listPackages returns all packages of the module; those that consist of tests
 // alone are among them.
 func listPackages(t testing.TB) []goPackage {
 	t.Helper()
-	return goList(t, "./...")
+	if listed == nil {
+		listed = goList(t, "./...")
+	}
+	return slices.Clone(listed)
 }
 
 // goList returns what "go list -json" says about its arguments.
@@ -105,6 +115,9 @@ func (f parsedFile) at(n ast.Node) string {
 // parse returns the files of p that are no tests, with their comments.
 func parse(t testing.TB, p goPackage) []parsedFile {
 	t.Helper()
+	if files, ok := parsed[p.ImportPath]; ok {
+		return files
+	}
 	root := moduleRoot(t)
 	files := make([]parsedFile, len(p.GoFiles))
 	for i, name := range p.GoFiles {
@@ -120,5 +133,6 @@ func parse(t testing.TB, p goPackage) []parsedFile {
 		}
 		files[i] = parsedFile{filepath.ToSlash(path), file, set}
 	}
+	parsed[p.ImportPath] = files
 	return files
 }

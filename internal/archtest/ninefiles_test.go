@@ -38,14 +38,18 @@ func story() []string {
 }
 
 // What a request adds to the blocks that starting and stopping run.
-func TestOneRequestTouchesTheNineFilesOfTheStory(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds the program with coverage")
-	}
+func TestTheCodeThatRequestsRun(t *testing.T) {
 	g := buildCovered(t)
 	idle := g.run(t, func(string) {})
-	busy := g.run(t, func(baseURL string) { askWithTools(t, baseURL) })
+	chat := g.run(t, func(baseURL string) { askWithTools(t, baseURL) })
+	responses := g.run(t, func(baseURL string) { respondWithTools(t, baseURL) })
+	t.Run("one request touches the nine files of the story", func(t *testing.T) { wantStory(t, chat, idle) })
+	t.Run("both APIs run the same loop", func(t *testing.T) { wantSameLoop(t, ofTheRun(t, chat, idle), ofTheRun(t, responses, idle)) })
+}
 
+// wantStory fails the test unless a request has run each of the nine files.
+func wantStory(t *testing.T, busy, idle map[string]bool) {
+	t.Helper()
 	touched := map[string]bool{}
 	for block := range busy {
 		if !idle[block] {
@@ -68,7 +72,7 @@ type covered struct{ binary, model, tools string }
 func buildCovered(t *testing.T) covered {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "turnpike")
-	build := exec.CommandContext(t.Context(), "go", "build", "-cover", "-coverpkg=./...", "-o", binary, "./cmd/turnpike")
+	build := exec.CommandContext(t.Context(), "go", "build", "-cover", "-coverpkg=./...", "-ldflags=-s -w", "-o", binary, "./cmd/turnpike")
 	build.Dir = moduleRoot(t)
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build -cover: %v\n%s", err, out)

@@ -83,14 +83,8 @@ func aboutTheAnswer() map[string]string {
 
 // The same question runs the same code of the loop, block by block, and the same functions of the
 // driver, whichever API it comes from. // A04
-func TestBothAPIsRunTheSameLoop(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds the program with coverage")
-	}
-	g := buildCovered(t)
-	idle := g.run(t, func(string) {})
-	asChat := ofTheRun(t, g.run(t, func(baseURL string) { askWithTools(t, baseURL) }), idle)
-	asResponses := ofTheRun(t, g.run(t, func(baseURL string) { respondWithTools(t, baseURL) }), idle)
+func wantSameLoop(t *testing.T, asChat, asResponses map[string]string) {
+	t.Helper()
 	differ := map[string]bool{}
 	for _, only := range []struct {
 		name        string

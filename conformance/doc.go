@@ -34,6 +34,6 @@
 //
 // The tests skip when node or node_modules is missing; with
 // TURNPIKE_TEST_NO_SKIP=1 in the environment they fail instead.
-// TURNPIKE_TEST_BINARY names a gateway that is already built and saves building
+// TURNPIKE_TEST_PROGRAM names a gateway that is already built and saves building
 // one.
 package conformance

@@ -47,7 +47,7 @@ func skip(t *testing.T, format string, args ...any) {
 // buildGateway builds the parent module's program once for all tests.
 func (s *site) buildGateway(t *testing.T) {
 	t.Helper()
-	if s.gateway = os.Getenv("TURNPIKE_TEST_BINARY"); s.gateway != "" {
+	if s.gateway = os.Getenv("TURNPIKE_TEST_PROGRAM"); s.gateway != "" {
 		return
 	}
 	s.gateway = filepath.Join(t.TempDir(), "turnpike")

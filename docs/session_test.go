@@ -44,11 +44,17 @@ type session struct {
 // patience is how long a page may take.
 const patience = 90 * time.Second
 
-// build builds the program once for all pages.
+// build returns the program for all pages: a link to the one that TURNPIKE_TEST_PROGRAM names, or one that it builds.
 func build(t *testing.T) (binary string) {
 	t.Helper()
 	binary = filepath.Join(t.TempDir(), "turnpike")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./cmd/turnpike")
+	if program := os.Getenv("TURNPIKE_TEST_PROGRAM"); program != "" {
+		if err := os.Symlink(program, binary); err != nil {
+			t.Fatal(err)
+		}
+		return binary
+	}
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", binary, "./cmd/turnpike")
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/sandbox"
 	"github.com/turnpike-gateway/turnpike/internal/sandbox/sandboxtest"
+	"github.com/turnpike-gateway/turnpike/internal/soak"
 )
 
 // attack is hostile code. Whatever it does, it must not print the secret or the word FOUND.
@@ -24,9 +25,6 @@ type attack struct {
 	fresh      bool   // it needs a session of its own, because of the files that it leaves
 }
 
-// allAttacks is the variable that, with the value "all", runs the whole list of attacks: they take minutes.
-const allAttacks = "TURNPIKE_TEST_ATTACKS"
-
 // oneOfEachKind are the names of the attacks that always run.
 func oneOfEachKind() []string {
 	return []string{
@@ -38,12 +36,18 @@ func oneOfEachKind() []string {
 	}
 }
 
-// chosenAttacks returns the attacks that run.
-func chosenAttacks(all []attack) []attack {
-	if os.Getenv(allAttacks) == "all" {
-		return all
+// chosenAttacks returns the attacks that run: one of each kind, in the CI job also a tenth of the others. All take minutes.
+func chosenAttacks(t *testing.T, all []attack) []attack {
+	t.Helper()
+	var kinds, others []attack
+	for _, a := range all {
+		if slices.Contains(oneOfEachKind(), a.name) {
+			kinds = append(kinds, a)
+		} else {
+			others = append(others, a)
+		}
 	}
-	return slices.DeleteFunc(slices.Clone(all), func(a attack) bool { return !slices.Contains(oneOfEachKind(), a.name) })
+	return append(kinds, soak.Sample(t, others, soak.Value(t, 0, (len(others)+9)/10, len(others)), nil)...)
 }
 
 // Every kind is in the lists, so that no renamed attack is left out.
@@ -127,7 +131,7 @@ func attackAll(t *testing.T, driver string, language sandbox.Language, limit tim
 		t.Fatalf("%+v", got)
 	}
 	before := figures()
-	for _, a := range chosenAttacks(attacks) {
+	for _, a := range chosenAttacks(t, attacks) {
 		t.Run(a.name, func(t *testing.T) {
 			code := strings.NewReplacer("DATA", data, "PID", fmt.Sprint(os.Getpid()), "'FOUND'", "'FOU' + 'ND'").Replace(a.code)
 			session := "s"

@@ -44,6 +44,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/turnpike-gateway/turnpike/internal/soak"
 )
 
 // TestMain gives a world one processor: it does one thing at a time anyway, and
@@ -54,24 +56,31 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// defaultSeeds is how many worlds are played unless TURNPIKE_SIM_SEEDS says
-// otherwise.
-const defaultSeeds = 60
+// enoughSeeds is how many worlds reach each state that is worth it.
+const enoughSeeds = 60
 
-// seeds returns those that once failed, then 1, 2, 3 …, or the one that
-// TURNPIKE_SIM_SEED names.
+// seeds returns those that once failed, then 1, 2, 3 … up to TURNPIKE_SIM_SEEDS, or the one that
+// TURNPIKE_SIM_SEED names. The CI job adds some of the seeds of a soak run.
 func seeds(t *testing.T) []uint64 {
 	t.Helper()
 	if one := one(); one != "" {
 		return []uint64{number(t, one)}
 	}
-	n := uint64(defaultSeeds)
+	const all = 2000
+	n, further := soak.Value(t, enoughSeeds/3, enoughSeeds, all), soak.Value(t, 0, enoughSeeds/3, 0)
 	if text := os.Getenv("TURNPIKE_SIM_SEEDS"); text != "" {
-		n = number(t, text)
+		n, further = int(number(t, text)), 0
 	}
 	list := failedBefore(t)
-	for seed := uint64(1); seed <= n; seed++ {
-		list = append(list, seed)
+	for seed := range uint64(n) {
+		list = append(list, seed+1)
+	}
+	if further > 0 {
+		var rest []uint64
+		for seed := n + 1; seed <= all; seed++ {
+			rest = append(rest, uint64(seed))
+		}
+		list = append(list, soak.Sample(t, rest, further, nil)...)
 	}
 	return list
 }
@@ -109,7 +118,8 @@ func failedBefore(t *testing.T) []uint64 {
 // P01 P24 B07: crashes at any point, requests that are sent again, and slots.
 func TestPromisesAreKept(t *testing.T) {
 	sometimes, steps := map[string]int{}, 0
-	for _, seed := range seeds(t) {
+	all := seeds(t)
+	for _, seed := range all {
 		r := simulate(t, seed, correct)
 		if one() != "" {
 			t.Log(strings.Join(r.trace, "\n"))
@@ -126,7 +136,7 @@ func TestPromisesAreKept(t *testing.T) {
 	for _, what := range slices.Sorted(maps.Keys(sometimes)) {
 		t.Logf("%7d × %s", sometimes[what], what)
 	}
-	if one() != "" {
+	if len(all) < enoughSeeds {
 		return
 	}
 	for _, what := range worthReaching() {

@@ -116,6 +116,7 @@ func (s source) try(ctx context.Context, m mutation) (verdict, string) {
 	cmd := exec.CommandContext(ctx, "go", "test", "-overlay", overlay, "-count=1", "-run", "^"+m.Test+"$",
 		"-timeout", testTime.String(), ".")
 	cmd.Dir = pkg
+	cmd.Env = append(os.Environ(), soak.DepthVariable+"=job") // as CI, which must notice it
 	out, err := cmd.CombinedOutput()
 	switch {
 	case err == nil:

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -65,25 +66,20 @@ func approvalCases() (points []string) {
 // repeated. // H12 P02
 func TestApprovalsSurviveCrashes(t *testing.T) {
 	t.Parallel()
-	for i, point := range approvalCases() {
-		for _, stream := range []bool{false, true} {
-			if testing.Short() && (i%5 != 1 || !stream) || !testing.Short() && stream != (i%2 == 0) {
-				continue
+	for _, point := range sampled(t, approvalCases(), only) {
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			w, _ := newErrand(t, "", "")
+			first := w.start(point)
+			got := w.insistOnEnd(asked{stream: slices.Index(approvalCases(), point)%2 == 0, key: "gated-1", gated: true})
+			first.wantKilled(t, "which passes "+point)
+			w.start("")
+			r := await(t, "the last response", got)
+			_, fates := w.judge("complete")
+			if r.status != http.StatusOK || r.object.Status != "completed" || r.object.text() != expected(fates) {
+				t.Errorf("answered %d %s, %+v, want %q", r.status, r.code, r.object, expected(fates))
 			}
-			t.Run(point, func(t *testing.T) {
-				t.Parallel()
-				w, _ := newErrand(t, "", "")
-				first := w.start(point)
-				got := w.insistOnEnd(asked{stream: stream, key: "gated-1", gated: true})
-				first.wantKilled(t, "which passes "+point)
-				w.start("")
-				r := await(t, "the last response", got)
-				_, fates := w.judge("complete")
-				if r.status != http.StatusOK || r.object.Status != "completed" || r.object.text() != expected(fates) {
-					t.Errorf("answered %d %s, %+v, want %q", r.status, r.code, r.object, expected(fates))
-				}
-			})
-		}
+		})
 	}
 }
 
@@ -201,19 +197,17 @@ func (w *world) textsOnDisk() (n int) {
 // twice. // H12 P02 G17
 func TestARunThatStoresNothingIsKilledAroundItsWait(t *testing.T) {
 	t.Parallel()
-	for i, c := range []struct {
+	type unstored struct {
 		point string
 		ended string
-	}{
+	}
+	for _, c := range sampled(t, []unstored{
 		{nth(crash.AfterTurn, 1), "lost"},
 		{nth(crash.AfterPark, 1), "complete"},
 		{nth(crash.AfterDecision, 2), "complete"},
 		{nth(crash.AfterResult, 2), "complete"},
 		{nth(crash.AfterPark, 2), "complete"},
-	} {
-		if testing.Short() && i != 1 {
-			continue
-		}
+	}, func(c unstored) string { return c.ended }) {
 		t.Run(c.point, func(t *testing.T) {
 			t.Parallel()
 			w, _ := newErrand(t, "", "")

@@ -193,10 +193,7 @@ func TestABackgroundResponseSurvivesCrashes(t *testing.T) {
 	var mu sync.Mutex
 	streams, kills := 0, 0
 	t.Run("cases", func(t *testing.T) {
-		for i, point := range backgroundCases() {
-			if testing.Short() && i%6 != 0 {
-				continue
-			}
+		for _, point := range sampled(t, backgroundCases(), only) {
 			t.Run(point, func(t *testing.T) {
 				t.Parallel()
 				w, _ := newErrand(t, "", "")
@@ -248,31 +245,34 @@ func (w *world) wantBackground(id string, whole []string, text string) {
 // tool is. The gateway is killed then, and they connect again. // P11 P20
 func TestClientsReconnectWhileABackgroundResponseRuns(t *testing.T) {
 	t.Parallel()
-	for _, held := range []string{"model", "tool"} {
-		for _, killed := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s killed=%v", held, killed), func(t *testing.T) {
-				t.Parallel()
-				w, release := newErrand(t, held, "")
-				defer release()
-				w.env = []string{followersOfRun}
-				p := w.serve()
-				id := w.respond(t.Context(), asked{background: true, key: "background-1"}).object.ID
-				all := w.follow(id)
-				w.awaitHeld()
-				eventually(t, "clients have begun after each event", func() bool { return all.allButLast(8) })
-				if r := w.stored(t.Context(), id); r.object.Status != "in_progress" {
-					t.Errorf("the response is %s while its %s is silent", r.object.Status, held)
-				}
-				if killed {
-					p.kill()
-					w.start("")
-				}
-				release()
-				whole, _ := all.wantSame()
-				_, fates := w.judge("complete")
-				w.wantBackground(id, whole, expected(fates))
-			})
-		}
+	type silence struct {
+		held   string
+		killed bool
+	}
+	silences := []silence{{"model", false}, {"model", true}, {"tool", false}, {"tool", true}}
+	for _, s := range sampled(t, silences, func(s silence) string { return fmt.Sprint(s.killed) }) {
+		t.Run(fmt.Sprintf("%s killed=%v", s.held, s.killed), func(t *testing.T) {
+			t.Parallel()
+			w, release := newErrand(t, s.held, "")
+			defer release()
+			w.env = []string{followersOfRun}
+			p := w.serve()
+			id := w.respond(t.Context(), asked{background: true, key: "background-1"}).object.ID
+			all := w.follow(id)
+			w.awaitHeld()
+			eventually(t, "clients have begun after each event", func() bool { return all.allButLast(8) })
+			if r := w.stored(t.Context(), id); r.object.Status != "in_progress" {
+				t.Errorf("the response is %s while its %s is silent", r.object.Status, s.held)
+			}
+			if s.killed {
+				p.kill()
+				w.start("")
+			}
+			release()
+			whole, _ := all.wantSame()
+			_, fates := w.judge("complete")
+			w.wantBackground(id, whole, expected(fates))
+		})
 	}
 }
 
@@ -333,19 +333,14 @@ func TestABackgroundResponseIsCancelledAtEveryPosition(t *testing.T) {
 	var mu sync.Mutex
 	table := map[string]int{}
 	t.Run("cases", func(t *testing.T) {
-		for i, c := range cancelPositions() {
-			for _, owner := range []string{"alive", "dead"} {
-				if testing.Short() && i%7 != 0 {
-					continue
-				}
-				t.Run(fmt.Sprintf("%s serial=%v owner=%s", c.name, c.serial, owner), func(t *testing.T) {
-					t.Parallel()
-					status := c.cancelInBackground(t, owner == "dead")
-					mu.Lock()
-					defer mu.Unlock()
-					table[owner+" "+status]++
-				})
-			}
+		for _, c := range sampled(t, cancelCases(), cancelCase.ownerName) {
+			t.Run(fmt.Sprintf("%s serial=%v owner=%s", c.name, c.serial, c.ownerName()), func(t *testing.T) {
+				t.Parallel()
+				status := c.cancelInBackground(t, c.dead)
+				mu.Lock()
+				defer mu.Unlock()
+				table[c.ownerName()+" "+status]++
+			})
 		}
 	})
 	t.Logf("positions by owner and end: %v", table)
@@ -399,7 +394,7 @@ func (c matrixCase) cancelInBackground(t *testing.T, dead bool) string {
 	case finished && dead && strings.HasPrefix(c.name, string(crash.BeforeFinish)):
 	case finished:
 		may = []string{"completed"}
-	case !dead && strings.Contains(c.name, "-send:"): // see matrixCase.cancel
+	case !dead && strings.Contains(c.name, "-send:"): // see cancelCase.cancel
 		may = append(may, "completed")
 	}
 	status := w.wantOneEnd(id, may...)

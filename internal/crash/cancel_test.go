@@ -36,26 +36,44 @@ func cancelPositions() []matrixCase {
 	return cases
 }
 
+// cancelCase is a position at which a run is cancelled.
+type cancelCase struct {
+	matrixCase
+	dead      bool // the owner of the run
+	byCommand bool // and not over HTTP
+	stream    bool
+}
+
+func (c cancelCase) ownerName() string {
+	if c.dead {
+		return "dead"
+	}
+	return "alive"
+}
+
+// cancelCases returns each position with an owner that is alive and one that is dead.
+func cancelCases() (all []cancelCase) {
+	for i, c := range cancelPositions() {
+		all = append(all, cancelCase{c, false, i%2 == 1, i%4 < 2}, cancelCase{c, true, i%2 == 0, i%4 < 2})
+	}
+	return all
+}
+
 // A run is cancelled at every position, while its owner is alive and while it is dead,
 // over HTTP and from the command line: it has one end, and every call that it has started
 // is accounted for. A run that has ended stays as it is.
 func TestARunIsCancelledAtEveryPosition(t *testing.T) { // J22 P01
 	t.Parallel()
-	for i, c := range cancelPositions() {
-		for j, owner := range []string{"alive", "dead"} {
-			way := []string{"http", "command"}[(i+j)%2]
-			if testing.Short() && i%7 != 0 {
-				continue
-			}
-			t.Run(fmt.Sprintf("%s serial=%v owner=%s by=%s", c.name, c.serial, owner, way), func(t *testing.T) {
-				t.Parallel()
-				c.cancel(t, owner == "dead", way == "command", i%4 < 2)
-			})
-		}
+	for _, c := range sampled(t, cancelCases(), cancelCase.ownerName) {
+		t.Run(fmt.Sprintf("%s serial=%v owner=%s command=%v", c.name, c.serial, c.ownerName(), c.byCommand), func(t *testing.T) {
+			t.Parallel()
+			c.cancel(t)
+		})
 	}
 }
 
-func (c matrixCase) cancel(t *testing.T, dead, byCommand, stream bool) {
+func (c cancelCase) cancel(t *testing.T) {
+	dead, byCommand, stream := c.dead, c.byCommand, c.stream
 	runtime := ""
 	if c.serial {
 		runtime = "tool_parallelism: serial"

@@ -86,32 +86,36 @@ func compactionPoints() []crash.Point {
 // P01 P51: a run that is killed while its prompt is made shorter goes on with the same prompt, or makes it shorter once more.
 func TestCompactionsSurviveCrashes(t *testing.T) {
 	t.Parallel()
-	for i, point := range compactionPoints() {
-		for n := 1; n <= 2; n++ {
-			if testing.Short() && (i+n)%4 != 1 {
-				continue
-			}
-			t.Run(nth(point, n), func(t *testing.T) {
-				t.Parallel()
-				w := newWorld(t, options{
-					script: longTask, tools: []turnpiketest.Tool{{Name: "look", Answer: page}}, runtime: "context: auto, max_run_tokens: 1000000",
-					more: fmt.Sprintf("models: [{model: m, context_window: %d}]\ncompaction: {exclude_tools: [look]}\n", taskWindow),
-				})
-				p := w.start(nth(point, n))
-				got := w.insist(question{text: "Read the pages.", stream: n == 1, key: "long-1"}, nil)
-				p.wantKilled(t, "which passes "+nth(point, n))
-				w.start("")
-				in := w.answered(got)
-				if in.status != http.StatusOK || !strings.HasSuffix(in.text, "The secret is plugh") {
-					t.Errorf("answered %+v", in.answer)
-				}
-				counted, _ := w.judge("complete")
-				if counted.resumed != 1 {
-					t.Errorf("resumed %d times", counted.resumed)
-				}
-				w.judgePrompts(point)
+	type compaction struct {
+		point crash.Point
+		n     int
+	}
+	var cases []compaction
+	for _, point := range compactionPoints() {
+		cases = append(cases, compaction{point, 1}, compaction{point, 2})
+	}
+	for _, c := range sampled(t, cases, func(c compaction) string { return only(string(c.point)) }) {
+		at := nth(c.point, c.n)
+		t.Run(at, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, options{
+				script: longTask, tools: []turnpiketest.Tool{{Name: "look", Answer: page}}, runtime: "context: auto, max_run_tokens: 1000000",
+				more: fmt.Sprintf("models: [{model: m, context_window: %d}]\ncompaction: {exclude_tools: [look]}\n", taskWindow),
 			})
-		}
+			p := w.start(at)
+			got := w.insist(question{text: "Read the pages.", stream: c.n == 1, key: "long-1"}, nil)
+			p.wantKilled(t, "which passes "+at)
+			w.start("")
+			in := w.answered(got)
+			if in.status != http.StatusOK || !strings.HasSuffix(in.text, "The secret is plugh") {
+				t.Errorf("answered %+v", in.answer)
+			}
+			counted, _ := w.judge("complete")
+			if counted.resumed != 1 {
+				t.Errorf("resumed %d times", counted.resumed)
+			}
+			w.judgePrompts(c.point)
+		})
 	}
 }
 

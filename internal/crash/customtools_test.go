@@ -105,10 +105,7 @@ func customToolCases() []customToolCase {
 // what the hook has not seen, the decision that is stored is the only one, and the run ends once. // P01 P02 H14 N04
 func TestCustomToolsAndTheirHooksSurviveCrashes(t *testing.T) {
 	t.Parallel()
-	for i, c := range customToolCases() {
-		if testing.Short() && i%4 != 0 {
-			continue
-		}
+	for _, c := range sampled(t, customToolCases(), func(c customToolCase) string { return c.class + only(string(c.point)) }) {
 		t.Run(c.name(), func(t *testing.T) {
 			t.Parallel()
 			tool := newCustomTool(t, c.held)

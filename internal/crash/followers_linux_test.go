@@ -15,25 +15,23 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/soak"
 )
 
-const (
-	manyFollowers = 1000      // followers of one run, the most that an org may have
-	followerLimit = 256 << 10 // bytes of memory for each
-)
+// followerLimit is how many bytes of memory a follower may cost.
+const followerLimit = 256 << 10
 
-// A thousand clients follow one run, and one of them never reads. Each costs less than
-// 256 KiB, and the others get everything without waiting for it.
+// A thousand clients follow one run, the most that an org may have, and one of them never reads. Each costs less than
+// 256 KiB, and the others get everything without waiting for it. Without TURNPIKE_TEST_DEPTH=soak they are three hundred.
 //
 // Resident memory has garbage in it that is not collected yet: up to half as much again
 // on a machine that is busy with other work. Therefore it is measured up to three times.
 func TestAThousandFollowersOfOneRun(t *testing.T) { // P40 P05
-	if testing.Short() {
-		t.Skip("sends half a gigabyte")
-	}
+	followers := soak.Value(t, 300, 300, 1000)
 	var each int64
 	for try := range 3 {
-		t.Run(fmt.Sprint(try+1), func(t *testing.T) { each = memoryOfAFollower(t) })
+		t.Run(fmt.Sprint(try+1), func(t *testing.T) { each = memoryOfAFollower(t, int64(followers)) })
 		if each <= followerLimit || t.Failed() {
 			return
 		}
@@ -41,8 +39,8 @@ func TestAThousandFollowersOfOneRun(t *testing.T) { // P40 P05
 	t.Errorf("each follower costs %d bytes, want %d at most", each, followerLimit)
 }
 
-// memoryOfAFollower returns how many bytes each of a thousand followers costs at the most.
-func memoryOfAFollower(t *testing.T) int64 {
+// memoryOfAFollower returns how many bytes each follower costs at the most.
+func memoryOfAFollower(t *testing.T, followers int64) int64 {
 	t.Helper()
 	gate := make(chan struct{})
 	pieces := make([]string, 128)
@@ -51,7 +49,7 @@ func memoryOfAFollower(t *testing.T) int64 {
 	}
 	size := int64(len(strings.Join(pieces, "")))
 	w := newWorld(t, options{script: func([]message) turn { return turn{text: pieces, hold: gate} }})
-	w.env = []string{"TURNPIKE_MAX_FOLLOWERS_PER_RUN=" + fmt.Sprint(manyFollowers)}
+	w.env = []string{"TURNPIKE_MAX_FOLLOWERS_PER_RUN=" + fmt.Sprint(followers)}
 	p := w.serve()
 	first := w.insist(question{text: "Tell me all.", stream: true, key: "followers"}, nil)
 	eventually(t, "the run is stored", func() bool { return len(w.runs()) == 1 })
@@ -62,12 +60,12 @@ func memoryOfAFollower(t *testing.T) int64 {
 	defer quiet.Close()
 	var read, begun atomic.Int64
 	var all sync.WaitGroup
-	transport := &http.Transport{MaxConnsPerHost: manyFollowers, DisableKeepAlives: true}
+	transport := &http.Transport{MaxConnsPerHost: int(followers), DisableKeepAlives: true}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport}
 	ctx, cancel := context.WithTimeout(t.Context(), 8*patience)
 	defer cancel()
-	for range manyFollowers - 1 {
+	for range followers - 1 {
 		all.Go(func() {
 			n, err := w.readAll(ctx, client, id, &begun)
 			if read.Add(n); err != nil {
@@ -75,7 +73,7 @@ func memoryOfAFollower(t *testing.T) int64 {
 			}
 		})
 	}
-	eventually(t, "all followers have the first event", func() bool { return begun.Load() == manyFollowers-1 })
+	eventually(t, "all followers have the first event", func() bool { return begun.Load() == followers-1 })
 	waiting := p.memory(t)
 	most := atomic.Int64{}
 	most.Store(waiting)
@@ -84,7 +82,7 @@ func memoryOfAFollower(t *testing.T) int64 {
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		for ctx.Err() == nil && read.Load() < (manyFollowers-1)*size {
+		for ctx.Err() == nil && read.Load() < (followers-1)*size {
 			most.Store(max(most.Load(), p.memory(t)))
 			_ = pause(ctx, 20*time.Millisecond)
 		}
@@ -95,11 +93,11 @@ func memoryOfAFollower(t *testing.T) int64 {
 	took := time.Since(begin)
 	cancel()
 	<-watched
-	each := (most.Load() - before) / manyFollowers
+	each := (most.Load() - before) / followers
 	t.Logf("%d followers of a run of %d KiB, one of which never reads: %d KiB each while they wait, at most %d KiB each; the run took %v, the last follower had everything after %v",
-		manyFollowers, size>>10, (waiting-before)/manyFollowers>>10, each>>10, run.Round(time.Millisecond), took.Round(time.Millisecond))
-	if int64(len(in.text)) != size || read.Load() != (manyFollowers-1)*size {
-		t.Errorf("the first client read %d bytes and the followers %d, want %d and %d", len(in.text), read.Load(), size, (manyFollowers-1)*size)
+		followers, size>>10, (waiting-before)/followers>>10, each>>10, run.Round(time.Millisecond), took.Round(time.Millisecond))
+	if int64(len(in.text)) != size || read.Load() != (followers-1)*size {
+		t.Errorf("the first client read %d bytes and the followers %d, want %d and %d", len(in.text), read.Load(), size, (followers-1)*size)
 	}
 	if took > 2*patience {
 		t.Errorf("the followers waited: they had everything after %v", took)

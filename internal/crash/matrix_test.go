@@ -16,6 +16,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/crash"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
+	"github.com/turnpike-gateway/turnpike/internal/soak"
 )
 
 // matrixCase is one way to be disturbed.
@@ -42,6 +43,40 @@ func (c matrixCase) row() string {
 		words[i], _, _ = strings.Cut(word, ":")
 	}
 	return strings.Join(words, " ")
+}
+
+// matrixRun is one case of the matrix with one kind of client.
+type matrixRun struct {
+	matrixCase
+	stream bool
+}
+
+// matrixRuns returns the cases with both kinds of client.
+func matrixRuns() (all []matrixRun) {
+	for i, c := range matrixCases() {
+		for _, stream := range []bool{false, true} {
+			if !c.slow || stream == (i%2 == 0) {
+				all = append(all, matrixRun{c, stream})
+			}
+		}
+	}
+	return all
+}
+
+// sampled returns the cases of a table that this run takes: one of each group, in the CI job also a tenth of the table,
+// with TURNPIKE_TEST_DEPTH=soak all.
+func sampled[T any](t *testing.T, table []T, group func(T) string) []T {
+	t.Helper()
+	return soak.Sample(t, table, soak.Value(t, 0, (len(table)+9)/10, len(table)), group)
+}
+
+// only is the group of a case at POINT:N: the point, if the matrix does not have it. The other cases are one group.
+func only(point string) string {
+	name, _, _ := strings.Cut(point, ":")
+	if slices.ContainsFunc(matrixCases(), func(c matrixCase) bool { return slices.Contains(strings.Fields(c.row()), name) }) {
+		return ""
+	}
+	return name
 }
 
 // nth is the value of TURNPIKE_CRASH that kills the gateway when it passes the
@@ -215,23 +250,18 @@ func TestTheMatrixOfCrashes(t *testing.T) { // P01 P24
 	var mu sync.Mutex
 	table := map[string]counts{}
 	t.Run("cases", func(t *testing.T) {
-		for i, c := range matrixCases() {
-			for _, stream := range []bool{false, true} {
-				if c.slow && stream != (i%2 == 0) || testing.Short() && (i%9 != 3 || stream) {
-					continue
-				}
-				t.Run(fmt.Sprintf("%s serial=%v stream=%v", c.name, c.serial, stream), func(t *testing.T) {
-					t.Parallel()
-					got := c.run(t, stream)
-					mu.Lock()
-					defer mu.Unlock()
-					table[c.row()] = table[c.row()].plus(got)
-				})
-			}
+		for _, c := range sampled(t, matrixRuns(), matrixRun.row) {
+			t.Run(fmt.Sprintf("%s serial=%v stream=%v", c.name, c.serial, c.stream), func(t *testing.T) {
+				t.Parallel()
+				got := c.run(t, c.stream)
+				mu.Lock()
+				defer mu.Unlock()
+				table[c.row()] = table[c.row()].plus(got)
+			})
 		}
 	})
 	total := report(t, table)
-	if !testing.Short() && (total.unknown == 0 || total.broken == 0 || total.sends == total.keys) {
+	if soak.Depth(t) == soak.Soak && (total.unknown == 0 || total.broken == 0 || total.sends == total.keys) {
 		t.Errorf("the matrix never saw a call whose outcome is unknown, a broken stream, or a keyed call that was repeated: %+v", total)
 	}
 }

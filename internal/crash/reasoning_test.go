@@ -81,10 +81,7 @@ func thinkingCases() []thinkingCase {
 // killed in the middle and another process continues.
 func TestReasoningSurvivesCrashes(t *testing.T) {
 	t.Parallel()
-	for _, c := range thinkingCases() {
-		if testing.Short() && (c.stream || len(c.points) != 2) {
-			continue
-		}
+	for _, c := range sampled(t, thinkingCases(), func(c thinkingCase) string { return c.kind }) {
 		t.Run(fmt.Sprintf("%s %s stream=%v", c.kind, c.name, c.stream), func(t *testing.T) {
 			t.Parallel()
 			c.run(t)

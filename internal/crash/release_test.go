@@ -22,6 +22,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/soak"
 	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
 	"github.com/turnpike-gateway/turnpike/tool"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
@@ -192,9 +193,7 @@ func TestRunsOfEveryReleaseAreGoneOnWith(t *testing.T) {
 // C07: so they are by builds whose limits are others, or whose rules come in
 // another order.
 func TestOtherBuildsGoOnWithRunsOfEveryRelease(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds the gateway twice")
-	}
+	soak.Require(t, soak.Job, "it builds the gateway twice")
 	for name, changes := range map[string][]change{
 		"other limits": {
 			{"internal/loop/rules.go", "MaxAttempts          = 3", "MaxAttempts          = 1"},
@@ -228,9 +227,7 @@ func TestOtherBuildsGoOnWithRunsOfEveryRelease(t *testing.T) {
 // aside with one line in the log each, their clients are told, a cancel ends
 // one, and the newer build goes on with the rest.
 func TestARollbackSetsRunsAside(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds the gateway once more")
-	}
+	soak.Require(t, soak.Job, "it builds the gateway once more")
 	t.Parallel()
 	newer := buildChanged(t, []change{{"internal/loop/fact.go", `= "call_prepared"`, `= "call_prepared_anew"`}})
 	gate := make(chan struct{})
@@ -537,7 +534,8 @@ func buildChanged(t *testing.T, changes []change) string {
 		t.Fatal(err)
 	}
 	program := filepath.Join(dir, "turnpike")
-	build(t, root, "-tags", "crashtest", "-overlay", filepath.Join(dir, "overlay.json"), "-o", program, "./cmd/turnpike")
+	build(t, root, "-tags", "crashtest", "-ldflags=-s -w", "-overlay", filepath.Join(dir, "overlay.json"),
+		"-o", program, "./cmd/turnpike")
 	return program
 }
 

@@ -214,10 +214,7 @@ func (w *world) wantSession(session, inbox string, runs int, said ...string) {
 // once, in its place, and each turn ends once.
 func TestMessagesToABusySessionSurviveCrashes(t *testing.T) {
 	t.Parallel()
-	for i, point := range sessionCases(false) {
-		if testing.Short() && i%5 != 0 {
-			continue
-		}
+	for _, point := range sampled(t, sessionCases(false), only) {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
 			w, session := killedSession(t, point, "steer", "enqueue")
@@ -231,10 +228,7 @@ func TestMessagesToABusySessionSurviveCrashes(t *testing.T) {
 // P25: a message that interrupts ends the turn, whatever the moment at which the gateway is killed, and is the next turn.
 func TestAnInterruptSurvivesCrashes(t *testing.T) {
 	t.Parallel()
-	for i, point := range sessionCases(true) {
-		if testing.Short() && i%5 != 0 {
-			continue
-		}
+	for _, point := range sampled(t, sessionCases(true), only) {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
 			w, session := killedSession(t, point, "interrupt")

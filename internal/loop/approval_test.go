@@ -36,6 +36,17 @@ func TestAnApprovalIsForTheCallAsItWasShown(t *testing.T) {
 	}
 }
 
+// P02: a call for which its own tool asks waits as long as the policy says, and not for ever.
+func TestACallWhoseToolAsksItselfExpires(t *testing.T) {
+	s := play(t, with(oneTurn("g"), prepared("0.0", gated))...)
+	for wait, want := range map[int64]int64{0: 0, 5_000: 6_000} {
+		s.Accepted.ToolWaitMS = wait
+		if w := s.AskFor("0.0", "w", 1_000); w.ExpiresAt != want {
+			t.Errorf("it expires at %d, want %d", w.ExpiresAt, want)
+		}
+	}
+}
+
 // P02: what one person has decided, another cannot change.
 func TestADecisionIsNotMadeTwice(t *testing.T) {
 	waits := with(oneTurn("g", "h"), prepared("0.0", gated), prepared("0.1", gated), waiting("0.0", "w"), waiting("0.1", "v"), Parked{})

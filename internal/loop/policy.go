@@ -81,6 +81,10 @@ type Policy struct {
 	PermissionBy     Asker             `json:"permission_by,omitempty"`
 	PermissionWaitMS int64             `json:"permission_wait_ms,omitempty"`
 
+	// ToolWaitMS is how long calls wait for approval for which the tool itself asks, in milliseconds. 0 = without limit,
+	// as in journals without it.
+	ToolWaitMS int64 `json:"tool_wait_ms,omitempty"`
+
 	// Hooks are the hooks of the run, in the order in which they run. The list has no secrets: what an
 	// http hook is sent to is looked up by its id when it runs.
 	Hooks []Hook `json:"hooks,omitempty"`

@@ -260,8 +260,12 @@ func (s *State) AskFor(key CallKey, waitID string, now int64) CallWaiting {
 		ArgsRef: p.ArgsRef, ArgsDigest: p.ArgsDigest, Asker: p.Asker, Policy: a.digest(), CallerAt: s.Accepted.CallerAt,
 	}
 	wait := a.WaitMS
-	if a.Server == "" && s.Accepted.Permission == policy.Ask {
+	switch {
+	case a.Server != "":
+	case s.Accepted.Permission == policy.Ask:
 		wait = s.Accepted.PermissionWaitMS
+	default: // the tool itself asks, or a hook
+		wait = s.Accepted.ToolWaitMS
 	}
 	if h, ran, asks := s.AskingHook(c); asks {
 		w.Hook, w.Message, w.Policy = h.ID, ran.Message, h.digest()

@@ -152,12 +152,9 @@ func setLoop(p *loop.Policy, op Operator, rt org.Runtime, d Defaults, r Request)
 	p.Hooks = Hooks(rt, r.Key, most)
 	p.Approvals, p.MaxUses = approvals(r, most), maxUses(r)
 	setPermission(p, rt, r, most)
+	p.ToolWaitMS = waitWithin(most).Milliseconds()
 	if p.Pauses() {
-		wait := org.DefaultApprovalTimeout
-		if most > 0 {
-			wait = min(wait, most)
-		}
-		p.PauseMS = wait.Milliseconds()
+		p.PauseMS = p.ToolWaitMS
 	}
 }
 
@@ -269,6 +266,11 @@ func maxWait(r Request, rt org.Runtime, d Defaults) time.Duration {
 		most = min(cmp.Or(most, hold), hold)
 	}
 	return most
+}
+
+// waitWithin returns how long something waits for a person that has no time of its own: at most so long; 0 = the default.
+func waitWithin(most time.Duration) time.Duration {
+	return min(org.DefaultApprovalTimeout, cmp.Or(most, org.DefaultApprovalTimeout))
 }
 
 // maxUses returns the limits on the calls of single tools: those of the org, and those of the request.

@@ -105,6 +105,7 @@ func TestWhoDecidesASetting(t *testing.T) {
 			}
 			want := loop.Policy{
 				Grade: loop.Light, Limits: budget.Limits{}.Clamp(budget.MaxRounds), StreamMode: "live", Validation: loop.Strict, ItemEnds: true,
+				ToolWaitMS: org.DefaultApprovalTimeout.Milliseconds(),
 			}.WithDefaults()
 			tt.want(&want)
 			got := settings.Resolve(settings.Operator{MaxRoundsCap: tt.cap}, tt.org, tt.defaults, tt.asked)
@@ -237,6 +238,9 @@ func TestARunThatIsToBeForgottenWaitsForADay(t *testing.T) {
 		p := settings.Resolve(settings.Operator{}, org.Runtime{}, c.d, c.asked)
 		if got := time.Duration(p.Approvals[0].WaitMS) * time.Millisecond; got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+		if got := time.Duration(p.ToolWaitMS) * time.Millisecond; c.timeout == 0 && got != c.want {
+			t.Errorf("%s: a tool that asks itself waits %v, want %v", name, got, c.want)
 		}
 	}
 }

@@ -93,10 +93,6 @@ func setPermission(p *loop.Policy, rt org.Runtime, r Request, most time.Duration
 		return
 	}
 	if p.Permission = own; own == policy.Ask {
-		wait := org.DefaultApprovalTimeout
-		if most > 0 {
-			wait = min(wait, most)
-		}
-		p.PermissionBy, p.PermissionWaitMS = by, wait.Milliseconds()
+		p.PermissionBy, p.PermissionWaitMS = by, waitWithin(most).Milliseconds()
 	}
 }

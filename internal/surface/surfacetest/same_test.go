@@ -10,7 +10,7 @@ import (
 )
 
 // alike are the settings for which the surfaces have different defaults, as the state of a story.
-const alike = "tool_parallelism parallel\nmax_calls 128\n"
+const alike = "tool_parallelism parallel\nmax_calls 128\nmax_rounds 10\n"
 
 // With the same settings, a story has the same journal on every surface, fact by fact: which
 // surface the request came from decides nothing. The one setting that no org has, what happens to
@@ -56,6 +56,7 @@ func journalOf(t *testing.T, facts []loop.Fact) (lines []string) {
 		switch b := body.(type) {
 		case loop.Accepted:
 			b.Surface, b.EndCut = "", false
+			b.ToolWaitMS = 0 // a request of chat stays open meanwhile
 			body = b
 		case loop.InputAdded:
 			b.Bytes = 0

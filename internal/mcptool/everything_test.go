@@ -40,11 +40,11 @@ func everything(t *testing.T) []string {
 	return nil
 }
 
-// remoteEverything runs the reference server over legacy SSE, until the test
-// ends, and returns its URL.
-func remoteEverything(t *testing.T, command []string) string {
+// remoteEverything runs the reference server over legacy SSE or streamable HTTP, until the test
+// ends, and returns its origin.
+func remoteEverything(t *testing.T, command []string, transport string) string {
 	port := strconv.Itoa(turnpiketest.FreePort(t))
-	cmd := exec.Command(command[0], command[1], "sse")
+	cmd := exec.Command(command[0], command[1], transport)
 	cmd.Env = append(os.Environ(), "PORT="+port)
 	said, err := cmd.StderrPipe()
 	if err != nil {
@@ -64,7 +64,7 @@ func remoteEverything(t *testing.T, command []string) string {
 		defer close(drained)
 		defer close(ready)
 		for lines := bufio.NewScanner(said); lines.Scan(); {
-			if strings.Contains(lines.Text(), "running on port") {
+			if strings.Contains(lines.Text(), "on port") {
 				ready <- true
 			}
 		}
@@ -72,7 +72,7 @@ func remoteEverything(t *testing.T, command []string) string {
 	if !<-ready {
 		t.Fatal("the reference server did not start")
 	}
-	return "http://127.0.0.1:" + port + "/sse"
+	return "http://127.0.0.1:" + port
 }
 
 func TestTheReferenceServer(t *testing.T) { // D16
@@ -85,8 +85,10 @@ func TestTheReferenceServer(t *testing.T) { // D16
 			return c
 		},
 		LegacySSE: func(t *testing.T, command []string) *Client {
-			url := remoteEverything(t, command)
-			return clientOf(t, url)
+			return clientOf(t, remoteEverything(t, command, "sse")+"/sse")
+		},
+		StreamableHTTP: func(t *testing.T, command []string) *Client {
+			return clientOf(t, remoteEverything(t, command, "streamableHttp")+"/mcp")
 		},
 	} {
 		t.Run(string(name), func(t *testing.T) {

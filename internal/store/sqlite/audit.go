@@ -81,7 +81,7 @@ type insertKey struct {
 	n   int
 }
 
-const insertAudit = `INSERT INTO audit_log (org, n, at, kind, principal, run_id, request_id, body, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`
+const insertAudit = `INSERT INTO audit_log (org, n, at, kind, principal, run_id, request_id, body, hash) VALUES (?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT), ?)`
 
 // insertAudit stores the rows, several per statement.
 func (t *tx) insertAudit(rows []audit.Row) error {
@@ -89,7 +89,7 @@ func (t *tx) insertAudit(rows []audit.Row) error {
 		args := make([]any, 0, len(some)*9)
 		for i := range some {
 			r := &some[i]
-			args = append(args, r.Org, r.Number, r.At, string(r.Kind), r.Principal, r.RunID, r.RequestID, string(r.Body), r.Hash[:])
+			args = append(args, r.Org, r.Number, r.At, string(r.Kind), r.Principal, r.RunID, r.RequestID, []byte(r.Body), r.Hash[:])
 		}
 		if _, err := t.exec(t.insert(insertAudit, len(some)), args...); err != nil {
 			return err

@@ -77,9 +77,10 @@ func (t *tx) storeLater() error {
 	return t.insertAudit(t.later.audit)
 }
 
+// A body is bound as bytes, which the cast does not copy: a string would be a copy of it.
 const (
-	insertFact = `INSERT INTO run_facts (org, run_id, seq, epoch, kind, call_key, attempt, at, v, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
-	insertRow  = `INSERT INTO run_rows (org, run_id, ref, body) VALUES (?, ?, ?, ?)`
+	insertFact = `INSERT INTO run_facts (org, run_id, seq, epoch, kind, call_key, attempt, at, v, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT))`
+	insertRow  = `INSERT INTO run_rows (org, run_id, ref, body) VALUES (?, ?, ?, CAST(? AS TEXT))`
 )
 
 // insertFacts stores facts, several per statement.
@@ -92,7 +93,7 @@ func (t *tx) insertFacts(facts []laterFact) error {
 			if f.callKey != "" {
 				call = string(f.callKey)
 			}
-			args = append(args, f.key.org, f.key.run, f.Seq, f.Epoch, f.kind, call, f.attempt, f.At, f.Version, string(f.body))
+			args = append(args, f.key.org, f.key.run, f.Seq, f.Epoch, f.kind, call, f.attempt, f.At, f.Version, f.body)
 		}
 		_, err := t.exec(t.insert(insertFact, len(some)), args...)
 		switch {
@@ -117,7 +118,7 @@ func (t *tx) insertRows(rows []laterRow) error {
 		args := make([]any, 0, 4*len(some))
 		for i := range some {
 			r := &some[i]
-			args = append(args, r.key.org, r.key.run, r.ref, string(r.body))
+			args = append(args, r.key.org, r.key.run, r.ref, r.body)
 		}
 		_, err := t.exec(t.insert(insertRow, len(some)), args...)
 		switch {

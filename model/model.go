@@ -109,6 +109,10 @@ type RelayRequest struct {
 
 	Body []byte
 
+	// Release, if not nil, may be called once, when nothing refers to Body any more and nothing
+	// will read it: Body is used again. Relay need not call it.
+	Release func()
+
 	// Open returns the body from its beginning, each time it is called, if it is too large
 	// for memory; nil = it is Body. Length is its size in bytes.
 	Open   func() io.ReadCloser

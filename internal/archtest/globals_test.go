@@ -15,6 +15,8 @@ func exceptions() map[string]string {
 		"internal/app.release":      "only the linker sets it, for release builds",
 		"internal/id.random":        "an encoding has no state",
 		"internal/id.ordered":       "an encoding has no state",
+		"internal/egress.copies":    "a pool lends memory and remembers nothing",
+		"internal/memlimit.lent":    "a pool lends memory and remembers nothing",
 		"internal/run.smallBuffers": "a pool lends memory and remembers nothing",
 		"internal/run.largeBuffers": "a pool lends memory and remembers nothing",
 		"internal/sse.spareBuffers": "a pool lends memory and remembers nothing",

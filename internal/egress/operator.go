@@ -3,8 +3,10 @@ package egress
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"sync"
 )
 
 // Buffer sizes of a relayed connection, in bytes. Each connection holds both for
@@ -24,7 +26,7 @@ func (e *Egress) Operator() *http.Transport { return e.operator }
 func newOperator() *http.Transport {
 	return &http.Transport{
 		Proxy:                  nil,
-		DialContext:            (&net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}).DialContext,
+		DialContext:            dialOperator,
 		TLSHandshakeTimeout:    handshakeTimeout,
 		MaxIdleConns:           0, // no limit over all hosts
 		MaxIdleConnsPerHost:    256,
@@ -35,6 +37,29 @@ func newOperator() *http.Transport {
 		ReadBufferSize:         readBuffer,
 		ForceAttemptHTTP2:      true, // net/http disables HTTP/2 if DialContext is set
 	}
+}
+
+// copies are buffers for bodies that are sent.
+var copies = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}
+
+// sendingConn is a connection whose ReadFrom copies through a pooled buffer. That of [net.TCPConn] allocates one
+// for each body.
+type sendingConn struct{ net.Conn }
+
+// ReadFrom implements io.ReaderFrom.
+func (c sendingConn) ReadFrom(r io.Reader) (int64, error) {
+	buf := copies.Get().(*[]byte)
+	defer copies.Put(buf)
+	return io.CopyBuffer(struct{ io.Writer }{c.Conn}, struct{ io.Reader }{r}, *buf)
+}
+
+func dialOperator(ctx context.Context, network, address string) (net.Conn, error) {
+	d := net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}
+	conn, err := d.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return sendingConn{conn}, nil
 }
 
 // DialOperator connects to an address, host:port, that the operator configured, which may be private, for protocols

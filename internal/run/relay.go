@@ -116,7 +116,7 @@ func (m *modelCaller) usageOf(answer *model.RelayResponse) model.Usage {
 // freeBody frees the body of the request, because the answer may take much longer.
 func (m *modelCaller) freeBody() {
 	m.run.account.Release(cap(m.run.req.Raw.Body))
-	m.run.req.Raw.Body = nil
+	m.run.req.Raw.Body, m.run.req.Raw.Release = nil, nil
 }
 
 // pump emits the bytes of the answer as they arrive, one event for each read.

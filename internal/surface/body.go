@@ -45,9 +45,10 @@ func SaysNothing(m Member) bool {
 }
 
 // readBody reads the whole body into a buffer that grows with what arrives. The
-// server charges the capacity of the buffer to the caller's account.
+// server charges the capacity of the buffer to the caller's account. Only a relay returns it:
+// what is decoded of a body refers to it.
 func readBody(r *http.Request) ([]byte, error) {
-	return memlimit.ReadAll(r.Body, min(r.ContentLength, MaxBody), nil)
+	return memlimit.ReadLent(r.Body, min(r.ContentLength, MaxBody), nil)
 }
 
 // Scan reads a body once: it checks that it is one JSON object and returns the

@@ -8,6 +8,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/header"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -18,7 +19,9 @@ func (h *Handler) relay(w http.ResponseWriter, r *http.Request, req *run.Request
 	if err != nil {
 		return err
 	}
-	req.Raw = &model.RelayRequest{Dialect: h.s.Dialect, Path: h.s.RelayPath, Header: forwarded(r.Header), Body: body}
+	req.Raw = &model.RelayRequest{
+		Dialect: h.s.Dialect, Path: h.s.RelayPath, Header: forwarded(r.Header), Body: body, Release: func() { memlimit.Return(body) },
+	}
 	return h.runRelay(w, r, req)
 }
 
@@ -115,7 +118,8 @@ func forwarded(sent http.Header) http.Header {
 }
 
 // routed returns the body with the model that the first target is called by. The
-// account of the request is charged with a new body in place of the old one.
+// account of the request is charged with a new body in place of the old one, which is
+// returned to its pool.
 func routed(req *run.Request, body []byte, members []Member) ([]byte, error) {
 	out := withModel(body, members, req.Targets[0].Model)
 	if &out[0] == &body[0] {
@@ -125,5 +129,6 @@ func routed(req *run.Request, body []byte, members []Member) ([]byte, error) {
 		return nil, err
 	}
 	req.Account.Release(cap(body))
+	memlimit.Return(body)
 	return out, nil
 }

@@ -145,7 +145,7 @@ func (c *Client) Stream(ctx context.Context, to *url.URL, header http.Header, bo
 	watch := time.AfterFunc(c.e.Silence, func() { cancel(ErrSilent) })
 	defer watch.Stop()
 
-	resp, err := c.send(call, to, header, body)
+	resp, err := c.send(call, to, header, body, nil)
 	if charged > 0 {
 		memory.Release(charged)
 	}
@@ -340,7 +340,7 @@ func (c *Client) Relay(ctx context.Context, to *url.URL, req *model.RelayRequest
 	if req.Meter || header.Get("Accept-Encoding") == "" { // a compressed answer could not be metered
 		header["Accept-Encoding"] = []string{"identity"} // otherwise the transport asks for gzip and undoes it
 	}
-	send := func() (*http.Response, error) { return c.send(ctx, to, header, req.Body) }
+	send := func() (*http.Response, error) { return c.send(ctx, to, header, req.Body, req.Release) }
 	if req.Open != nil {
 		send = func() (*http.Response, error) { return c.sendOpened(ctx, to, header, req) }
 	}
@@ -411,8 +411,9 @@ func ofConnection(name string) bool {
 }
 
 // send makes one request. A large body is not read after send returns. The error
-// is the transport's own, or a *model.Error.
-func (c *Client) send(ctx context.Context, to *url.URL, header http.Header, data []byte) (*http.Response, error) {
+// is the transport's own, or a *model.Error. release, if not nil, is called when the answer
+// to a request with a large body has begun: nothing refers to data then.
+func (c *Client) send(ctx context.Context, to *url.URL, header http.Header, data []byte, release func()) (*http.Response, error) {
 	if err := c.authorize(ctx, header); err != nil {
 		return nil, err
 	}
@@ -440,6 +441,9 @@ func (c *Client) send(ctx context.Context, to *url.URL, header http.Header, data
 	// A stream can stay open for long. Free the body: the answer refers to the
 	// request, and the transport to a copy of it whose GetBody refers to data.
 	req.GetBody, data = nil, nil
+	if release != nil {
+		release()
+	}
 	return resp, nil
 }
 

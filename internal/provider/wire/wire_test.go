@@ -1,12 +1,15 @@
 package wire
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/turnpike-gateway/turnpike/model"
 )
 
 func TestRetryAfter(t *testing.T) {
@@ -122,5 +125,40 @@ func TestTheBodyOfARequestIsCharged(t *testing.T) {
 		if sent != tt.sent || m.held != 0 || (err == nil) != (tt.answers && tt.sent > 0) {
 			t.Errorf("%+v: sent %d times, %d bytes still charged, %v", tt, sent, m.held, err)
 		}
+	}
+}
+
+// A server may answer before it has read the request. The transport sends the rest nevertheless, and by then the
+// buffer of the body is used for another request.
+func TestABodyIsReleasedWhenNothingReadsItAnyMore(t *testing.T) {
+	want := bytes.Repeat([]byte("0123456789"), 20_000)
+	got := make(chan []byte, 1)
+	released := make(chan struct{})
+	c := New("d", Endpoint{BaseURL: "http://provider.test", Transport: transport(func(r *http.Request) (*http.Response, error) {
+		begin := make([]byte, 5_000)
+		_, err := io.ReadFull(r.Body, begin)
+		go func() {
+			<-released
+			rest, _ := io.ReadAll(r.Body)
+			got <- append(begin, rest...)
+		}()
+		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody}, err
+	})}, nil)
+	body := bytes.Clone(want)
+	_, err := c.Relay(t.Context(), c.URL("/x"), &model.RelayRequest{Body: body, Release: func() {
+		for i := range body {
+			body[i] = 0xDB
+		}
+		close(released)
+	}}, nil)
+	if sent := <-got; err != nil || !bytes.Equal(sent, want) {
+		t.Errorf("%v, %d of %d bytes were sent, the released ones: %d", err, len(sent), len(want), bytes.Count(sent, []byte{0xDB}))
+	}
+	small := &model.RelayRequest{Body: want[:smallBody], Release: func() { t.Error("a small body is released, and the transport keeps it") }}
+	c.e.Transport = transport(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody}, nil
+	})
+	if _, err := c.Relay(t.Context(), c.URL("/x"), small, nil); err != nil {
+		t.Error(err)
 	}
 }

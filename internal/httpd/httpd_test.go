@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -150,6 +151,70 @@ func TestARequestInProgressIsFinishedBeforeTheStop(t *testing.T) {
 	if err := <-stopped; err != nil {
 		t.Error(err)
 	}
+}
+
+// pipes is a listener for connections within the process.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	close  func() error
+}
+
+func newPipes() pipes {
+	closed := make(chan struct{})
+	return pipes{make(chan net.Conn), closed, sync.OnceValue(func() error { close(closed); return nil })}
+}
+
+func (p pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p pipes) Close() error   { return p.close() }
+func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+// With the default limits, work that never ends holds a stop up for 25 seconds, then 2 more.
+func TestAStopCutsOffWhatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		entered, release := make(chan struct{}), make(chan struct{})
+		a := newTestAPI(func(http.ResponseWriter, *http.Request) {
+			close(entered)
+			<-release
+		}, Limits{})
+		l := newPipes()
+		ctx, cancel := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		var drained time.Time
+		go func() {
+			served <- a.Serve(ctx, l, slog.New(slog.DiscardHandler), func(hard context.Context) {
+				<-hard.Done()
+				drained = time.Now()
+			})
+		}()
+		client, server := net.Pipe()
+		l.conns <- server
+		fmt.Fprint(client, "GET /x HTTP/1.1\r\nHost: x\r\n\r\n")
+		<-entered
+		stopped := time.Now()
+		cancel()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+		if took := drained.Sub(stopped); took != 25*time.Second {
+			t.Errorf("the other work was cut off after %v", took)
+		}
+		if took := time.Since(stopped); took != StopsWithin {
+			t.Errorf("Serve returned after %v, want %v", took, StopsWithin)
+		}
+		if _, err := client.Read(make([]byte, 1)); err != io.EOF {
+			t.Errorf("the client's connection ended with %v", err)
+		}
+		close(release)
+	})
 }
 
 func TestServeReturnsTheListenersError(t *testing.T) {

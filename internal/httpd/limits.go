@@ -27,6 +27,10 @@ type Limits struct {
 	// StallTimeout is how long a client may accept nothing of a response that is
 	// being sent; default 30 s.
 	StallTimeout time.Duration
+
+	// DrainTimeout is how long requests in progress may go on while the server
+	// stops, before they are cut off; default 25 s.
+	DrainTimeout time.Duration
 }
 
 // Limits of a request header. Number and size of fields are about those of Apache
@@ -50,5 +54,6 @@ func (l Limits) withDefaults() Limits {
 		IdleTimeout:   cmp.Or(l.IdleTimeout, 120*time.Second),
 		BodyTimeout:   cmp.Or(l.BodyTimeout, 30*time.Second),
 		StallTimeout:  cmp.Or(l.StallTimeout, 30*time.Second),
+		DrainTimeout:  cmp.Or(l.DrainTimeout, drainTimeout),
 	}
 }

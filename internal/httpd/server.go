@@ -10,19 +10,20 @@ import (
 )
 
 const (
-	drainTimeout = 25 * time.Second // for requests to finish
+	drainTimeout = 25 * time.Second // the default of Limits.DrainTimeout
 	cutOffGrace  = 2 * time.Second  // then for cut-off requests to send their error
 )
 
-// StopsWithin is the longest time that Serve takes after its context ends. A process
-// manager must wait longer before it kills the process.
+// StopsWithin is the longest time that Serve takes after its context ends, with the
+// default of [Limits.DrainTimeout]. A process manager must wait longer before it
+// kills the process.
 const StopsWithin = drainTimeout + cutOffGrace
 
 // Serve accepts connections on l until ctx ends. Then it refuses new requests with
 // 503, answers health checks (/readyz with 503), waits for the requests in
 // progress, and closes l. At the same time it calls drain, and it returns only
-// after drain has returned; drain's context ends after 25 seconds, when the work
-// that is left must be cut off. Serve returns nil after a clean stop. It may be
+// after drain has returned; drain's context ends after [Limits.DrainTimeout], when the
+// work that is left must be cut off. Serve returns nil after a clean stop. It may be
 // called once.
 //
 // It serves HTTP/1.1 without TLS. Put a reverse proxy in front of it for TLS and
@@ -47,17 +48,17 @@ func (a *API) Serve(ctx context.Context, l net.Listener, log *slog.Logger, drain
 	case <-ctx.Done():
 	}
 	a.SetReady(false)
-	log.Info("stopping: waiting for requests in progress", "at_most", drainTimeout)
+	log.Info("stopping: waiting for requests in progress", "at_most", limits.DrainTimeout)
 	server.SetKeepAlivesEnabled(false)
 	idle := a.inFlight.stop()
-	hard, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+	hard, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.DrainTimeout)
 	defer cancel()
 	drained := make(chan struct{})
 	go func() {
 		defer close(drained)
 		drain(hard)
 	}()
-	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), StopsWithin)
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.DrainTimeout+cutOffGrace)
 	defer cancel()
 	for _, ended := range []<-chan struct{}{idle, drained} {
 		select {

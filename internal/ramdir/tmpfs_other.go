@@ -1,0 +1,5 @@
+//go:build !linux
+
+package ramdir
+
+func freeRAM(string) uint64 { return 0 }

@@ -10,7 +10,7 @@ import (
 // toldOf returns what the record of a run says of its hooks at OnRunComplete, when none of them waits any more.
 func (d documented) toldOf(path string) string {
 	d.t.Helper()
-	for d.t.Context().Err() == nil {
+	for ; d.t.Context().Err() == nil; pollPause() {
 		var told []string
 		waits := false
 		for _, h := range elements(d.asOwner("GET", path, "", 200)["on_run_complete"]) {

@@ -133,11 +133,10 @@ func TestAnAgentAnswersInASession(t *testing.T) {
 // that comes back gets the frames after the last one that it has. // H15 N03
 func TestAnAgentCallsTheToolsOfItsServers(t *testing.T) {
 	noLeaks(t)
-	tools, gone := newMCP(t, map[string]handler{"echo": echo}), newMCP(t, nil)
-	gone.Close()
+	tools := newMCP(t, map[string]handler{"echo": echo})
 	up := newUpstream(t, script(asks(call{"mcp__tools__echo", `{"n":1}`}).saying("Looking."), says("Done.")))
 	d := manage(MustRun(t, site{upstream: up.URL}.yaml()))
-	id := d.newAgent(fmt.Sprintf(`,"mcp_servers":[{"name":"tools","url":%q},{"name":"gone","url":%q}]`, tools.URL+"/mcp", gone.URL+"/mcp"))
+	id := d.newAgent(fmt.Sprintf(`,"mcp_servers":[{"name":"tools","url":%q},{"name":"gone","url":%q}]`, tools.URL+"/mcp", closedURL+"/mcp"))
 	a := d.streamAgent(id, `{"message":"go","max_steps":2}`)
 	if got, want := told(t, a.body), golden(t, "two_rounds"); got != want {
 		t.Errorf("the stream is\n%swant\n%s", got, want)

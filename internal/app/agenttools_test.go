@@ -295,11 +295,10 @@ func TestToolsOfSessionsAndKeys(t *testing.T) {
 // D24: the tools of a server are listed live, and a server that does not answer is told in at most 500 characters.
 func TestTheToolsOfAnAgentsServerAreListed(t *testing.T) {
 	noLeaks(t)
-	tools, gone := newMCP(t, map[string]handler{"echo": echo}), newMCP(t, nil)
-	gone.Close()
+	tools := newMCP(t, map[string]handler{"echo": echo})
 	up := newUpstream(t, script(says("hi")))
 	d := manage(MustRun(t, site{upstream: up.URL}.yaml()))
-	id := d.newAgent(fmt.Sprintf(`,"mcp_servers":[{"name":"tools","url":%q},{"name":"gone","url":%q}]`, tools.URL+"/mcp", gone.URL+"/mcp"))
+	id := d.newAgent(fmt.Sprintf(`,"mcp_servers":[{"name":"tools","url":%q},{"name":"gone","url":%q}]`, tools.URL+"/mcp", closedURL+"/mcp"))
 	path := "/api/agents/" + id + "/mcp-servers"
 	servers := elements(d.asOwner("GET", path, "", 200)["mcp_servers"])
 	listed := func(i, want int) map[string]any {

@@ -105,7 +105,7 @@ func TestLocalCommandsObeyTheirFlagsBesideAGateway(t *testing.T) {
 	g := runGated(t, "")
 	open := g.ask(gatedQuestion)
 	id, runID := g.only(), g.waiting()[0]["run_id"].(string)
-	empty, closed := t.TempDir(), closedURL(t)
+	empty, closed := t.TempDir(), closedURL
 	key := func(role string) map[string]string {
 		return map[string]string{"TURNPIKE_URL": g.URL, "TURNPIKE_KEY": role + "-key"}
 	}

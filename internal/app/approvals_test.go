@@ -46,7 +46,7 @@ func runGated(t *testing.T, runtime string, more ...string) *gated {
 	t.Helper()
 	up := newUpstream(t, askGated(call{"delete", `{"n":7}`}))
 	tools := newMCP(t, map[string]handler{"delete": echo, "look": echo}, "look")
-	g := &gated{data: t.TempDir(), upstream: up, tools: tools}
+	g := &gated{data: newData(t), upstream: up, tools: tools}
 	if len(more) == 0 {
 		more = []string{"require_approval: always"}
 	}
@@ -636,7 +636,7 @@ func TestAListWaitsForItsFirstApproval(t *testing.T) {
 		answers := make([]answer, 32)
 		for i := range answers {
 			polls.Go(func() {
-				for answers[i].status == 0 || answers[i].status == 429 { // the one that looks may have a place
+				for ; answers[i].status == 0 || answers[i].status == 429; pollPause() { // the one that looks may have a place
 					resp, err := g.client.Do(g.request(ctx, "GET", "/v1/approvals?wait=60", nil))
 					if err != nil {
 						answers[i] = answer{status: -1, body: []byte(err.Error())}

@@ -41,7 +41,7 @@ type cachedSite struct {
 // count, and nothing else, says that it only reads.
 func newCachedSite(t *testing.T, runtime string, settings ...string) *cachedSite {
 	noLeaks(t)
-	c := &cachedSite{T: t, data: t.TempDir()}
+	c := &cachedSite{T: t, data: newData(t)}
 	var n atomic.Int64
 	count := func(context.Context, string) (string, error) { return fmt.Sprint("answer ", n.Add(1)), nil }
 	flaky := func(context.Context, string) (string, error) {

@@ -123,7 +123,7 @@ func TestEveryEndpointIsRelayed(t *testing.T) {
 // auditRows returns the audit log of the org once it has so many rows: a relay is recorded after its answer.
 func (g *gateway) auditRows(n int) answer {
 	g.t.Helper()
-	for end := time.Now().Add(patience); ; {
+	for end := time.Now().Add(patience); ; pollPause() {
 		rows := g.send("GET", "/api/audit?limit=100", nil)
 		if strings.Count(string(rows.body), `"number":`) >= n || time.Now().After(end) {
 			return rows

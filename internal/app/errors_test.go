@@ -275,20 +275,14 @@ func TestTheProvidersErrorIsTheClients(t *testing.T) {
 
 func TestAProviderThatIsNotThereIs502(t *testing.T) {
 	noLeaks(t)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	nowhere := "http://" + listener.Addr().String()
-	_ = listener.Close()
 	tools := newMCP(t, map[string]handler{"echo": echo})
 	for name, g := range map[string]*gateway{
-		"loop":  MustRun(t, site{upstream: nowhere, servers: []string{server("s", tools.URL)}}.yaml()),
-		"relay": MustRun(t, site{upstream: nowhere}.yaml()),
+		"loop":  MustRun(t, site{upstream: closedURL, servers: []string{server("s", tools.URL)}}.yaml()),
+		"relay": MustRun(t, site{upstream: closedURL}.yaml()),
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := g.post(question)
-			if e := got.fault(t); got.status != 502 || !strings.Contains(e.Error.Message, "could not be reached") || strings.Contains(e.Error.Message, nowhere) {
+			if e := got.fault(t); got.status != 502 || !strings.Contains(e.Error.Message, "could not be reached") || strings.Contains(e.Error.Message, closedURL) {
 				t.Errorf("status %d: %s", got.status, got.body)
 			}
 		})

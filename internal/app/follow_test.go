@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -56,7 +55,7 @@ func hold(t *testing.T, runtime string) *heldRun {
 		frame(w, "[DONE]")
 	})
 	tools := newMCP(t, map[string]handler{"echo": echo})
-	h := &heldRun{data: t.TempDir(), release: sync.OnceFunc(func() { close(held) })}
+	h := &heldRun{data: newData(t), release: sync.OnceFunc(func() { close(held) })}
 	t.Cleanup(h.release)
 	h.documented = manage(mustRunIn(t, h.data, site{upstream: up.URL, runtime: runtime, servers: []string{server("tools", tools.URL)}}.yaml(), environment()))
 	answers := make(chan answer, 1)
@@ -373,7 +372,7 @@ func TestRunsFollowIsInterrupted(t *testing.T) {
 func TestRunsCancelWithoutAGateway(t *testing.T) {
 	noLeaks(t)
 	data := storedRuns(t)
-	refused := closedURL(t)
+	refused := closedURL
 	cancel := func(args string) (int, string, string) {
 		return runMain(t, strings.Fields(fmt.Sprintf("runs cancel --url %s --org o --data %s %s", refused, data, args))...)
 	}
@@ -418,13 +417,9 @@ func TestRunsCancelWithoutAGateway(t *testing.T) {
 	}
 }
 
-// closedURL returns the URL of a server that has ended.
-func closedURL(t *testing.T) string {
-	t.Helper()
-	s := httptest.NewServer(http.NotFoundHandler())
-	s.Close()
-	return s.URL
-}
+// closedURL is a URL at which nobody listens. Systems do not give this port to servers that ask for any, so that no
+// server of another test gets it.
+const closedURL = "http://127.0.0.1:10009"
 
 // A response whose run was cancelled, by somebody or because its client left, is cancelled and has
 // no error: in the stream and when it is read later.

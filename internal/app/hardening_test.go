@@ -19,7 +19,7 @@ import (
 // impatient boots a gateway whose clients get less time.
 func impatient(t *testing.T, yaml string, limits httpd.Limits) *gateway {
 	t.Helper()
-	return mustRunWith(t, t.TempDir(), yaml, environment(), app.Options{Limits: limits})
+	return mustRunWith(t, newData(t), yaml, environment(), app.Options{Limits: limits})
 }
 
 func (g *gateway) dial() net.Conn {

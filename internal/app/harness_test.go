@@ -9,16 +9,18 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/turnpike-gateway/turnpike/internal/app"
 	"github.com/turnpike-gateway/turnpike/internal/config"
+	"github.com/turnpike-gateway/turnpike/internal/ramdir"
+	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
 )
 
 // The harness boots the whole program between scripted neighbours:
@@ -26,10 +28,13 @@ import (
 //	client() ──HTTP──► gateway (New + Serve) ──HTTP──► upstream   scripted model
 //	                                         └─HTTP──► mcpServer  official SDK, or rawMCP for what no SDK would do
 //
-// Everything listens on 127.0.0.1 and ends with its test.
+// Everything listens on 127.0.0.1 and ends with its test. Tests run in parallel; see noLeaks and alone.
 
 // patience is how long a test waits for something that must happen.
 const patience = 20 * time.Second
+
+// drainTimeout is how long a gateway that stops waits for runs that hang.
+const drainTimeout = 5 * time.Second
 
 // gateway is a running gateway.
 type gateway struct {
@@ -40,19 +45,44 @@ type gateway struct {
 	stop   func() error // ends Serve and returns its error
 }
 
-// noLeaks fails the test when it leaves a goroutine behind. It is called before
-// anything is started. // O01
-func noLeaks(t *testing.T) {
-	t.Helper()
-	before := goleak.IgnoreCurrent()
-	t.Cleanup(func() { goleak.VerifyNone(t, before) })
-}
-
 // MustRun boots the whole gateway from a configuration.
 func MustRun(t *testing.T, yaml string) *gateway {
 	t.Helper()
-	return mustRunIn(t, t.TempDir(), yaml, environment())
+	return mustRunIn(t, newData(t), yaml, environment())
 }
+
+// newData returns a data directory with a store that has no rows. To make its tables takes a
+// quarter of a gateway's start, so they are copied.
+func newData(t *testing.T) string {
+	t.Helper()
+	dir := ramdir.New(t)
+	store, err := emptyStore()
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, app.DatabaseFile), store, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// emptyStore returns the file of a store without rows.
+var emptyStore = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "turnpike-app-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	path := filepath.Join(dir, app.DatabaseFile)
+	store, err := sqlite.Open(context.Background(), sqlite.Options{Path: path, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return nil, err
+	}
+	if err := store.Close(); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(path)
+})
 
 // mustRunIn boots it in a data directory and an environment of the test's own.
 func mustRunIn(t *testing.T, data, yaml string, variables map[string]string) *gateway {
@@ -63,6 +93,7 @@ func mustRunIn(t *testing.T, data, yaml string, variables map[string]string) *ga
 // mustRunWith boots it with options, of which Env is the harness's. Without Log, the test keeps all of it.
 func mustRunWith(t *testing.T, data, yaml string, variables map[string]string, o app.Options) *gateway {
 	t.Helper()
+	parallel(t)
 	env := func(name string) (string, bool) {
 		if name == "TURNPIKE_DATA" {
 			return data, true
@@ -79,6 +110,7 @@ func mustRunWith(t *testing.T, data, yaml string, variables map[string]string, o
 	}
 	log := &logBuffer{}
 	o.SlowStore = cmp.Or(o.SlowStore, patience) // a machine that runs many tests at once is slow
+	o.Limits.DrainTimeout = cmp.Or(o.Limits.DrainTimeout, drainTimeout)
 	if o.Env = env; o.Log == nil {
 		o.Log = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
@@ -130,6 +162,13 @@ func (l *logBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
+}
+
+// forget removes what was logged.
+func (l *logBuffer) forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.b = bytes.Buffer{}
 }
 
 // site describes a gateway with one org, which has a key for every role: owner
@@ -321,6 +360,10 @@ func (a answer) stream(t *testing.T) stream {
 	}
 	return s
 }
+
+// pollPause waits between two requests that ask whether something has become true. Without it, a
+// test that waits takes a whole processor.
+func pollPause() { time.Sleep(5 * time.Millisecond) }
 
 // wait fails the test when nothing comes from c in time.
 func wait[T any](t *testing.T, c <-chan T, what string) T {

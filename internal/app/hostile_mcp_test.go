@@ -3,7 +3,6 @@ package app_test
 import (
 	"fmt"
 	"net/http"
-	"runtime"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -36,10 +35,14 @@ func die(w http.ResponseWriter, _ *http.Request, m rpc) {
 	panic(http.ErrAbortHandler)
 }
 
+// hangTimeout is the timeout of a server that hangs in a call. Its tools must be listed within
+// it, on a machine that has much to do, too.
+const hangTimeout = "3s"
+
 // timeout is short only where it is waited for.
 func timeout(name string) string {
-	if name == "hangs" {
-		return "timeout: 400ms"
+	if strings.HasSuffix(name, "hangs") {
+		return "timeout: " + hangTimeout
 	}
 	return "timeout: 60s" // a bomb takes long to be made on a machine that has much to do
 }
@@ -53,7 +56,7 @@ func TestAServerThatMisbehavesInACall(t *testing.T) {
 		call method
 		told []string
 	}{
-		{"hangs", hang, []string{"did not answer within 400ms"}}, // D10
+		{"hangs", hang, []string{"did not answer within " + hangTimeout}}, // D10
 		{"floods", flood, []string{"larger than 16 MiB"}},
 		{"dies", die, []string{"may have been carried out"}},
 		{"closes the connection", func(http.ResponseWriter, *http.Request, rpc) { panic(http.ErrAbortHandler) }, []string{"may have been carried out"}},
@@ -165,19 +168,13 @@ func TestARequiredServerThatIsDownIs503(t *testing.T) {
 	}
 }
 
-// A flood costs no more memory than its limit.
+// Four floods of 100 MB cost no more memory than their limits.
 func TestAFloodStaysOutOfMemory(t *testing.T) {
-	noLeaks(t)
+	alone(t)
 	tools := newRawMCP(t, methods{"tools/list": gives(oneTool("echo")), "tools/call": flood})
 	up := newUpstream(t, script(asks(many("echo", 4)...), says("Done.")))
 	g := MustRun(t, site{upstream: up.URL, servers: []string{server("s", tools.URL)}}.yaml())
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	g.post(question).completion(t)
-	runtime.ReadMemStats(&after)
-	if grown := (after.Sys - min(before.Sys, after.Sys)) >> 20; grown > 400 {
-		t.Errorf("four floods of 100 MB took %d MB", grown)
-	}
+	measured(t, 300, func() { g.post(question).completion(t) })
 }
 
 // K04: a forbidden address ends the whole run with 403, in discovery and in a

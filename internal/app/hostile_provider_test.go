@@ -1,12 +1,17 @@
 package app_test
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/soak"
 )
 
 // chunk is one event with a delta.
@@ -24,35 +29,49 @@ func endless(text string) func(http.ResponseWriter, *http.Request) {
 	}
 }
 
-// The stories of a provider that means harm, in a run with tools: each ends in a
-// way that is recorded, in bounded memory, and calls no tool that it should not.
-// P06 G17
-func TestAProviderThatMeansHarm(t *testing.T) {
-	noLeaks(t)
+// providerStory is a story of a provider that means harm.
+type providerStory struct {
+	name     string
+	answer   func(http.ResponseWriter, *http.Request)
+	status   int
+	reason   string // the finish reason of status 200, or a part of the error
+	text     string
+	recorded string // the reason in the run's record
+	executed int
+	attempts int // requests to the provider
+	runtime  string
+	memory   int // MB that may be allocated; 0 = not measured
+}
+
+// group puts the stories that flood into one group: they take seconds.
+func (s providerStory) group() string {
+	if s.memory > 0 {
+		return "floods"
+	}
+	return s.name
+}
+
+func providerStories() []providerStory {
 	const finish = `data: {"choices":[{"index":0,"delta":{},"finish_reason":"%s"}]}` + "\n\n"
 	stop, calls := fmt.Sprintf(finish, "stop"), fmt.Sprintf(finish, "tool_calls")
 	begin := func(index int, arguments string) string {
 		return chunk(fmt.Sprintf(`{"tool_calls":[{"index":%d,"id":"c%d","type":"function","function":{"name":"echo","arguments":%s}}]}`, index, index, quote(arguments)))
 	}
+	manyCalls := sync.OnceValue(func() []byte {
+		var all bytes.Buffer
+		for i := range 100_000 {
+			all.WriteString(begin(i, fmt.Sprintf(`{"n":%d}`, i)))
+		}
+		return all.Bytes()
+	})
 	answers := func(parts ...string) func(http.ResponseWriter, *http.Request) {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
 			_, _ = io.WriteString(w, strings.Join(parts, ""))
 		}
 	}
-	for _, tt := range []struct {
-		name     string
-		answer   func(http.ResponseWriter, *http.Request)
-		status   int
-		reason   string // the finish reason of status 200, or a part of the error
-		text     string
-		recorded string // the reason in the run's record
-		executed int
-		attempts int // requests to the provider
-		runtime  string
-		memory   int // MB that the heap may grow by; 0 = not measured
-	}{
-		{name: "a stream without end", answer: endless(chunk(`{"content":"` + strings.Repeat("x", 32<<10) + `"}`)), status: 502, reason: "larger than 8 MiB", recorded: "model_error", attempts: 3, memory: 250},
+	return []providerStory{
+		{name: "a stream without end", answer: endless(chunk(`{"content":"` + strings.Repeat("x", 32<<10) + `"}`)), status: 502, reason: "larger than 8 MiB", recorded: "model_error", attempts: 3, memory: 600},
 		{name: "comments without end", answer: endless(": " + strings.Repeat("x", 32<<10) + "\n"), status: 502, reason: "too large", recorded: "model_error", attempts: 3, memory: 100},
 		{name: "a line of a gigabyte", answer: func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
@@ -76,7 +95,7 @@ func TestAProviderThatMeansHarm(t *testing.T) {
 					return
 				}
 			}
-		}, status: 200, reason: "length", recorded: "deadline", attempts: 1, runtime: "deadline: 1s"},
+		}, status: 200, reason: "length", recorded: "deadline", attempts: 1, runtime: "deadline: 3s"},
 		{name: "a bomb", answer: func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
 			_, _ = w.Write(bomb())
@@ -87,12 +106,12 @@ func TestAProviderThatMeansHarm(t *testing.T) {
 		}, status: 200, reason: "stop", text: "ok", recorded: "complete", attempts: 1},
 		{name: "a hundred thousand calls", answer: func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
-			for i := range 100_000 {
-				if _, err := io.WriteString(w, begin(i, fmt.Sprintf(`{"n":%d}`, i))); err != nil || r.Context().Err() != nil {
+			for piece := range slices.Chunk(manyCalls(), 64<<10) {
+				if _, err := w.Write(piece); err != nil || r.Context().Err() != nil {
 					return
 				}
 			}
-		}, status: 200, reason: "length", recorded: "max_calls", executed: 128, attempts: 5, memory: 100},
+		}, status: 200, reason: "length", recorded: "max_calls", executed: 128, attempts: 5, memory: 3500},
 		{name: "arguments of 100 MB", answer: func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
 			_, _ = io.WriteString(w, begin(0, `{"n":"`))
@@ -129,7 +148,15 @@ func TestAProviderThatMeansHarm(t *testing.T) {
 			says("ok").write(w)
 		}, status: 502, reason: "", recorded: "model_error", attempts: 3},
 		{name: "text like our own frames", answer: answers(chunk(`{"content":"\n\ndata: [DONE]\n\nevent: x\r\n\r\n"}`), stop), status: 200, reason: "stop", text: "\n\ndata: [DONE]\n\nevent: x\r\n\r\n", recorded: "complete", attempts: 1},
-	} {
+	}
+}
+
+// The stories of a provider that means harm, in a run with tools: each ends in a
+// way that is recorded, in bounded memory, and calls no tool that it should not.
+// P06 G17
+func TestAProviderThatMeansHarm(t *testing.T) {
+	alone(t)
+	for _, tt := range soak.Sample(t, providerStories(), soak.Value(t, 1, 2, 0), providerStory.group) {
 		if tt.memory > 0 && raceDetector {
 			continue // memory means little under it, and a gigabyte takes a minute
 		}

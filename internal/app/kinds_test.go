@@ -202,7 +202,7 @@ func TestAProviderOfKindBedrock(t *testing.T) {
 // Without keys in the configuration the AWS chain is asked, through the gateway's own
 // client, at the first request and not before. // M04
 func TestTheAWSChainOfAProviderOfKindBedrock(t *testing.T) {
-	noLeaks(t)
+	alone(t)
 	for _, v := range os.Environ() {
 		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "AWS_") {
 			t.Setenv(name, "")

@@ -352,7 +352,7 @@ func TestACallBeyondTheQuotaIsAnErrorResult(t *testing.T) {
 // eventually waits until the condition holds.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !holds(); {
+	for end := time.Now().Add(patience); !holds(); pollPause() {
 		if time.Now().After(end) {
 			t.Fatalf("not in time: %s", what)
 		}
@@ -402,6 +402,7 @@ func awaitAudit(t *testing.T, g *gateway, want ...string) {
 		if time.Now().After(end) {
 			t.Fatalf("the audit log says %v, want %v", got, want)
 		}
+		pollPause()
 	}
 }
 

@@ -37,7 +37,7 @@ type world struct {
 
 // newMirror starts the gateway. extra are keys of the configuration file.
 func newMirror(t *testing.T, extra string) *mirror {
-	m := &mirror{data: t.TempDir(), release: make(chan struct{})}
+	m := &mirror{data: newData(t), release: make(chan struct{})}
 	m.up = newUpstream(t, m.model)
 	m.tools = newMCP(t, map[string]handler{"pay": echo})
 	m.yaml = extra + strings.Replace(site{upstream: m.up.URL}.withVault(), "    runtime: {}\n", "", 1)
@@ -174,7 +174,7 @@ func (d documented) leave(key, agent, body string) (session, run string) {
 // becomes waits until a session has a status.
 func (d documented) becomes(key, session, status string) map[string]any {
 	d.t.Helper()
-	for end := time.Now().Add(patience); ; {
+	for end := time.Now().Add(patience); ; pollPause() {
 		s := d.do("GET", "/api/sessions/"+session, key, "", 200)
 		if s["status"] == status {
 			return s

@@ -49,7 +49,7 @@ func (g *gateway) works(key string) bool {
 // returns how many do.
 func (g *gateway) stillWorking(keys []string) int {
 	g.t.Helper()
-	for end := time.Now().Add(patience); len(keys) > 0 && time.Now().Before(end); {
+	for end := time.Now().Add(patience); len(keys) > 0 && time.Now().Before(end); pollPause() {
 		keys = slices.DeleteFunc(keys, func(key string) bool { return !g.works(key) })
 	}
 	return len(keys)
@@ -109,7 +109,7 @@ func TestTheKeysOfADeletedOrgAreRefusedAlsoWhenItsClientLeavesAtOnce(t *testing.
 // comesTrue waits until what is asked for again and again is true.
 func comesTrue(t *testing.T, what string, ask func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !ask(); {
+	for end := time.Now().Add(patience); !ask(); pollPause() {
 		if time.Now().After(end) {
 			t.Errorf("in vain: %s", what)
 			return
@@ -221,7 +221,7 @@ func (d documented) beside(clients int, method, path, body string) int {
 }
 
 func TestTheManagementOfOneOrgDoesNotStallThatOfAnother(t *testing.T) { // A07
-	noLeaks(t)
+	alone(t)
 	data := t.TempDir()
 	fillKeys(t, data, "large", 2000)
 	d := manage(mustRunIn(t, data, "org_caps: {keys: 100000}\n"+site{upstream: "http://127.0.0.1:9"}.yaml(), environment()))

@@ -26,7 +26,7 @@ type asked struct {
 }
 
 func TestOutboundCheckSaysWhatTheGatewayWouldDo(t *testing.T) {
-	noLeaks(t)
+	alone(t)
 	newNameserver(t, map[string][]string{
 		"a.example.com": {"8.8.8.8", "2606:4700:4700::1111"}, "in.example.com": {"8.8.8.8", "10.0.0.1"}, "tools.svc.cluster.local": {"10.1.2.3"},
 	})
@@ -65,7 +65,7 @@ func TestOutboundCheckSaysWhatTheGatewayWouldDo(t *testing.T) {
 // Like serve, the command reads turnpike.yaml of the working directory if no file
 // is named.
 func TestOutboundCheckReadsTheFileThatServeReads(t *testing.T) {
-	noLeaks(t)
+	alone(t)
 	t.Chdir(t.TempDir())
 	private := asked{args: []string{"--offline", "http://10.1.2.3:8000/mcp"}, status: 1, stdout: "refused private\n"}
 	private.check(t)

@@ -64,6 +64,7 @@ func TestParity(t *testing.T) {
 			t.Fatalf("row %d stands in the place of row %d", row.number, i+1)
 		}
 		t.Run(fmt.Sprintf("row %d: %s", row.number, row.bug), func(t *testing.T) {
+			t.Parallel()
 			if row.check != nil {
 				row.check(t)
 				return

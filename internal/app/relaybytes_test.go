@@ -61,6 +61,7 @@ func relayCases() []relayCase {
 // TestARelayAllocatesLittle measures exactly: TotalAlloc counts every byte, client and provider allocate nothing, and of
 // several rounds the least counts, because work in the background only adds. It runs before the parallel tests.
 func TestARelayAllocatesLittle(t *testing.T) {
+	alone(t)
 	if raceDetector || testing.CoverMode() != "" {
 		t.Skip("instrumented code allocates more")
 	}

@@ -74,7 +74,7 @@ func TestEveryAnswerHasARequestId(t *testing.T) {
 // lineWith returns the line of the log about a request, once it is written.
 func lineWith(t *testing.T, g *gateway, text string) string {
 	t.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); {
+	for end := time.Now().Add(patience); time.Now().Before(end); pollPause() {
 		for line := range strings.Lines(g.log.String()) {
 			if strings.Contains(line, text) && strings.Contains(line, "msg=request ") {
 				return line

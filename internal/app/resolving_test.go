@@ -44,7 +44,7 @@ func named(url, name string) string { return strings.Replace(url, "127.0.0.1", n
 // K01, K04, P06: the name of a server is resolved once, through real packets,
 // and one forbidden answer ends the run before anything is connected to.
 func TestANameThatLeadsInsideEndsTheRun(t *testing.T) {
-	noLeaks(t)
+	alone(t)
 	many := make([]string, 65)
 	for i := range many {
 		many[i] = fmt.Sprintf("8.8.4.%d", i)
@@ -80,7 +80,7 @@ func TestANameThatLeadsInsideEndsTheRun(t *testing.T) {
 // K01: a name that was harmless when the tools were listed, and leads inside when
 // one is called.
 func TestANameThatChangesBetweenTwoConnectionsEndsTheRun(t *testing.T) {
-	noLeaks(t)
+	alone(t)
 	for _, answers := range [][]string{{"127.0.0.2"}, {"127.0.0.1", "127.0.0.2"}, {"::ffff:127.0.0.2"}, {"10.0.0.1"}} {
 		t.Run(strings.Join(answers, " and "), func(t *testing.T) {
 			dns := newNameserver(t, map[string][]string{"flip.example.com": {"127.0.0.1"}})
@@ -107,7 +107,7 @@ func TestANameThatChangesBetweenTwoConnectionsEndsTheRun(t *testing.T) {
 
 // K03: the allow-list opens names of the inner network too.
 func TestAClusterNameInsideTheAllowListWorks(t *testing.T) {
-	noLeaks(t)
+	alone(t)
 	newNameserver(t, map[string][]string{"tools.svc.cluster.local": {"127.0.0.1"}, "elsewhere.svc.cluster.local": {"127.0.0.2"}})
 	tools := newMCP(t, map[string]handler{"echo": echo})
 	for name, status := range map[string]int{"tools": 200, "elsewhere": 403} {
@@ -123,7 +123,7 @@ func TestAClusterNameInsideTheAllowListWorks(t *testing.T) {
 // P06: what a caller reads of an inner name is the same whether it exists or not,
 // and a member is not told where a public one leads.
 func TestARefusalIsNoWayToAskTheInnerResolver(t *testing.T) {
-	noLeaks(t)
+	alone(t)
 	dns := newNameserver(t, map[string][]string{})
 	up := newUpstream(t, script(says("Done.")))
 	for name, cases := range map[string]struct {
@@ -152,7 +152,7 @@ func TestARefusalIsNoWayToAskTheInnerResolver(t *testing.T) {
 
 // A name that nobody answers for is a server that is down, and no more.
 func TestANameWithoutAnAnswerIsAServerThatIsDown(t *testing.T) {
-	noLeaks(t)
+	alone(t)
 	newNameserver(t, map[string][]string{"slow.example.com": {silence}})
 	for _, name := range []string{"slow.example.com", "nosuch.example.com"} {
 		up := newUpstream(t, script(says("Done.")))

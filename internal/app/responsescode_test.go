@@ -41,7 +41,7 @@ func newCoding(t *testing.T, runtime string) *coding {
 	t.Helper()
 	up := newUpstream(t, coder)
 	yaml := switchedOrg(up.URL, runtime, "sandbox: {drivers: [quickjs]}\n")
-	return &coding{mustRunWith(t, t.TempDir(), yaml, environment(), app.Options{Program: sandboxtest.Program(t)}), t, up}
+	return &coding{mustRunWith(t, newData(t), yaml, environment(), app.Options{Program: sandboxtest.Program(t)}), t, up}
 }
 
 // ask sends a request with the tool code_interpreter. more are members.

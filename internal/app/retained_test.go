@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/app"
 	"github.com/turnpike-gateway/turnpike/internal/httpd"
@@ -60,7 +59,7 @@ func heap() int64 {
 
 // P40: the length that a client announces reserves nothing.
 func TestAnAnnouncedBodyReservesNothing(t *testing.T) {
-	noLeaks(t)
+	alone(t)
 	up := newUpstream(t, script(says("Done.")))
 	g := relayingOrgs(t, up.URL, "")
 	const clients = 40
@@ -70,7 +69,9 @@ func TestAnAnnouncedBodyReservesNothing(t *testing.T) {
 	}
 	settled := make(chan int64, 1)
 	go func() {
-		g.awaitUnderWay(clients)
+		for blocked("httpd.(*body).Read(") < clients {
+			pollPause()
+		}
 		settled <- min(heap(), heap(), heap()) // what is allocated during a collection counts as held
 	}()
 	if grown := wait(t, settled, "the requests to be under way") - before; grown > clients*64<<10 {
@@ -81,15 +82,10 @@ func TestAnAnnouncedBodyReservesNothing(t *testing.T) {
 	}
 }
 
-// awaitUnderWay waits until so many goroutines read bodies.
-func (g *gateway) awaitUnderWay(n int) {
+// blocked returns how many goroutines are in a function.
+func blocked(function string) int {
 	stacks := make([]byte, 16<<20)
-	for range int(patience / (10 * time.Millisecond)) {
-		if strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "httpd.(*body).Read(") >= n {
-			return
-		}
-		<-time.After(10 * time.Millisecond)
-	}
+	return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), function)
 }
 
 // P40: bodies count against their org. The answer is 429 when the org has its
@@ -129,7 +125,7 @@ func TestAnOrgThatHoldsItsShareIsRefusedAndOthersAreNot(t *testing.T) {
 // requests are charged with, so that an org has no more than its share; those for which
 // there is no place or no memory get 429.
 func TestRepeatsThatNobodyReadsHoldWhatIsCharged(t *testing.T) {
-	noLeaks(t)
+	alone(t)
 	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, _ received) {
 		for range 16 { // 4 MiB
 			frame(w, `{"choices":[{"index":0,"delta":{"content":"`+strings.Repeat("x", 256<<10)+`"}}]}`)
@@ -139,41 +135,35 @@ func TestRepeatsThatNobodyReadsHoldWhatIsCharged(t *testing.T) {
 	tools := newMCP(t, map[string]handler{"echo": echo})
 	const share = 160 // MiB of one org, two thirds of all
 	g := mustRunWith(t, t.TempDir(), site{upstream: up.URL, servers: []string{server("s", tools.URL+"/mcp")}}.yaml()+"max_retained_mib: 240\n",
-		environment(), app.Options{Limits: httpd.Limits{StallTimeout: 4 * time.Second}})
+		environment(), app.Options{Limits: httpd.Limits{StallTimeout: 10 * patience}})
 	g.post(question, "Idempotency-Key", "k").completion(t)
 	before := heap()
 	const clients = 40
+	var conns []net.Conn
 	for range clients {
-		g.raw(fmt.Sprintf("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer owner-key\r\n"+
-			"Idempotency-Key: k\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(question), question))
+		conns = append(conns, g.raw(fmt.Sprintf("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer owner-key\r\n"+
+			"Idempotency-Key: k\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(question), question)))
 	}
-	requests := func(status string) int {
+	ended := func(status string) int {
 		return strings.Count(g.log.String(), "path=/v1/chat/completions status="+status)
 	}
-	most := int64(0)
-	for ended, stuck := 0, time.After(patience); ended < clients; {
-		select {
-		case <-stuck:
-			t.Fatalf("%d of %d clients that do not read are still held", clients-ended, clients)
-		case <-time.After(20 * time.Millisecond):
-		}
-		if !raceDetector { // which makes memory mean nothing, and this slow
-			// What is allocated during a collection counts as held: the least of three counts.
-			most = max(most, min(heap(), heap(), heap())-before)
-		}
-		if now := requests("") - 1; now > ended {
-			ended, stuck = now, time.After(patience)
-		}
+	var writing, refused int
+	eventually(t, "the requests to be refused, or to wait for their clients", func() bool {
+		writing, refused = blocked("httpd.(*conn).Write("), ended("429")
+		return writing+refused == clients
+	})
+	held := heap() - before                // nothing moves now
+	if held > share<<20 && !raceDetector { // which makes memory mean nothing
+		t.Errorf("%d repeats hold %d MiB", writing, held>>20)
 	}
-	// What is read from the store before it is charged, and what is freed but not yet
-	// collected, come on top: half as much again.
-	if most > share*3/2<<20 {
-		t.Errorf("%d repeats hold %d MiB", clients, most>>20)
+	t.Logf("%d repeats hold %d MiB, and %d are refused", writing, held>>20, refused)
+	if writing == 0 || refused == 0 {
+		t.Errorf("of %d repeats %d were answered and %d refused", clients, writing, refused)
 	}
-	t.Logf("%d repeats hold %d MiB at most", clients, most>>20)
-	if served, refused := requests("200")-1, requests("429"); served == 0 || served+refused != clients {
-		t.Errorf("of %d repeats %d were answered and %d refused", clients, served, refused)
+	for _, c := range conns {
+		_ = c.Close()
 	}
+	eventually(t, "the requests to end", func() bool { return ended("200")-1+refused == clients })
 	if text, _ := g.post(question, "Idempotency-Key", "k").completion(t); len(text) != 4<<20 {
 		t.Errorf("a client that reads gets %d bytes", len(text))
 	}

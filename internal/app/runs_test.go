@@ -24,7 +24,7 @@ import (
 // latest now.
 func storedRuns(t *testing.T) string {
 	t.Helper()
-	data := t.TempDir()
+	data := newData(t)
 	store, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(data, app.DatabaseFile)})
 	if err != nil {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ const missingServers = "Turnpike-Missing-Servers"
 
 // A server that stops is seen in every place where someone looks for it.
 func TestAStoppedServerIsVisible(t *testing.T) { // P61
-	noLeaks(t)
+	alone(t)
 	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, got received) {
 		if strings.Contains(string(got.body), `"role":"tool"`) {
 			says("done").write(w)
@@ -72,7 +72,7 @@ func TestAStoppedServerIsVisible(t *testing.T) { // P61
 
 // The same of a server that a request declares: its client reads it, and the log says it once. // P61
 func TestAStoppedServerOfARequestIsVisible(t *testing.T) {
-	noLeaks(t)
+	alone(t)
 	p := newParitySite(t, "openai", "call c1 read {}\n\ntext One.\n\ncall c2 read {}\n\ntext Two.\n\ntext Three.", "")
 	ask := func() (answer, respObject) {
 		a := p.respond(`"input":"go","tools":[` + p.docsTool(never) + `]`)

@@ -182,7 +182,7 @@ func traced(t *testing.T, runtime, more string) (*gateway, *spanSink, *upstream,
 		"broken": func(context.Context, string) (string, error) { return "", errors.New("PRIVATE-failure") },
 	})
 	yaml := site{upstream: up.URL, runtime: runtime, servers: []string{server("tools", tools.URL+"/mcp", `headers: {Authorization: "Bearer env:TOKEN"}`)}}.yaml()
-	return mustRunIn(t, t.TempDir(), yaml+more, withCollector(sink)), sink, up, tools
+	return mustRunIn(t, newData(t), yaml+more, withCollector(sink)), sink, up, tools
 }
 
 func withCollector(s *spanSink) map[string]string {
@@ -473,6 +473,7 @@ func TestARelayIsOneSpan(t *testing.T) {
 
 // A collector that is not there costs a line in the log, and no request.
 func TestACollectorThatIsGoneCostsNothing(t *testing.T) {
+	alone(t)
 	g, sink, _, _ := traced(t, "", "")
 	sink.Close()
 	for range 3 {

@@ -50,6 +50,13 @@ func (u *upstream) requests() []received {
 	return append([]received(nil), u.seen...)
 }
 
+// forget removes the requests that were recorded.
+func (u *upstream) forget() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.seen = nil
+}
+
 // modelRequest is the part of a request to the model that the tests look at.
 type modelRequest struct {
 	Model    string

@@ -248,6 +248,46 @@ func TestAHostileNotificationAnswerLeavesTheSessionAlone(t *testing.T) {
 	}
 }
 
+// A server learns that a call was cancelled also when the client is closed at once, as that of a run is.
+func TestAClientThatIsClosedFinishesItsCancelNotifications(t *testing.T) {
+	f := newFake(t)
+	hung, arrived, release, delivered := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan bool, 1)
+	f.override["hang"] = func(_ http.ResponseWriter, r *http.Request) {
+		close(hung)
+		<-r.Context().Done()
+	}
+	f.override["notifications/cancelled"] = func(_ http.ResponseWriter, r *http.Request) {
+		close(arrived)
+		select {
+		case <-release:
+			delivered <- true
+		case <-r.Context().Done():
+			delivered <- false
+		}
+	}
+	c := f.client()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-hung
+		cancel()
+	}()
+	if _, err := named(c, "hang").Call(ctx, tool.Call{}); err == nil {
+		t.Fatal("a cancelled call succeeded")
+	}
+	<-arrived
+	closed := make(chan struct{})
+	go func() {
+		_ = c.Close()
+		close(closed)
+	}()
+	until(t, "the end of the session", func() bool { return f.count(http.MethodDelete) == 1 })
+	close(release)
+	if !<-delivered {
+		t.Error("the notification was cut off")
+	}
+	<-closed
+}
+
 func TestListsThatLieAreReadAsFarAsTheyCan(t *testing.T) {
 	f := newFake(t)
 	f.tools = `[

@@ -161,11 +161,21 @@ func (t *transport) cancelled(r *http.Request, body []byte) *http.Response {
 }
 
 // tellLater sends a message without an answer in the background, also after the end of r's
-// context. If that fails, it logs what.
+// context. Close waits for it as long as for the end of a session: a client that only one run
+// uses is closed when the run ends, right after its last call was cancelled. If that fails, it
+// logs what.
 func (t *transport) tellLater(r *http.Request, body []byte, what string) {
 	t.client.spawn(func() {
-		ctx, release := t.client.bound(context.WithoutCancel(r.Context()))
-		defer release()
+		ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+		defer cancel()
+		defer context.AfterFunc(t.client.deleting, cancel)()
+		defer context.AfterFunc(t.client.life, func() {
+			select {
+			case <-time.After(deleteTimeout):
+				cancel()
+			case <-ctx.Done():
+			}
+		})()
 		if _, err := t.tell(ctx, r, body, notifyTimeout); err != nil {
 			t.client.log.Debug(what, "error", err)
 		}

@@ -58,7 +58,8 @@ func (r *recorder) of(method string) []rpc {
 type mcpServer struct {
 	recorder
 	*httptest.Server
-	sdk *mcp.Server
+	sdk  *mcp.Server
+	life context.Context // of the calls; ends with the test
 
 	announces atomic.Bool // the next piece of a call's answer follows an announcement that the tools have changed
 	silent    atomic.Bool // lists of tools are refused
@@ -85,7 +86,8 @@ type handler func(ctx context.Context, arguments string) (string, error)
 
 // newMCP starts a server with sessions, as most are.
 func newMCP(t *testing.T, tools map[string]handler, readOnly ...string) *mcpServer {
-	m := &mcpServer{sdk: mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1"}, nil)}
+	life, end := context.WithCancel(context.Background())
+	m := &mcpServer{sdk: mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1"}, nil), life: life}
 	for name, h := range tools {
 		m.add(name, h, false)
 	}
@@ -104,6 +106,7 @@ func newMCP(t *testing.T, tools map[string]handler, readOnly ...string) *mcpServ
 		inner.ServeHTTP(w, r)
 	}))
 	t.Cleanup(func() {
+		end()
 		m.Close()
 		for s := range m.sdk.Sessions() {
 			_ = s.Close()
@@ -118,6 +121,9 @@ func (m *mcpServer) add(name string, h handler, readOnly bool) {
 		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: readOnly},
 	}
 	m.sdk.AddTool(def, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(m.life, cancel)() // a handler that nobody cancels would hold up the end of its test
 		text, err := h(ctx, string(r.Params.Arguments))
 		if err != nil {
 			return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: err.Error()}}}, nil

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/ramdir"
 	"github.com/turnpike-gateway/turnpike/internal/store/storetest"
 )
 
@@ -35,12 +36,12 @@ func sweep(s *Store) func(*testing.T) {
 }
 
 func (k storeMaker) open(t *testing.T, c storetest.Clocks) storetest.Store {
-	return k.openAt(t, filepath.Join(t.TempDir(), "turnpike.db"), c)
+	return k.openAt(t, filepath.Join(ramdir.New(t), "turnpike.db"), c)
 }
 
 func (k storeMaker) capped(t *testing.T, c storetest.Clocks, caps org.Caps) storetest.Store {
 	t.Helper()
-	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db"), Now: c.Wall, LeaseNow: c.Leases, Caps: caps})
+	s := openStore(t, Options{Path: filepath.Join(ramdir.New(t), "turnpike.db"), Now: c.Wall, LeaseNow: c.Leases, Caps: caps})
 	return storetest.Store{Orgs: s, Agents: s, Sessions: s, Journal: s, Archive: s, Slices: s, Leases: s, Conversations: s, Results: s, Audit: s, LaterDeleter: s, Sweep: sweep(s), Webhooks: s, Outbox: s, HookMessages: s, Files: s}
 }
 

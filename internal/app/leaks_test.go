@@ -61,6 +61,7 @@ func checkLeaks(t *testing.T) {
 	label(t.Name())
 	t.Cleanup(func() {
 		label("")
+		time.Sleep(5 * time.Millisecond) // meanwhile most goroutines end, and a look takes as long
 		if left := leftBehind(t.Name(), patience); left != "" {
 			t.Errorf("the test left goroutines behind:\n%s", left)
 		}
@@ -80,7 +81,7 @@ func label(test string) {
 func leftBehind(test string, atMost time.Duration) string {
 	mark := fmt.Sprintf("%q:%q", "test", test)
 	end := time.Now().Add(atMost)
-	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		var all bytes.Buffer
 		_ = pprof.Lookup("goroutine").WriteTo(&all, 1)
 		var left strings.Builder

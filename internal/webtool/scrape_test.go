@@ -337,7 +337,7 @@ func TestScrapesThatAreRefused(t *testing.T) {
 		"the URL is empty":    {},
 		"format must be":      {"url": s.URL, "format": "text"},
 		"only for the format": {"url": s.URL, "format": "links", "include_images": true},
-		"is not known":       {"url": s.URL, "wait": 5},
+		"is not known":        {"url": s.URL, "wait": 5},
 		"status 410 Gone":     {"url": s.URL + "/gone"},
 		"an image has no":     {"url": s.URL + "/i.png", "format": "links"},
 	} {

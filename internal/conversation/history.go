@@ -2,7 +2,7 @@ package conversation
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"slices"
 
 	"github.com/turnpike-gateway/turnpike/event"
@@ -47,7 +47,6 @@ func (s *conversationSize) add(c *journal.Conversation) error {
 	if s.items > maxHistoryItems || s.parts > maxHistorySegments {
 		return s.tooLong()
 	}
-	c.Input, c.RequestJSON = nil, nil
 	n := eventlog.HeldBytes(c.Items)
 	for _, text := range c.Full {
 		n += len(text)
@@ -75,8 +74,12 @@ func readHistory(ctx context.Context, kept journal.Conversations, req Request, m
 		return h, err
 	}
 	var all transcript
+	last := map[string]int{} // the index of the last part of each run
 	for i, c := range found {
-		if slices.ContainsFunc(found[i+1:], func(later *journal.Conversation) bool { return later.RunID == c.RunID && c.RunID != "" && c.Part > 0 }) {
+		last[c.RunID] = i
+	}
+	for i, c := range found {
+		if c.RunID != "" && c.Part > 0 && last[c.RunID] > i {
 			continue // a later part of the run has all items
 		}
 		all.add(c.Items)
@@ -99,34 +102,40 @@ func readHistory(ctx context.Context, kept journal.Conversations, req Request, m
 	return h, nil
 }
 
-// readSegments reads a segment with those that it follows, the first one first.
+// readSegments reads a segment with those that it follows. It reads the last one first, and returns the first one first.
 func readSegments(ctx context.Context, kept journal.Conversations, req Request, memory *memlimit.Share) ([]*journal.Conversation, error) {
 	member, last := req.Continues.Member, req.Continues.ID
 	size := &conversationSize{member: member, remedy: "send a shorter one as input", memory: memory}
-	var found []*journal.Conversation
-	for id := last; id != ""; {
-		c, err := FindSegment(ctx, kept, req.Org, id)
-		switch {
-		case err != nil:
-			return nil, fmt.Errorf("%s %s: %w", member, id, err)
-		case c == nil && id == last:
-			return nil, req.Continues.NotStored()
-		case c == nil:
-			return nil, fault.New(fault.Invalid, req.Continues.Code, "%s: the conversation of %q is not complete: "+
-				"its response %q is not stored any more; send the conversation as input", member, last, id).In(member)
+	var chain []*journal.Conversation // the last one first
+	next := last                      // "" = the chain is complete
+	err := kept.FindChain(ctx, req.Org, "", last, func(c *journal.Conversation) error {
+		if c.Owner != "" {
+			return errOwned
 		}
-		found = append(found, c)
+		chain, next = append(chain, c), c.Previous
+		return size.add(c)
+	})
+	if _, err = ofOwner("", nil, err); err != nil && !errors.Is(err, errOwned) {
+		return nil, err
+	}
+	switch {
+	case len(chain) == 0:
+		return nil, req.Continues.NotStored()
+	case next != "":
+		return nil, fault.New(fault.Invalid, req.Continues.Code, "%s: the conversation of %q is not complete: "+
+			"its response %q is not stored any more; send the conversation as input", member, last, next).In(member)
+	}
+	var found []*journal.Conversation
+	for _, c := range chain {
 		before, err := readParts(ctx, kept, req.Org, "", c.Parts, size)
 		if err != nil {
 			return nil, err
 		}
-		slices.Reverse(before)
-		found = append(found, before...)
-		if err := size.add(c); err != nil {
-			return nil, err
-		}
-		id = c.Previous
+		found = append(append(found, c), before...)
 	}
 	slices.Reverse(found)
 	return found, nil
 }
+
+// errOwned says that a segment has an owner: for a request that continues it, it is not stored.
+var errOwned = errors.New("the segment has an owner")

@@ -119,26 +119,34 @@ func readNamed(ctx context.Context, kept journal.Conversations, req Request, mem
 		return nil, nil, c.NotStored()
 	}
 	found, err = readParts(ctx, kept, req.Org, c.ID, named.Parts, &conversationSize{member: c.Member, remedy: "start another one", memory: memory})
+	slices.Reverse(found)
 	return named.Parts, found, err
 }
 
-// readParts reads parts of a named conversation: those that it owns, and those that have no owner.
-func readParts(ctx context.Context, kept journal.Conversations, orgID, owner string, parts []string, size *conversationSize) ([]*journal.Conversation, error) {
-	var found []*journal.Conversation
-	for _, part := range parts {
-		c, err := kept.Find(ctx, orgID, "", partKey(part))
-		if err != nil {
-			return nil, fmt.Errorf("conversation: part %s: %w", part, err)
-		}
-		if c == nil || c.Owner != "" && c.Owner != owner {
-			continue
-		}
-		if err := size.add(c); err != nil {
-			return nil, err
+// readParts reads parts of a named conversation: those that it owns, and those that have no owner. It returns the
+// last one first.
+func readParts(ctx context.Context, kept journal.Conversations, orgID, owner string, parts []string, size *conversationSize) (found []*journal.Conversation, err error) {
+	if len(parts) == 0 {
+		return nil, nil
+	}
+	keys := partKeys(parts)
+	slices.Reverse(keys)
+	err = kept.FindAll(ctx, orgID, "", keys, func(_ int, c *journal.Conversation) error {
+		if c.Owner != "" && c.Owner != owner {
+			return nil
 		}
 		found = append(found, c)
+		return size.add(c)
+	})
+	return found, err
+}
+
+func partKeys(parts []string) []journal.ConversationKey {
+	keys := make([]journal.ConversationKey, len(parts))
+	for i, part := range parts {
+		keys[i] = partKey(part)
 	}
-	return found, nil
+	return keys
 }
 
 // Append adds a segment to a named conversation, which is then stored for ttl from now on. One that was
@@ -155,15 +163,20 @@ func Append(ctx context.Context, kept journal.Conversations, orgID, id, segment 
 }
 
 // StoredParts returns the parts of a named conversation without those that are not stored any more. It
-// looks for them only if there are MaxParts or more.
+// looks for them only if there are MaxParts or more. If one of them cannot be read, it returns all.
 func StoredParts(ctx context.Context, kept journal.Conversations, orgID string, parts []string) []string {
 	if len(parts) < MaxParts {
 		return parts
 	}
-	return slices.DeleteFunc(slices.Clone(parts), func(part string) bool {
-		c, err := kept.Find(ctx, orgID, "", partKey(part))
-		return err == nil && c == nil
+	var stored []string
+	err := kept.FindAll(ctx, orgID, "", partKeys(parts), func(i int, _ *journal.Conversation) error {
+		stored = append(stored, parts[i])
+		return nil
 	})
+	if err != nil {
+		return parts
+	}
+	return stored
 }
 
 // DeleteAdded deletes a part of a named conversation if a client has added it. A segment stays.

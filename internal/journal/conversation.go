@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/item"
 )
 
@@ -207,6 +209,64 @@ func (c Conversation) Encode() ([]byte, error) {
 		return nil, fmt.Errorf("conversation of run %s: %w", c.RunID, err)
 	}
 	return body.Bytes(), nil
+}
+
+// DecodeHistory is [DecodeConversation] for a conversation that is only continued: it decodes
+// no Input, RequestJSON and Waiting, and Parts only if parts is set.
+func DecodeHistory(key ConversationKey, body []byte, parts bool) (*Conversation, error) {
+	var c Conversation
+	err := jsonscan.Object(body, func(name string, value []byte, _ int) error {
+		switch name {
+		case "v":
+			if form, err := strconv.Atoi(string(value)); err != nil || form > conversationVersion {
+				return errors.New("another version")
+			}
+		case "items":
+			return c.Items.UnmarshalJSON(value)
+		case "run_id":
+			c.RunID = jsonscan.Text(value)
+		case "previous":
+			c.Previous = jsonscan.Text(value)
+		case "owner":
+			c.Owner = jsonscan.Text(value)
+		case "part":
+			return json.Unmarshal(value, &c.Part)
+		case "step":
+			return json.Unmarshal(value, &c.Step)
+		case "target":
+			return json.Unmarshal(value, &c.Target)
+		case "full":
+			return json.Unmarshal(value, &c.Full)
+		case "call_ids":
+			return json.Unmarshal(value, &c.CallIDs)
+		case "listed":
+			return json.Unmarshal(value, &c.Listed)
+		case "final_only":
+			return json.Unmarshal(value, &c.FinalOnly)
+		case "parts":
+			if parts {
+				return json.Unmarshal(value, &c.Parts)
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		return &c, nil
+	}
+	whole, err := DecodeConversation(key, body) // it says what is wrong, and reads deeper nesting than jsonscan
+	if err != nil {
+		return nil, err
+	}
+	return whole.History(parts), nil
+}
+
+// History returns c as [DecodeHistory] does.
+func (c Conversation) History(parts bool) *Conversation {
+	c.Input, c.RequestJSON, c.Waiting = nil, nil, nil
+	if !parts {
+		c.Parts = nil
+	}
+	return &c
 }
 
 // DecodeConversation decodes the stored form of what is stored under the key. The error is a

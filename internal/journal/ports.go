@@ -233,6 +233,19 @@ type Conversations interface {
 	// this build cannot decode it.
 	Find(ctx context.Context, org, principal string, key ConversationKey) (*Conversation, error)
 
+	// FindAll calls each for what is stored under the keys, in their order, with the index of
+	// the key. It is one query. A key under which nothing is stored is left out.
+	//
+	// The conversations are without Input, RequestJSON, Parts and Waiting. The first one that
+	// this build cannot decode ends FindAll: the error wraps an *[Unreadable]. An error of each
+	// ends it, too, and is returned. each must not call the store.
+	FindAll(ctx context.Context, org, principal string, keys []ConversationKey, each func(i int, c *Conversation) error) error
+
+	// FindChain calls each for the segment with the id, then for its Previous, and so on until
+	// a segment has no Previous or its Previous is not stored. It is one query for a complete
+	// chain. The rest is as in FindAll, but the segments have their Parts.
+	FindChain(ctx context.Context, org, principal, id string, each func(c *Conversation) error) error
+
 	// Delete deletes what is stored under the key, with its other keys. It returns false if
 	// nothing is. It is on disk when Delete returns.
 	Delete(ctx context.Context, org, principal string, key ConversationKey) (bool, error)

@@ -321,8 +321,9 @@ func (s *stage) run(t *testing.T) event.Finished {
 	return end
 }
 
-// cupboard is a Conversations in memory.
+// cupboard is a Conversations in memory, without the methods for histories.
 type cupboard struct {
+	journal.Conversations
 	mu   sync.Mutex
 	kept map[string]journal.Conversation
 	fail error

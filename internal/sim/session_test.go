@@ -280,6 +280,24 @@ func (c conversations) Find(ctx context.Context, orgID, principal string, key jo
 	})
 }
 
+// FindAll implements journal.Conversations.
+func (c conversations) FindAll(ctx context.Context, orgID, principal string, keys []journal.ConversationKey, each func(int, *journal.Conversation) error) error {
+	w := c.p.w
+	_, err := ask(ctx, c.p, "looks for", orgID+"/"+keys[0].ID, w.swarm.store, func(*rand.Rand) (none, error) {
+		return none{}, w.store.conversations.FindAll(ctx, orgID, principal, keys, each)
+	})
+	return err
+}
+
+// FindChain implements journal.Conversations.
+func (c conversations) FindChain(ctx context.Context, orgID, principal, id string, each func(*journal.Conversation) error) error {
+	w := c.p.w
+	_, err := ask(ctx, c.p, "looks for", orgID+"/"+id, w.swarm.store, func(*rand.Rand) (none, error) {
+		return none{}, w.store.conversations.FindChain(ctx, orgID, principal, id, each)
+	})
+	return err
+}
+
 // Delete implements journal.Conversations.
 func (c conversations) Delete(ctx context.Context, orgID, principal string, key journal.ConversationKey) (bool, error) {
 	w := c.p.w

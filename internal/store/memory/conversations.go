@@ -135,6 +135,35 @@ func (c *Conversations) Find(_ context.Context, orgID, principal string, key jou
 	return &found, nil
 }
 
+// FindAll implements journal.Conversations.
+func (c *Conversations) FindAll(ctx context.Context, orgID, principal string, keys []journal.ConversationKey, each func(int, *journal.Conversation) error) error {
+	for i, key := range keys {
+		found, err := c.Find(ctx, orgID, principal, key)
+		if err == nil && found != nil {
+			err = each(i, found.History(false))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// FindChain implements journal.Conversations.
+func (c *Conversations) FindChain(ctx context.Context, orgID, principal, id string, each func(*journal.Conversation) error) error {
+	for id != "" {
+		found, err := c.Find(ctx, orgID, principal, journal.ConversationKey{Kind: journal.ResponseID, ID: id})
+		if err != nil || found == nil {
+			return err
+		}
+		if err := each(found.History(true)); err != nil {
+			return err
+		}
+		id = found.Previous
+	}
+	return nil
+}
+
 // UnknownEffects implements journal.Effects.
 func (c *Conversations) UnknownEffects(_ context.Context, orgID, after string, limit int) ([]journal.UnknownEffect, error) {
 	c.mu.Lock()

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -202,6 +203,90 @@ func (s *Store) Find(ctx context.Context, orgID, principal string, key journal.C
 	}
 	c.Version = version
 	return c, nil
+}
+
+// The queries of histories. CROSS JOIN fixes the order of the tables: without it the planner begins
+// with all conversations that have not expired. There is no ORDER BY, which would make SQLite hold
+// all bodies before it returns the first row: json_each and the recursion already return the rows
+// in order.
+const (
+	findAll = `SELECT j.key, c.version, c.body FROM json_each(?3) j
+		CROSS JOIN conversation_keys k ON k.org = ?1 AND k.principal = ?2 AND k.key = j.value
+		CROSS JOIN conversations c ON c.org = k.org AND c.principal = k.principal AND c.key = k.conversation
+		WHERE c.expires_at > ?4`
+
+	findChain = `WITH RECURSIVE chain (id, previous) AS (
+			SELECT c.rowid, CASE WHEN json_valid(c.body) THEN c.body ->> '$.previous' END FROM conversation_keys k
+			CROSS JOIN conversations c ON c.org = k.org AND c.principal = k.principal AND c.key = k.conversation
+			WHERE k.org = ?1 AND k.principal = ?2 AND k.key = 'response:' || ?3 AND c.expires_at > ?4
+		UNION ALL
+			SELECT c.rowid, CASE WHEN json_valid(c.body) THEN c.body ->> '$.previous' END FROM chain
+			CROSS JOIN conversation_keys k ON k.org = ?1 AND k.principal = ?2 AND k.key = 'response:' || chain.previous
+			CROSS JOIN conversations c ON c.org = k.org AND c.principal = k.principal AND c.key = k.conversation
+			WHERE c.expires_at > ?4)
+		SELECT 0, c.version, c.body FROM chain CROSS JOIN conversations c ON c.rowid = chain.id`
+)
+
+// eachHistory calls each for the rows of one of these queries, with the first column and the body,
+// which is valid during the call.
+func (s *Store) eachHistory(ctx context.Context, each func(i int, version int64, body []byte) error, query string, args ...any) error {
+	rows, err := s.db.QueryContext(ctx, query, append(args, s.now().UnixMilli())...)
+	if err != nil {
+		return s.wrap("find conversations", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var i int
+		var version int64
+		var body sql.RawBytes
+		if err := rows.Scan(&i, &version, &body); err != nil {
+			return s.wrap("find conversations", err)
+		}
+		if err := each(i, version, body); err != nil {
+			return err
+		}
+	}
+	return s.wrap("find conversations", rows.Err())
+}
+
+// FindAll implements journal.Conversations.
+func (s *Store) FindAll(ctx context.Context, orgID, principal string, keys []journal.ConversationKey, each func(int, *journal.Conversation) error) error {
+	texts := make([]string, len(keys))
+	for i, key := range keys {
+		texts[i] = key.String()
+	}
+	list, err := json.Marshal(texts)
+	if err != nil {
+		return err
+	}
+	return s.eachHistory(ctx, func(i int, version int64, body []byte) error {
+		c, err := journal.DecodeHistory(keys[i], body, false)
+		if err != nil {
+			return err
+		}
+		c.Version = version
+		return each(i, c)
+	}, findAll, orgID, principal, string(list))
+}
+
+// FindChain implements journal.Conversations.
+func (s *Store) FindChain(ctx context.Context, orgID, principal, id string, each func(*journal.Conversation) error) error {
+	for id != "" { // once more if the chain is not complete, or SQLite cannot read the JSON of a body
+		next := id
+		err := s.eachHistory(ctx, func(_ int, version int64, body []byte) error {
+			c, err := journal.DecodeHistory(journal.ConversationKey{Kind: journal.ResponseID, ID: next}, body, true)
+			if err != nil {
+				return err
+			}
+			c.Version, next = version, c.Previous
+			return each(c)
+		}, findChain, orgID, principal, id)
+		if err != nil || next == id {
+			return err
+		}
+		id = next
+	}
+	return nil
 }
 
 // UnknownEffects implements journal.Effects.

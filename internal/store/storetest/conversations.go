@@ -3,6 +3,7 @@ package storetest
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -40,8 +41,30 @@ func sessionRules() []rule {
 	}
 }
 
+// historyRules are those of FindAll and FindChain.
+func historyRules() []rule {
+	return []rule{
+		{"several conversations are found at once", "in the order of the keys; what is not stored is left out", findAll},
+		{"a chain of segments is found at once", "the latest first; it ends where a segment is not stored", findChain},
+		{"a history has every field that continues it", "and none that only the answer itself needs", historyFields},
+		{"an error ends a history", "the request is refused before the rest is read", func(b *testBench) {
+			b.chain("1", "2", "3")
+			refused, called := errors.New("refused"), 0
+			b.checkError(b.Conversations.FindAll(b.Context(), "a", "", []journal.ConversationKey{response("1"), response("2")}, func(int, *journal.Conversation) error {
+				called++
+				return refused
+			}), refused)
+			b.checkError(b.Conversations.FindChain(b.Context(), "a", "", "3", func(*journal.Conversation) error {
+				called++
+				return refused
+			}), refused)
+			b.equal(called, 2)
+		}},
+	}
+}
+
 func conversationCases() []rule {
-	return append(append(deletedConversations(), sessionRules()...), []rule{
+	return append(append(append(deletedConversations(), sessionRules()...), historyRules()...), []rule{
 		{"effects without items are listed, and no other", "a person resolves them", unknownEffects},
 		{"a conversation is found by each of its keys", "it is returned as it was saved", func(b *testBench) {
 			c := conversation("r", "id 1", "id 2")
@@ -130,6 +153,92 @@ func conversationCases() []rule {
 			b.conversation("a", "p", call("id 1"), conversation("r", "id 1"))
 		}},
 	}...)
+}
+
+// chain saves segments with these ids, each after the one before it.
+func (b *testBench) chain(ids ...string) {
+	b.Helper()
+	previous := ""
+	for _, id := range ids {
+		c := conversation(id)
+		c.Previous = previous
+		b.ok(b.save("a", "", c, response(id)))
+		previous = id
+	}
+}
+
+// chained returns the runs of the segments that FindChain finds from an id on.
+func (b *testBench) chained(orgID, principal, id string) string {
+	b.Helper()
+	var runs []string
+	b.ok(b.Conversations.FindChain(b.Context(), orgID, principal, id, func(c *journal.Conversation) error {
+		runs = append(runs, c.RunID)
+		return nil
+	}))
+	return strings.Join(runs, " ")
+}
+
+func findAll(b *testBench) {
+	b.ok(b.Conversations.Save(b.Context(), "a", "p", conversation("brief"), time.Minute, response("brief")))
+	for _, id := range []string{"x", "a", "m"} {
+		b.ok(b.save("a", "p", conversation(id), response(id), call("of "+id)))
+	}
+	b.ok(b.save("a", "p", conversation("session"), session("a")))
+	b.ok(b.save("a", "q", conversation("other principal"), response("y")))
+	b.ok(b.save("b", "p", conversation("other org"), response("y")))
+	found := func(keys ...journal.ConversationKey) string {
+		var out []string
+		b.ok(b.Conversations.FindAll(b.Context(), "a", "p", keys, func(i int, c *journal.Conversation) error {
+			out = append(out, fmt.Sprint(i, " ", c.RunID, " ", c.Version))
+			return nil
+		}))
+		return strings.Join(out, ", ")
+	}
+	b.equal(found(), "")
+	b.equal(found(response("m"), response("y"), response("x"), session("a"), call("of a"), response("brief"), response("m")),
+		"0 m 1, 2 x 1, 3 session 1, 4 a 1, 5 brief 1, 6 m 1")
+	b.advance(time.Minute)
+	b.equal(found(response("brief"), response("a")), "1 a 1")
+}
+
+func findChain(b *testBench) {
+	b.chain("1", "2", "3")
+	branch := conversation("branch")
+	branch.Previous = "2"
+	b.ok(b.Conversations.Save(b.Context(), "a", "", branch, time.Minute, response("branch")))
+	last := conversation("last")
+	last.Previous = "branch"
+	b.ok(b.save("a", "", last, response("last")))
+	b.ok(b.save("a", "p", conversation("of p"), response("of p")))
+	b.ok(b.save("a", "", conversation("session"), session("s")))
+	for id, want := range map[string]string{"1": "1", "3": "3 2 1", "branch": "branch 2 1", "last": "last branch 2 1", "of p": "", "s": "", "none": "", "": ""} {
+		b.equal(b.chained("a", "", id), want)
+	}
+	b.equal(b.chained("a", "p", "of p"), "of p")
+	b.equal(b.chained("a", "p", "3"), "")
+	b.equal(b.chained("b", "", "3"), "")
+	b.advance(time.Minute)
+	b.equal(b.chained("a", "", "last"), "last")
+	b.deleted("a", "", response("1"), true)
+	b.equal(b.chained("a", "", "3"), "3 2")
+}
+
+func historyFields(b *testBench) {
+	var c journal.Conversation
+	fill(&c, "Version", "Items", "RequestJSON")
+	c.Items = item.List{item.NewText(item.User, "x")}
+	c.RequestJSON = json.RawMessage(`{"x":1}`)
+	b.ok(b.save("a", "", c, response("id")))
+	c.Version, c.Input, c.RequestJSON, c.Waiting = 1, nil, nil, nil
+	b.ok(b.Conversations.FindChain(b.Context(), "a", "", "id", func(got *journal.Conversation) error {
+		b.equal(got, &c)
+		return nil
+	}))
+	c.Parts = nil
+	b.ok(b.Conversations.FindAll(b.Context(), "a", "", []journal.ConversationKey{response("id")}, func(_ int, got *journal.Conversation) error {
+		b.equal(got, &c)
+		return nil
+	}))
 }
 
 func replaced(b *testBench) {

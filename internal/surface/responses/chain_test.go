@@ -75,6 +75,35 @@ func (w *watched) Find(ctx context.Context, orgID, principal string, key journal
 	return journal.DecodeConversation(key, w.spoil(body))
 }
 
+// FindAll implements journal.Conversations. Each conversation is a read.
+func (w *watched) FindAll(ctx context.Context, orgID, principal string, keys []journal.ConversationKey, each func(int, *journal.Conversation) error) error {
+	for i, key := range keys {
+		c, err := w.Find(ctx, orgID, principal, key)
+		if err == nil && c != nil {
+			err = each(i, c.History(false))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// FindChain implements journal.Conversations. Each segment is a read.
+func (w *watched) FindChain(ctx context.Context, orgID, principal, id string, each func(*journal.Conversation) error) error {
+	for id != "" {
+		c, err := w.Find(ctx, orgID, principal, journal.ConversationKey{Kind: journal.ResponseID, ID: id})
+		if err != nil || c == nil {
+			return err
+		}
+		if err := each(c.History(true)); err != nil {
+			return err
+		}
+		id = c.Previous
+	}
+	return nil
+}
+
 func (w *watched) changes(ctx context.Context, key journal.ConversationKey) error {
 	if w.onChange != nil {
 		w.onChange(key)

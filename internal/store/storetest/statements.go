@@ -7,9 +7,8 @@ import (
 	"sync"
 )
 
-// Statements records the SQL statements that are executed with a marked context. The
-// connector of the store must be wrapped by [RecordStatements]. It is safe for
-// concurrent use.
+// Statements records SQL statements that a store executes: those with a marked context, if
+// the connector is wrapped by [RecordStatements], or all. It is safe for concurrent use.
 type Statements struct {
 	mu  sync.Mutex
 	sql []string
@@ -32,20 +31,35 @@ func (s *Statements) Take() []string {
 	return sql
 }
 
-func record(ctx context.Context, sql string) {
-	if s, ok := ctx.Value(statementsKey{}).(*Statements); ok {
+// RecordStatements wraps the connector of a store. The driver must implement all of
+// recordedConn and recordedStmt: otherwise database/sql would use other methods, whose
+// statements are not recorded.
+func RecordStatements(c driver.Connector) driver.Connector { return recordingConnector{c, nil} }
+
+// RecordAll is [RecordStatements], but s also records the statements whose context is not marked.
+func (s *Statements) RecordAll(c driver.Connector) driver.Connector { return recordingConnector{c, s} }
+
+// recorder records the statements of a connection.
+type recorder struct {
+	unmarked *Statements // of contexts without a mark; nil = they are not recorded
+}
+
+func (r recorder) record(ctx context.Context, sql string) {
+	s := r.unmarked
+	if marked, ok := ctx.Value(statementsKey{}).(*Statements); ok {
+		s = marked
+	}
+	if s != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.sql = append(s.sql, sql)
 	}
 }
 
-// RecordStatements wraps the connector of a store. The driver must implement all of
-// recordedConn and recordedStmt: otherwise database/sql would use other methods, whose
-// statements are not recorded.
-func RecordStatements(c driver.Connector) driver.Connector { return recordingConnector{c} }
-
-type recordingConnector struct{ driver.Connector }
+type recordingConnector struct {
+	driver.Connector
+	unmarked *Statements
+}
 
 // Connect implements driver.Connector.
 func (c recordingConnector) Connect(ctx context.Context) (driver.Conn, error) {
@@ -53,7 +67,7 @@ func (c recordingConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return recordingConn{conn.(recordedConn)}, nil
+	return recordingConn{conn.(recordedConn), recorder{c.unmarked}}, nil
 }
 
 // recordedConn are the interfaces of a connection that database/sql uses.
@@ -68,17 +82,20 @@ type recordedConn interface {
 	driver.Validator
 }
 
-type recordingConn struct{ recordedConn }
+type recordingConn struct {
+	recordedConn
+	recorder
+}
 
 // ExecContext implements driver.ExecerContext.
 func (c recordingConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	record(ctx, query)
+	c.record(ctx, query)
 	return c.recordedConn.ExecContext(ctx, query, args)
 }
 
 // QueryContext implements driver.QueryerContext.
 func (c recordingConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	record(ctx, query)
+	c.record(ctx, query)
 	return c.recordedConn.QueryContext(ctx, query, args)
 }
 
@@ -88,7 +105,7 @@ func (c recordingConn) PrepareContext(ctx context.Context, query string) (driver
 	if err != nil {
 		return nil, err
 	}
-	return recordingStmt{s.(recordedStmt), query}, nil
+	return recordingStmt{s.(recordedStmt), c.recorder, query}, nil
 }
 
 // recordedStmt are the interfaces of a prepared statement that database/sql uses.
@@ -100,17 +117,18 @@ type recordedStmt interface {
 
 type recordingStmt struct {
 	recordedStmt
+	recorder
 	sql string
 }
 
 // ExecContext implements driver.StmtExecContext.
 func (s recordingStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
-	record(ctx, s.sql)
+	s.record(ctx, s.sql)
 	return s.recordedStmt.ExecContext(ctx, args)
 }
 
 // QueryContext implements driver.StmtQueryContext.
 func (s recordingStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
-	record(ctx, s.sql)
+	s.record(ctx, s.sql)
 	return s.recordedStmt.QueryContext(ctx, args)
 }

@@ -1,0 +1,156 @@
+package app_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/turnpike-gateway/turnpike/internal/app"
+	conversations "github.com/turnpike-gateway/turnpike/internal/conversation"
+	"github.com/turnpike-gateway/turnpike/internal/id"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
+	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/internal/store/storetest"
+)
+
+// history is a stored conversation that requests continue.
+type history struct {
+	name  string
+	named bool                                      // ID is that of a named conversation, and otherwise of the last response
+	id    string                                    // what the next turn continues
+	first string                                    // the segment of its first turn
+	next  func(g *gateway, id string) (last string) // sends a turn, and returns its segment
+}
+
+// grow adds copies of the first turn.
+func (h *history) grow(t *testing.T, store *sqlite.Store, turns int) {
+	t.Helper()
+	of := func(id string) journal.ConversationKey {
+		return journal.ConversationKey{Kind: journal.ResponseID, ID: id}
+	}
+	first, err := store.Find(t.Context(), "o", "", of(h.first))
+	if err != nil || first == nil {
+		t.Fatalf("the first turn of %s: %v, %v", h.name, first, err)
+	}
+	var saves errgroup.Group
+	var ids []string
+	for range turns {
+		c := *first
+		c.Version, c.RunID = 0, id.New("run")
+		ids = append(ids, conversations.SegmentID(c.RunID, ""))
+		if !h.named {
+			c.Previous, h.id = h.id, ids[len(ids)-1]
+		}
+		saves.Go(func() error {
+			return store.Save(t.Context(), "o", "", c, journal.Kept, of(conversations.SegmentID(c.RunID, "")))
+		})
+	}
+	if err := saves.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if !h.named {
+		return
+	}
+	if _, err := conversations.Change(t.Context(), store, "o", h.id, journal.Kept, func(c *journal.Conversation) bool {
+		c.Parts = append(c.Parts, ids...)
+		return true
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// histories begins one of each kind.
+func histories(g *gateway) []*history {
+	made := func(g *gateway, path, body string) (id string) {
+		g.t.Helper()
+		var r struct{ ID string }
+		a := g.send("POST", path, strings.NewReader(body))
+		if err := json.Unmarshal(a.body, &r); err != nil || a.status != 200 {
+			g.t.Fatalf("%s answered %d: %s", path, a.status, a.body)
+		}
+		return r.ID
+	}
+	respond := func(g *gateway, more string) string {
+		return made(g, "/v1/responses", `{"model":"m","input":"go"`+more+`}`)
+	}
+	chain := &history{name: "a chain", next: func(g *gateway, id string) string { return respond(g, fmt.Sprintf(`,"previous_response_id":%q`, id)) }}
+	chain.first = respond(g, "")
+	chain.id = chain.first
+
+	named := &history{name: "a conversation", named: true, next: func(g *gateway, id string) string { return respond(g, fmt.Sprintf(`,"conversation":%q`, id)) }}
+	named.id = made(g, "/v1/conversations", "{}")
+	named.first = named.next(g, named.id)
+
+	agent := manage(g).newAgent("")
+	run := func(g *gateway, more string) map[string]any {
+		a := g.send("POST", "/api/agents/"+agent+"/run/stream", strings.NewReader(`{"message":"go"`+more+`}`))
+		return agentFrames(g.t, a.body)[0]
+	}
+	session := &history{name: "a session of an agent", named: true, next: func(g *gateway, id string) string {
+		return conversations.SegmentID(run(g, fmt.Sprintf(`,"session_id":%q`, id))["run_id"].(string), "")
+	}}
+	begun := run(g, "")
+	session.id, session.first = begun["session_id"].(string), conversations.SegmentID(begun["run_id"].(string), "")
+	return []*history{chain, named, session}
+}
+
+// The history that a turn continues is read by as many statements at turn 700 as at turn 10.
+func TestTheStatementsThatReadAHistoryDoNotGrow(t *testing.T) {
+	noLeaks(t)
+	data, sent := t.TempDir(), &storetest.Statements{}
+	var before []string // that the model was asked
+	messages := 0
+	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, r received) {
+		before, messages = sent.Take(), len(r.decode(t).Messages)
+		says("yes").write(w)
+	})
+	begin := func() *gateway {
+		o := app.Options{Store: func(o *sqlite.Options) { o.Connector = sent.RecordAll }}
+		return mustRunWith(t, data, site{upstream: up.URL}.yaml(), environment(), o)
+	}
+	g := begin()
+	all, turns, atTurn10 := histories(g), 1, map[*history]int{}
+	for _, turn := range []int{10, 700} {
+		_ = g.stop()
+		store, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(data, app.DatabaseFile)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, h := range all {
+			h.grow(t, store, turn-1-turns)
+		}
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+		turns, g = turn, begin()
+		for _, h := range all {
+			sent.Take()
+			last := h.next(g, h.id)
+			if !h.named {
+				h.id = last
+			}
+			var reads []string
+			for _, sql := range before {
+				writes := strings.HasPrefix(sql, "INSERT") || strings.HasPrefix(sql, "UPDATE") || strings.HasPrefix(sql, "DELETE")
+				if !writes && strings.Contains(sql, "conversations") && strings.Contains(sql, "body") {
+					reads = append(reads, sql)
+				}
+			}
+			n := len(reads)
+			if turn == 10 {
+				atTurn10[h] = n
+			}
+			if n == 0 || n > 3 || n != atTurn10[h] {
+				t.Errorf("turn %d of %s was read by %d statements, want at most 3 and as many as at turn 10:\n%s", turn, h.name, n, strings.Join(reads, "\n"))
+			}
+			if messages != 2*turn-1 {
+				t.Errorf("turn %d of %s: the model got %d messages, want %d", turn, h.name, messages, 2*turn-1)
+			}
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -140,7 +141,7 @@ func TestABodyIsReleasedWhenNothingReadsItAnyMore(t *testing.T) {
 		go func() {
 			<-released
 			rest, _ := io.ReadAll(r.Body)
-			got <- append(begin, rest...)
+			got <- slices.Concat(begin, rest)
 		}()
 		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody}, err
 	})}, nil)

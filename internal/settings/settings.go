@@ -31,6 +31,9 @@ type Defaults struct {
 	Continuations  int              // how often the rest of such an answer is asked for; 0 = never
 }
 
+// MaxRounds is the most rounds that a surface can give a run.
+const MaxRounds = budget.MaxRounds
+
 // Request is what one request asks of its run.
 type Request struct {
 	Relay     bool              // the loop is off for it

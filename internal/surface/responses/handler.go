@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
@@ -48,7 +47,7 @@ func New(o Options) *Handler {
 	api := surface.Surface{
 		Name: "responses", Dialect: model.DialectResponses, RelayPath: "/responses", Decode: h.decodeRequest, Errors: h.errors, Members: bodyNames, CheckRelay: checkRelay, AlwaysLoop: true, Switches: switches,
 		Defaults: settings.Defaults{
-			Rounds: budget.MaxRounds, // a response ends for its calls
+			Rounds: settings.MaxRounds, // a response ends for its calls
 			Calls:  defaultCalls, Parallelism: loop.Safe, DoomLoop: policy.Nudge, ResultMaxBytes: resultMaxBytes, EndCut: true,
 		},
 	}

@@ -26,9 +26,11 @@ func (a *App) newKeeper(ctx context.Context) (*audit.Keeper, error) {
 	}
 	return audit.NewKeeper(audit.KeeperOptions{
 		Log: a.store, Key: key, Now: clock.Wall, Witness: audit.Witness{Path: CheckpointsPath(a.config)}.Add,
-		Keep: time.Duration(a.config.Audit.RetentionDays) * 24 * time.Hour, Logger: a.log,
+		Keep: days(a.config.Audit.RetentionDays), Usage: days(a.config.Audit.UsageDays), Logger: a.log,
 	}), nil
 }
+
+func days(n int) time.Duration { return time.Duration(n) * 24 * time.Hour }
 
 // lastCheckpoint is how long stopKeeper takes at most.
 const lastCheckpoint = 5 * time.Second

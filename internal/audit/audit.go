@@ -47,6 +47,12 @@ func Kinds() []Kind {
 	return []Kind{KindRequest, KindToolCall, KindBudgetExhausted, KindBudgetThreshold, KindBudgetExceeded, KindCollision, KindMCPCall, KindResourceCall, KindApproval, KindHook, KindManagement, KindDataLoss, KindRestore}
 }
 
+// Rare reports whether stores find the rows of the kind without reading those of others: of the other kinds
+// there are rows for each model call or tool call. The index of the stores has the same list.
+func (k Kind) Rare() bool {
+	return k != "" && !slices.Contains([]Kind{KindRequest, KindToolCall, KindMCPCall, KindResourceCall}, k)
+}
+
 // kindPrefix begins every kind. Lists on a terminal leave it out.
 const kindPrefix = "audit_log."
 
@@ -80,6 +86,8 @@ type Entry struct {
 	RunID     string // empty for a relayed request of a client
 	RequestID string // for the first round of a run, the run's id
 	Body      any    // the type that Kind names; marshals to a JSON object
+
+	typed any // the Body that Encoded has replaced; nil = it has replaced none
 }
 
 // Row is an entry at its place in the org's chain.
@@ -126,6 +134,10 @@ type Request struct {
 	ToolCalls       int   `json:"tool_calls"`
 	Bytes           int64 `json:"bytes,omitempty"` // size of a relayed response
 
+	// For the sums of usage only. They are not stored with the row.
+	Agent            string `json:"-"` // id of the agent whose run it is; "" = none
+	CacheWriteTokens int64  `json:"-"` // of InputTokens
+
 	LatencyMS float64  `json:"latency_ms"` // of the last attempt, see [Milliseconds]; 0 = no attempt was sent
 	TTFTMS    *float64 `json:"ttft_ms"`    // time to the first token, in milliseconds; nil = no token arrived
 }
@@ -154,6 +166,8 @@ type ToolCall struct {
 	CostNanoUSD int64  `json:"cost_nano_usd,omitempty"`
 	Model       string `json:"model,omitempty"`    // that the run asked for
 	EndUser     string `json:"end_user,omitempty"` // of the run
+
+	Agent string `json:"-"` // as of [Request]
 
 	// FromRequest says that the request has declared the server under this label. It is for
 	// metrics, where the labels of clients are no label values, and is not stored.

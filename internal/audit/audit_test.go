@@ -171,6 +171,79 @@ func TestRetentionRemovesOldRows(t *testing.T) {
 	})
 }
 
+// Sums of usage are removed with the rows, or when they say, a day at a time.
+func TestRetentionRemovesOldSums(t *testing.T) {
+	const aDay = 24 * time.Hour
+	for _, tt := range []struct {
+		rows, usage time.Duration
+		want        int64 // days that are left of 10
+	}{{0, 0, 10}, {3 * aDay, 0, 3}, {3 * aDay, 6 * aDay, 6}, {0, 2 * aDay, 2}} {
+		synctest.Test(t, func(t *testing.T) {
+			var j memory.Journal
+			k := audit.NewKeeper(audit.KeeperOptions{Log: &j, Key: key(), Keep: tt.rows, Usage: tt.usage, Witness: func(audit.Checkpoint) error { return nil }})
+			for range 10 {
+				if err := j.Record(t.Context(), "o", audit.Entry{Kind: audit.KindRequest, At: time.Now().UnixMilli(), Body: audit.Request{Attempts: 1}}); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(aDay)
+			}
+			k.Start()
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if err := k.Stop(t.Context()); err != nil {
+				t.Error(err)
+			}
+			all, err := audit.AddUsage(t.Context(), "o", &j, audit.UsageQuery{})
+			if err != nil || len(all) != 1 || all[0].Requests != tt.want {
+				t.Errorf("rows kept %s and sums %s: %+v, %v; want %d days", tt.rows, tt.usage, all, err, tt.want)
+			}
+		})
+	}
+}
+
+// A page by a frequent kind or a key reads 20,000 rows at most, and says where the next one begins. No row is
+// lost between pages.
+func TestAPageLooksAtAFewRows(t *testing.T) {
+	var rows someRows
+	for i := range 2*audit.PageReads + 500 {
+		kind := audit.KindRequest
+		if i%1000 == 0 {
+			kind = audit.KindToolCall
+		}
+		rows = append(rows, audit.Row{Number: int64(i) + 101, Kind: kind, At: int64(i) + 1, Principal: fmt.Sprint("k", i%30_000)}) // 100 rows were removed
+	}
+	for name, tt := range map[string]struct {
+		q           audit.Query
+		pages, want int
+	}{
+		"a frequent kind":           {audit.Query{Kind: audit.KindToolCall, Limit: 10}, 5, 41}, // two full ones of each part
+		"a key":                     {audit.Query{Principal: "k25000", Limit: 10}, 3, 1},
+		"a key that nobody has":     {audit.Query{Principal: "x"}, 3, 0},
+		"times":                     {audit.Query{From: 2*audit.PageReads + 401, Limit: 60}, 4, 100},
+		"a rare kind has one part":  {audit.Query{Kind: audit.KindApproval}, 1, 0},
+		"all rows are pages of all": {audit.Query{Limit: 1000}, 41, 2*audit.PageReads + 500},
+	} {
+		found, pages := 0, 0
+		for {
+			page, next, err := audit.Page(t.Context(), "o", rows, tt.q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found, pages = found+len(page), pages+1
+			if next == 0 {
+				break
+			}
+			if next <= tt.q.After || next > tt.q.After+100+audit.PageReads {
+				t.Fatalf("%s: the page after %d ends at %d", name, tt.q.After, next)
+			}
+			tt.q.After = next
+		}
+		if found != tt.want || pages != tt.pages {
+			t.Errorf("%s: %d rows on %d pages, want %d on %d", name, found, pages, tt.want, tt.pages)
+		}
+	}
+}
+
 // A checkpoint that the witness cannot store is tried again.
 func TestAFailedCheckpointIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -67,6 +67,9 @@ func (e Entry) body() (json.RawMessage, error) {
 // have to marshal it.
 func (e Entry) Encoded() (Entry, error) {
 	body, err := e.body()
+	if _, encoded := e.Body.(json.RawMessage); !encoded {
+		e.typed = e.Body
+	}
 	e.Body = body
 	return e, err
 }

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"fmt"
@@ -24,7 +25,7 @@ type Keeper struct {
 	o       KeeperOptions
 	stop    context.CancelFunc
 	done    sync.WaitGroup
-	pruned  time.Time // last successful prune
+	pruned  time.Time // last successful prune of rows and sums
 	failing bool      // the last look failed; the error was logged
 }
 
@@ -34,6 +35,7 @@ type KeeperOptions struct {
 	Key     ed25519.PrivateKey
 	Witness func(Checkpoint) error // stores a checkpoint in a second place; it must be on disk on return
 	Keep    time.Duration          // how long rows are kept; 0 = forever
+	Usage   time.Duration          // how long the sums of their usage are kept; 0 = as long as rows
 	Logger  *slog.Logger           // nil = discard
 	Now     func() time.Time       // nil = time.Now
 }
@@ -87,8 +89,8 @@ func (k *Keeper) tick(ctx context.Context) {
 	err := k.signDue(ctx, func(h Head) bool {
 		return h.Number-h.Signed >= checkpointRows || h.Number > h.Signed && elapsed(time.UnixMilli(h.SignedAt), now, checkpointInterval)
 	})
-	if err == nil && k.o.Keep > 0 && elapsed(k.pruned, now, pruneInterval) {
-		if err = k.prune(ctx, now.Add(-k.o.Keep)); err == nil {
+	if err == nil && elapsed(k.pruned, now, pruneInterval) {
+		if err = k.pruneOld(ctx, now); err == nil {
 			k.pruned = now
 		}
 	}
@@ -127,6 +129,33 @@ func (k *Keeper) signDue(ctx context.Context, due func(Head) bool) error {
 		}
 		if err := k.o.Log.AddCheckpoint(ctx, c); err != nil {
 			return fmt.Errorf("org %s: %w", h.Org, err)
+		}
+	}
+	return nil
+}
+
+// pruneOld removes the rows and the sums whose time is over.
+func (k *Keeper) pruneOld(ctx context.Context, now time.Time) error {
+	if k.o.Keep > 0 {
+		if err := k.prune(ctx, now.Add(-k.o.Keep)); err != nil {
+			return err
+		}
+	}
+	keep := cmp.Or(k.o.Usage, k.o.Keep)
+	if keep == 0 {
+		return nil
+	}
+	heads, err := k.o.Log.AuditHeads(ctx)
+	if err != nil {
+		return err
+	}
+	for _, h := range heads {
+		n, err := k.o.Log.PruneUsage(ctx, h.Org, DayOf(now.Add(-keep).UnixMilli()))
+		if err != nil {
+			return fmt.Errorf("org %s: %w", h.Org, err)
+		}
+		if n > 0 {
+			k.o.Logger.Info("expired sums of usage were deleted (audit.usage_retention_days)", "org", h.Org, "sums", n)
 		}
 	}
 	return nil

@@ -6,9 +6,9 @@ import "context"
 // storetest checks them. Rows are appended in the transaction of the facts that
 // they record, not through this interface. It is safe for concurrent use.
 type Log interface {
-	// AuditRows returns the rows of the org that q selects, ordered by number, up to
-	// q.Limit.
-	AuditRows(ctx context.Context, org string, q Query) ([]Row, error)
+	// Sums has the rows of an org, ordered by number, up to q.Limit, and what a store adds up of them in the
+	// transaction that stores them. The sums outlive the rows.
+	Sums
 
 	// AuditHeads returns the last row of every chain that has one.
 	AuditHeads(ctx context.Context) ([]Head, error)
@@ -26,6 +26,9 @@ type Log interface {
 	// PruneAudit stores c, whose Pruned must be set, and then removes the org's rows
 	// and earlier checkpoints up to c.Number. It may be repeated after a failure.
 	PruneAudit(ctx context.Context, c Checkpoint) (removed int64, err error)
+
+	// PruneUsage removes the org's sums of the days before the given one.
+	PruneUsage(ctx context.Context, org string, day int64) (removed int64, err error)
 }
 
 // Head is the last row of a chain.

@@ -21,6 +21,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnpike-gateway/turnpike/internal/app"
+	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/config"
 	"github.com/turnpike-gateway/turnpike/internal/directory"
 	"github.com/turnpike-gateway/turnpike/internal/egress"
@@ -217,11 +218,30 @@ func (d *doctor) checkData(ctx context.Context) {
 	if err == nil {
 		d.webhooks, err = store.AllWebhooks(ctx)
 	}
+	var rest []sqlite.UsageRest
+	if err == nil {
+		rest, err = store.UsageRest(ctx, audit.DayOf(time.Now().UnixMilli()))
+	}
 	if err != nil {
 		d.wrong(kind, "", d.data, "the store cannot be read: "+err.Error(), "start this version of the gateway once, which updates an older store; restore a backup if the file is damaged")
 		return
 	}
 	d.well(kind, "", d.data, fmt.Sprintf("can be written, and the store with %d orgs can be read", len(d.stored)))
+	for _, u := range rest {
+		d.well("usage", u.Org, "today", restText(u))
+	}
+}
+
+// restText says what an org has more of than sums of usage.
+func restText(u sqlite.UsageRest) string {
+	var many []string
+	if u.Users {
+		many = append(many, fmt.Sprintf("%d end users", audit.MaxUsageUsers))
+	}
+	if u.Models {
+		many = append(many, fmt.Sprintf("%d models", audit.MaxUsageModels))
+	}
+	return "more than " + strings.Join(many, " and ") + ": the usage of the others is added up together; the setting models of keys limits the names of models"
 }
 
 func plainPathError(err error) string {

@@ -485,18 +485,36 @@ same. Keys of the configuration file can only be changed there.`,
 	return cmd
 }
 
+// keys returns all keys of the org, page by page.
+func (m *remote) keys(ctx context.Context) (all []keyObject, err error) {
+	for path := "/api/keys"; ; {
+		var page struct {
+			Data []keyObject
+			Next string
+		}
+		if err := m.call(ctx, http.MethodGet, path, nil, &page); err != nil {
+			return nil, err
+		}
+		all = append(all, page.Data...)
+		if page.Next == "" {
+			return all, nil
+		}
+		path = "/api/keys?after=" + url.QueryEscape(page.Next)
+	}
+}
+
 func listKeys(m *remote) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List the keys of the org",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var all struct{ Data []keyObject }
-			if err := m.call(cmd.Context(), http.MethodGet, "/api/keys", nil, &all); err != nil {
+			all, err := m.keys(cmd.Context())
+			if err != nil {
 				return err
 			}
 			t := newTable(cmd.OutOrStdout(), "ID", "NAME", "ROLE", "RATE LIMIT", "MAY USE", "KEY", "EXPIRES", "STATE")
-			for _, k := range all.Data {
+			for _, k := range all {
 				t.row(k.ID, k.Name, k.Role, k.rate(), k.access(), k.Hint, k.expires(time.Now()), k.state())
 			}
 			return t.flush()
@@ -514,11 +532,11 @@ days, and names that two keys have. Tools are checked when their servers have li
 them. The exit status is 1 if there is something to correct.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var all struct{ Data []keyObject }
-			if err := m.call(cmd.Context(), http.MethodGet, "/api/keys", nil, &all); err != nil {
+			all, err := m.keys(cmd.Context())
+			if err != nil {
 				return err
 			}
-			active := slices.DeleteFunc(all.Data, func(k keyObject) bool { return k.RevokedAt != nil })
+			active := slices.DeleteFunc(all, func(k keyObject) bool { return k.RevokedAt != nil })
 			findings, names := 0, map[string]string{}
 			for _, k := range active {
 				lines := k.findings(time.Now())

@@ -133,6 +133,7 @@ type Audit struct {
 	Key           secret.Text // signs checkpoints; empty: a file in the data directory
 	Checkpoints   string      // file; empty: one in the data directory
 	RetentionDays int         // 0 = rows are kept for ever
+	UsageDays     int         // how long the sums of their usage are kept; 0 = as long as rows
 }
 
 // Provider is one model API that the gateway calls.

@@ -213,6 +213,8 @@ func (a *Audit) keys() []key {
 			doc: "File in which checkpoints are kept a second time. Best on another disk, where lines can only be added."},
 		{name: "retention_days", value: integer(&a.RetentionDays, 0, 0, 36_500), env: "TURNPIKE_AUDIT_RETENTION_DAYS",
 			doc: "Days after which audit rows are deleted. 0: never."},
+		{name: "usage_retention_days", value: integer(&a.UsageDays, 0, 0, 36_500), env: "TURNPIKE_AUDIT_USAGE_RETENTION_DAYS",
+			doc: "Days after which the sums of GET /api/usage are deleted, a day at a time. 0: with the audit rows (audit.retention_days)."},
 	}
 }
 

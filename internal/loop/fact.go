@@ -84,6 +84,8 @@ type Accepted struct {
 
 	// AgentSession is the session of an agent of a program that the run is part of; "" = none.
 	AgentSession string `json:"agent_session,omitempty"`
+	// Agent is the id of the agent whose run it is; "" = none.
+	Agent string `json:"agent,omitempty"`
 
 	// Remembered are the tools that need no approval again in the session of the run.
 	Remembered []Remembered `json:"remembered,omitempty"`

@@ -1,6 +1,7 @@
 package org
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"strings"
@@ -36,6 +37,20 @@ type Key struct {
 	CreatedAt time.Time
 	ExpiresAt time.Time // zero = never
 	RevokedAt time.Time // zero while the key is active
+}
+
+// KeyPlace is the place of a key among the keys of its org.
+type KeyPlace struct {
+	CreatedAt int64 // Unix milliseconds
+	ID        string
+}
+
+// Place returns the place of the key.
+func (k Key) Place() KeyPlace { return KeyPlace{k.CreatedAt.UnixMilli(), k.ID} }
+
+// Compare orders places.
+func (p KeyPlace) Compare(q KeyPlace) int {
+	return cmp.Or(cmp.Compare(p.CreatedAt, q.CreatedAt), strings.Compare(p.ID, q.ID))
 }
 
 // PreviousSecret is the secret of a key that its latest rotation replaced. The zero value is

@@ -89,6 +89,9 @@ type Store interface {
 	// Keys returns the org's keys, including revoked ones, ordered by CreatedAt,
 	// then by id.
 	Keys(ctx context.Context, org string) ([]Key, error)
+	// KeysAfter returns up to limit of these keys, beginning after the place; the zero value is the
+	// beginning.
+	KeysAfter(ctx context.Context, org string, after KeyPlace, limit int) ([]Key, error)
 	// Key returns one key, also if it is revoked, or ErrNotFound.
 	Key(ctx context.Context, org, id string) (Key, error)
 	// CreateKey adds a key. It returns ErrNotFound without the org, ErrExists if the id

@@ -227,7 +227,7 @@ func acceptedOf(d *driver) loop.Accepted {
 func (r *Request) accepted(runID string, price func(loop.Target) money.Price) loop.Accepted {
 	body := loop.Accepted{
 		RunID: runID, Org: r.Org, Principal: r.Principal, EndUser: r.EndUser, Surface: r.Surface,
-		Raw: r.Raw != nil, RawBytes: r.rawBytes(), Model: r.Model, Policy: r.Policy.WithDefaults(), Listed: r.Listed, CallerAt: r.callerAt, AgentSession: r.AgentSession, Remembered: r.Continues.Remembered,
+		Raw: r.Raw != nil, RawBytes: r.rawBytes(), Model: r.Model, Policy: r.Policy.WithDefaults(), Listed: r.Listed, CallerAt: r.callerAt, AgentSession: r.AgentSession, Agent: r.Agent, Remembered: r.Continues.Remembered,
 	}
 	for _, t := range r.Targets {
 		sealed := t.Target

@@ -161,7 +161,7 @@ func (a auditor) round(s *loop.State, n int) audit.Request {
 	r := audit.Request{
 		Surface: audit.SurfaceAgent, Via: s.Accepted.Surface, EndUser: s.Accepted.EndUser, Round: &n, Model: s.Accepted.Model,
 		Provider: s.Accepted.Targets[s.Attempt.Target].Provider, Target: s.Accepted.Targets[s.Attempt.Target].Model,
-		Attempts: s.Attempt.Number, Status: audit.OK,
+		Attempts: s.Attempt.Number, Status: audit.OK, Agent: s.Accepted.Agent,
 	}
 	r.LatencyMS, r.TTFTMS = a.timing.times(time.Now())
 	return r
@@ -172,7 +172,7 @@ func (a auditor) answered(s *loop.State, turn loop.Turn) audit.Request {
 	r := a.round(s, turn.Round)
 	u := turn.Usage
 	r.InputTokens, r.OutputTokens, r.CachedTokens, r.ReasoningTokens, r.GPUMS = u.Input, u.Output, u.CachedInput, u.Reasoning, u.GPUMS
-	r.CostNanoUSD = costOf(s, u)
+	r.CacheWriteTokens, r.CostNanoUSD = u.CacheWrite, costOf(s, u)
 	r.ToolCalls, r.Stop = len(turn.Calls), string(turn.Stop)
 	return r
 }
@@ -183,6 +183,7 @@ func (a auditor) called(s *loop.State, done loop.CallDone) (round int, body audi
 	round, _ = strconv.Atoi(text) // made by loop.Key
 	body = audit.ToolCall{
 		RunID: a.runID, Round: round, Status: string(done.Outcome), LatencyMS: audit.Milliseconds(done.Micros), Attempts: done.Attempt, Digest: done.ResultDigest,
+		Agent: s.Accepted.Agent,
 	}
 	body.Index, _ = strconv.Atoi(index)
 	if body.CostNanoUSD = s.CallCost(done).NanoUSD; body.CostNanoUSD > 0 {
@@ -210,6 +211,7 @@ func (a auditor) closing(s *loop.State, end loop.Finished, at int64) (out []audi
 		if f := s.Attempt.Failed; f != nil {
 			r.Status, r.Class, r.HTTPStatus = audit.Failed, string(f.Class), f.Status
 			r.InputTokens, r.OutputTokens, r.CostNanoUSD = f.Usage.Input, f.Usage.Output, costOf(s, f.Usage)
+			r.CacheWriteTokens = f.Usage.CacheWrite
 		}
 		out = append(out, a.entry(audit.KindRequest, round, at, r))
 	}

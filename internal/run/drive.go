@@ -601,7 +601,7 @@ func (d *driver) relayEntry() audit.Entry {
 	r.LatencyMS, r.TTFTMS = d.model.timing.times(time.Now())
 	if u := d.run.state().Usage; u != (model.Usage{}) { // of a translated relay, or of one that spends from budgets
 		r.InputTokens, r.OutputTokens, r.CachedTokens, r.ReasoningTokens, r.GPUMS = u.Input, u.Output, u.CachedInput, u.Reasoning, u.GPUMS
-		r.CostNanoUSD = costOf(d.run.state(), u)
+		r.CacheWriteTokens, r.CostNanoUSD = u.CacheWrite, costOf(d.run.state(), u)
 	}
 	if turn := d.run.state().Turn; turn != nil && turn.Purpose == loop.PurposeTurn {
 		r.ToolCalls, r.Stop = len(turn.Calls), string(turn.Stop)

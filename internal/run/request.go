@@ -43,6 +43,9 @@ type Request struct {
 	// reads it.
 	AgentSession string
 
+	// Agent is the id of the agent whose run it is; "" = none. It is recorded for the sums of usage.
+	Agent string
+
 	// Turn makes the run the next turn of a session of an agent. AgentSession is its id then, and OwnServers
 	// connects the run with the MCP servers of the agent. Nil = it is none.
 	Turn *journal.SessionTurn

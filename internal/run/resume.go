@@ -85,7 +85,7 @@ func requestOf(a *loop.Accepted, parks int, rows map[string]json.RawMessage) (*R
 		Org: a.Org, Principal: a.Principal, EndUser: a.EndUser, Surface: a.Surface, Model: a.Model,
 		ClientTools: q.ClientTools, Hosted: q.Hosted, Dispatched: q.Dispatched, ToolChoice: q.ToolChoice, Options: q.Options, Params: q.Params, Dialect: q.Dialect,
 		OnlyOf: q.OnlyOf, brought: q.FromRequest, stored: q.RequestServers, Continues: continues, Store: q.Store, notOwn: q.NotOwn, parts: q.Parts, inherited: q.Inherited,
-		Permissions: q.Permissions, CallerOrg: q.CallerOrg, AgentSession: a.AgentSession, System: q.System, Items: q.Items,
+		Permissions: q.Permissions, CallerOrg: q.CallerOrg, AgentSession: a.AgentSession, Agent: a.Agent, System: q.System, Items: q.Items,
 	}, nil
 }
 

@@ -58,7 +58,7 @@ func (h *Handler) Turn(r *http.Request, caller run.Caller, t Turn) (*run.Request
 		}
 	}
 	req := &run.Request{
-		Org: caller.Org.ID, Principal: caller.Principal.ID, Surface: h.s.Name, Account: caller.Account, Model: t.Agent.Model, Targets: targets,
+		Org: caller.Org.ID, Principal: caller.Principal.ID, Surface: h.s.Name, Account: caller.Account, Agent: t.Agent.Agent, Model: t.Agent.Model, Targets: targets,
 		Items: []item.Item{item.NewText(item.User, t.Message)}, Key: t.Key, Attach: true, Turn: t.Start,
 		Continues: conversation.Ref{ID: t.Session, Named: true, Member: "session_id", Code: "not_found"},
 		Store:     &run.StoreOptions{RequestJSON: []byte("{}"), Owner: t.Session, For: journal.Kept},

@@ -15,23 +15,32 @@ type auditLog struct {
 	last        map[string]audit.Row // the last row ever, by org
 	rows        []audit.Row          // of all orgs, oldest first
 	checkpoints []audit.Checkpoint   // by number, one with Pruned after one without
+	sums        usageSums
+}
+
+// nextRow is a row to store, and what it adds to the sums of usage.
+type nextRow struct {
+	audit.Row
+	usage  audit.Usage
+	counts bool
 }
 
 // nextRows returns the next rows of the org's chain, one per entry. It stores nothing.
-func (l *auditLog) nextRows(org string, entries []audit.Entry) ([]audit.Row, error) {
-	rows := make([]audit.Row, len(entries))
+func (l *auditLog) nextRows(org string, entries []audit.Entry) ([]nextRow, error) {
+	rows := make([]nextRow, len(entries))
 	last := l.last[org]
 	for i, e := range entries {
 		row, err := audit.NextRow(org, last.Number, last.Hash, e)
 		if err != nil {
 			return nil, err
 		}
-		rows[i], last = row, row
+		rows[i].Row, last = row, row
+		rows[i].usage, rows[i].counts = e.Counted()
 	}
 	return rows, nil
 }
 
-func (l *auditLog) add(rows []audit.Row) {
+func (l *auditLog) add(rows []nextRow) {
 	if l.last == nil {
 		l.last = map[string]audit.Row{}
 	}
@@ -40,8 +49,11 @@ func (l *auditLog) add(rows []audit.Row) {
 			l.rows[0] = audit.Row{}
 			l.rows = l.rows[1:]
 		}
-		l.rows = append(l.rows, row)
-		l.last[row.Org] = row
+		l.rows = append(l.rows, row.Row)
+		l.last[row.Org] = row.Row
+		if row.counts {
+			l.sums.add(row.Org, row.Number, row.usage)
+		}
 	}
 }
 

@@ -3,7 +3,7 @@
 //
 //	journal.Journal, journal.Archive   Journal     the last MaxRuns runs, the last MaxSubmitKeys
 //	journal.Leases                             keys and MaxAuditRows audit rows, and what was
-//	                                       spent of each budget
+//	                                       spent of each budget, and MaxUsageSums sums of usage
 //	journal.Conversations          Conversations   the last MaxConversations
 //	org.Store                  Orgs        everything
 //	agent.Store                Orgs        everything

@@ -124,7 +124,7 @@ func (j *Journal) Append(_ context.Context, lease journal.Lease, after int64, b 
 // checkedBatch is a batch that was checked and is ready to be stored.
 type checkedBatch struct {
 	rows   map[string]json.RawMessage
-	audit  []audit.Row
+	audit  []nextRow
 	calls  map[callFact]bool
 	charge charge
 }
@@ -314,11 +314,12 @@ func (j *Journal) hasAudit(orgID string) bool {
 	return slices.ContainsFunc(j.audit.rows, func(r audit.Row) bool { return r.Org == orgID })
 }
 
-// dropBudgets deletes the budgets of an org that has no runs.
+// dropBudgets deletes the budgets of an org that has no runs, and its sums of usage.
 func (j *Journal) dropBudgets(orgID string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	maps.DeleteFunc(j.budgets, func(k budgetKey, _ journal.Used) bool { return k.org == orgID })
+	maps.DeleteFunc(j.audit.sums, func(k usageSumKey, _ *usageSum) bool { return k.org == orgID })
 }
 
 func (j *Journal) now() time.Time {

@@ -22,6 +22,13 @@ func (o *Orgs) Keys(_ context.Context, orgID string) ([]org.Key, error) {
 	return slices.Clone(r.keys), nil
 }
 
+// KeysAfter implements org.Store.
+func (o *Orgs) KeysAfter(ctx context.Context, orgID string, after org.KeyPlace, limit int) ([]org.Key, error) {
+	keys, err := o.Keys(ctx, orgID)
+	keys = slices.DeleteFunc(keys, func(k org.Key) bool { return k.Place().Compare(after) <= 0 })
+	return keys[:min(limit, len(keys))], err
+}
+
 // Key implements org.Store.
 func (o *Orgs) Key(_ context.Context, orgID, id string) (org.Key, error) {
 	o.mu.Lock()

@@ -29,7 +29,7 @@ func (t *tx) addAudit(orgID string, entries []audit.Entry) error {
 }
 
 // nextRows appends to rows the next rows of the org's chain, one per entry. It does not
-// store them.
+// store them. What they add to the sums of usage is stored at the end of the write.
 func (t *tx) nextRows(rows []audit.Row, orgID string, entries []audit.Entry) ([]audit.Row, error) {
 	for _, e := range entries {
 		last, err := t.chainEnd(orgID)
@@ -41,6 +41,7 @@ func (t *tx) nextRows(rows []audit.Row, orgID string, entries []audit.Entry) ([]
 			return rows, err
 		}
 		t.ends[orgID] = chainEnd{row.Number, row.Hash}
+		t.later.sums.add(orgID, row.Number, e)
 		rows = append(rows, row)
 	}
 	return rows, nil
@@ -118,6 +119,9 @@ func (t *tx) chainEnd(orgID string) (chainEnd, error) {
 	return last, err
 }
 
+// rareKinds is the condition of the index audit_log_rare.
+const rareKinds = `kind NOT IN ('audit_log.request', 'audit_log.agent.tool_call', 'audit_log.mcp.tool_call', 'audit_log.resource.call')`
+
 // AuditRows implements journal.Archive.
 func (r *Reader) AuditRows(ctx context.Context, orgID string, q audit.Query) ([]audit.Row, error) {
 	q = q.Bounded()
@@ -129,8 +133,11 @@ func (r *Reader) AuditRows(ctx context.Context, orgID string, q audit.Query) ([]
 			where, args = append(where, c.column+" = ?"), append(args, c.value)
 		}
 	}
-	if q.RunID != "" || len(q.RequestIDs) > 0 { // SQLite would read all rows of the org instead, because they are sorted by n
+	switch {
+	case q.RunID != "" || len(q.RequestIDs) > 0: // SQLite would read all rows of the org instead, because they are sorted by n
 		table = `audit_log INDEXED BY audit_log_request`
+	case q.Kind.Rare():
+		table, where = `audit_log INDEXED BY audit_log_rare`, append(where, rareKinds)
 	}
 	if q.RunID != "" { // request ids of a run are the run's id, or start with it and a dot
 		where, args = append(where, "request_id >= ? AND request_id < ?"), append(args, q.RunID, q.RunID+"/")

@@ -21,6 +21,13 @@ func (r *Reader) Keys(ctx context.Context, orgID string) ([]org.Key, error) {
 	return keys, r.wrap("list keys", err)
 }
 
+// KeysAfter implements org.Store.
+func (r *Reader) KeysAfter(ctx context.Context, orgID string, after org.KeyPlace, limit int) ([]org.Key, error) {
+	keys, err := list(ctx, r.db, scanKey, `SELECT `+keyColumns+` FROM api_keys INDEXED BY api_keys_created
+		WHERE org = ? AND (created_at, id) > (?, ?) ORDER BY created_at, id LIMIT ?`, orgID, after.CreatedAt, after.ID, limit)
+	return keys, r.wrap("list keys", err)
+}
+
 // Key implements org.Store.
 func (r *Reader) Key(ctx context.Context, orgID, id string) (org.Key, error) {
 	k, err := scanKey(r.db.QueryRowContext(ctx, `SELECT `+keyColumns+` FROM api_keys WHERE org = ? AND id = ?`, orgID, id))

@@ -10,6 +10,7 @@ type later struct {
 	rows  []laterRow
 	audit []audit.Row
 	bytes map[string]int64 // usage, by org
+	sums  usageSums
 }
 
 type laterFact struct {
@@ -44,8 +45,9 @@ func (l *later) forget() {
 	clear(l.rows)
 	clear(l.audit)
 	clear(l.bytes)
+	l.sums.forget()
 	l.facts, l.rows, l.audit = l.facts[:0], l.rows[:0], l.audit[:0]
-	if cap(l.facts)+cap(l.rows)+cap(l.audit) > maxLater {
+	if cap(l.facts)+cap(l.rows)+cap(l.audit)+cap(l.sums.all) > maxLater {
 		*l = later{}
 	}
 }
@@ -74,7 +76,10 @@ func (t *tx) storeLater() error {
 			return err
 		}
 	}
-	return t.insertAudit(t.later.audit)
+	if err := t.insertAudit(t.later.audit); err != nil {
+		return err
+	}
+	return t.storeSums()
 }
 
 // A body is bound as bytes, which the cast does not copy: a string would be a copy of it.

@@ -215,13 +215,16 @@ func (t *tx) leftOf(id string, now int64) (left []string, err error) {
 }
 
 // dropOrg deletes what does not keep the id of a deleted org from use: its budgets, which
-// no run uses any more, and that it was deleted.
+// no run uses any more, its sums of usage, and that it was deleted.
 func (t *tx) dropOrg(id string) error {
 	for _, text := range []string{
 		`DELETE FROM reservations WHERE org = ?`,
 		`DELETE FROM slices WHERE org = ?`,
 		`DELETE FROM budgets WHERE org = ?`,
 		`DELETE FROM submit_keys WHERE org = ?`,
+		`DELETE FROM usage_sums WHERE org = ?`,
+		`DELETE FROM usage_models WHERE org = ?`,
+		`DELETE FROM usage_days WHERE org = ?`,
 		`DELETE FROM deleted_orgs WHERE org = ?`,
 	} {
 		if _, err := t.exec(text, id); err != nil {

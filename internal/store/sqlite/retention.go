@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -70,8 +71,8 @@ func (s *Store) DeleteFinished(ctx context.Context, before time.Time) (deleted i
 }
 
 // DeleteOrgData deletes what is stored of the orgs that were deleted before the given time,
-// except runs that have not ended and audit rows: runs, also those that were set aside, and
-// conversations. It calls progress after each org with the number of its runs and
+// except runs that have not ended and audit rows: runs, also those that were set aside,
+// conversations, and sums of usage. It calls progress after each org with the number of its runs and
 // conversations that are gone.
 func (s *Store) DeleteOrgData(ctx context.Context, before time.Time, progress func(orgID string, deleted int)) error {
 	ids, err := list(ctx, s.db, scanText, `SELECT org FROM deleted_orgs WHERE deleted_at < ?
@@ -95,6 +96,9 @@ func (s *Store) DeleteOrgData(ctx context.Context, before time.Time, progress fu
 		}
 		if deleted > 0 {
 			progress(id, deleted)
+		}
+		if _, err := s.PruneUsage(ctx, id, math.MaxInt64); err != nil {
+			return fmt.Errorf("delete the data of org %s: %w", id, err)
 		}
 		if err := s.writer.perform(ctx, func(t *tx) error {
 			left, err := t.leftOf(id, 0)

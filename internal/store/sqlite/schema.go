@@ -46,6 +46,9 @@ func migrate(ctx context.Context, db *sql.DB, log *slog.Logger) error {
 	case found > known:
 		return &SchemaError{Found: found, Known: known}
 	}
+	if err := announce(ctx, db, log, found); err != nil {
+		return err
+	}
 	done, err := p.Up(ctx)
 	if n := len(done); n > 0 {
 		var took time.Duration
@@ -60,6 +63,24 @@ func migrate(ctx context.Context, db *sql.DB, log *slog.Logger) error {
 	}
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
+	}
+	return nil
+}
+
+// usageVersion is the schema whose migration reads all audit rows.
+const usageVersion = 14
+
+// announce logs that the migration of a file with schema found takes time, if it does.
+func announce(ctx context.Context, db *sql.DB, log *slog.Logger, found int64) error {
+	if found == 0 || found >= usageVersion {
+		return nil
+	}
+	var rows int64
+	if err := db.QueryRowContext(ctx, `SELECT count(*) FROM audit_log`).Scan(&rows); err != nil {
+		return err
+	}
+	if rows > 0 {
+		log.InfoContext(ctx, "the audit log is added up for /api/usage, once; the start waits for it", "rows", rows)
 	}
 	return nil
 }

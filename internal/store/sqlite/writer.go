@@ -378,6 +378,7 @@ type tx struct {
 	later           later                // stored at the end of the transaction or savepoint; empty between them
 	ends            map[string]chainEnd  // cached ends of audit chains, by org; cleared by a rollback
 	receivers       receivers            // which webhooks want events
+	warned          map[string]usageRest // what the log says of sums of usage, by org
 	log             *slog.Logger
 	unsyncedCommits bool      // commits do not sync to disk
 	unsynced        time.Time // commit time of the oldest write that is not synced; zero = all are synced

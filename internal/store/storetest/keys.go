@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"slices"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -25,6 +26,23 @@ func keyCases() []rule {
 				b.ok(b.Orgs.CreateKey(b.Context(), k, org.Author{}))
 			}
 			b.keys("a", twin, early, late)
+			for _, tt := range []struct {
+				after org.KeyPlace
+				limit int
+				want  []org.Key
+			}{
+				{org.KeyPlace{}, 2, []org.Key{twin, early}}, {early.Place(), 2, []org.Key{late}}, {twin.Place(), 1, []org.Key{early}},
+				{org.KeyPlace{CreatedAt: early.CreatedAt.UnixMilli(), ID: "yy"}, 9, []org.Key{early, late}}, // of a key that was deleted
+				{late.Place(), 9, nil},
+			} {
+				page, err := b.Orgs.KeysAfter(b.Context(), "a", tt.after, tt.limit)
+				b.ok(err)
+				if !slices.EqualFunc(page, tt.want, func(k, want org.Key) bool { return k.ID == want.ID }) {
+					b.Errorf("after %+v: %+v", tt.after, page)
+				}
+			}
+			page, err := b.Orgs.KeysAfter(b.Context(), "nobody", org.KeyPlace{}, 9)
+			checkEmpty(b, page, err)
 		}},
 		{"a key needs its org", "ErrNotFound, even if the hash is taken", func(b *testBench) {
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))

@@ -34,7 +34,7 @@ func (h *Handler) ListAudit() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		rows, err := h.o.Audit.AuditRows(r.Context(), caller.Org.ID, q)
+		rows, next, err := audit.Page(r.Context(), caller.Org.ID, h.o.Audit, q)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -42,8 +42,8 @@ func (h *Handler) ListAudit() surface.Endpoint {
 		for _, row := range rows {
 			page.Data = append(page.Data, row.View())
 		}
-		if n := len(rows); n == q.Limit {
-			page.Next = &rows[n-1].Number
+		if next > 0 {
+			page.Next = &next
 		}
 		return http.StatusOK, page, nil
 	})

@@ -67,7 +67,7 @@ type Options struct {
 	Store     org.Store
 	Webhooks  journal.Webhooks
 	Outbox    journal.Outbox
-	Audit     audit.Rows
+	Audit     audit.Sums
 	Budgets   Budgets
 	Routes    Routes
 	Directory Directory

@@ -6,7 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
@@ -87,22 +90,88 @@ func wireTime(t time.Time) *string {
 	return new(t.UTC().Format(time.RFC3339))
 }
 
-// ListKeys answers GET /api/keys.
+// maxKeys is the most keys that an answer has, and how many it has unless told.
+const maxKeys = 1000
+
+// keyPage is a piece of the keys.
+type keyPage struct {
+	Data []key   `json:"data"`
+	Next *string `json:"next"` // nil at the end
+}
+
+// ListKeys answers GET /api/keys: first the keys of the configuration file, then the others, the earliest first.
 func (h *Handler) ListKeys() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
-		stored, err := h.o.Store.Keys(r.Context(), caller.Org.ID)
+		after, limit, err := keyQuery(r.URL.Query())
 		if err != nil {
 			return 0, nil, err
 		}
-		out := []key{}
-		for _, k := range h.o.Directory.FromFile(caller.Org.ID).Keys {
-			out = append(out, h.wireKey(k, true))
+		page := keyPage{Data: []key{}}
+		var last org.KeyPlace
+		for _, k := range h.declaredAfter(caller.Org.ID, after) {
+			if len(page.Data) == limit {
+				page.Next = new(cursorOf(last))
+				return http.StatusOK, page, nil
+			}
+			page.Data, last = append(page.Data, h.wireKey(k, true)), org.KeyPlace{ID: k.ID}
+		}
+		if after.CreatedAt == 0 {
+			after = org.KeyPlace{}
+		}
+		stored, err := h.o.Store.KeysAfter(r.Context(), caller.Org.ID, after, limit-len(page.Data)+1)
+		if err != nil {
+			return 0, nil, err
 		}
 		for _, k := range stored {
-			out = append(out, h.wireKey(k, false))
+			if len(page.Data) == limit {
+				page.Next = new(cursorOf(last))
+				break
+			}
+			page.Data, last = append(page.Data, h.wireKey(k, false)), k.Place()
 		}
-		return http.StatusOK, list[key]{out}, nil
+		return http.StatusOK, page, nil
 	})
+}
+
+// declaredAfter returns the keys of the configuration file that the page after the place has. Their places
+// have no time.
+func (h *Handler) declaredAfter(orgID string, after org.KeyPlace) []org.Key {
+	declared := h.o.Directory.FromFile(orgID).Keys
+	if after == (org.KeyPlace{}) {
+		return declared
+	}
+	i := slices.IndexFunc(declared, func(k org.Key) bool { return k.ID == after.ID })
+	if after.CreatedAt > 0 || i < 0 { // the place is behind them, or that key was removed from the file
+		return nil
+	}
+	return declared[i+1:]
+}
+
+// cursorOf returns the text of a place, which is only for the parameter after.
+func cursorOf(p org.KeyPlace) string { return strconv.FormatInt(p.CreatedAt, 10) + "." + p.ID }
+
+func keyQuery(values url.Values) (after org.KeyPlace, limit int, err error) {
+	limit = maxKeys
+	for name, given := range values {
+		if len(given) > 1 {
+			return after, 0, fault.New(fault.Invalid, "invalid_value", "the parameter %s is given %d times; give it once", name, len(given)).In(name)
+		}
+		switch name {
+		case "after":
+			at, id, ok := strings.Cut(given[0], ".")
+			if after.CreatedAt, err = strconv.ParseInt(at, 10, 64); err != nil || !ok || id == "" || after.CreatedAt < 0 {
+				return after, 0, fault.New(fault.Invalid, "invalid_value", "after must be next of the page before").In(name)
+			}
+			after.ID = id
+		case "limit":
+			if limit, err = strconv.Atoi(given[0]); err != nil || limit < 1 || limit > maxKeys {
+				return after, 0, fault.New(fault.Invalid, "invalid_value", "limit must be a whole number from 1 to %d", maxKeys).In(name)
+			}
+		default:
+			return after, 0, fault.New(fault.Invalid, "unknown_parameter", "unknown parameter %q; known parameters are after, limit", name).In(name)
+		}
+	}
+	return after, limit, nil
 }
 
 // CreateKey answers POST /api/keys.

@@ -12,8 +12,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
-// maxUsageRows is the most requests that one answer adds up. It takes a few seconds, in which the
-// org's other management requests wait.
+// maxUsageRows is the most audit rows that one answer adds up, for parts of days. It takes a few seconds,
+// in which the org's other management requests wait.
 const maxUsageRows = 250_000
 
 // UsageView is the sum of the requests of a group as the API shows it. What the requests are not
@@ -22,7 +22,11 @@ type UsageView struct {
 	Day          *string     `json:"day,omitempty"` // in UTC
 	Key          *string     `json:"key_id,omitempty"`
 	Model        *string     `json:"model,omitempty"`
+	Provider     *string     `json:"provider,omitempty"` // "" = tool calls
+	Target       *string     `json:"target,omitempty"`   // "" = tool calls
+	Agent        *string     `json:"agent_id,omitempty"` // "" = no agent
 	EndUser      *string     `json:"end_user,omitempty"` // "" = the requests name nobody
+	Rest         []string    `json:"rest,omitempty"`     // what of it is "" because the day has too many
 	Requests     int64       `json:"requests"`
 	InputTokens  int64       `json:"input_tokens"`
 	CachedTokens int64       `json:"cached_tokens"`
@@ -31,24 +35,37 @@ type UsageView struct {
 	GPUMS        int64       `json:"gpu_ms"`
 	CostUSD      surface.USD `json:"cost_usd"`
 	ToolCostUSD  surface.USD `json:"tool_cost_usd"` // of cost_usd, what tool calls cost
+
+	// Parts of the sums above that the gateway has estimated.
+	EstimatedInput  int64       `json:"estimated_input_tokens"`
+	EstimatedOutput int64       `json:"estimated_output_tokens"`
+	EstimatedUSD    surface.USD `json:"estimated_cost_usd"`
 }
 
 // NewUsageView returns the sum as the API shows it, of requests that are grouped by the given.
 func NewUsageView(u audit.Usage, by []string) UsageView {
 	v := UsageView{
-		Requests: u.Requests, InputTokens: u.InputTokens, CachedTokens: u.CachedTokens, OutputTokens: u.OutputTokens,
+		Rest: u.Rest.Names(by), Requests: u.Requests, InputTokens: u.InputTokens, CachedTokens: u.CachedTokens, OutputTokens: u.OutputTokens,
 		ToolCalls: u.ToolCalls, GPUMS: u.GPUMS, CostUSD: surface.USD(u.CostNanoUSD), ToolCostUSD: surface.USD(u.ToolNanoUSD),
+		EstimatedInput: u.EstimatedInput, EstimatedOutput: u.EstimatedOutput, EstimatedUSD: surface.USD(u.EstimatedNanoUSD),
 	}
 	for _, one := range by {
+		text := u.Name(one)
 		switch one {
 		case audit.ByDay:
-			v.Day = &u.Day
+			v.Day = &text
 		case audit.ByKey:
-			v.Key = &u.Key
+			v.Key = &text
 		case audit.ByModel:
-			v.Model = &u.Model
+			v.Model = &text
+		case audit.ByProvider:
+			v.Provider = &text
+		case audit.ByTarget:
+			v.Target = &text
+		case audit.ByAgent:
+			v.Agent = &text
 		case audit.ByEndUser:
-			v.EndUser = &u.EndUser
+			v.EndUser = &text
 		}
 	}
 	return v
@@ -56,6 +73,10 @@ func NewUsageView(u audit.Usage, by []string) UsageView {
 
 type usageList struct {
 	Data []UsageView `json:"data"`
+
+	// EstimatedSince is since when the estimated parts are known. It is nil: this version estimates, but
+	// does not add up how much.
+	EstimatedSince *string `json:"estimated_since"`
 }
 
 // ListUsage answers GET /api/usage.
@@ -79,12 +100,9 @@ func (h *Handler) ListUsage() surface.Endpoint {
 				return 0, nil, err
 			}
 			q.Grow = grow
-			sums, err := audit.SumUsage(r.Context(), caller.Org.ID, h.o.Audit, q)
-			if errors.Is(err, audit.ErrUsageGroups) || errors.Is(err, audit.ErrUsageRows) {
-				return 0, nil, fault.New(fault.Invalid, "usage_too_large", "%v", err)
-			}
+			sums, err := audit.AddUsage(r.Context(), caller.Org.ID, h.o.Audit, q)
 			if err != nil {
-				return 0, nil, err
+				return 0, nil, usageError(err)
 			}
 			list := usageList{Data: []UsageView{}}
 			for _, u := range sums {
@@ -93,6 +111,18 @@ func (h *Handler) ListUsage() surface.Endpoint {
 			return http.StatusOK, list, nil
 		})(w, r, caller)
 	}
+}
+
+// usageError returns the error of a request that cannot be answered as it is.
+func usageError(err error) error {
+	part, isPart := errors.AsType[*audit.UsagePartError](err)
+	switch {
+	case isPart:
+		return fault.New(fault.Invalid, "usage_needs_days", "%v", part)
+	case errors.Is(err, audit.ErrUsageGroups), errors.Is(err, audit.ErrUsageRows), errors.Is(err, audit.ErrUsageSums):
+		return fault.New(fault.Invalid, "usage_too_large", "%v", err)
+	}
+	return err
 }
 
 func usageQuery(values url.Values) (q audit.UsageQuery, err error) {

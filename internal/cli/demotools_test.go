@@ -14,10 +14,11 @@ import (
 func demoWithTools(t *testing.T, env map[string]string) string {
 	t.Helper()
 	noLeaks(t)
+	program := sandboxtest.Program(t) // may be built, in the module
 	t.Chdir(t.TempDir())
 	var out, errs bytes.Buffer
 	status := Main(t.Context(), Process{
-		Args: []string{"demo", "--tools", "--once", "--listen", "127.0.0.1:0"}, Stdout: &out, Stderr: &errs, Program: sandboxtest.Program(t),
+		Args: []string{"demo", "--tools", "--once", "--listen", "127.0.0.1:0"}, Stdout: &out, Stderr: &errs, Program: program,
 		Env: func(name string) (string, bool) { v, ok := env[name]; return v, ok },
 	})
 	if status != 0 || errs.Len() > 0 {

@@ -107,7 +107,7 @@ func (m *mirror) furnish(org, owner string) *world {
 	add("secret", "vault-"+org)
 	m.do("POST", "/api/mcp-servers", owner, fmt.Sprintf(`{"name":"server-%s","url":"https://example.com/mcp","enabled":false}`, org), 201)
 	add("server", "server-"+org)
-	m.do("PATCH", "/api/org/runtime", owner, fmt.Sprintf(`{"buckets":[{"name":"bucket-%s"}]}`, org), 200)
+	m.do("PATCH", "/api/org/runtime", owner, fmt.Sprintf(`{"deadline":"30m","buckets":[{"name":"bucket-%s"}]}`, org), 200)
 	add("bucket", "bucket-"+org)
 	m.do("PUT", "/api/buckets/bucket-"+org+"/files/file-"+org, owner, "content", 200)
 	add("bucket file", "bucket-"+org, "file-"+org)

@@ -77,7 +77,7 @@ func TestAHookOfAnAgentAsksForApproval(t *testing.T) {
 	}
 }
 
-// Two requests without an id decide two calls, in their order, also before a hook asks for them. // H04 H10
+// Two early requests decide two calls, in their order, also before a hook asks for them. // H04 H10
 func TestDecisionsBeforeAHookAsks(t *testing.T) {
 	noLeaks(t)
 	tools := newMCP(t, map[string]handler{"echo": echo})
@@ -94,8 +94,8 @@ func TestDecisionsBeforeAHookAsks(t *testing.T) {
 	session, streamed := d.begun(d.newAgent(hookAsks(tools, `"message":"May it?"`)), "")
 	wait(t, asked, "the model call")
 	run := d.asOwner("GET", "/api/sessions/"+session, "", 200)["last_run_id"].(string)
-	d.asOwner("POST", "/api/agents/runs/"+run+"/approve", `{"approved":true}`, 200)
-	d.asOwner("POST", "/api/agents/runs/"+run+"/approve", `{"approved":false,"reason":"one is enough"}`, 200)
+	d.asOwner("POST", "/api/agents/runs/"+run+"/approve", `{"approved":true,"early":true}`, 200)
+	d.asOwner("POST", "/api/agents/runs/"+run+"/approve", `{"approved":false,"early":true,"reason":"one is enough"}`, 200)
 	close(decided)
 	a := <-streamed
 	if strings.Contains(string(a.body), "approval_requested") {

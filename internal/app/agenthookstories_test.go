@@ -122,7 +122,7 @@ func TestTheStreamOfACallThatIsDecidedEarly(t *testing.T) {
 	session, streamed := d.begun(d.newAgent(withTools(tools, `"require_approval":"always"`)), "")
 	wait(t, asked, "the model call")
 	run := d.asOwner("GET", "/api/sessions/"+session, "", 200)["last_run_id"].(string)
-	d.asOwner("POST", "/api/agents/runs/"+run+"/approve", `{"approved":true}`, 200)
+	d.asOwner("POST", "/api/agents/runs/"+run+"/approve", `{"approved":true,"early":true}`, 200)
 	close(decided)
 	d.wantEvents("approval_decided_early", "start step_started tool_call tool_result step_completed step_started content_delta step_completed chunk complete", (<-streamed).body)
 }

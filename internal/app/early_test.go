@@ -44,11 +44,11 @@ func TestCallsAreDecidedBeforeTheyAreAskedFor(t *testing.T) {
 	wait(t, asked, "a call of the model")
 	run := d.asOwner("GET", "/api/sessions/"+session, "", 200)["last_run_id"].(string)
 	path := "/api/agents/runs/" + run + "/approve"
-	for body, want := range map[string]int{`{"approved":"yes"}`: 400, `{}`: 400, `{"approved":true,"approval_id":"appr_0"}`: 404} {
+	for body, want := range map[string]int{`{"approved":"yes"}`: 400, `{}`: 400, `{"approved":true,"approval_id":"appr_0"}`: 404, `{"approved":true,"early":"yes"}`: 400} {
 		d.asOwner("POST", path, body, want)
 	}
 	d.do("POST", path, "member-key", `{"approved":true}`, 404) // it does not see the run
-	for _, body := range []string{`{"approved":true}`, `{"approved":false,"reason":"one is enough"}`} {
+	for _, body := range []string{`{"approved":true,"early":true}`, `{"approved":false,"early":true,"reason":"one is enough"}`} {
 		if got := d.asOwner("POST", path, body, 200); got["status"] != "resumed" || got["approval_id"] != nil {
 			t.Errorf("an early decision: %v", got)
 		}
@@ -118,11 +118,89 @@ func TestARunKeepsFewDecisions(t *testing.T) {
 	wait(t, asked, "a call of the model")
 	run := d.asOwner("GET", fmt.Sprintf("/api/sessions/%s", session["id"]), "", 200)["last_run_id"].(string)
 	for range 16 {
-		d.asOwner("POST", "/api/agents/runs/"+run+"/approve", `{"approved":true}`, 200)
+		d.asOwner("POST", "/api/agents/runs/"+run+"/approve", `{"approved":true,"early":true}`, 200)
 	}
-	if got := d.asOwner("POST", "/api/agents/runs/"+run+"/approve", `{"approved":true}`, 409); got["code"] != "too_many_decisions" {
+	if got := d.asOwner("POST", "/api/agents/runs/"+run+"/approve", `{"approved":true,"early":true}`, 409); got["code"] != "too_many_decisions" {
 		t.Errorf("the 17th decision: %v", got)
 	}
 	release <- true
 	wait(t, streamed, "the end of the run")
+}
+
+// A decision without an id needs exactly one call that waits. Of several at the same time one decides, and the next
+// call of the run waits all the same. // H04
+func TestADecisionWithoutAnIDIsAboutOneCall(t *testing.T) {
+	noLeaks(t)
+	tools := newMCP(t, map[string]handler{"echo": echo})
+	scripted := script(
+		asks(call{"mcp__tools__echo", `{"n":1}`}, call{"mcp__tools__echo", `{"n":2}`}), asks(call{"mcp__tools__echo", `{"n":3}`}),
+		asks(call{"mcp__tools__echo", `{"n":4}`}), says("Done."))
+	release, quit := make(chan bool), make(chan bool)
+	up := newUpstream(t, func(w http.ResponseWriter, r *http.Request, got received) {
+		if got.number > 0 {
+			select {
+			case <-release:
+			case <-quit:
+				return
+			}
+		}
+		scripted(w, r, got)
+	})
+	d := manage(MustRun(t, site{upstream: up.URL}.yaml()))
+	t.Cleanup(func() { close(quit) })
+	session, streamed := d.begun(d.newAgent(fmt.Sprintf(`,"mcp_servers":[{"name":"tools","url":%q,"config":{"require_approval":"always"}}]`, tools.URL+"/mcp")), "")
+	run := d.waitingRun(session)
+	bare := map[string]string{"/api/agents/runs/" + run + "/approve": `{"approved":true%s}`, "/v1/agent/approvals/" + run: `{"decision":"approve"%s}`}
+	refused := func(more, code string) string {
+		t.Helper()
+		said := ""
+		for path, body := range bare {
+			got := string(d.send("POST", path, strings.NewReader(fmt.Sprintf(body, more)), "Authorization", "Bearer owner-key").body)
+			if !strings.Contains(got, fmt.Sprintf(`"code":%q`, code)) {
+				t.Errorf("POST %s%s: %s, want %s", path, more, got, code)
+			}
+			said += got
+		}
+		return said
+	}
+	ids := elements(d.asOwner("GET", "/api/agents/runs/"+run, "", 200)["approvals"])
+	if len(ids) != 2 {
+		t.Fatalf("%v wait", ids)
+	}
+	said := refused("", "several_wait") + refused(`,"early":true`, "several_wait")
+	for _, id := range ids {
+		if strings.Count(said, id.(string)) != 4 {
+			t.Errorf("%s is not named: %s", id, said)
+		}
+		d.asOwner("POST", "/v1/approvals/"+id.(string), `{"decision":"approve"}`, 200)
+	}
+	refused("", "nothing_waits")
+	for path, body := range bare {
+		release <- true
+		d.waitingRun(session)
+		answers := make(chan answer)
+		for range 4 {
+			go func() {
+				answers <- d.send("POST", path, strings.NewReader(fmt.Sprintf(body, "")), "Authorization", "Bearer owner-key")
+			}()
+		}
+		decided := 0
+		for range 4 {
+			if a := <-answers; a.status == 200 {
+				decided++
+			} else if !strings.Contains(string(a.body), `"code":"nothing_waits"`) {
+				t.Errorf("POST %s: %d %s", path, a.status, a.body)
+			}
+		}
+		if decided != 1 {
+			t.Errorf("POST %s: %d of 4 decisions were taken", path, decided)
+		}
+	}
+	release <- true
+	if a := wait(t, streamed, "the end of the run"); !strings.Contains(string(a.body), `"content":"Done."`) || len(tools.of("tools/call")) != 4 {
+		t.Errorf("%d calls: %s", len(tools.of("tools/call")), a.body)
+	}
+	for path, body := range bare {
+		d.asOwner("POST", path, fmt.Sprintf(body, ""), 404)
+	}
 }

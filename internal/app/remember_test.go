@@ -73,6 +73,7 @@ func TestWrongDecisionsOfTheAgenticRuntime(t *testing.T) {
 		`{"decision":"deny","remember_for_session":true}`:     "only an approval",
 		`{"decision":"approve","remember_for_session":true}`:  "the run has no session",
 		`{"decision":"approve","reason":"x"}`:                 "reason",
+		`{"decision":"approve","early":1}`:                    "early",
 	} {
 		if got := fmt.Sprint(g.agentDecide(id, "approver-key", body, 400)); !strings.Contains(got, want) {
 			t.Errorf("%s: %s", body, got)
@@ -140,8 +141,11 @@ func TestACallOfChatIsDecidedEarly(t *testing.T) {
 	answers := g.ask(sessionQuestion("s", ""))
 	wait(t, asked, "a call of the model")
 	runID := fmt.Sprint(objects(g.do("GET", "/v1/runs?limit=1", "owner-key", "", 200))[0]["id"])
-	g.agentDecide(runID, "member-key", `{"decision":"approve"}`, 404)
-	if got := g.agentDecide(runID, "approver-key", `{"decision":"approve","remember_for_session":true}`, 200); got["status"] != "queued" {
+	g.agentDecide(runID, "member-key", `{"decision":"approve","early":true}`, 404)
+	if got := g.agentDecide(runID, "approver-key", `{"decision":"approve"}`, 409); got["error"].(map[string]any)["code"] != "nothing_waits" {
+		t.Errorf("a decision that is not early: %v", got)
+	}
+	if got := g.agentDecide(runID, "approver-key", `{"decision":"approve","early":true,"remember_for_session":true}`, 200); got["status"] != "queued" {
 		t.Errorf("the decision is %v", got)
 	}
 	for range 2 {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
@@ -12,14 +13,17 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/org"
 )
 
-// Next is a decision that names no approval.
+// Next is a decision that names a run and no approval.
 type Next struct {
 	Org, RunID string
 	Access     org.Access // of who decides
 	journal.Decision
 
+	// Early says that the decision is kept for the next call of the run if none waits. Without it, one call must wait.
+	Early bool
+
 	// MayDecide returns an error if the caller may not decide the approval; nil stands for one that is not
-	// asked for yet.
+	// asked for yet. Approvals with org.ErrNotFound count as if they did not exist.
 	MayDecide func(*journal.Approval) error
 }
 
@@ -29,10 +33,11 @@ var errAsked = errors.New("a call is asked for")
 // maxWaiting is about how many approvals of one run can wait.
 const maxWaiting = 512
 
-// DecideNext decides the approval of a run that waits longest. If none does, it keeps the decision for the next
-// call that is asked for: that does not wait then. Each call of DecideNext decides one call. It returns the
-// approval; that of a kept decision has no ID. The error wraps org.ErrNotFound if the org has no such run, or
-// it has ended; it is a [fault.Error] if the run keeps [loop.MaxEarly] decisions already.
+// DecideNext decides the only approval of a run that waits. If none waits and n is early, it keeps the decision for
+// the next call that is asked for: that call does not wait. It returns the approval; that of a kept decision has no
+// ID. The error wraps org.ErrNotFound if the org has no such run, or if the run has ended. It is a [fault.Error]
+// nothing_waits or several_wait if it is not clear which call the decision is about, and too_many_decisions if the
+// run keeps [loop.MaxEarly] decisions already.
 func DecideNext(ctx context.Context, r *Runner, n Next, by org.Author) (journal.Approval, error) {
 	if len(n.Message) > maxReason {
 		return journal.Approval{}, fault.New(fault.Invalid, "invalid_value", "reason has %d bytes, and at most %d are allowed", len(n.Message), maxReason).In("reason")
@@ -47,9 +52,12 @@ func DecideNext(ctx context.Context, r *Runner, n Next, by org.Author) (journal.
 			return a, nil
 		}
 		refused := new(fault.Error)
-		if conflicts := errors.As(err, &refused) && refused.Code == fault.Conflict; conflicts && refused.Reason == "run_finished" {
+		switch {
+		case errors.As(err, &refused) && refused.Reason == "run_finished":
 			return a, org.ErrNotFound
-		} else if !conflicts && !errors.Is(err, errAsked) || conflicts && refused.Reason != "not_waiting" {
+		case refused.Reason == "not_waiting" && !n.Early: // a call that waits now is not the one that the caller has seen
+			return journal.Approval{}, nothingWaits(ctx, r, n)
+		case refused.Reason != "not_waiting" && !errors.Is(err, errAsked):
 			return a, err
 		}
 	}
@@ -58,20 +66,19 @@ func DecideNext(ctx context.Context, r *Runner, n Next, by org.Author) (journal.
 
 // decideNext tries to decide once. The error is errAsked, or not_waiting, if others were faster.
 func (u *audience) decideNext(ctx context.Context, r *Runner, n Next, by org.Author) (journal.Approval, error) {
-	q := journal.ApprovalQuery{Statuses: []journal.ApprovalStatus{journal.ApprovalWaiting}, RunID: n.RunID, Access: n.Access, Limit: maxWaiting}
-	waiting, err := u.o.Archive.Approvals(ctx, n.Org, q)
-	if err != nil {
+	waiting, err := u.waiting(ctx, n)
+	switch {
+	case err != nil:
 		return journal.Approval{}, err
-	}
-	if len(waiting) == 0 {
+	case len(waiting) == 0 && !n.Early:
+		return journal.Approval{}, nothingWaits(ctx, r, n)
+	case len(waiting) == 0:
 		if err := n.MayDecide(nil); err != nil {
 			return journal.Approval{}, err
 		}
 		return journal.Approval{}, keepDecision(ctx, r, n, by)
 	}
-	a := slices.MinFunc(waiting, func(a, b journal.Approval) int { // calls of one turn are asked for at once
-		return cmp.Or(cmp.Compare(a.CreatedAt, b.CreatedAt), cmp.Compare(len(a.Call), len(b.Call)), cmp.Compare(a.Call, b.Call))
-	})
+	a := waiting[0]
 	if err := n.MayDecide(&a); err != nil {
 		return a, err
 	}
@@ -83,14 +90,51 @@ func (u *audience) decideNext(ctx context.Context, r *Runner, n Next, by org.Aut
 		}
 		return a, org.ErrNotFound
 	}
-	late := a.Overdue(u.o.Now())
-	if err := u.tryResolve(ctx, a, n.Decision, by); err != nil || late {
-		if late {
-			err = errAsked // it has expired: the next one is decided
+	if len(waiting) > 1 {
+		ids := make([]string, len(waiting))
+		for i, w := range waiting {
+			ids[i] = w.ID
 		}
-		return a, err
+		return journal.Approval{}, fault.New(fault.Conflict, "several_wait", "%d calls of the run %s wait, and the decision does not say which of them it is about; send it with the id of an approval: %s",
+			len(ids), n.RunID, strings.Join(ids, ", "))
 	}
-	return a, nil
+	return a, u.tryResolve(ctx, a, n.Decision, by)
+}
+
+// waiting returns the approvals of the run of n that wait, in the order of their calls, without those that n must not
+// know of. It ends those that nobody has decided in time.
+func (u *audience) waiting(ctx context.Context, n Next) ([]journal.Approval, error) {
+	q := journal.ApprovalQuery{Statuses: []journal.ApprovalStatus{journal.ApprovalWaiting}, RunID: n.RunID, Access: n.Access, Limit: maxWaiting}
+	found, err := u.o.Archive.Approvals(ctx, n.Org, q)
+	if err != nil {
+		return nil, err
+	}
+	waiting := found[:0]
+	for _, a := range found {
+		if now := u.o.Now(); a.Overdue(now) {
+			if _, err := u.expire(ctx, a, now.UnixMilli()); err != nil {
+				return nil, err
+			}
+		} else if !errors.Is(n.MayDecide(&a), org.ErrNotFound) {
+			waiting = append(waiting, a)
+		}
+	}
+	slices.SortFunc(waiting, func(a, b journal.Approval) int { // calls of one turn are asked for at once
+		return cmp.Or(cmp.Compare(a.CreatedAt, b.CreatedAt), cmp.Compare(len(a.Call), len(b.Call)), cmp.Compare(a.Call, b.Call))
+	})
+	return waiting, nil
+}
+
+// nothingWaits returns the error for a decision about a run of which no call waits.
+func nothingWaits(ctx context.Context, r *Runner, n Next) error {
+	head, err := r.o.Archive.Head(ctx, n.Org, n.RunID)
+	if err != nil {
+		return err
+	}
+	if head.Summary.Status == journal.Done {
+		return org.ErrNotFound
+	}
+	return fault.New(fault.Conflict, "nothing_waits", "no call of the run %s waits for this decision; decide the next call when it waits, with the id of its approval, or send early: true to decide it before it is asked for", n.RunID)
 }
 
 // keepDecision keeps a decision for the next call of a run that is asked for.

@@ -479,7 +479,9 @@ func (h *Handler) ApproveRun() surface.Endpoint {
 		}
 		var approved *bool
 		var id, reason string
+		var early bool
 		read(f, "approved", "true or false", &approved)
+		read(f, "early", "true or false", &early)
 		f.text("approval_id", &id)
 		f.text("reason", &reason)
 		if err := f.done(); err != nil {
@@ -497,7 +499,7 @@ func (h *Handler) ApproveRun() surface.Endpoint {
 			d.Message = "Denied by user: " + reason
 		}
 		if id == "" {
-			return h.decideNext(r.Context(), caller, s, turn.RunID, d)
+			return h.decideNext(r.Context(), caller, s, turn.RunID, d, early)
 		}
 		a, err := h.approvalOf(r.Context(), caller, turn.RunID, id)
 		if err != nil {
@@ -520,9 +522,10 @@ type resumed struct {
 	Approval *string `json:"approval_id"`
 }
 
-// decideNext decides the call of a run that waits longest, or keeps the decision for the next one.
-func (h *Handler) decideNext(ctx context.Context, caller run.Caller, s agent.Session, runID string, d journal.Decision) (int, any, error) {
-	n := run.Next{Org: caller.Org.ID, RunID: runID, Access: caller.Principal.Access, Decision: d, MayDecide: func(a *journal.Approval) error {
+// decideNext decides the only call of a run that waits. If none waits and the decision is early, it is kept for the
+// next call.
+func (h *Handler) decideNext(ctx context.Context, caller run.Caller, s agent.Session, runID string, d journal.Decision, early bool) (int, any, error) {
+	n := run.Next{Org: caller.Org.ID, RunID: runID, Access: caller.Principal.Access, Decision: d, Early: early, MayDecide: func(a *journal.Approval) error {
 		if a == nil {
 			return journal.MayDecideEarly(caller.Org, caller.Principal, runID, s.Principal)
 		}

@@ -20,9 +20,9 @@ type decided struct {
 	Error    *surface.OpenAIErrorObject `json:"error,omitempty"`       // of not_found
 }
 
-// DecideAgent answers POST /v1/agent/approvals/{id}. The id is that of an approval, or that of a run, of which the
-// decision is about the next call: one that waits, or one that is not asked for yet. When the answer is sent, the
-// decision is on disk. It is recorded even if the client has left.
+// DecideAgent answers POST /v1/agent/approvals/{id}. The id is that of an approval, or that of a run: then the
+// decision is about the only call of the run that waits, or, with early, about one that is not asked for yet. When
+// the answer is sent, the decision is on disk. It is recorded even if the client has left.
 func (h *Handler) DecideAgent(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
 	if err := surface.CheckQuery(r.URL.Query()); err != nil {
 		return err
@@ -31,7 +31,11 @@ func (h *Handler) DecideAgent(w http.ResponseWriter, r *http.Request, caller run
 	if err != nil {
 		return h.failed(err)
 	}
-	d, err := decision(body, "message")
+	d, err := decision(body, "message", "early")
+	if err != nil {
+		return err
+	}
+	early, err := flag(body, "early")
 	if err != nil {
 		return err
 	}
@@ -40,7 +44,7 @@ func (h *Handler) DecideAgent(w http.ResponseWriter, r *http.Request, caller run
 	by := org.Author{Principal: caller.Principal.ID, RequestID: caller.RequestID, At: h.o.Now().UnixMilli()}
 	a, err := h.decideOne(ctx, caller, r.PathValue("id"), d, by)
 	if errors.Is(err, org.ErrNotFound) {
-		a, err = h.decideNext(ctx, caller, audit.StoredRunID(r.PathValue("id")), d, by)
+		a, err = h.decideNext(ctx, caller, audit.StoredRunID(r.PathValue("id")), d, early, by)
 	}
 	switch {
 	case errors.Is(err, org.ErrNotFound):
@@ -74,13 +78,17 @@ func mayDecide(a *journal.Approval, caller run.Caller) error {
 	return a.MayDecide(caller.Org, caller.Principal)
 }
 
-// decideNext decides the call of a run that waits longest, or keeps the decision for the next one.
-func (h *Handler) decideNext(ctx context.Context, caller run.Caller, runID string, d journal.Decision, by org.Author) (journal.Approval, error) {
+// decideNext decides the only call of a run that waits. If none waits and the decision is early, it is kept for the
+// next call.
+func (h *Handler) decideNext(ctx context.Context, caller run.Caller, runID string, d journal.Decision, early bool, by org.Author) (journal.Approval, error) {
 	head, err := h.o.Archive.Head(ctx, caller.Org.ID, runID)
+	if err == nil && !caller.Principal.Role.MayApprove() && head.Summary.Principal != caller.Principal.ID {
+		err = org.ErrNotFound
+	}
 	if err != nil {
 		return journal.Approval{}, err
 	}
-	n := run.Next{Org: caller.Org.ID, RunID: runID, Access: caller.Principal.Access, Decision: d, MayDecide: func(a *journal.Approval) error {
+	n := run.Next{Org: caller.Org.ID, RunID: runID, Access: caller.Principal.Access, Decision: d, Early: early, MayDecide: func(a *journal.Approval) error {
 		switch {
 		case a != nil:
 			return mayDecide(a, caller)

@@ -46,7 +46,7 @@ type Options struct {
 	Archive journal.Archive
 	Runner  Runner
 	Client  func(ctx context.Context, a journal.Approval) (run.Client, error) // run.ClientOf
-	// DecideNext decides the next call of a run, also before it is asked for: run.DecideNext.
+	// DecideNext decides the only call of a run that waits, or one that is not asked for yet: run.DecideNext.
 	DecideNext func(ctx context.Context, n run.Next, by org.Author) (journal.Approval, error)
 	KeyName    func(orgID, id string) string // name of a key of the org, also of a revoked one; "" = unknown
 	Log        *slog.Logger
@@ -251,9 +251,9 @@ func query(values url.Values) (q journal.ApprovalQuery, wait time.Duration, err 
 // remember is the member that approves further calls of the tool in the session.
 const remember = "remember_for_session"
 
-// decision reads the body of a decision, in which the member reason is for the model.
-func decision(body map[string]json.RawMessage, reason string) (d journal.Decision, err error) {
-	known := []string{"decision", reason, remember}
+// decision reads the body of a decision, in which the member reason is for the model, and which may have more members.
+func decision(body map[string]json.RawMessage, reason string, more ...string) (d journal.Decision, err error) {
+	known := append([]string{"decision", reason, remember}, more...)
 	for _, name := range slices.Sorted(maps.Keys(body)) {
 		if !slices.Contains(known, name) {
 			return d, fault.New(fault.Invalid, "unknown_parameter", "unknown member %.80q; known members are %s", name, strings.Join(known, ", ")).In(name)
@@ -274,16 +274,21 @@ func decision(body map[string]json.RawMessage, reason string) (d journal.Decisio
 	default:
 		return d, surface.InvalidValue("decision", "unknown decision %.80q; send approve or deny", word)
 	}
-	switch raw := string(body[remember]); {
-	case raw == "" || raw == "null" || raw == "false":
-	case raw != "true":
-		return d, fault.New(fault.Invalid, "invalid_type", "%s is not true or false", remember).In(remember)
-	case !d.Approved:
-		return d, surface.InvalidValue(remember, "only an approval can be remembered; leave %s out, or send it with approve", remember)
-	default:
-		d.Remember = true
+	if d.Remember, err = flag(body, remember); d.Remember && !d.Approved {
+		err = surface.InvalidValue(remember, "only an approval can be remembered; leave %s out, or send it with approve", remember)
 	}
-	return d, nil
+	return d, err
+}
+
+// flag returns a member that is true or false; false if it is missing.
+func flag(body map[string]json.RawMessage, name string) (bool, error) {
+	switch string(body[name]) {
+	case "", "null", "false":
+		return false, nil
+	case "true":
+		return true, nil
+	}
+	return false, fault.New(fault.Invalid, "invalid_type", "%s is not true or false", name).In(name)
 }
 
 // text returns a member that is a string; "" if it is missing.

@@ -93,6 +93,7 @@ func TestHooksThatAreRefused(t *testing.T) {
 		"an approval of the start":     {Hook{Event: OnRunStart, Approval: &ApprovalHook{}}, "type"},
 		"a matcher without a tool":     {Hook{Event: PreResponse, HTTP: http, Matcher: "x"}, "matcher"},
 		"a matcher with a space":       {Hook{Event: PreToolUse, HTTP: http, Matcher: "a b"}, "matcher"},
+		"a malformed glob":             {Hook{Event: PreToolUse, HTTP: http, Matcher: "pay["}, "matcher"},
 		"a negative position":          {Hook{Event: PreToolUse, HTTP: http, Position: -1}, "position"},
 		"no rules":                     {Hook{Event: PreToolUse, Rules: rules()}, "config.rules"},
 		"a rule that is wrong":         {Hook{Event: PreToolUse, Rules: rules("a IS x")}, "config.condition"},

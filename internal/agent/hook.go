@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -139,8 +140,8 @@ func (h Hook) Check() error {
 		return wrong("config.on_error", "nothing can be denied at OnRunComplete: the run has ended; leave it out")
 	case h.Matcher != "" && !h.Event.OfTools():
 		return wrong("matcher", "selects tools, and the event %s is not about a tool", h.Event)
-	case len(h.Matcher) > MaxMatcher || !printable(h.Matcher, "") || strings.ContainsAny(h.Matcher, " \t"):
-		return wrong("matcher", "must be a tool name, or a glob such as pay_*, with at most %d bytes", MaxMatcher)
+	case len(h.Matcher) > MaxMatcher || !printable(h.Matcher, "") || strings.ContainsAny(h.Matcher, " \t") || malformed(h.Matcher):
+		return wrong("matcher", "must be a tool name, or a glob such as pay_* whose brackets are closed, with at most %d bytes", MaxMatcher)
 	case h.Position < 0 || h.Position > 1_000_000:
 		return wrong("position", "must be a whole number from 0 to 1000000")
 	}
@@ -151,6 +152,11 @@ func (h Hook) Check() error {
 		return inside("config", checkRules(h.Rules))
 	}
 	return inside("config", h.Approval.check())
+}
+
+func malformed(glob string) bool {
+	_, err := path.Match(glob, "")
+	return err != nil
 }
 
 func join(events []HookEvent) string {

@@ -207,6 +207,10 @@ func TestHooksOfAnAgentOverTheAPI(t *testing.T) {
 	}
 	all := d.asOwner("GET", path+"/hooks", "", 200)["hooks"].([]any)
 	hook := func(i int) map[string]any { return all[i].(map[string]any) }
+	if said := fmt.Sprint(hook(0)["warnings"]); !strings.Contains(said, `matcher "pay_*" matches no tool`) || hook(1)["warnings"] != nil {
+		t.Errorf("warnings: %s, %v", said, hook(1)["warnings"])
+	}
+	d.asOwner("POST", path+"/hooks", `{"event":"PreToolUse","type":"approval","matcher":"pay["}`, 400)
 	if len(all) != 3 || hook(0)["config"].(map[string]any)["timeout"] != 300.0 || hook(1)["config"].(map[string]any)["timeout_seconds"] != 5.0 || len(hook(2)["config"].(map[string]any)["rules"].([]any)) != 2 {
 		t.Errorf("hooks: %v", all)
 	}

@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/turnpike-gateway/turnpike/internal/agent"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/mcppool"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/policy"
+	"github.com/turnpike-gateway/turnpike/internal/run"
 	policies "github.com/turnpike-gateway/turnpike/internal/settings"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -67,6 +69,22 @@ func (a *App) agentServers(orgID string, s agent.Snapshot) (out []policies.Serve
 		out = append(out, policies.Server{Name: m.Name, Approval: mcppool.ApprovalRule(m.RequireApproval), ApprovalTimeout: m.ApprovalTimeout, Trust: m.Trust})
 	}
 	return out
+}
+
+// toolsOf returns the tools of MCP servers that runs of an agent with these servers of its own get.
+func (a *App) toolsOf(ctx context.Context, caller run.Caller, own []org.MCPServer) (*catalog.Set, error) {
+	var servers []catalog.Server
+	if caller.Org.MCPOutbound {
+		for _, m := range own {
+			server, release := a.pool.Own(m)
+			defer release()
+			servers = append(servers, server)
+		}
+		servers = append(servers, slices.DeleteFunc(slices.Clone(caller.Servers), func(s catalog.Server) bool {
+			return slices.ContainsFunc(own, func(m org.MCPServer) bool { return m.Name == s.Name })
+		})...)
+	}
+	return a.catalog.For(ctx, caller.Org.ID, servers, caller.Org.Runtime.CatalogTTL)
 }
 
 // listServer asks an MCP server for its tools, with a connection of its own.

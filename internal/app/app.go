@@ -360,7 +360,7 @@ func (a *App) buildAPI(o Options, router *route.Router, retained *memlimit.Limit
 			Declared: a.agentsOf,
 			Judge:    directory.JudgeServer(a.out), SecretChanged: a.directory.SecretChanged,
 			NewID: id.New, Log: a.log, Now: clock.Wall,
-			Kit: agents.NewKit(kit), Sessions: a.store, Deleted: a.sessionDeleted, Observed: a.store, Conversations: a.store, Archive: a.store, HookMessages: a.store, Runner: a.runner, AgentServers: a.agentServers, MissingFor: a.builtins.missingFor, ListServer: a.listServer,
+			Kit: agents.NewKit(kit), Sessions: a.store, Deleted: a.sessionDeleted, Observed: a.store, Conversations: a.store, Archive: a.store, HookMessages: a.store, Runner: a.runner, AgentServers: a.agentServers, MissingFor: a.builtins.missingFor, ListServer: a.listServer, ToolsOf: a.toolsOf,
 			DecideNext: func(ctx context.Context, n run.Next, by org.Author) (journal.Approval, error) {
 				return run.DecideNext(ctx, a.runner, n, by)
 			},

@@ -129,7 +129,7 @@ func TestToolsAndServersOfAgentsOfTheFile(t *testing.T) {
         model: m
         tools: [{name: status}]
         mcp_servers: [{name: shop, url: %q, headers: {Authorization: "Bearer env:SHOP_KEY"}}]
-        hooks: [{event: PreToolUse, type: rule, matcher: "*pay", config: {condition: n CONTAINS 2, message: no}}]
+        hooks: [{event: PreToolUse, type: rule, matcher: pay, config: {condition: n CONTAINS 2, message: no}}]
 `, shop.URL)), variables)
 	d := manage(g)
 	refused := d.asOwner("POST", "/api/agents/clerk/run", `{"message":"hi"}`, 409)

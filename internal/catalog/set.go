@@ -196,6 +196,16 @@ func (s *Set) All() iter.Seq[*Entry] {
 	}
 }
 
+// Selects reports whether selects holds for a tool of the set, by the name that the model sees and the server's own.
+func (s *Set) Selects(selects func(name, own string) bool) bool {
+	for e := range s.All() {
+		if selects(e.Definition.Name, e.Name) {
+			return true
+		}
+	}
+	return false
+}
+
 // with returns the set with one more tool. If the name is taken, the set is unchanged.
 func (s *Set) with(e Entry) *Set {
 	if s.Lookup(e.Definition.Name) != nil {

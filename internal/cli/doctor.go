@@ -20,6 +20,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/turnpike-gateway/turnpike/internal/agent"
 	"github.com/turnpike-gateway/turnpike/internal/app"
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/config"
@@ -35,6 +36,9 @@ import (
 
 // doctorTime is how long one check may take.
 const doctorTime = 20 * time.Second
+
+// maxDoctorAgents is how many stored agents of an org are looked at.
+const maxDoctorAgents = 1000
 
 // The results of a check.
 const (
@@ -60,8 +64,9 @@ type doctor struct {
 	keyring   *secret.Keyring // nil = there is no vault
 	data      string
 	way       *egress.Egress
-	stored    []org.Contents // of the data directory
-	webhooks  []org.Webhook  // that are stored
+	stored    []org.Contents           // of the data directory
+	webhooks  []org.Webhook            // that are stored
+	agents    map[string][]agent.Agent // that are stored, by org; archived ones are left out
 	databases *sqltool.Connections
 	program   []string // starts this program as a child process
 	found     []finding
@@ -69,7 +74,7 @@ type doctor struct {
 
 // checks are all checks, in the order in which their findings are printed. A new part of the gateway adds its check here.
 func (d *doctor) checks() []func(context.Context) {
-	return []func(context.Context){d.checkData, d.checkProviders, d.checkServers, d.checkDatabases, d.checkBuckets, d.checkSandbox, d.checkWebhooks}
+	return []func(context.Context){d.checkData, d.checkProviders, d.checkServers, d.checkHooks, d.checkDatabases, d.checkBuckets, d.checkSandbox, d.checkWebhooks}
 }
 
 func doctorCommand(p Process) *cobra.Command {
@@ -79,7 +84,7 @@ func doctorCommand(p Process) *cobra.Command {
 		Use:   "doctor",
 		Short: "Try everything that the configuration names, and say what is wrong and what to do",
 		Long: `Try what the configuration and the data directory name, as the gateway would: the
-data directory, each provider, MCP server, database, bucket and webhook, and the sandbox
+data directory, each provider, MCP server, hook, database, bucket and webhook, and the sandbox
 for code. MCP servers with a command are started for the check. A small file is written
 to each bucket, read and deleted, and 6*7 is run in the sandbox. Nothing else is changed,
 and receivers of webhooks get no message. "well" is only said of what was tried. Secrets
@@ -217,6 +222,10 @@ func (d *doctor) checkData(ctx context.Context) {
 	}
 	if err == nil {
 		d.webhooks, err = store.AllWebhooks(ctx)
+	}
+	d.agents = map[string][]agent.Agent{}
+	for i := 0; err == nil && i < len(d.stored); i++ {
+		d.agents[d.stored[i].ID], _, err = store.Agents(ctx, d.stored[i].ID, agent.Query{Limit: maxDoctorAgents})
 	}
 	var rest []sqlite.UsageRest
 	if err == nil {

@@ -139,7 +139,7 @@ func agentHookKeys(h *AgentHook) []key {
 		{name: "event", value: text(&h.Event, "", "OnRunStart, PreToolUse, PostToolUse, PreResponse or OnRunComplete", freeText), required: true,
 			doc: "When it runs: see hooks of runtime. OnRunComplete: after a run that is complete."},
 		{name: "type", value: text(&h.Type, "", either(agent.HookTypes()), freeText), required: true, doc: "How it decides. rule: by conditions. http: by the answer of a URL. approval: a person decides."},
-		{name: "matcher", value: text(&h.Matcher, "", "tool name or glob", freeText), doc: "Only for events of tools: the tools whose calls it is for, by the name that the model sees. Empty: all tools."},
+		{name: "matcher", value: text(&h.Matcher, "", "tool name or glob", freeText), doc: "Only for events of tools: the tools whose calls it is for, by the name that the model sees or that the MCP server uses. Empty: all tools."},
 		{name: "enabled", value: inverted(&h.Disabled), doc: "false: the hook does not run."},
 		{name: "position", value: integer(&h.Position, 0, 0, 1_000_000), doc: "Hooks of an event run in this order. Those with the same position run in the order of the list."},
 		{name: "config", value: configObject{object{agentHookConfigKeys(&h.Config)}}, doc: "Settings of the type. See agents.md."},

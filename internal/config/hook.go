@@ -30,7 +30,7 @@ func hookKeys(h *org.Hook) []key {
 			doc:     "When it runs. OnRunStart: before the first model call. PreToolUse: before a tool call that the gateway executes. PostToolUse: after one, before the model sees its result. PreResponse: before the answer; the client gets nothing of it earlier. OnRunComplete: after a run that is complete; what the hook answers changes nothing."},
 		{name: "type", value: word(&h.Type, "", "rule", "http", "approval"), required: true,
 			doc: "How it decides. rule: by conditions. http: by the answer of a URL. approval: a person decides."},
-		{name: "matcher", value: text(&h.Matcher, "", "tool name or glob", checkMatcher), doc: "Only for events of tools: the tools whose calls it is for, by the name that the model sees. Empty: all tools."},
+		{name: "matcher", value: text(&h.Matcher, "", "tool name or glob", checkMatcher), doc: "Only for events of tools: the tools whose calls it is for, by the name that the model sees or that the MCP server uses. Empty: all tools."},
 		{name: "keys", value: namesChoice{&h.Keys, "key name", checkWord},
 			doc: "Keys whose runs have the hook: names of keys of this file, or ids of other keys."},
 		{name: "enabled", value: inverted(&h.Disabled), doc: "false: the hook does not run."},

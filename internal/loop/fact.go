@@ -381,6 +381,7 @@ func (t Turn) AnswerRef() string {
 type TurnCall struct {
 	ProviderID string `json:"provider_id"`
 	Name       string `json:"name"`
+	Tool       string `json:"tool,omitempty"` // the server's own name of the tool that the gateway offered by Name; "" = Name
 	Arguments  string `json:"arguments"`
 	Complete   bool   `json:"complete"` // false if the answer was cut off within the call; it is then ignored
 }

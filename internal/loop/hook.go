@@ -65,8 +65,9 @@ type Hook struct {
 	Type     HookType  `json:"type"`
 	Position int       `json:"position,omitempty"` // as its settings have it; Policy.Hooks is ordered already
 	Agent    bool      `json:"agent,omitempty"`    // it belongs to the agent whose session the run is a turn of, and not to the org
-	Matcher  string    `json:"matcher,omitempty"`  // at the points of calls: the name of a tool as the model sees it, or a glob; "" = all tools
+	Matcher  string    `json:"matcher,omitempty"`  // at the points of calls: the name of a tool as the model sees it or as its server calls it, or a glob; "" = all tools
 	Also     []string  `json:"also,omitempty"`     // further names of tools that it selects
+	Offered  bool      `json:"offered,omitempty"`  // Matcher selects only by the name that the model sees, and not by the server's own
 
 	Rules []HookRule `json:"rules,omitempty"` // of HookRules: the first whose condition holds denies
 
@@ -100,13 +101,16 @@ func (h Hook) mayAsk() bool {
 	return (h.Point == PreToolUse || h.Point == OnDelegation) && (h.Type == HookApproval || h.Type == HookFunction)
 }
 
-// matches reports whether the hook runs for a call of the tool.
-func (h Hook) matches(name string) bool {
+// Selects reports whether the hook runs for calls of the tool. own is the server's own name of it; "" = name.
+func (h Hook) Selects(name, own string) bool {
 	if h.Matcher == "" {
 		return true
 	}
 	ok, err := path.Match(h.Matcher, name)
-	return ok || slices.Contains(h.Also, name) || err != nil // a pattern that is none selects everything
+	if !ok && own != "" && !h.Offered {
+		ok, _ = path.Match(h.Matcher, own)
+	}
+	return ok || slices.Contains(h.Also, name) || err != nil // a malformed pattern selects everything
 }
 
 // digest identifies the hook, for the approvals that it asks for.
@@ -162,22 +166,22 @@ func (s *State) HooksDue(p HookPoint, key CallKey) (due []Hook) {
 	}
 	c, _ := s.Call(key)
 	for _, h := range s.Accepted.Hooks {
-		if h.Point == p && h.matches(c.Name) && !slices.ContainsFunc(ran, func(r HookRan) bool { return r.Hook == h.ID }) {
+		if h.Point == p && h.Selects(c.Name, c.Tool) && !slices.ContainsFunc(ran, func(r HookRan) bool { return r.Hook == h.ID }) {
 			due = append(due, h)
 		}
 	}
 	return due
 }
 
-// MayChangeResult reports whether a hook runs after calls of the tool. Their results are then neither
-// taken from the result cache nor kept in it: other callers may have other hooks.
-func (s *State) MayChangeResult(name string) bool {
-	return slices.ContainsFunc(s.Accepted.Hooks, func(h Hook) bool { return h.Point == PostToolUse && h.matches(name) })
+// MayChangeResult reports whether a hook runs after the call. Its result is then neither taken from the result
+// cache nor kept in it: other callers may have other hooks.
+func (s *State) MayChangeResult(c Call) bool {
+	return slices.ContainsFunc(s.Accepted.Hooks, func(h Hook) bool { return h.Point == PostToolUse && h.Selects(c.Name, c.Tool) })
 }
 
-// HooksTool reports whether a hook runs before or after calls of the tool.
-func (p *Policy) HooksTool(name string) bool {
-	return slices.ContainsFunc(p.Hooks, func(h Hook) bool { return (h.Point == PreToolUse || h.Point == PostToolUse) && h.matches(name) })
+// HooksTool reports whether a hook runs before or after calls of the tool, which its server calls own.
+func (p *Policy) HooksTool(name, own string) bool {
+	return slices.ContainsFunc(p.Hooks, func(h Hook) bool { return (h.Point == PreToolUse || h.Point == PostToolUse) && h.Selects(name, own) })
 }
 
 // HoldsAnswers reports whether hooks decide on the answer of the run. Nothing that the model says is

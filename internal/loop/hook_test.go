@@ -115,6 +115,17 @@ func TestHooksThatAreDue(t *testing.T) {
 	if err := Allowed(s, Fact{Seq: s.Seq + 1, Body: prepared("0.0", gated)}); err == nil {
 		t.Error("a call is prepared before its hooks have run")
 	}
+	turn := oneTurn("mcp__s__pay_now")
+	for i, f := range turn {
+		if b, ok := f.(Turn); ok {
+			b.Calls[0].Tool, turn[i] = "pay_now", b
+		}
+	}
+	offered := pre("pay_now")
+	offered.Offered = true
+	if got := ids(play(t, hooked(turn, pre("pay_*"), pre("mcp__s__*"), pre("other"), offered)...)); !slices.Equal(got, []string{"h", "h1"}) {
+		t.Errorf("by the server's own name: %v", got)
+	}
 	if got := ids(play(t, with(facts, hook(PreToolUse, HookDeny, "0.0"))...)); got != nil {
 		t.Errorf("after a denial: %v", got)
 	}

@@ -122,6 +122,7 @@ type Call struct {
 	Index      int
 	ProviderID string
 	Name       string
+	Tool       string // the server's own name of the tool; "" = Name, or the tool is not of a server
 
 	Prepared     *CallPrepared
 	Guard        policy.Verdict // of the progress guard

@@ -59,7 +59,7 @@ func (h *Handler) call(ctx context.Context, one *request, params *mcp.CallToolPa
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf(
 			"unknown tool %q: it does not exist, or it is not within the scope of this key", params.Name)}
 	}
-	if policy.HooksTool(params.Name) {
+	if policy.HooksTool(params.Name, p.Tool) {
 		return refusal{Kind: hooksRequired, Message: fmt.Sprintf("tool %q has hooks in this org, and only runs have them; it was not executed. "+
 			"Let a run call it: send the task to POST /v1/responses or POST /v1/chat/completions with a key of the org", params.Name)}.result(), nil
 	}

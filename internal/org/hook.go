@@ -10,6 +10,7 @@ type Hook struct {
 	Matcher  string   `json:"matcher,omitempty"`
 	Keys     []string `json:"keys,omitzero"` // ids of the keys whose runs have it; nil = all
 	Agent    bool     `json:"-"`             // it belongs to the agent of the run; it runs after those of the org
+	Offered  bool     `json:"-"`             // Matcher selects only by the name that the model sees
 	Disabled bool     `json:"disabled,omitempty"`
 	Position int      `json:"position,omitempty"` // hooks run in its order, and then in that of the list
 

@@ -292,7 +292,7 @@ func (t *toolCaller) fromCache(keys []loop.CallKey) ([]loop.CallKey, error) {
 	for _, key := range keys {
 		c, _ := t.run.state().Call(key)
 		earlier, ok := tool.Result{}, false
-		if !t.run.state().MayChangeResult(c.Name) {
+		if !t.run.state().MayChangeResult(c) {
 			earlier, ok = t.cache.find(t.prepared(key))
 		}
 		if !ok {
@@ -457,7 +457,7 @@ func (t *toolCaller) settle(c loop.Call, r outcome) error {
 	if err := t.run.commit(journal.Batch{Rows: rows, Settled: t.paid(body)}, append(bodies, body)...); err != nil {
 		return err
 	}
-	if !t.run.state().MayChangeResult(c.Name) {
+	if !t.run.state().MayChangeResult(c) {
 		t.cache.remember(t.prepared(c.Key), r.done)
 	}
 	if r.done.Hidden > 0 {

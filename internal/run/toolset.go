@@ -196,3 +196,15 @@ func (t *toolSet) listed(body *loop.Catalogued, memory *memlimit.Share) ([]journ
 
 // row returns the row from which the next owner of the run restores the tools.
 func (t *toolSet) row() journal.Row { return journal.Row{Ref: catalogRef, Value: t.catalog.Seal()} }
+
+// ownName returns the server's own name of the tool that the model calls by name; "" = it is the same, or the tool is
+// none of a server.
+func (t *toolSet) ownName(name string) string {
+	if t.clientNames()[name] {
+		return ""
+	}
+	if e := t.visible().Callable(name); e != nil && e.Name != name {
+		return e.Name
+	}
+	return ""
+}

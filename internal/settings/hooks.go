@@ -26,7 +26,7 @@ func Hooks(rt org.Runtime, key string, most time.Duration) (out []loop.Hook) {
 	})
 	named := len(rt.SwitchedBuiltins()) > 0 // only runs that switches engage have tools with several names, and turns of agents are none
 	for _, h := range all {
-		one := loop.Hook{ID: h.ID, Position: h.Position, Agent: h.Agent, Point: points()[h.Event], Type: loop.HookType(h.Type), Matcher: h.Matcher, DenyOnError: h.Config.OnError == "deny"}
+		one := loop.Hook{ID: h.ID, Position: h.Position, Agent: h.Agent, Point: points()[h.Event], Type: loop.HookType(h.Type), Matcher: h.Matcher, Offered: h.Offered, DenyOnError: h.Config.OnError == "deny"}
 		if h.Matcher != "" && named && !h.Agent {
 			one.Also = org.SelectedToo(h.Matcher)
 		}

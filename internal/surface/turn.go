@@ -146,7 +146,7 @@ func toolRules(s agent.Snapshot) (out []org.Hook) {
 		if len(rules) == 0 {
 			return
 		}
-		one := org.Hook{ID: assignment, Event: string(agent.PreToolUse), Type: "rule", Matcher: name}
+		one := org.Hook{ID: assignment, Event: string(agent.PreToolUse), Type: "rule", Matcher: name, Offered: true}
 		for _, r := range rules {
 			one.Config.Rules = append(one.Config.Rules, org.HookRule(r))
 		}

@@ -153,6 +153,7 @@ func (h *Handler) Create() surface.Endpoint {
 			return 0, nil, err
 		}
 		a := agent.Agent{Org: caller.Org.ID, ID: h.o.NewID(agent.Prefix), Version: 1, CreatedAt: h.o.Now(), UpdatedAt: h.o.Now()}
+		hooked := body.values["hooks"] != nil
 		if err := h.apply(r, caller, body, &a.Definition); err != nil {
 			return 0, nil, err
 		}
@@ -169,6 +170,9 @@ func (h *Handler) Create() surface.Endpoint {
 			return 0, nil, refused(err, a.ID)
 		}
 		out, err := h.whole(a, caller)
+		if err == nil && hooked {
+			out.Hooks = h.warned(r, caller, a, out.Hooks)
+		}
 		return http.StatusCreated, out, err
 	})
 }
@@ -201,6 +205,9 @@ func (h *Handler) Patch() surface.Endpoint {
 			return 0, nil, err
 		}
 		out, err := h.whole(a, caller)
+		if given := fieldsOf("", body).values["hooks"]; err == nil && given != nil {
+			out.Hooks = h.warned(r, caller, a, out.Hooks)
+		}
 		return http.StatusOK, out, err
 	})
 }

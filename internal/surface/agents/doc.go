@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/agent"
+	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
@@ -65,7 +66,9 @@ type Options struct {
 	Place         func(ctx context.Context, req *run.Request, busy run.WhenBusy) (run.Placed, error) // run.Place
 	DecideNext    func(ctx context.Context, n run.Next, by org.Author) (journal.Approval, error)     // run.DecideNext
 	// ListServer asks an MCP server of an agent for its tools. reason says why it failed, without addresses.
-	ListServer   func(ctx context.Context, s org.MCPServer) (tools []tool.Tool, reason string, err error)
+	ListServer func(ctx context.Context, s org.MCPServer) (tools []tool.Tool, reason string, err error)
+	// ToolsOf returns the tools of MCP servers that runs of an agent with these servers of its own get.
+	ToolsOf      func(ctx context.Context, caller run.Caller, own []org.MCPServer) (*catalog.Set, error)
 	AgentServers func(orgID string, s agent.Snapshot) []settings.Server // what the MCP servers of an agent say of approvals
 
 	// MissingFor says what an org has to set before calls of a built-in tool can succeed; "" = nothing.

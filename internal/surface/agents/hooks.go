@@ -1,6 +1,8 @@
 package agents
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -8,7 +10,10 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/agent"
+	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
@@ -23,6 +28,7 @@ type hookObject struct {
 	Config    any             `json:"config"`
 	Enabled   bool            `json:"enabled"`
 	Position  int             `json:"position"`
+	Warnings  []string        `json:"warnings,omitempty"`
 	CreatedAt *string         `json:"created_at"`
 }
 
@@ -138,6 +144,7 @@ func (h *Handler) readHook(f *fields) (agent.Hook, error) {
 	if f.path != "" { // of what GET has returned
 		f.take("id")
 		f.take("created_at")
+		f.take("warnings")
 	}
 	var event, kind string
 	f.text("event", &event)
@@ -289,8 +296,52 @@ func (h *Handler) Hooks() surface.Endpoint {
 		return http.StatusOK, struct {
 			Hooks []hookObject `json:"hooks"`
 			pageOf
-		}{cut(wireHooks(a), limit, offset), pageOf{len(a.Hooks), limit, offset}}, nil
+		}{h.warned(r, caller, a, cut(wireHooks(a), limit, offset)), pageOf{len(a.Hooks), limit, offset}}, nil
 	})
+}
+
+// warned returns the hooks of an agent with a warning for each matcher that matches none of the tools which the agent
+// and the org have now. A key that sees only some of them gets no warnings.
+func (h *Handler) warned(r *http.Request, caller run.Caller, a agent.Agent, hooks []hookObject) []hookObject {
+	limited := func(hook hookObject) bool { return hook.Matcher != nil }
+	if !slices.ContainsFunc(hooks, limited) || !caller.Principal.Access.IsFull() {
+		return hooks
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), discoveryTimeout)
+	defer cancel()
+	var own []org.MCPServer
+	for _, s := range a.Servers {
+		m := s.Settings
+		m.Org, m.Name, m.FromFile = caller.Org.ID, s.Name, a.Declared
+		own = append(own, m)
+	}
+	set, err := h.o.ToolsOf(ctx, caller, own)
+	var unasked []string
+	switch failed := new(catalog.ServerError); {
+	case errors.As(err, &failed):
+		unasked = []string{failed.Server}
+	case err != nil:
+		return hooks
+	default:
+		unasked = set.Unavailable()
+	}
+	for i, hook := range hooks {
+		if !limited(hook) || matchesTool(*hook.Matcher, a, set) {
+			continue
+		}
+		text := fmt.Sprintf("matcher %q matches no tool of the agent, so the hook runs for no call; use a name or glob of a tool as the model or its server calls it", *hook.Matcher)
+		if len(unasked) > 0 {
+			text = fmt.Sprintf("matcher %q matches no known tool of the agent; these MCP servers could not list their tools: %s", *hook.Matcher, strings.Join(unasked, ", "))
+		}
+		hooks[i].Warnings = append(hooks[i].Warnings, text)
+	}
+	return hooks
+}
+
+// matchesTool reports whether the matcher selects a tool that is assigned to the agent, or one of the set.
+func matchesTool(matcher string, a agent.Agent, set *catalog.Set) bool {
+	selects := loop.Hook{Matcher: matcher}.Selects
+	return slices.ContainsFunc(a.Tools, func(t agent.Assignment) bool { return selects(t.Name, "") }) || set != nil && set.Selects(selects)
 }
 
 func findHook(r *http.Request, d agent.Definition) (int, error) {
@@ -313,7 +364,7 @@ func (h *Handler) Hook() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		return http.StatusOK, wireHook(a.Hooks[i], a.Declared), nil
+		return http.StatusOK, h.warned(r, caller, a, []hookObject{wireHook(a.Hooks[i], a.Declared)})[0], nil
 	})
 }
 
@@ -329,14 +380,17 @@ func (h *Handler) AddHook() surface.Endpoint {
 			return 0, nil, err
 		}
 		hook.ID, hook.CreatedAt = h.o.NewID(agent.HookPrefix), h.o.Now().UnixMilli()
-		_, err = h.change(r, caller, func(d *agent.Definition) error {
+		a, err := h.change(r, caller, func(d *agent.Definition) error {
 			if len(d.Hooks) >= agent.MaxHooks {
 				return fault.New(fault.Conflict, "cap_reached", "an agent has at most %d hooks; delete one", agent.MaxHooks)
 			}
 			d.Hooks = append(d.Hooks, hook)
 			return nil
 		})
-		return http.StatusCreated, wireHook(hook, false), err
+		if err != nil {
+			return 0, nil, err
+		}
+		return http.StatusCreated, h.warned(r, caller, a, []hookObject{wireHook(hook, false)})[0], nil
 	})
 }
 

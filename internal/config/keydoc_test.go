@@ -67,7 +67,7 @@ func TestEveryFieldHasAKey(t *testing.T) {
 			{&a, approvalKeys(&a), []string{"Mode"}},
 			{&f, filterKeys(&f), nil},
 			{&b, budgetKeys(&b), nil},
-			{&h, hookKeys(&h), []string{"Agent"}},
+			{&h, hookKeys(&h), []string{"Agent", "Offered"}},
 			{&hr, hookRuleKeys(&hr), nil},
 			{&bu, bucketKeys(&bu), nil},
 			{&bt, builtinKeys(&bt), nil},

@@ -304,7 +304,7 @@ func (h *Handler) Hooks() surface.Endpoint {
 // and the org have now. A key that sees only some of them gets no warnings.
 func (h *Handler) warned(r *http.Request, caller run.Caller, a agent.Agent, hooks []hookObject) []hookObject {
 	limited := func(hook hookObject) bool { return hook.Matcher != nil }
-	if !slices.ContainsFunc(hooks, limited) || !caller.Principal.Access.IsFull() {
+	if access := caller.Principal.Access; !slices.ContainsFunc(hooks, limited) || access.Servers != nil || access.Tools != nil || access.ReadOnly {
 		return hooks
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), discoveryTimeout)

@@ -74,11 +74,16 @@ func (a *App) agentServers(orgID string, s agent.Snapshot) (out []policies.Serve
 // toolsOf returns the tools of MCP servers that runs of an agent with these servers of its own get.
 func (a *App) toolsOf(ctx context.Context, caller run.Caller, own []org.MCPServer) (*catalog.Set, error) {
 	var servers []catalog.Server
+	var releases []func()
+	defer func() {
+		for _, release := range releases {
+			release()
+		}
+	}()
 	if caller.Org.MCPOutbound {
 		for _, m := range own {
 			server, release := a.pool.Own(m)
-			defer release()
-			servers = append(servers, server)
+			servers, releases = append(servers, server), append(releases, release)
 		}
 		servers = append(servers, slices.DeleteFunc(slices.Clone(caller.Servers), func(s catalog.Server) bool {
 			return slices.ContainsFunc(own, func(m org.MCPServer) bool { return m.Name == s.Name })

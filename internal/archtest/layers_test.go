@@ -37,6 +37,7 @@ func layers() []layer {
 		{"ground", "what callers make the gateway retain is charged wherever it is read, and a refusal says so to the caller", []string{"internal/memlimit"}},
 		{"ground", "request bodies that are too large for memory lie in files, whoever reads them", []string{"internal/spool"}},
 
+		{"ground", "what strangers have made is read in child processes, which are started and limited alike", []string{"internal/childproc"}},
 		{"ground", "files of orgs are kept in buckets of several kinds, which have one port", []string{"internal/blob"}},
 		{"ground", "files of keys have ids, whichever part of the gateway stores or reads them; their content is in a bucket", []string{"internal/file"}},
 

@@ -16,12 +16,13 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
+
+	"github.com/turnpike-gateway/turnpike/internal/childproc"
 )
 
 // Command is the hidden command of the program that reads one PDF.
@@ -33,7 +34,6 @@ const (
 	MaxPages    = 1000      // of a PDF that are read
 	MaxMemory   = 256 << 20 // bytes of the WebAssembly memory
 	CPUSeconds  = 40
-	Refused     = 3 // exit status: standard error says why, in words for the model
 	maxRefusal  = 300
 	defaultTime = 30 * time.Second
 	preparing   = 5 * time.Minute // of Prepare: seconds of one processor, which others may need
@@ -108,10 +108,10 @@ func (r *Reader) Prepare(ctx context.Context) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, preparing)
 	defer cancel()
-	said := &limitedBuffer{most: maxRefusal}
-	err := run(limited, r.command(nil, io.Discard, said))
+	said := &childproc.Buffer{Most: maxRefusal}
+	err := childproc.Run(limited, r.command(nil, io.Discard, said))
 	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != Refused { // no bytes are no PDF
+	if !errors.As(err, &exit) || exit.ExitCode() != childproc.Refused { // no bytes are no PDF
 		return fmt.Errorf("the PDF reader does not start: %w %s", cmp.Or(context.Cause(limited), err, errors.New("it accepts what is no PDF")), said)
 	}
 	r.prepared.Store(true)
@@ -120,12 +120,8 @@ func (r *Reader) Prepare(ctx context.Context) error {
 
 // command returns the command that reads a PDF.
 func (r *Reader) command(data []byte, out, said io.Writer) *exec.Cmd {
-	arguments := slices.Concat(r.o.Program[1:], []string{Command, r.o.Cache})
-	c := exec.Command(r.o.Program[0], arguments...) //nolint:gosec,noctx // the gateway's own program, which run kills
-	c.Env, c.Dir = []string{}, os.TempDir()
+	c := childproc.Command(r.o.Program, Command, r.o.Cache)
 	c.Stdin, c.Stdout, c.Stderr = bytes.NewReader(data), out, said
-	c.SysProcAttr = ownGroup()
-	c.WaitDelay = time.Second // for the pipes, if somebody else has them
 	return c
 }
 
@@ -142,8 +138,8 @@ func (r *Reader) Read(ctx context.Context, data []byte) (string, error) {
 	}
 	limited, cancel := context.WithTimeout(ctx, r.o.Timeout)
 	defer cancel()
-	out, said := &limitedBuffer{most: MaxText}, &limitedBuffer{most: maxRefusal}
-	err := run(limited, r.command(data, out, said))
+	out, said := &childproc.Buffer{Most: MaxText}, &childproc.Buffer{Most: maxRefusal}
+	err := childproc.Run(limited, r.command(data, out, said))
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
@@ -152,26 +148,10 @@ func (r *Reader) Read(ctx context.Context, data []byte) (string, error) {
 		return "", fmt.Errorf("reading it takes longer than %s", r.o.Timeout)
 	case err == nil:
 		return strings.ToValidUTF8(out.String(), "\ufffd"), nil
-	case errors.As(err, &exit) && exit.ExitCode() == Refused:
+	case errors.As(err, &exit) && exit.ExitCode() == childproc.Refused:
 		return "", errors.New(strings.ToValidUTF8(strings.TrimSpace(said.String()), ""))
 	case errors.As(err, &exit):
 		return "", errors.New("the reader needed more memory or time than it may have, or the PDF is damaged")
 	}
 	return "", errors.New("the reader could not be started")
-}
-
-// limitedBuffer keeps the beginning of what is written, and takes the rest, so that the writer ends.
-type limitedBuffer struct {
-	bytes.Buffer
-	most int
-}
-
-func (b *limitedBuffer) Write(p []byte) (int, error) {
-	_, _ = b.Buffer.Write(p[:min(len(p), b.most-b.Len())])
-	return len(p), nil
-}
-
-// ReadFrom hides that of [bytes.Buffer], which has no limit.
-func (b *limitedBuffer) ReadFrom(r io.Reader) (int64, error) {
-	return io.Copy(struct{ io.Writer }{b}, r)
 }

@@ -23,12 +23,16 @@ import (
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/experimental"
 
+	"github.com/turnpike-gateway/turnpike/internal/childproc"
 	"github.com/turnpike-gateway/turnpike/internal/pdf"
 )
 
 const (
 	maxInput  = 64 << 20
 	pageBytes = 64 << 10 // of the memory of WebAssembly
+
+	// addressSpace is enough for the compiler of WebAssembly, which reserves more than it uses.
+	addressSpace = 4 << 30
 )
 
 // Main reads a PDF and returns the exit status. The argument is the directory of the compile cache; "" = none.
@@ -37,7 +41,7 @@ func Main(args []string) int {
 	if len(args) > 0 {
 		cache = args[0]
 	}
-	err := limitSelf()
+	err := childproc.LimitSelf(childproc.Limits{AddressSpace: addressSpace, CPUSeconds: pdf.CPUSeconds, FileSize: 128 << 20})
 	if err == nil {
 		err = read(cache, os.Stdin, os.Stdout)
 	}
@@ -45,7 +49,7 @@ func Main(args []string) int {
 	switch {
 	case errors.As(err, &told):
 		fmt.Fprintln(os.Stderr, told.text)
-		return pdf.Refused
+		return childproc.Refused
 	case err != nil:
 		fmt.Fprintln(os.Stderr, err)
 		return 1

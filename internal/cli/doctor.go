@@ -357,9 +357,16 @@ func (d *doctor) checkDatabases(ctx context.Context) {
 			const kind = "database"
 			limited, cancel := context.WithTimeout(ctx, doctorTime)
 			engine, err := d.databases.Check(limited, id, one, d.secretOf(id))
+			var granted []string
+			if err == nil {
+				granted, err = d.databases.Granted(limited, id, one, d.secretOf(id))
+			}
 			cancel()
 			var blocked *egress.BlockedError
 			switch {
+			case len(granted) > 0:
+				d.wrong(kind, id, one.Name, "the role that reads may execute functions that do more than it may itself: "+strings.Join(granted, "; "),
+					"REVOKE EXECUTE ON FUNCTION … FROM PUBLIC, and grant it to the roles that need it; see tool-database.md")
 			case err == nil:
 				d.well(kind, id, one.Name, databaseTried(engine, one.WriteURL != ""))
 			case errors.As(err, &blocked):

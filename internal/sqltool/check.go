@@ -3,6 +3,7 @@ package sqltool
 import (
 	"context"
 	"errors"
+	"strconv"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -40,6 +41,41 @@ func (c *Connections) check(ctx context.Context, orgID string, d org.Database, t
 		_, err := query(ctx, conn, "SELECT 1")
 		return err
 	})
+}
+
+// maxGranted is how many functions [Connections.Granted] returns.
+const maxGranted = 5
+
+// Granted returns functions of a PostgreSQL database that the role which reads may execute, although they do more than
+// the role itself may: those that every role may execute and that work with the rights of their owner, connect to other
+// servers, or are in a language that confines nothing; and those that reach files. There may be more than it returns. Of
+// other databases it returns none.
+func (c *Connections) Granted(ctx context.Context, orgID string, d org.Database, lookup func(context.Context, string) (string, error)) (functions []string, err error) {
+	p, err := placeOf(ctx, d, d.URL, lookup)
+	if err != nil || p.Kind != org.PostgreSQL {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	err = c.withPostgres(ctx, orgID, p, func(conn *pgconn.PgConn) error {
+		found, err := query(ctx, conn, `SELECT n.nspname, p.proname, pg_catalog.pg_get_function_identity_arguments(p.oid)
+			FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) p.pronamespace
+			JOIN pg_catalog.pg_language l ON l.oid OPERATOR(pg_catalog.=) p.prolang
+			LEFT JOIN pg_catalog.pg_depend d ON d.classid OPERATOR(pg_catalog.=) 1255::pg_catalog.oid AND d.objid OPERATOR(pg_catalog.=) p.oid AND d.deptype OPERATOR(pg_catalog.=) 'e'
+			LEFT JOIN pg_catalog.pg_extension x ON x.oid OPERATOR(pg_catalog.=) d.refobjid
+			WHERE pg_catalog.has_schema_privilege(n.oid, 'USAGE') AND pg_catalog.has_function_privilege(p.oid, 'EXECUTE')
+			AND NOT p.prorettype OPERATOR(pg_catalog.=) ANY ('{trigger,event_trigger}'::pg_catalog.regtype[])
+			AND (pg_catalog.has_function_privilege('public', p.oid, 'EXECUTE') AND (p.prosecdef AND NOT pg_catalog.pg_has_role(p.proowner, 'USAGE')
+					OR x.extname OPERATOR(pg_catalog.=) ANY ('{dblink,adminpack}'::pg_catalog.name[])
+					OR NOT l.lanpltrusted AND NOT l.lanname OPERATOR(pg_catalog.=) ANY ('{internal,c}'::pg_catalog.name[]))
+				OR n.nspname OPERATOR(pg_catalog.=) 'pg_catalog' AND p.proname OPERATOR(pg_catalog.~) '^(pg_read_(binary_)?file|pg_ls_.*dir|pg_stat_file|lo_import|lo_export|pg_file_.*)$')
+			ORDER BY 1, 2, 3 LIMIT `+strconv.Itoa(maxGranted))
+		for _, f := range found {
+			functions = append(functions, f[0]+"."+f[1]+"("+f[2]+")")
+		}
+		return err
+	})
+	return functions, err
 }
 
 // IsDangerous reports whether the error says that the role of a database is refused.

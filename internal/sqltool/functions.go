@@ -1,73 +1,137 @@
 package sqltool
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// checkFunctions refuses a PostgreSQL statement that calls a function which is not on the list, or that names one in
-// a way that could be a call of it. Functions can read files, other tables and other sessions, and can connect.
-func checkFunctions(all []token) error {
-	for i, t := range all {
-		switch {
-		case t.kind == word && strings.HasPrefix(t.text, "reg") && slices.Contains(registryTypes(), t.text):
+// checkRegistryTypes refuses a PostgreSQL statement that names a type whose literals ask the catalogue: they are read
+// while the statement is analysed, before the server reports what it does.
+func checkRegistryTypes(all []token) error {
+	for _, t := range all {
+		if t.kind != other && slices.Contains(registryTypes(), strings.TrimLeft(t.text, "_")) { // _regclass is regclass[]
 			return fmt.Errorf("the type %s is not supported", t.text)
-		case t.kind == other || i+1 == len(all) || !all[i+1].is("("):
-			continue
-		case i > 0 && all[i-1].is("."):
-			return fmt.Errorf("%s(…) has a schema; call functions by their name alone", t.text)
-		case t.kind == word && isSyntax(t.text), i > 0 && all[i-1].is("as") && all[i-1].kind == word, isCTE(all, i):
-			continue
-		case !isAllowedFunction(t.text):
-			return fmt.Errorf("%s(…) is not supported: it is no function that queries may call, or an alias with columns without AS before it", t.text)
 		}
 	}
 	return nil
 }
 
-// isCTE reports whether the token at i begins a common table expression with columns, such as WITH RECURSIVE t(n) AS (SELECT …).
-// A list of columns in FROM cannot be one: it does not begin with SELECT.
-func isCTE(all []token, i int) bool {
-	if i == 0 || !all[i-1].is("with") && !all[i-1].is("recursive") && !all[i-1].is(",") {
-		return false
-	}
-	at := i + 2
-	for at < len(all) && all[at].kind != other || at < len(all) && all[at].is(",") {
-		at++
-	}
-	follows := func(text string) bool {
-		if at < len(all) && all[at].is(text) {
-			at++
-			return true
-		}
-		return false
-	}
-	if !follows(")") || !follows("as") {
-		return false
-	}
-	follows("not")
-	follows("materialized")
-	return follows("(") && (follows("select") || follows("with"))
-}
-
 // registryTypes are the types that say whether something exists, whatever the allow-list.
 func registryTypes() []string {
-	return []string{"regclass", "regproc", "regprocedure", "regoper", "regoperator", "regtype", "regrole", "regnamespace", "regconfig", "regdictionary", "regcollation"}
+	return []string{"regclass", "regproc", "regprocedure", "regoper", "regoperator", "regtype", "regrole", "regnamespace", "regconfig", "regdictionary", "regcollation", "regdatabase", "aclitem"}
 }
 
-// isSyntax reports whether the keyword, without quotes and before a parenthesis, calls no function that is not on the list:
-// the grammar has a meaning for it.
-func isSyntax(keyword string) bool {
-	return contains(` all analyze and any array as asc between bit by case cast char character coalesce columns cross cube current_time current_timestamp
- dec decimal default desc distinct else end except exclude exists extract filter first float following from full group grouping greatest groups having
- ilike in inner intersect interval is isnull join last lateral left like limit localtime localtimestamp materialized national natural nchar next not notnull
- null nullif numeric nulls offset on only or order outer over overlay partition passing path position preceding range recursive right rollup row rows
- select sets similar some substring symmetric table then time timestamp treat trim union using values varbit varchar varying when where window with within without
- xmlattributes xmlconcat xmlelement xmlforest xmltable `, keyword)
+// isRegistryTypeID reports whether the id is that of a type of registryTypes, or of a list of them.
+func isRegistryTypeID(id uint32) bool {
+	return slices.Contains([]uint32{
+		24, 1008, 2202, 2207, 2203, 2208, 2204, 2209, 2205, 2210, 2206, 2211, 4096, 4097, 4089, 4090, 3734, 3735, 3769, 3770, 4191, 4192, 1033, 1034,
+	}, id)
 }
 
-// isAllowedFunction reports whether queries may call the function, which reads and changes nothing but its arguments.
+// checkUses refuses a statement that uses a function or an operator that is not allowed. The server decides about names
+// by the id: what it was created with is allowed if it is on a list, and so are the functions of some extensions.
+func checkUses(ctx context.Context, conn *pgconn.PgConn, uses []use) error {
+	var functions, operators []string
+	for _, u := range uses {
+		if id := strconv.FormatUint(uint64(u.id), 10); u.kind == useOperator {
+			operators = append(operators, id)
+		} else {
+			functions = append(functions, id)
+		}
+	}
+	// pg_proc is 1255, pg_operator 2617.
+	found, err := query(ctx, conn, `SELECT 'f', p.oid, n.nspname, p.proname, x.extname,
+		EXISTS (SELECT FROM pg_catalog.pg_operator o WHERE o.oprcode OPERATOR(pg_catalog.=) p.oid),
+		EXISTS (SELECT FROM pg_catalog.pg_cast c WHERE c.castfunc OPERATOR(pg_catalog.=) p.oid)
+		FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) p.pronamespace
+		LEFT JOIN pg_catalog.pg_depend d ON d.classid OPERATOR(pg_catalog.=) 1255::pg_catalog.oid AND d.objid OPERATOR(pg_catalog.=) p.oid AND d.deptype OPERATOR(pg_catalog.=) 'e'
+		LEFT JOIN pg_catalog.pg_extension x ON x.oid OPERATOR(pg_catalog.=) d.refobjid WHERE p.oid OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.oid[])
+		UNION ALL SELECT 'o', o.oid, n.nspname, o.oprname, x.extname, true, false
+		FROM pg_catalog.pg_operator o JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) o.oprnamespace
+		LEFT JOIN pg_catalog.pg_depend d ON d.classid OPERATOR(pg_catalog.=) 2617::pg_catalog.oid AND d.objid OPERATOR(pg_catalog.=) o.oid AND d.deptype OPERATOR(pg_catalog.=) 'e'
+		LEFT JOIN pg_catalog.pg_extension x ON x.oid OPERATOR(pg_catalog.=) d.refobjid WHERE o.oid OPERATOR(pg_catalog.=) ANY ($2::pg_catalog.oid[])`,
+		"{"+strings.Join(functions, ",")+"}", "{"+strings.Join(operators, ",")+"}")
+	if err != nil {
+		return err
+	}
+	known := map[string]object{}
+	for _, f := range found {
+		id, err := strconv.ParseUint(f[1], 10, 32)
+		if err != nil {
+			return err
+		}
+		known[f[0]+f[1]] = object{schema: f[2], name: f[3], builtin: f[2] == "pg_catalog" && id < firstNormalID, extension: f[4], operator: f[5] == "t", cast: f[6] == "t"}
+	}
+	for _, u := range uses {
+		kind, prefix := "function", "f"
+		if u.kind == useOperator {
+			kind, prefix = "operator", "o"
+		}
+		o, ok := known[prefix+strconv.FormatUint(uint64(u.id), 10)]
+		switch {
+		case !ok:
+			return errors.New("the server reports a function or an operator that it does not have")
+		case !o.allowed(u.kind):
+			return &refusedError{fmt.Sprintf("the %s %s is not one that queries may use; the owner of the database can put what it does into a view", kind, o)}
+		}
+	}
+	return nil
+}
+
+// firstNormalID is the first id of what was created after the server was.
+const firstNormalID = 16384
+
+// object is a function or an operator of the server.
+type object struct {
+	schema, name string
+	builtin      bool   // the server was created with it
+	extension    string // to which it belongs; "" = none
+	operator     bool   // it is an operator, or the function of one
+	cast         bool   // it is the function of a cast
+}
+
+func (o object) String() string {
+	if o.schema == "pg_catalog" {
+		return o.name
+	}
+	return o.schema + "." + o.name
+}
+
+// allowed reports whether a statement may use the object in this way. Operators and casts that the server was created
+// with have no effects.
+func (o object) allowed(kind useKind) bool {
+	if !o.builtin && !isAllowedExtension(o.extension) {
+		return false
+	}
+	switch kind {
+	case useCall:
+		return isAllowedFunction(o.name)
+	case useCast:
+		return o.cast || isAllowedFunction(o.name)
+	case useOperator, useFunction:
+		return o.operator
+	case useRange:
+		return o.name == "in_range"
+	case useSample:
+		return o.builtin && (o.name == "bernoulli" || o.name == "system")
+	}
+	return false
+}
+
+// isAllowedExtension reports whether the operators, the casts and the functions on the list of an extension are allowed:
+// they read and change nothing but their arguments.
+func isAllowedExtension(name string) bool {
+	return contains(` citext cube earthdistance fuzzystrmatch hstore intarray isn ltree pg_trgm postgis seg unaccent vector `, name)
+}
+
+// isAllowedFunction reports whether queries may call the functions with this name, if the server was created with them or
+// one of the extensions has them: they read and change nothing but their arguments, or tell the time.
 func isAllowedFunction(name string) bool {
 	return contains(` abs ceil ceiling floor round trunc sign sqrt cbrt exp ln log log10 power pow mod div gcd lcm factorial degrees radians pi random width_bucket scale min_scale trim_scale
  acos acosd asin asind atan atand atan2 atan2d cos cosd cot cotd sin sind tan tand sinh cosh tanh asinh acosh atanh
@@ -89,7 +153,7 @@ func isAllowedFunction(name string) bool {
  json_extract_path_text jsonb_extract_path_text json_object_keys jsonb_object_keys json_populate_record jsonb_populate_record json_populate_recordset jsonb_populate_recordset
  json_to_record jsonb_to_record json_to_recordset jsonb_to_recordset json_strip_nulls jsonb_strip_nulls jsonb_set jsonb_set_lax jsonb_insert json_typeof jsonb_typeof jsonb_pretty
  jsonb_path_exists jsonb_path_match jsonb_path_query jsonb_path_query_array jsonb_path_query_first jsonb_path_exists_tz jsonb_path_match_tz jsonb_path_query_tz jsonb_path_query_array_tz jsonb_path_query_first_tz
- json_value json_query json_exists json_scalar json_serialize json_array json_arrayagg json_objectagg json_table
+ json_object_agg_unique_strict jsonb_object_agg_unique_strict extract overlay position like_escape similar_escape similar_to_escape xmlexists is_normalized
  gen_random_uuid uuidv4 uuidv7 uuid_extract_timestamp uuid_extract_version
  lower_inc upper_inc lower_inf upper_inf isempty range_merge multirange int4range int8range numrange tsrange tstzrange daterange
  area box circle center diagonal diameter height isclosed isopen isparallel isperp ishorizontal isvertical line lseg npoints path point polygon popen pclose radius slope width bound_box

@@ -13,7 +13,7 @@ import (
 
 // listPostgres returns the tables and columns that queries may use and the role may read.
 func listPostgres(ctx context.Context, conn *pgconn.PgConn, timeout time.Duration, list allowList) (*rows, error) {
-	if err := begin(ctx, conn, "READ ONLY", timeout, list); err != nil {
+	if err := begin(ctx, conn, "READ ONLY", timeout, list, ""); err != nil {
 		return nil, err
 	}
 	found, err := query(ctx, conn, `SELECT n.nspname, c.relname, a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod)

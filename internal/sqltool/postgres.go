@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -50,6 +49,7 @@ func connectPostgres(ctx context.Context, u org.DatabaseURL, dial Dial) (*pgconn
 	c.Fallbacks, c.ValidateConnect, c.AfterConnect = nil, nil, nil
 	c.RuntimeParams = map[string]string{"application_name": "turnpike", "client_encoding": "UTF8"}
 	c.MaxProtocolMessageBodyLen = maxMessage
+	c.OnNotice = onNotice
 	c.TLSConfig, c.SSLNegotiation, c.SSLCertMode, c.ChannelBinding, c.RequireAuth = nil, "", "", "", ""
 	c.MinProtocolVersion, c.MaxProtocolVersion = "3.0", "3.0"
 	switch u.TLS {
@@ -145,8 +145,9 @@ func postgresArray(all []string) string {
 	return "{" + strings.Join(escaped, ",") + "}"
 }
 
-// begin begins a transaction that nothing of an earlier call and of the role's settings changes.
-func begin(ctx context.Context, conn *pgconn.PgConn, mode string, timeout time.Duration, allowed allowList) error {
+// begin begins a transaction that nothing of an earlier call and of the role's settings changes. Then it executes the
+// statement then.
+func begin(ctx context.Context, conn *pgconn.PgConn, mode string, timeout time.Duration, allowed allowList, then string) error {
 	path := make([]string, 0, len(allowed.schemas()))
 	for _, s := range allowed.schemas() {
 		path = append(path, quoteName(s))
@@ -156,7 +157,7 @@ func begin(ctx context.Context, conn *pgconn.PgConn, mode string, timeout time.D
 		"SET LOCAL lock_timeout = "+strconv.FormatInt(timeout.Milliseconds(), 10)+";"+
 		"SET LOCAL idle_in_transaction_session_timeout = "+strconv.FormatInt((timeout+time.Minute).Milliseconds(), 10)+";"+
 		"SET LOCAL standard_conforming_strings = on; SET LOCAL client_min_messages = error; SET LOCAL DateStyle = 'ISO, YMD'; SET LOCAL IntervalStyle = 'postgres'; SET LOCAL bytea_output = 'hex';"+
-		"SET LOCAL search_path = "+strings.Join(path, ", ")).ReadAll()
+		"SET LOCAL search_path = "+strings.Join(path, ", ")+";"+then).ReadAll()
 	return err
 }
 
@@ -172,7 +173,8 @@ func reset(ctx context.Context, conn *pgconn.PgConn) error {
 // quoteName returns a name in double quotes.
 func quoteName(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
-// checkStatement refuses a statement of which it is not certain that it only reads and calls only functions of the list.
+// checkStatement refuses what is not one statement that reads, and names of types whose literals ask the catalogue. What
+// the statement calls, the server says.
 func checkStatement(text string) ([]token, error) {
 	all, err := lex(text)
 	if err != nil {
@@ -189,23 +191,33 @@ func checkStatement(text string) ([]token, error) {
 			return nil, errors.New("two strings follow each other; write them as one")
 		}
 	}
-	return all, checkFunctions(all)
+	return all, checkRegistryTypes(all)
 }
 
-// checkQualifiers refuses names of schemas that are not allowed, for tables as for types.
+// checkQualifiers refuses names of schemas that are not allowed, for tables as for types, and of tables of pg_catalog: they
+// are types, too, whose literals ask the catalogue.
 func checkQualifiers(ctx context.Context, conn *pgconn.PgConn, all []token, allowed allowList) error {
-	var names []string
+	var schemas, tables []string
 	for i, t := range all {
-		if t.kind != other && i+1 < len(all) && all[i+1].is(".") && !allowed.hasSchema(t.text) && !slices.Contains(names, t.text) {
-			names = append(names, t.text)
+		switch name := strings.TrimLeft(t.text, "_"); {
+		case t.kind == other:
+		case i+1 < len(all) && all[i+1].is(".") && !allowed.hasSchema(t.text):
+			schemas = append(schemas, t.text)
+		case strings.HasPrefix(name, "pg_") && !allowed.has("pg_catalog", name):
+			tables = append(tables, name)
 		}
 	}
-	if len(names) == 0 {
+	if len(schemas)+len(tables) == 0 {
 		return nil
 	}
-	found, err := query(ctx, conn, `SELECT nspname FROM pg_catalog.pg_namespace WHERE nspname OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.text[]) ORDER BY 1`, postgresArray(names))
-	if err != nil || len(found) == 0 {
+	found, err := query(ctx, conn, `SELECT nspname, '' FROM pg_catalog.pg_namespace WHERE nspname OPERATOR(pg_catalog.=) ANY ($1::pg_catalog.text[])
+		UNION ALL SELECT 'pg_catalog', relname FROM pg_catalog.pg_class WHERE relnamespace OPERATOR(pg_catalog.=) 11::pg_catalog.oid AND relname OPERATOR(pg_catalog.=) ANY ($2::pg_catalog.text[])
+		ORDER BY 2, 1 LIMIT 1`, postgresArray(schemas), postgresArray(tables))
+	switch {
+	case err != nil || len(found) == 0:
 		return err
+	case found[0][1] != "":
+		return &refusedError{fmt.Sprintf("the table pg_catalog.%s is not one that queries may use; allowed: %s", found[0][1], allowed)}
 	}
 	return &refusedError{fmt.Sprintf("the schema %q is not one that queries may use; allowed: %s", found[0][0], allowed)}
 }
@@ -222,14 +234,21 @@ func queryPostgres(ctx context.Context, conn *pgconn.PgConn, text string, timeou
 	if err := checkQualifiers(ctx, conn, all, allowed); err != nil {
 		return nil, err
 	}
-	if err := begin(ctx, conn, "READ ONLY", timeout, allowed); err != nil {
+	if err := begin(ctx, conn, "READ ONLY", timeout, allowed, "SET LOCAL debug_pretty_print = off; SET LOCAL client_min_messages = log; SET LOCAL debug_print_parse = on"); err != nil {
 		return nil, err
 	}
 	// A cursor takes nothing but a query. The server analyses it here, and executes nothing.
-	if _, err := conn.Prepare(ctx, cursor, "DECLARE "+cursor+" NO SCROLL CURSOR FOR "+text, nil); err != nil {
+	uses, err := prepareReported(ctx, conn, cursor, "DECLARE "+cursor+" NO SCROLL CURSOR FOR "+text)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := conn.Exec(ctx, "SET LOCAL debug_print_parse = off; SET LOCAL client_min_messages = error").ReadAll(); err != nil {
 		return nil, err
 	}
 	if err := checkNamed(ctx, conn, allowed); err != nil {
+		return nil, err
+	}
+	if err := checkUses(ctx, conn, uses); err != nil {
 		return nil, err
 	}
 	if result := conn.ExecPrepared(ctx, cursor, nil, nil, nil).Read(); result.Err != nil {

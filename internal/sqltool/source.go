@@ -113,14 +113,15 @@ func (t queryTool) Call(ctx context.Context, c tool.Call) (tool.Result, error) {
 	if err := jsonscan.Decode(c.Arguments, &args); err != nil {
 		return tool.Result{}, fmt.Errorf("%w: the arguments are not valid", tool.ErrNotSent)
 	}
+	need := 2*reportBytes(min(len(args.Query), maxQuery)) + utf8.UTFMax*maxCharacters // a message and its text, then the rows
 	if c.Memory != nil {
-		if err := c.Memory.Acquire(maxMessage + utf8.UTFMax*maxCharacters); err != nil {
+		if err := c.Memory.Acquire(need); err != nil {
 			return tool.Result{}, fmt.Errorf("%w: the rows need more memory than the run may retain: %w", tool.ErrNotSent, err)
 		}
 	}
 	text, err := t.s.query(ctx, args.Database, args.Query)
 	if c.Memory != nil {
-		c.Memory.Release(max(0, maxMessage+utf8.UTFMax*maxCharacters-len(text)))
+		c.Memory.Release(max(0, need-len(text)))
 	}
 	if err != nil {
 		return t.s.failed(ctx, args.Database, err)

@@ -258,7 +258,7 @@ func tooMany(count int64) error {
 
 // postgres changes rows of a table of PostgreSQL.
 func (w write) postgres(ctx context.Context, conn *pgconn.PgConn, timeout time.Duration, values, where []column, list allowList) (string, int64, error) {
-	if err := begin(ctx, conn, "READ WRITE", timeout, list); err != nil {
+	if err := begin(ctx, conn, "READ WRITE", timeout, list, ""); err != nil {
 		return "", 0, err
 	}
 	schema, table, err := w.table(ctx, conn, list)

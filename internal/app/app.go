@@ -76,7 +76,8 @@ type Options struct {
 	Tools tool.Source
 
 	// Program starts this program as a child process that runs code, see sandbox.Options; its first word is
-	// the program. nil = it cannot: only the driver remote works, and web_scrape reads no PDFs.
+	// the program. nil = it cannot: only the driver remote works, web_scrape reads no PDFs, and database_query no
+	// files of SQLite.
 	Program []string
 
 	// AcceptDataLoss starts with a database that is older than its checkpoints
@@ -213,7 +214,7 @@ func (a *App) build(ctx context.Context, o Options) error {
 	router := route.NewWithClock(o.RouteClock, providers, a.config.Ordered()...)
 	a.router = router
 	a.shown.router.Store(router)
-	if err := a.buildOrgs(ctx, router); err != nil {
+	if err := a.buildOrgs(ctx, o, router); err != nil {
 		return err
 	}
 	if err := a.startAudit(ctx); err != nil {
@@ -229,7 +230,7 @@ func (a *App) build(ctx context.Context, o Options) error {
 
 // buildOrgs builds what orgs have: the clients of their MCP servers, the lists of their tools,
 // and the directory of orgs and keys.
-func (a *App) buildOrgs(ctx context.Context, router *route.Router) (err error) {
+func (a *App) buildOrgs(ctx context.Context, o Options, router *route.Router) (err error) {
 	a.catalog = catalog.New(catalog.Options{Log: a.log})
 	if err := checkHookKeys(ctx, directory.FromFile(a.config, a.keys), a.store); err != nil {
 		return err
@@ -249,7 +250,7 @@ func (a *App) buildOrgs(ctx context.Context, router *route.Router) (err error) {
 		Log: a.log, Changed: a.toolsChanged, Unreachable: a.catalog.Unreachable, Tracer: a.shown.tracer(),
 	})
 	a.shown.pool.Store(a.pool)
-	a.builtins = a.newBuiltins()
+	a.builtins = a.newBuiltins(o.Program)
 	a.directory, err = directory.New(ctx, directory.Options{
 		Store: a.store, FromFile: directory.FromFile(a.config, a.keys), Operator: a.keys.Operator, Pool: a.pool, Catalog: a.catalog, Log: a.log,
 		Changed: a.orgChanged, Models: router.MayServe, Builtins: a.builtins.servers,

@@ -333,8 +333,8 @@ func maxUses(all []org.BuiltinTool) map[string]int {
 	return out
 }
 
-// newBuiltins returns what makes the built-in tools.
-func (a *App) newBuiltins() *builtins {
+// newBuiltins returns what makes the built-in tools. The program is that of [Options].
+func (a *App) newBuiltins(program []string) *builtins {
 	return &builtins{
 		runtime: func(orgID string) org.Runtime { return a.directory.Runtime(orgID) },
 		secret:  a.orgSecret, session: a.sessionOf, buckets: a.buckets,
@@ -343,8 +343,10 @@ func (a *App) newBuiltins() *builtins {
 			_, err := a.out.Resolve(ctx, url)
 			return err
 		},
-		databases: sqltool.NewConnections(sqltool.ConnectionOptions{Dial: a.out.DialGuarded, OperatorDial: a.out.DialOperator, Own: sqltool.OwnFiles(a.config.Data), Log: a.log}),
-		client:    a.out.Guarded(egress.GuardedOptions{}), log: a.log, shown: map[string]shownBuiltins{}, web: map[string]*webtool.Source{},
+		databases: sqltool.NewConnections(sqltool.ConnectionOptions{
+			Dial: a.out.DialGuarded, OperatorDial: a.out.DialOperator, Own: sqltool.OwnFiles(a.config.Data), Program: program[:min(len(program), 1)], Log: a.log,
+		}),
+		client: a.out.Guarded(egress.GuardedOptions{}), log: a.log, shown: map[string]shownBuiltins{}, web: map[string]*webtool.Source{},
 	}
 }
 

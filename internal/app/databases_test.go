@@ -13,7 +13,9 @@ import (
 
 	_ "modernc.org/sqlite"
 
+	"github.com/turnpike-gateway/turnpike/internal/app"
 	"github.com/turnpike-gateway/turnpike/internal/cli"
+	"github.com/turnpike-gateway/turnpike/internal/sandbox/sandboxtest"
 )
 
 // Databases of an org over the management API. What only the operator may name is refused, and a dangerous role
@@ -72,7 +74,7 @@ func TestTheSchemasOfAnAgent(t *testing.T) {
 	for name, schemas := range assigned {
 		yaml += fmt.Sprintf("      - {name: %s, model: m, tools: "+tools+"}\n", name, schemas)
 	}
-	d := manage(MustRun(t, yaml))
+	d := manage(mustRunWith(t, newData(t), yaml, environment(), app.Options{Program: sandboxtest.Program(t)}))
 	for name, schemas := range assigned {
 		added := d.asOwner("POST", "/api/agents", fmt.Sprintf(`{"name":"added-%s","model":"m","tools":`+tools+`}`, name, schemas), 201)["id"].(string)
 		for _, id := range []string{name, added} {

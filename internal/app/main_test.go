@@ -14,10 +14,11 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/cli"
 	"github.com/turnpike-gateway/turnpike/internal/pdf"
+	"github.com/turnpike-gateway/turnpike/internal/sqltool"
 )
 
 func TestMain(m *testing.M) { // O01
-	if len(os.Args) > 1 && (os.Args[1] == "sandbox-child" || os.Args[1] == pdf.Command) { // a command has started this program as its child
+	if len(os.Args) > 1 && (os.Args[1] == "sandbox-child" || os.Args[1] == pdf.Command || os.Args[1] == sqltool.Command) { // a command has started this program as its child
 		os.Exit(cli.Main(context.Background(), cli.Process{Args: os.Args[1:]}))
 	}
 	flag.Parse()

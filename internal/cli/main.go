@@ -16,6 +16,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/pdf"
 	pdfchild "github.com/turnpike-gateway/turnpike/internal/pdf/child"
 	"github.com/turnpike-gateway/turnpike/internal/sandbox/child"
+	"github.com/turnpike-gateway/turnpike/internal/sqltool"
 )
 
 // sandboxChild is the command that runs an interpreter: the gateway starts itself with it.
@@ -42,6 +43,9 @@ func Main(ctx context.Context, p Process) int {
 	}
 	if len(p.Args) > 0 && p.Args[0] == pdf.Command {
 		return pdfchild.Main(p.Args[1:])
+	}
+	if len(p.Args) > 0 && p.Args[0] == sqltool.Command {
+		return sqltool.ChildMain()
 	}
 	p.Stdout, p.Stderr = terminal{p.Stdout}, terminal{p.Stderr}
 	if err := Command(p).ExecuteContext(ctx); err != nil {

@@ -12,13 +12,14 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/app"
 	"github.com/turnpike-gateway/turnpike/internal/config"
 	"github.com/turnpike-gateway/turnpike/internal/pdf"
+	"github.com/turnpike-gateway/turnpike/internal/sqltool"
 )
 
 // Tests of commands that need a run, a model or an MCP server are in internal/app, with
 // the servers that they need.
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && (os.Args[1] == sandboxChild || os.Args[1] == pdf.Command) { // the program starts itself
+	if len(os.Args) > 1 && (os.Args[1] == sandboxChild || os.Args[1] == pdf.Command || os.Args[1] == sqltool.Command) { // the program starts itself
 		os.Exit(Main(context.Background(), Process{Args: os.Args[1:]}))
 	}
 	goleak.VerifyTestMain(m) // O01

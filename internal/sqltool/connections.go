@@ -33,6 +33,10 @@ type ConnectionOptions struct {
 	// Own reports whether the gateway itself keeps its data in the file of SQLite: it is never opened. Nil = no file is.
 	Own func(path string) bool
 
+	// Program starts this program as a child process, with [Command] after its words. Nil = no query on a file of SQLite is
+	// executed.
+	Program []string
+
 	IdleTime time.Duration // after which a connection without a call is closed; 0 = 1 minute
 
 	Log *slog.Logger // nil = discard
@@ -41,8 +45,9 @@ type ConnectionOptions struct {
 // Connections are the connections of the process to the databases of orgs. Create one per process. It is safe for
 // concurrent use.
 type Connections struct {
-	o   ConnectionOptions
-	all *semaphore.Weighted
+	o        ConnectionOptions
+	all      *semaphore.Weighted
+	children *semaphore.Weighted
 
 	mu     sync.Mutex
 	orgs   map[string]*connectionsOfOrg
@@ -75,7 +80,7 @@ func NewConnections(o ConnectionOptions) *Connections {
 	if o.IdleTime <= 0 {
 		o.IdleTime = idleTime
 	}
-	return &Connections{o: o, all: semaphore.NewWeighted(maxOfProcess), orgs: map[string]*connectionsOfOrg{}}
+	return &Connections{o: o, all: semaphore.NewWeighted(maxOfProcess), children: semaphore.NewWeighted(maxChildren), orgs: map[string]*connectionsOfOrg{}}
 }
 
 // Close closes the connections without a call. Those of calls are closed when the calls end.

@@ -17,11 +17,18 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/sandbox/sandboxtest"
 	"github.com/turnpike-gateway/turnpike/internal/sqltool"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// This program is its own child, as the gateway is.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == sqltool.Command {
+		os.Exit(sqltool.ChildMain())
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // desk is the tools of an org, as a run has them.
 type desk struct {
@@ -46,6 +53,7 @@ func newDesk(t *testing.T, databases ...org.Database) *desk {
 
 // use gives the desk other connections.
 func (d *desk) use(o sqltool.ConnectionOptions) {
+	o.Program = sandboxtest.Program(d.t)[:1]
 	d.connections = sqltool.NewConnections(o)
 	d.t.Cleanup(d.connections.Close)
 }

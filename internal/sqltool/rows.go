@@ -62,7 +62,7 @@ func (r *rows) add(values []string) bool {
 // end returns the answer.
 func (r *rows) end() (string, error) {
 	if r.full && r.count == 0 {
-		return "", fmt.Errorf("a row is longer than %d characters; select fewer columns, or shorter ones with left(column, 1000) or substr(column, 1, 1000)", maxCharacters)
+		return "", &refusedError{fmt.Sprintf("a row is longer than %d characters; select fewer columns, or shorter ones with left(column, 1000) or substr(column, 1, 1000)", maxCharacters)}
 	}
 	note := ""
 	if r.full {

@@ -2,7 +2,6 @@ package sqltool
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -151,38 +150,24 @@ func (s *Source) query(ctx context.Context, name, text string) (string, error) {
 	}
 	limited, cancel := context.WithTimeout(ctx, connectTimeout+d.Timeout())
 	defer cancel()
-	var out *rows
 	if p.Kind == org.SQLite {
-		err = s.o.Connections.withSQLite(limited, s.o.Org, p, func(conn *sql.Conn) error {
-			working, cancel := context.WithTimeout(limited, d.Timeout())
-			defer cancel()
-			if strings.TrimSpace(text) == "" {
-				out, err = listSQLite(working, conn, list)
-			} else {
-				out, err = querySQLite(working, conn, text, list)
-			}
-			return timedOut(working, d, err)
-		})
-	} else {
-		err = s.o.Connections.withPostgres(limited, s.o.Org, p, func(conn *pgconn.PgConn) error {
-			working, cancel := context.WithTimeout(limited, d.Timeout()+time.Second) // the server stops the statement before
-			defer cancel()
-			if strings.TrimSpace(text) == "" {
-				out, err = listPostgres(working, conn, d.Timeout(), list)
-			} else {
-				out, err = queryPostgres(working, conn, text, d.Timeout(), list)
-			}
-			return timedOut(working, d, err)
-		})
+		return s.o.Connections.askSQLite(limited, s.o.Org, p, d, text, list)
 	}
+	var out *rows
+	err = s.o.Connections.withPostgres(limited, s.o.Org, p, func(conn *pgconn.PgConn) error {
+		working, cancel := context.WithTimeout(limited, d.Timeout()+time.Second) // the server stops the statement before
+		defer cancel()
+		if strings.TrimSpace(text) == "" {
+			out, err = listPostgres(working, conn, d.Timeout(), list)
+		} else {
+			out, err = queryPostgres(working, conn, text, d.Timeout(), list)
+		}
+		return timedOut(working, d, err)
+	})
 	if err != nil {
 		return "", err
 	}
-	text, err = out.end()
-	if err != nil {
-		return "", &refusedError{err.Error()}
-	}
-	return text, nil
+	return out.end()
 }
 
 // queryCanceled is SQLSTATE 57014: statement_timeout has ended the statement.
@@ -324,7 +309,11 @@ func (s *Source) describe(name string, err error) (text, setting string) {
 	case tooLarge(err):
 		return fmt.Sprintf("a row is larger than %d bytes; select fewer columns, or shorter ones with left(column, 1000)", maxMessage), ""
 	}
-	if text, ok := sqliteMessage(err); ok {
+	text, ok := sqliteMessage(err)
+	if lite := (*sqliteError)(nil); errors.As(err, &lite) {
+		text, ok = lite.text, true
+	}
+	if ok {
 		return "the database says: " + text, ""
 	}
 	s.o.Log.Warn("a statement of a database tool has failed", "org", s.o.Org, "database", name, "error", plainError(err))

@@ -49,15 +49,9 @@ func (c *Connections) sqlitePath(path string) (string, error) {
 	return found, nil
 }
 
-// withSQLite calls f with a connection to the file, which is closed afterwards. The authorizer decides about each
-// statement of f.
+// withSQLite calls f with a connection to the file, which is closed afterwards.
 func (c *Connections) withSQLite(ctx context.Context, orgID string, p place, f func(*sql.Conn) error) error {
-	path, err := c.sqlitePath(p.Path)
-	if err != nil {
-		return &connectError{err}
-	}
-	p.Host = path
-	end, err := c.slot(ctx, orgID, p.key())
+	path, end, err := c.sqliteSlot(ctx, orgID, p)
 	if err != nil {
 		return &connectError{err}
 	}
@@ -66,6 +60,21 @@ func (c *Connections) withSQLite(ctx context.Context, orgID string, p place, f f
 	if p.write {
 		mode = "rw"
 	}
+	return openSQLite(ctx, path, mode, f)
+}
+
+// sqliteSlot waits until the org may open the file, and returns its path. The function gives it back.
+func (c *Connections) sqliteSlot(ctx context.Context, orgID string, p place) (path string, end func(), err error) {
+	if path, err = c.sqlitePath(p.Path); err != nil {
+		return "", nil, err
+	}
+	p.Host = path
+	end, err = c.slot(ctx, orgID, p.key())
+	return path, end, err
+}
+
+// openSQLite calls f with a connection to the file, which is closed afterwards.
+func openSQLite(ctx context.Context, path, mode string, f func(*sql.Conn) error) error {
 	name := (&url.URL{Path: filepath.ToSlash(path)}).EscapedPath()
 	connector, err := sqlite.NewConnector("file:" + name + "?" + sqliteSettings(mode).Encode())
 	if err != nil {

@@ -1,7 +1,10 @@
 package sqltool_test
 
 import (
+	"context"
 	"database/sql"
+	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +17,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/sqltool"
+	"github.com/turnpike-gateway/turnpike/tool"
 )
 
 func execute(t *testing.T, path string, statements ...string) {
@@ -194,6 +198,40 @@ func TestSQLiteIsBounded(t *testing.T) {
 	d.refuses(endless+"SELECT max(i) FROM n", "took longer than 200ms and was stopped")
 	d.refuses(strings.Repeat(" ", 33<<10)+"SELECT 1", "longer than 32768 bytes")
 	d.refuses("SELECT '\x00'", "not text")
+}
+
+// A query takes a bounded part of the memory, and ends with its time and its caller, whatever function it is in.
+func TestSQLiteQueriesAreConfined(t *testing.T) {
+	d, _ := file(t, shop)
+	d.refuses("SELECT "+strings.TrimSuffix(strings.Repeat("printf('%01000000d',0),", 500), ","), "out of memory")
+	if text := d.query("SELECT length(x), substr(x, 1, 2) FROM (SELECT printf('%01000000d', 0) AS x)").text; !strings.Contains(text, `[1000000,"00"]`) {
+		t.Errorf("a large value: %s", text)
+	}
+	endless := "SELECT instr(printf('%01000000d', 0), printf('%0500000d', 0) || '1')"
+	d.databases[0].StatementTimeout = 300 * time.Millisecond
+	began := time.Now()
+	d.refuses(endless, "took longer than 300ms and was stopped")
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("it was stopped after %s", took)
+	}
+	d.databases[0].StatementTimeout = time.Minute
+	ctx, leave := context.WithCancel(t.Context())
+	time.AfterFunc(300*time.Millisecond, leave)
+	began = time.Now()
+	arguments, err := json.Marshal(map[string]string{"query": endless})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := d.tools()[0].Call(ctx, tool.Call{Arguments: arguments}); !errors.Is(err, context.Canceled) {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("it goes on for %s after the caller has left", took)
+	}
+	d.connections = sqltool.NewConnections(sqltool.ConnectionOptions{})
+	if a := d.query("SELECT 1"); a.Setting != "databases" || !strings.Contains(a.Error, "cannot start the process") {
+		t.Errorf("%+v", a)
+	}
 }
 
 // The gateway's own file is never opened, by whatever name.

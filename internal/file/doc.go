@@ -77,7 +77,8 @@ var (
 
 // Store keeps what is known of files. All of its errors for a file that does not exist wrap ErrNotFound.
 type Store interface {
-	// AddFile stores a file. It returns an error that wraps org.ErrNotFound if the org does not exist.
+	// AddFile stores a file. It returns an error that wraps org.ErrNotFound if the org does not exist, or an
+	// *org.CapError if the key has as many files, or bytes of files, as one key may have.
 	AddFile(ctx context.Context, f File) error
 
 	// File returns a file of a key; principal "" = of any key of the org.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/blob"
 	"github.com/turnpike-gateway/turnpike/internal/id"
+	"github.com/turnpike-gateway/turnpike/internal/org"
 )
 
 // Options are what a Library needs. All but Now are required.
@@ -47,6 +48,9 @@ func (l *Library) Add(ctx context.Context, f File, body io.ReadSeeker) (File, er
 	}
 	f.Bytes, f.SHA256 = info.Size, info.SHA256
 	if err := l.o.Store.AddFile(ctx, f); err != nil {
+		if capped := new(org.CapError); errors.As(err, &capped) {
+			err = &blob.LimitError{What: capped.Error(), Setting: capped.Setting}
+		}
 		return File{}, errors.Join(err, content.Delete(context.WithoutCancel(ctx), f.ID))
 	}
 	return f, nil

@@ -70,6 +70,26 @@ func (c Caps) SessionsError() error {
 	return &CapError{"the org", "sessions", int64(c.Sessions), "org_caps.sessions", "delete a session, or "}
 }
 
+// KeySessions is how many of the org's sessions may be of one key: half of them, rounded up. 0 = no limit.
+func (c Caps) KeySessions() int { return (c.Sessions + 1) / 2 }
+
+// KeySessionsError returns the error for one more session of the key.
+func (c Caps) KeySessionsError() error {
+	return &CapError{"the key", "sessions, half of what its org may have", int64(c.KeySessions()), "org_caps.sessions", "delete a session, or "}
+}
+
+// CheckKeyFiles returns the error for a file of this size in addition to the files that a key has, or nil.
+// A key may have half of what the caps allow, rounded up.
+func (c Caps) CheckKeyFiles(files, bytes, size int64) error {
+	switch most, mostBytes := (int64(c.Files)+1)/2, (c.FileBytes+1)/2; {
+	case most > 0 && files >= most:
+		return &CapError{"the key", "files, half of what its org may have", most, "org_caps.files", "delete a file, or "}
+	case mostBytes > 0 && bytes+size > mostBytes:
+		return &CapError{"the key", "bytes of files, half of what its org may have", mostBytes, "org_caps.files_mib", "delete a file, or "}
+	}
+	return nil
+}
+
 // DeliveriesError returns the error for one more message that waits, when a person asks for it.
 func (c Caps) DeliveriesError() error {
 	return &CapError{"the org", "waiting messages", int64(c.Deliveries), "org_caps.webhook_deliveries", "wait until some are delivered, or "}

@@ -27,6 +27,16 @@ func (o *Orgs) AddFile(_ context.Context, f file.File) error {
 	if r.file(f.ID) >= 0 {
 		return fmt.Errorf("file %s: %w", f.ID, org.ErrExists)
 	}
+	var files, bytes int64
+	for _, other := range r.files {
+		if other.Principal == f.Principal && !other.expired {
+			files++
+			bytes += other.Bytes
+		}
+	}
+	if err := o.Caps.CheckKeyFiles(files, bytes, f.Bytes); err != nil {
+		return fmt.Errorf("file %s: %w", f.ID, err)
+	}
 	r.files = append(r.files, storedFile{File: f})
 	return nil
 }

@@ -69,14 +69,21 @@ func (s *Sessions) add(one agent.Session) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if caps := s.Orgs.Caps; caps.Sessions > 0 {
-		n := 0
-		for key := range j.sessions {
-			if key.org == one.Org {
-				n++
+		n, ofKey := 0, 0
+		for key, s := range j.sessions {
+			if key.org != one.Org {
+				continue
+			}
+			n++
+			if s.Principal == one.Principal {
+				ofKey++
 			}
 		}
-		if n >= caps.Sessions {
+		switch {
+		case n >= caps.Sessions:
 			return caps.SessionsError()
+		case ofKey >= caps.KeySessions():
+			return caps.KeySessionsError()
 		}
 	}
 	key := sessionKey{one.Org, one.ID}

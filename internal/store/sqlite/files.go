@@ -23,6 +23,14 @@ func (s *Store) AddFile(ctx context.Context, f file.File) error {
 		if err := t.mustExist(f.Org); err != nil {
 			return err
 		}
+		var files, bytes int64
+		if err := t.queryRow(`SELECT count(*), coalesce(sum(bytes), 0) FROM files WHERE org = ? AND principal = ? AND expired = 0`,
+			[]any{f.Org, f.Principal}, &files, &bytes); err != nil {
+			return err
+		}
+		if err := t.caps.CheckKeyFiles(files, bytes, f.Bytes); err != nil {
+			return err
+		}
 		_, err := t.exec(`INSERT INTO files (org, id, principal, name, media_type, purpose, bytes, sha256, created_at, expires_at, container, path) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 			f.Org, f.ID, f.Principal, f.Name, f.MediaType, f.Purpose, f.Bytes, f.SHA256, millis(f.CreatedAt), millis(f.ExpiresAt), f.Container, f.Path)
 		return err

@@ -27,6 +27,26 @@ func scanSession(row scanner) (s agent.Session, err error) {
 	return s, err
 }
 
+// checkSessions returns an error if the org, or the key, has too many sessions for one more. Those of the key are
+// counted, which no index does, only if the org has that many.
+func (t *tx) checkSessions(one agent.Session) error {
+	if t.caps.Sessions == 0 {
+		return nil
+	}
+	const ofOrg = `SELECT count(*) FROM sessions WHERE org = ?`
+	var all int
+	if err := t.queryRow(ofOrg, []any{one.Org}, &all); err != nil {
+		return err
+	}
+	switch {
+	case all >= t.caps.Sessions:
+		return t.caps.SessionsError()
+	case all >= t.caps.KeySessions():
+		return t.checkCap(t.caps.KeySessions(), t.caps.KeySessionsError, ofOrg+` AND principal = ?`, one.Org, one.Principal)
+	}
+	return nil
+}
+
 // CreateSession implements agent.Sessions.
 func (s *Store) CreateSession(ctx context.Context, one agent.Session, declared bool) error {
 	snapshot, metadata, err := agent.SessionRow(one)
@@ -49,7 +69,7 @@ func (s *Store) CreateSession(ctx context.Context, one agent.Session, declared b
 				return cmpErr(err, org.ErrNotFound)
 			}
 		}
-		if err := t.checkCap(t.caps.Sessions, t.caps.SessionsError, `SELECT count(*) FROM sessions WHERE org = ?`, one.Org); err != nil {
+		if err := t.checkSessions(one); err != nil {
 			return err
 		}
 		if err := t.checkStored(one.Org); err != nil {

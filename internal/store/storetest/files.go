@@ -15,6 +15,7 @@ func fileCases() []rule { // J17
 		{"files are listed in pages", "of one key and purpose, the newest or the oldest first", filePages},
 		{"an expired file is found until it is marked, and known until it is forgotten", "its content is deleted once; J18", fileExpiry},
 		{"files of a container get more time while they have some", "others, those that never end and those whose time is over stay; J18", filesExtended},
+		{"a key may have half of the files of its org", "an *org.CapError; those of others, and those whose content is gone, do not count", filesOfAKeyCapped}, // A07
 		{"an org takes its files with it", "a new org with the id has none of them", filesOfDeletedOrg},
 	}
 }
@@ -206,4 +207,20 @@ func filesReopened(b *testBench) {
 	got, err := b.Files.File(b.Context(), "a", "k", "file-1")
 	b.ok(err)
 	b.equal(got, want)
+}
+
+func filesOfAKeyCapped(b *testBench) {
+	b.capped(org.Caps{Files: 5, FileBytes: 21})
+	add := func(principal, id string, bytes int64) error {
+		return b.Files.AddFile(b.Context(), file.File{Org: "a", Principal: principal, ID: id, Name: "x", Purpose: file.UserData, Bytes: bytes, CreatedAt: b.now(), ExpiresAt: b.now()})
+	}
+	b.ok(add("ann", "f1", 1))
+	b.ok(add("ann", "f2", 1))
+	b.checkCapError(add("ann", "f3", 10), "org_caps.files_mib", 11)
+	b.ok(add("ann", "f3", 9))
+	b.checkCapError(add("ann", "f4", 0), "org_caps.files", 3)
+	b.ok(add("ben", "f4", 11))
+	b.ok(b.Files.MarkExpired(b.Context(), "a", "f3"))
+	b.ok(add("ann", "f5", 9))
+	b.filesOf("a", "ann", "f5", "f3", "f2", "f1")
 }

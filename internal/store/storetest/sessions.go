@@ -30,6 +30,7 @@ func sessionCases() []rule { // P25
 		{"a session of another org does not exist", "every method with an id", sessionForeign},
 		{"sessions are listed in pages", "the latest updated first, with how many the query selects", sessionPages},
 		{"sessions are capped", "deleting one makes room", sessionsCapped},
+		{"a key may have half of the sessions of its org", "rounded up; deleting one makes room", sessionsOfAKeyCapped}, // A07
 		{"an agent takes its sessions with it, and an org", "with turns, inputs and what was said; the runs stay", sessionsOfDeleted},
 		{"deleting a session returns its runs that have not ended", "no turn begins afterwards, so none outlives the session; J03", sessionRemoved},
 		{"runs that outlive their session are listed", "of a deleted session and agent, also queued ones, until it is recorded that they are to end; J03", orphanedRuns},
@@ -506,6 +507,22 @@ func sessionsCapped(b *testBench) {
 	}
 	b.ok(b.removeSession("a", "sess_1", false))
 	b.session("a", "sess_2")
+}
+
+func sessionsOfAKeyCapped(b *testBench) {
+	b.capped(org.Caps{Sessions: 5})
+	add := func(principal, id string) error {
+		return b.Sessions.CreateSession(b.Context(), agent.Session{Org: "a", ID: id, Principal: principal}, true)
+	}
+	for _, id := range []string{"s1", "s2", "s3"} {
+		b.ok(add("ann", id))
+	}
+	b.checkCapError(add("ann", "s4"), "org_caps.sessions", 3)
+	b.ok(add("ben", "s4"))
+	b.ok(b.removeSession("a", "s1", false))
+	b.ok(add("ann", "s5"))
+	b.ok(add("ben", "s6"))
+	b.checkCapError(add("ben", "s7"), "org_caps.sessions", 5)
 }
 
 func sessionsOfDeleted(b *testBench) {

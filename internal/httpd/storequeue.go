@@ -2,11 +2,13 @@ package httpd
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
 // How many requests of one org use the store at a time, and how many more may wait. Two
@@ -20,6 +22,8 @@ const (
 // which they came: an org with many requests delays its own, and not those of others. The
 // zero value is ready to use.
 type storeQueue struct {
+	heldAnswers
+
 	mu    sync.Mutex
 	byOrg map[string]*queue // only orgs that have requests
 }
@@ -48,6 +52,9 @@ func (q *storeQueue) Admit(ctx context.Context, orgID string) (leave func(), err
 		o.waiting = slices.Delete(o.waiting, i, i+1)
 	} else { // it was admitted at the same time
 		q.pass(orgID, o)
+	}
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return nil, surface.Gone(ctx.Err())
 	}
 	return nil, ctx.Err()
 }

@@ -6,11 +6,14 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
@@ -82,7 +85,7 @@ func TestARequestThatLeavesTheQueueDelaysNone(t *testing.T) {
 		cancel()
 		synctest.Wait()
 		for range maxQueued {
-			if err := <-left; !errors.Is(err, context.Canceled) {
+			if err := <-left; !errors.Is(err, context.Canceled) || fault.From(err).Reason != "caller_gone" { // logged as such, not as an internal error
 				t.Errorf("a request whose context has ended got %v", err)
 			}
 		}
@@ -138,6 +141,47 @@ func TestTheNextRequestIsAdmittedWhenTheAnswerBegins(t *testing.T) { // P40
 		synctest.Wait()
 		if len(all.byOrg) != 0 {
 			t.Errorf("%d orgs without requests are remembered", len(all.byOrg))
+		}
+	})
+}
+
+// Clients of one key that do not read large answers hold at most 16 of them. Small answers and other keys do not
+// count. // A07
+func TestAKeyReadsAFewLargeAnswersAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var all storeQueue
+		memory := memlimit.New(memlimit.Options{})
+		answer := func(key string, size int, reads chan struct{}) error {
+			caller := run.Caller{Org: &org.Org{ID: "a"}, Principal: org.Principal{ID: key}, Admission: &all, Account: memory.Open("a")}
+			defer caller.Account.Close()
+			return surface.WriteStored(unread{httptest.NewRecorder(), reads}, caller, http.StatusOK, strings.Repeat("x", size))
+		}
+		stalled, closed := make(chan struct{}), make(chan struct{})
+		close(closed)
+		var group sync.WaitGroup
+		for range maxLargeAnswers {
+			group.Go(func() {
+				if err := answer("ann", largeAnswer, stalled); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		if held := memory.Held(); held < maxLargeAnswers*largeAnswer {
+			t.Errorf("%d bytes are charged", held)
+		}
+		if f := fault.From(answer("ann", largeAnswer, closed)); f.Code != fault.Limited || f.Reason != "too_many_readers" || f.RetryAfter == 0 {
+			t.Errorf("one more large answer: %+v", f)
+		}
+		for _, err := range []error{answer("ann", 1000, closed), answer("ben", largeAnswer, closed)} {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		close(stalled)
+		group.Wait()
+		if err := answer("ann", largeAnswer, closed); err != nil || len(all.byKey) != 0 {
+			t.Errorf("afterwards: %v, %d keys are remembered", err, len(all.byKey))
 		}
 	})
 }

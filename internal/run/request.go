@@ -304,6 +304,11 @@ type Admission interface {
 	// calls have no effect. Admit returns an error if ctx ends before, or if too many
 	// requests wait.
 	Admit(ctx context.Context, orgID string) (leave func(), err error)
+
+	// Hold counts an answer of so many bytes that the client of a key is about to read. The
+	// caller must call done when the client has read it. Hold returns an error if the clients
+	// of the key read too many large answers.
+	Hold(orgID, principal string, bytes int) (done func(), err error)
 }
 
 // Admit waits until the request may use the store: see [Admission].
@@ -315,6 +320,20 @@ func (c Caller) Admit(ctx context.Context) (leave func(), err error) {
 		return c.Admission.Admit(ctx, "")
 	}
 	return c.Admission.Admit(ctx, c.Org.ID)
+}
+
+// Hold counts an answer until its client has read it, and charges it to the account: see [Admission].
+func (c Caller) Hold(bytes int) (done func(), err error) {
+	if err := c.Account.Acquire(bytes); err != nil {
+		return nil, err
+	}
+	switch {
+	case c.Admission == nil:
+		return func() {}, nil
+	case c.Org == nil: // the operator
+		return c.Admission.Hold("", "", bytes)
+	}
+	return c.Admission.Hold(c.Org.ID, c.Principal.ID, bytes)
 }
 
 // LoopActive reports whether chat requests run the loop: the org has the feature, and at

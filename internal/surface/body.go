@@ -196,10 +196,13 @@ func CheckJSON(body []byte) error {
 func ChargeDecoded(account *memlimit.Account, members []Member) error {
 	n := 0
 	for _, m := range members {
-		n += len(m.Value) + objectBytes*bytes.Count(m.Value, []byte("{"))
+		n += DecodedBytes(m.Value)
 	}
 	return account.Acquire(n)
 }
+
+// DecodedBytes returns about how much memory decoding a JSON value takes: see [ChargeDecoded].
+func DecodedBytes(value []byte) int { return len(value) + objectBytes*bytes.Count(value, []byte("{")) }
 
 // maxModel is the most bytes of a model's name, which is stored with the run and listed. The
 // longest that a provider has are ARNs.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
 // statuses maps codes to what the official clients turn into their error classes. They
@@ -101,6 +102,11 @@ func (x *Errors) encode(e Error) []byte {
 // seconds rounds up: a client that retries too early is refused again.
 func seconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }
 
+// Gone returns the error of a request that ended because its client has left. Only the log of requests gets it.
+func Gone(err error) error {
+	return &fault.Error{Code: fault.Unavailable, Reason: "caller_gone", Message: "the request was not completed: its client has left, or the gateway is stopping", RetryAfter: time.Second, Err: err}
+}
+
 // Failed returns the error to answer with: one of the store in words for the caller, any
 // other as it is. It logs what the caller does not get. A nil err stays nil.
 func Failed(log *slog.Logger, err error) error {
@@ -117,8 +123,8 @@ func Failed(log *slog.Logger, err error) error {
 		answer = fault.New(fault.Unavailable, "store_unavailable", "the gateway did not complete the request in time; try again later")
 	case fault.From(err).Code != fault.Internal:
 		return err
-	case errors.Is(err, context.Canceled): // nobody gets it, but the log of requests
-		return &fault.Error{Code: fault.Unavailable, Reason: "caller_gone", Message: "the request was not completed: its client has left, or the gateway is stopping", RetryAfter: time.Second, Err: err}
+	case errors.Is(err, context.Canceled):
+		return Gone(err)
 	}
 	log.Error("request failed", "error", err)
 	return answer
@@ -143,6 +149,27 @@ func WriteJSON(w http.ResponseWriter, status int, v any) error {
 	if err != nil {
 		return err
 	}
+	WriteMarshaled(w, status, body)
+	return nil
+}
+
+// WriteStored is WriteJSON for an answer about what is stored, which can be large. It is charged
+// to the caller until the client has read it, and counts for the large answers of the key.
+func WriteStored(w http.ResponseWriter, caller run.Caller, status int, v any) error {
+	body, err := Marshal(v)
+	if err != nil {
+		return err
+	}
+	return WriteHeld(w, caller, status, body)
+}
+
+// WriteHeld is WriteStored for an object that [Marshal] has encoded.
+func WriteHeld(w http.ResponseWriter, caller run.Caller, status int, body []byte) error {
+	done, err := caller.Hold(len(body))
+	if err != nil {
+		return err
+	}
+	defer done()
 	WriteMarshaled(w, status, body)
 	return nil
 }

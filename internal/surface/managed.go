@@ -41,7 +41,7 @@ func Managed(log *slog.Logger, serve func(*http.Request, run.Caller) (status int
 			return serve(r, caller)
 		}()
 		if err == nil {
-			err = WriteJSON(w, status, body)
+			err = WriteStored(w, caller, status, body)
 		}
 		return Failed(log, err)
 	}

@@ -91,11 +91,11 @@ func (h *Handler) List(w http.ResponseWriter, r *http.Request, caller run.Caller
 				return h.failedList(err)
 			}
 		}
-		return h.writeList(w, r, found, limit)
+		return h.writeList(w, r, caller, found, limit)
 	})(w, r, caller)
 }
 
-func (h *Handler) writeList(w http.ResponseWriter, r *http.Request, found []journal.Approval, limit int) error {
+func (h *Handler) writeList(w http.ResponseWriter, r *http.Request, caller run.Caller, found []journal.Approval, limit int) error {
 	data := make([]Object, min(len(found), limit))
 	for i := range data {
 		arguments, err := journal.ArgumentsOf(r.Context(), h.o.Archive, found[i], MaxListed)
@@ -106,7 +106,7 @@ func (h *Handler) writeList(w http.ResponseWriter, r *http.Request, found []jour
 			return h.failed(err)
 		}
 	}
-	return h.failed(surface.WriteJSON(w, http.StatusOK, newPage(data, len(found) > limit)))
+	return h.failed(surface.WriteStored(w, caller, http.StatusOK, newPage(data, len(found) > limit)))
 }
 
 // Get answers GET /v1/approvals/{id}.

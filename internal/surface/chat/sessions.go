@@ -105,7 +105,7 @@ func (h *Sessions) Get(w http.ResponseWriter, r *http.Request, caller run.Caller
 	if at := info.ExpiresAt(); at != 0 {
 		out.ExpiresAt = new(at / 1000)
 	}
-	return surface.WriteJSON(w, http.StatusOK, out)
+	return surface.WriteStored(w, caller, http.StatusOK, out)
 }
 
 // changing returns the context of a change, which goes on when the client has gone.

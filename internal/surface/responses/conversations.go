@@ -217,6 +217,7 @@ type part struct {
 func (h *Handler) newPart(ctx context.Context, caller run.Caller, list []json.RawMessage) (*part, error) {
 	d := h.newDecoder(ctx, caller, &run.Request{})
 	in := newInputReader(d)
+	defer d.dropFound()
 	if err := in.addAll("items", list); err != nil {
 		return nil, err
 	}
@@ -384,7 +385,7 @@ func (h *Handler) AddItems(w http.ResponseWriter, r *http.Request, caller run.Ca
 	if err != nil {
 		return err
 	}
-	return surface.WriteJSON(w, http.StatusOK, listOf(items, false))
+	return surface.WriteStored(w, caller, http.StatusOK, listOf(items, false))
 }
 
 // addPart stores items and adds them to a conversation, and returns them as they are listed. added
@@ -515,7 +516,7 @@ func (h *Handler) ListItems(w http.ResponseWriter, r *http.Request, caller run.C
 	if err != nil {
 		return err
 	}
-	return surface.WriteJSON(w, http.StatusOK, list)
+	return surface.WriteStored(w, caller, http.StatusOK, list)
 }
 
 // conversationItems are the items of a conversation as they are listed: an item with the id of
@@ -662,52 +663,97 @@ func (h *Handler) findItem(ctx context.Context, caller run.Caller, c *journal.Co
 	return found, err
 }
 
-// itemFinder finds a single item that was stored by its id, as an item_reference names it; nil
-// for none. The gateway knows the ids that it has made.
-func (h *Handler) itemFinder(ctx context.Context, caller run.Caller) func(itemID string) (json.RawMessage, error) {
-	read := map[string]map[string]any{}     // the items of the parts that were read, by their ids
-	encoded := map[string]json.RawMessage{} // the items that were found, by their ids: references share them
-	itemsIn := func(part string) (map[string]any, error) {
-		if byID, is := read[part]; is {
-			return byID, nil
-		}
-		items, err := h.itemsOf(ctx, caller, part, nil)
-		byID := make(map[string]any, len(items))
-		for _, it := range items {
-			if id, _ := it["id"].(string); byID[id] == nil {
-				byID[id] = it
-			}
-		}
-		read[part] = byID
-		return byID, err
+// itemFinder finds single items that were stored by their ids, as an item_reference names them. The gateway knows the
+// ids that it has made. What it has read is charged to the caller until drop.
+type itemFinder struct {
+	h      *Handler
+	ctx    context.Context
+	caller run.Caller
+
+	read    map[string]map[string]any  // the items of the parts that were read, by their ids
+	encoded map[string]json.RawMessage // the items that were found, by their ids: references share them
+	charged int
+}
+
+// itemsIn returns the items of a part by their ids.
+func (f *itemFinder) itemsIn(part string) (map[string]any, error) {
+	if byID, is := f.read[part]; is {
+		return byID, nil
 	}
-	return func(itemID string) (json.RawMessage, error) {
-		_, rest, _ := strings.Cut(itemID, "_")
-		suffix, _, _ := strings.Cut(rest, "_")
-		if suffix == "" {
-			return nil, nil
+	items, err := f.h.itemsOf(f.ctx, f.caller, part, nil)
+	if err != nil {
+		return nil, err
+	}
+	byID, size := make(map[string]any, len(items)), 0
+	for _, it := range items {
+		if id, _ := it["id"].(string); byID[id] == nil {
+			byID[id] = it
+			size += heldBytes(it)
 		}
-		for _, added := range []bool{false, true} {
-			items, err := itemsIn(conversation.PartOf(suffix, added))
-			if err != nil {
-				return nil, err
-			}
-			if items[itemID] == nil {
-				continue
-			}
-			raw, is := encoded[itemID]
-			if !is {
-				if raw, err = surface.Marshal(items[itemID]); err == nil {
-					encoded[itemID] = raw
-				}
-			}
-			if err == nil { // it is sent and stored with the request, each time
-				err = surface.ChargeDecoded(caller.Account, []surface.Member{{Value: raw}})
-			}
-			return raw, err
+	}
+	if err := f.caller.Account.Acquire(size); err != nil {
+		return nil, err
+	}
+	f.charged += size
+	if f.read == nil {
+		f.read, f.encoded = map[string]map[string]any{}, map[string]json.RawMessage{}
+	}
+	f.read[part] = byID
+	return byID, nil
+}
+
+// heldBytes returns about how much memory a decoded JSON value takes.
+func heldBytes(v any) int {
+	const header = 16
+	switch v := v.(type) {
+	case map[string]any:
+		n := mapEntryBytes
+		for name, member := range v {
+			n += mapEntryBytes + len(name) + heldBytes(member)
 		}
+		return n
+	case []any:
+		n := header
+		for _, element := range v {
+			n += header + heldBytes(element)
+		}
+		return n
+	case string:
+		return header + len(v)
+	}
+	return header
+}
+
+// find returns an item; nil for none.
+func (f *itemFinder) find(itemID string) (json.RawMessage, error) {
+	_, rest, _ := strings.Cut(itemID, "_")
+	suffix, _, _ := strings.Cut(rest, "_")
+	if suffix == "" {
 		return nil, nil
 	}
+	for _, added := range []bool{false, true} {
+		items, err := f.itemsIn(conversation.PartOf(suffix, added))
+		if err != nil {
+			return nil, err
+		}
+		if items[itemID] == nil {
+			continue
+		}
+		raw, is := f.encoded[itemID]
+		if !is {
+			if raw, err = surface.Marshal(items[itemID]); err == nil {
+				f.encoded[itemID] = raw
+			}
+		}
+		return raw, err
+	}
+	return nil, nil
+}
+
+// drop drops what was read. The items that were found stay with their references.
+func (f *itemFinder) drop() {
+	f.caller.Account.Release(f.charged)
+	f.read, f.encoded, f.charged = nil, nil, 0
 }
 
 func noItem(id string) error {
@@ -734,7 +780,7 @@ func (h *Handler) GetItem(w http.ResponseWriter, r *http.Request, caller run.Cal
 	if err := included.note(w, caller, []map[string]any{found}); err != nil {
 		return err
 	}
-	return surface.WriteJSON(w, http.StatusOK, found)
+	return surface.WriteStored(w, caller, http.StatusOK, found)
 }
 
 // DeleteItem answers DELETE /v1/conversations/{id}/items/{item}. The other items of its part

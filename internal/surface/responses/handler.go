@@ -97,7 +97,9 @@ func (h *Handler) decodeRequest(ctx context.Context, caller run.Caller, req *run
 // newDecoder returns a decoder for a request of the caller.
 func (h *Handler) newDecoder(ctx context.Context, caller run.Caller, req *run.Request) *decoder {
 	d := newDecoder(req)
-	d.find, d.seal, d.containers = h.itemFinder(ctx, caller), h.sealOf(caller), keyContainers{h, ctx, caller}
+	found := itemFinder{h: h, ctx: ctx, caller: caller}
+	d.find, d.dropFound, d.account = found.find, found.drop, caller.Account
+	d.seal, d.containers = h.sealOf(caller), keyContainers{h, ctx, caller}
 	return d
 }
 

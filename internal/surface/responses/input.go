@@ -69,6 +69,7 @@ func (d *decoder) decodeInput(value json.RawMessage) error {
 	}
 	d.input = list
 	in := newInputReader(d)
+	defer d.dropFound()
 	if err := in.addAll("input", list); err != nil {
 		return err
 	}
@@ -211,22 +212,14 @@ func (d *decoder) checkLost() error {
 // addAll reads the items of a list, and puts the stored items in the place of references. All
 // items together may be as large as a body.
 func (in *inputReader) addAll(at string, list []json.RawMessage) error {
-	for i, raw := range list {
+	ids, err := in.resolve(at, list)
+	if err != nil {
+		return err
+	}
+	for i := range list {
 		at := path(at, i)
-		if err := checkItem(at, raw); err != nil {
-			return err
-		}
-		r := referenceOf(raw)
-		in.at, in.id = at, ""
-		if r.is() {
-			var err error
-			if list[i], err = in.referenced(at, r.ID, raw); err != nil {
-				return err
-			}
-			in.id = r.ID
-		}
-		if in.size += len(list[i]); in.size > surface.MaxBody {
-			return fault.New(fault.TooLarge, "request_too_large", "%s: with the stored items to which it refers, the input is larger than %d bytes; send fewer references", at, surface.MaxBody).In(at)
+		if in.at, in.id = at, ""; ids != nil {
+			in.id = ids[i]
 		}
 		if in.compacts && !in.alone {
 			return fault.New(fault.Invalid, "invalid_value", "%s: an item follows the compaction_trigger, which must be the last", at).In(at)
@@ -236,6 +229,41 @@ func (in *inputReader) addAll(at string, list []json.RawMessage) error {
 		}
 	}
 	return nil
+}
+
+// requestsOfItem is how often the request to a provider has an item while it is made.
+const requestsOfItem = 3
+
+// resolve checks the items of a list and puts the stored items in the place of references. It returns the ids of the
+// references by their index; nil = there are none. The memory of all of them is charged before the first is read,
+// and so is, for a moment, that of the request to the provider: what does not fit is refused here.
+func (in *inputReader) resolve(at string, list []json.RawMessage) (ids []string, err error) {
+	size, decoded := 0, 0
+	for i, raw := range list {
+		at := path(at, i)
+		if err := checkItem(at, raw); err != nil {
+			return nil, err
+		}
+		if r := referenceOf(raw); r.is() {
+			if list[i], err = in.referenced(at, r.ID, raw); err != nil {
+				return nil, err
+			}
+			if ids == nil {
+				ids = make([]string, len(list))
+			}
+			ids[i] = r.ID
+			size += len(list[i])
+			decoded += surface.DecodedBytes(list[i])
+		}
+		if in.size += len(list[i]); in.size > surface.MaxBody {
+			return nil, fault.New(fault.TooLarge, "request_too_large", "%s: with the stored items to which it refers, the input is larger than %d bytes; send fewer references", at, surface.MaxBody).In(at)
+		}
+	}
+	err = in.account.Acquire(decoded + requestsOfItem*size)
+	if err == nil {
+		in.account.Release(requestsOfItem * size)
+	}
+	return ids, err
 }
 
 // reference is what the gateway reads of an input item that may name a stored one. Its type

@@ -48,8 +48,7 @@ func (h *Handler) InputItems(w http.ResponseWriter, r *http.Request, caller run.
 	if err != nil {
 		return surface.Failed(h.o.Log, err)
 	}
-	surface.WriteMarshaled(w, http.StatusOK, body)
-	return nil
+	return surface.WriteHeld(w, caller, http.StatusOK, body)
 }
 
 // inputItems returns the input of a response, or the items of a part that a client has

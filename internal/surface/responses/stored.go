@@ -209,7 +209,7 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, caller run.Calle
 			return err
 		}
 	}
-	return surface.WriteJSON(w, http.StatusOK, object)
+	return surface.WriteStored(w, caller, http.StatusOK, object)
 }
 
 // clientTools returns the tools of the client that the model knows under another name or in

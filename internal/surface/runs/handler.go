@@ -85,7 +85,7 @@ func (h *Handler) List(w http.ResponseWriter, r *http.Request, caller run.Caller
 	if err != nil {
 		return h.failed(err)
 	}
-	return h.failed(surface.WriteJSON(w, http.StatusOK, newPage(found, limit)))
+	return h.failed(surface.WriteStored(w, caller, http.StatusOK, newPage(found, limit)))
 }
 
 // Get answers GET /v1/runs/{id}.
@@ -110,7 +110,7 @@ func (h *Handler) Get(w http.ResponseWriter, r *http.Request, caller run.Caller)
 		return h.failed(err)
 	}
 	out.OnRunComplete = NewToldHooks(told)
-	return h.failed(surface.WriteJSON(w, http.StatusOK, out))
+	return h.failed(surface.WriteStored(w, caller, http.StatusOK, out))
 }
 
 // shownBytes is about how large the JSON of a detail is.

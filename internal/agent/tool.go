@@ -156,9 +156,9 @@ type Tools interface {
 	// name is taken, or an *org.CapError.
 	CreateTool(ctx context.Context, t Tool, by org.Author) error
 	// UpdateTool replaces the definition of a tool and sets UpdatedAt. It returns org.ErrNotFound,
-	// org.ErrExists if another tool has the name, or a *ToolInUseError if the name differs and an agent has the
-	// tool in its latest version.
-	UpdateTool(ctx context.Context, t Tool, by org.Author) error
+	// org.ErrChanged if the stored definition is not that of was, org.ErrExists if another tool has the name, or
+	// a *ToolInUseError if the name differs and an agent has the tool in its latest version.
+	UpdateTool(ctx context.Context, was, t Tool, by org.Author) error
 	// RemoveTool deletes a custom tool. It returns org.ErrNotFound, or a *ToolInUseError.
 	RemoveTool(ctx context.Context, orgID, id string, by org.Author) error
 }

@@ -352,14 +352,14 @@ func (a *App) buildAPI(o Options, router *route.Router, retained *memlimit.Limit
 			Reader: directory.Reader{
 				RoundsCap: a.maxRoundsCap, Vault: a.keys.Vault != nil, RunsCode: a.config.Sandbox.Runs(), Serves: func(model string) bool { return router.Resolve(model) != nil },
 			},
-			Judge: directory.JudgeServer(a.out), CheckDatabases: a.checkDatabases,
+			Judge: directory.JudgeURL(a.out), CheckDatabases: a.checkDatabases,
 			NewKey: func() string { return id.New("tp_") }, Now: clock.Wall,
 		}),
 		files: files.New(files.Options{Files: a.files, Buckets: a.buckets, Org: a.directory.Org, Links: a.links, Bodies: bodies, Record: a.store.RecordNow, Log: a.log, Now: clock.Wall}),
 		agents: agents.New(agents.Options{
 			Store: a.store, Secrets: a.store, Vault: a.keys.Vault, Reader: directory.Reader{RoundsCap: a.maxRoundsCap, Vault: a.keys.Vault != nil},
 			Declared: a.agentsOf,
-			Judge:    directory.JudgeServer(a.out), SecretChanged: a.directory.SecretChanged,
+			Judge:    directory.JudgeURL(a.out), SecretChanged: a.directory.SecretChanged,
 			NewID: id.New, Log: a.log, Now: clock.Wall,
 			Kit: agents.NewKit(kit), Sessions: a.store, Deleted: a.sessionDeleted, Observed: a.store, Conversations: a.store, Archive: a.store, HookMessages: a.store, Runner: a.runner, AgentServers: a.agentServers, MissingFor: a.builtins.missingFor, ListServer: a.listServer, ToolsOf: a.toolsOf,
 			DecideNext: func(ctx context.Context, n run.Next, by org.Author) (journal.Approval, error) {

@@ -163,3 +163,42 @@ func TestANameWithoutAnAnswerIsAServerThatIsDown(t *testing.T) {
 		}
 	}
 }
+
+// K04: a server of an agent, or of the org, that passes when it is stored and is refused at a run ends the run: before
+// the first byte with 403, and afterwards with the same code in the form of the surface.
+func TestARefusalHasTheSameCodeBeforeAndAfterTheFirstByte(t *testing.T) {
+	alone(t)
+	const name = "flip.example.com"
+	dns := newNameserver(t, map[string][]string{name: {"127.0.0.2"}})
+	tools := newRawMCP(t, methods{"tools/list": gives(oneTool("echo")), "tools/call": gives(`{"content":[]}`)})
+	tools.Config.SetKeepAlivesEnabled(false) // each request needs a connection, and each connection a lookup
+	reached := forbidden(t, tools.URL)
+	asked := "echo"
+	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, _ received) {
+		dns.set(name, "127.0.0.2")
+		asks(call{asked, `{}`}).write(w)
+	})
+	url := named(tools.URL, name)
+	d := manage(MustRun(t, site{upstream: up.URL, allow: "127.0.0.1/32", servers: []string{server("s", url)}}.yaml()))
+	id := d.newAgent(`,"mcp_servers":[{"name":"s","url":"` + url + `"}]`)
+	for _, surface := range []struct{ path, body, tool, failed string }{
+		{"/api/agents/" + id + "/run/stream", `{"message":"go"}`, "mcp__s__echo", `"status":"failed"`},
+		{"/v1/responses", `{"model":"m","input":"go","stream":true,"tools":[{"type":"mcp","server_label":"s","require_approval":"never"}]}`, "echo", "response.failed"},
+	} {
+		asked = surface.tool
+		dns.set(name, "127.0.0.2")
+		calls := len(up.requests())
+		before := d.send("POST", surface.path, strings.NewReader(surface.body), "Authorization", "Bearer owner-key")
+		if before.status != 403 || !strings.Contains(string(before.body), `"code":"outbound_ssrf_blocked"`) || !strings.Contains(string(before.body), "ssrf_blocked:loopback:127.0.0.2") || len(up.requests()) != calls {
+			t.Errorf("%s before the first byte: %d %s", surface.path, before.status, before.body)
+		}
+		dns.set(name, "127.0.0.1")
+		after := d.send("POST", surface.path, strings.NewReader(surface.body), "Authorization", "Bearer owner-key")
+		if text := string(after.body); after.status != 200 || !strings.Contains(text, `"code":"outbound_ssrf_blocked"`) || !strings.Contains(text, surface.failed) || len(up.requests()) != calls+1 {
+			t.Errorf("%s after the first byte: %d %s", surface.path, after.status, text)
+		}
+	}
+	if n := len(tools.of("tools/call")); n != 0 || reached.Load() != 0 {
+		t.Errorf("%d calls, %d forbidden connections", n, reached.Load())
+	}
+}

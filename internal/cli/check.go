@@ -13,6 +13,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/config"
 	"github.com/turnpike-gateway/turnpike/internal/directory"
 	"github.com/turnpike-gateway/turnpike/internal/egress"
+	"github.com/turnpike-gateway/turnpike/internal/httptool"
 	"github.com/turnpike-gateway/turnpike/internal/id"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
@@ -38,8 +39,9 @@ refers to. Nothing is started. Each mistake is one line:
   turnpike.yaml:17:21: orgs[0].runtime.max_rounds: 51 is out of range (1..50)
 
 These are also reported, although the gateway starts with them and logs a warning:
-  - an MCP server or HTTP tool that no run can use, because the outbound policy refuses
-    its URL, or the program of the server does not exist
+  - a URL that the outbound policy refuses: of an MCP server, an HTTP tool, a hook, a
+    webhook, a bucket or a tool for the web
+  - an MCP server whose program does not exist
   - an API key of fewer than 16 characters
 
 The exit status is 0 if the file is valid and 1 otherwise.`,
@@ -129,19 +131,23 @@ next steps. An existing file is not overwritten.`,
 	}
 }
 
-// refusedServers returns the enabled MCP servers of the file that no run can use.
+// refusedServers returns the URLs of the file that the outbound policy refuses, and the programs of
+// enabled MCP servers that do not exist.
 func refusedServers(c *config.Config) []config.Mistake {
 	way := egress.New(app.OutboundPolicy(c.Outbound.SSRF), egress.Options{})
 	defer way.CloseIdleConnections()
 	var all []config.Mistake
+	judgeURL := func(path, url string) {
+		if err := directory.JudgeURL(way)(url); err != nil {
+			all = append(all, c.Mistake(path, err.Error()))
+		}
+	}
 	judge := func(path string, m org.MCPServer) {
 		if !m.Enabled {
 			return
 		}
-		if err := directory.JudgeServer(way)(m.URL); err != nil {
-			all = append(all, c.Mistake(path+".url", err.Error()))
-		}
 		if len(m.Command) == 0 {
+			judgeURL(path+".url", m.URL)
 			return
 		}
 		if _, err := exec.LookPath(m.Command[0]); err != nil {
@@ -149,9 +155,7 @@ func refusedServers(c *config.Config) []config.Mistake {
 		}
 	}
 	if to := c.ToolDispatch.URL; to != "" {
-		if err := directory.JudgeServer(way)(to); err != nil {
-			all = append(all, c.Mistake("tool_dispatch_url", err.Error()))
-		}
+		judgeURL("tool_dispatch_url", to)
 	}
 	for i, m := range c.MCPServers {
 		judge(fmt.Sprintf("mcp_servers[%d]", i), m.MCPServer)
@@ -161,7 +165,28 @@ func refusedServers(c *config.Config) []config.Mistake {
 			judge(fmt.Sprintf("orgs[%d].mcp_servers[%d]", i, j), m)
 		}
 		for j, t := range o.HTTPTools {
-			judge(fmt.Sprintf("orgs[%d].http_tools[%d]", i, j), org.MCPServer{URL: t.URL, Enabled: t.Enabled})
+			if u, err := httptool.ParseURL(t.URL); err == nil && t.Enabled {
+				judgeURL(fmt.Sprintf("orgs[%d].http_tools[%d].url", i, j), u.Sample())
+			}
+		}
+		for j, w := range o.Webhooks {
+			if w.Enabled {
+				judgeURL(fmt.Sprintf("orgs[%d].webhooks[%d].url", i, j), w.URL)
+			}
+		}
+		for _, a := range o.Runtime.Addresses() {
+			judgeURL(fmt.Sprintf("orgs[%d].runtime.%s", i, a.Path), a.URL)
+		}
+		for j, a := range o.Agents {
+			at := fmt.Sprintf("orgs[%d].agents[%d]", i, j)
+			for k, s := range a.Servers {
+				judge(fmt.Sprintf("%s.mcp_servers[%d]", at, k), s.Settings)
+			}
+			for k, h := range a.Hooks {
+				if h.Config.URL != "" {
+					judgeURL(fmt.Sprintf("%s.hooks[%d].config.url", at, k), h.Config.URL)
+				}
+			}
 		}
 	}
 	return all

@@ -1,6 +1,7 @@
 package directory
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -216,16 +217,18 @@ func refusal(code fault.Code, err error) error {
 	return fault.New(code, "invalid_value", "%s", message).In(first.Path)
 }
 
-// JudgeServer refuses URLs of MCP servers to which the gateway would never connect:
-// literal addresses and names that the outbound policy refuses without a lookup.
-func JudgeServer(way *egress.Egress) func(url string) error {
+// JudgeURL refuses URLs to which the gateway would never connect: those that the outbound
+// policy refuses without a lookup, because of their syntax, their port, their name or their
+// address.
+func JudgeURL(way *egress.Egress) func(url string) error {
 	return func(url string) error {
 		_, err := way.CheckURL(url)
 		var blocked *egress.BlockedError
-		if !errors.As(err, &blocked) || blocked.Setting() == "" { // how a URL is written is for the reader of settings
+		if !errors.As(err, &blocked) {
 			return nil
 		}
-		refused := fault.New(fault.Unprocessable, "outbound_ssrf_blocked", "the outbound policy refuses this URL: %s%s", blocked.Reason, AllowedBy(blocked)).In("url")
+		remedy := cmp.Or(AllowedBy(blocked), "; use another URL")
+		refused := fault.New(fault.Unprocessable, "outbound_ssrf_blocked", "the outbound policy refuses this URL: %s%s", blocked.Reason, remedy).In("url")
 		refused.Setting = blocked.Setting()
 		return refused
 	}

@@ -6,9 +6,9 @@ import (
 )
 
 // CheckURL checks a URL as far as possible without a lookup: its syntax, the class
-// of its name, and its address if the host is an IP literal. A Target without an
-// address still has to be resolved. The error is a [*BlockedError]. It opens no
-// connection.
+// of its name, and its addresses if the host is an IP literal or a name of
+// localhost. A Target without an address still has to be resolved. The error is a
+// [*BlockedError]. It opens no connection.
 func (e *Egress) CheckURL(rawURL string) (Target, error) {
 	target, err := ParseTarget(rawURL)
 	if err != nil {
@@ -17,8 +17,17 @@ func (e *Egress) CheckURL(rawURL string) (Target, error) {
 	if err := e.checkBeforeLookup(target.Host, target.Addr); err != nil {
 		return Target{}, err
 	}
-	if target.Addr.IsValid() {
-		return target, e.checkConnect(target.Host, netip.AddrPortFrom(target.Addr, target.Port))
+	var known []netip.Addr
+	switch {
+	case target.Addr.IsValid():
+		known = []netip.Addr{target.Addr}
+	case classifyName(target.Host) == nameLocalhost:
+		known, _ = e.localhost(target.Host) // checked above
+	}
+	for _, addr := range known {
+		if err := e.checkConnect(target.Host, netip.AddrPortFrom(addr, target.Port)); err != nil {
+			return target, err
+		}
 	}
 	return target, nil
 }

@@ -1,8 +1,10 @@
 package org
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"strings"
 	"time"
@@ -63,6 +65,22 @@ type PreviousSecret struct {
 
 // Expired reports whether the key has stopped working by itself.
 func (k Key) Expired(now time.Time) bool { return !k.ExpiresAt.IsZero() && !now.Before(k.ExpiresAt) }
+
+// Same reports whether two states of an org have the same features and settings:
+// [Store.UpdateOrg] requires it.
+func (r Record) Same(other Record) bool {
+	return sameJSON(r.Features, other.Features) && sameJSON(r.Runtime, other.Runtime)
+}
+
+// sameJSON reports whether two values are stored as the same text.
+func sameJSON(a, b any) bool {
+	one, err := json.Marshal(a)
+	if err != nil {
+		return false
+	}
+	other, err := json.Marshal(b)
+	return err == nil && bytes.Equal(one, other)
+}
 
 // Grant returns what the key may use, how often and how long.
 func (k Key) Grant() Grant { return Grant{k.Access, k.Rate, k.ExpiresAt} }
@@ -195,6 +213,10 @@ type Secret struct {
 	CreatedAt time.Time
 	UpdatedAt time.Time
 }
+
+// Same reports whether two states of a server have the same settings:
+// [Store.UpdateMCPServer] requires it.
+func (s MCPServer) Same(other MCPServer) bool { return sameJSON(s, other) }
 
 // Storable returns an error if a [Store] must not store s. A command may come from the
 // configuration file only.

@@ -78,9 +78,9 @@ type Store interface {
 	// while runs, conversations or audit rows of a deleted org with this id are stored.
 	// What a deleted org spent of its budgets does not count for the new one.
 	CreateOrg(ctx context.Context, r Record, by Author) error
-	// UpdateOrg replaces Features, Runtime and UpdatedAt of an org, or returns
-	// ErrNotFound.
-	UpdateOrg(ctx context.Context, r Record, by Author) error
+	// UpdateOrg replaces Features, Runtime and UpdatedAt of an org. It returns
+	// ErrNotFound, or ErrChanged if the stored org is not the [Record.Same] as was.
+	UpdateOrg(ctx context.Context, was, r Record, by Author) error
 	// DeleteOrg deletes an org with its keys, servers, secrets, agents and cached
 	// results, but not its runs, conversations and audit rows. It returns ErrNotFound without
 	// the org.
@@ -117,8 +117,9 @@ type Store interface {
 	// another error if the server is not Storable.
 	CreateMCPServer(ctx context.Context, s MCPServer, by Author) error
 	// UpdateMCPServer replaces a server except its Position and CreatedAt. It
-	// returns ErrNotFound, or another error if the server is not Storable.
-	UpdateMCPServer(ctx context.Context, s MCPServer, by Author) error
+	// returns ErrNotFound, ErrChanged if the stored server is not the [MCPServer.Same]
+	// as was, or another error if the server is not Storable.
+	UpdateMCPServer(ctx context.Context, was, s MCPServer, by Author) error
 	// DeleteMCPServer deletes a server, or returns ErrNotFound.
 	DeleteMCPServer(ctx context.Context, org, name string, by Author) error
 

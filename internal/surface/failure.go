@@ -132,6 +132,9 @@ func codeOf(status int) fault.Code {
 	return fault.Upstream
 }
 
+// EndFault returns the error that a failed run is answered with, before anything was sent.
+func EndFault(end event.Finished, mayAddress bool) error { return faultOf(end, mayAddress) }
+
 // faultOf returns the error that a failed run is answered with: whose fault it is, and
 // what was wrong. It is the same for every surface.
 func faultOf(end event.Finished, mayAddress bool) *fault.Error {

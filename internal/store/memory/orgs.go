@@ -156,12 +156,15 @@ func (o *Orgs) CreateOrg(_ context.Context, r org.Record, by org.Author) error {
 }
 
 // UpdateOrg implements org.Store.
-func (o *Orgs) UpdateOrg(_ context.Context, r org.Record, by org.Author) error {
+func (o *Orgs) UpdateOrg(_ context.Context, was, r org.Record, by org.Author) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	old, err := o.find(r.ID)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case !old.Same(was):
+		return fmt.Errorf("org %s: %w", r.ID, org.ErrChanged)
 	}
 	r.CreatedAt = old.CreatedAt
 	before := old.Record

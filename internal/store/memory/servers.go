@@ -53,15 +53,18 @@ func (o *Orgs) CreateMCPServer(_ context.Context, s org.MCPServer, by org.Author
 }
 
 // UpdateMCPServer implements org.Store.
-func (o *Orgs) UpdateMCPServer(_ context.Context, s org.MCPServer, by org.Author) error {
+func (o *Orgs) UpdateMCPServer(_ context.Context, was, s org.MCPServer, by org.Author) error {
 	if err := s.Storable(); err != nil {
 		return fmt.Errorf("MCP server %s: %w", s.Name, err)
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	r, i := o.findServer(s.Org, s.Name)
-	if i < 0 {
+	switch {
+	case i < 0:
 		return fmt.Errorf("MCP server %s: %w", s.Name, org.ErrNotFound)
+	case !r.servers[i].Same(was):
+		return fmt.Errorf("MCP server %s: %w", s.Name, org.ErrChanged)
 	}
 	s.Position, s.CreatedAt = r.servers[i].Position, r.servers[i].CreatedAt
 	before := r.servers[i]

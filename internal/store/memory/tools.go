@@ -100,13 +100,15 @@ func (o *Orgs) CreateTool(_ context.Context, t agent.Tool, by org.Author) error 
 }
 
 // UpdateTool implements agent.Tools.
-func (o *Orgs) UpdateTool(_ context.Context, t agent.Tool, by org.Author) error {
+func (o *Orgs) UpdateTool(_ context.Context, was, t agent.Tool, by org.Author) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	r, i, err := o.findTool(t.Org, t.ID)
 	switch {
 	case err != nil:
 		return err
+	case !r.tools[i].Equal(was.ToolDefinition):
+		return fmt.Errorf("tool %s: %w", t.ID, org.ErrChanged)
 	case slices.ContainsFunc(r.tools, func(b agent.Tool) bool { return b.ID != t.ID && b.Name == t.Name }):
 		return fmt.Errorf("tool %s: %w", t.ID, org.ErrExists)
 	}

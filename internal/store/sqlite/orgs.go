@@ -144,15 +144,18 @@ func (s *Store) CreateOrg(ctx context.Context, r org.Record, by org.Author) erro
 }
 
 // UpdateOrg implements org.Store.
-func (s *Store) UpdateOrg(ctx context.Context, r org.Record, by org.Author) error {
+func (s *Store) UpdateOrg(ctx context.Context, was, r org.Record, by org.Author) error {
 	features, runtime, err := encodeOrg(r)
 	if err != nil {
 		return fmt.Errorf("org %s: %w", r.ID, err)
 	}
 	return s.write(ctx, "update an org", "org "+r.ID, func(t *tx) error {
 		before, err := t.org(r.ID)
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
+		case !before.Same(was):
+			return org.ErrChanged
 		}
 		if err := requireFound(t.exec(`UPDATE orgs SET features = ?, runtime = ?, updated_at = ? WHERE id = ?`,
 			features, runtime, millis(r.UpdatedAt), r.ID)); err != nil {

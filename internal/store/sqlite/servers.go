@@ -39,15 +39,18 @@ func (s *Store) CreateMCPServer(ctx context.Context, m org.MCPServer, by org.Aut
 }
 
 // UpdateMCPServer implements org.Store.
-func (s *Store) UpdateMCPServer(ctx context.Context, m org.MCPServer, by org.Author) error {
+func (s *Store) UpdateMCPServer(ctx context.Context, was, m org.MCPServer, by org.Author) error {
 	settings, err := encodeServer(m)
 	if err != nil {
 		return fmt.Errorf("MCP server %s: %w", m.Name, err)
 	}
 	return s.write(ctx, "update an MCP server", "MCP server "+m.Name, func(t *tx) error {
 		before, err := t.server(m.Org, m.Name)
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
+		case !before.Same(was):
+			return org.ErrChanged
 		}
 		if err := requireFound(t.exec(`UPDATE mcp_outbound_servers SET settings = ?, updated_at = ? WHERE org = ? AND name = ?`,
 			settings, millis(m.UpdatedAt), m.Org, m.Name)); err != nil {

@@ -102,11 +102,14 @@ func (s *Store) CreateTool(ctx context.Context, m agent.Tool, by org.Author) err
 }
 
 // UpdateTool implements agent.Tools.
-func (s *Store) UpdateTool(ctx context.Context, m agent.Tool, by org.Author) error {
+func (s *Store) UpdateTool(ctx context.Context, was, m agent.Tool, by org.Author) error {
 	return s.write(ctx, "update a tool", "tool "+m.ID, func(t *tx) error {
 		before, err := t.tool(m.Org, m.ID)
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
+		case !before.Equal(was.ToolDefinition):
+			return org.ErrChanged
 		}
 		if before.Name != m.Name {
 			if err := t.checkUnused(before); err != nil {

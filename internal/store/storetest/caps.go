@@ -75,7 +75,7 @@ func serversCapped(b *testBench) {
 	b.ok(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: "s"}, org.Author{}))
 	b.checkCapError(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: "t"}, org.Author{}), "org_caps.mcp_servers", 1)
 	b.ok(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: "b", Name: "t"}, org.Author{}))
-	b.ok(b.Orgs.UpdateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: "s", URL: "http://x"}, org.Author{}))
+	b.ok(b.updateServer(org.MCPServer{Org: "a", Name: "s", URL: "http://x"}, org.Author{}))
 	b.ok(b.Orgs.DeleteMCPServer(b.Context(), "a", "s", org.Author{}))
 	b.ok(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: "t"}, org.Author{}))
 }

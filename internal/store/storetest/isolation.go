@@ -59,10 +59,10 @@ func sameIDs(b *testBench) {
 func changesStayInOrg(b *testBench) {
 	b.populate("a")
 	b.populate("bb")
-	b.ok(b.Orgs.UpdateOrg(b.Context(), org.Record{ID: "bb", Features: []string{"changed"}}, org.Author{}))
+	b.ok(b.updateOrg(org.Record{ID: "bb", Features: []string{"changed"}}, org.Author{}))
 	b.orgs(org.Record{ID: "a", Features: []string{"a"}}, org.Record{ID: "bb", Features: []string{"changed"}})
 	b.ok(b.Orgs.RevokeKey(b.Context(), "bb", "key", 1, org.Author{}))
-	b.ok(b.Orgs.UpdateMCPServer(b.Context(), org.MCPServer{Org: "bb", Name: "server", URL: "http://changed"}, org.Author{}))
+	b.ok(b.updateServer(org.MCPServer{Org: "bb", Name: "server", URL: "http://changed"}, org.Author{}))
 	b.ok(b.Orgs.DeleteMCPServer(b.Context(), "bb", "server", org.Author{}))
 	b.ok(b.Orgs.PutSecret(b.Context(), org.Secret{Org: "bb", Name: "secret", Sealed: []byte("changed")}, org.Author{}))
 	b.ok(b.Orgs.DeleteSecret(b.Context(), "bb", "secret", org.Author{}))
@@ -92,7 +92,7 @@ func idsOfAnotherOrg(b *testBench) {
 		b.checkNotFound(b.Orgs.RevokeKey(b.Context(), "bb", id, 1, org.Author{}), "key "+id)
 	}
 	for _, id := range []string{"server", "nobody's"} {
-		b.checkNotFound(b.Orgs.UpdateMCPServer(b.Context(), org.MCPServer{Org: "bb", Name: id}, org.Author{}), "MCP server "+id)
+		b.checkNotFound(b.updateServer(org.MCPServer{Org: "bb", Name: id}, org.Author{}), "MCP server "+id)
 		b.checkNotFound(b.Orgs.DeleteMCPServer(b.Context(), "bb", id, org.Author{}), "MCP server "+id)
 	}
 	for _, id := range []string{"secret", "nobody's"} {

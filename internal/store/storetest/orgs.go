@@ -35,12 +35,26 @@ func orgCases() []rule {
 			ofOrg(&old.Runtime)
 			b.ok(b.Orgs.CreateOrg(b.Context(), old, org.Author{}))
 			changed := org.Record{ID: "a", Features: []string{"two"}, CreatedAt: b.now().Add(time.Hour), UpdatedAt: b.now().Add(time.Hour)}
-			b.ok(b.Orgs.UpdateOrg(b.Context(), changed, org.Author{}))
+			b.ok(b.updateOrg(changed, org.Author{}))
 			changed.CreatedAt = old.CreatedAt
 			b.orgs(changed)
 		}},
+		{"an org that another request has changed is not replaced", "ErrChanged: two changes of different members both count", func(b *testBench) {
+			first := org.Record{ID: "a", Features: []string{"one"}}
+			b.ok(b.Orgs.CreateOrg(b.Context(), first, org.Author{}))
+			second, third := first, first
+			second.Features = []string{"two"}
+			third.Runtime.Concurrency = 3
+			b.ok(b.Orgs.UpdateOrg(b.Context(), first, second, b.by("k")))
+			b.checkError(b.Orgs.UpdateOrg(b.Context(), first, third, b.by("k")), org.ErrChanged)
+			third.Features = second.Features
+			b.ok(b.Orgs.UpdateOrg(b.Context(), second, third, b.by("k")))
+			b.checkError(b.Orgs.UpdateOrg(b.Context(), second, third, b.by("k")), org.ErrChanged)
+			b.orgs(third)
+			b.equal(b.managed("a"), []string{"k update org a/a", "k update org a/a"})
+		}},
 		{"a missing org is not found", "update and delete: ErrNotFound", func(b *testBench) {
-			b.checkError(b.Orgs.UpdateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}), org.ErrNotFound)
+			b.checkError(b.updateOrg(org.Record{ID: "a"}, org.Author{}), org.ErrNotFound)
 			b.checkError(b.Orgs.DeleteOrg(b.Context(), "a", org.Author{}), org.ErrNotFound)
 			_, err := b.Orgs.Org(b.Context(), "a")
 			b.checkError(err, org.ErrNotFound)
@@ -206,4 +220,13 @@ func ofOrg(r *org.Runtime) {
 	for i := range r.Databases {
 		r.Databases[i].FromFile = false
 	}
+}
+
+// updateOrg replaces an org, whatever is stored.
+func (b *testBench) updateOrg(r org.Record, by org.Author) error {
+	was, err := b.Orgs.Org(b.Context(), r.ID)
+	if err != nil {
+		was = r
+	}
+	return b.Orgs.UpdateOrg(b.Context(), was, r, by)
 }

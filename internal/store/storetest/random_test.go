@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -205,7 +206,13 @@ func (p *randomOps) manage() (string, [2]answer) {
 	case 0, 1:
 		return "create org", p.only(func(s storetest.Store) error { return s.Orgs.CreateOrg(ctx, record, by) })
 	case 2:
-		return "update org", p.only(func(s storetest.Store) error { return s.Orgs.UpdateOrg(ctx, record, by) })
+		return "update org", p.only(func(s storetest.Store) error {
+			was, err := s.Orgs.Org(ctx, record.ID)
+			if err != nil {
+				return err
+			}
+			return s.Orgs.UpdateOrg(ctx, was, record, by)
+		})
 	case 3:
 		if p.rand.IntN(4) > 0 {
 			return "orgs", p.both(func(s storetest.Store) (any, error) { return s.Orgs.Orgs(ctx) })
@@ -224,7 +231,16 @@ func (p *randomOps) manage() (string, [2]answer) {
 	case 11, 12, 13:
 		return "create server", p.only(func(s storetest.Store) error { return s.Orgs.CreateMCPServer(ctx, server, by) })
 	case 14, 15:
-		return "update server", p.only(func(s storetest.Store) error { return s.Orgs.UpdateMCPServer(ctx, server, by) })
+		read := p.coin() // otherwise the server is not the one that is stored
+		return "update server", p.only(func(s storetest.Store) error {
+			was := server
+			if all, err := s.Orgs.MCPServers(ctx, orgID); err == nil {
+				if i := slices.IndexFunc(all, func(m org.MCPServer) bool { return m.Name == name }); i >= 0 && read {
+					was = all[i]
+				}
+			}
+			return s.Orgs.UpdateMCPServer(ctx, was, server, by)
+		})
 	case 16, 17:
 		return "delete server", p.only(func(s storetest.Store) error { return s.Orgs.DeleteMCPServer(ctx, orgID, name, by) })
 	}

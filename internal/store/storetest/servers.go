@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"slices"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -49,15 +50,28 @@ func serverCases() []rule {
 			changed := org.MCPServer{}
 			fill(&changed, "Command", "Env", "RequireApproval", "FromFile", "Shared", "UnknownSettings")
 			changed.Org, changed.Name, changed.CreatedAt = "a", "s", b.now().Add(time.Hour)
-			b.ok(b.Orgs.UpdateMCPServer(b.Context(), changed, org.Author{}))
+			b.ok(b.updateServer(changed, org.Author{}))
 			changed.Position, changed.CreatedAt = 1, b.now()
 			b.servers("a", org.MCPServer{Org: "a", Name: "first"}, changed)
 		}},
+		{"a server that another request has changed is not replaced", "ErrChanged: two changes of different members both count", func(b *testBench) {
+			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
+			first := org.MCPServer{Org: "a", Name: "s", URL: "http://one", Headers: map[string]string{"A": "b"}}
+			b.ok(b.Orgs.CreateMCPServer(b.Context(), first, org.Author{}))
+			second := first
+			second.Enabled = true
+			b.ok(b.Orgs.UpdateMCPServer(b.Context(), first, second, b.by("k")))
+			third := first
+			third.Headers = nil
+			b.checkError(b.Orgs.UpdateMCPServer(b.Context(), first, third, b.by("k")), org.ErrChanged)
+			b.servers("a", second)
+			b.equal(b.managed("a"), []string{"k update mcp_server a/s"})
+		}},
 		{"a missing server is not found", "update and delete: ErrNotFound", func(b *testBench) {
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
-			b.checkError(b.Orgs.UpdateMCPServer(b.Context(), org.MCPServer{Org: "a", Name: "s"}, org.Author{}), org.ErrNotFound)
+			b.checkError(b.updateServer(org.MCPServer{Org: "a", Name: "s"}, org.Author{}), org.ErrNotFound)
 			b.checkError(b.Orgs.DeleteMCPServer(b.Context(), "a", "s", org.Author{}), org.ErrNotFound)
-			b.checkError(b.Orgs.UpdateMCPServer(b.Context(), org.MCPServer{Org: "b", Name: "s"}, org.Author{}), org.ErrNotFound)
+			b.checkError(b.updateServer(org.MCPServer{Org: "b", Name: "s"}, org.Author{}), org.ErrNotFound)
 			b.checkError(b.Orgs.DeleteMCPServer(b.Context(), "b", "s", org.Author{}), org.ErrNotFound)
 			b.servers("a")
 		}},
@@ -66,7 +80,7 @@ func serverCases() []rule {
 			s := org.MCPServer{Org: "a", Name: "s"}
 			b.ok(b.Orgs.CreateMCPServer(b.Context(), s, org.Author{}))
 			for _, bad := range []org.MCPServer{{Org: "a", Name: "s", Command: []string{"sh"}}, {Org: "a", Name: "s", Env: map[string]string{"A": "b"}}, {Org: "a", Name: "s", FromFile: true}} {
-				if b.Orgs.UpdateMCPServer(b.Context(), bad, org.Author{}) == nil {
+				if b.updateServer(bad, org.Author{}) == nil {
 					b.Errorf("the server was changed to %+v", bad)
 				}
 				bad.Name = "t"
@@ -99,4 +113,14 @@ func (b *testBench) servers(orgID string, want ...org.MCPServer) {
 	}
 	b.ok(err)
 	b.equal(got, want)
+}
+
+// updateServer replaces a server, whatever is stored.
+func (b *testBench) updateServer(s org.MCPServer, by org.Author) error {
+	was := s
+	stored, err := b.Orgs.MCPServers(b.Context(), s.Org)
+	if i := slices.IndexFunc(stored, func(m org.MCPServer) bool { return m.Name == s.Name }); err == nil && i >= 0 {
+		was = stored[i]
+	}
+	return b.Orgs.UpdateMCPServer(b.Context(), was, s, by)
 }

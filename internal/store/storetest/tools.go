@@ -16,6 +16,7 @@ func toolCases() []rule {
 	return []rule{
 		{"a custom tool is stored as it was created", "with every field; E19", toolStored},
 		{"a custom tool is changed", "what it is, and when; not who it is", toolChanged},
+		{"a custom tool that another request has changed is not replaced", "ErrChanged: two changes of different members both count", toolChangedMeanwhile},
 		{"the name of a custom tool is unique in its org", "ErrExists", toolNames},
 		{"a custom tool that an agent has is kept", "not deleted or renamed while the latest version of an agent has it, archived or not; N02", toolInUse},
 		{"an agent has custom tools that exist", "of its own org; ErrToolMissing", toolMissing},
@@ -86,14 +87,35 @@ func toolChanged(b *testBench) {
 	b.step(time.Second)
 	given := want
 	given.Name, given.Endpoint, given.UpdatedAt, given.CreatedAt = "y", "https://example.com/other", b.now(), b.now()
-	b.ok(b.Agents.UpdateTool(b.Context(), given, org.Author{}))
+	b.ok(b.updateTool(given, org.Author{}))
 	want.ToolDefinition, want.UpdatedAt = given.ToolDefinition, given.UpdatedAt
 	got, err := b.Agents.Tool(b.Context(), "a", want.ID)
 	b.ok(err)
 	b.equal(got, want)
 	b.ok(b.Agents.RemoveTool(b.Context(), "a", want.ID, org.Author{}))
 	b.tools("a", 10, 0, 0)
-	b.checkError(b.Agents.UpdateTool(b.Context(), given, org.Author{}), org.ErrNotFound)
+	b.checkError(b.updateTool(given, org.Author{}), org.ErrNotFound)
+}
+
+func toolChangedMeanwhile(b *testBench) {
+	b.withOrgs("a")
+	first := b.tool("a", "x")
+	second, third := first, first
+	second.Description, third.Method = "other", "DELETE"
+	b.ok(b.Agents.UpdateTool(b.Context(), first, second, org.Author{}))
+	b.checkError(b.Agents.UpdateTool(b.Context(), first, third, org.Author{}), org.ErrChanged)
+	got, err := b.Agents.Tool(b.Context(), "a", first.ID)
+	b.ok(err)
+	b.equal(got, second)
+}
+
+// updateTool replaces the definition of a tool, whatever is stored.
+func (b *testBench) updateTool(t agent.Tool, by org.Author) error {
+	was, err := b.Agents.Tool(b.Context(), t.Org, t.ID)
+	if err != nil {
+		was = t
+	}
+	return b.Agents.UpdateTool(b.Context(), was, t, by)
 }
 
 func toolNames(b *testBench) {
@@ -105,7 +127,7 @@ func toolNames(b *testBench) {
 	other.ID = "tool_other"
 	b.checkError(b.Agents.CreateTool(b.Context(), other, org.Author{}), org.ErrExists)
 	y.Name = "x"
-	b.checkError(b.Agents.UpdateTool(b.Context(), y, org.Author{}), org.ErrExists)
+	b.checkError(b.updateTool(y, org.Author{}), org.ErrExists)
 	got, err := b.Agents.Tool(b.Context(), "a", y.ID)
 	b.ok(err)
 	b.equal(got.Name, "y")
@@ -137,14 +159,14 @@ func toolInUse(b *testBench) {
 	inUse(b.Agents.RemoveTool(b.Context(), "a", x.ID, org.Author{}), "one")
 	renamed := x
 	renamed.Name = "y"
-	inUse(b.Agents.UpdateTool(b.Context(), renamed, org.Author{}), "one")
+	inUse(b.updateTool(renamed, org.Author{}), "one")
 	x.Description = "other"
-	b.ok(b.Agents.UpdateTool(b.Context(), x, org.Author{}))
+	b.ok(b.updateTool(x, org.Author{}))
 	b.ok(b.Agents.RemoveTool(b.Context(), "b", foreign.ID, org.Author{}))
 	b.ok(b.Agents.RemoveAgent(b.Context(), "a", first.ID, org.Author{}))
 	inUse(b.Agents.RemoveTool(b.Context(), "a", x.ID, org.Author{}), "two")
 	b.ok(b.Agents.UpdateAgent(b.Context(), 2, withTools(second), org.Author{})) // version 2 is kept, and has it
-	b.ok(b.Agents.UpdateTool(b.Context(), renamed, org.Author{}))
+	b.ok(b.updateTool(renamed, org.Author{}))
 	b.ok(b.Agents.RemoveTool(b.Context(), "a", x.ID, org.Author{}))
 	_, err := b.Agents.ToolNamed(b.Context(), "a", "y")
 	b.checkError(err, org.ErrNotFound)
@@ -184,7 +206,7 @@ func toolForeign(b *testBench) {
 		b.checkError(err, org.ErrNotFound)
 		foreign := x
 		foreign.Org = orgID
-		b.checkError(b.Agents.UpdateTool(b.Context(), foreign, org.Author{}), org.ErrNotFound)
+		b.checkError(b.updateTool(foreign, org.Author{}), org.ErrNotFound)
 		b.checkError(b.Agents.RemoveTool(b.Context(), orgID, x.ID, org.Author{}), org.ErrNotFound)
 	}
 	b.tools("a", 10, 0, 1, "x")
@@ -204,7 +226,7 @@ func toolsCapped(b *testBench) {
 	x := b.tool("a", "x")
 	b.checkCapError(b.Agents.CreateTool(b.Context(), newTool("a", "y"), org.Author{}), "org_caps.tools", 1)
 	b.tool("b", "y")
-	b.ok(b.Agents.UpdateTool(b.Context(), x, org.Author{}))
+	b.ok(b.updateTool(x, org.Author{}))
 	b.ok(b.Agents.RemoveTool(b.Context(), "a", x.ID, org.Author{}))
 	b.tool("a", "y")
 }
@@ -216,7 +238,7 @@ func toolAudited(b *testBench) {
 	t.Endpoint, t.Headers = "https://example.com/?key=canary", map[string]string{"X": "canary", "Y": "secret:name"}
 	b.ok(b.Agents.CreateTool(b.Context(), t, by))
 	t.Method = "PUT"
-	b.ok(b.Agents.UpdateTool(b.Context(), t, by))
+	b.ok(b.updateTool(t, by))
 	b.ok(b.Agents.RemoveTool(b.Context(), "a", t.ID, by))
 	got := []string{}
 	for _, row := range b.rows("a", audit.Query{Limit: 10, Kind: audit.KindManagement}, 3) {

@@ -72,7 +72,7 @@ type Options struct {
 	Routes    Routes
 	Directory Directory
 	Reader    Reader
-	Judge     func(url string) error // refuses what the outbound policy refuses without a lookup
+	Judge     func(url string) error // refuses URLs that the outbound policy refuses without a lookup
 	NewKey    func() string
 
 	// CheckDatabases connects to databases of an org that it sets, and refuses those with a role that may do too much.

@@ -64,27 +64,60 @@ func (h *Handler) PatchRuntime() surface.Endpoint {
 		if h.o.Directory.FromFile(caller.Org.ID).Runtime {
 			return 0, nil, isDeclared("runtime of the org", caller.Org.ID)
 		}
-		record, err := h.record(r, caller.Org.ID)
+		patch, err := readPatch(r)
 		if err != nil {
 			return 0, nil, err
 		}
-		merged, err := mergePatch(r, h.o.Reader.RuntimeSettings(record.Runtime))
-		if err != nil {
-			return 0, nil, err
-		}
-		before := record.Runtime.Databases
-		if record.Runtime, err = h.o.Reader.Runtime(merged); err != nil {
-			return 0, nil, err
-		}
-		if err := h.o.CheckDatabases(r.Context(), caller.Org.ID, changedDatabases(before, record.Runtime.Databases)); err != nil {
-			return 0, nil, err
-		}
-		record.UpdatedAt = h.o.Now()
-		if err := h.o.Store.UpdateOrg(r.Context(), record, h.author(caller)); err != nil {
-			return 0, nil, named(err, "org", record.ID)
-		}
-		return http.StatusOK, h.orgObject(record), h.o.Directory.Reload(r.Context(), record.ID)
+		return repeat(func() (int, any, error) {
+			was, err := h.record(r, caller.Org.ID)
+			if err != nil {
+				return 0, nil, err
+			}
+			record := was
+			merged, err := merge(patch, h.o.Reader.RuntimeSettings(was.Runtime))
+			if err != nil {
+				return 0, nil, err
+			}
+			if record.Runtime, err = h.o.Reader.Runtime(merged); err != nil {
+				return 0, nil, err
+			}
+			if err := h.judgeChanged(was.Runtime, record.Runtime); err != nil {
+				return 0, nil, err
+			}
+			if err := h.o.CheckDatabases(r.Context(), caller.Org.ID, changedDatabases(was.Runtime.Databases, record.Runtime.Databases)); err != nil {
+				return 0, nil, err
+			}
+			return h.updateOrg(r, caller, was, record)
+		})
 	})
+}
+
+// updateOrg stores an org in place of what it was.
+func (h *Handler) updateOrg(r *http.Request, caller run.Caller, was, record org.Record) (int, any, error) {
+	record.UpdatedAt = h.o.Now()
+	if err := h.o.Store.UpdateOrg(r.Context(), was, record, h.author(caller)); err != nil {
+		return 0, nil, named(err, "org", record.ID)
+	}
+	return http.StatusOK, h.orgObject(record), h.o.Directory.Reload(r.Context(), record.ID)
+}
+
+// judgeChanged refuses URLs that the outbound policy refuses, except those that the settings had before.
+func (h *Handler) judgeChanged(before, after org.Runtime) error {
+	known := before.Addresses()
+	for _, a := range after.Addresses() {
+		if slices.ContainsFunc(known, func(k org.Address) bool { return k.URL == a.URL }) {
+			continue // from before the policy was changed
+		}
+		var refused *fault.Error
+		if err := h.o.Judge(a.URL); errors.As(err, &refused) {
+			at := *refused
+			at.Message = a.Path + ": " + refused.Message
+			return at.In(a.Path)
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // changedDatabases returns those that lead to another place than before.
@@ -134,25 +167,28 @@ func (h *Handler) CreateOrg() surface.Endpoint {
 // PatchOrg answers PATCH /api/orgs/{org}, for the operator: the plan flags.
 func (h *Handler) PatchOrg() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
-		record, err := h.record(r, r.PathValue("org"))
+		patch, err := readPatch(r)
 		if err != nil {
 			return 0, nil, err
 		}
-		if h.o.Directory.FromFile(record.ID).Org {
-			return 0, nil, isDeclared("org", record.ID)
-		}
-		merged, err := mergePatch(r, map[string]any{"features": record.Features})
-		if err != nil {
-			return 0, nil, err
-		}
-		if record.Features, err = h.o.Reader.Features(merged); err != nil {
-			return 0, nil, err
-		}
-		record.UpdatedAt = h.o.Now()
-		if err := h.o.Store.UpdateOrg(r.Context(), record, h.author(caller)); err != nil {
-			return 0, nil, named(err, "org", record.ID)
-		}
-		return http.StatusOK, h.orgObject(record), h.o.Directory.Reload(r.Context(), record.ID)
+		return repeat(func() (int, any, error) {
+			was, err := h.record(r, r.PathValue("org"))
+			if err != nil {
+				return 0, nil, err
+			}
+			if h.o.Directory.FromFile(was.ID).Org {
+				return 0, nil, isDeclared("org", was.ID)
+			}
+			record := was
+			merged, err := merge(patch, map[string]any{"features": was.Features})
+			if err != nil {
+				return 0, nil, err
+			}
+			if record.Features, err = h.o.Reader.Features(merged); err != nil {
+				return 0, nil, err
+			}
+			return h.updateOrg(r, caller, was, record)
+		})
 	})
 }
 

@@ -87,40 +87,52 @@ func (h *Handler) CreateServer() surface.Endpoint {
 func (h *Handler) PatchServer() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
 		old, declared, err := h.find(r, caller)
-		if err != nil {
+		switch {
+		case err != nil:
 			return 0, nil, err
-		}
-		if old.Shared {
+		case old.Shared:
 			return h.switchServer(r, caller, old)
-		}
-		if declared {
+		case declared:
 			return 0, nil, isDeclared("MCP server", old.Name)
 		}
-		merged, err := mergePatch(r, h.o.Reader.ServerSettings(old))
+		patch, err := readPatch(r)
 		if err != nil {
 			return 0, nil, err
 		}
-		s, err := h.readServer(merged, true)
-		if err != nil {
-			return 0, nil, err
-		}
-		if s.Name != old.Name {
-			return 0, nil, fault.New(fault.Invalid, "immutable", "the name of an MCP server cannot be changed; delete the server and create it with the new name").In("name")
-		}
-		if s.URL != old.URL { // a server from before the policy was changed can be changed otherwise
-			if err := h.o.Judge(s.URL); err != nil {
-				return 0, nil, err
-			}
-		}
-		s.Org, s.Position, s.CreatedAt, s.UpdatedAt = old.Org, old.Position, old.CreatedAt, h.o.Now()
-		if err := h.checkHosted(r.Context(), s); err != nil {
-			return 0, nil, err
-		}
-		if err := h.o.Store.UpdateMCPServer(r.Context(), s, h.author(caller)); err != nil {
-			return 0, nil, named(err, "MCP server", s.Name)
-		}
-		return http.StatusOK, h.server(s, false), h.o.Directory.Reload(r.Context(), s.Org)
+		return repeat(func() (int, any, error) { return h.patchServer(r, caller, patch) })
 	})
+}
+
+// patchServer applies the members to the stored server in the path.
+func (h *Handler) patchServer(r *http.Request, caller run.Caller, patch []member) (int, any, error) {
+	old, _, err := h.find(r, caller)
+	if err != nil {
+		return 0, nil, err
+	}
+	merged, err := merge(patch, h.o.Reader.ServerSettings(old))
+	if err != nil {
+		return 0, nil, err
+	}
+	s, err := h.readServer(merged, true)
+	if err != nil {
+		return 0, nil, err
+	}
+	if s.Name != old.Name {
+		return 0, nil, fault.New(fault.Invalid, "immutable", "the name of an MCP server cannot be changed; delete the server and create it with the new name").In("name")
+	}
+	if s.URL != old.URL { // a server from before the policy was changed can be changed otherwise
+		if err := h.o.Judge(s.URL); err != nil {
+			return 0, nil, err
+		}
+	}
+	s.Org, s.Position, s.CreatedAt, s.UpdatedAt = old.Org, old.Position, old.CreatedAt, h.o.Now()
+	if err := h.checkHosted(r.Context(), s); err != nil {
+		return 0, nil, err
+	}
+	if err := h.o.Store.UpdateMCPServer(r.Context(), old, s, h.author(caller)); err != nil {
+		return 0, nil, named(err, "MCP server", s.Name)
+	}
+	return http.StatusOK, h.server(s, false), h.o.Directory.Reload(r.Context(), s.Org)
 }
 
 // switchServer switches a server that orgs share on or off for the caller's org.

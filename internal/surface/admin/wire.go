@@ -26,6 +26,15 @@ type deleted struct {
 // returns the JSON that the Reader must read. A member that is null gets its default.
 // A member that the body gives twice is returned twice: the Reader refuses it.
 func mergePatch(r *http.Request, current any) ([]byte, error) {
+	patch, err := readPatch(r)
+	if err != nil {
+		return nil, err
+	}
+	return merge(patch, current)
+}
+
+// readPatch reads the members of the request's body.
+func readPatch(r *http.Request) ([]member, error) {
 	body, err := surface.ReadJSON(r)
 	if err != nil {
 		return nil, err
@@ -34,6 +43,11 @@ func mergePatch(r *http.Request, current any) ([]byte, error) {
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "invalid_value", "the request body must be a JSON object")
 	}
+	return patch, nil
+}
+
+// merge is mergePatch for members that were read.
+func merge(patch []member, current any) ([]byte, error) {
 	text, err := json.Marshal(current)
 	if err != nil {
 		return nil, err
@@ -91,7 +105,9 @@ func named(err error, kind, name string) error {
 	case errors.As(err, &left):
 		return fault.New(fault.Conflict, "org_id_used", "%v", left)
 	case errors.Is(err, org.ErrChanged):
-		return fault.New(fault.Conflict, "changed_meanwhile", "another request changed the %s %q at the same time; read it again and repeat the request", kind, name)
+		changed := fault.New(fault.Conflict, "changed_meanwhile", "another request changed the %s %q at the same time; read it again and repeat the request", kind, name)
+		changed.Err = err
+		return changed
 	case errors.Is(err, org.ErrNotFound):
 		return fault.New(fault.NotFound, "not_found", "there is no %s called %q", kind, name)
 	case errors.Is(err, org.ErrExists):
@@ -102,6 +118,19 @@ func named(err error, kind, name string) error {
 		return fault.New(fault.Conflict, "cap_reached", "%v", capped)
 	}
 	return err
+}
+
+// maxAttempts is how often a change is made while other requests change the same object.
+const maxAttempts = 20
+
+// repeat makes a change again while it fails because another request changed the object after it was read.
+func repeat(change func() (int, any, error)) (status int, answer any, err error) {
+	for range maxAttempts {
+		if status, answer, err = change(); !errors.Is(err, org.ErrChanged) {
+			break
+		}
+	}
+	return status, answer, err
 }
 
 func isDeclared(kind, name string) error {

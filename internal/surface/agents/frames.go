@@ -66,6 +66,7 @@ type projection struct {
 	reveals bool                  // the caller may see addresses
 	now     func() time.Time
 	send    func(id string, frame map[string]any) error // nil = the frames are not sent
+	refuse  func(event.Finished) error                  // for a run that the outbound policy ends before the first frame; nil = it has frames, too
 
 	begun     bool          // start was sent
 	early     []event.Event // that came before start: Compacted and HookRan
@@ -102,6 +103,11 @@ func (p *projection) Emit(at event.Position, e event.Event) error {
 	if h, is := e.(event.HookRan); is && !p.begun {
 		p.early = append(p.early, h)
 		return p.charge(event.Size(h))
+	}
+	if end, is := e.(event.Finished); is && end.Reason == event.Blocked && !p.begun && p.refuse != nil {
+		if err := p.refuse(end); err != nil {
+			return err
+		}
 	}
 	if err := p.begin(e, emit); err != nil {
 		return err
@@ -337,7 +343,11 @@ func (p *projection) finished(e event.Finished, emit emitter) error {
 	}
 	status, why := p.status()
 	if status == runFailed {
-		if err := emit("error", map[string]any{"error": why, "run_id": p.started.RunID}); err != nil {
+		failed := map[string]any{"error": why, "run_id": p.started.RunID}
+		if e.Reason == event.Blocked && e.Failure != nil {
+			failed["code"] = e.Failure.Code
+		}
+		if err := emit("error", failed); err != nil {
 			return err
 		}
 	} else if p.text.Len() > 0 && !p.toolless {

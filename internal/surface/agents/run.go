@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/agent"
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
@@ -259,16 +260,25 @@ func (h *Handler) Stream(w http.ResponseWriter, r *http.Request, caller run.Call
 		return surface.Failed(h.o.Log, err)
 	}
 	w.Header().Set(runIDHeader, b.id)
-	err = h.follow(w, r, caller, b.turn, frameID{})
+	err = h.follow(w, r, caller, b.turn, frameID{}, true)
 	h.clientLeft(r, caller, b)
 	return err
 }
 
-// follow sends the frames of a run after one of them, while they happen, until its end.
-func (h *Handler) follow(w http.ResponseWriter, r *http.Request, caller run.Caller, turn agent.SessionTurn, after frameID) error {
+// follow sends the frames of a run after one of them, while they happen, until its end. With refuse, a run that
+// the outbound policy ends before the first frame is answered with its error.
+func (h *Handler) follow(w http.ResponseWriter, r *http.Request, caller run.Caller, turn agent.SessionTurn, after frameID, refuse bool) error {
 	out := h.o.Kit.Frames(w, caller)
 	defer out.Close()
 	p := h.projection(caller, turn)
+	if refuse {
+		p.refuse = func(end event.Finished) error {
+			if out.Stop(); out.Started() {
+				return nil
+			}
+			return surface.EndFault(end, p.reveals)
+		}
+	}
 	p.send = func(id string, frame map[string]any) error {
 		if at, err := parseFrameID(id); err != nil || !at.after(after) {
 			return err
@@ -361,7 +371,7 @@ func (h *Handler) GetRun(w http.ResponseWriter, r *http.Request, caller run.Call
 	if err != nil {
 		return surface.Failed(h.o.Log, err)
 	}
-	return surface.WriteJSON(w, http.StatusOK, out)
+	return surface.WriteStored(w, caller, http.StatusOK, out)
 }
 
 // runObject returns a run on the wire.
@@ -435,7 +445,7 @@ func (h *Handler) Events(w http.ResponseWriter, r *http.Request, caller run.Call
 		w.WriteHeader(http.StatusOK)
 		return nil
 	}
-	return h.follow(w, r, caller, turn, after)
+	return h.follow(w, r, caller, turn, after, false)
 }
 
 // CancelRun answers POST /api/agents/runs/{id}/cancel.

@@ -156,32 +156,48 @@ func (h *Handler) CreateTool() surface.Endpoint {
 // config. null gives a member its default.
 func (h *Handler) ChangeTool() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
-		f, err := readFields(r)
+		body, err := surface.ReadJSON(r)
 		if err != nil {
 			return 0, nil, err
 		}
-		t, err := h.findTool(r, caller)
-		switch {
-		case err != nil:
-			return 0, nil, err
-		case t.Unsupported != "":
-			return 0, nil, fault.New(fault.Conflict, "unsupported", "tool %s: %s", t.ID, t.Unsupported)
-		}
-		before := t.Clone()
-		if err := h.applyTool(f, &t.ToolDefinition); err != nil {
-			return 0, nil, err
-		}
-		if t.Name != before.Name {
-			if err := h.checkUndeclared(caller, before.Name); err != nil {
-				return 0, nil, err
+		for attempt := 1; ; attempt++ {
+			t, err := h.changeTool(r, caller, fieldsOf("", body))
+			if errors.Is(err, org.ErrChanged) {
+				if attempt < maxAttempts {
+					continue
+				}
+				err = fault.New(fault.Conflict, "changed_meanwhile", "other requests changed the tool at the same time; read it again and repeat the request")
 			}
+			return http.StatusOK, wireTool(t, caller), refusedTool(err, t.ID)
 		}
-		if !t.Equal(before) {
-			t.UpdatedAt = h.o.Now()
-			err = h.o.Store.UpdateTool(r.Context(), t, h.author(caller))
-		}
-		return http.StatusOK, wireTool(t, caller), refusedTool(err, t.ID)
 	})
+}
+
+// changeTool applies the members to the tool in the path. It returns org.ErrChanged if another request changed the
+// tool meanwhile.
+func (h *Handler) changeTool(r *http.Request, caller run.Caller, f *fields) (agent.Tool, error) {
+	was, err := h.findTool(r, caller)
+	switch {
+	case err != nil:
+		return was, err
+	case was.Unsupported != "":
+		return was, fault.New(fault.Conflict, "unsupported", "tool %s: %s", was.ID, was.Unsupported)
+	}
+	t := was
+	t.ToolDefinition = was.Clone()
+	if err := h.applyTool(f, &t.ToolDefinition); err != nil {
+		return t, err
+	}
+	if t.Name != was.Name {
+		if err := h.checkUndeclared(caller, was.Name); err != nil {
+			return t, err
+		}
+	}
+	if t.Equal(was.ToolDefinition) {
+		return t, nil
+	}
+	t.UpdatedAt = h.o.Now()
+	return t, h.o.Store.UpdateTool(r.Context(), was, t, h.author(caller))
 }
 
 // RemoveTool answers DELETE /api/tools/{id}.

@@ -665,8 +665,12 @@ func (e *encoder) Fail(object []byte) {
 	e.stream.Send("", []byte("[DONE]"))
 }
 
+// codeBlocked is the code of a run that the outbound policy ended, also after the first byte.
+const codeBlocked = "outbound_ssrf_blocked"
+
 // newResponseError returns the error of a response from the error object of the API. A
 // response has other codes than an HTTP error, so the message begins with the latter's.
+// Only codeBlocked stays as it is.
 func newResponseError(object []byte) *responseError {
 	var w surface.OpenAIError
 	if json.Unmarshal(object, &w) != nil {
@@ -678,6 +682,9 @@ func newResponseError(object []byte) *responseError {
 		out.Code = "rate_limit_exceeded"
 	case "invalid_request_error":
 		out.Code = "invalid_prompt"
+	}
+	if deref(w.Error.Code) == codeBlocked {
+		out.Code = codeBlocked
 	}
 	if code := deref(w.Error.Code); code != "" && !strings.HasPrefix(out.Message, code) {
 		out.Message = code + ": " + out.Message

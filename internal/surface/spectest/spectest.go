@@ -327,9 +327,12 @@ func (d *Documents) event(value map[string]any) []error {
 	return append(wrong, open.Validate(value))
 }
 
-// documented puts a reason that the documents have in the place of one of the gateway's own.
+// documented puts a reason and an error code that the documents have in the place of the gateway's own.
 // Everything else of a response must be as they say.
 func documented(response map[string]any) {
+	if failure, _ := response["error"].(map[string]any); failure["code"] == "outbound_ssrf_blocked" {
+		failure["code"] = "server_error"
+	}
 	details, _ := response["incomplete_details"].(map[string]any)
 	own := []any{"max_rounds", "no_progress", "deadline", "max_tool_calls", "run_tokens", "run_cost"}
 	if details != nil && slices.Contains(own, details["reason"]) {

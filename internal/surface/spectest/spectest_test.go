@@ -40,6 +40,8 @@ func TestViolations(t *testing.T) {
 		{"a citation without a title", with(`"output":[]`, `"output":[`+cited(`{"type":"url_citation","url":"http://a","start_index":0,"end_index":1}`)+`]`), 2},
 		{"an MCP item without a name", with(`"output":[]`, `"output":[`+strings.Replace(mcpCall, `"name":"f",`, "", 1)+`]`), 1},
 		{"a reason of the gateway", with(`"incomplete_details":null`, `"incomplete_details":{"reason":"max_rounds"}`), 0},
+		{"an error code of the gateway", with(`"error":null`, `"error":{"code":"outbound_ssrf_blocked","message":"no"}`), 0},
+		{"an error code of nobody", with(`"error":null`, `"error":{"code":"tired","message":"no"}`), 1},
 		{"a reason of nobody", with(`"incomplete_details":null`, `"incomplete_details":{"reason":"tired"}`), 1}, // Open Responses has no list of them
 		{"no usage yet: OpenAI's document has no null", with(usage, "null"), 1},
 		{"no usage at all: Open Responses requires it", with(`"usage":`+usage+`,`, ""), 1},

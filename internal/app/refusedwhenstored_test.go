@@ -1,0 +1,138 @@
+package app_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// URLs that the outbound policy refuses without a lookup are refused by every request that stores them, in every
+// form that a URL parser accepts. // K01 K05
+func TestURLsThatNoRequestCouldReachAreNotStored(t *testing.T) {
+	noLeaks(t)
+	up := newUpstream(t, script())
+	yaml := site{upstream: up.URL, allow: "10.1.2.3/32"}.withVault()
+	yaml = strings.Replace(yaml, "    runtime: {}\n", "", 1)
+	d := manage(MustRun(t, yaml))
+	agentID := d.asOwner("POST", "/api/agents", `{"name":"helper","model":"m"}`, 201)["id"].(string)
+	d.asOwner("POST", "/api/mcp-servers", `{"name":"good","url":"https://mcp.example.com/"}`, 201)
+	d.asOwner("POST", "/api/webhooks", `{"name":"good","url":"https://example.com/","events":["*"]}`, 201)
+	own := d.URL[strings.LastIndexByte(d.URL, ':'):]
+	doors := []struct{ method, path, body, param string }{
+		{"POST", "/api/mcp-servers", `{"name":"s","url":%q}`, "url"},
+		{"PATCH", "/api/mcp-servers/good", `{"url":%q}`, "url"},
+		{"POST", "/api/webhooks", `{"name":"w","url":%q,"events":["*"]}`, "url"},
+		{"PATCH", "/api/webhooks/good", `{"url":%q}`, "url"},
+		{"POST", "/api/tools", `{"name":"t","description":"d","config":{"endpoint":%q}}`, "config.endpoint"},
+		{"POST", "/api/agents", `{"name":"a","model":"m","mcp_servers":[{"name":"s","url":%q}]}`, "mcp_servers[0].url"},
+		{"POST", "/api/agents/" + agentID + "/mcp-servers", `{"name":"s","url":%q}`, "url"},
+		{"POST", "/api/agents/" + agentID + "/hooks", `{"event":"PreToolUse","type":"http","config":{"url":%q}}`, "config.url"},
+		{"PATCH", "/api/org/runtime", `{"hooks":[{"id":"h","event":"PreToolUse","type":"http","config":{"url":%q}}]}`, "hooks[0].config.url"},
+		{"PATCH", "/api/org/runtime", `{"web":{"search":{"provider":"searxng","url":%q}}}`, "web.search.url"},
+		{"PATCH", "/api/org/runtime", `{"web":{"scrape":{"provider":"firecrawl","url":%q}}}`, "web.scrape.url"},
+		{"PATCH", "/api/org/runtime", `{"buckets":[{"name":"b","kind":"s3","bucket":"x","endpoint":%q,"access_key":"secret:a","secret_key":"secret:b"}]}`, "buckets[0].endpoint"},
+	}
+	for url, reason := range map[string]string{
+		"http://2130706433/x":       "ip_literal",
+		"http://0x7f.1/x":           "ip_literal",
+		"http://0x7f000001/x":       "ip_literal",
+		"http://0177.0.0.1/x":       "ip_literal",
+		"http://127.1/x":            "ip_literal",
+		"http://2852039166/x":       "ip_literal",
+		"http://[::ffff:10.0.0.1]/": "private",
+		"http://127.0.0.1.:8080/x":  "loopback",
+		"http://localhost:8080/x":   "internal_name",
+		"http://example.com:6379/x": "port",
+		"http://10.1.2.3:22/x":      "port",
+		"http://10.0.0.1:22/x":      "port",
+		"http://10.0.0.1:8080/x":    "private",
+		"http://under--.-score/x":   "host_name",
+		"http://127.0.0.1" + own:    "loopback",
+	} {
+		for _, door := range doors {
+			a := d.send(door.method, door.path, strings.NewReader(fmt.Sprintf(door.body, url)), "Authorization", "Bearer owner-key")
+			if text := string(a.body); a.status != 422 || !strings.Contains(text, "outbound_ssrf_blocked") || !strings.Contains(text, door.param) ||
+				!strings.Contains(text, "the outbound policy refuses this URL: "+reason+"; ") {
+				t.Errorf("%s %s with %s: status %d: %s", door.method, door.path, url, a.status, text)
+			}
+		}
+	}
+	if n := len(up.requests()); n != 0 {
+		t.Errorf("%d requests went out", n)
+	}
+}
+
+// "config check" names every URL of the file that the policy refuses.
+func TestConfigCheckNamesEveryURLThatThePolicyRefuses(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "t.yaml")
+	yaml := site{upstream: "http://127.0.0.1:9", runtime: "hooks: [{id: h, event: PreToolUse, type: http, config: {url: 'http://2130706433/h'}}]", servers: []string{
+		server("s", "http://0x7f.1/mcp"),
+	}}.yaml() + `    webhooks:
+      - {name: w, url: "http://example.com:22/w", events: ["*"], secret: whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA}
+    agents:
+      - name: helper
+        model: m
+        mcp_servers: [{name: s, url: "http://127.1/mcp"}]
+        hooks: [{event: PreToolUse, type: http, config: {url: "http://10.0.0.1/h"}}]
+`
+	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	status, _, errs := runMain(t, "config", "check", file)
+	for _, want := range []string{
+		"orgs[0].mcp_servers[0].url: the outbound policy refuses this URL: ip_literal; use another URL",
+		"orgs[0].runtime.hooks[0].config.url: the outbound policy refuses this URL: ip_literal",
+		"orgs[0].webhooks[0].url: the outbound policy refuses this URL: port",
+		"orgs[0].agents[0].mcp_servers[0].url: the outbound policy refuses this URL: ip_literal",
+		"orgs[0].agents[0].hooks[0].config.url: the outbound policy refuses this URL: private; the operator can allow it with",
+	} {
+		if status != 1 || !strings.Contains(errs, want) {
+			t.Errorf("status %d, without %s:\n%s", status, want, errs)
+		}
+	}
+}
+
+// Two changes of different members at the same time both count, on every object that is patched.
+func TestChangesAtTheSameTimeAreAllKept(t *testing.T) {
+	noLeaks(t)
+	up := newUpstream(t, script())
+	d := manage(MustRun(t, strings.Replace(site{upstream: up.URL}.withVault(), "    runtime: {}\n", "", 1)))
+	d.do("POST", "/api/orgs", "operator-key", `{"id":"new"}`, 201)
+	owner := d.do("POST", "/api/orgs/new/keys", "operator-key", `{"name":"first","role":"owner"}`, 201)["key"].(string)
+	d.do("POST", "/api/mcp-servers", owner, `{"name":"s","url":"https://mcp.example.com/"}`, 201)
+	toolID := d.do("POST", "/api/tools", owner, `{"name":"t","description":"d","config":{"endpoint":"https://example.com/"}}`, 201)["id"].(string)
+	type change struct{ method, path, key, body string }
+	var all []change
+	for name, value := range map[string]string{"max_rounds": "7", "max_calls": "7", "deadline": `"7s"`, "concurrency": "7", "doom_threshold": "7", "tool_error_mode": `"abort"`} {
+		all = append(all, change{"PATCH", "/api/org/runtime", owner, fmt.Sprintf(`{%q:%s}`, name, value)})
+	}
+	for name, value := range map[string]string{"max_retries": "5", "required": "true", "tools": `["a"]`, "prefix": `"p"`} {
+		all = append(all, change{"PATCH", "/api/mcp-servers/s", owner, fmt.Sprintf(`{%q:%s}`, name, value)})
+	}
+	for name, value := range map[string]string{"description": `"other"`, "name": `"u"`, "config": `{"method":"DELETE"}`} {
+		all = append(all, change{"PUT", "/api/tools/" + toolID, owner, fmt.Sprintf(`{%q:%s}`, name, value)})
+	}
+	all = append(all, change{"PATCH", "/api/orgs/new", "operator-key", `{"features":["mcp_outbound"]}`})
+	var wg sync.WaitGroup
+	for _, c := range all {
+		wg.Go(func() {
+			if a := d.send(c.method, c.path, strings.NewReader(c.body), "Authorization", "Bearer "+c.key); a.status != 200 {
+				t.Errorf("%s %s %s: %d %s", c.method, c.path, c.body, a.status, a.body)
+			}
+		})
+	}
+	wg.Wait()
+	o := d.do("GET", "/api/org", owner, "", 200)
+	got := fmt.Sprint(o["features"], " ", o["runtime"].(map[string]any)["max_rounds"], o["runtime"].(map[string]any)["max_calls"], o["runtime"].(map[string]any)["deadline"],
+		o["runtime"].(map[string]any)["concurrency"], o["runtime"].(map[string]any)["doom_threshold"], o["runtime"].(map[string]any)["tool_error_mode"])
+	s := d.do("GET", "/api/mcp-servers/s", owner, "", 200)
+	got += fmt.Sprint("; ", s["max_retries"], s["required"], s["tools"], s["prefix"])
+	tool := d.do("GET", "/api/tools/"+toolID, owner, "", 200)
+	got += fmt.Sprint("; ", tool["description"], " ", tool["name"], " ", tool["config"].(map[string]any)["method"])
+	if want := "[mcp_outbound] 7 7 7s 7 7 abort; 5 true [a] p; other u DELETE"; got != want {
+		t.Errorf("stored: %s\nwant    %s", got, want)
+	}
+}

@@ -33,7 +33,7 @@ func TestURLsThatNoRequestCouldReachAreNotStored(t *testing.T) {
 		{"PATCH", "/api/org/runtime", `{"hooks":[{"id":"h","event":"PreToolUse","type":"http","config":{"url":%q}}]}`, "hooks[0].config.url"},
 		{"PATCH", "/api/org/runtime", `{"web":{"search":{"provider":"searxng","url":%q}}}`, "web.search.url"},
 		{"PATCH", "/api/org/runtime", `{"web":{"scrape":{"provider":"firecrawl","url":%q}}}`, "web.scrape.url"},
-		{"PATCH", "/api/org/runtime", `{"buckets":[{"name":"b","kind":"s3","bucket":"x","endpoint":%q,"access_key":"secret:a","secret_key":"secret:b"}]}`, "buckets[0].endpoint"},
+		{"PATCH", "/api/org/runtime", `{"buckets":[{"name":"b","kind":"s3","bucket":"xx","endpoint":%q,"access_key":"secret:a","secret_key":"secret:b"}]}`, "buckets[0].endpoint"},
 	}
 	for url, reason := range map[string]string{
 		"http://2130706433/x":       "ip_literal",
@@ -109,7 +109,7 @@ func TestChangesAtTheSameTimeAreAllKept(t *testing.T) {
 	for name, value := range map[string]string{"max_rounds": "7", "max_calls": "7", "deadline": `"7s"`, "concurrency": "7", "doom_threshold": "7", "tool_error_mode": `"abort"`} {
 		all = append(all, change{"PATCH", "/api/org/runtime", owner, fmt.Sprintf(`{%q:%s}`, name, value)})
 	}
-	for name, value := range map[string]string{"max_retries": "5", "required": "true", "tools": `["a"]`, "prefix": `"p"`} {
+	for name, value := range map[string]string{"max_retries": "5", "required": "true", "tools": `["a"]`, "trust": "true"} {
 		all = append(all, change{"PATCH", "/api/mcp-servers/s", owner, fmt.Sprintf(`{%q:%s}`, name, value)})
 	}
 	for name, value := range map[string]string{"description": `"other"`, "name": `"u"`, "config": `{"method":"DELETE"}`} {
@@ -126,13 +126,12 @@ func TestChangesAtTheSameTimeAreAllKept(t *testing.T) {
 	}
 	wg.Wait()
 	o := d.do("GET", "/api/org", owner, "", 200)
-	got := fmt.Sprint(o["features"], " ", o["runtime"].(map[string]any)["max_rounds"], o["runtime"].(map[string]any)["max_calls"], o["runtime"].(map[string]any)["deadline"],
-		o["runtime"].(map[string]any)["concurrency"], o["runtime"].(map[string]any)["doom_threshold"], o["runtime"].(map[string]any)["tool_error_mode"])
+	rt := o["runtime"].(map[string]any)
 	s := d.do("GET", "/api/mcp-servers/s", owner, "", 200)
-	got += fmt.Sprint("; ", s["max_retries"], s["required"], s["tools"], s["prefix"])
 	tool := d.do("GET", "/api/tools/"+toolID, owner, "", 200)
-	got += fmt.Sprint("; ", tool["description"], " ", tool["name"], " ", tool["config"].(map[string]any)["method"])
-	if want := "[mcp_outbound] 7 7 7s 7 7 abort; 5 true [a] p; other u DELETE"; got != want {
+	got := fmt.Sprintf("%v %v %v %v %v %v %v; %v %v %v %v; %v %v %v", o["features"], rt["max_rounds"], rt["max_calls"], rt["deadline"], rt["concurrency"], rt["doom_threshold"], rt["tool_error_mode"],
+		s["max_retries"], s["required"], s["tools"], s["trust"], tool["description"], tool["name"], tool["config"].(map[string]any)["method"])
+	if want := "[mcp_outbound] 7 7 7s 7 7 abort; 5 true [a] true; other u DELETE"; got != want {
 		t.Errorf("stored: %s\nwant    %s", got, want)
 	}
 }

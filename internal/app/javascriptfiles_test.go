@@ -125,16 +125,16 @@ func TestFilesOfJavaScriptAreGivenAgain(t *testing.T) {
 	j.wants(j.ask("", "", executes(`[listFiles(), readFile("data.csv"), readFile("data-2.csv")]`)), `"result":"[[\"data-2.csv\",\"data.csv\"],\"one\",\"two\"]"`)
 }
 
-// J16 J18: JavaScript makes files that the request requires, and the cap of the org counts.
+// J16 J18: JavaScript makes files that the request requires, and the cap of the key, half of the org's, counts.
 func TestRequiredFilesAndCapsOfJavaScript(t *testing.T) {
 	noLeaks(t)
-	j := newJavaScript(t, t.TempDir(), "[quickjs]", "org_caps: {files: 2}\n")
+	j := newJavaScript(t, t.TempDir(), "[quickjs]", "org_caps: {files: 4}\n")
 	got := j.ask("", `,"files":[{"name":"out/a.csv","description":"two numbers"},{"name":"none.txt"}]`,
 		executes(`writeFile("out/a.csv", "1,2"); writeFile("b", "b")`, "b"), executes(`writeFile("c", "c")`, "c"))
 	if len(got.Files) != 3 || got.Files[0].Name != "b" || got.Files[1].Text != "1,2" || got.Files[2].Name != "none.txt" {
 		t.Errorf("%+v", got)
 	}
-	j.wants(got, `"path":"out/a.csv"`, `"not_produced":[{"path":"c","error":"the org may have 2 files on the gateway's disk`)
+	j.wants(got, `"path":"out/a.csv"`, `"not_produced":[{"path":"c","error":"the key has reached its limit of 2 files, half of what its org may have`)
 	if first := string(j.up.requests()[0].body); !strings.Contains(first, "two numbers") {
 		t.Errorf("the model reads %.2000s", first)
 	}

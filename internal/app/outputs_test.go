@@ -260,7 +260,7 @@ func TestTheAnswerListsTheImagesThatCodeShows(t *testing.T) {
 	}
 	var calls []call
 	up := newUpstream(t, func(w http.ResponseWriter, r *http.Request, got received) { turns(calls...)(w, r, got) })
-	yaml := "org_caps: {files: 9}\n" + switchedOrg(up.URL, "{enable_code_execution: true}", "sandbox: {drivers: [wasm]}")
+	yaml := "org_caps: {files: 17}\n" + switchedOrg(up.URL, "{enable_code_execution: true}", "sandbox: {drivers: [wasm]}")
 	d := manage(mustRunWith(t, data, yaml, environment(), app.Options{Program: sandboxtest.Program(t)}))
 	for _, stream := range []bool{false, true} {
 		calls = []call{

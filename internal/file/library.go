@@ -49,7 +49,8 @@ func (l *Library) Add(ctx context.Context, f File, body io.ReadSeeker) (File, er
 	f.Bytes, f.SHA256 = info.Size, info.SHA256
 	if err := l.o.Store.AddFile(ctx, f); err != nil {
 		if capped := new(org.CapError); errors.As(err, &capped) {
-			err = &blob.LimitError{What: capped.Error(), Setting: capped.Setting}
+			what := fmt.Sprintf("%s has reached its limit of %d %s; delete some, or ask the operator to raise the limit", capped.Whose, capped.Max, capped.What)
+			err = &blob.LimitError{What: what, Setting: capped.Setting}
 		}
 		return File{}, errors.Join(err, content.Delete(context.WithoutCancel(ctx), f.ID))
 	}

@@ -425,6 +425,7 @@ const (
 type Finished struct {
 	Reason Reason       `json:"reason"`
 	Calls  []ClientCall `json:"calls,omitempty"` // for ClientCalls, and for a relay whatever the reason
+	Limit  Reason       `json:"limit,omitempty"` // MaxRounds if Calls are those of the last round that the limits allow
 	Usage  model.Usage  `json:"usage"`           // summed over all rounds
 	Rounds int          `json:"rounds"`
 	At     time.Time    `json:"at,omitzero"` // UTC, in milliseconds; the zero time = not known

@@ -71,7 +71,7 @@ func TestCommandsThatEndByThemselves(t *testing.T) {
 			status: 1, stderr: []string{"a.yaml:5", "orgs[0].keys[0].key", "KEY"}},
 		"check names every mistake with its place": {args: []string{"config", "check", "DIR/a.yaml"},
 			files:  map[string]string{"a.yaml": "lsten: x\norgs:\n  - id: o\n    runtime:\n      max_rounds: 51\n"},
-			status: 1, stderr: []string{"a.yaml:1:1: lsten: unknown key; did you mean listen?", "a.yaml:5:19: orgs[0].runtime.max_rounds: 51 is out of range (1..50)"}},
+			status: 1, stderr: []string{"a.yaml:1:1: lsten: unknown key; did you mean listen?", "a.yaml:5:19: orgs[0].runtime.max_rounds: 51 is above max_rounds_cap (50)"}},
 		"serve with an unknown key refuses to start and names it": {args: []string{"serve", "-c", "DIR/a.yaml"},
 			files: map[string]string{"a.yaml": minimal + "    mcp_server: []\n"}, env: map[string]string{"KEY": "k"},
 			status: 1, stderr: []string{"a.yaml:6:5", "mcp_server", "did you mean mcp_servers?"}},

@@ -184,5 +184,5 @@ func (a *App) compaction() resolve.Compaction {
 	return resolve.Compaction{Model: c.Model, ExcludeTools: c.ExcludeTools}
 }
 
-// maxRoundsCap returns the current max_rounds_cap.
+// maxRoundsCap returns the current max_rounds_cap; 0 = not set.
 func (a *App) maxRoundsCap() int { return a.current.Load().config.MaxRoundsCap }

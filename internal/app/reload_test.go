@@ -129,7 +129,7 @@ func TestSIGHUPAppliesTheConfigurationWhileServing(t *testing.T) {
 	for range 3 { // back and forth
 		log := g.reload(t, is, readAgain)
 		for _, key := range []string{
-			"key=max_rounds_cap old=50 new=9", "key=org_caps.keys old=1000 new=1", "key=providers[other] old=absent new=present", "key=log.level old=info new=debug",
+			"key=max_rounds_cap old=unset new=9", "key=org_caps.keys old=1000 new=1", "key=providers[other] old=absent new=present", "key=log.level old=info new=debug",
 			"key=orgs[o].runtime.max_rounds old=5 new=1", "key=orgs[o].keys[c].key", "key=orgs[o].mcp_servers[t] old=absent new=present", "key=orgs[p] old=absent new=present",
 		} {
 			if !strings.Contains(log, key) {
@@ -164,7 +164,7 @@ func TestSIGHUPAppliesTheConfigurationWhileServing(t *testing.T) {
 	}
 
 	log := g.reload(t, strings.Replace(was, "max_rounds: 5", "max_rounds: 500", 1), "has a mistake")
-	if !strings.Contains(log, "orgs[0].runtime.max_rounds: 500 is out of range (1..50)") || strings.Contains(log, "configuration changed") {
+	if !strings.Contains(log, "orgs[0].runtime.max_rounds: 500 is out of range (1..256)") || strings.Contains(log, "configuration changed") {
 		t.Errorf("a file with a mistake:\n%s", log)
 	}
 	log = g.reload(t, strings.Replace(was, "listen: 127.0.0.1:0", "listen: 127.0.0.1:1\nmax_requests: 7", 1), readAgain)

@@ -104,7 +104,7 @@ func TestAStoredMaxRoundsIsClamped(t *testing.T) {
 			if a := d.post(chatBody); a.status != 200 || len(up.requests()) != rounds {
 				t.Errorf("%d after %d rounds, want 200 after %d: %s", a.status, len(up.requests()), rounds, a.body)
 			}
-			if !strings.Contains(d.log.String(), "the stored max_rounds of an org is out of range") {
+			if !strings.Contains(d.log.String(), "out of range; the nearest allowed value is used\" org=o setting=max_rounds stored="+stored) {
 				t.Errorf("the log does not name it:\n%s", d.log)
 			}
 			d.do("PATCH", "/api/org/runtime", "owner-key", `{"max_rounds":500}`, 422)

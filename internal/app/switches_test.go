@@ -156,9 +156,16 @@ func TestTheRoundsOfTools(t *testing.T) {
 		asks(call{"web_search", fmt.Sprintf(`{"query":"q%d"}`, n)}).write(w)
 	})
 	d := manage(MustRun(t, switchedOrg(up.URL, strings.Replace(fmt.Sprintf(searching, search.URL), "{", "{max_tool_rounds: 3, ", 1), "")))
-	for more, calls := range map[string]int{"": 4, `,"max_tool_rounds":5`: 6, `,"max_tool_rounds":1`: 2, `,"max_tool_rounds":5,"stream":true`: 6, `,"max_tool_rounds":900`: 50} {
+	for more, calls := range map[string]int{"": 4, `,"max_tool_rounds":5`: 6, `,"max_tool_rounds":1`: 2, `,"max_tool_rounds":5,"stream":true`: 6, `,"max_tool_rounds":256`: 257} {
 		before := len(up.requests())
 		a := d.send("POST", chatPath, strings.NewReader(`{"model":"m","messages":[{"role":"user","content":"x"}]`+more+`}`))
+		if stream := strings.Contains(more, "stream"); !stream && a.header.Get("Turnpike-Limit-Reached") != "max_rounds" {
+			t.Errorf("%s: the answer does not say that it is at its limit: %v", more, a.header)
+		}
+		rows := d.do("GET", "/api/audit?kind=audit_log.agent.budget_exhausted&run_id="+a.header.Get("Turnpike-Run-Id"), "owner-key", "", 200)["data"].([]any)
+		if len(rows) != 1 || !strings.Contains(fmt.Sprint(rows), "max_rounds") {
+			t.Errorf("%s: the rows of the limit are %v", more, rows)
+		}
 		if a.status != 200 || len(up.requests())-before != calls {
 			t.Fatalf("%s: %d model calls, want %d: %s", more, len(up.requests())-before, calls, a.body)
 		}
@@ -172,6 +179,28 @@ func TestTheRoundsOfTools(t *testing.T) {
 	}
 }
 
+// B14 B02: an operator's max_rounds_cap holds for rounds of tools, too, and a request above it is refused. Without one it is 256.
+func TestTheCapOnRoundsOfTools(t *testing.T) {
+	noLeaks(t)
+	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, _ received) { asks(call{"web_search", `{}`}).write(w) })
+	org := switchedOrg(up.URL, fmt.Sprintf(searching, "http://127.0.0.1:9"), "")
+	const question = `{"model":"m","messages":[{"role":"user","content":"x"}]%s}`
+	for most, d := range map[int]*gateway{256: MustRun(t, org), 2: MustRun(t, "max_rounds_cap: 2\n"+org)} {
+		for _, rounds := range []int{most + 1, 1000} {
+			a := d.send("POST", chatPath, strings.NewReader(fmt.Sprintf(question, fmt.Sprintf(`,"max_tool_rounds":%d`, rounds))))
+			if f := a.fault(t).Error; a.status != 400 || *f.Param != "max_tool_rounds" || !strings.Contains(f.Message, fmt.Sprintf("above max_rounds_cap (%d)", most)) {
+				t.Errorf("%d rounds: %d %s", rounds, a.status, a.body)
+			}
+		}
+		if most == 2 {
+			before := len(up.requests())
+			if a := d.send("POST", chatPath, strings.NewReader(fmt.Sprintf(question, ``))); a.status != 200 || len(up.requests())-before != 3 {
+				t.Errorf("%d model calls: %d %s", len(up.requests())-before, a.status, a.body)
+			}
+		}
+	}
+}
+
 // Switches without what they need are refused when they are set.
 func TestSwitchesWithoutWhatTheyNeed(t *testing.T) {
 	d := manage(MustRun(t, strings.Replace(site{upstream: "http://127.0.0.1:9"}.withVault(), "    runtime: {}\n", "", 1)))
@@ -179,7 +208,7 @@ func TestSwitchesWithoutWhatTheyNeed(t *testing.T) {
 		`{"enable_search":true}`: "web.search.api_key",
 		`{"enable_search":true,"web":{"search":{"provider":"duckduckgo"}},"builtin_tools":[{"name":"web_search","enabled":false}]}`: "builtin_tools disables",
 		`{"enable_code_execution":true}`: "sandbox.drivers",
-		`{"max_tool_rounds":0}`:          "1..10000",
+		`{"max_tool_rounds":0}`:          "1..256",
 	} {
 		if got := fmt.Sprint(d.do("PATCH", "/api/org/runtime", "owner-key", body, 422)); !strings.Contains(got, want) {
 			t.Errorf("%s: %s", body, got)

@@ -13,7 +13,8 @@ import (
 // The defaults of a run.
 const (
 	DefaultRounds       = 10
-	MaxRounds           = 50 // the hard cap; Clamp applies it to stored values as well
+	DefaultRoundsCap    = 50  // the operator's cap on the rounds of an org, unless it is set
+	MaxRounds           = 256 // the hard cap; Clamp applies it to stored values as well
 	DefaultCalls        = 128
 	MaxCalls            = 10_000
 	DefaultCallsPerTurn = 32

@@ -36,7 +36,7 @@ func TestExhausted(t *testing.T) {
 }
 
 func TestClampKeepsStoredValuesInBounds(t *testing.T) { // B02
-	if got := (Limits{Rounds: 500}).Clamp(MaxRounds).Rounds; got != 50 {
+	if got := (Limits{Rounds: 500}).Clamp(DefaultRoundsCap).Rounds; got != 50 {
 		t.Errorf("500 stored rounds became %d, want 50", got)
 	}
 	if got := (Limits{Rounds: -3}).Clamp(MaxRounds).Rounds; got != 1 {

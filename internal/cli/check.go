@@ -36,7 +36,7 @@ func checkCommand(p Process) *cobra.Command {
 		Long: `Read a configuration file and the environment variables and secret files that it
 refers to. Nothing is started. Each mistake is one line:
 
-  turnpike.yaml:17:21: orgs[0].runtime.max_rounds: 51 is out of range (1..50)
+  turnpike.yaml:17:21: orgs[0].runtime.max_rounds: 51 is above max_rounds_cap (50)
 
 These are also reported, although the gateway starts with them and logs a warning:
   - a URL that the outbound policy refuses: of an MCP server, an HTTP tool, a hook, a

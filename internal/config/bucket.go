@@ -36,15 +36,15 @@ func bucketKeys(b *org.Bucket) []key {
 }
 
 // unsetZero leaves a number out of what is shown if it is 0.
-func unsetZero(s scalar[int64]) scalar[int64] {
+func unsetZero[T int | int64](s scalar[T]) scalar[T] {
 	shown, wire := s.show, s.wire
-	s.show = func(v int64) string {
+	s.show = func(v T) string {
 		if v == 0 {
 			return "unset"
 		}
 		return shown(v)
 	}
-	s.wire = func(v int64) any {
+	s.wire = func(v T) any {
 		if v == 0 {
 			return unset{}
 		}

@@ -1,10 +1,12 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 )
@@ -202,8 +204,11 @@ func (d *decoder) checkSharedTexts(path string, texts map[string]string) {
 }
 
 func (d *decoder) checkRuntime(path string, r *org.Runtime, roundsCap int) {
-	if n := r.MaxRounds; n != nil && *n > roundsCap {
-		d.failPath(join(path, "max_rounds"), "%d is above max_rounds_cap (%d)", *n, roundsCap)
+	if n, most := r.MaxRounds, cmp.Or(roundsCap, budget.DefaultRoundsCap); n != nil && *n > most {
+		d.failPath(join(path, "max_rounds"), "%d is above max_rounds_cap (%d)", *n, most)
+	}
+	if n, most := r.MaxToolRounds, cmp.Or(roundsCap, org.MaxToolRounds); n != nil && *n > most {
+		d.failPath(join(path, "max_tool_rounds"), "%d is above max_rounds_cap (%d)", *n, most)
 	}
 	d.checkBurst(path, r.Rate)
 	d.checkBudgets(join(path, "budgets"), r.Budgets)

@@ -10,7 +10,7 @@
 // keys, wrong types and values out of range are errors that name file, line,
 // column, the key's full path, what was found and what is allowed:
 //
-//	turnpike.yaml:17:21: orgs[0].runtime.max_rounds: 51 is out of range (1..50)
+//	turnpike.yaml:17:21: orgs[0].runtime.max_rounds: 51 is above max_rounds_cap (50)
 //
 // Credentials stay references ([secret.Text]); [Config.Resolve] resolves them
 // and reports the missing ones with their place in the file. Values of features

@@ -143,7 +143,7 @@ func TestEveryKeyReachesItsField(t *testing.T) {
 }
 
 func TestAnEmptyFileHasEveryDefault(t *testing.T) {
-	want := &Config{Listen: "127.0.0.1:8080", MaxConnections: 20_000, MaxRequests: 20_000, MaxRetainedRunMiB: 64, MaxRelayBodyMiB: 32, MaxSpoolMiB: 1024, MaxFollowersPerRun: 16, Data: "./turnpike-data", MaxRoundsCap: 50, Runs: Runs{RetentionDays: 30}, MinFreeDiskMiB: 256, OrgCaps: defaultCaps, ToolDispatch: noDispatch(), Sandbox: noSandbox(), Outbound: Outbound{allBlocked()}, Log: Log{"text", "info"}}
+	want := &Config{Listen: "127.0.0.1:8080", MaxConnections: 20_000, MaxRequests: 20_000, MaxRetainedRunMiB: 64, MaxRelayBodyMiB: 32, MaxSpoolMiB: 1024, MaxFollowersPerRun: 16, Data: "./turnpike-data", Runs: Runs{RetentionDays: 30}, MinFreeDiskMiB: 256, OrgCaps: defaultCaps, ToolDispatch: noDispatch(), Sandbox: noSandbox(), Outbound: Outbound{allBlocked()}, Log: Log{"text", "info"}}
 	for _, data := range []string{"", "\n# nothing\n", "{}", "---\n"} {
 		got, err := Parse("turnpike.yaml", []byte(data), nothing)
 		if err != nil {

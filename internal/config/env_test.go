@@ -79,7 +79,7 @@ func TestABadVariableIsNamed(t *testing.T) {
 	for name, c := range map[string]struct{ name, value, want string }{
 		"a boolean in words":    {"TURNPIKE_OUTBOUND_SSRF_BLOCK_PRIVATE", "off", `outbound.ssrf.block_private: "off" is not allowed; want true, false, 1 or 0`},
 		"an empty boolean":      {"TURNPIKE_OUTBOUND_SSRF_BLOCK_PRIVATE", "", `outbound.ssrf.block_private: "" is not allowed; want true, false, 1 or 0`},
-		"a number out of range": {"TURNPIKE_MAX_ROUNDS_CAP", "0", "max_rounds_cap: 0 is out of range (1..50)"},
+		"a number out of range": {"TURNPIKE_MAX_ROUNDS_CAP", "0", "max_rounds_cap: 0 is out of range (1..256)"},
 		"a network that is none": {"TURNPIKE_OUTBOUND_SSRF_ALLOWLIST_CIDRS", "10.0.0.0/8,,x",
 			`outbound.ssrf.allowlist_cidrs: "" is not a CIDR such as 10.0.0.0/8`},
 		"what is not built": {"TURNPIKE_DATABASE_URL", "postgres://u:CANARY@h/d",
@@ -100,7 +100,7 @@ func TestWithoutAFile(t *testing.T) {
 		t.Fatal(has, err)
 	}
 	want := &Config{
-		Listen: "127.0.0.1:1", MaxConnections: 20_000, MaxRequests: 20_000, MaxRetainedRunMiB: 64, MaxRelayBodyMiB: 32, MaxSpoolMiB: 1024, MaxFollowersPerRun: 16, Data: "./turnpike-data", MaxRoundsCap: 50, Runs: Runs{RetentionDays: 30}, MinFreeDiskMiB: 256, OrgCaps: defaultCaps, ToolDispatch: noDispatch(), Sandbox: noSandbox(), Outbound: Outbound{allBlocked()}, Log: Log{"text", "info"},
+		Listen: "127.0.0.1:1", MaxConnections: 20_000, MaxRequests: 20_000, MaxRetainedRunMiB: 64, MaxRelayBodyMiB: 32, MaxSpoolMiB: 1024, MaxFollowersPerRun: 16, Data: "./turnpike-data", Runs: Runs{RetentionDays: 30}, MinFreeDiskMiB: 256, OrgCaps: defaultCaps, ToolDispatch: noDispatch(), Sandbox: noSandbox(), Outbound: Outbound{allBlocked()}, Log: Log{"text", "info"},
 		Providers: []Provider{{Name: "openai", Kind: "openai", BaseURL: "http://localhost:1234/v1", APIKey: mustText(t, "env:OPENAI_API_KEY"), Models: []string{"*"}}},
 		Orgs:      []Org{{ID: "default", Features: []string{MCPOutbound}, Runtime: defaultRuntime()}},
 	}

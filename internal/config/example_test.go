@@ -19,5 +19,5 @@ orgs:
 	fmt.Println(err)
 	// Output:
 	// turnpike.yaml:3:49: providers[0].model: unknown key; did you mean models?
-	// turnpike.yaml:6:27: orgs[0].runtime.max_rounds: 51 is out of range (1..50)
+	// turnpike.yaml:6:27: orgs[0].runtime.max_rounds: 51 is above max_rounds_cap (50)
 }

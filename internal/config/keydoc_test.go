@@ -151,11 +151,11 @@ func TestKeyDocsSayWhatTheParserDoes(t *testing.T) {
 	}
 	for path, want := range map[string]KeyDoc{
 		"listen":                           {Type: "host:port", Default: "127.0.0.1:8080", Env: "TURNPIKE_LISTEN"},
-		"max_rounds_cap":                   {Type: "whole number (1..50)", Default: "50", Env: "TURNPIKE_MAX_ROUNDS_CAP"},
+		"max_rounds_cap":                   {Type: "whole number (1..256)", Default: "50; 256 rounds of tools where a switch runs the agent loop", Env: "TURNPIKE_MAX_ROUNDS_CAP"},
 		"outbound.ssrf.block_ula_v6":       {Type: "true or false", Default: "true", Env: "TURNPIKE_OUTBOUND_SSRF_BLOCK_ULA_V6"},
 		"outbound.ssrf.allowlist_cidrs":    {Type: "list of: CIDR such as 10.0.0.0/8", Default: "[]", Env: "TURNPIKE_OUTBOUND_SSRF_ALLOWLIST_CIDRS"},
 		"orgs[].id":                        {Type: "name", Default: "required", Required: true},
-		"orgs[].runtime.max_rounds":        {Type: "whole number (1..50)", Default: "the surface's own"},
+		"orgs[].runtime.max_rounds":        {Type: "whole number (1..256)", Default: "the surface's own"},
 		"orgs[].runtime.catalog_ttl":       {Type: "duration (0s..24h)", Default: "10m"},
 		"orgs[].runtime.on_limit":          {Type: "stop, answer or pause", Default: "the surface's own"},
 		"orgs[].mcp_servers[].tools":       {Type: `"*" or list of tool names`, Default: `"*"`},

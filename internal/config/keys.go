@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/policy"
 	"github.com/turnpike-gateway/turnpike/internal/route"
@@ -44,8 +45,8 @@ func (c *Config) keys() []key {
 			doc: "Redis for shared limits, cache and notifications. Empty: none."},
 		{name: "clickhouse", value: credentialKey(&c.ClickHouse), unbuilt: unbuilt{nil, `leave it out or set it to ""`}, env: "TURNPIKE_CLICKHOUSE_URL",
 			doc: "ClickHouse for analytics. Empty: none."},
-		{name: "max_rounds_cap", live: true, value: integer(&c.MaxRoundsCap, 50, 1, 50), env: "TURNPIKE_MAX_ROUNDS_CAP",
-			doc: "Maximum rounds of any run. It caps max_rounds of every org."},
+		{name: "max_rounds_cap", live: true, value: unsetZero(integer(&c.MaxRoundsCap, 0, 1, budget.MaxRounds)).or("50; 256 rounds of tools where a switch runs the agent loop"), env: "TURNPIKE_MAX_ROUNDS_CAP",
+			doc: "Maximum rounds of any run. It caps max_rounds and max_tool_rounds of every org, and max_tool_rounds of requests."},
 		{name: "org_caps", live: true, value: object{capKeys(&c.OrgCaps)},
 			doc: "Maximum that one org may store. Objects that this file declares do not count."},
 		{name: "operator_key", value: credentialKey(&c.OperatorKey), env: "TURNPIKE_OPERATOR_KEY",
@@ -307,7 +308,7 @@ func (k *Key) keys() []key {
 func runtimeKeys(r *org.Runtime) []key {
 	const own = "the surface's own"
 	return []key{
-		{name: "max_rounds", value: maybeInteger(&r.MaxRounds, 1, 50).or(own), doc: "Maximum rounds of a run. A round is one model call and its tool calls. At most max_rounds_cap."},
+		{name: "max_rounds", value: maybeInteger(&r.MaxRounds, 1, budget.MaxRounds).or(own), doc: "Maximum rounds of a run. A round is one model call and its tool calls. At most max_rounds_cap."},
 		{name: "max_calls", value: maybeInteger(&r.MaxCalls, 1, 10_000).or(own), doc: "Maximum tool calls of a run."},
 		{name: "deadline", value: duration(&r.Deadline, 120*time.Second, time.Millisecond, org.MaxDeadline), doc: "Maximum active time of a run. Time spent waiting for a human does not count."},
 		{name: "concurrency", value: integer(&r.Concurrency, 16, 1, 100_000), doc: "Maximum concurrent runs of the org."},
@@ -335,7 +336,7 @@ func runtimeKeys(r *org.Runtime) []key {
 		{name: "enable_search", value: boolean(&r.EnableSearch, false), doc: "true: chat requests run the agent loop and are offered web_search and fetch_page, also without the feature mcp_outbound; so are requests to /v1/responses with a tool of the type web_search. Needs web.search. See runtime.md."},
 		{name: "enable_code_execution", value: boolean(&r.EnableCode, false), doc: "true: a chat request with enable_code_execution: true or a tool of the type code_interpreter runs the agent loop and is offered execute_python and execute_javascript; so is a request to /v1/responses with that tool. Needs sandbox.drivers. See runtime.md."},
 		{name: "tool_names", value: word(&r.ToolNames, org.ToolNamesStandard, org.ToolNamesStandard, org.ToolNamesMistralRS), doc: "Names of the tools that enable_code_execution offers. standard: execute_python and surface_outputs. mistralrs: mistralrs_execute_python and mistralrs_surface_outputs. Calls by the other names are executed, too. See runtime.md."},
-		{name: "max_tool_rounds", value: maybeInteger(&r.MaxToolRounds, 1, org.MaxToolRounds).or("256 where a switch runs the agent loop and max_rounds is not set"), doc: "Maximum rounds of tool calls of a chat request, which then runs the agent loop. The model is called once more; if it asks for tools again, the client gets these calls. At most max_rounds and max_rounds_cap model calls. max_tool_rounds of a request replaces it. See runtime.md."},
+		{name: "max_tool_rounds", value: maybeInteger(&r.MaxToolRounds, 1, org.MaxToolRounds).or("256 where a switch runs the agent loop and max_rounds is not set"), doc: "Maximum rounds of tool calls of a chat request, which then runs the agent loop. The model is called once more; if it asks for tools again, the client gets these calls. At most max_rounds_cap; with a lower max_rounds at most so many model calls. max_tool_rounds of a request replaces it. See runtime.md."},
 		{name: "buckets", value: bucketList(&r.Buckets), doc: "Where the org keeps files, for the tools storage_read and storage_write and for the API. At most 20. See tool-storage.md."},
 		{name: "databases", value: databaseList(&r.Databases), doc: "Databases of the tools database_query and database_write. At most 20. See tool-database.md."},
 		{name: "durable", value: word(&r.Durable, "auto", "auto", "always"), doc: "Which runs survive a crash and a disconnected client. auto: runs with an Idempotency-Key. always: all runs. Each step of a durable run is on disk before the next one starts."},

@@ -35,7 +35,7 @@ func (p Part) HTTPTool(names ...string) (org.HTTPTool, error) {
 	return t, err
 }
 
-// Runtime reads an org's runtime settings. A max_rounds above roundsCap is a
+// Runtime reads an org's runtime settings. A max_rounds above roundsCap (0 = the default) is a
 // mistake.
 func (p Part) Runtime(roundsCap int) (org.Runtime, error) {
 	var r org.Runtime

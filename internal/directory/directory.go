@@ -554,6 +554,13 @@ func (d *Directory) replace(p *entry, next *snapshot) {
 	}
 }
 
+// warnClamped logs a stored limit on rounds that is out of range.
+func (d *Directory) warnClamped(orgID, setting string, stored, used *int) {
+	if stored != nil && *stored != *used {
+		d.options.Log.Warn("a stored limit on the rounds of an org is out of range; the nearest allowed value is used", "org", orgID, "setting", setting, "stored", *stored, "used", *used)
+	}
+}
+
 // merge puts together what the file declares of an org and what is stored.
 func (d *Directory) merge(ctx context.Context, stored org.Contents) *snapshot {
 	record, declared := stored.Record, d.FromFile(stored.ID)
@@ -566,11 +573,11 @@ func (d *Directory) merge(ctx context.Context, stored org.Contents) *snapshot {
 	} else if err := refusedRuntime(record); err != nil {
 		refused = err.Error()
 		d.options.Log.Error("the stored settings of an org need a feature that this version does not have; its requests are rejected", "org", record.ID, "error", err)
-	} else if n := record.Runtime.MaxRounds; n != nil {
-		record.Runtime = clampRounds(record.Runtime)
-		if used := *record.Runtime.MaxRounds; used != *n {
-			d.options.Log.Warn("the stored max_rounds of an org is out of range; the nearest allowed value is used", "org", record.ID, "max_rounds", *n, "used", used)
-		}
+	} else {
+		stored := record.Runtime
+		record.Runtime = clampRounds(stored)
+		d.warnClamped(record.ID, "max_rounds", stored.MaxRounds, record.Runtime.MaxRounds)
+		d.warnClamped(record.ID, "max_tool_rounds", stored.MaxToolRounds, record.Runtime.MaxToolRounds)
 	}
 	keys := slices.Concat(declared.Keys, stored.Keys)
 	all := slices.Concat(org.WithSwitches(declared.Servers, stored.Off), stored.Servers)

@@ -70,7 +70,7 @@ func fileWebhook(orgID string, w config.Webhook, s config.WebhookSecrets) org.Fi
 // Reader implements admin.Reader with the rules of the configuration file, and
 // the limits of those who are not its operator.
 type Reader struct {
-	RoundsCap func() int // the largest max_rounds
+	RoundsCap func() int // max_rounds_cap; 0 = not set
 	Vault     bool       // there is one to refer to
 	RunsCode  bool       // there is a sandbox
 

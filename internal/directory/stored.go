@@ -40,7 +40,7 @@ func RefusedServer(s org.MCPServer) error {
 }
 
 // refusedRuntime returns why an org's stored settings cannot be used; nil if they can.
-// A max_rounds above the operator's cap, or outside what can be set, can: see clampRounds.
+// A max_rounds or max_tool_rounds above the operator's cap, or outside what can be set, can: see clampRounds.
 func refusedRuntime(r org.Record) error {
 	if err := unknownSettings(r.UnknownSettings); err != nil {
 		return err
@@ -51,11 +51,14 @@ func refusedRuntime(r org.Record) error {
 	})
 }
 
-// clampRounds returns the settings with a max_rounds that can be set: a stored value that is
-// smaller or larger is replaced by the nearest one, and the org's requests are served.
+// clampRounds returns the settings with a max_rounds and a max_tool_rounds that can be set: a stored value that
+// is smaller or larger is replaced by the nearest one, and the org's requests are served.
 func clampRounds(r org.Runtime) org.Runtime {
 	if r.MaxRounds != nil {
 		r.MaxRounds = new(min(max(*r.MaxRounds, 1), budget.MaxRounds))
+	}
+	if r.MaxToolRounds != nil {
+		r.MaxToolRounds = new(min(max(*r.MaxToolRounds, 1), org.MaxToolRounds))
 	}
 	return r
 }

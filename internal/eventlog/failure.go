@@ -26,6 +26,9 @@ func (p *fold) ending(body loop.Finished, at int64) event.Finished {
 		Usage: p.state.Usage, Rounds: p.state.Counts.Rounds, ToolCalls: p.state.Counts.Calls,
 		CostNanoUSD: p.state.Paid(), SideEffects: p.state.SideEffects, GaveUp: cause.Exhausted, Failure: p.failure(cause, body),
 	}
+	if limit := p.state.LimitReached(body.Reason); limit != body.Reason {
+		end.Limit = limit
+	}
 	for _, h := range body.HandedOver {
 		c, _ := p.state.Call(h.Key)
 		end.Calls = append(end.Calls, event.ClientCall{ID: h.ID, Name: c.Name, Arguments: p.rawArguments(c)})

@@ -221,6 +221,18 @@ func (s *State) ClientCalls() []Call {
 	return out
 }
 
+// LimitReached returns the limit of the run at which end ends it; "" = none. A run whose last round is handed over
+// to its caller has reached the limit on rounds. Nothing but Finished may be applied after end is decided.
+func (s *State) LimitReached(end event.Reason) event.Reason {
+	switch {
+	case end == event.ClientCalls && decision{s}.handsOver():
+		return event.MaxRounds
+	case end == event.MaxRounds, end == event.MaxCalls, end == event.Deadline, end == event.Tokens, end == event.Money:
+		return end
+	}
+	return ""
+}
+
 // FatalCall returns the call during which too many owners died
 // (Rules.DeadOwnersPerCall), or false. Such a run ends as lost.
 func (s *State) FatalCall() (Call, bool) {

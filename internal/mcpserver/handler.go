@@ -52,7 +52,7 @@ type Options struct {
 	// [tool.Provider], each key gets the tools that it may use. Nil = none.
 	Tools tool.Source
 
-	MaxRoundsCap func() int                      // of the operator
+	MaxRoundsCap func() int                      // of the operator; 0 = not set
 	Recorded     func(org string, e audit.Entry) // is called for each audit entry; nil = nobody is told
 	Now          func() time.Time                // the wall clock
 	RateClock    func() time.Time                // the clock of rate limits, which does not go back; nil = time.Now

@@ -89,12 +89,9 @@ const (
 	OthersApprove = "others" // not the key that has started the run
 )
 
-// MaxToolRounds is the most that [Runtime].MaxToolRounds can be, and DefaultToolRounds what it is where a switch runs
-// the agent loop.
-const (
-	MaxToolRounds     = 10_000
-	DefaultToolRounds = 256
-)
+// MaxToolRounds is the most that [Runtime].MaxToolRounds can be, and what it is where a switch runs the agent loop,
+// unless the operator has set a lower max_rounds_cap.
+const MaxToolRounds = 256
 
 // MaxDeadline is the longest deadline that an org may set.
 const MaxDeadline = 24 * time.Hour

@@ -226,11 +226,8 @@ func (a auditor) closing(s *loop.State, end loop.Finished, at int64) (out []audi
 			out = append(out, e)
 		}
 	}
-	switch end.Reason {
-	case event.MaxRounds, event.MaxCalls, event.Deadline, event.Tokens, event.Money:
-		if s.PauseOver != end.Reason || s.Refused != nil { // its pause had none
-			out = append(out, a.exhausted(s, end.Reason, false, at))
-		}
+	if limit := s.LimitReached(end.Reason); limit != "" && (s.PauseOver != limit || s.Refused != nil) { // its pause had none
+		out = append(out, a.exhausted(s, limit, false, at))
 	}
 	return out
 }

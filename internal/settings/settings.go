@@ -31,7 +31,7 @@ type Defaults struct {
 	Continuations  int              // how often the rest of such an answer is asked for; 0 = never
 }
 
-// MaxRounds is the most rounds that a surface can give a run.
+// MaxRounds is the most rounds that a surface can give a run, within the operator's cap.
 const MaxRounds = budget.MaxRounds
 
 // Request is what one request asks of its run.
@@ -80,7 +80,7 @@ type RequestServer struct {
 
 // Operator is what the operator says of runs.
 type Operator struct {
-	MaxRoundsCap int // 0 = that of package budget
+	MaxRoundsCap int // 0 = not set, see limitRounds and budget.DefaultRoundsCap
 	Compaction   Compaction
 }
 
@@ -129,11 +129,11 @@ func setLoop(p *loop.Policy, op Operator, rt org.Runtime, d Defaults, r Request)
 		Rounds: given(rt.MaxRounds, d.Rounds), Calls: given(rt.MaxCalls, d.Calls), ActiveMS: rt.Deadline.Milliseconds(),
 		OnLimit: onLimit, Tokens: int64(given(rt.MaxRunTokens, 0)), KeepBack: d.KeepBack,
 	}
+	p.Limits = p.Limits.Clamp(cmp.Or(op.MaxRoundsCap, budget.DefaultRoundsCap))
 	if r.Switches != nil {
-		r.Switches.limitRounds(&p.Limits, rt)
+		r.Switches.limitRounds(&p.Limits, rt, op.MaxRoundsCap)
 		p.Switched = r.Switches.Offered(rt)
 	}
-	p.Limits = p.Limits.Clamp(op.MaxRoundsCap)
 	if r.Calls > 0 {
 		p.Limits.Calls = min(p.Limits.Calls, r.Calls)
 	}
@@ -241,6 +241,7 @@ const NoStoreWait = 24 * time.Hour
 // Ceilings returns how far the limits of a run may be raised, by what its org allows now: to what a new
 // run would get. An org that leaves a limit to the surfaces allows what the configuration allows.
 func Ceilings(maxRoundsCap int, rt org.Runtime) budget.Limits {
+	maxRoundsCap = cmp.Or(maxRoundsCap, budget.DefaultRoundsCap)
 	c := budget.Limits{
 		Rounds: given(rt.MaxRounds, maxRoundsCap), Calls: given(rt.MaxCalls, budget.MaxCalls), Tokens: int64(given(rt.MaxRunTokens, 0)),
 		ActiveMS: cmp.Or(rt.Deadline, org.MaxDeadline).Milliseconds(),

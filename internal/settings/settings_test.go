@@ -22,7 +22,7 @@ func TestWhoDecidesASetting(t *testing.T) {
 	own := settings.Defaults{Rounds: 7, Calls: 8, OnLimit: budget.Answer, Parallelism: loop.Safe, DoomLoop: policy.Fail, ResultMaxBytes: 9000, EndCut: true}
 	agents := settings.Defaults{OnLimit: budget.Answer, KeepBack: 15, ResultMaxChars: 50_000}
 	for name, tt := range map[string]struct {
-		cap      int // 0 = budget.MaxRounds
+		cap      int // 0 = not set
 		org      org.Runtime
 		defaults settings.Defaults
 		asked    settings.Request
@@ -61,6 +61,8 @@ func TestWhoDecidesASetting(t *testing.T) {
 			defaults: settings.Defaults{Parallelism: loop.First}, want: func(p *loop.Policy) { p.Parallelism = loop.First },
 		},
 		"the operator, before the org":     {cap: 2, org: org.Runtime{MaxRounds: new(9)}, want: func(p *loop.Policy) { p.Limits.Rounds = 2 }}, // B02
+		"an operator who sets no cap":      {org: org.Runtime{MaxRounds: new(200)}, want: func(p *loop.Policy) { p.Limits.Rounds = 50 }},      // B02
+		"an operator who allows more":      {cap: 256, org: org.Runtime{MaxRounds: new(200)}, want: func(p *loop.Policy) { p.Limits.Rounds = 200 }},
 		"the operator, before the surface": {cap: 2, defaults: settings.Defaults{Rounds: 9}, want: func(p *loop.Policy) { p.Limits.Rounds = 2 }},
 		"stored limits that no setting can have": {
 			org: org.Runtime{MaxRounds: new(-1), MaxCalls: new(99_999), ToolResultMaxBytes: new(0), MaxRunTokens: new(-5)}, defaults: own,
@@ -100,9 +102,6 @@ func TestWhoDecidesASetting(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if tt.cap == 0 {
-				tt.cap = budget.MaxRounds
-			}
 			want := loop.Policy{
 				Grade: loop.Light, Limits: budget.Limits{}.Clamp(budget.MaxRounds), StreamMode: "live", Validation: loop.Strict, ItemEnds: true,
 				ToolWaitMS: org.DefaultApprovalTimeout.Milliseconds(),
@@ -119,7 +118,7 @@ func TestWhoDecidesASetting(t *testing.T) {
 	}
 }
 
-var operator = settings.Operator{MaxRoundsCap: budget.MaxRounds}
+var operator settings.Operator
 
 // A setting of an org that no policy has would be accepted and then ignored.
 func TestEverySettingOfAnOrgReachesItsRuns(t *testing.T) {

@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/budget"
@@ -63,17 +64,23 @@ func (s Switches) toolRounds(rt org.Runtime) int {
 	case rt.MaxToolRounds != nil:
 		return given(rt.MaxToolRounds, 0)
 	case given(rt.MaxRounds, 0) == 0 && s.Engaged(rt):
-		return org.DefaultToolRounds
+		return org.MaxToolRounds
 	}
 	return 0
 }
 
+// MaxToolRounds returns the most rounds of tool calls that a request can have. roundsCap is the operator's, 0 = not set.
+func MaxToolRounds(roundsCap int) int { return cmp.Or(roundsCap, org.MaxToolRounds) }
+
 // limitRounds sets the limit on rounds of a request that the switches have engaged. After the last round of tool
 // calls the model is called once more, and the calls of that turn go to the caller. A lower max_rounds of the org
-// ends the run as it does otherwise.
-func (s Switches) limitRounds(l *budget.Limits, rt org.Runtime) {
-	n := s.toolRounds(rt)
-	if most := given(rt.MaxRounds, 0); n == 0 || most > 0 && most <= n {
+// ends the run as it does otherwise. l is clamped already; roundsCap is the operator's, 0 = not set.
+func (s Switches) limitRounds(l *budget.Limits, rt org.Runtime, roundsCap int) {
+	if s.Engaged(rt) && given(rt.MaxCalls, 0) == 0 {
+		l.Calls = max(l.Calls, org.MaxToolRounds) // one in each round
+	}
+	n := min(s.toolRounds(rt), MaxToolRounds(roundsCap))
+	if n == 0 || given(rt.MaxRounds, 0) > 0 && l.Rounds <= n {
 		return
 	}
 	l.Rounds = n + 1

@@ -233,6 +233,14 @@ func (a *Answer) Last() *Round {
 // Over reports whether the run has ended, or waits for a human: the answer is whole.
 func (a *Answer) Over() bool { return a.waiting || a.End.Reason != "" }
 
+// limitReached returns the limit that has ended the run; "" = none.
+func (a *Answer) limitReached() event.Reason {
+	if a.End.Reason.Limit() {
+		return a.End.Reason
+	}
+	return a.End.Limit
+}
+
 // RoundSeparator is between the texts of rounds that are shown as one text.
 const RoundSeparator = "\n\n"
 

@@ -125,7 +125,7 @@ type Runner interface {
 // Options are what a Handler needs; all are required unless they say otherwise.
 type Options struct {
 	// MaxRoundsCap returns the operator's cap on the rounds of a run, whatever an
-	// org has stored.
+	// org has stored; 0 = the operator has set none.
 	MaxRoundsCap func() int
 
 	// Compaction returns what the operator says of prompts that are too long; nil = nothing.

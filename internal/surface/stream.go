@@ -35,6 +35,9 @@ const servedHeader = "Turnpike-Served-By"
 // of US dollars. Streams do not have it: their cost is known at their end.
 const costHeader = "Turnpike-Cost-Usd"
 
+// limitHeader is in JSON answers of runs that a limit has ended. Its value is the limit, such as max_rounds.
+const limitHeader = "Turnpike-Limit-Reached"
+
 // Object makes the JSON object of an answer from the events of its run.
 type Object interface {
 	// Event adds e to the object. The Answer has taken it already. It does not get the end
@@ -83,6 +86,9 @@ func (h *Handler) answerJSON(w http.ResponseWriter, r *http.Request, req *run.Re
 	}
 	if cost := s.End.CostNanoUSD; cost != nil {
 		w.Header().Set(costHeader, money.Nano(*cost).String())
+	}
+	if limit := s.limitReached(); limit != "" {
+		w.Header().Set(limitHeader, string(limit))
 	}
 	if s.paused != nil {
 		return stillPaused(req, s.Started.RunID, *s.paused)

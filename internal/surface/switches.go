@@ -50,7 +50,9 @@ func (h *Handler) switched(header http.Header, caller run.Caller, members []Memb
 	if s.CodeTool && !rt.EnableCode { // its provider may have the tool
 		s.Code, s.CodeTool = false, false
 	}
-	switch {
+	switch most := settings.MaxToolRounds(h.o.MaxRoundsCap()); {
+	case s.Rounds > most:
+		return nil, fault.New(fault.Invalid, "invalid_value", "%s: %d is above max_rounds_cap (%d); use a whole number from 1 to %d", s.RoundsAt, s.Rounds, most, most).In(s.RoundsAt)
 	case s.FilesAt != "" && !rt.EnableSearch && !rt.EnableCode && rt.MaxToolRounds == nil && !h.engages(caller, members):
 		return nil, unsupported(s.FilesAt, "only runs of the agentic runtime make files, and nothing switches it on; leave files out, or set "+switchNames)
 	case s.FilesAt != "" && !s.Code:

@@ -49,7 +49,7 @@ func switches(members []surface.Member) (*surface.Switched, error) {
 		s.CodeAt, s.Asks = code.Name, s.Code
 	}
 	if given(rounds) {
-		if json.Unmarshal(rounds.Value, &s.Rounds) != nil || s.Rounds < 1 || s.Rounds > org.MaxToolRounds {
+		if json.Unmarshal(rounds.Value, &s.Rounds) != nil || s.Rounds < 1 {
 			return nil, fault.New(fault.Invalid, "invalid_value", "%s must be a whole number from 1 to %d", rounds.Name, org.MaxToolRounds).In(rounds.Name)
 		}
 		s.RoundsAt, s.Asks = rounds.Name, true

@@ -84,7 +84,7 @@ var encodings = []struct {
 		`{"v":1,"type":"limits_raised","id":"p","by":"key_1","rounds":1,"calls":2,"tokens":3,"nano_usd":4,"active_ms":5,"at":"2023-11-14T22:13:20.123Z"}`},
 	{event.Finished{
 		Reason: event.ModelError, Calls: []event.ClientCall{{ID: "c1", Name: "theirs", Arguments: "{}"}}, Limit: event.MaxRounds, Usage: model.Usage{Input: 1, Output: 2, Total: 3},
-		Rounds: 1, At: time.UnixMilli(1700000000123).UTC(), ToolCalls: 2, CostNanoUSD: new(int64(7)), SideEffects: true, GaveUp: true,
+		Rounds: 1, At: time.UnixMilli(1700000000123).UTC(), ToolCalls: 2, CostNanoUSD: new(int64(7)), SideEffects: true, Repeated: "r", GaveUp: true,
 		Failure: &event.Failure{
 			Code: "model_error", Message: "broken", Param: "p", Address: "10.0.0.1", Server: "s", URL: "http://s", Setting: "k",
 			Upstream: &model.Error{
@@ -93,7 +93,7 @@ var encodings = []struct {
 			},
 		}},
 		`{"v":1,"type":"finished","reason":"model_error","calls":[{"id":"c1","name":"theirs","arguments":"{}"}],"limit":"max_rounds",` +
-			`"usage":{"input":1,"output":2,"total":3},"rounds":1,"at":"2023-11-14T22:13:20.123Z","tool_calls":2,"cost_nano_usd":7,"side_effects":true,"gave_up":true,` +
+			`"usage":{"input":1,"output":2,"total":3},"rounds":1,"at":"2023-11-14T22:13:20.123Z","tool_calls":2,"cost_nano_usd":7,"side_effects":true,"repeated":"r","gave_up":true,` +
 			`"failure":{"code":"model_error","message":"broken","param":"p","address":"10.0.0.1","server":"s","url":"http://s","setting":"k",` +
 			`"upstream":{"class":"transient","status":500,"header":{"Retry-After":["1"]},"body":"e30=","dialect":"d",` +
 			`"code":"c","param":"p","credential":true,"message":"m"}}}`},

@@ -442,6 +442,9 @@ type Finished struct {
 	// not repeat the request automatically.
 	SideEffects bool `json:"side_effects,omitempty"`
 
+	// Repeated is what the model has repeated, for NoProgress, such as "3 identical tool calls in a row".
+	Repeated string `json:"repeated,omitempty"`
+
 	// GaveUp is true when every attempt of a model call failed.
 	GaveUp bool `json:"gave_up,omitempty"`
 

@@ -15,19 +15,21 @@ import (
 // hasTools reports whether a request offers the model tools.
 func (r received) hasTools() bool { return strings.Contains(string(r.body), `"tools":[`) }
 
-// An agent has 25 steps, or what it or the request says, and the last one has no tools. // B12
+// An agent has 25 steps, or what it or the request says, and at most as many as its org sets. The last one has no tools. // B12
 func TestTheLastStepOfAnAgentHasNoTools(t *testing.T) {
 	noLeaks(t)
 	tools := newMCP(t, map[string]handler{"echo": echo})
 	for _, c := range []struct {
-		settings, body string
-		steps          int
+		settings, body, runtime string
+		steps                   int
 	}{
-		{"", "", 25},
-		{`,"settings":{"max_steps":3}`, "", 3},
-		{`,"settings":{"max_steps":3}`, `,"max_steps":2`, 2},
-		{"", `,"max_steps":50`, 50},
-		{"", `,"max_steps":1`, 1},
+		{"", "", "", 25},
+		{`,"settings":{"max_steps":3}`, "", "", 3},
+		{`,"settings":{"max_steps":3}`, `,"max_steps":2`, "", 2},
+		{"", `,"max_steps":50`, "", 50},
+		{"", `,"max_steps":1`, "", 1},
+		{"", `,"max_steps":50`, "max_rounds: 3", 3},
+		{"", `,"max_steps":2`, "max_rounds: 3", 2},
 	} {
 		up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, r received) {
 			if r.hasTools() {
@@ -36,7 +38,7 @@ func TestTheLastStepOfAnAgentHasNoTools(t *testing.T) {
 			}
 			says("Enough.").write(w)
 		})
-		d := manage(MustRun(t, site{upstream: up.URL}.yaml()))
+		d := manage(MustRun(t, site{upstream: up.URL, runtime: c.runtime}.yaml()))
 		all := agentFrames(t, d.streamAgent(d.newAgent(c.settings+withTools(tools)), `{"message":"go"`+c.body+`}`).body)
 		asked := up.requests()
 		for i, r := range asked {
@@ -46,6 +48,70 @@ func TestTheLastStepOfAnAgentHasNoTools(t *testing.T) {
 		}
 		if end := all[len(all)-1]; len(asked) != c.steps || end["status"] != "completed" || end["content"] != "Enough." || end["steps"] != float64(c.steps) {
 			t.Errorf("%+v: %d model calls, and the end is %v", c, len(asked), end)
+		}
+	}
+}
+
+// A call of the last step, which was offered no tools, is answered and not executed: nobody would read its result.
+func TestACallThatWasNotOfferedIsNotExecuted(t *testing.T) {
+	noLeaks(t)
+	tools := newMCP(t, map[string]handler{"echo": echo})
+	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, r received) {
+		asks(call{"mcp__tools__echo", fmt.Sprintf(`{"n":%d}`, r.number)}).write(w)
+	})
+	d := manage(MustRun(t, site{upstream: up.URL}.yaml()))
+	all := agentFrames(t, d.streamAgent(d.newAgent(withTools(tools)), `{"message":"go","max_steps":2}`).body)
+	if end := all[len(all)-1]; len(tools.of("tools/call")) != 1 || end["status"] != "completed" || !strings.Contains(fmt.Sprint(end["tool_calls"]), "was offered no tools") {
+		t.Errorf("%d calls, and the end is %v", len(tools.of("tools/call")), end)
+	}
+}
+
+// The org's doom_threshold holds for its agents, and the error says what was repeated. // B13
+func TestTheDoomLoopOfAnAgent(t *testing.T) {
+	noLeaks(t)
+	for runtime, c := range map[string]struct {
+		argument, want string
+		fails          bool
+		calls          int
+	}{
+		"":                  {`{"n":1}`, "3 identical tool calls in a row", false, 2},
+		"doom_threshold: 5": {`{"n":1}`, "5 identical tool calls in a row", false, 4},
+		"doom_failures: 4":  {`{"n":%d}`, "5 calls of one tool since it last succeeded", true, 4},
+	} {
+		tools := newMCP(t, map[string]handler{"echo": func(ctx context.Context, text string) (string, error) {
+			if c.fails {
+				return "", fmt.Errorf("out of paper after %s", text)
+			}
+			return echo(ctx, text)
+		}})
+		up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, r received) {
+			asks(call{"mcp__tools__echo", strings.ReplaceAll(c.argument, "%d", fmt.Sprint(r.number))}).write(w)
+		})
+		d := manage(MustRun(t, site{upstream: up.URL, runtime: runtime}.yaml()))
+		all := agentFrames(t, d.streamAgent(d.newAgent(withTools(tools)), `{"message":"go"}`).body)
+		if end := all[len(all)-1]; end["status"] != "failed" || end["error"] != "Doom loop detected: "+c.want || len(tools.of("tools/call")) != c.calls {
+			t.Errorf("%s: %d calls, and the end is %v", runtime, len(tools.of("tools/call")), end)
+		}
+	}
+}
+
+// The run of an agent has the end user that its body names, and spends from his budgets.
+func TestTheEndUserOfAnAgentsRun(t *testing.T) {
+	noLeaks(t)
+	up := newUpstream(t, script(says("Hello.")))
+	d := manage(MustRun(t, site{upstream: up.URL, runtime: "budgets: [{scope: end_user, period: day, tokens: 10}]"}.yaml()))
+	id := d.newAgent("")
+	for member, status := range map[string]string{
+		`,"user":"ann","metadata":{"ticket":"7"}`: "failed", `,"metadata":{"user_id":"ann"}`: "failed", `,"safety_identifier":"ann"`: "failed", `,"user":null,"metadata":{"ticket":"7"}`: "completed",
+	} {
+		all := agentFrames(t, d.streamAgent(id, `{"message":"go"`+member+`}`).body)
+		if end := all[len(all)-1]; end["status"] != status || status == "failed" && !strings.Contains(fmt.Sprint(end["error"]), "end_user/ann/day") {
+			t.Errorf("%s: %v", member, end)
+		}
+	}
+	for _, member := range []string{`"user":5`, `"metadata":"x"`} {
+		if a := d.send("POST", "/api/agents/"+id+"/run/stream", strings.NewReader(`{"message":"go",`+member+`}`), "Authorization", "Bearer owner-key"); a.status != 400 {
+			t.Errorf("%s: %d %s", member, a.status, a.body)
 		}
 	}
 }

@@ -83,7 +83,7 @@ func defaultRuntime() org.Runtime {
 	return org.Runtime{
 		Deadline: 120 * time.Second, Concurrency: 16, MaxQueued: 10_000, StreamMode: "live", ToolParallelism: "auto", CatalogTTL: 10 * time.Minute,
 		ToolArgValidation: "strict", ToolErrorMode: "recover", DoomThreshold: 3, DoomFailures: 5, DroppedParams: "name", UnpricedTools: "free", Durable: "auto",
-		ApprovalHold: 300 * time.Second, SessionTTL: 30 * time.Minute, Approvers: "any", ModelLists: "refuse", Context: "off", ToolNames: "standard", AgentPermission: "auto", Web: defaultWeb,
+		ApprovalHold: 300 * time.Second, SessionTTL: 30 * time.Minute, Approvers: "any", ModelLists: "refuse", ToolNames: "standard", AgentPermission: "auto", Web: defaultWeb,
 	}
 }
 
@@ -118,7 +118,7 @@ func TestEveryKeyReachesItsField(t *testing.T) {
 				Runtime: org.Runtime{
 					MaxRounds: new(10), MaxCalls: new(40), Deadline: 90 * time.Second, Concurrency: 4, MaxQueued: 50, StreamMode: "final_only", ToolParallelism: "safe", ToolCacheTTL: 300 * time.Second,
 					ToolResultMaxBytes: new(65536), ToolArgValidation: "none", ToolErrorMode: "abort", OnLimit: "answer", DoomLoop: "off", DoomThreshold: 5, DoomFailures: 5, DroppedParams: "name", UnpricedTools: "free", Durable: "auto",
-					ApprovalHold: 45 * time.Second, SessionTTL: org.Forever, Approvers: "others", ModelLists: "refuse", Context: "off", ToolNames: "standard", AgentPermission: "auto", Web: defaultWeb,
+					ApprovalHold: 45 * time.Second, SessionTTL: org.Forever, Approvers: "others", ModelLists: "refuse", ToolNames: "standard", AgentPermission: "auto", Web: defaultWeb,
 				},
 				MCPServers: []org.MCPServer{
 					{

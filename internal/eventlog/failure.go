@@ -29,6 +29,9 @@ func (p *fold) ending(body loop.Finished, at int64) event.Finished {
 	if limit := p.state.LimitReached(body.Reason); limit != body.Reason {
 		end.Limit = limit
 	}
+	if body.Reason == event.NoProgress {
+		end.Repeated = p.state.Repeated()
+	}
 	for _, h := range body.HandedOver {
 		c, _ := p.state.Call(h.Key)
 		end.Calls = append(end.Calls, event.ClientCall{ID: h.ID, Name: c.Name, Arguments: p.rawArguments(c)})

@@ -126,7 +126,7 @@ type Call struct {
 
 	Prepared     *CallPrepared
 	Guard        policy.Verdict // of the progress guard
-	Advice       string         // for the model, where Guard is Advise
+	Advice       string         // for the model, where Guard is Advise; what was repeated, where it is Halt
 	historyIndex int            // index into State.History
 
 	Hooks       []HookRan // those that were about the call
@@ -229,6 +229,16 @@ func (s *State) LimitReached(end event.Reason) event.Reason {
 		return event.MaxRounds
 	case end == event.MaxRounds, end == event.MaxCalls, end == event.Deadline, end == event.Tokens, end == event.Money:
 		return end
+	}
+	return ""
+}
+
+// Repeated returns what the model has repeated, if the progress guard requires the run to end; else "".
+func (s *State) Repeated() string {
+	for _, c := range s.Calls {
+		if c.Guard == policy.Halt {
+			return c.Advice
+		}
 	}
 	return ""
 }

@@ -55,7 +55,7 @@ type Runtime struct {
 	Extensions         []string      `json:"extensions"`                      // of answers, by default
 	ModelLists         string        `json:"model_lists"`                     // RefuseLists or AllowLists; "" = RefuseLists
 
-	Context           string   `json:"context,omitempty"`                  // ContextOff, ContextPrune or ContextAuto; "" = ContextOff
+	Context           string   `json:"context,omitempty"`                  // ContextOff, ContextPrune or ContextAuto; "" = ContextOff, and ContextAuto for runs of agents
 	CompactionModel   string   `json:"compaction_model,omitempty"`         // that writes summaries; "" = that of the operator
 	CompactionExclude []string `json:"compaction_exclude_tools,omitempty"` // tools whose results always stay, beside those of the operator
 }

@@ -95,7 +95,7 @@ const (
 
 // Check returns the verdict on the call next. past are the calls before it, oldest
 // first. For a verdict other than Allow it also returns the pattern that it found and
-// the advice for the model; for Allow both are "".
+// the advice for the model, or for Halt what was repeated; for Allow both are "".
 //
 // A model writes all calls of a turn before it reads a result. Mode Nudge therefore
 // advises every call of the turn that repeats. It halts only on a call of a later
@@ -123,16 +123,19 @@ func (g Guard) Check(past []PastCall, next PastCall) (Verdict, Pattern, string) 
 	same, sameFrom := sameResult(past, next)
 	failed, failedFrom := failing(past, next)
 	found := []repetition{
-		streak(Identical, past, identical(past, next), limit, "This is the same call with the same arguments for the %s time in a row."),
-		streak(Invalid, past, invalid(past, next), limit, "This is the %s invalid call in a row."),
-		streak(PingPong, past, pingPong(past, next), g.Alternations*limit, "The same two calls have alternated; this is the %s of them."),
-		{SameResult, same, sameFrom, sameLimit, "This tool gives the same result whatever the arguments; this is the %s such call in a row."},
-		{Failing, failed, failedFrom, g.Failures + 1, "This tool keeps failing; this is the %s call since it last succeeded. Do not call it again."},
+		streak(Identical, past, identical(past, next), limit, "This is the same call with the same arguments for the %s time in a row.", "%d identical tool calls in a row"),
+		streak(Invalid, past, invalid(past, next), limit, "This is the %s invalid call in a row.", "%d invalid tool calls in a row"),
+		streak(PingPong, past, pingPong(past, next), g.Alternations*limit, "The same two calls have alternated; this is the %s of them.", "%d tool calls that alternate between the same two"),
+		{SameResult, same, sameFrom, sameLimit, "This tool gives the same result whatever the arguments; this is the %s such call in a row.", "%d calls of one tool in a row with the same result"},
+		{Failing, failed, failedFrom, g.Failures + 1, "This tool keeps failing; this is the %s call since it last succeeded. Do not call it again.", "%d calls of one tool since it last succeeded"},
 	}
 	worst, shape, text := Allow, Pattern(""), ""
 	for _, c := range found {
 		if v := g.judge(c, past, next); v > worst {
 			worst, shape, text = v, c.pattern, fmt.Sprintf(c.text, ordinal(c.n))
+			if v == Halt {
+				text = fmt.Sprintf(c.count, c.n)
+			}
 		}
 	}
 	return worst, shape, text
@@ -145,12 +148,13 @@ type repetition struct {
 	n       int
 	from    int // index of its first call in past
 	limit   int
-	text    string
+	text    string // the advice
+	count   string // what was repeated
 }
 
 // streak returns the repetition of the last n-1 past calls and next.
-func streak(shape Pattern, past []PastCall, n, limit int, text string) repetition {
-	return repetition{shape, n, len(past) + 1 - n, limit, text}
+func streak(shape Pattern, past []PastCall, n, limit int, text, count string) repetition {
+	return repetition{shape, n, len(past) + 1 - n, limit, text, count}
 }
 
 func (g Guard) judge(c repetition, past []PastCall, next PastCall) Verdict {

@@ -27,18 +27,16 @@ const (
 	AgentContinuations  = 3
 )
 
-// agentRepeats is how many identical calls in a row end a run of an agent.
-const agentRepeats = 3
-
-// OfAgent returns what an org says of runs, for the runs of one of its agents. The agent decides how often
-// the model is called, within the operator's cap; the lower of two time limits holds. A run whose rounds are
+// OfAgent returns what an org says of runs, for the runs of one of its agents. Of the limits of both on rounds and on
+// time the lower one holds, and long prompts are made shorter unless the org says otherwise. A run whose rounds are
 // used up ends with an answer.
 func OfAgent(rt org.Runtime, a Agent) org.Runtime {
-	rt.MaxRounds, rt.OnLimit = &a.Rounds, budget.Answer
+	rt.MaxRounds, rt.OnLimit = new(min(a.Rounds, given(rt.MaxRounds, a.Rounds))), budget.Answer
+	rt.Context = cmp.Or(rt.Context, org.ContextAuto)
 	if a.Timeout > 0 && (rt.Deadline == 0 || a.Timeout < rt.Deadline) {
 		rt.Deadline = a.Timeout
 	}
-	rt.DoomLoop, rt.DoomThreshold = string(policy.Fail), agentRepeats
+	rt.DoomLoop = string(policy.Fail)
 	rt.CompactionModel = cmp.Or(a.Summary, rt.CompactionModel)
 	rt.Hooks = slices.Concat(rt.Hooks, a.Hooks)
 	return rt

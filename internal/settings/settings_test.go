@@ -302,3 +302,22 @@ func TestTheContextPolicyOfARun(t *testing.T) {
 		t.Error("the operator's list has changed")
 	}
 }
+
+// Of the rounds of an agent and of its org the lower number holds, and prompts of agents are made shorter unless the org
+// says otherwise.
+func TestTheSettingsOfAnOrgHoldForItsAgents(t *testing.T) {
+	for _, c := range []struct {
+		org            org.Runtime
+		rounds, repeat int
+		context        loop.ContextMode
+	}{
+		{org.Runtime{}, 25, 3, loop.ContextAuto},
+		{org.Runtime{MaxRounds: new(3), DoomThreshold: 5, Context: org.ContextOff}, 3, 5, ""},
+		{org.Runtime{MaxRounds: new(40), Context: org.ContextPrune}, 25, 3, loop.ContextPrune},
+	} {
+		p := settings.Resolve(operator, settings.OfAgent(c.org, settings.Agent{Rounds: 25}), settings.Defaults{}, settings.Request{})
+		if p.Limits.Rounds != c.rounds || p.Guard.Threshold != c.repeat || p.Context.Mode != c.context {
+			t.Errorf("%+v: %d rounds, %d repeats, context %q", c.org, p.Limits.Rounds, p.Guard.Threshold, p.Context.Mode)
+		}
+	}
+}

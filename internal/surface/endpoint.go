@@ -98,7 +98,7 @@ func (h *Handler) relayRequest(caller run.Caller, x Relayed, members []Member) (
 	if !h.o.Router.FallsBack(name) { // the caller retries by itself
 		targets = targets[:1]
 	}
-	user := endUser(members)
+	user := EndUser(members)
 	if caller.Principal.Access.EndUsers && user == "" {
 		return nil, noEndUser()
 	}

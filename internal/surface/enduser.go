@@ -17,9 +17,9 @@ import (
 // characters for safety_identifier.
 const maxEndUser = 256
 
-// endUser returns whom a request names as its end user: in safety_identifier, or else in user, or
+// EndUser returns whom a request names as its end user: in safety_identifier, or else in user, or
 // else in metadata.user_id. Of a longer id than maxEndUser it returns a hash. "" = nobody.
-func endUser(members []Member) string {
+func EndUser(members []Member) string {
 	var of [3]string
 	for _, m := range members {
 		switch m.Name {

@@ -195,12 +195,12 @@ func (h *Handler) read(r *http.Request, caller run.Caller) (req *run.Request, bo
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	if caller.Principal.Access.EndUsers && endUser(members) == "" {
+	if caller.Principal.Access.EndUsers && EndUser(members) == "" {
 		return nil, nil, nil, noEndUser()
 	}
 	req = &run.Request{
 		Org: caller.Org.ID, Principal: caller.Principal.ID, Surface: h.s.Name,
-		Model: name, Targets: targets, Dialect: h.s.Dialect, Account: caller.Account, EndUser: endUser(members),
+		Model: name, Targets: targets, Dialect: h.s.Dialect, Account: caller.Account, EndUser: EndUser(members),
 	}
 	if caller.LoopActive() {
 		req.Servers = caller.Servers

@@ -22,6 +22,7 @@ type Turn struct {
 	Agent    agent.Snapshot
 	Session  string
 	Message  string
+	EndUser  string            // whom the request names; "" = nobody
 	MaxSteps int               // 0 = that of the agent
 	Format   model.Format      // of the answer
 	Timeout  time.Duration     // 0 = that of the agent
@@ -45,8 +46,8 @@ func (h *Handler) Turn(r *http.Request, caller run.Caller, t Turn) (*run.Request
 		}
 		targets = slices.Concat(targets, more)
 	}
-	if caller.Principal.Access.EndUsers {
-		return nil, fault.New(fault.Invalid, "end_user_required", "requests with this API key must name their end user, and runs of agents have none; use another key")
+	if caller.Principal.Access.EndUsers && t.EndUser == "" {
+		return nil, noEndUser()
 	}
 	hooks := agentHooks(caller.Org.Runtime, t.Agent)
 	if len(t.Servers) > 0 && !t.NoTools {
@@ -58,7 +59,7 @@ func (h *Handler) Turn(r *http.Request, caller run.Caller, t Turn) (*run.Request
 		}
 	}
 	req := &run.Request{
-		Org: caller.Org.ID, Principal: caller.Principal.ID, Surface: h.s.Name, Account: caller.Account, Agent: t.Agent.Agent, Model: t.Agent.Model, Targets: targets,
+		Org: caller.Org.ID, Principal: caller.Principal.ID, Surface: h.s.Name, Account: caller.Account, EndUser: t.EndUser, Agent: t.Agent.Agent, Model: t.Agent.Model, Targets: targets,
 		Items: []item.Item{item.NewText(item.User, t.Message)}, Key: t.Key, Attach: true, Turn: t.Start,
 		Continues: conversation.Ref{ID: t.Session, Named: true, Member: "session_id", Code: "not_found"},
 		Store:     &run.StoreOptions{RequestJSON: []byte("{}"), Owner: t.Session, For: journal.Kept},
@@ -71,7 +72,7 @@ func (h *Handler) Turn(r *http.Request, caller run.Caller, t Turn) (*run.Request
 	if t.Agent.SystemPrompt != "" {
 		req.System = []item.Item{item.NewText(item.System, t.Agent.SystemPrompt)}
 	}
-	asked := settings.Request{Keyed: true, Live: liveDeltas(false), Context: org.ContextAuto}
+	asked := settings.Request{Keyed: true, Live: liveDeltas(false)}
 	if n := t.Agent.Settings.MaxTokens; n != nil {
 		asked.MaxTokens = int64(*n)
 	}

@@ -177,3 +177,30 @@ func TestUnknownSettingsOfAServerAreNamed(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
+
+// "off" was stored as the default of context. For runs of agents it was not the setting, and must not become it.
+func TestTheDefaultOfContextIsNoSettingAfterAnUpgrade(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "turnpike.db")
+	if err := openStore(t, Options{Path: path}).Close(); err != nil {
+		t.Fatal(err)
+	}
+	db, p := openMigrations(t, path)
+	if _, err := p.DownTo(t.Context(), 14); err != nil {
+		t.Fatal(err)
+	}
+	for id, runtime := range map[string]string{"a": `{"context":"off","durable":"always"}`, "b": `{"context":"prune"}`, "c": `{}`} {
+		execute(t, db, `INSERT INTO orgs (id, features, runtime, created_at, updated_at) VALUES ('`+id+`', '[]', '`+runtime+`', 1, 1)`)
+	}
+	if _, err := p.Up(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range map[string]string{"a": `{"durable":"always"}`, "b": `{"context":"prune"}`, "c": `{}`} {
+		var got string
+		if err := db.QueryRow(`SELECT runtime FROM orgs WHERE id = ?`, id).Scan(&got); err != nil || got != want {
+			t.Errorf("%s: %s, %v", id, got, err)
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -85,6 +85,26 @@ func (f *fields) integer(name string, into *int)      { read(f, name, "a whole n
 func (f *fields) number(name string, into **int)      { read(f, name, "a whole number", into) }
 func (f *fields) decimal(name string, into **float64) { read(f, name, "a number", into) }
 
+// endUser reads the members that name the end user of a run.
+func (f *fields) endUser() string {
+	var members []surface.Member
+	for _, name := range []string{"safety_identifier", "user"} {
+		v, _ := f.take(name)
+		if v != nil && !isNull(v) && json.Unmarshal(v, new(string)) != nil {
+			f.fail(name, "must be a string")
+		}
+		members = append(members, surface.Member{Name: name, Value: v})
+	}
+	v, ok := f.take("metadata")
+	if ok && !isNull(v) {
+		if fieldsOf("", v).err != nil {
+			f.fail("metadata", "must be an object")
+		}
+		members = append(members, surface.Member{Name: "metadata", Value: v})
+	}
+	return surface.EndUser(members)
+}
+
 // texts reads an object of strings. A value that is null is refused: it would be stored as the empty text.
 func (f *fields) texts(name string, into *textsByName) {
 	if _, given := f.values[name]; !given {

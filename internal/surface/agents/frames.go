@@ -28,8 +28,8 @@ const (
 	runCancelled = "cancelled"
 )
 
-// doomLoop is the error of a run that has repeated itself.
-const doomLoop = "Doom loop detected: 3 identical tool calls in a row"
+// doomLoop begins the error of a run that has repeated itself.
+const doomLoop = "Doom loop detected: "
 
 // call is a tool call of a run on the wire.
 type call struct {
@@ -368,7 +368,7 @@ func (p *projection) status() (status, why string) {
 	}
 	switch r := p.end.Reason; r {
 	case event.NoProgress:
-		return runFailed, doomLoop
+		return runFailed, doomLoop + cmp.Or(p.end.Repeated, "repeated tool calls")
 	case event.Cancelled:
 		return runCancelled, "The run was cancelled."
 	case event.CallerGone:

@@ -27,6 +27,7 @@ const runIDHeader = "Turnpike-Run-Id"
 // runBody is the body of a request that runs an agent.
 type runBody struct {
 	message, session string
+	endUser          string
 	maxSteps         *int
 	maxContext       *int
 	timeout          *int
@@ -49,6 +50,7 @@ func readRunBody(body []byte) (b runBody, err error) {
 	}
 	busy := string(run.Reject)
 	var citations bool
+	b.endUser = f.endUser()
 	f.text("message", &b.message)
 	f.text("session_id", &b.session)
 	f.number("max_steps", &b.maxSteps)
@@ -178,7 +180,7 @@ func (h *Handler) request(r *http.Request, caller run.Caller, s agent.Session, b
 		input.Key, input.Digest = key.Principal+" "+key.Key, key.Hash
 	}
 	t := surface.Turn{
-		Agent: s.Snapshot, Session: s.ID, Message: body.message, Format: body.format, NoTools: noTools, Temp: body.temperature, Key: key,
+		Agent: s.Snapshot, Session: s.ID, Message: body.message, EndUser: body.endUser, Format: body.format, NoTools: noTools, Temp: body.temperature, Key: key,
 		Servers: h.o.AgentServers(caller.Org.ID, s.Snapshot),
 		Start:   &journal.SessionTurn{Session: s.ID, Version: s.Snapshot.Version, Snapshot: snapshot, Input: input, Reasoning: body.reasoning},
 	}

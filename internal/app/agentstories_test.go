@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -103,7 +104,7 @@ func TestACallThatWasCutOffIsMadeAgain(t *testing.T) {
 	if s := d.post(streamedQuestion).stream(t); s.text != "Half" || strings.Join(s.reasons, " ") != "length" {
 		t.Errorf("chat answers %+v", s)
 	}
-	if got := len(up.requests()); got != 4 {
+	if got := len(up.requests()); got != 5 {
 		t.Errorf("%d model calls", got)
 	}
 }
@@ -148,7 +149,7 @@ func (d documented) runThat(session string, holds func(run map[string]any) bool)
 
 func isWaiting(run map[string]any) bool { return run["status"] == "waiting" }
 
-// The calls of one turn run at the same time; the model gets their results in the order of its calls. // H15 C03
+// The calls of one turn that only read run at the same time; the model gets their results in the order of its calls. // H15 C03
 func TestAnAgentCallsToolsInParallel(t *testing.T) {
 	noLeaks(t)
 	release := make(chan struct{})
@@ -161,7 +162,7 @@ func TestAnAgentCallsToolsInParallel(t *testing.T) {
 	}})
 	up := newUpstream(t, script(asks(call{"mcp__tools__slow", `{"n":1}`}, call{"mcp__tools__fast", `{"n":2}`}), says("Done.")))
 	d := manage(MustRun(t, site{upstream: up.URL}.yaml()))
-	session, streamed := d.begun(d.newAgent(withTools(tools)), "")
+	session, streamed := d.begun(d.newAgent(withTools(tools, `"reads":["slow","fast"]`)), "")
 	d.runThat(session, func(run map[string]any) bool {
 		calls := elements(run["tool_calls"])
 		return len(calls) == 2 && calls[1].(map[string]any)["result_preview"] != ""
@@ -170,6 +171,23 @@ func TestAnAgentCallsToolsInParallel(t *testing.T) {
 	d.same("parallel_tools", (<-streamed).body)
 	if got := up.requests()[1].results(t); fmt.Sprint(got) != `[{"n":1} {"n":2}]` {
 		t.Errorf("the model gets %v", got)
+	}
+}
+
+// Calls that may write run one after the other: the second begins when the first has its result.
+func TestAnAgentWritesInOrder(t *testing.T) {
+	noLeaks(t)
+	tools := newMCP(t, map[string]handler{"echo": echo})
+	up := newUpstream(t, script(asks(call{"mcp__tools__echo", `{"n":1}`}, call{"mcp__tools__echo", `{"n":2}`}), says("Done.")))
+	d := manage(MustRun(t, site{upstream: up.URL}.yaml()))
+	var order []string
+	for _, f := range agentFrames(t, d.streamAgent(d.newAgent(withTools(tools)), `{"message":"go"}`).body) {
+		if id, is := f["call_id"].(string); is {
+			order = append(order, fmt.Sprint(f["event"], " ", id))
+		}
+	}
+	if want := []string{"tool_call 0.0", "tool_result 0.0", "tool_call 0.1", "tool_result 0.1"}; !slices.Equal(order, want) {
+		t.Errorf("the calls began and ended as %q", order)
 	}
 }
 
@@ -269,7 +287,7 @@ func TestTheModelOfAnAgentFails(t *testing.T) {
 	d.same("error_run", d.streamAgent(d.newAgent(withTools(tools)), `{"message":"go"}`).body)
 }
 
-// A model that is limited is called three times, and then the fallback model of the agent. // I08 H15
+// A model that is limited is called four times, and then the fallback model of the agent. // I08 H15
 func TestTheFallbackModelOfAnAgent(t *testing.T) {
 	noLeaks(t)
 	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, r received) {
@@ -282,7 +300,7 @@ func TestTheFallbackModelOfAnAgent(t *testing.T) {
 	tools := newMCP(t, map[string]handler{"echo": echo})
 	d := manage(MustRun(t, site{upstream: up.URL}.yaml()))
 	d.same("model_fallback", d.streamAgent(d.newAgent(`,"settings":{"fallback_model":"g-2"}`+withTools(tools)), `{"message":"go"}`).body)
-	if got := len(up.requests()); got != 4 {
+	if got := len(up.requests()); got != 5 {
 		t.Errorf("%d model calls", got)
 	}
 }

@@ -180,7 +180,7 @@ func (s *State) startAttempt(b TurnStarted) {
 	if b.Warned {
 		s.WarnedAt = b.Round + 1
 	}
-	s.Attempt = Attempt{Number: b.Attempt, Target: b.Target, AttemptsOnTarget: onTarget, Tried: s.Attempt.Tried, First: s.Attempt.First, Open: true}
+	s.Attempt = Attempt{Number: b.Attempt, Target: b.Target, AttemptsOnTarget: onTarget, Tried: s.Attempt.Tried, First: s.Attempt.First, NoTools: b.NoTools, Open: true}
 }
 
 func (s *State) failAttempt(b TurnFailed, at int64) {
@@ -204,7 +204,7 @@ func (s *State) failAttempt(b TurnFailed, at int64) {
 // they are in no item of the turn either.
 func (s *State) addTurn(b Turn) {
 	cut := s.Turn
-	s.Turn = &b
+	s.Turn, s.NoTools = &b, s.Attempt.NoTools
 	s.spend(s.Cost(b))
 	s.Reserved = nil
 	s.tokens = s.tokens.Learn(s.UncountedBytes-s.lateBytes(), b.Usage.Input-s.CountedTokens)

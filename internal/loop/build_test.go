@@ -193,3 +193,8 @@ func withWarning(bytes int64) int64 { return (bytes + int64(len(BudgetWarning)) 
 func warned(round, attempt int) Body {
 	return TurnStarted{Round: round, Attempt: attempt, Purpose: PurposeTurn, Warned: true}
 }
+
+// toolless begins a model call that is offered no tools.
+func toolless(round, attempt int) TurnStarted {
+	return TurnStarted{Round: round, Attempt: attempt, Purpose: PurposeTurn, NoTools: true}
+}

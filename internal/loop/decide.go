@@ -244,6 +244,8 @@ func (s decision) answerFor(c *Call, nth, before, left, most int) (Outcome, stri
 		return NotRun, "Not run: this request allows no tool calls (tool_choice none). Answer without them."
 	case c.owner() == tool.Client:
 		return "", ""
+	case s.NoTools && c.Attempt == 0:
+		return NotRun, "Not run: the model call that asked for it was offered no tools. Answer without them."
 	case c.Attempt == 0 && nth >= limits.CallsPerTurn:
 		return SkippedLimit, fmt.Sprintf("Not run: one turn may make at most %d tool calls. Ask for the rest in the next turn.", limits.CallsPerTurn)
 	case c.lost():

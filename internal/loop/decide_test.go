@@ -184,6 +184,8 @@ func TestDecide(t *testing.T) {
 		{"hand_over: the calls of an earlier round are prepared", with(begin(rounds(2), handOverLast), asked(0, 1), turn(0, model.StopCalls, "a")), PrepareTools{[]CallKey{"0.0"}}},
 		{"hand_over: an answer in the last round completes the run", with(begin(rounds(1), handOverLast), asked(0, 1), turn(0, model.StopEnd)), finish(event.Complete)},
 		{"hand_over: a cancelled run hands nothing over", with(begin(rounds(1), handOverLast), asked(0, 1), turn(0, model.StopCalls, "a"), CancelRequested{Cause: event.Cancelled}), AnswerCalls{[]CallKey{"0.0"}, NotRun, "Not run: the run ended (cancelled)."}},
+		{"answer: a call that was not offered is answered", with(begin(rounds(2), answerLast), asked(0, 1), turn(0, model.StopCalls, "a"), prepared("0.0"), started("0.0"), done("0.0"), toolless(1, 1), turn(1, model.StopCalls, "a"), prepared("1.0")),
+			AnswerCalls{[]CallKey{"1.0"}, NotRun, "Not run: the model call that asked for it was offered no tools. Answer without them."}},
 		{"answer: the last round is offered no tools", with(begin(rounds(2), answerLast), asked(0, 1), turn(0, model.StopCalls, "a"), prepared("0.0"), started("0.0"), done("0.0")), CallModel{Purpose: PurposeTurn, Round: 1, Attempt: 1}},
 		{"tokens end the run before the next model call", with(begin(tokens(30)), reserved(0, 1, 30), asked(0, 1), turn(0, model.StopCalls, "a"), prepared("0.0"), started("0.0"), done("0.0")), finish(event.Tokens)},
 		{"a complete answer beyond the token limit is kept", with(begin(tokens(16)), reserved(0, 1, 16), asked(0, 1), overrun(turn(0, model.StopEnd))), finish(event.Complete)},

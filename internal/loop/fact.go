@@ -316,6 +316,9 @@ type TurnStarted struct {
 
 	// Warned says that the model was told that little of the run's budget is left.
 	Warned bool `json:"warned,omitempty"`
+
+	// NoTools says that the model was offered no tools, so that it must answer.
+	NoTools bool `json:"no_tools,omitempty"`
 }
 
 // TurnFailed records that a model call failed.

@@ -35,6 +35,7 @@ type State struct {
 	Ended      event.Reason     // the first cause to end the run (cancelled, deadline, blocked …); "" = none. Nothing new may start once it is set
 	Cancelled  *CancelRequested // the fact that has set Ended; nil = it was another
 	DeadOwners int              // owners that died since ProgressAt
+	NoTools    bool             // the latest turn was made without offered tools
 	WarnedAt   int              // the round, from 1, in which the model was told that little of the budget is left; 0 = not yet
 	Halted     bool             // the progress guard requires the run to end with NoProgress
 
@@ -107,6 +108,7 @@ type Attempt struct {
 	Number           int         // 1 is the first of the round; 0 = none yet
 	Target           int         // index into Accepted.Targets
 	AttemptsOnTarget int         // consecutive attempts on Target
+	NoTools          bool        // the model is offered no tools
 	Open             bool        // a TurnStarted without its Turn or TurnFailed
 	Tried            []int       // the targets that have failed in the round, in the order in which they did
 	First            *TurnFailed // how the last attempt at Tried[0] failed: what the caller is told if all targets fail

@@ -141,7 +141,7 @@ func (m *modelCaller) refusedURL(a loop.CallModel, err error, b loop.Blocked) er
 // A durable run reserves in the batch that starts the call. The others reserve from slices, in
 // memory: nobody continues them after a crash, which counts slices as spent.
 func (m *modelCaller) begin(a loop.CallModel) error {
-	started := loop.TurnStarted{Round: a.Round, Attempt: a.Attempt, Target: a.Target, Purpose: a.Purpose, Warned: a.Warn}
+	started := loop.TurnStarted{Round: a.Round, Attempt: a.Attempt, Target: a.Target, Purpose: a.Purpose, Warned: a.Warn, NoTools: a.Purpose == loop.PurposeTurn && !a.OfferTools}
 	if (a.MaxCost == budget.Amount{}) {
 		return m.run.append(nil, started)
 	}

@@ -318,6 +318,6 @@ func (h *Handler) checkDeclaredName(caller run.Caller, name string) error {
 func NewKit(o surface.Options) *surface.Handler {
 	return surface.New(o, surface.Surface{
 		Name: agent.Surface, Errors: Errors(),
-		Defaults: settings.Defaults{Rounds: agent.DefaultMaxSteps, Parallelism: loop.Parallel, ResultMaxChars: settings.AgentResultMaxChars, KeepBack: settings.AgentKeepBack, Continuations: settings.AgentContinuations},
+		Defaults: settings.Defaults{Rounds: agent.DefaultMaxSteps, Parallelism: loop.Safe, ResultMaxChars: settings.AgentResultMaxChars, KeepBack: settings.AgentKeepBack, Continuations: settings.AgentContinuations},
 	})
 }

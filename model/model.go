@@ -305,6 +305,12 @@ type Translator interface {
 	Dropped(req *Request) []string
 }
 
+// ToolTaker is a Model of a provider that has models which take no tools.
+type ToolTaker interface {
+	// TakesTools reports whether the model with the name takes tools. It makes no model call.
+	TakesTools(model string) bool
+}
+
 // ContextEditor is a Model whose provider shortens prompts that are too long, as
 // Options.ContextEdits says.
 type ContextEditor interface {

@@ -104,7 +104,7 @@ func TestACallThatWasCutOffIsMadeAgain(t *testing.T) {
 	if s := d.post(streamedQuestion).stream(t); s.text != "Half" || strings.Join(s.reasons, " ") != "length" {
 		t.Errorf("chat answers %+v", s)
 	}
-	if got := len(up.requests()); got != 5 {
+	if got := len(up.requests()); got != 4 {
 		t.Errorf("%d model calls", got)
 	}
 }

@@ -381,10 +381,10 @@ func TestEndpointsFallBack(t *testing.T) {
 		calls int
 		want  int
 	}{
-		"503":                {refuses(503), 3, 200},
+		"503":                {refuses(503), 4, 200},
 		"a refused key":      {refuses(401), 1, 200},
 		"a wrong request":    {refuses(400), 1, 400},
-		"it breaks at first": {breaksAfter(""), 3, 200},
+		"it breaks at first": {breaksAfter(""), 4, 200},
 	} {
 		t.Run(name, func(t *testing.T) {
 			noLeaks(t)

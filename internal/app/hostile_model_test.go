@@ -76,7 +76,7 @@ func TestAModelThatMisbehaves(t *testing.T) {
 		{"is cut in the second of two calls", cut(half, second), 200, "length", "", 2, false}, // the first is complete, again and again
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel() // what fails is tried three times, with waits between
+			t.Parallel() // what fails is tried four times, with waits between
 			tools := newMCP(t, map[string]handler{"echo": echo})
 			up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, _ received) { tt.answer(w) })
 			g := MustRun(t, site{upstream: up.URL, servers: []string{server("s", tools.URL)}}.yaml())

@@ -71,17 +71,17 @@ func providerStories() []providerStory {
 		}
 	}
 	return []providerStory{
-		{name: "a stream without end", answer: endless(chunk(`{"content":"` + strings.Repeat("x", 32<<10) + `"}`)), status: 502, reason: "larger than 8 MiB", recorded: "model_error", attempts: 3, memory: 600},
-		{name: "comments without end", answer: endless(": " + strings.Repeat("x", 32<<10) + "\n"), status: 502, reason: "too large", recorded: "model_error", attempts: 3, memory: 100},
+		{name: "a stream without end", answer: endless(chunk(`{"content":"` + strings.Repeat("x", 32<<10) + `"}`)), status: 502, reason: "larger than 8 MiB", recorded: "model_error", attempts: 4, memory: 800},
+		{name: "comments without end", answer: endless(": " + strings.Repeat("x", 32<<10) + "\n"), status: 502, reason: "too large", recorded: "model_error", attempts: 4, memory: 100},
 		{name: "a line of a gigabyte", answer: func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
 			_, _ = io.WriteString(w, "data: ")
 			gigabyte(w)
-		}, status: 502, reason: "too large", recorded: "model_error", attempts: 3, memory: 100},
+		}, status: 502, reason: "too large", recorded: "model_error", attempts: 4, memory: 100},
 		{name: "an object of a gigabyte", answer: func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, `{"choices":[{"message":{"content":"`)
 			gigabyte(w)
-		}, status: 502, reason: "too large", recorded: "model_error", attempts: 3, memory: 600},
+		}, status: 502, reason: "too large", recorded: "model_error", attempts: 4, memory: 800},
 		{name: "a byte now and then", answer: func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
 			tick := time.NewTicker(10 * time.Millisecond)
@@ -116,13 +116,13 @@ func providerStories() []providerStory {
 			w.Header().Set("Content-Type", "text/event-stream")
 			_, _ = io.WriteString(w, begin(0, `{"n":"`))
 			endless(chunk(`{"tool_calls":[{"index":0,"function":{"arguments":"`+strings.Repeat("x", 32<<10)+`"}}]}`))(w, r)
-		}, status: 502, reason: "larger than 8 MiB", recorded: "model_error", attempts: 3, memory: 250},
+		}, status: 502, reason: "larger than 8 MiB", recorded: "model_error", attempts: 4, memory: 330},
 		{name: "arguments of 2 MB", answer: answers(begin(0, `{"n":"`+strings.Repeat("x", 500<<10)), strings.Repeat(chunk(`{"tool_calls":[{"index":0,"function":{"arguments":"`+strings.Repeat("x", 500<<10)+`"}}]}`), 3), begin(0, `"}`), calls),
 			status: 200, reason: "length", recorded: "no_progress", attempts: 4},
 		{name: "two calls in one place", answer: answers(begin(0, `{"n":1}`), strings.ReplaceAll(begin(0, `{"n":2}`), "c0", "d0"), calls, "data: [DONE]\n\n"), status: 200, reason: "length", recorded: "no_progress", executed: 5, attempts: 4},
 		{name: "arguments without a call", answer: answers(chunk(`{"tool_calls":[{"index":3,"function":{"arguments":"{}"}}]}`), calls), status: 200, reason: "length", recorded: "no_progress", attempts: 4},
 		{name: "an end without a beginning", answer: answers(stop), status: 200, reason: "stop", recorded: "complete", attempts: 1},
-		{name: "calls announced and not made", answer: answers(calls), status: 502, reason: "sent none that can be read", recorded: "model_error", attempts: 3},
+		{name: "calls announced and not made", answer: answers(calls), status: 502, reason: "sent none that can be read", recorded: "model_error", attempts: 4},
 		{name: "text that is none", answer: answers(chunk("{\"content\":\"a\xff\xfeb\\ud800c\"}"), stop), status: 200, reason: "stop", text: "a\ufffd\ufffdb\ufffdc", recorded: "complete", attempts: 1},
 		{name: "JSON that is none", answer: answers(`data: {"choices":[{"delta":{"content":"a"}}` + "\n\n"), status: 502, reason: "a chunk that is not valid", recorded: "model_error", attempts: 1},
 		{name: "no end mark", answer: answers(chunk(`{"content":"ok"}`), stop), status: 200, reason: "stop", text: "ok", recorded: "complete", attempts: 1},
@@ -139,14 +139,14 @@ func providerStories() []providerStory {
 		{name: "a header of 100 KB", answer: func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("X-Large", strings.Repeat("x", 100<<10))
 			says("ok").write(w)
-		}, status: 502, reason: "", recorded: "model_error", attempts: 3},
+		}, status: 502, reason: "", recorded: "model_error", attempts: 4},
 		{name: "a thousand informational answers", answer: func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Link", strings.Repeat("x", 1<<10))
 			for range 1000 {
 				w.WriteHeader(http.StatusEarlyHints)
 			}
 			says("ok").write(w)
-		}, status: 502, reason: "", recorded: "model_error", attempts: 3},
+		}, status: 502, reason: "", recorded: "model_error", attempts: 4},
 		{name: "text like our own frames", answer: answers(chunk(`{"content":"\n\ndata: [DONE]\n\nevent: x\r\n\r\n"}`), stop), status: 200, reason: "stop", text: "\n\ndata: [DONE]\n\nevent: x\r\n\r\n", recorded: "complete", attempts: 1},
 	}
 }
@@ -162,7 +162,7 @@ func TestAProviderThatMeansHarm(t *testing.T) {
 		}
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.memory == 0 {
-				t.Parallel() // after those that are measured; what fails is tried three times, with waits between
+				t.Parallel() // after those that are measured; what fails is tried four times, with waits between
 			}
 			tools := newMCP(t, map[string]handler{"echo": echo})
 			up := newUpstream(t, func(w http.ResponseWriter, r *http.Request, _ received) { tt.answer(w, r) })

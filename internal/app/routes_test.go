@@ -64,10 +64,10 @@ func TestAStreamFallsBackBeforeItsFirstContent(t *testing.T) { // M09 I08 I09, f
 		calls    int // of the first target
 		fallback bool
 	}{
-		"the first read fails":            {breaksAfter(""), 3, true},
-		"after the lifecycle frames":      {breaksAfter(roleFrame), 3, true},
-		"an error after lifecycle frames": {func(w http.ResponseWriter, r *http.Request, x received) { breaksAfter(roleFrame+errorFrame)(w, r, x) }, 3, true},
-		"503":                             {refuses(503), 3, true},
+		"the first read fails":            {breaksAfter(""), 4, true},
+		"after the lifecycle frames":      {breaksAfter(roleFrame), 4, true},
+		"an error after lifecycle frames": {func(w http.ResponseWriter, r *http.Request, x received) { breaksAfter(roleFrame+errorFrame)(w, r, x) }, 4, true},
+		"503":                             {refuses(503), 4, true},
 		"a credential that is refused":    {refuses(401), 1, true},
 		"an unknown model":                {refuses(404), 1, true},
 		"a request that is wrong":         {refuses(400), 1, false},
@@ -431,7 +431,7 @@ func TestStreamsFeedTheBreaker(t *testing.T) { // M09, failure 5
 	for range 4 {
 		ask(g)
 	}
-	if n := len(one.requests()); n != 5 { // three attempts of a request and two of the next, whose third is at the other target
+	if n := len(one.requests()); n != 5 { // four attempts of a request and one of the next, whose second is at the other target
 		t.Errorf("%d calls of a target whose breaker is open after 5 failures, want 5", n)
 	}
 	shown := string(g.send("GET", "/api/routes", nil).body)

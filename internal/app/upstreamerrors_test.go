@@ -160,8 +160,8 @@ func TestRetriesOfClientsDoNotMultiplyWithTheGateways(t *testing.T) {
 		attempts int
 		want     string
 	}{
-		{"used up", 503, "", 3, "false"},
-		{"a rate limit that stays", 429, "0.01", 3, "false"},
+		{"used up", 503, "", 4, "false"},
+		{"a rate limit that stays", 429, "0.01", 4, "false"},
 		{"a long wait that nobody waited for", 429, "600", 1, ""},
 		{"the gateway's own key", 401, "", 1, "false"},
 		{"a request that is wrong", 400, "", 1, ""},

@@ -196,7 +196,7 @@ func TestOtherBuildsGoOnWithRunsOfEveryRelease(t *testing.T) {
 	soak.Require(t, soak.Job, "it builds the gateway twice")
 	for name, changes := range map[string][]change{
 		"other limits": {
-			{"internal/loop/rules.go", "MaxAttempts          = 3", "MaxAttempts          = 1"},
+			{"internal/loop/rules.go", "MaxAttempts          = 4", "MaxAttempts          = 1"},
 			{"internal/loop/rules.go", "MaxDeadOwners        = 5", "MaxDeadOwners        = 1"},
 			{"internal/loop/rules.go", "MaxRetryWaitMS       = 5_000", "MaxRetryWaitMS       = 1"},
 			{"internal/policy/progress.go", "DefaultThreshold = 3", "DefaultThreshold = 1"},

@@ -98,7 +98,7 @@ func (p *fold) tell(f loop.Fact) error {
 		}
 		p.call, p.round = at, b.Round
 		if b.Purpose != loop.PurposeRaw {
-			e := event.RoundStarted{Round: b.Round, Attempt: b.Attempt, Missing: p.state.MissingServers(), Continues: p.state.Continued, NoTools: p.state.NoServers()}
+			e := event.RoundStarted{Round: b.Round, Attempt: b.Attempt, Missing: p.state.MissingServers(b.Toolless), Continues: p.state.Continued, NoTools: p.state.NoServers()}
 			e.Target = targetOf(&p.state, b.Target)
 			p.emit(at, e)
 		}

@@ -180,7 +180,7 @@ func (s *State) startAttempt(b TurnStarted) {
 	if b.Warned {
 		s.WarnedAt = b.Round + 1
 	}
-	s.Attempt = Attempt{Number: b.Attempt, Target: b.Target, AttemptsOnTarget: onTarget, Tried: s.Attempt.Tried, First: s.Attempt.First, NoTools: b.NoTools, Open: true}
+	s.Attempt = Attempt{Number: b.Attempt, Target: b.Target, AttemptsOnTarget: onTarget, Tried: s.Attempt.Tried, First: s.Attempt.First, NoTools: b.NoTools || b.Toolless, Open: true}
 }
 
 func (s *State) failAttempt(b TurnFailed, at int64) {

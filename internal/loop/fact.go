@@ -317,8 +317,10 @@ type TurnStarted struct {
 	// Warned says that the model was told that little of the run's budget is left.
 	Warned bool `json:"warned,omitempty"`
 
-	// NoTools says that the model was offered no tools, so that it must answer.
-	NoTools bool `json:"no_tools,omitempty"`
+	// NoTools says that the model was offered no tools, so that it must answer, and Toolless that it takes none: it
+	// was offered only what the request has.
+	NoTools  bool `json:"no_tools,omitempty"`
+	Toolless bool `json:"toolless,omitempty"`
 }
 
 // TurnFailed records that a model call failed.

@@ -23,7 +23,7 @@ type Rules struct {
 // The constants of new runs. Runs that are in progress keep the ones in their
 // Accepted.
 const (
-	MaxAttempts          = 3
+	MaxAttempts          = 4
 	MaxDeadOwners        = 5             // a run that crashes its owners must not crash many more
 	MaxStuckMS           = 5 * 60 * 1000 // restarts in quick succession do not end a run
 	MaxDeadOwnersPerCall = 5

@@ -655,13 +655,14 @@ func (s *State) ShownAs(c Call) (shown bool, hosted, tool string) {
 }
 
 // MissingServers returns the names of the servers that could not list their tools: those of the org and of the
-// agent of the run. The caller sees those that the request has declared.
-func (s *State) MissingServers() (names []string) {
+// agent of the run. For a model that takes no tools it returns also those that could. The caller sees those that the
+// request has declared.
+func (s *State) MissingServers(toolless bool) (names []string) {
 	if s.Catalogued == nil {
 		return nil
 	}
 	for _, server := range s.Catalogued.Servers {
-		if server.Error != "" && !server.Shown {
+		if (server.Error != "" || toolless && server.Tools > 0) && !server.Shown {
 			names = append(names, server.Label)
 		}
 	}

@@ -40,6 +40,7 @@ type modelCaller struct {
 
 	forwarded bool         // the caller has received output of the attempt
 	toolRan   bool         // a tool of the provider's own began to run
+	warned    map[int]bool // the targets whose models take no tools, and that were logged
 	told      map[int]bool // the items of the attempt of which something was reported
 	timing    timing       // of the latest call
 	relayed   relayed      // of a relay
@@ -142,6 +143,9 @@ func (m *modelCaller) refusedURL(a loop.CallModel, err error, b loop.Blocked) er
 // memory: nobody continues them after a crash, which counts slices as spent.
 func (m *modelCaller) begin(a loop.CallModel) error {
 	started := loop.TurnStarted{Round: a.Round, Attempt: a.Attempt, Target: a.Target, Purpose: a.Purpose, Warned: a.Warn, NoTools: a.Purpose == loop.PurposeTurn && !a.OfferTools}
+	if started.Toolless = a.OfferTools && !m.run.relay && m.tools.toolless(a.Target); started.Toolless {
+		m.warnToolless(a)
+	}
 	if (a.MaxCost == budget.Amount{}) {
 		return m.run.append(nil, started)
 	}
@@ -164,6 +168,20 @@ func (m *modelCaller) begin(a loop.CallModel) error {
 		return cmp.Or(m.run.append(nil, a.Refused(over.Budget, over.Used.Spent.Add(over.Used.Reserved))), errDecideAgain)
 	}
 	return err
+}
+
+// warnToolless logs that the tools of the gateway are left out, once for each target.
+func (m *modelCaller) warnToolless(a loop.CallModel) {
+	left := m.run.state().MissingServers(true)
+	if len(left) == 0 || m.warned[a.Target] {
+		return
+	}
+	if m.warned == nil {
+		m.warned = map[int]bool{}
+	}
+	m.warned[a.Target] = true
+	t := m.run.req.Targets[a.Target]
+	m.run.log.Warn("the model takes no tools: those of the gateway are left out", "provider", t.Provider, "model", t.Model, "servers", left)
 }
 
 func attemptID(round, attempt int) string { return fmt.Sprintf("%d.%d", round, attempt) }
@@ -203,6 +221,12 @@ func (m *modelCaller) request(a loop.CallModel) *model.Request {
 		return req
 	}
 	req.Tools, req.ToolChoice = m.tools.offered(a.OfferReread), m.tools.choice
+	if m.tools.toolless(a.Target) {
+		req.Tools = slices.DeleteFunc(req.Tools, func(t model.Tool) bool { return !m.tools.ofRequest(t.Name) })
+		if len(req.Tools)+len(req.Hosted) == 0 {
+			req.ToolChoice = model.ToolChoice{}
+		}
+	}
 	if !a.KeepToolChoice {
 		req.ToolChoice = model.ToolChoice{}
 		if m.tools.choice.Mode != "" && len(req.Tools)+len(req.Hosted) > 0 {

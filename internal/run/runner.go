@@ -535,7 +535,9 @@ func (r *Runner) CountInput(ctx context.Context, req *Request) (tokens int64, es
 	}
 	asked := req.modelRequest(0, items)
 	asked.Memory = req.Account
-	asked.Tools = append(slices.Clip(asked.Tools), set.Offered()...)
+	if !takesNoTools(req.Targets[0]) {
+		asked.Tools = append(slices.Clip(asked.Tools), set.Offered()...)
+	}
 	if counter, ok := req.Targets[0].Client.(model.Counter); ok {
 		tokens, err := counter.CountInput(ctx, asked)
 		if err == nil || ctx.Err() != nil {

@@ -369,8 +369,9 @@ func TestWhichModelIsAskedAgain(t *testing.T) {
 		waiting time.Duration
 	}{
 		{"a transient failure, until it works", []answer{breaks(model.Transient), breaks(model.Transient), says("ok")}, nil, nil, event.Complete, [2]int{3, 0}, 750 * time.Millisecond},
-		{"three times at most", []answer{breaks(model.Transient)}, nil, nil, event.ModelError, [2]int{3, 0}, 750 * time.Millisecond},
-		{"then the next target", []answer{breaks(model.Transient)}, []answer{says("ok")}, nil, event.Complete, [2]int{3, 1}, 750 * time.Millisecond},
+		{"a transient failure, until the third retry works", []answer{breaks(model.Transient), breaks(model.Transient), breaks(model.Transient), says("ok")}, nil, nil, event.Complete, [2]int{4, 0}, 1750 * time.Millisecond}, // I07
+		{"three retries at most", []answer{breaks(model.Transient)}, nil, nil, event.ModelError, [2]int{4, 0}, 1750 * time.Millisecond},
+		{"then the next target", []answer{breaks(model.Transient)}, []answer{says("ok")}, nil, event.Complete, [2]int{4, 1}, 1750 * time.Millisecond},
 		{"the next target at once", []answer{breaks(model.Target)}, []answer{says("ok")}, nil, event.Complete, [2]int{1, 1}, 0},
 		{"nobody, where the request is wrong", []answer{breaks(model.Invalid)}, []answer{says("ok")}, nil, event.ModelError, [2]int{1, 0}, 0},
 		{"nobody, where it is too long", []answer{breaks(model.TooLong)}, []answer{says("ok")}, nil, event.TooLong, [2]int{1, 0}, 0},

@@ -11,6 +11,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/toolexec"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -135,6 +136,21 @@ func (t *toolSet) withReread(set *catalog.Set) *catalog.Set {
 		return set
 	}
 	return with
+}
+
+// toolless reports whether the model of a target takes no tools.
+func (t *toolSet) toolless(target int) bool { return takesNoTools(t.run.req.Targets[target]) }
+
+func takesNoTools(t route.Target) bool {
+	taker, ok := t.Client.(model.ToolTaker)
+	return ok && !taker.TakesTools(t.Model)
+}
+
+// ofRequest reports whether an offered tool is one of the request: a function of the client, or a tool of a server that
+// the request declares.
+func (t *toolSet) ofRequest(name string) bool {
+	e := t.catalog.Lookup(name)
+	return e == nil && (t.reader == nil || name != t.reader.Name() || t.rereadIsTaken()) || e != nil && (e.Server == loop.DispatchServer || t.run.state().Shown(e.Server))
 }
 
 // offered returns the tools that a model call offers: the client's own, and the gateway's.

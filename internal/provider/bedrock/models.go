@@ -40,6 +40,9 @@ var versionSuffix = regexp.MustCompile(`-v\d+(:\d+k?)*$`)
 // toolless are models that take no tools, by a part of their id.
 var toolless = regexp.MustCompile(`titan-|anthropic\.claude-(v2|instant)|command-(text|light)|llama2|llama3-(8b|70b)|mistral-7b|mixtral-8x7b|jamba-instruct|\.j2-|deepseek\.r1`)
 
+// TakesTools implements model.ToolTaker.
+func (*Provider) TakesTools(name string) bool { return !traitsOf(name).noTools }
+
 // traitsOf returns the traits of a model id, of an inference profile or of an ARN that
 // ends with one.
 func traitsOf(id string) traits {

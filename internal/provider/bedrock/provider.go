@@ -30,6 +30,7 @@ import (
 var (
 	_ model.Model      = (*Provider)(nil)
 	_ model.Translator = (*Provider)(nil)
+	_ model.ToolTaker  = (*Provider)(nil)
 )
 
 // Options are the settings of this dialect.

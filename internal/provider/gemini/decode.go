@@ -147,8 +147,11 @@ func (a *answer) Size() (content, others int) { return a.content, a.others }
 
 // Event implements wire.Decoder.
 func (a *answer) Event(ev sse.Event) (last bool, err error) {
-	if wire.Truncated(ev) || string(ev.Data) == "[DONE]" { // which compatible providers send
+	switch {
+	case wire.Truncated(ev):
 		return false, nil
+	case string(ev.Data) == "[DONE]": // which compatible providers send
+		return false, a.close()
 	}
 	return false, a.take(ev.Data)
 }
@@ -166,13 +169,19 @@ func (a *answer) Whole(data []byte) error {
 			return err
 		}
 	}
-	switch {
-	case a.ended:
-	case a.content == 0:
+	if !a.ended && len(a.runs) == 0 {
 		return wire.Foreign(data, "the answer has no candidates")
-	default:
-		return wire.Broken("sent an answer without a finish reason", nil)
 	}
+	return a.close()
+}
+
+// close ends an answer that is whole and does not say why it ends. One that stops within a call, or has nothing, is
+// not whole.
+func (a *answer) close() error {
+	if last := a.last(); last != nil && last.open && !a.ended {
+		return wire.Broken("sent an answer that ends within a call", nil)
+	}
+	a.ended = a.ended || len(a.runs) > 0
 	return nil
 }
 

@@ -69,7 +69,7 @@ func benchmarkHistory(b *testing.B, kind string, turns int) {
 	ctx := sent.Mark(b.Context())
 	began := cpu(b)
 	for b.Loop() {
-		read, err := conversation.Begin(ctx, store, conversation.Request{Org: "o", Continues: ref}, nil)
+		read, err := conversation.Begin(ctx, store, store, conversation.Request{Org: "o", Continues: ref}, nil)
 		if err != nil || len(read.Items) != 2*turns {
 			b.Fatal(err)
 		}

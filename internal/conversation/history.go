@@ -1,8 +1,10 @@
 package conversation
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/turnpike-gateway/turnpike/event"
@@ -61,7 +63,7 @@ func (s *conversationSize) tooLong() error {
 
 // readHistory reads the conversation that the request continues, from its begin. Its account is
 // charged with the conversation.
-func readHistory(ctx context.Context, kept journal.Conversations, req Request, memory *memlimit.Share) (history, error) {
+func readHistory(ctx context.Context, kept journal.Conversations, ends Ends, req Request, memory *memlimit.Share) (history, error) {
 	h := history{full: map[string]string{}, callIDs: map[string]string{}, inherited: map[string]bool{}}
 	var found []*journal.Conversation
 	var err error
@@ -70,6 +72,10 @@ func readHistory(ctx context.Context, kept journal.Conversations, req Request, m
 	} else {
 		found, err = readSegments(ctx, kept, req, memory)
 	}
+	if err != nil {
+		return h, err
+	}
+	reasons, err := reasonsOf(ctx, ends, req.Org, found...)
 	if err != nil {
 		return h, err
 	}
@@ -82,7 +88,14 @@ func readHistory(ctx context.Context, kept journal.Conversations, req Request, m
 		if c.RunID != "" && c.Part > 0 && last[c.RunID] > i {
 			continue // a later part of the run has all items
 		}
-		all.add(c.Items)
+		added := addedBy(c, reasons[c.RunID])
+		if added.Aside && len(added.Items) == 0 && !req.Continues.Named && i == len(found)-1 {
+			return h, notUsable(req.Continues, c, reasons[c.RunID])
+		}
+		all.add(added.Items)
+		if added.Aside {
+			continue
+		}
 		for id, text := range c.Full {
 			h.full[id], h.inherited[id] = text, true
 		}
@@ -100,6 +113,16 @@ func readHistory(ctx context.Context, kept journal.Conversations, req Request, m
 	}
 	h.items = all.items
 	return h, nil
+}
+
+// notUsable is the error for a request that continues a segment which adds nothing.
+func notUsable(r Ref, c *journal.Conversation, why event.Reason) error {
+	before := ""
+	if c.Previous != "" {
+		before = fmt.Sprintf("the response before it, %q, or ", c.Previous)
+	}
+	return fault.New(fault.Invalid, "previous_response_not_usable", "%s: the response %q has ended without an answer (%s); continue %sanother response, "+
+		"or send the conversation as input", r.Member, r.ID, cmp.Or(why, "its run is not stored any more"), before).In(r.Member)
 }
 
 // readSegments reads a segment with those that it follows. It reads the last one first, and returns the first one first.

@@ -1,12 +1,15 @@
 package conversation
 
 import (
+	"context"
 	"encoding/json"
 	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
+	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/item"
 )
 
@@ -128,6 +131,37 @@ func newItems(h history, req Request) (fresh, answers []item.Item, err error) {
 		}
 	}
 	return fresh, answers, nil
+}
+
+// CheckResults returns a [fault.Error] if one of the items of a request, which are to be added to a named conversation,
+// is the result of a call that neither an item before it nor the conversation has, or that has a result. The
+// conversation may be a new one, without an ID.
+func CheckResults(ctx context.Context, kept journal.Conversations, ends Ends, req Request, memory *memlimit.Share) error {
+	if !slices.ContainsFunc(req.Items, func(it item.Item) bool { return it.Kind == item.ToolResult }) {
+		return nil
+	}
+	var h history
+	if req.Continues.ID != "" {
+		var err error
+		if h, err = readHistory(ctx, kept, ends, req, memory); err != nil {
+			return err
+		}
+	}
+	r := newResent(h)
+	for i, it := range req.Items {
+		if it.Kind != item.ToolResult {
+			r.turn(req.Items[i : i+1])
+			continue
+		}
+		at := req.place(i)
+		switch place, err := r.result(&it, at); {
+		case err != nil:
+			return err
+		case place == there:
+			return fault.New(fault.Invalid, "invalid_value", "%s: the conversation has this output of the call with the call_id %.100q already; leave it out", at+".call_id", it.CallID).In(at + ".call_id")
+		}
+	}
+	return nil
 }
 
 // where says where a result of the request belongs.

@@ -104,8 +104,9 @@ type Beginning struct {
 // the turn that the caller got, and the provider's call ids in place of the gateway's. Ids
 // without a handover for this principal are unchanged. In front are the items of System, and
 // those of the conversation that the request continues, with which memory is charged. It returns a
-// [fault.Error] if the request does not fit what it continues, or if that is not stored.
-func Begin(ctx context.Context, kept journal.Conversations, req Request, memory *memlimit.Share) (*Beginning, error) {
+// [fault.Error] if the request does not fit what it continues, or if that is not stored. ends says how
+// the runs of what it continues have ended; nil = nobody knows.
+func Begin(ctx context.Context, kept journal.Conversations, ends Ends, req Request, memory *memlimit.Share) (*Beginning, error) {
 	w := &Beginning{Before: len(req.System)}
 	continues := req.Continues.ID != ""
 	if w.Before == 0 && !continues && !slices.ContainsFunc(req.Items, minted) {
@@ -123,7 +124,7 @@ func Begin(ctx context.Context, kept journal.Conversations, req Request, memory 
 		h, fresh = resume(w.Session, req)
 	case continues:
 		var err error
-		if h, err = readHistory(ctx, kept, req, memory); err != nil {
+		if h, err = readHistory(ctx, kept, ends, req, memory); err != nil {
 			return nil, err
 		}
 		if fresh, answers, err = newItems(h, req); err != nil {

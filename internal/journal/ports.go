@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 )
@@ -63,6 +64,10 @@ type Archive interface {
 	// has more than limit bytes, the error is a *[TooLarge]; it wraps org.ErrNotFound if
 	// the org has no such run.
 	Rows(ctx context.Context, org, runID string, refs []string, limit int) ([]json.RawMessage, error)
+
+	// Reasons returns why runs of the org have ended, by their ids. It is one query. Runs that have not
+	// ended, or that the org does not have, are left out.
+	Reasons(ctx context.Context, org string, runIDs []string) (map[string]event.Reason, error)
 
 	// AuditRows returns the audit rows of the org that the query selects, in the order
 	// of their numbers.

@@ -730,6 +730,16 @@ func (s *State) LateRefs() (refs []string) {
 	return refs
 }
 
+// CutRef returns the row of an answer that broke off at the end of the run, if its text was shown or the run was ended
+// from outside; "" = there is none. An answer on which hooks were to decide is none.
+func (s *State) CutRef() string {
+	f := s.Attempt.Failed
+	if f == nil || !f.Forwarded && f.Class != model.Gone || s.Accepted.HoldsAnswers() {
+		return ""
+	}
+	return f.PartialRef
+}
+
 // callsOpen reports whether a call of the latest turn has no result in the transcript.
 func (s *State) callsOpen() bool { return len(s.Calls) > 0 && !s.resultsAppended }
 

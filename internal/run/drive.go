@@ -531,6 +531,7 @@ func (d *driver) keepSegment(callIDs map[string]string) error {
 		Target: lastTarget(run.state()), Owner: keep.Owner,
 	}
 	c.Items = append(c.Items, run.unansweredCalls()...)
+	c.Items = append(c.Items, run.cutText()...)
 	c.Items = append(c.Items, run.events.Transcript(run.state().LateRefs())...)
 	for id, text := range run.results.full {
 		if !run.req.inherited[id] {

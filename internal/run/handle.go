@@ -418,6 +418,14 @@ func (r *Runner) HasPieces(ctx context.Context, orgID, runID string) (bool, erro
 	return head.Summary.Grade == loop.Durable, nil
 }
 
+// Reasons returns why runs of the org have ended, as [journal.Archive] does.
+func (r *Runner) Reasons(ctx context.Context, orgID string, runIDs []string) (map[string]event.Reason, error) {
+	if r.o.Archive == nil {
+		return nil, nil
+	}
+	return r.o.Archive.Reasons(ctx, orgID, runIDs)
+}
+
 // DeleteSegment deletes a stored segment of the caller's org and of an owner ("" = none), with its run if
 // nothing else of it is stored. A run that has not ended ends, if the segment is its latest. DeleteSegment
 // reports whether there was one. It need not be readable.

@@ -465,7 +465,9 @@ func TestReadResultAfterALightRunHasWaited(t *testing.T) {
 		if err := r.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		before := journal.Conversation{RunID: "run_abc", Items: item.List{item.NewText(item.User, "hello")}, Full: map[string]string{"abc.0.0": "the whole text"}}
+		answer := item.NewText(item.Assistant, "hi")
+		answer.Turn = 1
+		before := journal.Conversation{RunID: "run_abc", Items: item.List{item.NewText(item.User, "hello"), answer}, Full: map[string]string{"abc.0.0": "the whole text"}}
 		if err := w.conversations.Save(t.Context(), "o", "", before, time.Hour, journal.ConversationKey{Kind: journal.ResponseID, ID: "resp_abc"}); err != nil {
 			t.Fatal(err)
 		}

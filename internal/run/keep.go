@@ -66,11 +66,11 @@ func (r *Request) beginning(ctx context.Context, o *Options) (*beginning, error)
 	if r.begins == nil {
 		memory := r.Account.Share()
 		asked := conversation.Request{Org: r.Org, Principal: r.Principal, System: r.System, Items: r.Items, Places: r.Places, Continues: r.Continues}
-		read, err := conversation.Begin(ctx, o.Conversations, asked, memory)
+		read, err := conversation.Begin(ctx, o.Conversations, o.Archive, asked, memory)
 		if errors.Is(err, conversation.ErrNotStored) && !r.Continues.Named && !r.Continues.Resent {
 			var again bool
 			if again, err = o.notEnded(ctx, r); again {
-				read, err = conversation.Begin(ctx, o.Conversations, asked, memory)
+				read, err = conversation.Begin(ctx, o.Conversations, o.Archive, asked, memory)
 			}
 		}
 		if err != nil {

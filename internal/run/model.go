@@ -344,7 +344,7 @@ func (m *modelCaller) fail(a loop.CallModel, turn *model.Turn, err error) error 
 	if turn != nil {
 		body.Usage = m.usedOf(turn)
 		body.PartialRef = fmt.Sprintf("partial:%d.%d", a.Round, a.Attempt)
-		rows = append(rows, journal.Row{Ref: body.PartialRef, Value: item.List(m.signed(a, turn))})
+		rows = append(rows, m.run.events.Store(body.PartialRef, m.signed(a, turn))...)
 	}
 	return m.run.commit(journal.Batch{Rows: rows, Settled: m.reserver.settled(body)}, body)
 }

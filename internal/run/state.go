@@ -526,7 +526,19 @@ func (s *runState) unansweredCalls() (out []item.Item) {
 			out = append(out, s.events.Items(c.ResultRef)...)
 			continue
 		}
-		out = append(out, item.NewResult(c.ProviderID, "Not run: nobody has approved the call.", true))
+		out = append(out, item.NewResult(c.ProviderID, conversation.NotApproved, true))
+	}
+	return out
+}
+
+// cutText returns the text of an answer that broke off when the run ended, as it was shown.
+func (s *runState) cutText() (out []item.Item) {
+	for _, it := range s.events.Items(s.state().CutRef()) {
+		if text := it.Text(); it.Kind == item.Message && text != "" {
+			said := item.NewText(item.Assistant, text)
+			said.Turn = it.Turn
+			out = append(out, said)
+		}
 	}
 	return out
 }

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
@@ -158,6 +159,13 @@ func (p *process) Used(ctx context.Context, org, scope string) (journal.Used, er
 func (p *process) UsedAll(ctx context.Context, org, prefix, after string, limit int) ([]journal.Used, error) {
 	return ask(ctx, p, "lists budgets", org+"/"+prefix, p.w.swarm.store, func(*rand.Rand) ([]journal.Used, error) {
 		return p.w.store.journal.UsedAll(ctx, org, prefix, after, limit)
+	})
+}
+
+// Reasons implements journal.Archive.
+func (p *process) Reasons(ctx context.Context, org string, runIDs []string) (map[string]event.Reason, error) {
+	return ask(ctx, p, "reads the ends of runs", org, p.w.swarm.store, func(*rand.Rand) (map[string]event.Reason, error) {
+		return p.w.store.journal.Reasons(ctx, org, runIDs)
 	})
 }
 

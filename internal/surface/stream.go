@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
@@ -230,6 +231,7 @@ type Encoder interface {
 // StoredRuns has the runs of stored answers. Implemented by *run.Runner.
 type StoredRuns interface {
 	Follower
+	conversation.Ends
 	UnfinishedSegment(ctx context.Context, caller run.Caller, id string) (*run.Unfinished, error)
 	HasPieces(ctx context.Context, orgID, runID string) (bool, error)
 	DeleteSegment(ctx context.Context, caller run.Caller, owner, id string) (bool, error)

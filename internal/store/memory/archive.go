@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -47,6 +48,19 @@ func (j *Journal) Head(_ context.Context, orgID, runID string) (journal.Head, er
 		return journal.Head{}, fmt.Errorf("run %s: %w", runID, org.ErrNotFound)
 	}
 	return r.head, nil
+}
+
+// Reasons implements journal.Archive.
+func (j *Journal) Reasons(_ context.Context, orgID string, runIDs []string) (map[string]event.Reason, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	out := map[string]event.Reason{}
+	for _, id := range runIDs {
+		if r, ok := j.runs[runKey{orgID, id}]; ok && r.head.Summary.Reason != "" {
+			out[id] = r.head.Summary.Reason
+		}
+	}
+	return out, nil
 }
 
 // Load implements journal.Archive.

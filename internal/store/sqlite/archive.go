@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -53,6 +54,26 @@ func (r *Reader) Head(ctx context.Context, orgID, runID string) (journal.Head, e
 	}
 	h.Bytes = bytes
 	return h, r.wrap("read the head of a run", err)
+}
+
+// Reasons implements journal.Archive.
+func (r *Reader) Reasons(ctx context.Context, orgID string, runIDs []string) (map[string]event.Reason, error) {
+	ids, err := json.Marshal(runIDs) // null for none
+	if err != nil {
+		return nil, err
+	}
+	type end struct {
+		run    string
+		reason event.Reason
+	}
+	ends, err := list(ctx, r.db, func(row scanner) (e end, err error) {
+		return e, row.Scan(&e.run, &e.reason)
+	}, `SELECT r.run_id, r.finish_reason FROM json_each(?2) j CROSS JOIN runs r ON r.org = ?1 AND r.run_id = j.value WHERE r.finish_reason <> ''`, orgID, string(ids))
+	out := make(map[string]event.Reason, len(ends))
+	for _, e := range ends {
+		out[e.run] = e.reason
+	}
+	return out, r.wrap("find the ends of runs", err)
 }
 
 // Load implements journal.Archive.

@@ -63,6 +63,19 @@ func archiveCases() []rule {
 			_, err = b.Archive.Head(b.Context(), "b", "r")
 			b.checkError(err, org.ErrNotFound)
 		}},
+		{"the ends of runs are found by their ids", "of those that have ended, and only of the org", func(b *testBench) {
+			b.begin("a", "cancelled").write(loop.Finished{Reason: event.Cancelled})
+			b.begin("a", "complete").write(loop.Finished{Reason: event.Complete})
+			b.begin("a", "not asked for").write(loop.Finished{Reason: event.Complete})
+			b.begin("b", "of b").write(loop.Finished{Reason: event.Complete})
+			b.begin("a", "running")
+			got, err := b.Archive.Reasons(b.Context(), "a", []string{"complete", "running", "missing", "of b", "cancelled", "complete"})
+			b.ok(err)
+			b.equal(got, map[string]event.Reason{"cancelled": event.Cancelled, "complete": event.Complete})
+			got, err = b.Archive.Reasons(b.Context(), "a", nil)
+			b.ok(err)
+			b.equal(len(got), 0)
+		}},
 		{"facts are read in pages", "in order, up to a size; no more than that is read", factPages},
 		{"rows are read by name", "in the order that was asked for, up to a missing one or a size", rowPages},
 		{"a page ends before a fact that cannot be decoded", "what comes before it can be shown", unreadablePages},

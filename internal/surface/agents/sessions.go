@@ -299,7 +299,7 @@ func (h *Handler) Messages() surface.Endpoint {
 		memory := caller.Account.Share()
 		defer memory.Close()
 		ref := conversation.Ref{ID: s.ID, Named: true, Member: "session_id", Code: "not_found"}
-		whole, err := conversation.Begin(r.Context(), h.o.Conversations, conversation.Request{Org: s.Org, Principal: s.Principal, Continues: ref}, memory)
+		whole, err := conversation.Begin(r.Context(), h.o.Conversations, h.o.Archive, conversation.Request{Org: s.Org, Principal: s.Principal, Continues: ref}, memory)
 		if err != nil {
 			return 0, nil, err
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
+	"github.com/turnpike-gateway/turnpike/item"
 )
 
 // conversationPrefix begins the ids of conversations.
@@ -108,6 +109,9 @@ func (h *Handler) CreateConversation(w http.ResponseWriter, r *http.Request, cal
 	k, err := h.begin(r.Context(), caller, key, func() (err error) {
 		if err = h.refuseRepeated(r.Context(), caller, nil, list); err == nil {
 			items, err = h.newPart(r.Context(), caller, list)
+		}
+		if err == nil {
+			err = h.checkResults(r.Context(), caller, "", items)
 		}
 		return err
 	})
@@ -211,6 +215,7 @@ func checkAdded(at string, raw json.RawMessage) error {
 type part struct {
 	journal.Conversation                  // without RequestJSON
 	items                []map[string]any // as the client sent them
+	places               []string         // of each of Items in the request
 }
 
 // newPart reads items that become a part of a conversation.
@@ -227,7 +232,7 @@ func (h *Handler) newPart(ctx context.Context, caller run.Caller, list []json.Ra
 	if err := surface.IncludeFiles(ctx, h.o.Files, caller, d.req.Items); err != nil {
 		return nil, err
 	}
-	p := &part{Conversation: journal.Conversation{Items: d.req.Items, Listed: d.req.Listed}}
+	p := &part{Conversation: journal.Conversation{Items: d.req.Items, Listed: d.req.Listed}, places: d.req.Places}
 	for _, raw := range list {
 		var it map[string]any
 		if err := decodeExactly(raw, &it); err != nil {
@@ -236,6 +241,15 @@ func (h *Handler) newPart(ctx context.Context, caller run.Caller, list []json.Ra
 		p.items = append(p.items, it)
 	}
 	return p, nil
+}
+
+// checkResults refuses results of calls that neither the part nor the conversation has; "" = it is a new one.
+func (h *Handler) checkResults(ctx context.Context, caller run.Caller, name string, p *part) error {
+	memory := caller.Account.Share()
+	defer memory.Close()
+	return surface.Failed(h.o.Log, conversation.CheckResults(ctx, h.o.Conversations, h.o.Runs, conversation.Request{
+		Org: caller.Org.ID, Items: p.Items, Places: p.places, Continues: conversation.Ref{ID: name, Named: true, Member: "conversation_id", Code: "conversation_not_found"},
+	}, memory))
 }
 
 // savePart stores a part under the id that it returns, with an id for each item.
@@ -370,6 +384,9 @@ func (h *Handler) AddItems(w http.ResponseWriter, r *http.Request, caller run.Ca
 		}
 		if err = h.refuseRepeated(r.Context(), caller, c.Parts, list); err == nil {
 			added, err = h.newPart(r.Context(), caller, list)
+		}
+		if err == nil {
+			err = h.checkResults(r.Context(), caller, name, added)
 		}
 		return err
 	})
@@ -611,22 +628,43 @@ func partWith(parts []string, itemID string) int {
 	})
 }
 
-// itemsOf returns the items of a part of a conversation, or of a response, in order; none if
-// it is not stored any more. They have what the names of include ask for, as far as it is stored.
+// itemsOf returns the items that a part adds to its conversation, in order; none if it is not stored any
+// more. They have what the names of include ask for, as far as it is stored.
 func (h *Handler) itemsOf(ctx context.Context, caller run.Caller, part string, in included) ([]map[string]any, error) {
+	return h.readItems(ctx, caller, part, in, func(c *journal.Conversation) (conversation.Addition, error) {
+		return conversation.AdditionOf(ctx, h.o.Conversations, h.o.Runs, caller.Org.ID, c)
+	})
+}
+
+// everyItemOf returns the items of a part, or of a response, whether or not they belong to a conversation.
+func (h *Handler) everyItemOf(ctx context.Context, caller run.Caller, part string) ([]map[string]any, error) {
+	return h.readItems(ctx, caller, part, nil, func(*journal.Conversation) (a conversation.Addition, err error) { return a, nil })
+}
+
+// readItems returns the items of a part: what adds says of one that is set aside, and otherwise what is stored.
+func (h *Handler) readItems(
+	ctx context.Context, caller run.Caller, part string, in included, adds func(*journal.Conversation) (conversation.Addition, error),
+) ([]map[string]any, error) {
 	var c *journal.Conversation
 	var s *stored
 	var items []map[string]any
+	var added conversation.Addition
 	err := h.reads.do(ctx, caller.Org.ID, func() (err error) {
 		if c, err = conversation.FindPart(ctx, h.o.Conversations, caller.Org.ID, part); err != nil || c == nil {
 			return surface.Failed(h.o.Log, err)
 		}
-		if s, err = h.echoOf(caller, part, c); err == nil {
+		if added, err = adds(c); err != nil {
+			return surface.Failed(h.o.Log, err)
+		}
+		if s, err = h.echoOf(caller, part, c); err == nil && added.Aside {
+			s.input, err = noteEntries(part, added.Items)
+		}
+		if err == nil {
 			items, err = s.inputItems(part)
 		}
 		return err
 	})
-	if err != nil || c == nil || c.RunID == "" {
+	if err != nil || c == nil || c.RunID == "" || added.Aside {
 		return items, err
 	}
 	s.include(in)
@@ -645,6 +683,19 @@ func (h *Handler) itemsOf(ctx context.Context, caller run.Caller, part string, i
 		return nil, err
 	}
 	return append(items, list...), nil
+}
+
+// noteEntries returns what the gateway says in place of a part, as it is listed.
+func noteEntries(part string, notes []item.Item) (out []journal.Entry, err error) {
+	for _, it := range notes {
+		var note journal.Entry
+		note.ID = fmt.Sprintf("msg_%s_aside", conversation.SuffixOfPart(part))
+		note.JSON, err = surface.Marshal(map[string]any{
+			"type": "message", "role": it.Role, "status": "completed", "content": []any{map[string]any{"type": "input_text", "text": it.Text()}},
+		})
+		out = append(out, note)
+	}
+	return out, err
 }
 
 // findItem returns an item of a conversation; nil if there is none.
@@ -680,7 +731,7 @@ func (f *itemFinder) itemsIn(part string) (map[string]any, error) {
 	if byID, is := f.read[part]; is {
 		return byID, nil
 	}
-	items, err := f.h.itemsOf(f.ctx, f.caller, part, nil)
+	items, err := f.h.everyItemOf(f.ctx, f.caller, part)
 	if err != nil {
 		return nil, err
 	}

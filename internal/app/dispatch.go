@@ -2,6 +2,7 @@ package app
 
 import (
 	"slices"
+	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/egress"
@@ -44,6 +45,6 @@ func (d *dispatcher) Dispatch(orgID string, definitions []tool.Definition) (cata
 		Client: d.a.out.Guarded(egress.GuardedOptions{}), Log: d.a.log.With("org", orgID, "server", loop.DispatchServer),
 	}
 	return catalog.Server{
-		Name: loop.DispatchServer, Source: d.calls.Tools(orgID, target, definitions, o), Trust: true, FromRequest: true,
+		Name: loop.DispatchServer, Source: d.calls.Tools(orgID, target, definitions, o), Trust: true, FromRequest: true, Place: catalog.PlaceOf(time.Time{}, to.URL),
 	}, true
 }

@@ -20,11 +20,14 @@ package catalog
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -123,6 +126,40 @@ type Server struct {
 
 	// URL is where the server is, for errors and the log; "" for a program.
 	URL string
+
+	// Place is what approvals of the server's calls are bound to, and Places that of single tools, by the server's
+	// own names.
+	Place  Place
+	Places map[string]Place
+}
+
+// Place is where calls of a tool go.
+type Place struct {
+	ID   string // identifies the server by its creation and its URL or command: approvals hold for no other; "" = it is the gateway itself
+	Host string // for the person who decides; "" = none, such as of a program
+}
+
+// PlaceOf returns the place of a server with a URL or a command, which was created at a time: the zero time for one
+// of the configuration file.
+func PlaceOf(created time.Time, address string, command ...string) Place {
+	host := ""
+	if u, err := url.Parse(address); err == nil {
+		host = u.Host
+	}
+	at := int64(0)
+	if !created.IsZero() {
+		at = created.UnixMilli()
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d %q %q", at, address, command))
+	return Place{hex.EncodeToString(sum[:16]), host}
+}
+
+// placeOf returns the place of a tool.
+func (s Server) placeOf(name string) Place {
+	if place, ok := s.Places[name]; ok {
+		return place
+	}
+	return s.Place
 }
 
 // priceOf returns what an execution of the tool costs; nil = nobody has said.

@@ -78,7 +78,7 @@ func (s *Set) Recall(sealed []Sealed, accepted map[string]string) (*Set, error) 
 		}
 		if now != nil && old.is(now) {
 			entry.Definition, entry.Digest = now.Definition, now.Digest
-			entry.Tool, entry.Schema, entry.Cacheable, entry.Origin = now.Tool, now.Schema, now.Cacheable, now.Origin
+			entry.Tool, entry.Schema, entry.Cacheable, entry.Origin, entry.Place = now.Tool, now.Schema, now.Cacheable, now.Origin, now.Place
 		} else if err := entry.markGone(s.lists[old.Server]); err != nil {
 			return nil, err
 		}

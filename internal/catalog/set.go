@@ -32,6 +32,7 @@ type Entry struct {
 	Cacheable   bool        // an earlier result of the same call may be used
 	Digest      string      // of the definition: changes when the tool does
 	Origin      string      // of the server
+	Place       Place       // where its calls go
 	Price       *money.Nano // of an execution; nil = nobody has said
 	FromRequest bool        // the server is not one of the org
 
@@ -431,7 +432,7 @@ func newEntry(server Server, u usable, name string) Entry {
 	return Entry{
 		Definition: def, Name: original.Name, Server: server.Name, Tool: u.tool, Schema: u.schema, Class: class,
 		Polling: slices.Contains(server.Polling, original.Name), Cacheable: server.reuses(original.Name, def.Annotations, class),
-		Digest: u.digest, Origin: server.Origin, FromRequest: server.FromRequest, Price: priceOf(server, original.Name, u.tool),
+		Digest: u.digest, Origin: server.Origin, Place: server.placeOf(original.Name), FromRequest: server.FromRequest, Price: priceOf(server, original.Name, u.tool),
 	}
 }
 

@@ -269,6 +269,9 @@ func printApproval(out io.Writer, a approvals.Object) error {
 		line("client", whereClientIs(a.Client))
 	}
 	line("server", a.Server)
+	if a.Host != nil {
+		line("host", *a.Host)
+	}
 	line("tool", a.Tool)
 	line("created", a.CreatedAt)
 	line("expires", text(a.ExpiresAt))

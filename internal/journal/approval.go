@@ -35,6 +35,7 @@ type Approval struct {
 	ToolDigest string
 	ArgsRef    string // of the run's row with the arguments
 	ArgsDigest string
+	Host       string // where the call goes; "" = a program, or the gateway itself
 	Policy     string // digest of the rules that asked
 	CallerAt   string // the process whose client waits for the answer; "" = somebody can come back for it
 
@@ -94,7 +95,7 @@ func (h Head) ApprovalChanges(b Batch) []ApprovalChange {
 			out = append(out, ApprovalChange{Status: ApprovalWaiting, At: f.At, Asked: &Approval{
 				ID: body.WaitID, Org: s.Org, RunID: s.RunID, Call: body.Key, Principal: s.Principal, Surface: s.Surface,
 				Name: body.Name, Server: body.Server, Tool: body.Tool, Asker: body.Asker,
-				ToolDigest: body.ToolDigest, ArgsRef: body.ArgsRef, ArgsDigest: body.ArgsDigest, Policy: body.Policy, CallerAt: body.CallerAt,
+				ToolDigest: body.ToolDigest, ArgsRef: body.ArgsRef, ArgsDigest: body.ArgsDigest, Host: body.Host, Policy: body.Policy, CallerAt: body.CallerAt,
 				Status: ApprovalWaiting, CreatedAt: f.At, ExpiresAt: body.ExpiresAt,
 			}})
 		case loop.Paused:
@@ -229,7 +230,7 @@ func (a Approval) WhyVoid() string {
 	if why := GoneWords(a.Reason); why != "" {
 		return why + " (" + a.Reason + "); nothing is executed"
 	}
-	return "its run has ended or is being cancelled, or the call has changed and was asked for again"
+	return "its run has ended or is being cancelled, or the call or its server has changed and was asked for again"
 }
 
 // GoneWords says what ended a run for which nobody is left who may have its answer; "" = code is

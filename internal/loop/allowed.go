@@ -244,7 +244,7 @@ func allowWaiting(s *State, b CallWaiting) error {
 	asks := ok && interrupts && b.On == OnApproval && c.Wait == nil && b.WaitID != "" && slices.Contains(s.undecided(), b.Key)
 	if asks {
 		p := c.Prepared
-		asks = b.Revision == p.Revision && b.Server == p.Server && b.Tool == p.Tool && b.ToolDigest == p.ToolDigest && b.ArgsDigest == p.ArgsDigest && b.Asker == p.Asker
+		asks = b.Revision == p.Revision && b.Server == p.Server && b.Tool == p.Tool && b.ToolDigest == p.ToolDigest && b.ArgsDigest == p.ArgsDigest && b.Place == p.Place && b.Host == p.Host && b.Asker == p.Asker
 	}
 	return expects(s, Interrupt{}, asks)
 }

@@ -419,6 +419,10 @@ type CallPrepared struct {
 	PriceNano  money.Nano `json:"price_nano,omitempty"` // what an execution costs; 0 = it is free
 	Asker      Asker      `json:"asker,omitempty"`      // for the verdict Ask
 
+	// Place and Host are those of the server, for the verdict Ask: an approval holds for no other place.
+	Place string `json:"place,omitempty"` // "" = the gateway itself
+	Host  string `json:"host,omitempty"`  // for the person who decides; "" = none
+
 	// Revision counts the preparations before this one. A call is prepared again if its tool or
 	// its arguments are not those that were approved, or if it cannot be asked for: an approval
 	// of the call as it was before is void.
@@ -572,6 +576,8 @@ type CallWaiting struct {
 	ToolDigest string `json:"tool_digest,omitempty"`
 	ArgsRef    string `json:"args_ref,omitempty"`
 	ArgsDigest string `json:"args_digest,omitempty"`
+	Place      string `json:"place,omitempty"`
+	Host       string `json:"host,omitempty"`
 	Asker      Asker  `json:"asker,omitempty"`
 	Policy     string `json:"policy,omitempty"`    // digest of the rules that asked
 	CallerAt   string `json:"caller_at,omitempty"` // that of Accepted

@@ -7,6 +7,7 @@ type Remembered struct {
 	Server     string `json:"server"`
 	Tool       string `json:"tool"` // the server's own name
 	ToolDigest string `json:"tool_digest"`
+	Place      string `json:"place,omitempty"` // that of the CallPrepared
 
 	// Asker is whose rule asked. Who may decide only what a request asks for has not answered a rule of the server.
 	Asker Asker `json:"asker"`
@@ -16,10 +17,12 @@ type Remembered struct {
 const MaxRemembered = 128
 
 // Remembers reports whether a call needs no approval because a person has approved further calls of its tool, as it is
-// defined now. asker is whose rule asks for it. What a hook asks for is always asked.
-func (s *State) Remembers(server, tool, digest string, asker Asker) bool {
+// defined now, at the place of now. Its asker is whose rule asks for it. What a hook asks for is always asked.
+func (s *State) Remembers(call Remembered) bool {
 	return slices.ContainsFunc(s.Remembered, func(r Remembered) bool {
-		return r.Server == server && r.Tool == tool && r.ToolDigest == digest && asker != AskedByHook && (r.Asker == asker || r.Asker == AskedByServer)
+		by := r.Asker
+		r.Asker = call.Asker
+		return r == call && call.Asker != AskedByHook && (by == call.Asker || by == AskedByServer)
 	})
 }
 
@@ -30,9 +33,9 @@ func (s *State) remember(waitID string) {
 			continue
 		}
 		p := c.Prepared
-		r := Remembered{p.Server, p.Tool, p.ToolDigest, p.Asker}
+		r := Remembered{p.Server, p.Tool, p.ToolDigest, p.Place, p.Asker}
 		kept := slices.DeleteFunc(slices.Clone(s.Remembered), func(o Remembered) bool {
-			return o.Server == r.Server && o.Tool == r.Tool && (o.ToolDigest != r.ToolDigest || o.Asker == r.Asker)
+			return o.Server == r.Server && o.Tool == r.Tool && (o.ToolDigest != r.ToolDigest || o.Place != r.Place || o.Asker == r.Asker)
 		})
 		if n := len(kept) - MaxRemembered + 1; n > 0 {
 			kept = kept[n:]

@@ -9,7 +9,7 @@ import (
 func TestWhatIsRemembered(t *testing.T) {
 	ask := func(asker Asker) func(*State) {
 		return func(s *State) {
-			s.Calls = []*Call{{Key: "0.0", Wait: &CallWaiting{WaitID: "w"}, Prepared: &CallPrepared{Server: "s", Tool: "t", ToolDigest: "d", Asker: asker}}}
+			s.Calls = []*Call{{Key: "0.0", Wait: &CallWaiting{WaitID: "w"}, Prepared: &CallPrepared{Server: "s", Tool: "t", ToolDigest: "d", Place: "here", Asker: asker}}}
 		}
 	}
 	for _, c := range []struct {
@@ -29,11 +29,17 @@ func TestWhatIsRemembered(t *testing.T) {
 		var s State
 		ask(c.decided)(&s)
 		s.remember("w")
-		if got := s.Remembers("s", c.tool, c.digest, c.asks); got != c.want {
+		if got := s.Remembers(Remembered{"s", c.tool, c.digest, "here", c.asks}); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}
 	var s State
+	ask(AskedByServer)(&s)
+	s.remember("w")
+	if s.Remembers(Remembered{"s", "t", "d", "there", AskedByServer}) {
+		t.Error("a decision is remembered for another place")
+	}
+	s = State{}
 	for i := range 2 * MaxRemembered {
 		ask(AskedByServer)(&s)
 		s.Calls[0].Prepared.Tool = fmt.Sprint(i)

@@ -164,7 +164,7 @@ func (c Call) approved() bool {
 	if !c.Resolved || !c.Approved || c.Wait == nil || c.Prepared == nil {
 		return false
 	}
-	return c.Wait.Revision == c.Prepared.Revision && c.Wait.ToolDigest == c.Prepared.ToolDigest && c.Wait.ArgsDigest == c.Prepared.ArgsDigest
+	return c.Wait.Revision == c.Prepared.Revision && c.Wait.ToolDigest == c.Prepared.ToolDigest && c.Wait.ArgsDigest == c.Prepared.ArgsDigest && c.Wait.Place == c.Prepared.Place
 }
 
 // mayBePreparedAgain reports whether the call is not started, needs an approval or has a price, and
@@ -282,7 +282,7 @@ func (s *State) AskFor(key CallKey, waitID string, now int64) CallWaiting {
 	a := s.Accepted.approval(p.Server)
 	w := CallWaiting{
 		Key: key, WaitID: waitID, On: OnApproval, Revision: p.Revision, Name: c.Name, Server: p.Server, Tool: p.Tool, ToolDigest: p.ToolDigest,
-		ArgsRef: p.ArgsRef, ArgsDigest: p.ArgsDigest, Asker: p.Asker, Policy: a.digest(), CallerAt: s.Accepted.CallerAt,
+		ArgsRef: p.ArgsRef, ArgsDigest: p.ArgsDigest, Place: p.Place, Host: p.Host, Asker: p.Asker, Policy: a.digest(), CallerAt: s.Accepted.CallerAt,
 	}
 	wait := a.WaitMS
 	switch {

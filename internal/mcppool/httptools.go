@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/egress"
@@ -23,6 +24,7 @@ type endpoints struct {
 	settings []org.HTTPTool
 	tools    tool.Tools
 	names    []string
+	places   map[string]catalog.Place
 	shown    catalog.Server // to the catalogue, last
 }
 
@@ -44,7 +46,7 @@ func (p *Pool) KeepHTTP(ctx context.Context, orgID string, tools []org.HTTPTool,
 		p.http[orgID] = e
 	}
 	s := catalog.Server{
-		Name: org.HTTPTools, Source: e.tools, Origin: origin, Trust: true,
+		Name: org.HTTPTools, Source: e.tools, Origin: origin, Places: e.places, Trust: true,
 		Approval: policy.Approval{Always: AskingTools(tools, toolSettings)}, Prices: PricesOf(tools, toolSettings),
 	}
 	if s.Revision = e.shown.Revision; !reflect.DeepEqual(s, e.shown) {
@@ -57,15 +59,15 @@ func (p *Pool) KeepHTTP(ctx context.Context, orgID string, tools []org.HTTPTool,
 
 // OwnTools returns tools, and then HTTP tools that are stored, as a server of a single run, with the name.
 func (p *Pool) OwnTools(orgID, name string, first tool.Tools, tools []org.HTTPTool) catalog.Server {
-	all := slices.Concat(first, p.newEndpoints(orgID, name, tools, false).tools)
-	return catalog.Server{Name: name, Source: all, Trust: true, FromRequest: true}
+	e := p.newEndpoints(orgID, name, tools, false)
+	return catalog.Server{Name: name, Source: slices.Concat(first, e.tools), Places: e.places, Trust: true, FromRequest: true}
 }
 
 // newEndpoints returns the tools with the settings, which were checked. Only those of the configuration file may
 // refer to the environment and to files of the gateway.
 func (p *Pool) newEndpoints(orgID, server string, settings []org.HTTPTool, fromFile bool) *endpoints {
 	log := p.options.Log.With("org", orgID, "server", server)
-	e := &endpoints{settings: settings}
+	e := &endpoints{settings: settings, places: map[string]catalog.Place{}}
 	for _, s := range settings {
 		o := httptool.Options{Client: p.options.Out.Guarded(egress.GuardedOptions{}), Log: log}
 		if len(s.Headers) > 0 {
@@ -80,6 +82,7 @@ func (p *Pool) newEndpoints(orgID, server string, settings []org.HTTPTool, fromF
 			continue
 		}
 		e.tools, e.names = append(e.tools, t), append(e.names, s.Name)
+		e.places[s.Name] = catalog.PlaceOf(time.Time{}, s.URL, s.Method)
 	}
 	return e
 }

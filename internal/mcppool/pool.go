@@ -181,7 +181,7 @@ func sameConnection(a, b org.MCPServer) bool {
 func catalogServer(s org.MCPServer, source *mcptool.Client, origin string) catalog.Server {
 	return catalog.Server{
 		Name: s.Name, Source: source, Tools: s.Tools, Naming: catalog.Naming(s.Naming), Prefix: s.Prefix,
-		Required: s.Required, Polling: s.Polling, Cache: s.Cache, Hosted: s.HostedTools(), Named: s.ToolLists(), Origin: origin, URL: s.URL,
+		Required: s.Required, Polling: s.Polling, Cache: s.Cache, Hosted: s.HostedTools(), Named: s.ToolLists(), Origin: origin, URL: s.URL, Place: catalog.PlaceOf(s.CreatedAt, s.URL, s.Command...),
 		Approval: ApprovalRule(s.RequireApproval), ApprovalTimeout: s.ApprovalTimeout, Trust: s.Trust,
 		Price: priceOf(s), Prices: pricesOf(s),
 	}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/url"
 	"slices"
+	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
@@ -177,7 +178,7 @@ func (d *declaredServers) dial() error {
 			origin = s.origin
 		}
 		req.Servers = append(req.Servers, catalog.Server{
-			Name: s.Server(), Source: source, Tools: s.Tools, Only: access.Tools, ReadOnly: s.ReadOnly, Shown: true, FromRequest: true, Origin: origin, URL: hostOf(s.URL),
+			Name: s.Server(), Source: source, Tools: s.Tools, Only: access.Tools, ReadOnly: s.ReadOnly, Shown: true, FromRequest: true, Origin: origin, URL: hostOf(s.URL), Place: catalog.PlaceOf(time.Time{}, hostOf(s.URL)),
 		})
 	}
 	d.run.req = &req

@@ -79,6 +79,7 @@ func (t *toolCaller) prepare(a loop.PrepareTools) error {
 			return err
 		}
 		if p.Verdict == loop.Run || p.Verdict == loop.Ask {
+			p.Bind()
 			p.ArgsRef = "args:" + string(key)
 			batch.rows = append(batch.rows, journal.Row{Ref: p.ArgsRef, Value: p.Arguments})
 			t.keep(key, prepared{entry: p.Entry, arguments: p.Arguments})
@@ -143,7 +144,8 @@ func (t *toolCaller) prepareAgain(now *catalog.Set) error {
 		if entry == nil || entry.Server != c.Prepared.Server { // it is gone, and is answered so
 			continue
 		}
-		if entry.Digest == c.Prepared.ToolDigest && toolexec.ArgumentsDigest(t.prepared(c.Key).arguments) == c.Prepared.ArgsDigest {
+		moved := c.Prepared.Place != "" && c.Prepared.Place != entry.Place.ID // an older version has stored no place
+		if entry.Digest == c.Prepared.ToolDigest && toolexec.ArgumentsDigest(t.prepared(c.Key).arguments) == c.Prepared.ArgsDigest && !moved {
 			continue
 		}
 		p := toolexec.Prepare(now, t.rules(), c.Key, c.Name, t.effectiveArguments(*c))
@@ -152,12 +154,16 @@ func (t *toolCaller) prepareAgain(now *catalog.Set) error {
 			p.Verdict, p.Asker = loop.Ask, c.Prepared.Asker
 		}
 		if p.Verdict == loop.Ask {
+			p.Bind()
 			p.ArgsRef = fmt.Sprintf("args:%s.%d", c.Key, p.Revision)
 			rows = append(rows, journal.Row{Ref: p.ArgsRef, Value: p.Arguments})
 			t.keep(c.Key, prepared{entry: p.Entry, arguments: p.Arguments})
 		}
-		t.run.log.Warn("approval_void", "approval", c.WaitID(), "call", c.Key, "server", c.Prepared.Server, "tool", c.Prepared.Tool,
-			"reason", "the tool has changed since the approval was asked for")
+		why := "the tool has changed since the approval was asked for"
+		if moved {
+			why = "the server has another URL, or was deleted and created again, since the approval was asked for"
+		}
+		t.run.log.Warn("approval_void", "approval", c.WaitID(), "call", c.Key, "server", c.Prepared.Server, "tool", c.Prepared.Tool, "reason", why)
 		bodies = append(bodies, p.CallPrepared)
 	}
 	if bodies == nil {

@@ -45,7 +45,7 @@ type Rules struct {
 
 	// Remembers reports whether a call for which a rule asks needs no approval, because a person has approved
 	// further calls of its tool, whose definition has the digest. Nil = none.
-	Remembers func(server, tool, digest string, asker loop.Asker) bool
+	Remembers func(call loop.Remembered) bool
 }
 
 // Prepared is the result of Prepare.
@@ -112,10 +112,17 @@ func Prepare(set *catalog.Set, rules Rules, key loop.CallKey, name, raw string) 
 	if asker, ok := p.Entry.Tool.(tool.Asker); ok && p.Verdict == loop.Run && asker.Asks(arguments) {
 		p.Verdict, p.Asker = loop.Ask, loop.AskedByServer
 	}
-	if p.Verdict == loop.Ask && rules.Remembers != nil && rules.Remembers(p.Server, p.Tool, p.ToolDigest, p.Asker) {
+	if p.Verdict == loop.Ask && rules.Remembers != nil && rules.Remembers(loop.Remembered{Server: p.Server, Tool: p.Tool, ToolDigest: p.ToolDigest, Place: p.Entry.Place.ID, Asker: p.Asker}) {
 		p.Verdict, p.Asker = loop.Run, ""
 	}
 	return p
+}
+
+// Bind binds the approval of a call that waits for it to the server as it is now.
+func (p *Prepared) Bind() {
+	if p.Verdict == loop.Ask {
+		p.Place, p.Host = p.Entry.Place.ID, p.Entry.Place.Host
+	}
 }
 
 // coerce converts arguments to the types that the schema requires, and returns them with

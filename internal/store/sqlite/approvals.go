@@ -12,11 +12,11 @@ import (
 )
 
 const approvalColumns = `org, id, run_id, call_key, principal, surface, name, server, tool, asker, tool_digest, args_ref, args_digest, policy,
-	status, created_at, expires_at, decided_at, decided_by, reason, caller_at`
+	status, created_at, expires_at, decided_at, decided_by, reason, caller_at, host`
 
 func scanApproval(row scanner) (a journal.Approval, err error) {
 	err = row.Scan(&a.Org, &a.ID, &a.RunID, &a.Call, &a.Principal, &a.Surface, &a.Name, &a.Server, &a.Tool, &a.Asker, &a.ToolDigest, &a.ArgsRef, &a.ArgsDigest, &a.Policy,
-		&a.Status, &a.CreatedAt, &a.ExpiresAt, &a.DecidedAt, &a.DecidedBy, &a.Reason, &a.CallerAt)
+		&a.Status, &a.CreatedAt, &a.ExpiresAt, &a.DecidedAt, &a.DecidedBy, &a.Reason, &a.CallerAt, &a.Host)
 	return a, err
 }
 
@@ -159,9 +159,9 @@ func (t *tx) addApproval(a journal.Approval) error {
 	if err := t.checkApprovals(a); err != nil {
 		return err
 	}
-	_, err := t.exec(`INSERT INTO approvals (`+approvalColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+	_, err := t.exec(`INSERT INTO approvals (`+approvalColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		a.Org, a.ID, a.RunID, string(a.Call), a.Principal, a.Surface, a.Name, a.Server, a.Tool, string(a.Asker), a.ToolDigest, a.ArgsRef, a.ArgsDigest, a.Policy,
-		string(a.Status), a.CreatedAt, a.ExpiresAt, a.DecidedAt, a.DecidedBy, a.Reason, a.CallerAt)
+		string(a.Status), a.CreatedAt, a.ExpiresAt, a.DecidedAt, a.DecidedBy, a.Reason, a.CallerAt, a.Host)
 	if isUniqueViolation(err) {
 		err = fmt.Errorf("approval %s: %w", a.ID, org.ErrExists)
 	}

@@ -33,7 +33,7 @@ func approvalCases() []rule {
 func asked(id string, call int, server string, expires int64) loop.CallWaiting {
 	return loop.CallWaiting{
 		Key: loop.CallKey(fmt.Sprint("0.", call)), WaitID: id, On: loop.OnApproval, Name: "n_" + server, Server: server, Tool: "t", Asker: loop.AskedByServer,
-		ToolDigest: "td", ArgsRef: fmt.Sprint("args:0.", call), ArgsDigest: "ad", Policy: "p", ExpiresAt: expires, CallerAt: "gw",
+		ToolDigest: "td", ArgsRef: fmt.Sprint("args:0.", call), ArgsDigest: "ad", Host: "pay.example.com", Policy: "p", ExpiresAt: expires, CallerAt: "gw",
 	}
 }
 
@@ -95,7 +95,7 @@ func approvalAsked(b *testBench) {
 	b.runWith("a", "run_1", asked("w1", 0, "s", at+1000), loop.Parked{})
 	want := journal.Approval{
 		ID: "w1", Org: "a", RunID: "run_1", Call: "0.0", Principal: "ann", Surface: "chat", Name: "n_s", Server: "s", Tool: "t", Asker: loop.AskedByServer,
-		ToolDigest: "td", ArgsRef: "args:0.0", ArgsDigest: "ad", Policy: "p", CallerAt: "gw", Status: journal.ApprovalWaiting, CreatedAt: at, ExpiresAt: at + 1000,
+		ToolDigest: "td", ArgsRef: "args:0.0", ArgsDigest: "ad", Host: "pay.example.com", Policy: "p", CallerAt: "gw", Status: journal.ApprovalWaiting, CreatedAt: at, ExpiresAt: at + 1000,
 	}
 	b.equal(b.approval("a", "w1"), want)
 	_, err := b.Archive.Approval(b.Context(), "a", "w2")

@@ -21,6 +21,7 @@ type Object struct {
 	Server  string       `json:"server"`
 	Tool    string       `json:"tool"` // the server's own name
 	Name    string       `json:"name"` // as the model called it
+	Host    *string      `json:"host"` // where the call goes; null = a program, or the gateway itself
 
 	// Arguments are those that the tool will get. They are null if Omitted is true.
 	Arguments json.RawMessage `json:"arguments"`
@@ -65,7 +66,7 @@ func NewObject(a journal.Approval, d Details) Object {
 		arguments = nil
 	}
 	o := Object{
-		ID: a.ID, Type: "approval", Status: a.Status, RunID: a.RunID, CallKey: a.Call, Surface: a.Surface, Server: a.Server, Tool: a.Tool, Name: a.Name,
+		ID: a.ID, Type: "approval", Status: a.Status, RunID: a.RunID, CallKey: a.Call, Surface: a.Surface, Server: a.Server, Tool: a.Tool, Name: a.Name, Host: given(a.Host),
 		Arguments: arguments, Omitted: arguments == nil,
 		Principal: a.Principal, Asker: a.Asker, ToolDigest: a.ToolDigest, ArgsDigest: a.ArgsDigest, Policy: a.Policy,
 		CreatedAt: surface.Timestamp(a.CreatedAt), ExpiresAt: at(a.ExpiresAt), DecidedAt: at(a.DecidedAt), DecidedBy: given(a.DecidedBy), Reason: given(a.Reason),

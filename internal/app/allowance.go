@@ -14,6 +14,6 @@ func (a *App) allowance(orgID, principal, endUser string) (run.Allowance, bool) 
 	rt := caller.Org.Runtime
 	return run.Allowance{
 		Ceilings: resolve.Ceilings(a.maxRoundsCap(), rt),
-		Budgets:  resolve.Budgets(rt, principal, caller.Principal.Access.Budgets, endUser),
+		Budgets:  resolve.Budgets(rt, principal, caller.Principal.Access, endUser),
 	}, true
 }

@@ -531,3 +531,62 @@ func TestAReadOnlyKeyRunsWithToolsThatRead(t *testing.T) {
 	}
 	d.do("POST", "/api/keys", "owner-key", `{"name":"admin-2","role":"admin","read_only":true}`, http.StatusCreated)
 }
+
+// P46: keys that a limited key makes spend from its budgets as well as from their own, together and also after it is
+// revoked, and so do the keys that these make. They have the hooks that name it. It can rotate only its own. An owner
+// raises the budget for all of them at once.
+func TestKeysOfALimitedKeyHaveItsLimits(t *testing.T) {
+	const budgets = `"budgets":[{"period":"day","tokens":200}]`
+	s := newLimitedSite(t, `"role":"admin",`+budgets)
+	s.up.answer = func(w http.ResponseWriter, _ *http.Request, _ received) { says("done").write(w) }
+	made := func(by, name, settings string) (secret, id string) {
+		t.Helper()
+		a := s.send("POST", "/api/keys", strings.NewReader(fmt.Sprintf(`{"name":%q,%s}`, name, settings)), "Authorization", "Bearer "+by)
+		var got struct {
+			Key, ID string
+			MadeBy  *string `json:"made_by"`
+		}
+		if err := json.Unmarshal(a.body, &got); err != nil || a.status != 201 || (got.MadeBy != nil) != (by != "owner-key") {
+			t.Fatalf("status %d: %s", a.status, a.body)
+		}
+		return got.Key, got.ID
+	}
+	asks := func(key string) answer {
+		return s.send("POST", "/v1/chat/completions", strings.NewReader(`{"model":"m","max_tokens":50,"messages":[{"role":"user","content":"go"}]}`), "Authorization", "Bearer "+key)
+	}
+	first, _ := made(s.key, "first", `"role":"admin",`+budgets)
+	second, _ := made(s.key, "second", budgets)
+	third, _ := made(first, "third", budgets)
+	made("owner-key", "free", budgets)
+	for path, want := range map[string]int{"free": 403, "second": 200, "app": 200} {
+		a := s.send("POST", "/api/keys/"+path+"/rotate", strings.NewReader(`{"overlap":"1h"}`), "Authorization", "Bearer "+s.key)
+		if a.status != want {
+			t.Errorf("rotate %s: status %d: %s", path, a.status, a.body)
+		}
+	}
+	s.manage("PATCH", "/api/keys/second", `{"name":"renamed"}`) // keeps its maker
+	spent := 0
+	for ; asks(first).status == 200; spent++ {
+		if spent > 200 {
+			t.Fatal("the budget of 200 tokens is not spent")
+		}
+	}
+	none := func(when string) {
+		t.Helper()
+		for i, key := range []string{first, second, third} {
+			if a := asks(key); a.status != 429 {
+				t.Errorf("%s: key %d: status %d: %s", when, i, a.status, a.body)
+			}
+		}
+	}
+	none("the budget is spent")
+	if a := s.manage("PATCH", "/api/keys/app", `{"budgets":[{"period":"day","tokens":400}]}`); a.status != 200 {
+		t.Fatalf("status %d: %s", a.status, a.body)
+	}
+	if a := asks(second); a.status != 200 {
+		t.Errorf("the budget was raised: status %d: %s", a.status, a.body)
+	}
+	s.manage("PATCH", "/api/keys/app", `{"budgets":[{"period":"day","tokens":200}]}`)
+	s.manage("DELETE", "/api/keys/app", "")
+	none("its maker is revoked")
+}

@@ -74,7 +74,7 @@ func (a *App) visionRequest(orgID string, c tool.Call, name string) (*run.Reques
 	return &run.Request{
 		ID: requestOf(c), Org: orgID, Principal: c.Caller.ID, Surface: webtool.ScrapeName, EndUser: c.EndUser, Within: c.RunID, Model: name, Targets: targets,
 		Policy: resolve.Resolve(resolve.Operator{MaxRoundsCap: a.maxRoundsCap()}, caller.Org.Runtime, resolve.Defaults{}, resolve.Request{
-			Relay: true, MaxTokens: visionTokens, Key: c.Caller.ID, KeyBudgets: access.Budgets, EndUser: c.EndUser,
+			Relay: true, MaxTokens: visionTokens, Key: c.Caller.ID, KeyAccess: access, EndUser: c.EndUser,
 		}),
 	}, nil
 }

@@ -228,6 +228,7 @@ type keyObject struct {
 	ReadOnly               bool `json:"read_only"`
 	Budgets                []keyBudget
 	Context                *string
+	MadeBy                 *string    `json:"made_by"`
 	ExpiresAt              *time.Time `json:"expires_at"`
 	PreviousUntil          *time.Time `json:"previous_until"`
 	Unmatched              []struct {
@@ -279,6 +280,9 @@ func (k keyObject) access() string {
 	}
 	if k.Context != nil {
 		parts = append(parts, "context: "+*k.Context)
+	}
+	if k.MadeBy != nil {
+		parts = append(parts, "the budgets and hooks of "+*k.MadeBy)
 	}
 	if parts == nil {
 		return "all"

@@ -62,7 +62,7 @@ func TestEveryFieldHasAKey(t *testing.T) {
 			{&rt, rt.keys(), nil},
 			{&mo, mo.keys(), nil},
 			{&o, o.keys(), nil},
-			{&k, k.keys(), nil},
+			{&k, k.keys(), []string{"Makers"}},
 			{&m, serverKeys(&m), []string{"Org", "FromFile", "Shared", "UnknownSettings", "Position", "CreatedAt", "UpdatedAt"}},
 			{&a, approvalKeys(&a), []string{"Mode"}},
 			{&f, filterKeys(&f), nil},

@@ -579,7 +579,7 @@ func (d *Directory) merge(ctx context.Context, stored org.Contents) *snapshot {
 		d.warnClamped(record.ID, "max_rounds", stored.MaxRounds, record.Runtime.MaxRounds)
 		d.warnClamped(record.ID, "max_tool_rounds", stored.MaxToolRounds, record.Runtime.MaxToolRounds)
 	}
-	keys := slices.Concat(declared.Keys, stored.Keys)
+	keys := org.WithMakers(slices.Concat(declared.Keys, stored.Keys))
 	all := slices.Concat(org.WithSwitches(declared.Servers, stored.Off), stored.Servers)
 	var names []string
 	http, hasHTTP := d.options.Pool.KeepHTTP(ctx, record.ID, declared.HTTPTools, stored.Secrets)

@@ -21,7 +21,7 @@ const resultMaxBytes = 65_536
 
 // policy returns the settings of a call, as for a run of the key.
 func (h *Handler) policy(caller run.Caller) loop.Policy {
-	asked := settings.Request{Key: caller.Principal.ID, KeyBudgets: caller.Principal.Access.Budgets}
+	asked := settings.Request{Key: caller.Principal.ID, KeyAccess: caller.Principal.Access}
 	for _, s := range caller.Servers {
 		asked.Servers = append(asked.Servers, settings.Server{Name: s.Name, Approval: s.Approval, ApprovalTimeout: s.ApprovalTimeout, Trust: s.Trust})
 	}

@@ -26,9 +26,47 @@ type Access struct {
 	// Their Scope is "".
 	Budgets []Budget `json:"budgets,omitempty"`
 
+	// Makers are the key that has made this one, if it was limited then, and the makers of that. The key spends from
+	// their budgets, too, and has their hooks, also when they are revoked.
+	Makers []Maker `json:"makers,omitempty"`
+
 	// Context is what is done with prompts of the key that are too long, in place of the setting of the
 	// org: see [Runtime.Context]. "" = as the org says. It narrows nothing.
 	Context string `json:"context,omitempty"`
+}
+
+// Maker is a limited key that has made another.
+type Maker struct {
+	Key     string   `json:"key"`               // its id
+	Budgets []Budget `json:"budgets,omitempty"` // as it has them; as it had them last, if there is no such key any more
+}
+
+// MadeBy returns the makers of a key that the principal makes; nil = nothing limits the principal.
+func MadeBy(p Principal, hooks []Hook) []Maker {
+	hooked := slices.ContainsFunc(hooks, func(h Hook) bool { return slices.Contains(h.Keys, p.ID) })
+	if len(p.Access.Budgets) == 0 && len(p.Access.Makers) == 0 && !hooked {
+		return nil
+	}
+	return append([]Maker{{p.ID, p.Access.Budgets}}, p.Access.Makers...)
+}
+
+// WithMakers returns the keys with the budgets that their makers have now, also those that are revoked.
+func WithMakers(keys []Key) []Key {
+	budgets := map[string][]Budget{}
+	for _, k := range keys {
+		budgets[k.ID] = k.Access.Budgets
+	}
+	keys = slices.Clone(keys)
+	for i, k := range keys {
+		makers := slices.Clone(k.Access.Makers)
+		for j, m := range makers {
+			if now, found := budgets[m.Key]; found {
+				makers[j].Budgets = now
+			}
+		}
+		keys[i].Access.Makers = makers
+	}
+	return keys
 }
 
 // NoAccess returns the Access of a key that may use nothing.
@@ -43,7 +81,8 @@ func (a Access) IsFull() bool {
 func (a Access) Equal(b Access) bool {
 	same := func(a, b []string) bool { return (a == nil) == (b == nil) && slices.Equal(a, b) }
 	return same(a.Servers, b.Servers) && same(a.Tools, b.Tools) && same(a.Models, b.Models) && a.EndUsers == b.EndUsers && a.ReadOnly == b.ReadOnly &&
-		slices.Equal(a.Budgets, b.Budgets) && a.Context == b.Context
+		slices.Equal(a.Budgets, b.Budgets) && a.Context == b.Context &&
+		slices.EqualFunc(a.Makers, b.Makers, func(m, n Maker) bool { return m.Key == n.Key && slices.Equal(m.Budgets, n.Budgets) })
 }
 
 // AllowsServer reports whether the key may use the org's server.

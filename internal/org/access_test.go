@@ -58,3 +58,25 @@ func TestAGrantExceedsAnother(t *testing.T) {
 		}
 	}
 }
+
+func TestWhoseLimitsAKeyHas(t *testing.T) {
+	budgets := []Budget{{Period: "day", Tokens: 1}}
+	hooks := []Hook{{ID: "all"}, {ID: "some", Keys: []string{"hooked"}}}
+	for _, c := range []struct {
+		maker Principal
+		want  []Maker
+	}{
+		{Principal{ID: "free"}, nil},
+		{Principal{ID: "hooked"}, []Maker{{Key: "hooked"}}},
+		{Principal{ID: "poor", Access: Access{Budgets: budgets}}, []Maker{{"poor", budgets}}},
+		{Principal{ID: "made", Access: Access{Makers: []Maker{{"poor", budgets}}}}, []Maker{{Key: "made"}, {"poor", budgets}}},
+	} {
+		if got := MadeBy(c.maker, hooks); !(Access{Makers: got}).Equal(Access{Makers: c.want}) {
+			t.Errorf("%s: %v, want %v", c.maker.ID, got, c.want)
+		}
+	}
+	now := WithMakers([]Key{{ID: "poor", RevokedAt: time.Unix(1, 0), Access: Access{Budgets: budgets}}, {ID: "made", Access: Access{Makers: []Maker{{Key: "poor"}, {"gone", budgets}}}}})
+	if got := now[1].Access; !got.Equal(Access{Makers: []Maker{{"poor", budgets}, {"gone", budgets}}}) {
+		t.Errorf("the budgets of now: %v", got)
+	}
+}

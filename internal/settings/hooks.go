@@ -12,12 +12,13 @@ import (
 // DefaultHookWait is how long a call waits for the approval that a hook asks for.
 const DefaultHookWait = 300 * time.Second
 
-// Hooks returns the hooks of the runs of a key, in the order in which they run. Their approvals wait
-// no longer than most; 0 = as long as they say.
-func Hooks(rt org.Runtime, key string, most time.Duration) (out []loop.Hook) {
-	all := slices.DeleteFunc(slices.Clone(rt.Hooks), func(h org.Hook) bool {
-		return h.Disabled || h.Keys != nil && !slices.Contains(h.Keys, key)
-	})
+// Hooks returns the hooks of the runs of a key, with those of its makers, in the order in which they run. Their
+// approvals wait no longer than most; 0 = as long as they say.
+func Hooks(rt org.Runtime, key string, makers []org.Maker, most time.Duration) (out []loop.Hook) {
+	names := func(h org.Hook) bool {
+		return slices.Contains(h.Keys, key) || slices.ContainsFunc(makers, func(m org.Maker) bool { return slices.Contains(h.Keys, m.Key) })
+	}
+	all := slices.DeleteFunc(slices.Clone(rt.Hooks), func(h org.Hook) bool { return h.Disabled || h.Keys != nil && !names(h) })
 	slices.SortStableFunc(all, func(a, b org.Hook) int {
 		if a.Agent != b.Agent {
 			return map[bool]int{true: 1, false: -1}[a.Agent]

@@ -26,15 +26,18 @@ func TestHooksOfAKey(t *testing.T) {
 	rule := loop.Hook{ID: "first", Point: loop.PreToolUse, Type: loop.HookRules, Matcher: "pay_*", Rules: []loop.HookRule{{Condition: "a IN [1]", Message: "no"}}}
 	last := loop.Hook{ID: "last", Point: loop.PreToolUse, Type: loop.HookHTTP, Position: 5, DenyOnError: true}
 	ask := loop.Hook{ID: "ask", Point: loop.PreToolUse, Type: loop.HookApproval, Message: "Pay?", WaitMS: 3_600_000}
-	if diff := cmp.Diff([]loop.Hook{rule, ask, last}, settings.Hooks(rt, "ann", 0)); diff != "" {
+	if diff := cmp.Diff([]loop.Hook{rule, ask, last}, settings.Hooks(rt, "ann", nil, 0)); diff != "" {
 		t.Error(diff)
 	}
 	ask.WaitMS = 60_000
-	if diff := cmp.Diff([]loop.Hook{rule, ask, last}, settings.Hooks(rt, "ann", time.Minute)); diff != "" {
+	if diff := cmp.Diff([]loop.Hook{rule, ask, last}, settings.Hooks(rt, "ann", nil, time.Minute)); diff != "" {
 		t.Error(diff)
 	}
 	start := loop.Hook{ID: "bob", Point: loop.OnRunStart, Type: loop.HookRules, Rules: []loop.HookRule{{Condition: "a IN [1]"}, {Condition: "b IN [2]"}}}
-	if diff := cmp.Diff([]loop.Hook{rule, start, last}, settings.Hooks(rt, "bob", 0)); diff != "" {
+	if diff := cmp.Diff([]loop.Hook{rule, ask, last}, settings.Hooks(rt, "made", []org.Maker{{Key: "other"}, {Key: "ann"}}, 0)); diff != "" {
+		t.Errorf("of a key that ann has made: %s", diff)
+	}
+	if diff := cmp.Diff([]loop.Hook{rule, start, last}, settings.Hooks(rt, "bob", nil, 0)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -52,7 +55,7 @@ func TestHooksSelectFurtherNamesWhereTheSwitchesOfferThem(t *testing.T) {
 		{org.Runtime{Hooks: hooks, EnableSearch: true}, "h[code_execute] own[]"}, // its server has the forms of all tools
 	} {
 		var got []string
-		for _, h := range settings.Hooks(c.rt, "ann", 0) {
+		for _, h := range settings.Hooks(c.rt, "ann", nil, 0) {
 			got = append(got, fmt.Sprint(h.ID, h.Also))
 		}
 		if strings.Join(got, " ") != c.want {

@@ -52,11 +52,11 @@ type Request struct {
 	Context   string // what the request says of prompts that are too long: one of the values of org.Runtime.Context; "" = nothing
 	CompactAt int64  // size of a prompt, in tokens, above which the request wants it shortened; 0 = as the model's window says
 
-	Key        string       // id of the key
-	KeyContext string       // of the key, in place of the org's; "" = that of the org
-	KeyBudgets []org.Budget // of the key, beside those of the org
-	EndUser    string       // whom the request names as its end user; "" = nobody
-	MaxCost    int64        // limit on the cost of the run in 10⁻⁹ US dollars, which can only lower that of the org; 0 = none
+	Key        string     // id of the key
+	KeyContext string     // of the key, in place of the org's; "" = that of the org
+	KeyAccess  org.Access // of the key: its budgets and those of its makers, beside those of the org, and whose hooks it has
+	EndUser    string     // whom the request names as its end user; "" = nobody
+	MaxCost    int64      // limit on the cost of the run in 10⁻⁹ US dollars, which can only lower that of the org; 0 = none
 
 	Servers        []Server        // the MCP servers of the org
 	RequestServers []RequestServer // those of the request
@@ -152,7 +152,7 @@ func setLoop(p *loop.Policy, op Operator, rt org.Runtime, d Defaults, r Request)
 	p.Context = contextPolicy(op.Compaction, rt, r)
 	p.Slots = rt.Concurrency
 	most := maxWait(r, rt, d)
-	p.Hooks = Hooks(rt, r.Key, most)
+	p.Hooks = Hooks(rt, r.Key, r.KeyAccess.Makers, most)
 	p.Approvals, p.MaxUses = approvals(r, most), maxUses(r)
 	setPermission(p, rt, r, most)
 	p.ToolWaitMS = waitWithin(most).Milliseconds()
@@ -205,8 +205,13 @@ func budgets(rt org.Runtime, r Request) (all []budget.Shared) {
 			}
 		}
 		if scope == budget.ScopeKey {
-			for _, b := range r.KeyBudgets {
+			for _, b := range r.KeyAccess.Budgets {
 				add(scope, id, b)
+			}
+			for _, m := range r.KeyAccess.Makers {
+				for _, b := range m.Budgets {
+					add(scope, m.Key, b)
+				}
 			}
 		}
 	}
@@ -254,8 +259,8 @@ func Ceilings(maxRoundsCap int, rt org.Runtime) budget.Limits {
 }
 
 // Budgets returns the budgets of several runs that a run of the key and the end user spends from now.
-func Budgets(rt org.Runtime, key string, ofKey []org.Budget, endUser string) []budget.Shared {
-	return budgets(rt, Request{Key: key, KeyBudgets: ofKey, EndUser: endUser})
+func Budgets(rt org.Runtime, key string, access org.Access, endUser string) []budget.Shared {
+	return budgets(rt, Request{Key: key, KeyAccess: access, EndUser: endUser})
 }
 
 // maxWait returns how long the approvals and the pauses of a run may wait at most; 0 = as long as its servers

@@ -250,7 +250,7 @@ func TestTheBudgetsOfARun(t *testing.T) {
 	rt := org.Runtime{MaxRunCost: 70, Budgets: []org.Budget{
 		{Scope: "end_user", Period: "day", NanoUSD: 9}, {Scope: "key", Period: "day", Tokens: 8, NanoUSD: 5}, {Scope: "org", Period: "month", NanoUSD: 7},
 	}}
-	asked := settings.Request{Key: "k", EndUser: "a/b c", KeyBudgets: []org.Budget{{Period: "day", NanoUSD: 6, Tokens: 3}, {Period: "total", Tokens: 2}}, MaxCost: 90}
+	asked := settings.Request{Key: "k", EndUser: "a/b c", KeyAccess: org.Access{Budgets: []org.Budget{{Period: "day", NanoUSD: 6, Tokens: 3}, {Period: "total", Tokens: 2}}}, MaxCost: 90}
 	for _, relay := range []bool{false, true} {
 		asked.Relay = relay
 		got := settings.Resolve(operator, rt, settings.Defaults{}, asked)

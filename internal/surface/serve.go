@@ -269,7 +269,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, caller run.Calle
 	if err != nil {
 		return err
 	}
-	hooked := len(settings.Hooks(caller.Org.Runtime, caller.Principal.ID, 0)) > 0
+	hooked := len(settings.Hooks(caller.Org.Runtime, caller.Principal.ID, caller.Principal.Access.Makers, 0)) > 0
 	if hooked && optedOut(r.Header) {
 		return fault.New(fault.Forbidden, "hooks_required", "the API key has hooks, and only the agent loop runs them; leave out the header turnpike-mcp-disabled")
 	}
@@ -403,7 +403,7 @@ func checkDeclared(req *run.Request, access org.Access) error {
 
 // setPolicy resolves the settings of the run.
 func (h *Handler) setPolicy(header http.Header, req *run.Request, caller run.Caller, asked settings.Request) (err error) {
-	asked.Key, asked.KeyBudgets, asked.EndUser = caller.Principal.ID, caller.Principal.Access.Budgets, req.EndUser
+	asked.Key, asked.KeyAccess, asked.EndUser = caller.Principal.ID, caller.Principal.Access, req.EndUser
 	if asked.MaxCost, err = maxCost(header); err != nil {
 		return err
 	}

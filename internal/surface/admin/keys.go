@@ -38,6 +38,7 @@ type key struct {
 	ReadOnly  bool        `json:"read_only"`
 	Budgets   []keyBudget `json:"budgets"`
 	Context   *string     `json:"context"` // null: as the org says
+	MadeBy    *string     `json:"made_by"` // the limited key whose budgets and hooks the key has, too; null: there is none
 	ExpiresAt *string     `json:"expires_at"`
 
 	// Unmatched are the entries of servers, tools and models for which there is nothing. They
@@ -57,6 +58,9 @@ func (h *Handler) wireKey(k org.Key, declared bool) key {
 		Servers: wireList(k.Access.Servers), Tools: wireList(k.Access.Tools), Models: wireList(k.Access.Models), EndUsers: k.Access.EndUsers, ReadOnly: k.Access.ReadOnly,
 		Budgets: wireBudgets(k.Access.Budgets), Context: wireContext(k.Access),
 		ExpiresAt: wireTime(k.ExpiresAt),
+	}
+	if len(k.Access.Makers) > 0 {
+		out.MadeBy = &k.Access.Makers[0].Key
 	}
 	if k.RevokedAt.IsZero() {
 		out.Unmatched = h.o.Directory.Unmatched(k.Org, k)
@@ -184,6 +188,7 @@ func (h *Handler) CreateKey() surface.Endpoint {
 		if err := mayGive(caller.Principal, asked); err != nil {
 			return 0, nil, err
 		}
+		asked.Access.Makers = org.MadeBy(caller.Principal, caller.Org.Runtime.Hooks)
 		return h.createKey(r, caller.Org.ID, asked, h.author(caller))
 	})
 }
@@ -246,6 +251,7 @@ func (h *Handler) PatchKey() surface.Endpoint {
 		}
 		k := was
 		k.Name, k.Role, k.Rate, k.Access, k.ExpiresAt = asked.Name, asked.Role, asked.Rate, asked.Access, asked.ExpiresAt
+		k.Access.Makers = was.Access.Makers
 		if err := mayGive(caller.Principal, k); err != nil {
 			return 0, nil, err
 		}
@@ -292,6 +298,9 @@ func (h *Handler) RotateKey() surface.Endpoint {
 				"wait until then, or end both old secrets now with an overlap of 0s", was.ID, was.Previous.Until.UTC().Format(time.RFC3339))
 		}
 		if err := mayGive(caller.Principal, was); err != nil {
+			return 0, nil, err
+		}
+		if err := mayTake(caller, was); err != nil {
 			return 0, nil, err
 		}
 		secret, k := h.o.NewKey(), was
@@ -408,6 +417,17 @@ func mayGive(caller org.Principal, k org.Key) error {
 			"set %s within that, or use another key", setting, limit, setting).In(setting)
 	}
 	return nil
+}
+
+// mayTake returns an error if a limited caller would get the secret of a key that has not its limits.
+func mayTake(caller run.Caller, k org.Key) error {
+	makers := org.MadeBy(caller.Principal, caller.Org.Runtime.Hooks)
+	own := func(m org.Maker) bool { return m.Key == caller.Principal.ID }
+	if makers == nil || k.ID == caller.Principal.ID || slices.ContainsFunc(k.Access.Makers, own) {
+		return nil
+	}
+	return fault.New(fault.Forbidden, "exceeds_own_key", "the key %q was not made by this key, whose budgets and hooks would not hold for its new secret; "+
+		"rotate it with another key", k.ID)
 }
 
 // mayHandle keeps an admin from making itself an owner.

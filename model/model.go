@@ -128,6 +128,10 @@ type RelayRequest struct {
 
 	// Meter asks for the usage of the answer: see RelayResponse.Usage.
 	Meter bool
+
+	// Ask says that the usage decides what the request is charged. With Meter, a provider that says the usage of a
+	// stream only if it is asked to is asked. What it adds to the answer for that is left out of RelayResponse.Body.
+	Ask bool
 }
 
 // RelayResponse is the provider's answer.

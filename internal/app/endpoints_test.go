@@ -312,7 +312,7 @@ func TestWhatEndpointsCost(t *testing.T) {
 		"an error":                         {"embeddings", `{"model":"m","input":"x"}`, "application/json", `{"error":{"message":"no"}}`, 500, 1, 0, 0},
 		"speech":                           {"audio/speech", `{"model":"m","input":"x"}`, "audio/mpeg", "sound", 200, 1, 0.08192, 0.083},
 		"speech that the client cuts":      {"audio/speech", `{"model":"m","input":"x"}`, "audio/mpeg", "", 200, 1, 0.08192, 0.083},
-		"a text in which usage is spoken":  {"audio/transcriptions", `{"model":"m"}`, "text/plain", strings.Repeat(sentence, 45) + `"usage": {"prompt_tokens": 1}`, 200, 1, 0.01, 0.02},
+		"a text in which usage is spoken":  {"audio/transcriptions", `{"model":"m"}`, "text/plain", strings.Repeat(sentence, 45) + `"usage": {"prompt_tokens": 1}`, 200, 1, 0.08192, 0.083},
 		"sound that looks like usage":      {"audio/speech", `{"model":"m","input":"x"}`, "audio/pcm", `"usage": {"prompt_tokens": 1}`, 200, 1, 0.08192, 0.083},
 		"speech at a price of time":        {"audio/speech", `{"model":"g-gpu","input":"x"}`, "audio/mpeg", "sound", 200, 1, 0.0000004, 0.01},
 		"of many completions, the best":    {"completions", `{"model":"m","prompt":"x","max_tokens":100,"n":1,"best_of":20}`, "application/json", `{}`, 429, 0.01, 0, 0},

@@ -134,6 +134,11 @@ type Request struct {
 	ToolCalls       int   `json:"tool_calls"`
 	Bytes           int64 `json:"bytes,omitempty"` // size of a relayed response
 
+	// The parts of the counts above that the gateway has estimated, because the provider did not count them.
+	EstimatedInput   int64 `json:"estimated_input_tokens,omitempty"`
+	EstimatedOutput  int64 `json:"estimated_output_tokens,omitempty"`
+	EstimatedNanoUSD int64 `json:"estimated_cost_nano_usd,omitempty"`
+
 	// For the sums of usage only. They are not stored with the row.
 	Agent            string `json:"-"` // id of the agent whose run it is; "" = none
 	CacheWriteTokens int64  `json:"-"` // of InputTokens

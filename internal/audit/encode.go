@@ -37,6 +37,9 @@ func (r *Request) appendJSON(b []byte) ([]byte, error) {
 	w.someNumber(`,"gpu_ms":`, r.GPUMS)
 	w.number(`,"tool_calls":`, int64(r.ToolCalls))
 	w.someNumber(`,"bytes":`, r.Bytes)
+	w.someNumber(`,"estimated_input_tokens":`, r.EstimatedInput)
+	w.someNumber(`,"estimated_output_tokens":`, r.EstimatedOutput)
+	w.someNumber(`,"estimated_cost_nano_usd":`, r.EstimatedNanoUSD)
 	w.float(`,"latency_ms":`, &r.LatencyMS)
 	w.float(`,"ttft_ms":`, r.TTFTMS)
 	return append(w.b, '}'), w.err

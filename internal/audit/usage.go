@@ -230,6 +230,7 @@ func (e Entry) Counted() (Usage, bool) {
 		u.UsageCounts = UsageCounts{
 			Requests: 1, ToolCalls: int64(b.ToolCalls), GPUMS: b.GPUMS, InputTokens: b.InputTokens, CachedTokens: b.CachedTokens,
 			CacheWriteTokens: b.CacheWriteTokens, OutputTokens: b.OutputTokens, ReasoningTokens: b.ReasoningTokens, CostNanoUSD: b.CostNanoUSD,
+			EstimatedInput: b.EstimatedInput, EstimatedOutput: b.EstimatedOutput, EstimatedNanoUSD: b.EstimatedNanoUSD,
 		}
 	case ToolCall:
 		u.UsageKey = UsageKey{EndUser: b.EndUser, Model: b.Model, Agent: b.Agent}
@@ -255,6 +256,10 @@ type Sums interface {
 
 	// UsageSpan returns the lowest and the highest number of the rows that the sums of a day count; 0 = none.
 	UsageSpan(ctx context.Context, org string, day int64) (first, last int64, err error)
+
+	// EstimatedSince returns since when the estimated parts of the sums are known, in Unix milliseconds; 0 = since
+	// the first sum.
+	EstimatedSince(ctx context.Context) (int64, error)
 }
 
 // UsageDays selects sums of whole days.

@@ -132,6 +132,9 @@ func (s *State) resume(b Resumed, at, last int64) {
 	}
 	s.ActiveSince = at
 	if s.Reserved != nil && (s.Attempt.Open || s.Reserved.Compaction > 0) { // the cost of the open call is unknown: count the whole reservation
+		if s.Attempt.Open {
+			s.charge(s.lostCharge())
+		}
 		s.spend(s.Reserved.Amount)
 		s.Compactions.Begun = max(s.Compactions.Begun, s.Reserved.Compaction)
 		s.Reserved = nil
@@ -193,6 +196,7 @@ func (s *State) failAttempt(b TurnFailed, at int64) {
 		s.Attempt.First = &b
 	}
 	s.Usage = s.Usage.Add(b.Usage)
+	s.charge(s.Charge(b))
 	s.spend(s.Cost(b))
 	s.Reserved = nil
 	if b.Class == model.TooLong {
@@ -205,12 +209,14 @@ func (s *State) failAttempt(b TurnFailed, at int64) {
 func (s *State) addTurn(b Turn) {
 	cut := s.Turn
 	s.Turn, s.NoTools = &b, s.Attempt.NoTools
+	s.charge(s.Charge(b))
+	s.ChargedInRound = Charge{}
 	s.spend(s.Cost(b))
 	s.Reserved = nil
 	s.tokens = s.tokens.Learn(s.UncountedBytes-s.lateBytes(), b.Usage.Input-s.CountedTokens)
 	s.Compactions.Refused, s.Compactions.tried = 0, 0
 	s.UncountedBytes += b.Bytes
-	if known := b.Usage.Input + b.Usage.Output; known > 0 {
+	if known := b.Usage.Input + b.Usage.Output; known > 0 && !b.Uncounted {
 		s.CountedTokens, s.UncountedBytes = known, s.lateBytes()
 	}
 	s.nextAttempt(b)
@@ -434,6 +440,11 @@ func (s *State) replaceAnswer(ref string) {
 			return
 		}
 	}
+}
+
+// charge counts what a model call is charged with.
+func (s *State) charge(c Charge) {
+	s.Charged, s.ChargedInRound = s.Charged.Add(c), s.ChargedInRound.Add(c)
 }
 
 // spend counts what was spent. An amount of money that is out of range exceeds every limit.

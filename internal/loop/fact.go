@@ -218,11 +218,12 @@ type Compacted struct {
 	Target     int  `json:"target,omitempty"`     // that gets the prompt: index into Accepted.Targets
 	Summarized bool `json:"summarized,omitempty"` // the older part is seen as a summary; otherwise results of tools are seen as placeholders
 
-	Usage   model.Usage    `json:"usage,omitzero"`          // of the model call that wrote the summary; zero = there was none
-	NetNano int64          `json:"net_nano_usd,omitempty"`  // see [window.Compaction.NetCost]; 0 = not known
-	Failed  bool           `json:"failed,omitempty"`        // the model call has failed, or answered nothing
-	Refused bool           `json:"refused,omitempty"`       // the provider has refused the model call, which costs nothing
-	Largest []window.Share `json:"largest_parts,omitempty"` // of a prompt that could not be made shorter: Refs is empty
+	Usage     model.Usage    `json:"usage,omitzero"`          // of the model call that wrote the summary; zero = there was none
+	NetNano   int64          `json:"net_nano_usd,omitempty"`  // see [window.Compaction.NetCost]; 0 = not known
+	Failed    bool           `json:"failed,omitempty"`        // the model call has failed, or answered nothing
+	Refused   bool           `json:"refused,omitempty"`       // the provider has refused the model call, which costs nothing
+	Uncounted bool           `json:"uncounted,omitempty"`     // see [Turn].Uncounted
+	Largest   []window.Share `json:"largest_parts,omitempty"` // of a prompt that could not be made shorter: Refs is empty
 }
 
 // Paused records that the run waits until a limit is raised, and has no owner. Like a parked run it
@@ -337,6 +338,8 @@ type TurnFailed struct {
 	Credential bool        `json:"credential,omitempty"` // the provider refuses the gateway's credential
 	Param      string      `json:"param,omitempty"`      // the member of the request that cannot be sent to the provider; "" = none
 	Unsent     bool        `json:"unsent,omitempty"`     // the request did not leave, so that it costs nothing
+	Refused    bool        `json:"refused,omitempty"`    // the provider answered with an error and without output, which costs only what Usage says
+	Uncounted  bool        `json:"uncounted,omitempty"`  // see [Turn].Uncounted
 
 	// TargetOpen says that the circuit breaker of the target is open now: the next attempt is at
 	// another target, if there is one.
@@ -363,6 +366,10 @@ type Turn struct {
 	// Refused says that the answer to a relay was an error of the provider, which costs
 	// nothing unless Usage says so.
 	Refused bool `json:"refused,omitempty"`
+
+	// Uncounted says that the provider has not counted all of the call: the answer broke off, or ended without
+	// its usage. Such a call costs what was reserved for it, or what Usage and Bytes say if that is more.
+	Uncounted bool `json:"uncounted,omitempty"`
 
 	// Continues says that the run asks for the rest of the answer, see [State.ContinuesAfter]. Such a turn is no
 	// round: the turn with the rest has the same Round.

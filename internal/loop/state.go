@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 
@@ -54,6 +55,8 @@ type State struct {
 	Untrusted      bool // a result of a tool has the label item.Untrusted
 	SideEffects    bool // a call that may change something has reached its tool, or may have
 	Usage          model.Usage
+	Charged        Charge            // for all model calls of turns
+	ChargedInRound Charge            // for those since the latest turn
 	History        []policy.PastCall // tool calls for the progress guard, oldest first; at most Guard.Window and those of one turn
 
 	Compactions Compactions
@@ -396,32 +399,38 @@ func (c Call) cost(o Outcome) budget.Amount {
 
 // Cost returns the cost of the model call that ended with the fact end, a Turn, a
 // TurnFailed or a Compacted: what the provider counted, at the price of the target. Without a count it is the whole
-// reservation, or zero if the provider refused the call with a status from 400. It
-// must be called with the state before the fact. Any other fact costs nothing.
+// reservation, or zero if the provider refused the call. A count that is not complete costs the reservation at
+// least. It must be called with the state before the fact. Any other fact costs nothing.
 func (s *State) Cost(end Body) budget.Amount {
 	if b, ok := end.(Turn); ok {
-		return s.cost(s.price(), b.Usage, b.Refused)
+		if b.Uncounted && s.Reserved != nil {
+			b.Usage.Input, b.Usage.Output = cmp.Or(b.Usage.Input, s.estimatedInput()), max(b.Usage.Output, s.tokensIn(b.Bytes))
+		}
+		return s.cost(s.price(), b.Usage, b.Refused, b.Uncounted)
 	}
 	if b, ok := end.(TurnFailed); ok {
-		return s.cost(s.price(), b.Usage, b.Status >= 400 || b.Unsent)
+		return s.cost(s.price(), b.Usage, b.Status >= 400 || b.Unsent || b.Refused, b.Uncounted)
 	}
 	if b, ok := end.(Compacted); ok {
 		t, _ := s.Summarizer(b.Target)
-		return s.cost(t.Price, b.Usage, b.Refused)
+		return s.cost(t.Price, b.Usage, b.Refused, b.Uncounted)
 	}
 	return budget.Amount{}
 }
 
-func (s *State) cost(price money.Price, u model.Usage, refused bool) budget.Amount {
+func (s *State) cost(price money.Price, u model.Usage, refused, uncounted bool) budget.Amount {
 	counted := budget.Amount{Tokens: u.Input + u.Output, NanoUSD: int64(money.Cost(price, u))}
-	if counted.Tokens == 0 && !refused && s.Reserved != nil {
-		most := s.Reserved.Amount
-		if price.OnlyTime() && u.GPUMS > 0 { // which was measured
-			most.NanoUSD = counted.NanoUSD
-		}
-		return most
+	if s.Reserved == nil || !uncounted && (counted.Tokens > 0 || refused) {
+		return counted
 	}
-	return counted
+	most := s.Reserved.Amount
+	if uncounted {
+		most = most.Max(counted)
+	}
+	if price.OnlyTime() && u.GPUMS > 0 { // which was measured
+		most.NanoUSD = counted.NanoUSD
+	}
+	return most
 }
 
 // price returns the price of the target of the latest model call.

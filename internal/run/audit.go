@@ -9,8 +9,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
-	"github.com/turnpike-gateway/turnpike/internal/money"
-	"github.com/turnpike-gateway/turnpike/model"
 )
 
 // timing is the time at which the latest model call was sent, and the time at which the first
@@ -171,8 +169,8 @@ func (a auditor) round(s *loop.State, n int) audit.Request {
 func (a auditor) answered(s *loop.State, turn loop.Turn) audit.Request {
 	r := a.round(s, turn.Round)
 	u := turn.Usage
-	r.InputTokens, r.OutputTokens, r.CachedTokens, r.ReasoningTokens, r.GPUMS = u.Input, u.Output, u.CachedInput, u.Reasoning, u.GPUMS
-	r.CacheWriteTokens, r.CostNanoUSD = u.CacheWrite, costOf(s, u)
+	r.CachedTokens, r.ReasoningTokens, r.GPUMS, r.CacheWriteTokens = u.CachedInput, u.Reasoning, u.GPUMS, u.CacheWrite
+	charged(&r, s.ChargedInRound.Add(s.Charge(turn)))
 	r.ToolCalls, r.Stop = len(turn.Calls), string(turn.Stop)
 	return r
 }
@@ -210,9 +208,9 @@ func (a auditor) closing(s *loop.State, end loop.Finished, at int64) (out []audi
 		r.Status = audit.Unknown
 		if f := s.Attempt.Failed; f != nil {
 			r.Status, r.Class, r.HTTPStatus = audit.Failed, string(f.Class), f.Status
-			r.InputTokens, r.OutputTokens, r.CostNanoUSD = f.Usage.Input, f.Usage.Output, costOf(s, f.Usage)
 			r.CacheWriteTokens = f.Usage.CacheWrite
 		}
+		charged(&r, s.ChargedInRound)
 		out = append(out, a.entry(audit.KindRequest, round, at, r))
 	}
 	for _, c := range s.Calls {
@@ -241,7 +239,8 @@ func (a auditor) exhausted(s *loop.State, limit event.Reason, paused bool, at in
 	})
 }
 
-// costOf returns what the usage of the latest model call costs, in nano-USD.
-func costOf(s *loop.State, u model.Usage) int64 {
-	return int64(money.Cost(s.Accepted.Targets[s.Attempt.Target].Price, u))
+// charged sets what the model calls of a row are charged with.
+func charged(r *audit.Request, c loop.Charge) {
+	r.InputTokens, r.OutputTokens, r.CostNanoUSD = c.Input, c.Output, c.NanoUSD
+	r.EstimatedInput, r.EstimatedOutput, r.EstimatedNanoUSD = c.EstimatedInput, c.EstimatedOutput, c.EstimatedNanoUSD
 }

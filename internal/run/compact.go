@@ -59,6 +59,8 @@ type summary struct {
 	text    string
 	usage   model.Usage
 	refused bool // the call was not made, or its provider has refused it: it costs nothing
+
+	uncounted bool // see [loop.Turn]
 }
 
 // errNoSummary says that the model has answered without a text.
@@ -81,7 +83,7 @@ func (c *compactor) compact(a loop.Compact) error {
 		if written, err = c.summarize(a, p, settings, plan); err != nil {
 			return c.compactionFailed(body, written, err)
 		}
-		body.Usage = written.usage
+		body.Usage, body.Uncounted = written.usage, written.uncounted
 		plan = plan.WithSummary(written.text, c.summaryTokens(written))
 	}
 	ref := fmt.Sprintf("compacted:%d", a.Number)
@@ -92,7 +94,7 @@ func (c *compactor) compact(a loop.Compact) error {
 	}
 	body.Until, body.Refs, body.After, body.Summarized = until, []string{ref}, plan.After, plan.Summarises()
 	body.Bytes = window.Bytes(window.View(p.Items, plan)) + p.Overhead
-	cost := money.Nano(s.Cost(loop.Compacted{Target: a.Target, Usage: written.usage, Refused: written.usage == (model.Usage{})}).NanoUSD)
+	cost := money.Nano(s.Cost(loop.Compacted{Target: a.Target, Usage: written.usage, Refused: written.usage == (model.Usage{}), Uncounted: written.uncounted}).NanoUSD)
 	body.NetNano = int64(plan.NetCost(settings.Price, p.Cached, cost))
 	room := c.run.account.Share()
 	defer room.Close()
@@ -130,7 +132,7 @@ func (c *compactor) compactionFailed(body loop.Compacted, written summary, err e
 		return err
 	}
 	c.run.log.Warn("the compaction of a prompt has failed", "error", err)
-	body.Failed, body.Refused, body.Usage = true, written.refused, written.usage
+	body.Failed, body.Refused, body.Usage, body.Uncounted = true, written.refused, written.usage, written.uncounted
 	return c.compacted(loop.Compact{}, body, nil)
 }
 
@@ -211,8 +213,10 @@ func (c *compactor) summarize(a loop.Compact, p window.Prompt, settings window.S
 	if err != nil {
 		failure := asModelError(err)
 		out.refused = failure.Status >= 400 || failure.Unsent || failure.Param != ""
+		out.uncounted = !out.refused && uncounted(s, turn, err)
 		return out, err
 	}
+	out.uncounted = uncounted(s, turn, nil)
 	var text strings.Builder
 	for i := range turn.Items {
 		if it := &turn.Items[i]; it.Kind == item.Message {

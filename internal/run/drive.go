@@ -19,7 +19,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/model"
 )
 
 // driver performs one run: it asks the rules what to do next, and does it with its parts.
@@ -600,10 +599,9 @@ func (d *driver) relayEntry() audit.Entry {
 		Attempts: d.model.relayed.attempts, Status: audit.OK, HTTPStatus: d.model.relayed.status, Bytes: d.model.relayed.bytes,
 	}
 	r.LatencyMS, r.TTFTMS = d.model.timing.times(time.Now())
-	if u := d.run.state().Usage; u != (model.Usage{}) { // of a translated relay, or of one that spends from budgets
-		r.InputTokens, r.OutputTokens, r.CachedTokens, r.ReasoningTokens, r.GPUMS = u.Input, u.Output, u.CachedInput, u.Reasoning, u.GPUMS
-		r.CacheWriteTokens, r.CostNanoUSD = u.CacheWrite, costOf(d.run.state(), u)
-	}
+	u := d.run.state().Usage // of a translated relay, or of one that spends from budgets
+	r.CachedTokens, r.ReasoningTokens, r.GPUMS, r.CacheWriteTokens = u.CachedInput, u.Reasoning, u.GPUMS, u.CacheWrite
+	charged(&r, d.run.state().Charged)
 	if turn := d.run.state().Turn; turn != nil && turn.Purpose == loop.PurposeTurn {
 		r.ToolCalls, r.Stop = len(turn.Calls), string(turn.Stop)
 	}

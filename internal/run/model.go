@@ -89,7 +89,7 @@ func (m *modelCaller) call(a loop.CallModel) error {
 	if m.run.relay {
 		m.relayed.status = http.StatusOK
 	}
-	return m.record(a, turn)
+	return m.record(a, turn, err)
 }
 
 // stream sends the request, and passes the deltas of its answer on as they arrive.
@@ -281,10 +281,10 @@ func (m *modelCaller) wanted(delta model.Delta) bool {
 }
 
 // record appends a turn. It may be one that broke off after complete tool calls: these are
-// executed, and the model is called again.
-func (m *modelCaller) record(a loop.CallModel, turn *model.Turn) error {
+// executed, and the model is called again. err is how it ended.
+func (m *modelCaller) record(a loop.CallModel, turn *model.Turn, err error) error {
 	items := m.signed(a, turn)
-	body := loop.Turn{Round: a.Round, Purpose: a.Purpose, ItemsRef: fmt.Sprintf("turn:%d", a.Round), Stop: turn.Stop, Usage: turn.Usage, Bytes: window.Bytes(items), Unsendable: m.unsendable(items)}
+	body := loop.Turn{Round: a.Round, Purpose: a.Purpose, ItemsRef: fmt.Sprintf("turn:%d", a.Round), Stop: turn.Stop, Usage: turn.Usage, Bytes: window.Bytes(items), Unsendable: m.unsendable(items), Uncounted: uncounted(m.run.state(), turn, err)}
 	for _, c := range turn.Calls {
 		body.Calls = append(body.Calls, loop.TurnCall{ProviderID: c.ID, Name: c.Name, Tool: m.tools.ownName(c.Name), Arguments: c.Arguments, Complete: c.Complete})
 	}
@@ -338,11 +338,16 @@ func (m *modelCaller) fail(a loop.CallModel, turn *model.Turn, err error) error 
 		RetryAt: m.retryAt(failure), Credential: credential, Param: failure.Param,
 		Unsent: failure.Unsent || failure.Param != "", TargetOpen: m.targetOpen,
 	}
+	body.Refused = m.relayed.status >= http.StatusBadRequest || len(failure.Body) > 0 && m.timing.first.IsZero()
+	body.Uncounted = !body.Refused && !body.Unsent && body.Status < http.StatusBadRequest && uncounted(m.run.state(), turn, err)
 	if failure.Class == model.TooLong {
 		body.Limit = window.FromError(failure.Error())
 	}
 	if turn != nil {
-		body.Usage = m.usedOf(turn)
+		body.Usage = turn.Usage
+		if body.Uncounted {
+			body.Usage = m.usedOf(turn)
+		}
 		body.PartialRef = fmt.Sprintf("partial:%d.%d", a.Round, a.Attempt)
 		rows = append(rows, m.run.events.Store(body.PartialRef, m.signed(a, turn))...)
 	}
@@ -424,11 +429,17 @@ func (m *modelCaller) servedBy(target int) event.Target {
 	return event.Target{Provider: t.Provider, Model: t.Model}
 }
 
-// usedOf returns what a model call has used whose answer broke off. Providers count the output at the end
-// only, so that it is estimated by what was received; without any count the input is, too.
+// uncounted reports whether the cost of a model call that has ended with err is reserved, and the provider has not
+// counted all of it. turn is what was received of the answer; nil = nothing.
+func uncounted(s *loop.State, turn *model.Turn, err error) bool {
+	return s.Reserved != nil && (turn == nil || err != nil && turn.Stop == "" || turn.Usage.Estimated || turn.Usage.Input+turn.Usage.Output == 0)
+}
+
+// usedOf returns what a model call has used at least that is not counted. The output is estimated by what was
+// received; without any count the input is, too.
 func (m *modelCaller) usedOf(turn *model.Turn) model.Usage {
 	s, u := m.run.state(), turn.Usage
-	if s.Reserved == nil || len(turn.Items) == 0 {
+	if len(turn.Items) == 0 {
 		return u
 	}
 	per := s.Accepted.Rules.Estimate.BytesPerToken

@@ -65,10 +65,13 @@ func (m *modelCaller) relay(a loop.CallModel) error {
 	if !refused {
 		m.billTime(a, got, time.Since(m.timing.sent))
 	}
+	if !got.Usage.Estimated { // what the answer counts, it counts at its end
+		got.Stop = model.StopEnd
+	}
 	if err != nil {
 		return m.fail(a, got, err)
 	}
-	turn := loop.Turn{Purpose: loop.PurposeRaw, Stop: model.StopEnd, Usage: got.Usage, Refused: refused}
+	turn := loop.Turn{Purpose: loop.PurposeRaw, Stop: model.StopEnd, Usage: got.Usage, Refused: refused, Uncounted: !refused && uncounted(m.run.state(), got, nil)}
 	return m.run.commit(journal.Batch{Settled: m.reserver.settled(turn)}, turn)
 }
 
@@ -84,7 +87,8 @@ func (m *modelCaller) rawRequest(a loop.CallModel) *model.RelayRequest {
 		raw = &again
 	}
 	m.dropHeaders(a, raw.Header)
-	raw.Meter = m.run.state().Reserved != nil || m.run.req.Content != nil
+	raw.Ask = m.run.state().Reserved != nil
+	raw.Meter = raw.Ask || m.run.req.Content != nil
 	return raw
 }
 

@@ -39,6 +39,7 @@ type answer struct {
 	calls     int
 	textBytes int // bytes of text, thinking and arguments
 	usage     usage
+	counted   bool   // the usage is that of the end, and not of the beginning
 	raw       string // the stop reason
 	ended     bool
 
@@ -181,6 +182,7 @@ func (a *answer) Event(ev sse.Event) (last bool, err error) {
 		}
 	case "message_delta":
 		a.addUsage(e.Usage)
+		a.counted = a.counted || jsonscan.IsKind(e.Usage, '{') && jsonscan.Member(e.Usage, "output_tokens") != nil
 		if e.Delta.StopReason != "" {
 			a.raw, a.ended = e.Delta.StopReason, true
 			return false, a.endCalls()
@@ -216,7 +218,7 @@ func (a *answer) Whole(data []byte) error {
 		return wire.Foreign(data, "the answer is not a message")
 	}
 	blocks := m.Content
-	m.Content, a.unstreamed = nil, true
+	m.Content, a.unstreamed, a.counted = nil, true, true
 	if err := a.open(m); err != nil {
 		return err
 	}

@@ -28,6 +28,7 @@ func (a *answer) turn() *model.Turn {
 		t.Items = []item.Item{{Kind: item.Message, Role: item.Assistant}}
 	}
 	if a.ended {
+		t.Usage.Estimated = !a.counted && t.Usage.Total > 0
 		t.Stop = wire.Settled(stopOf(a.raw), len(t.Calls))
 	}
 	return t

@@ -52,6 +52,7 @@ type answer struct {
 	content   int // bytes of text, thoughts and arguments
 	others    int // bytes of native forms
 	usage     usage
+	counted   bool   // the usage is that of the end, and not a sum so far
 	raw       string // the finish reason
 	message   string // what the provider says of it
 	ended     bool
@@ -181,7 +182,7 @@ func (a *answer) close() error {
 	if last := a.last(); last != nil && last.open && !a.ended {
 		return wire.Broken("sent an answer that ends within a call", nil)
 	}
-	a.ended = a.ended || len(a.runs) > 0
+	a.ended, a.counted = a.ended || len(a.runs) > 0, true
 	return nil
 }
 
@@ -225,6 +226,9 @@ func (a *answer) take(data []byte) error {
 				return err
 			}
 		}
+	}
+	if len(c.Usage) > 0 {
+		a.counted = a.ended
 	}
 	return nil
 }

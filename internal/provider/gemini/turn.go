@@ -28,6 +28,7 @@ func (a *answer) turn() *model.Turn {
 		t.Items = []item.Item{{Kind: item.Message, Role: item.Assistant}}
 	}
 	if a.ended {
+		t.Usage.Estimated = !a.counted && t.Usage.Input+t.Usage.Output > 0
 		t.Stop = wire.Settled(stopOf(a.raw), len(t.Calls)) // the dialect has no reason of its own for calls
 	}
 	return t

@@ -27,6 +27,8 @@ type assembly struct {
 	cited     int                    // how many citations were reported
 	citing    map[item.Citation]bool // those of citations, without their part
 	usage     model.Usage
+	counts    bool   // the chunk has the usage
+	counted   bool   // the usage is that of the end, and not a sum so far
 	tier      string // the service tier, in the provider's words
 	raw       string // the finish reason
 
@@ -117,6 +119,8 @@ func (a *assembly) chunk(data []byte) error {
 }
 
 func (a *assembly) object(data []byte) error {
+	a.counts = false
+	defer func() { a.counted = a.ended && (a.counted || a.counts) }()
 	for name, v := range jsonscan.Members(data) {
 		switch string(name) {
 		case "error":

@@ -61,6 +61,7 @@ func (a *assembly) Size() (content, others int) {
 // done ends a turn at [DONE], or at the end of an answer of one object. A finish
 // reason may be missing, and calls may come after it.
 func (a *assembly) done() {
+	a.counted = true
 	if !a.ended || a.late {
 		a.endCalls()
 	}

@@ -23,6 +23,7 @@ package openai
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/url"
@@ -76,10 +77,23 @@ func New(e wire.Endpoint, o Options) *Provider {
 	return p
 }
 
-// Stream implements model.Model.
+// Stream implements model.Model. A provider that refuses stream_options is asked once more without it.
 func (p *Provider) Stream(ctx context.Context, req *model.Request, emit func(model.Delta) error) (*model.Turn, error) {
+	asks := p.client.Asks(req.Model)
+	turn, err := p.stream(ctx, req, asks, emit)
+	refusal, refused := errors.AsType[*model.Error](err)
+	if asks && refused && wire.RefusesStreamOptions(refusal.Status, refusal.Body) {
+		turn, err = p.stream(ctx, req, false, emit)
+		if turn != nil {
+			p.client.Unasked(ctx, req.Model)
+		}
+	}
+	return turn, err
+}
+
+func (p *Provider) stream(ctx context.Context, req *model.Request, asks bool, emit func(model.Delta) error) (*model.Turn, error) {
 	var turn *model.Turn
-	err := p.client.Stream(ctx, p.chat, wire.StreamHeader(), p.encode(req), req.Memory, func(answer io.Reader) error {
+	err := p.client.Stream(ctx, p.chat, wire.StreamHeader(), p.encode(req, asks), req.Memory, func(answer io.Reader) error {
 		var err error
 		turn, err = decode(answer, req.Memory, emit)
 		return err

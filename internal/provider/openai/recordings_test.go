@@ -130,7 +130,7 @@ func TestRecordedMessagesGoBackUnchanged(t *testing.T) { // M01
 			req.Tools = append(req.Tools, model.Tool{Native: tool})
 		}
 		var got struct{ Messages, Tools []json.RawMessage }
-		if err := json.Unmarshal(New(wire.Endpoint{BaseURL: "http://p"}, Options{}).encode(req), &got); err != nil {
+		if err := json.Unmarshal(New(wire.Endpoint{BaseURL: "http://p"}, Options{}).encode(req, true), &got); err != nil {
 			t.Fatal(r.Name, err)
 		}
 		if diff := cmp.Diff(requestOf(t, r).Messages, got.Messages); diff != "" {
@@ -172,7 +172,7 @@ func TestRecordedToolLoops(t *testing.T) { // M05
 				}
 			}
 			var got struct{ Messages []json.RawMessage }
-			if err := json.Unmarshal(New(wire.Endpoint{BaseURL: "http://p"}, Options{}).encode(req), &got); err != nil {
+			if err := json.Unmarshal(New(wire.Endpoint{BaseURL: "http://p"}, Options{}).encode(req, true), &got); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(loosely(t, sent), loosely(t, got.Messages)); diff != "" {

@@ -18,7 +18,7 @@ func dialect() providertest.Dialect {
 	return providertest.Dialect{
 		Decode: decoding(),
 		Encode: func(req *model.Request) ([]byte, error) {
-			return New(wire.Endpoint{BaseURL: "http://p"}, Options{}).encode(req), nil
+			return New(wire.Endpoint{BaseURL: "http://p"}, Options{}).encode(req, true), nil
 		},
 		Said:     said,
 		Repeated: repeated,

@@ -19,8 +19,8 @@ const maxStop = 4
 // encode writes a request. Equal requests give equal bytes, and a request that
 // continues another begins with the same bytes up to its new items, so that the
 // provider's prompt cache sees the common part. JSON of the client and of the
-// provider keeps its bytes, which jsontext.Encoder would reformat.
-func (p *Provider) encode(req *model.Request) []byte {
+// provider keeps its bytes, which jsontext.Encoder would reformat. asks says that the stream is to have its usage.
+func (p *Provider) encode(req *model.Request, asks bool) []byte {
 	dst := make([]byte, 0, sizeOf(req))
 	dst = jsonscan.AppendString(append(dst, `{"model":`...), req.Model)
 	if tools := p.offered(req); len(tools) > 0 {
@@ -33,8 +33,11 @@ func (p *Provider) encode(req *model.Request) []byte {
 	} else {
 		dst, _ = p.appendOptions(dst, req)
 	}
-	dst = append(dst, `,"stream":true,"stream_options":`...)
-	return append(appendStreamOptions(dst, req), '}')
+	dst = append(dst, `,"stream":true`...)
+	if asks {
+		dst = appendStreamOptions(append(dst, `,"stream_options":`...), req)
+	}
+	return append(dst, '}')
 }
 
 // sizeOf estimates the length of the request. Most requests are a little shorter.

@@ -47,7 +47,7 @@ func TestEncode(t *testing.T) { // M01
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.req.Model = `m"1`
-			got := string(New(wire.Endpoint{BaseURL: "http://p/v1"}, Options{}).encode(&tt.req))
+			got := string(New(wire.Endpoint{BaseURL: "http://p/v1"}, Options{}).encode(&tt.req, true))
 			if want := `{"model":"m\"1"` + tt.want; got != want {
 				t.Errorf("\n%s, want\n%s", got, want)
 			}
@@ -114,7 +114,7 @@ func TestEncodeOptionsOfAnotherDialect(t *testing.T) { // M01, P22
 				Model: "m", MaxTokens: 9, Options: options, Dialect: "other", Tools: []model.Tool{{Definition: tool.Definition{Name: "f"}}},
 				Params: []model.Param{{Name: "max_tokens", Value: json.RawMessage("7"), Typed: true}, {Name: "thinking", Value: json.RawMessage("{}")}},
 			}
-			got := string(p.encode(req))
+			got := string(p.encode(req, true))
 			want := `{"model":"m","tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{}}}}]` + tt.want
 			if got != want || !jsonscan.Valid([]byte(got)) {
 				t.Errorf("\n%s, want\n%s", got, want)
@@ -158,7 +158,7 @@ func TestMembersOfTheResponsesAPI(t *testing.T) { // P11
 			{Name: "safety_identifier", Value: json.RawMessage(`"s"`)}, {Name: "prompt_cache_retention", Value: json.RawMessage(`"24h"`)},
 			{Name: "truncation", Value: json.RawMessage(`"auto"`)},
 		}}
-		if got := string(p.encode(req)); got != `{"model":"m","messages":[],`+want.sent+streamed[1:] {
+		if got := string(p.encode(req, true)); got != `{"model":"m","messages":[],`+want.sent+streamed[1:] {
 			t.Errorf("%s: %s", base, got)
 		}
 		if diff := cmp.Diff(want.dropped, p.Dropped(req)); diff != "" {
@@ -186,7 +186,7 @@ func TestDropped(t *testing.T) { // P22
 		t.Error(diff)
 	}
 	want := `{"model":"","messages":[{"role":"user","content":"a"},{"role":"user","content":"b"}]` + streamed
-	if got := string(p.encode(req)); got != want {
+	if got := string(p.encode(req, true)); got != want {
 		t.Errorf("\n%s, want\n%s", got, want)
 	}
 	req.Dialect, req.Items[2].Native.Dialect = model.DialectResponses, model.DialectResponses
@@ -258,9 +258,9 @@ func TestEncodePairsCallsAndResults(t *testing.T) { // M05
 func TestEncodeKeepsThePrefix(t *testing.T) {
 	p := New(wire.Endpoint{BaseURL: "http://p/v1"}, Options{})
 	req := model.Request{Model: "m", Items: []item.Item{item.NewText(item.User, "a")}, Tools: []model.Tool{{Definition: tool.Definition{Name: "f"}}}}
-	first := string(p.encode(&req))
+	first := string(p.encode(&req, true))
 	req.Items = append(req.Items, item.NewText(item.Assistant, "b"))
-	if head := strings.TrimSuffix(first, `]`+streamed); !strings.HasPrefix(string(p.encode(&req)), head) {
+	if head := strings.TrimSuffix(first, `]`+streamed); !strings.HasPrefix(string(p.encode(&req, true)), head) {
 		t.Error(first)
 	}
 }

@@ -14,7 +14,7 @@ import (
 func (a *assembly) turn() *model.Turn {
 	t := &model.Turn{ID: a.id, Model: a.model, Calls: a.calls.all(), RawStop: a.raw, Usage: a.usage}
 	if t.Usage != (model.Usage{}) {
-		t.Usage.ServiceTier = model.Tier(a.tier)
+		t.Usage.ServiceTier, t.Usage.Estimated = model.Tier(a.tier), a.ended && !a.counted
 	}
 	t.Items = a.items(t.Calls)
 	if a.ended {
@@ -107,7 +107,7 @@ func (a *assembly) opaque() bool {
 // all tokens so far: the last one counts.
 func (a *assembly) addUsage(v []byte) {
 	if jsonscan.IsKind(v, '{') {
-		a.usage = usageOf(v)
+		a.usage, a.counts = usageOf(v), true
 	}
 }
 

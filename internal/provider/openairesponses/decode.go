@@ -53,6 +53,7 @@ type answer struct {
 	citations int
 	textBytes int // bytes of what the model said
 	usage     model.Usage
+	counted   bool   // the usage is that of the end
 	tier      string // the service tier, in the provider's words
 	raw       string // the status, or why the answer is incomplete
 	ended     bool
@@ -245,6 +246,7 @@ func (a *answer) open(response []byte) {
 // where the response itself does not.
 func (a *answer) end(response []byte, status string) error {
 	a.open(response)
+	a.counted = jsonscan.IsKind(jsonscan.Member(response, "usage"), '{')
 	if s := jsonscan.Text(jsonscan.Member(response, "status")); s != "" {
 		status = s
 	}

@@ -22,7 +22,7 @@ func (a *answer) sorted() []*output {
 func (a *answer) turn() *model.Turn {
 	t := &model.Turn{ID: a.id, Model: a.model, RawStop: a.raw, Usage: a.usage}
 	if t.Usage != (model.Usage{}) {
-		t.Usage.ServiceTier = model.Tier(a.tier)
+		t.Usage.ServiceTier, t.Usage.Estimated = model.Tier(a.tier), a.ended && !a.counted
 	}
 	all := a.sorted()
 	for i, o := range all {

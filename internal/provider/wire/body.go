@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"io"
+	"slices"
 	"sync"
 )
 
@@ -11,19 +12,25 @@ import (
 // continues to read in the background: it then reads a copy of the rest.
 type sentBody struct {
 	mu   sync.Mutex
-	rest []byte
+	rest [][]byte
 }
 
-func (b *sentBody) Read(p []byte) (int, error) {
+// newBody returns a body of the parts.
+func newBody(parts [][]byte) *sentBody { return &sentBody{rest: slices.Clone(parts)} }
+
+func (b *sentBody) Read(p []byte) (n int, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.rest) == 0 {
-		return 0, io.EOF
+	for len(b.rest) > 0 && n < len(p) {
+		part := b.rest[0]
+		copied := copy(p[n:], part)
+		n += copied
+		if b.rest[0] = part[copied:]; copied == len(part) {
+			b.rest = b.rest[1:]
+		}
 	}
-	n := copy(p, b.rest)
-	b.rest = b.rest[n:]
-	if len(b.rest) == 0 {
-		b.rest = nil
+	if n == 0 && len(p) > 0 {
+		return 0, io.EOF
 	}
 	return n, nil
 }
@@ -44,5 +51,7 @@ func (b *sentBody) drop() {
 func (b *sentBody) detach() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.rest = bytes.Clone(b.rest)
+	if len(b.rest) > 0 {
+		b.rest = [][]byte{bytes.Join(b.rest, nil)}
+	}
 }

@@ -72,6 +72,8 @@ type Client struct {
 	header   http.Header
 	template http.Request // what all requests share
 	err      error        // the base URL cannot be used
+
+	unasked refusals // which models refuse to be asked for the usage of a stream
 }
 
 // New returns a Client for a provider of a dialect, such as [model.DialectChat], which
@@ -145,7 +147,7 @@ func (c *Client) Stream(ctx context.Context, to *url.URL, header http.Header, bo
 	watch := time.AfterFunc(c.e.Silence, func() { cancel(ErrSilent) })
 	defer watch.Stop()
 
-	resp, err := c.send(call, to, header, body, nil)
+	resp, err := c.send(call, to, header, nil, body)
 	if charged > 0 {
 		memory.Release(charged)
 	}
@@ -328,7 +330,8 @@ func (s *source) finish() {
 // Relay sends the request unchanged to a URL, and returns the answer as the provider
 // gave it, without the fields that concern only this connection. It repeats
 // nothing, reads nothing of the answer but its usage, and that only if req.Meter is set, and
-// has no deadline but the caller's. usageOf reads a usage object of the dialect.
+// has no deadline but the caller's. usageOf reads a usage object of the dialect. What req.Ask
+// changes is said at [model.RelayRequest]; see also [asked].
 func (c *Client) Relay(ctx context.Context, to *url.URL, req *model.RelayRequest, usageOf func(object []byte) model.Usage) (*model.RelayResponse, error) {
 	if c.err != nil {
 		return nil, c.err
@@ -340,11 +343,7 @@ func (c *Client) Relay(ctx context.Context, to *url.URL, req *model.RelayRequest
 	if req.Meter || header.Get("Accept-Encoding") == "" { // a compressed answer could not be metered
 		header["Accept-Encoding"] = []string{"identity"} // otherwise the transport asks for gzip and undoes it
 	}
-	send := func() (*http.Response, error) { return c.send(ctx, to, header, req.Body, req.Release) }
-	if req.Open != nil {
-		send = func() (*http.Response, error) { return c.sendOpened(ctx, to, header, req) }
-	}
-	resp, err := send()
+	resp, asked, err := c.sendRelayed(ctx, to, header, req)
 	if err != nil {
 		return nil, callError(ctx, ctx, err)
 	}
@@ -362,8 +361,22 @@ func (c *Client) Relay(ctx context.Context, to *url.URL, req *model.RelayRequest
 		}
 		m := &usageMeter{ReadCloser: resp.Body, usageOf: usageOf, status: resp.StatusCode, untold: req.Untold}
 		answer.Body, answer.Usage = m, m.usage
+		if req.Dialect == model.DialectResponses { // the tools and the format of the request are in the answer
+			m.depth = 1
+			if isEventStream(resp.Header) {
+				m.depth = 2
+			}
+		}
+		if asked && isEventStream(resp.Header) {
+			answer.Body, answer.Length = &withoutUsage{usageMeter: m}, -1
+			resp.Header.Del("Content-Length")
+		}
 	}
 	return answer, nil
+}
+
+func isEventStream(h http.Header) bool {
+	return strings.Contains(strings.ToLower(h.Get("Content-Type")), "event-stream")
 }
 
 // structured reports whether an answer of the content type can say its usage. In plain text or sound, what
@@ -410,26 +423,30 @@ func ofConnection(name string) bool {
 	return false
 }
 
-// send makes one request. A large body is not read after send returns. The error
+// send makes one request, whose body are the parts. A large body is not read after send returns. The error
 // is the transport's own, or a *model.Error. release, if not nil, is called when the answer
-// to a request with a large body has begun: nothing refers to data then.
-func (c *Client) send(ctx context.Context, to *url.URL, header http.Header, data []byte, release func()) (*http.Response, error) {
+// to a request with a large body has begun: nothing refers to the parts then.
+func (c *Client) send(ctx context.Context, to *url.URL, header http.Header, release func(), parts ...[]byte) (*http.Response, error) {
 	if err := c.authorize(ctx, header); err != nil {
 		return nil, err
 	}
-	if len(data) <= smallBody {
-		return c.sendSmall(ctx, to, header, data)
+	length := 0
+	for _, part := range parts {
+		length += len(part)
 	}
-	body := &sentBody{rest: data}
+	if length <= smallBody {
+		return c.sendSmall(ctx, to, header, inOne(parts))
+	}
+	body := newBody(parts)
 	req := c.template.WithContext(ctx)
-	req.URL, req.Header, req.Body, req.ContentLength = to, header, body, int64(len(data))
-	if err := c.sign(ctx, req, data); err != nil {
+	req.URL, req.Header, req.Body, req.ContentLength = to, header, body, int64(length)
+	if err := c.sign(ctx, req, parts); err != nil {
 		return nil, err
 	}
 	// The transport asks for the body again only where nothing of the request
 	// was sent: on a kept connection that the provider had closed meanwhile.
 	req.GetBody = func() (io.ReadCloser, error) {
-		body = &sentBody{rest: data}
+		body = newBody(parts)
 		return body, nil
 	}
 	resp, err := c.e.Transport.RoundTrip(req)
@@ -440,21 +457,29 @@ func (c *Client) send(ctx context.Context, to *url.URL, header http.Header, data
 	body.detach()
 	// A stream can stay open for long. Free the body: the answer refers to the
 	// request, and the transport to a copy of it whose GetBody refers to data.
-	req.GetBody, data = nil, nil
+	req.GetBody, parts = nil, nil
 	if release != nil {
 		release()
 	}
 	return resp, nil
 }
 
+// inOne returns the parts as one.
+func inOne(parts [][]byte) []byte {
+	if len(parts) == 1 {
+		return parts[0]
+	}
+	return bytes.Join(parts, nil)
+}
+
 // sendOpened makes one request with a body that is not in memory.
-func (c *Client) sendOpened(ctx context.Context, to *url.URL, header http.Header, sent *model.RelayRequest) (*http.Response, error) {
+func (c *Client) sendOpened(ctx context.Context, to *url.URL, header http.Header, open func() io.ReadCloser, length int64) (*http.Response, error) {
 	if err := c.authorize(ctx, header); err != nil {
 		return nil, err
 	}
 	req := c.template.WithContext(ctx)
-	req.URL, req.Header, req.Body, req.ContentLength = to, header, sent.Open(), sent.Length
-	req.GetBody = func() (io.ReadCloser, error) { return sent.Open(), nil }
+	req.URL, req.Header, req.Body, req.ContentLength = to, header, open(), length
+	req.GetBody = func() (io.ReadCloser, error) { return open(), nil }
 	return c.e.Transport.RoundTrip(req)
 }
 
@@ -467,7 +492,7 @@ func (c *Client) sendSmall(ctx context.Context, to *url.URL, header http.Header,
 	body := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }
 	req := c.template.WithContext(ctx)
 	req.URL, req.Header, req.ContentLength, req.GetBody = to, header, int64(len(data)), body
-	if err := c.sign(ctx, req, data); err != nil {
+	if err := c.sign(ctx, req, [][]byte{data}); err != nil {
 		return nil, err
 	}
 	req.Body, _ = body()
@@ -495,11 +520,11 @@ func (c *Client) authorize(ctx context.Context, header http.Header) error {
 	return nil
 }
 
-func (c *Client) sign(ctx context.Context, r *http.Request, body []byte) error {
+func (c *Client) sign(ctx context.Context, r *http.Request, body [][]byte) error {
 	if c.e.Sign == nil {
 		return nil
 	}
-	err := c.e.Sign(ctx, r, body)
+	err := c.e.Sign(ctx, r, inOne(body))
 	var known *model.Error
 	if err == nil || ctx.Err() != nil || errors.As(err, &known) {
 		return err

@@ -88,6 +88,9 @@ func (j *Journal) UsageSums(_ context.Context, orgID string, q audit.UsageDays, 
 	return nil
 }
 
+// EstimatedSince implements audit.Sums.
+func (j *Journal) EstimatedSince(context.Context) (int64, error) { return 0, nil }
+
 // UsageSpan implements audit.Sums.
 func (j *Journal) UsageSpan(_ context.Context, orgID string, day int64) (first, last int64, err error) {
 	j.mu.Lock()

@@ -245,6 +245,12 @@ func (r *Reader) UsageSpan(ctx context.Context, orgID string, day int64) (first,
 	return first, last, r.wrap("read the sums of usage", err)
 }
 
+// EstimatedSince implements audit.Sums.
+func (r *Reader) EstimatedSince(ctx context.Context) (at int64, err error) {
+	err = r.db.QueryRowContext(ctx, `SELECT coalesce(max(since), 0) FROM usage_estimates`).Scan(&at)
+	return at, r.wrap("read the sums of usage", err)
+}
+
 // UsageRest returns the orgs that have more names on the day than sums of their own, ordered, with what they have too many of.
 func (r *Reader) UsageRest(ctx context.Context, day int64) ([]UsageRest, error) {
 	out, err := list(ctx, r.db, func(row scanner) (u UsageRest, err error) {

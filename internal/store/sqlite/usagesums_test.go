@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/store/storetest"
@@ -80,6 +81,9 @@ func TestTheUpgradeAddsUpTheAuditLog(t *testing.T) {
 	s = openStore(t, Options{Path: path, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	if first, _, _ := strings.Cut(log.String(), "\n"); !strings.Contains(first, "the start waits") || !strings.Contains(first, "rows=20602") {
 		t.Errorf("the log begins with %q", first)
+	}
+	if since, err := s.EstimatedSince(t.Context()); err != nil || time.Since(time.UnixMilli(since)) > time.Hour {
+		t.Errorf("estimates are known since %d, %v", since, err)
 	}
 	by := slices.DeleteFunc(audit.UsageGroups(), func(by string) bool { return by == audit.ByAgent })
 	if again := usageOf(t, s, "a", by...); !reflect.DeepEqual(again, all) {

@@ -45,6 +45,7 @@ func (b *testBench) useUp(n int) {
 			Surface: audit.SurfaceRelay, Via: one("surface", 2), EndUser: one("user", 4), Provider: "p", Model: one("model", 3), Target: one("target", 2),
 			Attempts: random.IntN(3), Status: audit.OK, InputTokens: random.Int64N(100), CachedTokens: 3, OutputTokens: 4, ReasoningTokens: 1,
 			CostNanoUSD: random.Int64N(100), GPUMS: 2, ToolCalls: random.IntN(3),
+			EstimatedInput: random.Int64N(2), EstimatedOutput: random.Int64N(2), EstimatedNanoUSD: random.Int64N(2),
 		}}
 		switch random.IntN(8) {
 		case 0:
@@ -89,8 +90,11 @@ func usageSums(b *testBench) {
 			b.checkUsage(audit.UsageQuery{From: times[0], To: times[1], By: by})
 		}
 	}
-	if all := b.checkUsage(audit.UsageQuery{}); len(all) != 1 || all[0].Requests < 200 || all[0].ToolNanoUSD == 0 {
+	if all := b.checkUsage(audit.UsageQuery{}); len(all) != 1 || all[0].Requests < 200 || all[0].ToolNanoUSD == 0 || all[0].EstimatedOutput == 0 {
 		b.Errorf("the sum of all is %+v", all)
+	}
+	if since, err := b.Audit.EstimatedSince(b.Context()); err != nil || since != 0 {
+		b.Errorf("estimates are known since %d, %v", since, err)
 	}
 }
 

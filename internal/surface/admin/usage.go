@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
@@ -74,8 +75,7 @@ func NewUsageView(u audit.Usage, by []string) UsageView {
 type usageList struct {
 	Data []UsageView `json:"data"`
 
-	// EstimatedSince is since when the estimated parts are known. It is nil: this version estimates, but
-	// does not add up how much.
+	// EstimatedSince is since when the estimated parts are known; nil = since the first request.
 	EstimatedSince *string `json:"estimated_since"`
 }
 
@@ -105,6 +105,13 @@ func (h *Handler) ListUsage() surface.Endpoint {
 				return 0, nil, usageError(err)
 			}
 			list := usageList{Data: []UsageView{}}
+			since, err := h.o.Audit.EstimatedSince(r.Context())
+			if err != nil {
+				return 0, nil, err
+			}
+			if since > 0 {
+				list.EstimatedSince = new(time.UnixMilli(since).UTC().Format(time.RFC3339))
+			}
 			for _, u := range sums {
 				list.Data = append(list.Data, NewUsageView(u, q.By))
 			}

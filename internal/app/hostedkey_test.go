@@ -20,7 +20,7 @@ func TestATypeOfHostedToolsHasOneServerOfAnOrg(t *testing.T) {
 	noLeaks(t)
 	declared := site{upstream: "http://127.0.0.1:9", servers: []string{server("a", "http://127.0.0.1:9", "hosted: [web_search=find]")}}.yaml()
 	d := manage(MustRun(t, declared))
-	const b = `{"name":"b","url":"http://127.0.0.1:9","hosted":[%q]}`
+	const b = `{"name":"b","url":"http://127.0.0.1:65009","hosted":[%q]}`
 	refused := func(method, path, body, want string) {
 		t.Helper()
 		if got := fmt.Sprint(d.do(method, path, "owner-key", body, 409)); !strings.Contains(got, want) || !strings.Contains(got, "param:hosted") {

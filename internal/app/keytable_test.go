@@ -108,7 +108,7 @@ func sampleOf(t *testing.T, k config.KeyDoc) sample {
 		"tool name":                              {`"sample"`, `"a b"`},
 		"tool name or glob":                      {`"sample*"`, `"[a"`},
 		"text":                                   {`"sample"`, `"a\u0001"`},
-		"http or https URL":                      {`"http://127.0.0.1:9/sample"`, `"ftp://h"`},
+		"http or https URL":                      {`"http://127.0.0.1:65009/sample"`, `"ftp://h"`},
 		"CIDR such as 10.0.0.0/8":                {`"10.0.0.0/8"`, `"10.1.2.3/8"`},
 		"TYPE=TOOL":                              {`"web_search=sample"`, `"web_search"`},
 		"true or false":                          {strconv.FormatBool(k.Default != "true"), `"maybe"`},
@@ -206,7 +206,7 @@ func agentWith(path string) map[string]any {
 	}
 	tool := map[string]any{"name": name, "config_override": map[string]any{"rules": []any{map[string]any{"condition": "a IN [1]"}}}}
 	return map[string]any{
-		"name": "g", "model": "m", "tools": []any{tool}, "hooks": []any{hook}, "mcp_servers": []any{map[string]any{"name": "s", "url": "http://127.0.0.1:9/"}},
+		"name": "g", "model": "m", "tools": []any{tool}, "hooks": []any{hook}, "mcp_servers": []any{map[string]any{"name": "s", "url": "http://127.0.0.1:65009/"}},
 	}
 }
 
@@ -290,7 +290,7 @@ func companions(path string) map[string]string {
 	case "providers[].access_key_id", "providers[].secret_access_key", "providers[].session_token":
 		return map[string]string{"kind": `"bedrock"`, "region": `"us-east-1"`, "access_key_id": `"env:SAMPLE_2"`, "secret_access_key": `"env:SAMPLE_2"`}
 	case "tool_dispatch_secret", "tool_dispatch_timeout", "tool_dispatch_tools":
-		return map[string]string{"tool_dispatch_url": `"http://127.0.0.1:9/"`}
+		return map[string]string{"tool_dispatch_url": `"http://127.0.0.1:65009/"`}
 	case "sandbox.drivers":
 		return map[string]string{"url": `"http://127.0.0.1:9"`}
 	case "sandbox.shell":
@@ -307,8 +307,8 @@ func companions(path string) map[string]string {
 func fileWith(t *testing.T, path, value string, with map[string]string) []byte {
 	t.Helper()
 	var file map[string]any
-	const base = `{"providers":[{"name":"p"},{"name":"q"}],"mcp_servers":[{"name":"z","url":"http://127.0.0.1:9/","orgs":"*"}],"orgs":[{"id":"a","runtime":{},` +
-		`"keys":[{"name":"k","key":"env:K"}],"mcp_servers":[{"name":"s","url":"http://127.0.0.1:9/"}],"http_tools":[{"name":"t","description":"d","url":"http://127.0.0.1:9/"}],"webhooks":[{"name":"w","url":"http://127.0.0.1:9/","secret":"env:SAMPLE_2"}]}]}`
+	const base = `{"providers":[{"name":"p"},{"name":"q"}],"mcp_servers":[{"name":"z","url":"http://127.0.0.1:65009/","orgs":"*"}],"orgs":[{"id":"a","runtime":{},` +
+		`"keys":[{"name":"k","key":"env:K"}],"mcp_servers":[{"name":"s","url":"http://127.0.0.1:65009/"}],"http_tools":[{"name":"t","description":"d","url":"http://127.0.0.1:65009/"}],"webhooks":[{"name":"w","url":"http://127.0.0.1:65009/","secret":"env:SAMPLE_2"}]}]}`
 	if err := json.Unmarshal([]byte(base), &file); err != nil {
 		t.Fatal(err)
 	}
@@ -526,7 +526,7 @@ func TestEveryKeyOfTheTableOverTheAPI(t *testing.T) {
 	data := t.TempDir()
 	yaml := "operator_key: operator-key\nsandbox: {drivers: [remote], url: 'http://127.0.0.1:9'}\n" + strings.Replace(site{upstream: "http://127.0.0.1:9"}.yaml(), "    runtime: {}\n", "", 1)
 	d := manage(mustRunIn(t, data, yaml, environment()))
-	d.do("POST", "/api/mcp-servers", "owner-key", `{"name":"s","url":"http://127.0.0.1:9/mcp","enabled":false}`, 201)
+	d.do("POST", "/api/mcp-servers", "owner-key", `{"name":"s","url":"http://127.0.0.1:65009/mcp","enabled":false}`, 201)
 	for _, part := range []struct {
 		at, path string
 		of       func(answer map[string]any) map[string]any

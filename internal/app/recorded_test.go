@@ -38,7 +38,7 @@ func TestEveryChangeOverTheManagementAPIIsInTheAudit(t *testing.T) { // L13
 	d.do("PATCH", "/api/org/runtime", key, `{"max_rounds":3}`, 200)
 	d.do("PUT", "/api/secrets/token", key, `{"value":"CANARY-secret"}`, 200)
 	d.do("PUT", "/api/secrets/token", key, `{"value":"CANARY-second"}`, 200)
-	d.do("POST", "/api/mcp-servers", key, `{"name":"s","url":"http://127.0.0.1:9/mcp?team=CANARY-url","headers":{"Authorization":"Bearer secret:token","X-Team":"CANARY-header"}}`, 201)
+	d.do("POST", "/api/mcp-servers", key, `{"name":"s","url":"http://127.0.0.1:65009/mcp?team=CANARY-url","headers":{"Authorization":"Bearer secret:token","X-Team":"CANARY-header"}}`, 201)
 	d.do("PATCH", "/api/mcp-servers/s", key, `{"enabled":false}`, 200)
 	d.do("DELETE", "/api/mcp-servers/s", key, "", 200)
 	d.do("DELETE", "/api/secrets/token", key, "", 200)

@@ -22,7 +22,7 @@ func TestTheAPIRefusesWhatTheFileRefuses(t *testing.T) {
 	yaml := "operator_key: operator-key\n" + strings.Replace(site{upstream: "http://127.0.0.1:9"}.yaml(), "    runtime: {}\n", "", 1)
 	d := manage(MustRun(t, yaml))
 	d.do("POST", "/api/orgs", "operator-key", `{"id":"patched"}`, 201)
-	d.do("POST", "/api/mcp-servers", "owner-key", `{"name":"patched","url":"http://127.0.0.1:9/mcp"}`, 201)
+	d.do("POST", "/api/mcp-servers", "owner-key", `{"name":"patched","url":"http://127.0.0.1:65009/mcp"}`, 201)
 
 	refused, values := 0, valuesOfAnOrg()
 	sampled := soak.Sample(t, values, soak.Value(t, len(values)/6, len(values)/6, 0), settingValue.group)
@@ -86,7 +86,7 @@ func partsOfAnOrg() []part {
 	return []part{
 		{
 			at: "orgs[].mcp_servers[].", known: "url", file: `{"master_key":"env:K","orgs":[{"id":"a","mcp_servers":[%s]}]}`, inFile: "orgs[0].mcp_servers[0].",
-			base: map[string]string{"name": `"s"`, "url": `"http://127.0.0.1:9/mcp"`}, code: 422, key: "owner-key",
+			base: map[string]string{"name": `"s"`, "url": `"http://127.0.0.1:65009/mcp"`}, code: 422, key: "owner-key",
 			ask: map[string]string{"POST": "/api/mcp-servers", "PATCH": "/api/mcp-servers/patched"},
 		},
 		{
@@ -112,7 +112,7 @@ func partsOfAnOrg() []part {
 func shapes(key config.KeyDoc) []string {
 	out := []string{
 		"null", "true", "false", "0", "-1", "1", "7", "51", "1.5", "1e99", "99999999999999999999", `""`, `" "`, `"x"`, `"a b"`, `"5"`, `"true"`, `"30s"`, `"0s"`, `"-1s"`, `"999h"`,
-		`"env:HOME"`, `"secret:token"`, `"http://127.0.0.1:9/x"`, `"ftp://example.com"`, `"http://u:p@example.com"`, `"` + strings.Repeat("x", 200) + `"`,
+		`"env:HOME"`, `"secret:token"`, `"http://127.0.0.1:65009/x"`, `"ftp://example.com"`, `"http://u:p@example.com"`, `"` + strings.Repeat("x", 200) + `"`,
 		"[]", `["x"]`, `["x","x"]`, "[1]", "[null]", "[[]]", `[""]`, "[{}]", "{}", `{"x":1}`, `{"x":"y"}`, `{"a b":"y"}`, `{"Host":"y"}`, `{"X-A":"secret:a"}`, `{"X-A":null}`, `{"X-A":"1","x-a":"2"}`, `{"X-A":"1","X-A":"2"}`,
 		`{"always":{"tool_names":["x"]}}`, `{"never":{"read_only":true}}`, `{"always":{"tools":["x"]}}`, `{"always":null}`,
 	}
@@ -198,7 +198,7 @@ func (p part) undo(d documented, method string, body []byte) {
 		d.do("DELETE", "/api/mcp-servers/"+made["name"].(string), "owner-key", "", 200)
 	case p.at == "orgs[].mcp_servers[].":
 		d.do("DELETE", "/api/mcp-servers/patched", "owner-key", "", 200)
-		d.do("POST", "/api/mcp-servers", "owner-key", `{"name":"patched","url":"http://127.0.0.1:9/mcp"}`, 201)
+		d.do("POST", "/api/mcp-servers", "owner-key", `{"name":"patched","url":"http://127.0.0.1:65009/mcp"}`, 201)
 	case p.at == "orgs[].runtime.":
 		back := map[string]string{}
 		for name := range made["runtime"].(map[string]any) {
@@ -240,7 +240,7 @@ func TestAMemberThatAPatchGivesTwiceIsRefused(t *testing.T) { // C19
 	yaml := "operator_key: operator-key\n" + strings.Replace(site{upstream: "http://127.0.0.1:9"}.yaml(), "    runtime: {}\n", "", 1)
 	d := manage(MustRun(t, yaml))
 	d.do("POST", "/api/orgs", "operator-key", `{"id":"patched"}`, 201)
-	d.do("POST", "/api/mcp-servers", "owner-key", `{"name":"s","url":"http://127.0.0.1:9/mcp"}`, 201)
+	d.do("POST", "/api/mcp-servers", "owner-key", `{"name":"s","url":"http://127.0.0.1:65009/mcp"}`, 201)
 	for path, c := range map[string]struct {
 		key, body string
 		status    int

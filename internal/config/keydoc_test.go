@@ -137,7 +137,7 @@ func checkFields(t *testing.T, v reflect.Value, places []uintptr, but []string) 
 		switch {
 		case here == 1 && inside == 1:
 		case field.Kind() == reflect.Struct && inside > 0:
-			checkFields(t, field, places, nil)
+			checkFields(t, field, places, but)
 		default:
 			t.Errorf("%s.%s has %d keys, want 1", v.Type(), name, inside)
 		}

@@ -34,7 +34,7 @@ func TestHooksOfAKey(t *testing.T) {
 		t.Error(diff)
 	}
 	start := loop.Hook{ID: "bob", Point: loop.OnRunStart, Type: loop.HookRules, Rules: []loop.HookRule{{Condition: "a IN [1]"}, {Condition: "b IN [2]"}}}
-	if diff := cmp.Diff([]loop.Hook{rule, ask, last}, settings.Hooks(rt, "made", []org.Maker{{Key: "other"}, {Key: "ann"}}, 0)); diff != "" {
+	if diff := cmp.Diff([]loop.Hook{rule, ask, last}, settings.Hooks(rt, "made", []org.Maker{{Key: "other"}, {Key: "ann"}}, time.Minute)); diff != "" {
 		t.Errorf("of a key that ann has made: %s", diff)
 	}
 	if diff := cmp.Diff([]loop.Hook{rule, start, last}, settings.Hooks(rt, "bob", nil, 0)); diff != "" {

@@ -3,6 +3,7 @@ package sqltool
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -304,7 +305,7 @@ func (p *reportParser) scalar(field string, what fieldKind, word string, call *u
 	switch {
 	case what == plainField:
 		return nil
-	case what == otherField && strings.Contains(" <> false 0 -1 \"\" ", " "+word+" "), what == constantField: // <>
+	case what == otherField && slices.Contains([]string{"<>", "false", "0", "-1", `""`}, word), what == constantField: // <>
 		return nil
 	case what == otherField:
 		return unreadable("%s is not known", field)

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"runtime/debug"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"modernc.org/libc"
@@ -27,7 +28,8 @@ import (
 //	database_query ── place, query, tables ──► stdin, turnpike sqlite-child ── SQLite, read-only
 //	               ◄── answer, as JSON ─────── stdout
 //
-// The gateway kills the child when the time of the statement has passed, or the client has left.
+// The child ends when the time of the statement has passed, even within a function. The gateway kills it when the client
+// has left, and when it does not end.
 
 // Command is the hidden command of the program that executes one query on a file of SQLite.
 const Command = "sqlite-child"
@@ -41,14 +43,16 @@ const (
 	maxAddressSpace = 2 << 30   // bytes
 	databaseSays    = 4         // exit status: standard error has the text of SQLite
 	notOpened       = 5         // exit status: the file cannot be opened
+	tookTooLong     = 6         // exit status: the time of the statement has passed
 	maxChildError   = 4 << 10   // bytes
 )
 
 // childQuery is what a child reads from standard input.
 type childQuery struct {
-	Path    string    `json:"path"`
-	Query   string    `json:"query"` // "" = the tables are listed
-	Allowed allowList `json:"allowed"`
+	Path    string        `json:"path"`
+	Query   string        `json:"query"` // "" = the tables are listed
+	Allowed allowList     `json:"allowed"`
+	Timeout time.Duration `json:"timeout_ns"`
 }
 
 // ChildMain executes the query on standard input, writes the answer to standard output, and returns the exit status.
@@ -108,6 +112,7 @@ func answerSQLite(ctx context.Context, in io.Reader) (string, error) {
 	if err := json.NewDecoder(in).Decode(&q); err != nil {
 		return "", err
 	}
+	defer time.AfterFunc(q.Timeout, func() { os.Exit(tookTooLong) }).Stop()
 	var out *rows
 	err := openSQLite(ctx, q.Path, "ro", func(conn *sql.Conn) (err error) {
 		if _, err = conn.ExecContext(ctx, fmt.Sprintf("PRAGMA hard_heap_limit = %d", maxSQLiteMemory)); err != nil {
@@ -145,11 +150,11 @@ func (c *Connections) askSQLite(ctx context.Context, orgID string, p place, d or
 		return "", &connectError{errBusy}
 	}
 	defer c.children.Release(1)
-	in, err := json.Marshal(childQuery{path, query, list})
+	in, err := json.Marshal(childQuery{path, query, list, d.Timeout()})
 	if err != nil {
 		return "", err
 	}
-	working, cancel := context.WithTimeout(ctx, d.Timeout())
+	working, cancel := context.WithTimeout(ctx, d.Timeout()+time.Second) // it starts, and ends itself before
 	defer cancel()
 	out, says := &childproc.Buffer{Most: utf8.UTFMax*maxCharacters + 1}, &childproc.Buffer{Most: maxChildError}
 	command := childproc.Command(c.o.Program, Command)
@@ -157,6 +162,9 @@ func (c *Connections) askSQLite(ctx context.Context, orgID string, p place, d or
 	err = childproc.Run(working, command)
 	if working.Err() != nil {
 		return "", timedOut(working, d, context.Cause(working))
+	}
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == tookTooLong {
+		return "", tookLonger(d)
 	}
 	return childAnswer(out.String(), strings.ToValidUTF8(says.String(), ""), err)
 }

@@ -177,9 +177,13 @@ const queryCanceled = "57014"
 func timedOut(ctx context.Context, d org.Database, err error) error {
 	var pg *pgconn.PgError
 	if err != nil && (errors.Is(context.Cause(ctx), context.DeadlineExceeded) || errors.As(err, &pg) && pg.Code == queryCanceled) {
-		return &refusedError{fmt.Sprintf("the statement took longer than %s and was stopped; make it read less, or raise statement_timeout of the database", d.Timeout())}
+		return tookLonger(d)
 	}
 	return err
+}
+
+func tookLonger(d org.Database) error {
+	return &refusedError{fmt.Sprintf("the statement took longer than %s and was stopped; make it read less, or raise statement_timeout of the database", d.Timeout())}
 }
 
 // database returns the settings of the database that a call names.

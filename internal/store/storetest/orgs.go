@@ -215,7 +215,7 @@ func (b *testBench) orgs(want ...org.Record) {
 // ofOrg makes the hooks and databases those of an org: which of them belong to an agent or to the file is not stored.
 func ofOrg(r *org.Runtime) {
 	for i := range r.Hooks {
-		r.Hooks[i].Agent = false
+		r.Hooks[i].Agent, r.Hooks[i].Offered = false, false
 	}
 	for i := range r.Databases {
 		r.Databases[i].FromFile = false

@@ -160,7 +160,7 @@ func storedEvents(t *testing.T) (zero, full []event.Event) {
 		event.LimitsRaised{ID: "p", By: "k", Rounds: 1, Calls: 2, Tokens: 3, NanoUSD: 4, ActiveMS: 5, At: time.UnixMilli(1700000000123).UTC()},
 		event.Finished{
 			CostNanoUSD: new(int64(8)),
-			Reason:      event.ModelError, Calls: []event.ClientCall{{ID: "c", Name: "n", Arguments: "{}"}}, Usage: u, At: time.UnixMilli(1700000000123).UTC(), Rounds: 1, ToolCalls: 2, SideEffects: true, GaveUp: true,
+			Reason:      event.ModelError, Limit: event.MaxRounds, Repeated: "calls of add", Calls: []event.ClientCall{{ID: "c", Name: "n", Arguments: "{}"}}, Usage: u, At: time.UnixMilli(1700000000123).UTC(), Rounds: 1, ToolCalls: 2, SideEffects: true, GaveUp: true,
 			Failure: &event.Failure{
 				Code: "c", Message: "m", Param: "p", Address: "10.0.0.1", Server: "s", URL: "http://s", Setting: "k", RetryAt: 9,
 				Upstream: &model.Error{

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,7 +20,7 @@ func appendInt(dst []byte, n int64) []byte { return strconv.AppendInt(dst, n, 10
 func appendMessages(dst []byte, items []item.Item) []byte {
 	var ids callIDs
 	begin := len(dst)
-	for unit := range item.Turns(items) {
+	for unit := range messages(items) {
 		if hasNoForm(unit) {
 			continue
 		}
@@ -30,6 +31,25 @@ func appendMessages(dst []byte, items []item.Item) []byte {
 		dst = append(dst, '[')
 	}
 	return append(dst, ']')
+}
+
+// messages yields the items of each message: those of an answer together, and every other item alone. Texts of an answer
+// that another dialect wrote are messages of their own, unless a call keeps them together.
+func messages(items []item.Item) iter.Seq[[]item.Item] {
+	return func(yield func([]item.Item) bool) {
+		for unit := range item.Turns(items) {
+			one := isNative(&unit[0]) || slices.ContainsFunc(unit, func(i item.Item) bool { return i.Kind == item.ToolCall })
+			for start, i := 0, 0; i < len(unit); i++ {
+				if last := i == len(unit)-1; !last && (one || unit[i].Kind != item.Message) {
+					continue
+				}
+				if !yield(unit[start : i+1]) {
+					return
+				}
+				start = i + 1
+			}
+		}
+	}
 }
 
 // hasNoForm reports whether the items have no form in this dialect: reasoning and
@@ -206,7 +226,12 @@ func appendAnswer(dst []byte, unit []item.Item, ids []string) []byte {
 		case item.ToolCall:
 			calls++
 		case item.Message:
-			said.WriteString(i.Text())
+			if text := i.Text(); text != "" {
+				if said.Len() > 0 {
+					said.WriteString("\n\n")
+				}
+				said.WriteString(text)
+			}
 			for _, p := range i.Parts {
 				if p.Kind == item.Refusal {
 					refusal.WriteString(p.Text)

@@ -86,6 +86,28 @@ func TestEncodeMessages(t *testing.T) { // M05
 	}
 }
 
+// Texts that were messages of their own do not become one word.
+func TestNeighbouringAnswersAreKeptApart(t *testing.T) { // M05
+	texts := func(more ...item.Item) []item.Item {
+		all := append([]item.Item{item.NewText(item.Assistant, "The answer is 4"), item.NewText(item.Assistant, "2 is prime")}, more...)
+		item.SetTurn(all, 1)
+		return all
+	}
+	reasoning := item.Item{Kind: item.Reasoning, Parts: []item.Part{{Kind: item.Text, Text: "r"}}}
+	for _, tt := range []struct {
+		items []item.Item
+		want  string
+	}{
+		{texts(), `[{"role":"assistant","content":"The answer is 4"},{"role":"assistant","content":"2 is prime"}]`},
+		{texts(reasoning), `[{"role":"assistant","content":"The answer is 4"},{"role":"assistant","content":"2 is prime"}]`},
+		{texts(item.NewCall("1", "f", "{}")), `[{"role":"assistant","content":"The answer is 4\n\n2 is prime","tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":"{}"}}]}]`},
+	} {
+		if got := string(appendMessages(nil, tt.items)); got != tt.want {
+			t.Errorf("\n%s, want\n%s", got, tt.want)
+		}
+	}
+}
+
 // A request of another dialect is written from what all dialects share.
 func TestEncodeOptionsOfAnotherDialect(t *testing.T) { // M01, P22
 	f := func(n float64) *float64 { return &n }

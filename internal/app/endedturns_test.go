@@ -369,10 +369,8 @@ func TestEndedTurns(t *testing.T) {
 			list := h.list(t)
 			up.forget()
 			next := h.say(t, endedTurn{message: "two"})
-			sent, prompts := "", up.requests()
-			if len(prompts) == 0 {
-				sent = next
-			} else {
+			sent := next
+			if prompts := up.requests(); len(prompts) > 0 {
 				sent = linesBetween(prompt(t, prompts[0]))
 			}
 			shown := linesBetween(list)

@@ -75,6 +75,11 @@ func serverCases() []rule {
 			b.checkError(b.Orgs.DeleteMCPServer(b.Context(), "b", "s", org.Author{}), org.ErrNotFound)
 			b.servers("a")
 		}},
+	}
+}
+
+func serverContentCases() []rule {
+	return []rule{
 		{"a command is never stored", "otherwise an org's admin could start a process on the gateway's machine", func(b *testBench) {
 			b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 			s := org.MCPServer{Org: "a", Name: "s"}

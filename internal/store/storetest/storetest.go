@@ -71,7 +71,7 @@ type Clocks struct {
 // m.Reopen is set.
 func Run(t *testing.T, m Maker) {
 	for _, c := range slices.Concat(
-		orgCases(), manyOrgCases(), keyCases(), serverCases(), secretCases(), journalCases(), archiveCases(), conversationCases(), isolationCases(),
+		orgCases(), manyOrgCases(), keyCases(), serverCases(), serverContentCases(), secretCases(), journalCases(), archiveCases(), conversationCases(), isolationCases(),
 		slotCases(), queueCases(), submitCases(), leaseCases(), asideCases(), budgetCases(), sliceCases(), auditCases(), auditLogCases(), usageCases(), capCases(), recordedCases(), resultCases(), resultBoundCases(), forgetCases(), approvalCases(), webhookCases(), outboxCases(), hookMessageCases(), agentCases(), sessionCases(), toolCases(), fileCases(),
 	) {
 		c.test(t, m)

@@ -17,6 +17,7 @@ import (
 //	the run                                           the segment adds
 //	answered, waits, or ended at a limit              what is stored
 //	was cut off or cancelled                          what is stored, if the model said or called something
+//	was cancelled before that                         what is stored: the question
 //	was refused or denied, or failed                  what is stored up to a text of the model that ends the turn
 //	any of these, and there is no such text           one line that names the calls it has made; without calls, nothing
 //
@@ -36,6 +37,9 @@ type Addition struct {
 
 	// Aside says that the turn is set aside: Items are nothing, or the line that names its calls.
 	Aside bool
+
+	// Unanswered says that somebody has cancelled the turn before the model said anything: Items are what was asked.
+	Unanswered bool
 }
 
 // addedBy returns what a segment adds whose run has ended for the reason; "" = it is not known to have ended.
@@ -48,6 +52,9 @@ func addedBy(c *journal.Conversation, reason event.Reason) Addition {
 	case reason == event.Complete, reason == event.ClientCalls, reason == event.OutputCut, reason.Limit():
 		return whole
 	case last >= 0 && c.Items[last].Kind == item.ToolCall && reason == "": // the client has the call
+		return whole
+	case last < 0 && reason == event.Cancelled: // a message that interrupts is read beside the one that it follows
+		whole.Unanswered = true
 		return whole
 	case last >= 0 && c.Items[last].Kind != item.ToolCall && (reason == event.Cancelled || reason == event.CallerGone || reason == event.Lost):
 		return whole

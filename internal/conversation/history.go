@@ -89,7 +89,7 @@ func readHistory(ctx context.Context, kept journal.Conversations, ends Ends, req
 			continue // a later part of the run has all items
 		}
 		added := addedBy(c, reasons[c.RunID])
-		if added.Aside && len(added.Items) == 0 && !req.Continues.Named && i == len(found)-1 {
+		if (added.Aside && len(added.Items) == 0 || added.Unanswered) && !req.Continues.Named && i == len(found)-1 {
 			return h, notUsable(req.Continues, c, reasons[c.RunID])
 		}
 		all.add(added.Items)

@@ -232,7 +232,8 @@ func TestAnInterruptSurvivesCrashes(t *testing.T) {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
 			w, session := killedSession(t, point, "interrupt")
-			w.wantSession(session, "message interrupt message", 2, "user one|user interrupt|assistant To interrupt")
+			w.wantSession(session, "message interrupt message", 2, "user one|user interrupt|assistant To interrupt",
+				"user one|assistant Let me |user interrupt|assistant To interrupt") // what was shown before the end stays
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -89,7 +90,7 @@ func TestALimitedKeySeesAndCallsOnlyItsTools(t *testing.T) {
 			s := newLimitedSite(t, twoTools, asks(call{"write", `{"n":1}`}, call{"customer", `{"n":2}`}, call{"search", `{"n":3}`}), says("done"))
 			if a := s.ask(tt.path, tt.body); a.status != 200 {
 				t.Fatalf("status %d: %s", a.status, a.body)
-			} else if text := string(a.body); strings.Contains(text, `"write"`) && !strings.Contains(tt.body, "write") || strings.Contains(text, "crm") || strings.Contains(text, "customer") {
+			} else if text := string(a.body); strings.Contains(text, `"write"`) && !strings.Contains(tt.body, "write") || regexp.MustCompile(`\bcrm\b`).MatchString(text) || strings.Contains(text, "customer") { // ids can have these letters
 				t.Errorf("the answer tells of tools that the key may not use: %s", text)
 			}
 			asked := s.up.requests()

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -213,21 +214,23 @@ func TestALargeBodyIsSpooled(t *testing.T) {
 func TestSpooledBodiesAreLimited(t *testing.T) {
 	noLeaks(t)
 	reached, release := make(chan struct{}, 9), make(chan struct{})
+	releaseAll := sync.OnceFunc(func() { close(release) })
 	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, _ received) {
 		reached <- struct{}{}
 		<-release
 		_, _ = io.WriteString(w, embedding)
 	})
+	t.Cleanup(releaseAll)
 	g := MustRun(t, "max_spool_mib: 12\nmax_relay_body_mib: 8\n"+site{upstream: up.URL}.yaml())
 	large := `{"model":"m","input":"` + strings.Repeat("x", 6<<20) + `"}`
-	first := make(chan answer)
+	first := make(chan answer, 1)
 	go func() { first <- g.send("POST", "/v1/embeddings", strings.NewReader(large)) }()
 	wait(t, reached, "the first request")
 	got := g.send("POST", "/v1/embeddings", strings.NewReader(large))
 	if got.status != 429 || *got.fault(t).Error.Code != "org_spool_exceeded" || got.header.Get("Retry-After") == "" {
 		t.Errorf("%d %s", got.status, got.body)
 	}
-	close(release)
+	releaseAll()
 	if got := wait(t, first, "its answer"); got.status != 200 {
 		t.Errorf("%d %s", got.status, got.body)
 	}

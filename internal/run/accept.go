@@ -440,6 +440,8 @@ func (d *driver) restoreResources(ctx context.Context, rows map[string]json.RawM
 
 // runDetached performs a durable run in a goroutine of its own, which Close waits for.
 func (d *driver) runDetached(perform func() error) {
+	d.leases.tasks.Add(1) // Close waits for what follows unregister, too
+	defer d.leases.tasks.Done()
 	defer d.run.account.Close()
 	defer d.run.cancel(errDiscarded)
 	err := perform()

@@ -40,7 +40,7 @@ type leaseKeeper struct {
 	leases   journal.Leases // nil = there are no durable runs
 	owner    string         // this process
 	health   *storeHealth
-	takeOver func(journal.Lease) // performs a run that was claimed
+	takeOver func(journal.Lease) error // performs a run that was claimed; an error if no run may begin
 
 	expire func(context.Context) error // ends approvals that nobody has decided in time
 
@@ -82,7 +82,7 @@ type liveRun struct {
 
 func (l *liveRun) key() journal.RunKey { return l.lease.Key() }
 
-func newLeaseKeeper(leases journal.Leases, owner string, health *storeHealth, takeOver func(journal.Lease), expire func(context.Context) error) *leaseKeeper {
+func newLeaseKeeper(leases journal.Leases, owner string, health *storeHealth, takeOver func(journal.Lease) error, expire func(context.Context) error) *leaseKeeper {
 	k := &leaseKeeper{
 		leases: leases, owner: owner, health: health, takeOver: takeOver, expire: expire,
 		closing: make(chan struct{}), woken: make(chan struct{}, 1), live: map[journal.RunKey]*liveRun{},
@@ -279,7 +279,11 @@ func (k *leaseKeeper) claim(ctx context.Context) (int, error) {
 	k.claimed = len(leases) > 0
 	for _, lease := range leases {
 		crash.At(crash.AfterClaim)
-		k.takeOver(lease)
+		if k.takeOver(lease) != nil { // close releases it
+			k.mu.Lock()
+			k.orphans = append(k.orphans, orphan{lease: lease})
+			k.mu.Unlock()
+		}
 	}
 	return len(leases), nil
 }

@@ -436,17 +436,19 @@ func (r *Runner) continues(ctx context.Context, req *Request, sink eventlog.Sink
 	}
 }
 
-// takeOver performs a run that was claimed. Callers can follow it when takeOver returns.
-func (r *Runner) takeOver(lease journal.Lease) {
+// takeOver performs a run that was claimed. Callers can follow it when takeOver returns. It returns an error if the
+// process is stopping.
+func (r *Runner) takeOver(lease journal.Lease) error {
 	account := r.o.Memory.Open(lease.Org)
 	feed := r.followers.NewFeed(lease.Key(), account, false)
 	d := newDriver(r.leases.base, r, &Request{Org: lease.Org, Account: account}, lease, account, feed)
 	d.live.feed = feed
 	if err := r.leases.adopt(&d.live, true); err != nil {
 		account.Close()
-		return // the lease expires
+		return err
 	}
 	go d.runDetached(d.resume)
+	return nil
 }
 
 // restore makes runs claimable that an earlier build has set aside, and that this build may

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -141,15 +142,15 @@ func TestADamagedFileIsAnError(t *testing.T) {
 // slow is a body that waits in its first read.
 type slow struct {
 	*strings.Reader
+	first            *sync.Once
 	reading, release chan struct{}
 }
 
 func (s slow) Read(p []byte) (int, error) {
-	select {
-	case s.reading <- struct{}{}:
+	s.first.Do(func() {
+		s.reading <- struct{}{}
 		<-s.release
-	default:
-	}
+	})
 	return s.Reader.Read(p)
 }
 
@@ -162,7 +163,7 @@ func TestFilesOfADeletedOrg(t *testing.T) {
 	for _, of := range []Space{gone, other} {
 		must(s.Bucket(of, org.Bucket{Name: "files"}).Put(t.Context(), "x", strings.NewReader("x")))
 	}
-	body := slow{strings.NewReader("late"), make(chan struct{}), make(chan struct{})}
+	body := slow{strings.NewReader("late"), new(sync.Once), make(chan struct{}), make(chan struct{})}
 	late := make(chan error)
 	go func() {
 		_, err := s.Bucket(gone, org.Bucket{Name: "files"}).Put(t.Context(), "late", body)

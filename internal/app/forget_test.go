@@ -29,7 +29,7 @@ import (
 func TestNothingOfAResponseThatIsNotStoredIsOnDisk(t *testing.T) {
 	noLeaks(t)
 	text := id.New("SECRET-")
-	asked, said := asks(call{"echo", `{"t":"` + text + `"}`}), says("It is "+text+".")
+	asked, said := asks(call{"echo", `{"t":"` + text + `"}`}, call{text, `{}`}), says("It is "+text+".")
 	up := newUpstream(t, script(asked, said, asked, said))
 	tools := newMCP(t, map[string]handler{"echo": echo})
 	data := t.TempDir()
@@ -46,6 +46,9 @@ func TestNothingOfAResponseThatIsNotStoredIsOnDisk(t *testing.T) {
 	runID := made.header.Get("Turnpike-Run-Id")
 	if files := filesWith(t, data, text); len(files) > 0 {
 		t.Errorf("%q have the text", files)
+	}
+	if rows := g.auditRows(4); !strings.Contains(string(rows.body), fmt.Sprintf(`"(unknown, %d bytes)"`, len(text))) {
+		t.Errorf("%s", rows.body)
 	}
 	if a := g.send("GET", "/v1/runs/"+runID, http0(), "Authorization", "Bearer owner-key"); a.status != 200 || !strings.Contains(string(a.body), `"name":"echo"`) {
 		t.Errorf("its run: %d %s", a.status, a.body)

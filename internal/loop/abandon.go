@@ -49,7 +49,7 @@ func Abandon(facts []Fact, last int64) State {
 			prepared[b.Key] = &b
 		case CallStarted:
 			open[b.Key] = &Call{
-				Key: b.Key, Name: named[b.Key].Name, ProviderID: named[b.Key].ProviderID,
+				Key: b.Key, Name: named[b.Key].Name, ProviderID: named[b.Key].ProviderID, Unknown: named[b.Key].UnknownBytes,
 				Prepared: prepared[b.Key], Attempt: b.Attempt,
 			}
 		case CallDone:
@@ -79,7 +79,7 @@ func Abandon(facts []Fact, last int64) State {
 	for i, c := range s.Turn.Calls {
 		key := Key(s.Turn.Round, i)
 		if c.Complete && open[key] == nil && !done[key] {
-			open[key] = &Call{Key: key, Name: c.Name, ProviderID: c.ProviderID, Prepared: prepared[key]}
+			open[key] = &Call{Key: key, Name: c.Name, ProviderID: c.ProviderID, Unknown: c.UnknownBytes, Prepared: prepared[key]}
 			if (missing || last > read) && open[key].mayHaveStarted() {
 				open[key].Attempt = 1
 			}

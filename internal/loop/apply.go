@@ -225,7 +225,7 @@ func (s *State) addTurn(b Turn) {
 	s.Calls, s.resultsAppended, s.Unanswered, s.hooksBefore = nil, false, false, len(s.Hooks)
 	for i, c := range b.Calls {
 		if c.Complete {
-			s.Calls = append(s.Calls, &Call{Key: Key(b.Round, i), Index: len(s.Calls), ProviderID: c.ProviderID, Name: c.Name, Tool: c.Tool})
+			s.Calls = append(s.Calls, &Call{Key: Key(b.Round, i), Index: len(s.Calls), ProviderID: c.ProviderID, Name: c.Name, Tool: c.Tool, Unknown: c.UnknownBytes})
 		}
 	}
 	if len(s.Calls) == 0 && !b.Continues {

@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/turnpike-gateway/turnpike/event"
@@ -396,6 +397,10 @@ type TurnCall struct {
 	Tool       string `json:"tool,omitempty"` // the server's own name of the tool that the gateway offered by Name; "" = Name
 	Arguments  string `json:"arguments"`
 	Complete   bool   `json:"complete"` // false if the answer was cut off within the call; it is then ignored
+
+	// UnknownBytes is the length of the name, if there is no tool of it: the model has made it up. 0 = there is one, or
+	// the fact is of a version that did not tell.
+	UnknownBytes int `json:"unknown_bytes,omitempty"`
 }
 
 // Verdict is how the gateway handles a prepared call. The zero value means that the
@@ -496,6 +501,7 @@ type CallDone struct {
 // Texts are what a model wrote in a fact, or what a model is told. Their JSON is stored.
 type Texts struct {
 	Arguments []string `json:"arguments,omitempty"` // of the calls of a Turn
+	Names     []string `json:"names,omitempty"`     // that there is no tool of: of the calls of a Turn, "" for others, or of a CallPrepared
 	Answer    string   `json:"answer,omitempty"`    // of a CallPrepared
 	Message   string   `json:"message,omitempty"`   // of a HookRan
 }
@@ -512,6 +518,10 @@ func WithoutTexts(b Body) (Body, *Texts) {
 		b.Calls = slices.Clone(b.Calls)
 		for i := range b.Calls {
 			texts.Arguments[i], b.Calls[i].Arguments = b.Calls[i].Arguments, ""
+			if b.Calls[i].UnknownBytes > 0 {
+				texts.Names = append(texts.Names, make([]string, i-len(texts.Names))...)
+				texts.Names, b.Calls[i].Name = append(texts.Names, b.Calls[i].Name), ""
+			}
 		}
 		return b, texts
 	case CallPrepared:
@@ -520,6 +530,9 @@ func WithoutTexts(b Body) (Body, *Texts) {
 		}
 		texts := &Texts{Answer: b.Answer}
 		b.Answer = ""
+		if b.Owner == tool.Unknown {
+			texts.Names, b.Tool = []string{b.Tool}, ""
+		}
 		return b, texts
 	case HookRan:
 		if b.Message == "" {
@@ -545,9 +558,15 @@ func WithTexts(b Body, t *Texts) Body {
 		for i := range min(len(b.Calls), len(t.Arguments)) {
 			b.Calls[i].Arguments = t.Arguments[i]
 		}
+		for i := range min(len(b.Calls), len(t.Names)) {
+			b.Calls[i].Name = cmp.Or(t.Names[i], b.Calls[i].Name)
+		}
 		return b
 	case CallPrepared:
 		b.Answer = t.Answer
+		if len(t.Names) > 0 {
+			b.Tool = t.Names[0]
+		}
 		return b
 	case HookRan:
 		b.Message = t.Message

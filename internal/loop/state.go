@@ -128,6 +128,7 @@ type Call struct {
 	ProviderID string
 	Name       string
 	Tool       string // the server's own name of the tool; "" = Name, or the tool is not of a server
+	Unknown    int    // length of Name, if there is no tool of it
 
 	Prepared     *CallPrepared
 	Guard        policy.Verdict // of the progress guard

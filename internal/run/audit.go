@@ -1,6 +1,7 @@
 package run
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -195,6 +196,9 @@ func (a auditor) called(s *loop.State, done loop.CallDone) (round int, body audi
 		if p.Tool != "" {
 			body.Tool = p.Tool
 		}
+	}
+	if c.Unknown > 0 && s.Accepted.NoStore {
+		body.Tool = fmt.Sprintf("(unknown, %d bytes)", c.Unknown) // the model wrote it
 	}
 	return round, body
 }

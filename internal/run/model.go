@@ -286,7 +286,7 @@ func (m *modelCaller) record(a loop.CallModel, turn *model.Turn, err error) erro
 	items := m.signed(a, turn)
 	body := loop.Turn{Round: a.Round, Purpose: a.Purpose, ItemsRef: fmt.Sprintf("turn:%d", a.Round), Stop: turn.Stop, Usage: turn.Usage, Bytes: window.Bytes(items), Unsendable: m.unsendable(items), Uncounted: uncounted(m.run.state(), turn, err)}
 	for _, c := range turn.Calls {
-		body.Calls = append(body.Calls, loop.TurnCall{ProviderID: c.ID, Name: c.Name, Tool: m.tools.ownName(c.Name), Arguments: c.Arguments, Complete: c.Complete})
+		body.Calls = append(body.Calls, m.tools.called(c))
 	}
 	body.Continues = m.run.state().ContinuesAfter(body, hasText(items))
 	rows := m.storeAnswer(&body, items)

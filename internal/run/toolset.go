@@ -213,14 +213,17 @@ func (t *toolSet) listed(body *loop.Catalogued, memory *memlimit.Share) ([]journ
 // row returns the row from which the next owner of the run restores the tools.
 func (t *toolSet) row() journal.Row { return journal.Row{Ref: catalogRef, Value: t.catalog.Seal()} }
 
-// ownName returns the server's own name of the tool that the model calls by name; "" = it is the same, or the tool is
-// none of a server.
-func (t *toolSet) ownName(name string) string {
-	if t.clientNames()[name] {
-		return ""
+// called returns the fact's form of a call that the model has made.
+func (t *toolSet) called(c model.Call) loop.TurnCall {
+	call := loop.TurnCall{ProviderID: c.ID, Name: c.Name, Arguments: c.Arguments, Complete: c.Complete}
+	if t.clientNames()[c.Name] {
+		return call
 	}
-	if e := t.visible().Callable(name); e != nil && e.Name != name {
-		return e.Name
+	switch e := t.visible().Callable(c.Name); {
+	case e == nil:
+		call.UnknownBytes = len(c.Name)
+	case e.Name != c.Name:
+		call.Tool = e.Name
 	}
-	return ""
+	return call
 }

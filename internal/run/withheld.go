@@ -32,8 +32,8 @@ func (w *withheld) add(more withheld, account *memlimit.Account) {
 	}
 	for _, t := range more.texts {
 		n += len(t.Answer)
-		for _, arguments := range t.Arguments {
-			n += len(arguments)
+		for _, text := range slices.Concat(t.Arguments, t.Names) {
+			n += len(text)
 		}
 	}
 	w.bytes += n

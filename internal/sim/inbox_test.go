@@ -31,14 +31,17 @@ type input struct {
 // turn is what the observer knows of a run that is a turn of a session.
 type turn struct {
 	session   string
-	number    int      // from 0
-	began     bool     // it has its input
-	before    []string // the marks that it began with, but for its own message
-	said      []string // what it has added since, with its own message
-	answer    []string // of said: the marks of the latest answer
-	hidden    []string // the marks of what hooks have replaced
-	interrupt bool     // a message was accepted that ends it
-	atEnd     bool     // it was ending by itself when that came
+	number    int       // from 0
+	began     bool      // it has its input
+	before    []string  // the marks that it began with, but for its own message
+	said      []string  // what it has added since, with its own message
+	answer    []string  // of said: the marks of the latest answer
+	last      item.Kind // of what the model or a tool has added; "" = nothing
+	text      int       // how much of said there was then, if that is a message
+	cut       bool      // its last answer broke off after it was shown; what came later stands before it
+	hidden    []string  // the marks of what hooks have replaced
+	interrupt bool      // a message was accepted that ends it
+	atEnd     bool      // it was ending by itself when that came
 }
 
 // inboxOf returns the inbox of a session.
@@ -135,9 +138,22 @@ func (b *book) hearsTurn(key runKey, h *history, f loop.Fact, rows []journal.Row
 		b.uses(key, marks)
 		t.said = append(t.said, marks...)
 	case loop.Turn:
-		t.answer = marksOf(itemsOf(body.ItemsRef)...)
+		items := itemsOf(body.ItemsRef)
+		t.answer = marksOf(items...)
 		t.said = append(t.said, t.answer...)
+		if t.text, t.last = 0, ""; len(items) > 0 {
+			t.last = items[len(items)-1].Kind
+		}
+		if t.last == item.Message {
+			t.text = len(t.said)
+		}
+	case loop.TurnFailed:
+		shown := (body.Forwarded || body.Class == model.Gone) && !h.state.Accepted.HoldsAnswers()
+		if marks := marksOf(itemsOf(body.PartialRef)...); shown && len(marks) > 0 {
+			t.said, t.cut = append(t.said, marks...), true
+		}
 	case loop.CallDone:
+		t.text, t.last = 0, item.ToolResult
 		t.said = append(t.said, marksOf(itemsOf(body.ResultRef)...)...)
 	case loop.HookRan:
 		if body.Point != loop.PreResponse || body.PatchRef == "" {
@@ -185,17 +201,31 @@ func (b *book) begins(key runKey, t *turn) {
 		case h.state.Finished == nil:
 			b.w.violate("I17: run %s begins, which is turn %d, and turn %d, run %s, has not ended", key.run, t.number, o.number, other.run)
 		case !o.began:
-		case len(rest) < len(o.said) || !sameSet(rest[:len(o.said)], o.said):
-			b.w.violate("I19: run %s begins with %v, and turn %d, run %s, has said %v (all: %v)", key.run, rest, o.number, other.run, o.said, t.before)
-			return
 		default:
-			rest = rest[len(o.said):]
+			stays := o.stays(h.state.Finished.Reason)
+			if len(rest) < len(stays) || !sameSet(rest[:len(stays)], stays) {
+				b.w.violate("I19: run %s begins with %v, and of turn %d, run %s, %v stays (all: %v)", key.run, rest, o.number, other.run, stays, t.before)
+				return
+			}
+			rest = rest[len(stays):]
 			b.w.saw("a turn had what the turns before it have said")
 		}
 	}
 	if len(rest) > 0 {
 		b.w.violate("I19: run %s begins with %v, which no turn before it has said", key.run, rest)
 	}
+}
+
+// stays returns the marks of what a turn leaves to those after it, if it has ended for the reason. One that has failed
+// leaves what the model has answered, and no question without an answer.
+func (t *turn) stays(reason event.Reason) []string {
+	switch {
+	case t.cut, reason == event.Cancelled, !reason.Failed():
+		return t.said
+	case reason == event.Lost && (t.last == item.Message || t.last == item.ToolResult):
+		return t.said
+	}
+	return t.said[:t.text]
 }
 
 func sameSet(a, b []string) bool {

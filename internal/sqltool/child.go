@@ -36,7 +36,6 @@ const Command = "sqlite-child"
 
 // The limits of a child.
 const (
-	maxChildren     = 8         // at the same time, in the gateway
 	maxSQLiteMemory = 64 << 20  // bytes that SQLite allocates
 	maxGoMemory     = 128 << 20 // bytes from which on the collector works as much as it can
 	maxTemporary    = 512 << 20 // bytes of a temporary file
@@ -141,15 +140,11 @@ func (c *Connections) askSQLite(ctx context.Context, orgID string, p place, d or
 	if len(c.o.Program) == 0 {
 		return "", &settingError{fmt.Sprintf("the database %q is a file of SQLite, and this program cannot start the process that reads it; run the gateway as turnpike serve", d.Name), "databases"}
 	}
-	path, end, err := c.sqliteSlot(ctx, orgID, p)
+	path, end, err := c.sqliteSlot(ctx, orgID, p, true)
 	if err != nil {
 		return "", &connectError{err}
 	}
 	defer end()
-	if c.children.Acquire(ctx, 1) != nil {
-		return "", &connectError{errBusy}
-	}
-	defer c.children.Release(1)
 	in, err := json.Marshal(childQuery{path, query, list, d.Timeout()})
 	if err != nil {
 		return "", err

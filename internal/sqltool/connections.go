@@ -15,12 +15,15 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/org"
 )
 
-// How many connections there are at most, and how long one without a call is kept.
+// How many connections there are at most, how many of them are processes that read a file of SQLite, and how long one
+// without a call is kept.
 const (
-	maxPerDatabase = 4
-	maxPerOrg      = 8
-	maxOfProcess   = 64
-	idleTime       = time.Minute
+	maxPerDatabase    = 4
+	maxPerOrg         = 8
+	maxChildrenPerOrg = 4
+	maxOfProcess      = 64
+	maxChildren       = 8
+	idleTime          = time.Minute
 )
 
 // ConnectionOptions are what connections need. Dial and OperatorDial are required.
@@ -58,6 +61,7 @@ type Connections struct {
 type connectionsOfOrg struct {
 	calls     int // that have, or wait for, a connection
 	slots     *semaphore.Weighted
+	children  *semaphore.Weighted
 	databases map[[sha256.Size]byte]*connectionsOfDatabase
 }
 
@@ -102,12 +106,15 @@ func (c *Connections) Close() {
 
 var errBusy = errors.New("all connections to the database are in use; try again later")
 
-// slot waits until the org may have one more connection to the database. The function gives it back.
-func (c *Connections) slot(ctx context.Context, orgID string, key [sha256.Size]byte) (func(), error) {
+// slot waits until the org may have one more connection to the database, which child says is a process. The function
+// gives it back.
+func (c *Connections) slot(ctx context.Context, orgID string, key [sha256.Size]byte, child bool) (func(), error) {
 	c.mu.Lock()
 	o := c.orgs[orgID]
 	if o == nil {
-		o = &connectionsOfOrg{slots: semaphore.NewWeighted(maxPerOrg), databases: map[[sha256.Size]byte]*connectionsOfDatabase{}}
+		o = &connectionsOfOrg{
+			slots: semaphore.NewWeighted(maxPerOrg), children: semaphore.NewWeighted(maxChildrenPerOrg), databases: map[[sha256.Size]byte]*connectionsOfDatabase{},
+		}
 		c.orgs[orgID] = o
 	}
 	d := o.databases[key]
@@ -127,7 +134,11 @@ func (c *Connections) slot(ctx context.Context, orgID string, key [sha256.Size]b
 		o.calls, d.calls = o.calls-1, d.calls-1
 		c.forget(orgID, key)
 	}
-	for _, s := range []*semaphore.Weighted{d.slots, o.slots, c.all} {
+	slots := []*semaphore.Weighted{d.slots, o.slots, c.all}
+	if child {
+		slots = []*semaphore.Weighted{d.slots, o.slots, o.children, c.all, c.children}
+	}
+	for _, s := range slots {
 		if s.Acquire(ctx, 1) != nil {
 			end()
 			return nil, errBusy
@@ -212,7 +223,7 @@ func (p place) key() [sha256.Size]byte {
 // connecting is a *connectError.
 func (c *Connections) withPostgres(ctx context.Context, orgID string, p place, f func(*pgconn.PgConn) error) error {
 	key := p.key()
-	end, err := c.slot(ctx, orgID, key)
+	end, err := c.slot(ctx, orgID, key, false)
 	if err != nil {
 		return &connectError{err}
 	}

@@ -51,7 +51,7 @@ func (c *Connections) sqlitePath(path string) (string, error) {
 
 // withSQLite calls f with a connection to the file, which is closed afterwards.
 func (c *Connections) withSQLite(ctx context.Context, orgID string, p place, f func(*sql.Conn) error) error {
-	path, end, err := c.sqliteSlot(ctx, orgID, p)
+	path, end, err := c.sqliteSlot(ctx, orgID, p, false)
 	if err != nil {
 		return &connectError{err}
 	}
@@ -63,13 +63,14 @@ func (c *Connections) withSQLite(ctx context.Context, orgID string, p place, f f
 	return openSQLite(ctx, path, mode, f)
 }
 
-// sqliteSlot waits until the org may open the file, and returns its path. The function gives it back.
-func (c *Connections) sqliteSlot(ctx context.Context, orgID string, p place) (path string, end func(), err error) {
+// sqliteSlot waits until the org may open the file, in a process if child says so, and returns its path. The function gives
+// it back.
+func (c *Connections) sqliteSlot(ctx context.Context, orgID string, p place, child bool) (path string, end func(), err error) {
 	if path, err = c.sqlitePath(p.Path); err != nil {
 		return "", nil, err
 	}
 	p.Host = path
-	end, err = c.slot(ctx, orgID, p.key())
+	end, err = c.slot(ctx, orgID, p.key(), child)
 	return path, end, err
 }
 

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/policy"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	policies "github.com/turnpike-gateway/turnpike/internal/settings"
+	"github.com/turnpike-gateway/turnpike/internal/surface/agents"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
@@ -72,7 +74,7 @@ func (a *App) agentServers(orgID string, s agent.Snapshot) (out []policies.Serve
 }
 
 // toolsOf returns the tools of MCP servers that runs of an agent with these servers of its own get.
-func (a *App) toolsOf(ctx context.Context, caller run.Caller, own []org.MCPServer) (*catalog.Set, error) {
+func (a *App) toolsOf(ctx context.Context, caller run.Caller, own []org.MCPServer) (agents.Tools, error) {
 	var servers []catalog.Server
 	var releases []func()
 	defer func() {
@@ -89,7 +91,14 @@ func (a *App) toolsOf(ctx context.Context, caller run.Caller, own []org.MCPServe
 			return slices.ContainsFunc(own, func(m org.MCPServer) bool { return m.Name == s.Name })
 		})...)
 	}
-	return a.catalog.For(ctx, caller.Org.ID, servers, caller.Org.Runtime.CatalogTTL)
+	set, err := a.catalog.For(ctx, caller.Org.ID, servers, caller.Org.Runtime.CatalogTTL)
+	if failed := new(catalog.ServerError); errors.As(err, &failed) {
+		none := func(func(name, own string) bool) bool { return false }
+		return agents.Tools{Selects: none, Unavailable: []string{failed.Server}}, nil
+	} else if err != nil {
+		return agents.Tools{}, err
+	}
+	return agents.Tools{Selects: set.Selects, Unavailable: set.Unavailable()}, nil
 }
 
 // listServer asks an MCP server for its tools, with a connection of its own.

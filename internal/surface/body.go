@@ -201,6 +201,16 @@ func ChargeDecoded(account *memlimit.Account, members []Member) error {
 	return account.Acquire(n)
 }
 
+// Charge charges the account with the bytes that are kept. There must be room, too, for those that are passing: they are
+// needed for a moment.
+func Charge(account *memlimit.Account, kept, passing int) error {
+	if err := account.Acquire(kept + passing); err != nil {
+		return err
+	}
+	account.Release(passing)
+	return nil
+}
+
 // DecodedBytes returns about how much memory decoding a JSON value takes: see [ChargeDecoded].
 func DecodedBytes(value []byte) int { return len(value) + objectBytes*bytes.Count(value, []byte("{")) }
 

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/agent"
-	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
@@ -46,6 +45,15 @@ type Runner interface {
 	DeleteSegment(ctx context.Context, caller run.Caller, owner, id string) (bool, error)
 }
 
+// Tools are those of MCP servers.
+type Tools struct {
+	// Selects reports whether selects holds for one of them, by the name that the model sees and the server's own.
+	Selects func(selects func(name, own string) bool) bool
+
+	// Unavailable names the servers that could not list theirs.
+	Unavailable []string
+}
+
 // Options are what a Handler needs. All but Vault and Declared are required.
 type Options struct {
 	Store   agent.Store
@@ -68,7 +76,7 @@ type Options struct {
 	// ListServer asks an MCP server of an agent for its tools. reason says why it failed, without addresses.
 	ListServer func(ctx context.Context, s org.MCPServer) (tools []tool.Tool, reason string, err error)
 	// ToolsOf returns the tools of MCP servers that runs of an agent with these servers of its own get.
-	ToolsOf      func(ctx context.Context, caller run.Caller, own []org.MCPServer) (*catalog.Set, error)
+	ToolsOf      func(ctx context.Context, caller run.Caller, own []org.MCPServer) (Tools, error)
 	AgentServers func(orgID string, s agent.Snapshot) []settings.Server // what the MCP servers of an agent say of approvals
 
 	// MissingFor says what an org has to set before calls of a built-in tool can succeed; "" = nothing.

@@ -2,7 +2,6 @@ package agents
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/agent"
-	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -315,33 +313,27 @@ func (h *Handler) warned(r *http.Request, caller run.Caller, a agent.Agent, hook
 		m.Org, m.Name, m.FromFile = caller.Org.ID, s.Name, a.Declared
 		own = append(own, m)
 	}
-	set, err := h.o.ToolsOf(ctx, caller, own)
-	var unasked []string
-	switch failed := new(catalog.ServerError); {
-	case errors.As(err, &failed):
-		unasked = []string{failed.Server}
-	case err != nil:
+	tools, err := h.o.ToolsOf(ctx, caller, own)
+	if err != nil {
 		return hooks
-	default:
-		unasked = set.Unavailable()
 	}
 	for i, hook := range hooks {
-		if !limited(hook) || matchesTool(*hook.Matcher, a, set) {
+		if !limited(hook) || matchesTool(*hook.Matcher, a, tools) {
 			continue
 		}
 		text := fmt.Sprintf("matcher %q matches no tool of the agent, so the hook runs for no call; use a name or glob of a tool as the model or its server calls it", *hook.Matcher)
-		if len(unasked) > 0 {
-			text = fmt.Sprintf("matcher %q matches no known tool of the agent; these MCP servers could not list their tools: %s", *hook.Matcher, strings.Join(unasked, ", "))
+		if len(tools.Unavailable) > 0 {
+			text = fmt.Sprintf("matcher %q matches no known tool of the agent; these MCP servers could not list their tools: %s", *hook.Matcher, strings.Join(tools.Unavailable, ", "))
 		}
 		hooks[i].Warnings = append(hooks[i].Warnings, text)
 	}
 	return hooks
 }
 
-// matchesTool reports whether the matcher selects a tool that is assigned to the agent, or one of the set.
-func matchesTool(matcher string, a agent.Agent, set *catalog.Set) bool {
+// matchesTool reports whether the matcher selects a tool that is assigned to the agent, or one of the MCP servers.
+func matchesTool(matcher string, a agent.Agent, ofServers Tools) bool {
 	selects := loop.Hook{Matcher: matcher}.Selects
-	return slices.ContainsFunc(a.Tools, func(t agent.Assignment) bool { return selects(t.Name, "") }) || set != nil && set.Selects(selects)
+	return slices.ContainsFunc(a.Tools, func(t agent.Assignment) bool { return selects(t.Name, "") }) || ofServers.Selects(selects)
 }
 
 func findHook(r *http.Request, d agent.Definition) (int, error) {

@@ -15,7 +15,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
-	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/item"
@@ -31,7 +30,7 @@ type decoder struct {
 	// find finds a stored item by its id; nil for none. dropFound drops what was read for that.
 	find      func(itemID string) (json.RawMessage, error)
 	dropFound func()
-	account   *memlimit.Account // charged with the items that are found
+	charge    func(kept, passing int) error // see surface.Charge
 
 	declared map[string]int    // the places of the client's tools in those of the run, by the name for the model
 	provided map[string]bool   // the types of the tools that the provider executes
@@ -62,7 +61,7 @@ type decoder struct {
 
 func newDecoder(req *run.Request) *decoder {
 	return &decoder{
-		dropFound: func() {}, req: req, tools: clientTools{sent: map[string]clientTool{}}, echo: newEcho(), declared: map[string]int{}, provided: map[string]bool{},
+		dropFound: func() {}, charge: func(int, int) error { return nil }, req: req, tools: clientTools{sent: map[string]clientTool{}}, echo: newEcho(), declared: map[string]int{}, provided: map[string]bool{},
 	}
 }
 

@@ -98,7 +98,8 @@ func (h *Handler) decodeRequest(ctx context.Context, caller run.Caller, req *run
 func (h *Handler) newDecoder(ctx context.Context, caller run.Caller, req *run.Request) *decoder {
 	d := newDecoder(req)
 	found := itemFinder{h: h, ctx: ctx, caller: caller}
-	d.find, d.dropFound, d.account = found.find, found.drop, caller.Account
+	d.find, d.dropFound = found.find, found.drop
+	d.charge = func(kept, passing int) error { return surface.Charge(caller.Account, kept, passing) }
 	d.seal, d.containers = h.sealOf(caller), keyContainers{h, ctx, caller}
 	return d
 }

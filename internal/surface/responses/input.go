@@ -259,11 +259,7 @@ func (in *inputReader) resolve(at string, list []json.RawMessage) (ids []string,
 			return nil, fault.New(fault.TooLarge, "request_too_large", "%s: with the stored items to which it refers, the input is larger than %d bytes; send fewer references", at, surface.MaxBody).In(at)
 		}
 	}
-	err = in.account.Acquire(decoded + requestsOfItem*size)
-	if err == nil {
-		in.account.Release(requestsOfItem * size)
-	}
-	return ids, err
+	return ids, in.charge(decoded, requestsOfItem*size)
 }
 
 // reference is what the gateway reads of an input item that may name a stored one. Its type

@@ -39,7 +39,7 @@ text It is sunny.
 usage 20 5
 `
 
-// A11, E18: an agent with a function, without a server.
+// An agent with a function, without a server. // A11 E18
 func TestAnAgentRunsWithoutAServer(t *testing.T) {
 	a := &turnpike.Agent{Model: turnpiketest.NewScript(t, story), Tools: []tool.Tool{weather().ReadOnly()}, Instructions: "Be short."}
 	r, err := a.Run(t.Context(), turnpike.Text("Is it warm in Bern?"), turnpike.ShowTrace())

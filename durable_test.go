@@ -231,7 +231,7 @@ func TestAStartedRunAfterARestart(t *testing.T) {
 	}
 }
 
-// P39: two runs with one key, one call.
+// Two runs with one key, one call. // P39
 func TestRunsWithOneKey(t *testing.T) {
 	for _, stored := range []bool{false, true} {
 		var store turnpike.Store

@@ -41,7 +41,7 @@ func hooked(t *testing.T, h turnpike.Hooks, cents int) turnpike.Step {
 	return calls(r)[0]
 }
 
-// H15 H19 H21: a function before a tool allows, denies and replaces arguments, and fails closed.
+// A function before a tool allows, denies and replaces arguments, and fails closed. // H15 H19 H21
 func TestHooksBeforeTools(t *testing.T) {
 	arguments := func(text string) func(context.Context, turnpike.HookCall) (json.RawMessage, error) {
 		return func(context.Context, turnpike.HookCall) (json.RawMessage, error) { return json.RawMessage(text), nil }
@@ -99,7 +99,7 @@ func TestADeniedCallDoesNotAbort(t *testing.T) {
 	}
 }
 
-// H15 H21: a function after a tool replaces the result, also with "", and withholds it if it fails.
+// A function after a tool replaces the result, also with "", and withholds it if it fails. // H15 H21
 func TestHooksAfterTools(t *testing.T) {
 	says := func(text string, err error) func(context.Context, turnpike.HookCall, string) (string, error) {
 		return func(context.Context, turnpike.HookCall, string) (string, error) { return text, err }
@@ -134,8 +134,8 @@ func TestHooksAfterTools(t *testing.T) {
 	}
 }
 
-// H15 H19 H21: a function before the answer leaves it, replaces it, also with "", and denies it. A stream has what
-// is left, and the next run of the session reads it.
+// A function before the answer leaves it, replaces it, also with "", and denies it. A stream has what
+// is left, and the next run of the session reads it. // H15 H19 H21
 func TestHooksBeforeTheAnswer(t *testing.T) {
 	says := func(text string, err error) func(context.Context, turnpike.HookRun, string) (string, error) {
 		return func(context.Context, turnpike.HookRun, string) (string, error) { return text, err }
@@ -257,7 +257,7 @@ func TestHooksThatAreRefused(t *testing.T) {
 	}
 }
 
-// H12: what a hook has decided about an answer holds after a restart, and for another agent.
+// What a hook has decided about an answer holds after a restart, and for another agent. // H12
 func TestAnAnswerAfterARestart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runs.db")
 	store := open(t, path)
@@ -288,8 +288,8 @@ func TestAnAnswerAfterARestart(t *testing.T) {
 	}
 }
 
-// H12: a hook that has decided is not asked again after a restart, and what it changed is what was approved. An
-// agent without the hooks of the run executes nothing.
+// A hook that has decided is not asked again after a restart, and what it changed is what was approved. An
+// agent without the hooks of the run executes nothing. // H12
 func TestHooksAfterARestart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runs.db")
 	store := open(t, path)

@@ -51,7 +51,7 @@ text Done.
 usage 400 10
 `
 
-// B15, B16, B17, B19: each limit trips alone, and the error has the trace.
+// Each limit trips alone, and the error has the trace. // B15 B16 B17 B19
 func TestEachLimitTripsAlone(t *testing.T) {
 	rates := map[string]turnpike.Rate{"model": {Input: turnpike.USD("1000"), Output: turnpike.USD("5000")}} // 0.20 USD for the first call
 	for _, c := range []struct {
@@ -114,7 +114,7 @@ func modes(t *testing.T, f func(t *testing.T, err func(*turnpike.Stream) error))
 	}
 }
 
-// B18: the limit of time ends a tool, streamed and not.
+// The limit of time ends a tool, streamed and not. // B18
 func TestALimitOfTime(t *testing.T) {
 	modes(t, func(t *testing.T, errOf func(*turnpike.Stream) error) {
 		slow := tool.Func("slow", "", func(ctx context.Context, _ struct{}) (string, error) {
@@ -143,7 +143,7 @@ func TestWithinOnlyTightens(t *testing.T) {
 	}
 }
 
-// B18: a model without a price under a limit on money is refused before any call.
+// A model without a price under a limit on money is refused before any call. // B18
 func TestAModelWithoutAPriceUnderALimit(t *testing.T) {
 	script := turnpiketest.NewScript(t, endless)
 	a := &turnpike.Agent{Model: script, Limits: turnpike.Limits{USD: turnpike.USD("1")}}
@@ -193,7 +193,7 @@ func TestWhatARunHasCost(t *testing.T) {
 	}
 }
 
-// O01, O02, O03: the end of the context cancels the model and the tools, and wins over a limit.
+// The end of the context cancels the model and the tools, and wins over a limit. // O01 O02 O03
 func TestAnAbort(t *testing.T) {
 	for _, c := range []struct{ name, story string }{
 		{"in a tool", "call c1 effect {}\ncall c2 hang {}\n"},
@@ -235,7 +235,7 @@ func TestAnAbort(t *testing.T) {
 	}
 }
 
-// O03: the context ends in the round in which a limit trips.
+// The context ends in the round in which a limit trips. // O03
 func TestAnAbortWinsOverALimit(t *testing.T) {
 	for name, limits := range map[string]turnpike.Limits{
 		"rounds": {Rounds: 1}, "calls": {Calls: 1}, "tokens": {Tokens: 120}, "money": {USD: turnpike.USD("0.3")}, "time": {Time: time.Second},

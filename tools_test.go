@@ -32,7 +32,7 @@ func mustRun(t *testing.T, a *turnpike.Agent, opts ...turnpike.Option) *turnpike
 	return r
 }
 
-// C09, C19: a failed call is told to the model, and the effect of another one stays.
+// A failed call is told to the model, and the effect of another one stays. // C09 C19
 func TestAFailedToolIsToldToTheModel(t *testing.T) {
 	effects := 0
 	a := &turnpike.Agent{Model: turnpiketest.NewScript(t, "call c1 effect {}\ncall c2 weather {\"city\":\"Basel\"}\n\ntext Sorry.\n"), Tools: []tool.Tool{
@@ -49,7 +49,7 @@ type teapot struct{}
 func (teapot) Error() string { return "short and stout" }
 func (teapot) Status() int   { return 418 }
 
-// C10: the error has the cause, and the trace.
+// The error has the cause, and the trace. // C10
 func TestAFailedToolEndsTheRun(t *testing.T) {
 	brew := tool.Func("brew", "", func(context.Context, struct{}) (string, error) { return "", fmt.Errorf("brew: %w", teapot{}) })
 	both(t, func() *turnpike.Agent {
@@ -76,7 +76,7 @@ func TestAnUnknownOutcomeUnderAbort(t *testing.T) {
 	}
 }
 
-// C07: strict, lenient and no validation.
+// Strict, lenient and no validation. // C07
 func TestValidation(t *testing.T) {
 	double := tool.Func("double", "", func(_ context.Context, in struct {
 		N int `json:"n"`
@@ -92,7 +92,7 @@ func TestValidation(t *testing.T) {
 	}
 }
 
-// C17: a result that has no JSON is a tool error.
+// A result that has no JSON is a tool error. // C17
 func TestAResultThatCannotBeEncoded(t *testing.T) {
 	a := &turnpike.Agent{Model: turnpiketest.NewScript(t, "call c1 chan {}\n\ntext x\n"), Tools: []tool.Tool{
 		tool.Func("chan", "", func(context.Context, struct{}) (any, error) { return make(chan int), nil }),
@@ -115,7 +115,7 @@ func TestALongResultIsCut(t *testing.T) {
 	}
 }
 
-// C01, C02: ten calls of one turn at the same time, or one after the other; the trace has their order.
+// Ten calls of one turn at the same time, or one after the other; the trace has their order. // C01 C02
 func TestCallsOfOneTurn(t *testing.T) {
 	var story strings.Builder
 	for i := range 10 {
@@ -158,7 +158,7 @@ func TestCallsOfOneTurn(t *testing.T) {
 	}
 }
 
-// C20, C21, K10: the model sees what the caller may use and wants, and each call is checked.
+// The model sees what the caller may use and wants, and each call is checked. // C20 C21 K10
 func TestWhoMayUseWhat(t *testing.T) {
 	var caller tool.Call
 	tools := []tool.Tool{weather(), tool.Func("delete", "", func(ctx context.Context, _ struct{}) (string, error) {
@@ -270,7 +270,7 @@ func TestAnMCPServer(t *testing.T) {
 	}
 }
 
-// A10: the calls come back, and the caller goes on with their results.
+// The calls come back, and the caller goes on with their results. // A10
 func TestGenerate(t *testing.T) {
 	script := turnpiketest.NewScript(t, "text Let me see.\ncall c1 weather {\"city\":\"Bern\"}\nusage 10 5\n\ntext Sunny.\n")
 	in := turnpike.Text("Is it warm in Bern?")
@@ -308,7 +308,7 @@ func TestInto(t *testing.T) {
 	}
 }
 
-// G07: a stream that breaks off after a complete call: the call is executed.
+// A stream that breaks off after a complete call: the call is executed. // G07
 func TestABrokenStreamWithACompleteCall(t *testing.T) {
 	a := &turnpike.Agent{Model: turnpiketest.NewScript(t, "call c1 weather {\"city\":\"Bern\"}\ncall c2 weather {\ncut\n\ntext Sunny.\n"), Tools: []tool.Tool{weather()}}
 	if r := mustRun(t, a); r.Text != "Sunny." || calls(r)[0].Result == "" {
@@ -374,7 +374,7 @@ func (l *log) String() string {
 	return b.String()
 }
 
-// J14: the turns in their order.
+// The turns in their order. // J14
 func TestAConversation(t *testing.T) {
 	newAgent := func(l *log) *turnpike.Agent {
 		return &turnpike.Agent{Model: turnpiketest.NewScript(t, story), Tools: []tool.Tool{weather()}, Instructions: "Be short.", Conversation: l}

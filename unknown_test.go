@@ -12,7 +12,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
-// P39: an unknown outcome is listed, resolved once, and the second run sees it.
+// An unknown outcome is listed, resolved once, and the second run sees it. // P39
 func TestUnknownEffects(t *testing.T) {
 	for _, place := range []string{"memory", "store", "after a restart"} {
 		t.Run(place, func(t *testing.T) {

@@ -11,7 +11,7 @@ func testTwoToolRounds(t *testing.T, s *site) {
 	eachWay(t, r.clients, func(t *testing.T, c client, stream bool) {
 		got := answer(t, c, r.ask("gpt-test", sumQuestion, stream))
 
-		// A06: stream and JSON agree on the final text, the tool list and usage.
+		// Stream and JSON agree on the final text, the tool list and usage. // A06
 		wantEqual(t, "final text", sumAnswer, finalText(got.Text, stream))
 		wantEqual(t, "tool calls shown to the client", 0, len(got.ToolCalls))
 		wantEqual(t, "usage summed over three rounds", &usage{75, 25, 100}, got.Usage) // B23

@@ -14,8 +14,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/webhook"
 )
 
-// L10: OpenAI's client verifies and reads what the gateway sends. During a rotation
-// it does so with the new secret and with the previous one, and with no other.
+// OpenAI's client verifies and reads what the gateway sends. During a rotation
+// it does so with the new secret and with the previous one, and with no other. // L10
 func TestOpenAIsClientVerifiesWebhooks(t *testing.T) {
 	current, previous := webhook.NewSecret(), webhook.NewSecret()
 	var keys []webhook.Key

@@ -105,8 +105,8 @@ func rowsOf(t *testing.T, gw http.Handler, query string) []auditRow {
 	return page.Data
 }
 
-// L13: one query returns what an agent, a person and a client at /mcp did with a resource, in rows of the same form,
-// over the API and with the command. They are part of the signed chain.
+// One query returns what an agent, a person and a client at /mcp did with a resource, in rows of the same form,
+// over the API and with the command. They are part of the signed chain. // L13
 func TestOneQueryReturnsCallsOfAgentsAndPeople(t *testing.T) {
 	data := t.TempDir()
 	text := fmt.Sprintf(twoOrgs, data)
@@ -302,7 +302,7 @@ type witness struct{ rows func() int }
 
 func (w witness) Create(context.Context, struct{}) (int, error) { return w.rows(), nil }
 
-// L13: a write is in the audit log before it is executed, by whatever way it comes.
+// A write is in the audit log before it is executed, by whatever way it comes. // L13
 func TestAWriteIsRecordedBeforeItIsExecuted(t *testing.T) {
 	config, err := gateway.Parse(fmt.Sprintf(twoOrgs, t.TempDir()))
 	if err != nil {

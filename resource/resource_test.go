@@ -311,7 +311,7 @@ func TestNamesOfTools(t *testing.T) {
 	}
 }
 
-// C20: the permissions of the caller filter the list, and each call is checked again.
+// The permissions of the caller filter the list, and each call is checked again. // C20
 func TestPermissions(t *testing.T) {
 	value := newShop()
 	set, err := resource.NewSet(resource.New("product", value), resource.New("other", onlyGet{}))
@@ -340,7 +340,7 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-// C20, C21: the model of a run sees what its caller may use, and what Only leaves of it.
+// The model of a run sees what its caller may use, and what Only leaves of it. // C20 C21
 func TestAnAgentWithAResource(t *testing.T) {
 	for _, c := range []struct {
 		opts []turnpike.Option
@@ -371,7 +371,7 @@ func TestAnAgentWithAResource(t *testing.T) {
 	}
 }
 
-// C19: the first call commits, whatever becomes of the second.
+// The first call commits, whatever becomes of the second. // C19
 func TestEachCallCommitsOnItsOwn(t *testing.T) {
 	value := newShop()
 	m := turnpiketest.NewScript(t, "call c1 update_product {\"id\":\"1\",\"set\":{\"cents\":1}}\ncall c2 update_product {\"id\":\"9\",\"set\":{\"cents\":1}}\n\ntext Done.\n")
@@ -445,8 +445,8 @@ func form(r resource.Record) string {
 	return fmt.Sprintf("%s %s/%s %s %s %d took=%v args=%d result=%d", r.Caller.ID, r.Resource, r.Tool, r.Class, r.Status, r.Attempt, r.Took > 0, len(r.ArgsDigest), len(r.ResultDigest))
 }
 
-// L13: a call of an agent, and the same call of a person, leave records of the same form. One that may write is
-// recorded before it is executed.
+// A call of an agent, and the same call of a person, leave records of the same form. One that may write is
+// recorded before it is executed. // L13
 func TestAgentsAndPeopleLeaveTheSameRecords(t *testing.T) {
 	l := &log{}
 	value := newShop()

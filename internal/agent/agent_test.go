@@ -14,7 +14,7 @@ import (
 
 func valid() Definition { return Definition{Name: "helper", Model: "m"} }
 
-// N01: each member has its limits, and the error names it.
+// Each member has its limits, and the error names it. // N01
 func TestDefinitionsThatAreRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*Definition)
@@ -62,7 +62,7 @@ func TestDefinitionsThatAreRefused(t *testing.T) {
 	}
 }
 
-// H14, H15 and H18: what can be a hook, and what is refused when it is created.
+// What can be a hook, and what is refused when it is created. // H14 H15 H18
 func TestHooksThatAreRefused(t *testing.T) {
 	rules := func(conditions ...string) []HookRule {
 		out := []HookRule{}
@@ -117,7 +117,7 @@ func TestHooksThatAreRefused(t *testing.T) {
 	}
 }
 
-// H15: what the hooks of an event can do.
+// What the hooks of an event can do. // H15
 func TestWhatHooksCanDo(t *testing.T) {
 	got := map[HookEvent][2]bool{}
 	for _, e := range HookEvents() {
@@ -132,7 +132,7 @@ func TestWhatHooksCanDo(t *testing.T) {
 	}
 }
 
-// H22: by position, then by their creation, then as they were added.
+// By position, then by their creation, then as they were added. // H22
 func TestHooksAreOrdered(t *testing.T) {
 	d := Definition{Hooks: []Hook{
 		{ID: "late", Enabled: true, CreatedAt: 3}, {ID: "last", Enabled: true, Position: 1}, {ID: "off", CreatedAt: 1},
@@ -219,7 +219,7 @@ func TestOutdatedVersions(t *testing.T) {
 	}
 }
 
-// N12: each key has its limits.
+// Each key has its limits. // N12
 func TestSettingsHaveLimits(t *testing.T) {
 	for _, c := range []struct {
 		key, value string

@@ -37,9 +37,9 @@ func (h *hookServer) events(event string) (out []map[string]any) {
 	return out
 }
 
-// H14 H15 H20: a hook of an org at OnRunComplete is told of each run that is complete, on each surface, streamed or
+// A hook of an org at OnRunComplete is told of each run that is complete, on each surface, streamed or
 // not, after PreResponse hooks; it changes nothing, and the record of the run shows what became of it. Runs that end in
-// another way are not told.
+// another way are not told. // H14 H15 H20
 func TestHooksAreToldOfCompleteRuns(t *testing.T) {
 	noLeaks(t)
 	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, got received) {
@@ -112,8 +112,8 @@ func TestHooksAreToldOfCompleteRuns(t *testing.T) {
 	}
 }
 
-// H14 H15: an agent's hook at OnRunComplete gets the headers and the signature of the hook, beside that of the org. A
-// run that fails tells nobody. One in a stream is complete before the hook is told.
+// An agent's hook at OnRunComplete gets the headers and the signature of the hook, beside that of the org. A
+// run that fails tells nobody. One in a stream is complete before the hook is told. // H14 H15
 func TestAHookOfAnAgentIsToldOfCompleteRuns(t *testing.T) {
 	noLeaks(t)
 	up := newUpstream(t, script(says("It is 42."), says("It is 43.")))

@@ -87,8 +87,8 @@ func newBusySession(t *testing.T, turns ...turn) *busySession {
 	return b
 }
 
-// P25: a message that steers is in the next model call of the run, once, after the result of the tool call; a repeated
-// request is the same message, and the answer to it is the stream of the run.
+// A message that steers is in the next model call of the run, once, after the result of the tool call; a repeated
+// request is the same message, and the answer to it is the stream of the run. // P25
 func TestAMessageSteersARunOfASession(t *testing.T) {
 	noLeaks(t)
 	b := newBusySession(t, says("Done."))
@@ -115,8 +115,9 @@ func TestAMessageSteersARunOfASession(t *testing.T) {
 	}
 }
 
-// P25: messages that are enqueued are the next turns, in their order; each sees the turns before it. An
+// Messages that are enqueued are the next turns, in their order; each sees the turns before it. An
 // ordinary message is refused meanwhile, one that waits can be cancelled, and a client that leaves takes its message back.
+// P25
 func TestMessagesAreEnqueuedInASession(t *testing.T) {
 	noLeaks(t)
 	b := newBusySession(t, says("A1."), says("A2."), says("A4."))
@@ -154,7 +155,7 @@ func TestMessagesAreEnqueuedInASession(t *testing.T) {
 	}
 }
 
-// P25: a message that interrupts ends the run and is the next turn.
+// A message that interrupts ends the run and is the next turn. // P25
 func TestAMessageInterruptsARunOfASession(t *testing.T) {
 	noLeaks(t)
 	b := newBusySession(t, says("New."))
@@ -171,8 +172,8 @@ func TestAMessageInterruptsARunOfASession(t *testing.T) {
 	}
 }
 
-// P25: a run that waits for a person is steered, and its model sees the message after the decision; a session that waits
-// keeps what is enqueued over a restart.
+// A run that waits for a person is steered, and its model sees the message after the decision; a session that waits
+// keeps what is enqueued over a restart. // P25
 func TestASessionThatWaitsTakesMessages(t *testing.T) {
 	noLeaks(t)
 	tools := newMCP(t, map[string]handler{"echo": echo})
@@ -223,7 +224,7 @@ func TestASessionThatWaitsTakesMessages(t *testing.T) {
 	}
 }
 
-// P25: a session that is deleted ends what waits in it.
+// A session that is deleted ends what waits in it. // P25
 func TestADeletedSessionEndsWhatWaitsInIt(t *testing.T) {
 	noLeaks(t)
 	b := newBusySession(t, says("Never."))

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// L08: of two calls that wait, the one that is not decided is shown until it is.
+// Of two calls that wait, the one that is not decided is shown until it is. // L08
 func TestACallThatWaitsIsShownUntilItIsDecided(t *testing.T) {
 	noLeaks(t)
 	tools := newMCP(t, map[string]handler{"echo": echo})
@@ -34,7 +34,7 @@ func TestACallThatWaitsIsShownUntilItIsDecided(t *testing.T) {
 	}
 }
 
-// A13: the sync run of an agent with tools is one model call, whose request has no tools key.
+// The sync run of an agent with tools is one model call, whose request has no tools key. // A13
 func TestASyncRunHasNoTools(t *testing.T) {
 	noLeaks(t)
 	tools := newMCP(t, map[string]handler{"echo": echo})

@@ -20,7 +20,7 @@ func (d documented) asOwner(method, path, body string, want int) map[string]any 
 	return d.do(method, path, "owner-key", body, want)
 }
 
-// N01: an agent is created, listed, changed, archived, restored and deleted, and each change is a version.
+// An agent is created, listed, changed, archived, restored and deleted, and each change is a version. // N01
 func TestAgentsOverTheAPI(t *testing.T) {
 	d := agentsAt(t)
 	d.asOwner("PUT", "/api/settings/AGENT_DEFAULT_MODEL", `{"value":"default-model"}`, 200)
@@ -160,7 +160,7 @@ func TestMistakesInAgentsAreNamed(t *testing.T) {
 	}
 }
 
-// N03: MCP servers of an agent are unique in it, and are changed one by one.
+// MCP servers of an agent are unique in it, and are changed one by one. // N03
 func TestServersOfAnAgentOverTheAPI(t *testing.T) {
 	d := agentsAt(t)
 	path := "/api/agents/" + d.asOwner("POST", "/api/agents", `{"name":"a"}`, 201)["id"].(string)
@@ -194,7 +194,7 @@ func TestServersOfAnAgentOverTheAPI(t *testing.T) {
 	d.asOwner("GET", one, "", 404)
 }
 
-// N04: hooks are added and removed, and never changed. Two requests at the same time lose nothing.
+// Hooks are added and removed, and never changed. Two requests at the same time lose nothing. // N04
 func TestHooksOfAnAgentOverTheAPI(t *testing.T) {
 	d := agentsAt(t)
 	path := "/api/agents/" + d.asOwner("POST", "/api/agents", `{"name":"a"}`, 201)["id"].(string)
@@ -235,7 +235,7 @@ func TestHooksOfAnAgentOverTheAPI(t *testing.T) {
 	}
 }
 
-// N02: the eight built-in tools are listed, and each can be assigned.
+// The eight built-in tools are listed, and each can be assigned. // N02
 func TestBuiltinToolsAreAssigned(t *testing.T) {
 	d := agentsAt(t)
 	path := "/api/agents/" + d.asOwner("POST", "/api/agents", `{"name":"a"}`, 201)["id"].(string) + "/tools"
@@ -254,7 +254,7 @@ func TestBuiltinToolsAreAssigned(t *testing.T) {
 	}
 }
 
-// N12: both forms of PUT, limits, and secrets that nobody sees again.
+// Both forms of PUT, limits, and secrets that nobody sees again. // N12
 func TestSettingsOfAgentsOverTheAPI(t *testing.T) {
 	d := agentsAt(t)
 	value := func(key string) map[string]any {

@@ -11,8 +11,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/agent"
 )
 
-// N12: a setting acts on the next run, also of a session that was begun before, until it is set otherwise; those of the
-// agent and of the request come first. No key is accepted that nothing reads, but for the tools that are not there.
+// A setting acts on the next run, also of a session that was begun before, until it is set otherwise; those of the
+// agent and of the request come first. No key is accepted that nothing reads, but for the tools that are not there. // N12
 func TestSettingsActOnTheNextRun(t *testing.T) {
 	noLeaks(t)
 	tools := newMCP(t, map[string]handler{"look": echo}, "look")
@@ -68,7 +68,7 @@ func TestSettingsActOnTheNextRun(t *testing.T) {
 	}
 }
 
-// N12: COMPACTION_MODEL writes the summaries of sessions that become too long for max_context_tokens.
+// COMPACTION_MODEL writes the summaries of sessions that become too long for max_context_tokens. // N12
 func TestASettingNamesTheModelOfSummaries(t *testing.T) {
 	noLeaks(t)
 	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, got received) {
@@ -100,7 +100,7 @@ func TestASettingNamesTheModelOfSummaries(t *testing.T) {
 	}
 }
 
-// N12: what a setting must not be is refused with its name, and nothing is stored.
+// What a setting must not be is refused with its name, and nothing is stored. // N12
 func TestWrongSettingsAreRefused(t *testing.T) {
 	d := agentsAt(t)
 	before := d.asOwner("GET", "/api/settings", "", 200)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// E19: a custom tool is created, listed after the built-in ones, shown, changed and deleted.
+// A custom tool is created, listed after the built-in ones, shown, changed and deleted. // E19
 func TestCustomToolsOverTheAPI(t *testing.T) {
 	d := agentsAt(t)
 	made := d.asOwner("POST", "/api/tools", `{"name":"status","description":"Status of an order.","tool_type":"custom",
@@ -55,7 +55,7 @@ func TestCustomToolsOverTheAPI(t *testing.T) {
 	d.asOwner("PUT", path, "{}", 404)
 }
 
-// E11, E19: what a custom tool must not be is refused, with the member that is wrong.
+// What a custom tool must not be is refused, with the member that is wrong. // E11 E19
 func TestWrongCustomToolsAreRefused(t *testing.T) {
 	d := agentsAt(t)
 	d.asOwner("POST", "/api/tools", `{"name":"taken","description":"d","config":{"endpoint":"https://example.com/x"}}`, 201)
@@ -104,7 +104,7 @@ func (d documented) customTool(name, config string) string {
 	return d.asOwner("POST", "/api/tools", fmt.Sprintf(`{"name":%q,"description":"Does %[1]s.","config":{%s}}`, name, config), 201)["id"].(string)
 }
 
-// N02 H23: tools are assigned, listed, changed and removed, which are versions of the agent.
+// Tools are assigned, listed, changed and removed, which are versions of the agent. // N02 H23
 func TestToolsAreAssignedToAgents(t *testing.T) {
 	d := agentsAt(t)
 	look, send := d.customTool("look", `"endpoint":"https://example.com/look"`), d.customTool("send", `"endpoint":"https://example.com/send"`)
@@ -174,8 +174,8 @@ func TestToolsAreAssignedToAgents(t *testing.T) {
 	d.asOwner("PATCH", "/api/agents/"+agent, `{"tools":[{"name":"look"}]}`, 404)
 }
 
-// E11 N02: the tools of an agent are offered in its runs. An endpoint gets exactly the arguments, and the headers
-// as they are in the vault at the moment.
+// The tools of an agent are offered in its runs. An endpoint gets exactly the arguments, and the headers
+// as they are in the vault at the moment. // E11 N02
 func TestAnAgentCallsItsTools(t *testing.T) {
 	noLeaks(t)
 	shop := newEndpoint(t, func(w http.ResponseWriter, r *http.Request) {
@@ -241,7 +241,7 @@ func TestAnAgentCallsItsTools(t *testing.T) {
 	}
 }
 
-// H23: a rule of an assignment denies a call before the hooks of the agent see it, and only calls of its tool.
+// A rule of an assignment denies a call before the hooks of the agent see it, and only calls of its tool. // H23
 func TestARuleOfAnAssignmentDenies(t *testing.T) {
 	noLeaks(t)
 	shop := newEndpoint(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "7") })
@@ -292,7 +292,7 @@ func TestToolsOfSessionsAndKeys(t *testing.T) {
 	}
 }
 
-// D24: the tools of a server are listed live, and a server that does not answer is told in at most 500 characters.
+// The tools of a server are listed live, and a server that does not answer is told in at most 500 characters. // D24
 func TestTheToolsOfAnAgentsServerAreListed(t *testing.T) {
 	noLeaks(t)
 	tools := newMCP(t, map[string]handler{"echo": echo})

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// H14 H15 H16 H17 H21: hooks before the answer decide what the client gets, the same on each surface, streamed or
-// not. What the model has said does not reach the client before, and not the next turn either.
+// Hooks before the answer decide what the client gets, the same on each surface, streamed or
+// not. What the model has said does not reach the client before, and not the next turn either. // H14 H15 H16 H17 H21
 func TestHooksDecideOnTheAnswer(t *testing.T) {
 	const said, early = "the password is tiger", "let me look"
 	httpHook := func(id, more string) string {
@@ -181,8 +181,8 @@ func firstID(t *testing.T, body string) string {
 	return id
 }
 
-// H24: a hook at an address that the outbound policy refuses is never contacted. Its on_error says what takes effect,
-// at each point.
+// A hook at an address that the outbound policy refuses is never contacted. Its on_error says what takes effect,
+// at each point. // H24
 func TestHooksAtRefusedAddresses(t *testing.T) {
 	noLeaks(t)
 	up := newUpstream(t, script(says("done")))

@@ -25,7 +25,7 @@ func (g *gated) local(env map[string]string, args ...string) (int, string) {
 	return status, out.String()
 }
 
-// H02 H12: a person lists, reads and decides on the command line, with a gateway and without.
+// A person lists, reads and decides on the command line, with a gateway and without. // H02 H12
 func TestApprovalsOnTheCommandLine(t *testing.T) {
 	noLeaks(t)
 	g := runGated(t, "tool_arg_validation: none")
@@ -98,8 +98,8 @@ func TestApprovalsOnTheCommandLine(t *testing.T) {
 	}
 }
 
-// H02 K07: no local command does something else than its flags say, whether a gateway runs or
-// not. --org is the org of the key, --url alone is that gateway, --data alone that directory.
+// No local command does something else than its flags say, whether a gateway runs or
+// not. --org is the org of the key, --url alone is that gateway, --data alone that directory. // H02 K07
 func TestLocalCommandsObeyTheirFlagsBesideAGateway(t *testing.T) {
 	noLeaks(t)
 	g := runGated(t, "")

@@ -160,7 +160,7 @@ func (g *gated) audited(id string) string {
 	return strings.Join(out, ", ")
 }
 
-// H02 H03 P02: a request stays open until a person decides, as JSON and as a stream.
+// A request stays open until a person decides, as JSON and as a stream. // H02 H03 P02
 func TestAToolCallRunsWhenAPersonApprovesIt(t *testing.T) {
 	noLeaks(t)
 	g := runGated(t, "")
@@ -226,7 +226,7 @@ func TestTheModelIsToldWhyACallWasDenied(t *testing.T) { // H02
 	}
 }
 
-// H06: nobody decides while the request is open.
+// Nobody decides while the request is open. // H06
 func TestACallThatNobodyDecidesIsDenied(t *testing.T) {
 	noLeaks(t)
 	g := runGated(t, "approval_hold: 1s")
@@ -244,7 +244,7 @@ func TestACallThatNobodyDecidesIsDenied(t *testing.T) {
 	}
 }
 
-// H12 P02: the client leaves, somebody decides, and the client comes back with its key.
+// The client leaves, somebody decides, and the client comes back with its key. // H12 P02
 func TestAClientComesBackForTheAnswerOfARunThatWaited(t *testing.T) {
 	noLeaks(t)
 	g := runGated(t, "")
@@ -296,7 +296,7 @@ func TestAClientComesBackForTheAnswerOfARunThatWaited(t *testing.T) {
 	}
 }
 
-// H12 P02: a restart while a call waits, and the tool runs once.
+// A restart while a call waits, and the tool runs once. // H12 P02
 func TestACallThatWaitsSurvivesARestart(t *testing.T) {
 	noLeaks(t)
 	g := runGated(t, "")
@@ -325,7 +325,7 @@ func TestACallThatWaitsSurvivesARestart(t *testing.T) {
 	}
 }
 
-// P02: two people decide at the same time, and one of them is too late.
+// Two people decide at the same time, and one of them is too late. // P02
 func TestOneDecisionWins(t *testing.T) {
 	noLeaks(t)
 	g := runGated(t, "")
@@ -364,7 +364,7 @@ func TestOneDecisionWins(t *testing.T) {
 	}
 }
 
-// P02: who may decide.
+// Who may decide. // P02
 func TestTheKeyThatAsksMayNotDecideIfTheOrgSaysSo(t *testing.T) {
 	noLeaks(t)
 	g := runGated(t, "approvers: others")
@@ -385,7 +385,7 @@ func TestTheKeyThatAsksMayNotDecideIfTheOrgSaysSo(t *testing.T) {
 	}
 }
 
-// P02 K07: nobody learns whether another org has an approval.
+// Nobody learns whether another org has an approval. // P02 K07
 func TestAnApprovalOfAnotherOrgDoesNotExist(t *testing.T) {
 	noLeaks(t)
 	up := newUpstream(t, askGated(call{"delete", `{}`}))
@@ -417,7 +417,7 @@ func TestAnApprovalOfAnotherOrgDoesNotExist(t *testing.T) {
 	wait(t, open, "the answer")
 }
 
-// P02 P14: what was approved is this definition of the tool.
+// What was approved is this definition of the tool. // P02 P14
 func TestAChangedToolIsAskedForAgain(t *testing.T) {
 	noLeaks(t)
 	g := runGated(t, "catalog_ttl: 0s")
@@ -520,7 +520,7 @@ func TestAToolThatChangesDuringAnApprovedBatchIsAskedForAgain(t *testing.T) {
 	}
 }
 
-// H02: free calls do not wait for gated ones, and all gated ones are asked for at once.
+// Free calls do not wait for gated ones, and all gated ones are asked for at once. // H02
 func TestFreeCallsRunBeforeTheQuestion(t *testing.T) {
 	noLeaks(t)
 	g := runGated(t, "", "require_approval: {always: {tool_names: [delete]}}")
@@ -546,7 +546,7 @@ func TestFreeCallsRunBeforeTheQuestion(t *testing.T) {
 	}
 }
 
-// D14 P60: the forms of require_approval, with annotations that are believed and that are not.
+// The forms of require_approval, with annotations that are believed and that are not. // D14 P60
 func TestRulesSelectTheCallsThatWait(t *testing.T) {
 	for rule, waits := range map[string]string{
 		"require_approval: never":                                                                 "",
@@ -589,7 +589,7 @@ func TestRulesSelectTheCallsThatWait(t *testing.T) {
 	}
 }
 
-// H03: a server that the management API changes has its rule for the next request.
+// A server that the management API changes has its rule for the next request. // H03
 func TestStoredServersHaveTheirRule(t *testing.T) {
 	noLeaks(t)
 	g := runGated(t, "approval_hold: 1s", "enabled: false")
@@ -677,7 +677,7 @@ func TestAListWaitsForItsFirstApproval(t *testing.T) {
 	}
 }
 
-// H02: a long poll waits for an approval that it selects, whatever else waits or is decided.
+// A long poll waits for an approval that it selects, whatever else waits or is decided. // H02
 func TestAListWaitsForAnApprovalThatItSelects(t *testing.T) {
 	noLeaks(t)
 	g := runGated(t, "")
@@ -709,8 +709,8 @@ func TestAListWaitsForAnApprovalThatItSelects(t *testing.T) {
 	}
 }
 
-// H02: half of the org's cap is for one key: what it asks for beyond is answered with an error, and
-// other keys can still ask.
+// Half of the org's cap is for one key: what it asks for beyond is answered with an error, and
+// other keys can still ask. // H02
 func TestOneKeyCannotUseUpTheApprovalsOfItsOrg(t *testing.T) {
 	noLeaks(t)
 	up := newUpstream(t, askGated(call{"delete", `{"n":7}`}))
@@ -821,7 +821,7 @@ func TestListsHavePagesAndLeaveOutLargeArguments(t *testing.T) {
 	}
 }
 
-// H03: a reload that changes the rule affects later runs.
+// A reload that changes the rule affects later runs. // H03
 func TestAReloadChangesTheRuleOfLaterRuns(t *testing.T) {
 	noLeaks(t)
 	up := newUpstream(t, askGated(call{"delete", `{"n":7}`}))

@@ -42,7 +42,7 @@ func message(role string, content any) map[string]any {
 	return map[string]any{"role": role, "content": content}
 }
 
-// H02: a person who decides sees who asks, by name, and what for: the last message of the user.
+// A person who decides sees who asks, by name, and what for: the last message of the user. // H02
 func TestAnApproverSeesWhoAsksAndWhatFor(t *testing.T) {
 	noLeaks(t)
 	g := runGated(t, "")
@@ -85,7 +85,7 @@ func TestAnApproverSeesWhoAsksAndWhatFor(t *testing.T) {
 	}
 }
 
-// H02: the message is the one before the call, also of a run that waits again.
+// The message is the one before the call, also of a run that waits again. // H02
 func TestAnApproverSeesTheMessageOfARunThatWaitsAgain(t *testing.T) {
 	noLeaks(t)
 	g := runGated(t, "")
@@ -112,7 +112,7 @@ func TestAnApproverSeesTheMessageOfARunThatWaitsAgain(t *testing.T) {
 	}
 }
 
-// H02: a person who decides sees whether the client is there, can come back, or is gone.
+// A person who decides sees whether the client is there, can come back, or is gone. // H02
 func TestAnApproverSeesWhetherSomebodyWaits(t *testing.T) {
 	noLeaks(t)
 	g := runGated(t, "")
@@ -152,8 +152,8 @@ func (g *gated) clientIs(id string, want any) {
 	})
 }
 
-// H02: nothing of what was said is shown of a response that is not to be stored, and its client can
-// come back; the arguments are shown, because they are decided about.
+// Nothing of what was said is shown of a response that is not to be stored, and its client can
+// come back; the arguments are shown, because they are decided about. // H02
 func TestAnApproverSeesNoMessageOfAResponseThatIsNotStored(t *testing.T) {
 	noLeaks(t)
 	g := runGated(t, "")
@@ -173,7 +173,7 @@ func TestAnApproverSeesNoMessageOfAResponseThatIsNotStored(t *testing.T) {
 	}
 }
 
-// H02: the command line shows the same, and says what the digests are.
+// The command line shows the same, and says what the digests are. // H02
 func TestTheCommandLineShowsWhoAsksAndWhatFor(t *testing.T) {
 	noLeaks(t)
 	g := runGated(t, "")

@@ -170,8 +170,8 @@ func TestARelayLeavesOneRow(t *testing.T) { // L01 A03
 	}
 }
 
-// D03: a tool that is left out because of its name is in the audit once, however
-// many runs share the list.
+// A tool that is left out because of its name is in the audit once, however
+// many runs share the list. // D03
 func TestANameCollisionIsInTheAudit(t *testing.T) {
 	noLeaks(t)
 	echo := map[string]handler{"echo": func(_ context.Context, text string) (string, error) { return text, nil }}
@@ -258,7 +258,7 @@ func filledAudit(t *testing.T, rows int) string {
 	return data
 }
 
-// P09: one row of 10,000 is altered, deleted, moved or cut off, and named.
+// One row of 10,000 is altered, deleted, moved or cut off, and named. // P09
 func TestWhoeverChangesARowIsFound(t *testing.T) {
 	if raceDetector {
 		t.Log("10,000 rows are checked without the race detector: nothing here runs at the same time")

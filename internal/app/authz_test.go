@@ -647,8 +647,8 @@ func (w *twoOrgs) as(authorization, method, path, body string) (int, string) {
 	return a.status, text
 }
 
-// K07 K09: every route, every kind of caller, things of one's own, of another
-// org, and that are not there.
+// Every route, every kind of caller, things of one's own, of another
+// org, and that are not there. // K07 K09
 func TestEveryRouteIsGuarded(t *testing.T) {
 	noLeaks(t)
 	table := access()

@@ -57,9 +57,9 @@ func budgetsOf(t *testing.T, g *gateway) map[string]map[string]any {
 	return out
 }
 
-// P03 P57: 200 requests at once against one cap, as runs, as durable runs and as relays, of a key and of an end user,
+// 200 requests at once against one cap, as runs, as durable runs and as relays, of a key and of an end user,
 // while the provider counts 20 percent more than was reserved. What is spent and reserved exceeds the cap by
-// at most the overrun, and no call starts at the cap. Failures 7 and 8 of other gateways.
+// at most the overrun, and no call starts at the cap. Failures 7 and 8 of other gateways. // P03 P57
 func TestParallelRequestsStayWithinABudget(t *testing.T) {
 	for _, scope := range []string{"key", "end_user"} {
 		for _, how := range []string{"runs", "durable runs", "relays"} {
@@ -123,7 +123,7 @@ func TestParallelRequestsStayWithinABudget(t *testing.T) {
 	}
 }
 
-// P03: the refusal says which budget it is, the audit log says it once, and another end user is not concerned.
+// The refusal says which budget it is, the audit log says it once, and another end user is not concerned. // P03
 func TestABudgetThatIsUsedUp(t *testing.T) {
 	noLeaks(t)
 	up := newUpstream(t, counts(100, 400)) // 0.0041 USD
@@ -174,8 +174,8 @@ func TestABudgetThatIsUsedUp(t *testing.T) {
 	}
 }
 
-// P03: a relayed answer is charged with what the provider counts, an answer that the client cuts off with what was
-// reserved for it, and an error of the provider with nothing.
+// A relayed answer is charged with what the provider counts, an answer that the client cuts off with what was
+// reserved for it, and an error of the provider with nothing. // P03
 func TestWhatARelayIsCharged(t *testing.T) {
 	noLeaks(t)
 	release := make(chan struct{})
@@ -241,7 +241,7 @@ func TestWhatARelayIsCharged(t *testing.T) {
 	}
 }
 
-// P46 P03: a key can have budgets of its own, and gives none of its keys more.
+// A key can have budgets of its own, and gives none of its keys more. // P46 P03
 func TestAKeyWithABudget(t *testing.T) {
 	noLeaks(t)
 	up := newUpstream(t, counts(100, 400)) // 0.0041 USD
@@ -285,7 +285,7 @@ func TestAKeyWithABudget(t *testing.T) {
 	}
 }
 
-// P57: the sums of the API are those of the requests, by whom and for whom they were made.
+// The sums of the API are those of the requests, by whom and for whom they were made. // P57
 func TestUsageOverTheAPI(t *testing.T) {
 	noLeaks(t)
 	up := newUpstream(t, counts(30, 120))
@@ -335,8 +335,8 @@ func TestUsageOverTheAPI(t *testing.T) {
 	}
 }
 
-// L04 L05: a run of three rounds has three model-call rows, and none for the request itself. The sums of the key have
-// its tool calls, and the time that the provider bills.
+// A run of three rounds has three model-call rows, and none for the request itself. The sums of the key have
+// its tool calls, and the time that the provider bills. // L04 L05
 func TestUsageOfARunIsThatOfItsRounds(t *testing.T) {
 	asked, answered := asks(call{"echo", `{"n":1}`}, call{"echo", `{"n":2}`}), says("done")
 	asked.gpuMS, answered.gpuMS = 250, 500

@@ -50,7 +50,7 @@ func TestBuiltinToolsOfAnOrg(t *testing.T) {
 	}
 }
 
-// N02: an agent has built-in tools that its org does not offer to other runs. What the org says of approvals counts.
+// An agent has built-in tools that its org does not offer to other runs. What the org says of approvals counts. // N02
 func TestBuiltinToolsOfAnAgent(t *testing.T) {
 	noLeaks(t)
 	shop := newEndpoint(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "seven") })

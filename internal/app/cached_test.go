@@ -212,7 +212,7 @@ func TestWhatIsNotKept(t *testing.T) {
 	}
 }
 
-// F01: another address or credential makes it another server, under whatever name.
+// Another address or credential makes it another server, under whatever name. // F01
 func TestWhatAServerSaidIsNotUsedForAnotherOne(t *testing.T) {
 	c := newCachedSite(t, "tool_cache_ttl_seconds: 300")
 	c.boot("pepper")
@@ -226,7 +226,7 @@ func TestWhatAServerSaidIsNotUsedForAnotherOne(t *testing.T) {
 	c.says("answer 3")
 }
 
-// F01 D18: so does another secret, by whatever reference.
+// So does another secret, by whatever reference. // F01 D18
 func TestWhatAServerSaidToOneCredentialIsNotUsedForAnother(t *testing.T) {
 	c := newCachedSite(t, "tool_cache_ttl_seconds: 300")
 	c.yaml = "master_key: " + masterKey + "\n" + strings.ReplaceAll(c.yaml, "name: s, ", `name: s, headers: {X-Vault: "secret:gh", X-Env: "env:TEAM"}, `)

@@ -9,8 +9,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
-// B08, B09: the limit on calls ends a response, and no limit on rounds does before: a model that asks for one tool at a
-// time can make all of its calls, and then answers.
+// The limit on calls ends a response, and no limit on rounds does before: a model that asks for one tool at a
+// time can make all of its calls, and then answers. // B08 B09
 func TestAResponseMakesAllItsCallsOneAfterTheOther(t *testing.T) {
 	noLeaks(t)
 	for name, c := range map[string]struct {

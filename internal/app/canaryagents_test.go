@@ -54,9 +54,9 @@ func newEchoes(t *testing.T) *echoes {
 	return e
 }
 
-// K06, K13: secrets of the vault that MCP servers, hooks, tools and settings of agents use are in no log, row,
+// Secrets of the vault that MCP servers, hooks, tools and settings of agents use are in no log, row,
 // event, answer, webhook, audit row or backup, also when the servers and the receivers of hooks fail, and answer
-// with what they were sent.
+// with what they were sent. // K06 K13
 func TestNoSecretOfAnAgentComesOut(t *testing.T) {
 	noLeaks(t)
 	c := &canaries{t, map[string]string{}, map[string][]byte{}}

@@ -33,7 +33,7 @@ func TestASecondRequestAsksNoServerForItsTools(t *testing.T) {
 	}
 }
 
-// D02: a change of one server's settings asks that server again, and no other.
+// A change of one server's settings asks that server again, and no other. // D02
 func TestAChangeOfOneServerAsksOnlyThatServer(t *testing.T) {
 	noLeaks(t)
 	still, changed := newMCP(t, map[string]handler{"echo": echo}), newMCP(t, map[string]handler{"other": echo})
@@ -53,7 +53,7 @@ func TestAChangeOfOneServerAsksOnlyThatServer(t *testing.T) {
 	}
 }
 
-// D01: each of three servers answers only when all have been asked.
+// Each of three servers answers only when all have been asked. // D01
 func TestAllServersAreAskedAtTheSameTime(t *testing.T) {
 	noLeaks(t)
 	var all sync.WaitGroup
@@ -164,8 +164,8 @@ func TestWhatIsTriedAgain(t *testing.T) {
 	}
 }
 
-// C24 P07: after every restart the model is offered the same bytes, in whatever
-// order and however fast the servers answer. (A thousand times: package catalog.)
+// After every restart the model is offered the same bytes, in whatever
+// order and however fast the servers answer. (A thousand times: package catalog.) // C24 P07
 func TestTheModelIsOfferedTheSameBytesAfterEveryRestart(t *testing.T) {
 	noLeaks(t)
 	random := rand.New(rand.NewPCG(3, 4))

@@ -95,8 +95,8 @@ func wholeAnswers() map[string][]string {
 	}
 }
 
-// P03: under a budget, no call costs less than its provider counted, wherever its client leaves. A whole answer costs
-// what was counted, and any other what was reserved: /api/usage says that this is an estimate.
+// Under a budget, no call costs less than its provider counted, wherever its client leaves. A whole answer costs
+// what was counted, and any other what was reserved: /api/usage says that this is an estimate. // P03
 func TestAStreamThatIsCutCostsWhatWasReserved(t *testing.T) {
 	for name, events := range countedStreams() {
 		t.Run(name, func(t *testing.T) {
@@ -303,7 +303,7 @@ func TestARelayedStreamIsAskedForItsUsage(t *testing.T) {
 	}
 }
 
-// P03: an error of the provider before any output costs what the provider has counted until then.
+// An error of the provider before any output costs what the provider has counted until then. // P03
 func TestAnErrorWithinAStreamIsFreeBeforeTheOutput(t *testing.T) {
 	noLeaks(t)
 	events := 0

@@ -47,7 +47,8 @@ func TestDatabasesAreManaged(t *testing.T) {
 	set(`null`, 200, `"databases":[]`)
 }
 
-// E02: an agent reads only the schemas and tables of its assignment, whether it is added over the API or declared in the file.
+// An agent reads only the schemas and tables of its assignment, whether it is added over the API or declared in the file.
+// E02
 func TestTheSchemasOfAnAgent(t *testing.T) {
 	noLeaks(t)
 	path := filepath.Join(t.TempDir(), "shop.db")

@@ -15,8 +15,8 @@ func fileAgents(upstream, agents string) string {
 const helperOfFile = `      - {name: helper, model: m, system_prompt: Be brief., settings: {max_steps: 3}}
 `
 
-// N01, A12: an agent of the configuration file is listed and run by its name, cannot be changed over the API, gets a
-// version when the file changes it, and leaves its sessions readable when it leaves the file.
+// An agent of the configuration file is listed and run by its name, cannot be changed over the API, gets a
+// version when the file changes it, and leaves its sessions readable when it leaves the file. // N01 A12
 func TestAgentsOfTheConfigurationFile(t *testing.T) {
 	up := newUpstream(t, script(says("Hello.")))
 	first := fileAgents(up.URL, helperOfFile)
@@ -92,7 +92,7 @@ func TestAgentsOfTheConfigurationFile(t *testing.T) {
 	d.asOwner("GET", "/api/sessions/"+session, "", 404)
 }
 
-// N01: the version of an agent of the file, and its sessions, survive a restart.
+// The version of an agent of the file, and its sessions, survive a restart. // N01
 func TestAgentsOfTheFileSurviveARestart(t *testing.T) {
 	noLeaks(t)
 	data := t.TempDir()
@@ -116,8 +116,8 @@ func TestAgentsOfTheFileSurviveARestart(t *testing.T) {
 	}
 }
 
-// N02, N03: an agent of the file finds a custom tool by its name when a run begins, and has MCP servers whose
-// credentials the operator keeps in the environment.
+// An agent of the file finds a custom tool by its name when a run begins, and has MCP servers whose
+// credentials the operator keeps in the environment. // N02 N03
 func TestToolsAndServersOfAgentsOfTheFile(t *testing.T) {
 	noLeaks(t)
 	up := newUpstream(t, script(asks(call{"status", `{"id":"7"}`}, call{"mcp__shop__echo", `{"n":1}`}, call{"mcp__shop__pay", `{"n":2}`}), says("Done.")))

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// J03: messages come while their session, or its agent, is deleted. Whatever is first: every request is answered, and no run
-// outlives the deletion. The model never answers, so that a run that is not ended would not end.
+// Messages come while their session, or its agent, is deleted. Whatever is first: every request is answered, and no run
+// outlives the deletion. The model never answers, so that a run that is not ended would not end. // J03
 func TestNoRunOutlivesADeletionAtTheSameTime(t *testing.T) {
 	noLeaks(t)
 	up := newUpstream(t, func(_ http.ResponseWriter, r *http.Request, _ received) { <-r.Context().Done() })
@@ -65,7 +65,7 @@ func (d documented) sendTo(id, session, message string) chan answer {
 	return out
 }
 
-// P25: a message that a busy session refuses is no failure of the store: the next request of anybody is accepted.
+// A message that a busy session refuses is no failure of the store: the next request of anybody is accepted. // P25
 func TestABusySessionIsNoFailureOfTheStore(t *testing.T) {
 	noLeaks(t)
 	b := newBusySession(t, says("Hi."), says("Done."))

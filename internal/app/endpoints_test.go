@@ -76,8 +76,8 @@ func answers(kind, body string) func(http.ResponseWriter, *http.Request, receive
 
 const embedding = `{"object":"list","data":[{"object":"embedding","index":0,"embedding":[0.1]}],"model":"x","usage":{"prompt_tokens":8,"total_tokens":8}}`
 
-// P63: every endpoint gets to the provider, with its name for the model and nothing else changed, and is in the
-// audit log.
+// Every endpoint gets to the provider, with its name for the model and nothing else changed, and is in the
+// audit log. // P63
 func TestEveryEndpointIsRelayed(t *testing.T) {
 	noLeaks(t)
 	up := newUpstream(t, answers("application/x-odd", "answer \x00\xff"))
@@ -132,7 +132,7 @@ func (g *gateway) auditRows(n int) answer {
 	}
 }
 
-// P63: what is not relayed says why, and who has what a provider has not.
+// What is not relayed says why, and who has what a provider has not. // P63
 func TestWhatIsNotRelayedSaysWhy(t *testing.T) {
 	noLeaks(t)
 	up := newUpstream(t, answers("application/json", embedding))
@@ -182,7 +182,7 @@ func TestWhatIsNotRelayedSaysWhy(t *testing.T) {
 	}
 }
 
-// P63: large bodies go through files, of which nothing is left.
+// Large bodies go through files, of which nothing is left. // P63
 func TestALargeBodyIsSpooled(t *testing.T) {
 	noLeaks(t)
 	data := t.TempDir()
@@ -239,7 +239,7 @@ func TestSpooledBodiesAreLimited(t *testing.T) {
 	}
 }
 
-// P46 C20 K10: what a key may not use does not exist for it.
+// What a key may not use does not exist for it. // P46 C20 K10
 func TestEndpointsObeyTheModelsOfAKey(t *testing.T) {
 	noLeaks(t)
 	up := newUpstream(t, answers("application/json", embedding))
@@ -254,7 +254,7 @@ func TestEndpointsObeyTheModelsOfAKey(t *testing.T) {
 	}
 }
 
-// P57 P63: endpoints reserve from budgets, and what has no price is refused.
+// Endpoints reserve from budgets, and what has no price is refused. // P57 P63
 func TestEndpointsSpendFromBudgets(t *testing.T) {
 	noLeaks(t)
 	up := newUpstream(t, func(w http.ResponseWriter, r *http.Request, got received) {
@@ -300,7 +300,7 @@ func TestEndpointsSpendFromBudgets(t *testing.T) {
 	}
 }
 
-// P57 P63: what each request of a relayed endpoint is charged with, read after a restart.
+// What each request of a relayed endpoint is charged with, read after a restart. // P57 P63
 func TestWhatEndpointsCost(t *testing.T) {
 	const sentence = "A sentence that somebody says, which has no more than sixty bytes. "
 	for name, tt := range map[string]struct {
@@ -377,7 +377,7 @@ func TestWhatEndpointsCost(t *testing.T) {
 	}
 }
 
-// P63 I08: a body can be sent again, so that a route falls back. No target gets the credential of another one.
+// A body can be sent again, so that a route falls back. No target gets the credential of another one. // P63 I08
 func TestEndpointsFallBack(t *testing.T) {
 	for name, tt := range map[string]struct {
 		first func(http.ResponseWriter, *http.Request, received)
@@ -429,7 +429,7 @@ func TestEndpointsReportTheFirstError(t *testing.T) {
 	}
 }
 
-// P63: an answer is passed on while it comes. The provider is left when the client leaves, and when its key is revoked.
+// An answer is passed on while it comes. The provider is left when the client leaves, and when its key is revoked. // P63
 func TestSpeechIsStreamedAndEnds(t *testing.T) {
 	for _, how := range []string{"the client leaves", "the key is revoked"} {
 		t.Run(how, func(t *testing.T) {

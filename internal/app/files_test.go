@@ -39,7 +39,7 @@ func (d documented) signedPath(path string) string {
 	return strings.TrimPrefix(signed, d.URL)
 }
 
-// E06 E20: files are uploaded, listed, downloaded and deleted, and a signed URL gives one to anyone who has it.
+// Files are uploaded, listed, downloaded and deleted, and a signed URL gives one to anyone who has it. // E06 E20
 func TestFilesOverTheAPI(t *testing.T) {
 	noLeaks(t)
 	d := filed(t, t.TempDir(), "")
@@ -175,7 +175,7 @@ func TestTheBaseOfSignedURLs(t *testing.T) {
 	}
 }
 
-// E20: a deleted org leaves no files, its signed URLs are void, and another org sees none of it.
+// A deleted org leaves no files, its signed URLs are void, and another org sees none of it. // E20
 func TestADeletedOrgLeavesNoFiles(t *testing.T) {
 	noLeaks(t)
 	data := t.TempDir()
@@ -241,7 +241,7 @@ func TestABackupHasTheFilesOfBuckets(t *testing.T) {
 	}
 }
 
-// E06 E07: a run writes a file, lists it and reads it, and gets a URL for a file that is not text. The URL works.
+// A run writes a file, lists it and reads it, and gets a URL for a file that is not text. The URL works. // E06 E07
 func TestARunUsesFiles(t *testing.T) {
 	noLeaks(t)
 	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, got received) {
@@ -274,7 +274,7 @@ func TestARunUsesFiles(t *testing.T) {
 	}
 }
 
-// E20: a bucket of the kind s3, with credentials of the vault, over the API. What the service refuses is told.
+// A bucket of the kind s3, with credentials of the vault, over the API. What the service refuses is told. // E20
 func TestABucketOfAService(t *testing.T) {
 	noLeaks(t)
 	stored := s3mem.New()

@@ -100,8 +100,8 @@ func position(frame string) string {
 	return text
 }
 
-// L05 J21 P05: the events of a run are the same while it happens, afterwards, and after
-// any of them.
+// The events of a run are the same while it happens, afterwards, and after
+// any of them. // L05 J21 P05
 func TestARunIsFollowedOverHTTP(t *testing.T) {
 	noLeaks(t)
 	h := hold(t, "")
@@ -194,7 +194,7 @@ func TestEventStreamsAreNoModelRequests(t *testing.T) {
 	}
 }
 
-// J22: a member cancels its own run, and those who follow it see its end.
+// A member cancels its own run, and those who follow it see its end. // J22
 func TestAMemberCancelsItsRun(t *testing.T) {
 	noLeaks(t)
 	h := hold(t, "")
@@ -214,8 +214,8 @@ func TestAMemberCancelsItsRun(t *testing.T) {
 	}
 }
 
-// G18: what the model had said when its client left is kept, and shown to those who
-// follow the run.
+// What the model had said when its client left is kept, and shown to those who
+// follow the run. // G18
 func TestTheTextOfARunThatItsClientLeftIsKept(t *testing.T) {
 	noLeaks(t)
 	begun := make(chan struct{})
@@ -249,7 +249,7 @@ func TestTheTextOfARunThatItsClientLeftIsKept(t *testing.T) {
 	}
 }
 
-// K09: the failure of a run names addresses to owners and admins only.
+// The failure of a run names addresses to owners and admins only. // K09
 func TestRunsShowAddressesToThoseWhoMaySeeThem(t *testing.T) {
 	noLeaks(t)
 	up := newUpstream(t, script(says("never")))
@@ -368,7 +368,7 @@ func TestRunsFollowIsInterrupted(t *testing.T) {
 	}
 }
 
-// J22: without a gateway the request is stored, and the next start ends the run.
+// Without a gateway the request is stored, and the next start ends the run. // J22
 func TestRunsCancelWithoutAGateway(t *testing.T) {
 	noLeaks(t)
 	data := storedRuns(t)

@@ -46,8 +46,8 @@ func turns(calls ...call) func(http.ResponseWriter, *http.Request, received) {
 	}
 }
 
-// A07 E13 E17 J23: the switch offers code under the names of its languages. Calls by the names of mistral.rs and by code_execute run in the same
-// session. Files are handed over, listed and read.
+// The switch offers code under the names of its languages. Calls by the names of mistral.rs and by code_execute run in the same
+// session. Files are handed over, listed and read. // A07 E13 E17 J23
 func TestTheNamesOfTheToolsThatRunCode(t *testing.T) {
 	noLeaks(t)
 	up := newUpstream(t, turns(
@@ -78,7 +78,7 @@ func TestTheNamesOfTheToolsThatRunCode(t *testing.T) {
 	}
 }
 
-// E17: a slice of a file has its bounds and the length of the whole. A session reads its own files, and no others.
+// A slice of a file has its bounds and the length of the whole. A session reads its own files, and no others. // E17
 func TestCodeReadsTheFilesOfItsSession(t *testing.T) {
 	noLeaks(t)
 	var id string

@@ -59,8 +59,8 @@ func (g *gated) checkVoid(id, reason string) {
 	}
 }
 
-// H03: nobody can get the answer of a chat request without a key whose client has left: what
-// it asks for is void, and nothing is executed, neither for it nor for the same request again.
+// Nobody can get the answer of a chat request without a key whose client has left: what
+// it asks for is void, and nothing is executed, neither for it nor for the same request again. // H03
 func TestWhatAClientAskedForThatHasLeftIsNotExecuted(t *testing.T) {
 	noLeaks(t)
 	for _, c := range []struct{ name, runtime, body string }{
@@ -90,7 +90,7 @@ func TestWhatAClientAskedForThatHasLeftIsNotExecuted(t *testing.T) {
 	}
 }
 
-// H03: the process that held the request open is gone, and its client with it.
+// The process that held the request open is gone, and its client with it. // H03
 func TestWhatAClientAskedForIsVoidAfterARestart(t *testing.T) {
 	noLeaks(t)
 	g := runGated(t, "")
@@ -144,7 +144,7 @@ func (g *gated) read(o opened) string {
 	}
 }
 
-// K08: a revoked key has nothing that waits, and nothing open.
+// A revoked key has nothing that waits, and nothing open. // K08
 func TestARevokedKeyHasNothingOpen(t *testing.T) {
 	noLeaks(t)
 	g := runGated(t, "")
@@ -209,7 +209,7 @@ func (g *gated) waitingAll(n int) []map[string]any {
 	}
 }
 
-// H02: a response that waits and is deleted asks for nothing any more.
+// A response that waits and is deleted asks for nothing any more. // H02
 func TestADeletedResponseAsksForNothing(t *testing.T) {
 	noLeaks(t)
 	p := newParitySite(t, "openai", twoSteps, "")
@@ -230,8 +230,8 @@ func TestADeletedResponseAsksForNothing(t *testing.T) {
 	p.called(0)
 }
 
-// P02: what only the client's own request asks for is the client's own to decide, also where others
-// must decide about the rest.
+// What only the client's own request asks for is the client's own to decide, also where others
+// must decide about the rest. // P02
 func TestTheClientDecidesWhatOnlyItsOwnRequestAsksFor(t *testing.T) {
 	noLeaks(t)
 	p := newParitySite(t, "openai", twoSteps, "approvers: others")
@@ -243,8 +243,8 @@ func TestTheClientDecidesWhatOnlyItsOwnRequestAsksFor(t *testing.T) {
 	p.called(1)
 }
 
-// K07: a deleted org has nothing that waits and nothing open, and its id cannot be used again:
-// a new org would read what the former one has stored.
+// A deleted org has nothing that waits and nothing open, and its id cannot be used again:
+// a new org would read what the former one has stored. // K07
 func TestADeletedOrgHasNothingOpenAndNoSuccessor(t *testing.T) {
 	noLeaks(t)
 	g := runGated(t, "")

@@ -131,8 +131,8 @@ func (b *hookBench) check(t *testing.T, where string, c hookCell, text, body str
 	b.receiver.forget()
 }
 
-// H14 H15 H16 H17 H19 H21: each cell of the table of events, types and actions, the same over chat, Responses and
-// an agent, streamed or not.
+// Each cell of the table of events, types and actions, the same over chat, Responses and
+// an agent, streamed or not. // H14 H15 H16 H17 H19 H21
 func TestWhatHooksMayDo(t *testing.T) {
 	for name, c := range hookCells() {
 		t.Run(name, func(t *testing.T) {
@@ -234,7 +234,7 @@ func slicesOf(cells map[string]hookCell) (out []hookCell) {
 	return out
 }
 
-// H15 H21: an agent that is run without tools has its hooks too.
+// An agent that is run without tools has its hooks too. // H15 H21
 func TestHooksOfAnAgentWithoutTools(t *testing.T) {
 	noLeaks(t)
 	up := newUpstream(t, script(says(cellAnswer)))

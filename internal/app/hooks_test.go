@@ -51,8 +51,8 @@ func replies(byEvent map[string]string) func(http.ResponseWriter, map[string]any
 	}
 }
 
-// H07 H14 H15 H16 H17 H19 H21 H22 H24: what hooks decide takes effect, the same on each surface, streamed
-// or not.
+// What hooks decide takes effect, the same on each surface, streamed
+// or not. // H07 H14 H15 H16 H17 H19 H21 H22 H24
 func TestHooksDecideOnEverySurface(t *testing.T) {
 	const url = "URL"
 	httpHook := func(id, event, more string) string {
@@ -149,7 +149,7 @@ func TestHooksDecideOnEverySurface(t *testing.T) {
 	}
 }
 
-// H14: a key with hooks has the loop also where its requests would be relayed, and cannot switch it off.
+// A key with hooks has the loop also where its requests would be relayed, and cannot switch it off. // H14
 func TestHooksAreNeverSkipped(t *testing.T) {
 	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, _ received) { says("done").write(w) })
 	runtime := `hooks: [{id: h, event: OnRunStart, type: rule, config: {condition: "input CONTAINS secret"}}]`
@@ -173,8 +173,8 @@ func TestHooksAreNeverSkipped(t *testing.T) {
 	}
 }
 
-// H03: a call for which a hook asks waits with its text, and goes on when a person approves it. What is
-// approved are the arguments that the hooks have left.
+// A call for which a hook asks waits with its text, and goes on when a person approves it. What is
+// approved are the arguments that the hooks have left. // H03
 func TestAHookAsksAPerson(t *testing.T) {
 	up := newUpstream(t, askGated(call{"delete", `{"n":7}`}))
 	tools := newMCP(t, map[string]handler{"delete": echo})
@@ -194,8 +194,8 @@ func TestAHookAsksAPerson(t *testing.T) {
 	}
 }
 
-// H07: a hook of the file for a key that the org does not have is refused, at the start and when the file is read
-// again. The id of a key of the API is one that it has.
+// A hook of the file for a key that the org does not have is refused, at the start and when the file is read
+// again. The id of a key of the API is one that it has. // H07
 func TestHooksForKeysThatDoNotExist(t *testing.T) {
 	up := newUpstream(t, script(says("done")))
 	yaml := func(key string) string {

@@ -183,8 +183,8 @@ func TestTheTokensOfAnInput(t *testing.T) {
 	}
 }
 
-// A04: with the loop off, a provider that speaks the Responses API gets the client's bytes, and
-// the client gets the provider's.
+// With the loop off, a provider that speaks the Responses API gets the client's bytes, and
+// the client gets the provider's. // A04
 func TestARequestToTheResponsesAPIIsRelayed(t *testing.T) {
 	noLeaks(t)
 	const request = `{"model":"m",  "input":"x","background":true,"anything":{"b":1,"a":[]}}`

@@ -177,8 +177,8 @@ func TestAFloodStaysOutOfMemory(t *testing.T) {
 	measured(t, 300, func() { g.post(question).completion(t) })
 }
 
-// K04: a forbidden address ends the whole run with 403, in discovery and in a
-// call; the model hears nothing of it, and only owners and admins the address.
+// A forbidden address ends the whole run with 403, in discovery and in a
+// call; the model hears nothing of it, and only owners and admins the address. // K04
 func TestAForbiddenAddressEndsTheRun(t *testing.T) {
 	noLeaks(t)
 	away := func(w http.ResponseWriter, _ *http.Request, _ rpc) {

@@ -156,8 +156,8 @@ func TestTheModelIsToldWhatIsWrongWithItsCall(t *testing.T) {
 	}
 }
 
-// C10: with tool_error_mode abort a failed tool ends the run, and the client is
-// told not to repeat the request.
+// With tool_error_mode abort a failed tool ends the run, and the client is
+// told not to repeat the request. // C10
 func TestAFailedToolEndsTheRunWhereTheOrgWantsIt(t *testing.T) {
 	noLeaks(t)
 	tools := newMCP(t, map[string]handler{"fail": func(context.Context, string) (string, error) { return "", fmt.Errorf("no such luck") }})

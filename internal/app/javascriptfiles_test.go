@@ -66,8 +66,8 @@ func (j *javaScript) wants(got codeAnswer, want ...string) {
 	}
 }
 
-// J16 J17 J19 J20 J23: JavaScript reads the files and images of the conversation, and what it writes comes back as files of the key, each with
-// the round that has made it. The model reads how.
+// JavaScript reads the files and images of the conversation, and what it writes comes back as files of the key, each with
+// the round that has made it. The model reads how. // J16 J17 J19 J20 J23
 func TestJavaScriptHasFiles(t *testing.T) {
 	noLeaks(t)
 	j := newJavaScript(t, t.TempDir(), "[quickjs]", "")
@@ -125,7 +125,7 @@ func TestFilesOfJavaScriptAreGivenAgain(t *testing.T) {
 	j.wants(j.ask("", "", executes(`[listFiles(), readFile("data.csv"), readFile("data-2.csv")]`)), `"result":"[[\"data-2.csv\",\"data.csv\"],\"one\",\"two\"]"`)
 }
 
-// J16 J18: JavaScript makes files that the request requires, and the cap of the key, half of the org's, counts.
+// JavaScript makes files that the request requires, and the cap of the key, half of the org's, counts. // J16 J18
 func TestRequiredFilesAndCapsOfJavaScript(t *testing.T) {
 	noLeaks(t)
 	j := newJavaScript(t, t.TempDir(), "[quickjs]", "org_caps: {files: 4}\n")

@@ -76,8 +76,8 @@ func offered(t *testing.T, r received) (names []string) {
 
 const twoTools = `"servers":["docs"],"tools":["search","re*"]`
 
-// P46: an app whose key may use two tools of one server sees two. Calls of others are refused
-// whatever the model says, with the words for tools that do not exist.
+// An app whose key may use two tools of one server sees two. Calls of others are refused
+// whatever the model says, with the words for tools that do not exist. // P46
 func TestALimitedKeySeesAndCallsOnlyItsTools(t *testing.T) {
 	for _, tt := range []struct{ name, path, body string }{
 		{"chat", "/v1/chat/completions", question},
@@ -113,8 +113,8 @@ func TestALimitedKeySeesAndCallsOnlyItsTools(t *testing.T) {
 	}
 }
 
-// P46: what a key may not use does not exist for its requests: servers by label, servers by
-// URL, forced tools, models.
+// What a key may not use does not exist for its requests: servers by label, servers by
+// URL, forced tools, models. // P46
 func TestALimitedKeyCannotNameWhatItMayNotUse(t *testing.T) {
 	s := newLimitedSite(t, twoTools+`,"models":["g-*"]`, says("done"))
 	respond := func(tools string) string { return `{"model":"g-1","input":"go","tools":[` + tools + `]}` }
@@ -149,7 +149,7 @@ func TestALimitedKeyCannotNameWhatItMayNotUse(t *testing.T) {
 	}
 }
 
-// P46: the list of models has those that the key may ask for, with the tools that it may use.
+// The list of models has those that the key may ask for, with the tools that it may use. // P46
 func TestALimitedKeyListsItsModels(t *testing.T) {
 	s := newLimitedSite(t, twoTools+`,"models":["nothing","m*"]`, says("done"))
 	get := func(path string) answer {
@@ -172,7 +172,7 @@ func TestALimitedKeyListsItsModels(t *testing.T) {
 	}
 }
 
-// P46: a key with end_users must name the end user.
+// A key with end_users must name the end user. // P46
 func TestAKeyForEndUsersMustNameThem(t *testing.T) {
 	s := newLimitedSite(t, `"end_users":true`, says("done"))
 	for member, want := range map[string]int{
@@ -190,8 +190,8 @@ func TestAKeyForEndUsersMustNameThem(t *testing.T) {
 	}
 }
 
-// P46: a key cannot give more than it has: not to another key, not to itself, and not by a
-// rotation, which would show a secret of a key that may do more.
+// A key cannot give more than it has: not to another key, not to itself, and not by a
+// rotation, which would show a secret of a key that may do more. // P46
 func TestAKeyGivesNoMoreThanItHas(t *testing.T) {
 	s := newLimitedSite(t, twoTools+`,"role":"admin","models":["g-*"],"requests_per_minute":600,"expires_at":"2999-01-01T00:00:00Z"`, says("done"))
 	const all = `"servers":["docs"],"tools":["read"],"models":["g-1","g-2*"],"requests_per_minute":60,"expires_at":"2998-01-01T00:00:00Z"`
@@ -239,7 +239,7 @@ func patchRest(body string) string {
 	return `,"models":null`
 }
 
-// P46: keys can be named by their name, which is unique in the org.
+// Keys can be named by their name, which is unique in the org. // P46
 func TestKeysAreNamedByTheirNames(t *testing.T) {
 	s := newLimitedSite(t, twoTools, says("done"))
 	for _, tt := range []struct {
@@ -262,8 +262,8 @@ func TestKeysAreNamedByTheirNames(t *testing.T) {
 	}
 }
 
-// P46: after a rotation both secrets work until the old one ends, and a rotation without overlap
-// ends the old ones at once. The limits of the key hold for both.
+// After a rotation both secrets work until the old one ends, and a rotation without overlap
+// ends the old ones at once. The limits of the key hold for both. // P46
 func TestARotatedKeyHasTwoSecrets(t *testing.T) {
 	s := newLimitedSite(t, `"models":["m"]`, says("done"))
 	works := func(key string) bool {
@@ -318,8 +318,8 @@ func TestARotatedKeyHasTwoSecrets(t *testing.T) {
 	}
 }
 
-// P46: the limits hold at dispatch. A run that began before its key was limited is offered less
-// in its next round, and its calls of other tools are not sent and not answered from the cache.
+// The limits hold at dispatch. A run that began before its key was limited is offered less
+// in its next round, and its calls of other tools are not sent and not answered from the cache. // P46
 func TestAKeyIsLimitedWhileItsRunIsInProgress(t *testing.T) {
 	for name, path := range map[string]string{"chat": "/v1/chat/completions", "responses": "/v1/responses"} {
 		t.Run(name, func(t *testing.T) {
@@ -351,8 +351,8 @@ func TestAKeyIsLimitedWhileItsRunIsInProgress(t *testing.T) {
 	}
 }
 
-// P46: calls of one turn that are not sent yet when the key is limited are not sent, and not
-// answered from the result cache.
+// Calls of one turn that are not sent yet when the key is limited are not sent, and not
+// answered from the result cache. // P46
 func TestCallsOfATurnAreCheckedAtDispatch(t *testing.T) {
 	noLeaks(t)
 	s := &limitedSite{up: newUpstream(t, script(asks(call{"read", `{}`}), says("cached"), asks(call{"change", `{}`}, call{"read", `{}`}), says("done")))}
@@ -376,7 +376,7 @@ func TestCallsOfATurnAreCheckedAtDispatch(t *testing.T) {
 	}
 }
 
-// P46: a request that continues a stored response is limited as the key is now.
+// A request that continues a stored response is limited as the key is now. // P46
 func TestALimitedKeyContinuesAResponse(t *testing.T) {
 	s := newLimitedSite(t, `"role":"member"`, asks(call{"read", `{}`}), says("one"), asks(call{"read", `{}`}, call{"customer", `{}`}), says("two"))
 	var first struct{ ID string }
@@ -396,7 +396,7 @@ func TestALimitedKeyContinuesAResponse(t *testing.T) {
 	}
 }
 
-// P46: a run ends before its next model call if its key may not use the model any more.
+// A run ends before its next model call if its key may not use the model any more. // P46
 func TestARunEndsWhenItsKeyLosesTheModel(t *testing.T) {
 	s := newLimitedSite(t, `"role":"member"`, asks(call{"change", `{}`}), says("done"))
 	s.docs.add("change", func(context.Context, string) (string, error) {
@@ -411,8 +411,8 @@ func TestARunEndsWhenItsKeyLosesTheModel(t *testing.T) {
 	}
 }
 
-// P46: approvals of calls that a key may not make do not exist for it, and a call that was
-// approved is not made if the key of the run was limited meanwhile.
+// Approvals of calls that a key may not make do not exist for it, and a call that was
+// approved is not made if the key of the run was limited meanwhile. // P46
 func TestApprovalsOfALimitedKey(t *testing.T) {
 	noLeaks(t)
 	s := &limitedSite{up: newUpstream(t, script(asks(call{"search", `{}`}), says("done")))}
@@ -457,7 +457,7 @@ func TestApprovalsOfALimitedKey(t *testing.T) {
 	}
 }
 
-// P46: an expired key does not work, and says so.
+// An expired key does not work, and says so. // P46
 func TestAnExpiredKeyDoesNotWork(t *testing.T) {
 	noLeaks(t)
 	up := newUpstream(t, script(says("done")))
@@ -472,8 +472,8 @@ func TestAnExpiredKeyDoesNotWork(t *testing.T) {
 	}
 }
 
-// P46: entries for which there is nothing allow nothing, and are named: in the log at the start, in
-// the key, and by keys check.
+// Entries for which there is nothing allow nothing, and are named: in the log at the start, in
+// the key, and by keys check. // P46
 func TestKeysThatNameWhatDoesNotExist(t *testing.T) {
 	noLeaks(t)
 	up := newUpstream(t, script(says("done")))
@@ -514,7 +514,7 @@ func TestKeysThatNameWhatDoesNotExist(t *testing.T) {
 	}
 }
 
-// P46: a key that may only read runs with tools that read, whatever its server lists.
+// A key that may only read runs with tools that read, whatever its server lists. // P46
 func TestAReadOnlyKeyRunsWithToolsThatRead(t *testing.T) {
 	noLeaks(t)
 	tools := newMCP(t, map[string]handler{"look": echo, "write": echo}, "look")
@@ -533,9 +533,9 @@ func TestAReadOnlyKeyRunsWithToolsThatRead(t *testing.T) {
 	d.do("POST", "/api/keys", "owner-key", `{"name":"admin-2","role":"admin","read_only":true}`, http.StatusCreated)
 }
 
-// P46: keys that a limited key makes spend from its budgets as well as from their own, together and also after it is
+// Keys that a limited key makes spend from its budgets as well as from their own, together and also after it is
 // revoked, and so do the keys that these make. They have the hooks that name it. It can rotate only its own. An owner
-// raises the budget for all of them at once.
+// raises the budget for all of them at once. // P46
 func TestKeysOfALimitedKeyHaveItsLimits(t *testing.T) {
 	const budgets = `"budgets":[{"period":"day","tokens":200}]`
 	s := newLimitedSite(t, `"role":"admin",`+budgets)

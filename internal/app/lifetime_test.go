@@ -32,9 +32,9 @@ func later(t *testing.T, data string, do func(*sqlite.Store) error) {
 	}
 }
 
-// J03, K07: with an org, its agents, sessions, inputs, settings, keys and everything else are deleted that it
+// With an org, its agents, sessions, inputs, settings, keys and everything else are deleted that it
 // has stored. Runs end at once; their records and the conversations of other APIs are deleted when the time of
-// runs is over, and only the audit log stays. Every table with a column org is counted, also new ones.
+// runs is over, and only the audit log stays. Every table with a column org is counted, also new ones. // J03 K07
 func TestADeletedOrgLeavesOnlyItsAuditLog(t *testing.T) {
 	noLeaks(t)
 	m := newMirror(t, "")
@@ -184,8 +184,8 @@ func (p *pair) gone() {
 	}
 }
 
-// J03: with an agent its sessions are deleted, and their runs end: nothing is called for them, and their
-// followers are told.
+// With an agent its sessions are deleted, and their runs end: nothing is called for them, and their
+// followers are told. // J03
 func TestADeletedAgentEndsTheRunsOfItsSessions(t *testing.T) {
 	noLeaks(t)
 	p := newPair(t)
@@ -194,7 +194,7 @@ func TestADeletedAgentEndsTheRunsOfItsSessions(t *testing.T) {
 	p.gone()
 }
 
-// J03: a session that is deleted ends its run.
+// A session that is deleted ends its run. // J03
 func TestADeletedSessionEndsItsRun(t *testing.T) {
 	noLeaks(t)
 	p := newPair(t)
@@ -215,8 +215,8 @@ func TestADeletedSessionEndsItsRun(t *testing.T) {
 	}
 }
 
-// K08, J13: a revoked key ends the runs of its sessions. The sessions stay, and those who manage the org go on
-// with them.
+// A revoked key ends the runs of its sessions. The sessions stay, and those who manage the org go on
+// with them. // K08 J13
 func TestARevokedKeyEndsTheRunsOfItsSessions(t *testing.T) {
 	noLeaks(t)
 	p := newPair(t)
@@ -233,7 +233,7 @@ func TestARevokedKeyEndsTheRunsOfItsSessions(t *testing.T) {
 	}
 }
 
-// J02: retention_days deletes the runs of a session, and not what its next turn needs.
+// retention_days deletes the runs of a session, and not what its next turn needs. // J02
 func TestASessionOutlivesTheRecordsOfItsRuns(t *testing.T) {
 	noLeaks(t)
 	up := newUpstream(t, script(says("Blue."), says("You said blue.")))

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// A06 B23: one script, streamed and not, in every stream mode: the same text,
-// the same usage, the same results told to the model.
+// One script, streamed and not, in every stream mode: the same text,
+// the same usage, the same results told to the model. // A06 B23
 func TestAStreamAndAJSONAnswerSayTheSame(t *testing.T) {
 	noLeaks(t)
 	for _, mode := range []string{"live", "final_only", "disabled"} {
@@ -65,8 +65,8 @@ func TestAStreamAndAJSONAnswerSayTheSame(t *testing.T) {
 	}
 }
 
-// G04: what the model says in round 0 is at the client before the tool of round 0
-// has answered.
+// What the model says in round 0 is at the client before the tool of round 0
+// has answered. // G04
 func TestTextArrivesBeforeItsToolHasAnswered(t *testing.T) {
 	noLeaks(t)
 	seen := make(chan struct{})
@@ -103,8 +103,8 @@ func TestTextArrivesBeforeItsToolHasAnswered(t *testing.T) {
 	}
 }
 
-// C01 C05: eight tools of a turn run at the same time; each waits for the others.
-// Their results stand in the order of the calls.
+// Eight tools of a turn run at the same time; each waits for the others.
+// Their results stand in the order of the calls. // C01 C05
 func TestTheToolsOfATurnRunAtTheSameTime(t *testing.T) {
 	noLeaks(t)
 	const n = 8
@@ -143,7 +143,7 @@ func many(name string, n int) []call {
 	return calls
 }
 
-// C02 C03 C04: what else an org may want.
+// What else an org may want. // C02 C03 C04
 func TestHowTheCallsOfATurnAreExecuted(t *testing.T) {
 	noLeaks(t)
 	for _, tt := range []struct {
@@ -255,8 +255,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// O01 G18: a client that leaves cancels the model and the tools. The time is
-// measured where they are, from the moment of leaving.
+// A client that leaves cancels the model and the tools. The time is
+// measured where they are, from the moment of leaving. // O01 G18
 func TestAClientThatLeavesCancelsWhatItHasBegun(t *testing.T) {
 	const soon = 100 * time.Millisecond
 	for _, loopOn := range []bool{true, false} {
@@ -404,8 +404,8 @@ func TestTheDeadlineEndsARun(t *testing.T) {
 	}
 }
 
-// A08: calls that are the client's go out, those of the gateway are run before,
-// and when the client comes back the model sees the whole transcript.
+// Calls that are the client's go out, those of the gateway are run before,
+// and when the client comes back the model sees the whole transcript. // A08
 func TestAMixedTurnComesBackWhole(t *testing.T) {
 	noLeaks(t)
 	tools := newMCP(t, map[string]handler{"echo_1": echo})

@@ -29,7 +29,7 @@ func searchesOnce(n int) func(http.ResponseWriter, *http.Request, received) {
 	}
 }
 
-// P38: the org and the request limit the calls of a tool. The model is told, and the run goes on.
+// The org and the request limit the calls of a tool. The model is told, and the run goes on. // P38
 func TestMaxUsesOfATool(t *testing.T) {
 	noLeaks(t)
 	search := newSearch(t)
@@ -71,7 +71,7 @@ func TestMaxUsesOfATool(t *testing.T) {
 	}
 }
 
-// P38: what the org says holds for its agents.
+// What the org says holds for its agents. // P38
 func TestMaxUsesOfAToolOfAnAgent(t *testing.T) {
 	noLeaks(t)
 	search := newSearch(t)
@@ -86,7 +86,7 @@ func TestMaxUsesOfAToolOfAnAgent(t *testing.T) {
 	}
 }
 
-// P41: three searches with a price: the one that the run cannot pay is not executed, and the others count in its cost.
+// Three searches with a price: the one that the run cannot pay is not executed, and the others count in its cost. // P41
 func TestPricedSearchesStopBeforeTheOneThatIsNotPaid(t *testing.T) {
 	noLeaks(t)
 	search := newSearch(t)

@@ -124,7 +124,7 @@ func toolSite(t *testing.T, runtime string, more ...string) (*gateway, *mcpServe
 	return MustRun(t, site{upstream: up.URL, runtime: runtime, servers: []string{server("tools", tools.URL, append(more, "trust: true")...)}}.yaml()), tools
 }
 
-// D26: clients of every revision list and call the tools of the org.
+// Clients of every revision list and call the tools of the org. // D26
 func TestAClientOfTheOfficialSDKListsAndCallsTheToolsOfAnOrg(t *testing.T) {
 	noLeaks(t)
 	g, tools := toolSite(t, "")
@@ -156,7 +156,7 @@ func (d documented) makeKey(settings string) (id, secret string) {
 	return made["id"].(string), made["key"].(string)
 }
 
-// K10, D26: a token lists and calls what its role and its lists allow, and nothing else of the API.
+// A token lists and calls what its role and its lists allow, and nothing else of the API. // K10 D26
 func TestATokenIsLimitedToItsScope(t *testing.T) {
 	noLeaks(t)
 	g, tools := toolSite(t, "")
@@ -232,7 +232,7 @@ func (g *gateway) initialize(key string) string {
 	return a.header.Get("Mcp-Session-Id")
 }
 
-// D26: errors are those of JSON-RPC, with the status of HTTP.
+// Errors are those of JSON-RPC, with the status of HTTP. // D26
 func TestErrorsOfTheMCPServer(t *testing.T) {
 	noLeaks(t)
 	g, _ := toolSite(t, "requests_per_minute: 6, burst: 60") // so few that a slow machine reaches the limit, too
@@ -290,8 +290,8 @@ func TestErrorsOfTheMCPServer(t *testing.T) {
 	}
 }
 
-// D27: over the rate limit of a tool the result is an error that models can read. Of 60 calls in one moment 50 are
-// executed, and after 100 ms two more.
+// Over the rate limit of a tool the result is an error that models can read. Of 60 calls in one moment 50 are
+// executed, and after 100 ms two more. // D27
 func TestACallOverTheRateLimitOfItsToolIsAnErrorResult(t *testing.T) {
 	noLeaks(t)
 	tools := newMCP(t, map[string]handler{"look": echo}, "look")
@@ -406,7 +406,7 @@ func awaitAudit(t *testing.T, g *gateway, want ...string) {
 	}
 }
 
-// L13: a call that may write is in the audit log before it is executed.
+// A call that may write is in the audit log before it is executed. // L13
 func TestAWriteIsAuditedBeforeItIsExecuted(t *testing.T) {
 	noLeaks(t)
 	var g *gateway
@@ -455,7 +455,7 @@ func TestASessionEndsWithItsKey(t *testing.T) {
 	}
 }
 
-// D28: of 100 sessions only those hear of a change that see the tool.
+// Of 100 sessions only those hear of a change that see the tool. // D28
 func TestOnlySessionsWhoseListHasChangedHearOfIt(t *testing.T) {
 	noLeaks(t)
 	g, tools := toolSite(t, "")
@@ -491,7 +491,7 @@ func TestOnlySessionsWhoseListHasChangedHearOfIt(t *testing.T) {
 	}
 }
 
-// K07: two orgs see their own tools, and not the sessions of each other.
+// Two orgs see their own tools, and not the sessions of each other. // K07
 func TestSessionsOfTwoOrgsAreSeparate(t *testing.T) {
 	noLeaks(t)
 	mine, theirs := newMCP(t, map[string]handler{"mine": echo}), newMCP(t, map[string]handler{"theirs": echo})
@@ -558,7 +558,7 @@ func TestToolsOfTheProgramAreListedAndCalled(t *testing.T) {
 	}
 }
 
-// O01: a call ends when its client leaves, its token is revoked, or its session or the gateway ends.
+// A call ends when its client leaves, its token is revoked, or its session or the gateway ends. // O01
 func TestACallEndsWithItsClient(t *testing.T) {
 	for name, end := range map[string]func(d documented, leave func(), id, secret, session string){
 		"the client leaves":    func(_ documented, leave func(), _, _, _ string) { leave() },

@@ -375,9 +375,9 @@ func routesWithIDs() (patterns []string) {
 	return patterns
 }
 
-// J13, K07, J21: for the other org, nothing that an org has exists. Every route with an id is tried with every
+// For the other org, nothing that an org has exists. Every route with an id is tried with every
 // id of the other org, in every place of its path: the answer is that to an id of the same form that does not
-// exist, with the same headers, and nothing in the other org changes. New routes are tried, too.
+// exist, with the same headers, and nothing in the other org changes. New routes are tried, too. // J13 K07 J21
 func TestTwoOrgsDoNotExistForEachOther(t *testing.T) {
 	noLeaks(t)
 	m := newMirror(t, "")
@@ -489,8 +489,8 @@ func (m *mirror) idsInBodies() {
 	}
 }
 
-// J13: for another key of the org with the role member, sessions and their runs do not exist; things of one
-// agent are not those of another; an approval is decided through its own run.
+// For another key of the org with the role member, sessions and their runs do not exist; things of one
+// agent are not those of another; an approval is decided through its own run. // J13
 func TestWrongCombinationsInAnOrgDoNotExist(t *testing.T) {
 	noLeaks(t)
 	m := newMirror(t, "")

@@ -104,7 +104,7 @@ func TestAProviderThatDoesNotListItsModelsFailsNoList(t *testing.T) {
 	}
 }
 
-// P40: of what a provider lists, the gateway keeps a part.
+// Of what a provider lists, the gateway keeps a part. // P40
 func TestAProviderThatListsTooManyModels(t *testing.T) {
 	noLeaks(t)
 	var long strings.Builder
@@ -127,7 +127,7 @@ func TestAProviderThatListsTooManyModels(t *testing.T) {
 	}
 }
 
-// P63: beside each name is what the gateway knows of it, and nothing that it would have to guess.
+// Beside each name is what the gateway knows of it, and nothing that it would have to guess. // P63
 func TestTheModelsSayWhatTheyCanDoAndCost(t *testing.T) {
 	noLeaks(t)
 	up := newUpstream(t, listsModels(200, `{"data":[{"id":"g-1","context_length":200000,"supported_parameters":["tools","seed"]},{"id":"g-2","max_model_len":8192,"capabilities":{"function_calling":false}},{"id":"g-3","context_length":-1,"capabilities":{}}]}`))

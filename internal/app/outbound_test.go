@@ -140,8 +140,8 @@ func TestOutboundCheckJudgesLinesAsTheyCome(t *testing.T) {
 	_ = lines.Close() // its reader ends with it
 }
 
-// K02, K03: every variable reaches the policy of the built program, and its
-// exit status is what scripts can rely on.
+// Every variable reaches the policy of the built program, and its
+// exit status is what scripts can rely on. // K02 K03
 func TestEachVariableOfTheOutboundPolicyCounts(t *testing.T) {
 	noLeaks(t)
 	program := program(t)

@@ -42,8 +42,8 @@ func withPython(t *testing.T) string {
 	return data
 }
 
-// J16 J20 J23: a file that code has made and listed comes back over /v1/files with the digest that the code printed, for the
-// key of the run and for those that manage the org, and for nobody else.
+// A file that code has made and listed comes back over /v1/files with the digest that the code printed, for the
+// key of the run and for those that manage the org, and for nobody else. // J16 J20 J23
 func TestCodeMakesFilesForItsKey(t *testing.T) {
 	noLeaks(t)
 	data := withPython(t)
@@ -126,8 +126,8 @@ type madeFiles struct {
 	}
 }
 
-// J20 J23 G09 G10: the files of a run are in its answer and in events of its stream, each with the round of its call, and their content is at
-// /v1/files. A result that is cut, and one of a tool of the client that looks the same, change nothing.
+// The files of a run are in its answer and in events of its stream, each with the round of its call, and their content is at
+// /v1/files. A result that is cut, and one of a tool of the client that looks the same, change nothing. // J20 J23 G09 G10
 func TestTheAnswerListsTheFilesOfARun(t *testing.T) {
 	noLeaks(t)
 	data := withPython(t)
@@ -199,8 +199,8 @@ func TestTheAnswerListsTheFilesOfARun(t *testing.T) {
 	}
 }
 
-// J16: a file that the request requires is kept when code writes it, without being in outputs. One that is not made is in the answer with its reason.
-// Nothing of it reaches the provider but the description of the tool.
+// A file that the request requires is kept when code writes it, without being in outputs. One that is not made is in the answer with its reason.
+// Nothing of it reaches the provider but the description of the tool. // J16
 func TestRequiredFilesOfARun(t *testing.T) {
 	noLeaks(t)
 	data := withPython(t)
@@ -243,8 +243,8 @@ func TestRequiredFilesOfARun(t *testing.T) {
 	}
 }
 
-// J19 J20 J23: figures that code shows, or leaves open, are files of the run: in the answer and in events of its stream, each with the round of its
-// call, once. The one that is over the cap of the org is told to the model, and the run goes on.
+// Figures that code shows, or leaves open, are files of the run: in the answer and in events of its stream, each with the round of its
+// call, once. The one that is over the cap of the org is told to the model, and the run goes on. // J19 J20 J23
 func TestTheAnswerListsTheImagesThatCodeShows(t *testing.T) {
 	noLeaks(t)
 	data := withPython(t)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// R11: no work is taken while the store or the memory cannot bear more, and it
-// is again when they can.
+// No work is taken while the store or the memory cannot bear more, and it
+// is again when they can. // R11
 func TestTheStoreAndTheMemoryCloseTheDoor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lag, used := time.Duration(0), uint64(0)

@@ -39,8 +39,8 @@ func (g *gated) pausedRun() map[string]any {
 
 func reasonIn(o map[string]any) any { return o["error"].(map[string]any)["code"] }
 
-// P23: a response that has used its max_tool_calls waits, is raised over the API, and is there in the end.
-// Who may not see the run cannot raise it.
+// A response that has used its max_tool_calls waits, is raised over the API, and is there in the end.
+// Who may not see the run cannot raise it. // P23
 func TestAPausedResponseIsRaised(t *testing.T) { // P23
 	noLeaks(t)
 	for _, stream := range []bool{false, true} {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// H08 H09: the stricter one of the permissions of the org and of the request holds.
+// The stricter one of the permissions of the org and of the request holds. // H08 H09
 func TestTheStricterPermissionHolds(t *testing.T) {
 	noLeaks(t)
 	for name, c := range map[string]struct {

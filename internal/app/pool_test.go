@@ -14,8 +14,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/mcppool"
 )
 
-// P40: an org that changes a server again and again holds a bounded number of
-// connections to it, however many runs have used each version.
+// An org that changes a server again and again holds a bounded number of
+// connections to it, however many runs have used each version. // P40
 func TestAServerThatIsChangedAgainAndAgainHoldsFewConnections(t *testing.T) {
 	noLeaks(t)
 	sdk := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1"}, nil)

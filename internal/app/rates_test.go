@@ -18,9 +18,9 @@ func limited(yaml, key, limit string) string {
 	return strings.Replace(yaml, "key: "+key+",", "key: "+key+", "+limit+",", 1)
 }
 
-// K08, K07: a key and its org have limits of their own, for streams, answers and
+// A key and its org have limits of their own, for streams, answers and
 // the list of models alike; a refusal by one is not held against the other, and
-// nothing of a refused request reaches the model.
+// nothing of a refused request reaches the model. // K08 K07
 func TestKeysAndOrgsHaveRates(t *testing.T) {
 	noLeaks(t)
 	up := newUpstream(t, script(says("done")))
@@ -63,8 +63,8 @@ func TestKeysAndOrgsHaveRates(t *testing.T) {
 	}
 }
 
-// K08: limits are set over the management API and hold for the next request; the
-// limit of a key is there after a restart, too.
+// Limits are set over the management API and hold for the next request; the
+// limit of a key is there after a restart, too. // K08
 func TestRatesAreManaged(t *testing.T) {
 	noLeaks(t)
 	up := newUpstream(t, script(says("done")))
@@ -111,8 +111,8 @@ func TestRatesAreManaged(t *testing.T) {
 	}
 }
 
-// K08, A01: a relay is limited as a run is; its answer says of limits what the
-// provider says, because it is the provider's to the byte.
+// A relay is limited as a run is; its answer says of limits what the
+// provider says, because it is the provider's to the byte. // K08 A01
 func TestARelayIsLimitedAndKeepsItsProvidersHeader(t *testing.T) {
 	noLeaks(t)
 	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, got received) {
@@ -135,8 +135,8 @@ func TestARelayIsLimitedAndKeepsItsProvidersHeader(t *testing.T) {
 	}
 }
 
-// R11: as many requests as max_requests says are under way at a time, relays as
-// well; one more is refused, and the others end as they would have.
+// As many requests as max_requests says are under way at a time, relays as
+// well; one more is refused, and the others end as they would have. // R11
 func TestRequestsForAModelAreBounded(t *testing.T) {
 	noLeaks(t)
 	begun, release := make(chan struct{}, 2), make(chan struct{})
@@ -168,9 +168,9 @@ func TestRequestsForAModelAreBounded(t *testing.T) {
 	}
 }
 
-// R11: while nothing can be stored, relays are let in for a second and then
+// While nothing can be stored, relays are let in for a second and then
 // refused; they are let in again when all is stored. Each that was let in has
-// its answer and its row in the audit, and the others have reached nobody.
+// its answer and its row in the audit, and the others have reached nobody. // R11
 func TestAStoreThatIsBehindClosesTheDoor(t *testing.T) {
 	noLeaks(t)
 	up := newUpstream(t, script(says("done")))

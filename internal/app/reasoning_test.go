@@ -110,9 +110,9 @@ func wantReasoning(t *testing.T, up *turnpiketest.Upstream, kind string, pieces 
 	}
 }
 
-// P08 M08: reasoning that the chat dialect has no place for is kept for the client that
+// Reasoning that the chat dialect has no place for is kept for the client that
 // executes calls, also where nothing else is hidden, and comes back unchanged. The
-// gateway is started anew before each request.
+// gateway is started anew before each request. // P08 M08
 func TestReasoningSurvivesHandovers(t *testing.T) {
 	const (
 		only = "reasoning Hm.\nreasoning\ncall c1 mine {}\n\n" +
@@ -166,8 +166,8 @@ func TestReasoningSurvivesHandovers(t *testing.T) {
 	}
 }
 
-// P08 M08: reasoning that is lost at the client is no error. Where the provider cannot
-// reason without it, the answer says that reasoning_effort is left out.
+// Reasoning that is lost at the client is no error. Where the provider cannot
+// reason without it, the answer says that reasoning_effort is left out. // P08 M08
 func TestReasoningThatIsLostAtTheClient(t *testing.T) {
 	for _, tt := range []struct {
 		kind    string
@@ -217,9 +217,9 @@ func TestReasoningThatIsLostAtTheClient(t *testing.T) {
 	}
 }
 
-// P08 M08: a provider that takes over gets neither the reasoning nor the native forms of
+// A provider that takes over gets neither the reasoning nor the native forms of
 // the one before it, also where both speak the same dialect. The conversation stays at the
-// one that took over, until that one fails too: the one before gets its own back then.
+// one that took over, until that one fails too: the one before gets its own back then. // P08 M08
 func TestReasoningStaysWithItsProvider(t *testing.T) {
 	for _, tt := range []struct{ first, second string }{
 		{"anthropic", "openai"},
@@ -283,8 +283,8 @@ func TestReasoningStaysWithItsProvider(t *testing.T) {
 	}
 }
 
-// P08: an answer that breaks off after a complete call is continued: what it had of
-// reasoning goes back as far as the provider takes it.
+// An answer that breaks off after a complete call is continued: what it had of
+// reasoning goes back as far as the provider takes it. // P08
 func TestReasoningOfAnAnswerThatBreaksOff(t *testing.T) {
 	for kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
@@ -314,8 +314,8 @@ func TestReasoningOfAnAnswerThatBreaksOff(t *testing.T) {
 	}
 }
 
-// P08: what an OpenAI-compatible provider adds to reasoning and calls, and the client
-// does not get, is kept for the client too.
+// What an OpenAI-compatible provider adds to reasoning and calls, and the client
+// does not get, is kept for the client too. // P08
 func TestSignaturesOfChatSurviveHandovers(t *testing.T) {
 	for name, tt := range map[string]struct {
 		reasoning, call string // members of the message and of its call

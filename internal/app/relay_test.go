@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// A02 A09: 200 bodies, each different, arrive as they were sent, and so do the
-// answers.
+// 200 bodies, each different, arrive as they were sent, and so do the
+// answers. // A02 A09
 func TestARelayedBodyIsTheSameAtBothEnds(t *testing.T) {
 	noLeaks(t)
 	random := rand.New(rand.NewPCG(1, 2))

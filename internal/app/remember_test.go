@@ -18,8 +18,8 @@ func (g *gated) agentDecide(id, key, body string, status int) map[string]any {
 	return g.do("POST", "/v1/agent/approvals/"+id, key, body, status)
 }
 
-// H11: a call that is approved for the session is asked for once: in the run, in later runs, after a restart and for other
-// arguments. Another session, another tool and the session after its deletion are asked again.
+// A call that is approved for the session is asked for once: in the run, in later runs, after a restart and for other
+// arguments. Another session, another tool and the session after its deletion are asked again. // H11
 func TestAnApprovalIsRememberedInTheSession(t *testing.T) {
 	noLeaks(t)
 	g := runGated(t, "")
@@ -60,7 +60,7 @@ func TestAnApprovalIsRememberedInTheSession(t *testing.T) {
 	answered(answers, "six", 7)
 }
 
-// H10 H11: what a decision of the agentic runtime cannot say, and who may not decide.
+// What a decision of the agentic runtime cannot say, and who may not decide. // H10 H11
 func TestWrongDecisionsOfTheAgenticRuntime(t *testing.T) {
 	noLeaks(t)
 	g := runGated(t, "")
@@ -92,7 +92,7 @@ func TestWrongDecisionsOfTheAgenticRuntime(t *testing.T) {
 	}
 }
 
-// H08 H10: a member decides what only its own request asks for.
+// A member decides what only its own request asks for. // H08 H10
 func TestAMemberDecidesWhatItsRequestAsksFor(t *testing.T) {
 	noLeaks(t)
 	g := runGated(t, "", "enabled: true")
@@ -112,7 +112,7 @@ func TestAMemberDecidesWhatItsRequestAsksFor(t *testing.T) {
 	}
 }
 
-// H10: a decision that comes before its call is asked for is kept, and nothing waits.
+// A decision that comes before its call is asked for is kept, and nothing waits. // H10
 func TestACallOfChatIsDecidedEarly(t *testing.T) {
 	noLeaks(t)
 	g := runGated(t, "")

@@ -41,8 +41,8 @@ func forbidden(t *testing.T, url string) *atomic.Int64 {
 // named returns the URL of a server with a name in place of its address.
 func named(url, name string) string { return strings.Replace(url, "127.0.0.1", name, 1) }
 
-// K01, K04, P06: the name of a server is resolved once, through real packets,
-// and one forbidden answer ends the run before anything is connected to.
+// The name of a server is resolved once, through real packets,
+// and one forbidden answer ends the run before anything is connected to. // K01 K04 P06
 func TestANameThatLeadsInsideEndsTheRun(t *testing.T) {
 	alone(t)
 	many := make([]string, 65)
@@ -77,8 +77,8 @@ func TestANameThatLeadsInsideEndsTheRun(t *testing.T) {
 	}
 }
 
-// K01: a name that was harmless when the tools were listed, and leads inside when
-// one is called.
+// A name that was harmless when the tools were listed, and leads inside when
+// one is called. // K01
 func TestANameThatChangesBetweenTwoConnectionsEndsTheRun(t *testing.T) {
 	alone(t)
 	for _, answers := range [][]string{{"127.0.0.2"}, {"127.0.0.1", "127.0.0.2"}, {"::ffff:127.0.0.2"}, {"10.0.0.1"}} {
@@ -105,7 +105,7 @@ func TestANameThatChangesBetweenTwoConnectionsEndsTheRun(t *testing.T) {
 	}
 }
 
-// K03: the allow-list opens names of the inner network too.
+// The allow-list opens names of the inner network too. // K03
 func TestAClusterNameInsideTheAllowListWorks(t *testing.T) {
 	alone(t)
 	newNameserver(t, map[string][]string{"tools.svc.cluster.local": {"127.0.0.1"}, "elsewhere.svc.cluster.local": {"127.0.0.2"}})
@@ -120,8 +120,8 @@ func TestAClusterNameInsideTheAllowListWorks(t *testing.T) {
 	}
 }
 
-// P06: what a caller reads of an inner name is the same whether it exists or not,
-// and a member is not told where a public one leads.
+// What a caller reads of an inner name is the same whether it exists or not,
+// and a member is not told where a public one leads. // P06
 func TestARefusalIsNoWayToAskTheInnerResolver(t *testing.T) {
 	alone(t)
 	dns := newNameserver(t, map[string][]string{})
@@ -164,8 +164,8 @@ func TestANameWithoutAnAnswerIsAServerThatIsDown(t *testing.T) {
 	}
 }
 
-// K04: a server of an agent, or of the org, that passes when it is stored and is refused at a run ends the run: before
-// the first byte with 403, and afterwards with the same code in the form of the surface.
+// A server of an agent, or of the org, that passes when it is stored and is refused at a run ends the run: before
+// the first byte with 403, and afterwards with the same code in the form of the surface. // K04
 func TestARefusalHasTheSameCodeBeforeAndAfterTheFirstByte(t *testing.T) {
 	alone(t)
 	const name = "flip.example.com"

@@ -73,8 +73,9 @@ func (c *coding) told() string {
 
 const auto = `{"type":"auto"}`
 
-// A07: the switch for code answers the hosted tool code_interpreter. The item has the code, and its outputs if the request includes
+// The switch for code answers the hosted tool code_interpreter. The item has the code, and its outputs if the request includes
 // them; the answer, the stream and what is stored are the same. The model gets the call and its result in the next response.
+// A07
 func TestCodeOfTheResponsesAPI(t *testing.T) {
 	noLeaks(t)
 	c := newCoding(t, "{enable_code_execution: true}")
@@ -200,8 +201,8 @@ func TestTheStreamOfCodeOfTheResponsesAPI(t *testing.T) {
 	}
 }
 
-// A07: without the switch the hosted tool is for the provider, which this one cannot take; so it is with the loop off. A key that may not
-// run code is refused.
+// Without the switch the hosted tool is for the provider, which this one cannot take; so it is with the loop off. A key that may not
+// run code is refused. // A07
 func TestCodeOfTheResponsesAPIWithoutTheSwitch(t *testing.T) {
 	noLeaks(t)
 	c := newCoding(t, "{}")
@@ -220,8 +221,8 @@ func TestCodeOfTheResponsesAPIWithoutTheSwitch(t *testing.T) {
 	}
 }
 
-// A07 P38: with nothing but the switch for search, a request that declares web_search is offered the tools, and its searches and the pages
-// that the model reads are items. What the request says of the search is honoured, or refused.
+// With nothing but the switch for search, a request that declares web_search is offered the tools, and its searches and the pages
+// that the model reads are items. What the request says of the search is honoured, or refused. // A07 P38
 func TestSearchOfTheResponsesAPIWithTheSwitch(t *testing.T) {
 	noLeaks(t)
 	search := newSearch(t)
@@ -270,7 +271,7 @@ func TestSearchOfTheResponsesAPIWithTheSwitch(t *testing.T) {
 	}
 }
 
-// J16 J20: a file that code has made is an annotation of the answer, with which the client gets its content.
+// A file that code has made is an annotation of the answer, with which the client gets its content. // J16 J20
 func TestFilesOfTheResponsesAPI(t *testing.T) {
 	noLeaks(t)
 	arguments, err := json.Marshal(map[string]any{"language": "python", "code": "open('a.txt', 'w').write('hello')", "outputs": []string{"a.txt"}})
@@ -314,7 +315,7 @@ func TestFilesOfTheResponsesAPI(t *testing.T) {
 	}
 }
 
-// J20: an image that code shows is an annotation of the answer, as a file that it lists.
+// An image that code shows is an annotation of the answer, as a file that it lists. // J20
 func TestImagesOfTheResponsesAPI(t *testing.T) {
 	noLeaks(t)
 	arguments, err := json.Marshal(map[string]any{"code": sandboxtest.Matplotlib + "plt.plot(1); plt.show()"})

@@ -57,7 +57,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc) //nolint:gosec // no machine has that much
 }
 
-// P40: the length that a client announces reserves nothing.
+// The length that a client announces reserves nothing. // P40
 func TestAnAnnouncedBodyReservesNothing(t *testing.T) {
 	alone(t)
 	up := newUpstream(t, script(says("Done.")))
@@ -88,8 +88,8 @@ func blocked(function string) int {
 	return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), function)
 }
 
-// P40: bodies count against their org. The answer is 429 when the org has its
-// share, while another org works.
+// Bodies count against their org. The answer is 429 when the org has its
+// share, while another org works. // P40
 func TestAnOrgThatHoldsItsShareIsRefusedAndOthersAreNot(t *testing.T) {
 	noLeaks(t)
 	up := newUpstream(t, script(says("Done.")))
@@ -121,9 +121,9 @@ func TestAnOrgThatHoldsItsShareIsRefusedAndOthersAreNot(t *testing.T) {
 	}
 }
 
-// P40: clients that repeat an Idempotency-Key and never read the answer hold what their
+// Clients that repeat an Idempotency-Key and never read the answer hold what their
 // requests are charged with, so that an org has no more than its share; those for which
-// there is no place or no memory get 429.
+// there is no place or no memory get 429. // P40
 func TestRepeatsThatNobodyReadsHoldWhatIsCharged(t *testing.T) {
 	alone(t)
 	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, _ received) {

@@ -29,8 +29,8 @@ mcp_servers:
 	return b.String()
 }
 
-// P47: two orgs use one declaration, each with a connection and a header of its own. Neither can
-// change it, each can switch it off, and that is kept over a restart.
+// Two orgs use one declaration, each with a connection and a header of its own. Neither can
+// change it, each can switch it off, and that is kept over a restart. // P47
 func TestOrgsShareAServerOfTheFile(t *testing.T) {
 	noLeaks(t)
 	up := newUpstream(t, script(asks(call{"read", `{}`}), says("done"), asks(call{"read", `{}`}), says("done"), says("done")))
@@ -94,8 +94,8 @@ func TestOrgsShareAServerOfTheFile(t *testing.T) {
 	}
 }
 
-// P47: a server is shared with the orgs of its list, and with "*" also with orgs of the API. An org
-// cannot switch on what the operator has disabled.
+// A server is shared with the orgs of its list, and with "*" also with orgs of the API. An org
+// cannot switch on what the operator has disabled. // P47
 func TestASharedServerIsForItsOrgs(t *testing.T) {
 	noLeaks(t)
 	docs := newMCP(t, map[string]handler{"read": echo})
@@ -131,7 +131,7 @@ func TestASharedServerIsForItsOrgs(t *testing.T) {
 	}
 }
 
-// P47: what a shared server cannot have is a mistake of the file.
+// What a shared server cannot have is a mistake of the file. // P47
 func TestMistakesOfSharedServers(t *testing.T) {
 	for text, want := range map[string]string{
 		`{name: s, url: "http://x"}`:                                                            "orgs: is missing",

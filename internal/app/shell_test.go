@@ -26,7 +26,8 @@ func needsBwrap(t *testing.T) app.Options {
 	return o
 }
 
-// E14 J23: where the operator allows it, a chat request that may run code may run commands, in the directory of Python. The event has what they printed.
+// Where the operator allows it, a chat request that may run code may run commands, in the directory of Python. The event has what they printed.
+// E14 J23
 func TestCommandsOfChat(t *testing.T) {
 	noLeaks(t)
 	o := needsBwrap(t)
@@ -54,8 +55,8 @@ func TestCommandsOfChat(t *testing.T) {
 	}
 }
 
-// E14: the hosted tool shell of the Responses API: a call and its output are items, stored and streamed alike. The next response has the same directory, also when
-// the client sends the items back.
+// The hosted tool shell of the Responses API: a call and its output are items, stored and streamed alike. The next response has the same directory, also when
+// the client sends the items back. // E14
 func TestCommandsOfTheResponsesAPI(t *testing.T) {
 	noLeaks(t)
 	o := needsBwrap(t)

@@ -12,9 +12,9 @@ import (
 	"testing"
 )
 
-// P03: with budgets and routes, relayed requests write to the store for their budgets less than once in 100
+// With budgets and routes, relayed requests write to the store for their budgets less than once in 100
 // requests, while more than 5 percent of each budget is left. A relay to one target is passed on unchanged, one to
-// two is translated, and embeddings have a cost of input only.
+// two is translated, and embeddings have a cost of input only. // P03
 func TestRelaysInBudgetsRarelyWrite(t *testing.T) {
 	noLeaks(t)
 	var big atomic.Bool

@@ -45,8 +45,8 @@ const (
 	searching = `{enable_search: true, web: {search: {provider: custom, url: %q}}}`
 )
 
-// A07 C18: with nothing but enable_search, every chat request runs the agent loop with the search tools, also in an org
-// without the feature mcp_outbound. Nothing else gets them.
+// With nothing but enable_search, every chat request runs the agent loop with the search tools, also in an org
+// without the feature mcp_outbound. Nothing else gets them. // A07 C18
 func TestTheSwitchForSearch(t *testing.T) {
 	noLeaks(t)
 	search := newSearch(t)
@@ -86,7 +86,7 @@ func TestTheSwitchForSearch(t *testing.T) {
 	}
 }
 
-// A07: code execution needs the switch and the request.
+// Code execution needs the switch and the request. // A07
 func TestTheSwitchForCode(t *testing.T) {
 	noLeaks(t)
 	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, _ received) { says("done").write(w) })
@@ -147,7 +147,8 @@ func TestTheSwitchForCode(t *testing.T) {
 	}
 }
 
-// B14: a request's max_tool_rounds replaces that of the org. The model is called once more, and its calls go to the client.
+// A request's max_tool_rounds replaces that of the org. The model is called once more, and its calls go to the client.
+// B14
 func TestTheRoundsOfTools(t *testing.T) {
 	noLeaks(t)
 	search := newSearch(t)
@@ -179,7 +180,8 @@ func TestTheRoundsOfTools(t *testing.T) {
 	}
 }
 
-// B14 B02: an operator's max_rounds_cap holds for rounds of tools, too, and a request above it is refused. Without one it is 256.
+// An operator's max_rounds_cap holds for rounds of tools, too, and a request above it is refused. Without one it is 256.
+// B14 B02
 func TestTheCapOnRoundsOfTools(t *testing.T) {
 	noLeaks(t)
 	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, _ received) { asks(call{"web_search", `{}`}).write(w) })

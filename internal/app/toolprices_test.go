@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// P41 P03 P57: what tool calls cost counts in the limit of the run and in the budgets, calls that do not fit are not
-// executed, and the model is told why. Failure 15 of other gateways.
+// What tool calls cost counts in the limit of the run and in the budgets, calls that do not fit are not
+// executed, and the model is told why. Failure 15 of other gateways. // P41 P03 P57
 func TestToolCallsHaveAPrice(t *testing.T) {
 	const model = 0.002 // more than the two model calls of a run cost together
 	for name, c := range map[string]struct {

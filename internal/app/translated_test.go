@@ -36,7 +36,7 @@ const twoCities = `{"model":"m","max_tokens":77,"tool_choice":"required","seed":
 	"messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"go"}],
 	"tools":[{"type":"function","function":{"name":"weather","parameters":{"type":"object","properties":{"city":{"type":"string"}}}}}]}`
 
-// A14: with the loop off, a chat client is served by a provider of another dialect.
+// With the loop off, a chat client is served by a provider of another dialect. // A14
 func TestARelayToAnotherDialectIsTranslated(t *testing.T) {
 	noLeaks(t)
 	data := t.TempDir()
@@ -224,7 +224,7 @@ func (a answer) calls() []call {
 	return out
 }
 
-// A14: what a client gets does not depend on the dialect of the provider.
+// What a client gets does not depend on the dialect of the provider. // A14
 func TestARelayLooksTheSameWhateverTheProviderSpeaks(t *testing.T) {
 	noLeaks(t)
 	for _, kind := range []string{"anthropic", "openai-responses", "gemini", "bedrock"} {
@@ -277,7 +277,7 @@ func TestAForcedToolChoiceOfATranslatedRelayNeedsATool(t *testing.T) {
 	}
 }
 
-// L01: a translated relay leaves one audit row, with its tokens.
+// A translated relay leaves one audit row, with its tokens. // L01
 func TestATranslatedRelayLeavesOneRow(t *testing.T) {
 	noLeaks(t)
 	g, _ := messagesSite(t, t.TempDir(), parallelCalls, "")
@@ -318,8 +318,8 @@ func TestATranslatedRelayIsOneSpan(t *testing.T) {
 	continued(t, sink.spans[0], up.Requests()[0].Header)
 }
 
-// C08: function.strict reaches a provider whose dialect has it, and is named where it
-// does not, with the loop on and off.
+// function.strict reaches a provider whose dialect has it, and is named where it
+// does not, with the loop on and off. // C08
 func TestStrictFunctionsArePassedOnOrNamed(t *testing.T) {
 	noLeaks(t)
 	const tools = `"tools":[{"type":"function","function":{"name":"f","strict":true,"parameters":{"type":"object","properties":{},"required":[],"additionalProperties":false}}}],`
@@ -340,8 +340,8 @@ func TestStrictFunctionsArePassedOnOrNamed(t *testing.T) {
 	}
 }
 
-// P22: a client of the Responses API reads the names of its own members, in the header and
-// in the error of an org that refuses them.
+// A client of the Responses API reads the names of its own members, in the header and
+// in the error of an org that refuses them. // P22
 func TestWhatAResponsesRequestLosesHasItsNames(t *testing.T) {
 	const body = `{"model":"m","store":false,"text":{"format":{"type":"json_object"},"verbosity":"low"},"reasoning":{"effort":"auto"},
 		"input":[{"role":"user","content":"hi"},{"type":"web_search_call","id":"ws_1","status":"completed"}]}`

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// I07 P03: a fallback to a target that is dearer than what is left of a cap, or whose price nobody knows, is not tried.
-// Failure 6 of other gateways.
+// A fallback to a target that is dearer than what is left of a cap, or whose price nobody knows, is not tried.
+// Failure 6 of other gateways. // I07 P03
 func TestAFallbackThatACapLeavesNoRoomForIsNotTried(t *testing.T) {
 	for name, c := range map[string]struct {
 		rates string // of the second target

@@ -59,7 +59,7 @@ func code(answer map[string]any) string {
 	return fmt.Sprint(e["code"])
 }
 
-// J17 J13: a key uploads files, lists, reads and deletes them. For other members they do not exist.
+// A key uploads files, lists, reads and deletes them. For other members they do not exist. // J17 J13
 func TestFilesOfAKey(t *testing.T) {
 	noLeaks(t)
 	d := filed(t, t.TempDir(), "")
@@ -196,8 +196,8 @@ func TestManyUploadsAtOnce(t *testing.T) {
 	}
 }
 
-// J17: a request names files of its key, and the model gets their content, also in an org without MCP servers. The id of
-// another provider is passed on as it is.
+// A request names files of its key, and the model gets their content, also in an org without MCP servers. The id of
+// another provider is passed on as it is. // J17
 func TestTheModelGetsTheContentOfFiles(t *testing.T) {
 	noLeaks(t)
 	up := newUpstream(t, script(says("1"), says("2"), says("3"), says("4")))

@@ -105,8 +105,8 @@ func (g *gallery) ask(key string) answer {
 	return g.send("POST", "/v1/chat/completions", strings.NewReader(`{"model":"m","user":"ada","max_tokens":100,"messages":[{"role":"user","content":"x"}]}`), "Authorization", "Bearer "+key)
 }
 
-// E10: the URL of an image is one call of the vision model and none of the scraper. The call has no tools, counts in the budgets of the
-// org, of the key and of the end user, and has an audit row within the run.
+// The URL of an image is one call of the vision model and none of the scraper. The call has no tools, counts in the budgets of the
+// org, of the key and of the end user, and has an audit row within the run. // E10
 func TestAnImageGoesToTheVisionModel(t *testing.T) {
 	for name, runtime := range map[string]string{"light runs": "", "durable runs": ", durable: always"} {
 		t.Run(name, func(t *testing.T) {
@@ -149,7 +149,7 @@ func TestAnImageGoesToTheVisionModel(t *testing.T) {
 	}
 }
 
-// E10: include_images describes at most five images of a page, with one call each.
+// include_images describes at most five images of a page, with one call each. // E10
 func TestTheImagesOfAPageAreDescribed(t *testing.T) {
 	noLeaks(t)
 	g := newGallery(t, "own", "")
@@ -177,7 +177,8 @@ func TestTheImagesOfAPageAreDescribed(t *testing.T) {
 	}
 }
 
-// E10: without a model that can be asked, the model reads a JSON error, and the run goes on. Nothing is sent to the provider.
+// Without a model that can be asked, the model reads a JSON error, and the run goes on. Nothing is sent to the provider.
+// E10
 func TestImagesThatAreNotDescribed(t *testing.T) {
 	for name, c := range map[string]struct{ runtime, model, want, setting string }{
 		"the default, which is not served": {"", "", `the vision model \"gpt-4.1-mini\" is not available`, "VISION_MODEL"},
@@ -206,7 +207,7 @@ func TestImagesThatAreNotDescribed(t *testing.T) {
 	}
 }
 
-// E10: a key that may use only some models does not reach others by a tool.
+// A key that may use only some models does not reach others by a tool. // E10
 func TestTheVisionModelOfAKeyWithFewModels(t *testing.T) {
 	noLeaks(t)
 	g := newGallery(t, "firecrawl", "")
@@ -222,7 +223,7 @@ func TestTheVisionModelOfAKeyWithFewModels(t *testing.T) {
 	}
 }
 
-// E10: the vision model fails over like any other model.
+// The vision model fails over like any other model. // E10
 func TestTheVisionModelFailsOver(t *testing.T) {
 	noLeaks(t)
 	png := newEndpoint(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, pngImage) })
@@ -246,7 +247,7 @@ func TestTheVisionModelFailsOver(t *testing.T) {
 	}
 }
 
-// E10: a run that is cancelled ends its vision call, and nothing stays reserved.
+// A run that is cancelled ends its vision call, and nothing stays reserved. // E10
 func TestACancelledRunEndsItsVisionCall(t *testing.T) {
 	noLeaks(t)
 	g := newGallery(t, "firecrawl", ", budgets: [{scope: key, period: day, usd: 1}]")

@@ -22,8 +22,8 @@ const (
 	heldByAll     = 512 << 10
 )
 
-// N12, P20: sessions that wait for approvals hold no goroutine and no slot, and next to no memory: with the
-// fewest slots an org can have, a thousand wait, another run starts, and each is decided later.
+// Sessions that wait for approvals hold no goroutine and no slot, and next to no memory: with the
+// fewest slots an org can have, a thousand wait, another run starts, and each is decided later. // N12 P20
 func TestAThousandSessionsWaitForNothing(t *testing.T) {
 	alone(t)
 	waiting := soak.Value(t, 100, 100, 1000)
@@ -97,8 +97,8 @@ func settled(d documented, forget func()) (goroutines int, held int64) {
 	return goroutines, int64(m.HeapAlloc)
 }
 
-// P40: the sessions of a key are counted, which may have half of those of its org, also when they are created at the
-// same time, and those that were deleted do not count.
+// The sessions of a key are counted, which may have half of those of its org, also when they are created at the
+// same time, and those that were deleted do not count. // P40
 func TestAKeyHasNoMoreSessionsThanTheOperatorSays(t *testing.T) {
 	noLeaks(t)
 	up := newUpstream(t, script(says("Done.")))

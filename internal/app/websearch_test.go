@@ -35,7 +35,7 @@ func searchesOf(t *testing.T, search *endpoint, before int) (all []map[string]an
 	return all
 }
 
-// P38 E09: web_search_options of chat, and the options of the hosted tool of Responses, reach the org's own search.
+// web_search_options of chat, and the options of the hosted tool of Responses, reach the org's own search. // P38 E09
 func TestOptionsOfTheHostedSearch(t *testing.T) {
 	noLeaks(t)
 	search := newSearch(t)
@@ -87,7 +87,7 @@ func TestOptionsOfTheHostedSearch(t *testing.T) {
 	}
 }
 
-// P38: without a hosted web_search the options are the provider's, and with the loop off too.
+// Without a hosted web_search the options are the provider's, and with the loop off too. // P38
 func TestOptionsOfASearchGoToTheProvider(t *testing.T) {
 	search := newSearch(t)
 	const options = `"web_search_options":{"search_context_size":"low","user_location":{"type":"exact"}}`
@@ -106,7 +106,7 @@ func TestOptionsOfASearchGoToTheProvider(t *testing.T) {
 	}
 }
 
-// E09: a result with the options of a request is not another request's.
+// A result with the options of a request is not another request's. // E09
 func TestSearchesWithOptionsAreNotCached(t *testing.T) {
 	search := newSearch(t)
 	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, got received) {
@@ -134,7 +134,7 @@ func TestSearchesWithOptionsAreNotCached(t *testing.T) {
 	}
 }
 
-// P38: a key that may not use the search is refused on both APIs; without the options the request has no search.
+// A key that may not use the search is refused on both APIs; without the options the request has no search. // P38
 func TestAKeyThatMayNotSearch(t *testing.T) {
 	noLeaks(t)
 	search := newSearch(t)

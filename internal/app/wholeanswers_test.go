@@ -38,8 +38,8 @@ func TestAnAnswerWithoutAKnownFinishReasonIsWhole(t *testing.T) {
 	}
 }
 
-// M07: for a model that takes no tools those of the gateway are left out, and the answer names their servers. Tools of
-// the client are refused.
+// For a model that takes no tools those of the gateway are left out, and the answer names their servers. Tools of
+// the client are refused. // M07
 func TestAModelThatTakesNoTools(t *testing.T) {
 	noLeaks(t)
 	up := strictUpstream(t, "text Hi.\nagain")

@@ -54,7 +54,7 @@ func whyNot(path string) string {
 	return "it is not among the packages that the rules are known to be safe with; if it only computes, add it to harmless"
 }
 
-// A05: no surface, clock or network decides, because the rules import none.
+// No surface, clock or network decides, because the rules import none. // A05
 func TestTheRulesImportNothingThatReadsClocksOrDoesIO(t *testing.T) {
 	for _, p := range rules(t) {
 		for _, path := range p.Imports {

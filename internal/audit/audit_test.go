@@ -87,7 +87,7 @@ func TestKindsReturnsAllKinds(t *testing.T) {
 	}
 }
 
-// P09: a checkpoint is signed every 1,000 rows, every minute, and at the end.
+// A checkpoint is signed every 1,000 rows, every minute, and at the end. // P09
 func TestCheckpointsAreSignedInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var j memory.Journal
@@ -123,7 +123,7 @@ func TestCheckpointsAreSignedInTime(t *testing.T) {
 	})
 }
 
-// P09: checkpoints continue after the wall clock was set back.
+// Checkpoints continue after the wall clock was set back. // P09
 func TestCheckpointsAreSignedInTimeAfterTheClockWasSetBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var j memory.Journal
@@ -146,7 +146,7 @@ func TestCheckpointsAreSignedInTimeAfterTheClockWasSetBack(t *testing.T) {
 	})
 }
 
-// L07: retention signs what it removes, and the remaining chain verifies.
+// Retention signs what it removes, and the remaining chain verifies. // L07
 func TestRetentionRemovesOldRows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var j memory.Journal
@@ -455,8 +455,8 @@ func (h *heldRows) AuditRows(ctx context.Context, orgID string, q audit.Query) (
 	return rows, err
 }
 
-// K07 P40: an export holds few rows at a time, so that one whose client stops to read it holds
-// little, however large the log is.
+// An export holds few rows at a time, so that one whose client stops to read it holds
+// little, however large the log is. // K07 P40
 func TestAnExportHoldsFewRows(t *testing.T) {
 	log := &memory.Journal{}
 	for range 1500 {

@@ -34,7 +34,7 @@ func (s *someRows) add(t *testing.T, at int64, key string, body audit.Request) {
 
 const aDay = 24 * 60 * 60 * 1000 // in milliseconds
 
-// P57: the sums of all groups are those of the rows, over several pages of them.
+// The sums of all groups are those of the rows, over several pages of them. // P57
 func TestUsageAddsUpTheRowsOfAGroup(t *testing.T) {
 	var rows someRows
 	for i := range 3000 {
@@ -66,7 +66,7 @@ func TestUsageAddsUpTheRowsOfAGroup(t *testing.T) {
 	}
 }
 
-// P57: too many groups or rows are an error rather than a part of the sum, and memory is asked for first.
+// Too many groups or rows are an error rather than a part of the sum, and memory is asked for first. // P57
 func TestUsageIsBounded(t *testing.T) {
 	var rows someRows
 	for i := range audit.MaxUsageGroups + 1 {

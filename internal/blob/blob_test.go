@@ -10,7 +10,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/blob"
 )
 
-// E20: a signed URL is valid until its time, for its method, and as it was signed.
+// A signed URL is valid until its time, for its method, and as it was signed. // E20
 func TestSignedURLs(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	s := blob.NewSigner([]byte("key"))

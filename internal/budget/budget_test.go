@@ -64,8 +64,8 @@ func TestReached(t *testing.T) {
 	}
 }
 
-// P03 P41: a limit on money lowers the output limit of a call, and a call for which not even that is enough
-// is not made. Failure 7 of other gateways: the reservation is at the tier that the prompt reaches.
+// A limit on money lowers the output limit of a call, and a call for which not even that is enough
+// is not made. Failure 7 of other gateways: the reservation is at the tier that the prompt reaches. // P03 P41
 func TestPlanWithMoney(t *testing.T) {
 	price := money.Price{From: "2026-01-01", Rates: money.Rates{Input: 2 * money.PerMillion, Output: 10 * money.PerMillion}}
 	usd := func(text string) *int64 {

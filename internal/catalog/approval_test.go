@@ -8,7 +8,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/policy"
 )
 
-// P60: a rule that names a tool which the server does not have is logged once.
+// A rule that names a tool which the server does not have is logged once. // P60
 func TestAMisspeltApprovalRuleIsLoggedAtDiscovery(t *testing.T) {
 	c, log := logged(t)
 	s := Server{Name: "s", Source: has(named("get-sum"), named("other")), Tools: []string{"get-sum"},
@@ -23,8 +23,8 @@ func TestAMisspeltApprovalRuleIsLoggedAtDiscovery(t *testing.T) {
 	}
 }
 
-// P61: a name in another setting is logged once, with the setting and the tool that it probably
-// means. A tool that is left out has been logged for that.
+// A name in another setting is logged once, with the setting and the tool that it probably
+// means. A tool that is left out has been logged for that. // P61
 func TestAMisspeltToolNameIsLoggedAtDiscovery(t *testing.T) {
 	c, log := logged(t)
 	s := Server{Name: "s", Source: has(named("get-sum"), schemed("broken", `5`)), Tools: []string{"get-sum"},

@@ -42,7 +42,7 @@ func collisionsOf(s *Set) (out []string) {
 	return out
 }
 
-// D02: what changes, expires or fails of one server, does not ask the others again.
+// What changes, expires or fails of one server, does not ask the others again. // D02
 func TestOneServerIsAskedAgain(t *testing.T) {
 	now := time.Unix(0, 0)
 	c := New(Options{Now: func() time.Time { return now }})
@@ -76,7 +76,7 @@ func TestOneServerIsAskedAgain(t *testing.T) {
 	}
 }
 
-// K07: a listing is of one org, one address and one set of credentials.
+// A listing is of one org, one address and one set of credentials. // K07
 func TestRequestsWithDifferentServersGetDifferentTools(t *testing.T) {
 	c, _ := logged(t)
 	own := asks(named("own"))

@@ -238,7 +238,7 @@ func TestServersAreAskedAtTheSameTime(t *testing.T) {
 	})
 }
 
-// C13: one bound for the lists of several servers together. What listed in time is there.
+// One bound for the lists of several servers together. What listed in time is there. // C13
 func TestSeveralServersHaveOneBoundForTheirLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(Options{})

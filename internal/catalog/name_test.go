@@ -42,8 +42,8 @@ func TestNamesThatAModelSees(t *testing.T) {
 	}
 }
 
-// P07: always a name that every provider takes, and two tools never become one
-// by it.
+// Always a name that every provider takes, and two tools never become one
+// by it. // P07
 func FuzzName(f *testing.F) {
 	f.Add("server", "tool", "tool2", "namespaced")
 	f.Add("s", "a.b", "a/b", "bare")

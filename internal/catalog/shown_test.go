@@ -15,8 +15,8 @@ func names(defs []tool.Definition) []string {
 	return out
 }
 
-// D23: of a server's tools, those with the names and the annotation are offered, and the
-// caller sees those, with the server's own names.
+// Of a server's tools, those with the names and the annotation are offered, and the
+// caller sees those, with the server's own names. // D23
 func TestWhichToolsOfAShownServerAreOffered(t *testing.T) {
 	hinted := func(name string, reads bool) tool.Tool {
 		return fakeTool{def: tool.Definition{Name: name, InputSchema: []byte(`{"type":"object"}`), Annotations: tool.Annotations{ReadOnly: new(reads)}}}
@@ -61,7 +61,7 @@ func TestTheNamesUnderWhichAServersToolsAreCalled(t *testing.T) {
 	}
 }
 
-// D03 D19: hidden servers take no tool away from a server that the caller sees.
+// Hidden servers take no tool away from a server that the caller sees. // D03 D19
 func TestAShownToolIsOfferedWhateverHiddenServersHave(t *testing.T) {
 	c, log := logged(t)
 	shown := Server{Name: "request:docs", FromRequest: true, Shown: true, Source: has(named("search"))}

@@ -13,7 +13,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// P07: what a server's tool may be called.
+// What a server's tool may be called. // P07
 func TestNamesThatAreRefused(t *testing.T) {
 	for name, want := range map[string]string{
 		"search":                             "",
@@ -39,7 +39,7 @@ func TestNamesThatAreRefused(t *testing.T) {
 	}
 }
 
-// P07: what is offered hides nothing, in whatever field it came.
+// What is offered hides nothing, in whatever field it came. // P07
 func TestADefinitionHidesNothing(t *testing.T) {
 	const hide = "\u200b\u202e\U000e0041\ufe0f\x1b]8;;http://evil.example\x1b\\"
 	in := tool.Definition{
@@ -61,7 +61,7 @@ func TestADefinitionHidesNothing(t *testing.T) {
 	}
 }
 
-// P06: a description is cut at its limit, a schema is refused beyond it.
+// A description is cut at its limit, a schema is refused beyond it. // P06
 func TestADefinitionIsAsLargeAsItsLimits(t *testing.T) {
 	describe := func(text string) string {
 		d, err := Usable(tool.Definition{Name: "t", Description: text, InputSchema: json.RawMessage(`{}`)})
@@ -93,7 +93,7 @@ func TestADefinitionIsAsLargeAsItsLimits(t *testing.T) {
 	}
 }
 
-// P06: a run has so many tools, those of the first servers first.
+// A run has so many tools, those of the first servers first. // P06
 func TestARunHasSoManyTools(t *testing.T) {
 	several := func(prefix string, n int) (all []tool.Tool) {
 		for i := range n {
@@ -114,8 +114,8 @@ func TestARunHasSoManyTools(t *testing.T) {
 	}
 }
 
-// P06: the definitions of a run are so large together, and a small one behind a
-// large one finds its place.
+// The definitions of a run are so large together, and a small one behind a
+// large one finds its place. // P06
 func TestTheDefinitionsOfARunAreBoundedTogether(t *testing.T) {
 	filled := func(name string, n int) tool.Tool {
 		const before, after = `{"description":"`, `"}`

@@ -28,7 +28,7 @@ func TestACheckNamesWhatAServerDoesNotHave(t *testing.T) {
 	}
 }
 
-// P60: a misspelt name in a rule is named, and each tool says whether its calls wait.
+// A misspelt name in a rule is named, and each tool says whether its calls wait. // P60
 func TestACheckSaysWhichCallsNeedApproval(t *testing.T) {
 	reads, object := true, json.RawMessage(`{"type":"object"}`)
 	report := mcptool.Report{Tools: []tool.Definition{

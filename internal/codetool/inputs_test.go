@@ -12,7 +12,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/item"
 )
 
-// J19: a file of a conversation is written without a copy of it in memory, and one that is too large is not written in part.
+// A file of a conversation is written without a copy of it in memory, and one that is too large is not written in part.
+// J19
 func TestLargeFilesAreWrittenAsTheyAreDecoded(t *testing.T) {
 	part := func(name string, size int) item.Part {
 		return item.Part{Kind: item.File, Name: name, Data: "data:text/csv;base64," + base64.StdEncoding.EncodeToString(make([]byte, size))}

@@ -68,8 +68,8 @@ func keeps(_ context.Context, c tool.Call, name string, body io.ReadSeeker) (cod
 	return codetool.Kept{ID: c.Caller.ID + ":" + string(data), Name: path.Base(name), Bytes: int64(len(data))}, err
 }
 
-// J16 J23: files that a call names are kept; of the others it says why not. Nothing outside of the working directory is
-// read, whatever the code has put there.
+// Files that a call names are kept; of the others it says why not. Nothing outside of the working directory is
+// read, whatever the code has put there. // J16 J23
 func TestOutputsAreKept(t *testing.T) {
 	parent := t.TempDir()
 	dir := filepath.Join(parent, "work")
@@ -118,7 +118,7 @@ func TestOutputsAreKept(t *testing.T) {
 	}
 }
 
-// J16: the result has the begin of a file that is text, of whole characters.
+// The result has the begin of a file that is text, of whole characters. // J16
 func TestOutputsHaveAPreview(t *testing.T) {
 	dir := t.TempDir()
 	long := strings.Repeat("é", 1000)
@@ -139,8 +139,8 @@ func TestOutputsHaveAPreview(t *testing.T) {
 	}
 }
 
-// J16: the model reads which files the request requires. A call that writes one of them keeps it, whatever its outputs; one that does not says nothing
-// of it, also if the file is there from an earlier call.
+// The model reads which files the request requires. A call that writes one of them keeps it, whatever its outputs; one that does not says nothing
+// of it, also if the file is there from an earlier call. // J16
 func TestRequiredFilesAreKept(t *testing.T) {
 	dir := t.TempDir()
 	for name, age := range map[string]time.Duration{"new.txt": 0, "both.txt": 0, "old.txt": time.Hour} {
@@ -217,7 +217,7 @@ func TestOutputsOfPython(t *testing.T) {
 	}
 }
 
-// J23: images that the code has shown are kept as outputs are, once. One that does not fit is told.
+// Images that the code has shown are kept as outputs are, once. One that does not fit is told. // J23
 func TestImagesThatAreShownAreKept(t *testing.T) {
 	dir := t.TempDir()
 	for name, content := range map[string]string{
@@ -269,7 +269,7 @@ func TestImagesThatAreShownAreKept(t *testing.T) {
 	}
 }
 
-// J23: on the real path, also of code that reached its time limit.
+// On the real path, also of code that reached its time limit. // J23
 func TestImagesOfPython(t *testing.T) {
 	for _, driver := range []string{sandbox.Wasm, sandbox.Bwrap, sandbox.Landlock} {
 		t.Run(driver, func(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// E14: commands run one after the other in the working directory, which is that of Python. A command that takes too long ends with
-// what it has started, and outputs are bounded.
+// Commands run one after the other in the working directory, which is that of Python. A command that takes too long ends with
+// what it has started, and outputs are bounded. // E14
 func TestCommandsRun(t *testing.T) {
 	const driver = sandbox.Bwrap
 	o := sandbox.Options{Drivers: []string{driver}, Program: sandboxtest.Program(t), Dir: filepath.Join(t.TempDir(), "sandbox")}
@@ -57,7 +57,7 @@ func TestCommandsRun(t *testing.T) {
 	}
 }
 
-// E14: what an environment of the hosted tool shell has is honoured or refused by name.
+// What an environment of the hosted tool shell has is honoured or refused by name. // E14
 func TestEnvironmentsOfTheShellThatAreRefused(t *testing.T) {
 	for asked, want := range map[string]string{
 		`{"container":{"type":"auto","file_ids":["file-1"]}}`: "container",

@@ -59,7 +59,7 @@ func only(t *testing.T, o codetool.Options) tool.Tool {
 	return list[0]
 }
 
-// E05: code runs, with its output, its result and its exit status.
+// Code runs, with its output, its result and its exit status. // E05
 func TestCodeRuns(t *testing.T) {
 	m, err := sandbox.New(t.Context(), sandbox.Options{Drivers: []string{sandbox.Auto}, Program: sandboxtest.Program(t), Dir: filepath.Join(t.TempDir(), "sandbox")})
 	if err != nil {
@@ -84,7 +84,7 @@ func TestCodeRuns(t *testing.T) {
 	}
 }
 
-// C22: a missing prerequisite is a result that names the setting.
+// A missing prerequisite is a result that names the setting. // C22
 func TestWhatIsMissingIsNamed(t *testing.T) {
 	python := `{"language":"python","code":"1"}`
 	for _, c := range []struct {

@@ -36,7 +36,7 @@ orgs:
           - {event: PreToolUse, type: approval, config: {message: sure?, timeout: 30}}
 `
 
-// N01: an agent of the file has every member that one of the API has.
+// An agent of the file has every member that one of the API has. // N01
 func TestAnAgentOfTheFile(t *testing.T) {
 	c, err := Parse("t.yaml", []byte(wholeAgent), nothing)
 	if err != nil {
@@ -89,7 +89,7 @@ func TestAnAgentOfTheFile(t *testing.T) {
 	}
 }
 
-// N01: the file refuses what the API refuses, with its words.
+// The file refuses what the API refuses, with its words. // N01
 func TestAgentsThatTheFileRefuses(t *testing.T) {
 	for agents, want := range map[string]string{
 		`{name: a}`:                                          "orgs[0].agents[0].model: is missing; want model name",

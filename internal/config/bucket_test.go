@@ -10,7 +10,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/org"
 )
 
-// E20: buckets are checked when they are configured.
+// Buckets are checked when they are configured. // E20
 func TestBucketsAreChecked(t *testing.T) {
 	s3 := `kind: s3, bucket: my-files, access_key: "secret:id", secret_key: "secret:key"`
 	for buckets, want := range map[string]string{

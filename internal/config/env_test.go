@@ -18,7 +18,7 @@ func variablesOf(vars map[string]string) Environment {
 	return func(name string) (string, bool) { v, ok := vars[name]; return v, ok }
 }
 
-// K02: one switch for each class of address, in each spelling. K03.
+// One switch for each class of address, in each spelling. K03. // K02
 func TestTheEnvironmentWinsOverTheFile(t *testing.T) {
 	const ssrf = "TURNPIKE_OUTBOUND_SSRF_"
 	nets := func(all ...string) []netip.Prefix {

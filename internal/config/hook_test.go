@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// H18: hooks are checked when they are configured.
+// Hooks are checked when they are configured. // H18
 func TestHooksAreChecked(t *testing.T) {
 	for hooks, want := range map[string]string{
 		`{id: h, event: OnToolUse, type: rule}`:                                                         "OnToolUse",

@@ -10,7 +10,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/org"
 )
 
-// E04 E08 E10: the keys of the tools for the web, as the file and the management API read and write them.
+// The keys of the tools for the web, as the file and the management API read and write them. // E04 E08 E10
 func TestWebSettings(t *testing.T) {
 	const written = `{"web":{"search":{"provider":"searxng","url":"https://search.example.com","api_key":"secret:search_key"},` +
 		`"scrape":{"provider":"firecrawl","url":"https://crawl.example.com"},"http_hosts":["api.example.com","*.example.org"],"http_methods":["GET"]}}`

@@ -29,8 +29,8 @@ func newClockWorld(t *testing.T, gate <-chan struct{}) *world {
 	})
 }
 
-// P01 R17: the wall clock of a running gateway is set ahead and back. No run is
-// taken from it, no deadline passes, and no fact is dated before the one before it.
+// The wall clock of a running gateway is set ahead and back. No run is
+// taken from it, no deadline passes, and no fact is dated before the one before it. // P01 R17
 func TestAStepOfTheClockTakesNoRunAway(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})
@@ -75,8 +75,8 @@ func TestAStepOfTheClockTakesNoRunAway(t *testing.T) {
 	w.wantDatesInOrder()
 }
 
-// P01 R17: the wall clock was set back, or ahead, while no gateway ran. Runs go on
-// with the deadline that they had, and no fact is dated before the one before it.
+// The wall clock was set back, or ahead, while no gateway ran. Runs go on
+// with the deadline that they had, and no fact is dated before the one before it. // P01 R17
 func TestARunGoesOnAfterTheClockWasSetWhileTheGatewayWasDown(t *testing.T) {
 	t.Parallel()
 	for _, ahead := range []time.Duration{-10 * time.Minute, time.Hour} {

@@ -83,7 +83,8 @@ func compactionPoints() []crash.Point {
 	return []crash.Point{crash.AfterSummaryIntent, crash.AfterSummarySend, crash.BeforeCompacted, crash.AfterCompacted}
 }
 
-// P01 P51: a run that is killed while its prompt is made shorter goes on with the same prompt, or makes it shorter once more.
+// A run that is killed while its prompt is made shorter goes on with the same prompt, or makes it shorter once more.
+// P01 P51
 func TestCompactionsSurviveCrashes(t *testing.T) {
 	t.Parallel()
 	type compaction struct {

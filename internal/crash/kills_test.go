@@ -99,9 +99,9 @@ func (l *load) client(kind int) {
 	}
 }
 
-// P01: kill -9 again and again, with steps of the wall clock, while clients ask
+// Kill -9 again and again, with steps of the wall clock, while clients ask
 // for durable and light runs. No durable run is lost, no call that must not be
-// repeated takes effect twice, and the audit is whole.
+// repeated takes effect twice, and the audit is whole. // P01
 func TestNothingIsLostOrDoubledByKillsUnderMixedLoad(t *testing.T) {
 	t.Parallel()
 	l := &load{

@@ -64,9 +64,9 @@ func (w *world) awaitPaused() (id string) {
 	return id
 }
 
-// P23: the gateway is killed with kill -9 while a run is paused. The run waits on in the next
+// The gateway is killed with kill -9 while a run is paused. The run waits on in the next
 // process, its limit is raised there, and it completes: each model call and each tool call was made
-// once.
+// once. // P23
 func TestAPausedRunSurvivesAKill(t *testing.T) { // P23
 	t.Parallel()
 	w, _ := newErrand(t, "", pausing)
@@ -107,8 +107,8 @@ func pauseCases() []string {
 	}
 }
 
-// P23 P01: a run that pauses is killed at each of its records. It is raised when it waits, and ends
-// complete: no call is made twice that must not be repeated, and none is skipped.
+// A run that pauses is killed at each of its records. It is raised when it waits, and ends
+// complete: no call is made twice that must not be repeated, and none is skipped. // P23 P01
 func TestPausesSurviveCrashes(t *testing.T) {
 	t.Parallel()
 	for _, point := range sampled(t, pauseCases(), only) {

@@ -52,8 +52,8 @@ func newDeadly(t *testing.T, slow time.Duration) (w *world, made <-chan struct{}
 	return w, calls
 }
 
-// P01 R14: a tool call that kills the gateway each time ends its own run, after a
-// few restarts. The others, which are under way each time, complete.
+// A tool call that kills the gateway each time ends its own run, after a
+// few restarts. The others, which are under way each time, complete. // P01 R14
 func TestACallThatKillsTheGatewayEachTimeEndsItsOwnRun(t *testing.T) {
 	t.Parallel()
 	w, made := newDeadly(t, 700*time.Millisecond)

@@ -76,9 +76,9 @@ func thinkingCases() []thinkingCase {
 	return cases
 }
 
-// P08 M08: ten rounds with reasoning, on each dialect. The provider, which lives on,
+// Ten rounds with reasoning, on each dialect. The provider, which lives on,
 // refuses reasoning that differs by a byte from what it sent, also when the gateway is
-// killed in the middle and another process continues.
+// killed in the middle and another process continues. // P08 M08
 func TestReasoningSurvivesCrashes(t *testing.T) {
 	t.Parallel()
 	for _, c := range sampled(t, thinkingCases(), func(c thinkingCase) string { return c.kind }) {

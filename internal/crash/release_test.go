@@ -169,8 +169,8 @@ func newReleaseRun(errand string, n int) releaseRun {
 	return one
 }
 
-// C07 P01: runs that every release has begun are gone on with, and those that it
-// has ended are told as it told them.
+// Runs that every release has begun are gone on with, and those that it
+// has ended are told as it told them. // C07 P01
 func TestRunsOfEveryReleaseAreGoneOnWith(t *testing.T) {
 	for _, file := range releaseFiles(t) {
 		t.Run(filepath.Base(file), func(t *testing.T) {
@@ -190,8 +190,8 @@ func TestRunsOfEveryReleaseAreGoneOnWith(t *testing.T) {
 	}
 }
 
-// C07: so they are by builds whose limits are others, or whose rules come in
-// another order.
+// So they are by builds whose limits are others, or whose rules come in
+// another order. // C07
 func TestOtherBuildsGoOnWithRunsOfEveryRelease(t *testing.T) {
 	soak.Require(t, soak.Job, "it builds the gateway twice")
 	for name, changes := range map[string][]change{
@@ -223,9 +223,9 @@ func TestOtherBuildsGoOnWithRunsOfEveryRelease(t *testing.T) {
 	}
 }
 
-// C07: a build that writes an unknown kind is rolled back. Its runs are set
+// A build that writes an unknown kind is rolled back. Its runs are set
 // aside with one line in the log each, their clients are told, a cancel ends
-// one, and the newer build goes on with the rest.
+// one, and the newer build goes on with the rest. // C07
 func TestARollbackSetsRunsAside(t *testing.T) {
 	soak.Require(t, soak.Job, "it builds the gateway once more")
 	t.Parallel()

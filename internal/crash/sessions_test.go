@@ -210,8 +210,8 @@ func (w *world) wantSession(session, inbox string, runs int, said ...string) {
 	}
 }
 
-// P25: a message, one that steers and one that is enqueued, whatever the moment at which the gateway is killed: each is used
-// once, in its place, and each turn ends once.
+// A message, one that steers and one that is enqueued, whatever the moment at which the gateway is killed: each is used
+// once, in its place, and each turn ends once. // P25
 func TestMessagesToABusySessionSurviveCrashes(t *testing.T) {
 	t.Parallel()
 	for _, point := range sampled(t, sessionCases(false), only) {
@@ -225,7 +225,7 @@ func TestMessagesToABusySessionSurviveCrashes(t *testing.T) {
 	}
 }
 
-// P25: a message that interrupts ends the turn, whatever the moment at which the gateway is killed, and is the next turn.
+// A message that interrupts ends the turn, whatever the moment at which the gateway is killed, and is the next turn. // P25
 func TestAnInterruptSurvivesCrashes(t *testing.T) {
 	t.Parallel()
 	for _, point := range sampled(t, sessionCases(true), only) {

@@ -9,8 +9,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/org"
 )
 
-// P46: a key ends at expires_at, and the old secret of a rotated key at the end of its overlap. Runs
-// of an expired key may not go on, and keys that expire within 7 days are counted.
+// A key ends at expires_at, and the old secret of a rotated key at the end of its overlap. Runs
+// of an expired key may not go on, and keys that expire within 7 days are counted. // P46
 func TestKeysAndTheirOldSecretsExpire(t *testing.T) {
 	d, store := testDirectory(t)
 	now := time.UnixMilli(1_000_000_000).UTC()

@@ -41,7 +41,7 @@ func detailed(t *testing.T, rows []journal.Row, bodies ...loop.Body) *memory.Jou
 	return store
 }
 
-// J21: the detail of a run says what it was allowed, what it used, and what its calls did.
+// The detail of a run says what it was allowed, what it used, and what its calls did. // J21
 func TestTheDetailOfARun(t *testing.T) {
 	large := strings.Repeat("x", 100<<10) // no fact of a call fits into a batch
 	turn := func(round int, calls ...loop.TurnCall) loop.Body {
@@ -96,7 +96,7 @@ func TestTheDetailOfARun(t *testing.T) {
 	}
 }
 
-// J21: why a run ended is said in words, from pages of facts as from the whole story.
+// Why a run ended is said in words, from pages of facts as from the whole story. // J21
 func TestTheDetailSaysWhyARunEnded(t *testing.T) {
 	failure := journal.Row{Ref: "failure:0.1", Value: json.RawMessage(`{"class":"target","status":418,"body":"e30=","message":"no tea","error":"e"}`)}
 	for name, tt := range map[string]struct {

@@ -10,7 +10,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
-// P40: a feed and its followers count what an event retains, whichever of its members is large.
+// A feed and its followers count what an event retains, whichever of its members is large. // P40
 func TestTheWeightOfAnEventHasItsTexts(t *testing.T) {
 	large := strings.Repeat("x", 1<<20)
 	raw := json.RawMessage(`"` + large + `"`)

@@ -27,8 +27,8 @@ type ignored struct{}
 
 func (ignored) Emit(event.Position, event.Event) error { return nil }
 
-// L05: a follower that is ended while it reads the store is told why it ends, and not that the
-// store has failed.
+// A follower that is ended while it reads the store is told why it ends, and not that the
+// store has failed. // L05
 func TestAFollowerThatIsEndedIsToldWhy(t *testing.T) {
 	store := detailed(t, nil, loop.TurnStarted{Attempt: 1, Purpose: loop.PurposeTurn})
 	ctx, end := context.WithCancelCause(t.Context())

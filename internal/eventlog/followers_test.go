@@ -8,8 +8,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 )
 
-// P40: the followers of an org are counted over all its runs, and those of
-// another org do not notice.
+// The followers of an org are counted over all its runs, and those of
+// another org do not notice. // P40
 func TestAnOrgHasSoManyFollowers(t *testing.T) {
 	f := NewFollowers(0)
 	key := func(org string, i int) journal.RunKey {

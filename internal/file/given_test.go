@@ -63,7 +63,7 @@ func TestTheNamesOfGivenFiles(t *testing.T) {
 	}
 }
 
-// J19: a model reads at most 4,096 characters of a text file, and 32,768 of all of them, never a part of one.
+// A model reads at most 4,096 characters of a text file, and 32,768 of all of them, never a part of one. // J19
 func TestPreviewsOfGivenFiles(t *testing.T) {
 	small, large := csv("small.csv", "a,b\n1,2\n"), csv("large.csv", strings.Repeat("ü", 50_000))
 	image, pdf := item.Part{Kind: item.Image, URL: dataURL("image/png", "png")}, item.Part{Kind: item.File, Name: "a.pdf", Data: dataURL("application/pdf", "%PDF-1.4")}
@@ -134,7 +134,7 @@ func TestTheLimitsOfGivenFiles(t *testing.T) {
 	}
 }
 
-// J19: base64 may have ends of lines, as in a mail.
+// base64 may have ends of lines, as in a mail. // J19
 func TestGivenFilesWithLinesOfBase64(t *testing.T) {
 	text := strings.Repeat("a,b,c\n", 5000)
 	whole := base64.StdEncoding.EncodeToString([]byte(text))

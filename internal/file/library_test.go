@@ -108,7 +108,7 @@ func (s *shelf) sweep() {
 	}
 }
 
-// J17: a file is kept as it was added, for its key only, until it is deleted.
+// A file is kept as it was added, for its key only, until it is deleted. // J17
 func TestAFileIsKept(t *testing.T) {
 	s := newShelf(t, blob.Limits{})
 	f := s.add("a.txt", "hello", 0)
@@ -134,7 +134,7 @@ func TestAFileIsKept(t *testing.T) {
 	s.stored()
 }
 
-// J18: a file that has expired says so at once, its content is deleted, and after a week it does not exist.
+// A file that has expired says so at once, its content is deleted, and after a week it does not exist. // J18
 func TestFilesExpire(t *testing.T) {
 	s := newShelf(t, blob.Limits{})
 	short, long := s.add("short", "1", time.Hour), s.add("long", "2", 0)
@@ -209,7 +209,8 @@ func TestMissingContentIsDamage(t *testing.T) {
 	}
 }
 
-// J18: a file that code has made has 30 minutes from when it was read, or its container was used, last. An upload keeps its own time.
+// A file that code has made has 30 minutes from when it was read, or its container was used, last. An upload keeps its own time.
+// J18
 func TestATouchGivesOutputsMoreTime(t *testing.T) {
 	s := newShelf(t, blob.Limits{})
 	output := func() file.File {

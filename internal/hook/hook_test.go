@@ -23,8 +23,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/item"
 )
 
-// H16 H21: what is a valid answer. "" and {} are values, and whatever else is an error that does not
-// contain the answer.
+// What is a valid answer. "" and {} are values, and whatever else is an error that does not
+// contain the answer. // H16 H21
 func TestAnswersOfHooks(t *testing.T) {
 	empty := ""
 	object := `{"a":1}`
@@ -65,7 +65,7 @@ func TestAnswersOfHooks(t *testing.T) {
 	}
 }
 
-// H16: what is sent, and that it is signed as webhooks are.
+// What is sent, and that it is signed as webhooks are. // H16
 func TestARequestIsSigned(t *testing.T) {
 	const key = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz"
 	var header http.Header
@@ -125,7 +125,7 @@ func TestARequestIsSigned(t *testing.T) {
 	}
 }
 
-// H16: a hook that does not answer has its time.
+// A hook that does not answer has its time. // H16
 func TestAHookHasItsTime(t *testing.T) {
 	leave := make(chan struct{})
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -163,7 +163,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// H14 H15 H16: what a hook is told after a run, with the id of the message in any case; its answer is not read.
+// What a hook is told after a run, with the id of the message in any case; its answer is not read. // H14 H15 H16
 func TestAHookIsToldOfItsRun(t *testing.T) {
 	const key = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz"
 	var header http.Header

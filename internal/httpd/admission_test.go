@@ -70,8 +70,8 @@ func ask(h http.Handler, key string, body io.Reader) *httptest.ResponseRecorder 
 
 func serveOK(w http.ResponseWriter, _ *http.Request, _ run.Caller) { _, _ = io.WriteString(w, "fine") }
 
-// K08: a request above the rate limit is refused before its body is read, in the
-// API's own error format. The org's limit does not apply to management requests.
+// A request above the rate limit is refused before its body is read, in the
+// API's own error format. The org's limit does not apply to management requests. // K08
 func TestARequestAboveTheRateLimitIsRefusedUnread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := knownKeys{"key": callerOf("a", org.Rate{PerMinute: 7, Burst: 1}, org.Rate{}), "org": callerOf("b", org.Rate{}, org.Rate{PerMinute: 60, Burst: 2})}
@@ -113,8 +113,8 @@ func TestARequestAboveTheRateLimitIsRefusedUnread(t *testing.T) {
 	})
 }
 
-// R11: an overloaded gateway refuses before it reads the body, with a random
-// Retry-After, and logs the overload once.
+// An overloaded gateway refuses before it reads the body, with a random
+// Retry-After, and logs the overload once. // R11
 func TestAnOverloadedGatewayRefusesUnread(t *testing.T) {
 	why := "its store is slow"
 	var log bytes.Buffer
@@ -146,8 +146,8 @@ func TestAnOverloadedGatewayRefusesUnread(t *testing.T) {
 	}
 }
 
-// R11: requests in progress are limited. None is aborted for another, and each
-// frees its place when it ends, also by a panic.
+// Requests in progress are limited. None is aborted for another, and each
+// frees its place when it ends, also by a panic. // R11
 func TestRequestsInProgressAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := knownKeys{"loud": callerOf("loud", org.Rate{}, org.Rate{}), "quiet": callerOf("quiet", org.Rate{}, org.Rate{})}
@@ -183,9 +183,9 @@ func TestRequestsInProgressAreLimited(t *testing.T) {
 	})
 }
 
-// R11: refusals of a client that ignores Retry-After are delayed and hold only its
+// Refusals of a client that ignores Retry-After are delayed and hold only its
 // connection. Another org is not delayed, and the number of delayed refusals is
-// limited.
+// limited. // R11
 func TestRefusalsOfAClientThatIgnoresRetryAfterAreDelayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limit := org.Rate{PerMinute: 1}
@@ -226,8 +226,8 @@ func TestRefusalsOfAClientThatIgnoresRetryAfterAreDelayed(t *testing.T) {
 	})
 }
 
-// R11: a 429 of the endpoint is delayed after the endpoint has returned. A 429
-// without a length, or a long one, is not delayed.
+// A 429 of the endpoint is delayed after the endpoint has returned. A 429
+// without a length, or a long one, is not delayed. // R11
 func TestOnlyShortRefusalsAreDelayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := knownKeys{"k": callerOf("o", org.Rate{}, org.Rate{})}
@@ -274,7 +274,7 @@ func TestADelayedRefusalEndsWhenTheClientDisconnects(t *testing.T) {
 	})
 }
 
-// K08: the cost of the limits for a request that is admitted.
+// The cost of the limits for a request that is admitted. // K08
 func BenchmarkAdmission(b *testing.B) {
 	for name, limit := range map[string]org.Rate{"no limit": {}, "a limit": {PerMinute: org.MaxRate}} {
 		b.Run(name, func(b *testing.B) {

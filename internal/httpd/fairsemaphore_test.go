@@ -15,7 +15,7 @@ func (c *fairSemaphore) acquireAll(org string) int {
 	return n
 }
 
-// K08, R11: a single org gets two thirds of the places, and another one still gets one.
+// A single org gets two thirds of the places, and another one still gets one. // K08 R11
 func TestASingleOrgGetsTwoThirds(t *testing.T) {
 	for most, want := range map[int]int{1: 1, 2: 2, 3: 2, 10: 7, 300: 200, 20_000: 13_334} {
 		c := &fairSemaphore{limit: most, byOrg: map[string]int{}}
@@ -28,8 +28,8 @@ func TestASingleOrgGetsTwoThirds(t *testing.T) {
 	}
 }
 
-// K08, R11: of k orgs that want more than they get, each converges to 2/(2k+1) of
-// the places, whatever the order of arrival. The rest stays free.
+// Of k orgs that want more than they get, each converges to 2/(2k+1) of
+// the places, whatever the order of arrival. The rest stays free. // K08 R11
 func TestBusyOrgsGetEqualShares(t *testing.T) {
 	const most = 600
 	r := rand.New(rand.NewPCG(1, 2))

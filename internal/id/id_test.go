@@ -41,7 +41,7 @@ func TestOrderedIdentifiersSortByTime(t *testing.T) {
 	})
 }
 
-// L01: run and request ids convert to UUIDs and back.
+// Run and request ids convert to UUIDs and back. // L01
 func TestAnOrderedIdentifierIsAUUID(t *testing.T) {
 	v7 := regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 	for range 100 {

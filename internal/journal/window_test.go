@@ -8,7 +8,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 )
 
-// P03: what is spent in one day or month is nothing to the next, in UTC.
+// What is spent in one day or month is nothing to the next, in UTC. // P03
 func TestWindows(t *testing.T) {
 	at := func(text string) int64 {
 		when, err := time.Parse(time.RFC3339, text)

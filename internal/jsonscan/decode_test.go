@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// H17: a built-in tool reads the members that a rule has checked, and no others.
+// A built-in tool reads the members that a rule has checked, and no others. // H17
 func TestArgumentsAreDecodedByTheirExactNames(t *testing.T) {
 	type arguments struct {
 		Code   string                     `json:"code"`

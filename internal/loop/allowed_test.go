@@ -70,7 +70,7 @@ func TestAllowedLetsParallelCallsStartTogether(t *testing.T) { // C01
 		started("0.0"), started("0.1"), started("0.2"), done("0.1"), done("0.2"), done("0.0"), asked(1, 1))...)
 }
 
-// P01: Finished comes after the results of all calls, also for a lost run.
+// Finished comes after the results of all calls, also for a lost run. // P01
 func TestLostRunAnswersItsCallsBeforeFinishing(t *testing.T) {
 	lost := CancelRequested{Cause: event.Lost}
 	s := play(t, with(oneTurn("a"), prepared("0.0"), started("0.0"), lost)...)

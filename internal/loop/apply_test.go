@@ -6,7 +6,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
-// B23: tokens counted before a model call failed are part of Usage and Spent.
+// Tokens counted before a model call failed are part of Usage and Spent. // B23
 func TestUsageOfFailedAttemptsCounts(t *testing.T) {
 	counted := func(b *TurnFailed) { b.Usage = model.Usage{Input: 7, Output: 2} }
 	s := Fold(facts(with(begin(), asked(0, 1), failed(1, model.Transient, counted), asked(0, 2), turn(0, model.StopEnd))...))

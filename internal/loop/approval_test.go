@@ -7,8 +7,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/policy"
 )
 
-// P02: an approval is for the call exactly as it was shown. A call that has changed since is
-// asked for again, and its old approval starts nothing.
+// An approval is for the call exactly as it was shown. A call that has changed since is
+// asked for again, and its old approval starts nothing. // P02
 func TestAnApprovalIsForTheCallAsItWasShown(t *testing.T) {
 	asked := with(oneTurn("g"), prepared("0.0", gated), waiting("0.0", "w"), Parked{})
 	approved := with(asked, CallResolved{WaitID: "w", Approved: true}, Resumed{})
@@ -36,7 +36,7 @@ func TestAnApprovalIsForTheCallAsItWasShown(t *testing.T) {
 	}
 }
 
-// P02: a call for which its own tool asks waits as long as the policy says, and not for ever.
+// A call for which its own tool asks waits as long as the policy says, and not for ever. // P02
 func TestACallWhoseToolAsksItselfExpires(t *testing.T) {
 	s := play(t, with(oneTurn("g"), prepared("0.0", gated))...)
 	for wait, want := range map[int64]int64{0: 0, 5_000: 6_000} {
@@ -47,7 +47,7 @@ func TestACallWhoseToolAsksItselfExpires(t *testing.T) {
 	}
 }
 
-// P02: what one person has decided, another cannot change.
+// What one person has decided, another cannot change. // P02
 func TestADecisionIsNotMadeTwice(t *testing.T) {
 	waits := with(oneTurn("g", "h"), prepared("0.0", gated), prepared("0.1", gated), waiting("0.0", "w"), waiting("0.1", "v"), Parked{})
 	for _, first := range []bool{true, false} {

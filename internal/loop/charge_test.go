@@ -6,8 +6,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
-// P03: a model call that its provider has not counted costs what was reserved for it, or what was received if that is
-// more. What is charged so is an estimate.
+// A model call that its provider has not counted costs what was reserved for it, or what was received if that is
+// more. What is charged so is an estimate. // P03
 func TestWhatACallIsChargedThatIsNotCounted(t *testing.T) {
 	counted, partial := model.Usage{Input: 10, Output: 5}, model.Usage{Input: 10, Output: 1}
 	for name, tt := range map[string]struct {

@@ -30,7 +30,7 @@ func nextRound(round int) []Body {
 	return []Body{asked(round, 1), turn(round, model.StopCalls, "b"), prepared(Key(round, 0)), started(Key(round, 0)), done(Key(round, 0))}
 }
 
-// I06 P51: a prompt is compacted before its call if it is above the threshold, and not below.
+// A prompt is compacted before its call if it is above the threshold, and not below. // I06 P51
 func TestWhenAPromptIsCompacted(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change []func(*Accepted)
@@ -56,7 +56,7 @@ func TestWhenAPromptIsCompacted(t *testing.T) {
 	}
 }
 
-// P51: two attempts in a row that free nothing end the run. After three that fail, no more are made, and the run goes on.
+// Two attempts in a row that free nothing end the run. After three that fail, no more are made, and the run goes on. // P51
 func TestCompactionsThatDoNotHelp(t *testing.T) {
 	one := with(longRound(), none()...)
 	if _, calls := Decide(play(t, one...)).(CallModel); !calls {
@@ -88,7 +88,7 @@ func TestCompactionsThatDoNotHelp(t *testing.T) {
 	}
 }
 
-// I04: a refusal that names a limit makes the window known, also for later rounds.
+// A refusal that names a limit makes the window known, also for later rounds. // I04
 func TestARefusalNamesTheWindow(t *testing.T) {
 	limited := func(b *TurnFailed) { b.Limit = 14 }
 	facts := with(as(afterOneRound(), reacting), asked(1, 1), failed(1, model.TooLong, limited))
@@ -102,7 +102,7 @@ func TestARefusalNamesTheWindow(t *testing.T) {
 	}
 }
 
-// I11: a summary is reserved in the budgets, and counted whole if its owner dies.
+// A summary is reserved in the budgets, and counted whole if its owner dies. // I11
 func TestASummaryIsReserved(t *testing.T) {
 	facts := as(afterOneRound(), compacting, shared, func(b *Accepted) { b.Grade = Durable })
 	facts = with(facts[:3], with([]Body{reserved(0, 1, 90)}, facts[3:]...)...)
@@ -173,7 +173,7 @@ func TestSeenParts(t *testing.T) {
 	}
 }
 
-// P03: what a summary and the next call may cost is reserved by the bytes that no provider has counted.
+// What a summary and the next call may cost is reserved by the bytes that no provider has counted. // P03
 func TestWhatComesAfterACompactionIsReserved(t *testing.T) {
 	facts := as(afterOneRound(), compacting, shared, func(b *Accepted) { b.Grade = Durable })
 	facts = with(facts[:3], with([]Body{reserved(0, 1, 90)}, facts[3:]...)...)

@@ -7,9 +7,9 @@ import (
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
-// R14: a run is lost after DeadOwners owners died without progress for StuckMS, or
+// A run is lost after DeadOwners owners died without progress for StuckMS, or
 // after DeadOwnersPerCall owners died during one call. Owners that hand the run over
-// do not count. Facts are one second apart.
+// do not count. Facts are one second apart. // R14
 func TestDeadOwnersEndARun(t *testing.T) {
 	numbers := func(r Rules) func(*Accepted) { return func(a *Accepted) { a.Rules, a.Grade = r, Durable } }
 	calling := func(r Rules, more ...Body) []Body {

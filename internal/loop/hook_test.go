@@ -39,7 +39,7 @@ func hooked(facts []Body, hooks ...Hook) []Body {
 
 func at1(p HookPoint) Hook { return Hook{Point: p, Type: HookHTTP} }
 
-// H14 H15: each hook runs at its point, and only what may block or modify there does.
+// Each hook runs at its point, and only what may block or modify there does. // H14 H15
 func TestHooksRunAtTheirPoint(t *testing.T) {
 	start := []Body{accepted()}
 	called, running := oneTurn("a"), with(oneTurn("a"), prepared("0.0"), started("0.0"))
@@ -91,8 +91,8 @@ func TestHooksRunAtTheirPoint(t *testing.T) {
 	}
 }
 
-// H07 H22: hooks run in the order of the list, those whose matcher is the name of the tool, and none
-// after one that has denied.
+// Hooks run in the order of the list, those whose matcher is the name of the tool, and none
+// after one that has denied. // H07 H22
 func TestHooksThatAreDue(t *testing.T) {
 	pre := func(matcher string) Hook { return Hook{Point: PreToolUse, Type: HookRules, Matcher: matcher} }
 	facts := hooked(oneTurn("pay_now"), pre("pay_*"), pre("other"), pre(""), Hook{Point: PostToolUse, Type: HookHTTP}, pre("pay_now"))
@@ -131,8 +131,8 @@ func TestHooksThatAreDue(t *testing.T) {
 	}
 }
 
-// H03 H06: the approval that a hook asks for has the text and the time of the hook; with that of a
-// server, the shorter time.
+// The approval that a hook asks for has the text and the time of the hook; with that of a
+// server, the shorter time. // H03 H06
 func TestAHookAsksForApproval(t *testing.T) {
 	h := Hook{Point: PreToolUse, Type: HookApproval, Message: "Pay?", WaitMS: 300_000}
 	ran := hook(PreToolUse, HookAsk, "0.0")
@@ -160,7 +160,7 @@ func TestAHookAsksForApproval(t *testing.T) {
 	}
 }
 
-// H15 H21: no result is recorded before the hooks after its call have decided.
+// No result is recorded before the hooks after its call have decided. // H15 H21
 func TestNoResultBeforeItsHooks(t *testing.T) {
 	facts := hooked(with(oneTurn("a"), prepared("0.0"), started("0.0")), at1(PostToolUse))
 	s := play(t, facts...)
@@ -173,7 +173,7 @@ func TestNoResultBeforeItsHooks(t *testing.T) {
 	play(t, with(facts, hook(PostToolUse, HookModify, "0.0"), done("0.0"))...)
 }
 
-// H17 H19: a rule that holds denies, and so does one that cannot be evaluated.
+// A rule that holds denies, and so does one that cannot be evaluated. // H17 H19
 func TestRulesOfHooks(t *testing.T) {
 	h := Hook{Type: HookRules, Rules: []HookRule{{"q CONTAINS DROP", "no"}, {"q MATCHES x", ""}, {"q STARTS_WITH b", ""}}}
 	long := `{"q":"` + strings.Repeat("a", 10_001) + `"}`
@@ -196,7 +196,7 @@ func TestRulesOfHooks(t *testing.T) {
 	}
 }
 
-// H15: a hook that denies at the start ends the run.
+// A hook that denies at the start ends the run. // H15
 func TestAHookDeniesTheRun(t *testing.T) {
 	s := play(t, with(hooked([]Body{accepted()}, at1(OnRunStart)), hook(OnRunStart, HookDeny, ""))...)
 	want := Finish{Reason: event.HookDenied}
@@ -206,7 +206,7 @@ func TestAHookDeniesTheRun(t *testing.T) {
 	}
 }
 
-// H15: no call is prepared against the verdict of a hook.
+// No call is prepared against the verdict of a hook. // H15
 func TestACallIsPreparedAsItsHooksSay(t *testing.T) {
 	for name, tt := range map[string]struct {
 		verdict HookVerdict
@@ -230,8 +230,8 @@ func TestACallIsPreparedAsItsHooksSay(t *testing.T) {
 	}
 }
 
-// H15: an answer is judged when all hooks before it have decided, or one has denied it. What is not judged is
-// no part of the conversation.
+// An answer is judged when all hooks before it have decided, or one has denied it. What is not judged is
+// no part of the conversation. // H15
 func TestAnswersAreJudged(t *testing.T) {
 	second := func(v HookVerdict, id, patch string) HookRan {
 		return HookRan{Point: PreResponse, Hook: id, Verdict: v, PatchRef: patch}

@@ -6,7 +6,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/event"
 )
 
-// P25: a message that no model has seen has a place of its own until the results of the calls under way are there.
+// A message that no model has seen has a place of its own until the results of the calls under way are there. // P25
 func TestInputThatIsLateIsKnown(t *testing.T) {
 	s := play(t, accepted(), InputAdded{ItemsRef: "in", By: ByClient}, catalogued(), asked(0, 1), InputAdded{ItemsRef: "late", By: ByOther})
 	if got := s.LateRefs(); len(got) != 1 || got[0] != "late" {
@@ -18,7 +18,7 @@ func TestInputThatIsLateIsKnown(t *testing.T) {
 	}
 }
 
-// P25: a run that was accepted without its input adds it before anything else, unless it is to end, and once.
+// A run that was accepted without its input adds it before anything else, unless it is to end, and once. // P25
 func TestADeferredRunAddsItsInputFirst(t *testing.T) {
 	begins := accepted().(Accepted)
 	begins.Deferred = true

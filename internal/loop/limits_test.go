@@ -12,7 +12,7 @@ import (
 
 func raised(r budget.Raise) Body { return LimitsRaised{By: "me", Raise: r} }
 
-// P23: the rules use the limits as they were raised last.
+// The rules use the limits as they were raised last. // P23
 func TestRaisedLimitsAreUsed(t *testing.T) {
 	last := with([]Body{accepted(rounds(1), callLimit(1))}, catalogued(), asked(0, 1), turn(0, model.StopCalls, "a", "b"),
 		prepared("0.0"), prepared("0.1"))

@@ -54,8 +54,8 @@ func TestNotices(t *testing.T) {
 	}
 }
 
-// H14 H15: hooks at OnRunComplete are told of a run that is complete, of no other end, and of no relay. They never run
-// in the run.
+// Hooks at OnRunComplete are told of a run that is complete, of no other end, and of no relay. They never run
+// in the run. // H14 H15
 func TestHooksAfterARun(t *testing.T) {
 	hooked := func(g Grade) func(*Accepted) {
 		return func(a *Accepted) {

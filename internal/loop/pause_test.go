@@ -31,7 +31,7 @@ func round0(calls []string, change ...func(*Accepted)) []Body {
 	return out
 }
 
-// P23: at each of its limits a run that pauses waits instead of ending, and goes on after a raise. // P23
+// At each of its limits a run that pauses waits instead of ending, and goes on after a raise. // P23 P23
 func TestARunPausesAtItsLimits(t *testing.T) {
 	for name, tt := range map[string]struct {
 		facts  []Body

@@ -17,8 +17,8 @@ func paid(b *CallPrepared) { b.PriceNano = 7_000 }
 
 func nanoUSD(n int64) func(*Accepted) { return func(b *Accepted) { b.Limits.NanoUSD = &n } }
 
-// P41: a run pays for its model calls by the price of its target, and for the calls of tools that
-// left by theirs.
+// A run pays for its model calls by the price of its target, and for the calls of tools that
+// left by theirs. // P41
 func TestWhatARunSpends(t *testing.T) {
 	const turnCost = 10*1_000 + 5*3_000 // 10 + 5 tokens
 	one := with(begin(priced), asked(0, 1), turn(0, model.StopCalls, "a", "b"), prepared("0.0", paid), prepared("0.1", paid, badArgs))
@@ -43,7 +43,7 @@ func TestWhatARunSpends(t *testing.T) {
 	}
 }
 
-// P41: the run's own limit in money includes tools: without the price of this one, another model call would fit.
+// The run's own limit in money includes tools: without the price of this one, another model call would fit. // P41
 func TestAPaidToolUsesUpTheLimit(t *testing.T) {
 	for _, price := range []func(*CallPrepared){paid, func(*CallPrepared) {}} {
 		before := begin(priced, nanoUSD(94_000))

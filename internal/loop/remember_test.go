@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// H11: a decision is remembered for the tool as it is defined, and only for a rule whose calls it may decide.
+// A decision is remembered for the tool as it is defined, and only for a rule whose calls it may decide. // H11
 func TestWhatIsRemembered(t *testing.T) {
 	ask := func(asker Asker) func(*State) {
 		return func(s *State) {

@@ -18,7 +18,7 @@ import (
 
 func keyed(b *CallPrepared) { b.Class = tool.Keyed }
 
-// P01: facts that no release writes are rejected.
+// Facts that no release writes are rejected. // P01
 func TestCheckSafetyRejects(t *testing.T) {
 	again := CallStarted{Key: "0.0", Attempt: 2}
 	for name, tt := range map[string]struct {
@@ -58,8 +58,8 @@ func TestCheckSafetyRejects(t *testing.T) {
 	}
 }
 
-// C07: a field that is missing from a stored Accepted means the constant of the first
-// builds. The expected values must never change.
+// A field that is missing from a stored Accepted means the constant of the first
+// builds. The expected values must never change. // C07
 func TestMissingRulesHaveFixedDefaults(t *testing.T) {
 	const old = `{"run_id":"r","grade":"durable","targets":[{"provider":"p","model":"m"}],"limits":{"rounds":3,"calls":9,"calls_per_turn":4,"active_ms":60000},"guard":{"mode":"nudge"}}`
 	body, err := Decode(Version, KindAccepted, []byte(old))
@@ -76,8 +76,8 @@ func TestMissingRulesHaveFixedDefaults(t *testing.T) {
 	}
 }
 
-// C07: a new Accepted has every constant, so a build with other constants reads it the
-// same.
+// A new Accepted has every constant, so a build with other constants reads it the
+// same. // C07
 func TestWithDefaultsSetsEveryRule(t *testing.T) {
 	sealed := accepted().(Accepted).WithDefaults()
 	data, err := json.Marshal(sealed)
@@ -101,7 +101,7 @@ func TestWithDefaultsSetsEveryRule(t *testing.T) {
 	}
 }
 
-// C07: Decide uses the constants in the run's Accepted.
+// Decide uses the constants in the run's Accepted. // C07
 func TestDecideUsesTheRulesInAccepted(t *testing.T) {
 	numbers := func(r Rules) func(*Accepted) { return func(a *Accepted) { a.Rules, a.Grade = r, Durable } }
 	retry := func(b *TurnFailed) { b.RetryAt = 9_000 }
@@ -124,8 +124,8 @@ func TestDecideUsesTheRulesInAccepted(t *testing.T) {
 	}
 }
 
-// P01: a call with a CallStarted is in flight, even if the current guard would have
-// refused it.
+// A call with a CallStarted is in flight, even if the current guard would have
+// refused it. // P01
 func TestGuardDoesNotRevokeAStartedCall(t *testing.T) {
 	for _, m := range []policy.Mode{policy.Nudge, policy.Fail} {
 		s := Fold(facts(with(begin(guard(m), durable), asked(0, 1), turn(0, model.StopCalls, "r", "r", "r"),
@@ -137,8 +137,8 @@ func TestGuardDoesNotRevokeAStartedCall(t *testing.T) {
 	}
 }
 
-// P01: Abandon returns the calls of any turn that started and did not end, also for a
-// journal without its first fact.
+// Abandon returns the calls of any turn that started and did not end, also for a
+// journal without its first fact. // P01
 func TestAbandonKeepsOpenCalls(t *testing.T) {
 	all := facts(with(oneTurn("a", "b"), prepared("0.0"), prepared("0.1"), started("0.0"), started("0.1"), done("0.1"),
 		asked(1, 1), turn(1, model.StopCalls, "a"), started("1.0"), CallStarted{Key: "1.0", Attempt: 2})...)
@@ -163,8 +163,8 @@ func TestAbandonKeepsOpenCalls(t *testing.T) {
 	}
 }
 
-// D19: a fact that cannot be decoded may be a CallStarted. A call is not_run only if
-// it provably never started.
+// A fact that cannot be decoded may be a CallStarted. A call is not_run only if
+// it provably never started. // D19
 func TestAbandonCountsCallsAsStartedWhenFactsAreMissing(t *testing.T) {
 	asking := with(oneTurn("a", "yours", "ghost"), prepared("0.0"), prepared("0.1", clients), prepared("0.2", unknown))
 	const unknownText = "The run ended before this call did; it may or may not have taken effect."

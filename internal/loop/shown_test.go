@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// D20: the tools of a shown server are listed once in a conversation, those of a hidden one
-// never.
+// The tools of a shown server are listed once in a conversation, those of a hidden one
+// never. // D20
 func TestAShownServerIsListedOnce(t *testing.T) {
 	knows := func(labels ...string) func(*Accepted) { return func(b *Accepted) { b.Listed = labels } }
 	found := []Server{{Label: "hidden"}, {Label: "old", Shown: true}, {Label: "new", Shown: true, Error: "down", FromRequest: true}}

@@ -49,7 +49,7 @@ func TestToolsOfARun(t *testing.T) {
 	}
 }
 
-// D11: at most ten calls of a run to one server are in flight at a time.
+// At most ten calls of a run to one server are in flight at a time. // D11
 func TestWhichWaitingCallsMayStart(t *testing.T) {
 	at := func(server string, change ...func(*CallPrepared)) func(*CallPrepared) {
 		return func(b *CallPrepared) {

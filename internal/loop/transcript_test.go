@@ -34,8 +34,8 @@ func afterOneRound() []Body {
 	return []Body{accepted(), input("in", ByClient), catalogued(), asked(0, 1), turn(0, model.StopCalls, "a"), prepared("0.0"), started("0.0"), done("0.0")}
 }
 
-// I03 P51: the model sees what a compaction puts in place, and then what came after it. What the
-// caller does not see stays whole.
+// The model sees what a compaction puts in place, and then what came after it. What the
+// caller does not see stays whole. // I03 P51
 func TestWhatTheModelSees(t *testing.T) {
 	again := []Body{asked(1, 1), turn(1, model.StopCalls, "b"), prepared("1.0"), started("1.0"), done("1.0")}
 	for name, tt := range map[string]struct {
@@ -77,7 +77,7 @@ func TestCompactionsArePaid(t *testing.T) {
 	}
 }
 
-// I04 I06: a call that failed because the context is too long is made again after a compaction, once in a round.
+// A call that failed because the context is too long is made again after a compaction, once in a round. // I04 I06
 func TestATooLongContextIsCompacted(t *testing.T) {
 	off := with(afterOneRound(), asked(1, 1), failed(1, model.TooLong))
 	if diff := cmp.Diff(finish(event.TooLong), strip(Decide(play(t, off...)))); diff != "" {

@@ -19,7 +19,7 @@ func uses(most int) func(*Accepted) {
 	}
 }
 
-// P38: calls of a tool beyond max_uses are answered without being executed, in the turn and in later ones.
+// Calls of a tool beyond max_uses are answered without being executed, in the turn and in later ones. // P38
 func TestCallsBeyondMaxUsesAreAnswered(t *testing.T) {
 	begin := func(change ...func(*Accepted)) []Body {
 		return []Body{accepted(append(change, uses(2))...), catalogued(), asked(0, 1), turn(0, model.StopCalls, "web_search", "web_search", "web_search", "f")}
@@ -48,7 +48,7 @@ func TestCallsBeyondMaxUsesAreAnswered(t *testing.T) {
 	}
 }
 
-// P38: nobody is asked to approve a call that is not executed, and a run that pauses at its limits does not wait for one.
+// Nobody is asked to approve a call that is not executed, and a run that pauses at its limits does not wait for one. // P38
 func TestMaxUsesAsksNobody(t *testing.T) {
 	facts := []Body{accepted(uses(1)), catalogued(), asked(0, 1), turn(0, model.StopCalls, "web_search", "web_search"), prepared("0.0", searches, gated), prepared("0.1", searches, gated)}
 	if a, ok := Decide(play(t, facts...)).(AnswerCalls); !ok || len(a.Calls) != 1 || a.Calls[0] != "0.1" {

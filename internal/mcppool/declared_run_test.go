@@ -201,8 +201,8 @@ func asText(t *testing.T, all ...events) string {
 	return out.String()
 }
 
-// D22 F01: a declared server at a forbidden address ends the run before the model is called.
-// The refusal does not have the path of the URL.
+// A declared server at a forbidden address ends the run before the model is called.
+// The refusal does not have the path of the URL. // D22 F01
 func TestARunThatDeclaresAServerAtAForbiddenAddress(t *testing.T) {
 	p := New(Options{Out: egress.New(egress.DefaultPolicy(), egress.Options{}), Log: slog.New(slog.DiscardHandler)})
 	defer p.Close()
@@ -222,7 +222,7 @@ func TestARunThatDeclaresAServerAtAForbiddenAddress(t *testing.T) {
 	}
 }
 
-// B08 B10: the calls beyond the limit are answered without being made, and the run ends for it.
+// The calls beyond the limit are answered without being made, and the run ends for it. // B08 B10
 func TestTheCallsOfADeclaredServerAreLimited(t *testing.T) {
 	docs := turnpiketest.NewMCPServer(turnpiketest.MCPOptions{}, turnpiketest.Tool{Name: "look", Result: "found"})
 	defer docs.Close()

@@ -35,8 +35,8 @@ func declaring(url, token string) run.RequestServer {
 	return run.RequestServer{Label: "mine", URL: secret.NewValue(url), Headers: map[string]secret.Value{"authorization": secret.NewValue(token)}}
 }
 
-// D22: runs that declare the same server share its session, which ends with the last of
-// them. What was listed can be called by a later run, which has a session of its own.
+// Runs that declare the same server share its session, which ends with the last of
+// them. What was listed can be called by a later run, which has a session of its own. // D22
 func TestTheSessionOfADeclaredServerEndsWithItsRuns(t *testing.T) {
 	m := turnpiketest.NewMCPServer(turnpiketest.MCPOptions{}, turnpiketest.Tool{Name: "look", Result: "seen"})
 	defer m.Close()
@@ -106,7 +106,7 @@ func TestADeclaredServerAnnouncesChanges(t *testing.T) {
 	}
 }
 
-// K06: servers with other credentials, of other orgs, or with other labels are other servers.
+// Servers with other credentials, of other orgs, or with other labels are other servers. // K06
 func TestDeclaredServersAreToldApart(t *testing.T) {
 	p, q := dialing(t, io.Discard), dialing(t, io.Discard)
 	seen := map[string]string{}
@@ -124,7 +124,7 @@ func TestDeclaredServersAreToldApart(t *testing.T) {
 	}
 }
 
-// D22: the outbound policy applies to declared servers, at discovery already.
+// The outbound policy applies to declared servers, at discovery already. // D22
 func TestADeclaredServerAtAForbiddenAddress(t *testing.T) {
 	p := New(Options{Out: egress.New(egress.DefaultPolicy(), egress.Options{}), Log: slog.New(slog.DiscardHandler)})
 	defer p.Close()
@@ -138,8 +138,8 @@ func TestADeclaredServerAtAForbiddenAddress(t *testing.T) {
 	}
 }
 
-// K06: a hostile server repeats the credentials in its errors. They appear in no error and in
-// no log of the gateway.
+// A hostile server repeats the credentials in its errors. They appear in no error and in
+// no log of the gateway. // K06
 func TestTheErrorsOfADeclaredServerHaveNoCredentials(t *testing.T) {
 	says := map[string]func(w http.ResponseWriter, secret string){
 		"json-rpc": func(w http.ResponseWriter, secret string) {

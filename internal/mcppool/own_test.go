@@ -8,8 +8,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/org"
 )
 
-// C13: however long the calls of an agent's server may take, its list is waited for 30 s. See
-// TestSeveralServersHaveOneBoundForTheirLists of package catalog.
+// However long the calls of an agent's server may take, its list is waited for 30 s. See
+// TestSeveralServersHaveOneBoundForTheirLists of package catalog. // C13
 func TestTheListOfAnOwnServerHasABound(t *testing.T) {
 	p := New(Options{Refused: func(org.MCPServer) error { return nil }, Log: slog.New(slog.DiscardHandler)})
 	defer p.Close()

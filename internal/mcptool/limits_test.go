@@ -14,8 +14,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// P06: an answer may have 16 MiB, and no byte more, whether or not it tells its
-// length; as an event it is the stream that may.
+// An answer may have 16 MiB, and no byte more, whether or not it tells its
+// length; as an event it is the stream that may. // P06
 func TestAnAnswerIsAsLargeAsItsLimit(t *testing.T) {
 	for how, over := range map[string]int{"known": 1, "chunked": 1, "event": 3} { // the line ends of an event say nothing
 		t.Run(how, func(t *testing.T) {
@@ -38,7 +38,7 @@ func sized(name string, n int) string {
 	return before + strings.Repeat("d", n-len(before)-2) + `"}`
 }
 
-// P06: what a list may hold, each limit met and passed by one.
+// What a list may hold, each limit met and passed by one. // P06
 func TestAListIsAsLongAsItsLimits(t *testing.T) {
 	several := func(n int, each int) string {
 		list := make([]string, n)
@@ -76,7 +76,7 @@ func TestAListIsAsLongAsItsLimits(t *testing.T) {
 	}
 }
 
-// P06: pages of a list that say little and are large are not all read.
+// Pages of a list that say little and are large are not all read. // P06
 func TestThePagesOfAListAreAsLongAsOneAnswer(t *testing.T) {
 	f := newFake(t)
 	page := strings.Repeat(" ", maxAnswer/4)

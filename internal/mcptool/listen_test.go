@@ -255,8 +255,8 @@ func TestStatusTellsNoSecrets(t *testing.T) {
 	}
 }
 
-// P61: a server that stops is known to be down before any call needs it, if it had a stream of
-// notifications.
+// A server that stops is known to be down before any call needs it, if it had a stream of
+// notifications. // P61
 func TestAStoppedServerIsNoticedByItsStreamOfNotifications(t *testing.T) {
 	f := newFake(t)
 	announcing(f)

@@ -8,8 +8,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// P40: an answer is charged to the run before it is read. The model is told that
-// one does not fit, and the session goes on.
+// An answer is charged to the run before it is read. The model is told that
+// one does not fit, and the session goes on. // P40
 func TestAnAnswerForWhichThereIsNoMemoryIsNotRead(t *testing.T) {
 	for _, how := range []string{"known", "chunked", "event"} {
 		t.Run(how, func(t *testing.T) {

@@ -33,7 +33,7 @@ func TestReadAllReadsToTheEndAndChargesItsBuffer(t *testing.T) {
 	}
 }
 
-// P40: an announced length charges nothing.
+// An announced length charges nothing. // P40
 func TestABufferGrowsWithWhatArrives(t *testing.T) {
 	for _, read := range []func(io.Reader, int64, tool.Memory) ([]byte, error){ReadAll, ReadLent} {
 		a := New(Options{}).Open("a")

@@ -25,7 +25,7 @@ func TestWhatAnAccessAllows(t *testing.T) { // P46
 	}
 }
 
-// P46: whatever a key within another one allows, the other one allows.
+// Whatever a key within another one allows, the other one allows. // P46
 func TestAGrantExceedsAnother(t *testing.T) {
 	lists := [][]string{nil, {}, {"*"}, {"a"}, {"a*"}, {"ab*"}, {"a", "b"}, {"?"}, {"*a"}, {"[ab]"}, {"a?"}, {"**"}, {"a*c"}, {"ab"}}
 	names := []string{"", "a", "b", "ab", "abc", "ba", "c", "a/b", "*", "a*"}

@@ -101,7 +101,7 @@ func neverAnswers(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// H14 H15 H16: each hook is told once, whatever it answers; what has failed is in the audit log and the log.
+// Each hook is told once, whatever it answers; what has failed is in the audit log and the log. // H14 H15 H16
 func TestHooksAreToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newHookSite(t)
@@ -131,7 +131,7 @@ func TestHooksAreToldOnce(t *testing.T) {
 	})
 }
 
-// H14: what could not be sent because of the gateway is sent later, and counts as nothing before.
+// What could not be sent because of the gateway is sent later, and counts as nothing before. // H14
 func TestAHookIsToldLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newHookSite(t)
@@ -157,7 +157,7 @@ func TestAHookIsToldLater(t *testing.T) {
 	})
 }
 
-// H14: a stop waits for hooks that are being told, but not for long; they are not told again.
+// A stop waits for hooks that are being told, but not for long; they are not told again. // H14
 func TestAStopWaitsForHooks(t *testing.T) {
 	for name, c := range map[string]struct {
 		takes time.Duration
@@ -198,7 +198,7 @@ func TestAStopWaitsForHooks(t *testing.T) {
 	}
 }
 
-// H14 L10: hooks that do not answer take a bounded number of attempts, and none of those of other hooks and orgs.
+// Hooks that do not answer take a bounded number of attempts, and none of those of other hooks and orgs. // H14 L10
 func TestAttemptsToTellHooksAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newHookSite(t)

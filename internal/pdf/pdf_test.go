@@ -85,7 +85,7 @@ func reader(t *testing.T, o pdf.Options) *pdf.Reader {
 	return r
 }
 
-// E10: text, tables, pages without text, and what is no complete PDF.
+// Text, tables, pages without text, and what is no complete PDF. // E10
 func TestRead(t *testing.T) {
 	r := reader(t, pdf.Options{})
 	table := line(72, 700, "Name") + line(200, 700, "Price") + line(72, 680, "Tea") + line(200, 680, "3.50")

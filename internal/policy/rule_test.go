@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// H17: CONTAINS, STARTS_WITH, MATCHES and IN, with and without NOT.
+// CONTAINS, STARTS_WITH, MATCHES and IN, with and without NOT. // H17
 func TestRulesHold(t *testing.T) {
 	const object = `{"sql":"DROP TABLE orders","n":12,"on":true,"filter":{"owner":"ann"},"files":[{"name":"a.txt"}],"none":null,"tags":["x","y"],"empty":"","html":"<b>"}`
 	for rule, want := range map[string]bool{
@@ -51,7 +51,7 @@ func TestRulesHold(t *testing.T) {
 	}
 }
 
-// H17: a number is the same number in every form, and only then.
+// A number is the same number in every form, and only then. // H17
 func TestRulesCompareNumbersByTheirValue(t *testing.T) {
 	for _, c := range []struct {
 		rule, number string
@@ -110,7 +110,7 @@ func FuzzDecimal(f *testing.F) {
 	})
 }
 
-// H18: a typo is refused when the rule is read, with the words that are wrong.
+// A typo is refused when the rule is read, with the words that are wrong. // H18
 func TestRulesThatAreRefused(t *testing.T) {
 	for rule, want := range map[string]string{
 		``:                       `"" is not a field`,
@@ -143,7 +143,7 @@ func TestRulesThatAreRefused(t *testing.T) {
 	}
 }
 
-// H19: what cannot be checked is an error, so that the caller denies.
+// What cannot be checked is an error, so that the caller denies. // H19
 func TestWhatARuleCannotCheck(t *testing.T) {
 	r, err := ParseRule(`a NOT MATCHES x`)
 	if err != nil {

@@ -16,8 +16,8 @@ func someRate(r *rand.Rand) org.Rate {
 	return org.Rate{PerMinute: 1 + r.IntN(1<<r.IntN(20)), Burst: r.IntN(1 << r.IntN(8))}
 }
 
-// K08: in every time window at most the burst plus the rate of that window is allowed,
-// and no request that fits is refused.
+// In every time window at most the burst plus the rate of that window is allowed,
+// and no request that fits is refused. // K08
 func TestEveryWindowAllowsAtMostBurstPlusRate(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 400 {
@@ -53,7 +53,7 @@ func TestEveryWindowAllowsAtMostBurstPlusRate(t *testing.T) {
 	}
 }
 
-// K08: a request after RetryAfter is allowed; one a nanosecond earlier is not.
+// A request after RetryAfter is allowed; one a nanosecond earlier is not. // K08
 func TestRetryAfterIsExact(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 2000 {

@@ -26,7 +26,7 @@ func take(l *ratelimit.Limiter, req ratelimit.Request, n int) (allowed int, last
 	return allowed, last
 }
 
-// K08: a limit of N per minute allows N at once, then one every 60/N seconds.
+// A limit of N per minute allows N at once, then one every 60/N seconds. // K08
 func TestKeyRateLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := ratelimit.New()
@@ -54,7 +54,7 @@ func TestKeyRateLimit(t *testing.T) {
 	})
 }
 
-// K08: a burst may be smaller or larger than the rate.
+// A burst may be smaller or larger than the rate. // K08
 func TestBurstLimitsImmediateRequests(t *testing.T) {
 	for _, burst := range []int{1, 5, 200} {
 		req := ratelimit.Request{Org: "a", OrgRate: rate(60, burst)}
@@ -64,7 +64,7 @@ func TestBurstLimitsImmediateRequests(t *testing.T) {
 	}
 }
 
-// K08: a request that one limit refuses is not taken from the other.
+// A request that one limit refuses is not taken from the other. // K08
 func TestRequestCountsAgainstBothLimitsOrNeither(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := ratelimit.New()
@@ -85,8 +85,8 @@ func TestRequestCountsAgainstBothLimitsOrNeither(t *testing.T) {
 	})
 }
 
-// K07: keys of the same name in different orgs, and different keys of one org, have
-// separate limits.
+// Keys of the same name in different orgs, and different keys of one org, have
+// separate limits. // K07
 func TestLimitsAreSeparatePerOrgAndKey(t *testing.T) {
 	l := ratelimit.New()
 	for _, of := range []struct{ org, key string }{{"a", "k"}, {"b", "k"}, {"a", "j"}, {"ak", ""}, {"", "ak"}} {
@@ -97,7 +97,7 @@ func TestLimitsAreSeparatePerOrgAndKey(t *testing.T) {
 	}
 }
 
-// K08: a changed limit applies to the next request.
+// A changed limit applies to the next request. // K08
 func TestChangedLimitAppliesImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := ratelimit.New()
@@ -134,7 +134,7 @@ func TestVerdictReportsTheBindingLimit(t *testing.T) {
 	})
 }
 
-// K08: concurrent requests never exceed the limit.
+// Concurrent requests never exceed the limit. // K08
 func TestConcurrentRequestsAreCountedExactly(t *testing.T) {
 	l := ratelimit.New()
 	var allowed atomic.Int64
@@ -155,7 +155,7 @@ func TestConcurrentRequestsAreCountedExactly(t *testing.T) {
 	}
 }
 
-// K08: the cost of a check.
+// The cost of a check. // K08
 func BenchmarkTake(b *testing.B) {
 	for name, req := range map[string]ratelimit.Request{
 		"no limit": {Org: "a", Key: "k"},
@@ -172,7 +172,7 @@ func BenchmarkTake(b *testing.B) {
 	}
 }
 
-// K08: every request is checked, so a check must not allocate.
+// Every request is checked, so a check must not allocate. // K08
 func TestTakeDoesNotAllocate(t *testing.T) {
 	l := ratelimit.New()
 	req := ratelimit.Request{Org: "a", Key: "k", OrgRate: rate(1_000_000, 0), KeyRate: rate(1_000_000, 0)}

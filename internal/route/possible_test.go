@@ -2,7 +2,7 @@ package route
 
 import "testing"
 
-// P46: a glob of a key for which there is no model is found, as far as that can be known.
+// A glob of a key for which there is no model is found, as far as that can be known. // P46
 func TestWhetherARequestCanAskForAGlob(t *testing.T) {
 	r := New([]Provider{{Name: "up", Models: []string{"m", "gpt-*"}}, {Name: "eu", Models: []string{"mistral"}}},
 		Route{Model: "fast", Targets: []WeightedTarget{{Provider: "up", Model: "m"}}})

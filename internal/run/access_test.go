@@ -12,8 +12,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// P46: the key of a run is asked about before each model call and each tool call. Whatever it may
-// not do any more ends the run there.
+// The key of a run is asked about before each model call and each tool call. Whatever it may
+// not do any more ends the run there. // P46
 func TestTheKeyOfARunIsCheckedBeforeEachCall(t *testing.T) {
 	for _, tt := range []struct {
 		name, code    string
@@ -59,7 +59,7 @@ func TestTheKeyOfARunIsCheckedBeforeEachCall(t *testing.T) {
 	}
 }
 
-// P46: a call whose tool the key may not use any more is not sent, and has a result.
+// A call whose tool the key may not use any more is not sent, and has a result. // P46
 func TestACallThatTheKeyMayNotMakeIsNotSent(t *testing.T) {
 	called := false
 	s := newStage(t, box{"echo": func(ctx context.Context, c tool.Call) (tool.Result, error) {

@@ -81,8 +81,8 @@ func from(req *run.Request, servers ...catalog.Server) *run.Request {
 	return req
 }
 
-// K07: two requests of one org have the tools of their own servers, and call them with
-// their own credentials, also if the servers have one name and one address.
+// Two requests of one org have the tools of their own servers, and call them with
+// their own credentials, also if the servers have one name and one address. // K07
 func TestRequestsThatBringServersHaveTheirOwnTools(t *testing.T) {
 	w := &town{}
 	g := w.gateway(t)

@@ -34,8 +34,8 @@ func (w *town) gatewayAt(t *testing.T, ahead time.Duration) *run.Runner {
 	return r
 }
 
-// R17: the wall clock was set back by an hour while no gateway ran. The journal goes
-// on from its last fact, and its dates are as far apart as the time that passed.
+// The wall clock was set back by an hour while no gateway ran. The journal goes
+// on from its last fact, and its dates are as far apart as the time that passed. // R17
 func TestARunGoesOnWithItsDatesAfterTheClockWasSetBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const thinking = 40 * time.Second
@@ -82,8 +82,8 @@ func TestARunGoesOnWithItsDatesAfterTheClockWasSetBack(t *testing.T) {
 	})
 }
 
-// R14: a run whose step takes longer than each of its owners is there is handed over
-// again and again, for longer than a run may get no further. That is no death.
+// A run whose step takes longer than each of its owners is there is handed over
+// again and again, for longer than a run may get no further. That is no death. // R14
 func TestARunThatIsHandedOverManyTimesIsNotLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &town{think: script("read_slowly"), tools: map[string]func(context.Context, tool.Call) (tool.Result, error){

@@ -107,7 +107,8 @@ func compactions(d *diary) (out []event.Compacted) {
 	return out
 }
 
-// I06 I11 P51: a run whose results exceed the window goes on, with what the user has said first, and no prompt is too long.
+// A run whose results exceed the window goes on, with what the user has said first, and no prompt is too long.
+// I06 I11 P51
 func TestALongRunFits(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change     func(*library, *run.Request)
@@ -159,7 +160,7 @@ func TestALongRunFits(t *testing.T) {
 	}
 }
 
-// I05 P51: a summary that fails ends nothing; after three the run goes on until its provider refuses.
+// A summary that fails ends nothing; after three the run goes on until its provider refuses. // I05 P51
 func TestSummariesThatFail(t *testing.T) {
 	for name, summarize := range map[string]func(int, []item.Item) (*model.Turn, error){
 		"an error":        func(int, []item.Item) (*model.Turn, error) { return nil, errors.New("down") },

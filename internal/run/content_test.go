@@ -67,8 +67,8 @@ func checkShown(t *testing.T, transcript []item.Item) {
 	}
 }
 
-// P01: the owner of a run is gone after the call; the next one sends the same
-// content.
+// The owner of a run is gone after the call; the next one sends the same
+// content. // P01
 func TestAnotherGatewaySendsTheContentOfResults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -115,7 +115,7 @@ func TestAnotherGatewaySendsTheContentOfResults(t *testing.T) {
 	})
 }
 
-// P24: what a repeated request is told of a result is what the first was told.
+// What a repeated request is told of a result is what the first was told. // P24
 func TestARepeatedRequestIsToldTheSameOfAnImage(t *testing.T) {
 	w := &town{think: script("once_show"), tools: map[string]func(context.Context, tool.Call) (tool.Result, error){
 		"once_show": func(context.Context, tool.Call) (tool.Result, error) { return shown(), nil },
@@ -207,7 +207,7 @@ func (s *shelf) Put(_ context.Context, _ run.CacheKey, value string, _ time.Dura
 	s.value, s.full = value, true
 }
 
-// G17: the cache is stored, and a run that is to be forgotten stores no results.
+// The cache is stored, and a run that is to be forgotten stores no results. // G17
 func TestARunThatIsForgottenLeavesNothingInTheResultCache(t *testing.T) {
 	w := &town{tools: map[string]func(context.Context, tool.Call) (tool.Result, error){
 		"read_show": func(context.Context, tool.Call) (tool.Result, error) { return tool.Text("secret"), nil },
@@ -305,8 +305,8 @@ func idIn(it item.Item) string {
 	return id
 }
 
-// P40: a run keeps so much binary content and no more, however many images its
-// servers send.
+// A run keeps so much binary content and no more, however many images its
+// servers send. // P40
 func TestImagesThatTheRunHasNoMemoryForAreLeftOut(t *testing.T) {
 	const size = 1 << 20
 	var seen []item.Item

@@ -82,9 +82,9 @@ func (w *town) stored(t *testing.T, id string) string {
 	return all.String()
 }
 
-// D22 K06: a run that another process takes over calls the server that its request declared,
+// A run that another process takes over calls the server that its request declared,
 // with the same credentials. They are stored only sealed. Without a master key they are not
-// stored, and the run does not call another server.
+// stored, and the run does not call another server. // D22 K06
 func TestATakenOverRunDialsTheServerThatItsRequestDeclared(t *testing.T) {
 	for name, tt := range map[string]struct {
 		keys    bool
@@ -148,8 +148,8 @@ func TestATakenOverRunDialsTheServerThatItsRequestDeclared(t *testing.T) {
 	}
 }
 
-// D19 K06: the label of a declared server is that of a hidden server of the org. Both are called,
-// each is told from the other, and the next owner of the run keeps them apart.
+// The label of a declared server is that of a hidden server of the org. Both are called,
+// each is told from the other, and the next owner of the run keeps them apart. // D19 K06
 func TestATakenOverRunKeepsServersWithOneLabelApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mine, mineAgain := &stand{tool: "read_mine", credentials: "mine", work: untilItEnds}, &stand{tool: "read_mine", credentials: "mine"}
@@ -208,7 +208,7 @@ func TestARequestDeclaresServers(t *testing.T) {
 	}
 }
 
-// B09 D23: a choice of a server's tools is enforced, whatever the model does.
+// A choice of a server's tools is enforced, whatever the model does. // B09 D23
 func TestAChoiceOfTheToolsOfAServer(t *testing.T) {
 	for name, tt := range map[string]struct {
 		choice model.ToolChoice
@@ -240,8 +240,8 @@ func TestAChoiceOfTheToolsOfAServer(t *testing.T) {
 	}
 }
 
-// D03 A16: a tool of a declared server with the name of an org's tool is offered beside it,
-// under another name. One with the name of a client's tool ends the run.
+// A tool of a declared server with the name of an org's tool is offered beside it,
+// under another name. One with the name of a client's tool ends the run. // D03 A16
 func TestNamesOfDeclaredToolsThatAreTaken(t *testing.T) {
 	mine, org := &stand{tool: "read_same", credentials: "mine"}, &stand{tool: "read_same", credentials: "org"}
 	w := &town{}
@@ -268,7 +268,7 @@ func TestNamesOfDeclaredToolsThatAreTaken(t *testing.T) {
 	}
 }
 
-// B09: the choice of a function of the client holds for the calls of the first turn.
+// The choice of a function of the client holds for the calls of the first turn. // B09
 func TestAChoiceOfAFunctionExcludesTheToolsOfServers(t *testing.T) {
 	a := &stand{tool: "read_a", credentials: "a"}
 	w := &town{}

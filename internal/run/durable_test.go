@@ -268,7 +268,7 @@ func refusal(t *testing.T, err error, want string) *fault.Error {
 	return f
 }
 
-// P24: one request, one run.
+// One request, one run. // P24
 func TestARequestThatIsRepeatedGetsTheRunThatItHas(t *testing.T) {
 	w := &town{think: script("once_pay"), tools: map[string]func(context.Context, tool.Call) (tool.Result, error){
 		"once_pay": func(context.Context, tool.Call) (tool.Result, error) { return tool.Text("paid"), nil },
@@ -331,9 +331,9 @@ func TestARunUnderWayIsFollowedByThoseWhoMay(t *testing.T) { // P24
 	})
 }
 
-// P01: the owner stops renewing its lease in the middle of a turn's calls; the
+// The owner stops renewing its lease in the middle of a turn's calls; the
 // next one goes on. Reading and keyed calls are made again, with the same key;
-// the others are not, and the model is told.
+// the others are not, and the model is told. // P01
 func TestAnotherGatewayGoesOnWithARunWhoseOwnerIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &town{think: script("read_a", "keyed_b", "once_c")}
@@ -369,7 +369,7 @@ func TestAnotherGatewayGoesOnWithARunWhoseOwnerIsGone(t *testing.T) {
 	})
 }
 
-// P01 O05: what cannot be gone on with is lost, and says so; its slot is free.
+// What cannot be gone on with is lost, and says so; its slot is free. // P01 O05
 func TestALightRunEndsWithItsOwner(t *testing.T) { // B07
 	synctest.Test(t, func(t *testing.T) {
 		w := &town{think: func(ctx context.Context, _ []item.Item) (*model.Turn, error) {
@@ -478,7 +478,7 @@ func TestACancelledRunEndsAtOnceAndAccountsForItsCalls(t *testing.T) { // P01
 	})
 }
 
-// O05: durable runs are left to the next process, light ones get their time.
+// Durable runs are left to the next process, light ones get their time. // O05
 func TestAGatewayThatStopsHandsItsRunsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &town{tools: map[string]func(context.Context, tool.Call) (tool.Result, error){
@@ -602,7 +602,7 @@ func TestASharedBudgetIsNeverOverspent(t *testing.T) {
 	})
 }
 
-// C19: what a call has done stays done, whatever becomes of the next one.
+// What a call has done stays done, whatever becomes of the next one. // C19
 func TestACallThatFailsTakesNothingBack(t *testing.T) {
 	w := &town{think: func(_ context.Context, transcript []item.Item) (*model.Turn, error) {
 		return asks("once_a", "once_b"), nil
@@ -633,7 +633,7 @@ func TestACallThatFailsTakesNothingBack(t *testing.T) {
 	}
 }
 
-// B06: a run has one end, and so one row.
+// A run has one end, and so one row. // B06
 func TestARunThatUsesABudgetUpLeavesOneAuditRow(t *testing.T) {
 	w := &town{think: func(context.Context, []item.Item) (*model.Turn, error) { return asks("read_on"), nil }, tools: map[string]func(context.Context, tool.Call) (tool.Result, error){
 		"read_on": func(_ context.Context, c tool.Call) (tool.Result, error) { return tool.Text(c.Key), nil },

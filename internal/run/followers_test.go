@@ -85,8 +85,8 @@ func (r *reader) Emit(_ event.Position, e event.Event) error {
 // fact or row is not larger than a batch.
 const slowFollower = 256 << 10
 
-// P40: who follows a run that is over holds a batch of it, of whatever size it is. A run
-// has so many followers, and clients that do not read hold places, and nothing else.
+// Who follows a run that is over holds a batch of it, of whatever size it is. A run
+// has so many followers, and clients that do not read hold places, and nothing else. // P40
 func TestAFollowerOfAFinishedRunHoldsABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		text := strings.Repeat("0123456789abcdef", 1<<18)
@@ -171,7 +171,7 @@ func (p *places) Emit(at event.Position, _ event.Event) error {
 	return nil
 }
 
-// P40: a follower that has the end of a turn does not read the turn again.
+// A follower that has the end of a turn does not read the turn again. // P40
 func TestAFollowerReadsNoTurnThatItHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &town{piece: 4 << 10, think: func(context.Context, []item.Item) (*model.Turn, error) { return says(strings.Repeat("x", 1<<20)), nil }}
@@ -246,7 +246,7 @@ func TestTheNumberOfFollowersCanBeChanged(t *testing.T) {
 	})
 }
 
-// P40: a row that is larger than a follower may hold is refused before it is read.
+// A row that is larger than a follower may hold is refused before it is read. // P40
 func TestARowThatIsTooLargeIsNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &town{think: func(context.Context, []item.Item) (*model.Turn, error) { return says(strings.Repeat("x", 1<<20)), nil }}
@@ -263,8 +263,8 @@ func TestARowThatIsTooLargeIsNotRead(t *testing.T) {
 	})
 }
 
-// P40: a decision about a run reads its facts. A fact that is larger than a batch is charged to
-// the request that decides. If there is no memory for it, it is not read.
+// A decision about a run reads its facts. A fact that is larger than a batch is charged to
+// the request that decides. If there is no memory for it, it is not read. // P40
 func TestADecisionIsChargedWithTheFactsOfItsRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &town{think: func(context.Context, []item.Item) (*model.Turn, error) { return says("over"), nil }}
@@ -284,8 +284,8 @@ func TestADecisionIsChargedWithTheFactsOfItsRun(t *testing.T) {
 	})
 }
 
-// P40: what a durable run has to tell is charged to it. Beyond its bound it ends. Its
-// client cannot get the event that was too large, and gets nothing that follows it.
+// What a durable run has to tell is charged to it. Beyond its bound it ends. Its
+// client cannot get the event that was too large, and gets nothing that follows it. // P40
 func TestARunThatTellsTooMuchEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &town{think: func(context.Context, []item.Item) (*model.Turn, error) { return says(strings.Repeat("x", 1<<20)), nil }}
@@ -318,8 +318,8 @@ func (l *last) Emit(_ event.Position, e event.Event) error {
 	return nil
 }
 
-// P40: a turn for which there is no memory ends the run, and is not asked for
-// again.
+// A turn for which there is no memory ends the run, and is not asked for
+// again. // P40
 func TestARunWhoseTurnDoesNotFitEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0

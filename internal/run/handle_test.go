@@ -181,7 +181,7 @@ func TestAWaitingRunGoesOnWhenItIsResolved(t *testing.T) { // B11
 	})
 }
 
-// H06: after its end, an approval cannot be given, also if no gateway has noticed the end.
+// After its end, an approval cannot be given, also if no gateway has noticed the end. // H06
 func TestADecisionThatIsTooLateIsADenial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &town{}
@@ -368,7 +368,7 @@ func (a *rowReads) Rows(ctx context.Context, org, runID string, refs []string, l
 	return a.Archive.Rows(ctx, org, runID, refs, limit)
 }
 
-// P40: a request that is refused because there is no memory has not started a run.
+// A request that is refused because there is no memory has not started a run. // P40
 func TestARequestWithoutMemoryStartsNoRun(t *testing.T) {
 	for _, grade := range []loop.Grade{loop.Durable, loop.Light} {
 		synctest.Test(t, func(t *testing.T) {
@@ -390,8 +390,8 @@ func TestARequestWithoutMemoryStartsNoRun(t *testing.T) {
 	}
 }
 
-// P40: the items of a request, and the request to the provider that is made of them, must have
-// room before anything is stored.
+// The items of a request, and the request to the provider that is made of them, must have
+// room before anything is stored. // P40
 func TestARequestWithoutRoomForItsModelCallStoresNothing(t *testing.T) {
 	for _, grade := range []loop.Grade{loop.Durable, loop.Light} {
 		synctest.Test(t, func(t *testing.T) {

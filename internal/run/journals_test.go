@@ -167,8 +167,8 @@ func (w *town) restarted(t *testing.T) *run.Runner {
 	return r
 }
 
-// C07 P01: a build with other limits, or with another order of its rules, has
-// written what the present rules would not write. The run goes on.
+// A build with other limits, or with another order of its rules, has
+// written what the present rules would not write. The run goes on. // C07 P01
 func TestARunThatOtherRulesBeganIsNotLost(t *testing.T) {
 	turn := []loop.Body{asked(0, 1), turned(0, "once_a", "once_b", "once_c")}
 	prepared := slices.Concat(turn, []loop.Body{preparedAs("0.0", tool.Once), preparedAs("0.1", tool.Once), preparedAs("0.2", tool.Once)})
@@ -202,8 +202,8 @@ func TestARunThatOtherRulesBeganIsNotLost(t *testing.T) {
 	}
 }
 
-// P01: what cannot be gone on with is given up, and says what became of its
-// calls before it ends.
+// What cannot be gone on with is given up, and says what became of its
+// calls before it ends. // P01
 func TestARunThatIsGivenUpAccountsForItsCalls(t *testing.T) {
 	prepared := []loop.Body{asked(0, 1), turned(0, "once_a", "keyed_b"), preparedAs("0.0", tool.Once), preparedAs("0.1", tool.Keyed)}
 	for name, tt := range map[string]struct {
@@ -252,9 +252,9 @@ func TestARunThatIsGivenUpAccountsForItsCalls(t *testing.T) {
 	}
 }
 
-// C07: a journal that cannot be decoded is set aside once, with one line in the
+// A journal that cannot be decoded is set aside once, with one line in the
 // log, and is not claimed again, also not by the next process of that build. Its
-// client is told, and a cancel ends it after accounting for its calls.
+// client is told, and a cancel ends it after accounting for its calls. // C07
 func TestARunThatCannotBeDecodedIsSetAsideOnce(t *testing.T) {
 	turn := []loop.Body{asked(0, 1), turned(0, "once_a", "keyed_b"), preparedAs("0.0", tool.Once), preparedAs("0.1", tool.Keyed), started("0.0", 1)}
 	for name, tt := range map[string]struct {
@@ -469,8 +469,8 @@ func largeWaiting(expires int64) []loop.Body {
 	return []loop.Body{asked(0, 1), turn, call, loop.CallWaiting{Key: "0.0", WaitID: "wait_a", On: loop.OnApproval, ExpiresAt: expires}, loop.Parked{ActiveMS: 10}}
 }
 
-// C07: a run that cannot be added to its conversation, because another build has stored that
-// since, is set aside as one whose journal cannot be decoded. The store is as well as before.
+// A run that cannot be added to its conversation, because another build has stored that
+// since, is set aside as one whose journal cannot be decoded. The store is as well as before. // C07
 func TestARunWhoseConversationCannotBeDecodedIsSetAsideOnce(t *testing.T) {
 	for name, after := range map[string]struct {
 		rest func(*testing.T, *town, *run.Runner) // of the life of the run
@@ -567,7 +567,7 @@ func TestARunThatIsSetAsideCanBeLost(t *testing.T) { // P01
 	})
 }
 
-// C07: 150 such runs are looked at once each.
+// 150 such runs are looked at once each. // C07
 func TestManyRunsThatCannotBeDecodedAreQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
@@ -586,7 +586,7 @@ func TestManyRunsThatCannotBeDecodedAreQuiet(t *testing.T) {
 	})
 }
 
-// C07: a build that may be able to decode the journal tries once.
+// A build that may be able to decode the journal tries once. // C07
 func TestARunThatWasSetAsideIsTriedByABuildThatKnowsMore(t *testing.T) {
 	for _, tt := range []struct {
 		aside journal.Aside

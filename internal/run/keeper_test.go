@@ -27,8 +27,8 @@ func (l *slowLeases) Renew(context.Context, string) ([]journal.Lease, error) {
 	return nil, l.fails
 }
 
-// R13: after a pause all runs of a process ask whether they still have their lease. They share
-// one renewal, unless that has taken so long that their lease may have expired since.
+// After a pause all runs of a process ask whether they still have their lease. They share
+// one renewal, unless that has taken so long that their lease may have expired since. // R13
 func TestRunsThatDoubtTheirLeaseShareARenewal(t *testing.T) {
 	for name, tt := range map[string]struct {
 		take  []time.Duration

@@ -23,8 +23,8 @@ func (r *redactor) Ask(_ context.Context, q HookQuestion) (HookAnswer, error) {
 	return HookAnswer{Verdict: loop.HookModify, Output: &text}, nil
 }
 
-// E10 K12: the label of a result is in the journal, in the item, in the event, and in what hooks after the call get. A rule
-// before the response can name it.
+// The label of a result is in the journal, in the item, in the event, and in what hooks after the call get. A rule
+// before the response can name it. // E10 K12
 func TestTheLabelOfAResult(t *testing.T) {
 	page := func(context.Context, tool.Call) (tool.Result, error) {
 		r := tool.Text("a page")

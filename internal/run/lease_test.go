@@ -100,7 +100,7 @@ func hangs(ctx context.Context, _ tool.Call) (tool.Result, error) {
 
 type tools = map[string]func(context.Context, tool.Call) (tool.Result, error)
 
-// R13: a run that takes longer than a lease stays with the gateway that works on it.
+// A run that takes longer than a lease stays with the gateway that works on it. // R13
 func TestALeaseIsRenewedWithinItsLifetime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &town{think: script("once_slow"), tools: tools{"once_slow": func(context.Context, tool.Call) (tool.Result, error) {
@@ -329,7 +329,7 @@ func (w *town) done(t *testing.T) bool {
 	return true
 }
 
-// O05: what becomes free while a gateway stops is left to the next one.
+// What becomes free while a gateway stops is left to the next one. // O05
 func TestAGatewayThatStopsClaimsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &town{tools: tools{"read_a": hangs}}
@@ -372,7 +372,7 @@ func TestAGatewayThatStopsClaimsNothing(t *testing.T) {
 	})
 }
 
-// L06 P01: the deadline of a run holds for its next owner.
+// The deadline of a run holds for its next owner. // L06 P01
 func TestARunThatWasTakenOverHasItsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &town{think: script("read_a"), tools: tools{"read_a": hangs}}
@@ -391,8 +391,8 @@ func TestARunThatWasTakenOverHasItsDeadline(t *testing.T) {
 	})
 }
 
-// P01: a call that was cut off because the gateway stops is the next owner's to
-// judge, also where it had not left yet.
+// A call that was cut off because the gateway stops is the next owner's to
+// judge, also where it had not left yet. // P01
 func TestACallThatIsCutOffByAStopIsNotRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &town{think: script("keyed_a"), tools: tools{"keyed_a": func(ctx context.Context, _ tool.Call) (tool.Result, error) {

@@ -105,8 +105,8 @@ func raise(t *testing.T, r *run.Runner, runID string, n run.NewLimits) (budget.L
 	return r.Raise(t.Context(), "o", runID, n, org.Author{Principal: "p", At: time.Now().UnixMilli()}, account)
 }
 
-// P23: a run that waits at a limit goes on after the raise, in this process or another. Each call is
-// made once.
+// A run that waits at a limit goes on after the raise, in this process or another. Each call is
+// made once. // P23
 func TestARaisedRunGoesOn(t *testing.T) { // P23
 	for name, tt := range map[string]struct {
 		limit  func(*loop.Policy)

@@ -45,7 +45,7 @@ func TestARunWithToolsIsToldAsEventsAndFacts(t *testing.T) {
 	}
 }
 
-// C05: the first call is the slowest and stays the first.
+// The first call is the slowest and stays the first. // C05
 func TestResultsStandInTheOrderOfTheCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, box{"read": func(_ context.Context, c tool.Call) (tool.Result, error) {
@@ -217,8 +217,8 @@ func TestASinkThatFailsCancelsTheRun(t *testing.T) {
 	}
 }
 
-// O01: the caller leaves while the model speaks, while tools run, and while the
-// run waits to try again.
+// The caller leaves while the model speaks, while tools run, and while the
+// run waits to try again. // O01
 func TestACallerThatLeavesEndsTheRun(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -268,8 +268,8 @@ type blocked struct{}
 func (blocked) Error() string             { return "blocked" }
 func (blocked) Blocked() (string, string) { return "private", "10.0.0.1" }
 
-// K04: a tool that is refused ends the run and its siblings, and the model hears
-// nothing.
+// A tool that is refused ends the run and its siblings, and the model hears
+// nothing. // K04
 func TestABlockedToolEndsTheRunAndItsSiblings(t *testing.T) {
 	entered := make(chan struct{}, 2)
 	var ended sync.WaitGroup
@@ -499,8 +499,8 @@ func TestAToolThatPanicsIsAnErrorForTheModel(t *testing.T) {
 	}
 }
 
-// P16: the model reads the rest of a cut result with a tool of ours; where
-// somebody else has one of that name, it is not told to use it.
+// The model reads the rest of a cut result with a tool of ours; where
+// somebody else has one of that name, it is not told to use it. // P16
 func TestTheRestOfACutResultCanBeRead(t *testing.T) {
 	big := strings.Repeat("é", 4000)
 	var s *stage

@@ -38,8 +38,8 @@ func (d *diary) listings() (listed, shown, hidden []string) {
 	return listed, shown, hidden
 }
 
-// D20 L05: a run lists the tools of shown servers, in its events and in those that are read
-// later from the store. It says nothing of the tools of hidden servers.
+// A run lists the tools of shown servers, in its events and in those that are read
+// later from the store. It says nothing of the tools of hidden servers. // D20 L05
 func TestOnlyShownServersAreListed(t *testing.T) {
 	for _, grade := range []loop.Grade{loop.Durable, loop.Light} {
 		t.Run(string(grade), func(t *testing.T) {

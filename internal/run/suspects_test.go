@@ -48,7 +48,7 @@ func (w *town) suspicious(t *testing.T, runs, deaths int) {
 	time.Sleep(journal.LeaseTTL)
 }
 
-// R14: runs whose owners died again and again are gone on with one after the other.
+// Runs whose owners died again and again are gone on with one after the other. // R14
 func TestSuspectsAreGoneOnWithOneAfterTheOther(t *testing.T) {
 	for _, tt := range []struct {
 		deaths int
@@ -105,9 +105,9 @@ func (w *town) wantEnds(t *testing.T, want int, reason event.Reason) {
 	}
 }
 
-// R14: a suspect that does not get further, and ends no process either, does not
+// A suspect that does not get further, and ends no process either, does not
 // keep the others waiting. Those that still wait when the gateway stops are given
-// back at once, and that is not held against them.
+// back at once, and that is not held against them. // R14
 func TestASuspectThatHangsKeepsTheOthersOnlyForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int32
@@ -150,7 +150,7 @@ func TestASuspectThatHangsKeepsTheOthersOnlyForAWhile(t *testing.T) {
 	})
 }
 
-// R14: a call during which five owners died ends its run, and is accounted for.
+// A call during which five owners died ends its run, and is accounted for. // R14
 func TestACallDuringWhichItsOwnersDiedEndsItsRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &town{think: script("read_slowly"), tools: map[string]func(context.Context, tool.Call) (tool.Result, error){

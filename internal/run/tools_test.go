@@ -52,7 +52,7 @@ func second(string) time.Duration { return time.Second }
 
 func many(name string, n int) []string { return slices.Repeat([]string{name}, n) }
 
-// D11: twelve parallel calls, ten of them at a time.
+// Twelve parallel calls, ten of them at a time. // D11
 func TestARunMakesTenCallsToOneServerAtATime(t *testing.T) {
 	for _, name := range []string{"write", "read"} {
 		synctest.Test(t, func(t *testing.T) {

@@ -152,8 +152,8 @@ func TestATranslatedRelayEndsWithItsClient(t *testing.T) {
 	}
 }
 
-// C25: a forced choice that no tool of the request satisfies is refused before the
-// provider is asked.
+// A forced choice that no tool of the request satisfies is refused before the
+// provider is asked. // C25
 func TestATranslatedRelayRefusesAToolChoiceWithoutTools(t *testing.T) {
 	for name, choice := range map[string]model.ToolChoice{
 		"any tool":                       {Mode: "required"},

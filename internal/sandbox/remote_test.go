@@ -14,7 +14,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/sandbox"
 )
 
-// K14: code runs on another host.
+// Code runs on another host. // K14
 func TestRemote(t *testing.T) {
 	var got struct {
 		Language, Code, Session string

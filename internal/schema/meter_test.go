@@ -21,8 +21,8 @@ func doubling(levels int, end string) string {
 	return b.String()
 }
 
-// P06 P07: a validation that takes too much time or memory is stopped, and the arguments
-// are refused.
+// A validation that takes too much time or memory is stopped, and the arguments
+// are refused. // P06 P07
 func TestCostlyValidationIsStopped(t *testing.T) {
 	names := make([]string, 8000)
 	for i := range names {

@@ -70,7 +70,7 @@ func TestParseRef(t *testing.T) {
 	}
 }
 
-// D18: references are resolved when a request is sent.
+// References are resolved when a request is sent. // D18
 func TestResolve(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, content string) string {
@@ -124,7 +124,7 @@ func TestResolveWithoutVault(t *testing.T) {
 	}
 }
 
-// D18: a vault entry is resolved again for every request.
+// A vault entry is resolved again for every request. // D18
 func TestVaultEntryIsResolvedOnEveryCall(t *testing.T) {
 	text, err := secret.Parse("Bearer secret:gh")
 	if err != nil {
@@ -158,7 +158,7 @@ func TestVaultEntryIsResolvedOnEveryCall(t *testing.T) {
 	}
 }
 
-// K06: no way of printing reveals a credential.
+// No way of printing reveals a credential. // K06
 func TestNothingPrintsACredential(t *testing.T) {
 	text, err := secret.Parse(canary + " env:TOKEN")
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/settings"
 )
 
-// H07 H22: a run has the hooks of its key that are enabled, in the order of their positions and then of
-// the list, and nothing secret of them.
+// A run has the hooks of its key that are enabled, in the order of their positions and then of
+// the list, and nothing secret of them. // H07 H22
 func TestHooksOfAKey(t *testing.T) {
 	rt := org.Runtime{Hooks: []org.Hook{
 		{ID: "last", Event: "PreToolUse", Type: "http", Position: 5, Config: org.HookConfig{URL: "https://example.com/secret", Secret: "secret:s", OnError: "deny"}},

@@ -244,8 +244,8 @@ func TestARunThatIsToBeForgottenWaitsForADay(t *testing.T) {
 	}
 }
 
-// P03 P57: the budgets of a run are those of its org, of its key and of its end user, in this order. Of two
-// budgets for the same calls both limits hold.
+// The budgets of a run are those of its org, of its key and of its end user, in this order. Of two
+// budgets for the same calls both limits hold. // P03 P57
 func TestTheBudgetsOfARun(t *testing.T) {
 	rt := org.Runtime{MaxRunCost: 70, Budgets: []org.Budget{
 		{Scope: "end_user", Period: "day", NanoUSD: 9}, {Scope: "key", Period: "day", Tokens: 8, NanoUSD: 5}, {Scope: "org", Period: "month", NanoUSD: 7},

@@ -9,7 +9,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/settings"
 )
 
-// A07 B14: what engages the agent loop, which tools the switches offer, and how many rounds the run has.
+// What engages the agent loop, which tools the switches offer, and how many rounds the run has. // A07 B14
 func TestTheSwitchesOfARun(t *testing.T) {
 	search, code := []string{"web_search", "web_scrape"}, []string{"code_execute", "shell"}
 	for name, c := range map[string]struct {

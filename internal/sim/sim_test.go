@@ -115,7 +115,7 @@ func failedBefore(t *testing.T) []uint64 {
 	return list
 }
 
-// P01 P24 B07: crashes at any point, requests that are sent again, and slots.
+// Crashes at any point, requests that are sent again, and slots. // P01 P24 B07
 func TestPromisesAreKept(t *testing.T) {
 	sometimes, steps := map[string]int{}, 0
 	all := seeds(t)

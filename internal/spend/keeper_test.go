@@ -78,7 +78,7 @@ func reserve(t *testing.T, k *spend.Keeper, w []budget.Window, n int64) *spend.R
 	return h
 }
 
-// P03: the store is asked less than once in 100 calls while more than 5 % of the cap is left.
+// The store is asked less than once in 100 calls while more than 5 % of the cap is left. // P03
 func TestFewCallsAskTheStore(t *testing.T) {
 	k, store := newKeeper()
 	w := limited("org", 10_000_000)
@@ -98,7 +98,7 @@ func TestFewCallsAskTheStore(t *testing.T) {
 	}
 }
 
-// P03 P57: what is spent and reserved never exceeds the cap, whatever the calls cost in the end.
+// What is spent and reserved never exceeds the cap, whatever the calls cost in the end. // P03 P57
 func TestConcurrentCallsStayWithinTheCap(t *testing.T) {
 	k, store := newKeeper()
 	windows := append(limited("org", 50_000), limited("end_user/u", 30_000)...)
@@ -138,7 +138,7 @@ func TestConcurrentCallsStayWithinTheCap(t *testing.T) {
 	}
 }
 
-// P03: a slice is used while the store is away, and nothing is drawn then.
+// A slice is used while the store is away, and nothing is drawn then. // P03
 func TestTheStoreIsAway(t *testing.T) {
 	k, store := newKeeper()
 	w := limited("org", 1_000_000)
@@ -224,7 +224,7 @@ func TestAnIdleSliceIsReturned(t *testing.T) {
 	})
 }
 
-// P57: each end user has slices of its own, and their number is bounded.
+// Each end user has slices of its own, and their number is bounded. // P57
 func TestManyEndUsers(t *testing.T) {
 	k, store := newKeeper()
 	for i := range spend.MaxSlices + 500 {
@@ -379,7 +379,7 @@ func TestALoweredLimit(t *testing.T) {
 	}
 }
 
-// P03: in steady use, the store is told once a minute, and not asked anew each time.
+// In steady use, the store is told once a minute, and not asked anew each time. // P03
 func TestSteadyCallsAskTheStoreRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, store := newKeeper()
@@ -405,7 +405,7 @@ func TestSteadyCallsAskTheStoreRarely(t *testing.T) {
 	})
 }
 
-// P03: an overrun is told, and does not make the process begin with small slices again.
+// An overrun is told, and does not make the process begin with small slices again. // P03
 func TestCallsAfterAnOverrunAskTheStoreRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, store := newKeeper()

@@ -483,7 +483,7 @@ func TestPostgresConnections(t *testing.T) {
 	}
 }
 
-// K04: the outbound policy decides about what an org names; the run ends. The operator's file may name private addresses.
+// The outbound policy decides about what an org names; the run ends. The operator's file may name private addresses. // K04
 func TestPostgresAddressesPassTheOutboundPolicy(t *testing.T) {
 	s := newServer(t)
 	d := s.desk()

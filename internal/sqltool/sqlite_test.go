@@ -178,7 +178,7 @@ func TestSQLiteReadsOnlyAllowedTables(t *testing.T) {
 	}
 }
 
-// E01: 50,000 characters are cut while reading, and a statement that does not end is stopped.
+// 50,000 characters are cut while reading, and a statement that does not end is stopped. // E01
 func TestSQLiteIsBounded(t *testing.T) {
 	d, _ := file(t, shop)
 	endless := "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) "

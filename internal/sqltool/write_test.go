@@ -154,7 +154,7 @@ func TestPostgresWrites(t *testing.T) {
 	d.writes(d.write("delete", "items", nil, object{"id": 1}), 0, "may do more than read")
 }
 
-// E03: a write is executed at most once, and waits for a person unless the operator says otherwise.
+// A write is executed at most once, and waits for a person unless the operator says otherwise. // E03
 func TestWritesAskAndReadsDoNot(t *testing.T) {
 	d := newDesk(t)
 	all := d.tools()

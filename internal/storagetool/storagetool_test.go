@@ -95,7 +95,7 @@ func (b *bench) want(name, arguments, want string) {
 	}
 }
 
-// E07: what is written is what is read, and the result has the path and the size.
+// What is written is what is read, and the result has the path and the size. // E07
 func TestAWrittenFileIsRead(t *testing.T) {
 	b := newBench(t, org.Bucket{Name: "docs"})
 	b.want(storagetool.Write, `{"path":"a/ü.txt","content":"<héllo>\n"}`, `{"bucket":"docs","path":"a/ü.txt","size":9}`)
@@ -126,7 +126,7 @@ func TestWhatIsReadIsUntrusted(t *testing.T) {
 	}
 }
 
-// E06: a list has the files with a prefix, in parts.
+// A list has the files with a prefix, in parts. // E06
 func TestAListHasParts(t *testing.T) {
 	b := newBench(t, org.Bucket{Name: "docs"}, org.Bucket{Name: "other"})
 	for _, path := range []string{"a/1", "a/2", "a/3", "b"} {
@@ -210,7 +210,7 @@ func (m *memory) Acquire(n int) error {
 
 func (m *memory) Release(n int) { m.held -= n }
 
-// E06: a long text is read in parts of whole characters, which are the text together.
+// A long text is read in parts of whole characters, which are the text together. // E06
 func TestALongTextIsReadInParts(t *testing.T) {
 	b := newBench(t, org.Bucket{Name: "docs"})
 	long := strings.Repeat("aé€😀\n", 25_000)
@@ -243,7 +243,7 @@ func TestALongTextIsReadInParts(t *testing.T) {
 	b.want(storagetool.Read, `{"operation":"download","path":"short","offset":5}`, `!{"error":"offset must be less than the size of the file, which is 5 bytes"}`)
 }
 
-// E06: a file that is not text is answered with a URL that expires, or with what to set.
+// A file that is not text is answered with a URL that expires, or with what to set. // E06
 func TestAFileThatIsNotText(t *testing.T) {
 	b := newBench(t, org.Bucket{Name: "docs"})
 	png := "\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
@@ -264,7 +264,7 @@ func TestAFileThatIsNotText(t *testing.T) {
 	b.want(storagetool.Read, `{"operation":"download","path":"chart.png"}`, `!{"error":"public_url is not set","setting":"public_url"}`)
 }
 
-// C22: what is missing or wrong is an answer that says what to do. Settings act on the next call.
+// What is missing or wrong is an answer that says what to do. Settings act on the next call. // C22
 func TestWhatIsMissing(t *testing.T) {
 	b := newBench(t)
 	for name, arguments := range map[string]string{storagetool.Read: `{"operation":"list"}`, storagetool.Write: `{"path":"x","content":"x"}`} {

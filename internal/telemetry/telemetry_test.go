@@ -342,7 +342,7 @@ func TestLabelsAreBounded(t *testing.T) {
 	}
 }
 
-// P12: the labels that requests give their MCP servers are no label values.
+// The labels that requests give their MCP servers are no label values. // P12
 func TestTheLabelsOfDeclaredServersAreNoLabelValues(t *testing.T) {
 	tel, err := New(t.Context(), Options{Metrics: true})
 	if err != nil {

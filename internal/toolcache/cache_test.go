@@ -165,7 +165,7 @@ func TestResultExpires(t *testing.T) {
 	b.hit(call(), "43")
 }
 
-// F02: a step of the wall clock does not extend the lifetime of an entry.
+// A step of the wall clock does not extend the lifetime of an entry. // F02
 func TestEntryStoredInTheFutureIsNotUsed(t *testing.T) {
 	b := newFixture(t, &fakeStore{}, "pepper")
 	b.Put(t.Context(), call(), "42", time.Minute)

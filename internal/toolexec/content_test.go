@@ -248,7 +248,8 @@ type makes struct{ says }
 
 func (makes) MakesFiles() bool { return true }
 
-// J20: the files of a result stay when the rest of it is too large, or a hook replaces it. Those of a tool that makes none do not.
+// The files of a result stay when the rest of it is too large, or a hook replaces it. Those of a tool that makes none do not.
+// J20
 func TestFilesOfAResult(t *testing.T) {
 	long := says{`{"stdout":"` + strings.Repeat("x", 2000) + `","files":[{"id":"f"}]}`}
 	for _, c := range []struct {

@@ -171,8 +171,8 @@ func TestTruncate(t *testing.T) {
 	}
 }
 
-// C11: a cut text is within the limit, valid if the text was valid, and its marker has the
-// size of the whole.
+// A cut text is within the limit, valid if the text was valid, and its marker has the
+// size of the whole. // C11
 func FuzzTruncate(f *testing.F) {
 	f.Add(strings.Repeat("é", 100), 90, "")
 	f.Add(strings.Repeat("😀a", 100), 61, " Read the rest.")
@@ -204,7 +204,7 @@ func FuzzTruncate(f *testing.F) {
 	})
 }
 
-// C12: of a result with too many characters the first ones are kept, with a note of their number.
+// Of a result with too many characters the first ones are kept, with a note of their number. // C12
 func TestAResultIsCutByItsCharacters(t *testing.T) {
 	long := strings.Repeat("é", 60)
 	if got := Truncate(long, Cap{Chars: 50, Hint: " More."}); got != strings.Repeat("é", 50)+"\n\n[Truncated: 60 chars total] More." {

@@ -14,8 +14,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// C25: a call of a tool outside the request's allowed tools is refused. That includes
-// tools of the gateway and tools of the client.
+// A call of a tool outside the request's allowed tools is refused. That includes
+// tools of the gateway and tools of the client. // C25
 func TestACallOutsideTheAllowedToolsIsRefused(t *testing.T) {
 	set := newSet(t, nil)
 	rules := Rules{ClientTools: map[string]bool{"mine": true, "yours": true}, Only: []string{"free", "mine"}}

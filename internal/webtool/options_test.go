@@ -25,7 +25,7 @@ func domains(n int) string {
 	return string(text)
 }
 
-// E09 P38: an option of a request is honoured, or the refusal names it. "" = it is honoured.
+// An option of a request is honoured, or the refusal names it. "" = it is honoured. // E09 P38
 func TestOptionsOfARequest(t *testing.T) {
 	const exa, duck, custom = org.SearchExa, org.SearchDuckDuckGo, org.SearchCustom
 	for _, c := range []struct{ provider, options, refused string }{
@@ -69,7 +69,7 @@ func TestOptionsOfARequest(t *testing.T) {
 	}
 }
 
-// E09: what the request says holds for every call, whatever the model says.
+// What the request says holds for every call, whatever the model says. // E09
 func TestARequestRestrictsTheSearchesOfItsModel(t *testing.T) {
 	w, f := exaWeb(t)
 	ask := func(options, arguments string) (string, bool) {
@@ -98,7 +98,7 @@ func TestARequestRestrictsTheSearchesOfItsModel(t *testing.T) {
 	}
 }
 
-// E09: the size of the context is a budget of 4,096, 8,192 or 16,384 tokens.
+// The size of the context is a budget of 4,096, 8,192 or 16,384 tokens. // E09
 func TestTheContextSizeOfARequestIsABudgetOfTokens(t *testing.T) {
 	w, f := exaWeb(t)
 	f.results = []map[string]any{{"url": "https://a.example/", "text": strings.Repeat("w", 200_000)}}

@@ -35,7 +35,7 @@ func TestDefinitionsAreConstantAndValid(t *testing.T) {
 	}
 }
 
-// E04: what is sent, and what comes back.
+// What is sent, and what comes back. // E04
 func TestRequest(t *testing.T) {
 	var got *http.Request
 	var body []byte
@@ -59,7 +59,7 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// E04: a body is 10,000 characters at most, also one that is compressed or whose characters are long.
+// A body is 10,000 characters at most, also one that is compressed or whose characters are long. // E04
 func TestAResponseIsBounded(t *testing.T) {
 	long := strings.Repeat("ü", 3*MaxRequestCharacters)
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -128,7 +128,7 @@ func TestWhatIsNoText(t *testing.T) {
 	}
 }
 
-// E04: arguments that no request is made of. The model is told why.
+// Arguments that no request is made of. The model is told why. // E04
 func TestRequestsThatAreRefused(t *testing.T) {
 	asked := false
 	s := serve(t, func(http.ResponseWriter, *http.Request) { asked = true })
@@ -166,7 +166,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 	}
 }
 
-// E04: a forbidden address ends the run, as it does for other tools, no matter who chose the URL; also after a redirect.
+// A forbidden address ends the run, as it does for other tools, no matter who chose the URL; also after a redirect. // E04
 func TestAForbiddenAddressIsFatal(t *testing.T) {
 	var target string
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, target, http.StatusFound) })
@@ -197,8 +197,8 @@ func TestAForbiddenAddressIsFatal(t *testing.T) {
 	}
 }
 
-// E04: redirects are followed for requests that read, as often as is allowed, and each host is checked; what was
-// sent to one host does not go to another.
+// Redirects are followed for requests that read, as often as is allowed, and each host is checked; what was
+// sent to one host does not go to another. // E04
 func TestRedirects(t *testing.T) {
 	var second http.Header
 	other := serve(t, func(w http.ResponseWriter, r *http.Request) {

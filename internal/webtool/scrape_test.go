@@ -68,7 +68,7 @@ func scrapeWeb(t *testing.T) *web {
 	})
 }
 
-// E10 K12: hidden text is not in the result, in any format; the visible text is, and is marked as untrusted.
+// Hidden text is not in the result, in any format; the visible text is, and is marked as untrusted. // E10 K12
 func TestHiddenTextIsNotInTheResult(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -116,7 +116,7 @@ const messyPage = `<html><head><title> A
 <img src="pic.png" alt="A mill"><img src="/big.png">
 <p>unclosed <i>everything</main></body></html>`
 
-// E10: a messy page as Markdown: headings, links, tables and code survive.
+// A messy page as Markdown: headings, links, tables and code survive. // E10
 func TestAMessyPage(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, ".png") {
@@ -201,7 +201,7 @@ func TestPagesThatWantToCostMuch(t *testing.T) {
 	}
 }
 
-// E10: charsets, and what is no page.
+// Charsets, and what is no page. // E10
 func TestContentTypesOfPages(t *testing.T) {
 	pages := map[string]struct{ kind, body, want string }{
 		"latin by header":   {"text/html; charset=iso-8859-1", "<p>caf\xe9 " + article, "café"},
@@ -234,7 +234,7 @@ func TestContentTypesOfPages(t *testing.T) {
 	}
 }
 
-// E10: a result has 200,000 characters at most.
+// A result has 200,000 characters at most. // E10
 func TestAScrapeIsBounded(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/plain")
@@ -246,7 +246,7 @@ func TestAScrapeIsBounded(t *testing.T) {
 	}
 }
 
-// E10: a direct image URL goes to the vision model, and not to the scraper, also with Firecrawl.
+// A direct image URL goes to the vision model, and not to the scraper, also with Firecrawl. // E10
 func TestImagesGoToVision(t *testing.T) {
 	scrapes := 0
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -284,7 +284,8 @@ func TestImagesGoToVision(t *testing.T) {
 	}
 }
 
-// E10: what keeps images from being described is told once. What must be set is the whole result; anything else leaves the page.
+// What keeps images from being described is told once. What must be set is the whole result; anything else leaves the page.
+// E10
 func TestImagesThatCannotBeDescribed(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/page" {
@@ -323,7 +324,7 @@ func TestImagesThatCannotBeDescribed(t *testing.T) {
 	}
 }
 
-// E10: what cannot be asked for.
+// What cannot be asked for. // E10
 func TestScrapesThatAreRefused(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/gone" {
@@ -361,7 +362,7 @@ func TestAnImageAtAForbiddenAddressIsFatal(t *testing.T) {
 	}
 }
 
-// E10: PDFs are read by the reader of the gateway, one of an org at a time; what it says reaches the model.
+// PDFs are read by the reader of the gateway, one of an org at a time; what it says reaches the model. // E10
 func TestPDFs(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "%PDF-"+r.URL.Path) })
 	var now, peak atomic.Int32
@@ -436,7 +437,7 @@ func TestDocx(t *testing.T) {
 	}
 }
 
-// E10 C22: Firecrawl, as its documents describe POST /v2/scrape.
+// Firecrawl, as its documents describe POST /v2/scrape. // E10 C22
 func TestFirecrawl(t *testing.T) {
 	var body map[string]any
 	answer, status := "", 200

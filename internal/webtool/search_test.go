@@ -116,7 +116,7 @@ func exaWeb(t *testing.T) (*web, *fakeExa) {
 	return w, f
 }
 
-// E08: every option reaches the request of Exa.
+// Every option reaches the request of Exa. // E08
 func TestEveryOptionReachesExa(t *testing.T) {
 	w, f := exaWeb(t)
 	all := map[string]any{
@@ -161,7 +161,7 @@ func optionsWithout(call map[string]any) (missing []string) {
 	return missing
 }
 
-// E08: the schema has the options that the decoder has.
+// The schema has the options that the decoder has. // E08
 func TestTheSchemaHasEveryOption(t *testing.T) {
 	var schema struct{ Properties map[string]any }
 	if err := json.Unmarshal(searchDefinition().InputSchema, &schema); err != nil {
@@ -172,7 +172,7 @@ func TestTheSchemaHasEveryOption(t *testing.T) {
 	}
 }
 
-// E08 E09: options that are unknown or out of range are refused, and nothing is sent.
+// Options that are unknown or out of range are refused, and nothing is sent. // E08 E09
 func TestSearchOptionsThatAreRefused(t *testing.T) {
 	w, f := exaWeb(t)
 	domains := make([]string, 101)
@@ -222,7 +222,7 @@ func TestSearchOptionsThatAreRefused(t *testing.T) {
 	}
 }
 
-// E08 E09: the result has what the domains allow, as many results as asked for, and no more characters than it may.
+// The result has what the domains allow, as many results as asked for, and no more characters than it may. // E08 E09
 func TestSearchResults(t *testing.T) {
 	w, f := exaWeb(t)
 	text, failed := w.text(SearchName, map[string]any{"query": "q <", "blocked_domains": []string{"example.net"}})
@@ -262,7 +262,7 @@ func TestSearchResults(t *testing.T) {
 	}
 }
 
-// C22: a search that lacks something says what to set and where, and the run goes on.
+// A search that lacks something says what to set and where, and the run goes on. // C22
 func TestSearchPrerequisites(t *testing.T) {
 	w, f := exaWeb(t)
 	delete(w.secrets, "secret:EXA_API_KEY")
@@ -292,7 +292,7 @@ func TestSearchPrerequisites(t *testing.T) {
 	}
 }
 
-// E08: the provider SearXNG, as its documentation of the search API describes it.
+// The provider SearXNG, as its documentation of the search API describes it. // E08
 func TestSearxNG(t *testing.T) {
 	var got *http.Request
 	answer, status := `{"query":"q","number_of_results":0,"results":[{"url":"https://example.com/a","title":"A","content":"about a","publishedDate":"2026-01-01T00:00:00","engine":"e","positions":[1]},`+
@@ -326,7 +326,7 @@ func TestSearxNG(t *testing.T) {
 	}
 }
 
-// E08: what a provider cannot honour is refused, not ignored.
+// What a provider cannot honour is refused, not ignored. // E08
 func TestOptionsThatAProviderDoesNotHave(t *testing.T) {
 	w := newWeb(t, nil)
 	for _, provider := range []string{org.SearchSearxNG, org.SearchDuckDuckGo} {
@@ -375,7 +375,7 @@ func TestDuckDuckGo(t *testing.T) {
 	}
 }
 
-// E08: a custom endpoint gets the options as they were given.
+// A custom endpoint gets the options as they were given. // E08
 func TestCustomSearch(t *testing.T) {
 	var body map[string]any
 	answer := `{"results":[{"title":"A","url":"https://example.com/","text":"x","published_date":"2026-01-01","author":"me"}]}`

@@ -65,7 +65,7 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// J14: a run that is resumed does not append its turns twice, and loses none, wherever it was killed.
+// A run that is resumed does not append its turns twice, and loses none, wherever it was killed. // J14
 func TestTheConversationOfARunThatIsKilled(t *testing.T) {
 	store, err := sqlite.Open(filepath.Join(t.TempDir(), "runs.db"))
 	if err != nil {
@@ -101,7 +101,7 @@ func TestTheConversationOfARunThatIsKilled(t *testing.T) {
 	}
 }
 
-// H12: wherever a run is killed, a hook is asked once for each call, and the calls are executed as it decided.
+// Wherever a run is killed, a hook is asked once for each call, and the calls are executed as it decided. // H12
 func TestTheHooksOfARunThatIsKilled(t *testing.T) {
 	a, b := turnpiketest.Call("pay", order{"A"}), turnpiketest.Call("pay", order{"B"})
 	m := turnpiketest.Model(t, turnpiketest.Turn(a, b), turnpiketest.Say("Done."))

@@ -154,8 +154,8 @@ func (s slow) Read(p []byte) (int, error) {
 	return s.Reader.Read(p)
 }
 
-// E20: the files of a deleted org are deleted, also those that are being written, and an org that is created again with
-// its id has none of them. Orgs that exist keep theirs.
+// The files of a deleted org are deleted, also those that are being written, and an org that is created again with
+// its id has none of them. Orgs that exist keep theirs. // E20
 func TestFilesOfADeletedOrg(t *testing.T) {
 	dir := t.TempDir()
 	s := newStore(t, dir, blob.Limits{})

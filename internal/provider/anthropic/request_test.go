@@ -153,9 +153,9 @@ func TestThinking(t *testing.T) { // M08
 	}
 }
 
-// P08 M08: thinking that the provider no longer takes, because the prompt before it has
+// Thinking that the provider no longer takes, because the prompt before it has
 // changed, is left out knowingly. The message is the one of the documentation:
-// https://platform.claude.com/docs/en/build-with-claude/preserved-thinking/fix-bound-to-a-different-conversation
+// https://platform.claude.com/docs/en/build-with-claude/preserved-thinking/fix-bound-to-a-different-conversation // P08 M08
 func TestThinkingThatIsOutdated(t *testing.T) {
 	call := item.NewCall("c", "f", "{}")
 	call.Turn = 1

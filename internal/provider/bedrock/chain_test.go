@@ -97,8 +97,8 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// M04: the places in which AWS's own clients look, in their order, with every request
-// sent by the gateway's client.
+// The places in which AWS's own clients look, in their order, with every request
+// sent by the gateway's client. // M04
 func TestTheCredentialChain(t *testing.T) {
 	for name, tt := range map[string]struct {
 		setup func(t *testing.T, p *places)

@@ -21,7 +21,7 @@ func ask(p *Provider, name string) error {
 	return err
 }
 
-// M04: names with characters that paths escape are signed as they are sent.
+// Names with characters that paths escape are signed as they are sent. // M04
 func TestNamesAreEscapedInThePathAndInTheSignature(t *testing.T) {
 	for name, escaped := range map[string]string{
 		"amazon.nova-pro-v1:0": "amazon.nova-pro-v1%3A0",

@@ -11,8 +11,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
-// P40: a turn is charged as it grows. One that is beyond the bound of its run is
-// the provider's failure; where the org has no room, the error is the account's.
+// A turn is charged as it grows. One that is beyond the bound of its run is
+// the provider's failure; where the org has no room, the error is the account's. // P40
 func TestATurnForWhichThereIsNoMemoryEnds(t *testing.T) {
 	chunk := delta(`"content":"` + strings.Repeat("x", 64<<10) + `"`)
 	for name, body := range map[string]string{

@@ -12,8 +12,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
-// P03: the usage of a relayed answer is read while it passes, in pieces of any size. Without one, the
-// output is estimated, and never 0.
+// The usage of a relayed answer is read while it passes, in pieces of any size. Without one, the
+// output is estimated, and never 0. // P03
 func TestMeter(t *testing.T) {
 	long := strings.Repeat("x", 3*meterTail)
 	for _, tt := range []struct {

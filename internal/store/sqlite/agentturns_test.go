@@ -16,7 +16,7 @@ func agentTurn(run string, number int, text string) AgentTurn {
 	return AgentTurn{RunID: run, Number: number, Role: "user", Items: []item.Item{item.NewText(item.User, text)}}
 }
 
-// J15: tables are made, a turn is stored once, and conversations end.
+// Tables are made, a turn is stored once, and conversations end. // J15
 func TestAgentConversations(t *testing.T) {
 	now := time.Now()
 	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "runs.db"), Now: func() time.Time { return now }})

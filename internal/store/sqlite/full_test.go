@@ -85,8 +85,8 @@ func (f *fullStore) checkNothingRetained(t *testing.T) {
 	}
 }
 
-// R18: a disk that is full between any two moments of a light run, in which nothing waits for
-// the disk, costs the run nothing: no later append returns an error, and every batch is stored.
+// A disk that is full between any two moments of a light run, in which nothing waits for
+// the disk, costs the run nothing: no later append returns an error, and every batch is stored. // R18
 func TestALightRunDoesNotNoticeThatTheDiskWasFull(t *testing.T) {
 	const steps = 4 // batches without Sync, numbers 2 to 5
 	for begin := range steps {

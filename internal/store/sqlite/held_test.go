@@ -66,8 +66,8 @@ func checkStory(t *testing.T, s *Store, facts, rows int) {
 	}
 }
 
-// P17: the batches of a run that nothing waits for become one write with the next that
-// something does wait for.
+// The batches of a run that nothing waits for become one write with the next that
+// something does wait for. // P17
 func TestBatchesWithoutSyncAreWrittenWithTheNext(t *testing.T) {
 	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db")})
 	lease := beginHeld(t, s)

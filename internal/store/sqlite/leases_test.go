@@ -10,7 +10,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 )
 
-// R17: a store without LeaseNow does not measure leases by the wall clock.
+// A store without LeaseNow does not measure leases by the wall clock. // R17
 func TestLeasesAreMeasuredByASteadyClock(t *testing.T) {
 	var ahead atomic.Int64
 	s := openStore(t, Options{
@@ -26,8 +26,8 @@ func TestLeasesAreMeasuredByASteadyClock(t *testing.T) {
 	}
 }
 
-// R17: an owner does not claim a run whose lease it had, even if it has expired: it may
-// still be working on the run.
+// An owner does not claim a run whose lease it had, even if it has expired: it may
+// still be working on the run. // R17
 func TestAnOwnerDoesNotClaimItsOwnRun(t *testing.T) {
 	var passed atomic.Int64
 	s := openStore(t, Options{

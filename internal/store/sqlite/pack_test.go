@@ -116,9 +116,9 @@ func readBack(t *testing.T, s *Store, facts []loop.Fact, rows map[string]json.Ra
 	checkUsage(t, s, "a")
 }
 
-// P17: the facts and rows of a write of a light run are one row. Every reader gets them as
+// The facts and rows of a write of a light run are one row. Every reader gets them as
 // they were stored, also after the file was made one of an older release, and one of this
-// release again.
+// release again. // P17
 func TestPacksAreReadAsTheirFactsAndRows(t *testing.T) {
 	for grade, want := range map[loop.Grade][2]int{
 		loop.Light:   {11, 2}, // the large row and the one without a fact

@@ -46,7 +46,7 @@ func rowsOf(t testing.TB, s *Store, table string) (n int) {
 	return n
 }
 
-// L07: retention deletes finished runs and nothing else.
+// Retention deletes finished runs and nothing else. // L07
 func TestRetentionDeletesFinishedRunsOnly(t *testing.T) {
 	now := time.Now()
 	clock := now.Add(-40 * aDay)
@@ -190,8 +190,8 @@ func TestDeletedTextsAreNotLeftInTheFile(t *testing.T) {
 	}
 }
 
-// K07: retention deletes what is stored of orgs that were deleted long ago, and of no other. Then
-// only audit rows keep the id from use.
+// Retention deletes what is stored of orgs that were deleted long ago, and of no other. Then
+// only audit rows keep the id from use. // K07
 func TestRetentionDeletesTheDataOfDeletedOrgs(t *testing.T) {
 	now := time.Now()
 	clock := now.Add(-40 * aDay)

@@ -279,8 +279,8 @@ func TestTheNamesOfStoredSettingsAreStable(t *testing.T) {
 	}
 }
 
-// R11: Lag returns how long the oldest write waits. The gateway refuses work if that
-// is too long.
+// Lag returns how long the oldest write waits. The gateway refuses work if that
+// is too long. // R11
 func TestLagIsTheAgeOfTheOldestWrite(t *testing.T) {
 	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "store.db")})
 	waitForNoLag(t, s) // opening the store also writes

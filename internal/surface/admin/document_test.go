@@ -173,7 +173,7 @@ func storedEvents(t *testing.T) (zero, full []event.Event) {
 	return zero, full
 }
 
-// L05: the document has each type of event, and each of its fields.
+// The document has each type of event, and each of its fields. // L05
 func TestTheDocumentDescribesEveryEvent(t *testing.T) {
 	zero, full := storedEvents(t)
 	var types []string
@@ -293,7 +293,7 @@ func schemaAt(t *testing.T, pointer string) *jsonschema.Schema {
 	return s
 }
 
-// L05: the words of runs in the document are those of the code.
+// The words of runs in the document are those of the code. // L05
 func TestTheDocumentHasTheWordsOfRuns(t *testing.T) {
 	schemas := parsedDocument(t).Components.Schemas
 	var reasons []string

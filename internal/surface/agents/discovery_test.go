@@ -13,7 +13,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// C13: an MCP server has 10 s for a live list of its tools, whatever its settings say.
+// An MCP server has 10 s for a live list of its tools, whatever its settings say. // C13
 func TestASilentServerIsAskedForItsToolsForTenSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &Handler{o: Options{ListServer: func(ctx context.Context, m org.MCPServer) ([]tool.Tool, string, error) {
@@ -32,7 +32,7 @@ func TestASilentServerIsAskedForItsToolsForTenSeconds(t *testing.T) {
 	})
 }
 
-// C13: the answer has at most 500 characters of what the server has said.
+// The answer has at most 500 characters of what the server has said. // C13
 func TestTheErrorOfALiveListIsCut(t *testing.T) {
 	h := &Handler{o: Options{ListServer: func(context.Context, org.MCPServer) ([]tool.Tool, string, error) {
 		return nil, strings.Repeat("ü", 2000), errors.New("failed")

@@ -200,7 +200,7 @@ func TestFinalTextLeavesInSmallWholeFrames(t *testing.T) {
 	}
 }
 
-// G05 G16: the frames of a stream, one by one.
+// The frames of a stream, one by one. // G05 G16
 func TestAStreamHasOneEnd(t *testing.T) {
 	w := serve(&teller{events: []event.Event{
 		begun(), event.RoundStarted{}, event.ReasoningDelta{Text: "hm"}, event.TextDelta{Text: "<hi>"}, event.RoundDone{Stop: model.StopCalls},

@@ -30,7 +30,7 @@ func TestProgressNamesEachApprovalOnce(t *testing.T) { // H03
 	}
 }
 
-// H03: the person who decides sees what the tool does.
+// The person who decides sees what the tool does. // H03
 func TestWhatACallThatWaitsIs(t *testing.T) {
 	for _, c := range []struct {
 		server, tool string

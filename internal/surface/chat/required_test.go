@@ -14,7 +14,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
-// J16: required files are plain paths in the working directory, each once. They are said to the tool that runs code.
+// Required files are plain paths in the working directory, each once. They are said to the tool that runs code. // J16
 func TestRequiredFiles(t *testing.T) {
 	read := func(files string, servers ...catalog.Server) (asked, error) {
 		members, err := surface.Scan(nil, []byte(`{"model":"m","messages":[{"role":"user","content":"x"}],"files":`+files+`}`))

@@ -9,8 +9,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
-// P40: what is charged for a body is what it takes when it is decoded, within a
-// half, however it is made.
+// What is charged for a body is what it takes when it is decoded, within a
+// half, however it is made. // P40
 func TestCraftedBodiesTakeWhatIsCharged(t *testing.T) {
 	wrap := func(messages string) string { return `{"model":"m","messages":[` + messages + `]}` }
 	repeat := func(one string, n int) string { return strings.TrimSuffix(strings.Repeat(one+",", n), ",") }

@@ -79,7 +79,7 @@ func cutWithCall() []event.Event {
 	}
 }
 
-// A14: without the loop, a request for a provider of another dialect is translated.
+// Without the loop, a request for a provider of another dialect is translated. // A14
 func TestWithTheLoopOffAProviderOfAnotherDialectIsTranslated(t *testing.T) {
 	for name, stream := range map[string]bool{"JSON": false, "a stream": true} {
 		t.Run(name, func(t *testing.T) {
@@ -161,7 +161,7 @@ func TestWhatCannotBeTranslatedIsRefused(t *testing.T) {
 	}
 }
 
-// P22: what a provider leaves out is named before the answer begins, or refused.
+// What a provider leaves out is named before the answer begins, or refused. // P22
 func TestWhatAProviderLeavesOutIsNamedOrRefused(t *testing.T) {
 	const body = `{"model":"m","seed":1,"logprobs":true,"top_logprobs":null,"made_up":1,"tool_choice":"required","messages":[{"role":"user","content":"go"}]}`
 	claude, other := provider("claude", foreignModel{drops: []string{"made_up", "seed"}}), provider("other", foreignModel{drops: []string{"seed", "user"}})

@@ -63,7 +63,7 @@ const conversationInput = `{"role":"user","content":"The code word is heron. Dep
 	{"type":"function_call_output","call_id":"c1","output":"deployed as v7"},
 	{"role":"assistant","content":[{"type":"output_text","text":"Deployed."}]}`
 
-// P50: both forms answer one item, whose summary and texts the model gets when the item comes back.
+// Both forms answer one item, whose summary and texts the model gets when the item comes back. // P50
 func TestACompactedConversationGoesOn(t *testing.T) {
 	for name, tt := range map[string]struct {
 		endpoint func(*bench) surface.Endpoint

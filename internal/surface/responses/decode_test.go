@@ -51,7 +51,7 @@ func decodeWith(req *run.Request, members []surface.Member) (surface.Reply, erro
 	return h.decodeRequest(context.Background(), run.Caller{Org: &org.Org{ID: "acme"}}, req, members)
 }
 
-// B08: the values that are accepted, and the errors of the others.
+// The values that are accepted, and the errors of the others. // B08
 func TestMaxToolCalls(t *testing.T) {
 	for text, want := range map[string]struct {
 		n      int

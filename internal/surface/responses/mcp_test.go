@@ -34,7 +34,7 @@ func mcpWith(more string) string {
 	return `{"type":"mcp","server_label":"docs","server_url":"https://docs.example/mcp","require_approval":"never"` + more + `}`
 }
 
-// D21 D23: what a tool of type mcp asks for is honoured.
+// What a tool of type mcp asks for is honoured. // D21 D23
 func TestAToolOfTypeMCP(t *testing.T) {
 	req, dropped, err := decodesMCP(t,
 		mcpWith(`,"authorization":"tok","headers":{"x-team":"blue"},"server_description":"Docs.","allowed_tools":["a","b"],"connector_id":null,"defer_loading":false`),
@@ -64,7 +64,7 @@ func TestAToolOfTypeMCP(t *testing.T) {
 	}
 }
 
-// D21: what cannot be honoured is refused, at its place. No error repeats a value.
+// What cannot be honoured is refused, at its place. No error repeats a value. // D21
 func TestToolsOfTypeMCPThatAreRefused(t *testing.T) {
 	many := make([]string, maxMCPServers+1)
 	for i := range many {
@@ -164,7 +164,7 @@ func TestRequireApproval(t *testing.T) {
 	}
 }
 
-// C24: the response repeats the tool without credentials.
+// The response repeats the tool without credentials. // C24
 func TestTheEchoOfAToolOfTypeMCPHasNoCredentials(t *testing.T) {
 	got := string(echoMCPTool(json.RawMessage(strings.Replace(
 		mcpWith(`,"authorization":"CANARY","headers":{"a":"CANARY"}`), "docs.example/mcp", "docs.example/CANARY?k=CANARY", 1))))
@@ -179,7 +179,7 @@ func TestTheEchoOfAToolOfTypeMCPHasNoCredentials(t *testing.T) {
 	}
 }
 
-// B09: a choice names a server that the request declares.
+// A choice names a server that the request declares. // B09
 func TestAChoiceOfTypeMCP(t *testing.T) {
 	for raw, want := range map[string]run.Request{
 		`{"type":"mcp","server_label":"docs"}`:             {ToolChoice: model.ToolChoice{Mode: model.ChooseRequired}, OnlyOf: []run.ServerTool{{Server: "request:docs"}}},

@@ -50,7 +50,7 @@ func TestAReplayedMCPCallIsAPair(t *testing.T) {
 	}
 }
 
-// D20: what the client sends back is not listed again, and it is said once.
+// What the client sends back is not listed again, and it is said once. // D20
 func TestAReplayedListIsNotListedAgain(t *testing.T) {
 	req := &run.Request{}
 	for _, label := range []string{"a", "b", "a"} {

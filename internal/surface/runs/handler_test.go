@@ -206,7 +206,7 @@ func failure() *event.Failure {
 	}
 }
 
-// K09: addresses, and what a provider has answered, are for owners and admins.
+// Addresses, and what a provider has answered, are for owners and admins. // K09
 func TestOnlyOwnersAndAdminsGetAddresses(t *testing.T) {
 	hidden := []string{"10.0.0.7", "mcp", "req-header", "YXQgMTAuMC4wLjc"}
 	d := &eventlog.Detail{
@@ -265,7 +265,7 @@ func TestEventsHaveTheirPositionAndType(t *testing.T) {
 	}
 }
 
-// P05: a client goes on after the last event that it has.
+// A client goes on after the last event that it has. // P05
 func TestAStreamBeginsAfterTheEventThatTheClientNames(t *testing.T) {
 	none := func(context.Context, eventlog.Sink) error { return nil }
 	for _, c := range []struct {

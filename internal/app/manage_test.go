@@ -77,15 +77,25 @@ func (d documented) schema(pointer string) (*jsonschema.Schema, error) {
 	return schema, err
 }
 
+// response returns the pointer to the response of a path, method and status.
+func (d documented) response(method, path string, status int) string {
+	template := d.template(path)
+	method = strings.ToLower(method)
+	operation, _ := d.doc["paths"].(map[string]any)[template].(map[string]any)[method].(map[string]any)
+	responses, _ := operation["responses"].(map[string]any)
+	response, _ := responses[fmt.Sprint(status)].(map[string]any)
+	if ref, ok := response["$ref"].(string); ok {
+		return strings.TrimPrefix(ref, "#")
+	}
+	return fmt.Sprintf("/paths/%s/%s/responses/%d", strings.NewReplacer("~", "~0", "/", "~1").Replace(template), method, status)
+}
+
 // conforms checks the answer against the schema of its path, method and status.
 func (d documented) conforms(method, path string, a answer) {
 	d.t.Helper()
-	template := d.template(path)
-	pointer := fmt.Sprintf("/paths/%s/%s/responses/%d/content/application~1json/schema",
-		strings.NewReplacer("~", "~0", "/", "~1").Replace(template), strings.ToLower(method), a.status)
-	schema, err := d.schema(pointer)
+	schema, err := d.schema(d.response(method, path, a.status) + "/content/application~1json/schema")
 	if err != nil {
-		d.t.Fatalf("the document says nothing of %s %s with %d: %v", method, template, a.status, err)
+		d.t.Fatalf("the document says nothing of %s %s with %d: %v", method, d.template(path), a.status, err)
 	}
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(a.body))
 	if err != nil {
@@ -99,9 +109,7 @@ func (d documented) conforms(method, path string, a answer) {
 // conformsStream checks each event of a stream against the schema of its path.
 func (d documented) conformsStream(method, path string, a answer) {
 	d.t.Helper()
-	pointer := fmt.Sprintf("/paths/%s/%s/responses/%d/content/text~1event-stream/schema",
-		strings.NewReplacer("~", "~0", "/", "~1").Replace(d.template(path)), strings.ToLower(method), a.status)
-	schema, err := d.schema(pointer)
+	schema, err := d.schema(d.response(method, path, a.status) + "/content/text~1event-stream/schema")
 	if err != nil {
 		d.t.Errorf("the document says nothing of the stream of %s %s: %v", method, path, err)
 		return

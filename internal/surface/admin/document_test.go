@@ -7,6 +7,7 @@ import (
 	"go/parser"
 	"go/token"
 	"maps"
+	"path"
 	"reflect"
 	"regexp"
 	"slices"
@@ -31,8 +32,20 @@ import (
 type openAPI struct {
 	Paths      map[string]map[string]operation
 	Components struct {
-		Schemas map[string]struct{ Enum words }
+		Schemas    map[string]struct{ Enum words }
+		Parameters map[string]parameter
+		Responses  map[string]response
 	}
+}
+
+type parameter struct {
+	Ref                   string `json:"$ref"`
+	Name, In, Description string
+}
+
+type response struct {
+	Ref         string `json:"$ref"`
+	Description string
 }
 
 // words are those of an enum that are text.
@@ -53,8 +66,8 @@ func (w *words) UnmarshalJSON(data []byte) error {
 type operation struct {
 	OperationID string
 	Summary     string
-	Parameters  []struct{ Name, In, Description string }
-	Responses   map[string]struct{ Description string }
+	Parameters  []parameter
+	Responses   map[string]response
 }
 
 func parsedDocument(t *testing.T) openAPI {
@@ -65,6 +78,20 @@ func parsedDocument(t *testing.T) openAPI {
 	}
 	if len(d.Paths) == 0 {
 		t.Fatal("the document has no paths")
+	}
+	for _, operations := range d.Paths {
+		for _, o := range operations {
+			for i, p := range o.Parameters {
+				if p.Ref != "" {
+					o.Parameters[i] = d.Components.Parameters[path.Base(p.Ref)]
+				}
+			}
+			for status, r := range o.Responses {
+				if r.Ref != "" {
+					o.Responses[status] = d.Components.Responses[path.Base(r.Ref)]
+				}
+			}
+		}
 	}
 	return d
 }
@@ -103,6 +130,48 @@ func TestEveryOperationIsDescribed(t *testing.T) {
 			}
 		}
 	}
+}
+
+// What several operations answer or take stands once, as a component, and each reference leads to one.
+func TestWhatIsRepeatedIsAComponent(t *testing.T) {
+	var doc map[string]any
+	if err := json.Unmarshal(document, &doc); err != nil {
+		t.Fatal(err)
+	}
+	at := map[string]string{} // places of responses by their text
+	var walk func(where string, value any)
+	walk = func(where string, value any) {
+		switch value := value.(type) {
+		case []any:
+			for _, v := range value {
+				walk(where, v)
+			}
+		case map[string]any:
+			if ref, ok := value["$ref"].(string); ok && !resolves(doc, ref) {
+				t.Errorf("%s refers to %s, which is not in the document", where, ref)
+			}
+			if text, _ := json.Marshal(value); value["content"] != nil && value["description"] != nil {
+				if other := at[string(text)]; other != "" {
+					t.Errorf("%s and %s are the same: make one component of them", other, where)
+				}
+				at[string(text)] = where
+			}
+			for key, v := range value {
+				walk(where+"/"+key, v)
+			}
+		}
+	}
+	walk("", doc)
+}
+
+// resolves reports whether the document has what a reference names.
+func resolves(doc map[string]any, ref string) bool {
+	var value any = doc
+	for name := range strings.SplitSeq(strings.TrimPrefix(ref, "#/"), "/") {
+		object, _ := value.(map[string]any)
+		value = object[name]
+	}
+	return value != nil
 }
 
 func TestTheDocumentHasAllKindsOfAuditRows(t *testing.T) {

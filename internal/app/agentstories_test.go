@@ -308,7 +308,7 @@ func TestTheFallbackModelOfAnAgent(t *testing.T) {
 // A run that is cancelled, or whose time is up, ends in its tool, which is told. // B22 H15 N04
 func TestARunOfAnAgentEndsInATool(t *testing.T) {
 	noLeaks(t)
-	for name, members := range map[string]string{"cancelled": "", "timeout": `,"timeout_seconds":1`} {
+	for name, members := range map[string]string{"cancelled": "", "timeout": `,"timeout_seconds":5`} {
 		called, told := make(chan struct{}), make(chan struct{})
 		tools := newMCP(t, map[string]handler{"slow": func(ctx context.Context, _ string) (string, error) {
 			close(called)

@@ -213,36 +213,6 @@ func raise(most *atomic.Int32, now int32) {
 	}
 }
 
-// The Show list's eight tools of 50 ms with a model of 20 ms, here without the
-// separate process: well below the sum, and printed.
-func TestEightSlowToolsTakeAboutAsLongAsOne(t *testing.T) {
-	noLeaks(t)
-	tools := newMCP(t, map[string]handler{"slow": func(ctx context.Context, _ string) (string, error) {
-		return "ok", pause(ctx, 50*time.Millisecond)
-	}})
-	up := newUpstream(t, func(w http.ResponseWriter, r *http.Request, got received) {
-		_ = pause(r.Context(), 20*time.Millisecond)
-		if strings.Contains(string(got.body), `"role":"tool"`) {
-			says("Done.").write(w)
-			return
-		}
-		asks(many("slow", 8)...).write(w)
-	})
-	g := MustRun(t, site{upstream: up.URL, servers: []string{server("s", tools.URL)}}.yaml())
-	g.post(question).completion(t) // warm
-	var took []time.Duration
-	for range 9 {
-		begin := time.Now()
-		g.post(question).completion(t)
-		took = append(took, time.Since(begin))
-	}
-	slices.Sort(took)
-	t.Logf("median %v", took[len(took)/2])
-	if took[0] > 300*time.Millisecond {
-		t.Errorf("the fastest of 9 took %v; in order they take 440 ms", took[0])
-	}
-}
-
 // pause is how a slow neighbour is slow.
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)

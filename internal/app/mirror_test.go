@@ -82,6 +82,7 @@ func (m *mirror) furnish(org, owner string) *world {
 	create := func(path, body string) string {
 		return m.do("POST", path, owner, body, 201)["id"].(string)
 	}
+	m.do("PATCH", "/api/org/runtime", owner, `{"deadline":"30m"}`, 200) // what runs is to run until the test ends
 	create("/api/tools", customTool("assigned_"+org))
 	tool := create("/api/tools", customTool("tool_"+org))
 	for i, name := range []string{"first", "second", "archived"} {
@@ -107,7 +108,7 @@ func (m *mirror) furnish(org, owner string) *world {
 	add("secret", "vault-"+org)
 	m.do("POST", "/api/mcp-servers", owner, fmt.Sprintf(`{"name":"server-%s","url":"https://example.com/mcp","enabled":false}`, org), 201)
 	add("server", "server-"+org)
-	m.do("PATCH", "/api/org/runtime", owner, fmt.Sprintf(`{"deadline":"30m","buckets":[{"name":"bucket-%s"}]}`, org), 200)
+	m.do("PATCH", "/api/org/runtime", owner, fmt.Sprintf(`{"buckets":[{"name":"bucket-%s"}]}`, org), 200)
 	add("bucket", "bucket-"+org)
 	m.do("PUT", "/api/buckets/bucket-"+org+"/files/file-"+org, owner, "content", 200)
 	add("bucket file", "bucket-"+org, "file-"+org)

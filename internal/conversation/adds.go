@@ -88,7 +88,7 @@ func isSettled(c *journal.Conversation) bool {
 func Waits(c *journal.Conversation) bool {
 	for _, it := range slices.Backward(c.Items) {
 		switch {
-		case it.Kind == item.ToolResult && it.Text() == NotApproved:
+		case it.Kind == item.ToolResult && it.IsError && it.Text() == NotApproved:
 			return true
 		case it.Kind != item.ToolResult && it.Turn != 0:
 			return false
@@ -151,9 +151,9 @@ func callsOf(items []item.Item) string {
 	return strings.Join(names, ", ")
 }
 
-// wasNotMade reports whether a result says that its call was not made.
+// wasNotMade reports whether a result that is an error says that its call was not made. What a tool says begins with
+// "Error: " then, so that it is no such text.
 func wasNotMade(text string) bool {
-	text = strings.TrimPrefix(text, "Error: ")
 	return strings.HasPrefix(text, "Not run") || strings.HasPrefix(text, "Tool call denied") || strings.HasPrefix(text, "Blocked by hook")
 }
 

@@ -28,6 +28,8 @@ func turnItems(words string) (out []item.Item) {
 			it = item.NewResult("call", "paid", false)
 		case 'n':
 			it = item.NewResult("call", "Not run: the run ended (cancelled).", true)
+		case 'm':
+			it = item.NewResult("call", "Error: Not running any more: 3 of 5 payments were made.", true)
 		case 'd':
 			it = item.NewResult("call", "Tool call denied by user.", true)
 		case 'e':
@@ -69,6 +71,7 @@ func TestWhatASegmentAdds(t *testing.T) {
 		{"ucwcw", "ucrcr", "[pay (2 times).]"},
 		{"uce", "ucr", "[pay (with an error).]"},
 		{"ucn", "ucr", ""},
+		{"ucm", "ucr", "[pay (with an error).]"},
 		{"ucd", "ucr", ""},
 		{"utcw", "utcr", "[pay.]"},
 		{"ucwt", "ucrt", "ucrt"},

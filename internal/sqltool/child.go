@@ -43,6 +43,7 @@ const (
 	databaseSays    = 4         // exit status: standard error has the text of SQLite
 	notOpened       = 5         // exit status: the file cannot be opened
 	tookTooLong     = 6         // exit status: the time of the statement has passed
+	notStarted      = 7         // exit status: it cannot limit itself, or not read the query
 	maxChildError   = 4 << 10   // bytes
 )
 
@@ -72,7 +73,7 @@ func ChildMain() int {
 	if err == nil {
 		return 0
 	}
-	status := 1
+	status := notStarted
 	var refused *refusedError
 	var connect *connectError
 	says, isSQLite := sqliteMessage(err)
@@ -180,6 +181,8 @@ func childAnswer(out, says string, err error) (string, error) {
 		return "", &sqliteError{says}
 	case notOpened:
 		return "", &connectError{errors.New(says)}
+	case notStarted:
+		return "", fmt.Errorf("the process that reads the file does not start: %s", says)
 	}
 	return "", &refusedError{fmt.Sprintf("the query needs more than it may have: %d MiB of memory, %d MiB for a temporary file; make it read less", maxSQLiteMemory>>20, maxTemporary>>20)}
 }

@@ -1,6 +1,7 @@
 package surface
 
 import (
+	"encoding/json"
 	"io"
 	"mime"
 	"net/http"
@@ -66,7 +67,7 @@ func (h *Handler) relayEndpoint(w http.ResponseWriter, r *http.Request, caller r
 	if _, err := h.s.extensionsOf(r.Header, nil, true, false); err != nil {
 		return err
 	}
-	asked := settings.Request{Relay: true, MaxTokens: maxTokens(sent.members)}
+	asked := settings.Request{Relay: true, MaxTokens: maxTokens(sent.members, sent.prompts)}
 	if x.NoOutput {
 		asked.MaxTokens = 1 // 0 = not known
 	}
@@ -134,6 +135,7 @@ type relayedBody struct {
 	boundary string      // of a form; "" = the body is JSON
 
 	promptBytes int64 // see run.Request
+	prompts     int64 // each is answered by itself; 0 = one
 }
 
 // readRelayed reads the body of a request into the spool.
@@ -159,6 +161,9 @@ func readJSON(from io.Reader, body *spool.Body) (*relayedBody, error) {
 		if err := checkName("", name, relayedMembers()); err != nil {
 			return err
 		}
+		if name == "prompt" {
+			out.prompts = max(out.prompts, countPrompts(body.Reader(), at, end))
+		}
 		switch {
 		case !slices.Contains(relayedMembers(), name):
 			return nil
@@ -176,6 +181,31 @@ func readJSON(from io.Reader, body *spool.Body) (*relayedBody, error) {
 	})
 	out.promptBytes = body.Len()
 	return out, brokenJSON(err)
+}
+
+// countPrompts returns how many prompts a member has, which stands at these bytes of the body: a list of texts, or of
+// lists of tokens, is one of several.
+func countPrompts(body io.ReadSeeker, at, end int64) (n int64) {
+	if _, err := body.Seek(at, io.SeekStart); err != nil {
+		return 0
+	}
+	depth, tokens := 0, json.NewDecoder(io.LimitReader(body, end-at))
+	for {
+		token, err := tokens.Token()
+		delim, _ := token.(json.Delim)
+		_, text := token.(string)
+		switch {
+		case err != nil:
+			return max(n, 1)
+		case delim == ']' || delim == '}':
+			depth--
+		case depth == 1 && (text || delim != 0):
+			n++
+		}
+		if delim == '[' || delim == '{' {
+			depth++
+		}
+	}
 }
 
 // maxRepeated is how many members of relayedMembers a body may have, repeated ones included.

@@ -68,8 +68,8 @@ func maxCost(header http.Header) (int64, error) {
 }
 
 // maxTokens returns the output limit of a request that is relayed unchanged, in tokens of all its
-// choices; 0 = none.
-func maxTokens(members []Member) int64 {
+// choices for so many prompts; 0 = none.
+func maxTokens(members []Member, prompts int64) int64 {
 	var most, choices int64 = 0, 1
 	for _, m := range members {
 		switch m.Name {
@@ -79,6 +79,7 @@ func maxTokens(members []Member) int64 {
 			choices = max(choices, countOf(m.Value))
 		}
 	}
+	choices *= min(max(prompts, 1), 1<<20)
 	if most == 0 && choices > 1 {
 		most = budget.DefaultOutput
 	}

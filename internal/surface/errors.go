@@ -163,6 +163,19 @@ func WriteStored(w http.ResponseWriter, caller run.Caller, status int, v any) er
 	return WriteHeld(w, caller, status, body)
 }
 
+// WriteMade is WriteJSON for an answer about a change that was made: it is charged to the caller, and written whether or
+// not there is room for it. Who makes a key sees it only here.
+func WriteMade(w http.ResponseWriter, caller run.Caller, status int, v any) error {
+	body, err := Marshal(v)
+	if err != nil {
+		return err
+	}
+	caller.Account.Add(len(body))
+	defer caller.Account.Release(len(body))
+	WriteMarshaled(w, status, body)
+	return nil
+}
+
 // WriteHeld is WriteStored for an object that [Marshal] has encoded.
 func WriteHeld(w http.ResponseWriter, caller run.Caller, status int, body []byte) error {
 	done, err := caller.Hold(len(body))

@@ -24,7 +24,7 @@ import (
 // whether or not its client waits for the answer.
 func Managed(log *slog.Logger, serve func(*http.Request, run.Caller) (status int, body any, err error)) Endpoint {
 	return func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		if changes(r) {
 			outlives, cancel, err := detach(r)
 			if err != nil {
 				return Failed(log, err)
@@ -40,12 +40,19 @@ func Managed(log *slog.Logger, serve func(*http.Request, run.Caller) (status int
 			defer leave()
 			return serve(r, caller)
 		}()
-		if err == nil {
+		switch {
+		case err != nil:
+		case changes(r):
+			err = WriteMade(w, caller, status, body)
+		default:
 			err = WriteStored(w, caller, status, body)
 		}
 		return Failed(log, err)
 	}
 }
+
+// changes reports whether the request may change something.
+func changes(r *http.Request) bool { return r.Method != http.MethodGet && r.Method != http.MethodHead }
 
 // changeTimeout is how long a change may wait until it is admitted, for the store, and
 // for what follows from it.

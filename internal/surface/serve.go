@@ -293,7 +293,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, caller run.Calle
 			if _, err := h.s.extensionsOf(r.Header, nil, true, false); err != nil {
 				return err
 			}
-			if err := h.setPolicy(r.Header, req, caller, settings.Request{Relay: true, MaxTokens: maxTokens(members)}); err != nil {
+			if err := h.setPolicy(r.Header, req, caller, settings.Request{Relay: true, MaxTokens: maxTokens(members, 1)}); err != nil {
 				return err
 			}
 			return h.relay(w, r, req, body, members)

@@ -8,8 +8,10 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -20,38 +22,48 @@ const (
 	includeUsage  = "include_usage"
 )
 
-// maxRefusals is how many models are remembered. One more, and all are forgotten.
-const maxRefusals = 256
+const (
+	maxRefusals = 256              // that are remembered. One more, and all are forgotten
+	refusalTime = 10 * time.Minute // for which one is remembered: a provider may refuse for a while, or with one of its machines
+)
 
-// refusals remembers the models that refuse stream_options, until the process ends. The zero value is empty.
+// asked are requests of which a provider that refuses stream_options for one refuses it for all.
+type asked struct {
+	model   string // the provider's name of the model
+	members string // the names of the members of a relayed request, in order: some are refused only together with it
+}
+
+// refusals remembers what is refused with stream_options. The zero value is empty.
 type refusals struct {
-	mu     sync.Mutex
-	models map[string]bool // by the provider's name of the model
+	mu    sync.Mutex
+	until map[asked]time.Time
 }
 
-func (r *refusals) has(name string) bool {
+func (r *refusals) has(a asked) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.models[name]
+	return time.Now().Before(r.until[a])
 }
 
-func (r *refusals) add(name string) {
+func (r *refusals) add(a asked) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.models == nil || len(r.models) >= maxRefusals {
-		r.models = map[string]bool{}
+	if r.until == nil || len(r.until) >= maxRefusals {
+		r.until = map[asked]time.Time{}
 	}
-	r.models[name] = true
+	r.until[a] = time.Now().Add(refusalTime)
 }
 
-// Asks reports whether requests for streams of the model ask for the usage with stream_options.
-func (c *Client) Asks(name string) bool { return !c.unasked.has(name) }
+// Asks reports whether requests for streams of the model that the gateway makes ask for the usage with stream_options.
+func (c *Client) Asks(name string) bool { return !c.unasked.has(asked{model: name}) }
 
 // Unasked remembers that the model answers without stream_options, and refuses requests with it.
-func (c *Client) Unasked(ctx context.Context, name string) {
-	c.unasked.add(name)
+func (c *Client) Unasked(ctx context.Context, name string) { c.refused(ctx, asked{model: name}) }
+
+func (c *Client) refused(ctx context.Context, a asked) {
+	c.unasked.add(a)
 	c.e.Log.LogAttrs(ctx, slog.LevelWarn, "the provider refuses stream_options: streams are requested without it, and cost what is reserved if they have no usage",
-		slog.String("model", name))
+		slog.String("model", a.model), slog.String("for", refusalTime.String()))
 }
 
 // RefusesStreamOptions reports whether an answer refuses the member stream_options, and perhaps nothing else.
@@ -62,7 +74,7 @@ func RefusesStreamOptions(status int, body []byte) bool {
 
 // asking is the change to a body that asks for the usage of a stream: text in place of the bytes from at to end.
 type asking struct {
-	model   string
+	asked
 	at, end int64
 	text    string
 }
@@ -71,7 +83,11 @@ type asking struct {
 // stream, asks by itself, or has members twice, so that nobody knows which the provider takes.
 func askingOf(req *model.RelayRequest) (a asking, ok bool) {
 	streams, options, known := 0, 0, true
+	var names []string
 	member := func(name string, value []byte, at, end int64) error {
+		if len(names) < maxAskNames {
+			names = append(names, name)
+		}
 		switch name {
 		case "model":
 			a.model = jsonscan.Text(value)
@@ -98,11 +114,15 @@ func askingOf(req *model.RelayRequest) (a asking, ok bool) {
 			return member(name, value, int64(at), int64(at+len(value)))
 		})
 	}
+	slices.Sort(names)
+	a.members = strings.Join(names, " ")
 	return a, err == nil && known && streams == 1 && options <= 1
 }
 
-// maxAskMember is how many bytes of a member are read.
-const maxAskMember = 8 << 10
+const (
+	maxAskMember = 8 << 10 // bytes of a member that are read
+	maxAskNames  = 64      // names of members that are compared
+)
 
 // withUsage returns stream options that ask for the usage. ok is false if the options do so, or are none.
 func withUsage(options []byte) (text string, ok bool) {
@@ -131,7 +151,7 @@ func (c *Client) sendRelayed(ctx context.Context, to *url.URL, header http.Heade
 	if req.Ask && (req.Path == "/chat/completions" || req.Path == "/completions") {
 		a, asked = askingOf(req)
 	}
-	if !asked || !c.Asks(a.model) {
+	if !asked || c.unasked.has(a.asked) {
 		resp, err = c.sendUnchanged(ctx, to, header, req)
 		return resp, false, err
 	}
@@ -151,7 +171,7 @@ func (c *Client) sendRelayed(ctx context.Context, to *url.URL, header http.Heade
 	}
 	_ = resp.Body.Close()
 	if resp, err = c.sendUnchanged(ctx, to, header, req); err == nil && resp.StatusCode < http.StatusMultipleChoices {
-		c.Unasked(ctx, a.model)
+		c.refused(ctx, a.asked)
 	}
 	return resp, false, err
 }

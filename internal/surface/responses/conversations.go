@@ -402,7 +402,7 @@ func (h *Handler) AddItems(w http.ResponseWriter, r *http.Request, caller run.Ca
 	if err != nil {
 		return err
 	}
-	return surface.WriteStored(w, caller, http.StatusOK, listOf(items, false))
+	return surface.WriteMade(w, caller, http.StatusOK, listOf(items, false))
 }
 
 // addPart stores items and adds them to a conversation, and returns them as they are listed. added

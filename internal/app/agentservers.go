@@ -8,11 +8,11 @@ import (
 	"slices"
 
 	"github.com/turnpike-gateway/turnpike/internal/agent"
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/mcppool"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/policy"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	policies "github.com/turnpike-gateway/turnpike/internal/settings"
 	"github.com/turnpike-gateway/turnpike/internal/surface/agents"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -74,7 +74,7 @@ func (a *App) agentServers(orgID string, s agent.Snapshot) (out []policies.Serve
 }
 
 // toolsOf returns the tools of MCP servers that runs of an agent with these servers of its own get.
-func (a *App) toolsOf(ctx context.Context, caller run.Caller, own []org.MCPServer) (agents.Tools, error) {
+func (a *App) toolsOf(ctx context.Context, caller caller.Caller, own []org.MCPServer) (agents.Tools, error) {
 	var servers []catalog.Server
 	var releases []func()
 	defer func() {

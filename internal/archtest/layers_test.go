@@ -52,6 +52,7 @@ func layers() []layer {
 		{"record", "what is stored of conversations belongs to no API: surfaces name it, and the driver adds to it", []string{"internal/conversation"}},
 
 		{"driver", "the driver makes the moves and owns its ports; adapters import it, never the reverse", []string{"internal/catalog"}},
+		{"driver", "who sends a request is known before there is a run, and by those that manage things, too", []string{"internal/caller"}},
 		{"driver", "the driver makes the moves and owns its ports; adapters import it, never the reverse", []string{"internal/toolexec"}},
 		{"driver", "which targets serve a model is known before a run begins: the driver tries them in the order that it gets", []string{"internal/route"}},
 		{"driver", "the cost of calls is reserved before they leave, for runs and relays alike", []string{"internal/spend"}},

@@ -17,13 +17,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/clock"
 	"github.com/turnpike-gateway/turnpike/internal/config"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/mcppool"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 )
 
@@ -192,18 +192,18 @@ func (d *Directory) Close() {
 }
 
 // Authenticate implements httpd.Directory.
-func (d *Directory) Authenticate(key string) (run.Caller, bool) {
+func (d *Directory) Authenticate(key string) (caller.Caller, bool) {
 	hash := sha256.Sum256([]byte(key))
 	p, ok := d.keys.Load(hash)
 	if !ok {
-		return run.Caller{}, false
+		return caller.Caller{}, false
 	}
 	s := p.(*entry).now.Load()
 	k, ok := s.key(hash)
 	if !ok {
-		return run.Caller{}, false
+		return caller.Caller{}, false
 	}
-	return run.Caller{Org: s.org, Principal: k.principal, Servers: k.servers, Switched: s.engaging(k.principal.Access)}, true
+	return caller.Caller{Org: s.org, Principal: k.principal, Servers: k.servers, Switched: s.engaging(k.principal.Access)}, true
 }
 
 // ServersOf returns the servers that a principal of an org may use now; false for an org
@@ -272,17 +272,17 @@ func (d *Directory) Gone(orgID, principal string) string {
 }
 
 // Caller returns what a key of an org may use now; false if it is not valid any more.
-func (d *Directory) Caller(orgID, principal string) (run.Caller, bool) {
+func (d *Directory) Caller(orgID, principal string) (caller.Caller, bool) {
 	if d.Gone(orgID, principal) != "" {
-		return run.Caller{}, false
+		return caller.Caller{}, false
 	}
 	s := d.snapshot(orgID)
 	k, ok := s.byID[principal]
 	if s.org == nil || !ok {
-		return run.Caller{}, false
+		return caller.Caller{}, false
 	}
 	p := org.Principal{ID: k.ID, Role: k.Role, Rate: k.Rate, Access: k.Access, ExpiresAt: k.ExpiresAt}
-	return run.Caller{Org: s.org, Principal: p, Servers: catalog.Within(s.servers, k.Access), Switched: s.engaging(k.Access)}, p.Role.MayCallTools()
+	return caller.Caller{Org: s.org, Principal: p, Servers: catalog.Within(s.servers, k.Access), Switched: s.engaging(k.Access)}, p.Role.MayCallTools()
 }
 
 // Org returns an org as it is now; false if there is none.

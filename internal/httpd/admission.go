@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/ratelimit"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
@@ -17,7 +17,7 @@ import (
 // API, also from that of the org. It writes the remaining allowance into the
 // response header. A request to the management API does not count for the org,
 // so that model traffic cannot lock an admin out.
-func (a *API) checkRate(w http.ResponseWriter, r *http.Request, caller run.Caller, toModel bool) error {
+func (a *API) checkRate(w http.ResponseWriter, r *http.Request, caller caller.Caller, toModel bool) error {
 	ask := ratelimit.Request{Org: caller.Org.ID, Key: caller.Principal.ID, KeyRate: caller.Principal.Rate}
 	if toModel {
 		ask.OrgRate = caller.Org.Runtime.Rate
@@ -43,7 +43,7 @@ func (a *API) checkRate(w http.ResponseWriter, r *http.Request, caller run.Calle
 // limitInFlight calls serve only if the gateway has capacity for another model
 // request. It refuses before a run starts; it never ends an accepted run.
 func (a *API) limitInFlight(serve surface.Endpoint) surface.Endpoint {
-	return func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+	return func(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 		if err := a.acquireSlot(caller.Org.ID); err != nil {
 			closeAfterResponse(w, r)
 			return err

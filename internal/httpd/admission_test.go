@@ -14,22 +14,22 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/ratelimit"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface/admin"
 )
 
 // knownKeys is a directory of keys. No key is the operator's.
-type knownKeys map[string]run.Caller
+type knownKeys map[string]caller.Caller
 
-func (k knownKeys) Authenticate(key string) (run.Caller, bool) { c, ok := k[key]; return c, ok }
-func (knownKeys) IsOperator(string) bool                       { return false }
-func (knownKeys) Gone(string, string) string                   { return "" }
+func (k knownKeys) Authenticate(key string) (caller.Caller, bool) { c, ok := k[key]; return c, ok }
+func (knownKeys) IsOperator(string) bool                          { return false }
+func (knownKeys) Gone(string, string) string                      { return "" }
 
 // callerOf returns a caller with limits of its key and of its org.
-func callerOf(orgID string, ofKey, ofOrg org.Rate) run.Caller {
-	return run.Caller{Org: &org.Org{ID: orgID, Runtime: org.Runtime{Rate: ofOrg}}, Principal: org.Principal{ID: "k", Role: org.Owner, Rate: ofKey}}
+func callerOf(orgID string, ofKey, ofOrg org.Rate) caller.Caller {
+	return caller.Caller{Org: &org.Org{ID: orgID, Runtime: org.Runtime{Rate: ofOrg}}, Principal: org.Principal{ID: "k", Role: org.Owner, Rate: ofKey}}
 }
 
 // newHandlers returns an API's two kinds of route, both with serve as the endpoint:
@@ -43,7 +43,7 @@ func newHandlers(t *testing.T, o Options, serve handler) (model, manage http.Han
 	}
 	with := func(pattern string) http.HandlerFunc {
 		rt := a.byPattern[pattern]
-		rt.Serve = func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+		rt.Serve = func(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 			serve(w, r, caller)
 			return nil
 		}
@@ -68,7 +68,9 @@ func ask(h http.Handler, key string, body io.Reader) *httptest.ResponseRecorder 
 	return w
 }
 
-func serveOK(w http.ResponseWriter, _ *http.Request, _ run.Caller) { _, _ = io.WriteString(w, "fine") }
+func serveOK(w http.ResponseWriter, _ *http.Request, _ caller.Caller) {
+	_, _ = io.WriteString(w, "fine")
+}
 
 // A request above the rate limit is refused before its body is read, in the
 // API's own error format. The org's limit does not apply to management requests. // K08
@@ -152,7 +154,7 @@ func TestRequestsInProgressAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := knownKeys{"loud": callerOf("loud", org.Rate{}, org.Rate{}), "quiet": callerOf("quiet", org.Rate{}, org.Rate{})}
 		finish := make(chan struct{})
-		model, _ := newHandlers(t, Options{Directory: d, Limits: Limits{Requests: 3}}, func(_ http.ResponseWriter, r *http.Request, _ run.Caller) {
+		model, _ := newHandlers(t, Options{Directory: d, Limits: Limits{Requests: 3}}, func(_ http.ResponseWriter, r *http.Request, _ caller.Caller) {
 			<-finish
 			if r.Header.Get("Authorization") == "Bearer quiet" {
 				panic(http.ErrAbortHandler)
@@ -233,7 +235,7 @@ func TestOnlyShortRefusalsAreDelayed(t *testing.T) {
 		d := knownKeys{"k": callerOf("o", org.Rate{}, org.Rate{})}
 		var served []time.Time
 		length := "5"
-		model, _ := newHandlers(t, Options{Directory: d, Limits: Limits{Requests: 1}}, func(w http.ResponseWriter, _ *http.Request, _ run.Caller) {
+		model, _ := newHandlers(t, Options{Directory: d, Limits: Limits{Requests: 1}}, func(w http.ResponseWriter, _ *http.Request, _ caller.Caller) {
 			if length != "" {
 				w.Header().Set("Content-Length", length)
 			}
@@ -282,18 +284,18 @@ func BenchmarkAdmission(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			caller := callerOf("o", limit, limit)
+			sender := callerOf("o", limit, limit)
 			r := httptest.NewRequest("POST", "/", nil)
 			w := httptest.NewRecorder()
 			rt := a.byPattern["POST /v1/chat/completions"]
-			rt.Serve = func(http.ResponseWriter, *http.Request, run.Caller) error { return nil }
+			rt.Serve = func(http.ResponseWriter, *http.Request, caller.Caller) error { return nil }
 			serve := a.answering(rt)
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := a.checkRate(w, r, caller, true); err != nil {
+				if err := a.checkRate(w, r, sender, true); err != nil {
 					a.rates = ratelimit.New() // the limit is used up
 				}
-				serve(w, r, caller)
+				serve(w, r, sender)
 			}
 		})
 	}

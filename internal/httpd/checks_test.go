@@ -6,16 +6,16 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/surface/admin"
 )
 
 // noKeys is a directory without keys.
 type noKeys struct{}
 
-func (noKeys) Authenticate(string) (run.Caller, bool) { return run.Caller{}, false }
-func (noKeys) IsOperator(string) bool                 { return false }
-func (noKeys) Gone(string, string) string             { return "" }
+func (noKeys) Authenticate(string) (caller.Caller, bool) { return caller.Caller{}, false }
+func (noKeys) IsOperator(string) bool                    { return false }
+func (noKeys) Gone(string, string) string                { return "" }
 
 // respond returns the response to a request with the given header fields (name,
 // value, …). No key is known, so a request that passes the checks gets 401.

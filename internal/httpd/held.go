@@ -24,7 +24,7 @@ type heldAnswers struct {
 // principal identifies a key.
 type principal struct{ org, id string }
 
-// Hold implements run.Admission.
+// Hold implements caller.Admission.
 func (h *heldAnswers) Hold(orgID, id string, bytes int) (done func(), err error) {
 	if bytes <= largeAnswer {
 		return func() {}, nil

@@ -15,7 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/internal/surface/chat"
 )
@@ -252,7 +252,7 @@ func TestAHeaderOverTheLimitIsRefused(t *testing.T) {
 // A client without a valid key that declares a body and never sends it is
 // answered at once, and its connection is closed.
 func TestAClientThatNeverSendsItsBodyIsAnswered(t *testing.T) {
-	never := func(http.ResponseWriter, *http.Request, run.Caller) error { panic("the endpoint was called") }
+	never := func(http.ResponseWriter, *http.Request, caller.Caller) error { panic("the endpoint was called") }
 	url, stop := serveTest(t, (&API{}).authorize(inChat.Route("", never)))
 	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/run"
@@ -142,7 +143,7 @@ func logSource() uintptr {
 }
 
 // noteCaller records the caller; c.Org is nil for the operator and for an unknown caller.
-func noteCaller(w http.ResponseWriter, c run.Caller) {
+func noteCaller(w http.ResponseWriter, c caller.Caller) {
 	r, ok := w.(*requestLog)
 	if !ok {
 		return

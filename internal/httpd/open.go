@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
@@ -31,7 +32,7 @@ const endGrace = 500 * time.Millisecond
 
 // add registers a request. Its context is the one that add returns; the caller must call done when
 // it was answered.
-func (o *openRequests) add(w http.ResponseWriter, r *http.Request, caller run.Caller) (ctx context.Context, done func()) {
+func (o *openRequests) add(w http.ResponseWriter, r *http.Request, caller caller.Caller) (ctx context.Context, done func()) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	one := &openRequest{principal: caller.Principal.ID, cancel: cancel, w: w}
 	id := caller.Org.ID

@@ -11,12 +11,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/clock"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/id"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
@@ -24,7 +24,7 @@ import (
 // for concurrent use.
 type Directory interface {
 	// Authenticate returns the caller of a key, or false if the key is not valid.
-	Authenticate(key string) (run.Caller, bool)
+	Authenticate(key string) (caller.Caller, bool)
 	// IsOperator reports whether key is the operator's key.
 	IsOperator(key string) bool
 	// Gone returns why a principal that Authenticate has returned before is none any more:
@@ -231,7 +231,7 @@ func (a *API) authorize(rt surface.Route) http.HandlerFunc {
 	}
 	serve := a.answering(rt)
 	if rt.Roles == surface.Signed {
-		return func(w http.ResponseWriter, r *http.Request) { a.serve(w, r, run.Caller{}, rt, serve) }
+		return func(w http.ResponseWriter, r *http.Request) { a.serve(w, r, caller.Caller{}, rt, serve) }
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
 		caller, err := a.caller(r)
@@ -271,7 +271,7 @@ func (a *API) answering(rt surface.Route) handler {
 	if rt.CallsModel {
 		serve = a.limitInFlight(serve)
 	}
-	answer := func(w http.ResponseWriter, r *http.Request, caller run.Caller) {
+	answer := func(w http.ResponseWriter, r *http.Request, caller caller.Caller) {
 		if err := serve(w, r, caller); err != nil {
 			rt.Errors.Write(w, err)
 		}
@@ -283,11 +283,11 @@ func (a *API) answering(rt surface.Route) handler {
 }
 
 // handler answers one request of an authenticated caller.
-type handler func(http.ResponseWriter, *http.Request, run.Caller)
+type handler func(http.ResponseWriter, *http.Request, caller.Caller)
 
 // checkSettings refuses model requests of an org whose stored settings this version
 // does not support. The settings may be safety limits, so they are not ignored.
-func checkSettings(caller run.Caller) error {
+func checkSettings(caller caller.Caller) error {
 	if caller.Org.Unsupported == "" {
 		return nil
 	}
@@ -296,7 +296,7 @@ func checkSettings(caller run.Caller) error {
 }
 
 // serve calls the handler with a limited body and an open account.
-func (a *API) serve(w http.ResponseWriter, r *http.Request, caller run.Caller, rt surface.Route, serve handler) {
+func (a *API) serve(w http.ResponseWriter, r *http.Request, caller caller.Caller, rt surface.Route, serve handler) {
 	caller.RequestID = w.Header().Get(requestIDHeader)
 	caller.Account, caller.Admission = a.o.Memory.Open(orgOf(caller)), &a.store
 	defer caller.Account.Close()
@@ -310,7 +310,7 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request, caller run.Caller, r
 }
 
 // orgOf returns the org whose account is charged; "" for the operator.
-func orgOf(caller run.Caller) string {
+func orgOf(caller caller.Caller) string {
 	if caller.Org == nil {
 		return ""
 	}
@@ -318,21 +318,21 @@ func orgOf(caller run.Caller) string {
 }
 
 // caller authenticates the request's key.
-func (a *API) caller(r *http.Request) (run.Caller, error) {
+func (a *API) caller(r *http.Request) (caller.Caller, error) {
 	key, err := bearer(r.Header.Get("Authorization"))
 	if err != nil {
-		return run.Caller{}, err
+		return caller.Caller{}, err
 	}
-	caller, ok := a.o.Directory.Authenticate(key)
+	found, ok := a.o.Directory.Authenticate(key)
 	switch {
-	case ok && caller.Principal.Expired(clock.Wall()):
-		return run.Caller{}, expiredKey(caller.Principal)
+	case ok && found.Principal.Expired(clock.Wall()):
+		return caller.Caller{}, expiredKey(found.Principal)
 	case ok:
-		return caller, nil
+		return found, nil
 	case a.o.Directory.IsOperator(key):
-		return run.Caller{}, fault.New(fault.Unauthorized, "invalid_api_key", "the operator_key is valid only for /api/orgs; use an API key of an org")
+		return caller.Caller{}, fault.New(fault.Unauthorized, "invalid_api_key", "the operator_key is valid only for /api/orgs; use an API key of an org")
 	}
-	return run.Caller{}, unknownKey()
+	return caller.Caller{}, unknownKey()
 }
 
 // authorizeOperator returns the handler of a route for the operator.
@@ -342,8 +342,8 @@ func (a *API) authorizeOperator(rt surface.Route) http.HandlerFunc {
 		key, err := bearer(r.Header.Get("Authorization"))
 		_, known := a.o.Directory.Authenticate(key)
 		if err == nil && a.o.Directory.IsOperator(key) {
-			noteCaller(w, run.Caller{Principal: org.Principal{ID: "operator"}})
-			a.serve(w, r, run.Caller{}, rt, serve)
+			noteCaller(w, caller.Caller{Principal: org.Principal{ID: "operator"}})
+			a.serve(w, r, caller.Caller{}, rt, serve)
 			return
 		}
 		switch {

@@ -16,7 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/internal/surface/chat"
 )
@@ -66,7 +66,7 @@ func inVirtualTime(t *testing.T, h http.HandlerFunc, do func(t *testing.T, dial 
 func readBody(most int64) http.HandlerFunc {
 	a := &API{o: Options{Limits: Limits{}.withDefaults()}}
 	return func(w http.ResponseWriter, r *http.Request) {
-		a.serve(w, r, run.Caller{}, surface.Route{Group: surface.Group{MaxBody: most}}, func(w http.ResponseWriter, r *http.Request, _ run.Caller) {
+		a.serve(w, r, caller.Caller{}, surface.Route{Group: surface.Group{MaxBody: most}}, func(w http.ResponseWriter, r *http.Request, _ caller.Caller) {
 			text, err := io.ReadAll(r.Body)
 			if err != nil {
 				chat.Errors().Write(w, err)

@@ -34,7 +34,7 @@ type queue struct {
 	waiting  []chan struct{} // in order; closed when the request is admitted
 }
 
-// Admit implements run.Admission.
+// Admit implements caller.Admission.
 func (q *storeQueue) Admit(ctx context.Context, orgID string) (leave func(), err error) {
 	admitted, err := q.enter(orgID)
 	if err != nil {

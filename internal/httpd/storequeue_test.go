@@ -12,10 +12,10 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
@@ -118,15 +118,15 @@ func TestTheNextRequestIsAdmittedWhenTheAnswerBegins(t *testing.T) { // P40
 	synctest.Test(t, func(t *testing.T) {
 		reads := make(chan struct{})
 		var all storeQueue
-		caller := run.Caller{Org: &org.Org{ID: "a"}, Admission: &all}
-		serve := surface.Admitted(func(w http.ResponseWriter, _ *http.Request, _ run.Caller) error {
+		sender := caller.Caller{Org: &org.Org{ID: "a"}, Admission: &all}
+		serve := surface.Admitted(func(w http.ResponseWriter, _ *http.Request, _ caller.Caller) error {
 			_, err := io.WriteString(w, "x")
 			return err
 		})
 		var answered atomic.Int32
 		for range 2 * maxAdmitted {
 			go func() {
-				if err := serve(unread{httptest.NewRecorder(), reads}, httptest.NewRequest("GET", "/", nil), caller); err != nil {
+				if err := serve(unread{httptest.NewRecorder(), reads}, httptest.NewRequest("GET", "/", nil), sender); err != nil {
 					t.Error(err)
 				}
 				answered.Add(1)
@@ -134,7 +134,7 @@ func TestTheNextRequestIsAdmittedWhenTheAnswerBegins(t *testing.T) { // P40
 			synctest.Wait()
 		}
 		w := httptest.NewRecorder()
-		if err := serve(w, httptest.NewRequest("GET", "/", nil), caller); err != nil || w.Body.String() != "x" || answered.Load() != 0 {
+		if err := serve(w, httptest.NewRequest("GET", "/", nil), sender); err != nil || w.Body.String() != "x" || answered.Load() != 0 {
 			t.Errorf("%v, %q; %d of the others are answered", err, w.Body, answered.Load())
 		}
 		close(reads)
@@ -152,7 +152,7 @@ func TestAKeyReadsAFewLargeAnswersAtATime(t *testing.T) {
 		var all storeQueue
 		memory := memlimit.New(memlimit.Options{})
 		answer := func(key string, size int, reads chan struct{}) error {
-			caller := run.Caller{Org: &org.Org{ID: "a"}, Principal: org.Principal{ID: key}, Admission: &all, Account: memory.Open("a")}
+			caller := caller.Caller{Org: &org.Org{ID: "a"}, Principal: org.Principal{ID: key}, Admission: &all, Account: memory.Open("a")}
 			defer caller.Account.Close()
 			return surface.WriteStored(unread{httptest.NewRecorder(), reads}, caller, http.StatusOK, strings.Repeat("x", size))
 		}

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/internal/surface/admin"
 	"github.com/turnpike-gateway/turnpike/internal/surface/approvals"
@@ -43,7 +43,7 @@ func withOther(t *testing.T) *API {
 	t.Helper()
 	o := Options{Directory: noKeys{}, Document: admin.ServeDocument, Health: func() error { return nil }, Hosts: []string{"gateway.example"}}
 	format := &surface.Errors{Object: func(e surface.Error) any { return map[string]string{"other": e.Code} }}
-	never := func(http.ResponseWriter, *http.Request, run.Caller) error { panic("the endpoint was called") }
+	never := func(http.ResponseWriter, *http.Request, caller.Caller) error { panic("the endpoint was called") }
 	o.Routes = append(allRoutes(), surface.Group{Errors: format, MaxBody: 1}.Route("POST /v1/other", never))
 	a, err := New(o)
 	if err != nil {

@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/ratelimit"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
 const (
@@ -70,7 +70,7 @@ func (c *refusalThrottle) addDelayed(orgID string, by int) bool {
 // throttleRefusals delays the responses of serve with status 429. The response is written
 // after serve has returned, so the run's resources are already released.
 func (a *API) throttleRefusals(serve handler) handler {
-	return func(w http.ResponseWriter, r *http.Request, caller run.Caller) {
+	return func(w http.ResponseWriter, r *http.Request, caller caller.Caller) {
 		k := &refusalBuffer{ResponseWriter: w}
 		serve(k, r, caller)
 		if k.buffered {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/id"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
@@ -22,7 +23,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/policy"
 	"github.com/turnpike-gateway/turnpike/internal/ratelimit"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/spend"
 	"github.com/turnpike-gateway/turnpike/internal/toolexec"
 	"github.com/turnpike-gateway/turnpike/item"
@@ -107,7 +107,7 @@ func (h *Handler) begin(ctx context.Context, one *request) (context.Context, fun
 }
 
 // rate takes the call from the rate limit of the key for the tool.
-func (h *Handler) rate(ctx context.Context, caller run.Caller, name string) *refusal {
+func (h *Handler) rate(ctx context.Context, caller caller.Caller, name string) *refusal {
 	v := h.rates.Take(ctx, ratelimit.Request{Org: caller.Org.ID, Key: caller.Principal.ID + "\x00" + name, KeyRate: callRate()})
 	if v.Allowed {
 		return nil
@@ -119,7 +119,7 @@ func (h *Handler) rate(ctx context.Context, caller run.Caller, name string) *ref
 
 // reserve reserves the price of a call in the budgets of the org and of the key. It refuses the call if
 // one has no room, or nothing left, or if that is not known. The caller must settle the hold.
-func (h *Handler) reserve(ctx context.Context, caller run.Caller, policy loop.Policy, price money.Nano) (*spend.Reservation, *refusal) {
+func (h *Handler) reserve(ctx context.Context, caller caller.Caller, policy loop.Policy, price money.Nano) (*spend.Reservation, *refusal) {
 	if !policy.Limits.Affords(0, price) {
 		return nil, &refusal{Kind: quotaExceeded, Message: "the price of the call is more than the org's max_run_cost_usd; the call was not executed"}
 	}
@@ -140,7 +140,7 @@ func (h *Handler) reserve(ctx context.Context, caller run.Caller, policy loop.Po
 
 // call is a call that may be executed.
 type call struct {
-	caller run.Caller
+	caller caller.Caller
 	row    audit.MCPCall
 }
 

@@ -17,11 +17,11 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/id"
 	"github.com/turnpike-gateway/turnpike/internal/ratelimit"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/spend"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -30,7 +30,7 @@ import (
 // Orgs knows who may do what at the moment. It is safe for concurrent use.
 type Orgs interface {
 	// Caller returns what a key of an org may use now; false if it is no valid key.
-	Caller(orgID, principal string) (run.Caller, bool)
+	Caller(orgID, principal string) (caller.Caller, bool)
 }
 
 // Audit keeps the audit log. It is safe for concurrent use.
@@ -125,7 +125,7 @@ func (h *Handler) Sessions() int { return h.sessions.size() }
 
 // request is an HTTP request as the SDK passes it to a call.
 type request struct {
-	caller  run.Caller
+	caller  caller.Caller
 	ctx     context.Context // ends when the client has left
 	server  *mcp.Server
 	session *session // nil = it has none
@@ -160,7 +160,7 @@ const unstated = "2025-03-26"
 func revisions() []string { return []string{sessionless, "2025-11-25", "2025-06-18"} }
 
 // post answers POST /mcp.
-func (h *Handler) post(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+func (h *Handler) post(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return err
@@ -216,14 +216,14 @@ func (h *Handler) postWithoutSession(w http.ResponseWriter, r *http.Request, one
 }
 
 // get answers GET /mcp: the stream of what the client is told.
-func (h *Handler) get(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+func (h *Handler) get(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	ctx, cancel := until(r.Context(), h.open)
 	defer cancel()
 	return h.existing(w, r.WithContext(ctx), caller)
 }
 
 // delete answers DELETE /mcp, which ends a session.
-func (h *Handler) delete(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+func (h *Handler) delete(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	s := h.sessions.enter(caller.Org.ID, caller.Principal.ID, r.Header.Get(sessionHeader))
 	if s == nil {
 		return unknownSession()
@@ -235,7 +235,7 @@ func (h *Handler) delete(w http.ResponseWriter, r *http.Request, caller run.Call
 }
 
 // existing answers a request of a session that must exist.
-func (h *Handler) existing(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+func (h *Handler) existing(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	s := h.sessions.enter(caller.Org.ID, caller.Principal.ID, r.Header.Get(sessionHeader))
 	if s == nil {
 		return unknownSession()
@@ -270,7 +270,7 @@ func (h *Handler) left(s *session) {
 }
 
 // newSession returns a session that is not added yet. Cancel or end it.
-func (h *Handler) newSession(caller run.Caller, name string) *session {
+func (h *Handler) newSession(caller caller.Caller, name string) *session {
 	s := &session{id: name, org: caller.Org.ID, principal: caller.Principal.ID}
 	s.life, s.cancel = context.WithCancel(h.life)
 	s.server = mcp.NewServer(&mcp.Implementation{Name: "turnpike", Version: h.o.Version}, &mcp.ServerOptions{

@@ -9,9 +9,9 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/settings"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -20,7 +20,7 @@ import (
 const resultMaxBytes = 65_536
 
 // policy returns the settings of a call, as for a run of the key.
-func (h *Handler) policy(caller run.Caller) loop.Policy {
+func (h *Handler) policy(caller caller.Caller) loop.Policy {
 	asked := settings.Request{Key: caller.Principal.ID, KeyAccess: caller.Principal.Access}
 	for _, s := range caller.Servers {
 		asked.Servers = append(asked.Servers, settings.Server{Name: s.Name, Approval: s.Approval, ApprovalTimeout: s.ApprovalTimeout, Trust: s.Trust})
@@ -29,7 +29,7 @@ func (h *Handler) policy(caller run.Caller) loop.Policy {
 }
 
 // tools returns the tools that the key may use now.
-func (h *Handler) tools(ctx context.Context, caller run.Caller, p loop.Policy) (*catalog.Set, error) {
+func (h *Handler) tools(ctx context.Context, caller caller.Caller, p loop.Policy) (*catalog.Set, error) {
 	var servers []catalog.Server
 	if caller.Org.MCPOutbound {
 		servers = caller.Servers
@@ -51,7 +51,7 @@ func (h *Handler) tools(ctx context.Context, caller run.Caller, p loop.Policy) (
 
 // ownTools returns the tools of the program. A provider is asked for all: the lists of the key
 // are applied to their names.
-func ownTools(ctx context.Context, source tool.Source, caller run.Caller) ([]tool.Tool, error) {
+func ownTools(ctx context.Context, source tool.Source, caller caller.Caller) ([]tool.Tool, error) {
 	if p, ok := source.(tool.Provider); ok {
 		return p.Tools(tool.Caller{ID: caller.Principal.ID, Org: caller.Org.ID, Permissions: []string{"*"}}), nil
 	}

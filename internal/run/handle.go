@@ -12,6 +12,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/crash"
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
@@ -315,7 +316,7 @@ type Unfinished struct {
 // has no such run, or one that has ended, whose segment was deleted or has an owner, or that stores none.
 // A run that has waited for approvals has stored its first one. What it reads is charged to the
 // caller's account.
-func (r *Runner) UnfinishedSegment(ctx context.Context, caller Caller, id string) (*Unfinished, error) {
+func (r *Runner) UnfinishedSegment(ctx context.Context, caller caller.Caller, id string) (*Unfinished, error) {
 	return unfinishedSegment(ctx, r.o.Archive, caller.Org.ID, "", caller.Account, id)
 }
 
@@ -429,7 +430,7 @@ func (r *Runner) Reasons(ctx context.Context, orgID string, runIDs []string) (ma
 // DeleteSegment deletes a stored segment of the caller's org and of an owner ("" = none), with its run if
 // nothing else of it is stored. A run that has not ended ends, if the segment is its latest. DeleteSegment
 // reports whether there was one. It need not be readable.
-func (r *Runner) DeleteSegment(ctx context.Context, caller Caller, owner, id string) (bool, error) {
+func (r *Runner) DeleteSegment(ctx context.Context, caller caller.Caller, owner, id string) (bool, error) {
 	orgID := caller.Org.ID
 	for range 3 { // it may end, and be stored, while it is looked for
 		c, err := conversation.FindDeletable(ctx, r.o.Conversations, orgID, owner, id)

@@ -2,7 +2,6 @@ package run
 
 import (
 	"cmp"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -18,7 +17,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
-	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -274,71 +272,6 @@ func (r *Request) expectedTool() (model.Tool, bool) {
 	const anyTool = "mcp" // a tool without a name would be one that only its provider executes
 	return model.Tool{Definition: tool.Definition{Name: cmp.Or(name, anyTool), InputSchema: json.RawMessage(`{"type":"object"}`)}}, true
 }
-
-// Caller is the sender of a request and the state of their org at that moment.
-type Caller struct {
-	Org       *org.Org
-	Principal org.Principal
-	Servers   []catalog.Server // the enabled ones, in configuration order
-
-	// Switched is the server with the built-in tools that the switches of the org offer to requests; nil = none.
-	Switched *catalog.Server
-
-	// RequestID is the id of the request, which its answer contains; "" = none yet.
-	RequestID string
-
-	// Account is charged with the memory that the gateway retains for this request;
-	// nil = nothing is counted. It is closed when the request was answered, unless a
-	// run that continues also holds it.
-	Account *memlimit.Account
-
-	// Admission admits the request to the store; nil = immediately.
-	Admission Admission
-}
-
-// Admission limits how many requests of an org use the store at a time. Implemented by
-// package httpd. It is safe for concurrent use.
-type Admission interface {
-	// Admit waits until a request of the org may use the store. orgID is "" for the
-	// operator. The caller must call leave when the request has used the store; further
-	// calls have no effect. Admit returns an error if ctx ends before, or if too many
-	// requests wait.
-	Admit(ctx context.Context, orgID string) (leave func(), err error)
-
-	// Hold counts an answer of so many bytes that the client of a key is about to read. The
-	// caller must call done when the client has read it. Hold returns an error if the clients
-	// of the key read too many large answers.
-	Hold(orgID, principal string, bytes int) (done func(), err error)
-}
-
-// Admit waits until the request may use the store: see [Admission].
-func (c Caller) Admit(ctx context.Context) (leave func(), err error) {
-	switch {
-	case c.Admission == nil:
-		return func() {}, nil
-	case c.Org == nil: // the operator
-		return c.Admission.Admit(ctx, "")
-	}
-	return c.Admission.Admit(ctx, c.Org.ID)
-}
-
-// Hold counts an answer until its client has read it, and charges it to the account: see [Admission].
-func (c Caller) Hold(bytes int) (done func(), err error) {
-	if err := c.Account.Acquire(bytes); err != nil {
-		return nil, err
-	}
-	switch {
-	case c.Admission == nil:
-		return func() {}, nil
-	case c.Org == nil: // the operator
-		return c.Admission.Hold("", "", bytes)
-	}
-	return c.Admission.Hold(c.Org.ID, c.Principal.ID, bytes)
-}
-
-// LoopActive reports whether chat requests run the loop: the org has the feature, and at
-// least one enabled server.
-func (c Caller) LoopActive() bool { return c.Org.MCPOutbound && len(c.Servers) > 0 }
 
 // held reports whether the run of the request may wait for approval or for a raise, and nobody can come back for
 // its answer when the client has left.

@@ -3,14 +3,14 @@ package surface
 import (
 	"net/http"
 
-	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 )
 
 // Admitted returns an endpoint that calls serve when the request is admitted to the store:
-// see [run.Admission]. The next request of the org is admitted when the answer begins, so
+// see [caller.Admission]. The next request of the org is admitted when the answer begins, so
 // a client that reads slowly delays no other. It is for endpoints that read the store.
 func Admitted(serve Endpoint) Endpoint {
-	return func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+	return func(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 		leave, err := caller.Admit(r.Context())
 		if err != nil {
 			return err

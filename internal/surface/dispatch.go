@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/run"
@@ -12,7 +13,7 @@ import (
 
 // dispatches reports whether the tool dispatch URL executes the function of that name that a request of the
 // caller defines. A key that is limited to servers, or to tools that only read, keeps its functions.
-func (h *Handler) dispatches(caller run.Caller, name string) bool {
+func (h *Handler) dispatches(caller caller.Caller, name string) bool {
 	a := caller.Principal.Access
 	return h.o.Dispatches != nil && a.AllowsAddresses() && !a.ReadOnly && a.AllowsTool(name) && h.o.Dispatches(name)
 }
@@ -24,7 +25,7 @@ func asksFor(members []Member, name string) bool {
 
 // engages reports whether the request names a session or a file of the gateway, or has a function that the tool dispatch URL executes. Then
 // the agent loop runs, also in an org without MCP servers.
-func (h *Handler) engages(caller run.Caller, members []Member) bool {
+func (h *Handler) engages(caller caller.Caller, members []Member) bool {
 	if h.s.SessionMember != "" && asksFor(members, h.s.SessionMember) {
 		return true
 	}
@@ -36,7 +37,7 @@ func (h *Handler) engages(caller run.Caller, members []Member) bool {
 }
 
 // dispatch moves the functions that the tool dispatch URL executes from ClientTools to Dispatched.
-func (h *Handler) dispatch(caller run.Caller, req *run.Request, functions []string) error {
+func (h *Handler) dispatch(caller caller.Caller, req *run.Request, functions []string) error {
 	if h.o.Dispatches == nil {
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
@@ -39,7 +40,7 @@ type Relayed struct {
 // Relay returns the endpoint. Bodies are kept in the spool while a request is served.
 func Relay(o Options, s *spool.Spool, x Relayed) Endpoint {
 	h := New(o, Surface{Name: strings.TrimPrefix(x.Path, "/"), Dialect: model.DialectEndpoints, RelayPath: x.Path, Errors: EndpointErrors()})
-	return func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+	return func(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 		body := s.Body(caller.Org.ID, caller.Account)
 		defer func() {
 			if err := body.Close(); err != nil {
@@ -55,7 +56,7 @@ func Relay(o Options, s *spool.Spool, x Relayed) Endpoint {
 // EndpointErrors returns the error format of relayed endpoints.
 func EndpointErrors() *Errors { return OpenAIErrors(model.DialectEndpoints) }
 
-func (h *Handler) relayEndpoint(w http.ResponseWriter, r *http.Request, caller run.Caller, x Relayed, body *spool.Body) error {
+func (h *Handler) relayEndpoint(w http.ResponseWriter, r *http.Request, caller caller.Caller, x Relayed, body *spool.Body) error {
 	sent, err := readRelayed(r, x, body)
 	if err != nil {
 		return err
@@ -84,7 +85,7 @@ func (h *Handler) relayEndpoint(w http.ResponseWriter, r *http.Request, caller r
 
 // relayRequest returns the request of a relay, of which only the members are known that the gateway
 // reads.
-func (h *Handler) relayRequest(caller run.Caller, x Relayed, members []Member) (*run.Request, error) {
+func (h *Handler) relayRequest(caller caller.Caller, x Relayed, members []Member) (*run.Request, error) {
 	name, err := modelName(members)
 	if err != nil {
 		return nil, err

@@ -10,9 +10,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
 // statuses maps codes to what the official clients turn into their error classes. They
@@ -155,7 +155,7 @@ func WriteJSON(w http.ResponseWriter, status int, v any) error {
 
 // WriteStored is WriteJSON for an answer about what is stored, which can be large. It is charged
 // to the caller until the client has read it, and counts for the large answers of the key.
-func WriteStored(w http.ResponseWriter, caller run.Caller, status int, v any) error {
+func WriteStored(w http.ResponseWriter, caller caller.Caller, status int, v any) error {
 	body, err := Marshal(v)
 	if err != nil {
 		return err
@@ -165,7 +165,7 @@ func WriteStored(w http.ResponseWriter, caller run.Caller, status int, v any) er
 
 // WriteMade is WriteJSON for an answer about a change that was made: it is charged to the caller, and written whether or
 // not there is room for it. Who makes a key sees it only here.
-func WriteMade(w http.ResponseWriter, caller run.Caller, status int, v any) error {
+func WriteMade(w http.ResponseWriter, caller caller.Caller, status int, v any) error {
 	body, err := Marshal(v)
 	if err != nil {
 		return err
@@ -177,7 +177,7 @@ func WriteMade(w http.ResponseWriter, caller run.Caller, status int, v any) erro
 }
 
 // WriteHeld is WriteStored for an object that [Marshal] has encoded.
-func WriteHeld(w http.ResponseWriter, caller run.Caller, status int, body []byte) error {
+func WriteHeld(w http.ResponseWriter, caller caller.Caller, status int, body []byte) error {
 	done, err := caller.Hold(len(body))
 	if err != nil {
 		return err

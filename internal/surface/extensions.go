@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/money"
@@ -86,7 +87,7 @@ func extensionsOf(header http.Header, byDefault []string, relayed bool) (all, as
 }
 
 // AskedExtensions returns the extensions of the answer to a request for a stored answer.
-func (h *Handler) AskedExtensions(header http.Header, caller run.Caller) (Extensions, error) {
+func (h *Handler) AskedExtensions(header http.Header, caller caller.Caller) (Extensions, error) {
 	return h.s.extensionsOf(header, caller.Org.Runtime.Extensions, false, len(caller.Servers) > 0)
 }
 

@@ -3,8 +3,8 @@ package surface
 import (
 	"net/http"
 
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
 )
 
@@ -15,7 +15,7 @@ type Frames struct {
 }
 
 // Frames returns the stream of an answer, which begins with the first event or heartbeat.
-func (h *Handler) Frames(w http.ResponseWriter, caller run.Caller) *Frames {
+func (h *Handler) Frames(w http.ResponseWriter, caller caller.Caller) *Frames {
 	return &Frames{sse.NewWriter(w, sse.Options{Heartbeats: h.o.Heartbeats}), caller.Account}
 }
 

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
 )
 
@@ -18,7 +18,7 @@ func TestAStreamOfFramesIsKeptAlive(t *testing.T) {
 		beats.Start()
 		defer beats.Stop()
 		rec := httptest.NewRecorder()
-		out := New(Options{Heartbeats: beats}, Surface{}).Frames(rec, run.Caller{})
+		out := New(Options{Heartbeats: beats}, Surface{}).Frames(rec, caller.Caller{})
 		defer out.Close()
 		if err := out.Send("1.0", map[string]string{"event": "start"}); err != nil {
 			t.Fatal(err)

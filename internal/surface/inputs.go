@@ -11,6 +11,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/file"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
@@ -26,7 +27,7 @@ const codeTool = "code_interpreter"
 
 // includeInputs says to a run whose request asks for code that its tools get the files of the conversation, and reads what is known of the
 // files that the request names for them.
-func (h *Handler) includeInputs(ctx context.Context, switched *Switched, caller run.Caller, req *run.Request, reply *Reply) error {
+func (h *Handler) includeInputs(ctx context.Context, switched *Switched, caller caller.Caller, req *run.Request, reply *Reply) error {
 	asked := switched == nil || !switched.Code || !RunsCode(req)
 	for i := range reply.Hosted {
 		if one := &reply.Hosted[i]; one.Type == codeTool && one.Server == org.BuiltinTools {
@@ -51,7 +52,7 @@ func (h *Handler) includeInputs(ctx context.Context, switched *Switched, caller 
 const maxFetched = 20
 
 // fetchFiles puts the content of files in place of their URLs, so that code gets it.
-func (h *Handler) fetchFiles(ctx context.Context, caller run.Caller, items []item.Item) error {
+func (h *Handler) fetchFiles(ctx context.Context, caller caller.Caller, items []item.Item) error {
 	left := maxFetched
 	for n := range items {
 		it := &items[n]
@@ -72,7 +73,7 @@ func (h *Handler) fetchFiles(ctx context.Context, caller run.Caller, items []ite
 	return nil
 }
 
-func (h *Handler) fetchFile(ctx context.Context, caller run.Caller, p *item.Part) error {
+func (h *Handler) fetchFile(ctx context.Context, caller caller.Caller, p *item.Part) error {
 	data, err := h.o.Fetch(ctx, p.URL, caller.Account)
 	var refused *memlimit.Refused
 	var blocked tool.Fatal
@@ -97,7 +98,7 @@ func (h *Handler) fetchFile(ctx context.Context, caller run.Caller, p *item.Part
 }
 
 // readInputs adds to the options of a hosted tool what is known of the files that they name.
-func (h *Handler) readInputs(ctx context.Context, caller run.Caller, req *run.Request, at string, hosted *loop.HostedTool) error {
+func (h *Handler) readInputs(ctx context.Context, caller caller.Caller, req *run.Request, at string, hosted *loop.HostedTool) error {
 	inputs := file.InputsIn(hosted.Options)
 	if len(inputs) == 0 {
 		return nil
@@ -133,7 +134,7 @@ func givesFiles(req *run.Request, hosted *loop.HostedTool) bool {
 }
 
 // readInput reads what is known of a file. room is how many characters of previews there may be yet.
-func (h *Handler) readInput(ctx context.Context, caller run.Caller, in *file.Input, room *int) error {
+func (h *Handler) readInput(ctx context.Context, caller caller.Caller, in *file.Input, room *int) error {
 	if !file.IsID(in.ID) {
 		return noSuchFile(in.ID)
 	}

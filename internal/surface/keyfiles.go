@@ -13,10 +13,10 @@ import (
 	"regexp"
 	"slices"
 
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/file"
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/item"
 )
 
@@ -26,7 +26,7 @@ type Files interface {
 }
 
 // FilesOf returns the key whose files a caller may use; "" = of every key of the org.
-func FilesOf(caller run.Caller) (principal string) {
+func FilesOf(caller caller.Caller) (principal string) {
 	if caller.Principal.Role.MayManage() {
 		return ""
 	}
@@ -38,7 +38,7 @@ const maxIncluded = MaxBody / 4 * 3
 
 // IncludeFiles puts the content of files that the caller may use in place of their ids. Ids that are not of the gateway are left as
 // they are: they are those of a provider.
-func IncludeFiles(ctx context.Context, files Files, caller run.Caller, items []item.Item) error {
+func IncludeFiles(ctx context.Context, files Files, caller caller.Caller, items []item.Item) error {
 	if files == nil {
 		return nil
 	}
@@ -83,7 +83,7 @@ func withContent(native json.RawMessage, id string, p *item.Part) json.RawMessag
 }
 
 // openFile opens a file that the caller may use.
-func openFile(ctx context.Context, files Files, caller run.Caller, id string) (io.ReadCloser, file.File, error) {
+func openFile(ctx context.Context, files Files, caller caller.Caller, id string) (io.ReadCloser, file.File, error) {
 	content, f, err := files.Open(ctx, caller.Org.ID, FilesOf(caller), id)
 	switch {
 	case errors.Is(err, file.ErrNotFound):
@@ -99,7 +99,7 @@ func noSuchFile(id string) error {
 }
 
 // include replaces the id in a part. left is how many bytes there may be yet.
-func include(ctx context.Context, files Files, caller run.Caller, p *item.Part, left *int64) error {
+func include(ctx context.Context, files Files, caller caller.Caller, p *item.Part, left *int64) error {
 	content, f, err := openFile(ctx, files, caller, p.FileID)
 	if err != nil {
 		return err

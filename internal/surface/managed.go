@@ -14,16 +14,16 @@ import (
 	"strings"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 )
 
 // Managed turns a function that returns what to answer into an [Endpoint] of an API that manages
 // something. The request is admitted to the store first. One that may change something is completed
 // whether or not its client waits for the answer.
-func Managed(log *slog.Logger, serve func(*http.Request, run.Caller) (status int, body any, err error)) Endpoint {
-	return func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+func Managed(log *slog.Logger, serve func(*http.Request, caller.Caller) (status int, body any, err error)) Endpoint {
+	return func(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 		if changes(r) {
 			outlives, cancel, err := detach(r)
 			if err != nil {

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
@@ -17,14 +17,14 @@ import (
 func TestWhatWasChangedIsTold(t *testing.T) {
 	limiter := memlimit.New(memlimit.Options{Run: 10})
 	made := 0
-	endpoint := surface.Managed(slog.New(slog.DiscardHandler), func(*http.Request, run.Caller) (int, any, error) {
+	endpoint := surface.Managed(slog.New(slog.DiscardHandler), func(*http.Request, caller.Caller) (int, any, error) {
 		made++
 		return http.StatusCreated, map[string]string{"key": "tp_secret"}, nil
 	})
 	for _, method := range []string{"POST", "GET"} {
 		account := limiter.Open("o")
 		w := httptest.NewRecorder()
-		err := endpoint(w, httptest.NewRequestWithContext(t.Context(), method, "/api/keys", strings.NewReader("{}")), run.Caller{Org: &org.Org{ID: "o"}, Account: account})
+		err := endpoint(w, httptest.NewRequestWithContext(t.Context(), method, "/api/keys", strings.NewReader("{}")), caller.Caller{Org: &org.Org{ID: "o"}, Account: account})
 		account.Close()
 		if told := err == nil && strings.Contains(w.Body.String(), "tp_secret"); told != (method == "POST") {
 			t.Errorf("%s: %d changes, %v %s", method, made, err, w.Body)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/route"
@@ -28,7 +29,7 @@ type Tools struct {
 }
 
 // Models calls yield for the names that the caller can ask for.
-func (h *Handler) Models(ctx context.Context, caller run.Caller, yield func(Model)) {
+func (h *Handler) Models(ctx context.Context, caller caller.Caller, yield func(Model)) {
 	for _, m := range h.o.Models.Names(ctx) {
 		if caller.Principal.Access.AllowsModel(m.Name) {
 			yield(m)
@@ -37,7 +38,7 @@ func (h *Handler) Models(ctx context.Context, caller run.Caller, yield func(Mode
 }
 
 // Model returns the model with a name.
-func (h *Handler) Model(ctx context.Context, caller run.Caller, name string) (m Model, err error) {
+func (h *Handler) Model(ctx context.Context, caller caller.Caller, name string) (m Model, err error) {
 	found := caller.Principal.Access.AllowsModel(name)
 	if found {
 		m, found = h.o.Models.Find(ctx, name)
@@ -50,7 +51,7 @@ func (h *Handler) Model(ctx context.Context, caller run.Caller, name string) (m 
 
 // Tools returns what a run of the caller would see now; nothing if that cannot be found
 // out soon.
-func (h *Handler) Tools(ctx context.Context, caller run.Caller) Tools {
+func (h *Handler) Tools(ctx context.Context, caller caller.Caller) Tools {
 	if !caller.LoopActive() {
 		return Tools{}
 	}
@@ -71,7 +72,7 @@ func (h *Handler) Tools(ctx context.Context, caller run.Caller) Tools {
 
 // targets returns who serves a model, in the order in which they are tried. A model that the
 // caller's key may not use does not exist.
-func (h *Handler) targets(caller run.Caller, name string) ([]route.Target, error) {
+func (h *Handler) targets(caller caller.Caller, name string) ([]route.Target, error) {
 	var resolved []route.Target
 	if caller.Principal.Access.AllowsModel(name) {
 		resolved = h.o.Router.Resolve(name)
@@ -86,7 +87,7 @@ func (h *Handler) targets(caller run.Caller, name string) ([]route.Target, error
 }
 
 // listed returns the targets of a list of models, which is a fallback list.
-func (h *Handler) listed(caller run.Caller, names []string) ([]route.Target, error) {
+func (h *Handler) listed(caller caller.Caller, names []string) ([]route.Target, error) {
 	switch {
 	case caller.Org.Runtime.ModelLists != org.AllowLists:
 		return nil, fault.New(fault.Invalid, "model_lists_refused", "model: a list of models is a fallback list, which the org does not allow; "+
@@ -107,7 +108,7 @@ func (h *Handler) listed(caller run.Caller, names []string) ([]route.Target, err
 }
 
 // hints names some of the models that the caller can ask for.
-func (h *Handler) hints(caller run.Caller) string {
+func (h *Handler) hints(caller caller.Caller) string {
 	hints := h.o.Router.Hints()
 	if only := caller.Principal.Access.Models; only != nil {
 		if hints = only; len(only) == 0 {

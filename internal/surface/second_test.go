@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -51,7 +52,7 @@ func plain() surface.Surface {
 	}
 }
 
-func decodePlain(_ context.Context, _ run.Caller, req *run.Request, members []surface.Member) (surface.Reply, error) {
+func decodePlain(_ context.Context, _ caller.Caller, req *run.Request, members []surface.Member) (surface.Reply, error) {
 	reply := surface.Reply{
 		Object:  func(a *surface.Answer) surface.Object { return plainObject{a} },
 		Encoder: func(s *surface.Stream) surface.Encoder { return plainEncoder{s} },
@@ -144,7 +145,7 @@ func servePlain(t *testing.T, story, body string) *httptest.ResponseRecorder {
 		Runner: run.New(run.Options{Catalog: offered, Journal: &memory.Journal{}, Conversations: &memory.Conversations{}}),
 	}, plain())
 	search := turnpiketest.NewSource(turnpiketest.Tool{Name: "search", Class: tool.Read, Result: "found"})
-	caller := run.Caller{
+	caller := caller.Caller{
 		Org: &org.Org{ID: "o", MCPOutbound: true}, Principal: org.Principal{ID: "p", Role: org.Owner},
 		Servers: []catalog.Server{{Name: "tools", Source: search}},
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
@@ -28,7 +29,7 @@ import (
 
 // Endpoint answers one request of an authenticated caller. An error is returned before
 // anything is written; the HTTP server answers with it, in the format of the route.
-type Endpoint func(http.ResponseWriter, *http.Request, run.Caller) error
+type Endpoint func(http.ResponseWriter, *http.Request, caller.Caller) error
 
 // Surface is an API for model requests: everything in which one differs from another.
 // All fields but Members, CheckRelay, AlwaysLoop, Functions, SessionMember, Progress, Switches and Defaults are required.
@@ -43,7 +44,7 @@ type Surface struct {
 	// Decode fills the request from the members of the body, of which the last of a name
 	// counts. "model" is decoded already. Of the policy, only Grade is known: Relay if the
 	// loop is off.
-	Decode func(context.Context, run.Caller, *run.Request, []Member) (Reply, error)
+	Decode func(context.Context, caller.Caller, *run.Request, []Member) (Reply, error)
 	// Members are the names of the members of a body that the API defines. A body with one that
 	// differs from them only by case is refused. nil checks nothing.
 	Members []string
@@ -168,14 +169,14 @@ type Handler struct {
 func New(o Options, s Surface) *Handler { return &Handler{o, s} }
 
 // Serve answers one model request. It is an [Endpoint].
-func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	err := h.serve(w, r, caller)
 	h.logInternal(err)
 	return err
 }
 
 // read reads a request as far as it is the same for all surfaces.
-func (h *Handler) read(r *http.Request, caller run.Caller) (req *run.Request, body []byte, members []Member, err error) {
+func (h *Handler) read(r *http.Request, caller caller.Caller) (req *run.Request, body []byte, members []Member, err error) {
 	if body, err = readBody(r); err != nil {
 		return nil, nil, nil, err
 	}
@@ -218,7 +219,7 @@ const countTimeout = time.Minute
 
 // CountInput returns how many tokens the input of a request has: see [run.Runner.CountInput].
 // The header of the answer names the members that a run would leave out.
-func (h *Handler) CountInput(w http.ResponseWriter, r *http.Request, caller run.Caller) (tokens int64, estimated bool, err error) {
+func (h *Handler) CountInput(w http.ResponseWriter, r *http.Request, caller caller.Caller) (tokens int64, estimated bool, err error) {
 	req, body, members, err := h.read(r, caller)
 	if err == nil {
 		err = CheckJSON(body)
@@ -264,7 +265,7 @@ func (h *Handler) CountInput(w http.ResponseWriter, r *http.Request, caller run.
 	return tokens, estimated, Failed(h.o.Log, err)
 }
 
-func (h *Handler) serve(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	req, body, members, err := h.read(r, caller)
 	if err != nil {
 		return err
@@ -315,7 +316,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, caller run.Calle
 
 // run decodes the request, performs the agent loop or a translated relay, and answers
 // in the form that was asked for.
-func (h *Handler) run(w http.ResponseWriter, r *http.Request, req *run.Request, members []Member, caller run.Caller, relayed bool, switched *Switched) error {
+func (h *Handler) run(w http.ResponseWriter, r *http.Request, req *run.Request, members []Member, caller caller.Caller, relayed bool, switched *Switched) error {
 	if err := ChargeDecoded(caller.Account, members); err != nil {
 		return err
 	}
@@ -402,7 +403,7 @@ func checkDeclared(req *run.Request, access org.Access) error {
 }
 
 // setPolicy resolves the settings of the run.
-func (h *Handler) setPolicy(header http.Header, req *run.Request, caller run.Caller, asked settings.Request) (err error) {
+func (h *Handler) setPolicy(header http.Header, req *run.Request, caller caller.Caller, asked settings.Request) (err error) {
 	asked.Key, asked.KeyAccess, asked.EndUser = caller.Principal.ID, caller.Principal.Access, req.EndUser
 	if asked.MaxCost, err = maxCost(header); err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
@@ -73,7 +74,7 @@ func (s *whole) Emit(_ event.Position, e event.Event) error {
 }
 
 // answerJSON runs to the end and answers with one object.
-func (h *Handler) answerJSON(w http.ResponseWriter, r *http.Request, req *run.Request, caller run.Caller, reply Reply) error {
+func (h *Handler) answerJSON(w http.ResponseWriter, r *http.Request, req *run.Request, caller caller.Caller, reply Reply) error {
 	s := &whole{Answer: newAnswer(req, caller, reply.KeepsTexts, reply)}
 	s.object = reply.Object(&s.Answer)
 	if err := h.o.Runner.Run(r.Context(), req, s); err != nil {
@@ -157,7 +158,7 @@ type Follower interface {
 
 // Again makes the object of a stored run again, from its events, which tell reports. failure is
 // the error object of a run that failed; nil = it did not. The error is that of tell.
-func (x *Errors) Again(caller run.Caller, finalOnly bool, asked Extensions, tell func(eventlog.Sink) error, object func(*Answer) Object) (made Object, failure []byte, err error) {
+func (x *Errors) Again(caller caller.Caller, finalOnly bool, asked Extensions, tell func(eventlog.Sink) error, object func(*Answer) Object) (made Object, failure []byte, err error) {
 	s := &whole{Answer: Answer{account: caller.Account, passing: true, FinalOnly: finalOnly, Extensions: asked}}
 	s.object = object(&s.Answer)
 	if err := tell(s); err != nil {
@@ -172,7 +173,7 @@ func (x *Errors) Again(caller run.Caller, finalOnly bool, asked Extensions, tell
 // Replay streams a stored run again, from its events, which tell reports while they happen and
 // after its end. The stream has all events; the encoder may leave out those that the client has.
 // The error is that of tell, if nothing was sent.
-func (h *Handler) Replay(w http.ResponseWriter, r *http.Request, caller run.Caller, finalOnly bool, tell func(eventlog.Sink) error, encoder func(*Stream) Encoder) error {
+func (h *Handler) Replay(w http.ResponseWriter, r *http.Request, caller caller.Caller, finalOnly bool, tell func(eventlog.Sink) error, encoder func(*Stream) Encoder) error {
 	asked, err := h.AskedExtensions(r.Header, caller)
 	if err != nil {
 		return err
@@ -204,7 +205,7 @@ func (h *Handler) Replay(w http.ResponseWriter, r *http.Request, caller run.Call
 }
 
 // newAnswer returns the answer to a request, which has no texts of its own if passing.
-func newAnswer(req *run.Request, caller run.Caller, passing bool, reply Reply) Answer {
+func newAnswer(req *run.Request, caller caller.Caller, passing bool, reply Reply) Answer {
 	a := Answer{
 		account: caller.Account, passing: passing, Extensions: reply.extensions, turn: reply.Turn, required: reply.Required,
 		Relayed: req.Policy.Grade == loop.Relay, FinalOnly: req.Policy.StreamMode == string(org.FinalOnly),
@@ -232,9 +233,9 @@ type Encoder interface {
 type StoredRuns interface {
 	Follower
 	conversation.Ends
-	UnfinishedSegment(ctx context.Context, caller run.Caller, id string) (*run.Unfinished, error)
+	UnfinishedSegment(ctx context.Context, caller caller.Caller, id string) (*run.Unfinished, error)
 	HasPieces(ctx context.Context, orgID, runID string) (bool, error)
-	DeleteSegment(ctx context.Context, caller run.Caller, owner, id string) (bool, error)
+	DeleteSegment(ctx context.Context, caller caller.Caller, owner, id string) (bool, error)
 	CancelSegment(ctx context.Context, orgID string, c *journal.Conversation, inProgress bool, by org.Author) error
 }
 
@@ -277,7 +278,7 @@ func liveDeltas(relayed bool) []model.DeltaKind {
 }
 
 // answerStream runs and answers with a stream.
-func (h *Handler) answerStream(w http.ResponseWriter, r *http.Request, req *run.Request, caller run.Caller, reply Reply) error {
+func (h *Handler) answerStream(w http.ResponseWriter, r *http.Request, req *run.Request, caller caller.Caller, reply Reply) error {
 	out := sse.NewWriter(w, sse.Options{Heartbeats: h.o.Heartbeats})
 	defer out.Close()
 	live := req.Policy.Live != nil

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -32,7 +33,7 @@ const switchNames = "enable_search, enable_code_execution or max_tool_rounds in 
 
 // switched reads what the body says of the agentic runtime, and refuses what the org or the key does not allow. It
 // returns nil for an API that has no such members.
-func (h *Handler) switched(header http.Header, caller run.Caller, members []Member) (*Switched, error) {
+func (h *Handler) switched(header http.Header, caller caller.Caller, members []Member) (*Switched, error) {
 	if h.s.Switches == nil {
 		return nil, nil
 	}
@@ -79,12 +80,12 @@ func (h *Handler) switched(header http.Header, caller run.Caller, members []Memb
 }
 
 // offers reports whether the switches of the org can offer the tool.
-func offers(caller run.Caller, name string) bool {
+func offers(caller caller.Caller, name string) bool {
 	return caller.Switched != nil && slices.Contains(caller.Switched.Tools, name)
 }
 
 // mayRunCode refuses a key that may not use a tool that runs code, and a gateway without a sandbox.
-func mayRunCode(at, name string, caller run.Caller) error {
+func mayRunCode(at, name string, caller caller.Caller) error {
 	a := caller.Principal.Access
 	if !a.AllowsServer(org.BuiltinTools) || !a.AllowsTool(name) || a.ReadOnly {
 		return fault.New(fault.Forbidden, "tool_not_allowed", "%s: this API key may not use the tool %s of the org; leave it out, or use another key", at, name).In(at)
@@ -105,12 +106,12 @@ func unsupported(at, why string) *fault.Error {
 }
 
 // engaged reports whether the switches run the agent loop.
-func (s *Switched) engaged(caller run.Caller) bool {
+func (s *Switched) engaged(caller caller.Caller) bool {
 	return s != nil && s.Engaged(caller.Org.Runtime)
 }
 
 // engage gives the run the tools that the switches offer.
-func (s *Switched) engage(caller run.Caller, req *run.Request) {
+func (s *Switched) engage(caller caller.Caller, req *run.Request) {
 	if s != nil {
 		req.Servers = catalog.Engage(req.Servers, caller.Switched, s.Offered(caller.Org.Runtime))
 	}
@@ -141,7 +142,7 @@ func (s *Switched) checkStream(stream bool) error {
 
 // extend adds the extensions that a run of the agentic runtime has: the trace, the files, and events of progress for a client
 // that uses members of the runtime.
-func (s *Switched) extend(x *Extensions, caller run.Caller) {
+func (s *Switched) extend(x *Extensions, caller caller.Caller) {
 	if s.engaged(caller) {
 		x.Trace, x.Files = true, true
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/agent"
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
@@ -34,7 +35,7 @@ type Turn struct {
 }
 
 // Turn returns the request for the next turn of a session. It does not start it.
-func (h *Handler) Turn(r *http.Request, caller run.Caller, t Turn) (*run.Request, error) {
+func (h *Handler) Turn(r *http.Request, caller caller.Caller, t Turn) (*run.Request, error) {
 	targets, err := h.targets(caller, t.Agent.Model)
 	if err != nil {
 		return nil, err

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
@@ -29,7 +29,7 @@ type auditPage struct {
 
 // ListAudit answers GET /api/audit.
 func (h *Handler) ListAudit() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		q, err := auditQuery(r.URL.Query(), "after", "limit")
 		if err != nil {
 			return 0, nil, err
@@ -54,7 +54,7 @@ const exportBytes = 128 << 10
 
 // ExportAudit answers GET /api/audit/export.
 func (h *Handler) ExportAudit() surface.Endpoint {
-	return func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+	return func(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 		q, err := auditQuery(r.URL.Query())
 		if err != nil {
 			return err

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
@@ -51,7 +51,7 @@ type budgetPage struct {
 
 // ListBudgets answers GET /api/budgets.
 func (h *Handler) ListBudgets() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		q, err := budgetQueryOf(r.URL.Query())
 		if err != nil {
 			return 0, nil, err

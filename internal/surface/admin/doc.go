@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
@@ -95,14 +95,14 @@ func New(o Options) *Handler {
 }
 
 // endpoint turns a function that returns what to answer into an Endpoint: see [surface.Managed].
-func (h *Handler) endpoint(serve func(*http.Request, run.Caller) (int, any, error)) surface.Endpoint {
-	return func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+func (h *Handler) endpoint(serve func(*http.Request, caller.Caller) (int, any, error)) surface.Endpoint {
+	return func(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 		return surface.Managed(h.o.Log, serve)(w, r, caller)
 	}
 }
 
 // author returns who changes something: the key, or the operator.
-func (h *Handler) author(caller run.Caller) org.Author {
+func (h *Handler) author(caller caller.Caller) org.Author {
 	by := org.Author{Principal: org.Operator, RequestID: caller.RequestID, At: h.o.Now().UnixMilli()}
 	if caller.Org != nil {
 		by.Principal = caller.Principal.ID

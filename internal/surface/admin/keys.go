@@ -12,10 +12,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/id"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
@@ -105,7 +105,7 @@ type keyPage struct {
 
 // ListKeys answers GET /api/keys: first the keys of the configuration file, then the others, the earliest first.
 func (h *Handler) ListKeys() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		after, limit, err := keyQuery(r.URL.Query())
 		if err != nil {
 			return 0, nil, err
@@ -180,7 +180,7 @@ func keyQuery(values url.Values) (after org.KeyPlace, limit int, err error) {
 
 // CreateKey answers POST /api/keys.
 func (h *Handler) CreateKey() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		asked, err := h.readKey(r)
 		if err != nil {
 			return 0, nil, err
@@ -213,7 +213,7 @@ func (h *Handler) createKey(r *http.Request, orgID string, k org.Key, by org.Aut
 
 // RevokeKey answers DELETE /api/keys/{id}. The path may have the name of the key, too.
 func (h *Handler) RevokeKey() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		stored, err := h.storedKey(r, caller)
 		if err != nil {
 			return 0, nil, err
@@ -229,7 +229,7 @@ func (h *Handler) RevokeKey() surface.Endpoint {
 // PatchKey answers PATCH /api/keys/{id}: all settings. The secret stays as it is. The
 // change holds for the next request, and for the next call of a run.
 func (h *Handler) PatchKey() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		was, err := h.storedKey(r, caller)
 		if err != nil {
 			return 0, nil, err
@@ -278,7 +278,7 @@ const maxOverlap = 90 * 24 * time.Hour
 // RotateKey answers POST /api/keys/{id}/rotate: the key gets a new secret, and the one before
 // works for the time overlap.
 func (h *Handler) RotateKey() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		was, err := h.storedKey(r, caller)
 		if err != nil {
 			return 0, nil, err
@@ -369,7 +369,7 @@ func nameTaken(name string) error {
 
 // storedKey returns the key whose id or name the path has, if the role of the caller may
 // change it. Of the keys with a name, only the one that is not revoked is meant.
-func (h *Handler) storedKey(r *http.Request, caller run.Caller) (org.Key, error) {
+func (h *Handler) storedKey(r *http.Request, caller caller.Caller) (org.Key, error) {
 	keyID := r.PathValue("id")
 	isIt := func(k org.Key) bool { return k.ID == keyID }
 	if slices.ContainsFunc(h.o.Directory.FromFile(caller.Org.ID).Keys, isIt) {
@@ -420,7 +420,7 @@ func mayGive(caller org.Principal, k org.Key) error {
 }
 
 // mayTake returns an error if a limited caller would get the secret of a key that has not its limits.
-func mayTake(caller run.Caller, k org.Key) error {
+func mayTake(caller caller.Caller, k org.Key) error {
 	makers := org.MadeBy(caller.Principal, caller.Org.Runtime.Hooks)
 	own := func(m org.Maker) bool { return m.Key == caller.Principal.ID }
 	if makers == nil || k.ID == caller.Principal.ID || slices.ContainsFunc(k.Access.Makers, own) {

@@ -6,9 +6,9 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
@@ -48,7 +48,7 @@ func (h *Handler) record(r *http.Request, orgID string) (org.Record, error) {
 
 // GetOrg answers GET /api/org: the caller's own.
 func (h *Handler) GetOrg() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		record, err := h.record(r, caller.Org.ID)
 		if err != nil {
 			return 0, nil, err
@@ -60,7 +60,7 @@ func (h *Handler) GetOrg() surface.Endpoint {
 // PatchRuntime answers PATCH /api/org/runtime; null gives a setting back to the
 // surfaces.
 func (h *Handler) PatchRuntime() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		if h.o.Directory.FromFile(caller.Org.ID).Runtime {
 			return 0, nil, isDeclared("runtime of the org", caller.Org.ID)
 		}
@@ -93,7 +93,7 @@ func (h *Handler) PatchRuntime() surface.Endpoint {
 }
 
 // updateOrg stores an org in place of what it was.
-func (h *Handler) updateOrg(r *http.Request, caller run.Caller, was, record org.Record) (int, any, error) {
+func (h *Handler) updateOrg(r *http.Request, caller caller.Caller, was, record org.Record) (int, any, error) {
 	record.UpdatedAt = h.o.Now()
 	if err := h.o.Store.UpdateOrg(r.Context(), was, record, h.author(caller)); err != nil {
 		return 0, nil, named(err, "org", record.ID)
@@ -129,7 +129,7 @@ func changedDatabases(before, after []org.Database) []org.Database {
 
 // ListOrgs answers GET /api/orgs, for the operator.
 func (h *Handler) ListOrgs() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, _ run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, _ caller.Caller) (int, any, error) {
 		all, err := h.o.Store.Orgs(r.Context())
 		if err != nil {
 			return 0, nil, err
@@ -144,7 +144,7 @@ func (h *Handler) ListOrgs() surface.Endpoint {
 
 // CreateOrg answers POST /api/orgs, for the operator.
 func (h *Handler) CreateOrg() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		body, err := surface.ReadJSON(r)
 		if err != nil {
 			return 0, nil, err
@@ -166,7 +166,7 @@ func (h *Handler) CreateOrg() surface.Endpoint {
 
 // PatchOrg answers PATCH /api/orgs/{org}, for the operator: the plan flags.
 func (h *Handler) PatchOrg() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		patch, err := readPatch(r)
 		if err != nil {
 			return 0, nil, err
@@ -194,7 +194,7 @@ func (h *Handler) PatchOrg() surface.Endpoint {
 
 // DeleteOrg answers DELETE /api/orgs/{org}, for the operator.
 func (h *Handler) DeleteOrg() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		name := r.PathValue("org")
 		if h.o.Directory.FromFile(name).Org {
 			return 0, nil, isDeclared("org", name)
@@ -209,7 +209,7 @@ func (h *Handler) DeleteOrg() surface.Endpoint {
 // CreateOrgKey answers POST /api/orgs/{org}/keys, for the operator: an org's
 // first key cannot come from the org.
 func (h *Handler) CreateOrgKey() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		record, err := h.record(r, r.PathValue("org"))
 		if err != nil {
 			return 0, nil, err

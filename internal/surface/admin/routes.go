@@ -4,8 +4,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/route"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
@@ -50,7 +50,7 @@ func viewOfTarget(s route.TargetState) targetView {
 
 // ListRoutes answers GET /api/routes. They are the same for all orgs.
 func (h *Handler) ListRoutes() surface.Endpoint {
-	return h.endpoint(func(*http.Request, run.Caller) (int, any, error) {
+	return h.endpoint(func(*http.Request, caller.Caller) (int, any, error) {
 		routes, others := []routeView{}, []targetView{}
 		in := map[[2]string]bool{}
 		for _, r := range h.o.Routes.Routes() {

@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"net/http"
 
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
@@ -24,7 +24,7 @@ func wireSecret(s org.Secret) secretObject {
 
 // ListSecrets answers GET /api/secrets.
 func (h *Handler) ListSecrets() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		stored, err := h.o.Store.Secrets(r.Context(), caller.Org.ID)
 		if err != nil {
 			return 0, nil, err
@@ -39,7 +39,7 @@ func (h *Handler) ListSecrets() surface.Endpoint {
 
 // PutSecret answers PUT /api/secrets/{name}: it adds a secret or replaces one.
 func (h *Handler) PutSecret() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		if h.o.Vault == nil {
 			return 0, nil, surface.NoVault("secrets")
 		}
@@ -71,7 +71,7 @@ func (h *Handler) PutSecret() surface.Endpoint {
 // DeleteSecret answers DELETE /api/secrets/{name}. A server that refers to the
 // secret fails from its next request on.
 func (h *Handler) DeleteSecret() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		name := r.PathValue("name")
 		if err := h.o.Store.DeleteSecret(r.Context(), caller.Org.ID, name, h.author(caller)); err != nil {
 			return 0, nil, named(err, "secret", name)

@@ -8,15 +8,15 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
 // ListServers answers GET /api/mcp-servers.
 func (h *Handler) ListServers() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		stored, err := h.o.Store.MCPServers(r.Context(), caller.Org.ID)
 		if err != nil {
 			return 0, nil, err
@@ -38,7 +38,7 @@ func (h *Handler) ListServers() surface.Endpoint {
 
 // GetServer answers GET /api/mcp-servers/{name}.
 func (h *Handler) GetServer() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		s, declared, err := h.find(r, caller)
 		if err != nil {
 			return 0, nil, err
@@ -49,7 +49,7 @@ func (h *Handler) GetServer() surface.Endpoint {
 
 // CreateServer answers POST /api/mcp-servers.
 func (h *Handler) CreateServer() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		body, err := surface.ReadJSON(r)
 		if err != nil {
 			return 0, nil, err
@@ -85,7 +85,7 @@ func (h *Handler) CreateServer() surface.Endpoint {
 // PatchServer answers PATCH /api/mcp-servers/{name}: members that are given
 // replace those that are there (RFC 7396).
 func (h *Handler) PatchServer() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		old, declared, err := h.find(r, caller)
 		switch {
 		case err != nil:
@@ -104,7 +104,7 @@ func (h *Handler) PatchServer() surface.Endpoint {
 }
 
 // patchServer applies the members to the stored server in the path.
-func (h *Handler) patchServer(r *http.Request, caller run.Caller, patch []member) (int, any, error) {
+func (h *Handler) patchServer(r *http.Request, caller caller.Caller, patch []member) (int, any, error) {
 	old, _, err := h.find(r, caller)
 	if err != nil {
 		return 0, nil, err
@@ -136,7 +136,7 @@ func (h *Handler) patchServer(r *http.Request, caller run.Caller, patch []member
 }
 
 // switchServer switches a server that orgs share on or off for the caller's org.
-func (h *Handler) switchServer(r *http.Request, caller run.Caller, old org.MCPServer) (int, any, error) {
+func (h *Handler) switchServer(r *http.Request, caller caller.Caller, old org.MCPServer) (int, any, error) {
 	body, err := surface.ReadJSON(r)
 	if err != nil {
 		return 0, nil, err
@@ -166,7 +166,7 @@ func (h *Handler) switchServer(r *http.Request, caller run.Caller, old org.MCPSe
 
 // DeleteServer answers DELETE /api/mcp-servers/{name}.
 func (h *Handler) DeleteServer() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		s, declared, err := h.find(r, caller)
 		if err != nil {
 			return 0, nil, err
@@ -186,7 +186,7 @@ func (h *Handler) DeleteServer() surface.Endpoint {
 }
 
 // find returns the server that the path names.
-func (h *Handler) find(r *http.Request, caller run.Caller) (s org.MCPServer, declared bool, err error) {
+func (h *Handler) find(r *http.Request, caller caller.Caller) (s org.MCPServer, declared bool, err error) {
 	name := r.PathValue("name")
 	if d := declaredServer(h.o.Directory.FromFile(caller.Org.ID), name); d != nil {
 		off, err := h.o.Store.ServersOff(r.Context(), caller.Org.ID)

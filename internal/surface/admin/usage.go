@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
@@ -81,17 +81,17 @@ type usageList struct {
 
 // ListUsage answers GET /api/usage.
 func (h *Handler) ListUsage() surface.Endpoint {
-	return func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+	return func(w http.ResponseWriter, r *http.Request, sender caller.Caller) error {
 		held := 0 // until the answer is written
-		defer func() { caller.Account.Release(held) }()
+		defer func() { sender.Account.Release(held) }()
 		grow := func(bytes int) error {
-			if err := caller.Account.Acquire(bytes); err != nil {
+			if err := sender.Account.Acquire(bytes); err != nil {
 				return err
 			}
 			held += bytes
 			return nil
 		}
-		return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+		return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 			q, err := usageQuery(r.URL.Query())
 			if err != nil {
 				return 0, nil, err
@@ -116,7 +116,7 @@ func (h *Handler) ListUsage() surface.Endpoint {
 				list.Data = append(list.Data, NewUsageView(u, q.By))
 			}
 			return http.StatusOK, list, nil
-		})(w, r, caller)
+		})(w, r, sender)
 	}
 }
 

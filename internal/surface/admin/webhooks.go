@@ -10,10 +10,10 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/internal/webhook"
@@ -91,7 +91,7 @@ func wireDelivery(d journal.Delivery) delivery {
 
 // ListWebhooks answers GET /api/webhooks.
 func (h *Handler) ListWebhooks() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		stored, err := h.o.Webhooks.Webhooks(r.Context(), caller.Org.ID)
 		if err != nil {
 			return 0, nil, err
@@ -184,7 +184,7 @@ func (h *Handler) newSecret(w *org.Webhook) (string, error) {
 
 // CreateWebhook answers POST /api/webhooks.
 func (h *Handler) CreateWebhook() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		w := org.Webhook{Org: caller.Org.ID, CreatedAt: h.o.Now(), UpdatedAt: h.o.Now()}
 		if err := h.readWebhook(r, &w); err != nil {
 			return 0, nil, err
@@ -207,14 +207,14 @@ func (h *Handler) CreateWebhook() surface.Endpoint {
 
 // PatchWebhook answers PATCH /api/webhooks/{name}.
 func (h *Handler) PatchWebhook() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		return h.changeWebhook(r, caller, func(w *org.Webhook) (string, error) { return "", h.readWebhook(r, w) })
 	})
 }
 
 // changeWebhook stores what change makes of the webhook in the path, and returns the answer. change
 // returns a new secret, or "".
-func (h *Handler) changeWebhook(r *http.Request, caller run.Caller, change func(*org.Webhook) (string, error)) (int, any, error) {
+func (h *Handler) changeWebhook(r *http.Request, caller caller.Caller, change func(*org.Webhook) (string, error)) (int, any, error) {
 	name := r.PathValue("name")
 	was, err := h.o.Webhooks.Webhook(r.Context(), caller.Org.ID, name)
 	if err != nil {
@@ -249,7 +249,7 @@ func (h *Handler) changeWebhook(r *http.Request, caller run.Caller, change func(
 // RotateWebhook answers POST /api/webhooks/{name}/rotate: the webhook gets a new secret, and the one
 // before signs as well for the time overlap.
 func (h *Handler) RotateWebhook() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		overlap, err := readOverlap(r)
 		if err != nil {
 			return 0, nil, err
@@ -271,7 +271,7 @@ func (h *Handler) RotateWebhook() surface.Endpoint {
 
 // DeleteWebhook answers DELETE /api/webhooks/{name}. What waits is not delivered any more.
 func (h *Handler) DeleteWebhook() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		name := r.PathValue("name")
 		if h.declaredWebhook(caller.Org.ID, name) {
 			return 0, nil, isDeclared("webhook", name)
@@ -296,7 +296,7 @@ type deliveryPage struct {
 
 // ListDeliveries answers GET /api/webhooks/{name}/deliveries: the latest first.
 func (h *Handler) ListDeliveries() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		q, err := deliveryQueryOf(r.URL.Query())
 		if err != nil {
 			return 0, nil, err
@@ -352,7 +352,7 @@ func deliveryQueryOf(values url.Values) (q journal.DeliveryQuery, err error) {
 
 // Redeliver answers POST /api/webhooks/{name}/deliveries/{id}/redeliver.
 func (h *Handler) Redeliver() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		name, messageID := r.PathValue("name"), r.PathValue("id")
 		d, err := h.o.Webhooks.Redeliver(r.Context(), caller.Org.ID, name, messageID, h.o.Now(), h.author(caller))
 		if errors.Is(err, journal.ErrNotDeliverable) {

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/agent"
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
@@ -53,7 +53,7 @@ func wireAgent(a agent.Agent) agentObject {
 }
 
 // whole is wireAgent with the servers, tools and hooks, if the caller may see them.
-func (h *Handler) whole(a agent.Agent, caller run.Caller) (agentObject, error) {
+func (h *Handler) whole(a agent.Agent, caller caller.Caller) (agentObject, error) {
 	out := wireAgent(a)
 	if !caller.Principal.Role.MayRead() {
 		return out, nil
@@ -94,7 +94,7 @@ func readPage(r *http.Request, known ...string) (limit, offset int, err error) {
 
 // List answers GET /api/agents: declared agents first, then the stored ones, the latest created first.
 func (h *Handler) List() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		limit, offset, err := readPage(r, "name", "archived")
 		if err != nil {
 			return 0, nil, err
@@ -135,7 +135,7 @@ func (h *Handler) List() surface.Endpoint {
 
 // Get answers GET /api/agents/{id}.
 func (h *Handler) Get() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		a, err := h.find(r, caller)
 		if err != nil {
 			return 0, nil, err
@@ -147,7 +147,7 @@ func (h *Handler) Get() surface.Endpoint {
 
 // Create answers POST /api/agents.
 func (h *Handler) Create() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		body, err := readFields(r)
 		if err != nil {
 			return 0, nil, err
@@ -178,7 +178,7 @@ func (h *Handler) Create() surface.Endpoint {
 }
 
 // setModel gives a definition without a model the default of the org.
-func (h *Handler) setModel(r *http.Request, caller run.Caller, d *agent.Definition) error {
+func (h *Handler) setModel(r *http.Request, caller caller.Caller, d *agent.Definition) error {
 	if d.Model != "" {
 		return nil
 	}
@@ -190,7 +190,7 @@ func (h *Handler) setModel(r *http.Request, caller run.Caller, d *agent.Definiti
 // Patch answers PATCH /api/agents/{id}: members that are given replace those that are there (RFC 7396).
 // null gives a member its default. A list is replaced as a whole.
 func (h *Handler) Patch() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		body, err := surface.ReadJSON(r)
 		if err != nil {
 			return 0, nil, err
@@ -213,7 +213,7 @@ func (h *Handler) Patch() surface.Endpoint {
 }
 
 // apply applies the members of a body to a definition.
-func (h *Handler) apply(r *http.Request, caller run.Caller, f *fields, d *agent.Definition) error {
+func (h *Handler) apply(r *http.Request, caller caller.Caller, f *fields, d *agent.Definition) error {
 	f.text("name", &d.Name)
 	f.text("description", &d.Description)
 	f.text("model", &d.Model)
@@ -251,7 +251,7 @@ func applySettings(v json.RawMessage, s *agent.Settings) error {
 
 // Delete answers DELETE /api/agents/{id}.
 func (h *Handler) Delete() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		a, err := h.find(r, caller)
 		switch {
 		case err != nil:
@@ -277,7 +277,7 @@ type deleted struct {
 
 // Archive answers POST /api/agents/{id}/archive, or /restore.
 func (h *Handler) Archive(archive bool) surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		a, err := h.find(r, caller)
 		switch {
 		case err != nil:
@@ -329,7 +329,7 @@ func (h *Handler) wireVersion(v agent.Version, of agent.Agent) (out versionObjec
 
 // Versions answers GET /api/agents/{id}/versions, the latest first.
 func (h *Handler) Versions() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		limit, offset, err := readPage(r)
 		if err != nil {
 			return 0, nil, err
@@ -359,7 +359,7 @@ func (h *Handler) Versions() surface.Endpoint {
 
 // Version answers GET /api/agents/{id}/versions/{version}.
 func (h *Handler) Version() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		a, err := h.find(r, caller)
 		if err != nil {
 			return 0, nil, err

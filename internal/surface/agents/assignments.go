@@ -9,9 +9,9 @@ import (
 	"slices"
 
 	"github.com/turnpike-gateway/turnpike/internal/agent"
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
@@ -171,7 +171,7 @@ func readOverride(f *fields, one *agent.Assignment) {
 
 // applyTools replaces the tools of a definition, if the body has any. One with the name of a tool that is there
 // keeps its id.
-func (h *Handler) applyTools(ctx context.Context, caller run.Caller, f *fields, d *agent.Definition) error {
+func (h *Handler) applyTools(ctx context.Context, caller caller.Caller, f *fields, d *agent.Definition) error {
 	all, given := f.list("tools")
 	if !given || f.err != nil {
 		return f.err
@@ -198,7 +198,7 @@ func (h *Handler) applyTools(ctx context.Context, caller run.Caller, f *fields, 
 
 // Assignments answers GET /api/agents/{id}/tools, in the order of their assignment.
 func (h *Handler) Assignments() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		limit, offset, err := readPage(r)
 		if err != nil {
 			return 0, nil, err
@@ -216,7 +216,7 @@ func (h *Handler) Assignments() surface.Endpoint {
 
 // AssignTool answers POST /api/agents/{id}/tools.
 func (h *Handler) AssignTool() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		if _, err := h.find(r, caller); err != nil {
 			return 0, nil, err
 		}
@@ -258,7 +258,7 @@ func findAssignment(r *http.Request, d agent.Definition) (int, error) {
 
 // ChangeAssignment answers PATCH /api/agents/{id}/tools/{aid}, which replaces config_override.
 func (h *Handler) ChangeAssignment() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		body, err := surface.ReadJSON(r)
 		if err != nil {
 			return 0, nil, err
@@ -281,7 +281,7 @@ func (h *Handler) ChangeAssignment() surface.Endpoint {
 
 // RemoveAssignment answers DELETE /api/agents/{id}/tools/{aid}.
 func (h *Handler) RemoveAssignment() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		_, err := h.change(r, caller, func(d *agent.Definition) error {
 			i, err := findAssignment(r, *d)
 			if err == nil {

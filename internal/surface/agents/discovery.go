@@ -6,9 +6,9 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -21,7 +21,7 @@ const (
 
 // ServerTools answers GET /api/agents/{id}/mcp-servers/{sid}/tools: it asks the server.
 func (h *Handler) ServerTools() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		a, err := h.find(r, caller)
 		if err != nil {
 			return 0, nil, err

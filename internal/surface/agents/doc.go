@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/agent"
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
@@ -42,7 +43,7 @@ type Runner interface {
 	Follow(ctx context.Context, f eventlog.Follow, sink eventlog.Sink) error
 	Cancel(ctx context.Context, orgID, runID string, by org.Author) error
 	Decide(ctx context.Context, orgID, id string, d journal.Decision, by org.Author) (journal.Approval, error)
-	DeleteSegment(ctx context.Context, caller run.Caller, owner, id string) (bool, error)
+	DeleteSegment(ctx context.Context, caller caller.Caller, owner, id string) (bool, error)
 }
 
 // Tools are those of MCP servers.
@@ -76,7 +77,7 @@ type Options struct {
 	// ListServer asks an MCP server of an agent for its tools. reason says why it failed, without addresses.
 	ListServer func(ctx context.Context, s org.MCPServer) (tools []tool.Tool, reason string, err error)
 	// ToolsOf returns the tools of MCP servers that runs of an agent with these servers of its own get.
-	ToolsOf      func(ctx context.Context, caller run.Caller, own []org.MCPServer) (Tools, error)
+	ToolsOf      func(ctx context.Context, caller caller.Caller, own []org.MCPServer) (Tools, error)
 	AgentServers func(orgID string, s agent.Snapshot) []settings.Server // what the MCP servers of an agent say of approvals
 
 	// MissingFor says what an org has to set before calls of a built-in tool can succeed; "" = nothing.
@@ -201,14 +202,14 @@ func apart(g surface.Group) surface.Group {
 	return g
 }
 
-func (h *Handler) endpoint(serve func(*http.Request, run.Caller) (int, any, error)) surface.Endpoint {
-	return func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+func (h *Handler) endpoint(serve func(*http.Request, caller.Caller) (int, any, error)) surface.Endpoint {
+	return func(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 		return surface.Managed(h.o.Log, serve)(w, r, caller)
 	}
 }
 
 // author returns who changes something.
-func (h *Handler) author(caller run.Caller) org.Author {
+func (h *Handler) author(caller caller.Caller) org.Author {
 	return org.Author{Principal: caller.Principal.ID, RequestID: caller.RequestID, At: h.o.Now().UnixMilli()}
 }
 
@@ -250,7 +251,7 @@ func isDeclared(a agent.Agent) error {
 }
 
 // declared returns the agents of the configuration file.
-func (h *Handler) declared(caller run.Caller) []agent.Agent {
+func (h *Handler) declared(caller caller.Caller) []agent.Agent {
 	if h.o.Declared == nil {
 		return nil
 	}
@@ -258,7 +259,7 @@ func (h *Handler) declared(caller run.Caller) []agent.Agent {
 }
 
 // find returns the agent that the path names.
-func (h *Handler) find(r *http.Request, caller run.Caller) (agent.Agent, error) {
+func (h *Handler) find(r *http.Request, caller caller.Caller) (agent.Agent, error) {
 	id := r.PathValue("id")
 	if !strings.HasPrefix(id, agent.Prefix) {
 		for _, a := range h.declared(caller) {
@@ -273,7 +274,7 @@ func (h *Handler) find(r *http.Request, caller run.Caller) (agent.Agent, error) 
 
 // change applies a change to the agent that the path names, and returns its new version. If another
 // request changes the agent at the same time, it is applied again.
-func (h *Handler) change(r *http.Request, caller run.Caller, apply func(*agent.Definition) error) (agent.Agent, error) {
+func (h *Handler) change(r *http.Request, caller caller.Caller, apply func(*agent.Definition) error) (agent.Agent, error) {
 	for attempt := 1; ; attempt++ {
 		a, err := h.find(r, caller)
 		switch {
@@ -313,7 +314,7 @@ func (h *Handler) change(r *http.Request, caller run.Caller, apply func(*agent.D
 const maxAttempts = 20
 
 // checkDeclaredName refuses a name that the configuration file uses.
-func (h *Handler) checkDeclaredName(caller run.Caller, name string) error {
+func (h *Handler) checkDeclaredName(caller caller.Caller, name string) error {
 	for _, a := range h.declared(caller) {
 		if a.Name == name {
 			return fault.New(fault.Conflict, "exists", "the configuration file already declares the agent %q; choose another name", name).In("name")

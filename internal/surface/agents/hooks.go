@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/agent"
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
@@ -282,7 +282,7 @@ func validHeader(name, value string) bool {
 
 // Hooks answers GET /api/agents/{id}/hooks, in the order of their creation.
 func (h *Handler) Hooks() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		limit, offset, err := readPage(r)
 		if err != nil {
 			return 0, nil, err
@@ -300,7 +300,7 @@ func (h *Handler) Hooks() surface.Endpoint {
 
 // warned returns the hooks of an agent with a warning for each matcher that matches none of the tools which the agent
 // and the org have now. A key that sees only some of them gets no warnings.
-func (h *Handler) warned(r *http.Request, caller run.Caller, a agent.Agent, hooks []hookObject) []hookObject {
+func (h *Handler) warned(r *http.Request, caller caller.Caller, a agent.Agent, hooks []hookObject) []hookObject {
 	limited := func(hook hookObject) bool { return hook.Matcher != nil }
 	if access := caller.Principal.Access; !slices.ContainsFunc(hooks, limited) || access.Servers != nil || access.Tools != nil || access.ReadOnly {
 		return hooks
@@ -347,7 +347,7 @@ func findHook(r *http.Request, d agent.Definition) (int, error) {
 
 // Hook answers GET /api/agents/{id}/hooks/{hid}.
 func (h *Handler) Hook() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		a, err := h.find(r, caller)
 		if err != nil {
 			return 0, nil, err
@@ -362,7 +362,7 @@ func (h *Handler) Hook() surface.Endpoint {
 
 // AddHook answers POST /api/agents/{id}/hooks.
 func (h *Handler) AddHook() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		body, err := readFields(r)
 		if err != nil {
 			return 0, nil, err
@@ -388,7 +388,7 @@ func (h *Handler) AddHook() surface.Endpoint {
 
 // RemoveHook answers DELETE /api/agents/{id}/hooks/{hid}.
 func (h *Handler) RemoveHook() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		_, err := h.change(r, caller, func(d *agent.Definition) error {
 			i, err := findHook(r, *d)
 			if err == nil {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/agent"
 	"github.com/turnpike-gateway/turnpike/internal/audit"
-	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
@@ -51,7 +51,7 @@ type observedCall struct {
 var observedFilters = []string{"agent_id", "session_id", "status", "created_after", "created_before"}
 
 // runQuery reads the filters of a list, of which known are those that it has beside the common ones.
-func runQuery(r *http.Request, caller run.Caller, known ...string) (q agent.RunQuery, err error) {
+func runQuery(r *http.Request, caller caller.Caller, known ...string) (q agent.RunQuery, err error) {
 	if q.Limit, q.Offset, err = readPage(r, append(known, observedFilters...)...); err != nil {
 		return q, err
 	}
@@ -78,7 +78,7 @@ func runQuery(r *http.Request, caller run.Caller, known ...string) (q agent.RunQ
 
 // ObservedRuns answers GET /api/observability/agent-runs, the latest first.
 func (h *Handler) ObservedRuns() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		q, err := runQuery(r, caller)
 		if err != nil {
 			return 0, nil, err
@@ -110,7 +110,7 @@ func (h *Handler) ObservedRuns() surface.Endpoint {
 
 // ObservedCalls answers GET /api/observability/tool-calls, the latest first.
 func (h *Handler) ObservedCalls() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		q, err := runQuery(r, caller, "tool_name")
 		if err != nil {
 			return 0, nil, err
@@ -136,7 +136,7 @@ func (h *Handler) ObservedCalls() surface.Endpoint {
 
 // ObservedOrchestrations answers GET /api/observability/orchestration-runs: there are none.
 func (h *Handler) ObservedOrchestrations() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		q, err := runQuery(r, caller)
 		return http.StatusOK, struct {
 			Runs []struct{} `json:"orchestration_runs"`
@@ -147,7 +147,7 @@ func (h *Handler) ObservedOrchestrations() surface.Endpoint {
 
 // FilterOptions answers GET /api/observability/filter-options: the values that the filters of the lists can have.
 func (h *Handler) FilterOptions() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		if err := surface.CheckQuery(r.URL.Query()); err != nil {
 			return 0, nil, err
 		}
@@ -179,7 +179,7 @@ const observedFor = 24 * time.Hour
 
 // ObservedHealth answers GET /api/observability/health: what became of the runs of the last 24 hours.
 func (h *Handler) ObservedHealth() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		if err := surface.CheckQuery(r.URL.Query()); err != nil {
 			return 0, nil, err
 		}

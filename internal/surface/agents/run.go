@@ -11,6 +11,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/agent"
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
@@ -113,7 +114,7 @@ type begun struct {
 
 // begin starts a turn of a session. Without a session_id it creates the session, which is deleted if the run
 // is refused.
-func (h *Handler) begin(r *http.Request, caller run.Caller, noTools bool) (b begun, err error) {
+func (h *Handler) begin(r *http.Request, caller caller.Caller, noTools bool) (b begun, err error) {
 	body, err := surface.ReadBody(r, caller.Account)
 	if err != nil {
 		return b, err
@@ -166,7 +167,7 @@ func (h *Handler) begin(r *http.Request, caller run.Caller, noTools bool) (b beg
 }
 
 // request returns the request for the next turn of the session.
-func (h *Handler) request(r *http.Request, caller run.Caller, s agent.Session, body runBody, key *journal.SubmitKey, noTools bool) (*run.Request, error) {
+func (h *Handler) request(r *http.Request, caller caller.Caller, s agent.Session, body runBody, key *journal.SubmitKey, noTools bool) (*run.Request, error) {
 	text, err := json.Marshal(map[string]string{"message": body.message})
 	if err != nil {
 		return nil, err
@@ -197,7 +198,7 @@ func (h *Handler) request(r *http.Request, caller run.Caller, s agent.Session, b
 }
 
 // sessionOf returns the session that a run continues, with the snapshot that the run has; "" creates one.
-func (h *Handler) sessionOf(r *http.Request, caller run.Caller, a agent.Agent, id string) (s agent.Session, created bool, err error) {
+func (h *Handler) sessionOf(r *http.Request, caller caller.Caller, a agent.Agent, id string) (s agent.Session, created bool, err error) {
 	if id != "" {
 		s, err = h.o.Sessions.Session(r.Context(), caller.Org.ID, id)
 		if err == nil && (s.Agent != a.ID || !s.Continues(caller.Principal)) {
@@ -231,7 +232,7 @@ func (h *Handler) createSession(ctx context.Context, s agent.Session, a agent.Ag
 }
 
 // resolve returns what the agent does now.
-func (h *Handler) resolve(r *http.Request, caller run.Caller, a agent.Agent) (agent.Snapshot, error) {
+func (h *Handler) resolve(r *http.Request, caller caller.Caller, a agent.Agent) (agent.Snapshot, error) {
 	stored, err := h.o.Store.AgentSettings(r.Context(), caller.Org.ID)
 	if err != nil {
 		return agent.Snapshot{}, err
@@ -256,7 +257,7 @@ func (h *Handler) resolve(r *http.Request, caller run.Caller, a agent.Agent) (ag
 const endTimeout = 30 * time.Second
 
 // Stream answers POST /api/agents/{id}/run/stream.
-func (h *Handler) Stream(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+func (h *Handler) Stream(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	b, err := h.begin(r, caller, false)
 	if err != nil {
 		return surface.Failed(h.o.Log, err)
@@ -269,7 +270,7 @@ func (h *Handler) Stream(w http.ResponseWriter, r *http.Request, caller run.Call
 
 // follow sends the frames of a run after one of them, while they happen, until its end. With refuse, a run that
 // the outbound policy ends before the first frame is answered with its error.
-func (h *Handler) follow(w http.ResponseWriter, r *http.Request, caller run.Caller, turn agent.SessionTurn, after frameID, refuse bool) error {
+func (h *Handler) follow(w http.ResponseWriter, r *http.Request, caller caller.Caller, turn agent.SessionTurn, after frameID, refuse bool) error {
 	out := h.o.Kit.Frames(w, caller)
 	defer out.Close()
 	p := h.projection(caller, turn)
@@ -303,12 +304,12 @@ func (h *Handler) follow(w http.ResponseWriter, r *http.Request, caller run.Call
 	return nil
 }
 
-func (h *Handler) projection(caller run.Caller, turn agent.SessionTurn) *projection {
+func (h *Handler) projection(caller caller.Caller, turn agent.SessionTurn) *projection {
 	return &projection{turn: turn, charge: caller.Account.Acquire, reveals: caller.Principal.Role.MaySeeAddresses(), now: h.o.Now}
 }
 
 // clientLeft stops the run of a client that has left, unless the client, or a person, is to come back for it.
-func (h *Handler) clientLeft(r *http.Request, caller run.Caller, b begun) {
+func (h *Handler) clientLeft(r *http.Request, caller caller.Caller, b begun) {
 	if !surface.ClientLeft(r.Context()) {
 		return
 	}
@@ -328,7 +329,7 @@ func (h *Handler) clientLeft(r *http.Request, caller run.Caller, b begun) {
 }
 
 // Run answers POST /api/agents/{id}/run: one model call without tools.
-func (h *Handler) Run(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+func (h *Handler) Run(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	b, err := h.begin(r, caller, true)
 	if err != nil {
 		return surface.Failed(h.o.Log, err)
@@ -351,7 +352,7 @@ func (h *Handler) Run(w http.ResponseWriter, r *http.Request, caller run.Caller)
 }
 
 // findRun returns the turn that the path names, if it exists for the caller.
-func (h *Handler) findRun(r *http.Request, caller run.Caller) (agent.Session, agent.SessionTurn, error) {
+func (h *Handler) findRun(r *http.Request, caller caller.Caller) (agent.Session, agent.SessionTurn, error) {
 	id := r.PathValue("id")
 	s, turn, err := h.o.Sessions.TurnOf(r.Context(), caller.Org.ID, id)
 	if err == nil && !s.Sees(caller.Principal) {
@@ -364,7 +365,7 @@ func (h *Handler) findRun(r *http.Request, caller run.Caller) (agent.Session, ag
 }
 
 // GetRun answers GET /api/agents/runs/{id}.
-func (h *Handler) GetRun(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+func (h *Handler) GetRun(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	s, turn, err := h.findRun(r, caller)
 	if err != nil {
 		return surface.Failed(h.o.Log, err)
@@ -377,7 +378,7 @@ func (h *Handler) GetRun(w http.ResponseWriter, r *http.Request, caller run.Call
 }
 
 // runObject returns a run on the wire.
-func (h *Handler) runObject(ctx context.Context, caller run.Caller, s agent.Session, turn agent.SessionTurn) (map[string]any, error) {
+func (h *Handler) runObject(ctx context.Context, caller caller.Caller, s agent.Session, turn agent.SessionTurn) (map[string]any, error) {
 	p := h.projection(caller, turn)
 	err := h.o.Runner.Follow(ctx, eventlog.Follow{Org: caller.Org.ID, RunID: turn.RunID, Account: caller.Account, Now: true}, p)
 	if errors.Is(err, org.ErrNotFound) { // retention_days has deleted it
@@ -425,7 +426,7 @@ func toldHooks(all []journal.HookMessage) []toldHook {
 
 // Events answers GET /api/agents/runs/{id}/events: the frames of the run after that which Last-Event-ID names.
 // A run that has ended, and has no more of them, is answered with 204.
-func (h *Handler) Events(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+func (h *Handler) Events(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	if err := surface.CheckQuery(r.URL.Query()); err != nil {
 		return err
 	}
@@ -452,7 +453,7 @@ func (h *Handler) Events(w http.ResponseWriter, r *http.Request, caller run.Call
 
 // CancelRun answers POST /api/agents/runs/{id}/cancel.
 func (h *Handler) CancelRun() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		f, err := readOptional(r)
 		if err == nil {
 			err = f.done()
@@ -484,7 +485,7 @@ func readOptional(r *http.Request) (*fields, error) {
 
 // ApproveRun answers POST /api/agents/runs/{id}/approve.
 func (h *Handler) ApproveRun() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		f, err := readFields(r)
 		if err != nil {
 			return 0, nil, err
@@ -536,7 +537,7 @@ type resumed struct {
 
 // decideNext decides the only call of a run that waits. If none waits and the decision is early, it is kept for the
 // next call.
-func (h *Handler) decideNext(ctx context.Context, caller run.Caller, s agent.Session, runID string, d journal.Decision, early bool) (int, any, error) {
+func (h *Handler) decideNext(ctx context.Context, caller caller.Caller, s agent.Session, runID string, d journal.Decision, early bool) (int, any, error) {
 	n := run.Next{Org: caller.Org.ID, RunID: runID, Access: caller.Principal.Access, Decision: d, Early: early, MayDecide: func(a *journal.Approval) error {
 		if a == nil {
 			return journal.MayDecideEarly(caller.Org, caller.Principal, runID, s.Principal)
@@ -555,7 +556,7 @@ func (h *Handler) decideNext(ctx context.Context, caller run.Caller, s agent.Ses
 }
 
 // findApprovable is findRun for callers that may also decide the approvals of the runs of others.
-func (h *Handler) findApprovable(r *http.Request, caller run.Caller) (agent.Session, agent.SessionTurn, error) {
+func (h *Handler) findApprovable(r *http.Request, caller caller.Caller) (agent.Session, agent.SessionTurn, error) {
 	if !caller.Principal.Role.MayApprove() {
 		return h.findRun(r, caller)
 	}
@@ -568,7 +569,7 @@ func (h *Handler) findApprovable(r *http.Request, caller run.Caller) (agent.Sess
 }
 
 // approvalOf returns the approval of a run with an id.
-func (h *Handler) approvalOf(ctx context.Context, caller run.Caller, runID, id string) (journal.Approval, error) {
+func (h *Handler) approvalOf(ctx context.Context, caller caller.Caller, runID, id string) (journal.Approval, error) {
 	a, err := h.o.Archive.Approval(ctx, caller.Org.ID, id)
 	if err == nil && (a.RunID != runID || a.IsPause()) || errors.Is(err, org.ErrNotFound) {
 		err = notFound("approval of the run", id)

@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/agent"
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
@@ -198,7 +198,7 @@ func inPath(path string, err error) error {
 
 // Servers answers GET /api/agents/{id}/mcp-servers.
 func (h *Handler) Servers() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		limit, offset, err := readPage(r)
 		if err != nil {
 			return 0, nil, err
@@ -223,7 +223,7 @@ func cut[T any](all []T, limit, offset int) []T {
 
 // Server answers GET /api/agents/{id}/mcp-servers/{sid}.
 func (h *Handler) Server() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		a, err := h.find(r, caller)
 		if err != nil {
 			return 0, nil, err
@@ -249,7 +249,7 @@ func findServer(r *http.Request, d agent.Definition) (int, error) {
 
 // AddServer answers POST /api/agents/{id}/mcp-servers.
 func (h *Handler) AddServer() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		body, err := surface.ReadJSON(r)
 		if err != nil {
 			return 0, nil, err
@@ -272,7 +272,7 @@ func (h *Handler) AddServer() surface.Endpoint {
 // ChangeServer answers PUT /api/agents/{id}/mcp-servers/{sid}: members that are given replace those that are
 // there.
 func (h *Handler) ChangeServer() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		body, err := surface.ReadJSON(r)
 		if err != nil {
 			return 0, nil, err
@@ -288,7 +288,7 @@ func (h *Handler) ChangeServer() surface.Endpoint {
 }
 
 // changeServer changes the agent that the path names, and answers with the server whose place apply returns.
-func (h *Handler) changeServer(r *http.Request, caller run.Caller, status int, apply func(*agent.Definition) (int, error)) (int, any, error) {
+func (h *Handler) changeServer(r *http.Request, caller caller.Caller, status int, apply func(*agent.Definition) (int, error)) (int, any, error) {
 	var at int
 	a, err := h.change(r, caller, func(d *agent.Definition) (err error) {
 		if at, err = apply(d); err != nil {
@@ -310,7 +310,7 @@ func (h *Handler) changeServer(r *http.Request, caller run.Caller, status int, a
 
 // RemoveServer answers DELETE /api/agents/{id}/mcp-servers/{sid}.
 func (h *Handler) RemoveServer() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		_, err := h.change(r, caller, func(d *agent.Definition) error {
 			i, err := findServer(r, *d)
 			if err == nil {

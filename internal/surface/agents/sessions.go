@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/agent"
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/item"
 )
@@ -53,7 +53,7 @@ func wireSession(s agent.Session) sessionObject {
 }
 
 // findSession returns the session with an id, if it exists for the caller.
-func (h *Handler) findSession(ctx context.Context, caller run.Caller, id string) (agent.Session, error) {
+func (h *Handler) findSession(ctx context.Context, caller caller.Caller, id string) (agent.Session, error) {
 	s, err := h.o.Sessions.Session(ctx, caller.Org.ID, id)
 	if err == nil && !s.Sees(caller.Principal) {
 		err = org.ErrNotFound
@@ -66,7 +66,7 @@ func (h *Handler) findSession(ctx context.Context, caller run.Caller, id string)
 
 // Sessions answers GET /api/agents/{id}/sessions, the latest updated first.
 func (h *Handler) Sessions() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		limit, offset, err := readPage(r, "search", "created_after", "created_before", "min_runs", "max_runs")
 		if err != nil {
 			return 0, nil, err
@@ -140,7 +140,7 @@ func readInitial(all []json.RawMessage) (items []item.Item, err error) {
 
 // CreateSession answers POST /api/agents/{id}/sessions.
 func (h *Handler) CreateSession() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		f, err := readOptional(r)
 		if err != nil {
 			return 0, nil, err
@@ -199,7 +199,7 @@ func (h *Handler) addInitial(ctx context.Context, s agent.Session, items []item.
 
 // Session answers GET /api/sessions/{id}.
 func (h *Handler) Session() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		if err := surface.CheckQuery(r.URL.Query()); err != nil {
 			return 0, nil, err
 		}
@@ -210,7 +210,7 @@ func (h *Handler) Session() surface.Endpoint {
 
 // DeleteSession answers DELETE /api/sessions/{id}, and that below an agent.
 func (h *Handler) DeleteSession(member string) surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		id := r.PathValue(member)
 		s, err := h.findSession(r.Context(), caller, id)
 		if err == nil && (!s.Continues(caller.Principal) || member != "id" && s.Agent != r.PathValue("id")) {
@@ -227,7 +227,7 @@ func (h *Handler) DeleteSession(member string) surface.Endpoint {
 }
 
 // dropSession ends the run of a session that has not ended, and deletes its runs and then the session.
-func (h *Handler) dropSession(ctx context.Context, caller run.Caller, s agent.Session) error {
+func (h *Handler) dropSession(ctx context.Context, caller caller.Caller, s agent.Session) error {
 	for offset := 0; ; offset += maxLimit {
 		turns, _, err := h.o.Sessions.SessionTurns(ctx, s.Org, s.ID, maxLimit, offset)
 		if err != nil {
@@ -255,7 +255,7 @@ func (h *Handler) dropSession(ctx context.Context, caller run.Caller, s agent.Se
 }
 
 // dropSessions deletes the sessions of an agent that is to be deleted.
-func (h *Handler) dropSessions(ctx context.Context, caller run.Caller, agentID string) error {
+func (h *Handler) dropSessions(ctx context.Context, caller caller.Caller, agentID string) error {
 	for {
 		found, _, err := h.o.Sessions.Sessions(ctx, caller.Org.ID, agent.SessionQuery{Agent: agentID, Limit: maxLimit})
 		if err != nil || len(found) == 0 {
@@ -287,7 +287,7 @@ type messageCall struct {
 // Messages answers GET /api/sessions/{id}/messages, the oldest first: what the turns that have ended have
 // added, and those that wait, so far.
 func (h *Handler) Messages() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		limit, offset, err := readPage(r)
 		if err != nil {
 			return 0, nil, err
@@ -333,7 +333,7 @@ func wireMessage(it item.Item) (message, bool) {
 
 // SessionRuns answers GET /api/sessions/{id}/runs, the latest first.
 func (h *Handler) SessionRuns() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		limit, offset, err := readPage(r)
 		if err != nil {
 			return 0, nil, err

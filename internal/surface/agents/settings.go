@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/agent"
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
@@ -42,7 +42,7 @@ func typed(k agent.SettingKey, text string) any {
 
 // Settings answers GET /api/settings.
 func (h *Handler) Settings() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		stored, err := h.o.Store.AgentSettings(r.Context(), caller.Org.ID)
 		if err != nil {
 			return 0, nil, err
@@ -119,7 +119,7 @@ func unknownSetting(key string) error {
 
 // PutSettings answers PUT /api/settings with {"settings": {KEY: VALUE}}. All are checked before any is stored.
 func (h *Handler) PutSettings() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		f, err := readFields(r)
 		if err != nil {
 			return 0, nil, err
@@ -156,7 +156,7 @@ func (h *Handler) PutSettings() surface.Endpoint {
 
 // PutSetting answers PUT /api/settings/{key} with {"value": VALUE}.
 func (h *Handler) PutSetting() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		key := r.PathValue("key")
 		if _, ok := agent.FindSetting(key); !ok {
 			return 0, nil, unknownSetting(key)
@@ -182,7 +182,7 @@ func (h *Handler) PutSetting() surface.Endpoint {
 
 // DeleteSetting answers DELETE /api/settings/{key}: the setting has its default again.
 func (h *Handler) DeleteSetting() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		k, ok := agent.FindSetting(r.PathValue("key"))
 		if !ok {
 			return 0, nil, unknownSetting(r.PathValue("key"))
@@ -194,7 +194,7 @@ func (h *Handler) DeleteSetting() surface.Endpoint {
 // ResetCategory answers POST /api/settings/reset-category with {"category": …}: the settings of the category
 // have their defaults again.
 func (h *Handler) ResetCategory() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		f, err := readFields(r)
 		if err != nil {
 			return 0, nil, err
@@ -218,7 +218,7 @@ func (h *Handler) ResetCategory() surface.Endpoint {
 }
 
 // store stores settings: secret ones in the vault, one by one, and then the others together.
-func (h *Handler) store(r *http.Request, caller run.Caller, all []newValue) (int, any, error) {
+func (h *Handler) store(r *http.Request, caller caller.Caller, all []newValue) (int, any, error) {
 	for _, one := range all {
 		if one.key.Key == agent.CompactionModelKey && !one.value.IsZero() && !h.o.Kit.Serves(one.value.Reveal()) {
 			return 0, nil, surface.InvalidValue(one.at, "%s: no provider of this gateway serves the model %q; GET /v1/models lists all names", one.key.Key, one.value.Reveal())
@@ -243,7 +243,7 @@ func (h *Handler) store(r *http.Request, caller run.Caller, all []newValue) (int
 	return http.StatusOK, out, nil
 }
 
-func (h *Handler) storeSecret(r *http.Request, caller run.Caller, one newValue) error {
+func (h *Handler) storeSecret(r *http.Request, caller caller.Caller, one newValue) error {
 	name := one.key.Key
 	if one.value.IsZero() {
 		all, err := h.o.Secrets.Secrets(r.Context(), caller.Org.ID)

@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/agent"
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -68,7 +68,7 @@ func builtins(missing func(name string) string) []toolObject {
 	return tools
 }
 
-func wireTool(t agent.Tool, caller run.Caller) toolObject {
+func wireTool(t agent.Tool, caller caller.Caller) toolObject {
 	out := toolObject{
 		ID: &t.ID, Name: t.Name, Type: custom, Description: t.Description, Available: t.Unsupported == "", InputSchema: t.InputSchema,
 		Unsupported: t.Unsupported, CreatedAt: wireTime(t.CreatedAt), UpdatedAt: wireTime(t.UpdatedAt),
@@ -84,7 +84,7 @@ func wireTool(t agent.Tool, caller run.Caller) toolObject {
 
 // Tools answers GET /api/tools: the built-in tools, then the custom ones by name.
 func (h *Handler) Tools() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		limit, offset, err := readPage(r)
 		if err != nil {
 			return 0, nil, err
@@ -107,13 +107,13 @@ func (h *Handler) Tools() surface.Endpoint {
 
 // Tool answers GET /api/tools/{id}.
 func (h *Handler) Tool() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		t, err := h.findTool(r, caller)
 		return http.StatusOK, wireTool(t, caller), err
 	})
 }
 
-func (h *Handler) findTool(r *http.Request, caller run.Caller) (agent.Tool, error) {
+func (h *Handler) findTool(r *http.Request, caller caller.Caller) (agent.Tool, error) {
 	id := r.PathValue("id")
 	t, err := h.o.Store.Tool(r.Context(), caller.Org.ID, id)
 	return t, refusedTool(err, id)
@@ -138,7 +138,7 @@ func refusedTool(err error, id string) error {
 
 // CreateTool answers POST /api/tools.
 func (h *Handler) CreateTool() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		f, err := readFields(r)
 		if err != nil {
 			return 0, nil, err
@@ -155,7 +155,7 @@ func (h *Handler) CreateTool() surface.Endpoint {
 // ChangeTool answers PUT /api/tools/{id}: members that are given replace those that are there, also those of
 // config. null gives a member its default.
 func (h *Handler) ChangeTool() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		body, err := surface.ReadJSON(r)
 		if err != nil {
 			return 0, nil, err
@@ -175,7 +175,7 @@ func (h *Handler) ChangeTool() surface.Endpoint {
 
 // changeTool applies the members to the tool in the path. It returns org.ErrChanged if another request changed the
 // tool meanwhile.
-func (h *Handler) changeTool(r *http.Request, caller run.Caller, f *fields) (agent.Tool, error) {
+func (h *Handler) changeTool(r *http.Request, caller caller.Caller, f *fields) (agent.Tool, error) {
 	was, err := h.findTool(r, caller)
 	switch {
 	case err != nil:
@@ -202,7 +202,7 @@ func (h *Handler) changeTool(r *http.Request, caller run.Caller, f *fields) (age
 
 // RemoveTool answers DELETE /api/tools/{id}.
 func (h *Handler) RemoveTool() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		id := r.PathValue("id")
 		t, err := h.findTool(r, caller)
 		if err == nil {
@@ -217,7 +217,7 @@ func (h *Handler) RemoveTool() surface.Endpoint {
 }
 
 // checkUndeclared refuses to take a tool from an agent of the configuration file, which finds it by its name.
-func (h *Handler) checkUndeclared(caller run.Caller, name string) error {
+func (h *Handler) checkUndeclared(caller caller.Caller, name string) error {
 	for _, a := range h.declared(caller) {
 		if slices.ContainsFunc(a.Tools, func(t agent.Assignment) bool { return t.Name == name }) {
 			return refusedTool(&agent.ToolInUseError{Tool: name, Agent: a.Name}, "")

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -23,7 +24,7 @@ type decided struct {
 // DecideAgent answers POST /v1/agent/approvals/{id}. The id is that of an approval, or that of a run: then the
 // decision is about the only call of the run that waits, or, with early, about one that is not asked for yet. When
 // the answer is sent, the decision is on disk. It is recorded even if the client has left.
-func (h *Handler) DecideAgent(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+func (h *Handler) DecideAgent(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	if err := surface.CheckQuery(r.URL.Query()); err != nil {
 		return err
 	}
@@ -60,7 +61,7 @@ func (h *Handler) DecideAgent(w http.ResponseWriter, r *http.Request, caller run
 }
 
 // decideOne decides an approval. For a key that may only decide what its own request asks for there are no others.
-func (h *Handler) decideOne(ctx context.Context, caller run.Caller, id string, d journal.Decision, by org.Author) (journal.Approval, error) {
+func (h *Handler) decideOne(ctx context.Context, caller caller.Caller, id string, d journal.Decision, by org.Author) (journal.Approval, error) {
 	a, err := h.o.Archive.Approval(ctx, caller.Org.ID, id)
 	if err != nil {
 		return a, err
@@ -71,7 +72,7 @@ func (h *Handler) decideOne(ctx context.Context, caller run.Caller, id string, d
 	return h.o.Runner.Decide(ctx, caller.Org.ID, a.ID, d, by)
 }
 
-func mayDecide(a *journal.Approval, caller run.Caller) error {
+func mayDecide(a *journal.Approval, caller caller.Caller) error {
 	if own := a.Principal == caller.Principal.ID && a.Asker == loop.AskedByRequest; !own && !caller.Principal.Role.MayApprove() {
 		return org.ErrNotFound
 	}
@@ -80,7 +81,7 @@ func mayDecide(a *journal.Approval, caller run.Caller) error {
 
 // decideNext decides the only call of a run that waits. If none waits and the decision is early, it is kept for the
 // next call.
-func (h *Handler) decideNext(ctx context.Context, caller run.Caller, runID string, d journal.Decision, early bool, by org.Author) (journal.Approval, error) {
+func (h *Handler) decideNext(ctx context.Context, caller caller.Caller, runID string, d journal.Decision, early bool, by org.Author) (journal.Approval, error) {
 	head, err := h.o.Archive.Head(ctx, caller.Org.ID, runID)
 	if err == nil && !caller.Principal.Role.MayApprove() && head.Summary.Principal != caller.Principal.ID {
 		err = org.ErrNotFound

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
@@ -68,34 +69,34 @@ func New(o Options) *Handler {
 // List answers GET /v1/approvals. With the parameter wait, an empty list is answered when an
 // approval appears, or after that time. A request that waits is not admitted to the store
 // meanwhile.
-func (h *Handler) List(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+func (h *Handler) List(w http.ResponseWriter, r *http.Request, sender caller.Caller) error {
 	q, wait, err := query(r.URL.Query())
 	if err != nil {
 		return err
 	}
-	if err := caller.Account.Acquire((q.Limit + 1) * listedBytes); err != nil {
+	if err := sender.Account.Acquire((q.Limit + 1) * listedBytes); err != nil {
 		return err
 	}
-	q.Access = caller.Principal.Access
+	q.Access = sender.Principal.Access
 	limit := q.Limit
 	q.Limit++ // one more shows whether there are older ones
 	var found []journal.Approval
 	if wait > 0 {
-		if found, err = h.o.Runner.AwaitApprovals(r.Context(), caller.Org.ID, q, wait, caller.Account); err != nil {
+		if found, err = h.o.Runner.AwaitApprovals(r.Context(), sender.Org.ID, q, wait, sender.Account); err != nil {
 			return h.failedList(err)
 		}
 	}
-	return surface.Admitted(func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+	return surface.Admitted(func(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 		if wait == 0 {
 			if found, err = h.o.Archive.Approvals(r.Context(), caller.Org.ID, q); err != nil {
 				return h.failedList(err)
 			}
 		}
 		return h.writeList(w, r, caller, found, limit)
-	})(w, r, caller)
+	})(w, r, sender)
 }
 
-func (h *Handler) writeList(w http.ResponseWriter, r *http.Request, caller run.Caller, found []journal.Approval, limit int) error {
+func (h *Handler) writeList(w http.ResponseWriter, r *http.Request, caller caller.Caller, found []journal.Approval, limit int) error {
 	data := make([]Object, min(len(found), limit))
 	for i := range data {
 		arguments, err := journal.ArgumentsOf(r.Context(), h.o.Archive, found[i], MaxListed)
@@ -110,7 +111,7 @@ func (h *Handler) writeList(w http.ResponseWriter, r *http.Request, caller run.C
 }
 
 // Get answers GET /v1/approvals/{id}.
-func (h *Handler) Get(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+func (h *Handler) Get(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	if err := surface.CheckQuery(r.URL.Query()); err != nil {
 		return err
 	}
@@ -126,7 +127,7 @@ func (h *Handler) Get(w http.ResponseWriter, r *http.Request, caller run.Caller)
 
 // Decide answers POST /v1/approvals/{id}. When the answer is sent, the decision is on disk. It
 // is recorded even if the client has left.
-func (h *Handler) Decide(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+func (h *Handler) Decide(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	if err := surface.CheckQuery(r.URL.Query()); err != nil {
 		return err
 	}
@@ -155,7 +156,7 @@ func (h *Handler) Decide(w http.ResponseWriter, r *http.Request, caller run.Call
 }
 
 // write answers with an approval and all of its arguments: who decides must see them.
-func (h *Handler) write(ctx context.Context, w http.ResponseWriter, caller run.Caller, a journal.Approval) error {
+func (h *Handler) write(ctx context.Context, w http.ResponseWriter, caller caller.Caller, a journal.Approval) error {
 	arguments, err := allArguments(ctx, h.o.Archive, caller.Account, a)
 	if err != nil {
 		return h.failed(err)

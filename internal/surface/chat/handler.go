@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/policy"
 	"github.com/turnpike-gateway/turnpike/internal/run"
@@ -29,7 +30,7 @@ func New(o surface.Options) *Handler {
 }
 
 // Serve answers POST /v1/chat/completions.
-func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	return h.kit.Serve(w, r, caller)
 }
 
@@ -45,7 +46,7 @@ func turnOf(items []item.Item) *int {
 }
 
 // decodeRequest implements surface.Surface.Decode.
-func decodeRequest(_ context.Context, caller run.Caller, req *run.Request, members []surface.Member) (surface.Reply, error) {
+func decodeRequest(_ context.Context, caller caller.Caller, req *run.Request, members []surface.Member) (surface.Reply, error) {
 	asked, err := decode(req, members)
 	if err == nil {
 		err = continueSession(caller, req, members)

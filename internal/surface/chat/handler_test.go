@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -85,7 +86,7 @@ func serve(r *teller, mode org.StreamMode, body string, beats *sse.Heartbeats, e
 		Router: route.New([]route.Provider{{Name: "up", Models: []string{"m"}, Model: chatModel{}}}),
 	})
 	w := httptest.NewRecorder()
-	caller := run.Caller{
+	caller := caller.Caller{
 		Org:       &org.Org{ID: "o", MCPOutbound: true, Runtime: org.Runtime{StreamMode: mode, Extensions: extensions}},
 		Principal: org.Principal{ID: "p", Role: org.Member},
 		Servers:   make([]catalog.Server, 1),
@@ -95,7 +96,7 @@ func serve(r *teller, mode org.StreamMode, body string, beats *sse.Heartbeats, e
 }
 
 // answer serves a request as the HTTP server does.
-func answer(h *Handler, w http.ResponseWriter, r *http.Request, caller run.Caller) {
+func answer(h *Handler, w http.ResponseWriter, r *http.Request, caller caller.Caller) {
 	if err := h.Serve(w, r, caller); err != nil {
 		Errors().Write(w, err)
 	}
@@ -380,7 +381,7 @@ func TestAClientThatHasGoneIsSaidToTheRun(t *testing.T) {
 		return nil
 	}}
 	h := New(surface.Options{MaxRoundsCap: func() int { return 50 }, Runner: r, Heartbeats: sse.NewHeartbeats(0), Log: slog.New(slog.DiscardHandler), Router: route.New([]route.Provider{{Name: "up", Models: []string{"m"}, Model: chatModel{}}})})
-	caller := run.Caller{Org: &org.Org{MCPOutbound: true}, Principal: org.Principal{Role: org.Owner}, Servers: make([]catalog.Server, 1)}
+	caller := caller.Caller{Org: &org.Org{MCPOutbound: true}, Principal: org.Principal{Role: org.Owner}, Servers: make([]catalog.Server, 1)}
 	answer(h, goneWriter{httptest.NewRecorder()}, httptest.NewRequest("POST", "/", strings.NewReader(askStream)), caller)
 	if told == nil {
 		t.Error("nobody said that the client has gone")

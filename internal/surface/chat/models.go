@@ -4,7 +4,7 @@ import (
 	"bufio"
 	"net/http"
 
-	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
@@ -32,7 +32,7 @@ func newModelObject(m surface.Model, tools surface.Tools, info surface.ModelInfo
 }
 
 // ServeModels answers GET /v1/models with the names that can be asked for.
-func (h *Handler) ServeModels(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+func (h *Handler) ServeModels(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	tools := h.kit.Tools(r.Context(), caller)
 	w.Header().Set("Content-Type", "application/json")
 	out := bufio.NewWriter(w) // a list may be long, and is not put together in memory
@@ -50,7 +50,7 @@ func (h *Handler) ServeModels(w http.ResponseWriter, r *http.Request, caller run
 }
 
 // ServeModel answers GET /v1/models/{model}.
-func (h *Handler) ServeModel(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+func (h *Handler) ServeModel(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	m, err := h.kit.Model(r.Context(), caller, r.PathValue("model"))
 	if err != nil {
 		return err

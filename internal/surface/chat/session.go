@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
@@ -32,7 +33,7 @@ func sessionOf(members []surface.Member) (id string, err error) {
 }
 
 // continueSession makes the request continue the session that it names.
-func continueSession(caller run.Caller, req *run.Request, members []surface.Member) error {
+func continueSession(caller caller.Caller, req *run.Request, members []surface.Member) error {
 	id, err := sessionOf(members)
 	if err != nil || id == "" {
 		return err

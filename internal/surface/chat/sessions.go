@@ -12,12 +12,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/file"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/settings"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/item"
@@ -68,7 +68,7 @@ func object(id string, items []item.Item) sessionObject {
 }
 
 // name returns the name of the session of a request. The error is for one that no session can have.
-func name(r *http.Request, caller run.Caller) (conversation.SessionName, error) {
+func name(r *http.Request, caller caller.Caller) (conversation.SessionName, error) {
 	id := r.PathValue("id")
 	return conversation.SessionName{Org: caller.Org.ID, Principal: caller.Principal.ID, ID: id}, conversation.CheckSessionID("id", id)
 }
@@ -86,7 +86,7 @@ func (h *Sessions) find(ctx context.Context, n conversation.SessionName) (*journ
 }
 
 // Get answers GET /v1/sessions/{id}.
-func (h *Sessions) Get(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+func (h *Sessions) Get(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	n, err := name(r, caller)
 	if err != nil {
 		return err
@@ -114,7 +114,7 @@ func changing(r *http.Request) (context.Context, context.CancelFunc) {
 }
 
 // Put answers PUT /v1/sessions/{id}.
-func (h *Sessions) Put(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+func (h *Sessions) Put(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	n, err := name(r, caller)
 	if err != nil {
 		return err
@@ -136,7 +136,7 @@ func (h *Sessions) Put(w http.ResponseWriter, r *http.Request, caller run.Caller
 }
 
 // Delete answers DELETE /v1/sessions/{id}. There need not be such a session.
-func (h *Sessions) Delete(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+func (h *Sessions) Delete(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	n, err := name(r, caller)
 	if err != nil {
 		return err
@@ -154,7 +154,7 @@ func (h *Sessions) Delete(w http.ResponseWriter, r *http.Request, caller run.Cal
 }
 
 // Fork answers POST /v1/sessions/{id}/fork.
-func (h *Sessions) Fork(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+func (h *Sessions) Fork(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	n, err := name(r, caller)
 	if err != nil {
 		return err

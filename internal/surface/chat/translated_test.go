@@ -13,11 +13,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/route"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -57,7 +57,7 @@ func (p place) serve(r *teller, body string) *httptest.ResponseRecorder {
 	h := New(surface.Options{
 		MaxRoundsCap: func() int { return 50 }, Runner: r, Heartbeats: sse.NewHeartbeats(0), Log: slog.New(slog.DiscardHandler), Router: route.New(p.providers),
 	})
-	caller := run.Caller{
+	caller := caller.Caller{
 		Org: &org.Org{ID: "o", MCPOutbound: !p.loopOff, Runtime: p.runtime}, Principal: org.Principal{ID: "p", Role: org.Member},
 		Servers: make([]catalog.Server, 1), RequestID: "req_7",
 	}

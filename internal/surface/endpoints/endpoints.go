@@ -10,8 +10,8 @@ package endpoints
 import (
 	"net/http"
 
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/spool"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
@@ -69,7 +69,7 @@ func (h *Handler) Routes() []surface.Route {
 
 // refuse answers requests for what is not relayed, because the batches of an org must not be those of
 // another one.
-func refuse(_ http.ResponseWriter, r *http.Request, _ run.Caller) error {
+func refuse(_ http.ResponseWriter, r *http.Request, _ caller.Caller) error {
 	return fault.New(fault.NotFound, "not_relayed", "%s is not relayed: all orgs of the gateway share the provider's key, and would see each other's batches; "+
 		"use the provider's API with a key of your own", r.URL.Path)
 }

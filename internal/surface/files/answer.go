@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/blob"
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
@@ -48,7 +48,7 @@ func (h *Handler) answer(err error) error {
 }
 
 // mayRead returns an error unless the key may read files.
-func mayRead(caller run.Caller) error {
+func mayRead(caller caller.Caller) error {
 	a := caller.Principal.Access
 	if a.AllowsServer(org.BuiltinTools) && a.AllowsTool(readTool) {
 		return nil
@@ -57,7 +57,7 @@ func mayRead(caller run.Caller) error {
 }
 
 // mayWrite returns an error unless the key may write and delete files.
-func mayWrite(caller run.Caller) error {
+func mayWrite(caller caller.Caller) error {
 	a := caller.Principal.Access
 	switch {
 	case a.ReadOnly:

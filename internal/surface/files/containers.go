@@ -4,8 +4,8 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/file"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
@@ -51,7 +51,7 @@ func (h *Handler) containerRoutes(requests surface.Group) []surface.Route {
 
 // ListContainerFiles answers GET /v1/containers/{container}/files. A container without files that the key may use has an empty list.
 func (h *Handler) ListContainerFiles() surface.Endpoint {
-	return h.managed(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.managed(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		query := r.URL.Query()
 		if err := surface.CheckQuery(query, "limit", "order", "after"); err != nil {
 			return 0, nil, err
@@ -67,7 +67,7 @@ func (h *Handler) ListContainerFiles() surface.Endpoint {
 }
 
 // contained returns a file of a container that the key may use.
-func (h *Handler) contained(ctx context.Context, r *http.Request, caller run.Caller) (file.File, error) {
+func (h *Handler) contained(ctx context.Context, r *http.Request, caller caller.Caller) (file.File, error) {
 	id := r.PathValue("id")
 	f, err := h.o.Files.Find(ctx, caller.Org.ID, surface.FilesOf(caller), id)
 	if err == nil && (f.Container == "" || f.Container != r.PathValue("container")) {
@@ -78,7 +78,7 @@ func (h *Handler) contained(ctx context.Context, r *http.Request, caller run.Cal
 
 // GetContainerFile answers GET /v1/containers/{container}/files/{id}.
 func (h *Handler) GetContainerFile() surface.Endpoint {
-	return h.managed(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.managed(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		if err := surface.CheckQuery(r.URL.Query()); err != nil {
 			return 0, nil, err
 		}
@@ -89,7 +89,7 @@ func (h *Handler) GetContainerFile() surface.Endpoint {
 
 // ContainerFileContent answers GET /v1/containers/{container}/files/{id}/content.
 func (h *Handler) ContainerFileContent() surface.Endpoint {
-	return func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+	return func(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 		err := surface.CheckQuery(r.URL.Query())
 		if err == nil {
 			_, err = h.contained(r.Context(), r, caller)

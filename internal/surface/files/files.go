@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/blob"
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
@@ -44,7 +44,7 @@ func wireFile(i blob.Info) fileObject {
 
 // ListBuckets answers GET /api/buckets.
 func (h *Handler) ListBuckets() surface.Endpoint {
-	return h.managed(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.managed(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		if err := errors.Join(mayRead(caller), surface.CheckQuery(r.URL.Query())); err != nil {
 			return 0, nil, err
 		}
@@ -66,20 +66,20 @@ func (h *Handler) ListBuckets() surface.Endpoint {
 }
 
 // managed is [surface.Managed] for a Handler that may be nil until it is called.
-func (h *Handler) managed(serve func(*http.Request, run.Caller) (int, any, error)) surface.Endpoint {
-	return func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+func (h *Handler) managed(serve func(*http.Request, caller.Caller) (int, any, error)) surface.Endpoint {
+	return func(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 		return surface.Managed(h.o.Log, serve)(w, r, caller)
 	}
 }
 
 // ListFiles answers GET /api/buckets/{name}/files.
 func (h *Handler) ListFiles() surface.Endpoint {
-	return func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+	return func(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 		return surface.Failed(h.o.Log, h.listFiles(w, r, caller))
 	}
 }
 
-func (h *Handler) listFiles(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+func (h *Handler) listFiles(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	if err := mayRead(caller); err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (h *Handler) listFiles(w http.ResponseWriter, r *http.Request, caller run.C
 
 // Download answers GET /api/buckets/{name}/files/{path}.
 func (h *Handler) Download() surface.Endpoint {
-	return func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+	return func(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 		err := errors.Join(mayRead(caller), surface.CheckQuery(r.URL.Query()))
 		if err == nil {
 			err = h.send(w, r, caller.Org.ID, r.PathValue("name"), r.PathValue("path"))
@@ -131,7 +131,7 @@ func (h *Handler) Download() surface.Endpoint {
 
 // Signed answers GET /v1/blobs/{id}, for whoever has the URL.
 func (h *Handler) Signed() surface.Endpoint {
-	return func(w http.ResponseWriter, r *http.Request, _ run.Caller) error {
+	return func(w http.ResponseWriter, r *http.Request, _ caller.Caller) error {
 		return surface.Failed(h.o.Log, h.signed(w, r))
 	}
 }
@@ -269,12 +269,12 @@ func disposition(name string) string {
 
 // Upload answers PUT /api/buckets/{name}/files/{path}.
 func (h *Handler) Upload() surface.Endpoint {
-	return func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+	return func(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 		return surface.Failed(h.o.Log, h.upload(w, r, caller))
 	}
 }
 
-func (h *Handler) upload(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+func (h *Handler) upload(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	if err := errors.Join(mayWrite(caller), surface.CheckQuery(r.URL.Query())); err != nil {
 		return err
 	}
@@ -308,7 +308,7 @@ func (h *Handler) upload(w http.ResponseWriter, r *http.Request, caller run.Call
 
 // Delete answers DELETE /api/buckets/{name}/files/{path}.
 func (h *Handler) Delete() surface.Endpoint {
-	return func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+	return func(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 		err := errors.Join(mayWrite(caller), surface.CheckQuery(r.URL.Query()))
 		if err == nil {
 			err = h.remove(r, caller)
@@ -323,7 +323,7 @@ func (h *Handler) Delete() surface.Endpoint {
 	}
 }
 
-func (h *Handler) remove(r *http.Request, caller run.Caller) error {
+func (h *Handler) remove(r *http.Request, caller caller.Caller) error {
 	b, err := h.open(r.Context(), caller.Org.ID, r.PathValue("name"))
 	if err != nil {
 		return err
@@ -339,7 +339,7 @@ const recording = 10 * time.Second
 
 // record records that the file of a request was uploaded, or deleted if sum is "". It does so also if the client has
 // gone: the file has changed.
-func (h *Handler) record(r *http.Request, caller run.Caller, size int64, sum string) error {
+func (h *Handler) record(r *http.Request, caller caller.Caller, size int64, sum string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), recording)
 	defer cancel()
 	by := org.Author{Principal: caller.Principal.ID, RequestID: caller.RequestID, At: h.o.Now().UnixMilli()}
@@ -351,7 +351,7 @@ func (h *Handler) record(r *http.Request, caller run.Caller, size int64, sum str
 
 // SignURL answers POST /api/buckets/{name}/signed-urls.
 func (h *Handler) SignURL() surface.Endpoint {
-	return h.managed(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.managed(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		if err := mayRead(caller); err != nil {
 			return 0, nil, err
 		}

@@ -15,9 +15,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/turnpike-gateway/turnpike/internal/blob"
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/file"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/spool"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
@@ -85,7 +85,7 @@ func (h *Handler) answerFile(err error, id string) error {
 
 // PostFile answers POST /v1/files.
 func (h *Handler) PostFile() surface.Endpoint {
-	return func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+	return func(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 		f, err := h.postFile(r, caller)
 		if err != nil {
 			return surface.Failed(h.o.Log, err)
@@ -94,7 +94,7 @@ func (h *Handler) PostFile() surface.Endpoint {
 	}
 }
 
-func (h *Handler) postFile(r *http.Request, caller run.Caller) (file.File, error) {
+func (h *Handler) postFile(r *http.Request, caller caller.Caller) (file.File, error) {
 	if err := surface.CheckQuery(r.URL.Query()); err != nil {
 		return file.File{}, err
 	}
@@ -238,7 +238,7 @@ func uploadedName(name string) (string, error) {
 
 // ListUploads answers GET /v1/files.
 func (h *Handler) ListUploads() surface.Endpoint {
-	return h.managed(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.managed(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		query := r.URL.Query()
 		if err := surface.CheckQuery(query, "purpose", "limit", "order", "after"); err != nil {
 			return 0, nil, err
@@ -260,7 +260,7 @@ func (h *Handler) ListUploads() surface.Endpoint {
 }
 
 // readList reads the members of a query for a list of files. The Query asks for one file more than the list may have.
-func (h *Handler) readList(r *http.Request, caller run.Caller, usual, most int) (file.Query, error) {
+func (h *Handler) readList(r *http.Request, caller caller.Caller, usual, most int) (file.Query, error) {
 	query := r.URL.Query()
 	limit, err := surface.QueryNumber(query, "limit", usual, 1, most)
 	if err != nil {
@@ -312,7 +312,7 @@ func newList[T any](found []file.File, limit int, wire func(file.File) T) fileLi
 
 // GetFile answers GET /v1/files/{id}.
 func (h *Handler) GetFile() surface.Endpoint {
-	return h.managed(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.managed(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		if err := surface.CheckQuery(r.URL.Query()); err != nil {
 			return 0, nil, err
 		}
@@ -326,7 +326,7 @@ func (h *Handler) GetFile() surface.Endpoint {
 
 // DeleteFile answers DELETE /v1/files/{id}.
 func (h *Handler) DeleteFile() surface.Endpoint {
-	return h.managed(func(r *http.Request, caller run.Caller) (int, any, error) {
+	return h.managed(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		id := r.PathValue("id")
 		err := surface.CheckQuery(r.URL.Query())
 		if err == nil {
@@ -342,7 +342,7 @@ func (h *Handler) DeleteFile() surface.Endpoint {
 
 // FileContent answers GET /v1/files/{id}/content.
 func (h *Handler) FileContent() surface.Endpoint {
-	return func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+	return func(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 		err := surface.CheckQuery(r.URL.Query())
 		if err == nil {
 			err = h.sendUpload(w, r, caller)
@@ -351,7 +351,7 @@ func (h *Handler) FileContent() surface.Endpoint {
 	}
 }
 
-func (h *Handler) sendUpload(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+func (h *Handler) sendUpload(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	id := r.PathValue("id")
 	return h.sendOpened(w, r, caller.Org.ID, func(ctx context.Context) (download, error) {
 		content, f, err := h.o.Files.Open(ctx, caller.Org.ID, surface.FilesOf(caller), id)

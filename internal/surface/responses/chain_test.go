@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -146,9 +147,9 @@ func newBench(t *testing.T, story string) *bench {
 }
 
 // caller has one server with the tool search.
-func (b *bench) caller(orgID, principal string) run.Caller {
+func (b *bench) caller(orgID, principal string) caller.Caller {
 	source := turnpiketest.NewSource(turnpiketest.Tool{Name: "search", Class: tool.Read, Result: "found"})
-	return run.Caller{
+	return caller.Caller{
 		Org: &org.Org{ID: orgID, MCPOutbound: true}, Principal: org.Principal{ID: principal, Role: org.Member},
 		Servers: []catalog.Server{{Name: "tools", Source: source}},
 	}
@@ -175,7 +176,7 @@ type answer struct {
 	}
 }
 
-func (b *bench) do(t *testing.T, caller run.Caller, serve surface.Endpoint, method, id, query, body string) answer {
+func (b *bench) do(t *testing.T, caller caller.Caller, serve surface.Endpoint, method, id, query, body string) answer {
 	t.Helper()
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(method, "/x?"+query, strings.NewReader(body))

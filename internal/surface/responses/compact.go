@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
@@ -61,7 +62,7 @@ type compactionSeal struct {
 }
 
 // sealOf returns the seal of the caller's org. An org that is created again has another one.
-func (h *Handler) sealOf(caller run.Caller) compactionSeal {
+func (h *Handler) sealOf(caller caller.Caller) compactionSeal {
 	return compactionSeal{h.o.Seals, caller.Org.ID, "compaction/" + caller.Org.CreatedAt.UTC().Format(time.RFC3339Nano)}
 }
 
@@ -293,12 +294,12 @@ func (c *compactor) Finish() {
 }
 
 // Compact answers POST /v1/responses/compact.
-func (h *Handler) Compact(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+func (h *Handler) Compact(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	return h.compacting.Serve(w, r, caller)
 }
 
 // decodeCompact implements surface.Surface.Decode for POST /v1/responses/compact.
-func (h *Handler) decodeCompact(ctx context.Context, caller run.Caller, req *run.Request, members []surface.Member) (surface.Reply, error) {
+func (h *Handler) decodeCompact(ctx context.Context, caller caller.Caller, req *run.Request, members []surface.Member) (surface.Reply, error) {
 	d := h.newDecoder(ctx, caller, req)
 	d.compacts, d.alone = true, true
 	asked := members[:0:0]

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/internal/surface/responses"
@@ -44,7 +44,7 @@ type compaction struct {
 	}
 }
 
-func (b *bench) compact(t *testing.T, caller run.Caller, serve surface.Endpoint, body string) compaction {
+func (b *bench) compact(t *testing.T, caller caller.Caller, serve surface.Endpoint, body string) compaction {
 	t.Helper()
 	w := httptest.NewRecorder()
 	if err := serve(w, httptest.NewRequest(http.MethodPost, "/x", strings.NewReader(body)), caller); err != nil {
@@ -132,7 +132,7 @@ func TestWhatIsNoCompaction(t *testing.T) { // P50
 	again := b.caller("acme", "alice")
 	again.Org.CreatedAt = time.Unix(1, 0)
 	for name, tt := range map[string]struct {
-		caller run.Caller
+		caller caller.Caller
 		serve  surface.Endpoint
 		body   string
 		status int

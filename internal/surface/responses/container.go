@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/file"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/item"
 )
@@ -151,7 +151,7 @@ func (d *decoder) setContainer() (err error) {
 type keyContainers struct {
 	h      *Handler
 	ctx    context.Context //nolint:containedctx // it lives as long as the decoder of a request
-	caller run.Caller
+	caller caller.Caller
 }
 
 func (k keyContainers) named(at, id string) error {

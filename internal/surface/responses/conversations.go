@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/id"
@@ -53,7 +54,7 @@ func noConversation(id, param string) error {
 	return fault.New(fault.NotFound, "conversation_not_found", "no conversation has the id %.100q; it was deleted, or its time is over", id).In(param)
 }
 
-func (h *Handler) findConversation(ctx context.Context, caller run.Caller, id string) (*journal.Conversation, error) {
+func (h *Handler) findConversation(ctx context.Context, caller caller.Caller, id string) (*journal.Conversation, error) {
 	c, err := conversation.Find(ctx, h.o.Conversations, caller.Org.ID, conversationPrefix, id)
 	if err != nil {
 		return nil, surface.Failed(h.o.Log, err)
@@ -83,7 +84,7 @@ func metadataOf(body map[string]json.RawMessage) (map[string]string, error) {
 }
 
 // CreateConversation answers POST /v1/conversations.
-func (h *Handler) CreateConversation(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+func (h *Handler) CreateConversation(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	body, err := surface.ReadObject(r, caller.Account)
 	if err == nil {
 		err = refuseOthers(body, "items", "metadata")
@@ -136,7 +137,7 @@ func (h *Handler) CreateConversation(w http.ResponseWriter, r *http.Request, cal
 }
 
 // createConversation stores a conversation with its items.
-func (h *Handler) createConversation(ctx context.Context, caller run.Caller, k *keyed, name string, made storedConversation, items *part) (err error) {
+func (h *Handler) createConversation(ctx context.Context, caller caller.Caller, k *keyed, name string, made storedConversation, items *part) (err error) {
 	c := journal.Conversation{}
 	if c.RequestJSON, err = surface.Marshal(made); err != nil {
 		return err
@@ -219,7 +220,7 @@ type part struct {
 }
 
 // newPart reads items that become a part of a conversation.
-func (h *Handler) newPart(ctx context.Context, caller run.Caller, list []json.RawMessage) (*part, error) {
+func (h *Handler) newPart(ctx context.Context, caller caller.Caller, list []json.RawMessage) (*part, error) {
 	d := h.newDecoder(ctx, caller, &run.Request{})
 	in := newInputReader(d)
 	defer d.dropFound()
@@ -244,7 +245,7 @@ func (h *Handler) newPart(ctx context.Context, caller run.Caller, list []json.Ra
 }
 
 // checkResults refuses results of calls that neither the part nor the conversation has; "" = it is a new one.
-func (h *Handler) checkResults(ctx context.Context, caller run.Caller, name string, p *part) error {
+func (h *Handler) checkResults(ctx context.Context, caller caller.Caller, name string, p *part) error {
 	memory := caller.Account.Share()
 	defer memory.Close()
 	return surface.Failed(h.o.Log, conversation.CheckResults(ctx, h.o.Conversations, h.o.Runs, conversation.Request{
@@ -253,7 +254,7 @@ func (h *Handler) checkResults(ctx context.Context, caller run.Caller, name stri
 }
 
 // savePart stores a part under the id that it returns, with an id for each item.
-func (h *Handler) savePart(ctx context.Context, caller run.Caller, k *keyed, p *part) (id string, err error) {
+func (h *Handler) savePart(ctx context.Context, caller caller.Caller, k *keyed, p *part) (id string, err error) {
 	p.Input = make([]journal.Entry, len(p.items))
 	for i, it := range p.items {
 		complete(it, fmt.Sprintf("%s_%d", k.Suffix, i))
@@ -268,7 +269,7 @@ func (h *Handler) savePart(ctx context.Context, caller run.Caller, k *keyed, p *
 }
 
 // GetConversation answers GET /v1/conversations/{id}.
-func (h *Handler) GetConversation(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+func (h *Handler) GetConversation(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	name := r.PathValue("id")
 	c, err := h.findConversation(r.Context(), caller, name)
 	if err != nil {
@@ -286,7 +287,7 @@ func writeConversation(w http.ResponseWriter, id string, c *journal.Conversation
 }
 
 // changeConversation changes a stored conversation of the caller's org.
-func (h *Handler) changeConversation(ctx context.Context, caller run.Caller, id string, change func(*journal.Conversation) bool) (*journal.Conversation, error) {
+func (h *Handler) changeConversation(ctx context.Context, caller caller.Caller, id string, change func(*journal.Conversation) bool) (*journal.Conversation, error) {
 	if !strings.HasPrefix(id, conversationPrefix) {
 		return nil, noConversation(id, "conversation_id")
 	}
@@ -301,7 +302,7 @@ func (h *Handler) changeConversation(ctx context.Context, caller run.Caller, id 
 }
 
 // UpdateConversation answers POST /v1/conversations/{id}.
-func (h *Handler) UpdateConversation(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+func (h *Handler) UpdateConversation(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	body, err := surface.ReadObject(r, caller.Account)
 	if err == nil {
 		err = refuseOthers(body, "metadata")
@@ -334,7 +335,7 @@ func (h *Handler) UpdateConversation(w http.ResponseWriter, r *http.Request, cal
 }
 
 // DeleteConversation answers DELETE /v1/conversations/{id}.
-func (h *Handler) DeleteConversation(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+func (h *Handler) DeleteConversation(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	name := r.PathValue("id")
 	ctx, cancel := changing(r)
 	defer cancel()
@@ -352,7 +353,7 @@ func (h *Handler) DeleteConversation(w http.ResponseWriter, r *http.Request, cal
 }
 
 // AddItems answers POST /v1/conversations/{id}/items.
-func (h *Handler) AddItems(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+func (h *Handler) AddItems(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	body, err := surface.ReadObject(r, caller.Account)
 	if err == nil {
 		err = refuseOthers(body, "items")
@@ -408,7 +409,7 @@ func (h *Handler) AddItems(w http.ResponseWriter, r *http.Request, caller run.Ca
 // addPart stores items and adds them to a conversation, and returns them as they are listed. added
 // is nil if the request was sent before: then it returns the items that were stored, or an error
 // if they were deleted.
-func (h *Handler) addPart(ctx context.Context, caller run.Caller, k *keyed, name string, list []json.RawMessage, added *part) ([]map[string]any, error) {
+func (h *Handler) addPart(ctx context.Context, caller caller.Caller, k *keyed, name string, list []json.RawMessage, added *part) ([]map[string]any, error) {
 	if k.Done {
 		items, err := h.itemsOf(ctx, caller, conversation.PartOf(k.Suffix, true), nil)
 		if err == nil && len(items) == 0 {
@@ -441,21 +442,21 @@ func (h *Handler) addPart(ctx context.Context, caller run.Caller, k *keyed, name
 
 // dropUnused deletes a part that could not be added to its conversation. One of a request with an
 // Idempotency-Key stays: another request with the key may have added it, or will.
-func (h *Handler) dropUnused(ctx context.Context, caller run.Caller, k *keyed, part string) {
+func (h *Handler) dropUnused(ctx context.Context, caller caller.Caller, k *keyed, part string) {
 	if k.key == nil {
 		h.dropPart(ctx, caller, part)
 	}
 }
 
 // dropPart deletes a part that is in no conversation. If that fails, it expires.
-func (h *Handler) dropPart(ctx context.Context, caller run.Caller, part string) {
+func (h *Handler) dropPart(ctx context.Context, caller caller.Caller, part string) {
 	if err := conversation.DeleteAdded(ctx, h.o.Conversations, caller.Org.ID, part); err != nil {
 		h.o.Log.Error("items of no conversation were not deleted; they expire", "org", caller.Org.ID, "error", err)
 	}
 }
 
 // refuseRepeated refuses items with an id that another one of them has, or an item of the parts.
-func (h *Handler) refuseRepeated(ctx context.Context, caller run.Caller, parts []string, list []json.RawMessage) error {
+func (h *Handler) refuseRepeated(ctx context.Context, caller caller.Caller, parts []string, list []json.RawMessage) error {
 	places := map[string]string{} // by id
 	for i, raw := range list {
 		var it struct {
@@ -484,7 +485,7 @@ func (h *Handler) refuseRepeated(ctx context.Context, caller run.Caller, parts [
 
 // visitItems calls visit with the items of each part, until it returns true. The memory of
 // items is then still charged; that of the items before is not.
-func (h *Handler) visitItems(ctx context.Context, caller run.Caller, parts []string, in included, visit func(part string, items []map[string]any) (done bool, err error)) error {
+func (h *Handler) visitItems(ctx context.Context, caller caller.Caller, parts []string, in included, visit func(part string, items []map[string]any) (done bool, err error)) error {
 	for _, part := range parts {
 		before := caller.Account.Used()
 		items, err := h.itemsOf(ctx, caller, part, in)
@@ -500,7 +501,7 @@ func (h *Handler) visitItems(ctx context.Context, caller run.Caller, parts []str
 }
 
 // ListItems answers GET /v1/conversations/{id}/items.
-func (h *Handler) ListItems(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+func (h *Handler) ListItems(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	page, err := newPage(r.URL.Query())
 	if err != nil {
 		return err
@@ -540,7 +541,7 @@ func (h *Handler) ListItems(w http.ResponseWriter, r *http.Request, caller run.C
 // an earlier one is left out, so that each id names one place in the list.
 type conversationItems struct {
 	h      *Handler
-	caller run.Caller
+	caller caller.Caller
 	parts  []string
 	read   []bool         // of each part, whether firsts has its ids
 	firsts map[string]int // the index of the first part with an item, by the item's id
@@ -630,20 +631,20 @@ func partWith(parts []string, itemID string) int {
 
 // itemsOf returns the items that a part adds to its conversation, in order; none if it is not stored any
 // more. They have what the names of include ask for, as far as it is stored.
-func (h *Handler) itemsOf(ctx context.Context, caller run.Caller, part string, in included) ([]map[string]any, error) {
+func (h *Handler) itemsOf(ctx context.Context, caller caller.Caller, part string, in included) ([]map[string]any, error) {
 	return h.readItems(ctx, caller, part, in, func(c *journal.Conversation) (conversation.Addition, error) {
 		return conversation.AdditionOf(ctx, h.o.Conversations, h.o.Runs, caller.Org.ID, c)
 	})
 }
 
 // everyItemOf returns the items of a part, or of a response, whether or not they belong to a conversation.
-func (h *Handler) everyItemOf(ctx context.Context, caller run.Caller, part string) ([]map[string]any, error) {
+func (h *Handler) everyItemOf(ctx context.Context, caller caller.Caller, part string) ([]map[string]any, error) {
 	return h.readItems(ctx, caller, part, nil, func(*journal.Conversation) (a conversation.Addition, err error) { return a, nil })
 }
 
 // readItems returns the items of a part: what adds says of one that is set aside, and otherwise what is stored.
 func (h *Handler) readItems(
-	ctx context.Context, caller run.Caller, part string, in included, adds func(*journal.Conversation) (conversation.Addition, error),
+	ctx context.Context, caller caller.Caller, part string, in included, adds func(*journal.Conversation) (conversation.Addition, error),
 ) ([]map[string]any, error) {
 	var c *journal.Conversation
 	var s *stored
@@ -699,7 +700,7 @@ func noteEntries(part string, notes []item.Item) (out []journal.Entry, err error
 }
 
 // findItem returns an item of a conversation; nil if there is none.
-func (h *Handler) findItem(ctx context.Context, caller run.Caller, c *journal.Conversation, itemID string, in included) (found map[string]any, err error) {
+func (h *Handler) findItem(ctx context.Context, caller caller.Caller, c *journal.Conversation, itemID string, in included) (found map[string]any, err error) {
 	parts := c.Parts
 	if i := partWith(parts, itemID); i >= 0 {
 		parts = append([]string{parts[i]}, parts...)
@@ -719,7 +720,7 @@ func (h *Handler) findItem(ctx context.Context, caller run.Caller, c *journal.Co
 type itemFinder struct {
 	h      *Handler
 	ctx    context.Context
-	caller run.Caller
+	caller caller.Caller
 
 	read    map[string]map[string]any  // the items of the parts that were read, by their ids
 	encoded map[string]json.RawMessage // the items that were found, by their ids: references share them
@@ -812,7 +813,7 @@ func noItem(id string) error {
 }
 
 // GetItem answers GET /v1/conversations/{id}/items/{item}.
-func (h *Handler) GetItem(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+func (h *Handler) GetItem(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	included, err := newIncluded(r.URL.Query())
 	if err != nil {
 		return err
@@ -836,7 +837,7 @@ func (h *Handler) GetItem(w http.ResponseWriter, r *http.Request, caller run.Cal
 
 // DeleteItem answers DELETE /v1/conversations/{id}/items/{item}. The other items of its part
 // are stored as if the client had added them.
-func (h *Handler) DeleteItem(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+func (h *Handler) DeleteItem(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	ctx, cancel := changing(r)
 	defer cancel()
 	for {
@@ -852,7 +853,7 @@ func (h *Handler) DeleteItem(w http.ResponseWriter, r *http.Request, caller run.
 
 // deleteItem deletes an item, wherever the conversation has it, and returns the conversation
 // without it; nil if somebody has changed the item's parts meanwhile.
-func (h *Handler) deleteItem(ctx context.Context, caller run.Caller, name, itemID string) (*journal.Conversation, error) {
+func (h *Handler) deleteItem(ctx context.Context, caller caller.Caller, name, itemID string) (*journal.Conversation, error) {
 	c, err := h.findConversation(ctx, caller, name)
 	if err != nil {
 		return nil, err
@@ -900,7 +901,7 @@ func (h *Handler) deleteItem(ctx context.Context, caller run.Caller, name, itemI
 // partsWithout stores, for each part with the item, a part with its other items. It returns
 // the new parts by the old ones: none if there is no other item. After an error it returns those
 // that were stored.
-func (h *Handler) partsWithout(ctx context.Context, caller run.Caller, parts []string, itemID string) (instead map[string][]string, err error) {
+func (h *Handler) partsWithout(ctx context.Context, caller caller.Caller, parts []string, itemID string) (instead map[string][]string, err error) {
 	instead = map[string][]string{}
 	err = h.visitItems(ctx, caller, parts, nil, func(part string, items []map[string]any) (bool, error) {
 		var left []json.RawMessage

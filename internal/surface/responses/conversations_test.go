@@ -11,10 +11,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface/responses"
 )
 
@@ -31,18 +31,18 @@ func (a answer) texts() (list []string) {
 }
 
 // conversation sends a request for a conversation, or one of its items.
-func (b *bench) conversation(t *testing.T, caller run.Caller, method, id, itemID, query, body string) answer {
+func (b *bench) conversation(t *testing.T, sender caller.Caller, method, id, itemID, query, body string) answer {
 	t.Helper()
-	serve := map[string]func(http.ResponseWriter, *http.Request, run.Caller) error{
+	serve := map[string]func(http.ResponseWriter, *http.Request, caller.Caller) error{
 		"POST": b.UpdateConversation, "GET": b.GetConversation, "DELETE": b.DeleteConversation,
 		"ADD": b.AddItems, "LIST": b.ListItems, "GET item": b.GetItem, "DELETE item": b.DeleteItem,
 	}
 	if id == "" {
 		serve["POST"] = b.CreateConversation
 	}
-	return b.do(t, caller, func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+	return b.do(t, sender, func(w http.ResponseWriter, r *http.Request, sender caller.Caller) error {
 		r.SetPathValue("item", itemID)
-		return serve[method](w, r, caller)
+		return serve[method](w, r, sender)
 	}, http.MethodPost, id, query, body)
 }
 
@@ -215,7 +215,7 @@ func TestConversationsBelongToTheirOrg(t *testing.T) {
 	id := b.conversation(t, alice, "POST", "", "", "", `{"items":[{"role":"user","content":"x"}]}`).object.ID
 	said := b.post(t, `{"model":"m","input":"1","conversation":"`+id+`"}`)
 	item := b.conversation(t, alice, "LIST", id, "", "", "").object.Data[0]["id"].(string)
-	refused := func(who run.Caller) {
+	refused := func(who caller.Caller) {
 		t.Helper()
 		for _, method := range []string{"GET", "POST", "ADD", "LIST", "GET item", "DELETE item", "DELETE"} {
 			body := map[string]string{"POST": `{"metadata":{}}`, "ADD": `{"items":[{"role":"user","content":"x"}]}`}[method]

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -48,7 +49,7 @@ func decodedFor(m model.Model, body string) (*run.Request, surface.Reply, error)
 // decodeWith decodes a request of an org without anything stored.
 func decodeWith(req *run.Request, members []surface.Member) (surface.Reply, error) {
 	h := &Handler{o: Options{Conversations: new(memory.Conversations)}}
-	return h.decodeRequest(context.Background(), run.Caller{Org: &org.Org{ID: "acme"}}, req, members)
+	return h.decodeRequest(context.Background(), caller.Caller{Org: &org.Org{ID: "acme"}}, req, members)
 }
 
 // The values that are accepted, and the errors of the others. // B08

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
@@ -61,7 +62,7 @@ func New(o Options) *Handler {
 func Errors() *surface.Errors { return surface.OpenAIErrors(model.DialectResponses) }
 
 // Serve answers POST /v1/responses.
-func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	return h.kit.Serve(w, r, caller)
 }
 
@@ -73,7 +74,7 @@ type inputTokens struct {
 }
 
 // InputTokens answers POST /v1/responses/input_tokens.
-func (h *Handler) InputTokens(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+func (h *Handler) InputTokens(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	tokens, estimated, err := h.kit.CountInput(w, r, caller)
 	if err != nil {
 		return err
@@ -82,7 +83,7 @@ func (h *Handler) InputTokens(w http.ResponseWriter, r *http.Request, caller run
 }
 
 // decodeRequest implements surface.Surface.Decode.
-func (h *Handler) decodeRequest(ctx context.Context, caller run.Caller, req *run.Request, members []surface.Member) (surface.Reply, error) {
+func (h *Handler) decodeRequest(ctx context.Context, caller caller.Caller, req *run.Request, members []surface.Member) (surface.Reply, error) {
 	d := h.newDecoder(ctx, caller, req)
 	err := d.decode(members)
 	reply := d.reply()
@@ -95,7 +96,7 @@ func (h *Handler) decodeRequest(ctx context.Context, caller run.Caller, req *run
 }
 
 // newDecoder returns a decoder for a request of the caller.
-func (h *Handler) newDecoder(ctx context.Context, caller run.Caller, req *run.Request) *decoder {
+func (h *Handler) newDecoder(ctx context.Context, caller caller.Caller, req *run.Request) *decoder {
 	d := newDecoder(req)
 	found := itemFinder{h: h, ctx: ctx, caller: caller}
 	d.find, d.dropFound = found.find, found.drop

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
@@ -47,7 +47,7 @@ func newIncluded(query url.Values) (included, error) {
 
 // note names the parameter in the header of the answer if an item lacks what it asks for, or
 // refuses the request if the org says so. It is called before the answer is written.
-func (in included) note(w http.ResponseWriter, caller run.Caller, items []map[string]any) error {
+func (in included) note(w http.ResponseWriter, caller caller.Caller, items []map[string]any) error {
 	for _, name := range in {
 		if slices.ContainsFunc(items, func(it map[string]any) bool { return lacks(it, name) }) {
 			return missing(w, caller, name)
@@ -57,7 +57,7 @@ func (in included) note(w http.ResponseWriter, caller run.Caller, items []map[st
 }
 
 // noteStream does the same for a stream, which repeats what the first one had.
-func (in included) noteStream(w http.ResponseWriter, caller run.Caller, encrypted bool) error {
+func (in included) noteStream(w http.ResponseWriter, caller caller.Caller, encrypted bool) error {
 	for _, name := range in {
 		if name != includeInputImage && name != includeCodeOutputs && (name != includeEncrypted || !encrypted) {
 			return missing(w, caller, name)
@@ -66,7 +66,7 @@ func (in included) noteStream(w http.ResponseWriter, caller run.Caller, encrypte
 	return nil
 }
 
-func missing(w http.ResponseWriter, caller run.Caller, name string) error {
+func missing(w http.ResponseWriter, caller caller.Caller, name string) error {
 	if caller.Org.Runtime.DroppedParams == "refuse" {
 		return fault.New(fault.Invalid, "unsupported_parameter", "include: %s is not stored; name it in the request that makes the response", name).In("include")
 	}

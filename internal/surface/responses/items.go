@@ -10,16 +10,16 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/item"
 )
 
 // InputItems answers GET /v1/responses/{id}/input_items.
-func (h *Handler) InputItems(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+func (h *Handler) InputItems(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	page, err := newPage(r.URL.Query())
 	if err != nil {
 		return err

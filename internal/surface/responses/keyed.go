@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/clock"
 	"github.com/turnpike-gateway/turnpike/internal/id"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
@@ -34,7 +35,7 @@ func requestKey(key *journal.SubmitKey) journal.ConversationKey {
 
 // keyOf reads the Idempotency-Key of a request whose body has these members; nil = it has none.
 // what says what the request changes.
-func keyOf(r *http.Request, caller run.Caller, what string, members map[string]json.RawMessage) (*journal.SubmitKey, error) {
+func keyOf(r *http.Request, caller caller.Caller, what string, members map[string]json.RawMessage) (*journal.SubmitKey, error) {
 	body, err := surface.Marshal(members)
 	if err != nil {
 		return nil, err
@@ -44,7 +45,7 @@ func keyOf(r *http.Request, caller run.Caller, what string, members map[string]j
 
 // begin returns what was stored for the key. If nothing was, it calls check, which refuses a request
 // that cannot be performed, and stores a new one for journal.SubmitKeyTTL.
-func (h *Handler) begin(ctx context.Context, caller run.Caller, key *journal.SubmitKey, check func() error) (*keyed, error) {
+func (h *Handler) begin(ctx context.Context, caller caller.Caller, key *journal.SubmitKey, check func() error) (*keyed, error) {
 	k := &keyed{Suffix: id.NewOrdered(""), CreatedAt: clock.Wall().Unix(), key: key}
 	if key == nil {
 		return k, check()
@@ -75,7 +76,7 @@ func (h *Handler) begin(ctx context.Context, caller run.Caller, key *journal.Sub
 	}
 }
 
-func (h *Handler) saveKeyed(ctx context.Context, caller run.Caller, k *keyed, c journal.Conversation) (err error) {
+func (h *Handler) saveKeyed(ctx context.Context, caller caller.Caller, k *keyed, c journal.Conversation) (err error) {
 	if c.RequestJSON, err = surface.Marshal(k); err != nil {
 		return err
 	}
@@ -83,7 +84,7 @@ func (h *Handler) saveKeyed(ctx context.Context, caller run.Caller, k *keyed, c 
 }
 
 // finish notes that everything was made.
-func (h *Handler) finish(ctx context.Context, caller run.Caller, k *keyed) error {
+func (h *Handler) finish(ctx context.Context, caller caller.Caller, k *keyed) error {
 	if k.key == nil || k.Done {
 		return nil
 	}

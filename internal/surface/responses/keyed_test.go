@@ -10,18 +10,18 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
 // keyed sends a request with an Idempotency-Key.
-func (b *bench) keyed(t *testing.T, caller run.Caller, key, method, id, body string) answer {
+func (b *bench) keyed(t *testing.T, sender caller.Caller, key, method, id, body string) answer {
 	t.Helper()
 	serve := b.CreateConversation
 	if method == "ADD" {
 		serve = b.AddItems
 	}
-	return b.do(t, caller, func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+	return b.do(t, sender, func(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 		if key != "" {
 			r.Header.Set("Idempotency-Key", key)
 		}
@@ -53,7 +53,7 @@ func TestConversationsWithAKey(t *testing.T) {
 		refused(b.keyed(t, alice, "k1", "POST", "", `{}`), 422, "idempotency_key_reused")
 		refused(b.keyed(t, alice, "k1", "ADD", first.object.ID, `{"items":[{"role":"user","content":"Hello."}]}`), 422, "idempotency_key_reused")
 		refused(b.keyed(t, alice, strings.Repeat("k", 256), "POST", "", body), 400, "invalid_idempotency_key")
-		for who, caller := range map[string]run.Caller{"another principal": b.caller("acme", "bob"), "another org": b.caller("other", "alice")} {
+		for who, caller := range map[string]caller.Caller{"another principal": b.caller("acme", "bob"), "another org": b.caller("other", "alice")} {
 			if a := b.keyed(t, caller, "k1", "POST", "", body); a.status != 200 || a.object.ID == first.object.ID {
 				t.Errorf("%s: %d %s", who, a.status, a.body)
 			}
@@ -91,7 +91,7 @@ func TestConversationsWithAKey(t *testing.T) {
 // nothing is made twice. // G14 D05
 func TestAConversationWithAKeyIsCompleted(t *testing.T) {
 	cut := errors.New("cut off")
-	perform := func(b *bench, caller run.Caller, id string) (a answer, stopped bool) {
+	perform := func(b *bench, caller caller.Caller, id string) (a answer, stopped bool) {
 		defer func() {
 			if r := recover(); r != nil {
 				if r != cut {
@@ -172,8 +172,8 @@ func TestIncludeOfWhatIsStored(t *testing.T) {
 	}
 	id := made.object.ID
 	header := ""
-	serve := func(e func(http.ResponseWriter, *http.Request, run.Caller) error) func(http.ResponseWriter, *http.Request, run.Caller) error {
-		return func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+	serve := func(e func(http.ResponseWriter, *http.Request, caller.Caller) error) func(http.ResponseWriter, *http.Request, caller.Caller) error {
+		return func(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 			err := e(w, r, caller)
 			header = w.Header().Get("Turnpike-Dropped-Params")
 			return err

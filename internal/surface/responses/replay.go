@@ -6,10 +6,10 @@ import (
 	"net/url"
 	"strconv"
 
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
@@ -62,7 +62,7 @@ func flag(query url.Values, name string) (bool, error) {
 // Streamed answers GET /v1/responses/{id}: with a stream if the request asks for one, otherwise
 // with object.
 func (h *Handler) Streamed(object surface.Endpoint) surface.Endpoint {
-	return func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+	return func(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 		asked, err := newReplay(r.URL.Query())
 		if err != nil {
 			return err
@@ -75,7 +75,7 @@ func (h *Handler) Streamed(object surface.Endpoint) surface.Endpoint {
 }
 
 // replay streams a stored response again, or one whose run has not ended.
-func (h *Handler) replay(w http.ResponseWriter, r *http.Request, caller run.Caller, asked replay) error {
+func (h *Handler) replay(w http.ResponseWriter, r *http.Request, caller caller.Caller, asked replay) error {
 	id := r.PathValue("id")
 	kept, s, err := h.find(r.Context(), caller, id)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/clock"
 	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
@@ -51,7 +52,7 @@ type found struct {
 }
 
 // find returns a response of the caller's org, without its items and its input.
-func (h *Handler) find(ctx context.Context, caller run.Caller, id string) (kept found, s *stored, err error) {
+func (h *Handler) find(ctx context.Context, caller caller.Caller, id string) (kept found, s *stored, err error) {
 	err = h.reads.do(ctx, caller.Org.ID, func() (err error) {
 		if kept, s, err = h.findWhole(ctx, caller, id); err == nil {
 			s.dropInput(caller)
@@ -62,7 +63,7 @@ func (h *Handler) find(ctx context.Context, caller run.Caller, id string) (kept 
 }
 
 // findWhole returns a response with its input. It is called within reads.
-func (h *Handler) findWhole(ctx context.Context, caller run.Caller, id string) (found, *stored, error) {
+func (h *Handler) findWhole(ctx context.Context, caller caller.Caller, id string) (found, *stored, error) {
 	kept, err := h.findAny(ctx, caller, id)
 	if err != nil {
 		return kept, nil, err
@@ -72,7 +73,7 @@ func (h *Handler) findWhole(ctx context.Context, caller run.Caller, id string) (
 }
 
 // findAny returns a response of the caller's org.
-func (h *Handler) findAny(ctx context.Context, caller run.Caller, id string) (found, error) {
+func (h *Handler) findAny(ctx context.Context, caller caller.Caller, id string) (found, error) {
 	for range 2 { // a response is stored before its run ends: it may end between the two
 		kept, err := conversation.FindSegment(ctx, h.o.Conversations, caller.Org.ID, id)
 		if err != nil || kept != nil {
@@ -97,7 +98,7 @@ func (s *stored) include(names included) {
 
 // dropInput drops the input, which only lists of items have. What is left of the memory of the
 // caller is that of the response.
-func (s *stored) dropInput(caller run.Caller) {
+func (s *stored) dropInput(caller caller.Caller) {
 	tools := s.clientTools()
 	caller.Account.Release(journal.InputBytes(s.input))
 	s.tools, s.input = &tools, nil
@@ -105,7 +106,7 @@ func (s *stored) dropInput(caller run.Caller) {
 
 // echoOf returns what the surface has stored of a response, or of items. It drops the items for
 // the model, and the stored form. It is called within reads.
-func (h *Handler) echoOf(caller run.Caller, id string, kept *journal.Conversation) (*stored, error) {
+func (h *Handler) echoOf(caller caller.Caller, id string, kept *journal.Conversation) (*stored, error) {
 	if err := caller.Account.Acquire(len(kept.RequestJSON) + journal.InputBytes(kept.Input)); err != nil {
 		return nil, err
 	}
@@ -127,7 +128,7 @@ func (h *Handler) echoOf(caller run.Caller, id string, kept *journal.Conversatio
 
 // render makes the response object again from the events of its run: from those that there are, if the
 // response is in progress. The error wraps org.ErrNotFound if the run was deleted.
-func (h *Handler) render(ctx context.Context, caller run.Caller, x surface.Extensions, kept found, s *stored) (*response, error) {
+func (h *Handler) render(ctx context.Context, caller caller.Caller, x surface.Extensions, kept found, s *stored) (*response, error) {
 	tools := s.clientTools()
 	tell := func(sink eventlog.Sink) error {
 		if kept.inProgress {
@@ -154,7 +155,7 @@ func (h *Handler) render(ctx context.Context, caller run.Caller, x surface.Exten
 }
 
 // show reports the events of a stored response: those of a part of its run.
-func (h *Handler) show(ctx context.Context, caller run.Caller, c *journal.Conversation, model string, sink eventlog.Sink) error {
+func (h *Handler) show(ctx context.Context, caller caller.Caller, c *journal.Conversation, model string, sink eventlog.Sink) error {
 	if c.Waiting != nil { // it only says which approvals are still to be decided
 		begin := event.Started{RunID: c.RunID, Model: model, At: c.Waiting.At, Part: eventlog.PartSuffix(c.Part-1, c.Step)}
 		return eventlog.ShowStep(sink, begin, *c.Waiting)
@@ -175,7 +176,7 @@ func notStored(id string) error {
 }
 
 // Get answers GET /v1/responses/{id}.
-func (h *Handler) Get(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+func (h *Handler) Get(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	asked, err := newReplay(r.URL.Query())
 	if err != nil {
 		return err
@@ -184,7 +185,7 @@ func (h *Handler) Get(w http.ResponseWriter, r *http.Request, caller run.Caller)
 }
 
 // write answers with a response.
-func (h *Handler) write(w http.ResponseWriter, r *http.Request, caller run.Caller, id string, asked replay) error {
+func (h *Handler) write(w http.ResponseWriter, r *http.Request, caller caller.Caller, id string, asked replay) error {
 	x, err := h.kit.AskedExtensions(r.Header, caller)
 	if err != nil {
 		return err
@@ -247,7 +248,7 @@ type deleted struct {
 }
 
 // Delete answers DELETE /v1/responses/{id}.
-func (h *Handler) Delete(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+func (h *Handler) Delete(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	id := r.PathValue("id")
 	was, err := h.o.Runs.DeleteSegment(r.Context(), caller, "", id)
 	if err != nil {
@@ -265,7 +266,7 @@ const cancelWait = 5 * time.Second
 
 // Cancel answers POST /v1/responses/{id}/cancel. It is for responses in the background. A response that has
 // ended is returned as it is.
-func (h *Handler) Cancel(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+func (h *Handler) Cancel(w http.ResponseWriter, r *http.Request, sender caller.Caller) error {
 	if err := surface.CheckQuery(r.URL.Query()); err != nil {
 		return err
 	}
@@ -275,24 +276,24 @@ func (h *Handler) Cancel(w http.ResponseWriter, r *http.Request, caller run.Call
 	id := r.PathValue("id")
 	var kept found
 	var s *stored
-	look := func(_ http.ResponseWriter, r *http.Request, caller run.Caller) (err error) {
+	look := func(_ http.ResponseWriter, r *http.Request, caller caller.Caller) (err error) {
 		kept, s, err = h.find(r.Context(), caller, id)
 		return err
 	}
-	if err := surface.Admitted(look)(w, r, caller); err != nil {
+	if err := surface.Admitted(look)(w, r, sender); err != nil {
 		return surface.Failed(h.o.Log, err)
 	}
 	if !s.Background {
 		return fault.New(fault.Invalid, "not_in_background", "the response %.100q was not created with background: true, and only such responses can be cancelled here; "+
 			"close the connection of its request, or cancel its run: POST /v1/runs/%s/cancel", id, kept.RunID).In("response_id")
 	}
-	by := org.Author{Principal: caller.Principal.ID, RequestID: caller.RequestID, At: clock.Wall().UnixMilli()}
+	by := org.Author{Principal: sender.Principal.ID, RequestID: sender.RequestID, At: clock.Wall().UnixMilli()}
 	ctx, cancel := context.WithTimeout(r.Context(), cancelWait) // nothing of the store is used while it waits
 	defer cancel()
-	if err := h.o.Runs.CancelSegment(ctx, caller.Org.ID, kept.Conversation, kept.inProgress, by); err != nil {
+	if err := h.o.Runs.CancelSegment(ctx, sender.Org.ID, kept.Conversation, kept.inProgress, by); err != nil {
 		return surface.Failed(h.o.Log, err)
 	}
-	return surface.Admitted(func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+	return surface.Admitted(func(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 		return h.write(w, r, caller, id, replay{})
-	})(w, r, caller)
+	})(w, r, sender)
 }

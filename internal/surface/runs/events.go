@@ -4,9 +4,9 @@ import (
 	"net/http"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
-	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
@@ -19,7 +19,7 @@ import (
 // If the run has ended and has no event after the position, the answer is 204, after
 // which browsers do not connect again.
 func (h *Handler) Events(format *surface.Errors) surface.Endpoint {
-	return func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+	return func(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 		after, err := position(r)
 		if err != nil {
 			return err

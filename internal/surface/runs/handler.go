@@ -13,6 +13,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
@@ -62,7 +63,7 @@ func New(o Options) *Handler {
 }
 
 // List answers GET /v1/runs.
-func (h *Handler) List(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+func (h *Handler) List(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	q, err := h.query(r, caller)
 	if err != nil {
 		return h.failed(err)
@@ -89,7 +90,7 @@ func (h *Handler) List(w http.ResponseWriter, r *http.Request, caller run.Caller
 }
 
 // Get answers GET /v1/runs/{id}.
-func (h *Handler) Get(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+func (h *Handler) Get(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	if err := surface.CheckQuery(r.URL.Query()); err != nil {
 		return err
 	}
@@ -130,7 +131,7 @@ func shownBytes(d *eventlog.Detail) int {
 
 // Cancel answers POST /v1/runs/{id}/cancel. When the answer is sent, the request to
 // cancel is on disk. It is carried out even if the client has left.
-func (h *Handler) Cancel(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+func (h *Handler) Cancel(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	if err := surface.CheckQuery(r.URL.Query()); err != nil {
 		return err
 	}
@@ -151,7 +152,7 @@ func (h *Handler) Cancel(w http.ResponseWriter, r *http.Request, caller run.Call
 }
 
 // find returns the run with an id or UUID, if it exists for the caller.
-func (h *Handler) find(ctx context.Context, caller run.Caller, text string) (journal.Summary, error) {
+func (h *Handler) find(ctx context.Context, caller caller.Caller, text string) (journal.Summary, error) {
 	head, err := h.o.Archive.Head(ctx, caller.Org.ID, audit.StoredRunID(text))
 	if err == nil && !sees(caller, head.Summary) {
 		err = fmt.Errorf("run %s of another key: %w", text, org.ErrNotFound)
@@ -160,7 +161,7 @@ func (h *Handler) find(ctx context.Context, caller run.Caller, text string) (jou
 }
 
 // sees reports whether a run exists for the caller.
-func sees(caller run.Caller, s journal.Summary) bool {
+func sees(caller caller.Caller, s journal.Summary) bool {
 	return caller.Principal.Role.MayRead() || s.Principal == caller.Principal.ID
 }
 
@@ -179,7 +180,7 @@ func (h *Handler) failed(err error) error {
 }
 
 // query reads the parameters of a list.
-func (h *Handler) query(r *http.Request, caller run.Caller) (journal.Query, error) {
+func (h *Handler) query(r *http.Request, caller caller.Caller) (journal.Query, error) {
 	values := r.URL.Query()
 	q := journal.Query{Principal: values.Get("key_id")}
 	if err := surface.CheckQuery(values, "state", "since", "key_id", "before", "limit"); err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
@@ -96,7 +97,7 @@ func ask(t *testing.T, o Options, serve func(*Handler) surface.Endpoint, role or
 	o.Log = slog.New(slog.DiscardHandler)
 	o.Hooks, _ = o.Archive.(journal.HookMessagesOfRun)
 	w, l := httptest.NewRecorder(), memlimit.New(memlimit.Options{Run: 1 << 20})
-	caller := run.Caller{Org: &org.Org{ID: "o"}, Principal: org.Principal{ID: key, Role: role}, RequestID: "req_1", Account: l.Open("o")}
+	caller := caller.Caller{Org: &org.Org{ID: "o"}, Principal: org.Principal{ID: key, Role: role}, RequestID: "req_1", Account: l.Open("o")}
 	r := httptest.NewRequest("GET", target, nil)
 	r.SetPathValue("id", "run_2")
 	for pair := range slices.Chunk(fields, 2) {
@@ -348,7 +349,7 @@ func TestHeadOfTheEventsFollowsNothing(t *testing.T) {
 	runner := &follows{}
 	w := ask(t, Options{Archive: stored(t, 3), Runner: runner}, func(h *Handler) surface.Endpoint {
 		serve := events(h)
-		return func(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+		return func(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 			r.Method = http.MethodHead
 			return serve(w, r, caller)
 		}

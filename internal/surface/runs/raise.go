@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -16,7 +17,7 @@ import (
 
 // Raise answers POST /v1/runs/{id}/limits. When the answer is sent, the raise is on disk. It is carried
 // out even if the client has left.
-func (h *Handler) Raise(w http.ResponseWriter, r *http.Request, caller run.Caller) error {
+func (h *Handler) Raise(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	if err := surface.CheckQuery(r.URL.Query()); err != nil {
 		return err
 	}

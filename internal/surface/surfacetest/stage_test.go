@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
@@ -150,7 +151,7 @@ func (st *stage) request(t *testing.T, f form, name, principal string) performan
 	st.tap.events, st.tap.begin = nil, time.Now()
 	c := &client{header: http.Header{}, room: st.story.unplug}
 	c.left = func() bool { return ctx.Err() != nil }
-	caller := run.Caller{
+	caller := caller.Caller{
 		Org:       &org.Org{ID: "acme", MCPOutbound: true, Runtime: st.story.runtime},
 		Principal: org.Principal{ID: principal, Role: st.story.role},
 		Servers:   st.servers,

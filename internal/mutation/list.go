@@ -491,7 +491,7 @@ func hookMutations() []mutation {
 		},
 		{
 			Name: "a hook that has failed is told again", Why: "a program books a run twice, although nobody was killed",
-			In: "Hooks.tell", From: "case errors.Is(err, journal.ErrNotSent):", To: "case err != nil && !errors.Is(err, org.ErrNotFound):",
+			In: "Hooks.attempt", From: "case errors.Is(err, journal.ErrNotSent):", To: "case err != nil && !errors.Is(err, org.ErrNotFound):",
 			Test: "TestHooksAreToldOnce",
 		},
 		{
@@ -583,7 +583,7 @@ func webhookMutations() []mutation {
 		},
 		{
 			Name: "an attempt that a stop cuts off has failed", Why: "a restart of the gateway delays messages by the time of a failure",
-			In: "Deliverer.deliver", From: "if ctx.Err() != nil && !result.Delivered() {", To: "if false {",
+			In: "Deliverer.attempt", From: "if ctx.Err() != nil && !result.Delivered() {", To: "if false {",
 			Test: "TestAMessageWhoseAttemptIsCutOffIsSentAgain",
 		},
 		{

@@ -78,16 +78,9 @@ type Options struct {
 
 // Deliverer delivers messages between Start and Stop.
 type Deliverer struct {
-	o    Options
-	stop context.CancelFunc // nil = not started
-	done sync.WaitGroup
-	wake chan struct{} // has room for one: an attempt has ended
-
-	// Owned by the goroutine of run.
-	deleted time.Time // when old messages were last deleted
-	failed  bool      // the store has failed, and that is logged
-
-	slots *slots
+	o       Options
+	pump    *pump[journal.ClaimedDelivery]
+	deleted time.Time // when old messages were last deleted; owned by due
 
 	mu      sync.Mutex                  // guards the field below
 	failing map[journal.WebhookKey]bool // whose latest attempt has failed
@@ -107,104 +100,52 @@ func New(o Options) *Deliverer {
 	if o.Attempted == nil {
 		o.Attempted = func(journal.Outcome) {}
 	}
-	return &Deliverer{
-		o: o, wake: make(chan struct{}, 1), slots: newSlots(perWebhook, perOrg, perProcess), failing: map[journal.WebhookKey]bool{},
-	}
+	d := &Deliverer{o: o, failing: map[journal.WebhookKey]bool{}}
+	d.pump = newPump(d, newSlots(perWebhook, perOrg, perProcess), o.Now, 0, o.Log, "webhooks: the outbox cannot be used; the gateway retries")
+	return d
 }
 
 // Start starts to deliver, until Stop.
-func (d *Deliverer) Start() {
-	ctx, stop := context.WithCancel(context.Background())
-	d.stop = stop
-	d.done.Go(func() { d.run(ctx) })
-}
+func (d *Deliverer) Start() { d.pump.start() }
 
 // Stop ends the attempts in progress and waits for them. Their messages are delivered by the next
 // process, with the same ids. It may be called without Start, and more than once.
-func (d *Deliverer) Stop() {
-	if d.stop != nil {
-		d.stop()
-		d.done.Wait()
-	}
-}
+func (d *Deliverer) Stop() { d.pump.end() }
 
-func (d *Deliverer) run(ctx context.Context) {
-	ticks := time.NewTicker(pollEvery)
-	defer ticks.Stop()
-	for {
-		err := d.poll(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		if err != nil && !d.failed {
-			d.o.Log.Error("webhooks: the outbox cannot be used; the gateway retries", "error", err)
-		}
-		d.failed = err != nil
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticks.C:
-		case <-d.wake:
-		}
-	}
-}
-
-// poll starts an attempt for each message that is due and for which there is room.
-func (d *Deliverer) poll(ctx context.Context) error {
-	bounded, cancel := context.WithTimeout(ctx, storeTime)
-	defer cancel()
-	now := d.o.Now()
+// due implements queue. It also deletes messages that have ended long ago.
+func (d *Deliverer) due(ctx context.Context, now time.Time) ([]receiver, error) {
 	if now.Sub(d.deleted).Abs() >= deleteEvery {
-		if err := d.o.Store.DeleteEnded(bounded, now.Add(-journal.KeepEnded)); err != nil {
-			return err
+		if err := d.o.Store.DeleteEnded(ctx, now.Add(-journal.KeepEnded)); err != nil {
+			return nil, err
 		}
 		d.deleted = now
 	}
-	due, err := d.o.Store.DueWebhooks(bounded, now)
-	if err != nil || len(due) == 0 {
-		return err
-	}
-	receivers := make([]receiver, len(due))
+	due, err := d.o.Store.DueWebhooks(ctx, now)
+	out := make([]receiver, len(due))
 	for i, k := range due {
-		receivers[i] = receiver{k.Org, k.Name}
+		out[i] = receiver{k.Org, k.Name}
 	}
-	room := d.slots.reserve(receivers)
-	if len(room) == 0 {
-		return nil
-	}
-	asks := make([]journal.ClaimAsk, len(room))
-	for i, r := range room {
-		asks[i] = journal.ClaimAsk{WebhookKey: journal.WebhookKey{Org: r.org, Name: r.name}, Max: r.max}
-	}
-	claimed, err := d.o.Store.ClaimDeliveries(bounded, now, now.Add(claimTime), asks)
-	if err != nil {
-		claimed = nil
-	}
-	begun := make([]receiver, len(claimed))
-	for i, c := range claimed {
-		begun[i] = receiver{c.Org, c.Webhook}
-	}
-	d.slots.release(room, begun)
-	for _, c := range claimed {
-		d.done.Go(func() { d.deliver(ctx, c) })
-	}
-	return err
+	return out, err
 }
+
+// claim implements queue.
+func (d *Deliverer) claim(ctx context.Context, now time.Time, asks []reserved) ([]journal.ClaimedDelivery, error) {
+	list := make([]journal.ClaimAsk, len(asks))
+	for i, r := range asks {
+		list[i] = journal.ClaimAsk{WebhookKey: journal.WebhookKey{Org: r.org, Name: r.name}, Max: r.max}
+	}
+	return d.o.Store.ClaimDeliveries(ctx, now, now.Add(claimTime), list)
+}
+
+// receiverOf implements queue.
+func (d *Deliverer) receiverOf(c journal.ClaimedDelivery) receiver { return receiver{c.Org, c.Webhook} }
 
 func keyOf(c journal.ClaimedDelivery) journal.WebhookKey {
 	return journal.WebhookKey{Org: c.Org, Name: c.Webhook}
 }
 
-// deliver makes one attempt and stores its outcome. An attempt that ends because ctx does has none,
-// unless the message was accepted.
-func (d *Deliverer) deliver(ctx context.Context, c journal.ClaimedDelivery) {
-	defer func() {
-		d.slots.end(receiver{c.Org, c.Webhook})
-		select {
-		case d.wake <- struct{}{}:
-		default:
-		}
-	}()
+// attempt implements queue. An attempt that ends because ctx does has no outcome, unless the message was accepted.
+func (d *Deliverer) attempt(ctx context.Context, c journal.ClaimedDelivery) {
 	result := d.send(ctx, c)
 	if ctx.Err() != nil && !result.Delivered() {
 		return

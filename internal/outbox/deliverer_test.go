@@ -325,8 +325,8 @@ func TestAttemptsOfAProcessAreBounded(t *testing.T) {
 				t.Errorf("webhook %s of %s had no turn", w.Name, w.Org)
 			}
 		}
-		if d.slots.all != 0 || len(d.slots.busy) != 0 || len(d.slots.ofOrg) != 0 {
-			t.Errorf("after the end, %d attempts count as in progress", d.slots.all)
+		if d.pump.slots.all != 0 || len(d.pump.slots.busy) != 0 || len(d.pump.slots.ofOrg) != 0 {
+			t.Errorf("after the end, %d attempts count as in progress", d.pump.slots.all)
 		}
 	})
 }
@@ -567,10 +567,10 @@ func TestAReceiverThatLeadsInsideGetsItsMessagesOnceItIsWell(t *testing.T) {
 	attempt := func(after time.Duration) journal.Delivery {
 		t.Helper()
 		now = now.Add(after)
-		if err := d.poll(t.Context()); err != nil {
+		if err := d.pump.poll(t.Context(), t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		d.done.Wait()
+		d.pump.done.Wait()
 		all, err := s.Deliveries(t.Context(), "a", "w", journal.DeliveryQuery{Limit: 10})
 		if err != nil {
 			t.Fatal(err)

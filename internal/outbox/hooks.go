@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
@@ -54,14 +53,8 @@ type HookOptions struct {
 // A message is sent once: whatever the hook answers, and if it does not. If the process dies before the outcome
 // is stored, the next one sends the message again, with the same id.
 type Hooks struct {
-	o     HookOptions
-	slots *slots
-	stop  context.CancelFunc // nil = not started
-	cut   context.CancelFunc // ends the attempts
-	done  sync.WaitGroup
-	wake  chan struct{} // has room for one: an attempt has ended
-
-	failed bool // the store has failed, and that is logged; owned by the goroutine of run
+	o    HookOptions
+	pump *pump[journal.HookMessage]
 }
 
 // NewHooks returns Hooks.
@@ -72,96 +65,42 @@ func NewHooks(o HookOptions) *Hooks {
 	if o.Told == nil {
 		o.Told = func(context.Context, journal.HookMessage) {}
 	}
-	return &Hooks{o: o, wake: make(chan struct{}, 1), slots: newSlots(perHook, hooksOfOrg, hooksOfProcess)}
+	h := &Hooks{o: o}
+	h.pump = newPump(h, newSlots(perHook, hooksOfOrg, hooksOfProcess), o.Now, HooksStopWithin, o.Log, "hooks: the messages after runs cannot be read; the gateway retries")
+	return h
 }
 
 // Start starts to tell hooks, until Stop.
-func (h *Hooks) Start() {
-	polls, stop := context.WithCancel(context.Background())
-	attempts, cut := context.WithCancel(context.Background())
-	h.stop, h.cut = stop, cut
-	h.done.Go(func() { h.run(polls, attempts) })
-}
+func (h *Hooks) Start() { h.pump.start() }
 
 // Stop starts no more attempts, waits for those in progress, at most for HooksStopWithin, and ends the rest. It may
 // be called without Start, and more than once.
-func (h *Hooks) Stop() {
-	if h.stop == nil {
-		return
-	}
-	h.stop()
-	late := time.AfterFunc(HooksStopWithin, h.cut)
-	h.done.Wait()
-	late.Stop()
-	h.cut()
-}
+func (h *Hooks) Stop() { h.pump.end() }
 
-func (h *Hooks) run(polls, attempts context.Context) {
-	ticks := time.NewTicker(pollEvery)
-	defer ticks.Stop()
-	for {
-		err := h.poll(polls, attempts)
-		if polls.Err() != nil {
-			return
-		}
-		if err != nil && !h.failed {
-			h.o.Log.Error("hooks: the messages after runs cannot be read; the gateway retries", "error", err)
-		}
-		h.failed = err != nil
-		select {
-		case <-polls.Done():
-			return
-		case <-ticks.C:
-		case <-h.wake:
-		}
-	}
-}
-
-// poll starts an attempt for each message that waits and for which there is room.
-func (h *Hooks) poll(ctx, attempts context.Context) error {
-	bounded, cancel := context.WithTimeout(ctx, storeTime)
-	defer cancel()
-	now := h.o.Now()
-	due, err := h.o.Store.DueHooks(bounded, now)
-	if err != nil || len(due) == 0 {
-		return err
-	}
-	receivers := make([]receiver, len(due))
+// due implements queue.
+func (h *Hooks) due(ctx context.Context, now time.Time) ([]receiver, error) {
+	due, err := h.o.Store.DueHooks(ctx, now)
+	out := make([]receiver, len(due))
 	for i, k := range due {
-		receivers[i] = receiver{k.Org, k.Hook}
+		out[i] = receiver{k.Org, k.Hook}
 	}
-	room := h.slots.reserve(receivers)
-	if len(room) == 0 {
-		return nil
-	}
-	asks := make([]journal.HookAsk, len(room))
-	for i, r := range room {
-		asks[i] = journal.HookAsk{HookKey: journal.HookKey{Org: r.org, Hook: r.name}, Max: r.max}
-	}
-	claimed, err := h.o.Store.ClaimHookMessages(bounded, now, now.Add(hookClaim), asks)
-	if err != nil {
-		claimed = nil
-	}
-	begun := make([]receiver, len(claimed))
-	for i, m := range claimed {
-		begun[i] = receiver{m.Org, m.Hook}
-	}
-	h.slots.release(room, begun)
-	for _, m := range claimed {
-		h.done.Go(func() { h.tell(attempts, m) })
-	}
-	return err
+	return out, err
 }
 
-// tell makes the attempt and stores its outcome.
-func (h *Hooks) tell(ctx context.Context, m journal.HookMessage) {
-	defer func() {
-		h.slots.end(receiver{m.Org, m.Hook})
-		select {
-		case h.wake <- struct{}{}:
-		default:
-		}
-	}()
+// claim implements queue.
+func (h *Hooks) claim(ctx context.Context, now time.Time, asks []reserved) ([]journal.HookMessage, error) {
+	list := make([]journal.HookAsk, len(asks))
+	for i, r := range asks {
+		list[i] = journal.HookAsk{HookKey: journal.HookKey{Org: r.org, Hook: r.name}, Max: r.max}
+	}
+	return h.o.Store.ClaimHookMessages(ctx, now, now.Add(hookClaim), list)
+}
+
+// receiverOf implements queue.
+func (h *Hooks) receiverOf(m journal.HookMessage) receiver { return receiver{m.Org, m.Hook} }
+
+// attempt implements queue. It tells the hook of its run.
+func (h *Hooks) attempt(ctx context.Context, m journal.HookMessage) {
 	log := h.o.Log.With("org", m.Org, "run", m.RunID, "hook", m.Hook, "point", "run_complete", "type", "http", "message", m.ID)
 	begin := time.Now()
 	err := h.o.Teller.Tell(ctx, m)

@@ -219,8 +219,8 @@ func TestAttemptsToTellHooksAreBounded(t *testing.T) {
 		if s.most != hooksOfProcess {
 			t.Errorf("%d attempts at a time, want %d", s.most, hooksOfProcess)
 		}
-		if h.slots.all != 0 || len(h.slots.busy) != 0 || len(h.slots.ofOrg) != 0 {
-			t.Errorf("after the end, %d attempts count as in progress", h.slots.all)
+		if h.pump.slots.all != 0 || len(h.pump.slots.busy) != 0 || len(h.pump.slots.ofOrg) != 0 {
+			t.Errorf("after the end, %d attempts count as in progress", h.pump.slots.all)
 		}
 		again := newHookSite(t)
 		again.answer["stuck"] = neverAnswers

@@ -20,6 +20,14 @@ func Unavailable(err error) error {
 	return refused
 }
 
+// Capped returns the error for a caller whose org, or key, has stored as much as it may.
+func Capped(capped *org.CapError) error {
+	if capped.Quota {
+		return &fault.Error{Code: fault.Limited, Reason: "insufficient_quota", Message: capped.Error(), Err: capped}
+	}
+	return &fault.Error{Code: fault.Conflict, Reason: "cap_reached", Message: capped.Error(), Err: capped}
+}
+
 // ReadError is what a follower is told when the store fails. An unknown run and a fault
 // stay what they are.
 func ReadError(runID string, err error) error {

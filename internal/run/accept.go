@@ -269,7 +269,7 @@ func (d *driver) refused(err error) error {
 	case d.run.req.Turn != nil && errors.Is(err, org.ErrNotFound): // it was deleted meanwhile
 		return err
 	case errors.As(err, &capped):
-		return &fault.Error{Code: fault.Limited, Reason: "insufficient_quota", Message: capped.Error(), Err: err}
+		return journal.Capped(capped)
 	case errors.Is(err, journal.ErrNoSlot):
 		refused := fault.New(fault.Limited, "concurrency_limit",
 			"the org is at its limit of %d runs at a time (concurrency); try again later", d.run.req.Policy.Slots)

@@ -102,7 +102,7 @@ func (d *sessionKeeper) open() (*openedSession, error) {
 		case errors.Is(err, journal.ErrChanged) && d.run.ctx.Err() == nil:
 			asked.forget() // it is read again
 		case errors.As(err, &capped):
-			return nil, &fault.Error{Code: fault.Limited, Reason: "insufficient_quota", Message: capped.Error(), Err: err}
+			return nil, journal.Capped(capped)
 		case errors.As(err, &known), errors.As(err, &refused):
 			return nil, err
 		default:

@@ -12,6 +12,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 )
 
@@ -115,8 +116,8 @@ func Failed(log *slog.Logger, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &capped): // of what an org stores
-		return &fault.Error{Code: fault.Limited, Reason: "insufficient_quota", Message: capped.Error(), Err: err}
+	case errors.As(err, &capped):
+		return journal.Capped(capped)
 	case errors.Is(err, org.ErrUnavailable):
 		answer = fault.New(fault.Unavailable, "store_unavailable", "the gateway cannot use its database at the moment; try again later")
 	case errors.Is(err, context.DeadlineExceeded):

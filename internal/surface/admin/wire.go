@@ -113,10 +113,6 @@ func named(err error, kind, name string) error {
 	case errors.Is(err, org.ErrExists):
 		return fault.New(fault.Conflict, "exists", "the %s %q already exists; choose another name", kind, name)
 	}
-	var capped *org.CapError
-	if errors.As(err, &capped) {
-		return fault.New(fault.Conflict, "cap_reached", "%v", capped)
-	}
 	return err
 }
 

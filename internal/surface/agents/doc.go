@@ -216,7 +216,6 @@ func (h *Handler) author(caller caller.Caller) org.Author {
 // refused returns the error for the caller.
 func refused(err error, id string) error {
 	var wrong *agent.FieldError
-	var capped *org.CapError
 	switch {
 	case errors.As(err, &wrong):
 		message := wrong.Message
@@ -224,8 +223,6 @@ func refused(err error, id string) error {
 			message = wrong.Field + ": " + message
 		}
 		return fault.New(fault.Invalid, "invalid_value", "%s", message).In(wrong.Field)
-	case errors.As(err, &capped):
-		return fault.New(fault.Conflict, "cap_reached", "%v", capped)
 	case errors.Is(err, agent.ErrToolMissing):
 		return fault.New(fault.NotFound, "not_found", "%v; it was deleted at the same time", err)
 	case errors.Is(err, org.ErrNotFound):

@@ -220,15 +220,7 @@ func (h *Handler) sessionOf(r *http.Request, caller caller.Caller, a agent.Agent
 		return s, false, nil
 	}
 	s = agent.Session{Org: caller.Org.ID, ID: h.o.NewID(agent.SessionPrefix), Agent: a.ID, Principal: caller.Principal.ID, Snapshot: snapshot, CreatedAt: h.o.Now()}
-	return s, true, h.createSession(r.Context(), s, a)
-}
-
-func (h *Handler) createSession(ctx context.Context, s agent.Session, a agent.Agent) error {
-	err := h.o.Sessions.CreateSession(ctx, s, a.Declared)
-	if capped := new(org.CapError); errors.As(err, &capped) {
-		return &fault.Error{Code: fault.Limited, Reason: "insufficient_quota", Message: capped.Error(), Err: err}
-	}
-	return refused(err, a.ID)
+	return s, true, refused(h.o.Sessions.CreateSession(r.Context(), s, a.Declared), a.ID)
 }
 
 // resolve returns what the agent does now.

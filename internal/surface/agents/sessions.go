@@ -168,7 +168,7 @@ func (h *Handler) CreateSession() surface.Endpoint {
 		if s.Snapshot, err = h.resolve(r, caller, a); err != nil {
 			return 0, nil, err
 		}
-		if err := h.createSession(r.Context(), s, a); err != nil {
+		if err := refused(h.o.Sessions.CreateSession(r.Context(), s, a.Declared), a.ID); err != nil {
 			return 0, nil, err
 		}
 		if len(items) > 0 {

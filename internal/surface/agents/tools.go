@@ -121,11 +121,8 @@ func (h *Handler) findTool(r *http.Request, caller caller.Caller) (agent.Tool, e
 
 // refusedTool returns the error about a custom tool for the caller.
 func refusedTool(err error, id string) error {
-	var capped *org.CapError
 	var used *agent.ToolInUseError
 	switch {
-	case errors.As(err, &capped):
-		return &fault.Error{Code: fault.Limited, Reason: "insufficient_quota", Message: capped.Error(), Err: err}
 	case errors.As(err, &used):
 		return fault.New(fault.Conflict, "in_use", "%v", used)
 	case errors.Is(err, org.ErrNotFound):

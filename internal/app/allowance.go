@@ -13,7 +13,7 @@ func (a *App) allowance(orgID, principal, endUser string) (run.Allowance, bool) 
 	}
 	rt := caller.Org.Runtime
 	return run.Allowance{
-		Ceilings: resolve.Ceilings(a.maxRoundsCap(), rt),
-		Budgets:  resolve.Budgets(rt, principal, caller.Principal.Access, endUser),
+		Ceilings: resolve.Ceilings(a.maxRoundsCap(), rt), SwitchedRounds: resolve.SwitchedCeiling(a.maxRoundsCap(), rt),
+		Budgets: resolve.Budgets(rt, principal, caller.Principal.Access, endUser),
 	}, true
 }

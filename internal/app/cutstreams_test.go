@@ -161,15 +161,16 @@ type cutUpstream struct {
 }
 
 func (u *cutUpstream) serve(w http.ResponseWriter, r *http.Request, got received) {
+	events, cut := u.events, u.cut // those of the next request come when these are sent
 	contentType := "text/event-stream"
 	switch {
-	case strings.HasPrefix(u.events[0], "{"):
+	case strings.HasPrefix(events[0], "{"):
 		contentType = "application/json"
 	case strings.Contains(r.URL.Path, "converse-stream"):
 		contentType = "application/vnd.amazon.eventstream"
 	}
 	w.Header().Set("Content-Type", contentType)
-	for _, event := range u.events[:u.cut] {
+	for _, event := range events[:cut] {
 		if strings.Contains(event, `"choices":[]`) && !strings.Contains(string(got.body), `"include_usage":true`) {
 			continue
 		}
@@ -177,7 +178,7 @@ func (u *cutUpstream) serve(w http.ResponseWriter, r *http.Request, got received
 		_ = http.NewResponseController(w).Flush()
 	}
 	u.sent <- struct{}{}
-	if u.cut < len(u.events) {
+	if cut < len(events) {
 		<-r.Context().Done()
 	}
 }

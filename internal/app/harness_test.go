@@ -31,7 +31,7 @@ import (
 // Everything listens on 127.0.0.1 and ends with its test. Tests run in parallel; see noLeaks and alone.
 
 // patience is how long a test waits for something that must happen.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // drainTimeout is how long a gateway that stops waits for runs that hang.
 const drainTimeout = 5 * time.Second

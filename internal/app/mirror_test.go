@@ -53,10 +53,19 @@ func newMirror(t *testing.T, extra string) *mirror {
 func (m *mirror) model(w http.ResponseWriter, r *http.Request, got received) {
 	switch said := lastSaid(got.body); said {
 	case "HOLD":
-		select {
-		case <-m.release:
-		case <-r.Context().Done():
-			return
+		w.Header().Set("Content-Type", "text/event-stream")
+		beats := time.NewTicker(30 * time.Second) // a provider that is silent for too long has failed
+		defer beats.Stop()
+		for held := true; held; {
+			_, _ = io.WriteString(w, ": still here\n\n")
+			_ = http.NewResponseController(w).Flush()
+			select {
+			case <-beats.C:
+			case <-m.release:
+				held = false
+			case <-r.Context().Done():
+				return
+			}
 		}
 	case "GATE":
 		asks(call{"mcp__shop__pay", `{"amount":1}`}).write(w)

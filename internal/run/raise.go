@@ -28,6 +28,9 @@ type Allowance struct {
 	// Ceilings are the highest limits that the run may have. Tokens 0 and NanoUSD nil = no ceiling.
 	Ceilings budget.Limits
 
+	// SwitchedRounds are the most rounds of a run that switches of the org have engaged, if they are more.
+	SwitchedRounds int
+
 	// Budgets are those that the run spends from together with others.
 	Budgets []budget.Shared
 }
@@ -93,6 +96,9 @@ func raiseOf(s *loop.State, n NewLimits, by org.Author, allowance func(orgID, pr
 			return body, fault.New(fault.Conflict, "run_ending", "the key or the org that started the run is gone: the run ends")
 		}
 		ceilings, body.Budgets, body.Rebudget = a.Ceilings, a.Budgets, true
+		if len(s.Accepted.Switched) > 0 || s.Accepted.Limits.Rounds > ceilings.Rounds { // only a switch gives so many
+			ceilings.Rounds = max(ceilings.Rounds, a.SwitchedRounds)
+		}
 	}
 	for _, l := range raisables(s, n, ceilings) {
 		if l.to == nil {

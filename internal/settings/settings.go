@@ -244,18 +244,14 @@ func MaxQueued(rt org.Runtime) int { return cmp.Or(rt.MaxQueued, org.DefaultMaxQ
 const NoStoreWait = 24 * time.Hour
 
 // Ceilings returns how far the limits of a run may be raised, by what its org allows now: to what a new
-// run would get. An org that leaves a limit to the surfaces allows what the configuration allows, or what a switch
-// gives.
+// run would get. An org that leaves a limit to the surfaces allows what the configuration allows.
 func Ceilings(maxRoundsCap int, rt org.Runtime) budget.Limits {
-	ofSwitch := MaxToolRounds(maxRoundsCap) + 1
 	maxRoundsCap = cmp.Or(maxRoundsCap, budget.DefaultRoundsCap)
 	c := budget.Limits{
 		Rounds: given(rt.MaxRounds, maxRoundsCap), Calls: given(rt.MaxCalls, budget.MaxCalls), Tokens: int64(given(rt.MaxRunTokens, 0)),
 		ActiveMS: cmp.Or(rt.Deadline, org.MaxDeadline).Milliseconds(),
 	}
-	if c.Rounds = min(c.Rounds, maxRoundsCap); given(rt.MaxRounds, 0) == 0 {
-		c.Rounds = max(c.Rounds, ofSwitch)
-	}
+	c.Rounds = min(c.Rounds, maxRoundsCap)
 	if rt.MaxRunCost > 0 {
 		c.NanoUSD = &rt.MaxRunCost
 	}

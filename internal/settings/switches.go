@@ -72,6 +72,15 @@ func (s Switches) toolRounds(rt org.Runtime) int {
 // MaxToolRounds returns the most rounds of tool calls that a request can have. roundsCap is the operator's, 0 = not set.
 func MaxToolRounds(roundsCap int) int { return cmp.Or(roundsCap, org.MaxToolRounds) }
 
+// SwitchedCeiling is how far the rounds of a run that the switches have engaged may be raised; 0 = as far as those of
+// others.
+func SwitchedCeiling(roundsCap int, rt org.Runtime) int {
+	if given(rt.MaxRounds, 0) > 0 {
+		return 0
+	}
+	return MaxToolRounds(roundsCap) + 1
+}
+
 // limitRounds sets the limit on rounds of a request that the switches have engaged. After the last round of tool
 // calls the model is called once more, and the calls of that turn go to the caller. A lower max_rounds of the org
 // ends the run as it does otherwise. l is clamped already; roundsCap is the operator's, 0 = not set.

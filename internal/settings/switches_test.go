@@ -61,7 +61,7 @@ func TestTheSwitchesOfARun(t *testing.T) {
 		if p.Limits.Rounds != c.rounds || p.Limits.Calls != c.calls || p.Limits.OnLimit != c.onLimit || !slices.Equal(p.Switched, c.tools) {
 			t.Errorf("%s: %d rounds, %d calls, %q, tools %q", name, p.Limits.Rounds, p.Limits.Calls, p.Limits.OnLimit, p.Switched)
 		}
-		if most := settings.Ceilings(c.cap, c.org).Rounds; most < p.Limits.Rounds {
+		if most := max(settings.Ceilings(c.cap, c.org).Rounds, settings.SwitchedCeiling(c.cap, c.org)); most < p.Limits.Rounds {
 			t.Errorf("%s: a paused run can be raised to %d rounds", name, most)
 		}
 	}

@@ -30,7 +30,19 @@ const (
 // asked are requests of which a provider that refuses stream_options for one refuses it for all.
 type asked struct {
 	model   string // the provider's name of the model
-	members string // the names of the members of a relayed request, in order: some are refused only together with it
+	members string // the names of the unusual members of a relayed request, in order: some are refused only together with it
+}
+
+// unusual reports whether a member of a request is none that OpenAI's API of chat completions or completions has.
+func unusual(name string) bool {
+	switch name {
+	case "model", "messages", "prompt", "stream", streamOptions, "max_tokens", "max_completion_tokens", "temperature", "top_p", "n", "best_of", "stop",
+		"presence_penalty", "frequency_penalty", "logit_bias", "logprobs", "top_logprobs", "user", "safety_identifier", "prompt_cache_key", "metadata",
+		"seed", "tools", "tool_choice", "parallel_tool_calls", "functions", "function_call", "response_format", "reasoning_effort", "verbosity",
+		"service_tier", "store", "modalities", "prediction", "suffix", "echo":
+		return false
+	}
+	return true
 }
 
 // refusals remembers what is refused with stream_options. The zero value is empty.
@@ -85,7 +97,7 @@ func askingOf(req *model.RelayRequest) (a asking, ok bool) {
 	streams, options, known := 0, 0, true
 	var names []string
 	member := func(name string, value []byte, at, end int64) error {
-		if len(names) < maxAskNames {
+		if unusual(name) && len(names) < maxAskNames {
 			names = append(names, name)
 		}
 		switch name {

@@ -156,7 +156,8 @@ func TestTheRoundsOfTools(t *testing.T) {
 		n := strings.Count(string(got.body), `"role":"tool"`)
 		asks(call{"web_search", fmt.Sprintf(`{"query":"q%d"}`, n)}).write(w)
 	})
-	d := manage(MustRun(t, switchedOrg(up.URL, strings.Replace(fmt.Sprintf(searching, search.URL), "{", "{deadline: 30m, max_tool_rounds: 3, ", 1), "")))
+	runtime := strings.Replace(fmt.Sprintf(searching, search.URL), "{", "{deadline: 30m, max_tool_rounds: 3, ", 1)
+	d := manage(MustRun(t, switchedOrg(up.URL, runtime, "")))
 	for more, calls := range map[string]int{"": 4, `,"max_tool_rounds":5`: 6, `,"max_tool_rounds":1`: 2, `,"max_tool_rounds":5,"stream":true`: 6, `,"max_tool_rounds":256`: 257} {
 		before := len(up.requests())
 		a := d.send("POST", chatPath, strings.NewReader(`{"model":"m","messages":[{"role":"user","content":"x"}]`+more+`}`))

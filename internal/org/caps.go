@@ -96,7 +96,8 @@ func (c Caps) CheckKeyFiles(files, bytes, size int64) error {
 
 // DeliveriesError returns the error for one more message that waits, when a person asks for it.
 func (c Caps) DeliveriesError() error {
-	return &CapError{"the org", "waiting messages", int64(c.Deliveries), "org_caps.webhook_deliveries", "wait until some are delivered, or ", false}
+	const advice = "wait until some are delivered, or "
+	return &CapError{"the org", "waiting messages", int64(c.Deliveries), "org_caps.webhook_deliveries", advice, false}
 }
 
 // ApprovalsError returns the error for one more approval that waits.

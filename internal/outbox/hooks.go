@@ -66,7 +66,8 @@ func NewHooks(o HookOptions) *Hooks {
 		o.Told = func(context.Context, journal.HookMessage) {}
 	}
 	h := &Hooks{o: o}
-	h.pump = newPump(h, newSlots(perHook, hooksOfOrg, hooksOfProcess), o.Now, HooksStopWithin, o.Log, "hooks: the messages after runs cannot be read; the gateway retries")
+	h.pump = newPump(h, newSlots(perHook, hooksOfOrg, hooksOfProcess), o.Now, HooksStopWithin, o.Log,
+		"hooks: the messages after runs cannot be read; the gateway retries")
 	return h
 }
 

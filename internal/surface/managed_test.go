@@ -24,7 +24,8 @@ func TestWhatWasChangedIsTold(t *testing.T) {
 	for _, method := range []string{"POST", "GET"} {
 		account := limiter.Open("o")
 		w := httptest.NewRecorder()
-		err := endpoint(w, httptest.NewRequestWithContext(t.Context(), method, "/api/keys", strings.NewReader("{}")), caller.Caller{Org: &org.Org{ID: "o"}, Account: account})
+		r := httptest.NewRequestWithContext(t.Context(), method, "/api/keys", strings.NewReader("{}"))
+		err := endpoint(w, r, caller.Caller{Org: &org.Org{ID: "o"}, Account: account})
 		account.Close()
 		if told := err == nil && strings.Contains(w.Body.String(), "tp_secret"); told != (method == "POST") {
 			t.Errorf("%s: %d changes, %v %s", method, made, err, w.Body)

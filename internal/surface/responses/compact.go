@@ -299,7 +299,9 @@ func (h *Handler) Compact(w http.ResponseWriter, r *http.Request, caller caller.
 }
 
 // decodeCompact implements surface.Surface.Decode for POST /v1/responses/compact.
-func (h *Handler) decodeCompact(ctx context.Context, caller caller.Caller, req *run.Request, members []surface.Member) (surface.Reply, error) {
+func (h *Handler) decodeCompact(
+	ctx context.Context, caller caller.Caller, req *run.Request, members []surface.Member,
+) (surface.Reply, error) {
 	d := h.newDecoder(ctx, caller, req)
 	d.compacts, d.alone = true, true
 	asked := members[:0:0]

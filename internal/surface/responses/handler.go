@@ -83,7 +83,9 @@ func (h *Handler) InputTokens(w http.ResponseWriter, r *http.Request, caller cal
 }
 
 // decodeRequest implements surface.Surface.Decode.
-func (h *Handler) decodeRequest(ctx context.Context, caller caller.Caller, req *run.Request, members []surface.Member) (surface.Reply, error) {
+func (h *Handler) decodeRequest(
+	ctx context.Context, caller caller.Caller, req *run.Request, members []surface.Member,
+) (surface.Reply, error) {
 	d := h.newDecoder(ctx, caller, req)
 	err := d.decode(members)
 	reply := d.reply()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
 // keyed sends a request with an Idempotency-Key.
@@ -53,7 +54,8 @@ func TestConversationsWithAKey(t *testing.T) {
 		refused(b.keyed(t, alice, "k1", "POST", "", `{}`), 422, "idempotency_key_reused")
 		refused(b.keyed(t, alice, "k1", "ADD", first.object.ID, `{"items":[{"role":"user","content":"Hello."}]}`), 422, "idempotency_key_reused")
 		refused(b.keyed(t, alice, strings.Repeat("k", 256), "POST", "", body), 400, "invalid_idempotency_key")
-		for who, caller := range map[string]caller.Caller{"another principal": b.caller("acme", "bob"), "another org": b.caller("other", "alice")} {
+		others := map[string]caller.Caller{"another principal": b.caller("acme", "bob"), "another org": b.caller("other", "alice")}
+		for who, caller := range others {
 			if a := b.keyed(t, caller, "k1", "POST", "", body); a.status != 200 || a.object.ID == first.object.ID {
 				t.Errorf("%s: %d %s", who, a.status, a.body)
 			}
@@ -172,7 +174,7 @@ func TestIncludeOfWhatIsStored(t *testing.T) {
 	}
 	id := made.object.ID
 	header := ""
-	serve := func(e func(http.ResponseWriter, *http.Request, caller.Caller) error) func(http.ResponseWriter, *http.Request, caller.Caller) error {
+	serve := func(e surface.Endpoint) surface.Endpoint {
 		return func(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 			err := e(w, r, caller)
 			header = w.Header().Get("Turnpike-Dropped-Params")

@@ -39,7 +39,8 @@ func unusual(name string) bool {
 	case "model", "messages", "prompt", "stream", streamOptions, "max_tokens", "max_completion_tokens", "temperature", "top_p",
 		"n", "best_of", "stop", "presence_penalty", "frequency_penalty", "logit_bias", "logprobs", "top_logprobs", "user",
 		"safety_identifier", "prompt_cache_key", "metadata", "seed", "tools", "tool_choice", "parallel_tool_calls", "functions",
-		"function_call", "response_format", "reasoning_effort", "verbosity", "service_tier", "store", "modalities", "prediction", "suffix", "echo":
+		"function_call", "response_format", "reasoning_effort", "verbosity",
+		"service_tier", "store", "modalities", "prediction", "suffix", "echo":
 		return false
 	}
 	return true

@@ -234,8 +234,14 @@ func (c *call) base(p loop.Policy) *run.Request {
 	target := e.target
 	target.Window = c.compaction().size(target.Model)
 	r := &run.Request{
-		Org: orgID, Principal: c.caller.ID, Permissions: c.caller.Permissions, Surface: surfaceName, RunID: c.id, Policy: p,
-		CallerOrg: c.caller.Org, AgentSession: c.session, Model: e.target.Model, Targets: []route.Target{{Target: target, Client: c.client(p.Context)}}, Items: c.input, Options: a.Options,
+		Who: run.Who{
+			Org: orgID, Principal: c.caller.ID, Permissions: c.caller.Permissions, CallerOrg: c.caller.Org, Surface: surfaceName, RunID: c.id, AgentSession: c.session,
+		},
+		Input: run.Input{
+			Conversation: run.Conversation{Items: c.input, Options: a.Options},
+			Model:        e.target.Model, Targets: []route.Target{{Target: target, Client: c.client(p.Context)}},
+		},
+		Policy: p,
 	}
 	if a.Instructions != "" {
 		r.System = []item.Item{item.NewText(item.System, a.Instructions)}

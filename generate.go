@@ -33,7 +33,8 @@ func (c *call) ask(ctx context.Context, sink sink) (*Result, error) {
 		return nil, c.failure(ctx, run.Performed{}, err)
 	}
 	limits := budget.Limits{NanoUSD: c.o.limits.sealed().NanoUSD}
-	req := c.base(loop.Policy{Grade: loop.Relay, Limits: limits, Live: live(sink)})
+	req := c.base(loop.Policy{Limits: limits, Live: live(sink)})
+	req.Relay = &run.Relay{Reason: run.RelayInternal}
 	req.ClientTools = set.Offered()
 	c.sink = sink
 	p, err := e.here.Perform(ctx, req, c)

@@ -455,6 +455,7 @@ func TestARelayIsOneSpan(t *testing.T) {
 	sink.wants(sink.spans[0], otlp.Span_SPAN_KIND_SERVER, map[string]string{
 		"gen_ai.operation.name": "chat", "gen_ai.request.model": "m", "gen_ai.provider.name": "openai", "provider": "up",
 		"agent_run_id": "*", "org": "o", "surface": "chat", "grade": "relay", "principal": "*", "finish_reason": "complete",
+		"relay_reason":              "no_loop",
 		"http.response.status_code": "200", "gen_ai.response.time_to_first_chunk": "a number",
 	})
 	continued(t, sink.spans[0], up.requests()[0].header)

@@ -312,6 +312,7 @@ func TestATranslatedRelayIsOneSpan(t *testing.T) {
 	sink.wants(sink.spans[0], otlp.Span_SPAN_KIND_SERVER, map[string]string{
 		"gen_ai.operation.name": "chat", "gen_ai.request.model": "m", "gen_ai.provider.name": "anthropic", "provider": "up",
 		"agent_run_id": "*", "org": "o", "surface": "chat", "grade": "relay", "principal": "*", "finish_reason": "complete",
+		"relay_reason":              "no_loop",
 		"http.response.status_code": "200", "gen_ai.response.time_to_first_chunk": "a number",
 		"gen_ai.usage.input_tokens": "12", "gen_ai.usage.output_tokens": "3",
 	})

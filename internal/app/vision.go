@@ -72,7 +72,9 @@ func (a *App) visionRequest(orgID string, c tool.Call, name string) (*run.Reques
 		return nil, &webtool.Undescribed{Text: "images cannot be described: the API key needs an end user, and the run has none", Last: true}
 	}
 	return &run.Request{
-		ID: requestOf(c), Org: orgID, Principal: c.Caller.ID, Surface: webtool.ScrapeName, EndUser: c.EndUser, Within: c.RunID, Model: name, Targets: targets,
+		Who:   run.Who{ID: requestOf(c), Org: orgID, Principal: c.Caller.ID, Surface: webtool.ScrapeName, EndUser: c.EndUser, Within: c.RunID},
+		Input: run.Input{Model: name, Targets: targets},
+		Relay: &run.Relay{Reason: run.RelayInternal},
 		Policy: resolve.Resolve(resolve.Operator{MaxRoundsCap: a.maxRoundsCap()}, caller.Org.Runtime, resolve.Defaults{}, resolve.Request{
 			Relay: true, MaxTokens: visionTokens, Key: c.Caller.ID, KeyAccess: access, EndUser: c.EndUser,
 		}),

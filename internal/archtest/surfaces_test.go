@@ -19,10 +19,10 @@ import (
 const loopPackage = modulePath + "/internal/loop"
 
 // ofTheLoop are the names of internal/loop that surfaces for model requests use. They are
-// settings: a surface names its defaults, sees whether the loop is off, says which tools the
+// settings: a surface names its defaults, says which tools the
 // client wants to see as which hosted tools and with which options, and names the provider in an error.
 func ofTheLoop() []string {
-	return []string{"Parallel", "Policy.Grade", "Relay", "Safe", "HostedTool", "HostedTool.Type", "HostedTool.Server", "HostedTool.Tool", "HostedTool.Options", "Target.Provider"}
+	return []string{"Parallel", "Safe", "HostedTool", "HostedTool.Type", "HostedTool.Server", "HostedTool.Tool", "HostedTool.Options", "Target.Provider"}
 }
 
 // A surface translates. It reads no state of a run, no fact and no action, and asks the loop for

@@ -79,10 +79,9 @@ func newShop(t *testing.T, p *Pool, log io.Writer) *shop {
 
 func (s *shop) request(script *turnpiketest.Script, grade loop.Grade, servers ...run.RequestServer) *run.Request {
 	req := &run.Request{
-		Org: "o", Principal: "p", Surface: "test", Model: "m", Targets: []route.Target{{Target: loop.Target{Provider: "up", Model: "m"}, Client: script}},
-		Policy:         loop.Policy{Grade: grade, Limits: budget.Limits{}.Clamp(budget.MaxRounds), Parallelism: loop.Safe, CatalogTTLNS: int64(time.Minute)},
-		Items:          []item.Item{item.NewText(item.User, "go")},
-		RequestServers: servers,
+		Who:    run.Who{Org: "o", Principal: "p", Surface: "test"},
+		Input:  run.Input{Conversation: run.Conversation{Items: []item.Item{item.NewText(item.User, "go")}}, Model: "m", Targets: []route.Target{{Target: loop.Target{Provider: "up", Model: "m"}, Client: script}}, RequestServers: servers},
+		Policy: loop.Policy{Grade: grade, Limits: budget.Limits{}.Clamp(budget.MaxRounds), Parallelism: loop.Safe, CatalogTTLNS: int64(time.Minute)},
 	}
 	if grade == loop.Durable {
 		req.Key = &journal.SubmitKey{Principal: "p", Key: "k", Hash: "h"}

@@ -69,7 +69,7 @@ func (d *driver) accept() (err error) {
 	if body.Grade == loop.Durable {
 		body.RequestRef = requestRef
 		batch.Rows = append(batch.Rows, d.run.requestRows()...)
-	} else if keep := d.run.req.Store; keep != nil {
+	} else if keep := d.run.start.store; keep != nil {
 		batch.Rows = append(batch.Rows, journal.Row{Ref: storeRef, Value: keep})
 	}
 	batch.Rows = append(batch.Rows, d.session.rows()...)
@@ -82,7 +82,6 @@ func (d *driver) accept() (err error) {
 	}
 	d.leases.confirm(&d.live)
 	if body.Deferred {
-		d.run.req.begins, asked.begins = asked.begins, nil
 		if err := addInput(d); err != nil {
 			d.run.log.Debug("the input of a run is not added yet", "error", err) // the rules ask for it again
 		}
@@ -162,11 +161,7 @@ func (in *input) free() {
 
 // nameInput gives each item of the input that is stored with the conversation an id.
 func (s *runState) nameInput() {
-	if keep := s.req.Store; keep != nil {
-		req := *s.req // which belongs to the caller
-		req.begins, req.Store = nil, keep.named(conversation.Segment{Run: s.lease.RunID})
-		s.req = &req
-	}
+	s.start.store = s.start.store.named(conversation.Segment{Run: s.lease.RunID})
 }
 
 // roomFor charges what the run needs at least, before anything of it is stored: the items, and
@@ -188,15 +183,12 @@ func (s *runState) begins(input *beginning) {
 	if input.Before == 0 {
 		return
 	}
-	req := *s.req // which belongs to the caller
-	req.begins = nil
-	req.notOwn, req.inherited, req.parts, req.lastTarget = input.Before, input.Inherited, input.Parts, input.LastTarget
+	s.start.notOwn, s.start.inherited, s.start.parts, s.start.lastTarget = input.Before, input.Inherited, input.Parts, input.LastTarget
 	for _, label := range input.Listed {
-		if !slices.Contains(req.Listed, label) {
-			req.Listed = append(slices.Clip(req.Listed), label)
+		if !slices.Contains(s.start.listed, label) {
+			s.start.listed = append(slices.Clip(s.start.listed), label)
 		}
 	}
-	s.req = &req
 }
 
 // acceptRelay begins a relay, of which no facts are stored. The caller's items go to the
@@ -218,6 +210,7 @@ func (d *driver) acceptRelay(body loop.Accepted) error {
 // acceptedOf returns the fact that opens the journal of the run.
 func acceptedOf(d *driver) loop.Accepted {
 	body := d.run.req.accepted(d.run.lease.RunID, d.o.Price)
+	body.Listed, body.CallerAt = d.run.start.listed, d.run.callerAt
 	sealSummarizer(d, &body)
 	return body
 }
@@ -227,7 +220,11 @@ func acceptedOf(d *driver) loop.Accepted {
 func (r *Request) accepted(runID string, price func(loop.Target) money.Price) loop.Accepted {
 	body := loop.Accepted{
 		RunID: runID, Org: r.Org, Principal: r.Principal, EndUser: r.EndUser, Surface: r.Surface,
-		Raw: r.Raw != nil, RawBytes: r.rawBytes(), Model: r.Model, Policy: r.Policy.WithDefaults(), Listed: r.Listed, CallerAt: r.callerAt, AgentSession: r.AgentSession, Agent: r.Agent, Remembered: r.Continues.Remembered,
+		Raw: r.Relay.isRaw(), RawBytes: r.Relay.rawBytes(), Model: r.Model, Policy: r.Policy.WithDefaults(),
+		AgentSession: r.AgentSession, Agent: r.Agent, Remembered: r.Continues.Remembered,
+	}
+	if r.Relay != nil {
+		body.Grade = loop.Relay
 	}
 	for _, t := range r.Targets {
 		sealed := t.Target
@@ -334,7 +331,7 @@ func (d *driver) resume() error {
 func (d *driver) read(story *journal.Story) error {
 	err := d.run.events.Recover(story, func(b loop.Body) error { return d.run.results.load(d.run.lease.RunID, b, story.Rows) })
 	if err == nil {
-		d.run.req, err = requestOf(d.run.state().Accepted, d.run.state().Parks, story.Rows)
+		d.run.req, d.run.start, err = requestOf(d.run.state().Accepted, d.run.state().Parks, story.Rows)
 		d.leases.belongs(&d.live, d.run.state().Accepted.Principal)
 	}
 	return err
@@ -384,7 +381,7 @@ func (d *driver) giveUp(story *journal.Story, last int64, why error) error {
 	d.givenUp = why
 	d.run.events.Abandon(story, last)
 	d.run.date()
-	d.run.req, _ = requestOf(d.run.state().Accepted, 0, nil) // without rows there is nothing to be decoded
+	d.run.req, d.run.start, _ = requestOf(d.run.state().Accepted, 0, nil) // without rows there is nothing to be decoded
 	d.run.req.Org = d.run.lease.Org
 	return d.observed(true, func() error {
 		if d.run.state().Ended == "" {
@@ -403,12 +400,12 @@ func (d *driver) restoreResources(ctx context.Context, rows map[string]json.RawM
 	if d.run.req.Targets, d.run.req.Servers, err = d.o.Resources.For(ctx, d.run.state().Accepted); err != nil {
 		return nil, err
 	}
-	d.run.req.RequestServers = d.run.loadRequestServers(d.run.req.stored)
+	d.run.req.RequestServers = d.run.loadRequestServers(d.run.start.declared)
 	if err := d.declared.dial(); err != nil {
 		return nil, err
 	}
 	if d.run.state().Catalogued == nil { // Discover follows
-		return nil, d.run.req.missesBrought()
+		return nil, d.run.missesBrought()
 	}
 	var sealed []catalog.Sealed
 	if err := json.Unmarshal(rows[catalogRef], &sealed); err != nil {

@@ -45,7 +45,7 @@ func TestWhatAContinuingRequestBrings(t *testing.T) {
 		"new input before the last answer": {waiting, []journal.Approval{a}, []journal.Decision{yes}, late, nil, nil, "approvals_undecided"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			req := &Request{Principal: "p", Late: c.late}
+			req := &Request{Who: Who{Principal: "p"}, Input: Input{Late: c.late}}
 			for i, d := range c.answers {
 				req.Answers = append(req.Answers, Answer{ID: c.approvals[i].ID, Decision: d})
 			}

@@ -104,12 +104,11 @@ func (d *declaredServers) dialOwn() error {
 		return err
 	}
 	d.release = append(d.release, release)
-	req := *d.run.req                                                                    // which belongs to the caller
+	req := d.run.req
 	others := slices.DeleteFunc(slices.Clone(req.Servers), func(s catalog.Server) bool { // an agent's server replaces that of the org
 		return slices.ContainsFunc(servers, func(own catalog.Server) bool { return own.Name == s.Name })
 	})
 	req.Servers = slices.Concat(catalog.Within(servers, accessOf(d.run)), others)
-	d.run.req = &req
 	return nil
 }
 
@@ -131,11 +130,9 @@ func (d *declaredServers) dispatch() {
 		d.run.log.Warn("the run has no tool dispatch URL any more", "tools", len(d.run.req.Dispatched))
 		return
 	}
-	req := *d.run.req // which belongs to the caller
-	access := accessOf(d.run)
+	req, access := d.run.req, accessOf(d.run)
 	server.Only, server.Reads = access.Tools, access.ReadOnly
 	req.Servers = append(slices.Clip(req.Servers), server)
-	d.run.req = &req
 }
 
 // dispatchedDefinitions returns the definitions of Dispatched. A function without a schema takes any object.
@@ -158,7 +155,7 @@ func (d *declaredServers) dial() error {
 	if len(d.run.req.RequestServers) == 0 {
 		return nil
 	}
-	req := *d.run.req // which belongs to the caller
+	req := d.run.req
 	req.Servers = slices.Clone(req.Servers)
 	for _, s := range req.RequestServers {
 		if s.URL.IsZero() {
@@ -181,7 +178,6 @@ func (d *declaredServers) dial() error {
 			Name: s.Server(), Source: source, Tools: s.Tools, Only: access.Tools, ReadOnly: s.ReadOnly, Shown: true, FromRequest: true, Origin: origin, URL: hostOf(s.URL), Place: catalog.PlaceOf(time.Time{}, hostOf(s.URL)),
 		})
 	}
-	d.run.req = &req
 	return nil
 }
 

@@ -58,9 +58,10 @@ type loopParts struct {
 func newDriver(ctx context.Context, r *Runner, req *Request, lease journal.Lease, account *memlimit.Account, sink eventlog.Sink) *driver {
 	d := &driver{o: &r.o, leases: r.leases, audience: &r.audience}
 	d.observer.observer = r.o.Observer
+	own := *req // the driver sets its servers, and those of a run that was taken over
 	d.run = runState{
-		req: req, lease: lease, journal: r.o.Journal, others: othersInput{r.o.Archive}, storeFailed: r.leases.health.failed,
-		keys: r.o.Keys, allowed: r.o.Access, relay: req.Policy.Grade == loop.Relay, observer: &d.observer, timing: &d.model.timing, log: r.o.Log, dates: clock.NewSteady(r.o.Now()),
+		req: &own, start: startOf(req), lease: lease, journal: r.o.Journal, others: othersInput{r.o.Archive}, storeFailed: r.leases.health.failed,
+		keys: r.o.Keys, allowed: r.o.Access, relay: req.Relay != nil, observer: &d.observer, timing: &d.model.timing, log: r.o.Log, dates: clock.NewSteady(r.o.Now()),
 	}
 	if !d.run.relay {
 		d.run.log = d.run.log.With("run", lease.RunID, "org", lease.Org)
@@ -70,7 +71,7 @@ func newDriver(ctx context.Context, r *Runner, req *Request, lease journal.Lease
 	d.run.events = eventlog.NewWriter(sink, account, d.run.cancel)
 	d.reserver = reserver{run: &d.run, spend: r.o.Spend}
 	d.model = modelCaller{run: &d.run, jitter: r.o.Jitter, observer: &d.observer, dropped: &r.dropped, router: r.o.Router, reserver: &d.reserver}
-	if !d.run.relay || req.Raw == nil {
+	if !req.Relay.isRaw() {
 		addLoop(d, r)
 	}
 	return d
@@ -97,9 +98,9 @@ func addLoop(d *driver, r *Runner) {
 func (o *Options) newLease(req *Request) journal.Lease {
 	lease := journal.Lease{Org: req.Org, Epoch: 1, Owner: o.Owner}
 	switch {
-	case req.Policy.Grade != loop.Relay && req.RunID != "":
+	case req.Relay == nil && req.RunID != "":
 		lease.RunID = req.RunID
-	case req.Policy.Grade != loop.Relay || o.Recorder == nil:
+	case req.Relay == nil || o.Recorder == nil:
 		lease.RunID = o.NewID("run_")
 	case req.ID != "":
 		lease.RunID = req.ID
@@ -135,6 +136,9 @@ func (d *driver) observed(takenOver bool, play func() error) error {
 	}
 	if len(d.run.req.Targets) > 0 {
 		b.Target = d.run.req.Targets[0]
+	}
+	if relay := d.run.req.Relay; relay != nil {
+		b.Relay = relay.Reason
 	}
 	ctx, end := d.observer.begin(d.run.ctx, b)
 	d.run.ctx = ctx
@@ -514,7 +518,7 @@ func (d *driver) handOver(keys []loop.CallKey) (calls []loop.HandedOverCall, cal
 // does a run that is ended from outside or by a limit.
 func (d *driver) keepSegment(callIDs map[string]string) error {
 	run := &d.run
-	keep := run.req.Store
+	keep := run.start.store
 	if keep == nil || run.relay || run.state().AwaitsInput() {
 		return nil
 	}
@@ -523,17 +527,17 @@ func (d *driver) keepSegment(callIDs map[string]string) error {
 		return nil
 	}
 	input := run.events.Items("input")
-	input = input[min(run.req.notOwn, len(input)):]
+	input = input[min(run.start.notOwn, len(input)):]
 	c := journal.Conversation{
 		RunID: run.lease.RunID, Items: append(slices.Clip(input), run.events.Transcript(run.state().HiddenRefs())...), Part: run.state().Parks + 1,
-		Full: map[string]string{}, CallIDs: callIDs, Listed: run.state().Listed(), Previous: previousOf(run.req.Continues), Parts: run.req.parts, Input: keep.Input, RequestJSON: keep.RequestJSON, FinalOnly: keep.FinalOnly,
+		Full: map[string]string{}, CallIDs: callIDs, Listed: run.state().Listed(), Previous: previousOf(run.req.Continues), Parts: run.start.parts, Input: keep.Input, RequestJSON: keep.RequestJSON, FinalOnly: keep.FinalOnly,
 		Target: lastTarget(run.state()), Owner: keep.Owner,
 	}
 	c.Items = append(c.Items, run.unansweredCalls()...)
 	c.Items = append(c.Items, run.cutText()...)
 	c.Items = append(c.Items, run.events.Transcript(run.state().LateRefs())...)
 	for id, text := range run.results.full {
-		if !run.req.inherited[id] {
+		if !run.start.inherited[id] {
 			c.Full[id] = text
 		}
 	}

@@ -185,9 +185,12 @@ func (w *town) made() []tool.Call {
 func (w *town) wants(principal, key, hash string) *run.Request {
 	targets, servers, _ := w.For(context.Background(), nil)
 	return &run.Request{
-		Org: "o", Principal: principal, Surface: "test", Policy: loop.Policy{Grade: loop.Durable, Limits: budget.Limits{}.Clamp(budget.MaxRounds), Slots: 16, Parallelism: loop.Parallel, ResultMaxBytes: 1 << 16}, Model: "m", Targets: targets, Servers: servers,
-		Key:   &journal.SubmitKey{Principal: principal, Key: key, Hash: hash},
-		Items: []item.Item{item.NewText(item.User, "go")},
+		Who: run.Who{Org: "o", Principal: principal, Surface: "test"},
+		Input: run.Input{
+			Conversation: run.Conversation{Items: []item.Item{item.NewText(item.User, "go")}}, Model: "m", Targets: targets, Servers: servers,
+		},
+		Reply:  run.Reply{Key: &journal.SubmitKey{Principal: principal, Key: key, Hash: hash}},
+		Policy: loop.Policy{Grade: loop.Durable, Limits: budget.Limits{}.Clamp(budget.MaxRounds), Slots: 16, Parallelism: loop.Parallel, ResultMaxBytes: 1 << 16},
 	}
 }
 

@@ -287,9 +287,9 @@ func newStage(t *testing.T, tools box, turns ...answer) *stage {
 	t.Helper()
 	s := &stage{journal: &memoryJournal{}, sink: &notes{}, model: &speaker{turns: turns}, conversations: &cupboard{}}
 	s.req = &Request{
-		Org: "o", Principal: "p", Surface: "test", Policy: loop.Policy{Grade: loop.Light, Limits: budget.Limits{}.Clamp(budget.MaxRounds), Parallelism: loop.Parallel}, Model: "m",
-		Targets: []route.Target{{Target: loop.Target{Provider: "up", Model: "m"}, Client: s.model}},
-		Items:   []item.Item{item.NewText(item.User, "go")},
+		Who:    Who{Org: "o", Principal: "p", Surface: "test"},
+		Input:  Input{Conversation: Conversation{Items: []item.Item{item.NewText(item.User, "go")}}, Model: "m", Targets: []route.Target{{Target: loop.Target{Provider: "up", Model: "m"}, Client: s.model}}},
+		Policy: loop.Policy{Grade: loop.Light, Limits: budget.Limits{}.Clamp(budget.MaxRounds), Parallelism: loop.Parallel},
 	}
 	if tools != nil {
 		s.req.Servers = []catalog.Server{{Name: "s", Source: tools}}

@@ -81,7 +81,7 @@ func (r *Runner) Start(ctx context.Context, req *Request) (string, error) {
 		req.Account = r.o.Memory.Open(req.Org)
 		defer req.Account.Close()
 	}
-	feed, known, err := r.start(ctx, req)
+	feed, known, err := r.start(ctx, req, "")
 	if err != nil || known != "" {
 		return known, err
 	}

@@ -369,7 +369,7 @@ func AnswerText(items []item.Item) string {
 func (h *hookCaller) inputText() string {
 	items := h.run.events.Items("input")
 	var texts []string
-	for _, it := range items[min(h.run.req.notOwn, len(items)):] {
+	for _, it := range items[min(h.run.start.notOwn, len(items)):] {
 		if text := item.PlainText(it.Parts); text != "" {
 			texts = append(texts, text)
 		}

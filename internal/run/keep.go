@@ -96,7 +96,7 @@ func (r *Request) forget() {
 // dropSegment deletes the segment that was stored for a run which does not wait after all, or is deleted.
 func dropSegment(d *driver) {
 	run := &d.run
-	if run.req.Store == nil {
+	if run.start.store == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(run.ctx), appendTimeout)

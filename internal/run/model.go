@@ -414,7 +414,7 @@ func (m *modelCaller) ask() route.Ask {
 		return a
 	}
 	a.Last = slices.IndexFunc(a.Targets, func(t loop.Target) bool {
-		return t.Provider == req.lastTarget.Provider && t.Model == req.lastTarget.Model
+		return t.Provider == m.run.start.lastTarget.Provider && t.Model == m.run.start.lastTarget.Model
 	})
 	if m.conversation == "" {
 		m.conversation = req.Org + " " + req.conversationKey(m.run.events.Items("input"))

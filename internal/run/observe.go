@@ -23,6 +23,7 @@ type Begun struct {
 	RunID     string
 	Surface   string
 	Grade     loop.Grade
+	Relay     RelayReason  // why it is a relay; "" = it is none
 	Model     string       // as the caller named it
 	Target    route.Target // the first to be tried; zero for a run that was taken over
 	TakenOver bool

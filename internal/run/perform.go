@@ -66,7 +66,7 @@ func (p Performer) Continue(ctx context.Context, key journal.RunKey, sink eventl
 	}
 	account := p.r.o.Memory.Open(key.Org)
 	defer account.Close()
-	d := newDriver(ctx, p.r, &Request{Org: key.Org, Account: account}, lease, account, sink)
+	d := newDriver(ctx, p.r, &Request{Who: Who{Org: key.Org, Account: account}}, lease, account, sink)
 	return d.here(true, d.resume)
 }
 
@@ -142,7 +142,7 @@ func (p Performer) Transcript(ctx context.Context, key journal.RunKey) (Performe
 	if err := w.Recover(story, func(loop.Body) error { return nil }); err != nil {
 		return Performed{}, err
 	}
-	req, err := requestOf(w.State().Accepted, w.State().Parks, story.Rows)
+	req, _, err := requestOf(w.State().Accepted, w.State().Parks, story.Rows)
 	if err != nil {
 		return Performed{}, err
 	}

@@ -33,7 +33,7 @@ type relayed struct {
 func (m *modelCaller) relay(a loop.CallModel) error {
 	target := m.run.req.Targets[a.Target].Client
 	relayer, ok := target.(model.Relayer)
-	if !ok || !relayer.Relays(m.run.req.Raw.Dialect) {
+	if !ok || !relayer.Relays(m.run.req.Relay.Raw.Dialect) {
 		return m.fail(a, nil, &model.Error{Class: model.Target, Message: "this provider does not speak the caller's dialect"})
 	}
 	raw := m.rawRequest(a)
@@ -78,17 +78,17 @@ func (m *modelCaller) relay(a loop.CallModel) error {
 // rawRequest returns the request of an attempt. What one target gets of its header, another one does
 // not get.
 func (m *modelCaller) rawRequest(a loop.CallModel) *model.RelayRequest {
-	raw := m.run.req.Raw
-	if m.run.req.Content != nil {
+	raw := m.run.req.Relay.Raw
+	if m.run.req.Relay.Content != nil {
 		again := *raw
 		again.Header = maps.Clone(raw.Header)
-		again.Open, again.Length = m.run.req.Content(m.run.req.Targets[a.Target].Model)
+		again.Open, again.Length = m.run.req.Relay.Content(m.run.req.Targets[a.Target].Model)
 		again.FailsOver = len(m.run.req.Targets) > 1
 		raw = &again
 	}
 	m.dropHeaders(a, raw.Header)
 	raw.Ask = m.run.state().Reserved != nil
-	raw.Meter = raw.Ask || m.run.req.Content != nil
+	raw.Meter = raw.Ask || m.run.req.Relay.Content != nil
 	return raw
 }
 
@@ -119,8 +119,8 @@ func (m *modelCaller) usageOf(answer *model.RelayResponse) model.Usage {
 
 // freeBody frees the body of the request, because the answer may take much longer.
 func (m *modelCaller) freeBody() {
-	m.run.account.Release(cap(m.run.req.Raw.Body))
-	m.run.req.Raw.Body, m.run.req.Raw.Release = nil, nil
+	m.run.account.Release(cap(m.run.req.Relay.Raw.Body))
+	m.run.req.Relay.Raw.Body, m.run.req.Relay.Raw.Release = nil, nil
 }
 
 // pump emits the bytes of the answer as they arrive, one event for each read.

@@ -42,8 +42,9 @@ func (c *closer) Close() error { c.closed = true; return nil }
 func relayStage(t *testing.T, m model.Model) *stage {
 	s := newStage(t, nil)
 	s.req = &Request{
-		Org: "o", Principal: "p", Surface: "test", Policy: loop.Policy{Grade: loop.Relay}, Model: "m",
-		Targets: []route.Target{{Target: loop.Target{Provider: "up", Model: "m"}, Client: m}}, Raw: &model.RelayRequest{Path: "/x", Body: []byte("{}")},
+		Who:   Who{Org: "o", Principal: "p", Surface: "test"},
+		Input: Input{Model: "m", Targets: []route.Target{{Target: loop.Target{Provider: "up", Model: "m"}, Client: m}}},
+		Relay: &Relay{Raw: &model.RelayRequest{Path: "/x", Body: []byte("{}")}},
 	}
 	s.journal.fail = func(loop.Body) error { return errors.New("a relay has no stored run") }
 	return s

@@ -16,13 +16,13 @@ import (
 func TestDroppedHeadersAreNamedOnceAndBounded(t *testing.T) {
 	var out bytes.Buffer
 	var d droppedHeaders
-	req := &Request{Org: "o", Targets: []route.Target{{Target: loop.Target{Provider: "up"}, RelayHeaders: []string{"X-Mine"}}}, Raw: &model.RelayRequest{}}
+	req := &Request{Who: Who{Org: "o"}, Input: Input{Targets: []route.Target{{Target: loop.Target{Provider: "up"}, RelayHeaders: []string{"X-Mine"}}}}, Relay: &Relay{Raw: &model.RelayRequest{}}}
 	m := modelCaller{run: &runState{req: req, relay: true, log: slog.New(slog.NewTextHandler(&out, nil))}, dropped: &d}
 	lines := func(word string) int { return strings.Count(out.String(), "msg="+word) }
 	send := func(key, name string) {
 		fields := map[string][]string{name: {"CANARY"}, "Accept": {"*/*"}, "X-Mine": {"1"}}
-		req.Principal, req.Raw.Header = key, fields
-		m.dropHeaders(loop.CallModel{}, req.Raw.Header)
+		req.Principal, req.Relay.Raw.Header = key, fields
+		m.dropHeaders(loop.CallModel{}, req.Relay.Raw.Header)
 		if len(fields) != 2 || fields["Accept"] == nil || fields["X-Mine"] == nil {
 			t.Fatalf("of %s remain %v", name, fields)
 		}

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
@@ -23,12 +22,33 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// Request is a request for a run, from a surface.
+// Request is a request for a run, from a surface. The zero values of its parts say that a surface does not use them.
 type Request struct {
+	Who
+	Input
+	Reply
+
+	// Policy has the settings of the run. They are recorded when the run is accepted, and
+	// the run reads them only in its journal. A relay uses only MaxTokens and Live; its grade is [loop.Relay].
+	Policy loop.Policy
+
+	// Relay makes the request a relay: one model call without the agent loop, which is not stored. Of Input it uses
+	// the fields of [Conversation] alone, and none if it has Raw. Nil = the run has the loop.
+	Relay *Relay
+
+	// Turn makes the run the next turn of a session of an agent. AgentSession is its id then, and OwnServers
+	// connects the run with the MCP servers of the agent. Nil = the run is not a turn.
+	Turn *journal.SessionTurn
+
+	begins *beginning // what was read of the stored conversation for a run that is to begin; nil = nothing yet
+}
+
+// Who says on whose behalf a run acts, and under which ids it is recorded. Org, Principal and Surface are required.
+type Who struct {
 	Org       string
 	Principal string
 	Surface   string
-	EndUser   string // whom the client names as its own user; "" = nobody
+	EndUser   string // whom the client names as its own user; "" = not named
 
 	// Permissions are those of the caller of the run's tool calls, whose id is Principal: see
 	// [tool.Caller]. A run that another process continues keeps them.
@@ -37,16 +57,11 @@ type Request struct {
 	// CallerOrg is the Org of that caller: that of a key of a gateway which the program is a part of. "" = none.
 	CallerOrg string
 
-	// AgentSession is recorded for the program that the run belongs to; "" = none. Nothing here
-	// reads it.
+	// AgentSession is recorded for the program that the run belongs to; "" = none. The driver does not read it.
 	AgentSession string
 
 	// Agent is the id of the agent whose run it is; "" = none. It is recorded for the sums of usage.
 	Agent string
-
-	// Turn makes the run the next turn of a session of an agent. AgentSession is its id then, and OwnServers
-	// connects the run with the MCP servers of the agent. Nil = it is none.
-	Turn *journal.SessionTurn
 
 	// RunID is the id of the run; "" = one is made. It has the form of [id.NewOrdered], and no run
 	// of the store has it. A relay has no use for it.
@@ -56,13 +71,82 @@ type Request struct {
 	// id, because several requests can follow one run.
 	ID string
 
-	// Within is the id of the run whose tool call the relay is a part of, for the audit log; "" = it is none.
+	// Within is the id of the run whose tool call the relay is a part of, for the audit log; "" = none.
 	Within string
 
-	// Policy has the settings of the run. They are recorded when the run is accepted, and
-	// the run reads them only in its journal. A relay uses only Grade, MaxTokens and Live.
-	Policy loop.Policy
+	// Account is charged with the memory that the run retains; nil = one is opened for
+	// the run. The body of the request is already charged to it.
+	Account *memlimit.Account
+}
 
+// Input is what a run works on: its conversation, its models and its tools.
+type Input struct {
+	Conversation
+
+	Model   string         `json:"-"` // as the caller named it
+	Targets []route.Target `json:"-"` // at least one, in configuration order
+
+	// Affinity identifies the conversation to the router; "" = it is found in the conversation.
+	Affinity string `json:"-"`
+
+	// Dispatched are tools of the caller that the gateway executes, by the tool dispatch URL. They are not
+	// among ClientTools.
+	Dispatched []model.Tool `json:"dispatched_tools,omitempty"`
+
+	// OwnContext says that Params ask a provider of Dialect to shorten prompts that are too long. One that
+	// Options.ContextEdits asks is a model.ContextEditor.
+	OwnContext bool `json:"-"`
+
+	// Servers are the MCP servers of the run, and the run has the tools of exactly these:
+	// those of the org, and those that the request brought ([catalog.Server].FromRequest).
+	// Their names differ. The first ones win collisions of tools. A relay has none.
+	Servers []catalog.Server `json:"-"`
+
+	// RequestServers are the MCP servers that the request declares. The run adds them to Servers,
+	// after those of the org, and connects to them.
+	RequestServers []RequestServer `json:"-"`
+
+	// OnlyOf are tools of servers that ToolChoice.Only also has, or that ToolChoice.Name
+	// is, whatever the names under which the model sees them.
+	OnlyOf []ServerTool `json:"only_of,omitempty"`
+
+	// Listed are the labels of the servers whose tools the request has listed before:
+	// the run does not list them again.
+	Listed []string `json:"-"`
+
+	// Places say where the request has each of Items, such as input[0], for errors.
+	Places []string `json:"-"`
+
+	// Continues is the stored conversation that Items continue. If it is named, they are added to it with
+	// the output of the run, if Store is not nil.
+	Continues conversation.Ref `json:"-"`
+
+	// Answers continue the run of the approvals that they decide, instead of a new run. Late are
+	// the Items that the caller adds to that run; the others are its history. MayDecide
+	// returns an error if the caller may not decide an approval; it is required with Answers.
+	Answers   []Answer                     `json:"-"`
+	Late      []item.Item                  `json:"-"`
+	MayDecide func(journal.Approval) error `json:"-"`
+
+	// Settings are hashes of the members of the request that must be the same, or absent, in a
+	// request that continues the run, by name.
+	Settings map[string]string `json:"settings,omitempty"`
+}
+
+// Conversation is what model calls are made of.
+type Conversation struct {
+	System      item.List          `json:"system,omitempty"` // in front of the conversation, and not part of it
+	Items       item.List          `json:"items,omitempty"`
+	ClientTools []model.Tool       `json:"client_tools,omitempty"`
+	Hosted      []model.HostedTool `json:"hosted_tools,omitempty"`
+	ToolChoice  model.ToolChoice   `json:"tool_choice,omitzero"`
+	Options     model.Options      `json:"options,omitzero"`  // of every model call
+	Params      []model.Param      `json:"params,omitempty"`  // the client's other members, in Dialect; Options are read from them
+	Dialect     string             `json:"dialect,omitempty"` // in which the request is written
+}
+
+// Reply says how the answer of a run reaches its caller, and what is stored of it.
+type Reply struct {
 	// Key is the caller's Idempotency-Key. All requests with the same key are for one
 	// durable run. Nil = none.
 	Key *journal.SubmitKey
@@ -71,32 +155,14 @@ type Request struct {
 	// Otherwise the repeat is refused until the run has ended.
 	Attach bool
 
-	// Answers continue the run of the approvals that they decide, instead of a new run. Late are
-	// the Items that the caller adds to that run; the others are its history. MayDecide
-	// returns an error if the caller may not decide an approval; it is required with Answers.
-	Answers   []Answer
-	Late      []item.Item
-	MayDecide func(journal.Approval) error
-
-	// Places say where the request has each of Items, such as input[0], for errors.
-	Places []string
-
-	// Settings are hashes of the members of the request that must be the same, or absent, in a
-	// request that continues the run, by name.
-	Settings map[string]string
-
 	// WaitFor is how long Run stays while the run waits for approvals; 0 = it returns.
 	WaitFor time.Duration
 
 	// PausedFor is how long Run stays while the run waits for a raise of its limits.
 	PausedFor time.Duration
 
-	// Account is charged with the memory that the run retains; nil = one is opened for
-	// the run. The body of the request is already charged to it.
-	Account *memlimit.Account
-
-	// Background says that the run is queued: it is durable, begins when a slot is free, and nobody
-	// has to stay connected. MaxQueued is how many runs of the org may be queued; 0 = no limit.
+	// Background says that the run is queued: it is durable, begins when a slot is free, and the caller need
+	// not stay connected. MaxQueued is how many runs of the org may be queued; 0 = no limit.
 	Background bool
 	MaxQueued  int
 
@@ -104,16 +170,18 @@ type Request struct {
 	// conversation is still going on.
 	Deferred bool
 
-	Model   string         // as the caller named it
-	Targets []route.Target // at least one, in configuration order
+	// Store says that the conversation is stored as a segment, for later
+	// requests; nil = it is not. A relay stores none.
+	Store *StoreOptions
+}
 
-	// Affinity identifies the conversation to the router; "" = it is found in the fields below.
-	Affinity string
+// Relay is a request that is passed on without the agent loop.
+type Relay struct {
+	// Reason says why, for logs and traces.
+	Reason RelayReason
 
-	// Raw is the whole request of a relay to a provider that speaks the caller's
-	// dialect; nil for any other run. Its body belongs to the run, which releases
-	// its capacity from Account when it is freed. With Raw, none of the fields below
-	// is used.
+	// Raw is the whole request for a provider that speaks the caller's dialect; nil = it is translated.
+	// Its body belongs to the run, which releases its capacity from Account when it is freed.
 	Raw *model.RelayRequest
 
 	// Content returns the body of Raw for a target that has this name for the model, in place of
@@ -122,73 +190,18 @@ type Request struct {
 	// request, for the estimate of its cost.
 	Content     func(model string) (open func() io.ReadCloser, length int64)
 	PromptBytes int64
-
-	// The request of the caller. These are all that a translated relay uses: a run of
-	// the grade Relay without Raw.
-
-	System      []item.Item // in front of the conversation, and not part of it
-	Items       []item.Item
-	ClientTools []model.Tool
-	Hosted      []model.HostedTool
-
-	// Dispatched are tools of the caller that the gateway executes, by the tool dispatch URL. They are not
-	// among ClientTools.
-	Dispatched []model.Tool
-
-	ToolChoice model.ToolChoice
-	Options    model.Options // of every model call
-	Params     []model.Param // the client's other members, in Dialect; Options are read from them
-	Dialect    string
-
-	// OwnContext says that Params ask a provider of Dialect to shorten prompts that are too long. One that
-	// Options.ContextEdits asks is a model.ContextEditor.
-	OwnContext bool
-
-	// Servers are the MCP servers of the run, and the run has the tools of exactly these:
-	// those of the org, and those that the request brought ([catalog.Server].FromRequest).
-	// Their names differ. The first ones win collisions of tools. A relay has none.
-	Servers []catalog.Server
-
-	// RequestServers are the MCP servers that the request declares. The run adds them to Servers,
-	// after those of the org, and connects to them.
-	RequestServers []RequestServer
-
-	// OnlyOf are tools of servers that ToolChoice.Only also has, or that ToolChoice.Name
-	// is, whatever the names under which the model sees them.
-	OnlyOf []ServerTool
-
-	// Listed are the labels of the servers whose tools the conversation has listed before:
-	// the run does not list them again.
-	Listed []string
-
-	// Continues is the stored conversation that Items continue. If it is named, they are added to it with
-	// the output of the run, if Store is not nil.
-	Continues conversation.Ref
-
-	// Store says that the conversation is stored as a segment, for later
-	// requests; nil = it is not. A relay stores none.
-	Store *StoreOptions
-
-	begins *beginning // what was read of the stored conversation for a run that is to begin; nil = nothing yet
-
-	// notOwn is how many of the items in front of the transcript are not Items: System, and
-	// what it Continues. inherited are the ids of its truncated results. Both are
-	// known when the run has begun.
-	notOwn    int
-	inherited map[string]bool
-
-	parts []string // of the named conversation, when the run began
-
-	lastTarget event.Target // that answered the conversation last; zero = not known
-
-	callerAt string // see [loop.Accepted].CallerAt
-
-	// brought are the names of the servers that the request brought when the run began.
-	// It is set for a run that was taken over.
-	brought []string
-
-	stored []storedRequestServer // the same, for RequestServers
 }
+
+// RelayReason is why a request is relayed.
+type RelayReason string
+
+// The reasons.
+const (
+	RelayOptedOut RelayReason = "opted_out" // the header of the request switches the loop off
+	RelayNoLoop   RelayReason = "no_loop"   // neither the org nor the request engages the loop
+	RelayEndpoint RelayReason = "endpoint"  // the endpoint has no loop, such as embeddings
+	RelayInternal RelayReason = "internal"  // the gateway or the program makes one model call
+)
 
 // addsLater reports whether the run is accepted without its input: what a turn of a session continues is known
 // only when no other turn of the session can begin or end any more.
@@ -215,20 +228,6 @@ func (r *Request) namesFromRequest() (names []string) {
 		}
 	}
 	return names
-}
-
-// missesBrought returns an error if a server is not there that the request of a run
-// brought that was taken over: the run must not begin with other tools than it asked for.
-func (r *Request) missesBrought() error {
-	there := func(name string) bool {
-		return slices.ContainsFunc(r.Servers, func(s catalog.Server) bool { return s.Name == name && (s.FromRequest || s.Shown) })
-	}
-	for _, name := range r.brought {
-		if !there(name) {
-			return fmt.Errorf("the request brought the server %q, which is not stored", name)
-		}
-	}
-	return nil
 }
 
 // modelRequest returns a request for the items to a target, with the caller's own
@@ -260,7 +259,7 @@ type Dropped struct {
 // listed only when the run begins. In some dialects a forced choice of a tool excludes
 // other members: an adapter can name them before the run.
 func (r *Request) expectedTool() (model.Tool, bool) {
-	if len(r.Servers)+len(r.RequestServers)+len(r.Dispatched) == 0 || r.Policy.Grade == loop.Relay {
+	if len(r.Servers)+len(r.RequestServers)+len(r.Dispatched) == 0 || r.Relay != nil {
 		return model.Tool{}, false
 	}
 	name := r.ToolChoice.Name
@@ -276,7 +275,7 @@ func (r *Request) expectedTool() (model.Tool, bool) {
 // held reports whether the run of the request may wait for approval or for a raise, and nobody can come back for
 // its answer when the client has left.
 func (r *Request) held() bool {
-	return r.WaitFor > 0 && r.Key == nil && r.Policy.Grade != loop.Relay && (r.Policy.MayWait() || r.Policy.Pauses())
+	return r.WaitFor > 0 && r.Key == nil && r.Relay == nil && (r.Policy.MayWait() || r.Policy.Pauses())
 }
 
 // show makes the org's server visible to the caller, with the tools that the request allows.
@@ -341,10 +340,13 @@ func (r *Request) conversationKey(items []item.Item) string {
 	return "prefix " + hex.EncodeToString(h.Sum(nil))
 }
 
+// isRaw reports whether the request is passed on unchanged.
+func (r *Relay) isRaw() bool { return r != nil && r.Raw != nil }
+
 // rawBytes returns the size of a request that is relayed unchanged, for the estimate of its cost.
-func (r *Request) rawBytes() int64 {
+func (r *Relay) rawBytes() int64 {
 	switch {
-	case r.Raw == nil:
+	case !r.isRaw():
 		return 0
 	case r.Content != nil:
 		return r.PromptBytes

@@ -2,10 +2,13 @@ package run
 
 import (
 	"encoding/json"
+	"fmt"
+	"slices"
 
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
-	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -21,36 +24,57 @@ const (
 
 // storedRequest is the part of a run's request that Accepted does not have.
 type storedRequest struct {
-	ClientTools    []model.Tool          `json:"client_tools,omitempty"`
-	Hosted         []model.HostedTool    `json:"hosted_tools,omitempty"`
-	Dispatched     []model.Tool          `json:"dispatched_tools,omitempty"`
-	ToolChoice     model.ToolChoice      `json:"tool_choice,omitzero"`
-	Options        model.Options         `json:"options,omitzero"`
-	Params         []model.Param         `json:"params,omitempty"`
-	Dialect        string                `json:"dialect,omitempty"`
-	OnlyOf         []ServerTool          `json:"only_of,omitempty"`
-	FromRequest    []string              `json:"brought_servers,omitempty"` // names, see Request.brought
+	Input                                // with System and Items only if the input is deferred, until the run begins
+	FromRequest    []string              `json:"brought_servers,omitempty"` // names, see start.brought
 	RequestServers []storedRequestServer `json:"declared_servers,omitempty"`
 	Previous       string                `json:"previous,omitempty"`
 	Session        string                `json:"session,omitempty"`
-	Settings       map[string]string     `json:"settings,omitempty"`
 	Store          *StoreOptions         `json:"keep,omitempty"`
 	NotOwn         int                   `json:"not_own,omitempty"`
 	Parts          []string              `json:"parts,omitempty"`
 	Inherited      map[string]bool       `json:"inherited,omitempty"`
 	Permissions    []string              `json:"permissions,omitempty"`
 	CallerOrg      string                `json:"caller_org,omitempty"`
+}
 
-	// System and Items are those of a request whose input is deferred, until the run begins.
-	System item.List `json:"system,omitempty"`
-	Items  item.List `json:"items,omitempty"`
+// start is what a run knows of its begin beside its request.
+type start struct {
+	store *StoreOptions // those of the request, with an id for each item
+
+	// notOwn is how many of the items in front of the transcript are not the request's Items: System, and
+	// what it Continues. inherited are the ids of its truncated results, parts those of the named conversation.
+	notOwn    int
+	inherited map[string]bool
+	parts     []string
+
+	listed     []string     // labels of the servers whose tools the conversation has listed before
+	lastTarget event.Target // that answered the conversation last; zero = not known
+
+	// brought are the names of the servers that the request brought, and declared those of its RequestServers, of a run
+	// that was taken over.
+	brought  []string
+	declared []storedRequestServer
+}
+
+// startOf returns the start of a run whose conversation is not read yet.
+func startOf(r *Request) start { return start{store: r.Store, listed: r.Listed} }
+
+// missesBrought returns an error if a server is missing that the request of a run
+// brought that was taken over: the run must not begin with other tools than it asked for.
+func (s *runState) missesBrought() error {
+	for _, name := range s.start.brought {
+		if !slices.ContainsFunc(s.req.Servers, func(s catalog.Server) bool { return s.Name == name && (s.FromRequest || s.Shown) }) {
+			return fmt.Errorf("the request brought the server %q, which is not stored", name)
+		}
+	}
+	return nil
 }
 
 // requestOf restores the request of a run from its journal. The policy, the models and
 // the servers are missing: the policy is in Accepted, for the others see restoreResources.
 //
 // parks is how often the run has waited: requests may have continued it since.
-func requestOf(a *loop.Accepted, parks int, rows map[string]json.RawMessage) (*Request, error) {
+func requestOf(a *loop.Accepted, parks int, rows map[string]json.RawMessage) (*Request, start, error) {
 	var q storedRequest
 	ref := requestRef
 	if rows[begunRef] != nil {
@@ -58,17 +82,17 @@ func requestOf(a *loop.Accepted, parks int, rows map[string]json.RawMessage) (*R
 	}
 	if raw, ok := rows[ref]; ok {
 		if err := json.Unmarshal(raw, &q); err != nil {
-			return nil, journal.Damaged(ref, err)
+			return nil, start{}, journal.Damaged(ref, err)
 		}
 		q.dropNulls()
 	} else if raw, ok := rows[storeRef]; ok {
 		if err := json.Unmarshal(raw, &q.Store); err != nil {
-			return nil, journal.Damaged(storeRef, err)
+			return nil, start{}, journal.Damaged(storeRef, err)
 		}
 	}
 	continues, err := continuesOf(&q, rows)
 	if err != nil {
-		return nil, err
+		return nil, start{}, err
 	}
 	for n := 1; n <= parks; n++ { // what the requests brought that have continued the run
 		raw, ok := rows[partRef(n)]
@@ -77,16 +101,18 @@ func requestOf(a *loop.Accepted, parks int, rows map[string]json.RawMessage) (*R
 		}
 		var part storedPart
 		if err := json.Unmarshal(raw, &part); err != nil {
-			return nil, journal.Damaged(partRef(n), err)
+			return nil, start{}, journal.Damaged(partRef(n), err)
 		}
 		q.take(part)
 	}
+	q.Model, q.Continues = a.Model, continues
 	return &Request{
-		Org: a.Org, Principal: a.Principal, EndUser: a.EndUser, Surface: a.Surface, Model: a.Model,
-		ClientTools: q.ClientTools, Hosted: q.Hosted, Dispatched: q.Dispatched, ToolChoice: q.ToolChoice, Options: q.Options, Params: q.Params, Dialect: q.Dialect,
-		OnlyOf: q.OnlyOf, brought: q.FromRequest, stored: q.RequestServers, Continues: continues, Store: q.Store, notOwn: q.NotOwn, parts: q.Parts, inherited: q.Inherited,
-		Permissions: q.Permissions, CallerOrg: q.CallerOrg, AgentSession: a.AgentSession, Agent: a.Agent, System: q.System, Items: q.Items,
-	}, nil
+		Who: Who{
+			Org: a.Org, Principal: a.Principal, EndUser: a.EndUser, Surface: a.Surface, Permissions: q.Permissions, CallerOrg: q.CallerOrg,
+			AgentSession: a.AgentSession, Agent: a.Agent,
+		},
+		Input: q.Input,
+	}, start{store: q.Store, notOwn: q.NotOwn, inherited: q.Inherited, parts: q.Parts, brought: q.FromRequest, declared: q.RequestServers}, nil
 }
 
 // dropNulls restores the values that are nil: their stored form is null, which is read as the

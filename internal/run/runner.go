@@ -211,17 +211,14 @@ func (r *Runner) Run(ctx context.Context, req *Request, sink eventlog.Sink) erro
 			return err
 		}
 	}
-	if req.held() {
-		req.callerAt = r.o.Owner
-	}
 	if req.Policy.Grade == loop.Durable {
 		return r.submit(ctx, req, sink)
 	}
 	lease := r.o.newLease(req)
-	if req.Policy.Grade != loop.Relay {
+	if req.Relay == nil {
 		sink = r.followers.Ringing(lease.Key(), sink)
 	}
-	if req.Policy.Grade == loop.Relay {
+	if req.Relay != nil {
 		d := newDriver(ctx, r, req, lease, req.Account, sink)
 		defer d.run.cancel(errDiscarded)
 		return d.relay()
@@ -232,7 +229,7 @@ func (r *Runner) Run(ctx context.Context, req *Request, sink eventlog.Sink) erro
 		}
 		defer req.Account.Release(eventlog.FollowerBytes)
 	}
-	if req.callerAt != "" {
+	if req.held() {
 		key := lease.Key()
 		r.audience.callers.enter(key)
 		defer r.audience.callers.leave(key)
@@ -247,10 +244,20 @@ func (r *Runner) Run(ctx context.Context, req *Request, sink eventlog.Sink) erro
 	return err
 }
 
+// holder returns the owner of the process that holds the request open, if nobody can come back for its answer; see
+// [loop.Accepted].CallerAt.
+func (r *Runner) holder(req *Request) string {
+	if req.held() {
+		return r.o.Owner
+	}
+	return ""
+}
+
 // runLight performs a light run until it ends or waits. It returns the position of the last
 // event of a run that waits.
 func (r *Runner) runLight(ctx context.Context, req *Request, lease journal.Lease, sink eventlog.Sink) (waiting event.Position, err error) {
 	d := newDriver(ctx, r, req, lease, req.Account, sink)
+	d.run.callerAt = r.holder(req)
 	defer d.run.cancel(errDiscarded)
 	if err := r.leases.adopt(&d.live, false); err != nil {
 		return waiting, err
@@ -272,7 +279,7 @@ func (r *Runner) hold(ctx context.Context, req *Request, lease journal.Lease, wa
 	err := r.follow(ctx, eventlog.Follow{
 		Org: lease.Org, RunID: lease.RunID, After: waiting, Account: req.Account, Final: true, ToWaiting: true, WaitFor: req.WaitFor + holdGrace,
 	}, end, nil)
-	if !end.ended && req.callerAt != "" {
+	if !end.ended && req.held() {
 		r.audience.callerLeft(ctx, req, lease.RunID)
 	}
 	return err
@@ -293,7 +300,7 @@ func (r *Runner) submit(ctx context.Context, req *Request, sink eventlog.Sink) e
 	if err := f.Account.Acquire(eventlog.FollowerBytes); err != nil { // before the run exists: a refused request may be sent again
 		return err
 	}
-	feed, known, err := r.start(ctx, req)
+	feed, known, err := r.start(ctx, req, r.holder(req))
 	switch {
 	case err != nil:
 		return err
@@ -305,7 +312,7 @@ func (r *Runner) submit(ctx context.Context, req *Request, sink eventlog.Sink) e
 		end := &endSink{Sink: sink}
 		err := r.follow(ctx, f, end, feed)
 		r.audience.callers.leave(journal.RunKey{Org: req.Org, Run: feed.RunID})
-		if req.callerAt != "" && !end.ended {
+		if req.held() && !end.ended {
 			r.audience.callerLeft(ctx, req, feed.RunID)
 		}
 		return err
@@ -321,20 +328,20 @@ func (r *Runner) submit(ctx context.Context, req *Request, sink eventlog.Sink) e
 }
 
 // start starts a durable run and returns its feed, or returns the id of the run for which
-// the request's key stands already.
+// the request's key stands already. callerAt: see [loop.Accepted].
 //
 // A run in the background has neither goroutine nor feed afterwards: it is queued, and whoever
 // claims it begins it.
-func (r *Runner) start(ctx context.Context, req *Request) (*eventlog.Feed, string, error) {
+func (r *Runner) start(ctx context.Context, req *Request, callerAt string) (*eventlog.Feed, string, error) {
 	lease := r.o.newLease(req)
 	if req.Background {
-		return enqueue(ctx, r, req, lease)
+		return enqueue(ctx, r, req, lease, callerAt)
 	}
 	account := req.Account.Retain() // the run outlives the request
 	feed := r.followers.NewFeed(lease.Key(), account, true)
 	d := newDriver(r.detachedContext(ctx), r, req, lease, account, feed)
-	d.live.feed = feed
-	if req.callerAt != "" {
+	d.live.feed, d.run.callerAt = feed, callerAt
+	if callerAt != "" {
 		r.audience.callers.enter(d.live.key())
 	}
 	if err := r.leases.adopt(&d.live, false); err != nil {
@@ -362,7 +369,7 @@ func (r *Runner) start(ctx context.Context, req *Request) (*eventlog.Feed, strin
 }
 
 // enqueue stores the run as queued, without a lease. What holds for start holds for its results.
-func enqueue(ctx context.Context, r *Runner, req *Request, lease journal.Lease) (*eventlog.Feed, string, error) {
+func enqueue(ctx context.Context, r *Runner, req *Request, lease journal.Lease, callerAt string) (*eventlog.Feed, string, error) {
 	if r.leases.isQuiet() {
 		return nil, "", stopping()
 	}
@@ -371,6 +378,7 @@ func enqueue(ctx context.Context, r *Runner, req *Request, lease journal.Lease) 
 	defer account.Close()
 	feed := r.followers.NewFeed(lease.Key(), account, true)
 	d := newDriver(r.detachedContext(ctx), r, req, lease, account, feed)
+	d.run.callerAt = callerAt
 	defer d.run.cancel(errDiscarded)
 	defer d.run.endAppends()
 	defer d.declared.hangUp()
@@ -441,7 +449,7 @@ func (r *Runner) continues(ctx context.Context, req *Request, sink eventlog.Sink
 func (r *Runner) takeOver(lease journal.Lease) error {
 	account := r.o.Memory.Open(lease.Org)
 	feed := r.followers.NewFeed(lease.Key(), account, false)
-	d := newDriver(r.leases.base, r, &Request{Org: lease.Org, Account: account}, lease, account, feed)
+	d := newDriver(r.leases.base, r, &Request{Who: Who{Org: lease.Org, Account: account}}, lease, account, feed)
 	d.live.feed = feed
 	if err := r.leases.adopt(&d.live, true); err != nil {
 		account.Close()
@@ -477,7 +485,7 @@ func (r *Runner) Changed() {
 // what was read for it; a request that begins none keeps it charged to its account.
 func (r *Runner) Dropped(ctx context.Context, req *Request) ([]Dropped, error) {
 	items := slices.Concat(req.System, req.Items)
-	if req.Policy.Grade != loop.Relay {
+	if req.Relay == nil {
 		whole, err := req.beginning(ctx, &r.o)
 		if err != nil {
 			return nil, err

@@ -35,11 +35,13 @@ const appendTimeout = 30 * time.Second
 // goroutine that performs the run owns it. The other parts of a driver read the state here,
 // and append facts to it.
 type runState struct {
-	req     *Request
-	lease   journal.Lease
-	events  *eventlog.Writer  // of the facts that are stored
-	results *results          // that were truncated
-	account *memlimit.Account // charged with what the run keeps; nil = nothing is counted
+	req      *Request
+	start    start
+	callerAt string // see [loop.Accepted].CallerAt
+	lease    journal.Lease
+	events   *eventlog.Writer  // of the facts that are stored
+	results  *results          // that were truncated
+	account  *memlimit.Account // charged with what the run keeps; nil = nothing is counted
 
 	ctx    context.Context // of model and tool calls: ends with the caller, the deadline or the sink
 	cancel context.CancelCauseFunc
@@ -403,15 +405,13 @@ func (s *runState) storesNothing() bool {
 func (s *runState) requestRows() []journal.Row { return s.requestRowsAs(requestRef) }
 
 func (s *runState) requestRowsAs(ref string) []journal.Row {
-	q := s.req
+	q, b := s.req, &s.start
 	stored := storedRequest{
-		ClientTools: q.ClientTools, Hosted: q.Hosted, Dispatched: q.Dispatched, ToolChoice: q.ToolChoice, Options: q.Options, Params: q.Params, Dialect: q.Dialect,
-		OnlyOf: q.OnlyOf, FromRequest: q.namesFromRequest(), RequestServers: s.storeRequestServers(),
-		Previous: previousOf(q.Continues), Session: namedOf(q.Continues), Settings: q.Settings, Store: q.Store, NotOwn: q.notOwn, Parts: q.parts, Inherited: q.inherited,
-		Permissions: q.Permissions, CallerOrg: q.CallerOrg,
+		Input: q.Input, FromRequest: q.namesFromRequest(), RequestServers: s.storeRequestServers(), Previous: previousOf(q.Continues), Session: namedOf(q.Continues),
+		Store: b.store, NotOwn: b.notOwn, Parts: b.parts, Inherited: b.inherited, Permissions: q.Permissions, CallerOrg: q.CallerOrg,
 	}
-	if q.addsLater() && ref == requestRef {
-		stored.System, stored.Items = q.System, q.Items
+	if !q.addsLater() || ref != requestRef { // the input is stored as the transcript that the run begins with
+		stored.System, stored.Items = nil, nil
 	}
 	rows := []journal.Row{{Ref: ref, Value: stored}}
 	if len(s.results.full) > 0 { // of a run that waits now, its own as well
@@ -461,7 +461,7 @@ func (s *runState) userMessageRows(facts []loop.Body) (rows []journal.Row) {
 }
 
 // storeRequestServers returns the servers that the request declared, for the next owner of the run.
-// Without a master key it leaves out the servers with a URL: see [Request.missesBrought].
+// Without a master key it leaves out the servers with a URL: see [runState.missesBrought].
 func (s *runState) storeRequestServers() (out []storedRequestServer) {
 	for _, declared := range s.req.RequestServers {
 		stored := storedRequestServer{Label: declared.Label, Name: declared.Server(), Tools: declared.Tools, ReadOnly: declared.ReadOnly}

@@ -24,7 +24,7 @@ import (
 // any other run.
 func translation(t *testing.T, turns ...answer) *stage {
 	s := newStage(t, nil, turns...)
-	s.req.Policy.Grade, s.req.ID, s.req.Policy.Live = loop.Relay, "req_1", []model.DeltaKind{model.TextDelta}
+	s.req.Relay, s.req.ID, s.req.Policy.Live = &Relay{}, "req_1", []model.DeltaKind{model.TextDelta}
 	s.req.Policy.Limits.ActiveMS, s.req.Policy.Limits.Tokens, s.req.Policy.Limits.Calls, s.req.Policy.Slots = 1, 1, 1, 1
 	s.req.Dialect, s.req.Policy.MaxTokens = "mine", 77
 	s.req.ClientTools = []model.Tool{{Definition: tool.Definition{Name: "f"}}}
@@ -192,8 +192,8 @@ func (m *translator) Dropped(req *model.Request) []string {
 func TestDroppedAsksEveryTarget(t *testing.T) {
 	one, two := &translator{}, &translator{}
 	req := &Request{
-		Targets: []route.Target{{Target: loop.Target{Provider: "a", Model: "m1"}, Client: one}, {Target: loop.Target{Provider: "b", Model: "m2"}, Client: &speaker{}}, {Target: loop.Target{Provider: "c", Model: "m3"}, Client: two}}, Dialect: "mine", Policy: loop.Policy{MaxTokens: 7},
-		Items: []item.Item{{Kind: item.Reasoning, Native: item.Native{Dialect: "d", Provider: "c", JSON: []byte("{}")}}, item.NewText(item.User, "go")},
+		Input:  Input{Conversation: Conversation{Dialect: "mine", Items: []item.Item{{Kind: item.Reasoning, Native: item.Native{Dialect: "d", Provider: "c", JSON: []byte("{}")}}, item.NewText(item.User, "go")}}, Targets: []route.Target{{Target: loop.Target{Provider: "a", Model: "m1"}, Client: one}, {Target: loop.Target{Provider: "b", Model: "m2"}, Client: &speaker{}}, {Target: loop.Target{Provider: "c", Model: "m3"}, Client: two}}},
+		Policy: loop.Policy{MaxTokens: 7},
 	}
 	got, err := new(Runner).Dropped(t.Context(), req)
 	if diff := cmp.Diff([]Dropped{{"a", []string{"seed"}}, {"c", []string{"seed"}}}, got); diff != "" || err != nil {
@@ -210,7 +210,7 @@ func TestDroppedAsksEveryTarget(t *testing.T) {
 // The tools of MCP servers are not listed yet: what stands for them has a name, as they do.
 func TestDroppedAsksWithATool(t *testing.T) {
 	one := &translator{}
-	req := &Request{Targets: []route.Target{{Target: loop.Target{Provider: "a", Model: "m1"}, Client: one}}, Items: []item.Item{item.NewText(item.User, "go")}, RequestServers: []RequestServer{{Label: "docs"}}}
+	req := &Request{Input: Input{Conversation: Conversation{Items: []item.Item{item.NewText(item.User, "go")}}, Targets: []route.Target{{Target: loop.Target{Provider: "a", Model: "m1"}, Client: one}}, RequestServers: []RequestServer{{Label: "docs"}}}}
 	if _, err := new(Runner).Dropped(t.Context(), req); err != nil {
 		t.Fatal(err)
 	}

@@ -66,7 +66,10 @@ func (w *world) newClient(org string, n int, durable bool, slots int) *client {
 		c.script = append(c.script, round)
 	}
 	c.like = run.Request{
-		Org: org, Principal: "p", Surface: "sim", Policy: loop.Policy{Grade: loop.Light, MaxTokens: int64(60 + r.IntN(200)), Limits: budget.Limits{ActiveMS: int64(20_000 + r.IntN(100_000))}.Clamp(budget.MaxRounds), Parallelism: []loop.Parallelism{loop.Parallel, loop.Safe, loop.Serial}[r.IntN(3)], Slots: slots, Budgets: w.budgets(), Live: liveOrNot(r.IntN(2) == 0)}, Model: c.model(), Attach: r.IntN(2) == 0,
+		Who:    run.Who{Org: org, Principal: "p", Surface: "sim"},
+		Input:  run.Input{Model: c.model()},
+		Reply:  run.Reply{Attach: r.IntN(2) == 0},
+		Policy: loop.Policy{Grade: loop.Light, MaxTokens: int64(60 + r.IntN(200)), Limits: budget.Limits{ActiveMS: int64(20_000 + r.IntN(100_000))}.Clamp(budget.MaxRounds), Parallelism: []loop.Parallelism{loop.Parallel, loop.Safe, loop.Serial}[r.IntN(3)], Slots: slots, Budgets: w.budgets(), Live: liveOrNot(r.IntN(2) == 0)},
 	}
 	if r.IntN(3) == 0 {
 		c.like.Policy.Limits.Tokens = int64(400 + r.IntN(2000))

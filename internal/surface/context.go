@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
-	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
@@ -132,7 +131,7 @@ func readEdits(req *run.Request, value json.RawMessage) (Context, error) {
 		}
 	}
 	req.Options.ContextEdits = value
-	if req.Policy.Grade == loop.Relay { // in which the gateway shortens nothing
+	if req.Relay != nil { // in which the gateway shortens nothing
 		req.Targets = able
 	}
 	return c, nil

@@ -63,9 +63,9 @@ func TestContextManagement(t *testing.T) {
 		{value: `{"edits":[]}`, targets: both, reason: "invalid_type", param: "context_management.edits"},
 		{value: `{}`, targets: both, reason: "invalid_type", param: "context_management.edits"},
 	} {
-		for _, grade := range []loop.Grade{loop.Light, loop.Relay} {
-			req := &run.Request{Targets: tt.targets}
-			if req.Policy.Grade = grade; tt.targets == nil {
+		for _, relay := range []*run.Relay{nil, {}} {
+			req := &run.Request{Input: run.Input{Targets: tt.targets}, Relay: relay}
+			if tt.targets == nil {
 				req.Targets = []route.Target{plain}
 			}
 			got, err := ReadContext(req, json.RawMessage(tt.value))
@@ -82,7 +82,7 @@ func TestContextManagement(t *testing.T) {
 			if string(req.Options.ContextEdits) != map[bool]string{true: "", false: tt.value}[got.Listed || got.Mode == ""] {
 				t.Errorf("%s: the edits are %s", tt.value, req.Options.ContextEdits)
 			}
-			if left := len(req.Targets); got.Mode != "" && !got.Listed && grade == loop.Relay && left != 1 || grade != loop.Relay && tt.targets != nil && left != len(tt.targets) {
+			if left := len(req.Targets); got.Mode != "" && !got.Listed && relay != nil && left != 1 || relay == nil && tt.targets != nil && left != len(tt.targets) {
 				t.Errorf("%s: %d targets are left", tt.value, left)
 			}
 		}
@@ -96,7 +96,7 @@ func FuzzContextManagement(f *testing.F) {
 		if !json.Valid([]byte(value)) {
 			return
 		}
-		c, err := ReadContext(&run.Request{Targets: []route.Target{{Client: editingModel{}}}}, json.RawMessage(value))
+		c, err := ReadContext(&run.Request{Input: run.Input{Targets: []route.Target{{Client: editingModel{}}}}}, json.RawMessage(value))
 		if err == nil && c.At < 0 {
 			t.Errorf("%s: %+v", value, c)
 		}

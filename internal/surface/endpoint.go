@@ -11,7 +11,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
-	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/settings"
@@ -68,7 +67,7 @@ func (h *Handler) relayEndpoint(w http.ResponseWriter, r *http.Request, caller c
 	if _, err := h.s.extensionsOf(r.Header, nil, true, false); err != nil {
 		return err
 	}
-	asked := settings.Request{Relay: true, MaxTokens: maxTokens(sent.members, sent.prompts)}
+	asked := settings.Request{MaxTokens: maxTokens(sent.members, sent.prompts)}
 	if x.NoOutput {
 		asked.MaxTokens = 1 // 0 = not known
 	}
@@ -78,8 +77,8 @@ func (h *Handler) relayEndpoint(w http.ResponseWriter, r *http.Request, caller c
 	if err := sent.checkNames(req.Targets); err != nil {
 		return err
 	}
-	req.Content, req.PromptBytes = sent.named, sent.promptBytes
-	req.Raw = &model.RelayRequest{Dialect: h.s.Dialect, Path: h.s.RelayPath, Header: forwarded(r.Header), Untold: !x.Tells}
+	req.Relay.Content, req.Relay.PromptBytes = sent.named, sent.promptBytes
+	req.Relay.Raw = &model.RelayRequest{Dialect: h.s.Dialect, Path: h.s.RelayPath, Header: forwarded(r.Header), Untold: !x.Tells}
 	return h.runRelay(w, r, req)
 }
 
@@ -105,8 +104,11 @@ func (h *Handler) relayRequest(caller caller.Caller, x Relayed, members []Member
 		return nil, noEndUser()
 	}
 	return &run.Request{
-		Org: caller.Org.ID, Principal: caller.Principal.ID, Surface: h.s.Name, ID: caller.RequestID,
-		Policy: loop.Policy{Grade: loop.Relay}, Model: name, Targets: targets, Dialect: h.s.Dialect, Account: caller.Account, EndUser: user,
+		Who: run.Who{
+			Org: caller.Org.ID, Principal: caller.Principal.ID, Surface: h.s.Name, ID: caller.RequestID, EndUser: user, Account: caller.Account,
+		},
+		Input: run.Input{Conversation: run.Conversation{Dialect: h.s.Dialect}, Model: name, Targets: targets},
+		Relay: &run.Relay{Reason: run.RelayEndpoint},
 	}, nil
 }
 

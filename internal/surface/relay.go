@@ -19,7 +19,7 @@ func (h *Handler) relay(w http.ResponseWriter, r *http.Request, req *run.Request
 	if err != nil {
 		return err
 	}
-	req.Raw = &model.RelayRequest{
+	req.Relay.Raw = &model.RelayRequest{
 		Dialect: h.s.Dialect, Path: h.s.RelayPath, Header: forwarded(r.Header), Body: body, Release: func() { memlimit.Return(body) },
 	}
 	return h.runRelay(w, r, req)

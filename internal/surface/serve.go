@@ -42,7 +42,7 @@ type Surface struct {
 	// RelayPath below the provider's URL.
 	Dialect, RelayPath string
 	// Decode fills the request from the members of the body, of which the last of a name
-	// counts. "model" is decoded already. Of the policy, only Grade is known: Relay if the
+	// counts. "model" is decoded already. The policy is not known yet; Relay is, if the
 	// loop is off.
 	Decode func(context.Context, caller.Caller, *run.Request, []Member) (Reply, error)
 	// Members are the names of the members of a body that the API defines. A body with one that
@@ -200,8 +200,8 @@ func (h *Handler) read(r *http.Request, caller caller.Caller) (req *run.Request,
 		return nil, nil, nil, noEndUser()
 	}
 	req = &run.Request{
-		Org: caller.Org.ID, Principal: caller.Principal.ID, Surface: h.s.Name,
-		Model: name, Targets: targets, Dialect: h.s.Dialect, Account: caller.Account, EndUser: EndUser(members),
+		Who:   run.Who{Org: caller.Org.ID, Principal: caller.Principal.ID, Surface: h.s.Name, EndUser: EndUser(members), Account: caller.Account},
+		Input: run.Input{Conversation: run.Conversation{Dialect: h.s.Dialect}, Model: name, Targets: targets},
 	}
 	if caller.LoopActive() {
 		req.Servers = caller.Servers
@@ -278,13 +278,12 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, caller caller.Ca
 	if err != nil {
 		return err
 	}
-	relayed := optedOut(r.Header) || !hooked && !caller.LoopActive() && !h.s.AlwaysLoop && !h.engages(caller, members) && !switched.engaged(caller)
-	if relayed {
+	if reason := h.relays(r.Header, caller, members, switched, hooked); reason != "" {
+		req.Relay = &run.Relay{Reason: reason}
 		req.ID, req.Servers = caller.RequestID, nil
 		if !h.o.Router.FallsBack(req.Model) { // the caller retries by itself
 			req.Targets = req.Targets[:1]
 		}
-		req.Policy.Grade = loop.Relay
 		if len(req.Targets) == 1 && req.Targets[0].Relays(h.s.Dialect) {
 			if h.s.CheckRelay != nil {
 				if err := h.s.CheckRelay(members); err != nil {
@@ -294,7 +293,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, caller caller.Ca
 			if _, err := h.s.extensionsOf(r.Header, nil, true, false); err != nil {
 				return err
 			}
-			if err := h.setPolicy(r.Header, req, caller, settings.Request{Relay: true, MaxTokens: maxTokens(members, 1)}); err != nil {
+			if err := h.setPolicy(r.Header, req, caller, settings.Request{MaxTokens: maxTokens(members, 1)}); err != nil {
 				return err
 			}
 			return h.relay(w, r, req, body, members)
@@ -303,20 +302,30 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, caller caller.Ca
 	if err := CheckJSON(body); err != nil {
 		return err
 	}
-	if !relayed { // a relay is not stored: there is nothing to come back to
+	if req.Relay == nil { // a relay is not stored: there is nothing to come back to
 		if req.Key, err = SubmitKey(r.Header, caller.Principal.ID, h.s.Name, body); err != nil {
 			return err
 		}
-	}
-	if !relayed {
 		switched.engage(caller, req)
 	}
-	return h.run(w, r, req, members, caller, relayed, switched)
+	return h.run(w, r, req, members, caller, switched)
+}
+
+// relays returns why the request is relayed; "" = it runs the agent loop. This is the only place that decides.
+func (h *Handler) relays(header http.Header, caller caller.Caller, members []Member, switched *Switched, hooked bool) run.RelayReason {
+	switch {
+	case optedOut(header):
+		return run.RelayOptedOut
+	case hooked, caller.LoopActive(), h.s.AlwaysLoop, h.engages(caller, members), switched.engaged(caller):
+		return ""
+	}
+	return run.RelayNoLoop
 }
 
 // run decodes the request, performs the agent loop or a translated relay, and answers
 // in the form that was asked for.
-func (h *Handler) run(w http.ResponseWriter, r *http.Request, req *run.Request, members []Member, caller caller.Caller, relayed bool, switched *Switched) error {
+func (h *Handler) run(w http.ResponseWriter, r *http.Request, req *run.Request, members []Member, caller caller.Caller, switched *Switched) error {
+	relayed := req.Relay != nil
 	if err := ChargeDecoded(caller.Account, members); err != nil {
 		return err
 	}
@@ -342,7 +351,7 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, req *run.Request, 
 		}
 		switched.extend(&reply.extensions, caller)
 	}
-	asked := settings.Request{Relay: relayed, Switches: switched.asks(), Keyed: req.Key != nil, Queued: reply.Queued != nil, NoTools: req.ToolChoice.Mode == model.ChooseNone, MaxTokens: reply.MaxTokens, Calls: reply.Calls, NoStore: reply.NoStore, Hosted: reply.Hosted, Context: reply.Context.Mode, CompactAt: reply.Context.At}
+	asked := settings.Request{Switches: switched.asks(), Keyed: req.Key != nil, Queued: reply.Queued != nil, NoTools: req.ToolChoice.Mode == model.ChooseNone, MaxTokens: reply.MaxTokens, Calls: reply.Calls, NoStore: reply.NoStore, Hosted: reply.Hosted, Context: reply.Context.Mode, CompactAt: reply.Context.At}
 	if reply.Native {
 		asked.Native = h.s.Dialect
 	}
@@ -404,7 +413,7 @@ func checkDeclared(req *run.Request, access org.Access) error {
 
 // setPolicy resolves the settings of the run.
 func (h *Handler) setPolicy(header http.Header, req *run.Request, caller caller.Caller, asked settings.Request) (err error) {
-	asked.Key, asked.KeyAccess, asked.EndUser = caller.Principal.ID, caller.Principal.Access, req.EndUser
+	asked.Relay, asked.Key, asked.KeyAccess, asked.EndUser = req.Relay != nil, caller.Principal.ID, caller.Principal.Access, req.EndUser
 	if asked.MaxCost, err = maxCost(header); err != nil {
 		return err
 	}

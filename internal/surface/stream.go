@@ -16,7 +16,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
-	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
@@ -80,7 +79,7 @@ func (h *Handler) answerJSON(w http.ResponseWriter, r *http.Request, req *run.Re
 	if err := h.o.Runner.Run(r.Context(), req, s); err != nil {
 		return unlessGone(r, err)
 	}
-	if req.Policy.Grade != loop.Relay { // which has no stored run
+	if req.Relay == nil { // which has no stored run
 		w.Header().Set(runIDHeader, s.Started.RunID)
 	}
 	if len(s.Missing) > 0 {
@@ -208,7 +207,7 @@ func (h *Handler) Replay(w http.ResponseWriter, r *http.Request, caller caller.C
 func newAnswer(req *run.Request, caller caller.Caller, passing bool, reply Reply) Answer {
 	a := Answer{
 		account: caller.Account, passing: passing, Extensions: reply.extensions, turn: reply.Turn, required: reply.Required,
-		Relayed: req.Policy.Grade == loop.Relay, FinalOnly: req.Policy.StreamMode == string(org.FinalOnly),
+		Relayed: req.Relay != nil, FinalOnly: req.Policy.StreamMode == string(org.FinalOnly),
 	}
 	if req.Continues.Named || req.Continues.Resent {
 		a.Session = req.Continues.ID

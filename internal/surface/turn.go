@@ -60,12 +60,20 @@ func (h *Handler) Turn(r *http.Request, caller caller.Caller, t Turn) (*run.Requ
 		}
 	}
 	req := &run.Request{
-		Org: caller.Org.ID, Principal: caller.Principal.ID, Surface: h.s.Name, Account: caller.Account, EndUser: t.EndUser, Agent: t.Agent.Agent, Model: t.Agent.Model, Targets: targets,
-		Items: []item.Item{item.NewText(item.User, t.Message)}, Key: t.Key, Attach: true, Turn: t.Start,
-		Continues: conversation.Ref{ID: t.Session, Named: true, Member: "session_id", Code: "not_found"},
-		Store:     &run.StoreOptions{RequestJSON: []byte("{}"), Owner: t.Session, For: journal.Kept},
-		Options:   model.Options{Temperature: t.Agent.Settings.Temperature, Effort: t.Agent.Settings.ReasoningEffort, Format: t.Format},
-		MayDecide: func(a journal.Approval) error { return a.MayDecide(caller.Org, caller.Principal) },
+		Who: run.Who{
+			Org: caller.Org.ID, Principal: caller.Principal.ID, Surface: h.s.Name, Account: caller.Account, EndUser: t.EndUser, Agent: t.Agent.Agent,
+		},
+		Input: run.Input{
+			Conversation: run.Conversation{
+				Items:   []item.Item{item.NewText(item.User, t.Message)},
+				Options: model.Options{Temperature: t.Agent.Settings.Temperature, Effort: t.Agent.Settings.ReasoningEffort, Format: t.Format},
+			},
+			Model: t.Agent.Model, Targets: targets,
+			Continues: conversation.Ref{ID: t.Session, Named: true, Member: "session_id", Code: "not_found"},
+			MayDecide: func(a journal.Approval) error { return a.MayDecide(caller.Org, caller.Principal) },
+		},
+		Reply: run.Reply{Key: t.Key, Attach: true, Store: &run.StoreOptions{RequestJSON: []byte("{}"), Owner: t.Session, For: journal.Kept}},
+		Turn:  t.Start,
 	}
 	if t.Temp != nil {
 		req.Options.Temperature = t.Temp

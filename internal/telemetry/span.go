@@ -25,6 +25,7 @@ const (
 	keyOrg       = attribute.Key("org")
 	keySurface   = attribute.Key("surface")
 	keyGrade     = attribute.Key("grade")
+	keyRelay     = attribute.Key("relay_reason")
 	keyPrincipal = attribute.Key("principal")
 	keyProvider  = attribute.Key("provider") // the name in the configuration
 	keyServer    = attribute.Key("server_id")
@@ -63,6 +64,9 @@ func (t *Telemetry) Run(ctx context.Context, b run.Begun) (context.Context, func
 		operation, semconv.GenAIRequestModel(truncateName(b.Model)), keyGrade.String(string(b.Grade)), keyPrincipal.String(b.Principal)))
 	if b.Target.Provider != "" {
 		span.SetAttributes(t.providerAttributes(b.Target.Provider)...)
+	}
+	if b.Relay != "" {
+		span.SetAttributes(keyRelay.String(string(b.Relay)))
 	}
 	if b.TakenOver {
 		span.SetAttributes(keyTakenOver.Bool(true))

@@ -119,7 +119,7 @@ func (a *asked) decodeContext(req *run.Request, m surface.Member) (err error) {
 	if a.context, err = surface.ReadContext(req, m.Value); err != nil || !a.context.Listed {
 		return err
 	}
-	if req.Policy.Grade == loop.Relay {
+	if req.Relay != nil {
 		req.Params = append(req.Params, model.Param{Name: m.Name, Value: m.Value})
 		return nil
 	}

@@ -27,7 +27,7 @@ func decodeText(t testing.TB, body string) (*run.Request, asked, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	req := &run.Request{Targets: []route.Target{{Target: loop.Target{Provider: "up"}, Client: chatModel{}}}}
+	req := &run.Request{Input: run.Input{Targets: []route.Target{{Target: loop.Target{Provider: "up"}, Client: chatModel{}}}}}
 	a, err := decode(req, members)
 	return req, a, err
 }
@@ -68,7 +68,7 @@ func TestARequestIsDecoded(t *testing.T) {
 	for i := range req.Items {
 		req.Items[i].Native = item.Native{}
 	}
-	want := []item.Item{
+	want := item.List{
 		item.NewText(item.System, "be brief"),
 		{Kind: item.Message, Role: item.User, Name: "ann", Parts: []item.Part{{Kind: item.Text, Text: "look"}, {Kind: item.Image, URL: "http://x/i.png", Detail: "low"}}},
 		{Kind: item.Message, Turn: 1, Role: item.Assistant, Parts: []item.Part{{Kind: item.Refusal, Text: "no"}}},
@@ -166,7 +166,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		req := &run.Request{Targets: []route.Target{{Target: loop.Target{Provider: "up"}, Client: chatModel{}}}}
+		req := &run.Request{Input: run.Input{Targets: []route.Target{{Target: loop.Target{Provider: "up"}, Client: chatModel{}}}}}
 		if _, err = decode(req, members); err != nil {
 			var shown *fault.Error
 			if !errors.As(err, &shown) || shown.Code != fault.Invalid {

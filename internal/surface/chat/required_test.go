@@ -21,7 +21,7 @@ func TestRequiredFiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return decode(&run.Request{Servers: servers}, members)
+		return decode(&run.Request{Input: run.Input{Servers: servers}}, members)
 	}
 	code := catalog.Server{Name: org.BuiltinTools, Tools: []string{"code_execute"}}
 	long, wide := strings.Repeat("x", 256), strings.Repeat("d/", 500)+"f"

@@ -4,7 +4,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
-	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/settings"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
@@ -38,7 +37,7 @@ func continueSession(caller caller.Caller, req *run.Request, members []surface.M
 	if err != nil || id == "" {
 		return err
 	}
-	if req.Policy.Grade == loop.Relay {
+	if req.Relay != nil {
 		return noSession()
 	}
 	if err := conversation.CheckLength("messages", req.Items); err != nil {

@@ -15,7 +15,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
-	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
@@ -94,7 +93,7 @@ func TestWithTheLoopOffAProviderOfAnotherDialectIsTranslated(t *testing.T) {
 			}
 			w := p.serve(r, body)
 			req := r.got
-			if req.Policy.Grade != loop.Relay || req.Raw != nil || req.ID != "req_7" || req.Key != nil || len(req.Targets) != 1 ||
+			if req.Relay == nil || req.Relay.Raw != nil || req.ID != "req_7" || req.Key != nil || len(req.Targets) != 1 ||
 				req.Policy.Slots != 0 || req.Policy.Limits.ActiveMS != 0 || req.Servers != nil || len(req.Items) != 1 || (req.Policy.Live != nil) != stream {
 				t.Errorf("request %+v", req)
 			}
@@ -119,7 +118,7 @@ func TestWithTheLoopOffAProviderOfAnotherDialectIsTranslated(t *testing.T) {
 func TestWithTheLoopOffAProviderOfTheDialectIsRelayed(t *testing.T) {
 	r := &teller{events: []event.Event{event.Started{}, event.Finished{Reason: event.Complete}}}
 	place{providers: []route.Provider{provider("up", chatModel{})}, loopOff: true}.serve(r, `{"model":"m","n":2,"messages":7}`)
-	if req := r.got; req.Policy.Grade != loop.Relay || req.Raw == nil || req.Raw.Dialect != model.DialectChat || string(req.Raw.Body) != `{"model":"m","n":2,"messages":7}` {
+	if req := r.got; req.Relay == nil || req.Relay.Raw == nil || req.Relay.Raw.Dialect != model.DialectChat || string(req.Relay.Raw.Body) != `{"model":"m","n":2,"messages":7}` {
 		t.Errorf("request %+v", req)
 	}
 }

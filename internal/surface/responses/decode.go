@@ -199,7 +199,7 @@ func (d *decoder) addresses() (out []byte) {
 }
 
 // relayed reports whether the loop is off. Then nothing is stored.
-func (d *decoder) relayed() bool { return d.req.Policy.Grade == loop.Relay }
+func (d *decoder) relayed() bool { return d.req.Relay != nil }
 
 // keep says that the response is stored, unless the client does not want it.
 func (d *decoder) keep() error {

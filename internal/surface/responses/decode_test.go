@@ -41,7 +41,7 @@ func decodedFor(m model.Model, body string) (*run.Request, surface.Reply, error)
 	if err != nil {
 		return nil, surface.Reply{}, err
 	}
-	req := &run.Request{Model: "m", Targets: []route.Target{{Target: loop.Target{Provider: "up", Model: "m"}, Client: m}}}
+	req := &run.Request{Input: run.Input{Model: "m", Targets: []route.Target{{Target: loop.Target{Provider: "up", Model: "m"}, Client: m}}}}
 	reply, err := decodeWith(req, members)
 	return req, reply, err
 }

@@ -27,7 +27,9 @@ func answered(m model.Model, body string) (*run.Request, surface.Reply, error) {
 		return nil, surface.Reply{}, err
 	}
 	servers := []catalog.Server{{Name: "other"}, {Name: "web", Hosted: map[string]string{"web_search": "find", "code_interpreter": "eval"}}}
-	req := &run.Request{Model: "m", Targets: []route.Target{{Target: loop.Target{Provider: "up", Model: "m"}, Client: m}}, Servers: servers}
+	req := &run.Request{Input: run.Input{
+		Model: "m", Targets: []route.Target{{Target: loop.Target{Provider: "up", Model: "m"}, Client: m}}, Servers: servers,
+	}}
 	reply, err := decodeWith(req, members)
 	return req, reply, err
 }

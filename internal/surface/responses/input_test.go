@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
-	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
@@ -233,8 +232,8 @@ func TestWithTheLoopOffNothingIsStored(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		req := &run.Request{Model: "m", Targets: []route.Target{{Client: translating{}}}}
-		req.Policy.Grade = loop.Relay
+		req := &run.Request{Input: run.Input{Model: "m", Targets: []route.Target{{Client: translating{}}}}}
+		req.Relay = &run.Relay{}
 		reply, err := decodeWith(req, members)
 		return req, reply, err
 	}

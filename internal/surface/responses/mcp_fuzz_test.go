@@ -20,7 +20,7 @@ func FuzzMCPTool(f *testing.F) {
 		f.Add(mcpWith(more))
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		req := &run.Request{Servers: []catalog.Server{{Name: "crm"}}}
+		req := &run.Request{Input: run.Input{Servers: []catalog.Server{{Name: "crm"}}}}
 		_, err := decodeMCPTool(req, 0, json.RawMessage(text))
 		var members map[string]json.RawMessage
 		secretly := json.Unmarshal([]byte(text), &members) == nil && hasOnlySecretCanaries(members)

@@ -17,7 +17,7 @@ import (
 
 func decodesMCP(t *testing.T, tools ...string) (*run.Request, []string, error) {
 	t.Helper()
-	req := &run.Request{Servers: []catalog.Server{{Name: "crm"}}}
+	req := &run.Request{Input: run.Input{Servers: []catalog.Server{{Name: "crm"}}}}
 	var all []string
 	for i, tool := range tools {
 		dropped, err := decodeMCPTool(req, i, json.RawMessage(tool))
@@ -182,9 +182,9 @@ func TestTheEchoOfAToolOfTypeMCPHasNoCredentials(t *testing.T) {
 // A choice names a server that the request declares. // B09
 func TestAChoiceOfTypeMCP(t *testing.T) {
 	for raw, want := range map[string]run.Request{
-		`{"type":"mcp","server_label":"docs"}`:             {ToolChoice: model.ToolChoice{Mode: model.ChooseRequired}, OnlyOf: []run.ServerTool{{Server: "request:docs"}}},
-		`{"type":"mcp","server_label":"docs","name":"a"}`:  {ToolChoice: model.ToolChoice{Mode: model.ChooseNamed}, OnlyOf: []run.ServerTool{{Server: "request:docs", Tool: "a"}}},
-		`{"type":"mcp","server_label":"docs","name":null}`: {ToolChoice: model.ToolChoice{Mode: model.ChooseRequired}, OnlyOf: []run.ServerTool{{Server: "request:docs"}}},
+		`{"type":"mcp","server_label":"docs"}`:             {Input: run.Input{Conversation: run.Conversation{ToolChoice: model.ToolChoice{Mode: model.ChooseRequired}}, OnlyOf: []run.ServerTool{{Server: "request:docs"}}}},
+		`{"type":"mcp","server_label":"docs","name":"a"}`:  {Input: run.Input{Conversation: run.Conversation{ToolChoice: model.ToolChoice{Mode: model.ChooseNamed}}, OnlyOf: []run.ServerTool{{Server: "request:docs", Tool: "a"}}}},
+		`{"type":"mcp","server_label":"docs","name":null}`: {Input: run.Input{Conversation: run.Conversation{ToolChoice: model.ToolChoice{Mode: model.ChooseRequired}}, OnlyOf: []run.ServerTool{{Server: "request:docs"}}}},
 	} {
 		req, _, err := decodesMCP(t, mcpWith(""))
 		if err != nil {

@@ -141,7 +141,7 @@ func newEngine(a *Agent) (*engine, error) {
 		Catalog: e.catalog, Journal: store, Conversations: store, Leases: store, Archive: store, LaterDeleter: store,
 		Resources: e, Price: e.price, Hooks: asker{e}, Alone: true, Log: e.log,
 	})
-	e.here = run.PerformerOf(e.runner)
+	e.here = e.runner.Performer()
 	if s, ok := a.Store.(interface{ OnClose(func()) }); ok {
 		s.OnClose(e.close)
 	}

@@ -335,17 +335,15 @@ func (a *App) buildAPI(o Options, router *route.Router, retained *memlimit.Limit
 	all := surfaces{
 		mcp:       a.mcp,
 		chat:      chat.New(kit),
-		sessions:  chat.NewSessions(run.SessionsOf(a.runner), a.log),
+		sessions:  chat.NewSessions(a.runner.Sessions(), a.log),
 		endpoints: endpoints.New(kit, bodies),
-		responses: responses.New(responses.Options{Options: kit, Conversations: a.store, Runs: a.runner, Seals: a.keys.Vault}),
+		responses: responses.New(responses.Options{Options: kit, Conversations: a.store, Runs: a.runner, Segments: a.runner.Segments(),
+			Seals: a.keys.Vault}),
 		runs: runs.New(runs.Options{
 			Archive: a.store, Hooks: a.store, Runner: a.runner, Heartbeats: a.heartbeats, Log: a.log, Now: clock.Wall,
 		}),
 		approvals: approvals.New(approvals.Options{
-			Archive: a.store, Runner: a.runner, Client: run.ClientOf(a.runner), KeyName: a.directory.KeyName, Log: a.log, Now: clock.Wall,
-			DecideNext: func(ctx context.Context, n run.Next, by org.Author) (journal.Approval, error) {
-				return run.DecideNext(ctx, a.runner, n, by)
-			},
+			Archive: a.store, Decisions: a.runner.Decisions(), KeyName: a.directory.KeyName, Log: a.log, Now: clock.Wall,
 		}),
 		admin: admin.New(admin.Options{
 			Store: a.store, Webhooks: a.store, Outbox: a.store, Audit: a.store, Budgets: a.store, Routes: router, Directory: a.directory, Vault: a.keys.Vault, Log: a.log,
@@ -362,16 +360,7 @@ func (a *App) buildAPI(o Options, router *route.Router, retained *memlimit.Limit
 			Judge:    directory.JudgeURL(a.out), SecretChanged: a.directory.SecretChanged,
 			NewID: id.New, Log: a.log, Now: clock.Wall,
 			Kit: agents.NewKit(kit), Sessions: a.store, Deleted: a.sessionDeleted, Observed: a.store, Conversations: a.store, Archive: a.store, HookMessages: a.store, Runner: a.runner, AgentServers: a.agentServers, MissingFor: a.builtins.missingFor, ListServer: a.listServer, ToolsOf: a.toolsOf,
-			DecideNext: func(ctx context.Context, n run.Next, by org.Author) (journal.Approval, error) {
-				return run.DecideNext(ctx, a.runner, n, by)
-			},
-			Place: func(ctx context.Context, req *run.Request, busy run.WhenBusy) (run.Placed, error) {
-				return run.Place(ctx, a.runner, req, busy)
-			},
-			EndOrphaned: func(ctx context.Context) error { return run.EndOrphaned(ctx, a.runner) },
-			Leave: func(ctx context.Context, orgID, runID, principal string) error {
-				return run.Leave(ctx, a.runner, orgID, runID, principal)
-			},
+			Inbox: a.runner.Inbox(), Decisions: a.runner.Decisions(), Segments: a.runner.Segments(),
 		}),
 	}
 	a.api, err = httpd.New(httpd.Options{

@@ -382,7 +382,7 @@ func decideStored(cmd *cobra.Command, p Process, from *readStore, id string, d j
 	runner := run.New(run.Options{Journal: store, Archive: store, Leases: store, Build: app.Version()})
 	var a journal.Approval
 	if _, err := from.orgWith(ctx, p, store, "approval "+id, func(orgID string) (err error) {
-		a, err = runner.Decide(ctx, orgID, id, d, org.Author{Principal: org.CommandLine, At: time.Now().UnixMilli()})
+		a, err = runner.Decisions().Decide(ctx, orgID, id, d, org.Author{Principal: org.CommandLine, At: time.Now().UnixMilli()})
 		return err
 	}); err != nil {
 		return err

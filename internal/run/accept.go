@@ -29,7 +29,7 @@ const slotRetry = 60 * time.Second
 
 // accept opens the journal with the request.
 func (d *driver) accept() (err error) {
-	begins := acceptedOf(d)
+	begins := d.opening()
 	if err := checkPrices(begins); err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (d *driver) accept() (err error) {
 		}
 	}
 	d.run.nameInput()
-	body := acceptedOf(d)
+	body := d.opening()
 	body.Deferred = asked.addsLater()
 	batch := journal.Batch{Rows: input.rows, Opening: &journal.Opening{Slots: body.Slots, Key: d.run.req.Key, Turn: d.run.req.Turn}}
 	if d.run.req.Background {
@@ -82,7 +82,7 @@ func (d *driver) accept() (err error) {
 	}
 	d.leases.confirm(&d.live)
 	if body.Deferred {
-		if err := addInput(d); err != nil {
+		if err := d.addInput(); err != nil {
 			d.run.log.Debug("the input of a run is not added yet", "error", err) // the rules ask for it again
 		}
 	}
@@ -91,7 +91,7 @@ func (d *driver) accept() (err error) {
 
 // addInput adds the input of a run that was accepted without it. What was read of the conversation before the run was
 // accepted is read again if it has changed: only now no other turn can add to it.
-func addInput(d *driver) error {
+func (d *driver) addInput() error {
 	if read := d.run.req.begins; read != nil {
 		parts, err := conversation.Parts(d.run.ctx, d.o.Conversations, d.run.req.Org, d.run.req.Continues.ID)
 		if err != nil || !slices.Equal(parts, read.Parts) {
@@ -101,7 +101,7 @@ func addInput(d *driver) error {
 	var input input
 	defer input.free()
 	if err := input.read(d); err != nil {
-		return cannotBegin(d, err)
+		return d.cannotBegin(err)
 	}
 	crash.At(crash.BeforeInput)
 	return d.run.append(append(slices.Clip(input.rows), d.run.requestRowsAs(begunRef)...), input.facts...)
@@ -109,7 +109,7 @@ func addInput(d *driver) error {
 
 // cannotBegin ends a run that was accepted without its input if the input cannot be added later either. Any other
 // error is returned.
-func cannotBegin(d *driver, err error) error {
+func (d *driver) cannotBegin(err error) error {
 	var refused *fault.Error
 	switch {
 	case d.run.ctx.Err() != nil:
@@ -207,11 +207,11 @@ func (d *driver) acceptRelay(body loop.Accepted) error {
 	return d.run.append(nil, body, loop.InputAdded{ItemsRef: "input", By: loop.ByClient, Bytes: window.Bytes(items)})
 }
 
-// acceptedOf returns the fact that opens the journal of the run.
-func acceptedOf(d *driver) loop.Accepted {
+// opening returns the fact that opens the journal of the run.
+func (d *driver) opening() loop.Accepted {
 	body := d.run.req.accepted(d.run.lease.RunID, d.o.Price)
 	body.Listed, body.CallerAt = d.run.start.listed, d.run.callerAt
-	sealSummarizer(d, &body)
+	d.sealSummarizer(&body)
 	return body
 }
 
@@ -343,7 +343,7 @@ func (d *driver) playRest(story *journal.Story) error {
 	stop := d.deadline.start(&d.run)
 	defer stop()
 	if d.run.state().Ended == "" && executesApproved(d.run.state()) {
-		if _, err := noticeGone(d); err != nil && !errors.Is(err, errDecideAgain) {
+		if _, err := d.noticeGone(); err != nil && !errors.Is(err, errDecideAgain) {
 			return err
 		}
 	}

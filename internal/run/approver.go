@@ -99,13 +99,6 @@ const (
 	ClientLeft      Client = "gone"      // nobody can have the answer: the call is not executed, whatever is decided
 )
 
-// ClientOf returns a function that returns where the client is that waits for a decision; "" for an
-// approval that does not wait. Of the clients of other processes only those are known to which the
-// answer cannot be given later.
-func ClientOf(r *Runner) func(context.Context, journal.Approval) (Client, error) {
-	return r.audience.clientOf
-}
-
 // clients counts the requests of this process that stay open while their run waits for approval. The
 // zero value is ready to use.
 type clients struct {

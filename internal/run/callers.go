@@ -278,7 +278,7 @@ func (u *audience) endQueuedOfGone(ctx context.Context) error {
 }
 
 // noticeGone ends the run if nobody is left who may have its answer. It reports whether it did.
-func noticeGone(d *driver) (bool, error) {
+func (d *driver) noticeGone() (bool, error) {
 	a := d.run.state().Accepted
 	code, err := d.audience.gone(d.run.ctx, journal.WaitingRun{Org: a.Org, RunID: a.RunID, Principal: a.Principal, CallerAt: a.CallerAt})
 	switch {
@@ -295,7 +295,7 @@ func noticeGone(d *driver) (bool, error) {
 
 // noticeKey ends the run before it calls a model or a tool if its key is revoked, has expired or
 // may not use the model any more. It reports whether it did.
-func noticeKey(d *driver) (ended bool, err error) {
+func (d *driver) noticeKey() (ended bool, err error) {
 	s := d.run.state()
 	if d.run.relay || s.Ended != "" { // the key of a relay was checked just now
 		return false, nil
@@ -304,7 +304,7 @@ func noticeKey(d *driver) (ended bool, err error) {
 	if d.o.Gone != nil {
 		code = d.o.Gone(s.Accepted.Org, s.Accepted.Principal)
 	}
-	if code == "" && !accessOf(&d.run).AllowsModel(s.Accepted.Model) {
+	if code == "" && !d.run.accessNow().AllowsModel(s.Accepted.Model) {
 		code = loop.ModelNotAllowed
 	}
 	if code == "" {

@@ -37,7 +37,7 @@ const cutSummary = "\n[The summary was cut off here.]"
 
 // sealSummarizer sets the target that writes summaries, if the settings of the run name a model. A model that
 // is not configured any more is replaced by the run's own.
-func sealSummarizer(d *driver, body *loop.Accepted) {
+func (d *driver) sealSummarizer(body *loop.Accepted) {
 	name := body.Context.SummaryModel
 	if name == "" || body.Context.Mode != loop.ContextAuto || d.o.Models == nil {
 		return
@@ -71,7 +71,7 @@ func (c *compactor) compact(a loop.Compact) error {
 	s := c.run.state()
 	settings := s.CompactSettings(a)
 	parts := s.SeenParts()
-	p := window.Prompt{Items: filesOfRun(c.run).Shown(c.run.events.Transcript(s.Seen())), Tokens: a.Tokens, Cached: s.CountedTokens}
+	p := window.Prompt{Items: c.run.files().Shown(c.run.events.Transcript(s.Seen())), Tokens: a.Tokens, Cached: s.CountedTokens}
 	if s.Catalogued != nil {
 		p.Overhead = s.Catalogued.Bytes
 	}

@@ -108,7 +108,7 @@ func (d *declaredServers) dialOwn() error {
 	others := slices.DeleteFunc(slices.Clone(req.Servers), func(s catalog.Server) bool { // an agent's server replaces that of the org
 		return slices.ContainsFunc(servers, func(own catalog.Server) bool { return own.Name == s.Name })
 	})
-	req.Servers = slices.Concat(catalog.Within(servers, accessOf(d.run)), others)
+	req.Servers = slices.Concat(catalog.Within(servers, d.run.accessNow()), others)
 	return nil
 }
 
@@ -130,7 +130,7 @@ func (d *declaredServers) dispatch() {
 		d.run.log.Warn("the run has no tool dispatch URL any more", "tools", len(d.run.req.Dispatched))
 		return
 	}
-	req, access := d.run.req, accessOf(d.run)
+	req, access := d.run.req, d.run.accessNow()
 	server.Only, server.Reads = access.Tools, access.ReadOnly
 	req.Servers = append(slices.Clip(req.Servers), server)
 }
@@ -162,7 +162,7 @@ func (d *declaredServers) dial() error {
 			req.show(s)
 			continue
 		}
-		access := accessOf(d.run)
+		access := d.run.accessNow()
 		if !access.AllowsAddresses() {
 			continue // the key was limited since the request: the tools of the server are gone
 		}

@@ -187,19 +187,19 @@ func (d *driver) play() error {
 		var err error
 		switch a := loop.Decide(*d.run.state()).(type) {
 		case loop.AddInput:
-			err = addInput(d)
+			err = d.addInput()
 		case loop.Discover:
 			err = d.discover()
 		case loop.Route:
 			err = d.model.route(a)
 		case loop.CallModel:
 			var ended bool
-			if ended, err = noticeKey(d); !ended && err == nil {
+			if ended, err = d.noticeKey(); !ended && err == nil {
 				err = d.model.call(a)
 			}
 		case loop.Compact:
 			var ended bool
-			if ended, err = noticeKey(d); !ended && err == nil {
+			if ended, err = d.noticeKey(); !ended && err == nil {
 				err = d.compactor.compact(a)
 			}
 		case loop.PrepareTools:
@@ -210,7 +210,7 @@ func (d *driver) play() error {
 			err = d.calls.answer(a)
 		case loop.ExecuteTools:
 			var ended bool
-			if ended, err = noticeKey(d); !ended && err == nil {
+			if ended, err = d.noticeKey(); !ended && err == nil {
 				err = d.calls.execute(a)
 			}
 		case loop.Interrupt:
@@ -354,7 +354,7 @@ func (d *driver) finish(a loop.Finish) error {
 	crash.At(crash.BeforeFinish)
 	if err := d.run.append(nil, body); err != nil {
 		if errors.Is(err, errDecideAgain) {
-			dropSegment(d) // the run goes on, and what it has said with it
+			d.dropSegment() // the run goes on, and what it has said with it
 		}
 		return err
 	}
@@ -395,7 +395,7 @@ func (d *driver) discover() error {
 // goroutine, lease or slot. A light run becomes durable: the request and the tools are stored
 // for its next owner. Calls that were decided before they are asked for do not wait.
 func (d *driver) park(a loop.Interrupt) error {
-	if ended, err := noticeGone(d); ended || err != nil {
+	if ended, err := d.noticeGone(); ended || err != nil {
 		return cmp.Or(err, errDecideAgain)
 	}
 	s := d.run.state()
@@ -426,7 +426,7 @@ func (d *driver) park(a loop.Interrupt) error {
 	err := d.run.append(rows, append(bodies, loop.Parked{ActiveMS: active})...)
 	var capped *org.CapError
 	if errors.Is(err, errDecideAgain) || errors.As(err, &capped) {
-		dropSegment(d) // the run goes on, and its response with it
+		d.dropSegment() // the run goes on, and its response with it
 	}
 	if errors.As(err, &capped) {
 		return d.calls.refuseToAsk(a.Calls, capped)
@@ -460,7 +460,7 @@ const pausePrefix = "pause_"
 // pause appends that the run waits for a raise of its limits. Like a run that waits for a person, it has no
 // goroutine, lease or slot. A run that may not wait ends for its limit.
 func (d *driver) pause(a loop.Pause) error {
-	if ended, err := noticeGone(d); ended || err != nil {
+	if ended, err := d.noticeGone(); ended || err != nil {
 		return cmp.Or(err, errDecideAgain)
 	}
 	b := d.run.state().PauseFor(a, d.o.NewID(pausePrefix), d.run.now())
@@ -523,7 +523,7 @@ func (d *driver) keepSegment(callIDs map[string]string) error {
 		return nil
 	}
 	if c := run.state().Cancelled; c != nil && journal.GoneReason(*c) == loop.Deleted {
-		dropSegment(d) // it may have been stored just before
+		d.dropSegment() // it may have been stored just before
 		return nil
 	}
 	input := run.events.Items("input")

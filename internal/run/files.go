@@ -24,18 +24,18 @@ func (r *Request) filesOf(p *loop.Policy, items []item.Item) (*file.Set, error) 
 	return nil, nil //nolint:nilnil // a nil set has no files
 }
 
-// filesOfRun returns the files of the conversation that tools of the run get; nil = none gets any. Those of messages that came later than
+// files returns the files of the conversation that tools of the run get; nil = none gets any. Those of messages that came later than
 // the run began may be more than the limits allow.
-func filesOfRun(s *runState) *file.Set {
+func (s *runState) files() *file.Set {
 	set, _ := s.req.filesOf(s.policy(), s.events.Transcript(s.state().Refs()))
 	return set
 }
 
 // withFiles returns what the execution of a call needs, with the files of the conversation if the tool gets them.
-func withFiles(s *runState, p prepared) prepared {
+func (s *runState) withFiles(p prepared) prepared {
 	if _, is := p.entry.Tool.(toolexec.Receiver); is {
 		with := *p.entry
-		with.Tool = toolexec.WithFiles(with.Tool, filesOfRun(s))
+		with.Tool = toolexec.WithFiles(with.Tool, s.files())
 		p.entry = &with
 	}
 	return p

@@ -136,7 +136,7 @@ func TestAWaitingRunGoesOnWhenItIsResolved(t *testing.T) { // B11
 			{"o", "wait_a", journal.Decision{Approved: true}, "already_decided"},
 			{"o", "wait_b", journal.Decision{Approved: true}, ""},
 		} {
-			_, err := r.Decide(t.Context(), c.org, c.wait, c.d, by)
+			_, err := r.Decisions().Decide(t.Context(), c.org, c.wait, c.d, by)
 			switch {
 			case c.reason == "unknown":
 				if !errors.Is(err, org.ErrNotFound) {
@@ -175,7 +175,7 @@ func TestAWaitingRunGoesOnWhenItIsResolved(t *testing.T) { // B11
 		if diff := cmp.Diff(whole.encoded(t), again.encoded(t)); diff != "" {
 			t.Errorf("followed live (-) and from the store (+):\n%s", diff)
 		}
-		if _, err := r.Decide(t.Context(), "o", "wait_b", journal.Decision{}, by); fault.From(err).Reason != "already_decided" {
+		if _, err := r.Decisions().Decide(t.Context(), "o", "wait_b", journal.Decision{}, by); fault.From(err).Reason != "already_decided" {
 			t.Errorf("the decision of a run that has ended was changed: %v", err)
 		}
 	})
@@ -188,7 +188,8 @@ func TestADecisionThatIsTooLateIsADenial(t *testing.T) {
 		w.waiting(t, time.Now().Add(time.Minute).UnixMilli())
 		time.Sleep(time.Minute)
 		r := w.gateway(t) // it has not begun to look for approvals that end
-		_, err := r.Decide(t.Context(), "o", "wait_a", journal.Decision{Approved: true}, org.Author{Principal: "human", At: time.Now().UnixMilli()})
+		_, err := r.Decisions().Decide(t.Context(), "o", "wait_a", journal.Decision{Approved: true}, org.Author{Principal: "human",
+			At: time.Now().UnixMilli()})
 		if f := fault.From(err); err == nil || f.Reason != "approval_expired" {
 			t.Errorf("%v", err)
 		}
@@ -436,7 +437,7 @@ func TestAnApprovalOfACancelledRunIsVoid(t *testing.T) { // J22
 		if err := r.Cancel(t.Context(), "o", found[0].RunID, org.Author{Principal: "p"}); err != nil {
 			t.Fatal(err)
 		}
-		a, err := r.Decide(t.Context(), "o", found[0].ID, journal.Decision{Approved: true}, org.Author{Principal: "boss"})
+		a, err := r.Decisions().Decide(t.Context(), "o", found[0].ID, journal.Decision{Approved: true}, org.Author{Principal: "boss"})
 		if fault.From(err).Reason != "approval_void" || a.Status != journal.ApprovalVoid || a.DecidedBy != "" {
 			t.Errorf("%+v %v", a, err)
 		}
@@ -481,7 +482,8 @@ func TestReadResultAfterALightRunHasWaited(t *testing.T) {
 		if err != nil || len(found) != 1 {
 			t.Fatalf("%+v %v", found, err)
 		}
-		if _, err := r.Decide(t.Context(), "o", found[0].ID, journal.Decision{Approved: true}, org.Author{Principal: "boss"}); err != nil {
+		if _, err := r.Decisions().Decide(t.Context(), "o", found[0].ID, journal.Decision{Approved: true},
+			org.Author{Principal: "boss"}); err != nil {
 			t.Fatal(err)
 		}
 		if err := r.Follow(t.Context(), eventlog.Follow{Org: "o", RunID: found[0].RunID}, &diary{}); err != nil {

@@ -93,20 +93,6 @@ func (r *Request) forget() {
 	}
 }
 
-// dropSegment deletes the segment that was stored for a run which does not wait after all, or is deleted.
-func dropSegment(d *driver) {
-	run := &d.run
-	if run.start.store == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(run.ctx), appendTimeout)
-	defer cancel()
-	id := conversation.Segment{Run: run.lease.RunID, Part: run.state().Parks}.ID()
-	if _, err := conversation.DeleteSegment(ctx, d.o.Conversations, run.req.Org, id); err != nil {
-		run.log.Error("what a run has stored of its conversation is not deleted", "segment", id, "error", err)
-	}
-}
-
 // previousOf returns the id of the segment that a request continues; "" = none.
 func previousOf(r conversation.Ref) string {
 	if r.Named || r.Resent {

@@ -205,7 +205,7 @@ func (m *modelCaller) waitUntil(at int64) bool {
 
 // request returns the request of the call.
 func (m *modelCaller) request(a loop.CallModel) *model.Request {
-	req := m.run.req.modelRequest(a.Target, filesOfRun(m.run).Shown(m.run.events.Transcript(m.run.state().Seen())))
+	req := m.run.req.modelRequest(a.Target, m.run.files().Shown(m.run.events.Transcript(m.run.state().Seen())))
 	req.MaxTokens = int(m.run.policy().MaxTokens)
 	if a.MaxOutput > 0 {
 		req.MaxTokens = int(a.MaxOutput)

@@ -19,8 +19,8 @@ import (
 // Performer performs runs in the goroutines of its callers.
 type Performer struct{ r *Runner }
 
-// PerformerOf returns the Performer of a Runner.
-func PerformerOf(r *Runner) Performer { return Performer{r} }
+// Performer returns what performs runs in the goroutine of their caller.
+func (r *Runner) Performer() Performer { return Performer{r} }
 
 // Performed is how far a run has come when it leaves the goroutine of its caller: it has ended, or
 // it waits for approvals.

@@ -170,7 +170,7 @@ func TestARunIsCancelledAtEveryLengthOfItsJournal(t *testing.T) {
 			by := org.Author{Principal: "p of o"}
 			for range 2 { // the second one changes nothing
 				ctx, stop := context.WithTimeout(t.Context(), time.Second)
-				if err := r.CancelSegment(ctx, "o", &journal.Conversation{RunID: runID}, true, by); err != nil {
+				if err := r.Segments().Cancel(ctx, "o", &journal.Conversation{RunID: runID}, true, by); err != nil {
 					t.Fatal(err)
 				}
 				stop()

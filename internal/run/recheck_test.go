@@ -67,7 +67,8 @@ func (s *shop) decide(t *testing.T, r *run.Runner, approved bool) int {
 		t.Fatal(err)
 	}
 	for _, a := range found {
-		if _, err := r.Decide(t.Context(), "o", a.ID, journal.Decision{Approved: approved}, org.Author{Principal: "boss"}); err != nil {
+		if _, err := r.Decisions().Decide(t.Context(), "o", a.ID, journal.Decision{Approved: approved},
+			org.Author{Principal: "boss"}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -154,7 +154,7 @@ func New(o Options) *Runner {
 // process until Close. It returns when every run that can be claimed was claimed: then
 // callers can follow them.
 func (r *Runner) Open(ctx context.Context) error {
-	if err := restore(ctx, r); err != nil {
+	if err := r.restore(ctx); err != nil {
 		return fmt.Errorf("runs that were set aside: %w", err)
 	}
 	if r.o.Archive != nil {
@@ -335,7 +335,7 @@ func (r *Runner) submit(ctx context.Context, req *Request, sink eventlog.Sink) e
 func (r *Runner) start(ctx context.Context, req *Request, callerAt string) (*eventlog.Feed, string, error) {
 	lease := r.o.newLease(req)
 	if req.Background {
-		return enqueue(ctx, r, req, lease, callerAt)
+		return r.enqueue(ctx, req, lease, callerAt)
 	}
 	account := req.Account.Retain() // the run outlives the request
 	feed := r.followers.NewFeed(lease.Key(), account, true)
@@ -369,7 +369,7 @@ func (r *Runner) start(ctx context.Context, req *Request, callerAt string) (*eve
 }
 
 // enqueue stores the run as queued, without a lease. What holds for start holds for its results.
-func enqueue(ctx context.Context, r *Runner, req *Request, lease journal.Lease, callerAt string) (*eventlog.Feed, string, error) {
+func (r *Runner) enqueue(ctx context.Context, req *Request, lease journal.Lease, callerAt string) (*eventlog.Feed, string, error) {
 	if r.leases.isQuiet() {
 		return nil, "", stopping()
 	}
@@ -461,7 +461,7 @@ func (r *Runner) takeOver(lease journal.Lease) error {
 
 // restore makes runs claimable that an earlier build has set aside, and that this build may
 // be able to decode.
-func restore(ctx context.Context, r *Runner) error {
+func (r *Runner) restore(ctx context.Context) error {
 	n, err := r.o.Leases.Restore(ctx, func(a journal.Aside) bool { return a.Again(r.o.Build) })
 	if err != nil {
 		return err

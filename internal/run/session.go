@@ -27,19 +27,19 @@ type storedSession struct {
 	Since int64  `json:"since_ms"`
 }
 
-// SessionsOf returns the sessions of keys, to which the runs of a Runner add.
-func SessionsOf(r *Runner) *conversation.Sessions { return r.sessions }
+// Sessions returns the sessions of keys, to which the runs add.
+func (r *Runner) Sessions() *conversation.Sessions { return r.sessions }
 
 // sessionName returns the name of the session that a run replaces; false = it replaces none.
-func sessionName(s *runState) (conversation.SessionName, bool) {
+func (s *runState) sessionName() (conversation.SessionName, bool) {
 	c := s.req.Continues
 	return conversation.SessionName{Org: s.req.Org, Principal: s.req.Principal, ID: c.ID}, c.Resent && !s.relay
 }
 
 // toolSession returns the name of the session for the tools of a run, unique in its org; "" = it has none. A session that was
 // deleted, or has expired, leaves nothing to a later one with its id.
-func toolSession(s *runState) string {
-	n, ok := sessionName(s)
+func (s *runState) toolSession() string {
+	n, ok := s.sessionName()
 	if !ok {
 		return ""
 	}
@@ -79,7 +79,7 @@ type openedSession struct{ *conversation.Opened }
 
 // open begins the run of the session that the request continues.
 func (d *sessionKeeper) open() (*openedSession, error) {
-	name, ok := sessionName(d.run)
+	name, ok := d.run.sessionName()
 	if !ok {
 		return nil, nil
 	}
@@ -130,7 +130,7 @@ func (o *openedSession) accepted(run *runState, unsure bool, err error) {
 
 // rows returns the row from which the next owner of the run knows its session.
 func (d *sessionKeeper) rows() []journal.Row {
-	if _, ok := sessionName(d.run); !ok {
+	if _, ok := d.run.sessionName(); !ok {
 		return nil
 	}
 	c := d.run.req.Continues
@@ -160,7 +160,7 @@ func isAnswer(r event.Reason) bool {
 // session is replaced, not added to.
 func (d *sessionKeeper) close(reason event.Reason, failed bool, callIDs map[string]string) error {
 	run := d.run
-	name, ok := sessionName(run)
+	name, ok := run.sessionName()
 	if !ok {
 		return nil
 	}

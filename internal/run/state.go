@@ -68,8 +68,8 @@ type runState struct {
 	appendsSince  time.Time
 }
 
-// accessOf returns what the key of the run may use now.
-func accessOf(s *runState) org.Access {
+// accessNow returns what the key of the run may use now.
+func (s *runState) accessNow() org.Access {
 	if s.allowed == nil {
 		return org.Access{}
 	}
@@ -121,7 +121,7 @@ func (s *runState) append(rows []journal.Row, bodies ...loop.Body) error {
 // for a shorter prompt.
 func (s *runState) commit(batch journal.Batch, bodies ...loop.Body) error {
 	if s.relay {
-		return applyRelay(s, bodies)
+		return s.applyRelay(bodies)
 	}
 	trace := s.observer.traceRows(s.willBeDurable(bodies))
 	batch.Rows = append(batch.Rows, trace...)
@@ -164,7 +164,7 @@ func (s *runState) commit(batch journal.Batch, bodies ...loop.Body) error {
 
 // applyRelay is commit for a relay. Nothing of it is stored, and single facts of it have no audit entries, notices or
 // messages for hooks: they are applied as they are.
-func applyRelay(s *runState, bodies []loop.Body) error {
+func (s *runState) applyRelay(bodies []loop.Body) error {
 	at := s.now()
 	for _, body := range bodies {
 		f := loop.Fact{Seq: s.state().Seq + 1, Epoch: s.lease.Epoch, At: at, Version: loop.Version, Body: body}
@@ -271,7 +271,7 @@ func (s *runState) number(b *journal.Batch, bodies []loop.Body) (loop.State, err
 			b.SessionSpent = sessionSpent(&next, at)
 		}
 		for _, h := range loop.HooksAfter(next, f) {
-			b.HookMessages = append(b.HookMessages, hookMessage(s, &next, h, f.At))
+			b.HookMessages = append(b.HookMessages, s.hookMessage(&next, h, f.At))
 		}
 	}
 	return next, nil
@@ -299,7 +299,7 @@ func (s *runState) notice(n loop.Notice, at int64) journal.Notice {
 }
 
 // hookMessage returns what a hook is told after the run. next is the state after the end.
-func hookMessage(s *runState, next *loop.State, h loop.Hook, at int64) journal.HookMessage {
+func (s *runState) hookMessage(next *loop.State, h loop.Hook, at int64) journal.HookMessage {
 	m := journal.HookMessage{
 		ID: id.New(journal.HookMessagePrefix), Org: s.lease.Org, RunID: s.lease.RunID, Hook: h.ID, Agent: h.Agent, Position: h.Position, At: at, Outcome: journal.HookWaiting,
 	}

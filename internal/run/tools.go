@@ -305,7 +305,7 @@ func (t *toolCaller) fromCache(keys []loop.CallKey) ([]loop.CallKey, error) {
 			rest = append(rest, key)
 			continue
 		}
-		result := t.affordable(toolexec.Again(earlier, limitOf(t, key)))
+		result := t.affordable(toolexec.Again(earlier, t.limitOf(key)))
 		body, more := t.ended(c, 0, result, 0)
 		bodies, rows = append(bodies, body), append(rows, more...)
 		found, texts = append(found, c), append(texts, result.Text())
@@ -325,7 +325,7 @@ func (t *toolCaller) fromCache(keys []loop.CallKey) ([]loop.CallKey, error) {
 // withdraw makes calls fail, unsent, whose tools the key of the run may not use any more. Their
 // results are not taken from the cache either.
 func (t *toolCaller) withdraw(keys []loop.CallKey) {
-	access := accessOf(t.run)
+	access := t.run.accessNow()
 	if access.IsFull() {
 		return
 	}
@@ -367,8 +367,8 @@ func (t *toolCaller) start(e *execution) error {
 	for _, c := range calls {
 		e.inFlight = append(e.inFlight, c.Key)
 		// Read here: results of other calls change the state while this one is executed.
-		limit := limitOf(t, c.Key)
-		p, observed := withFiles(t.run, t.prepared(c.Key)), t.observed(e.round, c, c.Attempt)
+		limit := t.limitOf(c.Key)
+		p, observed := t.run.withFiles(t.prepared(c.Key)), t.observed(e.round, c, c.Attempt)
 		hooks := hooked{base: t.hooks.question(loop.Hook{}), due: t.run.state().HooksDue(loop.PostToolUse, c.Key)}
 		call := func() { e.results <- t.executeOne(e.ctx, p, c, observed, limit, hooks) }
 		if len(e.inFlight) == 1 && len(calls) == 1 { // nothing else can happen meanwhile: no goroutine whose stack must grow
@@ -412,7 +412,7 @@ func (t *toolCaller) intend(keys []loop.CallKey) ([]loop.Call, error) {
 }
 
 // limitOf returns the limit on the result of a call.
-func limitOf(t *toolCaller, key loop.CallKey) toolexec.Cap {
+func (t *toolCaller) limitOf(key loop.CallKey) toolexec.Cap {
 	p := t.run.policy()
 	return toolexec.Cap{Bytes: p.ResultMaxBytes, Chars: p.ResultMaxChars, Hint: t.tools.rereadHint(key), HeadOnly: p.HeadOnly}
 }
@@ -426,7 +426,7 @@ func (t *toolCaller) executeOne(ctx context.Context, p prepared, c loop.Call, ob
 	done, err := toolexec.Execute(crash.OnSent(ctx, crash.AfterCallSend), p.entry, tool.Call{
 		RunID: t.run.lease.RunID, Key: string(c.Key), Attempt: c.Attempt,
 		Class: c.Prepared.Class, Arguments: p.arguments, IdempotencyKey: t.idempotencyKey(c), Memory: memory,
-		Caller: t.run.req.caller(), Options: p.options, Session: toolSession(t.run), EndUser: t.run.req.EndUser,
+		Caller: t.run.req.caller(), Options: p.options, Session: t.run.toolSession(), EndUser: t.run.req.EndUser,
 	}, limit)
 	took := atLeastOne(time.Since(begin))
 	called(toolEnd(done, err))

@@ -32,7 +32,7 @@ type toolSet struct {
 
 // now returns the gateway's tools that the key of the run may use now.
 func (t *toolSet) now() *catalog.Set {
-	access := accessOf(t.run)
+	access := t.run.accessNow()
 	if access.IsFull() {
 		return t.catalog
 	}
@@ -181,7 +181,7 @@ func (t *toolSet) describe(gateway []model.Tool) {
 	if len(t.run.policy().Hosted) == 0 {
 		return
 	}
-	files := filesOfRun(t.run)
+	files := t.run.files()
 	for i := range gateway {
 		e := t.catalog.Lookup(gateway[i].Name)
 		if e == nil {

@@ -81,7 +81,8 @@ func TestARunThatIsToBeForgottenIsWholeWhenItWaits(t *testing.T) {
 		if err != nil || len(found) != 1 {
 			t.Fatalf("%+v %v", found, err)
 		}
-		if _, err := r.Decide(t.Context(), "o", found[0].ID, journal.Decision{Approved: true}, org.Author{Principal: "boss"}); err != nil {
+		if _, err := r.Decisions().Decide(t.Context(), "o", found[0].ID, journal.Decision{Approved: true},
+			org.Author{Principal: "boss"}); err != nil {
 			t.Fatal(err)
 		}
 		var whole diary

@@ -179,7 +179,7 @@ func (m *message) send(p *process, r *rand.Rand) bool {
 	}
 	defer cancel()
 	m.trespass(p)
-	placed, err := run.Place(ctx, p.runner, m.request(p), m.busy)
+	placed, err := p.runner.Inbox().Place(ctx, m.request(p), m.busy)
 	var f *fault.Error
 	switch {
 	case err == nil:
@@ -212,7 +212,7 @@ func (m *message) trespass(p *process) {
 			continue
 		}
 		req.Org, req.Key = other, nil
-		placed, err := run.Place(context.Background(), p.runner, req, m.busy)
+		placed, err := p.runner.Inbox().Place(context.Background(), req, m.busy)
 		if err == nil {
 			m.s.w.violate("I11: org %s sends a message to session %s of org %s, and run %s has it", other, m.s.sid, m.s.org, placed.RunID)
 		}

@@ -232,10 +232,14 @@ type Encoder interface {
 type StoredRuns interface {
 	Follower
 	conversation.Ends
-	UnfinishedSegment(ctx context.Context, caller caller.Caller, id string) (*run.Unfinished, error)
 	HasPieces(ctx context.Context, orgID, runID string) (bool, error)
-	DeleteSegment(ctx context.Context, caller caller.Caller, owner, id string) (bool, error)
-	CancelSegment(ctx context.Context, orgID string, c *journal.Conversation, inProgress bool, by org.Author) error
+}
+
+// Segments are what runs store of conversations. Implemented by [run.Segments].
+type Segments interface {
+	Unfinished(ctx context.Context, caller caller.Caller, id string) (*run.Unfinished, error)
+	Delete(ctx context.Context, caller caller.Caller, owner, id string) (bool, error)
+	Cancel(ctx context.Context, orgID string, c *journal.Conversation, inProgress bool, by org.Author) error
 }
 
 // obfuscationBlock is the number of bytes of which a text and its obfuscation have a multiple, as

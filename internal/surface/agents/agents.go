@@ -265,7 +265,7 @@ func (h *Handler) Delete() surface.Endpoint {
 		if err := h.o.Store.RemoveAgent(r.Context(), a.Org, a.ID, h.author(caller)); err != nil {
 			return 0, nil, refused(err, a.ID)
 		}
-		err = h.o.EndOrphaned(context.WithoutCancel(r.Context())) // of sessions and turns that began meanwhile
+		err = h.o.Inbox.EndOrphaned(context.WithoutCancel(r.Context())) // of sessions and turns that began meanwhile
 		return http.StatusOK, deleted{a.ID, true}, err
 	})
 }

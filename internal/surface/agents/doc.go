@@ -42,8 +42,19 @@ type Secrets interface {
 type Runner interface {
 	Follow(ctx context.Context, f eventlog.Follow, sink eventlog.Sink) error
 	Cancel(ctx context.Context, orgID, runID string, by org.Author) error
+}
+
+// Inbox takes the messages for sessions. Implemented by [run.Inbox].
+type Inbox interface {
+	Place(ctx context.Context, req *run.Request, busy run.WhenBusy) (run.Placed, error)
+	Leave(ctx context.Context, orgID, runID, principal string) error
+	EndOrphaned(ctx context.Context) error
+}
+
+// Decisions decides approvals. Implemented by [run.Decisions].
+type Decisions interface {
 	Decide(ctx context.Context, orgID, id string, d journal.Decision, by org.Author) (journal.Approval, error)
-	DeleteSegment(ctx context.Context, caller caller.Caller, owner, id string) (bool, error)
+	DecideNext(ctx context.Context, n run.Next, by org.Author) (journal.Approval, error)
 }
 
 // Tools are those of MCP servers.
@@ -70,10 +81,9 @@ type Options struct {
 	HookMessages  journal.HookMessagesOfRun
 	Observed      agent.Observed
 	Runner        Runner
-	EndOrphaned   func(ctx context.Context) error                                                    // run.EndOrphaned
-	Leave         func(ctx context.Context, orgID, runID, principal string) error                    // run.Leave
-	Place         func(ctx context.Context, req *run.Request, busy run.WhenBusy) (run.Placed, error) // run.Place
-	DecideNext    func(ctx context.Context, n run.Next, by org.Author) (journal.Approval, error)     // run.DecideNext
+	Inbox         Inbox
+	Decisions     Decisions
+	Segments      surface.Segments
 	// ListServer asks an MCP server of an agent for its tools. reason says why it failed, without addresses.
 	ListServer func(ctx context.Context, s org.MCPServer) (tools []tool.Tool, reason string, err error)
 	// ToolsOf returns the tools of MCP servers that runs of an agent with these servers of its own get.

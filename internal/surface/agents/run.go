@@ -149,7 +149,7 @@ func (h *Handler) begin(r *http.Request, caller caller.Caller, noTools bool) (b 
 		return b, err
 	}
 	req.MaxQueued = settings.MaxQueued(caller.Org.Runtime)
-	placed, err := h.o.Place(r.Context(), req, b.body.busy)
+	placed, err := h.o.Inbox.Place(r.Context(), req, b.body.busy)
 	if err != nil {
 		if errors.Is(err, org.ErrNotFound) {
 			return b, notFound("session", s.ID)
@@ -313,7 +313,7 @@ func (h *Handler) clientLeft(r *http.Request, caller caller.Caller, b begun) {
 		status = agent.Running
 	}
 	if err == nil && agent.StopsWithClient(b.keyed || b.joins, b.body.detached, status) {
-		err = h.o.Leave(ctx, caller.Org.ID, b.id, caller.Principal.ID)
+		err = h.o.Inbox.Leave(ctx, caller.Org.ID, b.id, caller.Principal.ID)
 	}
 	if f := new(fault.Error); err != nil && !errors.Is(err, org.ErrNotFound) && !(errors.As(err, &f) && f.Code == fault.Conflict) {
 		h.o.Log.Warn("a run whose client has left was not stopped", "run", b.id, "org", caller.Org.ID, "error", err)
@@ -511,7 +511,7 @@ func (h *Handler) ApproveRun() surface.Endpoint {
 			return 0, nil, err
 		}
 		if err = a.MayDecide(caller.Org, caller.Principal); err == nil {
-			a, err = h.o.Runner.Decide(r.Context(), caller.Org.ID, a.ID, d, h.author(caller))
+			a, err = h.o.Decisions.Decide(r.Context(), caller.Org.ID, a.ID, d, h.author(caller))
 		}
 		if errors.Is(err, org.ErrNotFound) || err != nil && a.Status == journal.ApprovalVoid {
 			err = notFound("approval of an active run", id)
@@ -536,7 +536,7 @@ func (h *Handler) decideNext(ctx context.Context, caller caller.Caller, s agent.
 		}
 		return a.MayDecide(caller.Org, caller.Principal)
 	}}
-	a, err := h.o.DecideNext(ctx, n, h.author(caller))
+	a, err := h.o.Decisions.DecideNext(ctx, n, h.author(caller))
 	if errors.Is(err, org.ErrNotFound) {
 		err = notFound("active run of an agent", runID)
 	}

@@ -234,7 +234,7 @@ func (h *Handler) dropSession(ctx context.Context, caller caller.Caller, s agent
 			return err
 		}
 		for _, t := range turns {
-			if _, err := h.o.Runner.DeleteSegment(ctx, caller, s.ID, conversation.SegmentID(t.RunID, "")); err != nil {
+			if _, err := h.o.Segments.Delete(ctx, caller, s.ID, conversation.SegmentID(t.RunID, "")); err != nil {
 				return err
 			}
 		}
@@ -244,7 +244,7 @@ func (h *Handler) dropSession(ctx context.Context, caller caller.Caller, s agent
 	}
 	unfinished, err := h.o.Sessions.RemoveSession(ctx, s.Org, s.ID, false)
 	for _, runID := range unfinished { // a turn that has begun meanwhile
-		if _, more := h.o.Runner.DeleteSegment(ctx, caller, s.ID, conversation.SegmentID(runID, "")); more != nil {
+		if _, more := h.o.Segments.Delete(ctx, caller, s.ID, conversation.SegmentID(runID, "")); more != nil {
 			err = more
 		}
 	}

@@ -69,7 +69,7 @@ func (h *Handler) decideOne(ctx context.Context, caller caller.Caller, id string
 	if err := mayDecide(&a, caller); err != nil {
 		return a, err
 	}
-	return h.o.Runner.Decide(ctx, caller.Org.ID, a.ID, d, by)
+	return h.o.Decisions.Decide(ctx, caller.Org.ID, a.ID, d, by)
 }
 
 func mayDecide(a *journal.Approval, caller caller.Caller) error {
@@ -98,5 +98,5 @@ func (h *Handler) decideNext(ctx context.Context, caller caller.Caller, runID st
 		}
 		return journal.MayDecideEarly(caller.Org, caller.Principal, runID, head.Summary.Principal)
 	}}
-	return h.o.DecideNext(ctx, n, by)
+	return h.o.Decisions.DecideNext(ctx, n, by)
 }

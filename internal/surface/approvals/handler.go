@@ -36,19 +36,20 @@ const (
 	decideTimeout = 30 * time.Second
 )
 
-// Runner waits for approvals and decides them. Implemented by *run.Runner.
-type Runner interface {
+// Decisions waits for approvals and decides them. Implemented by [run.Decisions].
+type Decisions interface {
+	// Client returns where the client is that waits for the decision.
+	Client(ctx context.Context, a journal.Approval) (run.Client, error)
+	// DecideNext decides the only call of a run that waits, or one that is not asked for yet.
+	DecideNext(ctx context.Context, n run.Next, by org.Author) (journal.Approval, error)
 	AwaitApprovals(ctx context.Context, orgID string, q journal.ApprovalQuery, longest time.Duration, account *memlimit.Account) ([]journal.Approval, error)
 	Decide(ctx context.Context, orgID, id string, d journal.Decision, by org.Author) (journal.Approval, error)
 }
 
 // Options configure a Handler. All but Now are required.
 type Options struct {
-	Archive journal.Archive
-	Runner  Runner
-	Client  func(ctx context.Context, a journal.Approval) (run.Client, error) // run.ClientOf
-	// DecideNext decides the only call of a run that waits, or one that is not asked for yet: run.DecideNext.
-	DecideNext func(ctx context.Context, n run.Next, by org.Author) (journal.Approval, error)
+	Archive   journal.Archive
+	Decisions Decisions
 	KeyName    func(orgID, id string) string // name of a key of the org, also of a revoked one; "" = unknown
 	Log        *slog.Logger
 	Now        func() time.Time // nil = time.Now
@@ -82,7 +83,7 @@ func (h *Handler) List(w http.ResponseWriter, r *http.Request, sender caller.Cal
 	q.Limit++ // one more shows whether there are older ones
 	var found []journal.Approval
 	if wait > 0 {
-		if found, err = h.o.Runner.AwaitApprovals(r.Context(), sender.Org.ID, q, wait, sender.Account); err != nil {
+		if found, err = h.o.Decisions.AwaitApprovals(r.Context(), sender.Org.ID, q, wait, sender.Account); err != nil {
 			return h.failedList(err)
 		}
 	}
@@ -147,7 +148,7 @@ func (h *Handler) Decide(w http.ResponseWriter, r *http.Request, caller caller.C
 	}
 	if err == nil {
 		by := org.Author{Principal: caller.Principal.ID, RequestID: caller.RequestID, At: h.o.Now().UnixMilli()}
-		a, err = h.o.Runner.Decide(ctx, caller.Org.ID, a.ID, d, by)
+		a, err = h.o.Decisions.Decide(ctx, caller.Org.ID, a.ID, d, by)
 	}
 	if err != nil {
 		return h.failed(err)
@@ -177,7 +178,7 @@ func (h *Handler) object(ctx context.Context, a journal.Approval, arguments json
 	if d.Said, err = run.UserMessageOf(ctx, h.o.Archive, a); err != nil {
 		return o, err
 	}
-	if d.Client, err = h.o.Client(ctx, a); err != nil {
+	if d.Client, err = h.o.Decisions.Client(ctx, a); err != nil {
 		return o, err
 	}
 	return NewObject(a, d), nil

@@ -140,7 +140,7 @@ func newBench(t *testing.T, story string) *bench {
 			MaxRoundsCap: func() int { return 10 }, KeepFor: func() time.Duration { return time.Hour }, Heartbeats: sse.NewHeartbeats(0), Log: slog.New(slog.DiscardHandler),
 			Router: route.New([]route.Provider{{Name: "up", Models: []string{"m"}, Model: b.script}}), Runner: runner,
 		},
-		Conversations: kept, Runs: runner, Seals: testKeys(t),
+		Conversations: kept, Runs: runner, Segments: runner.Segments(), Seals: testKeys(t),
 	}
 	b.Handler = responses.New(b.options)
 	return b

@@ -21,6 +21,7 @@ type Options struct {
 	surface.Options
 	Conversations journal.Conversations // where responses are stored
 	Runs          surface.StoredRuns
+	Segments      surface.Segments
 	Seals         *secret.Keyring // seals compacted conversations; nil = none can be made
 }
 

@@ -79,7 +79,7 @@ func (h *Handler) findAny(ctx context.Context, caller caller.Caller, id string) 
 		if err != nil || kept != nil {
 			return found{Conversation: kept}, err
 		}
-		u, err := h.o.Runs.UnfinishedSegment(ctx, caller, id)
+		u, err := h.o.Segments.Unfinished(ctx, caller, id)
 		if err != nil {
 			return found{}, err
 		}
@@ -250,7 +250,7 @@ type deleted struct {
 // Delete answers DELETE /v1/responses/{id}.
 func (h *Handler) Delete(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	id := r.PathValue("id")
-	was, err := h.o.Runs.DeleteSegment(r.Context(), caller, "", id)
+	was, err := h.o.Segments.Delete(r.Context(), caller, "", id)
 	if err != nil {
 		return surface.Failed(h.o.Log, err)
 	}
@@ -290,7 +290,7 @@ func (h *Handler) Cancel(w http.ResponseWriter, r *http.Request, sender caller.C
 	by := org.Author{Principal: sender.Principal.ID, RequestID: sender.RequestID, At: clock.Wall().UnixMilli()}
 	ctx, cancel := context.WithTimeout(r.Context(), cancelWait) // nothing of the store is used while it waits
 	defer cancel()
-	if err := h.o.Runs.CancelSegment(ctx, sender.Org.ID, kept.Conversation, kept.inProgress, by); err != nil {
+	if err := h.o.Segments.Cancel(ctx, sender.Org.ID, kept.Conversation, kept.inProgress, by); err != nil {
 		return surface.Failed(h.o.Log, err)
 	}
 	return surface.Admitted(func(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {

@@ -128,7 +128,7 @@ func (st *stage) build() (stop func()) {
 			MaxRoundsCap: func() int { return s.cap }, KeepFor: func() time.Duration { return time.Hour },
 			Runner: st.tap, Router: route.New(providers), Heartbeats: beats, Log: slog.New(slog.DiscardHandler),
 		},
-		Conversations: kept, Runs: runner,
+		Conversations: kept, Runs: runner, Segments: runner.Segments(),
 	})
 	return func() {
 		tools.Close()

@@ -2,6 +2,7 @@ package app_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -118,5 +119,80 @@ func TestContextManagementOfOtherProviders(t *testing.T) {
 		if strings.Contains(string(r.body), "context_management") {
 			t.Errorf("%s", r.body)
 		}
+	}
+}
+
+// A conversation that has become too long is summarised once, and each later turn begins with the summary: 40 turns over a
+// window of 8,192 tokens cost few summaries, and what the first turn said is in the last prompt. The summary is gone with
+// what it was made of. // B7
+func TestACompactionBelongsToItsConversation(t *testing.T) {
+	noLeaks(t)
+	const fact, turns = "The boat is called Wanda.", 40
+	const shorten = `"context_management":[{"type":"compaction","compact_threshold":5800}]`
+	text := strings.Repeat("Waves come and go. ", 60)
+	idOf := func(a answer) (id string) {
+		t.Helper()
+		var of struct{ ID string }
+		if err := json.Unmarshal(a.body, &of); err != nil || a.status != 200 {
+			t.Fatalf("%d: %s", a.status, a.body)
+		}
+		return of.ID
+	}
+	for name, begin := range map[string]func(d documented) (ask func(message string)){
+		"a chain": func(d documented) func(string) {
+			previous := ""
+			return func(message string) {
+				body := fmt.Sprintf(`{"model":"m",%s,"instructions":"Be brief.","input":%q%s}`, shorten, message, previous)
+				previous = fmt.Sprintf(`,"previous_response_id":%q`, idOf(d.send("POST", "/v1/responses", strings.NewReader(body))))
+			}
+		},
+		"a conversation": func(d documented) func(string) {
+			id := idOf(d.send("POST", "/v1/conversations", strings.NewReader("{}")))
+			return func(message string) {
+				body := fmt.Sprintf(`{"model":"m",%s,"instructions":"Be brief.","input":%q,"conversation":%q}`, shorten, message, id)
+				idOf(d.send("POST", "/v1/responses", strings.NewReader(body)))
+			}
+		},
+		"the session of an agent": func(d documented) func(string) {
+			agent, session := d.newAgent(`,"system_prompt":"Be brief."`), ""
+			return func(message string) {
+				frames := agentFrames(d.t, d.streamAgent(agent, fmt.Sprintf(`{"message":%q%s}`, message, session)).body)
+				session = fmt.Sprintf(`,"session_id":%q`, frames[0]["session_id"])
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var summaries int
+			up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, r received) {
+				tokens := len(r.body) / 4
+				switch {
+				case tokens > 8192:
+					t.Errorf("a prompt has %d tokens: %.200s … %s", tokens, r.body, r.body[len(r.body)-300:])
+					http.Error(w, `{"error":{"message":"too long"}}`, 400)
+				case strings.Contains(string(r.body), "Write a summary"):
+					summaries++
+					known := ""
+					if strings.Contains(string(r.body), fact) {
+						known = fact
+					}
+					says("They talk about the sea. " + known).reading(tokens).write(w)
+				default:
+					says("Yes. " + text).reading(tokens).write(w)
+				}
+			})
+			d := manage(MustRun(t, "models: [{model: m, context_window: 8192}]\n"+site{upstream: up.URL}.yaml()))
+			ask := begin(d)
+			ask(fact + " " + text)
+			for n := range turns - 1 {
+				ask(fmt.Sprintf("Question %d. %s", n+2, text))
+			}
+			calls := up.requests()
+			if last := string(calls[len(calls)-1].body); !strings.Contains(last, fact) || strings.Count(last, "Be brief.") > 1 {
+				t.Errorf("the last prompt is %.2000s", last)
+			}
+			if summaries == 0 || len(calls) > turns+6 {
+				t.Errorf("%d turns made %d model calls, %d of them summaries", turns, len(calls), summaries)
+			}
+		})
 	}
 }

@@ -40,6 +40,8 @@ type Addition struct {
 
 	// Unanswered says that somebody has cancelled the turn before the model said anything: Items are what was asked.
 	Unanswered bool
+
+	superseded bool // a later part of the run has the items
 }
 
 // addedBy returns what a segment adds whose run has ended for the reason; "" = it is not known to have ended.
@@ -158,10 +160,10 @@ func wasNotMade(text string) bool {
 }
 
 // reasonsOf returns why the runs have ended of those segments for which it matters. ends may be nil.
-func reasonsOf(ctx context.Context, ends Ends, org string, found ...*journal.Conversation) (map[string]event.Reason, error) {
+func reasonsOf(ctx context.Context, ends Ends, org string, found []part) (map[string]event.Reason, error) {
 	var runs []string
 	for _, c := range found {
-		if !isSettled(c) && !slices.Contains(runs, c.RunID) {
+		if !isSettled(c.Conversation) && !slices.Contains(runs, c.RunID) {
 			runs = append(runs, c.RunID)
 		}
 	}
@@ -185,7 +187,7 @@ func AdditionOf(ctx context.Context, kept journal.Conversations, ends Ends, org 
 		}
 		last = later
 	}
-	reasons, err := reasonsOf(ctx, ends, org, last)
+	reasons, err := reasonsOf(ctx, ends, org, []part{{Conversation: last}})
 	added := addedBy(last, reasons[c.RunID])
 	switch {
 	case last == c:

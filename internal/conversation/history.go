@@ -3,6 +3,8 @@ package conversation
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -24,6 +26,8 @@ const (
 // history is a stored conversation that a request continues.
 type history struct {
 	items   []item.Item
+	seen    []item.Item       // what the model sees of items
+	place   journal.Place     // behind all of them
 	full    map[string]string // results that were truncated, whole, by the id that the model knows
 	callIDs map[string]string // ids of the provider's, by ours
 	listed  []string
@@ -65,7 +69,7 @@ func (s *conversationSize) tooLong() error {
 // charged with the conversation.
 func readHistory(ctx context.Context, kept journal.Conversations, ends Ends, req Request, memory *memlimit.Share) (history, error) {
 	h := history{full: map[string]string{}, callIDs: map[string]string{}, inherited: map[string]bool{}}
-	var found []*journal.Conversation
+	var found []part
 	var err error
 	if req.Continues.Named {
 		h.parts, found, err = readNamed(ctx, kept, req, memory)
@@ -75,22 +79,19 @@ func readHistory(ctx context.Context, kept journal.Conversations, ends Ends, req
 	if err != nil {
 		return h, err
 	}
-	reasons, err := reasonsOf(ctx, ends, req.Org, found...)
+	reasons, err := reasonsOf(ctx, ends, req.Org, found)
 	if err != nil {
 		return h, err
 	}
 	var all transcript
-	last := map[string]int{} // the index of the last part of each run
+	added := additions(found, reasons)
 	for i, c := range found {
-		last[c.RunID] = i
-	}
-	for i, c := range found {
-		if c.RunID != "" && c.Part > 0 && last[c.RunID] > i {
-			continue // a later part of the run has all items
+		added := added[i]
+		if added.superseded {
+			continue
 		}
-		added := addedBy(c, reasons[c.RunID])
 		if (added.Aside && len(added.Items) == 0 || added.Unanswered) && !req.Continues.Named && i == len(found)-1 {
-			return h, notUsable(req.Continues, c, reasons[c.RunID])
+			return h, notUsable(req.Continues, c.Conversation, reasons[c.RunID])
 		}
 		all.add(added.Items)
 		if added.Aside {
@@ -112,7 +113,83 @@ func readHistory(ctx context.Context, kept journal.Conversations, ends Ends, req
 		}
 	}
 	h.items = all.items
+	h.seen = seen(found, added, h.items)
+	h.place = placeBehind(found)
 	return h, nil
+}
+
+// placeBehind returns the place behind parts of a conversation that are in front of all others.
+func placeBehind(found []part) journal.Place {
+	if len(found) == 0 {
+		return journal.Place{}
+	}
+	ids := sha256.New()
+	for _, p := range found {
+		fmt.Fprintf(ids, "%s\n", p.id)
+	}
+	return journal.Place{Parts: len(found), Digest: hex.EncodeToString(ids.Sum(nil)[:16])}
+}
+
+// part is a stored part of a conversation, with its id.
+type part struct {
+	id string
+	*journal.Conversation
+}
+
+// additions returns what each part adds.
+func additions(found []part, reasons map[string]event.Reason) []Addition {
+	out := make([]Addition, len(found))
+	last := map[string]int{} // the index of the last part of each run
+	for i, c := range found {
+		last[c.RunID] = i
+	}
+	for i, c := range found {
+		if c.RunID != "" && c.Part > 0 && last[c.RunID] > i {
+			out[i].superseded = true // a later part of the run has all items
+		} else {
+			out[i] = addedBy(c.Conversation, reasons[c.RunID])
+		}
+	}
+	return out
+}
+
+// seen returns what the model sees of a conversation: the items of the last compaction that holds, and what is behind
+// them. all are the items without it.
+func seen(found []part, added []Addition, all []item.Item) []item.Item {
+	for i, p := range slices.Backward(found) {
+		if !holds(found, added, i) {
+			continue
+		}
+		var out transcript
+		out.add(p.Compaction.Items)
+		for k := p.Compaction.After.Parts; k < len(found); k++ {
+			items := added[k].Items
+			if k == i {
+				items = items[p.Compaction.Own:]
+			}
+			out.add(items)
+		}
+		return out.items
+	}
+	return all
+}
+
+// holds reports whether the compaction of a part replaces what it was made of: nothing of that was deleted since, its
+// turn is not left out, and a part that was added while its run was in progress does not stand in what it replaces.
+func holds(found []part, added []Addition, i int) bool {
+	c := found[i].Compaction
+	if c == nil || added[i].superseded || c.After.Parts > i || c.After != placeBehind(found[:c.After.Parts]) {
+		return false
+	}
+	if c.Own > 0 && added[i].Aside || len(added[i].Items) < c.Own {
+		return false
+	}
+	for k := c.After.Parts; k < i; k++ {
+		if c.Own > 0 && !added[k].superseded {
+			return false
+		}
+	}
+	return true
 }
 
 // notUsable is the error for a request that continues a segment which adds nothing.
@@ -126,16 +203,16 @@ func notUsable(r Ref, c *journal.Conversation, why event.Reason) error {
 }
 
 // readSegments reads a segment with those that it follows. It reads the last one first, and returns the first one first.
-func readSegments(ctx context.Context, kept journal.Conversations, req Request, memory *memlimit.Share) ([]*journal.Conversation, error) {
+func readSegments(ctx context.Context, kept journal.Conversations, req Request, memory *memlimit.Share) ([]part, error) {
 	member, last := req.Continues.Member, req.Continues.ID
 	size := &conversationSize{member: member, remedy: "send a shorter one as input", memory: memory}
-	var chain []*journal.Conversation // the last one first
-	next := last                      // "" = the chain is complete
+	var chain []part // the last one first
+	next := last     // "" = the chain is complete
 	err := kept.FindChain(ctx, req.Org, "", last, func(c *journal.Conversation) error {
 		if c.Owner != "" {
 			return errOwned
 		}
-		chain, next = append(chain, c), c.Previous
+		chain, next = append(chain, part{next, c}), c.Previous
 		return size.add(c)
 	})
 	if _, err = ofOwner("", nil, err); err != nil && !errors.Is(err, errOwned) {
@@ -148,7 +225,7 @@ func readSegments(ctx context.Context, kept journal.Conversations, req Request, 
 		return nil, fault.New(fault.Invalid, req.Continues.Code, "%s: the conversation of %q is not complete: "+
 			"its response %q is not stored any more; send the conversation as input", member, last, next).In(member)
 	}
-	var found []*journal.Conversation
+	var found []part
 	for _, c := range chain {
 		before, err := readParts(ctx, kept, req.Org, "", c.Parts, size)
 		if err != nil {

@@ -109,7 +109,7 @@ func Parts(ctx context.Context, kept journal.Conversations, orgID, id string) ([
 }
 
 // readNamed reads the named conversation of a request: the ids of its parts, and those that are stored.
-func readNamed(ctx context.Context, kept journal.Conversations, req Request, memory *memlimit.Share) (parts []string, found []*journal.Conversation, err error) {
+func readNamed(ctx context.Context, kept journal.Conversations, req Request, memory *memlimit.Share) (parts []string, found []part, err error) {
 	c := req.Continues
 	named, err := kept.Find(ctx, req.Org, "", namedKey(c.ID))
 	switch {
@@ -125,17 +125,17 @@ func readNamed(ctx context.Context, kept journal.Conversations, req Request, mem
 
 // readParts reads parts of a named conversation: those that it owns, and those that have no owner. It returns the
 // last one first.
-func readParts(ctx context.Context, kept journal.Conversations, orgID, owner string, parts []string, size *conversationSize) (found []*journal.Conversation, err error) {
+func readParts(ctx context.Context, kept journal.Conversations, orgID, owner string, parts []string, size *conversationSize) (found []part, err error) {
 	if len(parts) == 0 {
 		return nil, nil
 	}
 	keys := partKeys(parts)
 	slices.Reverse(keys)
-	err = kept.FindAll(ctx, orgID, "", keys, func(_ int, c *journal.Conversation) error {
+	err = kept.FindAll(ctx, orgID, "", keys, func(i int, c *journal.Conversation) error {
 		if c.Owner != "" && c.Owner != owner {
 			return nil
 		}
-		found = append(found, c)
+		found = append(found, part{parts[len(parts)-1-i], c})
 		return size.add(c)
 	})
 	return found, err

@@ -94,8 +94,9 @@ type Beginning struct {
 	// Session is the session that the request continues, as it is stored; nil = there is none.
 	Session *journal.Conversation
 
-	Parts      []string     // of the named conversation
-	LastTarget event.Target // that answered the conversation last; zero = not known
+	Parts      []string      // of the named conversation
+	Place      journal.Place // behind the conversation that the request continues
+	LastTarget event.Target  // that answered the conversation last; zero = not known
 
 	callIDs map[string]string // ids of the provider's, by ours
 }
@@ -122,6 +123,7 @@ func Begin(ctx context.Context, kept journal.Conversations, ends Ends, req Reque
 			return nil, err
 		}
 		h, fresh = resume(w.Session, req)
+		h.seen = h.items
 	case continues:
 		var err error
 		if h, err = readHistory(ctx, kept, ends, req, memory); err != nil {
@@ -131,10 +133,11 @@ func Begin(ctx context.Context, kept journal.Conversations, ends Ends, req Reque
 			return nil, err
 		}
 	}
+	w.Place = h.place
 	w.Full, w.Inherited, w.Listed, w.Parts, w.LastTarget, w.callIDs = h.full, h.inherited, h.listed, h.parts, h.lastTarget, h.callIDs
 	var out transcript
 	out.add(req.System)
-	out.add(h.items)
+	out.add(h.seen)
 	w.Before = len(out.items)
 	out.add(answers)
 	for turn := range item.Turns(fresh) {

@@ -80,10 +80,37 @@ type Conversation struct {
 	// conversation is sent there first, for the provider's prompt cache.
 	Target event.Target `json:"target,omitzero"`
 
+	// Compaction is that of the run of a segment; nil = the run has shortened nothing. Lists that clients see do not
+	// change with it: Items have everything.
+	Compaction *Compaction `json:"compaction,omitempty"`
+
 	// RequestJSON and FinalOnly are those of run.StoreOptions, for a segment. For a named conversation and items that
 	// were added to it, RequestJSON is what the surface stores of them.
 	RequestJSON json.RawMessage `json:"echo,omitempty"`
 	FinalOnly   bool            `json:"final_only,omitempty"`
+}
+
+// Compaction is what the model sees in place of the begin of a conversation. It belongs to the segment that it is stored
+// with: conversations that go on from an earlier one do not have it.
+type Compaction struct {
+	// Items are what the model sees: a summary, and items that stay as they were or have placeholders.
+	Items item.List `json:"items"`
+
+	// After is the place in the conversation behind which the segment was added, and Own how many Items of the segment,
+	// from the first, are replaced beside what is in front of that place.
+	After Place `json:"after"`
+	Own   int   `json:"own,omitempty"`
+
+	// Summarized says that a model has written a summary, Target which, and NanoUSD what that has cost.
+	Summarized bool         `json:"summarized,omitempty"`
+	Target     event.Target `json:"target,omitzero"`
+	NanoUSD    int64        `json:"cost_nano_usd,omitempty"`
+}
+
+// Place is a place in a conversation, between two of its parts. The zero value is its begin.
+type Place struct {
+	Parts  int    `json:"parts,omitempty"`  // how many parts are in front of it
+	Digest string `json:"digest,omitempty"` // of their ids: it differs when one of them was deleted or changed
 }
 
 // Entry is an item of a conversation as its client wrote it, under the id by which clients name it.
@@ -235,6 +262,8 @@ func DecodeHistory(key ConversationKey, body []byte, parts bool) (*Conversation,
 			return json.Unmarshal(value, &c.Step)
 		case "target":
 			return json.Unmarshal(value, &c.Target)
+		case "compaction":
+			return json.Unmarshal(value, &c.Compaction)
 		case "full":
 			return json.Unmarshal(value, &c.Full)
 		case "call_ids":

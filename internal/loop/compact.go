@@ -206,6 +206,7 @@ func (s *State) compact(b Compacted) {
 	}
 	s.Compactions.Failed, s.Compactions.Ineffective, s.Compactions.Largest = 0, 0, nil
 	s.extend(Segment{Kind: Replacement, Refs: b.Refs, Until: b.Until})
+	s.Compacted = &b
 	more := s.lateBytes() + s.continueBytes()
 	s.CountedTokens, s.UncountedBytes = max(0, b.After), more
 	if b.Bytes > 0 { // an estimate is not a count: what the next call may cost is reserved by its bytes

@@ -60,6 +60,7 @@ type State struct {
 	History        []policy.PastCall // tool calls for the progress guard, oldest first; at most Guard.Window and those of one turn
 
 	Compactions Compactions
+	Compacted   *Compacted         // the latest that has replaced anything; nil = none
 	tokens      window.Calibration // what the provider's counts say about texts of the run
 
 	CountedTokens  int64           // tokens of the transcript that the provider has counted

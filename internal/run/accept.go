@@ -183,6 +183,7 @@ func (s *runState) begins(input *beginning) {
 	if input.Before == 0 {
 		return
 	}
+	s.start.place = input.Place
 	s.start.notOwn, s.start.inherited, s.start.parts, s.start.lastTarget = input.Before, input.Inherited, input.Parts, input.LastTarget
 	for _, label := range input.Listed {
 		if !slices.Contains(s.start.listed, label) {

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/crash"
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
@@ -160,6 +162,39 @@ func (c *compactor) replacement(parts []loop.SeenPart, plan window.Compaction) (
 		until = part.Until
 	}
 	return until, window.View(items, plan)
+}
+
+// compaction returns what the model sees of the conversation after the last compaction of the run, for the next turn;
+// nil = the run has compacted nothing. own are the items that the run adds to the conversation.
+func (s *runState) compaction(own []item.Item) *journal.Compaction {
+	state := s.state()
+	made := state.Compacted
+	if made == nil {
+		return nil
+	}
+	out := &journal.Compaction{After: s.start.place, Summarized: made.Summarized}
+	if made.Summarized {
+		writer, _ := state.Summarizer(made.Target)
+		out.Target, out.NanoUSD = event.Target{Provider: writer.Provider, Model: writer.Model}, state.Cost(*made).NanoUSD
+	}
+	replaced := -s.start.notOwn // how many of own the compaction was made of
+	for _, seg := range state.Transcript[:made.Until] {
+		if seg.Kind != loop.Replacement {
+			replaced += len(s.events.Items(seg.Ref))
+		}
+	}
+	shown := s.events.Transcript(made.Refs)
+	if replaced < 0 || replaced > len(own) || s.start.system > len(shown) {
+		return nil // an answer that counts for nothing was replaced, too
+	}
+	shown = shown[s.start.system:] // the next request brings its own
+	// Where the items of the run are unchanged, the compaction is about what is in front of them alone. It then holds
+	// whatever becomes of the run.
+	if before := len(shown) - replaced; before >= 0 && reflect.DeepEqual(shown[before:], own[:replaced]) {
+		shown, replaced = shown[:before], 0
+	}
+	out.Items, out.Own = shown, replaced
+	return out
 }
 
 // summaryTokens returns the size of the summary in a prompt, in tokens.

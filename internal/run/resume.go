@@ -31,6 +31,8 @@ type storedRequest struct {
 	Session        string                `json:"session,omitempty"`
 	Store          *StoreOptions         `json:"keep,omitempty"`
 	NotOwn         int                   `json:"not_own,omitempty"`
+	SystemItems    int                   `json:"system_items,omitempty"`
+	Place          journal.Place         `json:"place,omitzero"`
 	Parts          []string              `json:"parts,omitempty"`
 	Inherited      map[string]bool       `json:"inherited,omitempty"`
 	Permissions    []string              `json:"permissions,omitempty"`
@@ -44,6 +46,8 @@ type start struct {
 	// notOwn is how many of the items in front of the transcript are not the request's Items: System, and
 	// what it Continues. inherited are the ids of its truncated results, parts those of the named conversation.
 	notOwn    int
+	system    int           // how many of these are of System
+	place     journal.Place // behind what the request continues
 	inherited map[string]bool
 	parts     []string
 
@@ -57,7 +61,7 @@ type start struct {
 }
 
 // startOf returns the start of a run whose conversation is not read yet.
-func startOf(r *Request) start { return start{store: r.Store, listed: r.Listed} }
+func startOf(r *Request) start { return start{store: r.Store, listed: r.Listed, system: len(r.System)} }
 
 // missesBrought returns an error if a server is missing that the request of a run
 // brought that was taken over: the run must not begin with other tools than it asked for.
@@ -107,12 +111,15 @@ func requestOf(a *loop.Accepted, parks int, rows map[string]json.RawMessage) (*R
 	}
 	q.Model, q.Continues = a.Model, continues
 	return &Request{
-		Who: Who{
-			Org: a.Org, Principal: a.Principal, EndUser: a.EndUser, Surface: a.Surface, Permissions: q.Permissions, CallerOrg: q.CallerOrg,
-			AgentSession: a.AgentSession, Agent: a.Agent,
-		},
-		Input: q.Input,
-	}, start{store: q.Store, notOwn: q.NotOwn, inherited: q.Inherited, parts: q.Parts, brought: q.FromRequest, declared: q.RequestServers}, nil
+			Who: Who{
+				Org: a.Org, Principal: a.Principal, EndUser: a.EndUser, Surface: a.Surface, Permissions: q.Permissions, CallerOrg: q.CallerOrg,
+				AgentSession: a.AgentSession, Agent: a.Agent,
+			},
+			Input: q.Input,
+		}, start{
+			store: q.Store, notOwn: q.NotOwn, system: q.SystemItems, place: q.Place, inherited: q.Inherited, parts: q.Parts,
+			brought: q.FromRequest, declared: q.RequestServers,
+		}, nil
 }
 
 // dropNulls restores the values that are nil: their stored form is null, which is read as the

@@ -408,7 +408,8 @@ func (s *runState) requestRowsAs(ref string) []journal.Row {
 	q, b := s.req, &s.start
 	stored := storedRequest{
 		Input: q.Input, FromRequest: q.namesFromRequest(), RequestServers: s.storeRequestServers(), Previous: previousOf(q.Continues), Session: namedOf(q.Continues),
-		Store: b.store, NotOwn: b.notOwn, Parts: b.parts, Inherited: b.inherited, Permissions: q.Permissions, CallerOrg: q.CallerOrg,
+		Store: b.store, NotOwn: b.notOwn, SystemItems: b.system, Place: b.place, Parts: b.parts, Inherited: b.inherited,
+		Permissions: q.Permissions, CallerOrg: q.CallerOrg,
 	}
 	if !q.addsLater() || ref != requestRef { // the input is stored as the transcript that the run begins with
 		stored.System, stored.Items = nil, nil

@@ -3,6 +3,7 @@ package window
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/item"
@@ -229,7 +230,7 @@ func (pl *planner) prunable() []int {
 	var out []int
 	for _, i := range results {
 		old := i < older || i > current && i < keepFrom && i < unseen
-		if old && !slices.Contains(pl.s.ExcludeTools, pl.names[i]) {
+		if old && !isPlaceholder(&items[i]) && !slices.Contains(pl.s.ExcludeTools, pl.names[i]) {
 			out = append(out, i)
 		}
 	}
@@ -358,11 +359,18 @@ func prunedResult(it item.Item, name string, bytes int64) item.Item {
 	return it
 }
 
+const placeholderPrefix = "[Old result removed to save space: "
+
+// isPlaceholder reports whether an earlier compaction has removed the result.
+func isPlaceholder(it *item.Item) bool {
+	return len(it.Parts) == 1 && strings.HasPrefix(it.Parts[0].Text, placeholderPrefix)
+}
+
 // placeholder is the text of a result that was removed.
 func placeholder(name string, bytes int64) string {
 	text, _ := json.Marshal(bytes) // a number: cannot fail
 	if name == "" {
 		name = "the tool"
 	}
-	return "[Old result removed to save space: " + string(text) + " bytes. Call " + name + " again if you need it.]"
+	return placeholderPrefix + string(text) + " bytes. Call " + name + " again if you need it.]"
 }

@@ -50,9 +50,9 @@ type Decisions interface {
 type Options struct {
 	Archive   journal.Archive
 	Decisions Decisions
-	KeyName    func(orgID, id string) string // name of a key of the org, also of a revoked one; "" = unknown
-	Log        *slog.Logger
-	Now        func() time.Time // nil = time.Now
+	KeyName   func(orgID, id string) string // name of a key of the org, also of a revoked one; "" = unknown
+	Log       *slog.Logger
+	Now       func() time.Time // nil = time.Now
 }
 
 // Handler serves the API of approvals. Its methods return errors for the HTTP server to

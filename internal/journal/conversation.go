@@ -80,6 +80,9 @@ type Conversation struct {
 	// conversation is sent there first, for the provider's prompt cache.
 	Target event.Target `json:"target,omitzero"`
 
+	// Origins say where Items of a segment come from, in order; Items beyond them were added when its run ended or waited.
+	Origins []Origin `json:"origins,omitempty"`
+
 	// Compaction is that of the run of a segment; nil = the run has shortened nothing. Lists that clients see do not
 	// change with it: Items have everything.
 	Compaction *Compaction `json:"compaction,omitempty"`
@@ -88,6 +91,13 @@ type Conversation struct {
 	// were added to it, RequestJSON is what the surface stores of them.
 	RequestJSON json.RawMessage `json:"echo,omitempty"`
 	FinalOnly   bool            `json:"final_only,omitempty"`
+}
+
+// Origin is where some items come from that follow each other.
+type Origin struct {
+	Items int   `json:"n"`
+	At    int64 `json:"at"`              // when they were added, in Unix milliseconds
+	Round int   `json:"round,omitempty"` // of an answer of the model
 }
 
 // Compaction is what the model sees in place of the begin of a conversation. It belongs to the segment that it is stored
@@ -262,6 +272,8 @@ func DecodeHistory(key ConversationKey, body []byte, parts bool) (*Conversation,
 			return json.Unmarshal(value, &c.Step)
 		case "target":
 			return json.Unmarshal(value, &c.Target)
+		case "origins":
+			return json.Unmarshal(value, &c.Origins)
 		case "compaction":
 			return json.Unmarshal(value, &c.Compaction)
 		case "full":

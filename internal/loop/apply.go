@@ -472,7 +472,11 @@ func (s *State) addInput(b InputAdded) {
 
 // extend appends segments to the transcript, in a copy of it.
 func (s *State) extend(segments ...Segment) {
+	before := len(s.Transcript)
 	s.Transcript = append(slices.Clip(s.Transcript), segments...)
+	for i := range s.Transcript[before:] {
+		s.Transcript[before+i].At = s.At
+	}
 }
 
 // admitLate appends the input that waits for its place.

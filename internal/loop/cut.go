@@ -73,7 +73,7 @@ func (s *State) keepAnswer(cut *Turn, b Turn) {
 		for i := range s.Transcript {
 			seg := &s.Transcript[i]
 			if seg.Kind == Own && seg.Ref == earlier {
-				seg.Ref, seg.Bytes = b.WholeRef, seg.Bytes+b.Bytes
+				seg.Ref, seg.Bytes, seg.Round = b.WholeRef, seg.Bytes+b.Bytes, b.Round
 			}
 			if at := slices.Index(seg.Refs, earlier); at >= 0 {
 				seg.Refs = slices.Clone(seg.Refs)
@@ -81,6 +81,6 @@ func (s *State) keepAnswer(cut *Turn, b Turn) {
 			}
 		}
 	case b.ItemsRef != "":
-		s.extend(Segment{Kind: Own, Ref: b.ItemsRef, Bytes: b.Bytes})
+		s.extend(Segment{Kind: Own, Ref: b.ItemsRef, Bytes: b.Bytes, Round: b.Round})
 	}
 }

@@ -6,6 +6,8 @@ type Segment struct {
 	Kind  SegmentKind
 	Ref   string // of the row with the items
 	Bytes int64  // size of the items in a prompt; 0 = not known
+	At    int64  // when it was appended, in Unix milliseconds
+	Round int    // of an answer of the model
 
 	// Of a Replacement: Refs are the rows that the model sees instead of the segments before
 	// Until, an index into the transcript.

@@ -536,7 +536,7 @@ func (d *driver) keepSegment(callIDs map[string]string) error {
 	c.Items = append(c.Items, run.unansweredCalls()...)
 	c.Items = append(c.Items, run.cutText()...)
 	c.Items = append(c.Items, run.events.Transcript(run.state().LateRefs())...)
-	c.Compaction = run.compaction(c.Items)
+	c.Origins, c.Compaction = run.origins(len(input)), run.compaction(c.Items)
 	for id, text := range run.results.full {
 		if !run.start.inherited[id] {
 			c.Full[id] = text

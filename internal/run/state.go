@@ -515,6 +515,22 @@ func (s *runState) stopped(err error, server string) error {
 	return err
 }
 
+// origins returns where the items come from that the run adds to its conversation: so many of its input, and its answers
+// and results.
+func (s *runState) origins(input int) (out []journal.Origin) {
+	hidden := s.state().HiddenRefs()
+	for _, seg := range s.state().Transcript {
+		switch {
+		case seg.Kind == loop.Input && input > 0:
+			out = append(out, journal.Origin{Items: input, At: seg.At})
+			input = 0
+		case slices.Contains(hidden, seg.Ref):
+			out = append(out, journal.Origin{Items: len(s.events.Items(seg.Ref)), At: seg.At, Round: seg.Round})
+		}
+	}
+	return out
+}
+
 // unansweredCalls returns results for the calls of a turn that waits for approvals: those that
 // there are, and for the others that they were not made. They are for a client that goes on
 // without answering.

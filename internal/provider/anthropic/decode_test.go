@@ -169,8 +169,8 @@ func TestBlocksAreLimited(t *testing.T) {
 		return fmt.Sprintf("data: {\"type\":\"content_block_start\",\"index\":%d,\"content_block\":%s}\n\n", index, block)
 	}
 	for _, tt := range []struct{ name, body, want string }{
-		{"as many as there may be", strings.Repeat(begin(0, `{"type":"text","text":""}`), maxBlocks), ""},
-		{"one more", strings.Repeat(begin(0, `{"type":"text","text":""}`), maxBlocks+1), "more than 4096 blocks"},
+		{"as many as there may be", strings.Repeat(begin(0, `{"type":"text","text":""}`), wire.MaxBlocks), ""},
+		{"one more", strings.Repeat(begin(0, `{"type":"text","text":""}`), wire.MaxBlocks+1), "more than 4096 blocks"},
 		{"indexes that are not in order", begin(-1, `{"type":"text","text":"a"}`) + begin(1<<40, `{"type":"text","text":"b"}`) + begin(-1, `{"type":"text","text":"c"}`), ""},
 		{"null", begin(0, "null"), "sent a chunk that is not valid"},
 		{"nothing", `data: {"type":"content_block_start"}` + "\n\n", "sent a chunk that is not valid"},

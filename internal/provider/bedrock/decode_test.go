@@ -144,7 +144,7 @@ func TestLimits(t *testing.T) {
 	for i := range wire.MaxCalls + 1 {
 		calls.Write(frame("contentBlockStart", fmt.Sprintf(`{"contentBlockIndex":%d,"start":{"toolUse":{"toolUseId":"c%d","name":"f"}}}`, i, i)))
 	}
-	for i := range maxBlocks + 1 {
+	for i := range wire.MaxBlocks + 1 {
 		blocks.Write(frame("contentBlockDelta", fmt.Sprintf(`{"contentBlockIndex":%d,"delta":{"text":"x"}}`, i)))
 	}
 	large := frame("contentBlockDelta", `{"contentBlockIndex":0,"delta":{"text":"`+strings.Repeat("x", 1<<20)+`"}}`)

@@ -6,6 +6,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/turnpike-gateway/turnpike/internal/provider/providertest"
+	"github.com/turnpike-gateway/turnpike/model"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -13,4 +14,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func recordings(t testing.TB) []providertest.Recording {
 	t.Helper()
 	return providertest.Recordings(t, "bedrock-converse")
+}
+
+// encode writes a request.
+func (p *Provider) encode(req *model.Request) ([]byte, error) {
+	t := translate(req)
+	return t.Write(t.request)
 }

@@ -62,7 +62,7 @@ func (t *translation) contents() {
 		if wire.BeginsMessage(t.req.Items, i) {
 			w.unit++
 		}
-		t.Drop(t.req.NameOf(model.MemberItemName), it.Kind == item.Message && it.Name != "")
+		t.DropItem(t.req, it)
 		if it.Kind == item.ToolResult {
 			w.result(it, i >= w.firstShown)
 			continue
@@ -74,7 +74,6 @@ func (t *translation) contents() {
 		case it.Kind == item.Message && it.Role != item.Assistant:
 			w.add(user, w.asked(it)...)
 		default:
-			t.Drop(t.req.NameOf(model.MemberItems), it.Kind == item.Other && it.Native.Dialect == t.req.Dialect)
 			w.add(modelRole, w.said(it)...)
 		}
 	}
@@ -177,11 +176,8 @@ func (w *writer) said(it *item.Item) []any {
 
 // nativeParts returns the parts as this dialect wrote them; nil if it did not.
 func nativeParts(it *item.Item) []any {
-	if it.Native.Dialect != model.DialectGemini {
-		return nil
-	}
 	var parts []any
-	for _, v := range jsonscan.Elements(it.Native.JSON) {
+	for _, v := range jsonscan.Elements(wire.NativeOf(it, model.DialectGemini)) {
 		parts = append(parts, json.RawMessage(v))
 	}
 	return parts

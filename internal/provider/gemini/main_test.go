@@ -8,6 +8,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/provider/providertest"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
+	"github.com/turnpike-gateway/turnpike/model"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -21,4 +22,10 @@ func recordings(t testing.TB) []providertest.Recording {
 func serve(t testing.TB, h http.HandlerFunc, change ...func(*wire.Endpoint)) *Provider {
 	t.Helper()
 	return New(providertest.Serve(t, h, change...), Options{})
+}
+
+// encode writes a request.
+func (p *Provider) encode(req *model.Request) ([]byte, error) {
+	t := p.translate(req)
+	return t.Write(t.request)
 }

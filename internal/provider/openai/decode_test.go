@@ -280,7 +280,7 @@ func FuzzTemplate(f *testing.F) {
 			return
 		}
 		var fast, slow providertest.Heard
-		a, b := &assembly{emit: fast.Emit}, &assembly{emit: slow.Emit}
+		a, b := &assembly{Emit: fast.Emit}, &assembly{Emit: slow.Emit}
 		if a.chunk([]byte(first)) != nil {
 			return
 		}
@@ -294,7 +294,7 @@ func FuzzTemplate(f *testing.F) {
 }
 
 func benchmarkChunk(b *testing.B, chunks ...string) {
-	a := &assembly{emit: func(model.Delta) error { return nil }}
+	a := &assembly{Emit: func(model.Delta) error { return nil }}
 	data := make([][]byte, len(chunks))
 	for i, c := range chunks {
 		data[i] = []byte(c)

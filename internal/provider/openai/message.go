@@ -63,10 +63,11 @@ func hasNoForm(unit []item.Item) bool {
 	return true
 }
 
+// native returns the message that an item begins, as this dialect wrote it; nil if it did not.
+func native(i *item.Item) []byte { return wire.NativeOf(i, model.DialectChat) }
+
 // isNative reports whether this dialect wrote the item.
-func isNative(i *item.Item) bool {
-	return i.Native.Dialect == model.DialectChat && len(i.Native.JSON) > 0
-}
+func isNative(i *item.Item) bool { return len(native(i)) > 0 }
 
 // appendMessage appends the items of one answer, or any other single item, as a
 // message: unchanged where this dialect wrote it, otherwise made from the plain

@@ -35,7 +35,7 @@ func (a *answer) beginTool(o *output, raw []byte) error {
 	}
 	o.open = true
 	a.count(o, len(raw))
-	return a.report(model.Delta{Kind: model.ProgressDelta, Item: o.number, Text: `{"type":"response.output_item.added","item":` + string(object) + `}}`})
+	return a.Report(model.Delta{Kind: model.ProgressDelta, Item: o.number, Text: `{"type":"response.output_item.added","item":` + string(object) + `}}`})
 }
 
 // progress reports a step of a tool of the provider's own. Other events have no effect.
@@ -58,7 +58,7 @@ func (a *answer) progress(e event, data []byte) error {
 		text = append(text, v...)
 	}
 	a.count(o, len(text))
-	return a.report(model.Delta{Kind: model.ProgressDelta, Item: o.number, Text: string(append(text, '}'))})
+	return a.Report(model.Delta{Kind: model.ProgressDelta, Item: o.number, Text: string(append(text, '}'))})
 }
 
 // annotation is a citation of a text.
@@ -121,11 +121,7 @@ func (a *answer) cite(o *output, i int, raw []byte) error {
 	c := item.Citation{
 		Kind: kind, Part: i, URL: w.URL, Title: w.Title, FileID: w.FileID, Filename: w.Filename, ContainerID: w.ContainerID, Start: w.Start, End: w.End, Index: w.Index,
 	}
-	text, err := json.Marshal(c)
-	if err != nil {
-		return err // unreachable: texts and numbers
-	}
 	o.citations = append(o.citations, c)
 	a.count(o, len(raw))
-	return a.report(model.Delta{Kind: model.CitationDelta, Item: o.number, Part: i, Text: string(text)})
+	return a.Cite(o.number, c)
 }

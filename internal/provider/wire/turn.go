@@ -22,6 +22,15 @@ func (e Emit) Report(d model.Delta) error {
 	return nil
 }
 
+// Cite reports a citation of an item.
+func (e Emit) Cite(number int, c item.Citation) error {
+	text, err := json.Marshal(c)
+	if err != nil {
+		return err // unreachable: texts and numbers
+	}
+	return e.Report(model.Delta{Kind: model.CitationDelta, Item: number, Part: c.Part, Text: string(text)})
+}
+
 // Turn puts the turn of an answer together from blocks, each of which is one item, and reports their
 // deltas. It is for dialects whose pieces each belong to one block: the decoder of such a dialect embeds
 // a Turn, and says which block a piece belongs to.

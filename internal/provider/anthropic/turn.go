@@ -92,19 +92,13 @@ func (b *answerBlock) withInput() json.RawMessage {
 	if len(b.Input) == 0 || !json.Valid(b.Input) {
 		return b.raw
 	}
-	var out []byte
+	out := []byte{'{'}
 	for name, v := range jsonscan.Members(b.raw) {
 		if string(name) == "input" {
 			v = b.Input
 		}
-		out = append(out, ',')
-		out = append(jsonscan.AppendString(out, name), ':')
-		out = append(out, v...)
+		out = jsonscan.AppendMember(out, name, v)
 	}
-	if out == nil {
-		return b.raw
-	}
-	out[0] = '{'
 	return append(out, '}')
 }
 

@@ -109,26 +109,16 @@ func (b *answerBlock) withInput() json.RawMessage {
 // withMember returns an object with a member at its end.
 func withMember(object []byte, name string, value []byte) json.RawMessage {
 	out := without(object, name)
-	out = out[:len(out)-1]
-	if len(out) > 1 {
-		out = append(out, ',')
-	}
-	out = append(jsonscan.AppendString(out, name), ':')
-	return append(append(out, value...), '}')
+	return append(jsonscan.AppendMember(out[:len(out)-1], name, value), '}')
 }
 
 // without returns an object without a member.
 func without(object []byte, name string) []byte {
 	out := []byte{'{'}
 	for member, v := range jsonscan.Members(object) {
-		if string(member) == name {
-			continue
+		if string(member) != name {
+			out = jsonscan.AppendMember(out, member, v)
 		}
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		out = append(jsonscan.AppendString(out, member), ':')
-		out = append(out, v...)
 	}
 	return append(out, '}')
 }

@@ -72,27 +72,21 @@ func (r *run) callPart() []byte {
 	if jsonscan.Member(f, "willContinue") == nil && (args == nil || jsonscan.IsKind(args, '{')) {
 		return raw
 	}
-	var changed []byte
+	changed := []byte{'{'}
 	for name, v := range jsonscan.Members(f) {
 		if string(name) != "willContinue" && string(name) != "args" {
-			changed = appendMember(changed, name, v)
+			changed = jsonscan.AppendMember(changed, name, v)
 		}
 	}
-	changed = append(appendMember(changed, []byte("args"), wire.Input(r.Input).Object()), '}')
-	var out []byte
+	changed = append(jsonscan.AppendMember(changed, "args", wire.Input(r.Input).Object()), '}')
+	out := []byte{'{'}
 	for name, v := range jsonscan.Members(raw) {
 		if string(name) == "functionCall" {
 			v = changed
 		}
-		out = appendMember(out, name, v)
+		out = jsonscan.AppendMember(out, name, v)
 	}
 	return append(out, '}')
-}
-
-// appendMember appends a member to an object that has no end yet.
-func appendMember(object, name, v []byte) []byte {
-	object = append(object, "{,"[min(len(object), 1)])
-	return append(append(jsonscan.AppendString(object, name), ':'), v...)
 }
 
 // signed reports whether a part of the run has a signature.

@@ -127,7 +127,7 @@ func (p *Provider) appendParams(dst []byte, req *model.Request) []byte {
 			limit = m.Name // the client knows what its model understands
 			continue
 		}
-		dst = append(appendName(dst, m.Name), m.Value...)
+		dst = jsonscan.AppendMember(dst, m.Name, m.Value)
 	}
 	if limit != "" {
 		dst = appendInt(appendName(dst, limit), int64(req.MaxTokens))
@@ -187,7 +187,7 @@ func (p *Provider) appendShared(dst []byte, req *model.Request, l *wire.Losses) 
 	for _, m := range req.Params {
 		taken := p.openAI && req.Dialect == model.DialectResponses && wire.InBoth(m.Name)
 		if taken && !m.Typed {
-			dst = append(appendName(dst, m.Name), m.Value...)
+			dst = jsonscan.AppendMember(dst, m.Name, m.Value)
 		}
 		l.Drop(m.Name, !taken && !m.Typed)
 		l.Drop("reasoning.summary", m.Typed && m.Name == "reasoning" && asksForSummary(m.Value))
@@ -259,7 +259,7 @@ func appendFormat(dst []byte, f model.Format) []byte {
 		dst = jsonscan.AppendString(dst, cmp.Or(f.Name, "answer")) // the dialect demands one
 		dst = appendText(dst, "description", f.Description)
 		if len(f.Schema) > 0 {
-			dst = append(appendName(dst, "schema"), f.Schema...)
+			dst = jsonscan.AppendMember(dst, "schema", f.Schema)
 		}
 		if f.Strict != nil {
 			dst = strconv.AppendBool(appendName(dst, "strict"), *f.Strict)
@@ -297,7 +297,7 @@ func appendStreamOptions(dst []byte, req *model.Request) []byte {
 	dst = append(dst, `{"include_usage":true`...)
 	for name, v := range jsonscan.Members(clientStreamOptions(req)) {
 		if string(name) != "include_usage" {
-			dst = append(appendName(dst, string(name)), v...)
+			dst = jsonscan.AppendMember(dst, name, v)
 		}
 	}
 	return append(dst, '}')

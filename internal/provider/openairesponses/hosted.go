@@ -29,8 +29,7 @@ func (a *answer) beginTool(o *output, raw []byte) error {
 	object := append([]byte(nil), raw[:len(raw)-1]...)
 	for name, v := range jsonscan.Members([]byte(defaults)) {
 		if jsonscan.Member(raw, string(name)) == nil {
-			object = append(jsonscan.AppendString(append(object, ','), name), ':')
-			object = append(object, v...)
+			object = jsonscan.AppendMember(object, name, v)
 		}
 	}
 	o.open = true
@@ -54,8 +53,7 @@ func (a *answer) progress(e event, data []byte) error {
 		case "type", "sequence_number", "output_index", "item_id", "obfuscation":
 			continue
 		}
-		text = append(jsonscan.AppendString(append(text, ','), name), ':')
-		text = append(text, v...)
+		text = jsonscan.AppendMember(text, name, v)
 	}
 	a.count(o, len(text))
 	return a.Report(model.Delta{Kind: model.ProgressDelta, Item: o.number, Text: string(append(text, '}'))})

@@ -77,7 +77,7 @@ func appendOptions(dst []byte, req *model.Request, without optional) []byte {
 				dst = appendStreamOptions(dst, m.Value)
 			}
 			if wire.InBoth(m.Name) && jsonscan.Valid(m.Value) && !jsonscan.IsNull(jsonscan.TrimSpace(m.Value)) {
-				dst = append(append(jsonscan.AppendString(append(dst, ','), m.Name), ':'), m.Value...)
+				dst = jsonscan.AppendMember(dst, m.Name, m.Value)
 			}
 		}
 	}
@@ -166,7 +166,7 @@ func appendParams(dst []byte, req *model.Request, without optional) []byte {
 			include = jsonscan.TrimSpace(m.Value)
 			continue
 		}
-		dst = append(append(jsonscan.AppendString(append(dst, ','), m.Name), ':'), m.Value...)
+		dst = jsonscan.AppendMember(dst, m.Name, m.Value)
 	}
 	if limit > 0 {
 		dst = appendLimit(dst, limit)

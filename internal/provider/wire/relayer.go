@@ -85,16 +85,12 @@ func SizeOf(req *model.Request, native func(*item.Item) []byte) int {
 
 // AppendMetadata appends the member metadata, or nothing for none.
 func AppendMetadata(dst []byte, metadata map[string]string) []byte {
-	for i, name := range slices.Sorted(maps.Keys(metadata)) {
-		if i == 0 {
-			dst = append(dst, `,"metadata":{`...)
-		} else {
-			dst = append(dst, ',')
-		}
-		dst = jsonscan.AppendString(append(jsonscan.AppendString(dst, name), ':'), metadata[name])
+	if len(metadata) == 0 {
+		return dst
 	}
-	if len(metadata) > 0 {
-		dst = append(dst, '}')
+	dst = append(dst, `,"metadata":{`...)
+	for _, name := range slices.Sorted(maps.Keys(metadata)) {
+		dst = jsonscan.AppendString(jsonscan.AppendMember(dst, name, nil), metadata[name])
 	}
-	return dst
+	return append(dst, '}')
 }

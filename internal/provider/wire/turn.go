@@ -89,9 +89,6 @@ func (e *Entry) Arguments() string {
 	return string(e.Input)
 }
 
-// Number returns the number of the block's item.
-func (e *Entry) Number() int { return e.number }
-
 // Ended implements [Decoder].
 func (t *Turn) Ended() bool { return t.Over }
 

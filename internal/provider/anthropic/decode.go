@@ -162,7 +162,7 @@ func (a *answer) Event(ev sse.Event) (last bool, err error) {
 		a.addUsage(e.Usage)
 		a.counted = a.counted || jsonscan.IsKind(e.Usage, '{') && jsonscan.Member(e.Usage, "output_tokens") != nil
 		if e.Delta.StopReason != "" {
-			return false, a.stop(e.Delta.StopReason)
+			return false, a.Stop(e.Delta.StopReason, stopOf(e.Delta.StopReason))
 		}
 	case "message_stop":
 		a.Over = true
@@ -207,17 +207,7 @@ func (a *answer) Whole(data []byte) error {
 			return err
 		}
 	}
-	return a.stop(m.StopReason)
-}
-
-// stop takes the stop reason. After it only message_stop is missing.
-func (a *answer) stop(reason string) error {
-	stop := stopOf(reason)
-	a.Raw, a.Over, a.Cut = reason, true, stop == model.StopLength
-	if stop != model.StopCalls {
-		return nil
-	}
-	return a.EndCalls()
+	return a.Stop(m.StopReason, stopOf(m.StopReason))
 }
 
 // open takes the id, the model, the usage and the blocks of a message.

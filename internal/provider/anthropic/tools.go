@@ -2,6 +2,7 @@ package anthropic
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/turnpike-gateway/turnpike/internal/provider/claude"
 	"github.com/turnpike-gateway/turnpike/internal/schema"
@@ -19,12 +20,8 @@ type toolDefinition struct {
 // tools sets the tools that the model may call, and how.
 func (t *translation) tools() {
 	req := t.req
-	allowed := map[string]bool{}
-	for _, name := range req.ToolChoice.Only {
-		allowed[name] = true
-	}
 	for i, offered := range req.Tools {
-		if req.ToolChoice.Only != nil && !allowed[offered.Name] {
+		if req.ToolChoice.Only != nil && !slices.Contains(req.ToolChoice.Only, offered.Name) {
 			continue // the dialect has no choice among some of the tools
 		}
 		d := toolDefinition{Name: offered.Name, Description: offered.Description, CacheControl: t.mark(offered.Cache)}

@@ -40,7 +40,7 @@ func (b *answerBlock) Item() (item.Item, bool) {
 		return item.Item{Kind: item.Reasoning, Native: native}, true
 	case "tool_use":
 		it := item.NewCall(b.ID, b.Name, b.Arguments())
-		if b.hasMore() {
+		if wire.HasMore(b.raw, "type", "id", "name", "input") {
 			native.JSON = b.withInput()
 			it.Native = native
 		}
@@ -72,19 +72,6 @@ func (b *answerBlock) withSummary() json.RawMessage {
 		out["encrypted_content"] = b.encrypted
 	}
 	return wire.AsJSON(out)
-}
-
-// hasMore reports whether the block of a call has members that an item does not
-// hold, such as who called the tool.
-func (b *answerBlock) hasMore() bool {
-	for name := range jsonscan.Members(b.raw) {
-		switch string(name) {
-		case "type", "id", "name", "input":
-		default:
-			return true
-		}
-	}
-	return false
 }
 
 // withInput returns the block as it began, with the input that came after it.

@@ -173,7 +173,7 @@ func (a *answer) Event(ev sse.Event) (last bool, err error) {
 			err = a.End(&b.Entry)
 		}
 	case "messageStop":
-		err = a.stop(e.Stop)
+		err = a.Stop(e.Stop, stopOf(e.Stop))
 	case "metadata":
 		a.addUsage(e.Usage, e.Tier)
 	}
@@ -192,17 +192,7 @@ func (a *answer) Whole(data []byte) error {
 		}
 	}
 	a.addUsage(m.Usage, m.Tier)
-	return a.stop(m.Stop)
-}
-
-// stop takes the stop reason. After it only the usage is missing.
-func (a *answer) stop(reason string) error {
-	stop := stopOf(reason)
-	a.Raw, a.Over, a.Cut = reason, true, stop == model.StopLength
-	if stop != model.StopCalls {
-		return nil
-	}
-	return a.EndCalls()
+	return a.Stop(m.Stop, stopOf(m.Stop))
 }
 
 // take takes a whole block.

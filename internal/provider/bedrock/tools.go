@@ -3,6 +3,7 @@ package bedrock
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/turnpike-gateway/turnpike/internal/provider/claude"
 	"github.com/turnpike-gateway/turnpike/internal/schema"
@@ -60,14 +61,9 @@ func (t *translation) tools() {
 	if req.ToolChoice.Mode == model.ChooseNone && len(called) == 0 {
 		return // without tools there is no call
 	}
-	allowed := map[string]bool{}
-	for _, name := range req.ToolChoice.Only {
-		allowed[name] = true
-	}
-	offered := map[string]bool{}
 	var entries []toolEntry
 	for i, one := range req.Tools {
-		if req.ToolChoice.Only != nil && !allowed[one.Name] {
+		if req.ToolChoice.Only != nil && !slices.Contains(req.ToolChoice.Only, one.Name) {
 			continue // the dialect has no choice among some of the tools
 		}
 		spec := t.spec(one)
@@ -75,14 +71,13 @@ func (t *translation) tools() {
 			t.LeaveOut(t.req, i)
 			continue
 		}
-		offered[one.Name] = true
 		entries = append(entries, toolEntry{Spec: spec})
 		if t.marksTool(one.Cache) {
 			entries = append(entries, toolEntry{CachePoint: t.cachePoint(one.Cache)})
 		}
 	}
-	callable := len(offered) > 0
-	if len(entries) == 0 {
+	callable := len(entries) > 0
+	if !callable {
 		entries = declared(called)
 	}
 	if len(entries) == 0 {
@@ -120,11 +115,8 @@ func (t *translation) spec(one model.Tool) *toolSpec {
 // of their first calls.
 func (t *translation) called() []string {
 	var names []string
-	seen := map[string]bool{}
 	for i := range t.req.Items {
-		it := &t.req.Items[i]
-		if it.Kind == item.ToolCall && !seen[it.Name] {
-			seen[it.Name] = true
+		if it := &t.req.Items[i]; it.Kind == item.ToolCall && !slices.Contains(names, it.Name) {
 			names = append(names, it.Name)
 		}
 	}

@@ -24,7 +24,7 @@ func (b *answerBlock) Item() (item.Item, bool) {
 	switch {
 	case b.Kind == item.ToolCall:
 		it := item.NewCall(b.ID, b.Name, b.Arguments())
-		if b.hasMore() {
+		if wire.HasMore(b.start, "toolUseId", "name", "input", "type") {
 			it.Native = nativeOf(b.member(aCall, b.withInput()))
 		}
 		return it, true
@@ -82,19 +82,6 @@ func (b *answerBlock) raw() json.RawMessage {
 		return b.member(aResult, withMember(b.start, "content", wire.AsJSON(b.results)))
 	}
 	return b.member(b.kind, b.start)
-}
-
-// hasMore reports whether a call has members that an item does not hold. The dialect's
-// requests have no type of a call that is the gateway's.
-func (b *answerBlock) hasMore() bool {
-	for name := range jsonscan.Members(b.start) {
-		switch string(name) {
-		case "toolUseId", "name", "input", "type":
-		default:
-			return true
-		}
-	}
-	return false
 }
 
 // withInput returns a call as it began, with the input that came after it.

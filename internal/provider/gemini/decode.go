@@ -229,7 +229,7 @@ func (a *answer) addPart(raw json.RawMessage) error {
 		return a.addMedia(raw, p)
 	case p.Text != nil:
 		return a.addText(raw, p)
-	case onlySignature(raw):
+	case jsonscan.Member(raw, "thoughtSignature") != nil && !wire.HasMore(raw, "thoughtSignature", "thought"):
 		return a.append(item.Reasoning, "", compact(raw))
 	case len(raw) <= 2:
 		return nil // {} says nothing
@@ -240,7 +240,7 @@ func (a *answer) addPart(raw json.RawMessage) error {
 // addText adds text, or a thought. An empty text that carries a signature continues
 // what is before it, and is a thought without words if nothing is.
 func (a *answer) addText(raw json.RawMessage, p partFields) error {
-	kind, plain := item.Message, isPlain(raw)
+	kind, plain := item.Message, !wire.HasMore(raw, "text", "thought")
 	if p.Thought {
 		kind = item.Reasoning
 	}
@@ -378,31 +378,6 @@ func (a *answer) callID() string {
 		of = fmt.Sprint(a.number)
 	}
 	return fmt.Sprintf("call_%s_%d", of, a.Calls())
-}
-
-// isPlain reports whether a part has nothing but its text and whether it is a thought.
-func isPlain(raw []byte) bool {
-	for name := range jsonscan.Members(raw) {
-		if string(name) != "text" && string(name) != "thought" {
-			return false
-		}
-	}
-	return true
-}
-
-// onlySignature reports whether a part is a signature without anything that it signs.
-func onlySignature(raw []byte) bool {
-	signed := false
-	for name := range jsonscan.Members(raw) {
-		switch string(name) {
-		case "thoughtSignature":
-			signed = true
-		case "thought":
-		default:
-			return false
-		}
-	}
-	return signed
 }
 
 // compact returns a copy of JSON without white space.

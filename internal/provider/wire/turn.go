@@ -3,7 +3,9 @@ package wire
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -41,9 +43,6 @@ type Turn struct {
 	Raw       string // the stop reason, in the provider's words
 	Over      bool   // the turn is complete
 
-	// Cut is true where the output limit was reached and the provider ends the block of a call
-	// that is not whole: then the last call is only complete if its arguments are valid.
-	Cut bool
 	// Marks is true for dialects that report the end of blocks.
 	Marks bool
 
@@ -52,6 +51,7 @@ type Turn struct {
 
 	blocks []Block
 	calls  int
+	cut    bool // the last call is only complete if its arguments are valid
 }
 
 // Block is a block of an answer in one dialect. It embeds an [Entry].
@@ -174,9 +174,14 @@ func (t *Turn) End(e *Entry) error {
 	return t.Report(model.Delta{Kind: model.DoneDelta, Item: e.number})
 }
 
-// EndCalls completes, in a turn that stopped for its calls, those whose end did not come and whose input
-// is whole.
-func (t *Turn) EndCalls() error {
+// Stop takes the reason for which the model stopped, of dialects that end the block of a call at which the
+// output limit was reached. If it stopped for its calls, those are complete whose end did not come and whose
+// input is whole.
+func (t *Turn) Stop(raw string, stop model.Stop) error {
+	t.Raw, t.Over, t.cut = raw, true, stop == model.StopLength
+	if stop != model.StopCalls {
+		return nil
+	}
 	for _, b := range t.blocks {
 		e := b.entry()
 		if e.Kind != item.ToolCall || len(e.Input) > 0 && !json.Valid(e.Input) {
@@ -195,7 +200,7 @@ func (t *Turn) Result(usage model.Usage, stop model.Stop) *model.Turn {
 	for i, b := range t.blocks {
 		e := b.entry()
 		if e.Kind == item.ToolCall {
-			cut := t.Cut && i == len(t.blocks)-1 && !json.Valid(e.Input)
+			cut := t.cut && i == len(t.blocks)-1 && !json.Valid(e.Input)
 			c := model.Call{ID: e.ID, Name: e.Name, Arguments: e.Arguments(), Complete: e.Done && !cut}
 			out.Calls = append(out.Calls, c)
 			if !c.Complete {
@@ -220,3 +225,14 @@ func Tokens(n int64) int64 { return min(max(n, 0), MaxUsage) }
 
 // TextParts returns a text as the parts of an item.
 func TextParts(text []byte) []item.Part { return []item.Part{{Kind: item.Text, Text: string(text)}} }
+
+// HasMore reports whether an object has other members than these, such as who called a tool: an item does not
+// hold them.
+func HasMore(object []byte, names ...string) bool {
+	for name := range jsonscan.Members(object) {
+		if !slices.Contains(names, string(name)) {
+			return true
+		}
+	}
+	return false
+}

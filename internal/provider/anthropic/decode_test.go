@@ -224,7 +224,7 @@ func TestCompactionsOfTheProvider(t *testing.T) {
 			t.Fatalf("%s: %+v %v", name, turn, err)
 		}
 		it := turn.Items[0]
-		if it.Kind != item.Other || it.Native.Dialect != model.DialectAnthropic || !sameJSON(t, string(it.Native.JSON), block) {
+		if it.Kind != item.Other || it.Native.Dialect != model.DialectAnthropic || !providertest.SameJSON(t, string(it.Native.JSON), block) {
 			t.Errorf("%s: %s %s", name, it.Kind, it.Native.JSON)
 		}
 		if turn.Items[1].Text() != "Tea." || turn.Stop != model.StopEnd {

@@ -2,6 +2,7 @@ package bedrock
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -229,5 +230,25 @@ func TestUsage(t *testing.T) { // M04 M06 P41
 				t.Errorf("%s: %+v, want %+v", said, got.Turn.Usage, want)
 			}
 		}
+	}
+}
+
+// Bytes of redacted reasoning that come in pieces are one block.
+func TestRedactedReasoningInPieces(t *testing.T) { // P08
+	secret := []byte("only the provider can read this")
+	piece := func(part []byte) []byte {
+		const begin = `{"contentBlockIndex":0,"delta":{"reasoningContent":{"redactedContent":"`
+		return frame("contentBlockDelta", begin+base64.StdEncoding.EncodeToString(part)+`"}}}`)
+	}
+	stream := concat(
+		frame("messageStart", `{"role":"assistant"}`),
+		piece(secret[:10]), piece(secret[10:]),
+		frame("contentBlockStop", `{"contentBlockIndex":0}`),
+		frame("messageStop", `{"stopReason":"end_turn"}`),
+	)
+	got := decoding().Run(bytes.NewReader(stream)).Turn
+	want := `{"reasoningContent":{"redactedContent":"` + base64.StdEncoding.EncodeToString(secret) + `"}}`
+	if len(got.Items) != 1 || string(got.Items[0].Native.JSON) != want {
+		t.Errorf("%+v", got.Items)
 	}
 }

@@ -1,39 +1,23 @@
-package gemini
+package providertest_test
 
 import (
 	"bytes"
 	"encoding/json"
 	"path"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
+	"github.com/turnpike-gateway/turnpike/internal/provider/gemini"
 	"github.com/turnpike-gateway/turnpike/internal/provider/providertest"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
-	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-func dialect() providertest.Dialect {
-	return providertest.Dialect{
-		Decode: decoding(),
-		Encode: func(req *model.Request) ([]byte, error) {
-			return New(wire.Endpoint{BaseURL: "http://p/v1beta"}, Options{}).encode(req)
-		},
-		Said:     saidParts,
-		Repeated: repeated,
-		Request:  plainRequest,
-		Meaning:  meaning,
-	}
-}
-
-// What the API said goes back to it, part by part.
-func TestRecordedAnswersAreRepeated(t *testing.T) { dialect().RepeatsAnswers(t, recordings(t)) } // M03 P08
-
-func TestRecordedRequestsAreWritten(t *testing.T) { dialect().WritesRequests(t, recordings(t)) } // M03
-
-// saidParts returns the parts of an answer, with adjacent texts of a stream joined.
-func saidParts(t testing.TB, r providertest.Recording) any {
+// geminiSaidParts returns the parts of an answer, with adjacent texts of a stream joined.
+func geminiSaidParts(t testing.TB, r providertest.Recording) any {
 	chunks := []map[string]any{}
 	if !r.Streamed {
 		chunks = append(chunks, providertest.Object(t, r.Body))
@@ -69,8 +53,8 @@ func saidParts(t testing.TB, r providertest.Recording) any {
 	return parts
 }
 
-// repeated returns the parts of the model's content; nil = there is none.
-func repeated(t testing.TB, body []byte) any {
+// geminiRepeated returns the parts of the model's content; nil = there is none.
+func geminiRepeated(t testing.TB, body []byte) any {
 	contents := providertest.Object(t, body)["contents"].([]any)
 	var parts []any
 	for _, c := range contents {
@@ -81,8 +65,8 @@ func repeated(t testing.TB, body []byte) any {
 	return parts
 }
 
-// wirePart is a part of a recorded request.
-type wirePart struct {
+// geminiPart is a part of a recorded request.
+type geminiPart struct {
 	Text         string
 	InlineData   *struct{ MimeType, Data string }
 	FileData     *struct{ MimeType, FileURI string }
@@ -97,14 +81,14 @@ type wirePart struct {
 	ToolCall json.RawMessage
 }
 
-// plainRequest reads a recorded request; nil for one with tools that the API runs
+// geminiPlainRequest reads a recorded request; nil for one with tools that the API runs
 // itself, or with settings that no other dialect has.
-func plainRequest(t testing.TB, r providertest.Recording) *model.Request {
+func geminiPlainRequest(t testing.TB, r providertest.Recording) *model.Request {
 	var w struct {
-		SystemInstruction struct{ Parts []wirePart }
+		SystemInstruction struct{ Parts []geminiPart }
 		Contents          []struct {
 			Role  string
-			Parts []wirePart
+			Parts []geminiPart
 		}
 		Tools []struct {
 			FunctionDeclarations []struct {
@@ -140,9 +124,9 @@ func plainRequest(t testing.TB, r providertest.Recording) *model.Request {
 		for _, f := range set.FunctionDeclarations {
 			schema := f.ParametersJSONSchema
 			if f.Parameters != nil {
-				schema = json.RawMessage(strings.NewReplacer(`"OBJECT"`, `"object"`, `"STRING"`, `"string"`, `"INTEGER"`, `"integer"`).Replace(string(f.Parameters)))
+				schema = json.RawMessage(geminiTypes().Replace(string(f.Parameters)))
 			}
-			req.Tools = append(req.Tools, model.Tool{Definition: tool.Definition{Name: f.Name, Description: f.Description, InputSchema: schema}})
+			req.Tools = append(req.Tools, offered(f.Name, f.Description, schema, nil))
 		}
 	}
 	for i, c := range w.Contents {
@@ -160,8 +144,13 @@ func plainRequest(t testing.TB, r providertest.Recording) *model.Request {
 	return req
 }
 
+// geminiTypes writes the types of the older form of schemas as JSON Schema does.
+func geminiTypes() *strings.Replacer {
+	return strings.NewReplacer(`"OBJECT"`, `"object"`, `"STRING"`, `"string"`, `"INTEGER"`, `"integer"`)
+}
+
 // item returns a part as an entry of the transcript.
-func (p wirePart) item(role string) (item.Item, bool) {
+func (p geminiPart) item(role string) (item.Item, bool) {
 	part := item.Part{Kind: item.Text, Text: p.Text}
 	switch {
 	case p.ToolCall != nil:
@@ -183,13 +172,13 @@ func (p wirePart) item(role string) (item.Item, bool) {
 	return it, true
 }
 
-// meaning returns what a request means: without signatures, which only its own provider
+// geminiMeaning returns what a request means: without signatures, which only its own provider
 // gets back, with one form of schemas and results, and without defaults.
-func meaning(t testing.TB, body []byte) any {
+func geminiMeaning(t testing.TB, body []byte) any {
 	all := providertest.Object(t, []byte(strings.NewReplacer(
 		`"parameters"`, `"parametersJsonSchema"`, `"parameters_json_schema"`, `"parametersJsonSchema"`, `"result":`, `"output":`,
-		`"OBJECT"`, `"object"`, `"STRING"`, `"string"`, `"INTEGER"`, `"integer"`, `"description": "",`, ``, `"description":"",`, ``,
-	).Replace(string(body))))
+		`"description": "",`, ``, `"description":"",`, ``,
+	).Replace(geminiTypes().Replace(string(body)))))
 	if system, ok := all["systemInstruction"].(map[string]any); ok {
 		delete(system, "role")
 	}
@@ -207,4 +196,80 @@ func meaning(t testing.TB, body []byte) any {
 	}
 	delete(all, "toolConfig")
 	return all
+}
+
+func geminiDialect() dialect {
+	suite := func(name string) providertest.Adapter {
+		const tooLong = "The input token count (2000000) exceeds the maximum number of tokens allowed (1048576)."
+		return providertest.Adapter{Column: providertest.Gemini, Model: name, TooLong: tooLong}
+	}
+	return dialect{
+		name: model.DialectGemini, recordings: []string{"gemini"}, anyID: true,
+		open: func(e wire.Endpoint) model.Model { return gemini.New(e, gemini.Options{}) },
+		suites: []providertest.Adapter{
+			suite("gemini-3-flash-preview"), // thinks at a level, and checks signatures
+			suite("gemini-2.5-flash"),       // thinks for a number of tokens
+		},
+		usage: func(u usage) model.Usage { // thoughts, and the input of its own tools, count beside output and input
+			return model.Usage{
+				Input: u.Input + u.ToolUseInput, Output: u.Output + u.Reasoning, CachedInput: u.CachedInput, Reasoning: u.Reasoning, Total: u.Total,
+			}
+		},
+		own:  geminiOwn,
+		said: geminiSaidParts, repeated: geminiRepeated, request: geminiPlainRequest, meaning: geminiMeaning,
+		loops: []string{
+			"fantasy-google-common-vertex-gemini-2-5-flash-multi-tool",
+			"fantasy-google-common-vertex-gemini-2-5-flash-multi-tool-streaming",
+			"fantasy-google-thinking-gemini-2-5-pro-thinking-streaming",
+			"rubyllm-tool-choice-and-calls-control-gemini-2-5-flash-respects-specific-tool-choice",
+		},
+		loosely: geminiLoosely,
+	}
+}
+
+// geminiOwn checks the signatures of texts and of calls, and the parts of the provider's own tools.
+func geminiOwn(t *testing.T, r providertest.Recording, turn *model.Turn) {
+	signatures := func(items ...item.Item) (all []string) {
+		for _, it := range items {
+			for _, p := range jsonscan.Elements(it.Native.JSON) {
+				if s := jsonscan.Text(jsonscan.Member(p, "thoughtSignature")); s != "" {
+					all = append(all, s)
+				}
+			}
+		}
+		return all
+	}
+	said := slices.DeleteFunc(slices.Clone(turn.Items), func(it item.Item) bool {
+		return it.Kind != item.Message && it.Kind != item.Reasoning
+	})
+	if got := signatures(said...); !slices.Equal(got, r.Expected.TextSignatures) {
+		t.Errorf("signatures of texts %q, want %q", got, r.Expected.TextSignatures)
+	}
+	for i, it := range providertest.OfKind(turn.Items, item.ToolCall) {
+		want := r.Expected.ToolCalls[i].Signature
+		if got := signatures(it); len(got) == 1 != (want != "") || len(got) == 1 && got[0] != want {
+			t.Errorf("signature of call %d: %q, want %q", i, got, want)
+		}
+	}
+	checkHosted(t, r.Expected, providertest.OfKind(turn.Items, item.Other), func(native []byte, kind, _ string) bool {
+		var parts []map[string]json.RawMessage
+		return json.Unmarshal(native, &parts) == nil && len(parts) == 1 && parts[0][kind] != nil
+	})
+}
+
+// geminiLoosely returns the parts of the answer without thoughts, which the recorded clients leave out, and
+// without the ids that they made.
+func geminiLoosely(t testing.TB, body []byte) any {
+	var out []any
+	contents := providertest.Object(t, body)["contents"].([]any)
+	for _, p := range contents[1].(map[string]any)["parts"].([]any) {
+		p := p.(map[string]any)
+		if call, ok := p["functionCall"].(map[string]any); ok {
+			delete(call, "id")
+		}
+		if p["thought"] == nil {
+			out = append(out, p)
+		}
+	}
+	return out
 }

@@ -221,15 +221,7 @@ func TestUsage(t *testing.T) { // M04 M06 P41
 	} {
 		whole := []byte(`{"output":{"message":{"role":"assistant","content":[{"text":"So"}]}},"stopReason":"end_turn",` + said + `}`)
 		streamed := answered(frame("contentBlockStop", `{"contentBlockIndex":0}`), frame("messageStop", `{"stopReason":"end_turn"}`), frame("metadata", "{"+said+"}"))
-		for _, body := range [][]byte{whole, streamed} {
-			got := decoding().Run(bytes.NewReader(body))
-			if got.Err != "<nil>" {
-				t.Fatal(said, got.Err)
-			}
-			if got.Turn.Usage != want {
-				t.Errorf("%s: %+v, want %+v", said, got.Turn.Usage, want)
-			}
-		}
+		decoding().Counts(t, want, string(whole), string(streamed))
 	}
 }
 

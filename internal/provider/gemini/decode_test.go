@@ -311,12 +311,6 @@ func TestUsage(t *testing.T) { // M03 M06 P41
 		`"promptTokenCount":10,"candidatesTokenCount":5,"trafficType":"ON_DEMAND_PRIORITY"`:                    {Input: 10, Output: 5, Total: 15, ServiceTier: model.TierPriority},
 		`"promptTokenCount":10,"candidatesTokenCount":5,"trafficType":"ON_DEMAND_FLEX"`:                        {Input: 10, Output: 5, Total: 15, ServiceTier: model.TierFlex},
 	} {
-		got := decodeAll(strings.NewReader(said1(`{"text":"x"}`, "STOP") + `data: {"usageMetadata":{` + said + "}}\n\n"))
-		if got.Err != "<nil>" {
-			t.Fatal(said, got.Err)
-		}
-		if diff := cmp.Diff(want, got.Turn.Usage); diff != "" {
-			t.Error(said, diff)
-		}
+		decoding().Counts(t, want, said1(`{"text":"x"}`, "STOP")+`data: {"usageMetadata":{`+said+"}}\n\n")
 	}
 }

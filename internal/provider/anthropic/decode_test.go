@@ -1,7 +1,6 @@
 package anthropic
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -36,20 +35,6 @@ func stopped(reason string) string {
 }
 
 const callStart = `{"type":"tool_use","id":"c","name":"f","input":{}}`
-
-func TestRequestsHaveKeyAndVersion(t *testing.T) {
-	var got http.Header
-	p := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		got = r.Header
-		providertest.Answer(200, nil, started+ended)(w, r)
-	}, func(e *wire.Endpoint) { e.APIKey = func(context.Context) (string, error) { return "sk-ant", nil } })
-	if _, err := p.Stream(t.Context(), &model.Request{}, (&providertest.Heard{}).Emit); err != nil {
-		t.Fatal(err)
-	}
-	if got.Get("X-Api-Key") != "sk-ant" || got.Get("Anthropic-Version") != "2023-06-01" || got.Get("Authorization") != "" {
-		t.Errorf("header %v", got)
-	}
-}
 
 func TestHowATurnEnds(t *testing.T) { // M06 G07
 	for _, tt := range []struct {

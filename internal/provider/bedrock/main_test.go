@@ -19,8 +19,6 @@ func decoding() providertest.Decode {
 	return func(src io.Reader, emit func(model.Delta) error) (*model.Turn, error) { return decode(src, nil, emit) }
 }
 
-func decodeAll(src io.Reader) providertest.Outcome { return decoding().Run(src) }
-
 // encode writes a request.
 func (p *Provider) encode(req *model.Request) ([]byte, error) {
 	t := translate(req)

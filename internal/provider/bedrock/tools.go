@@ -115,8 +115,10 @@ func (t *translation) spec(one model.Tool) *toolSpec {
 // of their first calls.
 func (t *translation) called() []string {
 	var names []string
+	seen := map[string]bool{}
 	for i := range t.req.Items {
-		if it := &t.req.Items[i]; it.Kind == item.ToolCall && !slices.Contains(names, it.Name) {
+		if it := &t.req.Items[i]; it.Kind == item.ToolCall && !seen[it.Name] {
+			seen[it.Name] = true
 			names = append(names, it.Name)
 		}
 	}

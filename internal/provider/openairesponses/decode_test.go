@@ -2,7 +2,6 @@ package openairesponses
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -418,28 +417,6 @@ func TestOtherRefusalsAreReturned(t *testing.T) {
 	var e *model.Error
 	if !errors.As(err, &e) || e.Class != model.Invalid || asked != 1 {
 		t.Errorf("%v after %d requests", err, asked)
-	}
-}
-
-func TestRequestsHaveTheKey(t *testing.T) {
-	for header, want := range map[string]string{"": "Bearer sk-x", "Api-Key": "sk-x"} {
-		var got http.Header
-		var path string
-		p := serve(t, func(w http.ResponseWriter, r *http.Request) {
-			got, path = r.Header, r.URL.Path
-			providertest.Answer(200, nil, events(created, ends("completed", "")))(w, r)
-		}, func(e *wire.Endpoint) {
-			e.KeyHeader, e.APIKey = header, func(context.Context) (string, error) { return "sk-x", nil }
-		})
-		if _, err := p.Stream(t.Context(), &model.Request{}, nil); err != nil {
-			t.Fatal(err)
-		}
-		if header == "" {
-			header = "Authorization"
-		}
-		if got.Get(header) != want || path != "/v1/responses" {
-			t.Errorf("%s %v", path, got)
-		}
 	}
 }
 

@@ -2,6 +2,7 @@ package providertest_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	"github.com/turnpike-gateway/turnpike/internal/provider/providertest"
@@ -113,6 +114,44 @@ func (d dialect) checks() providertest.Dialect {
 	}
 }
 
+func TestRequestsHaveKeyPathAndQuery(t *testing.T) {
+	const flash = ":streamGenerateContent?x=1&alt=sse"
+	for _, tt := range []struct {
+		d                  dialect
+		model, path, field string
+	}{
+		{chatDialect(), "m", "/chat/completions?x=1", "Authorization"},
+		{responsesDialect(), "m", "/responses?x=1", "Authorization"},
+		{messagesDialect(), "m", "/messages?x=1", "X-Api-Key"},
+		{geminiDialect(), "gemini-2.5-pro", "/models/gemini-2.5-pro" + flash, "X-Goog-Api-Key"},
+		{geminiDialect(), "models/gemini-2.5-pro", "/models/gemini-2.5-pro" + flash, "X-Goog-Api-Key"},
+		{geminiDialect(), "tunedModels/mine", "/tunedModels/mine" + flash, "X-Goog-Api-Key"},
+	} {
+		for _, own := range []string{"", "Api-Key"} {
+			asked, keys, version := "", map[string]string{}, ""
+			e := providertest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
+				asked, version = r.URL.String(), r.Header.Get("Anthropic-Version")
+				for _, field := range []string{"Authorization", "X-Api-Key", "X-Goog-Api-Key", "Api-Key"} {
+					if key := strings.TrimPrefix(r.Header.Get(field), "Bearer "); key != "" {
+						keys[field] = key
+					}
+				}
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}, func(e *wire.Endpoint) {
+				e.BaseURL += "/?x=1"
+				e.KeyHeader, e.APIKey = own, func(context.Context) (string, error) { return "sk-key", nil }
+			})
+			_, _ = tt.d.open(e).Stream(t.Context(), &model.Request{Model: tt.model}, new(providertest.Heard).Emit)
+			if diff := gocmp.Diff(map[string]string{cmp.Or(own, tt.field): "sk-key"}, keys); diff != "" || asked != "/v1"+tt.path {
+				t.Errorf("%s: %s", asked, diff)
+			}
+			if (version == "2023-06-01") != (tt.d.name == model.DialectAnthropic) {
+				t.Errorf("%s: version %q", asked, version)
+			}
+		}
+	}
+}
+
 func TestSuite(t *testing.T) { // M03 M04
 	for _, d := range dialects() {
 		for _, a := range d.suites {
@@ -175,7 +214,7 @@ func TestRecordedToolLoops(t *testing.T) { // M03 M05 M08 P08
 				if err != nil {
 					t.Fatal(err)
 				}
-				if diff := cmp.Diff(d.loosely(t, second), d.loosely(t, body)); diff != "" {
+				if diff := gocmp.Diff(d.loosely(t, second), d.loosely(t, body)); diff != "" {
 					t.Error(diff)
 				}
 			})
@@ -245,7 +284,7 @@ func (d dialect) check(t *testing.T, r providertest.Recording, turn *model.Turn,
 		beside := included != nil && !*included
 		used = d.usage(usage{u.Input, u.Output, u.Total, u.Reasoning, u.CachedInput, u.CacheWrite, u.ToolUseInput, beside})
 	}
-	if diff := cmp.Diff(used, turn.Usage); diff != "" {
+	if diff := gocmp.Diff(used, turn.Usage); diff != "" {
 		t.Error("usage", diff)
 	}
 	d.own(t, r, turn)

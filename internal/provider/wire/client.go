@@ -3,6 +3,9 @@
 // size of answers, classifies errors, and removes header fields that a client must
 // not see.
 //
+// It also has what dialects share: a [Dialogue] writes the messages of a transcript, [Losses] note what a
+// request loses, a [Turn] puts an answer together, and [ModelPages] are read as a list of models.
+//
 //	c := wire.New(model.DialectChat, wire.Endpoint{BaseURL: "https://api.example.com/v1", Transport: rt}, nil)
 //	err := c.Stream(ctx, c.URL("/chat/completions"), header, body, memory, func(answer io.Reader) error { … })
 package wire

@@ -30,7 +30,7 @@ func (t *translation) messages() {
 	limits := wire.BinaryLimits{Data: maxRequestData, Images: maxImages}
 	d := wire.Dialogue[any]{
 		Blocks: w, Losses: &t.Losses, Marks: t.marks, Request: t.req, Dialect: model.DialectAnthropic,
-		IDs: wire.CallIDs{Allowed: inCallID}, FirstShown: limits.FirstShown(t.req.Items),
+		IDs: wire.CallIDs{Allowed: wire.IsWord}, FirstShown: limits.FirstShown(t.req.Items),
 	}
 	d.Write(wire.WithoutLastSpace(t.req.Items))
 	t.System, t.Messages = d.System, d.Messages
@@ -59,9 +59,4 @@ func (w *writer) Marked(blocks []any, c *item.Cache) []any {
 	b.CacheControl = cacheControlOf(c)
 	blocks[len(blocks)-1] = b
 	return blocks
-}
-
-// inCallID reports whether the dialect allows a character in the id of a call.
-func inCallID(r rune) bool {
-	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-'
 }

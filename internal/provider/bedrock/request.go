@@ -304,9 +304,7 @@ func (t *translation) withoutReasoning() *translation {
 // letters and digits.
 func (t traits) callIDs() wire.CallIDs {
 	if t.shortIDs {
-		return wire.CallIDs{Length: 9, Allowed: func(r rune) bool { return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' }}
+		return wire.CallIDs{Length: 9, Allowed: func(r rune) bool { return wire.IsWord(r) && r != '_' && r != '-' }}
 	}
-	return wire.CallIDs{MaxLength: 64, Allowed: func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-'
-	}}
+	return wire.CallIDs{MaxLength: 64, Allowed: wire.IsWord}
 }

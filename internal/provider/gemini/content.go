@@ -39,10 +39,6 @@ type functionResponse struct {
 const (
 	user, modelRole = "user", "model"
 
-	// begin is the text of the user's first content for a transcript that begins with a
-	// message of the model, or has only system messages.
-	begin = "(The conversation begins with your message.)"
-
 	// noSignature stands for the signature of a call that another model made, or whose
 	// signature was lost: https://ai.google.dev/gemini-api/docs/thought-signatures.
 	noSignature = "skip_thought_signature_validator"
@@ -79,7 +75,7 @@ func (t *translation) contents() {
 	}
 	w.endResults()
 	if len(w.out) == 0 || w.out[0].Role == modelRole {
-		w.out = append([]content{{user, []any{&contentPart{Text: begin}}}}, w.out...)
+		w.out = append([]content{{user, []any{&contentPart{Text: wire.Begin}}}}, w.out...)
 		w.lastAsked++
 	}
 	if t.rules.signed {

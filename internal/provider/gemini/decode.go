@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
@@ -368,16 +367,8 @@ func (a *answer) endCall() error {
 // two calls of a conversation it is not the same.
 func (a *answer) callID() string {
 	const most = 24 // so that other dialects take it, too
-	of := strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' {
-			return r
-		}
-		return '_'
-	}, a.ID[:min(len(a.ID), most)])
-	if of == "" {
-		of = fmt.Sprint(a.number)
-	}
-	return fmt.Sprintf("call_%s_%d", of, a.Calls())
+	of := wire.Word(a.ID[:min(len(a.ID), most)])
+	return fmt.Sprintf("call_%s_%d", cmp.Or(of, fmt.Sprint(a.number)), a.Calls())
 }
 
 // compact returns a copy of JSON without white space.

@@ -49,9 +49,9 @@ type Dialogue[B any] struct {
 	Messages []Message[B]
 }
 
-// begin is the text of the user's first message for a transcript that begins with a message of the model,
+// Begin is the text of the user's first message for a transcript that begins with a message of the model,
 // or has only system messages.
-const begin = "(The conversation begins with your message.)"
+const Begin = "(The conversation begins with your message.)"
 
 // Write writes the items: those of the request, or others in their place.
 func (d *Dialogue[B]) Write(items []item.Item) {
@@ -74,7 +74,7 @@ func (d *Dialogue[B]) Write(items []item.Item) {
 		}
 	}
 	if len(d.Messages) == 0 || d.Messages[0].Role == "assistant" {
-		d.Messages = append([]Message[B]{{"user", []B{d.Text(begin)}}}, d.Messages...)
+		d.Messages = append([]Message[B]{{"user", []B{d.Text(Begin)}}}, d.Messages...)
 	}
 }
 
@@ -227,8 +227,8 @@ type Marks struct {
 	unmarked int // those that are left out, the first ones
 }
 
-// MarksOf returns the markers of a request that may have most of them. Of too many the first are left out: a
-// later one caches what is before it, too.
+// MarksOf returns the markers of a request. It may have most of them; 0 = none. Of too many the first are left
+// out: a later one caches what is before it, too.
 func MarksOf(req *model.Request, most int, l *Losses) *Marks {
 	if most == 0 {
 		return &Marks{l, math.MaxInt}

@@ -26,10 +26,3 @@ func decoding() providertest.Decode {
 }
 
 func decodeAll(src io.Reader) providertest.Outcome { return decoding().Run(src) }
-
-// dialect is what sends answers back.
-func dialect() providertest.Dialect {
-	return providertest.Dialect{Decode: decoding(), Encode: func(req *model.Request) ([]byte, error) {
-		return New(wire.Endpoint{BaseURL: "http://p"}, Options{}).encode(req, true), nil
-	}}
-}

@@ -1,14 +1,12 @@
 package providertest_test
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -23,18 +21,15 @@ import (
 // chatSaid returns the message of an answer; one that was streamed is put together
 // from its deltas.
 func chatSaid(t testing.TB, r providertest.Recording) any {
-	message := map[string]any{}
-	lines := bufio.NewScanner(bytes.NewReader(r.Body))
-	lines.Buffer(nil, len(r.Body)+1)
-	for r.Streamed && lines.Scan() {
-		data, ok := strings.CutPrefix(strings.TrimSpace(lines.Text()), "data:")
-		if ok && !strings.Contains(data, "[DONE]") {
-			chatJoin(message, chatChoice(t, []byte(data), "delta"))
-		}
-	}
 	if !r.Streamed {
-		message = chatChoice(t, r.Body, "message")
+		return chatTidy(chatChoice(t, r.Body, "message"))
 	}
+	message := map[string]any{}
+	dataLines(r, func(data []byte) {
+		if !bytes.Contains(data, []byte("[DONE]")) {
+			chatJoin(message, chatChoice(t, data, "delta"))
+		}
+	})
 	return chatTidy(message)
 }
 

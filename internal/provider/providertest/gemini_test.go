@@ -1,7 +1,6 @@
 package providertest_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"path"
 	"slices"
@@ -22,11 +21,7 @@ func geminiSaidParts(t testing.TB, r providertest.Recording) any {
 	if !r.Streamed {
 		chunks = append(chunks, providertest.Object(t, r.Body))
 	} else {
-		for line := range bytes.Lines(r.Body) {
-			if data, ok := strings.CutPrefix(strings.TrimSpace(string(line)), "data:"); ok {
-				chunks = append(chunks, providertest.Object(t, []byte(data)))
-			}
-		}
+		dataLines(r, func(data []byte) { chunks = append(chunks, providertest.Object(t, data)) })
 	}
 	var parts []any
 	for _, c := range chunks {

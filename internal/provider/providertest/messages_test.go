@@ -21,12 +21,8 @@ func messagesSaid(t testing.TB, r providertest.Recording) any {
 		return providertest.Object(t, r.Body)["content"]
 	}
 	var blocks []any
-	for line := range bytes.Lines(r.Body) {
-		data, ok := strings.CutPrefix(strings.TrimSpace(string(line)), "data:")
-		if !ok {
-			continue
-		}
-		switch event := providertest.Object(t, []byte(data)); event["type"] {
+	dataLines(r, func(data []byte) {
+		switch event := providertest.Object(t, data); event["type"] {
 		case "content_block_start":
 			blocks = append(blocks, event["content_block"])
 		case "content_block_delta":
@@ -34,7 +30,7 @@ func messagesSaid(t testing.TB, r providertest.Recording) any {
 		case "content_block_stop":
 			messagesEnd(t, blocks[len(blocks)-1].(map[string]any))
 		}
-	}
+	})
 	return blocks
 }
 

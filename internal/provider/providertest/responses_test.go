@@ -54,21 +54,20 @@ func responsesOutputsOf(t testing.TB, r providertest.Recording) []json.RawMessag
 		return whole.Output
 	}
 	var out []json.RawMessage
-	for line := range bytes.Lines(r.Body) {
+	dataLines(r, func(data []byte) {
 		var e struct {
 			Type  string
 			Index int `json:"output_index"`
 			Item  json.RawMessage
 		}
-		data, ok := bytes.CutPrefix(line, []byte("data:"))
-		if !ok || json.Unmarshal(data, &e) != nil || e.Type != "response.output_item.done" {
-			continue
+		if json.Unmarshal(data, &e) != nil || e.Type != "response.output_item.done" {
+			return
 		}
 		for len(out) <= e.Index {
 			out = append(out, nil)
 		}
 		out[e.Index] = e.Item
-	}
+	})
 	return out
 }
 
@@ -222,8 +221,8 @@ func responsesText(content any) string {
 	return s
 }
 
-// responsesAscii returns s with plain quotation marks: one recorded text was changed.
-func responsesAscii(s string) string {
+// responsesASCII returns s with plain quotation marks: one recorded text was changed.
+func responsesASCII(s string) string {
 	for _, q := range [][2]string{{"’", "'"}, {"“", `"`}, {"”", `"`}} {
 		s = string(bytes.ReplaceAll([]byte(s), []byte(q[0]), []byte(q[1])))
 	}
@@ -311,7 +310,7 @@ func responsesLoosely(t testing.TB, body []byte) any {
 	for _, in := range responsesInputOf(t, body) {
 		out := responsesPlain(in)
 		if role, ok := out["role"].(string); ok {
-			out["type"], out["role"], out["content"] = "message", role, responsesAscii(responsesText(out["content"]))
+			out["type"], out["role"], out["content"] = "message", role, responsesASCII(responsesText(out["content"]))
 		}
 		if action, ok := out["action"].(map[string]any); ok {
 			delete(action, "sources") // the recorded client drops them

@@ -56,7 +56,8 @@ type Turn struct {
 
 // Block is a block of an answer in one dialect. It embeds an [Entry].
 type Block interface {
-	entry() *Entry
+	// Common returns what all dialects know of the block: the embedded Entry implements it.
+	Common() *Entry
 	// Item returns the block as an entry of the transcript. ok is false for a partial block that the
 	// provider would refuse.
 	Item() (it item.Item, ok bool)
@@ -79,7 +80,8 @@ type Entry struct {
 	number int // of its item
 }
 
-func (e *Entry) entry() *Entry { return e }
+// Common implements [Block].
+func (e *Entry) Common() *Entry { return e }
 
 // Arguments returns the input of a call; {} where a complete call has none.
 func (e *Entry) Arguments() string {
@@ -103,7 +105,7 @@ func (t *Turn) Add(b Block) error {
 	if len(t.blocks) == MaxBlocks {
 		return Broken(fmt.Sprintf("sent a turn with more than %d blocks", MaxBlocks), nil)
 	}
-	b.entry().number = len(t.blocks)
+	b.Common().number = len(t.blocks)
 	t.blocks = append(t.blocks, b)
 	return nil
 }
@@ -183,7 +185,7 @@ func (t *Turn) Stop(raw string, stop model.Stop) error {
 		return nil
 	}
 	for _, b := range t.blocks {
-		e := b.entry()
+		e := b.Common()
 		if e.Kind != item.ToolCall || len(e.Input) > 0 && !json.Valid(e.Input) {
 			continue
 		}
@@ -198,7 +200,7 @@ func (t *Turn) Stop(raw string, stop model.Stop) error {
 func (t *Turn) Result(usage model.Usage, stop model.Stop) *model.Turn {
 	out := &model.Turn{ID: t.ID, Model: t.Model, RawStop: t.Raw, Usage: usage}
 	for i, b := range t.blocks {
-		e := b.entry()
+		e := b.Common()
 		if e.Kind == item.ToolCall {
 			cut := t.cut && i == len(t.blocks)-1 && !json.Valid(e.Input)
 			c := model.Call{ID: e.ID, Name: e.Name, Arguments: e.Arguments(), Complete: e.Done && !cut}

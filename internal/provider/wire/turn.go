@@ -110,9 +110,10 @@ func (t *Turn) Add(b Block) error {
 	return nil
 }
 
-// Call reports the beginning of a call, with the input that it has.
+// Call reports the beginning of a call, with the input that it has. One beyond the limit is no block of the turn.
 func (t *Turn) Call(e *Entry) error {
 	if t.calls++; t.calls > MaxCalls {
+		t.blocks = slices.DeleteFunc(t.blocks, func(b Block) bool { return b.Common() == e })
 		return Broken(fmt.Sprintf("sent a turn with more than %d tool calls", MaxCalls), nil)
 	}
 	d := model.Delta{Kind: model.CallDelta, Item: e.number, CallID: e.ID, Name: e.Name}

@@ -3,7 +3,6 @@ package surface
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"io"
 	"log/slog"
 	"maps"
@@ -71,18 +70,6 @@ func detach(r *http.Request) (*http.Request, context.CancelFunc, error) {
 	r = r.WithContext(ctx)
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	return r, cancel, nil
-}
-
-// ReadJSON reads a body that is JSON, for an endpoint of [Managed].
-func ReadJSON(r *http.Request) ([]byte, error) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return nil, err
-	}
-	if !json.Valid(body) {
-		return nil, fault.New(fault.Invalid, "invalid_json", "the request body is not valid JSON")
-	}
-	return body, CheckJSON(body)
 }
 
 // CheckCredentials refuses a credential in the open: a header with the name of one whose value does not

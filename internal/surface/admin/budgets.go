@@ -10,7 +10,6 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/caller"
-	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
@@ -125,32 +124,22 @@ type budgetQuery struct {
 }
 
 func budgetQueryOf(values url.Values) (q budgetQuery, err error) {
-	q.limit = defaultBudgets
-	for name, given := range values {
-		if len(given) > 1 {
-			return q, fault.New(fault.Invalid, "invalid_value", "the parameter %s is given %d times; give it once", name, len(given)).In(name)
-		}
-		switch value := given[0]; name {
-		case "scope":
-			switch value {
-			case budget.ScopeOrg, budget.ScopeKey, budget.ScopeEndUser:
-				q.prefix = value + "/"
-			default:
-				return q, fault.New(fault.Invalid, "invalid_value", "scope must be org, key or end_user").In(name)
-			}
-		case "after":
-			q.after = value
-		case "ended":
-			if q.ended, err = strconv.ParseBool(value); err != nil {
-				return q, fault.New(fault.Invalid, "invalid_value", "ended must be true or false").In(name)
-			}
-		case "limit":
-			if q.limit, err = strconv.Atoi(value); err != nil || q.limit < 1 || q.limit > maxBudgets {
-				return q, fault.New(fault.Invalid, "invalid_value", "limit must be a whole number from 1 to %d", maxBudgets).In(name)
-			}
-		default:
-			return q, fault.New(fault.Invalid, "unknown_parameter", "unknown parameter %q; known parameters are scope, ended, after, limit", name).In(name)
+	if err := surface.CheckQuery(values, "scope", "ended", "after", "limit"); err != nil {
+		return q, err
+	}
+	switch scope := values.Get("scope"); scope {
+	case "":
+	case budget.ScopeOrg, budget.ScopeKey, budget.ScopeEndUser:
+		q.prefix = scope + "/"
+	default:
+		return q, surface.InvalidValue("scope", "scope must be org, key or end_user")
+	}
+	if text := values.Get("ended"); text != "" {
+		if q.ended, err = strconv.ParseBool(text); err != nil {
+			return q, surface.InvalidValue("ended", "ended must be true or false")
 		}
 	}
-	return q, nil
+	q.after = values.Get("after")
+	q.limit, err = surface.QueryNumber(values, "limit", defaultBudgets, 1, maxBudgets)
+	return q, err
 }

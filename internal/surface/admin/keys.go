@@ -1,9 +1,7 @@
 package admin
 
 import (
-	"bytes"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
@@ -155,33 +153,24 @@ func (h *Handler) declaredAfter(orgID string, after org.KeyPlace) []org.Key {
 func cursorOf(p org.KeyPlace) string { return strconv.FormatInt(p.CreatedAt, 10) + "." + p.ID }
 
 func keyQuery(values url.Values) (after org.KeyPlace, limit int, err error) {
-	limit = maxKeys
-	for name, given := range values {
-		if len(given) > 1 {
-			return after, 0, fault.New(fault.Invalid, "invalid_value", "the parameter %s is given %d times; give it once", name, len(given)).In(name)
-		}
-		switch name {
-		case "after":
-			at, id, ok := strings.Cut(given[0], ".")
-			if after.CreatedAt, err = strconv.ParseInt(at, 10, 64); err != nil || !ok || id == "" || after.CreatedAt < 0 {
-				return after, 0, fault.New(fault.Invalid, "invalid_value", "after must be next of the page before").In(name)
-			}
-			after.ID = id
-		case "limit":
-			if limit, err = strconv.Atoi(given[0]); err != nil || limit < 1 || limit > maxKeys {
-				return after, 0, fault.New(fault.Invalid, "invalid_value", "limit must be a whole number from 1 to %d", maxKeys).In(name)
-			}
-		default:
-			return after, 0, fault.New(fault.Invalid, "unknown_parameter", "unknown parameter %q; known parameters are after, limit", name).In(name)
-		}
+	if err := surface.CheckQuery(values, "after", "limit"); err != nil {
+		return after, 0, err
 	}
-	return after, limit, nil
+	if text := values.Get("after"); text != "" {
+		at, id, ok := strings.Cut(text, ".")
+		if after.CreatedAt, err = strconv.ParseInt(at, 10, 64); err != nil || !ok || id == "" || after.CreatedAt < 0 {
+			return after, 0, surface.InvalidValue("after", "after must be next of the page before")
+		}
+		after.ID = id
+	}
+	limit, err = surface.QueryNumber(values, "limit", maxKeys, 1, maxKeys)
+	return after, limit, err
 }
 
 // CreateKey answers POST /api/keys.
 func (h *Handler) CreateKey() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		asked, err := h.readKey(r)
+		asked, err := h.readKey(r, caller)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -237,7 +226,11 @@ func (h *Handler) PatchKey() surface.Endpoint {
 		if !was.RevokedAt.IsZero() {
 			return 0, nil, fault.New(fault.Conflict, "revoked", "the key %q is revoked and cannot be changed", was.ID)
 		}
-		merged, err := mergePatch(r, map[string]any{
+		_, patch, err := surface.ReadBody(r, caller.Account)
+		if err != nil {
+			return 0, nil, err
+		}
+		merged, err := merge(patch, map[string]any{
 			"name": was.Name, "role": was.Role, "requests_per_minute": was.Rate.PerMinute, "burst": was.Rate.Burst,
 			"servers": wireList(was.Access.Servers), "tools": wireList(was.Access.Tools), "models": wireList(was.Access.Models),
 			"end_users": was.Access.EndUsers, "read_only": was.Access.ReadOnly, "budgets": wireBudgets(was.Access.Budgets), "context": wireContext(was.Access), "expires_at": wireTime(was.ExpiresAt),
@@ -283,7 +276,7 @@ func (h *Handler) RotateKey() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		overlap, err := readOverlap(r)
+		overlap, err := readOverlap(r, caller)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -320,22 +313,22 @@ func (h *Handler) RotateKey() surface.Endpoint {
 func hintOf(secret string) string { return secret[:min(len(secret), 7)] + "…" }
 
 // readOverlap reads the body of a rotation.
-func readOverlap(r *http.Request) (time.Duration, error) {
-	body, err := surface.ReadJSON(r)
+func readOverlap(r *http.Request, caller caller.Caller) (time.Duration, error) {
+	f, err := surface.ReadFields(r, caller.Account)
 	if err != nil {
 		return 0, err
 	}
-	var asked struct {
-		Overlap *string `json:"overlap"`
+	var text string
+	f.Text("overlap", &text)
+	if err := f.Done(); err != nil {
+		return 0, err
 	}
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&asked); err != nil || asked.Overlap == nil {
-		return 0, fault.New(fault.Invalid, "invalid_value", `send {"overlap": "24h"}: how long the secret that it has now still works; "0s" ends it at once`).In("overlap")
+	if text == "" {
+		return 0, surface.InvalidValue("overlap", `send {"overlap": "24h"}: how long the secret that it has now still works; "0s" ends it at once`)
 	}
-	overlap, err := time.ParseDuration(*asked.Overlap)
+	overlap, err := time.ParseDuration(text)
 	if err != nil || overlap < 0 || overlap > maxOverlap || overlap%time.Second != 0 {
-		return 0, fault.New(fault.Invalid, "invalid_value", "overlap is %.40q; want whole seconds as in \"24h\", from 0s to %s", *asked.Overlap, maxOverlap).In("overlap")
+		return 0, fault.New(fault.Invalid, "invalid_value", "overlap is %.40q; want whole seconds as in \"24h\", from 0s to %s", text, maxOverlap).In("overlap")
 	}
 	return overlap, nil
 }
@@ -398,8 +391,8 @@ func (h *Handler) keyNamed(r *http.Request, orgID, name string) (org.Key, error)
 	return all[i], nil
 }
 
-func (h *Handler) readKey(r *http.Request) (org.Key, error) {
-	body, err := surface.ReadJSON(r)
+func (h *Handler) readKey(r *http.Request, caller caller.Caller) (org.Key, error) {
+	body, _, err := surface.ReadBody(r, caller.Account)
 	if err != nil {
 		return org.Key{}, err
 	}

@@ -64,7 +64,7 @@ func (h *Handler) PatchRuntime() surface.Endpoint {
 		if h.o.Directory.FromFile(caller.Org.ID).Runtime {
 			return 0, nil, isDeclared("runtime of the org", caller.Org.ID)
 		}
-		patch, err := readPatch(r)
+		_, patch, err := surface.ReadBody(r, caller.Account)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -145,7 +145,7 @@ func (h *Handler) ListOrgs() surface.Endpoint {
 // CreateOrg answers POST /api/orgs, for the operator.
 func (h *Handler) CreateOrg() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		body, err := surface.ReadJSON(r)
+		body, _, err := surface.ReadBody(r, caller.Account)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -167,7 +167,7 @@ func (h *Handler) CreateOrg() surface.Endpoint {
 // PatchOrg answers PATCH /api/orgs/{org}, for the operator: the plan flags.
 func (h *Handler) PatchOrg() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		patch, err := readPatch(r)
+		_, patch, err := surface.ReadBody(r, caller.Account)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -214,7 +214,7 @@ func (h *Handler) CreateOrgKey() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		asked, err := h.readKey(r)
+		asked, err := h.readKey(r, caller)
 		if err != nil {
 			return 0, nil, err
 		}

@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"encoding/json"
 	"net/http"
 
 	"github.com/turnpike-gateway/turnpike/internal/caller"
@@ -47,7 +46,7 @@ func (h *Handler) PutSecret() surface.Endpoint {
 		if _, err := secret.ParseRef(string(secret.Vault) + ":" + name); err != nil {
 			return 0, nil, fault.New(fault.Invalid, "invalid_value", "the name of a secret must have 1 to 64 letters, digits, dots, underscores or hyphens, and begin with a letter or a digit").In("name")
 		}
-		value, err := readSecret(r)
+		value, err := readSecret(r, caller)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -80,21 +79,15 @@ func (h *Handler) DeleteSecret() surface.Endpoint {
 	})
 }
 
-// readSecret reads {"value": "…"}. Its errors quote nothing of the body, not
-// even the names of its members.
-func readSecret(r *http.Request) (secret.Value, error) {
-	body, err := surface.ReadJSON(r)
+// readSecret reads {"value": "…"}. Its errors quote nothing of the body: see [surface.ReadSecret].
+func readSecret(r *http.Request, caller caller.Caller) (secret.Value, error) {
+	text, err := surface.ReadSecret(r, caller.Account, "value")
+	v := secret.NewValue(text)
 	if err != nil {
-		return secret.Value{}, err
+		return v, err
 	}
-	var members map[string]json.RawMessage
-	var value string
-	if json.Unmarshal(body, &members) != nil || len(members) != 1 || members["value"] == nil || json.Unmarshal(members["value"], &value) != nil {
-		return secret.Value{}, fault.New(fault.Invalid, "invalid_value", `the request body must be {"value": "…"}, and the value must be a string`)
-	}
-	v := secret.NewValue(value)
 	if err := v.Check(); err != nil {
-		return secret.Value{}, fault.New(fault.Unprocessable, "invalid_value", "value %v", err).In("value")
+		return v, fault.New(fault.Unprocessable, "invalid_value", "value %v", err).In("value")
 	}
 	return v, nil
 }

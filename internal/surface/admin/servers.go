@@ -50,7 +50,7 @@ func (h *Handler) GetServer() surface.Endpoint {
 // CreateServer answers POST /api/mcp-servers.
 func (h *Handler) CreateServer() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		body, err := surface.ReadJSON(r)
+		body, _, err := surface.ReadBody(r, caller.Account)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -95,7 +95,7 @@ func (h *Handler) PatchServer() surface.Endpoint {
 		case declared:
 			return 0, nil, isDeclared("MCP server", old.Name)
 		}
-		patch, err := readPatch(r)
+		_, patch, err := surface.ReadBody(r, caller.Account)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -104,7 +104,7 @@ func (h *Handler) PatchServer() surface.Endpoint {
 }
 
 // patchServer applies the members to the stored server in the path.
-func (h *Handler) patchServer(r *http.Request, caller caller.Caller, patch []member) (int, any, error) {
+func (h *Handler) patchServer(r *http.Request, caller caller.Caller, patch []surface.Member) (int, any, error) {
 	old, _, err := h.find(r, caller)
 	if err != nil {
 		return 0, nil, err
@@ -137,25 +137,33 @@ func (h *Handler) patchServer(r *http.Request, caller caller.Caller, patch []mem
 
 // switchServer switches a server that orgs share on or off for the caller's org.
 func (h *Handler) switchServer(r *http.Request, caller caller.Caller, old org.MCPServer) (int, any, error) {
-	body, err := surface.ReadJSON(r)
+	f, err := surface.ReadFields(r, caller.Account)
 	if err != nil {
 		return 0, nil, err
 	}
-	var change struct {
-		Enabled *bool `json:"enabled"`
+	var enabled *bool
+	surface.Field(f, "enabled", "true or false", &enabled)
+	settings, err := surface.Marshal(h.o.Reader.ServerSettings(old))
+	if err != nil {
+		return 0, nil, err
 	}
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&change); err != nil || change.Enabled == nil {
+	for name := range f.Rest() {
+		if surface.FieldsOf("", settings).Has(name) {
+			enabled = nil // it is a setting, and not for the org to change
+		} else {
+			return 0, nil, surface.Unknown("member", name, name, "enabled")
+		}
+	}
+	if f.Err != nil || enabled == nil {
 		return 0, nil, fault.New(fault.Conflict, "declared", "the operator shares the MCP server %q among orgs, so an org can only switch it on or off: "+
 			`send {"enabled": false} or {"enabled": true}`, old.Name)
 	}
 	if declaredServer(h.o.Directory.FromFile(caller.Org.ID), old.Name).Enabled { // else the operator has disabled it
-		if err := h.o.Store.SwitchServer(r.Context(), caller.Org.ID, old.Name, *change.Enabled, h.author(caller)); err != nil {
+		if err := h.o.Store.SwitchServer(r.Context(), caller.Org.ID, old.Name, *enabled, h.author(caller)); err != nil {
 			return 0, nil, named(err, "MCP server", old.Name)
 		}
-		old.Enabled = *change.Enabled
-	} else if *change.Enabled {
+		old.Enabled = *enabled
+	} else if *enabled {
 		return 0, nil, isDeclared("MCP server", old.Name)
 	}
 	if err := h.o.Directory.Reload(r.Context(), caller.Org.ID); err != nil {

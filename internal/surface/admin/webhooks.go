@@ -1,13 +1,9 @@
 package admin
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
-	"slices"
-	"strconv"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/caller"
@@ -104,58 +100,56 @@ func (h *Handler) ListWebhooks() surface.Endpoint {
 	})
 }
 
-// webhookSettings are the members of a webhook that a request can set.
-type webhookSettings struct {
-	Name    *string   `json:"name"`
-	URL     *string   `json:"url"`
-	Events  *[]string `json:"events"`
-	Enabled *bool     `json:"enabled"`
-}
-
 // readWebhook reads settings and applies them to w.
-func (h *Handler) readWebhook(r *http.Request, w *org.Webhook) error {
-	body, err := surface.ReadJSON(r)
+func (h *Handler) readWebhook(r *http.Request, caller caller.Caller, w *org.Webhook) error {
+	f, err := surface.ReadFields(r, caller.Account)
 	if err != nil {
 		return err
 	}
-	var asked webhookSettings
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&asked); err != nil || hasNull(body) {
-		return fault.New(fault.Invalid, "invalid_value",
-			`the body must be an object such as {"name": "ops", "url": "https://example.com/hooks", "events": ["run.waiting"], "enabled": true}, with no other members`)
+	for name, value := range f.Rest() {
+		if surface.IsNull(value) {
+			f.Fail(name, "cannot be null; leave it out")
+		}
 	}
-	if asked.Name != nil {
-		switch _, err := secret.ParseRef(string(secret.Vault) + ":" + *asked.Name); {
-		case w.Name != "" && *asked.Name != w.Name:
+	name, url, enabled := w.Name, w.URL, w.Stopped == ""
+	var events []string
+	f.Text("name", &name)
+	f.Text("url", &url)
+	surface.Field(f, "events", "a list of strings", &events)
+	f.Bool("enabled", true, &enabled)
+	if err := f.Done(); err != nil {
+		return err
+	}
+	if name != w.Name {
+		switch _, err := secret.ParseRef(string(secret.Vault) + ":" + name); {
+		case w.Name != "":
 			return fault.New(fault.Invalid, "immutable", "the name of a webhook cannot be changed; add another webhook").In("name")
 		case err != nil:
-			return fault.New(fault.Invalid, "invalid_value", "the name of a webhook must have 1 to 64 letters, digits, dots, underscores or hyphens, and begin with a letter or a digit").In("name")
+			return surface.InvalidValue("name",
+				"the name of a webhook must have 1 to 64 letters, digits, dots, underscores or hyphens, and begin with a letter or a digit")
 		}
-		w.Name = *asked.Name
+		w.Name = name
 	}
-	if asked.URL != nil && *asked.URL != w.URL {
-		if err := org.CheckWebhookURL(*asked.URL); err != nil {
+	if url != w.URL {
+		if err := org.CheckWebhookURL(url); err != nil {
 			return fault.New(fault.Unprocessable, "invalid_value", "url: %v", err).In("url")
 		}
-		if err := h.o.Judge(*asked.URL); err != nil {
+		if err := h.o.Judge(url); err != nil {
 			return err
 		}
-		w.URL = *asked.URL
+		w.URL = url
 	}
-	if asked.Events != nil {
-		if err := org.CheckWebhookEvents(*asked.Events); err != nil {
+	if events != nil {
+		if err := org.CheckWebhookEvents(events); err != nil {
 			return fault.New(fault.Unprocessable, "invalid_value", "events: %v", err).In("events")
 		}
-		w.Events = *asked.Events
+		w.Events = events
 	}
-	if asked.Enabled != nil {
-		switch {
-		case *asked.Enabled:
-			w.Stopped = ""
-		case w.Stopped == "":
-			w.Stopped = org.StoppedByOrg
-		}
+	switch {
+	case enabled:
+		w.Stopped = ""
+	case w.Stopped == "":
+		w.Stopped = org.StoppedByOrg
 	}
 	for name, missing := range map[string]bool{"name": w.Name == "", "url": w.URL == "", "events": len(w.Events) == 0} {
 		if missing {
@@ -163,12 +157,6 @@ func (h *Handler) readWebhook(r *http.Request, w *org.Webhook) error {
 		}
 	}
 	return nil
-}
-
-// hasNull reports whether a member of the object is null, which no setting of a webhook can be.
-func hasNull(object []byte) bool {
-	all, err := members(object)
-	return err != nil || slices.ContainsFunc(all, func(m member) bool { return string(m.value) == "null" })
 }
 
 // newSecret gives the webhook a new secret and returns it.
@@ -186,7 +174,7 @@ func (h *Handler) newSecret(w *org.Webhook) (string, error) {
 func (h *Handler) CreateWebhook() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		w := org.Webhook{Org: caller.Org.ID, CreatedAt: h.o.Now(), UpdatedAt: h.o.Now()}
-		if err := h.readWebhook(r, &w); err != nil {
+		if err := h.readWebhook(r, caller, &w); err != nil {
 			return 0, nil, err
 		}
 		if h.declaredWebhook(w.Org, w.Name) {
@@ -208,7 +196,7 @@ func (h *Handler) CreateWebhook() surface.Endpoint {
 // PatchWebhook answers PATCH /api/webhooks/{name}.
 func (h *Handler) PatchWebhook() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		return h.changeWebhook(r, caller, func(w *org.Webhook) (string, error) { return "", h.readWebhook(r, w) })
+		return h.changeWebhook(r, caller, func(w *org.Webhook) (string, error) { return "", h.readWebhook(r, caller, w) })
 	})
 }
 
@@ -250,7 +238,7 @@ func (h *Handler) changeWebhook(r *http.Request, caller caller.Caller, change fu
 // before signs as well for the time overlap.
 func (h *Handler) RotateWebhook() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		overlap, err := readOverlap(r)
+		overlap, err := readOverlap(r, caller)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -325,29 +313,17 @@ func (h *Handler) ListDeliveries() surface.Endpoint {
 }
 
 func deliveryQueryOf(values url.Values) (q journal.DeliveryQuery, err error) {
-	q.Limit = defaultDeliveries
-	for name, given := range values {
-		if len(given) > 1 {
-			return q, fault.New(fault.Invalid, "invalid_value", "the parameter %s is given %d times; give it once", name, len(given)).In(name)
-		}
-		switch value := given[0]; name {
-		case "outcome":
-			switch q.Outcome = journal.Outcome(value); q.Outcome {
-			case journal.MessageWaiting, journal.MessageDelivered, journal.MessageGivenUp:
-			default:
-				return q, fault.New(fault.Invalid, "invalid_value", "outcome must be waiting, delivered or given_up").In(name)
-			}
-		case "after":
-			q.Before = value
-		case "limit":
-			if q.Limit, err = strconv.Atoi(value); err != nil || q.Limit < 1 || q.Limit > maxDeliveries {
-				return q, fault.New(fault.Invalid, "invalid_value", "limit must be a whole number from 1 to %d", maxDeliveries).In(name)
-			}
-		default:
-			return q, fault.New(fault.Invalid, "unknown_parameter", "unknown parameter %q; known parameters are outcome, after, limit", name).In(name)
-		}
+	if err := surface.CheckQuery(values, "outcome", "after", "limit"); err != nil {
+		return q, err
 	}
-	return q, nil
+	q.Outcome, q.Before = journal.Outcome(values.Get("outcome")), values.Get("after")
+	switch q.Outcome {
+	case "", journal.MessageWaiting, journal.MessageDelivered, journal.MessageGivenUp:
+	default:
+		return q, surface.InvalidValue("outcome", "outcome must be waiting, delivered or given_up")
+	}
+	q.Limit, err = surface.QueryNumber(values, "limit", defaultDeliveries, 1, maxDeliveries)
+	return q, err
 }
 
 // Redeliver answers POST /api/webhooks/{name}/deliveries/{id}/redeliver.

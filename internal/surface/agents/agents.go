@@ -148,12 +148,12 @@ func (h *Handler) Get() surface.Endpoint {
 // Create answers POST /api/agents.
 func (h *Handler) Create() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		body, err := readFields(r)
+		body, err := surface.ReadFields(r, caller.Account)
 		if err != nil {
 			return 0, nil, err
 		}
 		a := agent.Agent{Org: caller.Org.ID, ID: h.o.NewID(agent.Prefix), Version: 1, CreatedAt: h.o.Now(), UpdatedAt: h.o.Now()}
-		hooked := body.values["hooks"] != nil
+		hooked := body.Has("hooks")
 		if err := h.apply(r, caller, body, &a.Definition); err != nil {
 			return 0, nil, err
 		}
@@ -191,12 +191,12 @@ func (h *Handler) setModel(r *http.Request, caller caller.Caller, d *agent.Defin
 // null gives a member its default. A list is replaced as a whole.
 func (h *Handler) Patch() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		body, err := surface.ReadJSON(r)
+		body, _, err := surface.ReadBody(r, caller.Account)
 		if err != nil {
 			return 0, nil, err
 		}
 		a, err := h.change(r, caller, func(d *agent.Definition) error {
-			if err := h.apply(r, caller, fieldsOf("", body), d); err != nil {
+			if err := h.apply(r, caller, surface.FieldsOf("", body), d); err != nil {
 				return err
 			}
 			return h.setModel(r, caller, d)
@@ -205,7 +205,7 @@ func (h *Handler) Patch() surface.Endpoint {
 			return 0, nil, err
 		}
 		out, err := h.whole(a, caller)
-		if given := fieldsOf("", body).values["hooks"]; err == nil && given != nil {
+		if err == nil && surface.FieldsOf("", body).Has("hooks") {
 			out.Hooks = h.warned(r, caller, a, out.Hooks)
 		}
 		return http.StatusOK, out, err
@@ -213,40 +213,40 @@ func (h *Handler) Patch() surface.Endpoint {
 }
 
 // apply applies the members of a body to a definition.
-func (h *Handler) apply(r *http.Request, caller caller.Caller, f *fields, d *agent.Definition) error {
-	f.text("name", &d.Name)
-	f.text("description", &d.Description)
-	f.text("model", &d.Model)
-	f.text("system_prompt", &d.SystemPrompt)
-	if v, ok := f.take("settings"); ok && f.err == nil {
-		f.err = applySettings(v, &d.Settings)
+func (h *Handler) apply(r *http.Request, caller caller.Caller, f *surface.Fields, d *agent.Definition) error {
+	f.Text("name", &d.Name)
+	f.Text("description", &d.Description)
+	f.Text("model", &d.Model)
+	f.Text("system_prompt", &d.SystemPrompt)
+	if v, ok := f.Take("settings"); ok && f.Err == nil {
+		f.Err = applySettings(v, &d.Settings)
 	}
-	if f.err == nil {
-		f.err = h.applyTools(r.Context(), caller, f, d)
+	if f.Err == nil {
+		f.Err = h.applyTools(r.Context(), caller, f, d)
 	}
-	if f.err == nil {
-		f.err = h.applyServers(f, d)
+	if f.Err == nil {
+		f.Err = h.applyServers(f, d)
 	}
-	if f.err == nil {
-		f.err = h.applyHooks(f, d)
+	if f.Err == nil {
+		f.Err = h.applyHooks(f, d)
 	}
-	return f.done()
+	return f.Done()
 }
 
 func applySettings(v json.RawMessage, s *agent.Settings) error {
-	if isNull(v) {
+	if surface.IsNull(v) {
 		*s = agent.Settings{}
 		return nil
 	}
-	f := fieldsOf("settings", v)
-	f.decimal("temperature", &s.Temperature)
-	f.number("max_steps", &s.MaxSteps)
-	f.number("max_tokens", &s.MaxTokens)
-	f.number("max_context_tokens", &s.MaxContextTokens)
-	f.number("timeout_seconds", &s.TimeoutSeconds)
-	f.text("fallback_model", &s.FallbackModel)
-	f.text("reasoning_effort", &s.ReasoningEffort)
-	return f.done()
+	f := surface.FieldsOf("settings", v)
+	f.Decimal("temperature", &s.Temperature)
+	f.Number("max_steps", &s.MaxSteps)
+	f.Number("max_tokens", &s.MaxTokens)
+	f.Number("max_context_tokens", &s.MaxContextTokens)
+	f.Number("timeout_seconds", &s.TimeoutSeconds)
+	f.Text("fallback_model", &s.FallbackModel)
+	f.Text("reasoning_effort", &s.ReasoningEffort)
+	return f.Done()
 }
 
 // Delete answers DELETE /api/agents/{id}.

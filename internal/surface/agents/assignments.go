@@ -78,14 +78,14 @@ func (h *Handler) customTool(ctx context.Context, orgID string, one agent.Assign
 
 // readAssignment reads an assignment without its id. In a list of an agent, "name" stands for tool_name, and
 // tool_type follows from it.
-func (h *Handler) readAssignment(ctx context.Context, orgID string, f *fields) (one agent.Assignment, err error) {
+func (h *Handler) readAssignment(ctx context.Context, orgID string, f *surface.Fields) (one agent.Assignment, err error) {
 	var short string
-	f.text("tool_type", &one.Type)
-	f.text("tool_name", &one.Name)
-	f.text("tool_id", &one.ToolID)
-	if f.path != "" {
-		f.take("id") // of what GET has returned
-		f.text("name", &short)
+	f.Text("tool_type", &one.Type)
+	f.Text("tool_name", &one.Name)
+	f.Text("tool_id", &one.ToolID)
+	if f.Path != "" {
+		f.Take("id") // of what GET has returned
+		f.Text("name", &short)
 		if one.Name == "" {
 			one.Name = short
 		}
@@ -99,13 +99,13 @@ func (h *Handler) readAssignment(ctx context.Context, orgID string, f *fields) (
 	readOverride(f, &one)
 	switch {
 	case one.Type != builtin && one.Type != custom:
-		f.fail("tool_type", "must be builtin or custom")
+		f.Fail("tool_type", "must be builtin or custom")
 	case one.Name == "":
-		f.fail("tool_name", "is required")
+		f.Fail("tool_name", "is required")
 	case short != "" && short != one.Name:
-		f.fail("name", "differs from tool_name")
+		f.Fail("name", "differs from tool_name")
 	}
-	if err := f.done(); err != nil {
+	if err := f.Done(); err != nil {
 		return one, err
 	}
 	err = h.findAssigned(ctx, orgID, f, &one)
@@ -113,14 +113,14 @@ func (h *Handler) readAssignment(ctx context.Context, orgID string, f *fields) (
 }
 
 // findAssigned finds the tool of an assignment, and sets its id.
-func (h *Handler) findAssigned(ctx context.Context, orgID string, f *fields, one *agent.Assignment) error {
-	missingTool := fault.New(fault.NotFound, "not_found", "there is no %s tool with the name %.80q", one.Type, one.Name).In(f.at("tool_name"))
+func (h *Handler) findAssigned(ctx context.Context, orgID string, f *surface.Fields, one *agent.Assignment) error {
+	missingTool := fault.New(fault.NotFound, "not_found", "there is no %s tool with the name %.80q", one.Type, one.Name).In(f.At("tool_name"))
 	if one.Type == builtin {
 		if !slices.Contains(agent.Builtins(), one.Name) {
 			return missingTool
 		}
 		if one.ToolID != "" {
-			return surface.InvalidValue(f.at("tool_id"), "%s is for custom tools; a built-in tool has none", f.at("tool_id"))
+			return surface.InvalidValue(f.At("tool_id"), "%s is for custom tools; a built-in tool has none", f.At("tool_id"))
 		}
 		return nil
 	}
@@ -136,45 +136,43 @@ func (h *Handler) findAssigned(ctx context.Context, orgID string, f *fields, one
 }
 
 // readOverride reads config_override.
-func readOverride(f *fields, one *agent.Assignment) {
-	v, given := f.take("config_override")
-	if !given || f.err != nil {
+func readOverride(f *surface.Fields, one *agent.Assignment) {
+	v, given := f.Take("config_override")
+	if !given || f.Err != nil {
 		return
 	}
-	if isNull(v) {
+	if surface.IsNull(v) {
 		v = json.RawMessage("{}")
 	}
-	inside := fieldsOf(f.at("config_override"), v)
+	inside := surface.FieldsOf(f.At("config_override"), v)
 	one.Schemas = nil
-	read(inside, "schemas", "an object of lists of names", &one.Schemas)
-	rules, _ := inside.list("rules")
+	surface.Field(inside, "schemas", "an object of lists of names", &one.Schemas)
+	rules, _ := inside.List("rules")
 	one.Rules = nil
 	for i, v := range rules {
-		rule := fieldsOf(fmt.Sprintf("%s[%d]", inside.at("rules"), i), v)
+		rule := surface.FieldsOf(fmt.Sprintf("%s[%d]", inside.At("rules"), i), v)
 		one.Rules = append(one.Rules, readRule(rule))
-		if err := rule.done(); err != nil && inside.err == nil {
-			inside.err = err
-		}
+		inside.Keep(rule.Done())
 	}
-	err := inside.done()
+	err := inside.Done()
 	if err == nil {
-		err = inPath(inside.path, refused(agent.CheckSchemas(one.Schemas), ""))
+		err = inPath(inside.Path, refused(agent.CheckSchemas(one.Schemas), ""))
 	}
 	if err == nil && len(one.Schemas) > 0 && !one.ForDatabases() {
-		err = surface.InvalidValue(inside.at("schemas"), "%s is for database_query and database_write; other tools have none", inside.at("schemas"))
+		err = surface.InvalidValue(inside.At("schemas"), "%s is for database_query and database_write; other tools have none", inside.At("schemas"))
 	}
 	if err == nil {
-		err = inPath(inside.path, refused(one.CheckRules(), ""))
+		err = inPath(inside.Path, refused(one.CheckRules(), ""))
 	}
-	f.err = err
+	f.Err = err
 }
 
 // applyTools replaces the tools of a definition, if the body has any. One with the name of a tool that is there
 // keeps its id.
-func (h *Handler) applyTools(ctx context.Context, caller caller.Caller, f *fields, d *agent.Definition) error {
-	all, given := f.list("tools")
-	if !given || f.err != nil {
-		return f.err
+func (h *Handler) applyTools(ctx context.Context, caller caller.Caller, f *surface.Fields, d *agent.Definition) error {
+	all, given := f.List("tools")
+	if !given || f.Err != nil {
+		return f.Err
 	}
 	if len(all) > agent.MaxTools {
 		return refused(&agent.FieldError{Field: "tools", Message: fmt.Sprintf("an agent has at most %d tools", agent.MaxTools)}, "")
@@ -182,7 +180,7 @@ func (h *Handler) applyTools(ctx context.Context, caller caller.Caller, f *field
 	before := d.Tools
 	d.Tools = nil
 	for i, v := range all {
-		one, err := h.readAssignment(ctx, caller.Org.ID, fieldsOf(fmt.Sprintf("tools[%d]", i), v))
+		one, err := h.readAssignment(ctx, caller.Org.ID, surface.FieldsOf(fmt.Sprintf("tools[%d]", i), v))
 		if err != nil {
 			return err
 		}
@@ -220,7 +218,7 @@ func (h *Handler) AssignTool() surface.Endpoint {
 		if _, err := h.find(r, caller); err != nil {
 			return 0, nil, err
 		}
-		f, err := readFields(r)
+		f, err := surface.ReadFields(r, caller.Account)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -259,7 +257,7 @@ func findAssignment(r *http.Request, d agent.Definition) (int, error) {
 // ChangeAssignment answers PATCH /api/agents/{id}/tools/{aid}, which replaces config_override.
 func (h *Handler) ChangeAssignment() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		body, err := surface.ReadJSON(r)
+		body, _, err := surface.ReadBody(r, caller.Account)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -268,9 +266,9 @@ func (h *Handler) ChangeAssignment() surface.Endpoint {
 			if at, err = findAssignment(r, *d); err != nil {
 				return err
 			}
-			f := fieldsOf("", body)
+			f := surface.FieldsOf("", body)
 			readOverride(f, &d.Tools[at])
-			return f.done()
+			return f.Done()
 		})
 		if err != nil {
 			return 0, nil, err

@@ -106,10 +106,10 @@ func wireHook(hook agent.Hook, declared bool) hookObject {
 
 // applyHooks replaces the hooks of a definition, if the body has any. One that says what a hook which is there
 // says is that hook.
-func (h *Handler) applyHooks(f *fields, d *agent.Definition) error {
-	all, given := f.list("hooks")
-	if !given || f.err != nil {
-		return f.err
+func (h *Handler) applyHooks(f *surface.Fields, d *agent.Definition) error {
+	all, given := f.List("hooks")
+	if !given || f.Err != nil {
+		return f.Err
 	}
 	if len(all) > agent.MaxHooks {
 		return refused(&agent.FieldError{Field: "hooks", Message: fmt.Sprintf("an agent has at most %d hooks", agent.MaxHooks)}, "")
@@ -117,7 +117,7 @@ func (h *Handler) applyHooks(f *fields, d *agent.Definition) error {
 	before := slices.Clone(d.Hooks)
 	d.Hooks = nil
 	for i, one := range all {
-		hook, err := h.readHook(fieldsOf(fmt.Sprintf("hooks[%d]", i), one))
+		hook, err := h.readHook(surface.FieldsOf(fmt.Sprintf("hooks[%d]", i), one))
 		if err != nil {
 			return err
 		}
@@ -137,51 +137,51 @@ func (h *Handler) applyHooks(f *fields, d *agent.Definition) error {
 }
 
 // readHook reads a hook, without an id and the time of its creation.
-func (h *Handler) readHook(f *fields) (agent.Hook, error) {
+func (h *Handler) readHook(f *surface.Fields) (agent.Hook, error) {
 	hook := agent.Hook{Enabled: true}
-	if f.path != "" { // of what GET has returned
-		f.take("id")
-		f.take("created_at")
-		f.take("warnings")
+	if f.Path != "" { // of what GET has returned
+		f.Take("id")
+		f.Take("created_at")
+		f.Take("warnings")
 	}
 	var event, kind string
-	f.text("event", &event)
-	f.text("type", &kind)
-	f.text("matcher", &hook.Matcher)
-	f.boolean("enabled", true, &hook.Enabled)
-	f.integer("position", &hook.Position)
+	f.Text("event", &event)
+	f.Text("type", &kind)
+	f.Text("matcher", &hook.Matcher)
+	f.Bool("enabled", true, &hook.Enabled)
+	f.Int("position", &hook.Position)
 	hook.Event = agent.HookEvent(event)
 	config := []byte("{}")
-	if v, ok := f.take("config"); ok && !isNull(v) {
+	if v, ok := f.Take("config"); ok && !surface.IsNull(v) {
 		config = v
 	}
-	if f.err == nil {
-		f.err = readConfig(fieldsOf(f.at("config"), config), kind, &hook)
+	if f.Err == nil {
+		f.Err = readConfig(surface.FieldsOf(f.At("config"), config), kind, &hook)
 	}
-	if err := f.done(); err != nil {
+	if err := f.Done(); err != nil {
 		return hook, err
 	}
 	if err := hook.Check(); err != nil {
-		return hook, inPath(f.path, refused(err, ""))
+		return hook, inPath(f.Path, refused(err, ""))
 	}
-	return hook, inPath(f.path, h.checkHTTP(hook.HTTP))
+	return hook, inPath(f.Path, h.checkHTTP(hook.HTTP))
 }
 
 // readConfig reads the config of a hook of the type.
-func readConfig(f *fields, kind string, hook *agent.Hook) error {
-	if f.err != nil {
-		return f.err
+func readConfig(f *surface.Fields, kind string, hook *agent.Hook) error {
+	if f.Err != nil {
+		return f.Err
 	}
 	switch kind {
 	case "http":
 		c := &agent.HTTPHook{}
 		hook.HTTP = c
-		f.text("url", &c.URL)
-		f.texts("headers", &c.Headers)
-		f.text("secret", &c.Secret)
-		f.seconds("timeout_seconds", agent.DefaultHookTimeout, &c.TimeoutSeconds)
-		f.boolean("include_run_context", false, &c.IncludeRunContext)
-		f.text("on_error", &c.OnError)
+		f.Text("url", &c.URL)
+		f.Texts("headers", &c.Headers)
+		f.Text("secret", &c.Secret)
+		readSeconds(f, "timeout_seconds", agent.DefaultHookTimeout, &c.TimeoutSeconds)
+		f.Bool("include_run_context", false, &c.IncludeRunContext)
+		f.Text("on_error", &c.OnError)
 		if c.OnError == agent.HookAllow { // a hook that says the default is the one that does not say it
 			c.OnError = ""
 		}
@@ -190,18 +190,18 @@ func readConfig(f *fields, kind string, hook *agent.Hook) error {
 		}
 	case "rule":
 		hook.Rules = []agent.HookRule{}
-		rules, given := f.list("rules")
-		if _, single := f.values["condition"]; given && single {
-			f.fail("condition", "cannot be combined with rules")
+		rules, given := f.List("rules")
+		if given && f.Has("condition") {
+			f.Fail("condition", "cannot be combined with rules")
 		}
-		if !given && f.err == nil {
+		if !given && f.Err == nil {
 			one := readRule(f)
 			hook.Rules = append(hook.Rules, one)
 		}
 		for i, v := range rules {
-			inside := fieldsOf(fmt.Sprintf("%s[%d]", f.at("rules"), i), v)
+			inside := surface.FieldsOf(fmt.Sprintf("%s[%d]", f.At("rules"), i), v)
 			one := readRule(inside)
-			if err := inside.done(); err != nil {
+			if err := inside.Done(); err != nil {
 				return err
 			}
 			hook.Rules = append(hook.Rules, one)
@@ -209,38 +209,39 @@ func readConfig(f *fields, kind string, hook *agent.Hook) error {
 	case "approval":
 		c := &agent.ApprovalHook{}
 		hook.Approval = c
-		f.text("message", &c.Message)
-		f.seconds("timeout", agent.DefaultApprovalTimeout, &c.TimeoutSeconds)
+		f.Text("message", &c.Message)
+		readSeconds(f, "timeout", agent.DefaultApprovalTimeout, &c.TimeoutSeconds)
 	default: // refused by Check
-		clear(f.values)
+		clear(f.Rest())
 	}
-	return f.done()
+	return f.Done()
 }
 
-// seconds reads a time in seconds, which is at least one. The default is stored as 0.
-func (f *fields) seconds(name string, standard time.Duration, into *int) {
-	if _, given := f.values[name]; !given {
+// readSeconds reads a time in seconds, which is at least one. The default is stored as 0.
+func readSeconds(f *surface.Fields, name string, standard time.Duration, into *int) {
+	given := f.Has(name)
+	var n *int
+	if f.Number(name, &n); !given {
 		return
 	}
-	var n *int
-	if f.number(name, &n); n == nil {
+	if n == nil {
 		*into = 0
 		return
 	}
 	if *n < 1 {
-		f.fail(name, "must be a whole number of seconds, at least 1")
+		f.Fail(name, "must be a whole number of seconds, at least 1")
 	}
 	if *into = *n; *n == int(standard/time.Second) {
 		*into = 0
 	}
 }
 
-func readRule(f *fields) (one agent.HookRule) {
+func readRule(f *surface.Fields) (one agent.HookRule) {
 	action := agent.HookDeny
-	f.text("condition", &one.Condition)
-	f.text("message", &one.Message)
-	if f.text("action", &action); action != agent.HookDeny && action != "" {
-		f.fail("action", `must be "deny"; what no rule denies is allowed`)
+	f.Text("condition", &one.Condition)
+	f.Text("message", &one.Message)
+	if f.Text("action", &action); action != agent.HookDeny && action != "" {
+		f.Fail("action", `must be "deny"; what no rule denies is allowed`)
 	}
 	return one
 }
@@ -363,7 +364,7 @@ func (h *Handler) Hook() surface.Endpoint {
 // AddHook answers POST /api/agents/{id}/hooks.
 func (h *Handler) AddHook() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		body, err := readFields(r)
+		body, err := surface.ReadFields(r, caller.Account)
 		if err != nil {
 			return 0, nil, err
 		}

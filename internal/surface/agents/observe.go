@@ -66,14 +66,11 @@ func runQuery(r *http.Request, caller caller.Caller, known ...string) (q agent.R
 		}
 		q.States = agent.StatesOf(agent.RunStatus(text))
 	}
-	for name, at := range map[string]*time.Time{"created_after": &q.CreatedAfter, "created_before": &q.CreatedBefore} {
-		if text := values.Get(name); text != "" {
-			if *at, err = time.Parse(time.RFC3339, text); err != nil {
-				return q, surface.InvalidValue(name, "%s must be a time in RFC 3339 format, for example 2026-01-31T12:00:00Z", name)
-			}
-		}
+	if q.CreatedAfter, err = surface.QueryTime(values, "created_after"); err != nil {
+		return q, err
 	}
-	return q, nil
+	q.CreatedBefore, err = surface.QueryTime(values, "created_before")
+	return q, err
 }
 
 // ObservedRuns answers GET /api/observability/agent-runs, the latest first.

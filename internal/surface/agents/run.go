@@ -43,29 +43,29 @@ type runBody struct {
 var later = []string{"knowledge_bases", "runtime_knowledge_bases", "context_handler_id", "context_override", "context_items"}
 
 func readRunBody(body []byte) (b runBody, err error) {
-	f := fieldsOf("", body)
+	f := surface.FieldsOf("", body)
 	for _, name := range later {
-		if v, ok := f.take(name); ok && !isNull(v) {
+		if v, ok := f.Take(name); ok && !surface.IsNull(v) {
 			return b, fault.New(fault.NotConfigured, "not_available", "%s: this version of the gateway has no knowledge bases; leave it out", name).In(name)
 		}
 	}
 	busy := string(run.Reject)
 	var citations bool
-	b.endUser = f.endUser()
-	f.text("message", &b.message)
-	f.text("session_id", &b.session)
-	f.number("max_steps", &b.maxSteps)
-	f.number("max_context_tokens", &b.maxContext)
-	f.number("timeout_seconds", &b.timeout)
-	f.decimal("temperature", &b.temperature)
-	f.boolean("reasoning_requested", false, &b.reasoning)
-	f.boolean("detached", false, &b.detached)
-	f.boolean("citations_enabled", false, &citations)
-	f.text("when_busy", &busy)
-	if v, ok := f.take("response_format"); ok && f.err == nil && !isNull(v) {
-		b.format, f.err = readFormat(v)
+	b.endUser = endUser(f)
+	f.Text("message", &b.message)
+	f.Text("session_id", &b.session)
+	f.Number("max_steps", &b.maxSteps)
+	f.Number("max_context_tokens", &b.maxContext)
+	f.Number("timeout_seconds", &b.timeout)
+	f.Decimal("temperature", &b.temperature)
+	f.Bool("reasoning_requested", false, &b.reasoning)
+	f.Bool("detached", false, &b.detached)
+	f.Bool("citations_enabled", false, &citations)
+	f.Text("when_busy", &busy)
+	if v, ok := f.Take("response_format"); ok && f.Err == nil && !surface.IsNull(v) {
+		b.format, f.Err = readFormat(v)
 	}
-	if err := f.done(); err != nil {
+	if err := f.Done(); err != nil {
 		return b, err
 	}
 	switch {
@@ -82,19 +82,39 @@ func readRunBody(body []byte) (b runBody, err error) {
 	return b, refused(s.Check(), "")
 }
 
+// endUser reads the members that name the end user of a run.
+func endUser(f *surface.Fields) string {
+	var members []surface.Member
+	for _, name := range []string{"safety_identifier", "user"} {
+		v, _ := f.Take(name)
+		if v != nil && !surface.IsNull(v) && json.Unmarshal(v, new(string)) != nil {
+			f.Fail(name, "must be a string")
+		}
+		members = append(members, surface.Member{Name: name, Value: v})
+	}
+	v, ok := f.Take("metadata")
+	if ok && !surface.IsNull(v) {
+		if surface.FieldsOf("", v).Err != nil {
+			f.Fail("metadata", "must be an object")
+		}
+		members = append(members, surface.Member{Name: "metadata", Value: v})
+	}
+	return surface.EndUser(members)
+}
+
 // readFormat reads the form of an answer: {"type": "json_object"}, or json_schema with a json_schema.
 func readFormat(v json.RawMessage) (out model.Format, err error) {
-	f := fieldsOf("response_format", v)
-	f.text("type", &out.Type)
-	if s, ok := f.take("json_schema"); ok && f.err == nil {
-		in := fieldsOf("response_format.json_schema", s)
-		in.text("name", &out.Name)
-		in.text("description", &out.Description)
-		read(in, "strict", "true or false", &out.Strict)
-		out.Schema, _ = in.take("schema")
-		f.err = in.done()
+	f := surface.FieldsOf("response_format", v)
+	f.Text("type", &out.Type)
+	if s, ok := f.Take("json_schema"); ok && f.Err == nil {
+		in := surface.FieldsOf("response_format.json_schema", s)
+		in.Text("name", &out.Name)
+		in.Text("description", &out.Description)
+		surface.Field(in, "strict", "true or false", &out.Strict)
+		out.Schema, _ = in.Take("schema")
+		f.Err = in.Done()
 	}
-	if err := f.done(); err != nil {
+	if err := f.Done(); err != nil {
 		return out, err
 	}
 	if (out.Type != "text" && out.Type != "json_object" && out.Type != "json_schema") || (out.Type == "json_schema") != (out.Schema != nil) {
@@ -115,7 +135,7 @@ type begun struct {
 // begin starts a turn of a session. Without a session_id it creates the session, which is deleted if the run
 // is refused.
 func (h *Handler) begin(r *http.Request, caller caller.Caller, noTools bool) (b begun, err error) {
-	body, err := surface.ReadBody(r, caller.Account)
+	body, _, err := surface.ReadBody(r, caller.Account)
 	if err != nil {
 		return b, err
 	}
@@ -446,9 +466,9 @@ func (h *Handler) Events(w http.ResponseWriter, r *http.Request, caller caller.C
 // CancelRun answers POST /api/agents/runs/{id}/cancel.
 func (h *Handler) CancelRun() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		f, err := readOptional(r)
+		f, err := surface.ReadOptionalFields(r, caller.Account)
 		if err == nil {
-			err = f.done()
+			err = f.Done()
 		}
 		if err != nil {
 			return 0, nil, err
@@ -467,29 +487,21 @@ func (h *Handler) CancelRun() surface.Endpoint {
 	})
 }
 
-// readOptional reads a body that may be empty.
-func readOptional(r *http.Request) (*fields, error) {
-	if r.ContentLength == 0 {
-		return fieldsOf("", []byte("{}")), nil
-	}
-	return readFields(r)
-}
-
 // ApproveRun answers POST /api/agents/runs/{id}/approve.
 func (h *Handler) ApproveRun() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		f, err := readFields(r)
+		f, err := surface.ReadFields(r, caller.Account)
 		if err != nil {
 			return 0, nil, err
 		}
 		var approved *bool
 		var id, reason string
 		var early bool
-		read(f, "approved", "true or false", &approved)
-		read(f, "early", "true or false", &early)
-		f.text("approval_id", &id)
-		f.text("reason", &reason)
-		if err := f.done(); err != nil {
+		surface.Field(f, "approved", "true or false", &approved)
+		surface.Field(f, "early", "true or false", &early)
+		f.Text("approval_id", &id)
+		f.Text("reason", &reason)
+		if err := f.Done(); err != nil {
 			return 0, nil, err
 		}
 		if approved == nil {

@@ -66,10 +66,10 @@ func (h *Handler) wireServer(s agent.Server, declared bool) (serverObject, error
 
 // applyServers replaces the servers of a definition, if the body has any. One with the name of a server that
 // is there keeps its id.
-func (h *Handler) applyServers(f *fields, d *agent.Definition) error {
-	all, given := f.list("mcp_servers")
-	if !given || f.err != nil {
-		return f.err
+func (h *Handler) applyServers(f *surface.Fields, d *agent.Definition) error {
+	all, given := f.List("mcp_servers")
+	if !given || f.Err != nil {
+		return f.Err
 	}
 	if len(all) > agent.MaxServers {
 		return refused(&agent.FieldError{Field: "mcp_servers", Message: fmt.Sprintf("an agent has at most %d MCP servers", agent.MaxServers)}, "")
@@ -78,7 +78,7 @@ func (h *Handler) applyServers(f *fields, d *agent.Definition) error {
 	d.Servers = nil
 	for i, one := range all {
 		s := agent.Server{}
-		if err := h.applyServer(fieldsOf(fmt.Sprintf("mcp_servers[%d]", i), one), &s, ""); err != nil {
+		if err := h.applyServer(surface.FieldsOf(fmt.Sprintf("mcp_servers[%d]", i), one), &s, ""); err != nil {
 			return err
 		}
 		if j := slices.IndexFunc(before, func(b agent.Server) bool { return b.Name == s.Name }); j >= 0 {
@@ -93,27 +93,27 @@ func (h *Handler) applyServers(f *fields, d *agent.Definition) error {
 }
 
 // applyServer applies the members of an object to a server. A URL that it had before is not judged again.
-func (h *Handler) applyServer(f *fields, s *agent.Server, before string) error {
-	_, known := f.take("id") // of what GET has returned
-	if known && f.path == "" {
-		f.fail("id", "cannot be set")
+func (h *Handler) applyServer(f *surface.Fields, s *agent.Server, before string) error {
+	_, known := f.Take("id") // of what GET has returned
+	if known && f.Path == "" {
+		f.Fail("id", "cannot be set")
 	}
 	name, url, transport, enabled, headers := s.Name, s.Settings.URL, transportHTTP, s.Settings.Enabled || s.ID == "", s.Settings.Headers
-	f.text("name", &name)
-	f.text("url", &url)
-	f.text("transport", &transport)
-	f.boolean("enabled", true, &enabled)
-	f.texts("headers", &headers)
+	f.Text("name", &name)
+	f.Text("url", &url)
+	f.Text("transport", &transport)
+	f.Bool("enabled", true, &enabled)
+	f.Texts("headers", &headers)
 	config := map[string]json.RawMessage{}
-	if v, ok := f.take("config"); ok && !isNull(v) {
-		inside := fieldsOf(f.at("config"), v)
-		config = inside.values
+	if v, ok := f.Take("config"); ok && !surface.IsNull(v) {
+		inside := surface.FieldsOf(f.At("config"), v)
+		config = inside.Rest()
 		for _, name := range append(notInConfig(), "command", "env") {
 			if _, ok := config[name]; ok {
-				inside.fail(name, "is not a setting of config")
+				inside.Fail(name, "is not a setting of config")
 			}
 		}
-		f.err = errors.Join(f.err, inside.err)
+		f.Keep(inside.Err)
 	} else if !ok && s.ID != "" {
 		stored, err := h.wireServer(*s, false)
 		if err != nil {
@@ -122,9 +122,9 @@ func (h *Handler) applyServer(f *fields, s *agent.Server, before string) error {
 		config = stored.Config
 	}
 	if transport != "" && transport != transportHTTP {
-		f.fail("transport", `must be "http": servers are called over HTTP`)
+		f.Fail("transport", `must be "http": servers are called over HTTP`)
 	}
-	if err := f.done(); err != nil {
+	if err := f.Done(); err != nil {
 		return err
 	}
 	settings, err := h.readServer(f, name, url, enabled, headers, config)
@@ -133,7 +133,7 @@ func (h *Handler) applyServer(f *fields, s *agent.Server, before string) error {
 	}
 	if url != before {
 		if err := h.o.Judge(url); err != nil {
-			return inPath(f.path, err)
+			return inPath(f.Path, err)
 		}
 	}
 	s.Name, s.Settings = name, settings
@@ -142,7 +142,7 @@ func (h *Handler) applyServer(f *fields, s *agent.Server, before string) error {
 
 // readServer reads a server with the rules of the configuration file. Its tools are called
 // mcp__server__tool unless the config says otherwise.
-func (h *Handler) readServer(f *fields, name, url string, enabled bool, headers map[string]string, config map[string]json.RawMessage) (m org.MCPServer, err error) {
+func (h *Handler) readServer(f *surface.Fields, name, url string, enabled bool, headers map[string]string, config map[string]json.RawMessage) (m org.MCPServer, err error) {
 	whole := map[string]any{"name": name, "enabled": enabled, "naming": "namespaced"}
 	if url != "" {
 		whole["url"] = url
@@ -151,7 +151,7 @@ func (h *Handler) readServer(f *fields, name, url string, enabled bool, headers 
 		whole["headers"] = headers
 	}
 	for key, v := range config {
-		if key != "naming" || !isNull(v) {
+		if key != "naming" || !surface.IsNull(v) {
 			whole[key] = v
 		}
 	}
@@ -170,15 +170,15 @@ func (h *Handler) readServer(f *fields, name, url string, enabled bool, headers 
 	if e := fault.From(err); e.Code == fault.Unprocessable && e.Reason == "invalid_value" {
 		first, _, _ := strings.Cut(e.Param, ".")
 		first, _, _ = strings.Cut(first, "[")
-		at := f.path
+		at := f.Path
 		if first != "" && !slices.Contains(notInConfig(), first) {
-			at = f.at("config")
+			at = f.At("config")
 		}
 		invalid := *e
 		invalid.Code = fault.Invalid
 		return m, inPath(at, &invalid)
 	}
-	return m, inPath(f.path, err)
+	return m, inPath(f.Path, err)
 }
 
 // inPath returns an error for the caller with the path of the object that it is about.
@@ -250,13 +250,13 @@ func findServer(r *http.Request, d agent.Definition) (int, error) {
 // AddServer answers POST /api/agents/{id}/mcp-servers.
 func (h *Handler) AddServer() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		body, err := surface.ReadJSON(r)
+		body, _, err := surface.ReadBody(r, caller.Account)
 		if err != nil {
 			return 0, nil, err
 		}
 		return h.changeServer(r, caller, http.StatusCreated, func(d *agent.Definition) (int, error) {
 			s := agent.Server{}
-			if err := h.applyServer(fieldsOf("", body), &s, ""); err != nil {
+			if err := h.applyServer(surface.FieldsOf("", body), &s, ""); err != nil {
 				return 0, err
 			}
 			if len(d.Servers) >= agent.MaxServers {
@@ -273,7 +273,7 @@ func (h *Handler) AddServer() surface.Endpoint {
 // there.
 func (h *Handler) ChangeServer() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		body, err := surface.ReadJSON(r)
+		body, _, err := surface.ReadBody(r, caller.Account)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -282,7 +282,7 @@ func (h *Handler) ChangeServer() surface.Endpoint {
 			if err != nil {
 				return 0, err
 			}
-			return i, h.applyServer(fieldsOf("", body), &d.Servers[i], d.Servers[i].Settings.URL)
+			return i, h.applyServer(surface.FieldsOf("", body), &d.Servers[i], d.Servers[i].Settings.URL)
 		})
 	})
 }

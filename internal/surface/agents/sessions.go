@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/agent"
 	"github.com/turnpike-gateway/turnpike/internal/caller"
@@ -80,12 +79,11 @@ func (h *Handler) Sessions() surface.Endpoint {
 		if !caller.Principal.Role.MayRead() {
 			q.Principal = caller.Principal.ID
 		}
-		for name, at := range map[string]*time.Time{"created_after": &q.CreatedAfter, "created_before": &q.CreatedBefore} {
-			if text := values.Get(name); text != "" {
-				if *at, err = time.Parse(time.RFC3339, text); err != nil {
-					return 0, nil, surface.InvalidValue(name, "%s must be a time in RFC 3339 format, for example 2026-01-31T12:00:00Z", name)
-				}
-			}
+		if q.CreatedAfter, err = surface.QueryTime(values, "created_after"); err != nil {
+			return 0, nil, err
+		}
+		if q.CreatedBefore, err = surface.QueryTime(values, "created_before"); err != nil {
+			return 0, nil, err
 		}
 		if q.MinTurns, err = surface.QueryNumber(values, "min_runs", 0, 0, maxOffset); err != nil {
 			return 0, nil, err
@@ -121,11 +119,11 @@ func readInitial(all []json.RawMessage) (items []item.Item, err error) {
 	}
 	for i, v := range all {
 		at := fmt.Sprintf("initial_messages[%d]", i)
-		f := fieldsOf(at, v)
+		f := surface.FieldsOf(at, v)
 		var role, content string
-		f.text("role", &role)
-		f.text("content", &content)
-		switch err := f.done(); {
+		f.Text("role", &role)
+		f.Text("content", &content)
+		switch err := f.Done(); {
 		case err != nil:
 			return nil, err
 		case role != string(item.User) && role != string(item.Assistant):
@@ -141,16 +139,16 @@ func readInitial(all []json.RawMessage) (items []item.Item, err error) {
 // CreateSession answers POST /api/agents/{id}/sessions.
 func (h *Handler) CreateSession() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		f, err := readOptional(r)
+		f, err := surface.ReadOptionalFields(r, caller.Account)
 		if err != nil {
 			return 0, nil, err
 		}
 		s := agent.Session{Org: caller.Org.ID, ID: h.o.NewID(agent.SessionPrefix), Principal: caller.Principal.ID, CreatedAt: h.o.Now()}
-		f.text("title", &s.Title)
-		f.boolean("pinned", false, &s.Pinned)
-		f.texts("metadata", &s.Metadata)
-		initial, _ := f.list("initial_messages")
-		if err := f.done(); err != nil {
+		f.Text("title", &s.Title)
+		f.Bool("pinned", false, &s.Pinned)
+		f.Texts("metadata", &s.Metadata)
+		initial, _ := f.List("initial_messages")
+		if err := f.Done(); err != nil {
 			return 0, nil, err
 		}
 		items, err := readInitial(initial)

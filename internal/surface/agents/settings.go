@@ -91,7 +91,7 @@ func readValue(key, path string, v json.RawMessage) (newValue, error) {
 	var text string
 	var number json.Number
 	switch {
-	case isNull(v):
+	case surface.IsNull(v):
 	case json.Unmarshal(v, &text) == nil:
 	case k.Number && json.Unmarshal(v, &number) == nil:
 		text = number.String()
@@ -120,24 +120,24 @@ func unknownSetting(key string) error {
 // PutSettings answers PUT /api/settings with {"settings": {KEY: VALUE}}. All are checked before any is stored.
 func (h *Handler) PutSettings() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		f, err := readFields(r)
+		f, err := surface.ReadFields(r, caller.Account)
 		if err != nil {
 			return 0, nil, err
 		}
-		v, ok := f.take("settings")
-		if err := f.done(); err != nil {
+		v, ok := f.Take("settings")
+		if err := f.Done(); err != nil {
 			return 0, nil, err
 		}
 		if !ok {
 			return 0, nil, surface.InvalidValue("settings", `settings is required: {"settings": {"KEY": "value"}}`)
 		}
-		inside := fieldsOf("settings", v)
-		if inside.err != nil {
-			return 0, nil, inside.err
+		inside := surface.FieldsOf("settings", v)
+		if inside.Err != nil {
+			return 0, nil, inside.Err
 		}
 		var all []newValue
 		for _, k := range agent.SettingKeys() {
-			value, given := inside.take(k.Key)
+			value, given := inside.Take(k.Key)
 			if !given {
 				continue
 			}
@@ -147,7 +147,7 @@ func (h *Handler) PutSettings() surface.Endpoint {
 			}
 			all = append(all, one)
 		}
-		if err := inside.done(); err != nil {
+		if err := inside.Done(); err != nil {
 			return 0, nil, err
 		}
 		return h.store(r, caller, all)
@@ -161,12 +161,12 @@ func (h *Handler) PutSetting() surface.Endpoint {
 		if _, ok := agent.FindSetting(key); !ok {
 			return 0, nil, unknownSetting(key)
 		}
-		f, err := readFields(r)
+		f, err := surface.ReadFields(r, caller.Account)
 		if err != nil {
 			return 0, nil, err
 		}
-		v, ok := f.take("value")
-		if err := f.done(); err != nil {
+		v, ok := f.Take("value")
+		if err := f.Done(); err != nil {
 			return 0, nil, err
 		}
 		if !ok {
@@ -195,13 +195,13 @@ func (h *Handler) DeleteSetting() surface.Endpoint {
 // have their defaults again.
 func (h *Handler) ResetCategory() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		f, err := readFields(r)
+		f, err := surface.ReadFields(r, caller.Account)
 		if err != nil {
 			return 0, nil, err
 		}
 		var category string
-		f.text("category", &category)
-		if err := f.done(); err != nil {
+		f.Text("category", &category)
+		if err := f.Done(); err != nil {
 			return 0, nil, err
 		}
 		var all []newValue

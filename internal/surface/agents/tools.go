@@ -136,7 +136,7 @@ func refusedTool(err error, id string) error {
 // CreateTool answers POST /api/tools.
 func (h *Handler) CreateTool() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		f, err := readFields(r)
+		f, err := surface.ReadFields(r, caller.Account)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -153,12 +153,12 @@ func (h *Handler) CreateTool() surface.Endpoint {
 // config. null gives a member its default.
 func (h *Handler) ChangeTool() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		body, err := surface.ReadJSON(r)
+		body, _, err := surface.ReadBody(r, caller.Account)
 		if err != nil {
 			return 0, nil, err
 		}
 		for attempt := 1; ; attempt++ {
-			t, err := h.changeTool(r, caller, fieldsOf("", body))
+			t, err := h.changeTool(r, caller, surface.FieldsOf("", body))
 			if errors.Is(err, org.ErrChanged) {
 				if attempt < maxAttempts {
 					continue
@@ -172,7 +172,7 @@ func (h *Handler) ChangeTool() surface.Endpoint {
 
 // changeTool applies the members to the tool in the path. It returns org.ErrChanged if another request changed the
 // tool meanwhile.
-func (h *Handler) changeTool(r *http.Request, caller caller.Caller, f *fields) (agent.Tool, error) {
+func (h *Handler) changeTool(r *http.Request, caller caller.Caller, f *surface.Fields) (agent.Tool, error) {
 	was, err := h.findTool(r, caller)
 	switch {
 	case err != nil:
@@ -225,34 +225,34 @@ func (h *Handler) checkUndeclared(caller caller.Caller, name string) error {
 
 // applyTool applies the members of a body to a definition, and checks it. An endpoint that it had before is
 // not judged again.
-func (h *Handler) applyTool(f *fields, d *agent.ToolDefinition) error {
+func (h *Handler) applyTool(f *surface.Fields, d *agent.ToolDefinition) error {
 	before := d.Endpoint
 	var kind string
-	if f.text("tool_type", &kind); kind != "" && kind != custom {
-		f.fail("tool_type", `must be "custom"; built-in tools cannot be created`)
+	if f.Text("tool_type", &kind); kind != "" && kind != custom {
+		f.Fail("tool_type", `must be "custom"; built-in tools cannot be created`)
 	}
-	f.text("name", &d.Name)
-	f.text("description", &d.Description)
-	if v, ok := f.take("input_schema"); ok {
+	f.Text("name", &d.Name)
+	f.Text("description", &d.Description)
+	if v, ok := f.Take("input_schema"); ok {
 		d.InputSchema = v
 	}
-	if v, ok := f.take("config"); ok && f.err == nil {
-		if isNull(v) {
+	if v, ok := f.Take("config"); ok && f.Err == nil {
+		if surface.IsNull(v) {
 			v = json.RawMessage(`{"method":null,"headers":null,"timeout_seconds":null,"class":null}`)
 		}
-		inside := fieldsOf("config", v)
+		inside := surface.FieldsOf("config", v)
 		var class string
-		inside.text("endpoint", &d.Endpoint)
-		inside.text("method", &d.Method)
-		inside.texts("headers", &d.Headers)
-		inside.seconds("timeout_seconds", agent.DefaultToolTimeout, &d.TimeoutSeconds)
-		if _, given := inside.values["class"]; given {
-			inside.text("class", &class)
+		inside.Text("endpoint", &d.Endpoint)
+		inside.Text("method", &d.Method)
+		inside.Texts("headers", &d.Headers)
+		readSeconds(inside, "timeout_seconds", agent.DefaultToolTimeout, &d.TimeoutSeconds)
+		given := inside.Has("class")
+		if inside.Text("class", &class); given {
 			d.Class = tool.Class(class)
 		}
-		f.err = inside.done()
+		f.Err = inside.Done()
 	}
-	if err := f.done(); err != nil {
+	if err := f.Done(); err != nil {
 		return err
 	}
 	if err := h.readTool(d); err != nil {

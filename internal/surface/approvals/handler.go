@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -254,11 +253,8 @@ const remember = "remember_for_session"
 
 // decision reads the body of a decision, in which the member reason is for the model, and which may have more members.
 func decision(body map[string]json.RawMessage, reason string, more ...string) (d journal.Decision, err error) {
-	known := append([]string{"decision", reason, remember}, more...)
-	for _, name := range slices.Sorted(maps.Keys(body)) {
-		if !slices.Contains(known, name) {
-			return d, fault.New(fault.Invalid, "unknown_parameter", "unknown member %.80q; known members are %s", name, strings.Join(known, ", ")).In(name)
-		}
+	if err := surface.OnlyMembers(body, append([]string{"decision", reason, remember}, more...)...); err != nil {
+		return d, err
 	}
 	word, err := text(body, "decision")
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/caller"
@@ -161,7 +160,7 @@ func (h *Sessions) Fork(w http.ResponseWriter, r *http.Request, caller caller.Ca
 	}
 	body, err := surface.ReadObject(r, caller.Account)
 	if err == nil {
-		err = onlyMembers(body, sessionMember, "turns")
+		err = surface.OnlyMembers(body, sessionMember, "turns")
 	}
 	if err != nil {
 		return err
@@ -205,19 +204,9 @@ func (h *Sessions) Fork(w http.ResponseWriter, r *http.Request, caller caller.Ca
 	return surface.WriteJSON(w, http.StatusOK, object(other.ID, copied.Items))
 }
 
-// onlyMembers refuses a body with other members than these.
-func onlyMembers(body map[string]json.RawMessage, names ...string) error {
-	for _, name := range slices.Sorted(maps.Keys(body)) {
-		if !slices.Contains(names, name) {
-			return fault.New(fault.Invalid, "unknown_parameter", "%.100q is not a member of this request; it has %s", name, strings.Join(names, ", ")).In(name)
-		}
-	}
-	return nil
-}
-
 // imported reads a session in the form of exported. What the gateway says of it by itself is not read.
 func imported(body map[string]json.RawMessage) (c journal.Conversation, err error) {
-	if err := onlyMembers(body, "messages", "call_ids", "id", "object", "turns", "created_at", "updated_at", "expires_at"); err != nil {
+	if err := surface.OnlyMembers(body, "messages", "call_ids", "id", "object", "turns", "created_at", "updated_at", "expires_at"); err != nil {
 		return c, err
 	}
 	if err := checkIDs([]surface.Member{{Name: "messages", Value: body["messages"]}}); err != nil {

@@ -1,9 +1,7 @@
 package files
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -355,7 +353,7 @@ func (h *Handler) SignURL() surface.Endpoint {
 		if err := mayRead(caller); err != nil {
 			return 0, nil, err
 		}
-		asked, err := readSignedURL(r)
+		name, expires, err := readSignedURL(r, caller)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -363,10 +361,10 @@ func (h *Handler) SignURL() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		if _, err := b.Stat(r.Context(), asked.Path); err != nil {
+		if _, err := b.Stat(r.Context(), name); err != nil {
 			return 0, nil, h.answer(err)
 		}
-		made, until, err := h.o.Links.Make(caller.Org, r.PathValue("name"), asked.Path, time.Duration(asked.ExpiresIn)*time.Second, r)
+		made, until, err := h.o.Links.Make(caller.Org, r.PathValue("name"), name, expires, r)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -377,25 +375,22 @@ func (h *Handler) SignURL() surface.Endpoint {
 	})
 }
 
-// signedURL is what a request for a signed URL says.
-type signedURL struct {
-	Path      string `json:"path"`
-	ExpiresIn int    `json:"expires_in_seconds"`
-}
-
-func readSignedURL(r *http.Request) (signedURL, error) {
-	asked := signedURL{ExpiresIn: int(blob.MaxSigned / time.Second)}
-	body, err := surface.ReadJSON(r)
+func readSignedURL(r *http.Request, caller caller.Caller) (name string, expires time.Duration, err error) {
+	f, err := surface.ReadFields(r, caller.Account)
 	if err != nil {
-		return asked, err
+		return "", 0, err
 	}
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&asked); err != nil {
-		return asked, fault.New(fault.Invalid, "invalid_value", `the request body must be {"path": "…", "expires_in_seconds": 3600}; expires_in_seconds may be left out`)
+	var seconds *int
+	f.Text("path", &name)
+	f.Number("expires_in_seconds", &seconds)
+	if err := f.Done(); err != nil {
+		return "", 0, err
 	}
-	if most := int(blob.MaxSigned / time.Second); asked.ExpiresIn < 1 || asked.ExpiresIn > most {
-		return asked, surface.InvalidValue("expires_in_seconds", "expires_in_seconds must be from 1 to %d", most)
+	if seconds == nil {
+		return name, blob.MaxSigned, nil
 	}
-	return asked, nil
+	if most := int(blob.MaxSigned / time.Second); *seconds < 1 || *seconds > most {
+		return "", 0, surface.InvalidValue("expires_in_seconds", "expires_in_seconds must be from 1 to %d", most)
+	}
+	return name, time.Duration(*seconds) * time.Second, nil
 }

@@ -193,7 +193,7 @@ func (f *uploadForm) add(part *multipart.Part, body *spool.Body) error {
 	case "expires_after[seconds]":
 		f.seconds = string(value)
 	default:
-		return fault.New(fault.Invalid, "unknown_parameter", "unknown part of the form: %q", name).In(name)
+		return surface.Unknown("part", name, name, "file", "purpose", "expires_after[anchor]", "expires_after[seconds]")
 	}
 	return nil
 }

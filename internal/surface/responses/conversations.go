@@ -65,16 +65,6 @@ func (h *Handler) findConversation(ctx context.Context, caller caller.Caller, id
 	return c, nil
 }
 
-// refuseOthers refuses a body with other members than these.
-func refuseOthers(body map[string]json.RawMessage, names ...string) error {
-	for name := range body {
-		if !slices.Contains(names, name) {
-			return fault.New(fault.Invalid, "unknown_parameter", "%.100q is not a member of this request; it has %s", name, strings.Join(names, " and ")).In(name)
-		}
-	}
-	return nil
-}
-
 // metadataOf returns the metadata of a body; empty if it has none.
 func metadataOf(body map[string]json.RawMessage) (map[string]string, error) {
 	if value := body["metadata"]; value != nil && string(value) != "null" {
@@ -87,7 +77,7 @@ func metadataOf(body map[string]json.RawMessage) (map[string]string, error) {
 func (h *Handler) CreateConversation(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	body, err := surface.ReadObject(r, caller.Account)
 	if err == nil {
-		err = refuseOthers(body, "items", "metadata")
+		err = surface.OnlyMembers(body, "items", "metadata")
 	}
 	if err != nil {
 		return err
@@ -305,7 +295,7 @@ func (h *Handler) changeConversation(ctx context.Context, caller caller.Caller, 
 func (h *Handler) UpdateConversation(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	body, err := surface.ReadObject(r, caller.Account)
 	if err == nil {
-		err = refuseOthers(body, "metadata")
+		err = surface.OnlyMembers(body, "metadata")
 	}
 	if err == nil && body["metadata"] == nil {
 		err = fault.New(fault.Invalid, "missing_required_parameter", "the request has no metadata").In("metadata")
@@ -356,7 +346,7 @@ func (h *Handler) DeleteConversation(w http.ResponseWriter, r *http.Request, cal
 func (h *Handler) AddItems(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	body, err := surface.ReadObject(r, caller.Account)
 	if err == nil {
-		err = refuseOthers(body, "items")
+		err = surface.OnlyMembers(body, "items")
 	}
 	if err != nil {
 		return err

@@ -194,14 +194,13 @@ func (h *Handler) query(r *http.Request, caller caller.Caller) (journal.Query, e
 			}
 		}
 	}
-	if text := values.Get("since"); text != "" {
-		at, err := time.Parse(time.RFC3339, text)
-		if err != nil {
-			return q, surface.InvalidValue("since", "since must be a time in RFC 3339 format, for example 2026-01-31T12:00:00Z")
-		}
-		q.Since = at.UnixMilli()
+	since, err := surface.QueryTime(values, "since")
+	if err != nil {
+		return q, err
 	}
-	var err error
+	if !since.IsZero() {
+		q.Since = since.UnixMilli()
+	}
 	if q.Limit, err = surface.QueryNumber(values, "limit", defaultRuns, 1, maxRuns); err != nil {
 		return q, err
 	}

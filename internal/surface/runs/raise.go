@@ -46,16 +46,15 @@ func (h *Handler) Raise(w http.ResponseWriter, r *http.Request, caller caller.Ca
 // newLimits returns the limits that a request asks for.
 func newLimits(body map[string]json.RawMessage) (n run.NewLimits, err error) {
 	members := map[string]**int64{"rounds": &n.Rounds, "calls": &n.Calls, "tokens": &n.Tokens, "usd": &n.NanoUSD, "active_ms": &n.ActiveMS}
+	if err := surface.OnlyMembers(body, "rounds", "calls", "tokens", "usd", "active_ms"); err != nil {
+		return n, err
+	}
 	for _, name := range slices.Sorted(maps.Keys(body)) {
-		into := members[name]
-		if into == nil {
-			return n, fault.New(fault.Invalid, "unknown_parameter", "unknown member %.80q; known members are rounds, calls, tokens, usd, active_ms", name).In(name)
-		}
 		value, err := limitOf(name, body[name])
 		if err != nil {
 			return n, err
 		}
-		*into = &value
+		*members[name] = &value
 	}
 	return n, nil
 }

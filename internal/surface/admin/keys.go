@@ -209,7 +209,7 @@ func (h *Handler) RevokeKey() surface.Endpoint {
 		}
 		keyID := stored.ID
 		if err := h.o.Store.RevokeKey(r.Context(), caller.Org.ID, keyID, h.o.Now().UnixMilli(), h.author(caller)); err != nil {
-			return 0, nil, named(err, "key", keyID)
+			return 0, nil, surface.Refused(err, surface.Thing{Kind: "key", Name: keyID})
 		}
 		return http.StatusOK, deleted{keyID, true}, h.o.Directory.Reload(r.Context(), caller.Org.ID)
 	})
@@ -302,7 +302,7 @@ func (h *Handler) RotateKey() surface.Endpoint {
 			k.Previous = org.PreviousSecret{Hash: was.Hash, Hint: was.Hint, Until: now.Add(overlap)}
 		}
 		if err := h.o.Store.RotateKey(r.Context(), was, k, h.author(caller)); err != nil {
-			return 0, nil, named(err, "key", k.ID)
+			return 0, nil, surface.Refused(err, surface.Thing{Kind: "key", Name: k.ID})
 		}
 		out := h.wireKey(k, false)
 		out.Key = secret
@@ -353,7 +353,7 @@ func keyError(err error, name, kind, id string) error {
 	if errors.Is(err, org.ErrNameTaken) {
 		return nameTaken(name)
 	}
-	return named(err, kind, id)
+	return surface.Refused(err, surface.Thing{Kind: kind, Name: id})
 }
 
 func nameTaken(name string) error {

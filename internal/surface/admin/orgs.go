@@ -40,10 +40,7 @@ func (h *Handler) orgObject(r org.Record) orgObject {
 // record returns the org's stored record.
 func (h *Handler) record(r *http.Request, orgID string) (org.Record, error) {
 	record, err := h.o.Store.Org(r.Context(), orgID)
-	if errors.Is(err, org.ErrNotFound) {
-		return org.Record{}, fault.New(fault.NotFound, "not_found", "there is no org with the id %q", orgID)
-	}
-	return record, err
+	return record, surface.Refused(err, surface.Thing{Kind: "org", ID: orgID})
 }
 
 // GetOrg answers GET /api/org: the caller's own.
@@ -96,7 +93,7 @@ func (h *Handler) PatchRuntime() surface.Endpoint {
 func (h *Handler) updateOrg(r *http.Request, caller caller.Caller, was, record org.Record) (int, any, error) {
 	record.UpdatedAt = h.o.Now()
 	if err := h.o.Store.UpdateOrg(r.Context(), was, record, h.author(caller)); err != nil {
-		return 0, nil, named(err, "org", record.ID)
+		return 0, nil, surface.Refused(err, surface.Thing{Kind: "org", Name: record.ID})
 	}
 	return http.StatusOK, h.orgObject(record), h.o.Directory.Reload(r.Context(), record.ID)
 }
@@ -158,7 +155,7 @@ func (h *Handler) CreateOrg() surface.Endpoint {
 		}
 		record.CreatedAt, record.UpdatedAt = h.o.Now(), h.o.Now()
 		if err := h.o.Store.CreateOrg(r.Context(), record, h.author(caller)); err != nil {
-			return 0, nil, named(err, "org", record.ID)
+			return 0, nil, surface.Refused(err, surface.Thing{Kind: "org", Name: record.ID})
 		}
 		return http.StatusCreated, h.orgObject(record), h.o.Directory.Reload(r.Context(), record.ID)
 	})
@@ -200,7 +197,7 @@ func (h *Handler) DeleteOrg() surface.Endpoint {
 			return 0, nil, isDeclared("org", name)
 		}
 		if err := h.o.Store.DeleteOrg(r.Context(), name, h.author(caller)); err != nil {
-			return 0, nil, named(err, "org", name)
+			return 0, nil, surface.Refused(err, surface.Thing{Kind: "org", Name: name})
 		}
 		return http.StatusOK, deleted{name, true}, h.o.Directory.Reload(r.Context(), name)
 	})

@@ -55,13 +55,13 @@ func (h *Handler) PutSecret() surface.Endpoint {
 			return 0, nil, err
 		}
 		if err := h.o.Store.PutSecret(r.Context(), s, h.author(caller)); err != nil {
-			return 0, nil, named(err, "org", s.Org)
+			return 0, nil, surface.Refused(err, surface.Thing{Kind: "org", Name: s.Org})
 		}
 		if err := h.o.Directory.SecretChanged(r.Context(), s.Org, name); err != nil {
 			return 0, nil, err
 		}
 		if s, err = h.o.Store.Secret(r.Context(), s.Org, s.Name); err != nil {
-			return 0, nil, named(err, "secret", name)
+			return 0, nil, surface.Refused(err, surface.Thing{Kind: "secret", Name: name})
 		}
 		return http.StatusOK, wireSecret(s), nil
 	})
@@ -73,7 +73,7 @@ func (h *Handler) DeleteSecret() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		name := r.PathValue("name")
 		if err := h.o.Store.DeleteSecret(r.Context(), caller.Org.ID, name, h.author(caller)); err != nil {
-			return 0, nil, named(err, "secret", name)
+			return 0, nil, surface.Refused(err, surface.Thing{Kind: "secret", Name: name})
 		}
 		return http.StatusOK, deleted{name, true}, h.o.Directory.SecretChanged(r.Context(), caller.Org.ID, name)
 	})

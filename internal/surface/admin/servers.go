@@ -76,7 +76,7 @@ func (h *Handler) CreateServer() surface.Endpoint {
 		}
 		s.CreatedAt, s.UpdatedAt = h.o.Now(), h.o.Now()
 		if err := h.o.Store.CreateMCPServer(r.Context(), s, h.author(caller)); err != nil {
-			return 0, nil, named(err, "MCP server", s.Name)
+			return 0, nil, surface.Refused(err, surface.Thing{Kind: "MCP server", Name: s.Name})
 		}
 		return http.StatusCreated, h.server(s, false), h.o.Directory.Reload(r.Context(), s.Org)
 	})
@@ -130,7 +130,7 @@ func (h *Handler) patchServer(r *http.Request, caller caller.Caller, patch []sur
 		return 0, nil, err
 	}
 	if err := h.o.Store.UpdateMCPServer(r.Context(), old, s, h.author(caller)); err != nil {
-		return 0, nil, named(err, "MCP server", s.Name)
+		return 0, nil, surface.Refused(err, surface.Thing{Kind: "MCP server", Name: s.Name})
 	}
 	return http.StatusOK, h.server(s, false), h.o.Directory.Reload(r.Context(), s.Org)
 }
@@ -160,7 +160,7 @@ func (h *Handler) switchServer(r *http.Request, caller caller.Caller, old org.MC
 	}
 	if declaredServer(h.o.Directory.FromFile(caller.Org.ID), old.Name).Enabled { // else the operator has disabled it
 		if err := h.o.Store.SwitchServer(r.Context(), caller.Org.ID, old.Name, *enabled, h.author(caller)); err != nil {
-			return 0, nil, named(err, "MCP server", old.Name)
+			return 0, nil, surface.Refused(err, surface.Thing{Kind: "MCP server", Name: old.Name})
 		}
 		old.Enabled = *enabled
 	} else if *enabled {
@@ -187,7 +187,7 @@ func (h *Handler) DeleteServer() surface.Endpoint {
 			return 0, nil, isDeclared("MCP server", s.Name)
 		}
 		if err := h.o.Store.DeleteMCPServer(r.Context(), s.Org, s.Name, h.author(caller)); err != nil {
-			return 0, nil, named(err, "MCP server", s.Name)
+			return 0, nil, surface.Refused(err, surface.Thing{Kind: "MCP server", Name: s.Name})
 		}
 		return http.StatusOK, deleted{s.Name, true}, h.o.Directory.Reload(r.Context(), s.Org)
 	})
@@ -207,7 +207,7 @@ func (h *Handler) find(r *http.Request, caller caller.Caller) (s org.MCPServer, 
 	if i := slices.IndexFunc(stored, func(s org.MCPServer) bool { return s.Name == name }); i >= 0 {
 		return stored[i], false, nil
 	}
-	return s, false, fault.New(fault.NotFound, "not_found", "there is no MCP server called %q", name)
+	return s, false, surface.Thing{Kind: "MCP server", Name: name}.Missing()
 }
 
 func declaredServer(d org.FromFile, name string) *org.MCPServer {

@@ -185,7 +185,7 @@ func (h *Handler) CreateWebhook() surface.Endpoint {
 			return 0, nil, err
 		}
 		if err := h.o.Webhooks.CreateWebhook(r.Context(), w, h.author(caller)); err != nil {
-			return 0, nil, named(err, "webhook", w.Name)
+			return 0, nil, surface.Refused(err, surface.Thing{Kind: "webhook", Name: w.Name})
 		}
 		out := h.wireWebhook(journal.ListedWebhook{Webhook: w})
 		out.Secret = shown
@@ -206,7 +206,7 @@ func (h *Handler) changeWebhook(r *http.Request, caller caller.Caller, change fu
 	name := r.PathValue("name")
 	was, err := h.o.Webhooks.Webhook(r.Context(), caller.Org.ID, name)
 	if err != nil {
-		return 0, nil, named(err, "webhook", name)
+		return 0, nil, surface.Refused(err, surface.Thing{Kind: "webhook", Name: name})
 	}
 	if was.Declared() || h.declaredWebhook(caller.Org.ID, name) {
 		return 0, nil, isDeclared("webhook", name)
@@ -218,7 +218,7 @@ func (h *Handler) changeWebhook(r *http.Request, caller caller.Caller, change fu
 	}
 	w.UpdatedAt = h.o.Now()
 	if err := h.o.Webhooks.UpdateWebhook(r.Context(), was, w, h.author(caller)); err != nil {
-		return 0, nil, named(err, "webhook", name)
+		return 0, nil, surface.Refused(err, surface.Thing{Kind: "webhook", Name: name})
 	}
 	stored, err := h.o.Webhooks.Webhooks(r.Context(), caller.Org.ID)
 	if err != nil {
@@ -265,7 +265,7 @@ func (h *Handler) DeleteWebhook() surface.Endpoint {
 			return 0, nil, isDeclared("webhook", name)
 		}
 		if err := h.o.Webhooks.DeleteWebhook(r.Context(), caller.Org.ID, name, h.author(caller)); err != nil {
-			return 0, nil, named(err, "webhook", name)
+			return 0, nil, surface.Refused(err, surface.Thing{Kind: "webhook", Name: name})
 		}
 		return http.StatusOK, deleted{name, true}, nil
 	})
@@ -294,11 +294,11 @@ func (h *Handler) ListDeliveries() surface.Endpoint {
 		found, err := h.o.Outbox.Deliveries(r.Context(), caller.Org.ID, name, q)
 		if errors.Is(err, org.ErrNotFound) && q.Before != "" {
 			if _, missing := h.o.Webhooks.Webhook(r.Context(), caller.Org.ID, name); missing == nil {
-				return 0, nil, named(err, "message", q.Before)
+				return 0, nil, surface.Refused(err, surface.Thing{Kind: "message", Name: q.Before})
 			}
 		}
 		if err != nil {
-			return 0, nil, named(err, "webhook", name)
+			return 0, nil, surface.Refused(err, surface.Thing{Kind: "webhook", Name: name})
 		}
 		page := deliveryPage{Data: []delivery{}}
 		if len(found) > limit {
@@ -336,7 +336,7 @@ func (h *Handler) Redeliver() surface.Endpoint {
 				"the message %q is being delivered at the moment, or its webhook is stopped; wait, or enable the webhook, and try again", messageID)
 		}
 		if err != nil {
-			return 0, nil, named(err, "message", messageID)
+			return 0, nil, surface.Refused(err, surface.Thing{Kind: "message", Name: messageID})
 		}
 		return http.StatusOK, wireDelivery(d), nil
 	})

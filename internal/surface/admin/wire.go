@@ -49,24 +49,6 @@ func merge(patch []surface.Member, current any) ([]byte, error) {
 	return slices.Concat([]byte("{"), bytes.Join(all, []byte(",")), []byte("}")), nil
 }
 
-// named says which thing is missing or there already.
-func named(err error, kind, name string) error {
-	var left *org.LeftError
-	switch {
-	case errors.As(err, &left):
-		return fault.New(fault.Conflict, "org_id_used", "%v", left)
-	case errors.Is(err, org.ErrChanged):
-		changed := fault.New(fault.Conflict, "changed_meanwhile", "another request changed the %s %q at the same time; read it again and repeat the request", kind, name)
-		changed.Err = err
-		return changed
-	case errors.Is(err, org.ErrNotFound):
-		return fault.New(fault.NotFound, "not_found", "there is no %s called %q", kind, name)
-	case errors.Is(err, org.ErrExists):
-		return fault.New(fault.Conflict, "exists", "the %s %q already exists; choose another name", kind, name)
-	}
-	return err
-}
-
 // maxAttempts is how often a change is made while other requests change the same object.
 const maxAttempts = 20
 

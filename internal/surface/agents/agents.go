@@ -3,14 +3,12 @@ package agents
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/agent"
 	"github.com/turnpike-gateway/turnpike/internal/caller"
-	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
@@ -161,13 +159,13 @@ func (h *Handler) Create() surface.Endpoint {
 			return 0, nil, err
 		}
 		if err := a.Check(); err != nil {
-			return 0, nil, refused(err, a.ID)
+			return 0, nil, surface.Refused(err, anAgent(a.ID))
 		}
 		if err := h.checkDeclaredName(caller, a.Name); err != nil {
 			return 0, nil, err
 		}
 		if err := h.o.Store.CreateAgent(r.Context(), a, h.author(caller)); err != nil {
-			return 0, nil, refused(err, a.ID)
+			return 0, nil, surface.Refused(err, anAgent(a.ID))
 		}
 		out, err := h.whole(a, caller)
 		if err == nil && hooked {
@@ -263,7 +261,7 @@ func (h *Handler) Delete() surface.Endpoint {
 			return 0, nil, err
 		}
 		if err := h.o.Store.RemoveAgent(r.Context(), a.Org, a.ID, h.author(caller)); err != nil {
-			return 0, nil, refused(err, a.ID)
+			return 0, nil, surface.Refused(err, anAgent(a.ID))
 		}
 		err = h.o.EndOrphaned(context.WithoutCancel(r.Context())) // of sessions and turns that began meanwhile
 		return http.StatusOK, deleted{a.ID, true}, err
@@ -291,10 +289,10 @@ func (h *Handler) Archive(archive bool) surface.Endpoint {
 			at = now
 		}
 		if err := h.o.Store.ArchiveAgent(r.Context(), a.Org, a.ID, at, now, h.author(caller)); err != nil {
-			return 0, nil, refused(err, a.ID)
+			return 0, nil, surface.Refused(err, anAgent(a.ID))
 		}
 		if a, err = h.o.Store.Agent(r.Context(), a.Org, a.ID); err != nil {
-			return 0, nil, refused(err, a.ID)
+			return 0, nil, surface.Refused(err, anAgent(a.ID))
 		}
 		out, err := h.whole(a, caller)
 		return http.StatusOK, out, err
@@ -340,7 +338,7 @@ func (h *Handler) Versions() surface.Endpoint {
 		}
 		found, total, err := h.o.Store.AgentVersions(r.Context(), a.Org, a.ID, limit, offset)
 		if err != nil {
-			return 0, nil, refused(err, a.ID)
+			return 0, nil, surface.Refused(err, anAgent(a.ID))
 		}
 		out := []versionObject{}
 		for _, v := range found {
@@ -371,10 +369,7 @@ func (h *Handler) Version() surface.Endpoint {
 			v, err = h.o.Store.AgentVersion(r.Context(), a.Org, a.ID, number)
 		}
 		if err != nil {
-			if refusal := refused(err, ""); fault.From(refusal).Code != fault.NotFound {
-				return 0, nil, refusal
-			}
-			return 0, nil, fault.New(fault.NotFound, "not_found", "%s", fmt.Sprintf("the agent has no version %.20q; the oldest ones are deleted", text))
+			return 0, nil, surface.Refused(err, surface.Thing{Kind: "version of the agent", ID: text, Hint: "the oldest ones are deleted"})
 		}
 		out, err := h.wireVersion(v, a)
 		return http.StatusOK, out, err

@@ -156,13 +156,13 @@ func readOverride(f *surface.Fields, one *agent.Assignment) {
 	}
 	err := inside.Done()
 	if err == nil {
-		err = inPath(inside.Path, refused(agent.CheckSchemas(one.Schemas), ""))
+		err = inPath(inside.Path, surface.Refused(agent.CheckSchemas(one.Schemas), surface.Thing{}))
 	}
 	if err == nil && len(one.Schemas) > 0 && !one.ForDatabases() {
 		err = surface.InvalidValue(inside.At("schemas"), "%s is for database_query and database_write; other tools have none", inside.At("schemas"))
 	}
 	if err == nil {
-		err = inPath(inside.Path, refused(one.CheckRules(), ""))
+		err = inPath(inside.Path, surface.Refused(one.CheckRules(), surface.Thing{}))
 	}
 	f.Err = err
 }
@@ -175,7 +175,7 @@ func (h *Handler) applyTools(ctx context.Context, caller caller.Caller, f *surfa
 		return f.Err
 	}
 	if len(all) > agent.MaxTools {
-		return refused(&agent.FieldError{Field: "tools", Message: fmt.Sprintf("an agent has at most %d tools", agent.MaxTools)}, "")
+		return surface.InvalidValue("tools", "tools: an agent has at most %d tools", agent.MaxTools)
 	}
 	before := d.Tools
 	d.Tools = nil
@@ -249,7 +249,7 @@ func findAssignment(r *http.Request, d agent.Definition) (int, error) {
 	id := r.PathValue("aid")
 	i := slices.IndexFunc(d.Tools, func(t agent.Assignment) bool { return t.ID == id })
 	if i < 0 {
-		return 0, notFound("tool of the agent", id)
+		return 0, surface.Thing{Kind: "tool of the agent", ID: id}.Missing()
 	}
 	return i, nil
 }

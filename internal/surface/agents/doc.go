@@ -213,35 +213,12 @@ func (h *Handler) author(caller caller.Caller) org.Author {
 	return org.Author{Principal: caller.Principal.ID, RequestID: caller.RequestID, At: h.o.Now().UnixMilli()}
 }
 
-// refused returns the error for the caller.
-func refused(err error, id string) error {
-	var wrong *agent.FieldError
-	switch {
-	case errors.As(err, &wrong):
-		message := wrong.Message
-		if wrong.Field != "" {
-			message = wrong.Field + ": " + message
-		}
-		return fault.New(fault.Invalid, "invalid_value", "%s", message).In(wrong.Field)
-	case errors.Is(err, agent.ErrToolMissing):
-		return fault.New(fault.NotFound, "not_found", "%v; it was deleted at the same time", err)
-	case errors.Is(err, org.ErrNotFound):
-		return notFound("agent", id)
-	case errors.Is(err, org.ErrExists):
-		return nameTaken("agent")
-	case errors.Is(err, org.ErrChanged):
-		return fault.New(fault.Conflict, "changed_meanwhile", "other requests changed the agent at the same time; read it again and repeat the request")
-	}
-	return err
-}
+// The things of the API, for the errors of its stores.
 
-func notFound(kind, id string) error {
-	return fault.New(fault.NotFound, "not_found", "there is no %s with the id %.80q", kind, id)
-}
-
-func nameTaken(kind string) error {
-	return fault.New(fault.Conflict, "exists", "another %s already has this name; choose another name", kind).In("name")
-}
+func anAgent(id string) surface.Thing    { return surface.Thing{Kind: "agent", ID: id} }
+func aSession(id string) surface.Thing   { return surface.Thing{Kind: "session", ID: id} }
+func aRun(id string) surface.Thing       { return surface.Thing{Kind: "run of an agent", ID: id} }
+func customTool(id string) surface.Thing { return surface.Thing{Kind: "custom tool", ID: id} }
 
 func isDeclared(a agent.Agent) error {
 	return fault.New(fault.Conflict, "declared", "the agent %q is declared in the configuration file and can only be changed there", a.Name)
@@ -266,7 +243,7 @@ func (h *Handler) find(r *http.Request, caller caller.Caller) (agent.Agent, erro
 		}
 	}
 	a, err := h.o.Store.Agent(r.Context(), caller.Org.ID, id)
-	return a, refused(err, id)
+	return a, surface.Refused(err, anAgent(id))
 }
 
 // change applies a change to the agent that the path names, and returns its new version. If another
@@ -295,7 +272,7 @@ func (h *Handler) change(r *http.Request, caller caller.Caller, apply func(*agen
 			}
 		}
 		if err := a.Check(); err != nil {
-			return a, refused(err, a.ID)
+			return a, surface.Refused(err, anAgent(a.ID))
 		}
 		a.UpdatedAt = h.o.Now()
 		err = h.o.Store.UpdateAgent(r.Context(), a.Version, a, h.author(caller))
@@ -303,7 +280,7 @@ func (h *Handler) change(r *http.Request, caller caller.Caller, apply func(*agen
 			continue
 		}
 		a.Version++
-		return a, refused(err, a.ID)
+		return a, surface.Refused(err, anAgent(a.ID))
 	}
 }
 

@@ -112,7 +112,7 @@ func (h *Handler) applyHooks(f *surface.Fields, d *agent.Definition) error {
 		return f.Err
 	}
 	if len(all) > agent.MaxHooks {
-		return refused(&agent.FieldError{Field: "hooks", Message: fmt.Sprintf("an agent has at most %d hooks", agent.MaxHooks)}, "")
+		return surface.InvalidValue("hooks", "hooks: an agent has at most %d hooks", agent.MaxHooks)
 	}
 	before := slices.Clone(d.Hooks)
 	d.Hooks = nil
@@ -162,7 +162,7 @@ func (h *Handler) readHook(f *surface.Fields) (agent.Hook, error) {
 		return hook, err
 	}
 	if err := hook.Check(); err != nil {
-		return hook, inPath(f.Path, refused(err, ""))
+		return hook, inPath(f.Path, surface.Refused(err, surface.Thing{}))
 	}
 	return hook, inPath(f.Path, h.checkHTTP(hook.HTTP))
 }
@@ -341,7 +341,7 @@ func findHook(r *http.Request, d agent.Definition) (int, error) {
 	id := r.PathValue("hid")
 	i := slices.IndexFunc(d.Hooks, func(h agent.Hook) bool { return h.ID == id })
 	if i < 0 {
-		return 0, notFound("hook of the agent", id)
+		return 0, surface.Thing{Kind: "hook of the agent", ID: id}.Missing()
 	}
 	return i, nil
 }

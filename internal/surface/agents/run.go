@@ -76,10 +76,10 @@ func readRunBody(body []byte) (b runBody, err error) {
 	}
 	b.busy = run.WhenBusy(busy)
 	if err := agent.CheckMessage("message", b.message); err != nil {
-		return b, refused(err, "")
+		return b, surface.Refused(err, surface.Thing{})
 	}
 	s := agent.Settings{MaxSteps: b.maxSteps, MaxContextTokens: b.maxContext, TimeoutSeconds: b.timeout, Temperature: b.temperature}
-	return b, refused(s.Check(), "")
+	return b, surface.Refused(s.Check(), surface.Thing{})
 }
 
 // endUser reads the members that name the end user of a run.
@@ -171,19 +171,13 @@ func (h *Handler) begin(r *http.Request, caller caller.Caller, noTools bool) (b 
 	req.MaxQueued = settings.MaxQueued(caller.Org.Runtime)
 	placed, err := h.o.Place(r.Context(), req, b.body.busy)
 	if err != nil {
-		if errors.Is(err, org.ErrNotFound) {
-			return b, notFound("session", s.ID)
-		}
-		return b, err
+		return b, surface.Refused(err, aSession(s.ID))
 	}
 	b.id, b.joins = placed.RunID, placed.Joins
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), endTimeout) // a client that leaves now stops the run, too
 	defer cancel()
 	_, b.turn, err = h.o.Sessions.TurnOf(ctx, caller.Org.ID, b.id)
-	if errors.Is(err, org.ErrNotFound) { // it was deleted meanwhile, and its run ends
-		err = notFound("session", s.ID)
-	}
-	return b, err
+	return b, surface.Refused(err, aSession(s.ID)) // it can be deleted meanwhile, and its run ends
 }
 
 // request returns the request for the next turn of the session.
@@ -224,9 +218,7 @@ func (h *Handler) sessionOf(r *http.Request, caller caller.Caller, a agent.Agent
 		if err == nil && (s.Agent != a.ID || !s.Continues(caller.Principal)) {
 			err = org.ErrNotFound
 		}
-		if errors.Is(err, org.ErrNotFound) {
-			err = notFound("session", id)
-		}
+		err = surface.Refused(err, aSession(id))
 		if err != nil || s.Pinned {
 			return s, false, err
 		}
@@ -240,7 +232,7 @@ func (h *Handler) sessionOf(r *http.Request, caller caller.Caller, a agent.Agent
 		return s, false, nil
 	}
 	s = agent.Session{Org: caller.Org.ID, ID: h.o.NewID(agent.SessionPrefix), Agent: a.ID, Principal: caller.Principal.ID, Snapshot: snapshot, CreatedAt: h.o.Now()}
-	return s, true, refused(h.o.Sessions.CreateSession(r.Context(), s, a.Declared), a.ID)
+	return s, true, surface.Refused(h.o.Sessions.CreateSession(r.Context(), s, a.Declared), anAgent(a.ID))
 }
 
 // resolve returns what the agent does now.
@@ -370,10 +362,7 @@ func (h *Handler) findRun(r *http.Request, caller caller.Caller) (agent.Session,
 	if err == nil && !s.Sees(caller.Principal) {
 		err = org.ErrNotFound
 	}
-	if errors.Is(err, org.ErrNotFound) {
-		err = notFound("run of an agent", id)
-	}
-	return s, turn, err
+	return s, turn, surface.Refused(err, aRun(id))
 }
 
 // GetRun answers GET /api/agents/runs/{id}.
@@ -475,15 +464,12 @@ func (h *Handler) CancelRun() surface.Endpoint {
 		}
 		s, turn, err := h.findRun(r, caller)
 		if err == nil && !s.Continues(caller.Principal) {
-			err = notFound("run of an agent", r.PathValue("id"))
+			err = aRun(r.PathValue("id")).Missing()
 		}
 		if err == nil {
 			err = h.o.Runner.Cancel(r.Context(), caller.Org.ID, turn.RunID, h.author(caller))
 		}
-		if errors.Is(err, org.ErrNotFound) {
-			err = notFound("run of an agent", r.PathValue("id"))
-		}
-		return http.StatusAccepted, map[string]string{"run_id": turn.RunID, "status": "cancelling"}, err
+		return http.StatusAccepted, map[string]string{"run_id": turn.RunID, "status": "cancelling"}, surface.Refused(err, aRun(r.PathValue("id")))
 	})
 }
 
@@ -526,7 +512,7 @@ func (h *Handler) ApproveRun() surface.Endpoint {
 			a, err = h.o.Runner.Decide(r.Context(), caller.Org.ID, a.ID, d, h.author(caller))
 		}
 		if errors.Is(err, org.ErrNotFound) || err != nil && a.Status == journal.ApprovalVoid {
-			err = notFound("approval of an active run", id)
+			err = surface.Thing{Kind: "approval of an active run", ID: id}.Missing()
 		}
 		return http.StatusOK, resumed{"resumed", &a.ID}, err
 	})
@@ -549,9 +535,7 @@ func (h *Handler) decideNext(ctx context.Context, caller caller.Caller, s agent.
 		return a.MayDecide(caller.Org, caller.Principal)
 	}}
 	a, err := h.o.DecideNext(ctx, n, h.author(caller))
-	if errors.Is(err, org.ErrNotFound) {
-		err = notFound("active run of an agent", runID)
-	}
+	err = surface.Refused(err, surface.Thing{Kind: "active run of an agent", ID: runID})
 	out := resumed{Status: "resumed"}
 	if a.ID != "" {
 		out.Approval = &a.ID
@@ -566,17 +550,14 @@ func (h *Handler) findApprovable(r *http.Request, caller caller.Caller) (agent.S
 	}
 	id := r.PathValue("id")
 	s, turn, err := h.o.Sessions.TurnOf(r.Context(), caller.Org.ID, id)
-	if errors.Is(err, org.ErrNotFound) {
-		err = notFound("run of an agent", id)
-	}
-	return s, turn, err
+	return s, turn, surface.Refused(err, aRun(id))
 }
 
 // approvalOf returns the approval of a run with an id.
 func (h *Handler) approvalOf(ctx context.Context, caller caller.Caller, runID, id string) (journal.Approval, error) {
 	a, err := h.o.Archive.Approval(ctx, caller.Org.ID, id)
 	if err == nil && (a.RunID != runID || a.IsPause()) || errors.Is(err, org.ErrNotFound) {
-		err = notFound("approval of the run", id)
+		err = surface.Thing{Kind: "approval of the run", ID: id}.Missing()
 	}
 	return a, err
 }

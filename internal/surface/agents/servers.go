@@ -72,7 +72,7 @@ func (h *Handler) applyServers(f *surface.Fields, d *agent.Definition) error {
 		return f.Err
 	}
 	if len(all) > agent.MaxServers {
-		return refused(&agent.FieldError{Field: "mcp_servers", Message: fmt.Sprintf("an agent has at most %d MCP servers", agent.MaxServers)}, "")
+		return surface.InvalidValue("mcp_servers", "mcp_servers: an agent has at most %d MCP servers", agent.MaxServers)
 	}
 	before := d.Servers
 	d.Servers = nil
@@ -242,7 +242,7 @@ func findServer(r *http.Request, d agent.Definition) (int, error) {
 	id := r.PathValue("sid")
 	i := slices.IndexFunc(d.Servers, func(s agent.Server) bool { return s.ID == id })
 	if i < 0 {
-		return 0, notFound("MCP server of the agent", id)
+		return 0, surface.Thing{Kind: "MCP server of the agent", ID: id}.Missing()
 	}
 	return i, nil
 }
@@ -296,7 +296,7 @@ func (h *Handler) changeServer(r *http.Request, caller caller.Caller, status int
 		}
 		for i, s := range d.Servers {
 			if i != at && s.Name == d.Servers[at].Name {
-				return nameTaken("MCP server of the agent")
+				return surface.Thing{Kind: "MCP server of the agent"}.Taken()
 			}
 		}
 		return nil

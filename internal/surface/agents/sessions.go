@@ -57,9 +57,7 @@ func (h *Handler) findSession(ctx context.Context, caller caller.Caller, id stri
 	if err == nil && !s.Sees(caller.Principal) {
 		err = org.ErrNotFound
 	}
-	if errors.Is(err, org.ErrNotFound) {
-		err = notFound("session", id)
-	}
+	err = surface.Refused(err, aSession(id))
 	return s, err
 }
 
@@ -153,7 +151,7 @@ func (h *Handler) CreateSession() surface.Endpoint {
 		}
 		items, err := readInitial(initial)
 		if err == nil {
-			err = refused(agent.CheckSession(s.Title, s.Metadata), "")
+			err = surface.Refused(agent.CheckSession(s.Title, s.Metadata), surface.Thing{})
 		}
 		if err != nil {
 			return 0, nil, err
@@ -166,7 +164,7 @@ func (h *Handler) CreateSession() surface.Endpoint {
 		if s.Snapshot, err = h.resolve(r, caller, a); err != nil {
 			return 0, nil, err
 		}
-		if err := refused(h.o.Sessions.CreateSession(r.Context(), s, a.Declared), a.ID); err != nil {
+		if err := surface.Refused(h.o.Sessions.CreateSession(r.Context(), s, a.Declared), anAgent(a.ID)); err != nil {
 			return 0, nil, err
 		}
 		if len(items) > 0 {
@@ -212,14 +210,12 @@ func (h *Handler) DeleteSession(member string) surface.Endpoint {
 		id := r.PathValue(member)
 		s, err := h.findSession(r.Context(), caller, id)
 		if err == nil && (!s.Continues(caller.Principal) || member != "id" && s.Agent != r.PathValue("id")) {
-			err = notFound("session", id)
+			err = aSession(id).Missing()
 		}
 		if err == nil {
 			err = h.dropSession(r.Context(), caller, s)
 		}
-		if errors.Is(err, org.ErrNotFound) {
-			err = notFound("session", id)
-		}
+		err = surface.Refused(err, aSession(id))
 		return http.StatusOK, deleted{id, true}, err
 	})
 }

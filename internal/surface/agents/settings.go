@@ -229,7 +229,7 @@ func (h *Handler) store(r *http.Request, caller caller.Caller, all []newValue) (
 	for _, one := range all {
 		if out.Updated = append(out.Updated, one.key.Key); one.key.Secret {
 			if err := h.storeSecret(r, caller, one); err != nil {
-				return 0, nil, refused(err, "")
+				return 0, nil, surface.Refused(err, surface.Thing{Kind: "setting", Name: one.key.Key})
 			}
 			continue
 		}

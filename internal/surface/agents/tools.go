@@ -116,21 +116,7 @@ func (h *Handler) Tool() surface.Endpoint {
 func (h *Handler) findTool(r *http.Request, caller caller.Caller) (agent.Tool, error) {
 	id := r.PathValue("id")
 	t, err := h.o.Store.Tool(r.Context(), caller.Org.ID, id)
-	return t, refusedTool(err, id)
-}
-
-// refusedTool returns the error about a custom tool for the caller.
-func refusedTool(err error, id string) error {
-	var used *agent.ToolInUseError
-	switch {
-	case errors.As(err, &used):
-		return fault.New(fault.Conflict, "in_use", "%v", used)
-	case errors.Is(err, org.ErrNotFound):
-		return notFound("custom tool", id)
-	case errors.Is(err, org.ErrExists):
-		return nameTaken("custom tool")
-	}
-	return refused(err, id)
+	return t, surface.Refused(err, customTool(id))
 }
 
 // CreateTool answers POST /api/tools.
@@ -145,7 +131,7 @@ func (h *Handler) CreateTool() surface.Endpoint {
 			return 0, nil, err
 		}
 		err = h.o.Store.CreateTool(r.Context(), t, h.author(caller))
-		return http.StatusCreated, wireTool(t, caller), refusedTool(err, t.ID)
+		return http.StatusCreated, wireTool(t, caller), surface.Refused(err, customTool(t.ID))
 	})
 }
 
@@ -159,13 +145,10 @@ func (h *Handler) ChangeTool() surface.Endpoint {
 		}
 		for attempt := 1; ; attempt++ {
 			t, err := h.changeTool(r, caller, surface.FieldsOf("", body))
-			if errors.Is(err, org.ErrChanged) {
-				if attempt < maxAttempts {
-					continue
-				}
-				err = fault.New(fault.Conflict, "changed_meanwhile", "other requests changed the tool at the same time; read it again and repeat the request")
+			if errors.Is(err, org.ErrChanged) && attempt < maxAttempts {
+				continue
 			}
-			return http.StatusOK, wireTool(t, caller), refusedTool(err, t.ID)
+			return http.StatusOK, wireTool(t, caller), surface.Refused(err, customTool(t.ID))
 		}
 	})
 }
@@ -209,7 +192,7 @@ func (h *Handler) RemoveTool() surface.Endpoint {
 			return 0, nil, err
 		}
 		err = h.o.Store.RemoveTool(r.Context(), caller.Org.ID, id, h.author(caller))
-		return http.StatusOK, deleted{id, true}, refusedTool(err, id)
+		return http.StatusOK, deleted{id, true}, surface.Refused(err, customTool(id))
 	})
 }
 
@@ -217,7 +200,7 @@ func (h *Handler) RemoveTool() surface.Endpoint {
 func (h *Handler) checkUndeclared(caller caller.Caller, name string) error {
 	for _, a := range h.declared(caller) {
 		if slices.ContainsFunc(a.Tools, func(t agent.Assignment) bool { return t.Name == name }) {
-			return refusedTool(&agent.ToolInUseError{Tool: name, Agent: a.Name}, "")
+			return surface.Refused(&agent.ToolInUseError{Tool: name, Agent: a.Name}, customTool(""))
 		}
 	}
 	return nil
@@ -259,7 +242,7 @@ func (h *Handler) applyTool(f *surface.Fields, d *agent.ToolDefinition) error {
 		return err
 	}
 	if err := d.Check(); err != nil {
-		return refused(err, "")
+		return surface.Refused(err, surface.Thing{})
 	}
 	if d.Endpoint == before {
 		return nil

@@ -82,13 +82,13 @@ func (h *Handler) List(w http.ResponseWriter, r *http.Request, sender caller.Cal
 	var found []journal.Approval
 	if wait > 0 {
 		if found, err = h.o.Runner.AwaitApprovals(r.Context(), sender.Org.ID, q, wait, sender.Account); err != nil {
-			return h.failedList(err)
+			return h.failedIn(err, "before")
 		}
 	}
 	return surface.Admitted(func(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 		if wait == 0 {
 			if found, err = h.o.Archive.Approvals(r.Context(), caller.Org.ID, q); err != nil {
-				return h.failedList(err)
+				return h.failedIn(err, "before")
 			}
 		}
 		return h.writeList(w, r, caller, found, limit)
@@ -202,26 +202,14 @@ func allArguments(ctx context.Context, archive journal.Archive, account *memlimi
 	return rows[0], nil
 }
 
-// unknownApproval is the error for every id of which a caller may know nothing. It does not
-// have the id, so that no id can be told from another.
-func unknownApproval() *fault.Error {
-	return fault.New(fault.NotFound, "not_found", "there is no approval with this id; GET /v1/approvals lists the approvals of the org")
-}
+// failed returns the error to answer with. It logs what the caller does not get. The error of an id of which the
+// caller may know nothing does not have the id, so that no id can be told from another.
+func (h *Handler) failed(err error) error { return h.failedIn(err, "") }
 
-// failed returns the error to answer with. It logs what the caller does not get.
-func (h *Handler) failed(err error) error {
-	if errors.Is(err, org.ErrNotFound) {
-		return unknownApproval()
-	}
-	return surface.Failed(h.o.Log, err)
-}
-
-// failedList is failed for a list, in which only the parameter before names an approval.
-func (h *Handler) failedList(err error) error {
-	if errors.Is(err, org.ErrNotFound) {
-		return unknownApproval().In("before")
-	}
-	return h.failed(err)
+// failedIn is failed for a request in which only the parameter names an approval.
+func (h *Handler) failedIn(err error, param string) error {
+	about := surface.Thing{Kind: "approval", Param: param, Hint: "GET /v1/approvals lists the approvals of the org"}
+	return surface.Failed(h.o.Log, err, about)
 }
 
 // query reads the parameters of a list, and how long it waits.

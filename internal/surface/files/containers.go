@@ -73,7 +73,7 @@ func (h *Handler) contained(ctx context.Context, r *http.Request, caller caller.
 	if err == nil && (f.Container == "" || f.Container != r.PathValue("container")) {
 		err = file.ErrNotFound
 	}
-	return f, h.answerFile(err, id)
+	return f, answerFile(err, id)
 }
 
 // GetContainerFile answers GET /v1/containers/{container}/files/{id}.

@@ -104,7 +104,7 @@ func (h *Handler) listFiles(w http.ResponseWriter, r *http.Request, caller calle
 	}
 	page, err := b.List(r.Context(), q)
 	if err != nil {
-		return h.answer(err)
+		return err
 	}
 	out := struct {
 		Data []fileObject `json:"data"`
@@ -149,7 +149,7 @@ func (h *Handler) signed(w http.ResponseWriter, r *http.Request) error {
 	}
 	o, ok := h.o.Org(ref.Org)
 	if !ok || blob.Millis(o.CreatedAt) != blob.Millis(ref.CreatedAt) {
-		return h.answer(blob.ErrNotFound)
+		return blob.ErrNotFound
 	}
 	return h.send(w, r, ref.Org, ref.Bucket, ref.Path)
 }
@@ -162,7 +162,7 @@ func (h *Handler) send(w http.ResponseWriter, r *http.Request, orgID, bucket, na
 			return download{}, err
 		}
 		content, info, err := b.Open(ctx, name)
-		return download{content, path.Base(name), info.Size, info.SHA256}, h.answer(err)
+		return download{content, path.Base(name), info.Size, info.SHA256}, err
 	})
 }
 
@@ -278,7 +278,7 @@ func (h *Handler) upload(w http.ResponseWriter, r *http.Request, caller caller.C
 	}
 	name := r.PathValue("path")
 	if err := blob.CheckPath(name); err != nil {
-		return h.answer(err)
+		return err
 	}
 	end, err := h.transfers.begin(r.Context(), caller.Org.ID)
 	if err != nil {
@@ -296,7 +296,7 @@ func (h *Handler) upload(w http.ResponseWriter, r *http.Request, caller caller.C
 	}
 	info, err := b.Put(r.Context(), name, body.Reader())
 	if err != nil {
-		return h.answer(err)
+		return err
 	}
 	if err := h.record(r, caller, info.Size, info.SHA256); err != nil {
 		return err
@@ -327,7 +327,7 @@ func (h *Handler) remove(r *http.Request, caller caller.Caller) error {
 		return err
 	}
 	if err := b.Delete(r.Context(), r.PathValue("path")); err != nil {
-		return h.answer(err)
+		return err
 	}
 	return h.record(r, caller, 0, "")
 }
@@ -362,7 +362,7 @@ func (h *Handler) SignURL() surface.Endpoint {
 			return 0, nil, err
 		}
 		if _, err := b.Stat(r.Context(), name); err != nil {
-			return 0, nil, h.answer(err)
+			return 0, nil, err
 		}
 		made, until, err := h.o.Links.Make(caller.Org, r.PathValue("name"), name, expires, r)
 		if err != nil {

@@ -2,7 +2,6 @@ package runs
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -15,7 +14,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
-	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -80,11 +78,8 @@ func (h *Handler) List(w http.ResponseWriter, r *http.Request, caller caller.Cal
 	}
 	q.Limit++ // one more shows whether there are older runs
 	found, err := h.o.Archive.Runs(r.Context(), caller.Org.ID, q)
-	if errors.Is(err, org.ErrNotFound) { // deleted since it was found
-		err = unknownRun().In("before")
-	}
-	if err != nil {
-		return h.failed(err)
+	if err != nil { // before can be deleted since it was found
+		return h.failed(surface.Refused(err, aRun("before")))
 	}
 	return h.failed(surface.WriteStored(w, caller, http.StatusOK, newPage(found, limit)))
 }
@@ -165,18 +160,13 @@ func sees(caller caller.Caller, s journal.Summary) bool {
 	return caller.Principal.Role.MayRead() || s.Principal == caller.Principal.ID
 }
 
-// unknownRun is the error for every id of which a caller may know nothing. It does not
-// have the id, so that no id can be told from another.
-func unknownRun() *fault.Error {
-	return fault.New(fault.NotFound, "not_found", "there is no run with this id; GET /v1/runs lists the runs that this API key can see")
-}
+// failed returns the error to answer with. It logs what the caller does not get. The error of an id of which the
+// caller may know nothing does not have the id, so that no id can be told from another.
+func (h *Handler) failed(err error) error { return surface.Failed(h.o.Log, err, aRun("")) }
 
-// failed returns the error to answer with. It logs what the caller does not get.
-func (h *Handler) failed(err error) error {
-	if errors.Is(err, org.ErrNotFound) {
-		return unknownRun()
-	}
-	return surface.Failed(h.o.Log, err)
+// aRun is the run that a request names in the parameter; "" = in the path.
+func aRun(param string) surface.Thing {
+	return surface.Thing{Kind: "run", Param: param, Hint: "GET /v1/runs lists the runs that this API key can see"}
 }
 
 // query reads the parameters of a list.
@@ -206,11 +196,8 @@ func (h *Handler) query(r *http.Request, caller caller.Caller) (journal.Query, e
 	}
 	if text := values.Get("before"); text != "" {
 		s, err := h.find(r.Context(), caller, text)
-		if errors.Is(err, org.ErrNotFound) {
-			err = unknownRun().In("before")
-		}
 		if err != nil {
-			return q, err
+			return q, surface.Refused(err, aRun("before"))
 		}
 		q.Before = s.RunID
 	}

@@ -69,8 +69,3 @@ func QueryTime(values url.Values, name string) (at time.Time, err error) {
 func InvalidValue(param, format string, args ...any) error {
 	return fault.New(fault.Invalid, "invalid_value", format, args...).In(param)
 }
-
-// Timestamp returns Unix milliseconds in RFC 3339 format, in UTC.
-func Timestamp(ms int64) string {
-	return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z07:00")
-}

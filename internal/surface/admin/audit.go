@@ -16,13 +16,6 @@ const (
 	defaultAudit = 50
 )
 
-// auditPage is a piece of the audit. Next goes into after for the piece behind
-// it.
-type auditPage struct {
-	Data []audit.RowView `json:"data"`
-	Next *int64          `json:"next"` // nil at the end
-}
-
 // ListAudit answers GET /api/audit.
 func (h *Handler) ListAudit() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
@@ -34,7 +27,7 @@ func (h *Handler) ListAudit() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		page := auditPage{Data: []audit.RowView{}}
+		page := surface.NextPage[audit.RowView, int64]{Data: []audit.RowView{}}
 		for _, row := range rows {
 			page.Data = append(page.Data, row.View())
 		}

@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/caller"
@@ -43,11 +42,6 @@ type BudgetView struct {
 	OverrunTokens  int64        `json:"overrun_tokens"`
 }
 
-type budgetPage struct {
-	Data []BudgetView `json:"data"`
-	Next *string      `json:"next"` // nil at the end
-}
-
 // ListBudgets answers GET /api/budgets.
 func (h *Handler) ListBudgets() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
@@ -56,7 +50,7 @@ func (h *Handler) ListBudgets() surface.Endpoint {
 			return 0, nil, err
 		}
 		now := h.o.Now().UnixMilli()
-		page := budgetPage{Data: []BudgetView{}}
+		page := surface.NextPage[BudgetView, string]{Data: []BudgetView{}}
 		for len(page.Data) < q.limit {
 			used, err := h.o.Budgets.UsedAll(r.Context(), caller.Org.ID, q.prefix, q.after, q.limit)
 			if err != nil {
@@ -101,12 +95,9 @@ func NewBudgetView(u journal.Used) BudgetView {
 	kind, id, period, window, _ := budget.ParseWindow(u.Budget.Scope)
 	v := BudgetView{
 		ID: u.Budget.Scope, Scope: kind, Whose: id, Period: string(period), Window: window,
+		ResetsAt: surface.Seconds.Unix(u.Budget.EndsAt),
 		SpentUSD: surface.USD(u.Spent.NanoUSD), ReservedUSD: surface.USD(u.Reserved.NanoUSD), OverrunUSD: surface.USD(u.Overrun.NanoUSD),
 		SpentTokens: u.Spent.Tokens, ReservedTokens: u.Reserved.Tokens, OverrunTokens: u.Overrun.Tokens,
-	}
-	if u.Budget.EndsAt > 0 {
-		at := time.UnixMilli(u.Budget.EndsAt).UTC().Format(time.RFC3339)
-		v.ResetsAt = &at
 	}
 	if limit := surface.USD(u.Budget.Limit.NanoUSD); limit > 0 {
 		v.LimitUSD = &limit

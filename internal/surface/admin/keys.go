@@ -55,7 +55,7 @@ func (h *Handler) wireKey(k org.Key, declared bool) key {
 		ID: k.ID, Name: k.Name, Role: string(k.Role), Hint: k.Hint, Declared: declared, PerMinute: k.Rate.PerMinute, Burst: k.Rate.Burst,
 		Servers: wireList(k.Access.Servers), Tools: wireList(k.Access.Tools), Models: wireList(k.Access.Models), EndUsers: k.Access.EndUsers, ReadOnly: k.Access.ReadOnly,
 		Budgets: wireBudgets(k.Access.Budgets), Context: wireContext(k.Access),
-		ExpiresAt: wireTime(k.ExpiresAt),
+		ExpiresAt: surface.Seconds.Time(k.ExpiresAt),
 	}
 	if len(k.Access.Makers) > 0 {
 		out.MadeBy = &k.Access.Makers[0].Key
@@ -64,7 +64,7 @@ func (h *Handler) wireKey(k org.Key, declared bool) key {
 		out.Unmatched = h.o.Directory.Unmatched(k.Org, k)
 	}
 	if k.Previous.Until.After(h.o.Now()) {
-		out.PreviousHint, out.PreviousUntil = k.Previous.Hint, wireTime(k.Previous.Until)
+		out.PreviousHint, out.PreviousUntil = k.Previous.Hint, surface.Seconds.Time(k.Previous.Until)
 	}
 	if !declared {
 		created := k.CreatedAt.Unix()
@@ -85,21 +85,8 @@ func wireList(names []string) any {
 	return names
 }
 
-func wireTime(t time.Time) *string {
-	if t.IsZero() {
-		return nil
-	}
-	return new(t.UTC().Format(time.RFC3339))
-}
-
 // maxKeys is the most keys that an answer has, and how many it has unless told.
 const maxKeys = 1000
-
-// keyPage is a piece of the keys.
-type keyPage struct {
-	Data []key   `json:"data"`
-	Next *string `json:"next"` // nil at the end
-}
 
 // ListKeys answers GET /api/keys: first the keys of the configuration file, then the others, the earliest first.
 func (h *Handler) ListKeys() surface.Endpoint {
@@ -108,7 +95,7 @@ func (h *Handler) ListKeys() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		page := keyPage{Data: []key{}}
+		page := surface.NextPage[key, string]{Data: []key{}}
 		var last org.KeyPlace
 		for _, k := range h.declaredAfter(caller.Org.ID, after) {
 			if len(page.Data) == limit {
@@ -233,7 +220,7 @@ func (h *Handler) PatchKey() surface.Endpoint {
 		merged, err := merge(patch, map[string]any{
 			"name": was.Name, "role": was.Role, "requests_per_minute": was.Rate.PerMinute, "burst": was.Rate.Burst,
 			"servers": wireList(was.Access.Servers), "tools": wireList(was.Access.Tools), "models": wireList(was.Access.Models),
-			"end_users": was.Access.EndUsers, "read_only": was.Access.ReadOnly, "budgets": wireBudgets(was.Access.Budgets), "context": wireContext(was.Access), "expires_at": wireTime(was.ExpiresAt),
+			"end_users": was.Access.EndUsers, "read_only": was.Access.ReadOnly, "budgets": wireBudgets(was.Access.Budgets), "context": wireContext(was.Access), "expires_at": surface.Seconds.Time(was.ExpiresAt),
 		})
 		if err != nil {
 			return 0, nil, err
@@ -288,7 +275,7 @@ func (h *Handler) RotateKey() surface.Endpoint {
 			return 0, nil, fault.New(fault.Conflict, "key_expired", "the key %q has expired; set expires_at to a later time before you rotate it", was.ID)
 		case overlap > 0 && was.Previous.Until.After(now):
 			return 0, nil, fault.New(fault.Conflict, "rotation_overlaps", "the secret before the last rotation of the key %q works until %s, and a key has at most two secrets; "+
-				"wait until then, or end both old secrets now with an overlap of 0s", was.ID, was.Previous.Until.UTC().Format(time.RFC3339))
+				"wait until then, or end both old secrets now with an overlap of 0s", was.ID, surface.Seconds.Text(was.Previous.Until))
 		}
 		if err := mayGive(caller.Principal, was); err != nil {
 			return 0, nil, err

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/caller"
@@ -108,9 +107,7 @@ func (h *Handler) ListUsage() surface.Endpoint {
 			if err != nil {
 				return 0, nil, err
 			}
-			if since > 0 {
-				list.EstimatedSince = new(time.UnixMilli(since).UTC().Format(time.RFC3339))
-			}
+			list.EstimatedSince = surface.Seconds.Unix(since)
 			for _, u := range sums {
 				list.Data = append(list.Data, NewUsageView(u, q.By))
 			}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
@@ -37,25 +36,17 @@ type webhookObject struct {
 
 func (h *Handler) wireWebhook(l journal.ListedWebhook) webhookObject {
 	out := webhookObject{
-		Name: l.Name, Declared: h.declaredWebhook(l.Org, l.Name), URL: l.URL, Events: l.Events, Enabled: l.Stopped == "", Stopped: l.Stopped, Waiting: l.Waiting, OldestWaiting: wireMillis(l.Oldest),
+		Name: l.Name, Declared: h.declaredWebhook(l.Org, l.Name), URL: l.URL, Events: l.Events, Enabled: l.Stopped == "", Stopped: l.Stopped, Waiting: l.Waiting, OldestWaiting: surface.Seconds.Unix(l.Oldest),
 		GivenUp: l.GivenUp, CreatedAt: l.CreatedAt.Unix(), UpdatedAt: l.UpdatedAt.Unix(),
 	}
 	if l.Previous.Until.After(h.o.Now()) {
-		out.PreviousUntil = wireTime(l.Previous.Until)
+		out.PreviousUntil = surface.Seconds.Time(l.Previous.Until)
 	}
 	return out
 }
 
 func (h *Handler) declaredWebhook(orgID, name string) bool {
 	return h.o.Directory.FromFile(orgID).Webhook(name) != nil
-}
-
-// wireMillis returns a time in Unix milliseconds; nil for 0.
-func wireMillis(ms int64) *string {
-	if ms == 0 {
-		return nil
-	}
-	return wireTime(time.UnixMilli(ms))
 }
 
 // delivery is a message on the wire.
@@ -74,10 +65,10 @@ type delivery struct {
 
 func wireDelivery(d journal.Delivery) delivery {
 	out := delivery{
-		ID: d.ID, Event: d.Event, Object: d.Object, At: wireMillis(d.At), Outcome: string(d.Outcome), Attempts: d.Attempts, EndedAt: wireMillis(d.EndedAt), Error: d.Error,
+		ID: d.ID, Event: d.Event, Object: d.Object, At: surface.Seconds.Unix(d.At), Outcome: string(d.Outcome), Attempts: d.Attempts, EndedAt: surface.Seconds.Unix(d.EndedAt), Error: d.Error,
 	}
 	if d.EndedAt == 0 {
-		out.NextAttemptAt = wireMillis(d.NextAt)
+		out.NextAttemptAt = surface.Seconds.Unix(d.NextAt)
 	}
 	if d.Status != 0 {
 		out.Status = &d.Status
@@ -227,7 +218,7 @@ func (h *Handler) changeWebhook(r *http.Request, caller caller.Caller, change fu
 	out := h.wireWebhook(journal.ListedWebhook{Webhook: w})
 	for _, l := range stored {
 		if l.Name == name {
-			out.Waiting, out.OldestWaiting, out.GivenUp = l.Waiting, wireMillis(l.Oldest), l.GivenUp
+			out.Waiting, out.OldestWaiting, out.GivenUp = l.Waiting, surface.Seconds.Unix(l.Oldest), l.GivenUp
 		}
 	}
 	out.Secret = shown
@@ -246,7 +237,7 @@ func (h *Handler) RotateWebhook() surface.Endpoint {
 			now, before := h.o.Now(), w.Sealed
 			if overlap > 0 && w.Previous.Until.After(now) {
 				return "", fault.New(fault.Conflict, "rotation_overlaps", "the secret before the last rotation of the webhook %q signs until %s, and a webhook has at most two secrets; "+
-					"wait until then, or end both old secrets now with an overlap of 0s", w.Name, w.Previous.Until.UTC().Format(time.RFC3339))
+					"wait until then, or end both old secrets now with an overlap of 0s", w.Name, surface.Seconds.Text(w.Previous.Until))
 			}
 			shown, err := h.newSecret(w)
 			if w.Previous = (org.PreviousSealed{}); overlap > 0 {
@@ -277,11 +268,6 @@ const (
 	defaultDeliveries = 50
 )
 
-type deliveryPage struct {
-	Data []delivery `json:"data"`
-	Next *string    `json:"next"` // nil at the end
-}
-
 // ListDeliveries answers GET /api/webhooks/{name}/deliveries: the latest first.
 func (h *Handler) ListDeliveries() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
@@ -300,7 +286,7 @@ func (h *Handler) ListDeliveries() surface.Endpoint {
 		if err != nil {
 			return 0, nil, surface.Refused(err, surface.Thing{Kind: "webhook", Name: name})
 		}
-		page := deliveryPage{Data: []delivery{}}
+		page := surface.NextPage[delivery, string]{Data: []delivery{}}
 		if len(found) > limit {
 			found = found[:limit]
 			page.Next = &found[limit-1].ID

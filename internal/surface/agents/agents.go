@@ -34,19 +34,11 @@ type agentObject struct {
 	Hooks   []hookObject       `json:"hooks,omitzero"`
 }
 
-func wireTime(t time.Time) *string {
-	if t.IsZero() {
-		return nil
-	}
-	text := surface.Timestamp(t.UnixMilli())
-	return &text
-}
-
 func wireAgent(a agent.Agent) agentObject {
 	return agentObject{
 		ID: a.ID, Name: a.Name, Description: a.Description, Model: a.Model, SystemPrompt: a.SystemPrompt, Settings: a.Settings,
 		Version: a.Version, Declared: a.Declared, Unsupported: a.Unsupported,
-		ArchivedAt: wireTime(a.ArchivedAt), CreatedAt: wireTime(a.CreatedAt), UpdatedAt: wireTime(a.UpdatedAt),
+		ArchivedAt: millis.Time(a.ArchivedAt), CreatedAt: millis.Time(a.CreatedAt), UpdatedAt: millis.Time(a.UpdatedAt),
 	}
 }
 
@@ -64,36 +56,10 @@ func (h *Handler) whole(a agent.Agent, caller caller.Caller) (agentObject, error
 	return out, nil
 }
 
-// Pages of lists.
-const (
-	defaultLimit = 50
-	maxLimit     = 200
-	maxOffset    = 1_000_000
-)
-
-type pageOf struct {
-	Total  int `json:"total"`
-	Limit  int `json:"limit"`
-	Offset int `json:"offset"`
-}
-
-// readPage reads limit and offset. known are the other parameters.
-func readPage(r *http.Request, known ...string) (limit, offset int, err error) {
-	query := r.URL.Query()
-	if err := surface.CheckQuery(query, append([]string{"limit", "offset"}, known...)...); err != nil {
-		return 0, 0, err
-	}
-	if limit, err = surface.QueryNumber(query, "limit", defaultLimit, 1, maxLimit); err != nil {
-		return 0, 0, err
-	}
-	offset, err = surface.QueryNumber(query, "offset", 0, 0, maxOffset)
-	return limit, offset, err
-}
-
 // List answers GET /api/agents: declared agents first, then the stored ones, the latest created first.
 func (h *Handler) List() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		limit, offset, err := readPage(r, "name", "archived")
+		page, err := surface.ReadOffsetPage(r, "name", "archived")
 		if err != nil {
 			return 0, nil, err
 		}
@@ -111,23 +77,23 @@ func (h *Handler) List() surface.Endpoint {
 			if !q.Has(a) {
 				continue
 			}
-			if before >= offset && len(out) < limit {
+			if before >= page.Offset && len(out) < page.Limit {
 				out = append(out, wireAgent(a))
 			}
 			before++
 		}
-		q.Limit, q.Offset = max(limit-len(out), 1), max(offset-before, 0)
+		q.Limit, q.Offset = max(page.Limit-len(out), 1), max(page.Offset-before, 0)
 		stored, total, err := h.o.Store.Agents(r.Context(), caller.Org.ID, q)
 		if err != nil {
 			return 0, nil, err
 		}
-		for _, a := range stored[:min(len(stored), limit-len(out))] {
+		for _, a := range stored[:min(len(stored), page.Limit-len(out))] {
 			out = append(out, wireAgent(a))
 		}
 		return http.StatusOK, struct {
 			Agents []agentObject `json:"agents"`
-			pageOf
-		}{out, pageOf{before + total, limit, offset}}, nil
+			surface.OffsetPage
+		}{out, page.Of(before + total)}, nil
 	})
 }
 
@@ -319,7 +285,7 @@ func (h *Handler) wireVersion(v agent.Version, of agent.Agent) (out versionObjec
 	a := agent.Agent{Org: of.Org, Declared: of.Declared, Definition: v.Definition}
 	out = versionObject{
 		Version: v.Number, Name: v.Name, Description: v.Description, Model: v.Model, SystemPrompt: v.SystemPrompt, Settings: v.Settings,
-		Tools: wireAssignments(a), Hooks: wireHooks(a), Unsupported: v.Unsupported, CreatedBy: v.Principal, CreatedAt: wireTime(v.CreatedAt),
+		Tools: wireAssignments(a), Hooks: wireHooks(a), Unsupported: v.Unsupported, CreatedBy: v.Principal, CreatedAt: millis.Time(v.CreatedAt),
 	}
 	out.Servers, err = h.wireServers(a)
 	return out, err
@@ -328,7 +294,7 @@ func (h *Handler) wireVersion(v agent.Version, of agent.Agent) (out versionObjec
 // Versions answers GET /api/agents/{id}/versions, the latest first.
 func (h *Handler) Versions() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		limit, offset, err := readPage(r)
+		page, err := surface.ReadOffsetPage(r)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -336,7 +302,7 @@ func (h *Handler) Versions() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		found, total, err := h.o.Store.AgentVersions(r.Context(), a.Org, a.ID, limit, offset)
+		found, total, err := h.o.Store.AgentVersions(r.Context(), a.Org, a.ID, page.Limit, page.Offset)
 		if err != nil {
 			return 0, nil, surface.Refused(err, anAgent(a.ID))
 		}
@@ -350,8 +316,8 @@ func (h *Handler) Versions() surface.Endpoint {
 		}
 		return http.StatusOK, struct {
 			Versions []versionObject `json:"versions"`
-			pageOf
-		}{out, pageOf{total, limit, offset}}, nil
+			surface.OffsetPage
+		}{out, page.Of(total)}, nil
 	})
 }
 

@@ -197,7 +197,7 @@ func (h *Handler) applyTools(ctx context.Context, caller caller.Caller, f *surfa
 // Assignments answers GET /api/agents/{id}/tools, in the order of their assignment.
 func (h *Handler) Assignments() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		limit, offset, err := readPage(r)
+		page, err := surface.ReadOffsetPage(r)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -207,8 +207,8 @@ func (h *Handler) Assignments() surface.Endpoint {
 		}
 		return http.StatusOK, struct {
 			Tools []assignmentObject `json:"tools"`
-			pageOf
-		}{cut(wireAssignments(a), limit, offset), pageOf{len(a.Tools), limit, offset}}, nil
+			surface.OffsetPage
+		}{surface.Cut(wireAssignments(a), page), page.Of(len(a.Tools))}, nil
 	})
 }
 

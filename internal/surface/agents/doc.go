@@ -213,6 +213,9 @@ func (h *Handler) author(caller caller.Caller) org.Author {
 	return org.Author{Principal: caller.Principal.ID, RequestID: caller.RequestID, At: h.o.Now().UnixMilli()}
 }
 
+// millis is how precisely the API writes times.
+const millis = surface.Milliseconds
+
 // The things of the API, for the errors of its stores.
 
 func anAgent(id string) surface.Thing    { return surface.Thing{Kind: "agent", ID: id} }

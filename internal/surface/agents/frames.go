@@ -328,7 +328,7 @@ func (p *projection) wait(e event.Waiting, emit emitter) error {
 		p.waits = append(p.waits, a.ID)
 		if err := emit("approval_requested", map[string]any{
 			"approval_id": a.ID, "tool_name": a.Name, "tool_input": a.Arguments, "call_id": a.Key,
-			"message": cmp.Or(p.why[a.Key], fmt.Sprintf("The tool %s waits for approval.", a.Name)), "expires_at": wireTime(a.ExpiresAt),
+			"message": cmp.Or(p.why[a.Key], fmt.Sprintf("The tool %s waits for approval.", a.Name)), "expires_at": millis.Time(a.ExpiresAt),
 		}); err != nil {
 			return err
 		}

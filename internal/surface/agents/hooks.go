@@ -63,12 +63,10 @@ func wireHooks(a agent.Agent) []hookObject {
 }
 
 func wireHook(hook agent.Hook, declared bool) hookObject {
-	out := hookObject{ID: hook.ID, Event: hook.Event, Type: hook.Type(), Enabled: hook.Enabled, Position: hook.Position}
+	out := hookObject{ID: hook.ID, Event: hook.Event, Type: hook.Type(), Enabled: hook.Enabled, Position: hook.Position,
+		CreatedAt: millis.Unix(hook.CreatedAt)}
 	if hook.Matcher != "" {
 		out.Matcher = &hook.Matcher
-	}
-	if hook.CreatedAt != 0 {
-		out.CreatedAt = wireTime(time.UnixMilli(hook.CreatedAt))
 	}
 	switch {
 	case hook.HTTP != nil:
@@ -284,7 +282,7 @@ func validHeader(name, value string) bool {
 // Hooks answers GET /api/agents/{id}/hooks, in the order of their creation.
 func (h *Handler) Hooks() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		limit, offset, err := readPage(r)
+		page, err := surface.ReadOffsetPage(r)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -294,8 +292,8 @@ func (h *Handler) Hooks() surface.Endpoint {
 		}
 		return http.StatusOK, struct {
 			Hooks []hookObject `json:"hooks"`
-			pageOf
-		}{h.warned(r, caller, a, cut(wireHooks(a), limit, offset)), pageOf{len(a.Hooks), limit, offset}}, nil
+			surface.OffsetPage
+		}{h.warned(r, caller, a, surface.Cut(wireHooks(a), page)), page.Of(len(a.Hooks))}, nil
 	})
 }
 

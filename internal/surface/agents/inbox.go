@@ -25,7 +25,7 @@ type inputObject struct {
 // Inputs answers GET /api/sessions/{id}/inputs, the oldest first.
 func (h *Handler) Inputs() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		limit, offset, err := readPage(r)
+		page, err := surface.ReadOffsetPage(r)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -33,19 +33,19 @@ func (h *Handler) Inputs() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		found, total, err := h.o.Sessions.SessionInputs(r.Context(), s.Org, s.ID, limit, offset)
+		found, total, err := h.o.Sessions.SessionInputs(r.Context(), s.Org, s.ID, page.Limit, page.Offset)
 		if err != nil {
 			return 0, nil, err
 		}
 		out := []inputObject{}
 		for _, in := range found {
 			out = append(out, inputObject{
-				ID: in.ID, Kind: in.Kind, Principal: in.Principal, Content: in.Body, RunID: in.RunID, CreatedAt: wireTime(in.CreatedAt), ProcessedAt: wireTime(in.ProcessedAt),
+				ID: in.ID, Kind: in.Kind, Principal: in.Principal, Content: in.Body, RunID: in.RunID, CreatedAt: millis.Time(in.CreatedAt), ProcessedAt: millis.Time(in.ProcessedAt),
 			})
 		}
 		return http.StatusOK, struct {
 			Inputs []inputObject `json:"inputs"`
-			pageOf
-		}{out, pageOf{total, limit, offset}}, nil
+			surface.OffsetPage
+		}{out, page.Of(total)}, nil
 	})
 }

@@ -51,10 +51,11 @@ type observedCall struct {
 var observedFilters = []string{"agent_id", "session_id", "status", "created_after", "created_before"}
 
 // runQuery reads the filters of a list, of which known are those that it has beside the common ones.
-func runQuery(r *http.Request, caller caller.Caller, known ...string) (q agent.RunQuery, err error) {
-	if q.Limit, q.Offset, err = readPage(r, append(known, observedFilters...)...); err != nil {
-		return q, err
+func runQuery(r *http.Request, caller caller.Caller, known ...string) (q agent.RunQuery, page surface.OffsetPage, err error) {
+	if page, err = surface.ReadOffsetPage(r, append(known, observedFilters...)...); err != nil {
+		return q, page, err
 	}
+	q.Limit, q.Offset = page.Limit, page.Offset
 	values := r.URL.Query()
 	q.Agent, q.Session, q.Tool = values.Get("agent_id"), values.Get("session_id"), values.Get("tool_name")
 	if !caller.Principal.Role.MayRead() {
@@ -62,21 +63,21 @@ func runQuery(r *http.Request, caller caller.Caller, known ...string) (q agent.R
 	}
 	if text := values.Get("status"); text != "" {
 		if !slices.Contains(agent.RunStatuses(), agent.RunStatus(text)) {
-			return q, surface.InvalidValue("status", "status must be one of %v", agent.RunStatuses())
+			return q, page, surface.InvalidValue("status", "status must be one of %v", agent.RunStatuses())
 		}
 		q.States = agent.StatesOf(agent.RunStatus(text))
 	}
 	if q.CreatedAfter, err = surface.QueryTime(values, "created_after"); err != nil {
-		return q, err
+		return q, page, err
 	}
 	q.CreatedBefore, err = surface.QueryTime(values, "created_before")
-	return q, err
+	return q, page, err
 }
 
 // ObservedRuns answers GET /api/observability/agent-runs, the latest first.
 func (h *Handler) ObservedRuns() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		q, err := runQuery(r, caller)
+		q, page, err := runQuery(r, caller)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -88,7 +89,7 @@ func (h *Handler) ObservedRuns() surface.Endpoint {
 		for _, o := range found {
 			one := observedRun{
 				RunID: o.RunID, SessionID: o.Session, AgentID: o.Agent, Version: o.Version, Principal: o.Principal, Status: agent.StatusOf(o.State), Model: o.Model,
-				Steps: o.Rounds, ToolCalls: o.Calls, Tokens: o.Tokens, CreatedAt: wireTime(o.CreatedAt), CompletedAt: wireTime(o.FinishedAt),
+				Steps: o.Rounds, ToolCalls: o.Calls, Tokens: o.Tokens, CreatedAt: millis.Time(o.CreatedAt), CompletedAt: millis.Time(o.FinishedAt),
 			}
 			if why := (agent.Session{State: o.State}).StopReason(); why != "" {
 				one.StopReason = &why
@@ -100,15 +101,15 @@ func (h *Handler) ObservedRuns() surface.Endpoint {
 		}
 		return http.StatusOK, struct {
 			Runs []observedRun `json:"agent_runs"`
-			pageOf
-		}{out, pageOf{total, q.Limit, q.Offset}}, nil
+			surface.OffsetPage
+		}{out, page.Of(total)}, nil
 	})
 }
 
 // ObservedCalls answers GET /api/observability/tool-calls, the latest first.
 func (h *Handler) ObservedCalls() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		q, err := runQuery(r, caller, "tool_name")
+		q, page, err := runQuery(r, caller, "tool_name")
 		if err != nil {
 			return 0, nil, err
 		}
@@ -122,23 +123,23 @@ func (h *Handler) ObservedCalls() surface.Endpoint {
 			if err := json.Unmarshal(o.Body, &c); err != nil {
 				return 0, nil, err
 			}
-			out = append(out, observedCall{o.RunID, o.Session, o.Agent, c.Round + 1, c.Tool, c.Server, c.Status, c.Attempts, c.LatencyMS, wireTime(o.At)})
+			out = append(out, observedCall{o.RunID, o.Session, o.Agent, c.Round + 1, c.Tool, c.Server, c.Status, c.Attempts, c.LatencyMS, millis.Time(o.At)})
 		}
 		return http.StatusOK, struct {
 			Calls []observedCall `json:"tool_calls"`
-			pageOf
-		}{out, pageOf{total, q.Limit, q.Offset}}, nil
+			surface.OffsetPage
+		}{out, page.Of(total)}, nil
 	})
 }
 
 // ObservedOrchestrations answers GET /api/observability/orchestration-runs: there are none.
 func (h *Handler) ObservedOrchestrations() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		q, err := runQuery(r, caller)
+		_, page, err := runQuery(r, caller)
 		return http.StatusOK, struct {
 			Runs []struct{} `json:"orchestration_runs"`
-			pageOf
-		}{[]struct{}{}, pageOf{0, q.Limit, q.Offset}}, err
+			surface.OffsetPage
+		}{[]struct{}{}, page}, err
 	})
 }
 
@@ -148,7 +149,7 @@ func (h *Handler) FilterOptions() surface.Endpoint {
 		if err := surface.CheckQuery(r.URL.Query()); err != nil {
 			return 0, nil, err
 		}
-		q := agent.RunQuery{Limit: maxLimit}
+		q := agent.RunQuery{Limit: surface.MaxLimit}
 		if !caller.Principal.Role.MayRead() {
 			q.Principal = caller.Principal.ID
 		}
@@ -199,6 +200,6 @@ func (h *Handler) ObservedHealth() surface.Endpoint {
 			Status string                  `json:"status"`
 			Since  *string                 `json:"since"`
 			Runs   map[agent.RunStatus]int `json:"agent_runs"`
-		}{"ok", wireTime(q.CreatedAfter), runs}, nil
+		}{"ok", millis.Time(q.CreatedAfter), runs}, nil
 	})
 }

@@ -384,17 +384,17 @@ func (h *Handler) runObject(ctx context.Context, caller caller.Caller, s agent.S
 	err := h.o.Runner.Follow(ctx, eventlog.Follow{Org: caller.Org.ID, RunID: turn.RunID, Account: caller.Account, Now: true}, p)
 	if errors.Is(err, org.ErrNotFound) { // retention_days has deleted it
 		return map[string]any{
-			"run_id": turn.RunID, "session_id": s.ID, "agent_id": s.Agent, "agent_version": turn.Version, "status": "deleted", "created_at": wireTime(turn.CreatedAt),
+			"run_id": turn.RunID, "session_id": s.ID, "agent_id": s.Agent, "agent_version": turn.Version, "status": "deleted", "created_at": millis.Time(turn.CreatedAt),
 		}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
 	out := p.object()
-	out["agent_id"], out["agent_version"], out["created_at"], out["completed_at"] = s.Agent, turn.Version, wireTime(turn.CreatedAt), nil
+	out["agent_id"], out["agent_version"], out["created_at"], out["completed_at"] = s.Agent, turn.Version, millis.Time(turn.CreatedAt), nil
 	out["approvals"] = append([]string{}, p.waits...)
 	if p.end != nil {
-		out["completed_at"] = wireTime(p.end.At)
+		out["completed_at"] = millis.Time(p.end.At)
 	}
 	told, err := h.o.HookMessages.HookMessages(ctx, caller.Org.ID, turn.RunID)
 	if err != nil {
@@ -416,11 +416,7 @@ type toldHook struct {
 func toldHooks(all []journal.HookMessage) []toldHook {
 	out := []toldHook{}
 	for _, m := range all {
-		one := toldHook{Hook: m.Hook, Position: m.Position, Status: m.Outcome, LatencyMS: float64(m.Micros) / 1000}
-		if m.EndedAt > 0 {
-			one.EndedAt = wireTime(time.UnixMilli(m.EndedAt))
-		}
-		out = append(out, one)
+		out = append(out, toldHook{m.Hook, m.Position, m.Outcome, float64(m.Micros) / 1000, millis.Unix(m.EndedAt)})
 	}
 	return out
 }

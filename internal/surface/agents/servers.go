@@ -199,7 +199,7 @@ func inPath(path string, err error) error {
 // Servers answers GET /api/agents/{id}/mcp-servers.
 func (h *Handler) Servers() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		limit, offset, err := readPage(r)
+		page, err := surface.ReadOffsetPage(r)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -210,15 +210,9 @@ func (h *Handler) Servers() surface.Endpoint {
 		all, err := h.wireServers(a)
 		return http.StatusOK, struct {
 			Servers []serverObject `json:"mcp_servers"`
-			pageOf
-		}{cut(all, limit, offset), pageOf{len(all), limit, offset}}, err
+			surface.OffsetPage
+		}{surface.Cut(all, page), page.Of(len(all))}, err
 	})
-}
-
-// cut returns a page of a list.
-func cut[T any](all []T, limit, offset int) []T {
-	all = all[min(offset, len(all)):]
-	return all[:min(limit, len(all))]
 }
 
 // Server answers GET /api/agents/{id}/mcp-servers/{sid}.

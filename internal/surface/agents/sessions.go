@@ -40,7 +40,7 @@ type sessionObject struct {
 func wireSession(s agent.Session) sessionObject {
 	out := sessionObject{
 		ID: s.ID, AgentID: s.Agent, Principal: s.Principal, Pinned: s.Pinned, Version: s.Snapshot.Version, Status: s.Status(), Title: s.Title, Metadata: s.Metadata,
-		Runs: s.Turns, Active: float64(s.Spent.ActiveMS) / 1000, Cost: money.Nano(s.Spent.NanoUSD), CreatedAt: wireTime(s.CreatedAt), UpdatedAt: wireTime(s.UpdatedAt),
+		Runs: s.Turns, Active: float64(s.Spent.ActiveMS) / 1000, Cost: money.Nano(s.Spent.NanoUSD), CreatedAt: millis.Time(s.CreatedAt), UpdatedAt: millis.Time(s.UpdatedAt),
 	}
 	if why := s.StopReason(); why != "" {
 		out.StopReason = &why
@@ -64,7 +64,7 @@ func (h *Handler) findSession(ctx context.Context, caller caller.Caller, id stri
 // Sessions answers GET /api/agents/{id}/sessions, the latest updated first.
 func (h *Handler) Sessions() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		limit, offset, err := readPage(r, "search", "created_after", "created_before", "min_runs", "max_runs")
+		page, err := surface.ReadOffsetPage(r, "search", "created_after", "created_before", "min_runs", "max_runs")
 		if err != nil {
 			return 0, nil, err
 		}
@@ -73,7 +73,7 @@ func (h *Handler) Sessions() surface.Endpoint {
 			return 0, nil, err
 		}
 		values := r.URL.Query()
-		q := agent.SessionQuery{Agent: a.ID, Search: values.Get("search"), Limit: limit, Offset: offset}
+		q := agent.SessionQuery{Agent: a.ID, Search: values.Get("search"), Limit: page.Limit, Offset: page.Offset}
 		if !caller.Principal.Role.MayRead() {
 			q.Principal = caller.Principal.ID
 		}
@@ -83,10 +83,10 @@ func (h *Handler) Sessions() surface.Endpoint {
 		if q.CreatedBefore, err = surface.QueryTime(values, "created_before"); err != nil {
 			return 0, nil, err
 		}
-		if q.MinTurns, err = surface.QueryNumber(values, "min_runs", 0, 0, maxOffset); err != nil {
+		if q.MinTurns, err = surface.QueryNumber(values, "min_runs", 0, 0, surface.MaxOffset); err != nil {
 			return 0, nil, err
 		}
-		if q.MaxTurns, err = surface.QueryNumber(values, "max_runs", 0, 1, maxOffset); err != nil {
+		if q.MaxTurns, err = surface.QueryNumber(values, "max_runs", 0, 1, surface.MaxOffset); err != nil {
 			return 0, nil, err
 		}
 		found, total, err := h.o.Sessions.Sessions(r.Context(), caller.Org.ID, q)
@@ -99,8 +99,8 @@ func (h *Handler) Sessions() surface.Endpoint {
 		}
 		return http.StatusOK, struct {
 			Sessions []sessionObject `json:"sessions"`
-			pageOf
-		}{out, pageOf{total, limit, offset}}, nil
+			surface.OffsetPage
+		}{out, page.Of(total)}, nil
 	})
 }
 
@@ -222,8 +222,8 @@ func (h *Handler) DeleteSession(member string) surface.Endpoint {
 
 // dropSession ends the run of a session that has not ended, and deletes its runs and then the session.
 func (h *Handler) dropSession(ctx context.Context, caller caller.Caller, s agent.Session) error {
-	for offset := 0; ; offset += maxLimit {
-		turns, _, err := h.o.Sessions.SessionTurns(ctx, s.Org, s.ID, maxLimit, offset)
+	for offset := 0; ; offset += surface.MaxLimit {
+		turns, _, err := h.o.Sessions.SessionTurns(ctx, s.Org, s.ID, surface.MaxLimit, offset)
 		if err != nil {
 			return err
 		}
@@ -232,7 +232,7 @@ func (h *Handler) dropSession(ctx context.Context, caller caller.Caller, s agent
 				return err
 			}
 		}
-		if len(turns) < maxLimit {
+		if len(turns) < surface.MaxLimit {
 			break
 		}
 	}
@@ -251,7 +251,7 @@ func (h *Handler) dropSession(ctx context.Context, caller caller.Caller, s agent
 // dropSessions deletes the sessions of an agent that is to be deleted.
 func (h *Handler) dropSessions(ctx context.Context, caller caller.Caller, agentID string) error {
 	for {
-		found, _, err := h.o.Sessions.Sessions(ctx, caller.Org.ID, agent.SessionQuery{Agent: agentID, Limit: maxLimit})
+		found, _, err := h.o.Sessions.Sessions(ctx, caller.Org.ID, agent.SessionQuery{Agent: agentID, Limit: surface.MaxLimit})
 		if err != nil || len(found) == 0 {
 			return err
 		}
@@ -282,7 +282,7 @@ type messageCall struct {
 // added, and those that wait, so far.
 func (h *Handler) Messages() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		limit, offset, err := readPage(r)
+		page, err := surface.ReadOffsetPage(r)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -305,8 +305,8 @@ func (h *Handler) Messages() surface.Endpoint {
 		}
 		return http.StatusOK, struct {
 			Messages []message `json:"messages"`
-			pageOf
-		}{cut(all, limit, offset), pageOf{len(all), limit, offset}}, nil
+			surface.OffsetPage
+		}{surface.Cut(all, page), page.Of(len(all))}, nil
 	})
 }
 
@@ -328,16 +328,16 @@ func wireMessage(it item.Item) (message, bool) {
 // SessionRuns answers GET /api/sessions/{id}/runs, the latest first.
 func (h *Handler) SessionRuns() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		limit, offset, err := readPage(r)
+		page, err := surface.ReadOffsetPage(r)
 		if err != nil {
 			return 0, nil, err
 		}
-		limit = min(limit, maxRunsOfPage)
+		page.Limit = min(page.Limit, maxRunsOfPage)
 		s, err := h.findSession(r.Context(), caller, r.PathValue("id"))
 		if err != nil {
 			return 0, nil, err
 		}
-		turns, total, err := h.o.Sessions.SessionTurns(r.Context(), s.Org, s.ID, limit, offset)
+		turns, total, err := h.o.Sessions.SessionTurns(r.Context(), s.Org, s.ID, page.Limit, page.Offset)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -351,8 +351,8 @@ func (h *Handler) SessionRuns() surface.Endpoint {
 		}
 		return http.StatusOK, struct {
 			Runs []map[string]any `json:"runs"`
-			pageOf
-		}{out, pageOf{total, limit, offset}}, nil
+			surface.OffsetPage
+		}{out, page.Of(total)}, nil
 	})
 }
 

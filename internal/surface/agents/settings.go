@@ -56,10 +56,10 @@ func (h *Handler) Settings() surface.Endpoint {
 			one := settingObject{Key: k.Key, Category: k.Category, Description: k.Doc, Default: typed(k, k.Default), IsSecret: k.Secret}
 			one.Value = one.Default
 			if i := slices.IndexFunc(secrets, func(s org.Secret) bool { return s.Name == k.Key }); k.Secret && i >= 0 {
-				one.Value, one.IsSet, one.UpdatedAt = Mask, true, wireTime(secrets[i].UpdatedAt)
+				one.Value, one.IsSet, one.UpdatedAt = Mask, true, millis.Time(secrets[i].UpdatedAt)
 			}
 			if i := slices.IndexFunc(stored, func(s agent.Setting) bool { return s.Key == k.Key }); !k.Secret && i >= 0 {
-				one.Value, one.IsSet, one.UpdatedAt = typed(k, stored[i].Value), true, wireTime(stored[i].UpdatedAt)
+				one.Value, one.IsSet, one.UpdatedAt = typed(k, stored[i].Value), true, millis.Time(stored[i].UpdatedAt)
 			}
 			out = append(out, one)
 		}

@@ -71,7 +71,7 @@ func builtins(missing func(name string) string) []toolObject {
 func wireTool(t agent.Tool, caller caller.Caller) toolObject {
 	out := toolObject{
 		ID: &t.ID, Name: t.Name, Type: custom, Description: t.Description, Available: t.Unsupported == "", InputSchema: t.InputSchema,
-		Unsupported: t.Unsupported, CreatedAt: wireTime(t.CreatedAt), UpdatedAt: wireTime(t.UpdatedAt),
+		Unsupported: t.Unsupported, CreatedAt: millis.Time(t.CreatedAt), UpdatedAt: millis.Time(t.UpdatedAt),
 	}
 	if caller.Principal.Role.MayRead() {
 		out.Config = &toolConfig{t.Endpoint, t.Method, t.Headers, int(t.Timeout().Seconds()), t.Class}
@@ -85,23 +85,23 @@ func wireTool(t agent.Tool, caller caller.Caller) toolObject {
 // Tools answers GET /api/tools: the built-in tools, then the custom ones by name.
 func (h *Handler) Tools() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		limit, offset, err := readPage(r)
+		page, err := surface.ReadOffsetPage(r)
 		if err != nil {
 			return 0, nil, err
 		}
 		all := builtins(func(name string) string { return h.o.MissingFor(r.Context(), caller.Org.ID, name) })
-		page := cut(all, limit, offset)
-		stored, total, err := h.o.Store.Tools(r.Context(), caller.Org.ID, max(limit-len(page), 1), max(offset-len(all), 0))
+		shown := surface.Cut(all, page)
+		stored, total, err := h.o.Store.Tools(r.Context(), caller.Org.ID, max(page.Limit-len(shown), 1), max(page.Offset-len(all), 0))
 		if err != nil {
 			return 0, nil, err
 		}
-		for _, t := range cut(stored, limit-len(page), 0) {
-			page = append(page, wireTool(t, caller))
+		for _, t := range stored[:min(len(stored), page.Limit-len(shown))] {
+			shown = append(shown, wireTool(t, caller))
 		}
 		return http.StatusOK, struct {
 			Tools []toolObject `json:"tools"`
-			pageOf
-		}{page, pageOf{len(all) + total, limit, offset}}, nil
+			surface.OffsetPage
+		}{shown, page.Of(len(all) + total)}, nil
 	})
 }
 

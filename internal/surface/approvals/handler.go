@@ -106,7 +106,9 @@ func (h *Handler) writeList(w http.ResponseWriter, r *http.Request, caller calle
 			return h.failed(err)
 		}
 	}
-	return h.failed(surface.WriteStored(w, caller, http.StatusOK, newPage(data, len(found) > limit)))
+	page := surface.NewIDPage(data, limit, func(o Object) Object { return o }, func(o Object) string { return o.ID })
+	page.HasMore = len(found) > limit
+	return h.failed(surface.WriteStored(w, caller, http.StatusOK, page))
 }
 
 // Get answers GET /v1/approvals/{id}.

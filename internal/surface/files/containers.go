@@ -62,7 +62,7 @@ func (h *Handler) ListContainerFiles() surface.Endpoint {
 		}
 		q.Container = r.PathValue("container")
 		found, err := h.o.Files.List(r.Context(), q)
-		return http.StatusOK, newList(found, q.Limit-1, wireContained), err
+		return http.StatusOK, surface.NewIDPage(found, q.Limit-1, wireContained, func(f containerFile) string { return f.ID }).OpenAI(), err
 	})
 }
 

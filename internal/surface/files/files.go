@@ -37,7 +37,7 @@ type fileObject struct {
 }
 
 func wireFile(i blob.Info) fileObject {
-	return fileObject{i.Path, i.Size, i.Modified.UTC().Format(time.RFC3339), i.SHA256}
+	return fileObject{i.Path, i.Size, surface.Seconds.Text(i.Modified), i.SHA256}
 }
 
 // ListBuckets answers GET /api/buckets.
@@ -371,7 +371,7 @@ func (h *Handler) SignURL() surface.Endpoint {
 		return http.StatusOK, struct {
 			SignedURL string `json:"signed_url"`
 			ExpiresAt string `json:"expires_at"`
-		}{made, until.UTC().Format(time.RFC3339)}, nil
+		}{made, surface.Seconds.Text(until)}, nil
 	})
 }
 

@@ -255,7 +255,7 @@ func (h *Handler) ListUploads() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		return http.StatusOK, newList(found, q.Limit-1, h.wireUpload), nil
+		return http.StatusOK, surface.NewIDPage(found, q.Limit-1, h.wireUpload, func(f uploadedObject) string { return f.ID }).OpenAI(), nil
 	})
 }
 
@@ -287,28 +287,6 @@ func (h *Handler) readList(r *http.Request, caller caller.Caller, usual, most in
 
 // maxListed is how many files a list has at most, also without limit. OpenAI has ten times as many.
 const maxListed = 1000
-
-// fileList is a list of files on the wire.
-type fileList[T any] struct {
-	Object  string  `json:"object"` // "list"
-	Data    []T     `json:"data"`
-	FirstID *string `json:"first_id"` // nil = the list is empty
-	LastID  *string `json:"last_id"`
-	HasMore bool    `json:"has_more"`
-}
-
-// newList returns the first limit files.
-func newList[T any](found []file.File, limit int, wire func(file.File) T) fileList[T] {
-	shown := found[:min(len(found), limit)]
-	out := fileList[T]{Object: "list", Data: []T{}, HasMore: len(found) > limit}
-	for _, f := range shown {
-		out.Data = append(out.Data, wire(f))
-	}
-	if n := len(shown); n > 0 {
-		out.FirstID, out.LastID = &shown[0].ID, &shown[n-1].ID
-	}
-	return out
-}
 
 // GetFile answers GET /v1/files/{id}.
 func (h *Handler) GetFile() surface.Endpoint {

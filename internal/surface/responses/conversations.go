@@ -393,7 +393,7 @@ func (h *Handler) AddItems(w http.ResponseWriter, r *http.Request, caller caller
 	if err != nil {
 		return err
 	}
-	return surface.WriteMade(w, caller, http.StatusOK, listOf(items, false))
+	return surface.WriteMade(w, caller, http.StatusOK, listOf(items, len(items)))
 }
 
 // addPart stores items and adds them to a conversation, and returns them as they are listed. added

@@ -286,7 +286,7 @@ func (h *Handler) follow(w http.ResponseWriter, r *http.Request, caller caller.C
 			return surface.EndFault(end, p.reveals)
 		}
 	}
-	p.send = func(id string, frame map[string]any) error {
+	p.send = func(id string, frame ordered) error {
 		if at, err := parseFrameID(id); err != nil || !at.after(after) {
 			return err
 		}
@@ -302,8 +302,9 @@ func (h *Handler) follow(w http.ResponseWriter, r *http.Request, caller caller.C
 		return surface.Failed(h.o.Log, err)
 	default:
 		var object errorObject
-		_ = json.Unmarshal(Errors().Body(surface.Failed(h.o.Log, err)), &object)                                                              // what Body has encoded
-		_ = out.Send("", map[string]any{"event": "error", "type": "error", "error": object.Error, "code": object.Code, "run_id": turn.RunID}) // after an error the client has left
+		_ = json.Unmarshal(Errors().Body(surface.Failed(h.o.Log, err)), &object) // what Body has encoded
+		failed := errorFrame{object.Error, &object.Code, turn.RunID}
+		_ = out.Send("", ordered{frameHead{Event: "error", Type: "error"}, failed}) // after an error the client has left
 	}
 	return nil
 }
@@ -346,13 +347,12 @@ func (h *Handler) Run(w http.ResponseWriter, r *http.Request, caller caller.Call
 	if err != nil {
 		return surface.Failed(h.o.Log, err)
 	}
-	out := p.object()
-	out["tools_used"] = false
+	out := p.result()
 	status := http.StatusOK
-	if out["status"] == runFailed {
+	if out.Status == runFailed {
 		status = http.StatusBadGateway
 	}
-	return surface.WriteJSON(w, status, out)
+	return surface.WriteJSON(w, status, ordered{out, toollessRun{}})
 }
 
 // findRun returns the turn that the path names, if it exists for the caller.
@@ -379,29 +379,25 @@ func (h *Handler) GetRun(w http.ResponseWriter, r *http.Request, caller caller.C
 }
 
 // runObject returns a run on the wire.
-func (h *Handler) runObject(ctx context.Context, caller caller.Caller, s agent.Session, turn agent.SessionTurn) (map[string]any, error) {
+func (h *Handler) runObject(ctx context.Context, caller caller.Caller, s agent.Session, turn agent.SessionTurn) (ordered, error) {
 	p := h.projection(caller, turn)
 	err := h.o.Runner.Follow(ctx, eventlog.Follow{Org: caller.Org.ID, RunID: turn.RunID, Account: caller.Account, Now: true}, p)
 	if errors.Is(err, org.ErrNotFound) { // retention_days has deleted it
-		return map[string]any{
-			"run_id": turn.RunID, "session_id": s.ID, "agent_id": s.Agent, "agent_version": turn.Version, "status": "deleted", "created_at": millis.Time(turn.CreatedAt),
-		}, nil
+		return ordered{deletedRun{turn.RunID, s.ID, s.Agent, turn.Version, "deleted", millis.Time(turn.CreatedAt)}}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	out := p.object()
-	out["agent_id"], out["agent_version"], out["created_at"], out["completed_at"] = s.Agent, turn.Version, millis.Time(turn.CreatedAt), nil
-	out["approvals"] = append([]string{}, p.waits...)
+	record := runRecord{AgentID: s.Agent, AgentVersion: turn.Version, CreatedAt: millis.Time(turn.CreatedAt), Approvals: append([]string{}, p.waits...)}
 	if p.end != nil {
-		out["completed_at"] = millis.Time(p.end.At)
+		record.CompletedAt = millis.Time(p.end.At)
 	}
 	told, err := h.o.HookMessages.HookMessages(ctx, caller.Org.ID, turn.RunID)
 	if err != nil {
 		return nil, err
 	}
-	out["on_run_complete"] = toldHooks(told)
-	return out, nil
+	record.OnRunComplete = toldHooks(told)
+	return ordered{p.result(), record}, nil
 }
 
 // toldHook is a hook at OnRunComplete of a run, on the wire.

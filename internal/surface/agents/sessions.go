@@ -341,7 +341,7 @@ func (h *Handler) SessionRuns() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		out := []map[string]any{}
+		out := []ordered{}
 		for _, t := range turns {
 			one, err := h.runObject(r.Context(), caller, s, t)
 			if err != nil {
@@ -350,7 +350,7 @@ func (h *Handler) SessionRuns() surface.Endpoint {
 			out = append(out, one)
 		}
 		return http.StatusOK, struct {
-			Runs []map[string]any `json:"runs"`
+			Runs []ordered `json:"runs"`
 			surface.OffsetPage
 		}{out, page.Of(total)}, nil
 	})

@@ -1,17 +1,31 @@
 package agents
 
 import (
-	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/agent"
 	"github.com/turnpike-gateway/turnpike/internal/caller"
+	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
+
+// definitions answers requests for agents, their versions, MCP servers, hooks and tools.
+type definitions struct {
+	base
+	store   agent.Store
+	reader  Reader
+	vault   *secret.Keyring
+	servers Servers
+	orgs    Orgs
+	judge   func(url string) error
+}
 
 // agentObject is an agent on the wire. Servers, Tools and Hooks are only in the answers about one agent to keys
 // that may read the org's settings.
@@ -43,7 +57,7 @@ func wireAgent(a agent.Agent) agentObject {
 }
 
 // whole is wireAgent with the servers, tools and hooks, if the caller may see them.
-func (h *Handler) whole(a agent.Agent, caller caller.Caller) (agentObject, error) {
+func (h *definitions) whole(a agent.Agent, caller caller.Caller) (agentObject, error) {
 	out := wireAgent(a)
 	if !caller.Principal.Role.MayRead() {
 		return out, nil
@@ -57,7 +71,7 @@ func (h *Handler) whole(a agent.Agent, caller caller.Caller) (agentObject, error
 }
 
 // List answers GET /api/agents: declared agents first, then the stored ones, the latest created first.
-func (h *Handler) List() surface.Endpoint {
+func (h *definitions) List() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		page, err := surface.ReadOffsetPage(r, "name", "archived")
 		if err != nil {
@@ -73,7 +87,7 @@ func (h *Handler) List() surface.Endpoint {
 		}
 		out := []agentObject{}
 		before := 0
-		for _, a := range h.declared(caller) {
+		for _, a := range h.orgs.Declared(caller.Org.ID) {
 			if !q.Has(a) {
 				continue
 			}
@@ -83,7 +97,7 @@ func (h *Handler) List() surface.Endpoint {
 			before++
 		}
 		q.Limit, q.Offset = max(page.Limit-len(out), 1), max(page.Offset-before, 0)
-		stored, total, err := h.o.Store.Agents(r.Context(), caller.Org.ID, q)
+		stored, total, err := h.store.Agents(r.Context(), caller.Org.ID, q)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -98,7 +112,7 @@ func (h *Handler) List() surface.Endpoint {
 }
 
 // Get answers GET /api/agents/{id}.
-func (h *Handler) Get() surface.Endpoint {
+func (h *definitions) Get() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		a, err := h.find(r, caller)
 		if err != nil {
@@ -110,13 +124,13 @@ func (h *Handler) Get() surface.Endpoint {
 }
 
 // Create answers POST /api/agents.
-func (h *Handler) Create() surface.Endpoint {
+func (h *definitions) Create() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		body, err := surface.ReadFields(r, caller.Account)
 		if err != nil {
 			return 0, nil, err
 		}
-		a := agent.Agent{Org: caller.Org.ID, ID: h.o.NewID(agent.Prefix), Version: 1, CreatedAt: h.o.Now(), UpdatedAt: h.o.Now()}
+		a := agent.Agent{Org: caller.Org.ID, ID: h.newID(agent.Prefix), Version: 1, CreatedAt: h.now(), UpdatedAt: h.now()}
 		hooked := body.Has("hooks")
 		if err := h.apply(r, caller, body, &a.Definition); err != nil {
 			return 0, nil, err
@@ -130,7 +144,7 @@ func (h *Handler) Create() surface.Endpoint {
 		if err := h.checkDeclaredName(caller, a.Name); err != nil {
 			return 0, nil, err
 		}
-		if err := h.o.Store.CreateAgent(r.Context(), a, h.author(caller)); err != nil {
+		if err := h.store.CreateAgent(r.Context(), a, h.author(caller)); err != nil {
 			return 0, nil, surface.Refused(err, anAgent(a.ID))
 		}
 		out, err := h.whole(a, caller)
@@ -142,18 +156,18 @@ func (h *Handler) Create() surface.Endpoint {
 }
 
 // setModel gives a definition without a model the default of the org.
-func (h *Handler) setModel(r *http.Request, caller caller.Caller, d *agent.Definition) error {
+func (h *definitions) setModel(r *http.Request, caller caller.Caller, d *agent.Definition) error {
 	if d.Model != "" {
 		return nil
 	}
-	settings, err := h.o.Store.AgentSettings(r.Context(), caller.Org.ID)
+	settings, err := h.store.AgentSettings(r.Context(), caller.Org.ID)
 	d.Model = agent.DefaultsOf(settings).Model
 	return err
 }
 
 // Patch answers PATCH /api/agents/{id}: members that are given replace those that are there (RFC 7396).
 // null gives a member its default. A list is replaced as a whole.
-func (h *Handler) Patch() surface.Endpoint {
+func (h *definitions) Patch() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		body, _, err := surface.ReadBody(r, caller.Account)
 		if err != nil {
@@ -177,7 +191,7 @@ func (h *Handler) Patch() surface.Endpoint {
 }
 
 // apply applies the members of a body to a definition.
-func (h *Handler) apply(r *http.Request, caller caller.Caller, f *surface.Fields, d *agent.Definition) error {
+func (h *definitions) apply(r *http.Request, caller caller.Caller, f *surface.Fields, d *agent.Definition) error {
 	f.Text("name", &d.Name)
 	f.Text("description", &d.Description)
 	f.Text("model", &d.Model)
@@ -213,34 +227,13 @@ func applySettings(v json.RawMessage, s *agent.Settings) error {
 	return f.Done()
 }
 
-// Delete answers DELETE /api/agents/{id}.
-func (h *Handler) Delete() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		a, err := h.find(r, caller)
-		switch {
-		case err != nil:
-			return 0, nil, err
-		case a.Declared:
-			return 0, nil, isDeclared(a)
-		}
-		if err := h.dropSessions(r.Context(), caller, a.ID); err != nil {
-			return 0, nil, err
-		}
-		if err := h.o.Store.RemoveAgent(r.Context(), a.Org, a.ID, h.author(caller)); err != nil {
-			return 0, nil, surface.Refused(err, anAgent(a.ID))
-		}
-		err = h.o.EndOrphaned(context.WithoutCancel(r.Context())) // of sessions and turns that began meanwhile
-		return http.StatusOK, deleted{a.ID, true}, err
-	})
-}
-
 type deleted struct {
 	ID      string `json:"id"`
 	Deleted bool   `json:"deleted"`
 }
 
 // Archive answers POST /api/agents/{id}/archive, or /restore.
-func (h *Handler) Archive(archive bool) surface.Endpoint {
+func (h *definitions) Archive(archive bool) surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		a, err := h.find(r, caller)
 		switch {
@@ -249,15 +242,15 @@ func (h *Handler) Archive(archive bool) surface.Endpoint {
 		case a.Declared:
 			return 0, nil, isDeclared(a)
 		}
-		now := h.o.Now()
+		now := h.now()
 		var at time.Time
 		if archive {
 			at = now
 		}
-		if err := h.o.Store.ArchiveAgent(r.Context(), a.Org, a.ID, at, now, h.author(caller)); err != nil {
+		if err := h.store.ArchiveAgent(r.Context(), a.Org, a.ID, at, now, h.author(caller)); err != nil {
 			return 0, nil, surface.Refused(err, anAgent(a.ID))
 		}
-		if a, err = h.o.Store.Agent(r.Context(), a.Org, a.ID); err != nil {
+		if a, err = h.store.Agent(r.Context(), a.Org, a.ID); err != nil {
 			return 0, nil, surface.Refused(err, anAgent(a.ID))
 		}
 		out, err := h.whole(a, caller)
@@ -281,7 +274,7 @@ type versionObject struct {
 	CreatedAt    *string            `json:"created_at"`
 }
 
-func (h *Handler) wireVersion(v agent.Version, of agent.Agent) (out versionObject, err error) {
+func (h *definitions) wireVersion(v agent.Version, of agent.Agent) (out versionObject, err error) {
 	a := agent.Agent{Org: of.Org, Declared: of.Declared, Definition: v.Definition}
 	out = versionObject{
 		Version: v.Number, Name: v.Name, Description: v.Description, Model: v.Model, SystemPrompt: v.SystemPrompt, Settings: v.Settings,
@@ -292,7 +285,7 @@ func (h *Handler) wireVersion(v agent.Version, of agent.Agent) (out versionObjec
 }
 
 // Versions answers GET /api/agents/{id}/versions, the latest first.
-func (h *Handler) Versions() surface.Endpoint {
+func (h *definitions) Versions() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		page, err := surface.ReadOffsetPage(r)
 		if err != nil {
@@ -302,7 +295,7 @@ func (h *Handler) Versions() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		found, total, err := h.o.Store.AgentVersions(r.Context(), a.Org, a.ID, page.Limit, page.Offset)
+		found, total, err := h.store.AgentVersions(r.Context(), a.Org, a.ID, page.Limit, page.Offset)
 		if err != nil {
 			return 0, nil, surface.Refused(err, anAgent(a.ID))
 		}
@@ -322,7 +315,7 @@ func (h *Handler) Versions() surface.Endpoint {
 }
 
 // Version answers GET /api/agents/{id}/versions/{version}.
-func (h *Handler) Version() surface.Endpoint {
+func (h *definitions) Version() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		a, err := h.find(r, caller)
 		if err != nil {
@@ -332,7 +325,7 @@ func (h *Handler) Version() surface.Endpoint {
 		number, bad := strconv.Atoi(text)
 		v, err := agent.Version{}, org.ErrNotFound
 		if bad == nil {
-			v, err = h.o.Store.AgentVersion(r.Context(), a.Org, a.ID, number)
+			v, err = h.store.AgentVersion(r.Context(), a.Org, a.ID, number)
 		}
 		if err != nil {
 			return 0, nil, surface.Refused(err, surface.Thing{Kind: "version of the agent", ID: text, Hint: "the oldest ones are deleted"})
@@ -340,4 +333,69 @@ func (h *Handler) Version() surface.Endpoint {
 		out, err := h.wireVersion(v, a)
 		return http.StatusOK, out, err
 	})
+}
+
+// find returns the agent that the path names.
+func (h *definitions) find(r *http.Request, caller caller.Caller) (agent.Agent, error) {
+	id := r.PathValue("id")
+	if !strings.HasPrefix(id, agent.Prefix) {
+		for _, a := range h.orgs.Declared(caller.Org.ID) {
+			if a.ID == id {
+				return a, nil
+			}
+		}
+	}
+	a, err := h.store.Agent(r.Context(), caller.Org.ID, id)
+	return a, surface.Refused(err, anAgent(id))
+}
+
+// change applies a change to the agent that the path names, and returns its new version. If another
+// request changes the agent at the same time, it is applied again.
+func (h *definitions) change(r *http.Request, caller caller.Caller, apply func(*agent.Definition) error) (agent.Agent, error) {
+	for attempt := 1; ; attempt++ {
+		a, err := h.find(r, caller)
+		switch {
+		case err != nil:
+			return a, err
+		case a.Declared:
+			return a, isDeclared(a)
+		case a.Unsupported != "":
+			return a, fault.New(fault.Conflict, "unsupported", "agent %s: %s", a.ID, a.Unsupported)
+		}
+		before := a.Clone()
+		if err := apply(&a.Definition); err != nil {
+			return a, err
+		}
+		if a.Equal(before) {
+			return a, nil
+		}
+		if a.Name != before.Name {
+			if err := h.checkDeclaredName(caller, a.Name); err != nil {
+				return a, err
+			}
+		}
+		if err := a.Check(); err != nil {
+			return a, surface.Refused(err, anAgent(a.ID))
+		}
+		a.UpdatedAt = h.now()
+		err = h.store.UpdateAgent(r.Context(), a.Version, a, h.author(caller))
+		if errors.Is(err, org.ErrChanged) && attempt < maxAttempts {
+			continue
+		}
+		a.Version++
+		return a, surface.Refused(err, anAgent(a.ID))
+	}
+}
+
+// maxAttempts is how often a change is applied while other requests change the agent.
+const maxAttempts = 20
+
+// checkDeclaredName refuses a name that the configuration file uses.
+func (h *definitions) checkDeclaredName(caller caller.Caller, name string) error {
+	for _, a := range h.orgs.Declared(caller.Org.ID) {
+		if a.Name == name {
+			return fault.New(fault.Conflict, "exists", "the configuration file already declares the agent %q; choose another name", name).In("name")
+		}
+	}
+	return nil
 }

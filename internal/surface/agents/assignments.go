@@ -50,8 +50,30 @@ func wireAssignments(a agent.Agent) []assignmentObject {
 	return out
 }
 
+// resolve returns what the agent does now.
+func (h *definitions) resolve(r *http.Request, caller caller.Caller, a agent.Agent) (agent.Snapshot, error) {
+	stored, err := h.store.AgentSettings(r.Context(), caller.Org.ID)
+	if err != nil {
+		return agent.Snapshot{}, err
+	}
+	tools, err := h.toolsOf(r.Context(), a)
+	if err != nil {
+		return agent.Snapshot{}, err
+	}
+	s, err := a.Resolve(agent.DefaultsOf(stored), tools)
+	switch {
+	case errors.Is(err, agent.ErrArchived):
+		return s, fault.New(fault.Conflict, "archived", "the agent %s is archived; restore it with POST /api/agents/%s/restore", a.ID, a.ID)
+	case errors.Is(err, agent.ErrToolMissing): // of the configuration file, which finds it by its name
+		return s, fault.New(fault.Conflict, "tool_missing", "%v; create it with POST /api/tools", err)
+	case err != nil:
+		return s, fault.New(fault.Conflict, "unsupported", "%v", err)
+	}
+	return s, nil
+}
+
 // toolsOf returns the custom tools that an agent has.
-func (h *Handler) toolsOf(ctx context.Context, a agent.Agent) (all []agent.Tool, err error) {
+func (h *definitions) toolsOf(ctx context.Context, a agent.Agent) (all []agent.Tool, err error) {
 	for _, one := range a.Tools {
 		if one.Type == builtin {
 			continue
@@ -69,16 +91,16 @@ func (h *Handler) toolsOf(ctx context.Context, a agent.Agent) (all []agent.Tool,
 }
 
 // customTool returns the tool of an assignment, found by its id, or by its name if it has none.
-func (h *Handler) customTool(ctx context.Context, orgID string, one agent.Assignment) (agent.Tool, error) {
+func (h *definitions) customTool(ctx context.Context, orgID string, one agent.Assignment) (agent.Tool, error) {
 	if one.ToolID == "" {
-		return h.o.Store.ToolNamed(ctx, orgID, one.Name)
+		return h.store.ToolNamed(ctx, orgID, one.Name)
 	}
-	return h.o.Store.Tool(ctx, orgID, one.ToolID)
+	return h.store.Tool(ctx, orgID, one.ToolID)
 }
 
 // readAssignment reads an assignment without its id. In a list of an agent, "name" stands for tool_name, and
 // tool_type follows from it.
-func (h *Handler) readAssignment(ctx context.Context, orgID string, f *surface.Fields) (one agent.Assignment, err error) {
+func (h *definitions) readAssignment(ctx context.Context, orgID string, f *surface.Fields) (one agent.Assignment, err error) {
 	var short string
 	f.Text("tool_type", &one.Type)
 	f.Text("tool_name", &one.Name)
@@ -113,7 +135,7 @@ func (h *Handler) readAssignment(ctx context.Context, orgID string, f *surface.F
 }
 
 // findAssigned finds the tool of an assignment, and sets its id.
-func (h *Handler) findAssigned(ctx context.Context, orgID string, f *surface.Fields, one *agent.Assignment) error {
+func (h *definitions) findAssigned(ctx context.Context, orgID string, f *surface.Fields, one *agent.Assignment) error {
 	missingTool := fault.New(fault.NotFound, "not_found", "there is no %s tool with the name %.80q", one.Type, one.Name).In(f.At("tool_name"))
 	if one.Type == builtin {
 		if !slices.Contains(agent.Builtins(), one.Name) {
@@ -169,7 +191,7 @@ func readOverride(f *surface.Fields, one *agent.Assignment) {
 
 // applyTools replaces the tools of a definition, if the body has any. One with the name of a tool that is there
 // keeps its id.
-func (h *Handler) applyTools(ctx context.Context, caller caller.Caller, f *surface.Fields, d *agent.Definition) error {
+func (h *definitions) applyTools(ctx context.Context, caller caller.Caller, f *surface.Fields, d *agent.Definition) error {
 	all, given := f.List("tools")
 	if !given || f.Err != nil {
 		return f.Err
@@ -187,7 +209,7 @@ func (h *Handler) applyTools(ctx context.Context, caller caller.Caller, f *surfa
 		if j := slices.IndexFunc(before, func(b agent.Assignment) bool { return b.Name == one.Name }); j >= 0 {
 			one.ID = before[j].ID
 		} else {
-			one.ID = h.o.NewID(agent.AssignmentPrefix)
+			one.ID = h.newID(agent.AssignmentPrefix)
 		}
 		d.Tools = append(d.Tools, one)
 	}
@@ -195,7 +217,7 @@ func (h *Handler) applyTools(ctx context.Context, caller caller.Caller, f *surfa
 }
 
 // Assignments answers GET /api/agents/{id}/tools, in the order of their assignment.
-func (h *Handler) Assignments() surface.Endpoint {
+func (h *definitions) Assignments() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		page, err := surface.ReadOffsetPage(r)
 		if err != nil {
@@ -213,7 +235,7 @@ func (h *Handler) Assignments() surface.Endpoint {
 }
 
 // AssignTool answers POST /api/agents/{id}/tools.
-func (h *Handler) AssignTool() surface.Endpoint {
+func (h *definitions) AssignTool() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		if _, err := h.find(r, caller); err != nil {
 			return 0, nil, err
@@ -226,7 +248,7 @@ func (h *Handler) AssignTool() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		one.ID = h.o.NewID(agent.AssignmentPrefix)
+		one.ID = h.newID(agent.AssignmentPrefix)
 		_, err = h.change(r, caller, func(d *agent.Definition) error {
 			switch {
 			case slices.ContainsFunc(d.Tools, func(b agent.Assignment) bool { return b.Name == one.Name }):
@@ -255,7 +277,7 @@ func findAssignment(r *http.Request, d agent.Definition) (int, error) {
 }
 
 // ChangeAssignment answers PATCH /api/agents/{id}/tools/{aid}, which replaces config_override.
-func (h *Handler) ChangeAssignment() surface.Endpoint {
+func (h *definitions) ChangeAssignment() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		body, _, err := surface.ReadBody(r, caller.Account)
 		if err != nil {
@@ -278,7 +300,7 @@ func (h *Handler) ChangeAssignment() surface.Endpoint {
 }
 
 // RemoveAssignment answers DELETE /api/agents/{id}/tools/{aid}.
-func (h *Handler) RemoveAssignment() surface.Endpoint {
+func (h *definitions) RemoveAssignment() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		_, err := h.change(r, caller, func(d *agent.Definition) error {
 			i, err := findAssignment(r, *d)

@@ -20,7 +20,7 @@ const (
 )
 
 // ServerTools answers GET /api/agents/{id}/mcp-servers/{sid}/tools: it asks the server.
-func (h *Handler) ServerTools() surface.Endpoint {
+func (h *definitions) ServerTools() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		a, err := h.find(r, caller)
 		if err != nil {
@@ -43,11 +43,11 @@ func (h *Handler) ServerTools() surface.Endpoint {
 }
 
 // discover asks the server for its tools, once.
-func (h *Handler) discover(ctx context.Context, m org.MCPServer) ([]tool.Definition, error) {
+func (h *definitions) discover(ctx context.Context, m org.MCPServer) ([]tool.Definition, error) {
 	m.Timeout, m.MaxRetries = discoveryTimeout, 0
 	limited, cancel := context.WithTimeout(ctx, discoveryTimeout)
 	defer cancel()
-	found, reason, err := h.o.ListServer(limited, m)
+	found, reason, err := h.servers.List(limited, m)
 	if err != nil {
 		return nil, discoveryError(limited, reason, err)
 	}

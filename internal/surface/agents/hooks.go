@@ -104,7 +104,7 @@ func wireHook(hook agent.Hook, declared bool) hookObject {
 
 // applyHooks replaces the hooks of a definition, if the body has any. One that says what a hook which is there
 // says is that hook.
-func (h *Handler) applyHooks(f *surface.Fields, d *agent.Definition) error {
+func (h *definitions) applyHooks(f *surface.Fields, d *agent.Definition) error {
 	all, given := f.List("hooks")
 	if !given || f.Err != nil {
 		return f.Err
@@ -127,7 +127,7 @@ func (h *Handler) applyHooks(f *surface.Fields, d *agent.Definition) error {
 			hook = before[j]
 			before = slices.Delete(before, j, j+1)
 		} else {
-			hook.ID, hook.CreatedAt = h.o.NewID(agent.HookPrefix), h.o.Now().UnixMilli()
+			hook.ID, hook.CreatedAt = h.newID(agent.HookPrefix), h.now().UnixMilli()
 		}
 		d.Hooks = append(d.Hooks, hook)
 	}
@@ -135,7 +135,7 @@ func (h *Handler) applyHooks(f *surface.Fields, d *agent.Definition) error {
 }
 
 // readHook reads a hook, without an id and the time of its creation.
-func (h *Handler) readHook(f *surface.Fields) (agent.Hook, error) {
+func (h *definitions) readHook(f *surface.Fields) (agent.Hook, error) {
 	hook := agent.Hook{Enabled: true}
 	if f.Path != "" { // of what GET has returned
 		f.Take("id")
@@ -246,7 +246,7 @@ func readRule(f *surface.Fields) (one agent.HookRule) {
 
 // checkHTTP refuses what an org must not store: a URL that the outbound policy refuses, a credential in the
 // open, and a reference to what belongs to the operator.
-func (h *Handler) checkHTTP(c *agent.HTTPHook) error {
+func (h *definitions) checkHTTP(c *agent.HTTPHook) error {
 	if c == nil {
 		return nil
 	}
@@ -261,14 +261,14 @@ func (h *Handler) checkHTTP(c *agent.HTTPHook) error {
 		case t.Ref().Kind() != secret.Vault:
 			return surface.InvalidValue("config.headers."+name, "config.headers.%s: a header cannot refer to the gateway's environment or files; "+
 				"store the value with PUT /api/secrets/NAME and refer to it with secret:NAME", name)
-		case h.o.Vault == nil:
+		case h.vault == nil:
 			return surface.NoVault("secrets")
 		}
 	}
-	if c.Secret != "" && h.o.Vault == nil {
+	if c.Secret != "" && h.vault == nil {
 		return surface.NoVault("secrets")
 	}
-	return inPath("config", h.o.Judge(c.URL))
+	return inPath("config", h.judge(c.URL))
 }
 
 // validHeader reports whether an http hook may send the header. Those that the gateway sets are refused.
@@ -280,7 +280,7 @@ func validHeader(name, value string) bool {
 }
 
 // Hooks answers GET /api/agents/{id}/hooks, in the order of their creation.
-func (h *Handler) Hooks() surface.Endpoint {
+func (h *definitions) Hooks() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		page, err := surface.ReadOffsetPage(r)
 		if err != nil {
@@ -299,7 +299,7 @@ func (h *Handler) Hooks() surface.Endpoint {
 
 // warned returns the hooks of an agent with a warning for each matcher that matches none of the tools which the agent
 // and the org have now. A key that sees only some of them gets no warnings.
-func (h *Handler) warned(r *http.Request, caller caller.Caller, a agent.Agent, hooks []hookObject) []hookObject {
+func (h *definitions) warned(r *http.Request, caller caller.Caller, a agent.Agent, hooks []hookObject) []hookObject {
 	limited := func(hook hookObject) bool { return hook.Matcher != nil }
 	if access := caller.Principal.Access; !slices.ContainsFunc(hooks, limited) || access.Servers != nil || access.Tools != nil || access.ReadOnly {
 		return hooks
@@ -312,7 +312,7 @@ func (h *Handler) warned(r *http.Request, caller caller.Caller, a agent.Agent, h
 		m.Org, m.Name, m.FromFile = caller.Org.ID, s.Name, a.Declared
 		own = append(own, m)
 	}
-	tools, err := h.o.ToolsOf(ctx, caller, own)
+	tools, err := h.servers.Tools(ctx, caller, own)
 	if err != nil {
 		return hooks
 	}
@@ -345,7 +345,7 @@ func findHook(r *http.Request, d agent.Definition) (int, error) {
 }
 
 // Hook answers GET /api/agents/{id}/hooks/{hid}.
-func (h *Handler) Hook() surface.Endpoint {
+func (h *definitions) Hook() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		a, err := h.find(r, caller)
 		if err != nil {
@@ -360,7 +360,7 @@ func (h *Handler) Hook() surface.Endpoint {
 }
 
 // AddHook answers POST /api/agents/{id}/hooks.
-func (h *Handler) AddHook() surface.Endpoint {
+func (h *definitions) AddHook() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		body, err := surface.ReadFields(r, caller.Account)
 		if err != nil {
@@ -370,7 +370,7 @@ func (h *Handler) AddHook() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		hook.ID, hook.CreatedAt = h.o.NewID(agent.HookPrefix), h.o.Now().UnixMilli()
+		hook.ID, hook.CreatedAt = h.newID(agent.HookPrefix), h.now().UnixMilli()
 		a, err := h.change(r, caller, func(d *agent.Definition) error {
 			if len(d.Hooks) >= agent.MaxHooks {
 				return fault.New(fault.Conflict, "cap_reached", "an agent has at most %d hooks; delete one", agent.MaxHooks)
@@ -386,7 +386,7 @@ func (h *Handler) AddHook() surface.Endpoint {
 }
 
 // RemoveHook answers DELETE /api/agents/{id}/hooks/{hid}.
-func (h *Handler) RemoveHook() surface.Endpoint {
+func (h *definitions) RemoveHook() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		_, err := h.change(r, caller, func(d *agent.Definition) error {
 			i, err := findHook(r, *d)

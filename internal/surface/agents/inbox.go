@@ -23,7 +23,7 @@ type inputObject struct {
 }
 
 // Inputs answers GET /api/sessions/{id}/inputs, the oldest first.
-func (h *Handler) Inputs() surface.Endpoint {
+func (h *sessions) Inputs() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		page, err := surface.ReadOffsetPage(r)
 		if err != nil {
@@ -33,7 +33,7 @@ func (h *Handler) Inputs() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		found, total, err := h.o.Sessions.SessionInputs(r.Context(), s.Org, s.ID, page.Limit, page.Offset)
+		found, total, err := h.store.SessionInputs(r.Context(), s.Org, s.ID, page.Limit, page.Offset)
 		if err != nil {
 			return 0, nil, err
 		}

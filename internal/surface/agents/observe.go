@@ -15,6 +15,12 @@ import (
 // Observability shows what agents did: readers see the org, and members what they own. Each request looks at
 // the latest [agent.ObservedTurns] runs at most.
 
+// observed shows what agents did.
+type observed struct {
+	base
+	store agent.Observed
+}
+
 // observedRun is a run in a list.
 type observedRun struct {
 	RunID       string          `json:"run_id"`
@@ -75,13 +81,13 @@ func runQuery(r *http.Request, caller caller.Caller, known ...string) (q agent.R
 }
 
 // ObservedRuns answers GET /api/observability/agent-runs, the latest first.
-func (h *Handler) ObservedRuns() surface.Endpoint {
+func (h *observed) ObservedRuns() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		q, page, err := runQuery(r, caller)
 		if err != nil {
 			return 0, nil, err
 		}
-		found, total, err := h.o.Observed.ObservedRuns(r.Context(), caller.Org.ID, q)
+		found, total, err := h.store.ObservedRuns(r.Context(), caller.Org.ID, q)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -107,13 +113,13 @@ func (h *Handler) ObservedRuns() surface.Endpoint {
 }
 
 // ObservedCalls answers GET /api/observability/tool-calls, the latest first.
-func (h *Handler) ObservedCalls() surface.Endpoint {
+func (h *observed) ObservedCalls() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		q, page, err := runQuery(r, caller, "tool_name")
 		if err != nil {
 			return 0, nil, err
 		}
-		found, total, err := h.o.Observed.ObservedCalls(r.Context(), caller.Org.ID, q)
+		found, total, err := h.store.ObservedCalls(r.Context(), caller.Org.ID, q)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -133,7 +139,7 @@ func (h *Handler) ObservedCalls() surface.Endpoint {
 }
 
 // ObservedOrchestrations answers GET /api/observability/orchestration-runs: there are none.
-func (h *Handler) ObservedOrchestrations() surface.Endpoint {
+func (h *observed) ObservedOrchestrations() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		_, page, err := runQuery(r, caller)
 		return http.StatusOK, struct {
@@ -144,7 +150,7 @@ func (h *Handler) ObservedOrchestrations() surface.Endpoint {
 }
 
 // FilterOptions answers GET /api/observability/filter-options: the values that the filters of the lists can have.
-func (h *Handler) FilterOptions() surface.Endpoint {
+func (h *observed) FilterOptions() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		if err := surface.CheckQuery(r.URL.Query()); err != nil {
 			return 0, nil, err
@@ -153,7 +159,7 @@ func (h *Handler) FilterOptions() surface.Endpoint {
 		if !caller.Principal.Role.MayRead() {
 			q.Principal = caller.Principal.ID
 		}
-		ids, tools, err := h.o.Observed.ObservedNames(r.Context(), caller.Org.ID, q)
+		ids, tools, err := h.store.ObservedNames(r.Context(), caller.Org.ID, q)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -176,16 +182,16 @@ func (h *Handler) FilterOptions() surface.Endpoint {
 const observedFor = 24 * time.Hour
 
 // ObservedHealth answers GET /api/observability/health: what became of the runs of the last 24 hours.
-func (h *Handler) ObservedHealth() surface.Endpoint {
+func (h *observed) ObservedHealth() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		if err := surface.CheckQuery(r.URL.Query()); err != nil {
 			return 0, nil, err
 		}
-		q := agent.RunQuery{CreatedAfter: h.o.Now().Add(-observedFor)}
+		q := agent.RunQuery{CreatedAfter: h.now().Add(-observedFor)}
 		if !caller.Principal.Role.MayRead() {
 			q.Principal = caller.Principal.ID
 		}
-		states, err := h.o.Observed.ObservedStates(r.Context(), caller.Org.ID, q)
+		states, err := h.store.ObservedStates(r.Context(), caller.Org.ID, q)
 		if err != nil {
 			return 0, nil, err
 		}

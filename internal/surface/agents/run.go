@@ -25,6 +25,22 @@ import (
 // runIDHeader carries the id of the run of an answer.
 const runIDHeader = "Turnpike-Run-Id"
 
+// runs starts, shows and decides runs.
+type runs struct {
+	base
+	agents       *definitions
+	sessions     *sessions
+	kit          *surface.Handler
+	store        agent.Sessions
+	archive      journal.Archive
+	hookMessages journal.HookMessagesOfRun
+	runner       Runner
+	servers      Servers
+	place        func(ctx context.Context, req *run.Request, busy run.WhenBusy) (run.Placed, error)
+	leave        func(ctx context.Context, orgID, runID, principal string) error
+	decide       func(ctx context.Context, n run.Next, by org.Author) (journal.Approval, error)
+}
+
 // runBody is the body of a request that runs an agent.
 type runBody struct {
 	message, session string
@@ -134,7 +150,7 @@ type begun struct {
 
 // begin starts a turn of a session. Without a session_id it creates the session, which is deleted if the run
 // is refused.
-func (h *Handler) begin(r *http.Request, caller caller.Caller, noTools bool) (b begun, err error) {
+func (h *runs) begin(r *http.Request, caller caller.Caller, noTools bool) (b begun, err error) {
 	body, _, err := surface.ReadBody(r, caller.Account)
 	if err != nil {
 		return b, err
@@ -142,7 +158,7 @@ func (h *Handler) begin(r *http.Request, caller caller.Caller, noTools bool) (b 
 	if b.body, err = readRunBody(body); err != nil {
 		return b, err
 	}
-	a, err := h.find(r, caller)
+	a, err := h.agents.find(r, caller)
 	if err != nil {
 		return b, err
 	}
@@ -160,7 +176,7 @@ func (h *Handler) begin(r *http.Request, caller caller.Caller, noTools bool) (b 
 			if err != nil || b.turn.Session != s.ID {
 				ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), endTimeout)
 				defer cancel()
-				_, _ = h.o.Sessions.RemoveSession(ctx, caller.Org.ID, s.ID, true) // it is empty, and listed
+				_, _ = h.store.RemoveSession(ctx, caller.Org.ID, s.ID, true) // it is empty, and listed
 			}
 		}()
 	}
@@ -169,19 +185,19 @@ func (h *Handler) begin(r *http.Request, caller caller.Caller, noTools bool) (b 
 		return b, err
 	}
 	req.MaxQueued = settings.MaxQueued(caller.Org.Runtime)
-	placed, err := h.o.Place(r.Context(), req, b.body.busy)
+	placed, err := h.place(r.Context(), req, b.body.busy)
 	if err != nil {
 		return b, surface.Refused(err, aSession(s.ID))
 	}
 	b.id, b.joins = placed.RunID, placed.Joins
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), endTimeout) // a client that leaves now stops the run, too
 	defer cancel()
-	_, b.turn, err = h.o.Sessions.TurnOf(ctx, caller.Org.ID, b.id)
+	_, b.turn, err = h.store.TurnOf(ctx, caller.Org.ID, b.id)
 	return b, surface.Refused(err, aSession(s.ID)) // it can be deleted meanwhile, and its run ends
 }
 
 // request returns the request for the next turn of the session.
-func (h *Handler) request(r *http.Request, caller caller.Caller, s agent.Session, body runBody, key *journal.SubmitKey, noTools bool) (*run.Request, error) {
+func (h *runs) request(r *http.Request, caller caller.Caller, s agent.Session, body runBody, key *journal.SubmitKey, noTools bool) (*run.Request, error) {
 	text, err := json.Marshal(map[string]string{"message": body.message})
 	if err != nil {
 		return nil, err
@@ -190,13 +206,13 @@ func (h *Handler) request(r *http.Request, caller caller.Caller, s agent.Session
 	if err != nil {
 		return nil, err
 	}
-	input := journal.SessionInput{ID: h.o.NewID(agent.InputPrefix), Kind: agent.InputMessage, Principal: caller.Principal.ID, Body: text}
+	input := journal.SessionInput{ID: h.newID(agent.InputPrefix), Kind: agent.InputMessage, Principal: caller.Principal.ID, Body: text}
 	if key != nil {
 		input.Key, input.Digest = key.Principal+" "+key.Key, key.Hash
 	}
 	t := surface.Turn{
 		Agent: s.Snapshot, Session: s.ID, Message: body.message, EndUser: body.endUser, Format: body.format, NoTools: noTools, Temp: body.temperature, Key: key,
-		Servers: h.o.AgentServers(caller.Org.ID, s.Snapshot),
+		Servers: h.servers.Approvals(caller.Org.ID, s.Snapshot),
 		Start:   &journal.SessionTurn{Session: s.ID, Version: s.Snapshot.Version, Snapshot: snapshot, Input: input, Reasoning: body.reasoning},
 	}
 	if body.maxSteps != nil {
@@ -208,13 +224,13 @@ func (h *Handler) request(r *http.Request, caller caller.Caller, s agent.Session
 	if body.maxContext != nil {
 		t.Agent.Settings.MaxContextTokens = body.maxContext
 	}
-	return h.o.Kit.Turn(r, caller, t)
+	return h.kit.Turn(r, caller, t)
 }
 
 // sessionOf returns the session that a run continues, with the snapshot that the run has; "" creates one.
-func (h *Handler) sessionOf(r *http.Request, caller caller.Caller, a agent.Agent, id string) (s agent.Session, created bool, err error) {
+func (h *runs) sessionOf(r *http.Request, caller caller.Caller, a agent.Agent, id string) (s agent.Session, created bool, err error) {
 	if id != "" {
-		s, err = h.o.Sessions.Session(r.Context(), caller.Org.ID, id)
+		s, err = h.store.Session(r.Context(), caller.Org.ID, id)
 		if err == nil && (s.Agent != a.ID || !s.Continues(caller.Principal)) {
 			err = org.ErrNotFound
 		}
@@ -223,7 +239,7 @@ func (h *Handler) sessionOf(r *http.Request, caller caller.Caller, a agent.Agent
 			return s, false, err
 		}
 	}
-	snapshot, err := h.resolve(r, caller, a)
+	snapshot, err := h.agents.resolve(r, caller, a)
 	if err != nil {
 		return s, false, err
 	}
@@ -231,40 +247,18 @@ func (h *Handler) sessionOf(r *http.Request, caller caller.Caller, a agent.Agent
 		s.Snapshot = snapshot
 		return s, false, nil
 	}
-	s = agent.Session{Org: caller.Org.ID, ID: h.o.NewID(agent.SessionPrefix), Agent: a.ID, Principal: caller.Principal.ID, Snapshot: snapshot, CreatedAt: h.o.Now()}
-	return s, true, surface.Refused(h.o.Sessions.CreateSession(r.Context(), s, a.Declared), anAgent(a.ID))
-}
-
-// resolve returns what the agent does now.
-func (h *Handler) resolve(r *http.Request, caller caller.Caller, a agent.Agent) (agent.Snapshot, error) {
-	stored, err := h.o.Store.AgentSettings(r.Context(), caller.Org.ID)
-	if err != nil {
-		return agent.Snapshot{}, err
-	}
-	tools, err := h.toolsOf(r.Context(), a)
-	if err != nil {
-		return agent.Snapshot{}, err
-	}
-	s, err := a.Resolve(agent.DefaultsOf(stored), tools)
-	switch {
-	case errors.Is(err, agent.ErrArchived):
-		return s, fault.New(fault.Conflict, "archived", "the agent %s is archived; restore it with POST /api/agents/%s/restore", a.ID, a.ID)
-	case errors.Is(err, agent.ErrToolMissing): // of the configuration file, which finds it by its name
-		return s, fault.New(fault.Conflict, "tool_missing", "%v; create it with POST /api/tools", err)
-	case err != nil:
-		return s, fault.New(fault.Conflict, "unsupported", "%v", err)
-	}
-	return s, nil
+	s = agent.Session{Org: caller.Org.ID, ID: h.newID(agent.SessionPrefix), Agent: a.ID, Principal: caller.Principal.ID, Snapshot: snapshot, CreatedAt: h.now()}
+	return s, true, surface.Refused(h.store.CreateSession(r.Context(), s, a.Declared), anAgent(a.ID))
 }
 
 // endTimeout bounds what is done for a client that has left.
 const endTimeout = 30 * time.Second
 
 // Stream answers POST /api/agents/{id}/run/stream.
-func (h *Handler) Stream(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
+func (h *runs) Stream(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	b, err := h.begin(r, caller, false)
 	if err != nil {
-		return surface.Failed(h.o.Log, err)
+		return surface.Failed(h.log, err)
 	}
 	w.Header().Set(runIDHeader, b.id)
 	err = h.follow(w, r, caller, b.turn, frameID{}, true)
@@ -274,8 +268,8 @@ func (h *Handler) Stream(w http.ResponseWriter, r *http.Request, caller caller.C
 
 // follow sends the frames of a run after one of them, while they happen, until its end. With refuse, a run that
 // the outbound policy ends before the first frame is answered with its error.
-func (h *Handler) follow(w http.ResponseWriter, r *http.Request, caller caller.Caller, turn agent.SessionTurn, after frameID, refuse bool) error {
-	out := h.o.Kit.Frames(w, caller)
+func (h *runs) follow(w http.ResponseWriter, r *http.Request, caller caller.Caller, turn agent.SessionTurn, after frameID, refuse bool) error {
+	out := h.kit.Frames(w, caller)
 	defer out.Close()
 	p := h.projection(caller, turn)
 	if refuse {
@@ -292,60 +286,60 @@ func (h *Handler) follow(w http.ResponseWriter, r *http.Request, caller caller.C
 		}
 		return out.Send(id, frame)
 	}
-	err := h.o.Runner.Follow(r.Context(), eventlog.Follow{Org: caller.Org.ID, RunID: turn.RunID, Account: caller.Account, Client: true}, p)
+	err := h.runner.Follow(r.Context(), eventlog.Follow{Org: caller.Org.ID, RunID: turn.RunID, Account: caller.Account, Client: true}, p)
 	out.Stop() // no other goroutine begins the stream now
 	switch {
 	case err == nil && !out.Started():
 		w.WriteHeader(http.StatusNoContent)
 	case err == nil, surface.ClientLeft(r.Context()):
 	case !out.Started():
-		return surface.Failed(h.o.Log, err)
+		return surface.Failed(h.log, err)
 	default:
 		var object errorObject
-		_ = json.Unmarshal(Errors().Body(surface.Failed(h.o.Log, err)), &object) // what Body has encoded
+		_ = json.Unmarshal(Errors().Body(surface.Failed(h.log, err)), &object) // what Body has encoded
 		failed := errorFrame{object.Error, &object.Code, turn.RunID}
 		_ = out.Send("", ordered{frameHead{Event: "error", Type: "error"}, failed}) // after an error the client has left
 	}
 	return nil
 }
 
-func (h *Handler) projection(caller caller.Caller, turn agent.SessionTurn) *projection {
-	return &projection{turn: turn, charge: caller.Account.Acquire, reveals: caller.Principal.Role.MaySeeAddresses(), now: h.o.Now}
+func (h *runs) projection(caller caller.Caller, turn agent.SessionTurn) *projection {
+	return &projection{turn: turn, charge: caller.Account.Acquire, reveals: caller.Principal.Role.MaySeeAddresses(), now: h.now}
 }
 
 // clientLeft stops the run of a client that has left, unless the client, or a person, is to come back for it.
-func (h *Handler) clientLeft(r *http.Request, caller caller.Caller, b begun) {
+func (h *runs) clientLeft(r *http.Request, caller caller.Caller, b begun) {
 	if !surface.ClientLeft(r.Context()) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), endTimeout)
 	defer cancel()
-	s, _, err := h.o.Sessions.TurnOf(ctx, caller.Org.ID, b.id)
+	s, _, err := h.store.TurnOf(ctx, caller.Org.ID, b.id)
 	status := s.Status()
 	if s.RunID != b.id { // its turn has not begun
 		status = agent.Running
 	}
 	if err == nil && agent.StopsWithClient(b.keyed || b.joins, b.body.detached, status) {
-		err = h.o.Leave(ctx, caller.Org.ID, b.id, caller.Principal.ID)
+		err = h.leave(ctx, caller.Org.ID, b.id, caller.Principal.ID)
 	}
 	if f := new(fault.Error); err != nil && !errors.Is(err, org.ErrNotFound) && !(errors.As(err, &f) && f.Code == fault.Conflict) {
-		h.o.Log.Warn("a run whose client has left was not stopped", "run", b.id, "org", caller.Org.ID, "error", err)
+		h.log.Warn("a run whose client has left was not stopped", "run", b.id, "org", caller.Org.ID, "error", err)
 	}
 }
 
 // Run answers POST /api/agents/{id}/run: one model call without tools.
-func (h *Handler) Run(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
+func (h *runs) Run(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	b, err := h.begin(r, caller, true)
 	if err != nil {
-		return surface.Failed(h.o.Log, err)
+		return surface.Failed(h.log, err)
 	}
 	w.Header().Set(runIDHeader, b.id)
 	w.Header().Set("Turnpike-Hint", "POST /api/agents/{id}/run/stream runs the agent with its tools")
 	p := h.projection(caller, b.turn)
-	err = h.o.Runner.Follow(r.Context(), eventlog.Follow{Org: caller.Org.ID, RunID: b.id, Account: caller.Account, Client: true}, p)
+	err = h.runner.Follow(r.Context(), eventlog.Follow{Org: caller.Org.ID, RunID: b.id, Account: caller.Account, Client: true}, p)
 	h.clientLeft(r, caller, b)
 	if err != nil {
-		return surface.Failed(h.o.Log, err)
+		return surface.Failed(h.log, err)
 	}
 	out := p.result()
 	status := http.StatusOK
@@ -356,9 +350,9 @@ func (h *Handler) Run(w http.ResponseWriter, r *http.Request, caller caller.Call
 }
 
 // findRun returns the turn that the path names, if it exists for the caller.
-func (h *Handler) findRun(r *http.Request, caller caller.Caller) (agent.Session, agent.SessionTurn, error) {
+func (h *runs) findRun(r *http.Request, caller caller.Caller) (agent.Session, agent.SessionTurn, error) {
 	id := r.PathValue("id")
-	s, turn, err := h.o.Sessions.TurnOf(r.Context(), caller.Org.ID, id)
+	s, turn, err := h.store.TurnOf(r.Context(), caller.Org.ID, id)
 	if err == nil && !s.Sees(caller.Principal) {
 		err = org.ErrNotFound
 	}
@@ -366,22 +360,22 @@ func (h *Handler) findRun(r *http.Request, caller caller.Caller) (agent.Session,
 }
 
 // GetRun answers GET /api/agents/runs/{id}.
-func (h *Handler) GetRun(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
+func (h *runs) GetRun(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	s, turn, err := h.findRun(r, caller)
 	if err != nil {
-		return surface.Failed(h.o.Log, err)
+		return surface.Failed(h.log, err)
 	}
 	out, err := h.runObject(r.Context(), caller, s, turn)
 	if err != nil {
-		return surface.Failed(h.o.Log, err)
+		return surface.Failed(h.log, err)
 	}
 	return surface.WriteStored(w, caller, http.StatusOK, out)
 }
 
 // runObject returns a run on the wire.
-func (h *Handler) runObject(ctx context.Context, caller caller.Caller, s agent.Session, turn agent.SessionTurn) (ordered, error) {
+func (h *runs) runObject(ctx context.Context, caller caller.Caller, s agent.Session, turn agent.SessionTurn) (ordered, error) {
 	p := h.projection(caller, turn)
-	err := h.o.Runner.Follow(ctx, eventlog.Follow{Org: caller.Org.ID, RunID: turn.RunID, Account: caller.Account, Now: true}, p)
+	err := h.runner.Follow(ctx, eventlog.Follow{Org: caller.Org.ID, RunID: turn.RunID, Account: caller.Account, Now: true}, p)
 	if errors.Is(err, org.ErrNotFound) { // retention_days has deleted it
 		return ordered{deletedRun{turn.RunID, s.ID, s.Agent, turn.Version, "deleted", millis.Time(turn.CreatedAt)}}, nil
 	}
@@ -392,13 +386,47 @@ func (h *Handler) runObject(ctx context.Context, caller caller.Caller, s agent.S
 	if p.end != nil {
 		record.CompletedAt = millis.Time(p.end.At)
 	}
-	told, err := h.o.HookMessages.HookMessages(ctx, caller.Org.ID, turn.RunID)
+	told, err := h.hookMessages.HookMessages(ctx, caller.Org.ID, turn.RunID)
 	if err != nil {
 		return nil, err
 	}
 	record.OnRunComplete = toldHooks(told)
 	return ordered{p.result(), record}, nil
 }
+
+// SessionRuns answers GET /api/sessions/{id}/runs, the latest first.
+func (h *runs) SessionRuns() surface.Endpoint {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
+		page, err := surface.ReadOffsetPage(r)
+		if err != nil {
+			return 0, nil, err
+		}
+		page.Limit = min(page.Limit, maxRunsOfPage)
+		s, err := h.sessions.findSession(r.Context(), caller, r.PathValue("id"))
+		if err != nil {
+			return 0, nil, err
+		}
+		turns, total, err := h.store.SessionTurns(r.Context(), s.Org, s.ID, page.Limit, page.Offset)
+		if err != nil {
+			return 0, nil, err
+		}
+		out := []ordered{}
+		for _, t := range turns {
+			one, err := h.runObject(r.Context(), caller, s, t)
+			if err != nil {
+				return 0, nil, err
+			}
+			out = append(out, one)
+		}
+		return http.StatusOK, struct {
+			Runs []ordered `json:"runs"`
+			surface.OffsetPage
+		}{out, page.Of(total)}, nil
+	})
+}
+
+// maxRunsOfPage is how many runs a page has at most.
+const maxRunsOfPage = 100
 
 // toldHook is a hook at OnRunComplete of a run, on the wire.
 type toldHook struct {
@@ -419,7 +447,7 @@ func toldHooks(all []journal.HookMessage) []toldHook {
 
 // Events answers GET /api/agents/runs/{id}/events: the frames of the run after that which Last-Event-ID names.
 // A run that has ended, and has no more of them, is answered with 204.
-func (h *Handler) Events(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
+func (h *runs) Events(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	if err := surface.CheckQuery(r.URL.Query()); err != nil {
 		return err
 	}
@@ -434,7 +462,7 @@ func (h *Handler) Events(w http.ResponseWriter, r *http.Request, caller caller.C
 	}
 	_, turn, err := h.findRun(r, caller)
 	if err != nil {
-		return surface.Failed(h.o.Log, err)
+		return surface.Failed(h.log, err)
 	}
 	if r.Method == http.MethodHead { // which has no events to wait for
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -445,7 +473,7 @@ func (h *Handler) Events(w http.ResponseWriter, r *http.Request, caller caller.C
 }
 
 // CancelRun answers POST /api/agents/runs/{id}/cancel.
-func (h *Handler) CancelRun() surface.Endpoint {
+func (h *runs) CancelRun() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		f, err := surface.ReadOptionalFields(r, caller.Account)
 		if err == nil {
@@ -459,14 +487,14 @@ func (h *Handler) CancelRun() surface.Endpoint {
 			err = aRun(r.PathValue("id")).Missing()
 		}
 		if err == nil {
-			err = h.o.Runner.Cancel(r.Context(), caller.Org.ID, turn.RunID, h.author(caller))
+			err = h.runner.Cancel(r.Context(), caller.Org.ID, turn.RunID, h.author(caller))
 		}
 		return http.StatusAccepted, map[string]string{"run_id": turn.RunID, "status": "cancelling"}, surface.Refused(err, aRun(r.PathValue("id")))
 	})
 }
 
 // ApproveRun answers POST /api/agents/runs/{id}/approve.
-func (h *Handler) ApproveRun() surface.Endpoint {
+func (h *runs) ApproveRun() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		f, err := surface.ReadFields(r, caller.Account)
 		if err != nil {
@@ -501,7 +529,7 @@ func (h *Handler) ApproveRun() surface.Endpoint {
 			return 0, nil, err
 		}
 		if err = a.MayDecide(caller.Org, caller.Principal); err == nil {
-			a, err = h.o.Runner.Decide(r.Context(), caller.Org.ID, a.ID, d, h.author(caller))
+			a, err = h.runner.Decide(r.Context(), caller.Org.ID, a.ID, d, h.author(caller))
 		}
 		if errors.Is(err, org.ErrNotFound) || err != nil && a.Status == journal.ApprovalVoid {
 			err = surface.Thing{Kind: "approval of an active run", ID: id}.Missing()
@@ -519,14 +547,14 @@ type resumed struct {
 
 // decideNext decides the only call of a run that waits. If none waits and the decision is early, it is kept for the
 // next call.
-func (h *Handler) decideNext(ctx context.Context, caller caller.Caller, s agent.Session, runID string, d journal.Decision, early bool) (int, any, error) {
+func (h *runs) decideNext(ctx context.Context, caller caller.Caller, s agent.Session, runID string, d journal.Decision, early bool) (int, any, error) {
 	n := run.Next{Org: caller.Org.ID, RunID: runID, Access: caller.Principal.Access, Decision: d, Early: early, MayDecide: func(a *journal.Approval) error {
 		if a == nil {
 			return journal.MayDecideEarly(caller.Org, caller.Principal, runID, s.Principal)
 		}
 		return a.MayDecide(caller.Org, caller.Principal)
 	}}
-	a, err := h.o.DecideNext(ctx, n, h.author(caller))
+	a, err := h.decide(ctx, n, h.author(caller))
 	err = surface.Refused(err, surface.Thing{Kind: "active run of an agent", ID: runID})
 	out := resumed{Status: "resumed"}
 	if a.ID != "" {
@@ -536,18 +564,18 @@ func (h *Handler) decideNext(ctx context.Context, caller caller.Caller, s agent.
 }
 
 // findApprovable is findRun for callers that may also decide the approvals of the runs of others.
-func (h *Handler) findApprovable(r *http.Request, caller caller.Caller) (agent.Session, agent.SessionTurn, error) {
+func (h *runs) findApprovable(r *http.Request, caller caller.Caller) (agent.Session, agent.SessionTurn, error) {
 	if !caller.Principal.Role.MayApprove() {
 		return h.findRun(r, caller)
 	}
 	id := r.PathValue("id")
-	s, turn, err := h.o.Sessions.TurnOf(r.Context(), caller.Org.ID, id)
+	s, turn, err := h.store.TurnOf(r.Context(), caller.Org.ID, id)
 	return s, turn, surface.Refused(err, aRun(id))
 }
 
 // approvalOf returns the approval of a run with an id.
-func (h *Handler) approvalOf(ctx context.Context, caller caller.Caller, runID, id string) (journal.Approval, error) {
-	a, err := h.o.Archive.Approval(ctx, caller.Org.ID, id)
+func (h *runs) approvalOf(ctx context.Context, caller caller.Caller, runID, id string) (journal.Approval, error) {
+	a, err := h.archive.Approval(ctx, caller.Org.ID, id)
 	if err == nil && (a.RunID != runID || a.IsPause()) || errors.Is(err, org.ErrNotFound) {
 		err = surface.Thing{Kind: "approval of the run", ID: id}.Missing()
 	}

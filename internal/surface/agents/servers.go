@@ -34,7 +34,7 @@ const transportHTTP = "http"
 // APIs than that of agents.
 func notInConfig() []string { return []string{"name", "url", "enabled", "headers", "hosted"} }
 
-func (h *Handler) wireServers(a agent.Agent) ([]serverObject, error) {
+func (h *definitions) wireServers(a agent.Agent) ([]serverObject, error) {
 	out := []serverObject{}
 	for _, s := range a.Servers {
 		one, err := h.wireServer(s, a.Declared)
@@ -46,7 +46,7 @@ func (h *Handler) wireServers(a agent.Agent) ([]serverObject, error) {
 	return out, nil
 }
 
-func (h *Handler) wireServer(s agent.Server, declared bool) (serverObject, error) {
+func (h *definitions) wireServer(s agent.Server, declared bool) (serverObject, error) {
 	out := serverObject{ID: s.ID, Name: s.Name, URL: s.Settings.URL, Transport: transportHTTP, Headers: map[string]string{}, Enabled: s.Settings.Enabled}
 	for name, value := range s.Settings.Headers {
 		if declared { // it may be a credential of the operator
@@ -54,7 +54,7 @@ func (h *Handler) wireServer(s agent.Server, declared bool) (serverObject, error
 		}
 		out.Headers[name] = value
 	}
-	text, err := h.o.Reader.ServerSettings(s.Settings).MarshalJSON()
+	text, err := h.reader.ServerSettings(s.Settings).MarshalJSON()
 	if err == nil {
 		err = json.Unmarshal(text, &out.Config)
 	}
@@ -66,7 +66,7 @@ func (h *Handler) wireServer(s agent.Server, declared bool) (serverObject, error
 
 // applyServers replaces the servers of a definition, if the body has any. One with the name of a server that
 // is there keeps its id.
-func (h *Handler) applyServers(f *surface.Fields, d *agent.Definition) error {
+func (h *definitions) applyServers(f *surface.Fields, d *agent.Definition) error {
 	all, given := f.List("mcp_servers")
 	if !given || f.Err != nil {
 		return f.Err
@@ -85,7 +85,7 @@ func (h *Handler) applyServers(f *surface.Fields, d *agent.Definition) error {
 			s.ID = before[j].ID
 		}
 		if s.ID == "" {
-			s.ID = h.o.NewID(agent.ServerPrefix)
+			s.ID = h.newID(agent.ServerPrefix)
 		}
 		d.Servers = append(d.Servers, s)
 	}
@@ -93,7 +93,7 @@ func (h *Handler) applyServers(f *surface.Fields, d *agent.Definition) error {
 }
 
 // applyServer applies the members of an object to a server. A URL that it had before is not judged again.
-func (h *Handler) applyServer(f *surface.Fields, s *agent.Server, before string) error {
+func (h *definitions) applyServer(f *surface.Fields, s *agent.Server, before string) error {
 	_, known := f.Take("id") // of what GET has returned
 	if known && f.Path == "" {
 		f.Fail("id", "cannot be set")
@@ -132,7 +132,7 @@ func (h *Handler) applyServer(f *surface.Fields, s *agent.Server, before string)
 		return err
 	}
 	if url != before {
-		if err := h.o.Judge(url); err != nil {
+		if err := h.judge(url); err != nil {
 			return inPath(f.Path, err)
 		}
 	}
@@ -142,7 +142,7 @@ func (h *Handler) applyServer(f *surface.Fields, s *agent.Server, before string)
 
 // readServer reads a server with the rules of the configuration file. Its tools are called
 // mcp__server__tool unless the config says otherwise.
-func (h *Handler) readServer(f *surface.Fields, name, url string, enabled bool, headers map[string]string, config map[string]json.RawMessage) (m org.MCPServer, err error) {
+func (h *definitions) readServer(f *surface.Fields, name, url string, enabled bool, headers map[string]string, config map[string]json.RawMessage) (m org.MCPServer, err error) {
 	whole := map[string]any{"name": name, "enabled": enabled, "naming": "namespaced"}
 	if url != "" {
 		whole["url"] = url
@@ -159,7 +159,7 @@ func (h *Handler) readServer(f *surface.Fields, name, url string, enabled bool, 
 	if err != nil {
 		return m, err
 	}
-	m, err = h.o.Reader.MCPServer(text, true)
+	m, err = h.reader.MCPServer(text, true)
 	if err == nil {
 		err = surface.CheckCredentials(m.URL, m.Headers)
 	}
@@ -197,7 +197,7 @@ func inPath(path string, err error) error {
 }
 
 // Servers answers GET /api/agents/{id}/mcp-servers.
-func (h *Handler) Servers() surface.Endpoint {
+func (h *definitions) Servers() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		page, err := surface.ReadOffsetPage(r)
 		if err != nil {
@@ -216,7 +216,7 @@ func (h *Handler) Servers() surface.Endpoint {
 }
 
 // Server answers GET /api/agents/{id}/mcp-servers/{sid}.
-func (h *Handler) Server() surface.Endpoint {
+func (h *definitions) Server() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		a, err := h.find(r, caller)
 		if err != nil {
@@ -242,7 +242,7 @@ func findServer(r *http.Request, d agent.Definition) (int, error) {
 }
 
 // AddServer answers POST /api/agents/{id}/mcp-servers.
-func (h *Handler) AddServer() surface.Endpoint {
+func (h *definitions) AddServer() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		body, _, err := surface.ReadBody(r, caller.Account)
 		if err != nil {
@@ -256,7 +256,7 @@ func (h *Handler) AddServer() surface.Endpoint {
 			if len(d.Servers) >= agent.MaxServers {
 				return 0, fault.New(fault.Conflict, "cap_reached", "an agent has at most %d MCP servers; delete one", agent.MaxServers)
 			}
-			s.ID = h.o.NewID(agent.ServerPrefix)
+			s.ID = h.newID(agent.ServerPrefix)
 			d.Servers = append(d.Servers, s)
 			return len(d.Servers) - 1, nil
 		})
@@ -265,7 +265,7 @@ func (h *Handler) AddServer() surface.Endpoint {
 
 // ChangeServer answers PUT /api/agents/{id}/mcp-servers/{sid}: members that are given replace those that are
 // there.
-func (h *Handler) ChangeServer() surface.Endpoint {
+func (h *definitions) ChangeServer() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		body, _, err := surface.ReadBody(r, caller.Account)
 		if err != nil {
@@ -282,7 +282,7 @@ func (h *Handler) ChangeServer() surface.Endpoint {
 }
 
 // changeServer changes the agent that the path names, and answers with the server whose place apply returns.
-func (h *Handler) changeServer(r *http.Request, caller caller.Caller, status int, apply func(*agent.Definition) (int, error)) (int, any, error) {
+func (h *definitions) changeServer(r *http.Request, caller caller.Caller, status int, apply func(*agent.Definition) (int, error)) (int, any, error) {
 	var at int
 	a, err := h.change(r, caller, func(d *agent.Definition) (err error) {
 		if at, err = apply(d); err != nil {
@@ -303,7 +303,7 @@ func (h *Handler) changeServer(r *http.Request, caller caller.Caller, status int
 }
 
 // RemoveServer answers DELETE /api/agents/{id}/mcp-servers/{sid}.
-func (h *Handler) RemoveServer() surface.Endpoint {
+func (h *definitions) RemoveServer() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		_, err := h.change(r, caller, func(d *agent.Definition) error {
 			i, err := findServer(r, *d)

@@ -18,6 +18,18 @@ import (
 	"github.com/turnpike-gateway/turnpike/item"
 )
 
+// sessions answers requests for sessions.
+type sessions struct {
+	base
+	agents        *definitions
+	store         agent.Sessions
+	conversations journal.Conversations
+	archive       journal.Archive
+	runner        Runner
+	endOrphaned   func(ctx context.Context) error
+	orgs          Orgs
+}
+
 // sessionObject is a session on the wire.
 type sessionObject struct {
 	ID         string            `json:"id"`
@@ -52,8 +64,8 @@ func wireSession(s agent.Session) sessionObject {
 }
 
 // findSession returns the session with an id, if it exists for the caller.
-func (h *Handler) findSession(ctx context.Context, caller caller.Caller, id string) (agent.Session, error) {
-	s, err := h.o.Sessions.Session(ctx, caller.Org.ID, id)
+func (h *sessions) findSession(ctx context.Context, caller caller.Caller, id string) (agent.Session, error) {
+	s, err := h.store.Session(ctx, caller.Org.ID, id)
 	if err == nil && !s.Sees(caller.Principal) {
 		err = org.ErrNotFound
 	}
@@ -62,13 +74,13 @@ func (h *Handler) findSession(ctx context.Context, caller caller.Caller, id stri
 }
 
 // Sessions answers GET /api/agents/{id}/sessions, the latest updated first.
-func (h *Handler) Sessions() surface.Endpoint {
+func (h *sessions) Sessions() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		page, err := surface.ReadOffsetPage(r, "search", "created_after", "created_before", "min_runs", "max_runs")
 		if err != nil {
 			return 0, nil, err
 		}
-		a, err := h.find(r, caller)
+		a, err := h.agents.find(r, caller)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -89,7 +101,7 @@ func (h *Handler) Sessions() surface.Endpoint {
 		if q.MaxTurns, err = surface.QueryNumber(values, "max_runs", 0, 1, surface.MaxOffset); err != nil {
 			return 0, nil, err
 		}
-		found, total, err := h.o.Sessions.Sessions(r.Context(), caller.Org.ID, q)
+		found, total, err := h.store.Sessions(r.Context(), caller.Org.ID, q)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -135,13 +147,13 @@ func readInitial(all []json.RawMessage) (items []item.Item, err error) {
 }
 
 // CreateSession answers POST /api/agents/{id}/sessions.
-func (h *Handler) CreateSession() surface.Endpoint {
+func (h *sessions) CreateSession() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		f, err := surface.ReadOptionalFields(r, caller.Account)
 		if err != nil {
 			return 0, nil, err
 		}
-		s := agent.Session{Org: caller.Org.ID, ID: h.o.NewID(agent.SessionPrefix), Principal: caller.Principal.ID, CreatedAt: h.o.Now()}
+		s := agent.Session{Org: caller.Org.ID, ID: h.newID(agent.SessionPrefix), Principal: caller.Principal.ID, CreatedAt: h.now()}
 		f.Text("title", &s.Title)
 		f.Bool("pinned", false, &s.Pinned)
 		f.Texts("metadata", &s.Metadata)
@@ -156,15 +168,15 @@ func (h *Handler) CreateSession() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		a, err := h.find(r, caller)
+		a, err := h.agents.find(r, caller)
 		if err != nil {
 			return 0, nil, err
 		}
 		s.Agent = a.ID
-		if s.Snapshot, err = h.resolve(r, caller, a); err != nil {
+		if s.Snapshot, err = h.agents.resolve(r, caller, a); err != nil {
 			return 0, nil, err
 		}
-		if err := surface.Refused(h.o.Sessions.CreateSession(r.Context(), s, a.Declared), anAgent(a.ID)); err != nil {
+		if err := surface.Refused(h.store.CreateSession(r.Context(), s, a.Declared), anAgent(a.ID)); err != nil {
 			return 0, nil, err
 		}
 		if len(items) > 0 {
@@ -181,12 +193,12 @@ func (h *Handler) CreateSession() surface.Endpoint {
 
 // addInitial adds messages to the conversation of a session that has just been created, as a part that is
 // deleted with it.
-func (h *Handler) addInitial(ctx context.Context, s agent.Session, items []item.Item) error {
+func (h *sessions) addInitial(ctx context.Context, s agent.Session, items []item.Item) error {
 	part := conversation.PartOf(strings.TrimPrefix(s.ID, agent.SessionPrefix), true)
-	if err := conversation.Save(ctx, h.o.Conversations, s.Org, part, journal.Conversation{Items: items, Owner: s.ID}, journal.Kept); err != nil {
+	if err := conversation.Save(ctx, h.conversations, s.Org, part, journal.Conversation{Items: items, Owner: s.ID}, journal.Kept); err != nil {
 		return err
 	}
-	_, err := conversation.Change(ctx, h.o.Conversations, s.Org, s.ID, journal.Kept, func(c *journal.Conversation) bool {
+	_, err := conversation.Change(ctx, h.conversations, s.Org, s.ID, journal.Kept, func(c *journal.Conversation) bool {
 		c.Parts = append(c.Parts, part)
 		return true
 	})
@@ -194,7 +206,7 @@ func (h *Handler) addInitial(ctx context.Context, s agent.Session, items []item.
 }
 
 // Session answers GET /api/sessions/{id}.
-func (h *Handler) Session() surface.Endpoint {
+func (h *sessions) Session() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		if err := surface.CheckQuery(r.URL.Query()); err != nil {
 			return 0, nil, err
@@ -205,7 +217,7 @@ func (h *Handler) Session() surface.Endpoint {
 }
 
 // DeleteSession answers DELETE /api/sessions/{id}, and that below an agent.
-func (h *Handler) DeleteSession(member string) surface.Endpoint {
+func (h *sessions) DeleteSession(member string) surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		id := r.PathValue(member)
 		s, err := h.findSession(r.Context(), caller, id)
@@ -220,15 +232,36 @@ func (h *Handler) DeleteSession(member string) surface.Endpoint {
 	})
 }
 
+// DeleteAgent answers DELETE /api/agents/{id}: the sessions of the agent are deleted with it.
+func (h *sessions) DeleteAgent() surface.Endpoint {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
+		a, err := h.agents.find(r, caller)
+		switch {
+		case err != nil:
+			return 0, nil, err
+		case a.Declared:
+			return 0, nil, isDeclared(a)
+		}
+		if err := h.dropSessions(r.Context(), caller, a.ID); err != nil {
+			return 0, nil, err
+		}
+		if err := h.agents.store.RemoveAgent(r.Context(), a.Org, a.ID, h.author(caller)); err != nil {
+			return 0, nil, surface.Refused(err, anAgent(a.ID))
+		}
+		err = h.endOrphaned(context.WithoutCancel(r.Context())) // of sessions and turns that began meanwhile
+		return http.StatusOK, deleted{a.ID, true}, err
+	})
+}
+
 // dropSession ends the run of a session that has not ended, and deletes its runs and then the session.
-func (h *Handler) dropSession(ctx context.Context, caller caller.Caller, s agent.Session) error {
+func (h *sessions) dropSession(ctx context.Context, caller caller.Caller, s agent.Session) error {
 	for offset := 0; ; offset += surface.MaxLimit {
-		turns, _, err := h.o.Sessions.SessionTurns(ctx, s.Org, s.ID, surface.MaxLimit, offset)
+		turns, _, err := h.store.SessionTurns(ctx, s.Org, s.ID, surface.MaxLimit, offset)
 		if err != nil {
 			return err
 		}
 		for _, t := range turns {
-			if _, err := h.o.Runner.DeleteSegment(ctx, caller, s.ID, conversation.SegmentID(t.RunID, "")); err != nil {
+			if _, err := h.runner.DeleteSegment(ctx, caller, s.ID, conversation.SegmentID(t.RunID, "")); err != nil {
 				return err
 			}
 		}
@@ -236,22 +269,22 @@ func (h *Handler) dropSession(ctx context.Context, caller caller.Caller, s agent
 			break
 		}
 	}
-	unfinished, err := h.o.Sessions.RemoveSession(ctx, s.Org, s.ID, false)
+	unfinished, err := h.store.RemoveSession(ctx, s.Org, s.ID, false)
 	for _, runID := range unfinished { // a turn that has begun meanwhile
-		if _, more := h.o.Runner.DeleteSegment(ctx, caller, s.ID, conversation.SegmentID(runID, "")); more != nil {
+		if _, more := h.runner.DeleteSegment(ctx, caller, s.ID, conversation.SegmentID(runID, "")); more != nil {
 			err = more
 		}
 	}
 	if err == nil {
-		h.o.Deleted(s.Org, s.ID)
+		h.orgs.SessionDeleted(s.Org, s.ID)
 	}
 	return err
 }
 
 // dropSessions deletes the sessions of an agent that is to be deleted.
-func (h *Handler) dropSessions(ctx context.Context, caller caller.Caller, agentID string) error {
+func (h *sessions) dropSessions(ctx context.Context, caller caller.Caller, agentID string) error {
 	for {
-		found, _, err := h.o.Sessions.Sessions(ctx, caller.Org.ID, agent.SessionQuery{Agent: agentID, Limit: surface.MaxLimit})
+		found, _, err := h.store.Sessions(ctx, caller.Org.ID, agent.SessionQuery{Agent: agentID, Limit: surface.MaxLimit})
 		if err != nil || len(found) == 0 {
 			return err
 		}
@@ -280,7 +313,7 @@ type messageCall struct {
 
 // Messages answers GET /api/sessions/{id}/messages, the oldest first: what the turns that have ended have
 // added, and those that wait, so far.
-func (h *Handler) Messages() surface.Endpoint {
+func (h *sessions) Messages() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		page, err := surface.ReadOffsetPage(r)
 		if err != nil {
@@ -293,7 +326,7 @@ func (h *Handler) Messages() surface.Endpoint {
 		memory := caller.Account.Share()
 		defer memory.Close()
 		ref := conversation.Ref{ID: s.ID, Named: true, Member: "session_id", Code: "not_found"}
-		whole, err := conversation.Begin(r.Context(), h.o.Conversations, h.o.Archive, conversation.Request{Org: s.Org, Principal: s.Principal, Continues: ref}, memory)
+		whole, err := conversation.Begin(r.Context(), h.conversations, h.archive, conversation.Request{Org: s.Org, Principal: s.Principal, Continues: ref}, memory)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -324,37 +357,3 @@ func wireMessage(it item.Item) (message, bool) {
 	}
 	return message{}, false
 }
-
-// SessionRuns answers GET /api/sessions/{id}/runs, the latest first.
-func (h *Handler) SessionRuns() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		page, err := surface.ReadOffsetPage(r)
-		if err != nil {
-			return 0, nil, err
-		}
-		page.Limit = min(page.Limit, maxRunsOfPage)
-		s, err := h.findSession(r.Context(), caller, r.PathValue("id"))
-		if err != nil {
-			return 0, nil, err
-		}
-		turns, total, err := h.o.Sessions.SessionTurns(r.Context(), s.Org, s.ID, page.Limit, page.Offset)
-		if err != nil {
-			return 0, nil, err
-		}
-		out := []ordered{}
-		for _, t := range turns {
-			one, err := h.runObject(r.Context(), caller, s, t)
-			if err != nil {
-				return 0, nil, err
-			}
-			out = append(out, one)
-		}
-		return http.StatusOK, struct {
-			Runs []ordered `json:"runs"`
-			surface.OffsetPage
-		}{out, page.Of(total)}, nil
-	})
-}
-
-// maxRunsOfPage is how many runs a page has at most.
-const maxRunsOfPage = 100

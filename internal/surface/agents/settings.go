@@ -15,6 +15,16 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
+// orgSettings answers requests for the settings of an org that hold for its agents.
+type orgSettings struct {
+	base
+	agents  agent.Store
+	secrets Secrets
+	vault   *secret.Keyring
+	kit     *surface.Handler
+	orgs    Orgs
+}
+
 // settingObject is a setting on the wire. The value of a secret one is Mask, if it is set.
 type settingObject struct {
 	Key         string  `json:"key"`
@@ -41,13 +51,13 @@ func typed(k agent.SettingKey, text string) any {
 }
 
 // Settings answers GET /api/settings.
-func (h *Handler) Settings() surface.Endpoint {
+func (h *orgSettings) Settings() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		stored, err := h.o.Store.AgentSettings(r.Context(), caller.Org.ID)
+		stored, err := h.agents.AgentSettings(r.Context(), caller.Org.ID)
 		if err != nil {
 			return 0, nil, err
 		}
-		secrets, err := h.o.Secrets.Secrets(r.Context(), caller.Org.ID)
+		secrets, err := h.secrets.Secrets(r.Context(), caller.Org.ID)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -118,7 +128,7 @@ func unknownSetting(key string) error {
 }
 
 // PutSettings answers PUT /api/settings with {"settings": {KEY: VALUE}}. All are checked before any is stored.
-func (h *Handler) PutSettings() surface.Endpoint {
+func (h *orgSettings) PutSettings() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		f, err := surface.ReadFields(r, caller.Account)
 		if err != nil {
@@ -155,7 +165,7 @@ func (h *Handler) PutSettings() surface.Endpoint {
 }
 
 // PutSetting answers PUT /api/settings/{key} with {"value": VALUE}.
-func (h *Handler) PutSetting() surface.Endpoint {
+func (h *orgSettings) PutSetting() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		key := r.PathValue("key")
 		if _, ok := agent.FindSetting(key); !ok {
@@ -181,7 +191,7 @@ func (h *Handler) PutSetting() surface.Endpoint {
 }
 
 // DeleteSetting answers DELETE /api/settings/{key}: the setting has its default again.
-func (h *Handler) DeleteSetting() surface.Endpoint {
+func (h *orgSettings) DeleteSetting() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		k, ok := agent.FindSetting(r.PathValue("key"))
 		if !ok {
@@ -193,7 +203,7 @@ func (h *Handler) DeleteSetting() surface.Endpoint {
 
 // ResetCategory answers POST /api/settings/reset-category with {"category": …}: the settings of the category
 // have their defaults again.
-func (h *Handler) ResetCategory() surface.Endpoint {
+func (h *orgSettings) ResetCategory() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		f, err := surface.ReadFields(r, caller.Account)
 		if err != nil {
@@ -218,9 +228,9 @@ func (h *Handler) ResetCategory() surface.Endpoint {
 }
 
 // store stores settings: secret ones in the vault, one by one, and then the others together.
-func (h *Handler) store(r *http.Request, caller caller.Caller, all []newValue) (int, any, error) {
+func (h *orgSettings) store(r *http.Request, caller caller.Caller, all []newValue) (int, any, error) {
 	for _, one := range all {
-		if one.key.Key == agent.CompactionModelKey && !one.value.IsZero() && !h.o.Kit.Serves(one.value.Reveal()) {
+		if one.key.Key == agent.CompactionModelKey && !one.value.IsZero() && !h.kit.Serves(one.value.Reveal()) {
 			return 0, nil, surface.InvalidValue(one.at, "%s: no provider of this gateway serves the model %q; GET /v1/models lists all names", one.key.Key, one.value.Reveal())
 		}
 	}
@@ -233,38 +243,38 @@ func (h *Handler) store(r *http.Request, caller caller.Caller, all []newValue) (
 			}
 			continue
 		}
-		plain = append(plain, agent.Setting{Key: one.key.Key, Value: one.value.Reveal(), UpdatedAt: h.o.Now()})
+		plain = append(plain, agent.Setting{Key: one.key.Key, Value: one.value.Reveal(), UpdatedAt: h.now()})
 	}
 	if len(plain) > 0 {
-		if err := h.o.Store.PutAgentSettings(r.Context(), caller.Org.ID, plain, h.author(caller)); err != nil {
+		if err := h.agents.PutAgentSettings(r.Context(), caller.Org.ID, plain, h.author(caller)); err != nil {
 			return 0, nil, err
 		}
 	}
 	return http.StatusOK, out, nil
 }
 
-func (h *Handler) storeSecret(r *http.Request, caller caller.Caller, one newValue) error {
+func (h *orgSettings) storeSecret(r *http.Request, caller caller.Caller, one newValue) error {
 	name := one.key.Key
 	if one.value.IsZero() {
-		all, err := h.o.Secrets.Secrets(r.Context(), caller.Org.ID)
+		all, err := h.secrets.Secrets(r.Context(), caller.Org.ID)
 		if err != nil || !slices.ContainsFunc(all, func(s org.Secret) bool { return s.Name == name }) {
 			return err
 		}
-		if err := h.o.Secrets.DeleteSecret(r.Context(), caller.Org.ID, name, h.author(caller)); err != nil {
+		if err := h.secrets.DeleteSecret(r.Context(), caller.Org.ID, name, h.author(caller)); err != nil {
 			return err
 		}
-		return h.o.SecretChanged(r.Context(), caller.Org.ID, name)
+		return h.orgs.SecretChanged(r.Context(), caller.Org.ID, name)
 	}
-	if h.o.Vault == nil {
+	if h.vault == nil {
 		return surface.NoVault("secret settings")
 	}
-	s := org.Secret{Org: caller.Org.ID, Name: name, CreatedAt: h.o.Now(), UpdatedAt: h.o.Now()}
+	s := org.Secret{Org: caller.Org.ID, Name: name, CreatedAt: h.now(), UpdatedAt: h.now()}
 	var err error
-	if s.Sealed, err = h.o.Vault.Seal(s.Org, s.Name, one.value); err != nil {
+	if s.Sealed, err = h.vault.Seal(s.Org, s.Name, one.value); err != nil {
 		return err
 	}
-	if err := h.o.Secrets.PutSecret(r.Context(), s, h.author(caller)); err != nil {
+	if err := h.secrets.PutSecret(r.Context(), s, h.author(caller)); err != nil {
 		return err
 	}
-	return h.o.SecretChanged(r.Context(), caller.Org.ID, name)
+	return h.orgs.SecretChanged(r.Context(), caller.Org.ID, name)
 }

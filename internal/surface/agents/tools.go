@@ -16,6 +16,15 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
+// customTools answers requests for the tools that agents can have.
+type customTools struct {
+	base
+	store  agent.Store
+	reader Reader
+	orgs   Orgs
+	judge  func(url string) error
+}
+
 // toolObject is a tool that agents can have, on the wire. The members from InputSchema on are only those of
 // custom tools, and Config is only for keys that may read the org's settings.
 type toolObject struct {
@@ -83,15 +92,15 @@ func wireTool(t agent.Tool, caller caller.Caller) toolObject {
 }
 
 // Tools answers GET /api/tools: the built-in tools, then the custom ones by name.
-func (h *Handler) Tools() surface.Endpoint {
+func (h *customTools) Tools() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		page, err := surface.ReadOffsetPage(r)
 		if err != nil {
 			return 0, nil, err
 		}
-		all := builtins(func(name string) string { return h.o.MissingFor(r.Context(), caller.Org.ID, name) })
+		all := builtins(func(name string) string { return h.orgs.MissingFor(r.Context(), caller.Org.ID, name) })
 		shown := surface.Cut(all, page)
-		stored, total, err := h.o.Store.Tools(r.Context(), caller.Org.ID, max(page.Limit-len(shown), 1), max(page.Offset-len(all), 0))
+		stored, total, err := h.store.Tools(r.Context(), caller.Org.ID, max(page.Limit-len(shown), 1), max(page.Offset-len(all), 0))
 		if err != nil {
 			return 0, nil, err
 		}
@@ -106,38 +115,38 @@ func (h *Handler) Tools() surface.Endpoint {
 }
 
 // Tool answers GET /api/tools/{id}.
-func (h *Handler) Tool() surface.Endpoint {
+func (h *customTools) Tool() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		t, err := h.findTool(r, caller)
 		return http.StatusOK, wireTool(t, caller), err
 	})
 }
 
-func (h *Handler) findTool(r *http.Request, caller caller.Caller) (agent.Tool, error) {
+func (h *customTools) findTool(r *http.Request, caller caller.Caller) (agent.Tool, error) {
 	id := r.PathValue("id")
-	t, err := h.o.Store.Tool(r.Context(), caller.Org.ID, id)
+	t, err := h.store.Tool(r.Context(), caller.Org.ID, id)
 	return t, surface.Refused(err, customTool(id))
 }
 
 // CreateTool answers POST /api/tools.
-func (h *Handler) CreateTool() surface.Endpoint {
+func (h *customTools) CreateTool() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		f, err := surface.ReadFields(r, caller.Account)
 		if err != nil {
 			return 0, nil, err
 		}
-		t := agent.Tool{Org: caller.Org.ID, ID: h.o.NewID(agent.ToolPrefix), CreatedAt: h.o.Now(), UpdatedAt: h.o.Now()}
+		t := agent.Tool{Org: caller.Org.ID, ID: h.newID(agent.ToolPrefix), CreatedAt: h.now(), UpdatedAt: h.now()}
 		if err := h.applyTool(f, &t.ToolDefinition); err != nil {
 			return 0, nil, err
 		}
-		err = h.o.Store.CreateTool(r.Context(), t, h.author(caller))
+		err = h.store.CreateTool(r.Context(), t, h.author(caller))
 		return http.StatusCreated, wireTool(t, caller), surface.Refused(err, customTool(t.ID))
 	})
 }
 
 // ChangeTool answers PUT /api/tools/{id}: members that are given replace those that are there, also those of
 // config. null gives a member its default.
-func (h *Handler) ChangeTool() surface.Endpoint {
+func (h *customTools) ChangeTool() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		body, _, err := surface.ReadBody(r, caller.Account)
 		if err != nil {
@@ -155,7 +164,7 @@ func (h *Handler) ChangeTool() surface.Endpoint {
 
 // changeTool applies the members to the tool in the path. It returns org.ErrChanged if another request changed the
 // tool meanwhile.
-func (h *Handler) changeTool(r *http.Request, caller caller.Caller, f *surface.Fields) (agent.Tool, error) {
+func (h *customTools) changeTool(r *http.Request, caller caller.Caller, f *surface.Fields) (agent.Tool, error) {
 	was, err := h.findTool(r, caller)
 	switch {
 	case err != nil:
@@ -176,12 +185,12 @@ func (h *Handler) changeTool(r *http.Request, caller caller.Caller, f *surface.F
 	if t.Equal(was.ToolDefinition) {
 		return t, nil
 	}
-	t.UpdatedAt = h.o.Now()
-	return t, h.o.Store.UpdateTool(r.Context(), was, t, h.author(caller))
+	t.UpdatedAt = h.now()
+	return t, h.store.UpdateTool(r.Context(), was, t, h.author(caller))
 }
 
 // RemoveTool answers DELETE /api/tools/{id}.
-func (h *Handler) RemoveTool() surface.Endpoint {
+func (h *customTools) RemoveTool() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		id := r.PathValue("id")
 		t, err := h.findTool(r, caller)
@@ -191,14 +200,14 @@ func (h *Handler) RemoveTool() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		err = h.o.Store.RemoveTool(r.Context(), caller.Org.ID, id, h.author(caller))
+		err = h.store.RemoveTool(r.Context(), caller.Org.ID, id, h.author(caller))
 		return http.StatusOK, deleted{id, true}, surface.Refused(err, customTool(id))
 	})
 }
 
 // checkUndeclared refuses to take a tool from an agent of the configuration file, which finds it by its name.
-func (h *Handler) checkUndeclared(caller caller.Caller, name string) error {
-	for _, a := range h.declared(caller) {
+func (h *customTools) checkUndeclared(caller caller.Caller, name string) error {
+	for _, a := range h.orgs.Declared(caller.Org.ID) {
 		if slices.ContainsFunc(a.Tools, func(t agent.Assignment) bool { return t.Name == name }) {
 			return surface.Refused(&agent.ToolInUseError{Tool: name, Agent: a.Name}, customTool(""))
 		}
@@ -208,7 +217,7 @@ func (h *Handler) checkUndeclared(caller caller.Caller, name string) error {
 
 // applyTool applies the members of a body to a definition, and checks it. An endpoint that it had before is
 // not judged again.
-func (h *Handler) applyTool(f *surface.Fields, d *agent.ToolDefinition) error {
+func (h *customTools) applyTool(f *surface.Fields, d *agent.ToolDefinition) error {
 	before := d.Endpoint
 	var kind string
 	if f.Text("tool_type", &kind); kind != "" && kind != custom {
@@ -247,12 +256,12 @@ func (h *Handler) applyTool(f *surface.Fields, d *agent.ToolDefinition) error {
 	if d.Endpoint == before {
 		return nil
 	}
-	return inToolConfig(h.o.Judge(regexp.MustCompile(`\{[^}]*\}`).ReplaceAllString(d.Endpoint, "x")))
+	return inToolConfig(h.judge(regexp.MustCompile(`\{[^}]*\}`).ReplaceAllString(d.Endpoint, "x")))
 }
 
 // readTool reads the definition with the rules of the configuration file, and gives members that are not set
 // their defaults.
-func (h *Handler) readTool(d *agent.ToolDefinition) error {
+func (h *customTools) readTool(d *agent.ToolDefinition) error {
 	whole := map[string]any{}
 	for name, text := range map[string]string{"name": d.Name, "description": d.Description, "url": d.Endpoint, "method": d.Method, "class": string(d.Class)} {
 		if text != "" {
@@ -269,7 +278,7 @@ func (h *Handler) readTool(d *agent.ToolDefinition) error {
 	if err != nil {
 		return err
 	}
-	read, err := h.o.Reader.HTTPTool(text)
+	read, err := h.reader.HTTPTool(text)
 	if err == nil {
 		err = surface.CheckCredentials(read.URL, read.Headers)
 	}

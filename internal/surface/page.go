@@ -1,7 +1,9 @@
 package surface
 
 import (
+	"encoding/json"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -32,8 +34,37 @@ func ReadOffsetPage(r *http.Request, known ...string) (p OffsetPage, err error) 
 	return p, err
 }
 
-// Of returns the page of a list with so many entries.
-func (p OffsetPage) Of(total int) OffsetPage { return OffsetPage{total, p.Limit, p.Offset} }
+// Of returns the answer with the entries of the page, under a name, of a list with so many entries.
+func (p OffsetPage) Of(name string, entries any, total int) json.Marshaler {
+	p.Total = total
+	return listed{name, entries, p}
+}
+
+// listed is the answer with a page of a list.
+type listed struct {
+	name    string
+	entries any
+	page    OffsetPage
+}
+
+// MarshalJSON implements json.Marshaler.
+func (l listed) MarshalJSON() ([]byte, error) {
+	entries, err := Marshal(l.entries)
+	if err != nil {
+		return nil, err
+	}
+	page, err := Marshal(l.page)
+	return slices.Concat([]byte(`{"`+l.name+`":`), entries, []byte(","), page[1:]), err
+}
+
+// Each returns what wire makes of each one; an empty list of none, not nil.
+func Each[E, T any](all []E, wire func(E) T) []T {
+	out := make([]T, len(all))
+	for i, e := range all {
+		out[i] = wire(e)
+	}
+	return out
+}
 
 // Cut returns the entries of a page.
 func Cut[T any](all []T, p OffsetPage) []T {
@@ -70,10 +101,7 @@ type ends struct {
 
 // NewIDPage returns the page of up to limit entries of found, as wire shows them. A further one shows that there are more.
 func NewIDPage[E, T any](found []E, limit int, wire func(E) T, id func(T) string) IDPage[T] {
-	p := IDPage[T]{Object: "list", Data: []T{}, HasMore: len(found) > limit}
-	for _, e := range found[:min(len(found), limit)] {
-		p.Data = append(p.Data, wire(e))
-	}
+	p := IDPage[T]{Object: "list", Data: Each(found[:min(len(found), limit)], wire), HasMore: len(found) > limit}
 	if n := len(p.Data); n > 0 {
 		p.FirstID, p.LastID = new(id(p.Data[0])), new(id(p.Data[n-1]))
 	}

@@ -44,6 +44,11 @@ func (t Thing) Taken() error {
 	return fault.New(fault.Conflict, "exists", "another %s already has this name; choose another name", t.Kind).In("name")
 }
 
+// Declared returns the error of a change of something that the configuration file declares.
+func Declared(kind, name string) error {
+	return fault.New(fault.Conflict, "declared", "the %s %q is declared in the configuration file and can only be changed there", kind, name)
+}
+
 // changed returns the error of a thing that another request has changed at the same time.
 func (t Thing) changed(err error) error {
 	f := fault.New(fault.Conflict, "changed_meanwhile", "another request changed the %s %q at the same time; "+

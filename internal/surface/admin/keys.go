@@ -165,7 +165,7 @@ func (h *Handler) CreateKey() surface.Endpoint {
 			return 0, nil, err
 		}
 		asked.Access.Makers = org.MadeBy(caller.Principal, caller.Org.Runtime.Hooks)
-		return h.createKey(r, caller.Org.ID, asked, h.author(caller))
+		return h.createKey(r, caller.Org.ID, asked, caller.Author(h.o.Now()))
 	})
 }
 
@@ -195,10 +195,10 @@ func (h *Handler) RevokeKey() surface.Endpoint {
 			return 0, nil, err
 		}
 		keyID := stored.ID
-		if err := h.o.Store.RevokeKey(r.Context(), caller.Org.ID, keyID, h.o.Now().UnixMilli(), h.author(caller)); err != nil {
+		if err := h.o.Store.RevokeKey(r.Context(), caller.Org.ID, keyID, h.o.Now().UnixMilli(), caller.Author(h.o.Now())); err != nil {
 			return 0, nil, surface.Refused(err, surface.Thing{Kind: "key", Name: keyID})
 		}
-		return http.StatusOK, deleted{keyID, true}, h.o.Directory.Reload(r.Context(), caller.Org.ID)
+		return http.StatusOK, surface.Deleted(keyID, ""), h.o.Directory.Reload(r.Context(), caller.Org.ID)
 	})
 }
 
@@ -245,7 +245,7 @@ func (h *Handler) PatchKey() surface.Endpoint {
 				return 0, nil, err
 			}
 		}
-		if err := h.o.Store.UpdateKey(r.Context(), was, k, h.author(caller)); err != nil {
+		if err := h.o.Store.UpdateKey(r.Context(), was, k, caller.Author(h.o.Now())); err != nil {
 			return 0, nil, keyError(err, k.Name, "key", k.ID)
 		}
 		return http.StatusOK, h.wireKey(k, false), h.o.Directory.Reload(r.Context(), k.Org)
@@ -288,7 +288,7 @@ func (h *Handler) RotateKey() surface.Endpoint {
 		if overlap > 0 {
 			k.Previous = org.PreviousSecret{Hash: was.Hash, Hint: was.Hint, Until: now.Add(overlap)}
 		}
-		if err := h.o.Store.RotateKey(r.Context(), was, k, h.author(caller)); err != nil {
+		if err := h.o.Store.RotateKey(r.Context(), was, k, caller.Author(h.o.Now())); err != nil {
 			return 0, nil, surface.Refused(err, surface.Thing{Kind: "key", Name: k.ID})
 		}
 		out := h.wireKey(k, false)
@@ -353,7 +353,7 @@ func (h *Handler) storedKey(r *http.Request, caller caller.Caller) (org.Key, err
 	keyID := r.PathValue("id")
 	isIt := func(k org.Key) bool { return k.ID == keyID }
 	if slices.ContainsFunc(h.o.Directory.FromFile(caller.Org.ID).Keys, isIt) {
-		return org.Key{}, isDeclared("key", keyID)
+		return org.Key{}, surface.Declared("key", keyID)
 	}
 	stored, err := h.o.Store.Key(r.Context(), caller.Org.ID, keyID)
 	if errors.Is(err, org.ErrNotFound) {

@@ -28,10 +28,7 @@ func (h *Handler) ListSecrets() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		out := []secretObject{}
-		for _, s := range stored {
-			out = append(out, wireSecret(s))
-		}
+		out := surface.Each(stored, wireSecret)
 		return http.StatusOK, list[secretObject]{out}, nil
 	})
 }
@@ -54,7 +51,7 @@ func (h *Handler) PutSecret() surface.Endpoint {
 		if s.Sealed, err = h.o.Vault.Seal(s.Org, s.Name, value); err != nil {
 			return 0, nil, err
 		}
-		if err := h.o.Store.PutSecret(r.Context(), s, h.author(caller)); err != nil {
+		if err := h.o.Store.PutSecret(r.Context(), s, caller.Author(h.o.Now())); err != nil {
 			return 0, nil, surface.Refused(err, surface.Thing{Kind: "org", Name: s.Org})
 		}
 		if err := h.o.Directory.SecretChanged(r.Context(), s.Org, name); err != nil {
@@ -72,10 +69,10 @@ func (h *Handler) PutSecret() surface.Endpoint {
 func (h *Handler) DeleteSecret() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		name := r.PathValue("name")
-		if err := h.o.Store.DeleteSecret(r.Context(), caller.Org.ID, name, h.author(caller)); err != nil {
+		if err := h.o.Store.DeleteSecret(r.Context(), caller.Org.ID, name, caller.Author(h.o.Now())); err != nil {
 			return 0, nil, surface.Refused(err, surface.Thing{Kind: "secret", Name: name})
 		}
-		return http.StatusOK, deleted{name, true}, h.o.Directory.SecretChanged(r.Context(), caller.Org.ID, name)
+		return http.StatusOK, surface.Deleted(name, ""), h.o.Directory.SecretChanged(r.Context(), caller.Org.ID, name)
 	})
 }
 

@@ -75,7 +75,7 @@ func (h *Handler) CreateServer() surface.Endpoint {
 			return 0, nil, err
 		}
 		s.CreatedAt, s.UpdatedAt = h.o.Now(), h.o.Now()
-		if err := h.o.Store.CreateMCPServer(r.Context(), s, h.author(caller)); err != nil {
+		if err := h.o.Store.CreateMCPServer(r.Context(), s, caller.Author(h.o.Now())); err != nil {
 			return 0, nil, surface.Refused(err, surface.Thing{Kind: "MCP server", Name: s.Name})
 		}
 		return http.StatusCreated, h.server(s, false), h.o.Directory.Reload(r.Context(), s.Org)
@@ -93,13 +93,13 @@ func (h *Handler) PatchServer() surface.Endpoint {
 		case old.Shared:
 			return h.switchServer(r, caller, old)
 		case declared:
-			return 0, nil, isDeclared("MCP server", old.Name)
+			return 0, nil, surface.Declared("MCP server", old.Name)
 		}
 		_, patch, err := surface.ReadBody(r, caller.Account)
 		if err != nil {
 			return 0, nil, err
 		}
-		return repeat(func() (int, any, error) { return h.patchServer(r, caller, patch) })
+		return surface.Repeat(func() (int, any, error) { return h.patchServer(r, caller, patch) })
 	})
 }
 
@@ -129,7 +129,7 @@ func (h *Handler) patchServer(r *http.Request, caller caller.Caller, patch []sur
 	if err := h.checkHosted(r.Context(), s); err != nil {
 		return 0, nil, err
 	}
-	if err := h.o.Store.UpdateMCPServer(r.Context(), old, s, h.author(caller)); err != nil {
+	if err := h.o.Store.UpdateMCPServer(r.Context(), old, s, caller.Author(h.o.Now())); err != nil {
 		return 0, nil, surface.Refused(err, surface.Thing{Kind: "MCP server", Name: s.Name})
 	}
 	return http.StatusOK, h.server(s, false), h.o.Directory.Reload(r.Context(), s.Org)
@@ -159,12 +159,12 @@ func (h *Handler) switchServer(r *http.Request, caller caller.Caller, old org.MC
 			`send {"enabled": false} or {"enabled": true}`, old.Name)
 	}
 	if declaredServer(h.o.Directory.FromFile(caller.Org.ID), old.Name).Enabled { // else the operator has disabled it
-		if err := h.o.Store.SwitchServer(r.Context(), caller.Org.ID, old.Name, *enabled, h.author(caller)); err != nil {
+		if err := h.o.Store.SwitchServer(r.Context(), caller.Org.ID, old.Name, *enabled, caller.Author(h.o.Now())); err != nil {
 			return 0, nil, surface.Refused(err, surface.Thing{Kind: "MCP server", Name: old.Name})
 		}
 		old.Enabled = *enabled
 	} else if *enabled {
-		return 0, nil, isDeclared("MCP server", old.Name)
+		return 0, nil, surface.Declared("MCP server", old.Name)
 	}
 	if err := h.o.Directory.Reload(r.Context(), caller.Org.ID); err != nil {
 		return 0, nil, err
@@ -184,12 +184,12 @@ func (h *Handler) DeleteServer() surface.Endpoint {
 				`switch it off with PATCH and {"enabled": false}`, s.Name)
 		}
 		if declared {
-			return 0, nil, isDeclared("MCP server", s.Name)
+			return 0, nil, surface.Declared("MCP server", s.Name)
 		}
-		if err := h.o.Store.DeleteMCPServer(r.Context(), s.Org, s.Name, h.author(caller)); err != nil {
+		if err := h.o.Store.DeleteMCPServer(r.Context(), s.Org, s.Name, caller.Author(h.o.Now())); err != nil {
 			return 0, nil, surface.Refused(err, surface.Thing{Kind: "MCP server", Name: s.Name})
 		}
-		return http.StatusOK, deleted{s.Name, true}, h.o.Directory.Reload(r.Context(), s.Org)
+		return http.StatusOK, surface.Deleted(s.Name, ""), h.o.Directory.Reload(r.Context(), s.Org)
 	})
 }
 

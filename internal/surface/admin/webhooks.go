@@ -83,10 +83,7 @@ func (h *Handler) ListWebhooks() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		out := []webhookObject{}
-		for _, l := range stored {
-			out = append(out, h.wireWebhook(l))
-		}
+		out := surface.Each(stored, h.wireWebhook)
 		return http.StatusOK, list[webhookObject]{out}, nil
 	})
 }
@@ -175,7 +172,7 @@ func (h *Handler) CreateWebhook() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		if err := h.o.Webhooks.CreateWebhook(r.Context(), w, h.author(caller)); err != nil {
+		if err := h.o.Webhooks.CreateWebhook(r.Context(), w, caller.Author(h.o.Now())); err != nil {
 			return 0, nil, surface.Refused(err, surface.Thing{Kind: "webhook", Name: w.Name})
 		}
 		out := h.wireWebhook(journal.ListedWebhook{Webhook: w})
@@ -200,7 +197,7 @@ func (h *Handler) changeWebhook(r *http.Request, caller caller.Caller, change fu
 		return 0, nil, surface.Refused(err, surface.Thing{Kind: "webhook", Name: name})
 	}
 	if was.Declared() || h.declaredWebhook(caller.Org.ID, name) {
-		return 0, nil, isDeclared("webhook", name)
+		return 0, nil, surface.Declared("webhook", name)
 	}
 	w := was.Clone()
 	shown, err := change(&w)
@@ -208,7 +205,7 @@ func (h *Handler) changeWebhook(r *http.Request, caller caller.Caller, change fu
 		return 0, nil, err
 	}
 	w.UpdatedAt = h.o.Now()
-	if err := h.o.Webhooks.UpdateWebhook(r.Context(), was, w, h.author(caller)); err != nil {
+	if err := h.o.Webhooks.UpdateWebhook(r.Context(), was, w, caller.Author(h.o.Now())); err != nil {
 		return 0, nil, surface.Refused(err, surface.Thing{Kind: "webhook", Name: name})
 	}
 	stored, err := h.o.Webhooks.Webhooks(r.Context(), caller.Org.ID)
@@ -253,12 +250,12 @@ func (h *Handler) DeleteWebhook() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		name := r.PathValue("name")
 		if h.declaredWebhook(caller.Org.ID, name) {
-			return 0, nil, isDeclared("webhook", name)
+			return 0, nil, surface.Declared("webhook", name)
 		}
-		if err := h.o.Webhooks.DeleteWebhook(r.Context(), caller.Org.ID, name, h.author(caller)); err != nil {
+		if err := h.o.Webhooks.DeleteWebhook(r.Context(), caller.Org.ID, name, caller.Author(h.o.Now())); err != nil {
 			return 0, nil, surface.Refused(err, surface.Thing{Kind: "webhook", Name: name})
 		}
-		return http.StatusOK, deleted{name, true}, nil
+		return http.StatusOK, surface.Deleted(name, ""), nil
 	})
 }
 
@@ -316,7 +313,7 @@ func deliveryQueryOf(values url.Values) (q journal.DeliveryQuery, err error) {
 func (h *Handler) Redeliver() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		name, messageID := r.PathValue("name"), r.PathValue("id")
-		d, err := h.o.Webhooks.Redeliver(r.Context(), caller.Org.ID, name, messageID, h.o.Now(), h.author(caller))
+		d, err := h.o.Webhooks.Redeliver(r.Context(), caller.Org.ID, name, messageID, h.o.Now(), caller.Author(h.o.Now()))
 		if errors.Is(err, journal.ErrNotDeliverable) {
 			return 0, nil, fault.New(fault.Conflict, "not_deliverable",
 				"the message %q is being delivered at the moment, or its webhook is stopped; wait, or enable the webhook, and try again", messageID)

@@ -3,21 +3,13 @@ package admin
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"slices"
 
-	"github.com/turnpike-gateway/turnpike/internal/fault"
-	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
 type list[T any] struct {
 	Data []T `json:"data"`
-}
-
-type deleted struct {
-	ID      string `json:"id"`
-	Deleted bool   `json:"deleted"`
 }
 
 // merge applies the members of a body to the top-level members of current and returns the JSON that the Reader
@@ -47,21 +39,4 @@ func merge(patch []surface.Member, current any) ([]byte, error) {
 		}
 	}
 	return slices.Concat([]byte("{"), bytes.Join(all, []byte(",")), []byte("}")), nil
-}
-
-// maxAttempts is how often a change is made while other requests change the same object.
-const maxAttempts = 20
-
-// repeat makes a change again while it fails because another request changed the object after it was read.
-func repeat(change func() (int, any, error)) (status int, answer any, err error) {
-	for range maxAttempts {
-		if status, answer, err = change(); !errors.Is(err, org.ErrChanged) {
-			break
-		}
-	}
-	return status, answer, err
-}
-
-func isDeclared(kind, name string) error {
-	return fault.New(fault.Conflict, "declared", "the %s %q is declared in the configuration file and can only be changed there", kind, name)
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -104,20 +105,13 @@ func (h *definitions) List() surface.Endpoint {
 		for _, a := range stored[:min(len(stored), page.Limit-len(out))] {
 			out = append(out, wireAgent(a))
 		}
-		return http.StatusOK, struct {
-			Agents []agentObject `json:"agents"`
-			surface.OffsetPage
-		}{out, page.Of(before + total)}, nil
+		return http.StatusOK, page.Of("agents", out, before+total), nil
 	})
 }
 
 // Get answers GET /api/agents/{id}.
 func (h *definitions) Get() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		a, err := h.find(r, caller)
-		if err != nil {
-			return 0, nil, err
-		}
+	return h.ofAgent(func(r *http.Request, caller caller.Caller, a agent.Agent) (int, any, error) {
 		out, err := h.whole(a, caller)
 		return http.StatusOK, out, err
 	})
@@ -144,7 +138,7 @@ func (h *definitions) Create() surface.Endpoint {
 		if err := h.checkDeclaredName(caller, a.Name); err != nil {
 			return 0, nil, err
 		}
-		if err := h.store.CreateAgent(r.Context(), a, h.author(caller)); err != nil {
+		if err := h.store.CreateAgent(r.Context(), a, caller.Author(h.now())); err != nil {
 			return 0, nil, surface.Refused(err, anAgent(a.ID))
 		}
 		out, err := h.whole(a, caller)
@@ -227,11 +221,6 @@ func applySettings(v json.RawMessage, s *agent.Settings) error {
 	return f.Done()
 }
 
-type deleted struct {
-	ID      string `json:"id"`
-	Deleted bool   `json:"deleted"`
-}
-
 // Archive answers POST /api/agents/{id}/archive, or /restore.
 func (h *definitions) Archive(archive bool) surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
@@ -240,14 +229,14 @@ func (h *definitions) Archive(archive bool) surface.Endpoint {
 		case err != nil:
 			return 0, nil, err
 		case a.Declared:
-			return 0, nil, isDeclared(a)
+			return 0, nil, surface.Declared("agent", a.Name)
 		}
 		now := h.now()
 		var at time.Time
 		if archive {
 			at = now
 		}
-		if err := h.store.ArchiveAgent(r.Context(), a.Org, a.ID, at, now, h.author(caller)); err != nil {
+		if err := h.store.ArchiveAgent(r.Context(), a.Org, a.ID, at, now, caller.Author(h.now())); err != nil {
 			return 0, nil, surface.Refused(err, anAgent(a.ID))
 		}
 		if a, err = h.store.Agent(r.Context(), a.Org, a.ID); err != nil {
@@ -286,15 +275,7 @@ func (h *definitions) wireVersion(v agent.Version, of agent.Agent) (out versionO
 
 // Versions answers GET /api/agents/{id}/versions, the latest first.
 func (h *definitions) Versions() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		page, err := surface.ReadOffsetPage(r)
-		if err != nil {
-			return 0, nil, err
-		}
-		a, err := h.find(r, caller)
-		if err != nil {
-			return 0, nil, err
-		}
+	return h.listOf(func(r *http.Request, caller caller.Caller, a agent.Agent, page surface.OffsetPage) (int, any, error) {
 		found, total, err := h.store.AgentVersions(r.Context(), a.Org, a.ID, page.Limit, page.Offset)
 		if err != nil {
 			return 0, nil, surface.Refused(err, anAgent(a.ID))
@@ -307,20 +288,13 @@ func (h *definitions) Versions() surface.Endpoint {
 			}
 			out = append(out, one)
 		}
-		return http.StatusOK, struct {
-			Versions []versionObject `json:"versions"`
-			surface.OffsetPage
-		}{out, page.Of(total)}, nil
+		return http.StatusOK, page.Of("versions", out, total), nil
 	})
 }
 
 // Version answers GET /api/agents/{id}/versions/{version}.
 func (h *definitions) Version() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		a, err := h.find(r, caller)
-		if err != nil {
-			return 0, nil, err
-		}
+	return h.ofAgent(func(r *http.Request, caller caller.Caller, a agent.Agent) (int, any, error) {
 		text := r.PathValue("version")
 		number, bad := strconv.Atoi(text)
 		v, err := agent.Version{}, org.ErrNotFound
@@ -349,6 +323,44 @@ func (h *definitions) find(r *http.Request, caller caller.Caller) (agent.Agent, 
 	return a, surface.Refused(err, anAgent(id))
 }
 
+// ofAgent is an endpoint for the agent that the path names.
+func (h *definitions) ofAgent(serve func(*http.Request, caller.Caller, agent.Agent) (int, any, error)) surface.Endpoint {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
+		a, err := h.find(r, caller)
+		if err != nil {
+			return 0, nil, err
+		}
+		return serve(r, caller, a)
+	})
+}
+
+// listOf is [definitions.ofAgent] for a page of a list.
+func (h *definitions) listOf(
+	serve func(*http.Request, caller.Caller, agent.Agent, surface.OffsetPage) (int, any, error),
+) surface.Endpoint {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
+		page, err := surface.ReadOffsetPage(r)
+		if err != nil {
+			return 0, nil, err
+		}
+		a, err := h.find(r, caller)
+		if err != nil {
+			return 0, nil, err
+		}
+		return serve(r, caller, a, page)
+	})
+}
+
+// placeOf returns the place in a list of an agent of the one whose id a parameter of the path has.
+func placeOf[T any](r *http.Request, param, kind string, all []T, id func(T) string) (int, error) {
+	wanted := r.PathValue(param)
+	i := slices.IndexFunc(all, func(one T) bool { return id(one) == wanted })
+	if i < 0 {
+		return 0, surface.Thing{Kind: kind, ID: wanted}.Missing()
+	}
+	return i, nil
+}
+
 // change applies a change to the agent that the path names, and returns its new version. If another
 // request changes the agent at the same time, it is applied again.
 func (h *definitions) change(r *http.Request, caller caller.Caller, apply func(*agent.Definition) error) (agent.Agent, error) {
@@ -358,7 +370,7 @@ func (h *definitions) change(r *http.Request, caller caller.Caller, apply func(*
 		case err != nil:
 			return a, err
 		case a.Declared:
-			return a, isDeclared(a)
+			return a, surface.Declared("agent", a.Name)
 		case a.Unsupported != "":
 			return a, fault.New(fault.Conflict, "unsupported", "agent %s: %s", a.ID, a.Unsupported)
 		}
@@ -378,17 +390,14 @@ func (h *definitions) change(r *http.Request, caller caller.Caller, apply func(*
 			return a, surface.Refused(err, anAgent(a.ID))
 		}
 		a.UpdatedAt = h.now()
-		err = h.store.UpdateAgent(r.Context(), a.Version, a, h.author(caller))
-		if errors.Is(err, org.ErrChanged) && attempt < maxAttempts {
+		err = h.store.UpdateAgent(r.Context(), a.Version, a, caller.Author(h.now()))
+		if errors.Is(err, org.ErrChanged) && attempt < surface.MaxAttempts {
 			continue
 		}
 		a.Version++
 		return a, surface.Refused(err, anAgent(a.ID))
 	}
 }
-
-// maxAttempts is how often a change is applied while other requests change the agent.
-const maxAttempts = 20
 
 // checkDeclaredName refuses a name that the configuration file uses.
 func (h *definitions) checkDeclaredName(caller caller.Caller, name string) error {

@@ -43,11 +43,7 @@ func wireAssignment(t agent.Assignment) assignmentObject {
 }
 
 func wireAssignments(a agent.Agent) []assignmentObject {
-	out := []assignmentObject{}
-	for _, t := range a.Tools {
-		out = append(out, wireAssignment(t))
-	}
-	return out
+	return surface.Each(a.Tools, wireAssignment)
 }
 
 // resolve returns what the agent does now.
@@ -218,19 +214,8 @@ func (h *definitions) applyTools(ctx context.Context, caller caller.Caller, f *s
 
 // Assignments answers GET /api/agents/{id}/tools, in the order of their assignment.
 func (h *definitions) Assignments() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		page, err := surface.ReadOffsetPage(r)
-		if err != nil {
-			return 0, nil, err
-		}
-		a, err := h.find(r, caller)
-		if err != nil {
-			return 0, nil, err
-		}
-		return http.StatusOK, struct {
-			Tools []assignmentObject `json:"tools"`
-			surface.OffsetPage
-		}{surface.Cut(wireAssignments(a), page), page.Of(len(a.Tools))}, nil
+	return h.listOf(func(r *http.Request, caller caller.Caller, a agent.Agent, page surface.OffsetPage) (int, any, error) {
+		return http.StatusOK, page.Of("tools", surface.Cut(wireAssignments(a), page), len(a.Tools)), nil
 	})
 }
 
@@ -268,12 +253,7 @@ func (h *definitions) AssignTool() surface.Endpoint {
 
 // findAssignment returns the place of the assignment that the path names.
 func findAssignment(r *http.Request, d agent.Definition) (int, error) {
-	id := r.PathValue("aid")
-	i := slices.IndexFunc(d.Tools, func(t agent.Assignment) bool { return t.ID == id })
-	if i < 0 {
-		return 0, surface.Thing{Kind: "tool of the agent", ID: id}.Missing()
-	}
-	return i, nil
+	return placeOf(r, "aid", "tool of the agent", d.Tools, func(t agent.Assignment) string { return t.ID })
 }
 
 // ChangeAssignment answers PATCH /api/agents/{id}/tools/{aid}, which replaces config_override.
@@ -309,6 +289,6 @@ func (h *definitions) RemoveAssignment() surface.Endpoint {
 			}
 			return err
 		})
-		return http.StatusOK, deleted{r.PathValue("aid"), true}, err
+		return http.StatusOK, surface.Deleted(r.PathValue("aid"), ""), err
 	})
 }

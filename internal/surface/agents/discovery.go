@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/agent"
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -21,11 +22,7 @@ const (
 
 // ServerTools answers GET /api/agents/{id}/mcp-servers/{sid}/tools: it asks the server.
 func (h *definitions) ServerTools() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		a, err := h.find(r, caller)
-		if err != nil {
-			return 0, nil, err
-		}
+	return h.ofAgent(func(r *http.Request, caller caller.Caller, a agent.Agent) (int, any, error) {
 		i, err := findServer(r, a.Definition)
 		if err != nil {
 			return 0, nil, err

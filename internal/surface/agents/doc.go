@@ -20,7 +20,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/agent"
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
-	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -248,11 +247,6 @@ func (b *base) endpoint(serve func(*http.Request, caller.Caller) (int, any, erro
 	}
 }
 
-// author returns who changes something.
-func (b *base) author(caller caller.Caller) org.Author {
-	return org.Author{Principal: caller.Principal.ID, RequestID: caller.RequestID, At: b.now().UnixMilli()}
-}
-
 // millis is how precisely the API writes times.
 const millis = surface.Milliseconds
 
@@ -262,10 +256,6 @@ func anAgent(id string) surface.Thing    { return surface.Thing{Kind: "agent", I
 func aSession(id string) surface.Thing   { return surface.Thing{Kind: "session", ID: id} }
 func aRun(id string) surface.Thing       { return surface.Thing{Kind: "run of an agent", ID: id} }
 func customTool(id string) surface.Thing { return surface.Thing{Kind: "custom tool", ID: id} }
-
-func isDeclared(a agent.Agent) error {
-	return fault.New(fault.Conflict, "declared", "the agent %q is declared in the configuration file and can only be changed there", a.Name)
-}
 
 // NewKit returns the kit for [Options.Kit].
 func NewKit(o surface.Options) *surface.Handler {

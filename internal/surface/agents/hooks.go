@@ -55,11 +55,7 @@ type approvalConfig struct {
 }
 
 func wireHooks(a agent.Agent) []hookObject {
-	out := []hookObject{}
-	for _, hook := range a.Hooks {
-		out = append(out, wireHook(hook, a.Declared))
-	}
-	return out
+	return surface.Each(a.Hooks, func(hook agent.Hook) hookObject { return wireHook(hook, a.Declared) })
 }
 
 func wireHook(hook agent.Hook, declared bool) hookObject {
@@ -281,19 +277,8 @@ func validHeader(name, value string) bool {
 
 // Hooks answers GET /api/agents/{id}/hooks, in the order of their creation.
 func (h *definitions) Hooks() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		page, err := surface.ReadOffsetPage(r)
-		if err != nil {
-			return 0, nil, err
-		}
-		a, err := h.find(r, caller)
-		if err != nil {
-			return 0, nil, err
-		}
-		return http.StatusOK, struct {
-			Hooks []hookObject `json:"hooks"`
-			surface.OffsetPage
-		}{h.warned(r, caller, a, surface.Cut(wireHooks(a), page)), page.Of(len(a.Hooks))}, nil
+	return h.listOf(func(r *http.Request, caller caller.Caller, a agent.Agent, page surface.OffsetPage) (int, any, error) {
+		return http.StatusOK, page.Of("hooks", h.warned(r, caller, a, surface.Cut(wireHooks(a), page)), len(a.Hooks)), nil
 	})
 }
 
@@ -336,21 +321,12 @@ func matchesTool(matcher string, a agent.Agent, ofServers Tools) bool {
 }
 
 func findHook(r *http.Request, d agent.Definition) (int, error) {
-	id := r.PathValue("hid")
-	i := slices.IndexFunc(d.Hooks, func(h agent.Hook) bool { return h.ID == id })
-	if i < 0 {
-		return 0, surface.Thing{Kind: "hook of the agent", ID: id}.Missing()
-	}
-	return i, nil
+	return placeOf(r, "hid", "hook of the agent", d.Hooks, func(h agent.Hook) string { return h.ID })
 }
 
 // Hook answers GET /api/agents/{id}/hooks/{hid}.
 func (h *definitions) Hook() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		a, err := h.find(r, caller)
-		if err != nil {
-			return 0, nil, err
-		}
+	return h.ofAgent(func(r *http.Request, caller caller.Caller, a agent.Agent) (int, any, error) {
 		i, err := findHook(r, a.Definition)
 		if err != nil {
 			return 0, nil, err
@@ -395,6 +371,6 @@ func (h *definitions) RemoveHook() surface.Endpoint {
 			}
 			return err
 		})
-		return http.StatusOK, deleted{r.PathValue("hid"), true}, err
+		return http.StatusOK, surface.Deleted(r.PathValue("hid"), ""), err
 	})
 }

@@ -105,10 +105,7 @@ func (h *observed) ObservedRuns() surface.Endpoint {
 			}
 			out = append(out, one)
 		}
-		return http.StatusOK, struct {
-			Runs []observedRun `json:"agent_runs"`
-			surface.OffsetPage
-		}{out, page.Of(total)}, nil
+		return http.StatusOK, page.Of("agent_runs", out, total), nil
 	})
 }
 
@@ -131,10 +128,7 @@ func (h *observed) ObservedCalls() surface.Endpoint {
 			}
 			out = append(out, observedCall{o.RunID, o.Session, o.Agent, c.Round + 1, c.Tool, c.Server, c.Status, c.Attempts, c.LatencyMS, millis.Time(o.At)})
 		}
-		return http.StatusOK, struct {
-			Calls []observedCall `json:"tool_calls"`
-			surface.OffsetPage
-		}{out, page.Of(total)}, nil
+		return http.StatusOK, page.Of("tool_calls", out, total), nil
 	})
 }
 
@@ -142,10 +136,7 @@ func (h *observed) ObservedCalls() surface.Endpoint {
 func (h *observed) ObservedOrchestrations() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		_, page, err := runQuery(r, caller)
-		return http.StatusOK, struct {
-			Runs []struct{} `json:"orchestration_runs"`
-			surface.OffsetPage
-		}{[]struct{}{}, page}, err
+		return http.StatusOK, page.Of("orchestration_runs", []struct{}{}, 0), err
 	})
 }
 

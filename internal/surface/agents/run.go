@@ -174,7 +174,7 @@ func (h *runs) begin(r *http.Request, caller caller.Caller, noTools bool) (b beg
 	if created {
 		defer func() { // a session that the run did not use is none
 			if err != nil || b.turn.Session != s.ID {
-				ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), endTimeout)
+				ctx, cancel := surface.Detached(r)
 				defer cancel()
 				_, _ = h.store.RemoveSession(ctx, caller.Org.ID, s.ID, true) // it is empty, and listed
 			}
@@ -190,7 +190,7 @@ func (h *runs) begin(r *http.Request, caller caller.Caller, noTools bool) (b beg
 		return b, surface.Refused(err, aSession(s.ID))
 	}
 	b.id, b.joins = placed.RunID, placed.Joins
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), endTimeout) // a client that leaves now stops the run, too
+	ctx, cancel := surface.Detached(r) // a client that leaves now stops the run, too
 	defer cancel()
 	_, b.turn, err = h.store.TurnOf(ctx, caller.Org.ID, b.id)
 	return b, surface.Refused(err, aSession(s.ID)) // it can be deleted meanwhile, and its run ends
@@ -251,9 +251,6 @@ func (h *runs) sessionOf(r *http.Request, caller caller.Caller, a agent.Agent, i
 	return s, true, surface.Refused(h.store.CreateSession(r.Context(), s, a.Declared), anAgent(a.ID))
 }
 
-// endTimeout bounds what is done for a client that has left.
-const endTimeout = 30 * time.Second
-
 // Stream answers POST /api/agents/{id}/run/stream.
 func (h *runs) Stream(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	b, err := h.begin(r, caller, false)
@@ -312,7 +309,7 @@ func (h *runs) clientLeft(r *http.Request, caller caller.Caller, b begun) {
 	if !surface.ClientLeft(r.Context()) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), endTimeout)
+	ctx, cancel := surface.Detached(r)
 	defer cancel()
 	s, _, err := h.store.TurnOf(ctx, caller.Org.ID, b.id)
 	status := s.Status()
@@ -418,10 +415,7 @@ func (h *runs) SessionRuns() surface.Endpoint {
 			}
 			out = append(out, one)
 		}
-		return http.StatusOK, struct {
-			Runs []ordered `json:"runs"`
-			surface.OffsetPage
-		}{out, page.Of(total)}, nil
+		return http.StatusOK, page.Of("runs", out, total), nil
 	})
 }
 
@@ -438,11 +432,9 @@ type toldHook struct {
 }
 
 func toldHooks(all []journal.HookMessage) []toldHook {
-	out := []toldHook{}
-	for _, m := range all {
-		out = append(out, toldHook{m.Hook, m.Position, m.Outcome, float64(m.Micros) / 1000, millis.Unix(m.EndedAt)})
-	}
-	return out
+	return surface.Each(all, func(m journal.HookMessage) toldHook {
+		return toldHook{m.Hook, m.Position, m.Outcome, float64(m.Micros) / 1000, millis.Unix(m.EndedAt)}
+	})
 }
 
 // Events answers GET /api/agents/runs/{id}/events: the frames of the run after that which Last-Event-ID names.
@@ -487,7 +479,7 @@ func (h *runs) CancelRun() surface.Endpoint {
 			err = aRun(r.PathValue("id")).Missing()
 		}
 		if err == nil {
-			err = h.runner.Cancel(r.Context(), caller.Org.ID, turn.RunID, h.author(caller))
+			err = h.runner.Cancel(r.Context(), caller.Org.ID, turn.RunID, caller.Author(h.now()))
 		}
 		return http.StatusAccepted, map[string]string{"run_id": turn.RunID, "status": "cancelling"}, surface.Refused(err, aRun(r.PathValue("id")))
 	})
@@ -529,7 +521,7 @@ func (h *runs) ApproveRun() surface.Endpoint {
 			return 0, nil, err
 		}
 		if err = a.MayDecide(caller.Org, caller.Principal); err == nil {
-			a, err = h.runner.Decide(r.Context(), caller.Org.ID, a.ID, d, h.author(caller))
+			a, err = h.runner.Decide(r.Context(), caller.Org.ID, a.ID, d, caller.Author(h.now()))
 		}
 		if errors.Is(err, org.ErrNotFound) || err != nil && a.Status == journal.ApprovalVoid {
 			err = surface.Thing{Kind: "approval of an active run", ID: id}.Missing()
@@ -554,7 +546,7 @@ func (h *runs) decideNext(ctx context.Context, caller caller.Caller, s agent.Ses
 		}
 		return a.MayDecide(caller.Org, caller.Principal)
 	}}
-	a, err := h.decide(ctx, n, h.author(caller))
+	a, err := h.decide(ctx, n, caller.Author(h.now()))
 	err = surface.Refused(err, surface.Thing{Kind: "active run of an agent", ID: runID})
 	out := resumed{Status: "resumed"}
 	if a.ID != "" {

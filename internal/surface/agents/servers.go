@@ -198,30 +198,15 @@ func inPath(path string, err error) error {
 
 // Servers answers GET /api/agents/{id}/mcp-servers.
 func (h *definitions) Servers() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		page, err := surface.ReadOffsetPage(r)
-		if err != nil {
-			return 0, nil, err
-		}
-		a, err := h.find(r, caller)
-		if err != nil {
-			return 0, nil, err
-		}
+	return h.listOf(func(r *http.Request, caller caller.Caller, a agent.Agent, page surface.OffsetPage) (int, any, error) {
 		all, err := h.wireServers(a)
-		return http.StatusOK, struct {
-			Servers []serverObject `json:"mcp_servers"`
-			surface.OffsetPage
-		}{surface.Cut(all, page), page.Of(len(all))}, err
+		return http.StatusOK, page.Of("mcp_servers", surface.Cut(all, page), len(all)), err
 	})
 }
 
 // Server answers GET /api/agents/{id}/mcp-servers/{sid}.
 func (h *definitions) Server() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		a, err := h.find(r, caller)
-		if err != nil {
-			return 0, nil, err
-		}
+	return h.ofAgent(func(r *http.Request, caller caller.Caller, a agent.Agent) (int, any, error) {
 		i, err := findServer(r, a.Definition)
 		if err != nil {
 			return 0, nil, err
@@ -233,12 +218,7 @@ func (h *definitions) Server() surface.Endpoint {
 
 // findServer returns the place of the server that the path names.
 func findServer(r *http.Request, d agent.Definition) (int, error) {
-	id := r.PathValue("sid")
-	i := slices.IndexFunc(d.Servers, func(s agent.Server) bool { return s.ID == id })
-	if i < 0 {
-		return 0, surface.Thing{Kind: "MCP server of the agent", ID: id}.Missing()
-	}
-	return i, nil
+	return placeOf(r, "sid", "MCP server of the agent", d.Servers, func(s agent.Server) string { return s.ID })
 }
 
 // AddServer answers POST /api/agents/{id}/mcp-servers.
@@ -312,6 +292,6 @@ func (h *definitions) RemoveServer() surface.Endpoint {
 			}
 			return err
 		})
-		return http.StatusOK, deleted{r.PathValue("sid"), true}, err
+		return http.StatusOK, surface.Deleted(r.PathValue("sid"), ""), err
 	})
 }

@@ -105,14 +105,8 @@ func (h *sessions) Sessions() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		out := []sessionObject{}
-		for _, s := range found {
-			out = append(out, wireSession(s))
-		}
-		return http.StatusOK, struct {
-			Sessions []sessionObject `json:"sessions"`
-			surface.OffsetPage
-		}{out, page.Of(total)}, nil
+		out := surface.Each(found, wireSession)
+		return http.StatusOK, page.Of("sessions", out, total), nil
 	})
 }
 
@@ -228,7 +222,7 @@ func (h *sessions) DeleteSession(member string) surface.Endpoint {
 			err = h.dropSession(r.Context(), caller, s)
 		}
 		err = surface.Refused(err, aSession(id))
-		return http.StatusOK, deleted{id, true}, err
+		return http.StatusOK, surface.Deleted(id, ""), err
 	})
 }
 
@@ -240,16 +234,16 @@ func (h *sessions) DeleteAgent() surface.Endpoint {
 		case err != nil:
 			return 0, nil, err
 		case a.Declared:
-			return 0, nil, isDeclared(a)
+			return 0, nil, surface.Declared("agent", a.Name)
 		}
 		if err := h.dropSessions(r.Context(), caller, a.ID); err != nil {
 			return 0, nil, err
 		}
-		if err := h.agents.store.RemoveAgent(r.Context(), a.Org, a.ID, h.author(caller)); err != nil {
+		if err := h.agents.store.RemoveAgent(r.Context(), a.Org, a.ID, caller.Author(h.now())); err != nil {
 			return 0, nil, surface.Refused(err, anAgent(a.ID))
 		}
 		err = h.endOrphaned(context.WithoutCancel(r.Context())) // of sessions and turns that began meanwhile
-		return http.StatusOK, deleted{a.ID, true}, err
+		return http.StatusOK, surface.Deleted(a.ID, ""), err
 	})
 }
 
@@ -336,10 +330,7 @@ func (h *sessions) Messages() surface.Endpoint {
 				all = append(all, m)
 			}
 		}
-		return http.StatusOK, struct {
-			Messages []message `json:"messages"`
-			surface.OffsetPage
-		}{surface.Cut(all, page), page.Of(len(all))}, nil
+		return http.StatusOK, page.Of("messages", surface.Cut(all, page), len(all)), nil
 	})
 }
 

@@ -246,7 +246,7 @@ func (h *orgSettings) store(r *http.Request, caller caller.Caller, all []newValu
 		plain = append(plain, agent.Setting{Key: one.key.Key, Value: one.value.Reveal(), UpdatedAt: h.now()})
 	}
 	if len(plain) > 0 {
-		if err := h.agents.PutAgentSettings(r.Context(), caller.Org.ID, plain, h.author(caller)); err != nil {
+		if err := h.agents.PutAgentSettings(r.Context(), caller.Org.ID, plain, caller.Author(h.now())); err != nil {
 			return 0, nil, err
 		}
 	}
@@ -260,7 +260,7 @@ func (h *orgSettings) storeSecret(r *http.Request, caller caller.Caller, one new
 		if err != nil || !slices.ContainsFunc(all, func(s org.Secret) bool { return s.Name == name }) {
 			return err
 		}
-		if err := h.secrets.DeleteSecret(r.Context(), caller.Org.ID, name, h.author(caller)); err != nil {
+		if err := h.secrets.DeleteSecret(r.Context(), caller.Org.ID, name, caller.Author(h.now())); err != nil {
 			return err
 		}
 		return h.orgs.SecretChanged(r.Context(), caller.Org.ID, name)
@@ -273,7 +273,7 @@ func (h *orgSettings) storeSecret(r *http.Request, caller caller.Caller, one new
 	if s.Sealed, err = h.vault.Seal(s.Org, s.Name, one.value); err != nil {
 		return err
 	}
-	if err := h.secrets.PutSecret(r.Context(), s, h.author(caller)); err != nil {
+	if err := h.secrets.PutSecret(r.Context(), s, caller.Author(h.now())); err != nil {
 		return err
 	}
 	return h.orgs.SecretChanged(r.Context(), caller.Org.ID, name)

@@ -11,7 +11,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/agent"
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
-	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -107,10 +106,7 @@ func (h *customTools) Tools() surface.Endpoint {
 		for _, t := range stored[:min(len(stored), page.Limit-len(shown))] {
 			shown = append(shown, wireTool(t, caller))
 		}
-		return http.StatusOK, struct {
-			Tools []toolObject `json:"tools"`
-			surface.OffsetPage
-		}{shown, page.Of(len(all) + total)}, nil
+		return http.StatusOK, page.Of("tools", shown, len(all)+total), nil
 	})
 }
 
@@ -139,7 +135,7 @@ func (h *customTools) CreateTool() surface.Endpoint {
 		if err := h.applyTool(f, &t.ToolDefinition); err != nil {
 			return 0, nil, err
 		}
-		err = h.store.CreateTool(r.Context(), t, h.author(caller))
+		err = h.store.CreateTool(r.Context(), t, caller.Author(h.now()))
 		return http.StatusCreated, wireTool(t, caller), surface.Refused(err, customTool(t.ID))
 	})
 }
@@ -152,13 +148,10 @@ func (h *customTools) ChangeTool() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		for attempt := 1; ; attempt++ {
+		return surface.Repeat(func() (int, any, error) {
 			t, err := h.changeTool(r, caller, surface.FieldsOf("", body))
-			if errors.Is(err, org.ErrChanged) && attempt < maxAttempts {
-				continue
-			}
 			return http.StatusOK, wireTool(t, caller), surface.Refused(err, customTool(t.ID))
-		}
+		})
 	})
 }
 
@@ -186,7 +179,7 @@ func (h *customTools) changeTool(r *http.Request, caller caller.Caller, f *surfa
 		return t, nil
 	}
 	t.UpdatedAt = h.now()
-	return t, h.store.UpdateTool(r.Context(), was, t, h.author(caller))
+	return t, h.store.UpdateTool(r.Context(), was, t, caller.Author(h.now()))
 }
 
 // RemoveTool answers DELETE /api/tools/{id}.
@@ -200,8 +193,8 @@ func (h *customTools) RemoveTool() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		err = h.store.RemoveTool(r.Context(), caller.Org.ID, id, h.author(caller))
-		return http.StatusOK, deleted{id, true}, surface.Refused(err, customTool(id))
+		err = h.store.RemoveTool(r.Context(), caller.Org.ID, id, caller.Author(h.now()))
+		return http.StatusOK, surface.Deleted(id, ""), surface.Refused(err, customTool(id))
 	})
 }
 

@@ -31,8 +31,6 @@ const (
 	// listedBytes is about how much memory an approval of a page takes, with its arguments
 	// and the user's message.
 	listedBytes = 2<<10 + 2*MaxListed + 2*run.MaxUserMessage
-	// decideTimeout is how long a decision may wait for the store.
-	decideTimeout = 30 * time.Second
 )
 
 // Runner waits for approvals and decides them. Implemented by *run.Runner.
@@ -140,14 +138,14 @@ func (h *Handler) Decide(w http.ResponseWriter, r *http.Request, caller caller.C
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), decideTimeout)
+	ctx, cancel := surface.Detached(r)
 	defer cancel()
 	a, err := h.o.Archive.Approval(ctx, caller.Org.ID, r.PathValue("id"))
 	if err == nil {
 		err = a.MayDecide(caller.Org, caller.Principal)
 	}
 	if err == nil {
-		by := org.Author{Principal: caller.Principal.ID, RequestID: caller.RequestID, At: h.o.Now().UnixMilli()}
+		by := caller.Author(h.o.Now())
 		a, err = h.o.Runner.Decide(ctx, caller.Org.ID, a.ID, d, by)
 	}
 	if err != nil {

@@ -340,7 +340,7 @@ const recording = 10 * time.Second
 func (h *Handler) record(r *http.Request, caller caller.Caller, size int64, sum string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), recording)
 	defer cancel()
-	by := org.Author{Principal: caller.Principal.ID, RequestID: caller.RequestID, At: h.o.Now().UnixMilli()}
+	by := caller.Author(h.o.Now())
 	if err := h.o.Record(ctx, caller.Org.ID, by.FileChanged(caller.Org.ID, r.PathValue("name"), r.PathValue("path"), size, sum)); err != nil {
 		return fmt.Errorf("the file was changed, and the audit log could not record it: %w", err)
 	}

@@ -310,11 +310,7 @@ func (h *Handler) DeleteFile() surface.Endpoint {
 		if err == nil {
 			err = answerFile(h.o.Files.Delete(r.Context(), caller.Org.ID, surface.FilesOf(caller), id), id)
 		}
-		return http.StatusOK, struct {
-			ID      string `json:"id"`
-			Object  string `json:"object"`
-			Deleted bool   `json:"deleted"`
-		}{id, "file", true}, err
+		return http.StatusOK, surface.Deleted(id, "file"), err
 	})
 }
 

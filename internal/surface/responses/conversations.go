@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/conversation"
@@ -109,7 +108,7 @@ func (h *Handler) CreateConversation(w http.ResponseWriter, r *http.Request, cal
 	if err != nil {
 		return err
 	}
-	ctx, cancel := changing(r)
+	ctx, cancel := surface.Detached(r)
 	defer cancel()
 	made := storedConversation{k.CreatedAt, metadata}
 	name := conversationPrefix + k.Suffix
@@ -327,7 +326,7 @@ func (h *Handler) UpdateConversation(w http.ResponseWriter, r *http.Request, cal
 // DeleteConversation answers DELETE /v1/conversations/{id}.
 func (h *Handler) DeleteConversation(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	name := r.PathValue("id")
-	ctx, cancel := changing(r)
+	ctx, cancel := surface.Detached(r)
 	defer cancel()
 	if !strings.HasPrefix(name, conversationPrefix) {
 		return noConversation(name, "conversation_id")
@@ -339,7 +338,7 @@ func (h *Handler) DeleteConversation(w http.ResponseWriter, r *http.Request, cal
 	if !was {
 		return noConversation(name, "conversation_id")
 	}
-	return surface.WriteJSON(w, http.StatusOK, deleted{name, "conversation.deleted", true})
+	return surface.WriteJSON(w, http.StatusOK, surface.Deleted(name, "conversation.deleted"))
 }
 
 // AddItems answers POST /v1/conversations/{id}/items.
@@ -384,7 +383,7 @@ func (h *Handler) AddItems(w http.ResponseWriter, r *http.Request, caller caller
 	if err != nil {
 		return err
 	}
-	ctx, cancel := changing(r)
+	ctx, cancel := surface.Detached(r)
 	defer cancel()
 	items, err := h.addPart(ctx, caller, k, name, list, added)
 	if err == nil {
@@ -828,7 +827,7 @@ func (h *Handler) GetItem(w http.ResponseWriter, r *http.Request, caller caller.
 // DeleteItem answers DELETE /v1/conversations/{id}/items/{item}. The other items of its part
 // are stored as if the client had added them.
 func (h *Handler) DeleteItem(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
-	ctx, cancel := changing(r)
+	ctx, cancel := surface.Detached(r)
 	defer cancel()
 	for {
 		c, err := h.deleteItem(ctx, caller, r.PathValue("id"), r.PathValue("item"))
@@ -923,13 +922,4 @@ func (h *Handler) partsWithout(ctx context.Context, caller caller.Caller, parts 
 		return false, err
 	})
 	return instead, err
-}
-
-// changeTimeout is how long a change of several stored objects may take.
-const changeTimeout = 30 * time.Second
-
-// changing returns the context of a change of several stored objects. It goes on when the
-// client has gone.
-func changing(r *http.Request) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(r.Context()), changeTimeout)
 }

@@ -27,8 +27,6 @@ const (
 	maxRuns     = 100 // runs of a page at most
 	// listedBytes is about how much memory a run of a page takes.
 	listedBytes = 1 << 10
-	// cancelTimeout is how long a cancel or a raise may wait for the store.
-	cancelTimeout = 30 * time.Second
 )
 
 // Runner follows, cancels and raises runs. Implemented by *run.Runner.
@@ -133,13 +131,13 @@ func (h *Handler) Cancel(w http.ResponseWriter, r *http.Request, caller caller.C
 	if _, err := io.Copy(io.Discard, r.Body); err != nil { // it has nothing to say
 		return h.failed(err)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), cancelTimeout)
+	ctx, cancel := surface.Detached(r)
 	defer cancel()
 	s, err := h.find(ctx, caller, r.PathValue("id"))
 	if err != nil {
 		return h.failed(err)
 	}
-	by := org.Author{Principal: caller.Principal.ID, RequestID: caller.RequestID, At: h.o.Now().UnixMilli()}
+	by := caller.Author(h.o.Now())
 	if err := h.o.Runner.Cancel(ctx, caller.Org.ID, s.RunID, by); err != nil {
 		return h.failed(err)
 	}

@@ -1,7 +1,6 @@
 package runs
 
 import (
-	"context"
 	"encoding/json"
 	"maps"
 	"net/http"
@@ -10,7 +9,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/money"
-	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
@@ -29,13 +27,13 @@ func (h *Handler) Raise(w http.ResponseWriter, r *http.Request, caller caller.Ca
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), cancelTimeout)
+	ctx, cancel := surface.Detached(r)
 	defer cancel()
 	s, err := h.find(ctx, caller, r.PathValue("id"))
 	if err != nil {
 		return h.failed(err)
 	}
-	by := org.Author{Principal: caller.Principal.ID, RequestID: caller.RequestID, At: h.o.Now().UnixMilli()}
+	by := caller.Author(h.o.Now())
 	now, err := h.o.Runner.Raise(ctx, caller.Org.ID, s.RunID, limits, by, caller.Account)
 	if err != nil {
 		return h.failed(err)

@@ -17,14 +17,19 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
+// lookup finds agents, changes them, and resolves what they do now.
+type lookup struct {
+	base
+	store agent.Store
+	orgs  Orgs
+}
+
 // definitions answers requests for agents, their versions, MCP servers, hooks and tools.
 type definitions struct {
-	base
-	store   agent.Store
+	lookup
 	reader  Reader
 	vault   *secret.Keyring
 	servers Servers
-	orgs    Orgs
 	judge   func(url string) error
 }
 
@@ -310,7 +315,7 @@ func (h *definitions) Version() surface.Endpoint {
 }
 
 // find returns the agent that the path names.
-func (h *definitions) find(r *http.Request, caller caller.Caller) (agent.Agent, error) {
+func (h *lookup) find(r *http.Request, caller caller.Caller) (agent.Agent, error) {
 	id := r.PathValue("id")
 	if !strings.HasPrefix(id, agent.Prefix) {
 		for _, a := range h.orgs.Declared(caller.Org.ID) {
@@ -324,7 +329,7 @@ func (h *definitions) find(r *http.Request, caller caller.Caller) (agent.Agent, 
 }
 
 // ofAgent is an endpoint for the agent that the path names.
-func (h *definitions) ofAgent(serve func(*http.Request, caller.Caller, agent.Agent) (int, any, error)) surface.Endpoint {
+func (h *lookup) ofAgent(serve func(*http.Request, caller.Caller, agent.Agent) (int, any, error)) surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		a, err := h.find(r, caller)
 		if err != nil {
@@ -334,8 +339,8 @@ func (h *definitions) ofAgent(serve func(*http.Request, caller.Caller, agent.Age
 	})
 }
 
-// listOf is [definitions.ofAgent] for a page of a list.
-func (h *definitions) listOf(
+// listOf is [lookup.ofAgent] for a page of a list.
+func (h *lookup) listOf(
 	serve func(*http.Request, caller.Caller, agent.Agent, surface.OffsetPage) (int, any, error),
 ) surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
@@ -363,7 +368,7 @@ func placeOf[T any](r *http.Request, param, kind string, all []T, id func(T) str
 
 // change applies a change to the agent that the path names, and returns its new version. If another
 // request changes the agent at the same time, it is applied again.
-func (h *definitions) change(r *http.Request, caller caller.Caller, apply func(*agent.Definition) error) (agent.Agent, error) {
+func (h *lookup) change(r *http.Request, caller caller.Caller, apply func(*agent.Definition) error) (agent.Agent, error) {
 	for attempt := 1; ; attempt++ {
 		a, err := h.find(r, caller)
 		switch {
@@ -400,7 +405,7 @@ func (h *definitions) change(r *http.Request, caller caller.Caller, apply func(*
 }
 
 // checkDeclaredName refuses a name that the configuration file uses.
-func (h *definitions) checkDeclaredName(caller caller.Caller, name string) error {
+func (h *lookup) checkDeclaredName(caller caller.Caller, name string) error {
 	for _, a := range h.orgs.Declared(caller.Org.ID) {
 		if a.Name == name {
 			return fault.New(fault.Conflict, "exists", "the configuration file already declares the agent %q; choose another name", name).In("name")

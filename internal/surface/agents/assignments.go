@@ -47,7 +47,7 @@ func wireAssignments(a agent.Agent) []assignmentObject {
 }
 
 // resolve returns what the agent does now.
-func (h *definitions) resolve(r *http.Request, caller caller.Caller, a agent.Agent) (agent.Snapshot, error) {
+func (h *lookup) resolve(r *http.Request, caller caller.Caller, a agent.Agent) (agent.Snapshot, error) {
 	stored, err := h.store.AgentSettings(r.Context(), caller.Org.ID)
 	if err != nil {
 		return agent.Snapshot{}, err
@@ -69,7 +69,7 @@ func (h *definitions) resolve(r *http.Request, caller caller.Caller, a agent.Age
 }
 
 // toolsOf returns the custom tools that an agent has.
-func (h *definitions) toolsOf(ctx context.Context, a agent.Agent) (all []agent.Tool, err error) {
+func (h *lookup) toolsOf(ctx context.Context, a agent.Agent) (all []agent.Tool, err error) {
 	for _, one := range a.Tools {
 		if one.Type == builtin {
 			continue
@@ -87,7 +87,7 @@ func (h *definitions) toolsOf(ctx context.Context, a agent.Agent) (all []agent.T
 }
 
 // customTool returns the tool of an assignment, found by its id, or by its name if it has none.
-func (h *definitions) customTool(ctx context.Context, orgID string, one agent.Assignment) (agent.Tool, error) {
+func (h *lookup) customTool(ctx context.Context, orgID string, one agent.Assignment) (agent.Tool, error) {
 	if one.ToolID == "" {
 		return h.store.ToolNamed(ctx, orgID, one.Name)
 	}

@@ -4,7 +4,7 @@
 //
 //	request ─► fields (400 names the member) ─► agent.Definition.Check ─► agent.Store: a new version
 //
-// Each duty has a type: definitions, customTools, sessions, runs, observed and orgSettings.
+// Each duty has a type: definitions (with lookup), customTools, sessions, runs, observed and orgSettings.
 //
 // Agents of the configuration file are shown with "declared": true and cannot be changed here. An id that
 // another org has is answered as one that does not exist.
@@ -128,14 +128,14 @@ type Handler struct {
 func New(o Options) *Handler {
 	b := base{o.Log, o.Now, o.NewID}
 	h := &Handler{
-		agents:   definitions{b, o.Store, o.Reader, o.Vault, o.Servers, o.Orgs, o.Judge},
+		agents:   definitions{lookup{b, o.Store, o.Orgs}, o.Reader, o.Vault, o.Servers, o.Judge},
 		tools:    customTools{b, o.Store, o.Reader, o.Orgs, o.Judge},
 		observed: observed{b, o.Observed},
 		settings: orgSettings{b, o.Store, o.Secrets, o.Vault, o.Kit, o.Orgs},
 	}
-	h.sessions = sessions{b, &h.agents, o.Sessions, o.Conversations, o.Archive, o.Runner, o.EndOrphaned, o.Orgs}
+	h.sessions = sessions{b, &h.agents.lookup, o.Sessions, o.Conversations, o.Archive, o.Runner, o.EndOrphaned, o.Orgs}
 	h.runs = runs{
-		b, &h.agents, &h.sessions, o.Kit, o.Sessions, o.Archive, o.HookMessages, o.Runner, o.Servers, o.Place, o.Leave, o.DecideNext,
+		b, &h.agents.lookup, &h.sessions, o.Kit, o.Sessions, o.Archive, o.HookMessages, o.Runner, o.Servers, o.Place, o.Leave, o.DecideNext,
 	}
 	return h
 }

@@ -28,7 +28,7 @@ const runIDHeader = "Turnpike-Run-Id"
 // runs starts, shows and decides runs.
 type runs struct {
 	base
-	agents       *definitions
+	agents       *lookup
 	sessions     *sessions
 	kit          *surface.Handler
 	store        agent.Sessions

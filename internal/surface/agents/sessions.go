@@ -21,7 +21,7 @@ import (
 // sessions answers requests for sessions.
 type sessions struct {
 	base
-	agents        *definitions
+	agents        *lookup
 	store         agent.Sessions
 	conversations journal.Conversations
 	archive       journal.Archive

@@ -59,8 +59,11 @@ func (o ownServers) OwnServers(ctx context.Context, orgID, runID string, snapsho
 	}, nil
 }
 
-// agentServers returns what the MCP servers of an agent, and its tools, say of approvals.
-func (a *App) agentServers(orgID string, s agent.Snapshot) (out []policies.Server) {
+// agentServers implements agents.Servers.
+type agentServers struct{ *App }
+
+// Approvals returns what the MCP servers of an agent, and its tools, say of approvals.
+func (a agentServers) Approvals(orgID string, s agent.Snapshot) (out []policies.Server) {
 	if len(s.Tools)+len(s.Builtins) > 0 {
 		said := a.builtins.said(orgID, s.Builtins)
 		out = append(out, policies.Server{
@@ -73,8 +76,8 @@ func (a *App) agentServers(orgID string, s agent.Snapshot) (out []policies.Serve
 	return out
 }
 
-// toolsOf returns the tools of MCP servers that runs of an agent with these servers of its own get.
-func (a *App) toolsOf(ctx context.Context, caller caller.Caller, own []org.MCPServer) (agents.Tools, error) {
+// Tools returns the tools of MCP servers that runs of an agent with these servers of its own get.
+func (a agentServers) Tools(ctx context.Context, caller caller.Caller, own []org.MCPServer) (agents.Tools, error) {
 	var servers []catalog.Server
 	var releases []func()
 	defer func() {
@@ -101,10 +104,29 @@ func (a *App) toolsOf(ctx context.Context, caller caller.Caller, own []org.MCPSe
 	return agents.Tools{Selects: set.Selects, Unavailable: set.Unavailable()}, nil
 }
 
-// listServer asks an MCP server for its tools, with a connection of its own.
-func (a *App) listServer(ctx context.Context, s org.MCPServer) ([]tool.Tool, string, error) {
+// List asks an MCP server for its tools, with a connection of its own.
+func (a agentServers) List(ctx context.Context, s org.MCPServer) ([]tool.Tool, string, error) {
 	client := a.pool.Connect(s)
 	defer func() { _ = client.Close() }() // a session that was not ended ends by itself
 	found, err := client.List(ctx)
 	return found, client.Status().Error, err
 }
+
+// agentOrgs implements agents.Orgs.
+type agentOrgs struct{ *App }
+
+// Declared implements agents.Orgs.
+func (a agentOrgs) Declared(orgID string) []agent.Agent { return a.agentsOf(orgID) }
+
+// MissingFor implements agents.Orgs.
+func (a agentOrgs) MissingFor(ctx context.Context, orgID, tool string) string {
+	return a.builtins.missingFor(ctx, orgID, tool)
+}
+
+// SecretChanged implements agents.Orgs.
+func (a agentOrgs) SecretChanged(ctx context.Context, orgID, name string) error {
+	return a.directory.SecretChanged(ctx, orgID, name)
+}
+
+// SessionDeleted implements agents.Orgs.
+func (a agentOrgs) SessionDeleted(orgID, session string) { a.sessionDeleted(orgID, session) }

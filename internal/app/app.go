@@ -356,10 +356,8 @@ func (a *App) buildAPI(o Options, router *route.Router, retained *memlimit.Limit
 		files: files.New(files.Options{Files: a.files, Buckets: a.buckets, Org: a.directory.Org, Links: a.links, Bodies: bodies, Record: a.store.RecordNow, Log: a.log, Now: clock.Wall}),
 		agents: agents.New(agents.Options{
 			Store: a.store, Secrets: a.store, Vault: a.keys.Vault, Reader: directory.Reader{RoundsCap: a.maxRoundsCap, Vault: a.keys.Vault != nil},
-			Declared: a.agentsOf,
-			Judge:    directory.JudgeURL(a.out), SecretChanged: a.directory.SecretChanged,
-			NewID: id.New, Log: a.log, Now: clock.Wall,
-			Kit: agents.NewKit(kit), Sessions: a.store, Deleted: a.sessionDeleted, Observed: a.store, Conversations: a.store, Archive: a.store, HookMessages: a.store, Runner: a.runner, AgentServers: a.agentServers, MissingFor: a.builtins.missingFor, ListServer: a.listServer, ToolsOf: a.toolsOf,
+			Judge: directory.JudgeURL(a.out), NewID: id.New, Log: a.log, Now: clock.Wall, Servers: agentServers{a}, Orgs: agentOrgs{a},
+			Kit: agents.NewKit(kit), Sessions: a.store, Observed: a.store, Conversations: a.store, Archive: a.store, HookMessages: a.store, Runner: a.runner,
 			Inbox: a.runner.Inbox(), Decisions: a.runner.Decisions(), Segments: a.runner.Segments(),
 		}),
 	}

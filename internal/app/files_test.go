@@ -135,6 +135,7 @@ func TestFilesThatAreRefused(t *testing.T) {
 		{"GET", "/api/buckets/docs/files?limit=1001", "owner-key", "", 400, "invalid_value"},
 		{"GET", "/api/buckets/docs/files?order=x", "owner-key", "", 400, "unknown_parameter"},
 		{"POST", "/api/buckets/docs/signed-urls", "owner-key", `{"path":"x","expires_in_seconds":3601}`, 400, "invalid_value"},
+		{"POST", "/api/buckets/docs/signed-urls", "owner-key", `{"path":"x","expires_in":3600}`, 400, "unknown_parameter"},
 		{"POST", "/api/buckets/docs/signed-urls", "owner-key", `{"path":"none"}`, 404, "not_found"},
 		{"PUT", file, newKey(`"read_only":true`), "x", 403, "tool_not_allowed"},
 		{"DELETE", file, newKey(`"tools":["storage_read"]`), "", 403, "tool_not_allowed"},

@@ -497,3 +497,28 @@ func TestAnnotationsPlanOnlyWhereTheServerIsTrusted(t *testing.T) { // D14
 		}
 	}
 }
+
+// An unknown member of a body is named, with the one that was probably meant; but nothing of the body of a secret is. // K06
+func TestUnknownMembersOfManagementBodiesAreNamed(t *testing.T) {
+	noLeaks(t)
+	d := manage(MustRun(t, site{upstream: "http://127.0.0.1:9"}.withVault()))
+	id := d.do("POST", "/api/keys", "owner-key", `{"name":"app","role":"member"}`, 201)["id"].(string)
+	d.do("POST", "/api/webhooks", "owner-key", `{"name":"ops","url":"https://example.com/","events":["run.waiting"]}`, 201)
+	for _, c := range [][4]string{
+		{"POST", "/api/webhooks", `{"name":"x","url":"https://example.com/","evnts":["run.waiting"]}`, "did you mean events?"},
+		{"PATCH", "/api/webhooks/ops", `{"Enabled":false}`, "write enabled"},
+		{"PATCH", "/api/webhooks/ops", `{"retries":3}`, "known members are name, url, events, enabled"},
+		{"POST", "/api/webhooks/ops/rotate", `{"overlap":"1h","overlp":"2h"}`, "did you mean overlap?"},
+		{"POST", "/api/keys/" + id + "/rotate", `{"overlp":"1h"}`, "did you mean overlap?"},
+		{"GET", "/api/keys?limt=3", "", "did you mean limit?"},
+	} {
+		e := d.do(c[0], c[1], "owner-key", c[2], 400)["error"].(map[string]any)
+		if e["code"] != "unknown_parameter" || e["param"] == nil || !strings.Contains(e["message"].(string), c[3]) {
+			t.Errorf("%s %s %s: %v", c[0], c[1], c[2], e)
+		}
+	}
+	e := d.do("PUT", "/api/secrets/a", "owner-key", `{"valeu":"CANARY","CANARY":1}`, 400)["error"].(map[string]any)
+	if e["param"] != nil || strings.Contains(fmt.Sprint(e), "CANARY") || strings.Contains(fmt.Sprint(e), "valeu") {
+		t.Errorf("a secret: %v", e)
+	}
+}

@@ -66,6 +66,10 @@ func TestOrgsShareAServerOfTheFile(t *testing.T) {
 			t.Errorf("%s %s %s: status %d: %s", tt.method, tt.path, tt.body, a.status, a.body)
 		}
 	}
+	misspelt := as("a", "PATCH", "/api/mcp-servers/docs", `{"enabld":false}`)
+	if misspelt.status != 400 || !strings.Contains(string(misspelt.body), "did you mean enabled?") {
+		t.Errorf("status %d: %s", misspelt.status, misspelt.body)
+	}
 	tools := func(org string, want int) {
 		t.Helper()
 		a := as(org, "GET", "/v1/models", "")

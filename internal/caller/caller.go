@@ -3,6 +3,7 @@ package caller
 
 import (
 	"context"
+	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
@@ -43,6 +44,15 @@ type Admission interface {
 	// caller must call done when the client has read it. Hold returns an error if the clients
 	// of the key read too many large answers.
 	Hold(orgID, principal string, bytes int) (done func(), err error)
+}
+
+// Author returns who changes something now: the key, or the operator.
+func (c Caller) Author(now time.Time) org.Author {
+	by := org.Author{Principal: org.Operator, RequestID: c.RequestID, At: now.UnixMilli()}
+	if c.Org != nil {
+		by.Principal = c.Principal.ID
+	}
+	return by
 }
 
 // Admit waits until the request may use the store: see [Admission].

@@ -166,3 +166,11 @@ func TestRespelled(t *testing.T) {
 		}
 	}
 }
+
+func TestMembersAreAppendedToAnObject(t *testing.T) {
+	inside := AppendMember(nil, "a", []byte(`{}`))
+	inside = AppendMember(inside, []byte(`"`), []byte(`1`))
+	if got := string(append(AppendMember([]byte(`[{`), "b", append(inside, '}')), `}]`...)); got != `[{"b":{"a":{},"\"":1}}]` {
+		t.Error(got)
+	}
+}

@@ -211,6 +211,17 @@ func AppendString[S ~string | ~[]byte](dst []byte, s S) []byte {
 	return dst
 }
 
+// AppendMember appends a member to an object that has no end yet. If dst is empty, the object begins.
+func AppendMember[S ~string | ~[]byte](dst []byte, name S, value []byte) []byte {
+	switch n := len(dst); {
+	case n == 0:
+		dst = append(dst, '{')
+	case dst[n-1] != '{':
+		dst = append(dst, ',')
+	}
+	return append(append(AppendString(dst, name), ':'), value...)
+}
+
 // Number returns the integer v, rounded towards zero, or otherwise for any other
 // value.
 func Number(v []byte, otherwise int64) int64 {

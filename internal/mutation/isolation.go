@@ -5,12 +5,12 @@ func isolationMutations() []mutation {
 	return []mutation{
 		{
 			Name: "a session is continued by any agent", Why: "a conversation goes on with the tools and the prompt of another agent",
-			In: "Handler.sessionOf", From: "(s.Agent != a.ID || !s.Continues(caller.Principal))", To: "!s.Continues(caller.Principal)",
+			In: "runs.sessionOf", From: "(s.Agent != a.ID || !s.Continues(caller.Principal))", To: "!s.Continues(caller.Principal)",
 			Test: "TestWrongCombinationsInAnOrgDoNotExist",
 		},
 		{
 			Name: "an approval is decided through any run", Why: "who approves a harmless call of one run approves a dangerous one of another",
-			In: "Handler.approvalOf", From: "(a.RunID != runID || a.IsPause())", To: "a.IsPause()",
+			In: "runs.approvalOf", From: "(a.RunID != runID || a.IsPause())", To: "a.IsPause()",
 			Test: "TestWrongCombinationsInAnOrgDoNotExist",
 		},
 		{

@@ -85,12 +85,12 @@ func brokenJSON(err error) error {
 	return err
 }
 
-// ReadObject reads a body that is a JSON object, for an endpoint that calls no model. An empty
-// body has no members.
-func ReadObject(r *http.Request, account *memlimit.Account) (map[string]json.RawMessage, error) {
+// readMembers reads a body that is a JSON object, for an endpoint that calls no model. The account is charged with
+// what is decoded of it. With optional, an empty body has no members.
+func readMembers(r *http.Request, account *memlimit.Account, optional bool) ([]byte, []Member, error) {
 	body, err := readBody(r)
-	if err != nil || len(bytes.TrimSpace(body)) == 0 {
-		return nil, err
+	if err != nil || optional && len(bytes.TrimSpace(body)) == 0 {
+		return nil, nil, err
 	}
 	members, err := Scan(account, body)
 	if err == nil {
@@ -99,11 +99,19 @@ func ReadObject(r *http.Request, account *memlimit.Account) (map[string]json.Raw
 	if err == nil {
 		err = ChargeDecoded(account, members)
 	}
-	values := make(map[string]json.RawMessage, len(members))
-	for _, m := range members {
-		values[m.Name] = m.Value
-	}
-	return values, err
+	return body, members, err
+}
+
+// ReadBody reads a body that is a JSON object, for an endpoint that calls no model, with its members. The account
+// is charged with what is decoded of it.
+func ReadBody(r *http.Request, account *memlimit.Account) ([]byte, []Member, error) {
+	return readMembers(r, account, false)
+}
+
+// ReadObject is [ReadBody] for a body that may be empty. It returns the members by their names.
+func ReadObject(r *http.Request, account *memlimit.Account) (map[string]json.RawMessage, error) {
+	f, err := ReadOptionalFields(r, account)
+	return f.values, err
 }
 
 // Elements yields the elements of an array of a body that [Scan] has read, with their positions
@@ -179,7 +187,7 @@ func checkName[S ~string | ~[]byte](at string, name S, names []string) error {
 	if at != "" {
 		place = at + "." + place
 	}
-	return fault.New(fault.Invalid, "unknown_parameter", "%.200q is not a member of the API: names are case-sensitive; write %s", place, known).In(place)
+	return Unknown("member", place, string(name), known)
 }
 
 // CheckJSON refuses a body that would take many times its size in memory, or too much
@@ -263,21 +271,4 @@ func withModel(body []byte, members []Member, theirs string) []byte {
 		return body
 	}
 	return append(out, body[done:]...)
-}
-
-// ReadBody reads a body that is JSON, for an endpoint that is not [Managed]. The account is charged with what
-// is decoded of it.
-func ReadBody(r *http.Request, account *memlimit.Account) ([]byte, error) {
-	body, err := readBody(r)
-	if err != nil {
-		return nil, err
-	}
-	members, err := Scan(account, body)
-	if err == nil {
-		err = CheckJSON(body)
-	}
-	if err == nil {
-		err = ChargeDecoded(account, members)
-	}
-	return body, err
 }

@@ -16,6 +16,7 @@
 // is the error format of an API: the server answers with the format of the route also before
 // the endpoint is called. [Answer.FinishWord] does the same for why a run ended.
 //
-// The APIs that make no model requests (runs, admin) use [Route], [Admitted], [Errors],
-// [Failed] and [WriteJSON].
+// The APIs that make no model requests (runs, admin, agents, files) use [Route], [Admitted] or [Managed], [Errors],
+// and the rest of the kit: [Fields] reads a body and names what is wrong in it, [Failed] maps the errors of stores,
+// [OffsetPage], [NextPage] and [IDPage] are the pages of lists, and [TimeForm] writes times.
 package surface

@@ -57,6 +57,9 @@ func EndpointErrors() *Errors { return OpenAIErrors(model.DialectEndpoints) }
 
 func (h *Handler) relayEndpoint(w http.ResponseWriter, r *http.Request, caller caller.Caller, x Relayed, body *spool.Body) error {
 	sent, err := readRelayed(r, x, body)
+	if err == nil {
+		err = ChargeDecoded(caller.Account, sent.members)
+	}
 	if err != nil {
 		return err
 	}

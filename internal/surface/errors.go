@@ -108,9 +108,15 @@ func Gone(err error) error {
 	return &fault.Error{Code: fault.Unavailable, Reason: "caller_gone", Message: "the request was not completed: its client has left, or the gateway is stopping", RetryAfter: time.Second, Err: err}
 }
 
-// Failed returns the error to answer with: one of the store in words for the caller, any
+// Failed returns the error to answer with: one of the store in words for the caller, see [Refused], any
 // other as it is. It logs what the caller does not get. A nil err stays nil.
-func Failed(log *slog.Logger, err error) error {
+func Failed(log *slog.Logger, err error, about ...Thing) error {
+	for _, thing := range about {
+		err = Refused(err, thing)
+	}
+	if err != nil && fault.From(err).Code == fault.Internal {
+		err = refusedFile(log, Refused(err, Thing{}))
+	}
 	answer := err
 	var capped *org.CapError
 	switch {

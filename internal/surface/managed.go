@@ -3,7 +3,7 @@ package surface
 import (
 	"bytes"
 	"context"
-	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"maps"
@@ -16,6 +16,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 )
 
@@ -51,12 +52,26 @@ func Managed(log *slog.Logger, serve func(*http.Request, caller.Caller) (status 
 	}
 }
 
+// Deleted returns the answer to a request that has deleted something. object is its type; "" in the management API.
+func Deleted(id, object string) any {
+	return struct {
+		ID      string `json:"id"`
+		Object  string `json:"object,omitempty"`
+		Deleted bool   `json:"deleted"`
+	}{id, object, true}
+}
+
 // changes reports whether the request may change something.
 func changes(r *http.Request) bool { return r.Method != http.MethodGet && r.Method != http.MethodHead }
 
 // changeTimeout is how long a change may wait until it is admitted, for the store, and
 // for what follows from it.
 const changeTimeout = 30 * time.Second
+
+// Detached returns the context of a change: it does not end when the client leaves.
+func Detached(r *http.Request) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(r.Context()), changeTimeout)
+}
 
 // detach returns the request for a change, with a context that does not end
 // when the client leaves: a revoked key that goes on working because its
@@ -67,22 +82,10 @@ func detach(r *http.Request) (*http.Request, context.CancelFunc, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), changeTimeout)
+	ctx, cancel := Detached(r)
 	r = r.WithContext(ctx)
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	return r, cancel, nil
-}
-
-// ReadJSON reads a body that is JSON, for an endpoint of [Managed].
-func ReadJSON(r *http.Request) ([]byte, error) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return nil, err
-	}
-	if !json.Valid(body) {
-		return nil, fault.New(fault.Invalid, "invalid_json", "the request body is not valid JSON")
-	}
-	return body, CheckJSON(body)
 }
 
 // CheckCredentials refuses a credential in the open: a header with the name of one whose value does not
@@ -128,4 +131,17 @@ func credentialName(name string) bool {
 func NoVault(what string) error {
 	return fault.New(fault.Conflict, "vault_off", "this gateway has no vault for %s; the operator turns it on by setting master_key, or TURNPIKE_MASTER_KEY, "+
 		"to 32 random bytes, for example from \"openssl rand -base64 32\"", what)
+}
+
+// MaxAttempts is how often a change is made while other requests change the same object.
+const MaxAttempts = 20
+
+// Repeat makes a change again while it fails because another request changed the object after it was read.
+func Repeat(change func() (int, any, error)) (status int, answer any, err error) {
+	for range MaxAttempts {
+		if status, answer, err = change(); !errors.Is(err, org.ErrChanged) {
+			break
+		}
+	}
+	return status, answer, err
 }

@@ -3,61 +3,45 @@ package anthropic
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"io"
 
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
+	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
-
-// maxBlocks is how many blocks one turn may have.
-const maxBlocks = 4096
 
 // decode reads one answer, streamed or whole, reports its deltas and returns the
 // turn. The turn stands beside an error where something had come before it. What
 // the turn takes is charged to memory, if there is one. The error is a
 // *model.Error, a [wire.Stopped], or what reading returned.
 func decode(src io.Reader, memory tool.Memory, emit func(model.Delta) error) (*model.Turn, error) {
-	a := &answer{emit: emit, byIndex: map[int]*answerBlock{}}
+	a := &answer{Turn: wire.Turn{Emit: emit, Marks: true}, byIndex: map[int]*answerBlock{}}
 	err := wire.Decode(src, memory, sse.ReaderOptions{}, a)
-	if err != nil && a.id == "" && len(a.blocks) == 0 {
+	if err != nil && a.IsEmpty() {
 		return nil, err
 	}
-	return wire.Announced(a.turn(), stopOf(a.raw), err)
+	return wire.Announced(a.turn(), stopOf(a.Raw), err)
 }
 
 // answer puts a turn together.
 type answer struct {
-	emit func(model.Delta) error
-
-	id, model string
-	blocks    []*answerBlock       // in the order in which they began
-	byIndex   map[int]*answerBlock // the last one of each index
-	calls     int
-	textBytes int // bytes of text, thinking and arguments
-	usage     usage
-	counted   bool   // the usage is that of the end, and not of the beginning
-	raw       string // the stop reason
-	ended     bool
-
+	wire.Turn
+	byIndex    map[int]*answerBlock // the last one of each index
+	usage      usage
+	counted    bool // the usage is that of the end, and not of the beginning
 	unstreamed bool // the answer is one object
 }
 
 // answerBlock is a block of the answer.
 type answerBlock struct {
-	number int // of its item: every block is one
-	start  blockStart
-	raw    json.RawMessage // the start, with all of its members
-
-	text      []byte // of a text or of thinking
-	input     []byte // of a call, in JSON
-	whole     bool   // input came with the start, and is not reported yet
+	wire.Entry
+	start     blockStart
+	raw       json.RawMessage // the start, with all of its members
 	signature []byte
 	citations []json.RawMessage
-	complete  bool
 
 	summary   []byte          // of a compaction, if it came in pieces
 	encrypted json.RawMessage // of it, too
@@ -144,12 +128,6 @@ func (a *answer) Ends(ev sse.Event) bool {
 	return false
 }
 
-// Ended implements wire.Decoder. After a stop reason only message_stop is missing.
-func (a *answer) Ended() bool { return a.ended }
-
-// Size implements wire.Decoder.
-func (a *answer) Size() (content, others int) { return a.textBytes, 0 }
-
 // Event implements wire.Decoder.
 func (a *answer) Event(ev sse.Event) (last bool, err error) {
 	if wire.Truncated(ev) {
@@ -178,17 +156,16 @@ func (a *answer) Event(ev sse.Event) (last bool, err error) {
 		return false, a.add(e)
 	case "content_block_stop":
 		if b := a.byIndex[e.Index]; b != nil {
-			return false, a.end(b)
+			return false, a.End(&b.Entry)
 		}
 	case "message_delta":
 		a.addUsage(e.Usage)
 		a.counted = a.counted || jsonscan.IsKind(e.Usage, '{') && jsonscan.Member(e.Usage, "output_tokens") != nil
 		if e.Delta.StopReason != "" {
-			a.raw, a.ended = e.Delta.StopReason, true
-			return false, a.endCalls()
+			return false, a.Stop(e.Delta.StopReason, stopOf(e.Delta.StopReason))
 		}
 	case "message_stop":
-		a.ended = true
+		a.Over = true
 		return true, nil
 	}
 	return false, nil // a ping, or an event of a later version
@@ -226,17 +203,16 @@ func (a *answer) Whole(data []byte) error {
 		if err := a.begin(i, raw); err != nil {
 			return err
 		}
-		if err := a.end(a.byIndex[i]); err != nil {
+		if err := a.End(&a.byIndex[i].Entry); err != nil {
 			return err
 		}
 	}
-	a.raw, a.ended = m.StopReason, true
-	return nil
+	return a.Stop(m.StopReason, stopOf(m.StopReason))
 }
 
 // open takes the id, the model, the usage and the blocks of a message.
 func (a *answer) open(m envelope) error {
-	a.id, a.model = m.ID, m.Model
+	a.ID, a.Model = m.ID, m.Model
 	a.addUsage(m.Usage)
 	for i, raw := range m.Content {
 		if err := a.begin(i, raw); err != nil {
@@ -248,7 +224,7 @@ func (a *answer) open(m envelope) error {
 
 // begin takes the start of a block, which holds all of it in a whole answer.
 func (a *answer) begin(index int, raw json.RawMessage) error {
-	b := &answerBlock{number: len(a.blocks), raw: bytes.Clone(raw)}
+	b := &answerBlock{raw: bytes.Clone(raw)}
 	if !jsonscan.IsKind(raw, '{') {
 		return wire.Garbage(raw)
 	}
@@ -259,69 +235,26 @@ func (a *answer) begin(index int, raw json.RawMessage) error {
 			return wire.Garbage(raw)
 		}
 	}
-	if len(a.blocks) == maxBlocks {
-		return wire.Broken(fmt.Sprintf("sent a turn with more than %d blocks", maxBlocks), nil)
-	}
-	if b.start.Type == "tool_use" {
-		if a.calls++; a.calls > wire.MaxCalls {
-			return wire.Broken(fmt.Sprintf("sent a turn with more than %d tool calls", wire.MaxCalls), nil)
-		}
-	}
-	a.blocks = append(a.blocks, b)
-	a.byIndex[index] = b
 	b.signature, b.citations = []byte(b.start.Signature), b.start.Citations
+	b.ID, b.Name = b.start.ID, b.start.Name
 	if len(b.start.Input) > 2 { // {} begins the input of a stream
-		b.input, b.whole = bytes.Clone(b.start.Input), !a.unstreamed
+		b.Input, b.Whole = bytes.Clone(b.start.Input), !a.unstreamed
 	}
-	a.textBytes += len(raw)
-	if b.start.Type == "tool_use" {
-		return a.report(model.Delta{Kind: model.CallDelta, Item: b.number, CallID: b.start.ID, Name: b.start.Name, Text: string(b.told())})
+	if err := a.Add(b); err != nil {
+		return err
 	}
-	return a.say(b, b.start.Text+b.start.Thinking)
-}
-
-// told returns the input of a call that is reported with its start.
-func (b *answerBlock) told() []byte {
-	if b.whole {
-		return nil
+	a.byIndex[index] = b
+	a.Content += len(raw)
+	switch b.start.Type {
+	case "text":
+		b.Kind = item.Message
+	case "thinking":
+		b.Kind = item.Reasoning
+	case "tool_use":
+		b.Kind = item.ToolCall
+		return a.Call(&b.Entry)
 	}
-	return b.input
-}
-
-// end notes that a block is complete, and reports it if anything of the block was. The
-// arguments of a call without input are {}.
-func (a *answer) end(b *answerBlock) error {
-	if b.complete {
-		return nil
-	}
-	b.complete = true
-	isCall := b.start.Type == "tool_use"
-	if isCall && (len(b.input) == 0 || b.whole) {
-		if err := a.report(model.Delta{Kind: model.CallDelta, Item: b.number, Text: b.arguments()}); err != nil {
-			return err
-		}
-	}
-	if !isCall && len(b.text) == 0 {
-		return nil
-	}
-	return a.report(model.Delta{Kind: model.DoneDelta, Item: b.number})
-}
-
-// endCalls completes the calls whose end did not come, if the model stopped for its calls and
-// wrote all of their input.
-func (a *answer) endCalls() error {
-	if stopOf(a.raw) != model.StopCalls {
-		return nil
-	}
-	for _, b := range a.blocks {
-		if b.start.Type != "tool_use" || b.complete || len(b.input) > 0 && !json.Valid(b.input) {
-			continue
-		}
-		if err := a.end(b); err != nil {
-			return err
-		}
-	}
-	return nil
+	return a.Say(&b.Entry, b.start.Text+b.start.Thinking)
 }
 
 // add takes a piece of a block.
@@ -330,60 +263,30 @@ func (a *answer) add(e event) error {
 	switch {
 	case b == nil:
 		return wire.Broken("sent a piece of a block that has not begun", nil)
-	case b.complete:
+	case b.Done:
 		return wire.Broken("sent a piece of a block that has ended", nil)
 	}
 	d := e.Delta
-	a.textBytes += len(d.Partial) + len(d.Signature) + len(d.Citation)
+	a.Content += len(d.Signature) + len(d.Citation)
 	switch d.Type {
 	case "input_json_delta":
-		if b.whole && d.Partial != "" { // the pieces repeat it
-			b.input, b.whole = nil, false
-		}
-		b.input = append(b.input, d.Partial...)
-		if b.start.Type == "tool_use" && d.Partial != "" {
-			return a.report(model.Delta{Kind: model.CallDelta, Item: b.number, Text: d.Partial})
-		}
+		return a.Argue(&b.Entry, d.Partial)
 	case "signature_delta":
 		b.signature = append(b.signature, d.Signature...)
 	case "citations_delta":
 		b.citations = append(b.citations, bytes.Clone(d.Citation))
 	case "compaction_delta":
-		a.textBytes += len(d.Content) + len(d.Encrypted)
+		a.Content += len(d.Content) + len(d.Encrypted)
 		b.summary = append(b.summary, d.Content...)
 		if len(d.Encrypted) > 0 && !jsonscan.IsNull(d.Encrypted) {
 			b.encrypted = bytes.Clone(d.Encrypted)
 		}
 	case "text_delta":
-		a.textBytes += len(d.Text)
-		return a.say(b, d.Text)
+		a.Content += len(d.Text)
+		return a.Say(&b.Entry, d.Text)
 	case "thinking_delta":
-		a.textBytes += len(d.Thinking)
-		return a.say(b, d.Thinking)
-	}
-	return nil
-}
-
-// say appends to the text of a block of text or thinking, and reports it.
-func (a *answer) say(b *answerBlock, text string) error {
-	d := model.Delta{Item: b.number, Text: text}
-	switch {
-	case text == "":
-		return nil
-	case b.start.Type == "text":
-		d.Kind = model.TextDelta
-	case b.start.Type == "thinking":
-		d.Kind = model.ReasoningDelta
-	default:
-		return nil // such as a tool that the provider ran itself
-	}
-	b.text = append(b.text, text...)
-	return a.report(d)
-}
-
-func (a *answer) report(d model.Delta) error {
-	if err := a.emit(d); err != nil {
-		return wire.Stopped{Err: err}
+		a.Content += len(d.Thinking)
+		return a.Say(&b.Entry, d.Thinking)
 	}
 	return nil
 }

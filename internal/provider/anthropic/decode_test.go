@@ -1,9 +1,7 @@
 package anthropic
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -37,20 +35,6 @@ func stopped(reason string) string {
 }
 
 const callStart = `{"type":"tool_use","id":"c","name":"f","input":{}}`
-
-func TestRequestsHaveKeyAndVersion(t *testing.T) {
-	var got http.Header
-	p := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		got = r.Header
-		providertest.Answer(200, nil, started+ended)(w, r)
-	}, func(e *wire.Endpoint) { e.APIKey = func(context.Context) (string, error) { return "sk-ant", nil } })
-	if _, err := p.Stream(t.Context(), &model.Request{}, (&providertest.Heard{}).Emit); err != nil {
-		t.Fatal(err)
-	}
-	if got.Get("X-Api-Key") != "sk-ant" || got.Get("Anthropic-Version") != "2023-06-01" || got.Get("Authorization") != "" {
-		t.Errorf("header %v", got)
-	}
-}
 
 func TestHowATurnEnds(t *testing.T) { // M06 G07
 	for _, tt := range []struct {
@@ -101,32 +85,16 @@ func TestDeltas(t *testing.T) { // M02
 		call(4, "a", "f", ""), call(4, "", "", `{"a"`), call(4, "", "", ":1}"), stop(4), call(5, "b", "g", ""), call(5, "", "", "{}"), stop(5),
 	}
 	whole := `{"type":"message","id":"m","stop_reason":"tool_use","content":[{"type":"text","text":"x"},{"type":"tool_use","id":"a","name":"f","input":{"a":1}},{"type":"tool_use","id":"b","name":"g","input":{}}]}`
-	for _, tt := range []struct {
-		name, in string
-		want     []model.Delta
-	}{
+	decoding().Tells(t, []providertest.Told{
 		{"a stream", started + blocks + ended, want},
 		{"a whole answer", whole, []model.Delta{{Text: "x"}, stop(0), call(1, "a", "f", `{"a":1}`), stop(1), call(2, "b", "g", ""), call(2, "", "", "{}"), stop(2)}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			got := decodeAll(strings.NewReader(tt.in))
-			if diff := cmp.Diff(tt.want, got.Deltas); diff != "" || got.Err != "<nil>" {
-				t.Errorf("%s\n%s", got.Err, diff)
-			}
-			providertest.CheckDeltas(t, got)
-		})
-	}
+	})
 }
 
 func TestFailures(t *testing.T) { // G07
 	overloaded := `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`
-	for _, tt := range []struct {
-		name    string
-		status  int
-		body    string
-		class   model.Class
-		message string
-	}{
+	open := func(e wire.Endpoint) model.Model { return New(e, Options{}) }
+	providertest.Fails(t, model.DialectAnthropic, open, []providertest.Failure{
 		{"overload", 529, overloaded, model.Transient, "Overloaded"},
 		{"overload in mid-stream", 200, started + block0(`{"type":"text","text":"x"}`) + "event: error\ndata: " + overloaded + "\n\n", model.Transient, "Overloaded"},
 		{"a wrong key", 401, `{"type":"error","error":{"type":"authentication_error","message":"invalid x-api-key"}}`, model.Target, "invalid x-api-key"},
@@ -138,19 +106,7 @@ func TestFailures(t *testing.T) { // G07
 		{"another object", 200, `{"choices":[]}`, model.Target, "the answer is not a message"},
 		{"a piece after its block", 200, started + block0(`{"type":"text","text":"x"}`) + `data: {"type":"content_block_stop","index":0}` + "\n\n" + `data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"x"}}` + "\n\n", model.Transient, "sent a piece of a block that has ended"},
 		{"a piece without a block", 200, started + `data: {"type":"content_block_delta","index":3,"delta":{"type":"text_delta","text":"x"}}` + "\n\n", model.Transient, "sent a piece of a block that has not begun"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			p := serve(t, providertest.Answer(tt.status, nil, tt.body))
-			_, err := p.Stream(t.Context(), &model.Request{}, (&providertest.Heard{}).Emit)
-			var e *model.Error
-			if !errors.As(err, &e) || e.Class != tt.class || e.Message != tt.message || e.Status != tt.status {
-				t.Errorf("%#v", err)
-			}
-			if (e.Dialect == model.DialectAnthropic) != (len(e.Body) > 0) {
-				t.Errorf("the dialect of the body %q is %q", e.Body, e.Dialect)
-			}
-		})
-	}
+	})
 }
 
 // FuzzDecode: whatever a provider sends, the turn can be stored and sent back,
@@ -169,8 +125,8 @@ func TestBlocksAreLimited(t *testing.T) {
 		return fmt.Sprintf("data: {\"type\":\"content_block_start\",\"index\":%d,\"content_block\":%s}\n\n", index, block)
 	}
 	for _, tt := range []struct{ name, body, want string }{
-		{"as many as there may be", strings.Repeat(begin(0, `{"type":"text","text":""}`), maxBlocks), ""},
-		{"one more", strings.Repeat(begin(0, `{"type":"text","text":""}`), maxBlocks+1), "more than 4096 blocks"},
+		{"as many as there may be", strings.Repeat(begin(0, `{"type":"text","text":""}`), wire.MaxBlocks), ""},
+		{"one more", strings.Repeat(begin(0, `{"type":"text","text":""}`), wire.MaxBlocks+1), "more than 4096 blocks"},
 		{"indexes that are not in order", begin(-1, `{"type":"text","text":"a"}`) + begin(1<<40, `{"type":"text","text":"b"}`) + begin(-1, `{"type":"text","text":"c"}`), ""},
 		{"null", begin(0, "null"), "sent a chunk that is not valid"},
 		{"nothing", `data: {"type":"content_block_start"}` + "\n\n", "sent a chunk that is not valid"},
@@ -196,15 +152,7 @@ func TestUsageHasEachTokenOnce(t *testing.T) { // M06 P41
 	} {
 		whole := `{"type":"message","id":"m","model":"claude","content":[{"type":"text","text":"x"}],"stop_reason":"end_turn","usage":{` + said + `}}`
 		streamed := `data: {"type":"message_start","message":{"id":"m","model":"claude","usage":{` + said + `}}}` + "\n\n" + block0(`{"type":"text","text":"x"}`) + stopped("end_turn")
-		for _, body := range []string{whole, streamed} {
-			got := decodeAll(strings.NewReader(body))
-			if got.Err != "<nil>" {
-				t.Fatal(body, got.Err)
-			}
-			if diff := cmp.Diff(want, got.Turn.Usage); diff != "" {
-				t.Error(body, diff)
-			}
-		}
+		decoding().Counts(t, want, whole, streamed)
 	}
 }
 
@@ -224,7 +172,7 @@ func TestCompactionsOfTheProvider(t *testing.T) {
 			t.Fatalf("%s: %+v %v", name, turn, err)
 		}
 		it := turn.Items[0]
-		if it.Kind != item.Other || it.Native.Dialect != model.DialectAnthropic || !sameJSON(t, string(it.Native.JSON), block) {
+		if it.Kind != item.Other || it.Native.Dialect != model.DialectAnthropic || !providertest.SameJSON(t, string(it.Native.JSON), block) {
 			t.Errorf("%s: %s %s", name, it.Kind, it.Native.JSON)
 		}
 		if turn.Items[1].Text() != "Tea." || turn.Stop != model.StopEnd {

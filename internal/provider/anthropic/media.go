@@ -27,24 +27,14 @@ type source struct {
 	FileID    string `json:"file_id,omitempty"`
 }
 
-// blockOf returns a part as a block, or what keeps the dialect from taking it. The
-// zero block is an empty text, which the dialect refuses.
-func (w *writer) blockOf(p item.Part) (b block, problem string) {
+// Part returns an image or a document.
+func (w *writer) Part(p item.Part) (b any, problem string) {
 	switch {
-	case p.Kind == item.Audio:
-		return block{}, "this provider takes no audio"
-	case p.Text != "" || p.Kind == item.Text || p.Kind == item.Refusal: // also of a resource or a file
-		if strings.TrimSpace(p.Text) == "" {
-			return block{}, ""
-		}
-		return block{Type: "text", Text: p.Text}, ""
 	case p.FileID != "":
 		w.beta(filesBeta)
 		return named(p, &source{Type: "file", FileID: p.FileID}), ""
 	case strings.HasPrefix(p.URL, "https://") && p.Kind != item.Resource:
 		return named(p, &source{Type: "url", URL: p.URL}), ""
-	case p.Kind == item.Resource && p.Data == "":
-		return block{Type: "text", Text: p.Describe()}, ""
 	}
 	return dataBlock(p)
 }

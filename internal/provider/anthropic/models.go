@@ -2,7 +2,6 @@ package anthropic
 
 import (
 	"context"
-	"net/url"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
@@ -11,43 +10,21 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// pageSize is how many models one page has, the dialect's maximum.
-const pageSize = "1000"
-
-// List implements model.Lister with GET {base}/models, page by page. The caller sets the
-// deadline. A list of more than 20 pages is an error.
+// List implements model.Lister: {"data":[{"id":"…","created_at":"…"}],"has_more":true,"last_id":"…"}.
 func (p *Provider) List(ctx context.Context, memory tool.Memory, yield func(model.Listed) bool) error {
-	path := func(cursor string) string {
-		query := url.Values{"limit": {pageSize}}
-		if cursor != "" {
-			query.Set("after_id", cursor)
-		}
-		return "/models?" + query.Encode()
-	}
-	return p.client.ModelPages(ctx, memory, path, func(page []byte) (string, error) { return readPage(page, yield) })
-}
-
-// readPage reads {"data":[{"id":"…","created_at":"…"}],"has_more":true,"last_id":"…"}
-// and returns the cursor of the next page, "" if there is none or yield wants no
-// more. Elements without an id are left out.
-func readPage(data []byte, yield func(model.Listed) bool) (next string, err error) {
-	if jsonscan.IsKind(data, '{') && wire.SaysError(jsonscan.Member(data, "error")) {
-		return "", wire.AnswerError(data)
-	}
-	list := jsonscan.Member(data, "data")
-	if !jsonscan.IsKind(list, '[') {
-		return "", wire.Broken("sent an answer without a list of models", nil)
-	}
-	for _, e := range jsonscan.Elements(list) {
-		m := model.Listed{Name: jsonscan.Text(jsonscan.Member(e, "id")), Created: created(e), ContextWindow: wire.ContextWindow(e)}
-		if m.Name != "" && !yield(m) {
-			return "", nil
-		}
-	}
-	if !jsonscan.IsKind(jsonscan.Member(data, "has_more"), 't') {
-		return "", nil
-	}
-	return jsonscan.Text(jsonscan.Member(data, "last_id")), nil
+	return wire.ModelPages{
+		Size: "limit", Cursor: "after_id", Member: "data",
+		Next: func(page []byte) string {
+			if !jsonscan.IsKind(jsonscan.Member(page, "has_more"), 't') || !jsonscan.IsKind(jsonscan.Member(page, "data"), '[') {
+				return ""
+			}
+			return jsonscan.Text(jsonscan.Member(page, "last_id"))
+		},
+		Model: func(e []byte) model.Listed {
+			name := jsonscan.Text(jsonscan.Member(e, "id"))
+			return model.Listed{Name: name, Created: created(e), ContextWindow: wire.ContextWindow(e)}
+		},
+	}.List(ctx, p.client, memory, yield)
 }
 
 // created returns when a model was released, in seconds since 1970. Compatible

@@ -23,7 +23,6 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/provider/claude"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
-	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -92,26 +91,17 @@ func (p *Provider) Stream(ctx context.Context, req *model.Request, emit func(mod
 		return nil, err
 	}
 	t := p.translate(full)
-	if t.Refused != nil {
-		return nil, t.Refused
-	}
-	if len(t.Hidden) > 0 && item.LastTurn(req.Items) == 0 {
-		p.client.Log().WarnContext(ctx, "tools are not offered: the provider refuses the names of their arguments", "tools", t.Hidden)
-	}
-	turn, err := p.send(ctx, t, emit)
-	if claude.Outdated(err) {
-		p.client.Log().WarnContext(ctx, "the provider refuses its earlier reasoning, because the prompt before it has changed; the request is sent again without it", "error", err)
-		turn, err = p.send(ctx, p.withoutOutdated(t), emit)
-	}
-	if turn != nil {
-		item.SetTurn(turn.Items, item.LastTurn(req.Items)+1)
+	t.LogHidden(ctx, p.client.Log(), req, "the names of their arguments")
+	turn, err := p.send(ctx, req, t, emit)
+	if claude.Outdated(ctx, p.client.Log(), err) {
+		turn, err = p.send(ctx, req, p.withoutOutdated(t), emit)
 	}
 	return turn, err
 }
 
 // send makes one call.
-func (p *Provider) send(ctx context.Context, t *translation, emit func(model.Delta) error) (*model.Turn, error) {
-	body, err := wire.Body(t.request)
+func (p *Provider) send(ctx context.Context, req *model.Request, t *translation, emit func(model.Delta) error) (*model.Turn, error) {
+	body, err := t.Write(t.request)
 	if err != nil {
 		return nil, err
 	}
@@ -119,11 +109,7 @@ func (p *Provider) send(ctx context.Context, t *translation, emit func(model.Del
 	if len(t.betas) > 0 {
 		header.Set("Anthropic-Beta", strings.Join(t.betas, ","))
 	}
-	var turn *model.Turn
-	err = p.client.Stream(ctx, p.messages, header, body, t.req.Memory, func(answer io.Reader) error {
-		var err error
-		turn, err = decode(answer, t.req.Memory, emit)
-		return err
+	return p.client.Turn(ctx, p.messages, header, body, req, func(answer io.Reader) (*model.Turn, error) {
+		return decode(answer, req.Memory, emit)
 	})
-	return turn, err
 }

@@ -1,6 +1,7 @@
 package anthropic
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
@@ -37,88 +38,27 @@ func pixelLimit(items []item.Item) int {
 	return maxSide
 }
 
-// firstShown returns the index of the first item whose binary content is sent: as
-// many of the latest as a request can hold. What earlier tool results hold is
-// shown as text.
-func firstShown(items []item.Item) int {
-	data, images := 0, 0
-	for i := len(items) - 1; i >= 0; i-- {
-		for _, p := range items[i].Parts {
-			data += len(p.Data)
-			if p.Kind == item.Image || strings.HasPrefix(p.MIMEType, "image/") {
-				images++
-				data += len(p.URL) // which may be a data URL
-			}
-		}
-		if data > maxRequestData || images > maxImages {
-			return i + 1
-		}
-	}
-	return 0
-}
-
-// result returns the block of a tool result, with or without its binary content.
-// In a result that is an error the dialect takes only text.
-func (w *writer) result(it *item.Item, shown bool) block {
-	b := block{Type: "tool_result", ToolUseID: w.ids.Result(it.CallID), IsError: it.IsError}
-	for _, p := range it.Parts { // the result is what can be marked, not its parts
-		if mark := w.mark(p.Cache); mark != nil {
-			b.CacheControl = mark
-		}
-	}
-	if it.IsError || !shown {
-		b.Content = texts(item.PlainText(it.Parts))
-		return b
-	}
-	for _, p := range it.Parts {
-		content, taken := w.resultContent(p)
-		b.Content = append(b.Content, content...)
-		w.Drop(w.req.NameOfPart(it, p.Kind), !taken && it.Native.Dialect != "") // the client's own
-	}
-	return b
-}
-
-// texts returns a text as a block; none for an empty one, which is refused.
-func texts(text string) []any {
-	if strings.TrimSpace(text) == "" {
-		return nil
-	}
-	return []any{block{Type: "text", Text: text}}
-}
-
-// resultContent returns a part of a tool result as blocks: an image, a document, or
-// else a text that says what it is. The dialect does not take a part of which the
-// text is all that is shown.
-func (w *writer) resultContent(p item.Part) (content []any, taken bool) {
-	p = wire.Embedded(p)
+// ResultPart returns an image or a document.
+func (w *writer) ResultPart(p item.Part) (b any, titled, ok bool) {
 	switch {
-	case p.Kind == item.Text || p.Kind == item.Refusal:
-		return texts(p.Text), true
-	case p.FileID != "", p.Kind == item.Image && strings.HasPrefix(p.URL, "https://"):
-		b, _ := w.blockOf(p)
-		return []any{b}, true
+	case p.FileID != "" && p.Kind != item.Audio, p.Kind == item.Image && strings.HasPrefix(p.URL, "https://"):
+		b, _ = w.Part(p)
+		return b, true, true
 	case wire.TakesImage(p, maxImageData, w.maxPixels):
-		shown := []any{block{Type: "image", Source: &source{Type: "base64", MediaType: p.MIMEType, Data: p.Data}}}
-		if p.Data = ""; p.URL != "" || p.Name != "" { // which the block has no place for
-			shown = append(texts(p.Describe()), shown...)
-		}
-		return shown, true
+		return block{Type: "image", Source: &source{Type: "base64", MediaType: p.MIMEType, Data: p.Data}}, false, true
 	case p.MIMEType == "application/pdf" && p.Data != "":
-		return document(p, &source{Type: "base64", MediaType: p.MIMEType, Data: p.Data}), true
+		return document(p, &source{Type: "base64", MediaType: p.MIMEType, Data: p.Data}), true, true
 	case p.Kind == item.Resource && strings.TrimSpace(p.Text) != "":
-		return document(p, &source{Type: "text", MediaType: "text/plain", Data: p.Text}), true
+		return document(p, &source{Type: "text", MediaType: "text/plain", Data: p.Text}), true, true
 	}
-	return texts(p.Describe()), false
+	return nil, false, false
 }
 
 // document returns a document with the name or the URL of the part as its title.
-func document(p item.Part, s *source) []any {
-	title := p.Name
-	if title == "" {
-		title = p.URL
-	}
+func document(p item.Part, s *source) block {
+	title := cmp.Or(p.Name, p.URL)
 	if r := []rune(title); len(r) > maxTitle {
 		title = string(r[:maxTitle-1]) + "…"
 	}
-	return []any{block{Type: "document", Source: s, Title: title}}
+	return block{Type: "document", Source: s, Title: title}
 }

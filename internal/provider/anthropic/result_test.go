@@ -147,7 +147,8 @@ func TestTheLatestImagesOfARequestAreSent(t *testing.T) { // P06
 		{"as large as may be", results(fit, large), 0},
 		{"too large", results(fit+3, large), 2 * 3},
 	} {
-		if got := firstShown(tt.items); got != tt.first {
+		limits := wire.BinaryLimits{Data: maxRequestData, Images: maxImages}
+		if got := limits.FirstShown(tt.items); got != tt.first {
 			t.Errorf("%s: the first is item %d, want %d", tt.name, got, tt.first)
 		}
 	}

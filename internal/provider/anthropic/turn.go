@@ -11,69 +11,36 @@ import (
 
 // turn returns what has been put together. Without an end it is a partial turn.
 func (a *answer) turn() *model.Turn {
-	t := &model.Turn{ID: a.id, Model: a.model, RawStop: a.raw, Usage: a.usage.sum()}
-	for _, b := range a.blocks {
-		if b.start.Type == "tool_use" {
-			c := model.Call{ID: b.start.ID, Name: b.start.Name, Arguments: b.arguments(), Complete: b.complete && a.finished(b)}
-			t.Calls = append(t.Calls, c)
-			if !c.Complete {
-				continue
-			}
-		}
-		if it, ok := b.item(); ok {
-			t.Items = append(t.Items, it)
-		}
-	}
-	if t.Items == nil {
-		t.Items = []item.Item{{Kind: item.Message, Role: item.Assistant}}
-	}
-	if a.ended {
-		t.Usage.Estimated = !a.counted && t.Usage.Total > 0
-		t.Stop = wire.Settled(stopOf(a.raw), len(t.Calls))
-	}
-	return t
+	usage := a.usage.sum()
+	usage.Estimated = a.Over && !a.counted && usage.Total > 0
+	return a.Result(usage, stopOf(a.Raw))
 }
 
-// finished reports whether the model wrote all of a call. The provider also ends the block
-// of a call at which the output limit was reached.
-func (a *answer) finished(b *answerBlock) bool {
-	return stopOf(a.raw) != model.StopLength || b != a.blocks[len(a.blocks)-1] || json.Valid(b.input)
-}
-
-// arguments returns the input of a call; {} where a complete call has none.
-func (b *answerBlock) arguments() string {
-	if len(b.input) == 0 && b.complete {
-		return "{}"
-	}
-	return string(b.input)
-}
-
-// item returns the block as an entry of the transcript. A partial block that the
-// provider would refuse has none.
-func (b *answerBlock) item() (item.Item, bool) {
+// Item implements wire.Block.
+func (b *answerBlock) Item() (item.Item, bool) {
 	native := item.Native{Dialect: model.DialectAnthropic}
-	text := []item.Part{{Kind: item.Text, Text: string(b.text)}}
+	text := wire.TextParts(b.Text)
 	switch b.start.Type {
 	case "text":
 		if len(b.citations) > 0 {
-			native.JSON = wire.AsJSON(map[string]any{"type": "text", "text": string(b.text), "citations": b.citations})
+			native.JSON = wire.AsJSON(map[string]any{"type": "text", "text": string(b.Text), "citations": b.citations})
 		} else {
 			native = item.Native{}
 		}
 		return item.Item{Kind: item.Message, Role: item.Assistant, Parts: text, Native: native}, true
 	case "thinking":
-		native.JSON = wire.AsJSON(map[string]string{"type": "thinking", "thinking": string(b.text), "signature": string(b.signature)})
+		native.JSON = wire.AsJSON(map[string]string{"type": "thinking", "thinking": string(b.Text), "signature": string(b.signature)})
 		it := item.Item{Kind: item.Reasoning, Native: native}
-		if len(b.text) > 0 {
+		if len(b.Text) > 0 {
 			it.Parts = text
 		}
-		return it, b.complete
+		return it, b.Done
 	case "redacted_thinking":
 		native.JSON = b.raw
 		return item.Item{Kind: item.Reasoning, Native: native}, true
 	case "tool_use":
-		it := item.NewCall(b.start.ID, b.start.Name, b.arguments())
-		if b.hasMore() {
+		it := item.NewCall(b.ID, b.Name, b.Arguments())
+		if wire.HasMore(b.raw, "type", "id", "name", "input") {
 			native.JSON = b.withInput()
 			it.Native = native
 		}
@@ -83,7 +50,7 @@ func (b *answerBlock) item() (item.Item, bool) {
 	if b.start.Type == compactionBlock {
 		native.JSON = b.withSummary()
 	}
-	return item.Item{Kind: item.Other, Native: native}, b.complete
+	return item.Item{Kind: item.Other, Native: native}, b.Done
 }
 
 // compactionBlock is the type of a block with the provider's summary of what is before it.
@@ -107,37 +74,18 @@ func (b *answerBlock) withSummary() json.RawMessage {
 	return wire.AsJSON(out)
 }
 
-// hasMore reports whether the block of a call has members that an item does not
-// hold, such as who called the tool.
-func (b *answerBlock) hasMore() bool {
-	for name := range jsonscan.Members(b.raw) {
-		switch string(name) {
-		case "type", "id", "name", "input":
-		default:
-			return true
-		}
-	}
-	return false
-}
-
 // withInput returns the block as it began, with the input that came after it.
 func (b *answerBlock) withInput() json.RawMessage {
-	if len(b.input) == 0 || !json.Valid(b.input) {
+	if len(b.Input) == 0 || !json.Valid(b.Input) {
 		return b.raw
 	}
-	var out []byte
+	out := []byte{'{'}
 	for name, v := range jsonscan.Members(b.raw) {
 		if string(name) == "input" {
-			v = b.input
+			v = b.Input
 		}
-		out = append(out, ',')
-		out = append(jsonscan.AppendString(out, name), ':')
-		out = append(out, v...)
+		out = jsonscan.AppendMember(out, name, v)
 	}
-	if out == nil {
-		return b.raw
-	}
-	out[0] = '{'
 	return append(out, '}')
 }
 
@@ -161,7 +109,7 @@ func (u usage) sum() model.Usage {
 		if v == nil {
 			return 0
 		}
-		return min(max(*v, 0), wire.MaxUsage)
+		return wire.Tokens(*v)
 	}
 	write := max(n(u.CacheWrite), n(u.Writes.Minutes)+n(u.Writes.Hour))
 	out := model.Usage{

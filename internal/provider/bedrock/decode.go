@@ -11,28 +11,26 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
+	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
-
-// maxBlocks is how many blocks one turn may have.
-const maxBlocks = 4096
 
 // decode reads one answer, streamed or whole, reports its deltas and returns the turn. The
 // turn stands beside an error where something had come before it. What the turn takes is
 // charged to memory, if there is one. The error is a *model.Error, a [wire.Stopped], or
 // what reading returned.
 func decode(src io.Reader, memory tool.Memory, emit func(model.Delta) error) (*model.Turn, error) {
-	a := &answer{emit: emit, byIndex: map[int]*answerBlock{}}
+	a := &answer{Turn: wire.Turn{Emit: emit}, byIndex: map[int]*answerBlock{}}
 	err := wire.DecodeEvents(src, memory, newFrames, a)
-	if err == nil && malformed(a.raw) {
-		err = wire.Broken("ended the answer with "+a.raw, nil) // the model may do better the next time
-		a.ended = false
+	if err == nil && malformed(a.Raw) {
+		err = wire.Broken("ended the answer with "+a.Raw, nil) // the model may do better the next time
+		a.Over = false
 	}
-	if err != nil && len(a.blocks) == 0 {
+	if err != nil && a.IsEmpty() {
 		return nil, err
 	}
-	return wire.Announced(a.turn(), stopOf(a.raw), err)
+	return wire.Announced(a.turn(), stopOf(a.Raw), err)
 }
 
 // malformed reports whether the provider could not read what the model wrote.
@@ -42,17 +40,11 @@ func malformed(reason string) bool {
 
 // answer puts a turn together.
 type answer struct {
-	emit func(model.Delta) error
-
-	blocks    []*answerBlock       // in the order in which they began
-	byIndex   map[int]*answerBlock // the last one of each index
-	calls     int
-	textBytes int // bytes of text, reasoning and arguments
-	usage     usage
-	tier      serviceTier
-	counted   bool   // the usage has come
-	raw       string // the stop reason
-	ended     bool
+	wire.Turn
+	byIndex map[int]*answerBlock // the last one of each index
+	usage   usage
+	tier    serviceTier
+	counted bool // the usage has come
 }
 
 // blockKind is what a block is: the name of its member.
@@ -78,34 +70,16 @@ func (k blockKind) known() bool {
 // answerBlock is a block of the answer. In a stream its kind shows in its start, or in its
 // first piece.
 type answerBlock struct {
-	kind   blockKind
-	number int             // of its item: every block is one
-	whole  json.RawMessage // the block, in an answer that is not streamed
-	start  json.RawMessage // the value of the member that began it, with all of its members
-	call   callStart
+	wire.Entry
+	kind  blockKind
+	whole json.RawMessage // the block, in an answer that is not streamed
+	start json.RawMessage // the value of the member that began it, with all of its members
 
-	text      []byte // of a text or of reasoning
-	input     []byte // of a call, in JSON
-	wholeCall bool   // input came with the start, and is not reported yet
 	signature []byte
 	redacted  []byte // the bytes of reasoning that only the provider can read
 	hidden    bool   // there are such
 	results   []json.RawMessage
 	citations []json.RawMessage
-	complete  bool
-}
-
-// callStart is what begins a call.
-type callStart struct {
-	ID    string          `json:"toolUseId"`
-	Name  string          `json:"name"`
-	Type  string          `json:"type"` // server_tool_use: the provider ran it itself
-	Input json.RawMessage `json:"input"`
-}
-
-// ours reports whether the call is one for the gateway.
-func (b *answerBlock) ours() bool {
-	return b.kind == aCall && (b.call.Type == "" || b.call.Type == "tool_use")
 }
 
 // event is any event of a stream.
@@ -174,12 +148,6 @@ func (a *answer) Ends(ev sse.Event) bool {
 	}
 }
 
-// Ended implements wire.Decoder. After messageStop only the usage is missing.
-func (a *answer) Ended() bool { return a.ended }
-
-// Size implements wire.Decoder.
-func (a *answer) Size() (content, others int) { return a.textBytes, 0 }
-
 // Event implements wire.Decoder.
 func (a *answer) Event(ev sse.Event) (last bool, err error) {
 	name := string(ev.Name)
@@ -202,15 +170,14 @@ func (a *answer) Event(ev sse.Event) (last bool, err error) {
 		err = a.add(e.Index, e.Delta, ev.Data)
 	case "contentBlockStop":
 		if b := a.byIndex[e.Index]; b != nil {
-			err = a.end(b)
+			err = a.End(&b.Entry)
 		}
 	case "messageStop":
-		a.raw, a.ended = e.Stop, true
-		err = a.endCalls()
+		err = a.Stop(e.Stop, stopOf(e.Stop))
 	case "metadata":
 		a.addUsage(e.Usage, e.Tier)
 	}
-	return a.ended && a.counted, err
+	return a.Over && a.counted, err
 }
 
 // Whole implements wire.Decoder.
@@ -225,18 +192,18 @@ func (a *answer) Whole(data []byte) error {
 		}
 	}
 	a.addUsage(m.Usage, m.Tier)
-	a.raw, a.ended = m.Stop, true
-	return nil
+	return a.Stop(m.Stop, stopOf(m.Stop))
 }
 
 // take takes a whole block.
 func (a *answer) take(index int, raw json.RawMessage) error {
 	name, value := onlyMember(raw)
-	b, err := a.open(index, blockKind(name), raw)
+	b, err := a.open(index, raw)
 	if err != nil {
 		return err
 	}
 	b.whole, b.start = raw, value
+	b.be(blockKind(name))
 	var text string
 	switch b.kind {
 	case aText:
@@ -249,19 +216,20 @@ func (a *answer) take(index int, raw json.RawMessage) error {
 		}
 		b.citations = []json.RawMessage{value}
 	case aCall:
-		if json.Unmarshal(value, &b.call) != nil {
+		var input json.RawMessage
+		if input, err = b.read(); err != nil {
 			return wire.Garbage(raw)
 		}
-		b.input = b.call.Input
+		b.Input = input
 		err = a.named(b)
 	}
 	if err == nil {
-		err = a.say(b, text)
+		err = a.Say(&b.Entry, text)
 	}
 	if err != nil {
 		return err
 	}
-	return a.end(b)
+	return a.End(&b.Entry)
 }
 
 // onlyMember returns the member of a union.
@@ -273,67 +241,72 @@ func onlyMember(raw []byte) (name string, value []byte) {
 }
 
 // open begins a block.
-func (a *answer) open(index int, kind blockKind, data []byte) (*answerBlock, error) {
-	if len(a.blocks) == maxBlocks {
-		return nil, wire.Broken(fmt.Sprintf("sent a turn with more than %d blocks", maxBlocks), nil)
+func (a *answer) open(index int, data []byte) (*answerBlock, error) {
+	b := &answerBlock{}
+	if err := a.Add(b); err != nil {
+		return nil, err
 	}
-	b := &answerBlock{kind: kind, number: len(a.blocks)}
-	a.blocks = append(a.blocks, b)
 	a.byIndex[index] = b
-	a.textBytes += len(data)
+	a.Content += len(data)
 	return b, nil
+}
+
+// be sets what the block is.
+func (b *answerBlock) be(kind blockKind) {
+	b.kind, b.Kind = kind, item.Other
+	switch kind {
+	case aText, aCitation:
+		b.Kind = item.Message
+	case aReasoning:
+		b.Kind = item.Reasoning
+	case aCall:
+		b.Kind = item.ToolCall
+	}
+}
+
+// read reads what begins a call, and returns its input. A call that the provider runs itself is none for the gateway.
+func (b *answerBlock) read() (input json.RawMessage, err error) {
+	var start struct {
+		ID    string          `json:"toolUseId"`
+		Name  string          `json:"name"`
+		Type  string          `json:"type"` // server_tool_use: the provider ran it itself
+		Input json.RawMessage `json:"input"`
+	}
+	err = json.Unmarshal(b.start, &start)
+	if b.ID, b.Name = start.ID, start.Name; start.Type != "" && start.Type != "tool_use" {
+		b.Kind = item.Other
+	}
+	return start.Input, err
 }
 
 // begin takes the start of a block in a stream. Texts and reasoning have none, or an empty one:
 // their pieces say what they are.
 func (a *answer) begin(index int, start, data []byte) error {
 	name, value := onlyMember(start)
-	b, err := a.open(index, blockKind(name), start)
+	b, err := a.open(index, start)
 	if err != nil {
 		return err
 	}
 	b.start = bytes.Clone(value)
-	if b.kind != aCall {
+	if b.be(blockKind(name)); b.kind != aCall {
 		return nil
 	}
-	if json.Unmarshal(value, &b.call) != nil {
+	input, err := b.read()
+	if err != nil {
 		return wire.Garbage(data)
 	}
-	if err := a.named(b); err != nil {
-		return err
+	if len(input) > len("{}") {
+		b.Input, b.Whole = bytes.Clone(input), true
 	}
-	if len(b.call.Input) > len("{}") {
-		b.input, b.wholeCall = bytes.Clone(b.call.Input), true
-	}
-	return nil
-}
-
-// endCalls completes the calls whose end did not come, if the model stopped for its calls and
-// wrote all of their input.
-func (a *answer) endCalls() error {
-	if stopOf(a.raw) != model.StopCalls {
-		return nil
-	}
-	for _, b := range a.blocks {
-		if !b.ours() || b.complete || len(b.input) > 0 && !json.Valid(b.input) {
-			continue
-		}
-		if err := a.end(b); err != nil {
-			return err
-		}
-	}
-	return nil
+	return a.named(b)
 }
 
 // named reports the beginning of a call for the gateway.
 func (a *answer) named(b *answerBlock) error {
-	if !b.ours() {
+	if b.Kind != item.ToolCall {
 		return nil
 	}
-	if a.calls++; a.calls > wire.MaxCalls {
-		return wire.Broken(fmt.Sprintf("sent a turn with more than %d tool calls", wire.MaxCalls), nil)
-	}
-	return a.report(model.Delta{Kind: model.CallDelta, Item: b.number, CallID: b.call.ID, Name: b.call.Name, Text: string(b.input)})
+	return a.Call(&b.Entry)
 }
 
 // add takes a piece of a block.
@@ -345,42 +318,35 @@ func (a *answer) add(index int, raw, data []byte) error {
 	b := a.byIndex[index]
 	if b == nil {
 		var err error
-		if b, err = a.open(index, d.kind(), nil); err != nil {
+		if b, err = a.open(index, nil); err != nil {
 			return err
 		}
-	}
-	if kind := d.kind(); kind != "" && !b.kind.known() { // its start did not say what it is
-		b.kind = kind
+		b.be(d.kind())
+	} else if kind := d.kind(); kind != "" && !b.kind.known() { // its start did not say what it is
+		b.be(kind)
 		if err := a.named(b); err != nil {
 			return err
 		}
 	}
 	switch {
-	case b.complete:
+	case b.Done:
 		return wire.Broken("sent a piece of a block that has ended", nil)
 	case !b.takes(d.kind()):
 		return wire.Broken(fmt.Sprintf("sent a piece of %s in a block of %s", d.kind(), b.kind), nil)
 	case d.Text != nil:
-		a.textBytes += len(*d.Text)
-		return a.say(b, *d.Text)
+		a.Content += len(*d.Text)
+		return a.Say(&b.Entry, *d.Text)
 	case d.Call != nil:
-		a.textBytes += len(d.Call.Input)
-		if b.wholeCall && d.Call.Input != "" { // the pieces repeat it
-			b.input, b.wholeCall = nil, false
-		}
-		b.input = append(b.input, d.Call.Input...)
-		if b.ours() && d.Call.Input != "" {
-			return a.report(model.Delta{Kind: model.CallDelta, Item: b.number, Text: d.Call.Input})
-		}
+		return a.Argue(&b.Entry, d.Call.Input)
 	case d.Reasoning != nil:
 		return a.reason(b, d.Reasoning, data)
 	case d.Results != nil:
-		a.textBytes += len(raw)
+		a.Content += len(raw)
 		for _, r := range d.Results {
 			b.results = append(b.results, bytes.Clone(r))
 		}
 	case d.Citation != nil:
-		a.textBytes += len(raw)
+		a.Content += len(raw)
 		b.citations = append(b.citations, bytes.Clone(d.Citation))
 	}
 	return nil
@@ -412,51 +378,17 @@ func (b *answerBlock) takes(kind blockKind) bool {
 
 // reason takes a piece of reasoning.
 func (a *answer) reason(b *answerBlock, p *reasoningPiece, data []byte) error {
-	a.textBytes += len(p.Text) + len(p.Signature)
+	a.Content += len(p.Text) + len(p.Signature)
 	b.signature = append(b.signature, p.Signature...)
 	if p.Redacted != nil {
 		part, err := base64.StdEncoding.DecodeString(*p.Redacted)
 		if err != nil {
 			return wire.Garbage(data)
 		}
-		a.textBytes += len(*p.Redacted)
+		a.Content += len(*p.Redacted)
 		b.redacted, b.hidden = append(b.redacted, part...), true
 	}
-	return a.say(b, p.Text)
-}
-
-// end notes that a block is complete. The arguments of a call without input are {}.
-func (a *answer) end(b *answerBlock) error {
-	begun := !b.complete
-	b.complete = true
-	if !begun || !b.ours() || len(b.input) > 0 && !b.wholeCall {
-		return nil
-	}
-	return a.report(model.Delta{Kind: model.CallDelta, Item: b.number, Text: b.arguments()})
-}
-
-// say appends to the text of a block of text or reasoning, and reports it.
-func (a *answer) say(b *answerBlock, text string) error {
-	d := model.Delta{Item: b.number, Text: text}
-	switch {
-	case text == "":
-		return nil
-	case b.kind == aText || b.kind == aCitation:
-		d.Kind = model.TextDelta
-	case b.kind == aReasoning:
-		d.Kind = model.ReasoningDelta
-	default:
-		return nil
-	}
-	b.text = append(b.text, text...)
-	return a.report(d)
-}
-
-func (a *answer) report(d model.Delta) error {
-	if err := a.emit(d); err != nil {
-		return wire.Stopped{Err: err}
-	}
-	return nil
+	return a.Say(&b.Entry, p.Text)
 }
 
 func (a *answer) addUsage(raw, tier json.RawMessage) {

@@ -2,6 +2,7 @@ package bedrock
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -144,7 +145,7 @@ func TestLimits(t *testing.T) {
 	for i := range wire.MaxCalls + 1 {
 		calls.Write(frame("contentBlockStart", fmt.Sprintf(`{"contentBlockIndex":%d,"start":{"toolUse":{"toolUseId":"c%d","name":"f"}}}`, i, i)))
 	}
-	for i := range maxBlocks + 1 {
+	for i := range wire.MaxBlocks + 1 {
 		blocks.Write(frame("contentBlockDelta", fmt.Sprintf(`{"contentBlockIndex":%d,"delta":{"text":"x"}}`, i)))
 	}
 	large := frame("contentBlockDelta", `{"contentBlockIndex":0,"delta":{"text":"`+strings.Repeat("x", 1<<20)+`"}}`)
@@ -220,14 +221,26 @@ func TestUsage(t *testing.T) { // M04 M06 P41
 	} {
 		whole := []byte(`{"output":{"message":{"role":"assistant","content":[{"text":"So"}]}},"stopReason":"end_turn",` + said + `}`)
 		streamed := answered(frame("contentBlockStop", `{"contentBlockIndex":0}`), frame("messageStop", `{"stopReason":"end_turn"}`), frame("metadata", "{"+said+"}"))
-		for _, body := range [][]byte{whole, streamed} {
-			got := decoding().Run(bytes.NewReader(body))
-			if got.Err != "<nil>" {
-				t.Fatal(said, got.Err)
-			}
-			if got.Turn.Usage != want {
-				t.Errorf("%s: %+v, want %+v", said, got.Turn.Usage, want)
-			}
-		}
+		decoding().Counts(t, want, string(whole), string(streamed))
+	}
+}
+
+// Bytes of redacted reasoning that come in pieces are one block.
+func TestRedactedReasoningInPieces(t *testing.T) { // P08
+	secret := []byte("only the provider can read this")
+	piece := func(part []byte) []byte {
+		const begin = `{"contentBlockIndex":0,"delta":{"reasoningContent":{"redactedContent":"`
+		return frame("contentBlockDelta", begin+base64.StdEncoding.EncodeToString(part)+`"}}}`)
+	}
+	stream := concat(
+		frame("messageStart", `{"role":"assistant"}`),
+		piece(secret[:10]), piece(secret[10:]),
+		frame("contentBlockStop", `{"contentBlockIndex":0}`),
+		frame("messageStop", `{"stopReason":"end_turn"}`),
+	)
+	got := decoding().Run(bytes.NewReader(stream)).Turn
+	want := `{"reasoningContent":{"redactedContent":"` + base64.StdEncoding.EncodeToString(secret) + `"}}`
+	if len(got.Items) != 1 || string(got.Items[0].Native.JSON) != want {
+		t.Errorf("%+v", got.Items)
 	}
 }

@@ -73,27 +73,11 @@ func documentFormat(kind, name string) string {
 	return "txt"
 }
 
-// blockOf returns a part as a block, or what keeps the dialect from taking it. The zero
-// block is an empty text, which the dialect refuses.
-func (w *writer) blockOf(p item.Part) (b block, problem string) {
-	switch {
-	case p.Kind == item.Audio:
-		return block{}, "this provider takes no audio"
-	case p.Text != "" || p.Kind == item.Text || p.Kind == item.Refusal: // also of a resource or a file
-		if strings.TrimSpace(p.Text) == "" {
-			return block{}, ""
-		}
-		return block{Text: p.Text}, ""
-	case p.FileID != "":
+// Part returns an image or a document.
+func (w *writer) Part(p item.Part) (b block, problem string) {
+	if p.FileID != "" {
 		return block{}, "this provider stores no files: send the bytes of the file"
-	case p.Kind == item.Resource && p.Data == "":
-		return block{Text: p.Describe()}, ""
 	}
-	return w.dataBlock(p)
-}
-
-// dataBlock returns the block of a part that carries its bytes.
-func (w *writer) dataBlock(p item.Part) (b block, problem string) {
 	kind, data, problem := wire.Inline(p)
 	if problem != "" {
 		return block{}, problem

@@ -2,18 +2,13 @@ package bedrock
 
 import (
 	"encoding/json"
-	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
-// message is an entry of messages. Roles alternate, beginning with the user.
-type message struct {
-	Role    string  `json:"role"`
-	Content []block `json:"content"`
-}
+type message = wire.Message[block]
 
 // block is a block of content: one of its members, or JSON as the provider wrote it.
 type block struct {
@@ -55,10 +50,6 @@ type cachePoint struct {
 }
 
 const (
-	// begin is the text of the user's first message for a transcript that begins with a
-	// message of the model, or has only system messages. The dialect requires a message
-	// of the user.
-	begin = "(The conversation begins with your message.)"
 	// attached is the text of a message that has documents and no text, which the
 	// dialect refuses.
 	attached = "(A document is attached.)"
@@ -66,42 +57,23 @@ const (
 	empty = "(empty)"
 )
 
-// messages sets the system text and the messages of the transcript. Adjacent items of one
-// side become one message; the results of a turn with several calls come back in one, as
-// the dialect demands.
+// messages sets the system text and the messages of the transcript.
 func (t *translation) messages() {
-	w := writer{translation: t, ids: t.traits.callIDs(), names: map[string]bool{}, firstShown: firstShown(t.req.Items)}
+	w := &writer{t, map[string]bool{}}
+	limits := wire.BinaryLimits{Data: maxRequestData, Images: maxImages, Documents: maxDocuments}
+	d := wire.Dialogue[block]{
+		Blocks: w, Losses: &t.Losses, Marks: t.marks, Request: t.req, Dialect: model.DialectBedrock,
+		IDs: t.traits.callIDs(), FirstShown: limits.FirstShown(t.req.Items),
+	}
 	items := t.req.Items
 	if t.traits.vendor == anthropicModel {
 		items = wire.WithoutLastSpace(items)
 	}
-	unit := -1
-	for i := range items {
-		it := &items[i]
-		if wire.BeginsMessage(items, i) {
-			unit++
-		}
-		w.unit = unit
-		t.Drop(t.req.NameOf(model.MemberItemName), it.Kind == item.Message && it.Name != "")
-		switch {
-		case it.Kind == item.Message && (it.Role == item.System || it.Role == item.Developer):
-			t.System = append(t.System, w.texts(it)...)
-		case it.Kind == item.ToolResult:
-			w.add("user", w.result(it, i >= w.firstShown)...)
-		case it.Kind == item.Message && it.Role != item.Assistant:
-			w.add("user", w.contents(it)...)
-		default:
-			t.Drop(t.req.NameOf(model.MemberItems), it.Kind == item.Other && it.Native.Dialect == t.req.Dialect)
-			w.add("assistant", w.said(it)...)
-		}
+	d.Write(items)
+	for i := range d.Messages {
+		d.Messages[i].Content = withText(d.Messages[i].Content)
 	}
-	if len(w.out) == 0 || w.out[0].Role == "assistant" {
-		w.out = append([]message{{"user", []block{{Text: begin}}}}, w.out...)
-	}
-	for i := range w.out {
-		w.out[i].Content = withText(w.out[i].Content)
-	}
-	t.Messages = w.out
+	t.System, t.Messages = d.System, d.Messages
 }
 
 // withText returns the blocks of a message with a text, if they have a document and none.
@@ -119,98 +91,31 @@ func withText(blocks []block) []block {
 	return append(blocks, block{Text: attached})
 }
 
-// writer collects messages.
+// writer writes blocks. It implements wire.Blocks.
 type writer struct {
 	*translation
-	unit int // the index of the message in the client's request
-	out  []message
-
-	ids   wire.CallIDs
 	names map[string]bool // of documents, each of which may be there once
-
-	firstShown int // index of the first item whose result is sent with binary content
 }
 
-// add appends blocks to the last message, or begins another one.
-func (w *writer) add(role string, blocks ...block) {
-	if len(blocks) == 0 {
-		return
-	}
-	if n := len(w.out); n > 0 && w.out[n-1].Role == role {
-		w.out[n-1].Content = append(w.out[n-1].Content, blocks...)
-		return
-	}
-	w.out = append(w.out, message{role, blocks})
+func (w *writer) Text(text string) block { return block{Text: text} }
+
+func (w *writer) Native(raw json.RawMessage) block { return block{raw: raw} }
+
+func (w *writer) Call(id string, it *item.Item) block {
+	return block{ToolUse: &toolUse{ID: id, Name: it.Name, Input: wire.Input(it.Arguments)}}
 }
 
-// said returns the blocks of what the model said. Reasoning and other blocks that only
-// another dialect understands have no place here.
-func (w *writer) said(it *item.Item) []block {
-	raw := native(it)
-	switch it.Kind {
-	case item.ToolCall:
-		id := w.ids.Call(it.CallID)
-		if raw != nil && id == it.CallID {
-			return []block{{raw: raw}}
-		}
-		return []block{{ToolUse: &toolUse{ID: id, Name: it.Name, Input: wire.Input(it.Arguments)}}}
-	case item.Message:
-		if raw != nil {
-			return []block{{raw: raw}}
-		}
-		return w.texts(it)
+func (w *writer) Result(id string, it *item.Item, content []block) block {
+	r := &toolResult{ID: id, Content: content}
+	if it.IsError && w.traits.status {
+		r.Status = "error"
 	}
-	if raw == nil {
-		return nil
+	if len(content) == 0 {
+		r.Content = []block{{Text: empty}}
 	}
-	return []block{{raw: raw}}
+	return block{ToolResult: r}
 }
 
-// texts returns the text parts and refusals as blocks. Empty ones are refused.
-func (w *writer) texts(it *item.Item) []block {
-	var out []block
-	for _, p := range it.Parts {
-		text := p.Kind == item.Text || p.Kind == item.Refusal
-		w.Drop(w.req.NameOfPart(it, p.Kind), !text)
-		mark := w.mark(p.Cache)
-		if !text || strings.TrimSpace(p.Text) == "" {
-			w.Drop("cache_control", mark != nil)
-			continue
-		}
-		out = marked(out, block{Text: p.Text}, mark)
-	}
-	return out
-}
-
-// marked appends a block, and the cache point after it if there is one.
-func marked(out []block, b block, mark *block) []block {
-	out = append(out, b)
-	if mark != nil {
-		out = append(out, *mark)
-	}
-	return out
-}
-
-// contents returns the parts of a user's message as blocks. What the dialect cannot take
-// is refused.
-func (w *writer) contents(it *item.Item) []block {
-	var out []block
-	for i, p := range it.Parts {
-		mark := w.mark(p.Cache)
-		b, problem := w.blockOf(p)
-		switch {
-		case p.Kind == item.Audio:
-			w.Drop(w.req.NameOfPart(it, p.Kind), true)
-			b = block{Text: p.Describe()}
-		case problem != "":
-			w.Refuse(wire.PlaceOf(w.req, w.unit, it, i), problem)
-			continue
-		case b.Text == "" && b.Image == nil && b.Document == nil: // an empty text, which is refused
-			w.Drop("cache_control", mark != nil)
-			continue
-		}
-		w.Drop(w.req.NameOf(model.MemberDetail), b.Image != nil && p.Detail != "" && p.Detail != "auto")
-		out = marked(out, b, mark)
-	}
-	return out
+func (w *writer) Marked(blocks []block, c *item.Cache) []block {
+	return append(blocks, block{CachePoint: w.cachePoint(c)})
 }

@@ -23,7 +23,6 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/provider/claude"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
-	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -69,50 +68,33 @@ func (p *Provider) Stream(ctx context.Context, req *model.Request, emit func(mod
 		return nil, err
 	}
 	t := translate(full)
-	if t.Refused != nil {
-		return nil, t.Refused
-	}
-	if len(t.Hidden) > 0 && item.LastTurn(req.Items) == 0 {
-		p.client.Log().WarnContext(ctx, "tools are not offered: the provider refuses the names of their arguments", "tools", t.Hidden)
-	}
-	turn, err := p.send(ctx, t, emit)
-	if claude.Outdated(err) {
-		p.client.Log().WarnContext(ctx, "the provider refuses its earlier reasoning, because the prompt before it has changed; the request is sent again without it", "error", err)
-		turn, err = p.send(ctx, t.withoutReasoning(), emit)
-	}
-	if turn != nil {
-		item.SetTurn(turn.Items, item.LastTurn(req.Items)+1)
+	t.LogHidden(ctx, p.client.Log(), req, "the names of their arguments")
+	turn, err := p.send(ctx, req, t, emit)
+	if claude.Outdated(ctx, p.client.Log(), err) {
+		turn, err = p.send(ctx, req, t.withoutReasoning(), emit)
 	}
 	return turn, err
 }
 
 // send makes one call. A model that does not stream, or not with tools, is asked again
 // for a whole answer: Bedrock says so before it calls the model.
-func (p *Provider) send(ctx context.Context, t *translation, emit func(model.Delta) error) (*model.Turn, error) {
-	body, err := wire.Body(t.request)
+func (p *Provider) send(ctx context.Context, req *model.Request, t *translation, emit func(model.Delta) error) (*model.Turn, error) {
+	body, err := t.Write(t.request)
 	if err != nil {
 		return nil, err
 	}
-	turn, err := p.call(ctx, "converse-stream", t, body, emit)
+	call := func(operation string) (*model.Turn, error) {
+		header := wire.StreamHeader()
+		header.Set("Accept", "application/vnd.amazon.eventstream, application/json")
+		return p.client.Turn(ctx, p.url(req.Model, operation), header, body, req, func(answer io.Reader) (*model.Turn, error) {
+			return decode(answer, req.Memory, emit)
+		})
+	}
+	turn, err := call("converse-stream")
 	if unstreamed(err) {
-		turn, err = p.call(ctx, "converse", t, body, emit)
+		turn, err = call("converse")
 	}
 	return turn, refined(err)
-}
-
-func (p *Provider) call(ctx context.Context, operation string, t *translation, body []byte, emit func(model.Delta) error) (*model.Turn, error) {
-	header := http.Header{
-		"Content-Type":    {"application/json"},
-		"Accept":          {"application/vnd.amazon.eventstream, application/json"},
-		"Accept-Encoding": {"identity"},
-	}
-	var turn *model.Turn
-	err := p.client.Stream(ctx, p.url(t.req.Model, operation), header, body, t.req.Memory, func(answer io.Reader) error {
-		var err error
-		turn, err = decode(answer, t.req.Memory, emit)
-		return err
-	})
-	return turn, err
 }
 
 // url returns the URL of an operation on a model. Names have ":" and ARNs "/", which are

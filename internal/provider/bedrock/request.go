@@ -1,7 +1,6 @@
 package bedrock
 
 import (
-	"encoding/json"
 	"regexp"
 	"slices"
 	"strings"
@@ -54,20 +53,14 @@ type jsonSchema struct {
 // additional are the members of models' own APIs: those of Claude, then those of Nova,
 // then those of gpt-oss.
 type additional struct {
-	ToolChoice *claudeChoice `json:"tool_choice,omitempty"`
-	Thinking   *thinking     `json:"thinking,omitempty"`
-	TopK       *int64        `json:"top_k,omitempty"`
+	ToolChoice *claude.Choice   `json:"tool_choice,omitempty"`
+	Thinking   *claude.Thinking `json:"thinking,omitempty"`
+	TopK       *int64           `json:"top_k,omitempty"`
 
 	Reasoning *reasoningConfig `json:"reasoningConfig,omitempty"`
 	Inference *novaInference   `json:"inferenceConfig,omitempty"`
 
 	Effort string `json:"reasoning_effort,omitempty"`
-}
-
-type thinking struct {
-	Type         string `json:"type"`
-	BudgetTokens int    `json:"budget_tokens,omitempty"`
-	Display      string `json:"display,omitempty"`
 }
 
 type reasoningConfig struct {
@@ -91,17 +84,7 @@ type translation struct {
 	req    *model.Request
 	traits traits
 
-	unmarked int // cache markers that are left out, the first ones
-}
-
-// encode writes a request. The error is a *model.Error about a value that the dialect
-// cannot take.
-func (p *Provider) encode(req *model.Request) ([]byte, error) {
-	t := translate(req)
-	if t.Refused != nil {
-		return nil, t.Refused
-	}
-	return wire.Body(t.request)
+	marks *wire.Marks
 }
 
 // Dropped implements model.Translator. It does not write the messages.
@@ -112,12 +95,16 @@ const maxMarkers = 4
 
 func translate(req *model.Request) *translation {
 	t := &translation{req: req, traits: traitsOf(req.Model)}
-	t.unmarked = max(0, req.CacheMarkers()-maxMarkers)
+	markers := 0
+	if t.traits.caches {
+		markers = maxMarkers
+	}
+	t.marks = wire.MarksOf(req, markers, &t.Losses)
 	t.tools()
 	t.messages()
-	if mark := t.mark(req.Cache); mark != nil { // the whole prompt
+	if t.marks.Mark(req.Cache) { // the whole prompt
 		last := &t.Messages[len(t.Messages)-1]
-		last.Content = append(last.Content, *mark)
+		last.Content = append(last.Content, block{CachePoint: t.cachePoint(req.Cache)})
 	}
 	t.Inference = &inferenceConfig{MaxTokens: req.MaxTokens}
 	t.Drop(req.NameOf(model.MemberEffort), !t.think())
@@ -128,16 +115,7 @@ func translate(req *model.Request) *translation {
 	if tier := wire.Tier(req); tier != "" {
 		t.Tier = &serviceTier{Type: tier}
 	}
-	t.Drop("user", req.User != "")
-	t.Drop("seed", req.Seed != nil)
-	t.Drop(req.NameOf(model.MemberVerbosity), req.Verbosity != "")
-	t.Drop("presence_penalty", req.PresencePenalty != nil && *req.PresencePenalty != 0)
-	t.Drop("frequency_penalty", req.FrequencyPenalty != nil && *req.FrequencyPenalty != 0)
-	for _, param := range req.Params {
-		stored := param.Name == "store" && string(param.Value) == "false" // nothing is stored
-		tier := param.Name == "service_tier" && wire.Tier(req) != ""
-		t.Drop(param.Name, !param.Typed && !stored && !tier)
-	}
+	t.DropSettings(req, "metadata", wire.TierMember)
 	if t.Inference.empty() {
 		t.Inference = nil
 	}
@@ -163,45 +141,29 @@ func (t *translation) output() *outputConfig {
 	return t.Output
 }
 
-// mark returns a cache point, nil without one. Of too many the first are left out: a later
-// one caches what is before it, too.
-func (t *translation) mark(c *item.Cache) *block {
-	switch {
-	case c == nil:
-		return nil
-	case t.unmarked > 0:
-		t.unmarked--
-		fallthrough
-	case !t.traits.caches:
-		t.Drop("cache_control", true)
-		return nil
-	}
+// cachePoint returns a cache point.
+func (t *translation) cachePoint(c *item.Cache) *cachePoint {
 	p := &cachePoint{Type: "default"}
 	if t.traits.cacheTTL {
 		p.TTL = c.TTL
 	} else {
 		t.Drop("cache_control", c.TTL != "" && c.TTL != "5m") // the only lifetime
 	}
-	return &block{CachePoint: p}
+	return p
 }
 
-// sample sets the sampling. Claude models refuse it together with thinking, some of them
-// always, and most of them temperature and top_p together. The dialect's temperature ends
-// at 1.
+// sample sets the sampling. The dialect's temperature ends at 1.
 func (t *translation) sample() {
 	req := t.req
-	differs := func(v *float64) bool { return v != nil && *v != 1 }
-	isClaude := t.traits.vendor == anthropicModel
-	if isClaude && (t.traits.claude.NoSampling || t.thinks()) {
-		t.Drop("temperature", differs(req.Temperature))
-		t.Drop("top_p", differs(req.TopP))
-		t.Drop("top_k", req.TopK != nil)
+	if t.traits.vendor == anthropicModel {
+		s := t.traits.claude.Sample(req, t.Additional != nil && t.Additional.Thinking.IsOn(), &t.Losses)
+		if t.Inference.Temperature, t.Inference.TopP = s.Temperature, s.TopP; s.TopK != nil {
+			t.own().TopK = s.TopK
+		}
 		return
 	}
 	switch {
 	case req.TopK == nil:
-	case isClaude:
-		t.own().TopK = req.TopK
 	case t.traits.vendor == novaModel:
 		t.own().Inference = &novaInference{TopK: *req.TopK}
 	default:
@@ -212,16 +174,7 @@ func (t *translation) sample() {
 		t.Inference.Temperature = &least
 		t.Drop("temperature", *req.Temperature > 1)
 	}
-	if isClaude && req.Temperature != nil {
-		t.Drop("top_p", differs(req.TopP))
-		return
-	}
 	t.Inference.TopP = req.TopP
-}
-
-// thinks reports whether the request switches the thinking of a Claude model on.
-func (t *translation) thinks() bool {
-	return t.Additional != nil && t.Additional.Thinking != nil && t.Additional.Thinking.Type != "disabled"
 }
 
 // stop sets the texts that end the answer. Claude models refuse white space.
@@ -249,9 +202,7 @@ func (t *translation) format() {
 	text := &textFormat{Type: "json_schema"}
 	text.Structure.JSONSchema = jsonSchema{Name: f.Name, Description: f.Description, Schema: string(schema)}
 	t.output().TextFormat = text
-	for _, name := range lost {
-		t.Drop(t.req.NameOf(model.MemberSchema)+"."+name, true)
-	}
+	t.DropSchema(t.req, lost)
 }
 
 // The limits on metadata, which Bedrock writes to its log of invocations:
@@ -278,14 +229,11 @@ func (t *translation) metadata() {
 // think switches reasoning on or off as the effort says, and reports whether it could.
 func (t *translation) think() bool {
 	effort := t.req.Effort
-	switch effort {
-	case "", "none", "minimal", "low", "medium", "high", "xhigh", "max":
-	default:
-		return false
-	}
 	switch {
 	case t.traits.vendor == anthropicModel:
-		return t.thinkClaude(effort)
+		return t.thinkClaude()
+	case !slices.Contains([]string{"", "none", "minimal", "low", "medium", "high", "xhigh", "max"}, effort):
+		return false
 	case effort == "":
 		return true
 	case t.traits.reasoning:
@@ -330,77 +278,19 @@ func (t *translation) thinkOpenAI(effort string) bool {
 	return sent == effort || effort == "minimal"
 }
 
-// thinkClaude switches the thinking of a Claude model. A forced tool call excludes
-// thinking.
-func (t *translation) thinkClaude(effort string) bool {
-	rules := t.traits.claude
-	forced := t.forced()
-	switch {
-	case effort == "none":
-		return t.thinkNot()
-	case effort == "":
-		if rules.ThinksByDefault && !forced {
-			t.thinkAdaptively() // as by default, with thoughts that can be read
-		}
-		return true
-	case forced:
-		return false
-	case rules.Adaptive:
-		t.thinkAdaptively()
-		sent := effort
-		switch {
-		case effort == "minimal": // the least that there is
-			sent = "low"
-		case effort == "xhigh" && !rules.Xhigh:
-			sent = "high"
-		}
-		t.output().Effort = sent
-		return sent == effort || effort == "minimal"
-	case !continuesThinking(t.req.Items):
-		return false
-	}
-	tokens := claude.Budget(effort)
-	if t.req.MaxTokens > 0 {
-		tokens = min(tokens, t.req.MaxTokens-1)
-	} else {
-		t.Inference.MaxTokens = beforeThinking + tokens
-	}
-	if tokens < claude.MinBudget {
-		return false
-	}
-	t.own().Thinking = &thinking{Type: "enabled", BudgetTokens: tokens}
-	return true
-}
-
-// thinkNot switches thinking off, and reports whether it could.
-func (t *translation) thinkNot() bool {
-	rules := t.traits.claude
-	if rules.AlwaysThinks {
-		t.thinkAdaptively()
-		t.output().Effort = "low" // the least that there is
-		return false
-	}
-	if rules.Off != "" {
-		t.own().Thinking = &thinking{Type: rules.Off}
-	}
-	return true
-}
-
-func (t *translation) thinkAdaptively() {
-	t.own().Thinking = &thinking{Type: "adaptive", Display: "summarized"}
-}
-
-// continuesThinking reports whether the transcript allows thinking with a number of
-// tokens. Answers with tool results between them are one turn to the model: the first of
-// them must begin with its own thinking, which an answer of another provider does not.
-func continuesThinking(items []item.Item) bool {
-	first := -1
-	for i := len(items) - 1; i >= 0 && (items[i].Turn != 0 || items[i].Kind == item.ToolResult); i-- {
-		if items[i].Turn != 0 {
-			first = i
+// thinkClaude switches the thinking of a Claude model.
+func (t *translation) thinkClaude() bool {
+	p := t.traits.claude.Plan(t.req, t.forced(), model.DialectBedrock)
+	if p.Thinking != nil {
+		t.own().Thinking = p.Thinking
+		if p.Thinking.BudgetTokens > 0 && t.req.MaxTokens <= 0 {
+			t.Inference.MaxTokens = beforeThinking + p.Tokens
 		}
 	}
-	return first < 0 || items[first].Kind == item.Reasoning && native(&items[first]) != nil
+	if p.Effort != "" {
+		t.output().Effort = p.Effort
+	}
+	return p.Exact
 }
 
 // withoutReasoning returns the request without the reasoning of earlier answers.
@@ -410,21 +300,11 @@ func (t *translation) withoutReasoning() *translation {
 	return translate(&req)
 }
 
-// native returns the block as this dialect wrote it; nil if it did not.
-func native(it *item.Item) json.RawMessage {
-	if it.Native.Dialect != model.DialectBedrock {
-		return nil
-	}
-	return it.Native.JSON
-}
-
 // callIDs returns the ids of calls as the dialect takes them. Mistral's models take nine
 // letters and digits.
 func (t traits) callIDs() wire.CallIDs {
 	if t.shortIDs {
-		return wire.CallIDs{Length: 9, Allowed: func(r rune) bool { return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' }}
+		return wire.CallIDs{Length: 9, Allowed: func(r rune) bool { return wire.IsWord(r) && r != '_' && r != '-' }}
 	}
-	return wire.CallIDs{MaxLength: 64, Allowed: func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-'
-	}}
+	return wire.CallIDs{MaxLength: 64, Allowed: wire.IsWord}
 }

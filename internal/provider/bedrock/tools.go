@@ -3,6 +3,7 @@ package bedrock
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/turnpike-gateway/turnpike/internal/provider/claude"
 	"github.com/turnpike-gateway/turnpike/internal/schema"
@@ -41,25 +42,12 @@ type chosenTool struct {
 	Name string `json:"name"`
 }
 
-// claudeChoice is the choice in Claude's own API. It expresses what Converse cannot: no
-// call, and one call at a time. It replaces the choice of Converse, which conflicts with
-// it.
-type claudeChoice struct {
-	Type            string `json:"type"`
-	Name            string `json:"name,omitempty"`
-	DisableParallel bool   `json:"disable_parallel_tool_use,omitempty"`
-}
-
 // forced reports whether the model must call a tool.
 func (t *translation) forced() bool {
 	if t.ToolConfig != nil && t.ToolConfig.Choice != nil {
 		return t.ToolConfig.Choice.Auto == nil
 	}
-	if t.Additional == nil || t.Additional.ToolChoice == nil {
-		return false
-	}
-	kind := t.Additional.ToolChoice.Type
-	return kind == "any" || kind == "tool"
+	return t.Additional != nil && t.Additional.ToolChoice.Forces()
 }
 
 // tools sets the tools that the model may call, and how.
@@ -73,14 +61,9 @@ func (t *translation) tools() {
 	if req.ToolChoice.Mode == model.ChooseNone && len(called) == 0 {
 		return // without tools there is no call
 	}
-	allowed := map[string]bool{}
-	for _, name := range req.ToolChoice.Only {
-		allowed[name] = true
-	}
-	offered := map[string]bool{}
 	var entries []toolEntry
 	for i, one := range req.Tools {
-		if req.ToolChoice.Only != nil && !allowed[one.Name] {
+		if req.ToolChoice.Only != nil && !slices.Contains(req.ToolChoice.Only, one.Name) {
 			continue // the dialect has no choice among some of the tools
 		}
 		spec := t.spec(one)
@@ -88,14 +71,13 @@ func (t *translation) tools() {
 			t.LeaveOut(t.req, i)
 			continue
 		}
-		offered[one.Name] = true
 		entries = append(entries, toolEntry{Spec: spec})
-		if mark := t.markTool(one.Cache); mark != nil {
-			entries = append(entries, toolEntry{CachePoint: mark.CachePoint})
+		if t.marksTool(one.Cache) {
+			entries = append(entries, toolEntry{CachePoint: t.cachePoint(one.Cache)})
 		}
 	}
-	callable := len(offered) > 0
-	if len(entries) == 0 {
+	callable := len(entries) > 0
+	if !callable {
 		entries = declared(called)
 	}
 	if len(entries) == 0 {
@@ -105,13 +87,13 @@ func (t *translation) tools() {
 	t.choose(callable)
 }
 
-// markTool returns the cache point after a tool. Nova has none there.
-func (t *translation) markTool(c *item.Cache) *block {
+// marksTool reports whether a cache point follows a tool. Nova has none there.
+func (t *translation) marksTool(c *item.Cache) bool {
 	if t.traits.vendor == novaModel && c != nil {
 		t.Drop("cache_control", true)
-		return nil
+		return false
 	}
-	return t.mark(c)
+	return t.marks.Mark(c)
 }
 
 // spec returns a tool as the dialect declares it.
@@ -122,11 +104,9 @@ func (t *translation) spec(one model.Tool) *toolSpec {
 	if one.Strict == nil || !*one.Strict {
 		return d
 	}
-	schema, lost := claude.AnswerSchema(d.InputSchema.JSON)
-	if t.traits.claude.StrictTools && rest == nil && lost == nil {
-		d.Strict, d.InputSchema.JSON = true, schema
-	} else {
-		t.Drop(t.req.NameOf(model.MemberToolStrict), true)
+	strict := t.traits.claude.Strict(d.InputSchema.JSON, rest == nil)
+	if t.Drop(t.req.NameOf(model.MemberToolStrict), strict == nil); strict != nil {
+		d.Strict, d.InputSchema.JSON = true, strict
 	}
 	return d
 }
@@ -137,8 +117,7 @@ func (t *translation) called() []string {
 	var names []string
 	seen := map[string]bool{}
 	for i := range t.req.Items {
-		it := &t.req.Items[i]
-		if it.Kind == item.ToolCall && !seen[it.Name] {
+		if it := &t.req.Items[i]; it.Kind == item.ToolCall && !seen[it.Name] {
 			seen[it.Name] = true
 			names = append(names, it.Name)
 		}
@@ -165,13 +144,12 @@ func (t *translation) choose(callable bool) {
 	if !callable {
 		mode = model.ChooseNone
 	}
-	if forced := mode == model.ChooseRequired || mode == model.ChooseNamed; forced && t.traits.claude.NoForcedCall {
-		t.Drop("tool_choice", true)
-		mode = model.ChooseAuto
-	}
+	mode = t.traits.claude.Mode(mode, &t.Losses)
 	single := t.req.ParallelCalls != nil && !*t.req.ParallelCalls
-	if own := t.traits.vendor == anthropicModel && !t.traits.claude.NoSchema; own && (single || mode == model.ChooseNone) { // Claude 4.5 and later
-		t.own().ToolChoice = ownChoice(mode, name)
+	if own := t.traits.vendor == anthropicModel && !t.traits.claude.NoSchema; own && (single || mode == model.ChooseNone) {
+		// Claude 4.5 and later. Its own API expresses what Converse cannot: no call, and one call at a time.
+		// This choice replaces that of Converse, which conflicts with it.
+		t.own().ToolChoice = claude.ChoiceOf(mode, name, true)
 		return
 	}
 	t.Drop("parallel_tool_calls", single && callable)
@@ -184,17 +162,4 @@ func (t *translation) choose(callable bool) {
 	case model.ChooseAuto:
 		t.ToolConfig.Choice = &toolChoice{Auto: &struct{}{}}
 	}
-}
-
-// ownChoice returns a choice of at most one call in the form of Claude's own API.
-func ownChoice(mode model.ToolChoiceMode, name string) *claudeChoice {
-	switch mode {
-	case model.ChooseNone:
-		return &claudeChoice{Type: "none"}
-	case model.ChooseRequired:
-		return &claudeChoice{Type: "any", DisableParallel: true}
-	case model.ChooseNamed:
-		return &claudeChoice{Type: "tool", Name: name, DisableParallel: true}
-	}
-	return &claudeChoice{Type: "auto", DisableParallel: true}
 }

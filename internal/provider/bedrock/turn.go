@@ -13,66 +13,33 @@ import (
 // turn returns what has been put together. Without an end it is a partial turn. The
 // dialect has no id of an answer, and no name of the model that answered.
 func (a *answer) turn() *model.Turn {
-	t := &model.Turn{RawStop: a.raw, Usage: a.usage.sum()}
-	t.Usage.ServiceTier = model.Tier(a.tier.Type)
-	for _, b := range a.blocks {
-		if b.ours() {
-			c := model.Call{ID: b.call.ID, Name: b.call.Name, Arguments: b.arguments(), Complete: b.complete && a.finished(b)}
-			t.Calls = append(t.Calls, c)
-			if !c.Complete {
-				continue
-			}
-		}
-		if it, ok := b.item(); ok {
-			t.Items = append(t.Items, it)
-		}
-	}
-	if t.Items == nil {
-		t.Items = []item.Item{{Kind: item.Message, Role: item.Assistant}}
-	}
-	if a.ended {
-		t.Stop = wire.Settled(stopOf(a.raw), len(t.Calls))
-	}
-	return t
+	usage := a.usage.sum()
+	usage.ServiceTier = model.Tier(a.tier.Type)
+	return a.Result(usage, stopOf(a.Raw))
 }
 
-// finished reports whether the model wrote all of a call. The provider also ends the block of
-// a call at which the output limit was reached.
-func (a *answer) finished(b *answerBlock) bool {
-	return stopOf(a.raw) != model.StopLength || b != a.blocks[len(a.blocks)-1] || json.Valid(b.input)
-}
-
-// arguments returns the input of a call; {} where a complete call has none.
-func (b *answerBlock) arguments() string {
-	if len(b.input) == 0 && b.complete {
-		return "{}"
-	}
-	return string(b.input)
-}
-
-// item returns the block as an entry of the transcript. A partial block that the provider
-// would refuse has none.
-func (b *answerBlock) item() (item.Item, bool) {
-	text := []item.Part{{Kind: item.Text, Text: string(b.text)}}
+// Item implements wire.Block.
+func (b *answerBlock) Item() (item.Item, bool) {
+	text := wire.TextParts(b.Text)
 	switch {
-	case b.ours():
-		it := item.NewCall(b.call.ID, b.call.Name, b.arguments())
-		if b.hasMore() {
+	case b.Kind == item.ToolCall:
+		it := item.NewCall(b.ID, b.Name, b.Arguments())
+		if wire.HasMore(b.start, "toolUseId", "name", "input", "type") {
 			it.Native = nativeOf(b.member(aCall, b.withInput()))
 		}
 		return it, true
 	case b.kind == aText && b.citations == nil:
 		return item.Item{Kind: item.Message, Role: item.Assistant, Parts: text}, true
-	case (b.kind == aText || b.kind == aCitation) && len(b.text) > 0:
+	case (b.kind == aText || b.kind == aCitation) && len(b.Text) > 0:
 		return item.Item{Kind: item.Message, Role: item.Assistant, Parts: text, Native: nativeOf(b.raw())}, true
 	case b.kind == aReasoning:
 		it := item.Item{Kind: item.Reasoning, Native: nativeOf(b.raw())}
-		if len(b.text) > 0 {
+		if len(b.Text) > 0 {
 			it.Parts = text
 		}
-		return it, b.complete
+		return it, b.Done
 	}
-	return item.Item{Kind: item.Other, Native: nativeOf(b.raw())}, b.complete && b.known()
+	return item.Item{Kind: item.Other, Native: nativeOf(b.raw())}, b.Done && b.known()
 }
 
 // known reports whether all of the block was read. A block of a later version is, if the
@@ -98,15 +65,15 @@ func (b *answerBlock) raw() json.RawMessage {
 	case b.kind == aReasoning && b.hidden:
 		return b.member(aReasoning, map[string]string{"redactedContent": base64.StdEncoding.EncodeToString(b.redacted)})
 	case b.kind == aReasoning:
-		said := map[string]string{"text": string(b.text)}
+		said := map[string]string{"text": string(b.Text)}
 		if len(b.signature) > 0 {
 			said["signature"] = string(b.signature)
 		}
 		return b.member(aReasoning, map[string]any{"reasoningText": said})
 	case b.kind == aText || b.kind == aCitation:
 		cited := map[string]any{"citations": b.citations}
-		if len(b.text) > 0 {
-			cited["content"] = []map[string]string{{"text": string(b.text)}}
+		if len(b.Text) > 0 {
+			cited["content"] = []map[string]string{{"text": string(b.Text)}}
 		}
 		return b.member(aCitation, cited)
 	case b.kind == aCall:
@@ -117,51 +84,28 @@ func (b *answerBlock) raw() json.RawMessage {
 	return b.member(b.kind, b.start)
 }
 
-// hasMore reports whether a call has members that an item does not hold. The dialect's
-// requests have no type of a call that is the gateway's.
-func (b *answerBlock) hasMore() bool {
-	for name := range jsonscan.Members(b.start) {
-		switch string(name) {
-		case "toolUseId", "name", "input", "type":
-		default:
-			return true
-		}
-	}
-	return false
-}
-
 // withInput returns a call as it began, with the input that came after it.
 func (b *answerBlock) withInput() json.RawMessage {
 	start := b.start
-	if b.ours() {
+	if b.Kind == item.ToolCall {
 		start = without(start, "type")
 	}
-	return withMember(start, "input", wire.AsJSON(wire.Input(b.input)))
+	return withMember(start, "input", wire.AsJSON(wire.Input(b.Input)))
 }
 
 // withMember returns an object with a member at its end.
 func withMember(object []byte, name string, value []byte) json.RawMessage {
 	out := without(object, name)
-	out = out[:len(out)-1]
-	if len(out) > 1 {
-		out = append(out, ',')
-	}
-	out = append(jsonscan.AppendString(out, name), ':')
-	return append(append(out, value...), '}')
+	return append(jsonscan.AppendMember(out[:len(out)-1], name, value), '}')
 }
 
 // without returns an object without a member.
 func without(object []byte, name string) []byte {
 	out := []byte{'{'}
 	for member, v := range jsonscan.Members(object) {
-		if string(member) == name {
-			continue
+		if string(member) != name {
+			out = jsonscan.AppendMember(out, member, v)
 		}
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		out = append(jsonscan.AppendString(out, member), ':')
-		out = append(out, v...)
 	}
 	return append(out, '}')
 }
@@ -182,7 +126,7 @@ func stopOf(raw string) model.Stop {
 // sum returns the usage with cached and written input as parts of the input, which the
 // dialect counts beside it.
 func (u usage) sum() model.Usage {
-	n := func(v int64) int64 { return min(max(v, 0), wire.MaxUsage) }
+	n := wire.Tokens
 	out := model.Usage{
 		Input: n(u.Input) + n(u.CacheRead) + n(u.CacheWrite), Output: n(u.Output),
 		CachedInput: n(u.CacheRead), CacheWrite: n(u.CacheWrite),

@@ -4,7 +4,9 @@
 package claude
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"regexp"
 	"slices"
@@ -114,10 +116,16 @@ func TakesNames(schema []byte) bool {
 }
 
 // Outdated reports whether a provider's error says that the model refuses thinking of its
-// own because something before it has changed: the system text, the tools or a message.
+// own because something before it has changed: the system text, the tools or a message. It notes so in
+// the log: the request is to be sent again without that thinking.
 // Claude 5.5 and Claude Fable 5.1 are the first models that do:
 // https://platform.claude.com/docs/en/build-with-claude/preserved-thinking/prefix-checks.
-func Outdated(err error) bool {
-	var refused *model.Error
-	return errors.As(err, &refused) && refused.Status == http.StatusBadRequest && strings.Contains(refused.Message, "bound to a different conversation")
+func Outdated(ctx context.Context, log *slog.Logger, err error) bool {
+	refused, is := errors.AsType[*model.Error](err)
+	if !is || refused.Status != http.StatusBadRequest || !strings.Contains(refused.Message, "bound to a different conversation") {
+		return false
+	}
+	const said = "the provider refuses its earlier reasoning, because the prompt before it has changed; the request is sent again without it"
+	log.WarnContext(ctx, said, "error", err)
+	return true
 }

@@ -4,8 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"regexp"
-	"strings"
 
+	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -18,12 +18,7 @@ func alias(name string) string {
 	if functionName.MatchString(name) {
 		return name
 	}
-	clean := strings.Map(func(r rune) rune {
-		if 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '_' || r == '-' {
-			return r
-		}
-		return '_'
-	}, name)
+	clean := wire.Word(name)
 	sum := sha256.Sum256([]byte(name))
 	return "_" + clean[:min(len(clean), 100)] + "_" + hex.EncodeToString(sum[:4])
 }

@@ -39,10 +39,6 @@ type functionResponse struct {
 const (
 	user, modelRole = "user", "model"
 
-	// begin is the text of the user's first content for a transcript that begins with a
-	// message of the model, or has only system messages.
-	begin = "(The conversation begins with your message.)"
-
 	// noSignature stands for the signature of a call that another model made, or whose
 	// signature was lost: https://ai.google.dev/gemini-api/docs/thought-signatures.
 	noSignature = "skip_thought_signature_validator"
@@ -62,7 +58,7 @@ func (t *translation) contents() {
 		if wire.BeginsMessage(t.req.Items, i) {
 			w.unit++
 		}
-		t.Drop(t.req.NameOf(model.MemberItemName), it.Kind == item.Message && it.Name != "")
+		t.DropItem(t.req, it)
 		if it.Kind == item.ToolResult {
 			w.result(it, i >= w.firstShown)
 			continue
@@ -74,13 +70,12 @@ func (t *translation) contents() {
 		case it.Kind == item.Message && it.Role != item.Assistant:
 			w.add(user, w.asked(it)...)
 		default:
-			t.Drop(t.req.NameOf(model.MemberItems), it.Kind == item.Other && it.Native.Dialect == t.req.Dialect)
 			w.add(modelRole, w.said(it)...)
 		}
 	}
 	w.endResults()
 	if len(w.out) == 0 || w.out[0].Role == modelRole {
-		w.out = append([]content{{user, []any{&contentPart{Text: begin}}}}, w.out...)
+		w.out = append([]content{{user, []any{&contentPart{Text: wire.Begin}}}}, w.out...)
 		w.lastAsked++
 	}
 	if t.rules.signed {
@@ -177,11 +172,8 @@ func (w *writer) said(it *item.Item) []any {
 
 // nativeParts returns the parts as this dialect wrote them; nil if it did not.
 func nativeParts(it *item.Item) []any {
-	if it.Native.Dialect != model.DialectGemini {
-		return nil
-	}
 	var parts []any
-	for _, v := range jsonscan.Elements(it.Native.JSON) {
+	for _, v := range jsonscan.Elements(wire.NativeOf(it, model.DialectGemini)) {
 		parts = append(parts, json.RawMessage(v))
 	}
 	return parts

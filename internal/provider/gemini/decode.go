@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
+	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -21,18 +21,18 @@ import (
 const maxParts = 4096
 
 // decode reads one answer, streamed or whole, reports its deltas and returns the turn,
-// which has the given number. names has the names of functions by their aliases. The turn stands beside an error where something had come
-// before it. What the turn takes is charged to memory, if there is one. The error is a
-// *model.Error, a [wire.Stopped], or what reading returned.
+// which has the given number. names has the names of functions by their aliases. The turn stands
+// beside an error where something had come before it. What the turn takes is charged to memory, if
+// there is one. The error is a *model.Error, a [wire.Stopped], or what reading returned.
 func decode(src io.Reader, number int, names map[string]string, memory tool.Memory, emit func(model.Delta) error) (*model.Turn, error) {
-	a := &answer{emit: emit, number: number, names: names}
+	a := &answer{Turn: wire.Turn{Emit: emit}, number: number, names: names}
 	err := wire.Decode(src, memory, sse.ReaderOptions{}, a)
 	if err == nil {
 		err = a.failure()
 	}
 	if err != nil {
-		a.ended = false
-		if a.id == "" && len(a.runs) == 0 {
+		a.Over = false
+		if a.IsEmpty() {
 			return nil, err
 		}
 	}
@@ -41,44 +41,27 @@ func decode(src io.Reader, number int, names map[string]string, memory tool.Memo
 
 // answer puts a turn together.
 type answer struct {
-	emit   func(model.Delta) error
+	wire.Turn
 	number int               // of the turn
 	names  map[string]string // of functions, by their aliases; nil = none has one
 
-	id, model string
-	runs      []*run // in the order in which they began
-	calls     int
-	parts     int
-	content   int // bytes of text, thoughts and arguments
-	others    int // bytes of native forms
-	usage     usage
-	counted   bool   // the usage is that of the end, and not a sum so far
-	raw       string // the finish reason
-	message   string // what the provider says of it
-	ended     bool
+	last    *run // that a part can continue; nil = there is none
+	parts   int
+	usage   usage
+	counted bool   // the usage is that of the end, and not a sum so far
+	message string // what the provider says of the finish reason
 }
 
-// runKind is what a run is.
-type runKind int
-
-const (
-	texts    runKind = iota // visible texts and images
-	thoughts                // thoughts, and signatures that stand alone
-	call                    // one function call
-	other                   // one part that only the dialect knows
-)
-
-// run is one item of the turn: adjacent parts of the same kind.
+// run is one item of the turn: adjacent parts of the same kind. Visible texts and images are a
+// message; thoughts, and signatures that stand alone, are reasoning; each function call, and each part
+// that only the dialect knows, is a run of its own.
 type run struct {
-	kind   runKind
-	number int // of its item
-	text   []byte
-	parts  []part
-
-	id, name  string // of a call
-	arguments []byte // of a call
-	open      bool   // the call is not complete
+	wire.Entry
+	parts []part
 }
+
+// isOpen reports whether the run is a call that is not complete.
+func (r *run) isOpen() bool { return r != nil && r.Kind == item.ToolCall && !r.Done }
 
 // part is a part as it goes back to the provider.
 type part struct {
@@ -136,15 +119,9 @@ type usage struct {
 	Traffic string `json:"trafficType"` // of Vertex AI
 }
 
-// Ends implements wire.Decoder. The dialect has no last event.
+// Ends implements wire.Decoder. The dialect has no last event: a stream is complete once it has said why
+// it ends.
 func (a *answer) Ends(sse.Event) bool { return false }
-
-// Ended implements wire.Decoder. The dialect has no last event: a stream is complete
-// once it has said why it ends.
-func (a *answer) Ended() bool { return a.ended }
-
-// Size implements wire.Decoder.
-func (a *answer) Size() (content, others int) { return a.content, a.others }
 
 // Event implements wire.Decoder.
 func (a *answer) Event(ev sse.Event) (last bool, err error) {
@@ -170,7 +147,7 @@ func (a *answer) Whole(data []byte) error {
 			return err
 		}
 	}
-	if !a.ended && len(a.runs) == 0 {
+	if !a.Over && a.last == nil {
 		return wire.Foreign(data, "the answer has no candidates")
 	}
 	return a.close()
@@ -179,10 +156,10 @@ func (a *answer) Whole(data []byte) error {
 // close ends an answer that is whole and does not say why it ends. One that stops within a call, or has nothing, is
 // not whole.
 func (a *answer) close() error {
-	if last := a.last(); last != nil && last.open && !a.ended {
+	if a.last.isOpen() && !a.Over {
 		return wire.Broken("sent an answer that ends within a call", nil)
 	}
-	a.ended, a.counted = a.ended || len(a.runs) > 0, true
+	a.Over, a.counted = a.Over || a.last != nil, true
 	return nil
 }
 
@@ -195,12 +172,7 @@ func (a *answer) take(data []byte) error {
 	if wire.SaysError(jsonscan.TrimSpace(c.Error)) {
 		return wire.AnswerError(data)
 	}
-	if c.ResponseID != "" && a.id == "" {
-		a.id = c.ResponseID
-	}
-	if c.ModelVersion != "" {
-		a.model = c.ModelVersion
-	}
+	a.ID, a.Model = cmp.Or(a.ID, c.ResponseID), cmp.Or(c.ModelVersion, a.Model)
 	_ = json.Unmarshal(c.Usage, &a.usage) // what cannot be read was not reported
 	if reason := c.PromptFeedback.BlockReason; reason != "" {
 		return blocked(data, reason, c.PromptFeedback.BlockReasonMessage)
@@ -218,8 +190,8 @@ func (a *answer) take(data []byte) error {
 			}
 		}
 		if candidate.FinishReason != "" {
-			a.raw, a.message, a.ended = candidate.FinishReason, candidate.FinishMessage, true
-			if stopOf(a.raw) == model.StopLength {
+			a.Raw, a.message, a.Over = candidate.FinishReason, candidate.FinishMessage, true
+			if stopOf(a.Raw) == model.StopLength {
 				continue // within the call
 			}
 			if err := a.endCall(); err != nil {
@@ -228,7 +200,7 @@ func (a *answer) take(data []byte) error {
 		}
 	}
 	if len(c.Usage) > 0 {
-		a.counted = a.ended
+		a.counted = a.Over
 	}
 	return nil
 }
@@ -256,27 +228,27 @@ func (a *answer) addPart(raw json.RawMessage) error {
 		return a.addMedia(raw, p)
 	case p.Text != nil:
 		return a.addText(raw, p)
-	case onlySignature(raw):
-		return a.append(thoughts, "", compact(raw))
+	case jsonscan.Member(raw, "thoughtSignature") != nil && !wire.HasMore(raw, "thoughtSignature", "thought"):
+		return a.append(item.Reasoning, "", compact(raw))
 	case len(raw) <= 2:
 		return nil // {} says nothing
 	}
-	return a.append(other, "", compact(raw))
+	return a.append(item.Other, "", compact(raw))
 }
 
 // addText adds text, or a thought. An empty text that carries a signature continues
 // what is before it, and is a thought without words if nothing is.
 func (a *answer) addText(raw json.RawMessage, p partFields) error {
-	kind, plain := texts, isPlain(raw)
+	kind, plain := item.Message, !wire.HasMore(raw, "text", "thought")
 	if p.Thought {
-		kind = thoughts
+		kind = item.Reasoning
 	}
 	if *p.Text == "" {
 		if plain {
 			return nil
 		}
-		if last := a.last(); last == nil || last.kind != kind {
-			kind = thoughts
+		if a.last == nil || a.last.Kind != kind {
+			kind = item.Reasoning
 		}
 	}
 	if plain {
@@ -288,72 +260,54 @@ func (a *answer) addText(raw json.RawMessage, p partFields) error {
 // addMedia adds an image or another file that the model made. A client reads an image
 // as Markdown, and of anything else what it is.
 func (a *answer) addMedia(raw json.RawMessage, p partFields) error {
-	kind := texts
+	kind := item.Message
 	var text string
 	media := mediaOf(p.InlineData, p.FileData)
 	switch {
 	case p.Thought:
-		kind, text = thoughts, media.Describe()
+		kind, text = item.Reasoning, media.Describe()
 	case slices.Contains(imageTypes, media.MIMEType) && media.Data != "":
 		text = markdownImage(media)
 	default:
 		text = media.Describe()
 	}
-	if last := a.last(); last != nil && last.kind == kind && len(last.text) > 0 && !bytes.HasSuffix(last.text, []byte("\n")) {
+	if last := a.last; last != nil && last.Kind == kind && len(last.Text) > 0 && !bytes.HasSuffix(last.Text, []byte("\n")) {
 		text = "\n\n" + text
 	}
 	return a.append(kind, text, compact(raw))
 }
 
-// last returns the run that a part can continue; nil = there is none.
-func (a *answer) last() *run {
-	if len(a.runs) == 0 {
-		return nil
-	}
-	return a.runs[len(a.runs)-1]
-}
-
 // begin begins a run.
-func (a *answer) begin(kind runKind) (*run, error) {
+func (a *answer) begin(r *run) error {
 	if err := a.endCall(); err != nil {
-		return nil, err
+		return err
 	}
-	r := &run{kind: kind, number: len(a.runs)}
-	a.runs = append(a.runs, r)
-	return r, nil
+	a.last = r
+	return a.Add(r)
 }
 
 // append adds a part to a run of the kind, and reports its text. raw is the part as it
 // goes back; nil for one that is nothing but text.
-func (a *answer) append(kind runKind, text string, raw []byte) error {
-	r := a.last()
-	if r == nil || r.kind != kind || kind == other {
-		var err error
-		if r, err = a.begin(kind); err != nil {
+func (a *answer) append(kind item.Kind, text string, raw []byte) error {
+	if a.last == nil || a.last.Kind != kind || kind == item.Other {
+		if err := a.begin(&run{Entry: wire.Entry{Kind: kind}}); err != nil {
 			return err
 		}
 	}
-	a.content += len(text)
-	r.text = append(r.text, text...)
+	r := a.last
+	a.Content += len(text)
 	if n := len(r.parts); raw == nil && n > 0 && r.parts[n-1].raw == nil {
 		r.parts[n-1].text = append(r.parts[n-1].text, text...)
 	} else {
 		a.keep(r, part{text: []byte(text), raw: raw})
 	}
-	if text == "" {
-		return nil
-	}
-	d := model.Delta{Kind: model.TextDelta, Item: r.number, Text: text}
-	if kind == thoughts {
-		d.Kind = model.ReasoningDelta
-	}
-	return a.report(d)
+	return a.Say(&r.Entry, text)
 }
 
 // keep adds a part to a run.
 func (a *answer) keep(r *run, p part) {
 	a.parts++
-	a.others += len(p.raw)
+	a.Others += len(p.raw)
 	r.parts = append(r.parts, p)
 }
 
@@ -362,31 +316,26 @@ func (a *answer) addCall(raw json.RawMessage, f *callFields) error {
 	if len(f.PartialArgs) > 0 {
 		return wire.Broken("sent the arguments of a call in pieces, which the request does not ask for", nil)
 	}
-	r := a.last()
-	if r == nil || !r.open || f.Name != "" {
-		if a.calls++; a.calls > wire.MaxCalls {
-			return wire.Broken(fmt.Sprintf("sent a turn with more than %d tool calls", wire.MaxCalls), nil)
-		}
-		var err error
-		if r, err = a.begin(call); err != nil {
+	r := a.last
+	if !r.isOpen() || f.Name != "" {
+		r = &run{Entry: wire.Entry{Kind: item.ToolCall, ID: f.ID, Name: cmp.Or(a.names[f.Name], f.Name), Whole: true}}
+		if err := a.begin(r); err != nil {
 			return err
 		}
-		r.id, r.name, r.open = f.ID, cmp.Or(a.names[f.Name], f.Name), true
-		if r.id == "" {
-			r.id = a.callID()
+		if r.ID == "" {
+			r.ID = a.callID()
 		}
 		a.keep(r, part{raw: compact(raw)})
-		if err := a.report(model.Delta{Kind: model.CallDelta, Item: r.number, CallID: r.id, Name: r.name}); err != nil {
+		if err := a.Call(&r.Entry); err != nil {
 			return err
 		}
 	}
-	r.open = f.WillContinue
 	r.setArguments(f.Args)
-	a.content += len(r.arguments)
-	if r.open {
+	a.Content += len(r.Input)
+	if f.WillContinue {
 		return nil
 	}
-	return a.reportArguments(r)
+	return a.endCall()
 }
 
 // setArguments takes the arguments of a call. The dialect has an object; any other
@@ -397,79 +346,29 @@ func (r *run) setArguments(args json.RawMessage) {
 	case len(args) == 0 || jsonscan.IsKind(args, 'n'):
 		return
 	case jsonscan.IsKind(args, '{'):
-		r.arguments = compact(args)
+		r.Input = compact(args)
 	case jsonscan.HasText(args):
-		r.arguments = []byte(jsonscan.Text(args))
+		r.Input = []byte(jsonscan.Text(args))
 	default:
-		r.arguments = compact(args)
+		r.Input = compact(args)
 	}
 }
 
 // endCall completes a call whose continuation did not come: something else came, or
 // the turn ended without reaching its limit.
 func (a *answer) endCall() error {
-	r := a.last()
-	if r == nil || !r.open {
+	if !a.last.isOpen() {
 		return nil
 	}
-	r.open = false
-	return a.reportArguments(r)
-}
-
-// reportArguments reports the arguments of a complete call.
-func (a *answer) reportArguments(r *run) error {
-	if len(r.arguments) == 0 {
-		r.arguments = []byte(`{}`)
-	}
-	return a.report(model.Delta{Kind: model.CallDelta, Item: r.number, Text: string(r.arguments)})
+	return a.End(&a.last.Entry)
 }
 
 // callID returns an id for a call that has none. It is not sent to the provider. Of
 // two calls of a conversation it is not the same.
 func (a *answer) callID() string {
 	const most = 24 // so that other dialects take it, too
-	of := strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' {
-			return r
-		}
-		return '_'
-	}, a.id[:min(len(a.id), most)])
-	if of == "" {
-		of = fmt.Sprint(a.number)
-	}
-	return fmt.Sprintf("call_%s_%d", of, a.calls-1)
-}
-
-func (a *answer) report(d model.Delta) error {
-	if err := a.emit(d); err != nil {
-		return wire.Stopped{Err: err}
-	}
-	return nil
-}
-
-// isPlain reports whether a part has nothing but its text and whether it is a thought.
-func isPlain(raw []byte) bool {
-	for name := range jsonscan.Members(raw) {
-		if string(name) != "text" && string(name) != "thought" {
-			return false
-		}
-	}
-	return true
-}
-
-// onlySignature reports whether a part is a signature without anything that it signs.
-func onlySignature(raw []byte) bool {
-	signed := false
-	for name := range jsonscan.Members(raw) {
-		switch string(name) {
-		case "thoughtSignature":
-			signed = true
-		case "thought":
-		default:
-			return false
-		}
-	}
-	return signed
+	of := wire.Word(a.ID[:min(len(a.ID), most)])
+	return fmt.Sprintf("call_%s_%d", cmp.Or(of, fmt.Sprint(a.number)), a.Calls())
 }
 
 // compact returns a copy of JSON without white space.

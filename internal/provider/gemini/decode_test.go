@@ -1,7 +1,6 @@
 package gemini
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,30 +26,6 @@ func said1(parts, reason string) string {
 }
 
 const aCall = `{"functionCall":{"name":"f","args":{"a":1}}}`
-
-func TestRequestsHaveKeyPathAndQuery(t *testing.T) {
-	var got http.Header
-	var asked string
-	p := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		got, asked = r.Header, r.URL.String()
-		providertest.Answer(200, nil, said1(`{"text":"x"}`, "STOP"))(w, r)
-	}, func(e *wire.Endpoint) {
-		e.BaseURL += "beta/?x=1"
-		e.APIKey = func(context.Context) (string, error) { return "AIza-key", nil }
-	})
-	for name, want := range map[string]string{
-		"gemini-2.5-pro":        "/v1beta/models/gemini-2.5-pro:streamGenerateContent?x=1&alt=sse",
-		"models/gemini-2.5-pro": "/v1beta/models/gemini-2.5-pro:streamGenerateContent?x=1&alt=sse",
-		"tunedModels/mine":      "/v1beta/tunedModels/mine:streamGenerateContent?x=1&alt=sse",
-	} {
-		if _, err := p.Stream(t.Context(), &model.Request{Model: name}, (&providertest.Heard{}).Emit); err != nil {
-			t.Fatal(err)
-		}
-		if asked != want || got.Get("X-Goog-Api-Key") != "AIza-key" || got.Get("Authorization") != "" {
-			t.Errorf("%s: asked for %s with %v", name, asked, got)
-		}
-	}
-}
 
 // The name of the model is a client's, and part of the path.
 func TestNamesThatAreNoModels(t *testing.T) {
@@ -311,12 +286,6 @@ func TestUsage(t *testing.T) { // M03 M06 P41
 		`"promptTokenCount":10,"candidatesTokenCount":5,"trafficType":"ON_DEMAND_PRIORITY"`:                    {Input: 10, Output: 5, Total: 15, ServiceTier: model.TierPriority},
 		`"promptTokenCount":10,"candidatesTokenCount":5,"trafficType":"ON_DEMAND_FLEX"`:                        {Input: 10, Output: 5, Total: 15, ServiceTier: model.TierFlex},
 	} {
-		got := decodeAll(strings.NewReader(said1(`{"text":"x"}`, "STOP") + `data: {"usageMetadata":{` + said + "}}\n\n"))
-		if got.Err != "<nil>" {
-			t.Fatal(said, got.Err)
-		}
-		if diff := cmp.Diff(want, got.Turn.Usage); diff != "" {
-			t.Error(said, diff)
-		}
+		decoding().Counts(t, want, said1(`{"text":"x"}`, "STOP")+`data: {"usageMetadata":{`+said+"}}\n\n")
 	}
 }

@@ -69,27 +69,14 @@ func (p *Provider) Stream(ctx context.Context, req *model.Request, emit func(mod
 		return nil, err
 	}
 	t := p.translate(full)
-	if t.Refused != nil {
-		return nil, t.Refused
-	}
-	if len(t.Hidden) > 0 && item.LastTurn(req.Items) == 0 {
-		p.client.Log().WarnContext(ctx, "tools are not offered: the provider refuses their names", "tools", t.Hidden)
-	}
-	body, err := wire.Body(t.request)
+	t.LogHidden(ctx, p.client.Log(), req, "their names")
+	body, err := t.Write(t.request)
 	if err != nil {
 		return nil, err
 	}
-	number := item.LastTurn(req.Items) + 1
-	var turn *model.Turn
-	err = p.client.Stream(ctx, to, wire.StreamHeader(), body, req.Memory, func(answer io.Reader) error {
-		var err error
-		turn, err = decode(answer, number, aliases(req), req.Memory, emit)
-		return err
+	return p.client.Turn(ctx, to, wire.StreamHeader(), body, req, func(answer io.Reader) (*model.Turn, error) {
+		return decode(answer, item.LastTurn(req.Items)+1, aliases(req), req.Memory, emit)
 	})
-	if turn != nil {
-		item.SetTurn(turn.Items, number)
-	}
-	return turn, err
 }
 
 // modelName is what the name of a model may be: with its collection, such as

@@ -54,16 +54,6 @@ type translation struct {
 	config generationConfig
 }
 
-// encode writes a request. The error is a *model.Error about a value that the dialect
-// cannot take.
-func (p *Provider) encode(req *model.Request) ([]byte, error) {
-	t := p.translate(req)
-	if t.Refused != nil {
-		return nil, t.Refused
-	}
-	return wire.Body(t.request)
-}
-
 // Dropped implements model.Translator. It does not write the contents.
 func (p *Provider) Dropped(req *model.Request) []string { return p.translate(req).Losses.Dropped() }
 
@@ -81,15 +71,8 @@ func (p *Provider) translate(req *model.Request) *translation {
 	}
 	t.ServiceTier = wire.Tier(req)
 	t.Drop("cache_control", req.CacheMarkers() > 0) // the provider caches by itself
-	t.Drop("metadata", len(req.Metadata) > 0)
-	t.Drop("user", req.User != "")
-	t.Drop(req.NameOf(model.MemberVerbosity), req.Verbosity != "")
 	t.Drop("parallel_tool_calls", req.ParallelCalls != nil && !*req.ParallelCalls && len(t.Tools) > 0)
-	for _, param := range req.Params {
-		stored := param.Name == "store" && string(param.Value) == "false" // nothing is stored
-		tier := param.Name == "service_tier" && wire.Tier(req) != ""
-		t.Drop(param.Name, !param.Typed && !stored && !tier)
-	}
+	t.DropSettings(req, "seed", "presence_penalty", "frequency_penalty", wire.TierMember)
 	return t
 }
 
@@ -131,9 +114,7 @@ func (t *translation) format() {
 	}
 	schema, lost := subset(f.Schema)
 	t.config.ResponseSchema = schema
-	for _, name := range lost {
-		t.Drop(t.req.NameOf(model.MemberSchema)+"."+name, true)
-	}
+	t.DropSchema(t.req, lost)
 }
 
 // fileURI returns the URI of an uploaded file, whose name is such as files/abc.

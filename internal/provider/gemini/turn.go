@@ -15,53 +15,35 @@ import (
 
 // turn returns what has been put together. Without an end it is a partial turn.
 func (a *answer) turn() *model.Turn {
-	t := &model.Turn{ID: a.id, Model: a.model, RawStop: a.raw, Usage: a.usage.sum()}
-	for _, r := range a.runs {
-		if r.kind == call {
-			t.Calls = append(t.Calls, model.Call{ID: r.id, Name: r.name, Arguments: string(r.arguments), Complete: !r.open})
-		}
-		if !r.open {
-			t.Items = append(t.Items, r.item())
-		}
-	}
-	if t.Items == nil {
-		t.Items = []item.Item{{Kind: item.Message, Role: item.Assistant}}
-	}
-	if a.ended {
-		t.Usage.Estimated = !a.counted && t.Usage.Input+t.Usage.Output > 0
-		t.Stop = wire.Settled(stopOf(a.raw), len(t.Calls)) // the dialect has no reason of its own for calls
-	}
-	return t
+	usage := a.usage.sum()
+	usage.Estimated = a.Over && !a.counted && usage.Total > 0
+	return a.Result(usage, stopOf(a.Raw)) // the dialect has no reason of its own for calls
 }
 
-// item returns a run as an entry of the transcript.
-func (r *run) item() item.Item {
+// Item implements wire.Block.
+func (r *run) Item() (item.Item, bool) {
 	native := item.Native{Dialect: model.DialectGemini, JSON: r.native(), Opaque: r.signed()}
-	text := []item.Part{{Kind: item.Text, Text: string(r.text)}}
-	switch r.kind {
-	case texts:
-		it := item.Item{Kind: item.Message, Role: item.Assistant, Parts: text}
-		if len(r.parts) > 1 || r.parts[0].raw != nil {
-			it.Native = native
+	it := item.Item{Kind: r.Kind, Native: native}
+	switch r.Kind {
+	case item.Message:
+		it.Role, it.Parts = item.Assistant, wire.TextParts(r.Text)
+		if len(r.parts) == 1 && r.parts[0].raw == nil {
+			it.Native = item.Native{}
 		}
-		return it
-	case thoughts:
-		it := item.Item{Kind: item.Reasoning, Native: native}
-		if len(r.text) > 0 {
-			it.Parts = text
+	case item.Reasoning:
+		if len(r.Text) > 0 {
+			it.Parts = wire.TextParts(r.Text)
 		}
-		return it
-	case call:
-		it := item.NewCall(r.id, r.name, string(r.arguments))
+	case item.ToolCall:
+		it = item.NewCall(r.ID, r.Name, r.Arguments())
 		it.Native = native
-		return it
 	}
-	return item.Item{Kind: item.Other, Native: native}
+	return it, true
 }
 
 // native returns the parts of a run as they go back to the provider, in an array.
 func (r *run) native() json.RawMessage {
-	if r.kind == call {
+	if r.Kind == item.ToolCall {
 		return bytes.Join([][]byte{[]byte("["), r.callPart(), []byte("]")}, nil)
 	}
 	out := []byte{'['}
@@ -72,7 +54,7 @@ func (r *run) native() json.RawMessage {
 		switch {
 		case p.raw != nil:
 			out = append(out, p.raw...)
-		case r.kind == thoughts:
+		case r.Kind == item.Reasoning:
 			out = append(jsonscan.AppendString(append(out, `{"thought":true,"text":`...), string(p.text)), '}')
 		default:
 			out = append(jsonscan.AppendString(append(out, `{"text":`...), string(p.text)), '}')
@@ -90,27 +72,21 @@ func (r *run) callPart() []byte {
 	if jsonscan.Member(f, "willContinue") == nil && (args == nil || jsonscan.IsKind(args, '{')) {
 		return raw
 	}
-	var changed []byte
+	changed := []byte{'{'}
 	for name, v := range jsonscan.Members(f) {
 		if string(name) != "willContinue" && string(name) != "args" {
-			changed = appendMember(changed, name, v)
+			changed = jsonscan.AppendMember(changed, name, v)
 		}
 	}
-	changed = append(appendMember(changed, []byte("args"), wire.Input(r.arguments).Object()), '}')
-	var out []byte
+	changed = append(jsonscan.AppendMember(changed, "args", wire.Input(r.Input).Object()), '}')
+	out := []byte{'{'}
 	for name, v := range jsonscan.Members(raw) {
 		if string(name) == "functionCall" {
 			v = changed
 		}
-		out = appendMember(out, name, v)
+		out = jsonscan.AppendMember(out, name, v)
 	}
 	return append(out, '}')
-}
-
-// appendMember appends a member to an object that has no end yet.
-func appendMember(object, name, v []byte) []byte {
-	object = append(object, "{,"[min(len(object), 1)])
-	return append(append(jsonscan.AppendString(object, name), ':'), v...)
 }
 
 // signed reports whether a part of the run has a signature.
@@ -126,11 +102,10 @@ func (r *run) signed() bool {
 // failure returns the error of a turn whose finish reason says that it failed; nil = it
 // did not.
 func (a *answer) failure() error {
-	silent := len(a.runs) == 0
-	switch a.raw {
+	switch a.Raw {
 	case "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MALFORMED_RESPONSE":
 	case "LANGUAGE", "OTHER", "NO_IMAGE", "IMAGE_OTHER", "FINISH_REASON_UNSPECIFIED":
-		if !silent {
+		if a.last != nil {
 			return nil
 		}
 	default:
@@ -138,10 +113,10 @@ func (a *answer) failure() error {
 	}
 	message := a.message
 	if message == "" {
-		message = fmt.Sprintf("ended its answer with %s", a.raw)
+		message = fmt.Sprintf("ended its answer with %s", a.Raw)
 	}
 	err := wire.Broken(message, nil)
-	err.Code = a.raw
+	err.Code = a.Raw
 	return err
 }
 
@@ -161,7 +136,7 @@ func stopOf(raw string) model.Stop {
 // dialect counts beside it, and those of the provider's own tools as a part of the
 // input.
 func (u usage) sum() model.Usage {
-	n := func(v int64) int64 { return min(max(v, 0), wire.MaxUsage) }
+	n := wire.Tokens
 	out := model.Usage{Input: n(u.Prompt) + n(u.ToolUse), Output: n(u.Candidates) + n(u.Thoughts), CachedInput: n(u.Cached), Reasoning: n(u.Thoughts)}
 	out.ServiceTier = model.Tier(cmp.Or(strings.ToLower(u.Tier), trafficTiers()[u.Traffic]))
 	out.Total = out.Input + out.Output

@@ -13,7 +13,7 @@ import (
 // assembly puts a turn together from the chunks of a stream, or from the one
 // object of an answer that is not streamed, and reports deltas as they come.
 type assembly struct {
-	emit func(model.Delta) error
+	wire.Emit
 
 	id, model string
 	content   content
@@ -71,14 +71,7 @@ func (a *assembly) reportText(kind model.DeltaKind, piece []byte) error {
 	case model.RefusalDelta:
 		d.Item, d.Part = a.number(&a.messageItem), partIndex(&a.refusalPart, a.textPart)
 	}
-	return a.report(d)
-}
-
-func (a *assembly) report(d model.Delta) error {
-	if err := a.emit(d); err != nil {
-		return wire.Stopped{Err: err}
-	}
-	return nil
+	return a.Report(d)
 }
 
 // number returns the number of an item, from 0. An item that begins with this
@@ -303,7 +296,7 @@ func (a *assembly) reportCall(c *call, end bool) error {
 	}
 	d.Text = string(c.args[c.reported:])
 	c.reported = len(c.args)
-	return a.report(d)
+	return a.Report(d)
 }
 
 // reportRest reports, at the end of the turn, the calls that had to wait.

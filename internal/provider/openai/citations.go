@@ -7,7 +7,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/item"
-	"github.com/turnpike-gateway/turnpike/model"
 )
 
 // maxCitations is how many citations one turn may have.
@@ -55,11 +54,7 @@ func (a *assembly) reportCitations() error {
 	for ; a.cited < len(a.citations); a.cited++ {
 		c := &a.citations[a.cited]
 		c.Part = a.textPart - 1
-		text, err := json.Marshal(c)
-		if err != nil {
-			return err // unreachable: texts and numbers
-		}
-		if err := a.report(model.Delta{Kind: model.CitationDelta, Item: a.messageItem - 1, Part: c.Part, Text: string(text)}); err != nil {
+		if err := a.Cite(a.messageItem-1, *c); err != nil {
 			return err
 		}
 	}

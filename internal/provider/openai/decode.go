@@ -15,7 +15,7 @@ import (
 // The turn is charged to memory, if there is one. The error is a *model.Error, a
 // [wire.Stopped], or that of src.
 func decode(src io.Reader, memory tool.Memory, emit func(model.Delta) error) (*model.Turn, error) {
-	a := &assembly{emit: emit}
+	a := &assembly{Emit: emit}
 	err := wire.Decode(src, memory, sse.ReaderOptions{}, a)
 	if err == nil {
 		err = a.reportRest()

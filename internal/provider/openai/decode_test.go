@@ -197,10 +197,7 @@ func TestDeltas(t *testing.T) { // M01
 		return model.Delta{Kind: model.CallDelta, Item: item, CallID: id, Name: name, Text: args}
 	}
 	args := func(item int, s string) model.Delta { return open(item, "", "", s) }
-	for _, tt := range []struct {
-		name, in string
-		want     []model.Delta
-	}{
+	decoding().Tells(t, []providertest.Told{
 		{"reasoning, text and calls", delta(`"reasoning":"a"`) + delta(`"content":"b"`) + callPiece(`{"index":0,"id":"1","function":{"name":"f","arguments":""}}`) + callPiece(`{"index":0,"function":{"arguments":"{"}}`) + callPiece(`{"index":0,"function":{"arguments":"}"}}`) + end("tool_calls"),
 			[]model.Delta{{Kind: model.ReasoningDelta, Text: "a"}, text(1, "b"), open(2, "1", "f", "{"), args(2, "}")}},
 		{"text after a call", callPiece(`{"index":0,"id":"1","function":{"name":"f","arguments":"{}"}}`) + delta(`"content":"b"`) + end("tool_calls"),
@@ -227,15 +224,7 @@ func TestDeltas(t *testing.T) { // M01
 			[]model.Delta{open(0, "1", "f", `{"a":1}`)}},
 		{"a call that was cut off", callPiece(`{"index":0,"id":"1","function":{"name":"f","arguments":"{"}}`) + delta(`"content":"b"`) + end("length"),
 			[]model.Delta{open(0, "1", "f", "{"), text(1, "b")}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			got := decodeAll(strings.NewReader(tt.in))
-			if diff := cmp.Diff(tt.want, got.Deltas); diff != "" || got.Err != "<nil>" {
-				t.Errorf("%s\n%s", got.Err, diff)
-			}
-			providertest.CheckDeltas(t, got)
-		})
-	}
+	})
 }
 
 // Whatever comes, the decoder ends with a turn or an error, and the same ones
@@ -280,7 +269,7 @@ func FuzzTemplate(f *testing.F) {
 			return
 		}
 		var fast, slow providertest.Heard
-		a, b := &assembly{emit: fast.Emit}, &assembly{emit: slow.Emit}
+		a, b := &assembly{Emit: fast.Emit}, &assembly{Emit: slow.Emit}
 		if a.chunk([]byte(first)) != nil {
 			return
 		}
@@ -294,7 +283,7 @@ func FuzzTemplate(f *testing.F) {
 }
 
 func benchmarkChunk(b *testing.B, chunks ...string) {
-	a := &assembly{emit: func(model.Delta) error { return nil }}
+	a := &assembly{Emit: func(model.Delta) error { return nil }}
 	data := make([][]byte, len(chunks))
 	for i, c := range chunks {
 		data[i] = []byte(c)
@@ -351,9 +340,7 @@ func TestUsageIncludesReasoning(t *testing.T) { // M06
 		`"completion_tokens_details":{"reasoning_tokens":5}`:                                                                  {Output: 5, Reasoning: 5},
 	} {
 		in := end("stop") + `data: {"choices":[],"usage":{` + said + "}}\n\n" + done
-		if diff := cmp.Diff(want, decodeAll(strings.NewReader(in)).Turn.Usage); diff != "" {
-			t.Error(said, diff)
-		}
+		decoding().Counts(t, want, in)
 	}
 }
 
@@ -397,9 +384,7 @@ func TestUsageKeepsCachedAndWrittenTokensApart(t *testing.T) { // M06 P41
 			Input: 1000, CacheWrite: 400, CacheWrite1h: 400, Output: 5, Total: 1005},
 	} {
 		in := end("stop") + `data: {"choices":[],"usage":{` + said + "}}\n\n" + done
-		if diff := cmp.Diff(want, decodeAll(strings.NewReader(in)).Turn.Usage); diff != "" {
-			t.Error(said, diff)
-		}
+		decoding().Counts(t, want, in)
 	}
 }
 

@@ -79,7 +79,7 @@ func FuzzUsage(f *testing.F) {
 	f.Add(`{"prompt_tokens":-1000000,"completion_tokens":9223372036854775807,"completion_tokens_details":{"reasoning_tokens":-1}}`)
 	f.Add(`{"prompt_tokens":1e15,"prompt_cache_hit_tokens":"7","cache_creation_input_tokens":-0.5,"completion_tokens":null}`)
 	f.Fuzz(func(t *testing.T, said string) {
-		a := &assembly{emit: func(model.Delta) error { return nil }}
+		a := &assembly{Emit: func(model.Delta) error { return nil }}
 		if !jsonscan.Valid([]byte(said)) || a.chunk([]byte(`{"choices":[],"usage":`+said+`}`)) != nil {
 			return
 		}

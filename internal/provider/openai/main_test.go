@@ -1,7 +1,7 @@
 package openai
 
 import (
-	"encoding/json"
+	"io"
 	"net/http"
 	"testing"
 
@@ -9,39 +9,20 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/provider/providertest"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
+	"github.com/turnpike-gateway/turnpike/model"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-type (
-	recording = providertest.Recording
-	expected  = providertest.Expected
-)
-
-func recordings(t testing.TB) []recording {
-	t.Helper()
-	return providertest.Recordings(t, "openai-chat", "openai-compat")
-}
-
-func byName(t testing.TB, name string) recording {
-	t.Helper()
-	return providertest.Named(t, recordings(t), name)
-}
-
-// recordedRequest is the body of a recorded request.
-type recordedRequest struct{ Messages, Tools []json.RawMessage }
-
-func requestOf(t testing.TB, r recording) recordedRequest {
-	t.Helper()
-	var body recordedRequest
-	if err := json.Unmarshal(r.Request.Body, &body); err != nil {
-		return recordedRequest{} // one that is not JSON, such as a file
-	}
-	return body
-}
 
 // serve starts a loopback provider and returns a Provider that talks to it.
 func serve(t testing.TB, h http.HandlerFunc, change ...func(*wire.Endpoint)) *Provider {
 	t.Helper()
 	return New(providertest.Serve(t, h, change...), Options{})
 }
+
+// decoding is the decoder, without a bound of memory.
+func decoding() providertest.Decode {
+	return func(src io.Reader, emit func(model.Delta) error) (*model.Turn, error) { return decode(src, nil, emit) }
+}
+
+func decodeAll(src io.Reader) providertest.Outcome { return decoding().Run(src) }

@@ -63,10 +63,11 @@ func hasNoForm(unit []item.Item) bool {
 	return true
 }
 
+// native returns the message that an item begins, as this dialect wrote it; nil if it did not.
+func native(i *item.Item) []byte { return wire.NativeOf(i, model.DialectChat) }
+
 // isNative reports whether this dialect wrote the item.
-func isNative(i *item.Item) bool {
-	return i.Native.Dialect == model.DialectChat && len(i.Native.JSON) > 0
-}
+func isNative(i *item.Item) bool { return len(native(i)) > 0 }
 
 // appendMessage appends the items of one answer, or any other single item, as a
 // message: unchanged where this dialect wrote it, otherwise made from the plain
@@ -184,13 +185,13 @@ func (c *callIDs) answered(id string) string {
 
 // appendWithIDs appends an assistant's message with other ids of its calls.
 func appendWithIDs(dst, message []byte, ids []string) []byte {
-	begin := len(dst)
+	dst = append(dst, '{')
 	for name, v := range jsonscan.Members(jsonscan.TrimSpace(message)) {
-		dst = append(jsonscan.AppendString(append(dst, "{,"[min(len(dst)-begin, 1)]), name), ':')
 		if string(name) != "tool_calls" || !jsonscan.IsKind(v, '[') {
-			dst = append(dst, v...)
+			dst = jsonscan.AppendMember(dst, name, v)
 			continue
 		}
+		dst = jsonscan.AppendMember(dst, name, nil)
 		start := len(dst)
 		for i, call := range jsonscan.Elements(v) {
 			dst = append(dst, "[,"[min(len(dst)-start, 1)])
@@ -207,10 +208,10 @@ func appendWithIDs(dst, message []byte, ids []string) []byte {
 
 // appendWith appends an object with one string member that is new or changed.
 func appendWith(dst, object []byte, name, text string) []byte {
-	dst = jsonscan.AppendString(append(jsonscan.AppendString(append(dst, '{'), name), ':'), text)
+	dst = jsonscan.AppendString(jsonscan.AppendMember(append(dst, '{'), name, nil), text)
 	for n, v := range jsonscan.Members(jsonscan.TrimSpace(object)) {
 		if string(n) != name {
-			dst = append(appendName(dst, string(n)), v...)
+			dst = jsonscan.AppendMember(dst, n, v)
 		}
 	}
 	return append(dst, '}')

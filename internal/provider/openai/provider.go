@@ -30,9 +30,7 @@ import (
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
-	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
-	"github.com/turnpike-gateway/turnpike/tool"
 )
 
 const chatPath = "/chat/completions"
@@ -54,6 +52,7 @@ type Options struct {
 
 // Provider is one provider of the dialect. It is safe for concurrent use.
 type Provider struct {
+	wire.Relayer
 	o      Options
 	client *wire.Client
 	chat   *url.URL
@@ -64,7 +63,7 @@ type Provider struct {
 // parsed shows as an error of class Target at every call.
 func New(e wire.Endpoint, o Options) *Provider {
 	p := &Provider{o: o, client: wire.New(model.DialectChat, e, nil)}
-	p.chat = p.client.URL(chatPath)
+	p.chat, p.Relayer = p.client.URL(chatPath), p.client.Relayer(chatPath, usageOf)
 	host := p.client.Host()
 	p.openAI = host == "api.openai.com" || strings.HasSuffix(host, ".openai.azure.com")
 	switch {
@@ -92,40 +91,12 @@ func (p *Provider) Stream(ctx context.Context, req *model.Request, emit func(mod
 }
 
 func (p *Provider) stream(ctx context.Context, req *model.Request, asks bool, emit func(model.Delta) error) (*model.Turn, error) {
-	var turn *model.Turn
-	err := p.client.Stream(ctx, p.chat, wire.StreamHeader(), p.encode(req, asks), req.Memory, func(answer io.Reader) error {
-		var err error
-		turn, err = decode(answer, req.Memory, emit)
-		return err
+	body := p.encode(req, asks)
+	turn, err := p.client.Turn(ctx, p.chat, wire.StreamHeader(), body, req, func(answer io.Reader) (*model.Turn, error) {
+		return decode(answer, req.Memory, emit)
 	})
-	if turn != nil {
-		item.SetTurn(turn.Items, item.LastTurn(req.Items)+1)
-	}
 	if err == nil && turn.Usage == (model.Usage{}) {
 		p.client.Log().LogAttrs(ctx, slog.LevelDebug, "provider reported no usage", slog.String("model", req.Model))
 	}
 	return turn, err
-}
-
-// Relays implements model.Relayer.
-func (p *Provider) Relays(dialect string) bool {
-	return dialect == model.DialectChat || dialect == model.DialectEndpoints
-}
-
-// Relay implements model.Relayer.
-func (p *Provider) Relay(ctx context.Context, req *model.RelayRequest) (*model.RelayResponse, error) {
-	to := p.chat // nearly always
-	if req.Path != chatPath {
-		to = p.client.URL(req.Path)
-	}
-	if req.Dialect == model.DialectEndpoints {
-		return p.client.Relay(ctx, to, req, wire.EndpointUsage)
-	}
-	return p.client.Relay(ctx, to, req, usageOf)
-}
-
-// List implements model.Lister with GET {base}/models. The caller sets the
-// deadline.
-func (p *Provider) List(ctx context.Context, memory tool.Memory, yield func(model.Listed) bool) error {
-	return p.client.Models(ctx, memory, yield)
 }

@@ -3,11 +3,11 @@ package openai
 import (
 	"cmp"
 	"encoding/json"
-	"maps"
 	"slices"
 	"strconv"
 
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
+	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/internal/schema"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -21,7 +21,7 @@ const maxStop = 4
 // provider's prompt cache sees the common part. JSON of the client and of the
 // provider keeps its bytes, which jsontext.Encoder would reformat. asks says that the stream is to have its usage.
 func (p *Provider) encode(req *model.Request, asks bool) []byte {
-	dst := make([]byte, 0, sizeOf(req))
+	dst := make([]byte, 0, wire.SizeOf(req, native))
 	dst = jsonscan.AppendString(append(dst, `{"model":`...), req.Model)
 	if tools := p.offered(req); len(tools) > 0 {
 		dst = appendTools(append(dst, `,"tools":`...), req.Dialect, tools)
@@ -31,35 +31,13 @@ func (p *Provider) encode(req *model.Request, asks bool) []byte {
 	if req.Dialect == model.DialectChat {
 		dst = p.appendParams(dst, req)
 	} else {
-		dst, _ = p.appendOptions(dst, req)
+		dst = p.appendOptions(dst, req, new(wire.Losses))
 	}
 	dst = append(dst, `,"stream":true`...)
 	if asks {
 		dst = appendStreamOptions(append(dst, `,"stream_options":`...), req)
 	}
 	return append(dst, '}')
-}
-
-// sizeOf estimates the length of the request. Most requests are a little shorter.
-func sizeOf(req *model.Request) int {
-	n := 512
-	for _, t := range req.Tools {
-		n += 128 + len(t.Native) + len(t.Name) + len(t.Description) + len(t.InputSchema)
-	}
-	for _, i := range req.Items {
-		n += 96 + len(i.Native.JSON)
-		if i.Native.Dialect == model.DialectChat {
-			continue
-		}
-		for _, p := range i.Parts {
-			n += 32 + len(p.Text) + len(p.Text)/8 + len(p.URL) + len(p.Data) // some characters need an escape
-		}
-		n += len(i.CallID) + len(i.Name) + len(i.Arguments) + len(i.Arguments)/4
-	}
-	for _, p := range req.Params {
-		n += 8 + len(p.Name) + len(p.Value)
-	}
-	return n
 }
 
 // offered returns the tools that the model may call. A tool without a name is one
@@ -149,7 +127,7 @@ func (p *Provider) appendParams(dst []byte, req *model.Request) []byte {
 			limit = m.Name // the client knows what its model understands
 			continue
 		}
-		dst = append(appendName(dst, m.Name), m.Value...)
+		dst = jsonscan.AppendMember(dst, m.Name, m.Value)
 	}
 	if limit != "" {
 		dst = appendInt(appendName(dst, limit), int64(req.MaxTokens))
@@ -162,27 +140,21 @@ func (p *Provider) Dropped(req *model.Request) []string {
 	if req.Dialect == model.DialectChat {
 		return nil
 	}
-	_, dropped := p.appendOptions(nil, req)
-	slices.Sort(dropped)
-	return slices.Compact(dropped)
+	var l wire.Losses
+	p.appendOptions(nil, req, &l)
+	return l.Dropped()
 }
 
-// appendOptions appends the settings of a request of another dialect. It returns
-// the names of the client's members that have no place in this request.
-func (p *Provider) appendOptions(dst []byte, req *model.Request) ([]byte, []string) {
-	dst, dropped := p.appendShared(dst, req)
-	drop := func(name string, left bool) {
-		if left {
-			dropped = append(dropped, name)
-		}
-	}
+// appendOptions appends the settings of a request of another dialect.
+func (p *Provider) appendOptions(dst []byte, req *model.Request, l *wire.Losses) []byte {
+	dst = p.appendShared(dst, req, l)
 	dst = appendFloat(dst, "temperature", req.Temperature)
 	dst = appendFloat(dst, "top_p", req.TopP)
 	if !p.openAI { // an extension that compatible servers know
 		dst = appendInteger(dst, "top_k", req.TopK)
 	}
-	drop("top_k", p.openAI && req.TopK != nil)
-	drop("cache_control", req.CacheMarkers() > 0)
+	l.Drop("top_k", p.openAI && req.TopK != nil)
+	l.Drop("cache_control", req.CacheMarkers() > 0)
 	dst = appendFloat(dst, "presence_penalty", req.PresencePenalty)
 	dst = appendFloat(dst, "frequency_penalty", req.FrequencyPenalty)
 	dst = appendInteger(dst, "seed", req.Seed)
@@ -191,7 +163,7 @@ func (p *Provider) appendOptions(dst []byte, req *model.Request) ([]byte, []stri
 		stop = stop[:maxStop]
 	}
 	dst = appendStop(dst, stop)
-	drop("stop", len(stop) < len(req.Stop))
+	l.Drop("stop", len(stop) < len(req.Stop))
 	dst = appendFormat(dst, req.Format)
 	dst = appendText(dst, "reasoning_effort", req.Effort)
 	dst = appendText(dst, "verbosity", req.Verbosity)
@@ -199,51 +171,32 @@ func (p *Provider) appendOptions(dst []byte, req *model.Request) ([]byte, []stri
 		dst = strconv.AppendBool(appendName(dst, "parallel_tool_calls"), *req.ParallelCalls)
 	}
 	if !p.openAI { // OpenAI takes metadata only with answers that it stores
-		dst = appendMetadata(dst, req.Metadata)
+		dst = wire.AppendMetadata(dst, req.Metadata)
 	}
-	drop("metadata", p.openAI && len(req.Metadata) > 0)
+	l.Drop("metadata", p.openAI && len(req.Metadata) > 0)
 	dst = appendText(dst, "user", req.User)
 	if req.MaxTokens > 0 {
 		dst = appendInt(appendName(dst, p.o.MaxTokensParam), int64(req.MaxTokens))
 	}
-	return dst, dropped
+	return dst
 }
 
-// appendShared appends the members of the client's dialect that this one has, too. It returns the
-// names of the others.
-func (p *Provider) appendShared(dst []byte, req *model.Request) ([]byte, []string) {
-	var names []string
+// appendShared appends the members of the client's dialect that this one has, too. Compatible servers may
+// not know them.
+func (p *Provider) appendShared(dst []byte, req *model.Request, l *wire.Losses) []byte {
 	for _, m := range req.Params {
-		switch {
-		case !m.Typed && p.openAI && req.Dialect == model.DialectResponses && shared(m.Name):
-			dst = append(appendName(dst, m.Name), m.Value...)
-		case !m.Typed:
-			names = append(names, m.Name)
-		case m.Name == "reasoning" && asksForSummary(m.Value):
-			names = append(names, "reasoning.summary")
+		taken := p.openAI && req.Dialect == model.DialectResponses && wire.InBoth(m.Name)
+		if taken && !m.Typed {
+			dst = jsonscan.AppendMember(dst, m.Name, m.Value)
 		}
+		l.Drop(m.Name, !taken && !m.Typed)
+		l.Drop("reasoning.summary", m.Typed && m.Name == "reasoning" && asksForSummary(m.Value))
 	}
-	if slices.ContainsFunc(req.Tools, func(t model.Tool) bool { return t.Name == "" }) {
-		names = append(names, "tools")
-	}
-	if req.ToolChoice.Mode == "" && req.ToolChoice.Native != nil {
-		names = append(names, "tool_choice")
-	}
-	if slices.ContainsFunc(req.Items, func(i item.Item) bool { return i.Kind == item.Other && i.Native.Dialect == req.Dialect }) {
-		names = append(names, req.NameOf(model.MemberItems))
-	}
-	return dst, names
-}
-
-// shared reports whether the Responses API has an untyped member of the same name and meaning.
-// In OpenAI's document both dialects take them from one schema. Compatible servers may not know
-// them.
-func shared(name string) bool {
-	switch name {
-	case "safety_identifier", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "service_tier", "moderation":
-		return true
-	}
-	return false
+	l.Drop("tools", slices.ContainsFunc(req.Tools, func(t model.Tool) bool { return t.Name == "" }))
+	l.Drop("tool_choice", req.ToolChoice.Mode == "" && req.ToolChoice.Native != nil)
+	others := func(i item.Item) bool { return i.Kind == item.Other && i.Native.Dialect == req.Dialect }
+	l.Drop(req.NameOf(model.MemberItems), slices.ContainsFunc(req.Items, others))
+	return dst
 }
 
 // asksForSummary reports whether a member reasoning of DialectResponses has a summary.
@@ -306,7 +259,7 @@ func appendFormat(dst []byte, f model.Format) []byte {
 		dst = jsonscan.AppendString(dst, cmp.Or(f.Name, "answer")) // the dialect demands one
 		dst = appendText(dst, "description", f.Description)
 		if len(f.Schema) > 0 {
-			dst = append(appendName(dst, "schema"), f.Schema...)
+			dst = jsonscan.AppendMember(dst, "schema", f.Schema)
 		}
 		if f.Strict != nil {
 			dst = strconv.AppendBool(appendName(dst, "strict"), *f.Strict)
@@ -314,18 +267,6 @@ func appendFormat(dst []byte, f model.Format) []byte {
 		return append(dst, `}}`...)
 	}
 	return append(jsonscan.AppendString(append(dst, `,"response_format":{"type":`...), f.Type), '}')
-}
-
-func appendMetadata(dst []byte, metadata map[string]string) []byte {
-	if len(metadata) == 0 {
-		return dst
-	}
-	dst = appendName(dst, "metadata")
-	for i, key := range slices.Sorted(maps.Keys(metadata)) {
-		dst = append(jsonscan.AppendString(append(dst, "{,"[min(i, 1)]), key), ':')
-		dst = jsonscan.AppendString(dst, metadata[key])
-	}
-	return append(dst, '}')
 }
 
 // owned reports whether a member of the request is the gateway's to write.
@@ -356,7 +297,7 @@ func appendStreamOptions(dst []byte, req *model.Request) []byte {
 	dst = append(dst, `{"include_usage":true`...)
 	for name, v := range jsonscan.Members(clientStreamOptions(req)) {
 		if string(name) != "include_usage" {
-			dst = append(appendName(dst, string(name)), v...)
+			dst = jsonscan.AppendMember(dst, name, v)
 		}
 	}
 	return append(dst, '}')

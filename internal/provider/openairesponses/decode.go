@@ -30,7 +30,7 @@ const (
 // The error is a
 // *model.Error, a [wire.Stopped], or what reading returned.
 func decode(src io.Reader, memory tool.Memory, native bool, emit func(model.Delta) error) (*model.Turn, error) {
-	a := &answer{emit: emit, native: native, byIndex: map[int64]*output{}, byID: map[string]*output{}, numbers: map[int]bool{}}
+	a := &answer{Emit: emit, native: native, byIndex: map[int64]*output{}, byID: map[string]*output{}, numbers: map[int]bool{}}
 	err := wire.Decode(src, memory, sse.ReaderOptions{MaxLine: maxEvent, MaxEvent: maxEvent}, a)
 	if err != nil && a.id == "" && len(a.outputs) == 0 {
 		return nil, err
@@ -40,7 +40,7 @@ func decode(src io.Reader, memory tool.Memory, native bool, emit func(model.Delt
 
 // answer puts a turn together.
 type answer struct {
-	emit   func(model.Delta) error
+	wire.Emit
 	native bool // whole items are reported, too
 
 	id, model string
@@ -352,13 +352,6 @@ func (a *answer) count(o *output, n int) {
 	a.textBytes += n
 }
 
-func (a *answer) report(d model.Delta) error {
-	if err := a.emit(d); err != nil {
-		return wire.Stopped{Err: err}
-	}
-	return nil
-}
-
 // say takes a piece of what an item says, and reports it.
 func (a *answer) say(e event, kind string, at place) error {
 	text := jsonscan.Text(e.delta)
@@ -401,7 +394,7 @@ func (a *answer) reportText(o *output, i int, text string) error {
 		d.Phase = o.phase
 	}
 	o.heard = true
-	return a.report(d)
+	return a.Report(d)
 }
 
 // maxPhase is the longest name of a phase, in bytes: more than twice that of the longest which is known.
@@ -475,7 +468,7 @@ func (a *answer) reportCall(o *output, final bool) error {
 		return nil
 	}
 	o.begun, o.reported, o.heard = true, len(o.arguments), true
-	return a.report(d)
+	return a.Report(d)
 }
 
 // finish takes a whole item, from its end or from the end of the response.
@@ -514,7 +507,7 @@ func (a *answer) fill(o *output, raw []byte) error {
 		return err
 	}
 	o.done = true
-	return a.report(model.Delta{Kind: model.DoneDelta, Item: o.number})
+	return a.Report(model.Delta{Kind: model.DoneDelta, Item: o.number})
 }
 
 // complete does so without its end.
@@ -578,7 +571,7 @@ func (a *answer) reportNative(o *output) error {
 		return nil
 	}
 	o.told, o.heard = true, o.kind == "reasoning" // a whole item of another kind needs no end
-	return a.report(model.Delta{Kind: model.NativeDelta, Item: o.number, Text: string(o.item)})
+	return a.Report(model.Delta{Kind: model.NativeDelta, Item: o.number, Text: string(o.item)})
 }
 
 // merge takes the items of the whole response: those whose end has not come, and

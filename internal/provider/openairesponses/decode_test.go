@@ -2,7 +2,6 @@ package openairesponses
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -143,10 +142,7 @@ func TestDeltas(t *testing.T) { // M02
 	reasoning := `{"id":"rs_1","type":"reasoning","summary":[{"type":"summary_text","text":"Hm."},{"type":"summary_text","text":"So."}]}`
 	mixed := `{"id":"msg_2","type":"message","status":"completed","role":"assistant","content":[{"type":"output_text","text":"a"},{"type":"refusal","refusal":"b"}]}`
 	call2 := strings.NewReplacer("fc_1", "fc_2", "c1", "c2").Replace(call)
-	for _, tt := range []struct {
-		name, body string
-		want       []model.Delta
-	}{
+	decoding().Tells(t, []providertest.Told{
 		{"parts of a summary", events(created, piece("reasoning_summary_text", 0, `"summary_index":0`, "H"), piece("reasoning_summary_text", 0, `"summary_index":1`, "So."), done("0", reasoning), ends("completed", "")),
 			[]model.Delta{{Kind: model.ReasoningDelta, Text: "H"}, {Kind: model.ReasoningDelta, Part: 1, Text: "So."}, {Kind: model.ReasoningDelta, Text: "m."}, end(0)}},
 		{"a text and a refusal after another item", events(created, done("0", `{"id":"x","type":"web_search_call"}`), done("1", mixed), ends("completed", "")),
@@ -163,15 +159,7 @@ func TestDeltas(t *testing.T) { // M02
 			[]model.Delta{{Item: 1, Text: "hi"}, end(1), open(0, "c1", "f", `{"a":1}`), end(0)}},
 		{"one object", `{"id":"r","status":"completed","output":[` + message + `,` + call + `]}`,
 			[]model.Delta{{Text: "hi"}, end(0), open(1, "c1", "f", `{"a":1}`), end(1)}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			got := decodeAll(strings.NewReader(tt.body))
-			if diff := cmp.Diff(tt.want, got.Deltas); diff != "" || got.Err != "<nil>" {
-				t.Errorf("%s\n%s", got.Err, diff)
-			}
-			providertest.CheckDeltas(t, got)
-		})
-	}
+	})
 }
 
 // A whole turn, with items whose content the client never sees.
@@ -196,24 +184,13 @@ func TestDeltasOfAllKinds(t *testing.T) { // M02
 		{Kind: model.RefusalDelta, Item: 2, Part: 1, Text: "no"}, {Kind: model.DoneDelta, Item: 2},
 		{Kind: model.CallDelta, Item: 3, CallID: "c1", Name: "f", Text: `{"a":1}`}, {Kind: model.DoneDelta, Item: 3},
 	}
-	for _, tt := range []struct {
-		name, body string
-		want       []model.Delta
-	}{
+	decoding().Tells(t, []providertest.Told{
 		{"a stream", events(created, summary("0", "A"), summary("0", "."), summary("1", "B."), done("0", reasoning), done("1", search),
 			`{"type":"response.output_text.delta","item_id":"msg_1","output_index":2,"content_index":0,"delta":"a"}`, `{"type":"response.refusal.delta","item_id":"msg_1","output_index":2,"content_index":2,"delta":"n"}`, done("2", twoParts),
 			began, args(`{\"a\"`), args(`:1}`), done("3", call), ends("completed", "")), want},
 		{"only the ends of items", events(created, done("0", reasoning), done("1", search), done("2", twoParts), done("3", call), ends("completed", "")), joined},
 		{"a whole answer", `{"id":"r","output":[` + reasoning + `,` + search + `,` + twoParts + `,` + call + `]}`, joined},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			got := decodeAll(strings.NewReader(tt.body))
-			if diff := cmp.Diff(tt.want, got.Deltas); diff != "" || got.Err != "<nil>" {
-				t.Errorf("%s\n%s", got.Err, diff)
-			}
-			providertest.CheckDeltas(t, got)
-		})
-	}
+	})
 }
 
 // What a client of the gateway does not get of an item: then its calls get ids by which the
@@ -302,13 +279,8 @@ func TestFailures(t *testing.T) { // G07
 	failed := func(code, message string) string {
 		return events(created, ends("failed", `,"error":{"code":"`+code+`","message":"`+message+`"}`))
 	}
-	for _, tt := range []struct {
-		name    string
-		status  int
-		body    string
-		class   model.Class
-		message string
-	}{
+	open := func(e wire.Endpoint) model.Model { return New(e) }
+	providertest.Fails(t, model.DialectResponses, open, []providertest.Failure{
 		{"overload", 503, `{"error":{"message":"Overloaded","type":"server_error","param":null,"code":null}}`, model.Transient, "Overloaded"},
 		{"a wrong key", 401, `{"error":{"message":"Incorrect API key","type":"invalid_request_error","param":null,"code":"invalid_api_key"}}`, model.Target, "Incorrect API key"},
 		{"a prompt that is too long", 400, `{"error":{"message":"Your input exceeds the context window of this model.","type":"invalid_request_error","param":"input","code":"context_length_exceeded"}}`, model.TooLong, "Your input exceeds the context window of this model."},
@@ -333,16 +305,7 @@ func TestFailures(t *testing.T) { // G07
 		{"no JSON", 200, events("{"), model.Target, `sent a chunk that is not valid: "{"`},
 		{"too many calls", 200, events(ends("completed", "", strings.Split(strings.Repeat(`{"type":"function_call"} `, wire.MaxCalls+1), " ")[:wire.MaxCalls+1]...)), model.Transient, "sent a turn with more than 1024 tool calls"},
 		{"too many items", 200, events(ends("completed", "", strings.Split(strings.Repeat(`{"type":"x"} `, maxItems+1), " ")[:maxItems+1]...)), model.Transient, "sent a turn with more than 4096 items"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			p := serve(t, providertest.Answer(tt.status, nil, tt.body))
-			_, err := p.Stream(t.Context(), &model.Request{Model: "gpt-4o"}, heard{}.emit)
-			var e *model.Error
-			if !errors.As(err, &e) || e.Class != tt.class || e.Message != tt.message || e.Status != tt.status {
-				t.Errorf("%#v", err)
-			}
-		})
-	}
+	})
 }
 
 // An error inside an answer has the body that it would have with a status.
@@ -454,45 +417,6 @@ func TestOtherRefusalsAreReturned(t *testing.T) {
 	var e *model.Error
 	if !errors.As(err, &e) || e.Class != model.Invalid || asked != 1 {
 		t.Errorf("%v after %d requests", err, asked)
-	}
-}
-
-func TestRequestsHaveTheKey(t *testing.T) {
-	for header, want := range map[string]string{"": "Bearer sk-x", "Api-Key": "sk-x"} {
-		var got http.Header
-		var path string
-		p := serve(t, func(w http.ResponseWriter, r *http.Request) {
-			got, path = r.Header, r.URL.Path
-			providertest.Answer(200, nil, events(created, ends("completed", "")))(w, r)
-		}, func(e *wire.Endpoint) {
-			e.KeyHeader, e.APIKey = header, func(context.Context) (string, error) { return "sk-x", nil }
-		})
-		if _, err := p.Stream(t.Context(), &model.Request{}, nil); err != nil {
-			t.Fatal(err)
-		}
-		if header == "" {
-			header = "Authorization"
-		}
-		if got.Get(header) != want || path != "/v1/responses" {
-			t.Errorf("%s %v", path, got)
-		}
-	}
-}
-
-func TestTheCallerEndsTheCall(t *testing.T) {
-	stop := errors.New("stop")
-	p := serve(t, providertest.Answer(200, nil, events(created, textDelta, ends("completed", ""))))
-	if _, err := p.Stream(t.Context(), &model.Request{}, func(model.Delta) error { return stop }); !errors.Is(err, stop) {
-		t.Error(err)
-	}
-}
-
-func TestList(t *testing.T) {
-	p := serve(t, providertest.Answer(200, nil, `{"data":[{"id":"gpt-5","created":7},{"id":"o3"}]}`))
-	var got []model.Listed
-	err := p.List(t.Context(), nil, func(m model.Listed) bool { got = append(got, m); return true })
-	if diff := cmp.Diff([]model.Listed{{Name: "gpt-5", Created: 7}, {Name: "o3"}}, got); err != nil || diff != "" {
-		t.Error(err, diff)
 	}
 }
 

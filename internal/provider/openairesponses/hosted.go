@@ -29,13 +29,12 @@ func (a *answer) beginTool(o *output, raw []byte) error {
 	object := append([]byte(nil), raw[:len(raw)-1]...)
 	for name, v := range jsonscan.Members([]byte(defaults)) {
 		if jsonscan.Member(raw, string(name)) == nil {
-			object = append(jsonscan.AppendString(append(object, ','), name), ':')
-			object = append(object, v...)
+			object = jsonscan.AppendMember(object, name, v)
 		}
 	}
 	o.open = true
 	a.count(o, len(raw))
-	return a.report(model.Delta{Kind: model.ProgressDelta, Item: o.number, Text: `{"type":"response.output_item.added","item":` + string(object) + `}}`})
+	return a.Report(model.Delta{Kind: model.ProgressDelta, Item: o.number, Text: `{"type":"response.output_item.added","item":` + string(object) + `}}`})
 }
 
 // progress reports a step of a tool of the provider's own. Other events have no effect.
@@ -54,11 +53,10 @@ func (a *answer) progress(e event, data []byte) error {
 		case "type", "sequence_number", "output_index", "item_id", "obfuscation":
 			continue
 		}
-		text = append(jsonscan.AppendString(append(text, ','), name), ':')
-		text = append(text, v...)
+		text = jsonscan.AppendMember(text, name, v)
 	}
 	a.count(o, len(text))
-	return a.report(model.Delta{Kind: model.ProgressDelta, Item: o.number, Text: string(append(text, '}'))})
+	return a.Report(model.Delta{Kind: model.ProgressDelta, Item: o.number, Text: string(append(text, '}'))})
 }
 
 // annotation is a citation of a text.
@@ -121,11 +119,7 @@ func (a *answer) cite(o *output, i int, raw []byte) error {
 	c := item.Citation{
 		Kind: kind, Part: i, URL: w.URL, Title: w.Title, FileID: w.FileID, Filename: w.Filename, ContainerID: w.ContainerID, Start: w.Start, End: w.End, Index: w.Index,
 	}
-	text, err := json.Marshal(c)
-	if err != nil {
-		return err // unreachable: texts and numbers
-	}
 	o.citations = append(o.citations, c)
 	a.count(o, len(raw))
-	return a.report(model.Delta{Kind: model.CitationDelta, Item: o.number, Part: i, Text: string(text)})
+	return a.Cite(o.number, c)
 }

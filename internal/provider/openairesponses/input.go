@@ -133,7 +133,8 @@ func (w *writer) unchanged(raw []byte, isClients bool) {
 		last[string(name)] = n
 		n++
 	}
-	separator := byte('{')
+	begin := len(w.dst)
+	w.dst = append(w.dst, '{')
 	n = -1
 	for name, v := range jsonscan.Members(raw) {
 		n++
@@ -157,12 +158,10 @@ func (w *writer) unchanged(raw []byte, isClients bool) {
 				continue // the API refuses null, and empty content of some models
 			}
 		}
-		w.dst = append(jsonscan.AppendString(append(w.dst, separator), name), ':')
-		w.dst = append(w.dst, v...)
-		separator = ','
+		w.dst = jsonscan.AppendMember(w.dst, name, v)
 	}
-	if separator == ',' {
-		w.dst = append(w.dst, '}')
+	if w.dst = append(w.dst, '}'); len(w.dst) == begin+len("{}") {
+		w.dst = w.dst[:begin]
 	}
 }
 

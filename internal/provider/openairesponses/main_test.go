@@ -14,11 +14,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func recordings(t testing.TB) []providertest.Recording {
-	t.Helper()
-	return providertest.Recordings(t, "openai-responses")
-}
-
 // serve starts a loopback provider and returns a Provider that talks to it.
 func serve(t testing.TB, h http.HandlerFunc, change ...func(*wire.Endpoint)) *Provider {
 	t.Helper()
@@ -33,6 +28,13 @@ func decoding() providertest.Decode {
 }
 
 func decodeAll(src io.Reader) providertest.Outcome { return decoding().Run(src) }
+
+// dialect is what sends answers back.
+func dialect() providertest.Dialect {
+	return providertest.Dialect{
+		Decode: decoding(), Encode: func(req *model.Request) ([]byte, error) { return encode(req, optional{}), nil },
+	}
+}
 
 // heard collects what deltas say, by kind.
 type heard map[model.DeltaKind]string

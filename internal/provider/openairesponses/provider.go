@@ -23,9 +23,7 @@ import (
 	"net/url"
 
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
-	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
-	"github.com/turnpike-gateway/turnpike/tool"
 )
 
 var (
@@ -40,6 +38,7 @@ const responsesPath = "/responses"
 
 // Provider is one provider of the dialect. It is safe for concurrent use.
 type Provider struct {
+	wire.Relayer
 	client      *wire.Client
 	responses   *url.URL
 	unsupported unsupported
@@ -49,7 +48,7 @@ type Provider struct {
 // parsed shows as an error of class Target at every call.
 func New(e wire.Endpoint) *Provider {
 	p := &Provider{client: wire.New(model.DialectResponses, e, nil)}
-	p.responses = p.client.URL(responsesPath)
+	p.responses, p.Relayer = p.client.URL(responsesPath), p.client.Relayer(responsesPath, usageOf)
 	return p
 }
 
@@ -71,33 +70,10 @@ func (p *Provider) Stream(ctx context.Context, req *model.Request, emit func(mod
 }
 
 func (p *Provider) stream(ctx context.Context, req *model.Request, without optional, emit func(model.Delta) error) (*model.Turn, error) {
-	var turn *model.Turn
-	err := p.client.Stream(ctx, p.responses, wire.StreamHeader(), encode(req, without), req.Memory, func(answer io.Reader) error {
-		var err error
-		turn, err = decode(answer, req.Memory, req.Dialect == model.DialectResponses, emit)
-		return err
+	body := encode(req, without)
+	return p.client.Turn(ctx, p.responses, wire.StreamHeader(), body, req, func(answer io.Reader) (*model.Turn, error) {
+		return decode(answer, req.Memory, req.Dialect == model.DialectResponses, emit)
 	})
-	if turn != nil {
-		item.SetTurn(turn.Items, item.LastTurn(req.Items)+1)
-	}
-	return turn, err
-}
-
-// Relays implements model.Relayer.
-func (p *Provider) Relays(dialect string) bool {
-	return dialect == model.DialectResponses || dialect == model.DialectEndpoints
-}
-
-// Relay implements model.Relayer.
-func (p *Provider) Relay(ctx context.Context, req *model.RelayRequest) (*model.RelayResponse, error) {
-	to := p.responses // nearly always
-	if req.Path != responsesPath {
-		to = p.client.URL(req.Path)
-	}
-	if req.Dialect == model.DialectEndpoints {
-		return p.client.Relay(ctx, to, req, wire.EndpointUsage)
-	}
-	return p.client.Relay(ctx, to, req, usageOf)
 }
 
 // CountInput implements model.Counter with POST {base}/responses/input_tokens, which compatible
@@ -122,9 +98,3 @@ func (p *Provider) CountInput(ctx context.Context, req *model.Request) (tokens i
 
 // maxCounted is the most bytes of an answer about tokens.
 const maxCounted = 64 << 10
-
-// List implements model.Lister with GET {base}/models. The caller sets the
-// deadline.
-func (p *Provider) List(ctx context.Context, memory tool.Memory, yield func(model.Listed) bool) error {
-	return p.client.Models(ctx, memory, yield)
-}

@@ -2,11 +2,11 @@ package openairesponses
 
 import (
 	"encoding/json"
-	"maps"
 	"slices"
 	"strconv"
 
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
+	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/internal/schema"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -21,7 +21,7 @@ const minMaxOutputTokens = 16
 // same bytes up to its new items, so that the provider's prompt cache sees the
 // common part.
 func encode(req *model.Request, without optional) []byte {
-	dst := appendPrompt(make([]byte, 0, sizeOf(req)), req)
+	dst := appendPrompt(make([]byte, 0, wire.SizeOf(req, native)), req)
 	if req.Dialect == model.DialectResponses {
 		dst = appendParams(dst, req, without)
 	} else {
@@ -32,7 +32,7 @@ func encode(req *model.Request, without optional) []byte {
 
 // encodeInput writes what the provider counts the tokens of.
 func encodeInput(req *model.Request) []byte {
-	return append(appendText(appendPrompt(make([]byte, 0, sizeOf(req)), req), req), '}')
+	return append(appendText(appendPrompt(make([]byte, 0, wire.SizeOf(req, native)), req), req), '}')
 }
 
 // appendPrompt appends an open object with the members that every request has.
@@ -47,30 +47,6 @@ func appendPrompt(dst []byte, req *model.Request) []byte {
 		dst = appendToolChoice(dst, req)
 	}
 	return dst
-}
-
-// sizeOf guesses the length of the request, a little too high as a rule.
-func sizeOf(req *model.Request) int {
-	n := 512
-	for _, t := range req.Tools {
-		n += 128 + len(t.Native) + len(t.Name) + len(t.Description) + len(t.InputSchema)
-	}
-	for i := range req.Items {
-		it := &req.Items[i]
-		n += 96 + len(it.CallID)
-		if raw := native(it); raw != nil {
-			n += len(raw)
-			continue
-		}
-		for _, p := range it.Parts {
-			n += 64 + len(p.Text) + len(p.Text)/8 + len(p.URL) + len(p.Data)
-		}
-		n += len(it.Name) + len(it.Arguments) + len(it.Arguments)/4
-	}
-	for _, p := range req.Params {
-		n += 8 + len(p.Name) + len(p.Value)
-	}
-	return n
 }
 
 // appendOptions appends the client's options in the words of this dialect.
@@ -91,7 +67,7 @@ func appendOptions(dst []byte, req *model.Request, without optional) []byte {
 		dst = append(dst, '}')
 	}
 	dst = appendText(dst, req)
-	dst = appendMetadata(dst, req.Metadata)
+	dst = wire.AppendMetadata(dst, req.Metadata)
 	if req.User != "" {
 		dst = jsonscan.AppendString(append(dst, `,"user":`...), req.User)
 	}
@@ -100,8 +76,8 @@ func appendOptions(dst []byte, req *model.Request, without optional) []byte {
 			if m.Name == "stream_options" {
 				dst = appendStreamOptions(dst, m.Value)
 			}
-			if shared(m.Name) && jsonscan.Valid(m.Value) && !jsonscan.IsNull(jsonscan.TrimSpace(m.Value)) {
-				dst = append(append(jsonscan.AppendString(append(dst, ','), m.Name), ':'), m.Value...)
+			if wire.InBoth(m.Name) && jsonscan.Valid(m.Value) && !jsonscan.IsNull(jsonscan.TrimSpace(m.Value)) {
+				dst = jsonscan.AppendMember(dst, m.Name, m.Value)
 			}
 		}
 	}
@@ -122,16 +98,6 @@ func appendStreamOptions(dst []byte, options json.RawMessage) []byte {
 		return dst
 	}
 	return append(append(append(dst, `,"stream_options":{"include_obfuscation":`...), v...), '}')
-}
-
-// shared reports whether chat completions have an untyped member of the same name
-// and meaning. In OpenAI's document both dialects take them from one schema.
-func shared(name string) bool {
-	switch name {
-	case "safety_identifier", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "service_tier", "moderation":
-		return true
-	}
-	return false
 }
 
 func appendNumber(dst []byte, name string, v *float64) []byte {
@@ -178,21 +144,6 @@ func appendText(dst []byte, req *model.Request) []byte {
 	return dst
 }
 
-func appendMetadata(dst []byte, m map[string]string) []byte {
-	for i, name := range slices.Sorted(maps.Keys(m)) {
-		if i == 0 {
-			dst = append(dst, `,"metadata":{`...)
-		} else {
-			dst = append(dst, ',')
-		}
-		dst = jsonscan.AppendString(append(jsonscan.AppendString(dst, name), ':'), m[name])
-	}
-	if len(m) > 0 {
-		dst = append(dst, '}')
-	}
-	return dst
-}
-
 // appendParams appends the members of a client of this dialect as they are,
 // without those that the gateway decides.
 func appendParams(dst []byte, req *model.Request, without optional) []byte {
@@ -215,7 +166,7 @@ func appendParams(dst []byte, req *model.Request, without optional) []byte {
 			include = jsonscan.TrimSpace(m.Value)
 			continue
 		}
-		dst = append(append(jsonscan.AppendString(append(dst, ','), m.Name), ':'), m.Value...)
+		dst = jsonscan.AppendMember(dst, m.Name, m.Value)
 	}
 	if limit > 0 {
 		dst = appendLimit(dst, limit)
@@ -247,12 +198,8 @@ func (p *Provider) Dropped(req *model.Request) []string {
 	if req.Dialect == model.DialectResponses {
 		return nil
 	}
-	var dropped []string
-	drop := func(name string, left bool) {
-		if left {
-			dropped = append(dropped, name)
-		}
-	}
+	var l wire.Losses
+	drop := l.Drop
 	drop("cache_control", req.CacheMarkers() > 0)
 	drop("top_k", req.TopK != nil)
 	drop("seed", req.Seed != nil)
@@ -273,10 +220,9 @@ func (p *Provider) Dropped(req *model.Request) []string {
 	for _, m := range req.Params {
 		raised := (m.Name == "max_tokens" || m.Name == "max_completion_tokens") && 0 < req.MaxTokens && req.MaxTokens < minMaxOutputTokens
 		drop(m.Name, raised)
-		drop(m.Name, !m.Typed && !(req.Dialect == model.DialectChat && (shared(m.Name) || m.Name == "store" && string(m.Value) == "false")))
+		drop(m.Name, !m.Typed && !(req.Dialect == model.DialectChat && (wire.InBoth(m.Name) || m.Name == "store" && string(m.Value) == "false")))
 	}
-	slices.Sort(dropped)
-	return slices.Compact(dropped)
+	return l.Dropped()
 }
 
 // takes reports whether the dialect takes a part of an item as it is. Of a message of

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -11,6 +12,9 @@ import (
 	"strings"
 	"testing"
 
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -42,6 +46,64 @@ func Deltas(t *testing.T, all []Recording, decode Decode) {
 			continue
 		}
 		t.Run(r.Name, func(t *testing.T) { CheckDeltas(t, decode.Run(bytes.NewReader(r.Body))) })
+	}
+}
+
+// Told is an answer, and the deltas that tell it.
+type Told = struct {
+	Name, Answer string
+	Want         []model.Delta
+}
+
+// Tells fails the test if the deltas of an answer are others.
+func (d Decode) Tells(t *testing.T, answers []Told) {
+	t.Helper()
+	for _, a := range answers {
+		t.Run(a.Name, func(t *testing.T) {
+			got := d.Run(strings.NewReader(a.Answer))
+			if diff := gocmp.Diff(a.Want, got.Deltas); diff != "" || got.Err != fmt.Sprint(error(nil)) {
+				t.Errorf("%s\n%s", got.Err, diff)
+			}
+			CheckDeltas(t, got)
+		})
+	}
+}
+
+// Counts fails the test if one of the answers has another usage.
+func (d Decode) Counts(t testing.TB, want model.Usage, answers ...string) {
+	t.Helper()
+	for _, a := range answers {
+		got := d.Run(strings.NewReader(a))
+		if got.Err != fmt.Sprint(error(nil)) || got.Turn.Usage != want {
+			t.Errorf("%s: %s %+v, want %+v", a, got.Err, got.Turn, want)
+		}
+	}
+}
+
+// Failure is an answer that fails.
+type Failure = struct {
+	Name    string
+	Status  int
+	Body    string
+	Class   model.Class
+	Message string
+}
+
+// Fails fails the test if the adapter that open returns reads another error from an answer.
+func Fails(t *testing.T, dialect string, open func(wire.Endpoint) model.Model, failures []Failure) {
+	t.Helper()
+	for _, f := range failures {
+		t.Run(f.Name, func(t *testing.T) {
+			m := open(Serve(t, Answer(f.Status, nil, f.Body)))
+			_, err := m.Stream(t.Context(), &model.Request{Model: "m"}, new(Heard).Emit)
+			e, is := errors.AsType[*model.Error](err)
+			if !is || e.Class != f.Class || e.Message != f.Message || e.Status != f.Status {
+				t.Fatalf("%#v", err)
+			}
+			if (e.Dialect == dialect) != (len(e.Body) > 0) {
+				t.Errorf("the dialect of the body %q is %q", e.Body, e.Dialect)
+			}
+		})
 	}
 }
 

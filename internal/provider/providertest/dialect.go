@@ -3,8 +3,10 @@ package providertest
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -148,6 +150,16 @@ func (d Dialect) CheckAnyAnswer(t *testing.T, body string) {
 	if min(u.Input, u.Output, u.Total, u.CachedInput, u.CacheWrite, u.Reasoning) < 0 || u.Total > 4*wire.MaxUsage {
 		t.Fatalf("usage %+v", u)
 	}
+}
+
+// SameJSON reports whether two JSON values are equal.
+func SameJSON(t testing.TB, a, b string) bool {
+	t.Helper()
+	var x, y any
+	if err := errors.Join(json.Unmarshal([]byte(a), &x), json.Unmarshal([]byte(b), &y)); err != nil {
+		t.Fatal(err)
+	}
+	return reflect.DeepEqual(x, y)
 }
 
 // Object reads a JSON object without the members that are null.

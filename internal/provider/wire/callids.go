@@ -27,6 +27,23 @@ type CallIDs struct {
 	open map[string][]string // ids in the request of calls without a result, by the transcript's id
 }
 
+// IsWord reports whether a character is a letter or a digit of ASCII, "_" or "-".
+func IsWord(r rune) bool {
+	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-'
+}
+
+// Word returns a text with "_" in place of the characters that are not of a word.
+func Word(s string) string { return replaced(s, IsWord) }
+
+func replaced(s string, allowed func(rune) bool) string {
+	return strings.Map(func(r rune) rune {
+		if allowed(r) {
+			return r
+		}
+		return '_'
+	}, s)
+}
+
 // Call returns the id of the next call in the request.
 func (c *CallIDs) Call(id string) string {
 	if c.used == nil {
@@ -34,12 +51,7 @@ func (c *CallIDs) Call(id string) string {
 	}
 	sent := id
 	if c.Allowed != nil {
-		sent = strings.Map(func(r rune) rune {
-			if c.Allowed(r) {
-				return r
-			}
-			return '_'
-		}, id)
+		sent = replaced(id, c.Allowed)
 	}
 	if c.Length > 0 && (len(sent) != c.Length || sent != id) {
 		sent = ""

@@ -3,6 +3,9 @@
 // size of answers, classifies errors, and removes header fields that a client must
 // not see.
 //
+// It also has what dialects share: a [Dialogue] writes the messages of a transcript, [Losses] note what a
+// request loses, a [Turn] puts an answer together, and [ModelPages] are read as a list of models.
+//
 //	c := wire.New(model.DialectChat, wire.Endpoint{BaseURL: "https://api.example.com/v1", Transport: rt}, nil)
 //	err := c.Stream(ctx, c.URL("/chat/completions"), header, body, memory, func(answer io.Reader) error { … })
 package wire
@@ -22,6 +25,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
+	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -167,6 +171,21 @@ func (c *Client) Stream(ctx context.Context, to *url.URL, header http.Header, bo
 	}
 	src.finish()
 	return nil
+}
+
+// Turn makes a model call: it posts the body and returns the turn that decode reads out of the answer, with
+// the number after those of the request's turns. The error is that of [Client.Stream].
+func (c *Client) Turn(
+	ctx context.Context, to *url.URL, header http.Header, body []byte, req *model.Request, decode func(io.Reader) (*model.Turn, error),
+) (turn *model.Turn, err error) {
+	err = c.Stream(ctx, to, header, body, req.Memory, func(answer io.Reader) (err error) {
+		turn, err = decode(answer)
+		return err
+	})
+	if turn != nil {
+		item.SetTurn(turn.Items, item.LastTurn(req.Items)+1)
+	}
+	return turn, err
 }
 
 // Get requests a path and hands the answer to read. An answer of more than most bytes

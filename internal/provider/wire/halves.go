@@ -118,13 +118,9 @@ func (h *halves) value(dst []byte, of *waiting, path, v []byte) []byte {
 		return h.text(dst, of, path, v)
 	case jsonscan.IsKind(v, '{'):
 		path = identified(path, v)
-		begin := len(dst)
 		dst = append(dst, '{')
 		for name, member := range jsonscan.Members(v) {
-			if len(dst) > begin+1 {
-				dst = append(dst, ',')
-			}
-			dst = append(jsonscan.AppendString(dst, name), ':')
+			dst = jsonscan.AppendMember(dst, name, nil)
 			dst = h.value(dst, of, append(append(path[:len(path):len(path)], '.'), name...), member)
 		}
 		return append(dst, '}')

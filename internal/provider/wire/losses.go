@@ -2,10 +2,13 @@ package wire
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"slices"
 
+	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -41,11 +44,56 @@ func (l *Losses) LeaveOut(req *model.Request, i int) {
 	}
 }
 
+// DropItem notes what no dialect but the client's has of an item.
+func (l *Losses) DropItem(req *model.Request, it *item.Item) {
+	l.Drop(req.NameOf(model.MemberItemName), it.Kind == item.Message && it.Name != "")
+	l.Drop(req.NameOf(model.MemberItems), it.Kind == item.Other && it.Native.Dialect == req.Dialect)
+}
+
+// DropSchema notes the keywords that are left out of the schema of the answer.
+func (l *Losses) DropSchema(req *model.Request, keywords []string) {
+	for _, name := range keywords {
+		l.Drop(req.NameOf(model.MemberSchema)+"."+name, true)
+	}
+}
+
+// DropSettings notes the settings that the dialects do not share, but for those that are taken, and the
+// client's members that no dialect but its own has. A request that asks for nothing to be stored loses nothing.
+func (l *Losses) DropSettings(req *model.Request, taken ...string) {
+	drop := func(name string, left bool) { l.Drop(name, left && !slices.Contains(taken, name)) }
+	drop("metadata", len(req.Metadata) > 0)
+	drop("user", req.User != "")
+	drop("seed", req.Seed != nil)
+	drop(req.NameOf(model.MemberVerbosity), req.Verbosity != "")
+	drop("presence_penalty", req.PresencePenalty != nil && *req.PresencePenalty != 0)
+	drop("frequency_penalty", req.FrequencyPenalty != nil && *req.FrequencyPenalty != 0)
+	for _, p := range req.Params {
+		stored := p.Name == "store" && string(p.Value) == "false"
+		unknown := p.Name == TierMember && Tier(req) == "" // a tier that only the client's dialect has
+		l.Drop(p.Name, !p.Typed && !stored && (unknown || !slices.Contains(taken, p.Name)))
+	}
+}
+
 // Refuse notes a value that the dialect cannot take. The first one counts. Another
 // provider may take it.
 func (l *Losses) Refuse(param, message string) {
 	if l.Refused == nil {
 		l.Refused = &model.Error{Class: model.Target, Param: param, Message: param + ": " + message}
+	}
+}
+
+// Write returns a request as [Body] does, unless the dialect cannot take it.
+func (l *Losses) Write(request any) ([]byte, error) {
+	if l.Refused != nil {
+		return nil, l.Refused
+	}
+	return Body(request)
+}
+
+// LogHidden notes in the log, in the first turn, which tools are not offered because of what the provider refuses.
+func (l *Losses) LogHidden(ctx context.Context, log *slog.Logger, req *model.Request, refused string) {
+	if len(l.Hidden) > 0 && l.Refused == nil && item.LastTurn(req.Items) == 0 {
+		log.WarnContext(ctx, "tools are not offered: the provider refuses "+refused, "tools", l.Hidden)
 	}
 }
 

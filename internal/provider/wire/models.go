@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"fmt"
+	"net/url"
 
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -25,27 +26,55 @@ func (c *Client) Models(ctx context.Context, memory tool.Memory, yield func(mode
 	return c.Get(ctx, "/models", maxModelList, memory, func(data []byte) error { return readModels(data, yield) })
 }
 
-// ModelPages reads a list of models page by page. path returns the path of the page at a
-// cursor, "" for the first. read returns the cursor of the next page, "" after the last.
-// A list of more than 20 pages is an error. The caller sets the deadline.
-func (c *Client) ModelPages(ctx context.Context, memory tool.Memory, path func(cursor string) string, read func(page []byte) (next string, err error)) error {
-	cursor := ""
+// ModelPages is how a dialect lists its models at GET {base}/models, page by page.
+type ModelPages struct {
+	// Size and Cursor are parameters of the request: how many models a page has, and where it begins.
+	Size, Cursor string
+	Member       string // of a page: has the models
+	// Next returns the cursor of the next page; "" = the page is the last.
+	Next func(page []byte) string
+	// Model reads an element of a page. One without a name is left out.
+	Model func(e []byte) model.Listed
+}
+
+// maxPageSize is how many models a page has: the maximum of all dialects with pages.
+const maxPageSize = "1000"
+
+// List implements [model.Lister]. A list of more than 20 pages is an error. The caller sets the deadline.
+func (l ModelPages) List(ctx context.Context, c *Client, memory tool.Memory, yield func(model.Listed) bool) error {
+	query := url.Values{l.Size: {maxPageSize}}
 	for range maxModelPages {
-		var next string
-		err := c.Get(ctx, path(cursor), maxModelPage, memory, func(page []byte) error {
-			var err error
-			next, err = read(page)
+		next := ""
+		err := c.Get(ctx, "/models?"+query.Encode(), maxModelPage, memory, func(page []byte) (err error) {
+			next, err = l.read(page, yield)
 			return err
 		})
-		if err != nil || next == "" {
+		switch {
+		case err != nil || next == "":
 			return err
-		}
-		if next == cursor {
+		case next == query.Get(l.Cursor):
 			return Broken("repeats a page of its list of models", nil)
 		}
-		cursor = next
+		query.Set(l.Cursor, next)
 	}
 	return Broken(fmt.Sprintf("lists its models on more than %d pages", maxModelPages), nil)
+}
+
+// read reads a page, and returns the cursor of the next one, "" if yield wants no more.
+func (l ModelPages) read(page []byte, yield func(model.Listed) bool) (next string, err error) {
+	if jsonscan.IsKind(page, '{') && SaysError(jsonscan.Member(page, "error")) {
+		return "", AnswerError(page)
+	}
+	list, next := jsonscan.Member(page, l.Member), l.Next(page)
+	if !jsonscan.IsKind(list, '[') && next == "" {
+		return "", Broken("sent an answer without a list of models", nil)
+	}
+	for _, e := range jsonscan.Elements(list) {
+		if m := l.Model(e); m.Name != "" && !yield(m) {
+			return "", nil
+		}
+	}
+	return next, nil
 }
 
 // readModels reads {"data":[{"id":"…","created":1}]}; some servers send the bare

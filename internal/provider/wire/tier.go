@@ -7,10 +7,13 @@ import (
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
+// TierMember is the member of a client's request that [Tier] reads.
+const TierMember = "service_tier"
+
 // Tier returns the service tier that the client of a dialect of OpenAI asks for, if other
 // providers have it too: model.TierFlex or model.TierPriority; "" = none of them.
 func Tier(req *model.Request) string {
-	switch tier := text(req, "service_tier"); tier {
+	switch tier := text(req, TierMember); tier {
 	case model.TierFlex, model.TierPriority:
 		return tier
 	}

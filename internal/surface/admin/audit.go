@@ -3,14 +3,10 @@ package admin
 import (
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
-	"strings"
-	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/caller"
-	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
@@ -19,13 +15,6 @@ const (
 	maxAudit     = 200
 	defaultAudit = 50
 )
-
-// auditPage is a piece of the audit. Next goes into after for the piece behind
-// it.
-type auditPage struct {
-	Data []audit.RowView `json:"data"`
-	Next *int64          `json:"next"` // nil at the end
-}
 
 // ListAudit answers GET /api/audit.
 func (h *Handler) ListAudit() surface.Endpoint {
@@ -38,7 +27,7 @@ func (h *Handler) ListAudit() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		page := auditPage{Data: []audit.RowView{}}
+		page := surface.NextPage[audit.RowView, int64]{Data: []audit.RowView{}}
 		for _, row := range rows {
 			page.Data = append(page.Data, row.View())
 		}
@@ -75,20 +64,14 @@ func (h *Handler) ExportAudit() surface.Endpoint {
 // auditQuery reads the parameters. Unknown and repeated parameters, and unknown
 // kinds, are rejected: ignoring one would return other rows than were asked for.
 func auditQuery(values url.Values, more ...string) (q audit.Query, err error) {
-	known := append([]string{"run_id", "request_id", "key_id", "kind", "from", "to"}, more...)
-	for name, given := range values {
-		if len(given) > 1 {
-			return q, fault.New(fault.Invalid, "invalid_value", "the parameter %s is given %d times; give it once", name, len(given)).In(name)
-		}
-		if !slices.Contains(known, name) {
-			return q, fault.New(fault.Invalid, "unknown_parameter", "unknown parameter %q; known parameters are %s", name, strings.Join(known, ", ")).In(name)
-		}
+	if err := surface.CheckQuery(values, append([]string{"run_id", "request_id", "key_id", "kind", "from", "to"}, more...)...); err != nil {
+		return q, err
 	}
 	q = audit.Query{
-		RunID: audit.StoredRunID(values.Get("run_id")), RequestIDs: audit.StoredRequestIDs(values.Get("request_id")), Principal: values.Get("key_id"), Limit: defaultAudit,
+		RunID: audit.StoredRunID(values.Get("run_id")), RequestIDs: audit.StoredRequestIDs(values.Get("request_id")), Principal: values.Get("key_id"),
 	}
 	if q.Kind, err = audit.ParseKind(values.Get("kind")); err != nil {
-		return q, fault.New(fault.Invalid, "invalid_value", "kind: %v", err).In("kind")
+		return q, surface.InvalidValue("kind", "kind: %v", err)
 	}
 	if q.From, err = auditTime(values, "from"); err != nil {
 		return q, err
@@ -98,25 +81,17 @@ func auditQuery(values url.Values, more ...string) (q audit.Query, err error) {
 	}
 	if text := values.Get("after"); text != "" {
 		if q.After, err = strconv.ParseInt(text, 10, 64); err != nil || q.After < 0 {
-			return q, fault.New(fault.Invalid, "invalid_value", "after must be the number of a row, for example 200").In("after")
+			return q, surface.InvalidValue("after", "after must be the number of a row, for example 200")
 		}
 	}
-	if text := values.Get("limit"); text != "" {
-		if q.Limit, err = strconv.Atoi(text); err != nil || q.Limit < 1 || q.Limit > maxAudit {
-			return q, fault.New(fault.Invalid, "invalid_value", "limit must be a whole number from 1 to %d", maxAudit).In("limit")
-		}
-	}
-	return q, nil
+	q.Limit, err = surface.QueryNumber(values, "limit", defaultAudit, 1, maxAudit)
+	return q, err
 }
 
 func auditTime(values url.Values, name string) (int64, error) {
-	text := values.Get(name)
-	if text == "" {
-		return 0, nil
-	}
-	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return 0, fault.New(fault.Invalid, "invalid_value", "%s must be a time in RFC 3339 format, for example 2026-01-31T12:00:00Z", name).In(name)
+	at, err := surface.QueryTime(values, name)
+	if err != nil || at.IsZero() {
+		return 0, err
 	}
 	return at.UnixMilli(), nil
 }

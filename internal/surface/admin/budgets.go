@@ -6,11 +6,9 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/caller"
-	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
@@ -44,11 +42,6 @@ type BudgetView struct {
 	OverrunTokens  int64        `json:"overrun_tokens"`
 }
 
-type budgetPage struct {
-	Data []BudgetView `json:"data"`
-	Next *string      `json:"next"` // nil at the end
-}
-
 // ListBudgets answers GET /api/budgets.
 func (h *Handler) ListBudgets() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
@@ -57,7 +50,7 @@ func (h *Handler) ListBudgets() surface.Endpoint {
 			return 0, nil, err
 		}
 		now := h.o.Now().UnixMilli()
-		page := budgetPage{Data: []BudgetView{}}
+		page := surface.NextPage[BudgetView, string]{Data: []BudgetView{}}
 		for len(page.Data) < q.limit {
 			used, err := h.o.Budgets.UsedAll(r.Context(), caller.Org.ID, q.prefix, q.after, q.limit)
 			if err != nil {
@@ -102,12 +95,9 @@ func NewBudgetView(u journal.Used) BudgetView {
 	kind, id, period, window, _ := budget.ParseWindow(u.Budget.Scope)
 	v := BudgetView{
 		ID: u.Budget.Scope, Scope: kind, Whose: id, Period: string(period), Window: window,
+		ResetsAt: surface.Seconds.Unix(u.Budget.EndsAt),
 		SpentUSD: surface.USD(u.Spent.NanoUSD), ReservedUSD: surface.USD(u.Reserved.NanoUSD), OverrunUSD: surface.USD(u.Overrun.NanoUSD),
 		SpentTokens: u.Spent.Tokens, ReservedTokens: u.Reserved.Tokens, OverrunTokens: u.Overrun.Tokens,
-	}
-	if u.Budget.EndsAt > 0 {
-		at := time.UnixMilli(u.Budget.EndsAt).UTC().Format(time.RFC3339)
-		v.ResetsAt = &at
 	}
 	if limit := surface.USD(u.Budget.Limit.NanoUSD); limit > 0 {
 		v.LimitUSD = &limit
@@ -125,32 +115,22 @@ type budgetQuery struct {
 }
 
 func budgetQueryOf(values url.Values) (q budgetQuery, err error) {
-	q.limit = defaultBudgets
-	for name, given := range values {
-		if len(given) > 1 {
-			return q, fault.New(fault.Invalid, "invalid_value", "the parameter %s is given %d times; give it once", name, len(given)).In(name)
-		}
-		switch value := given[0]; name {
-		case "scope":
-			switch value {
-			case budget.ScopeOrg, budget.ScopeKey, budget.ScopeEndUser:
-				q.prefix = value + "/"
-			default:
-				return q, fault.New(fault.Invalid, "invalid_value", "scope must be org, key or end_user").In(name)
-			}
-		case "after":
-			q.after = value
-		case "ended":
-			if q.ended, err = strconv.ParseBool(value); err != nil {
-				return q, fault.New(fault.Invalid, "invalid_value", "ended must be true or false").In(name)
-			}
-		case "limit":
-			if q.limit, err = strconv.Atoi(value); err != nil || q.limit < 1 || q.limit > maxBudgets {
-				return q, fault.New(fault.Invalid, "invalid_value", "limit must be a whole number from 1 to %d", maxBudgets).In(name)
-			}
-		default:
-			return q, fault.New(fault.Invalid, "unknown_parameter", "unknown parameter %q; known parameters are scope, ended, after, limit", name).In(name)
+	if err := surface.CheckQuery(values, "scope", "ended", "after", "limit"); err != nil {
+		return q, err
+	}
+	switch scope := values.Get("scope"); scope {
+	case "":
+	case budget.ScopeOrg, budget.ScopeKey, budget.ScopeEndUser:
+		q.prefix = scope + "/"
+	default:
+		return q, surface.InvalidValue("scope", "scope must be org, key or end_user")
+	}
+	if text := values.Get("ended"); text != "" {
+		if q.ended, err = strconv.ParseBool(text); err != nil {
+			return q, surface.InvalidValue("ended", "ended must be true or false")
 		}
 	}
-	return q, nil
+	q.after = values.Get("after")
+	q.limit, err = surface.QueryNumber(values, "limit", defaultBudgets, 1, maxBudgets)
+	return q, err
 }

@@ -100,12 +100,3 @@ func (h *Handler) endpoint(serve func(*http.Request, caller.Caller) (int, any, e
 		return surface.Managed(h.o.Log, serve)(w, r, caller)
 	}
 }
-
-// author returns who changes something: the key, or the operator.
-func (h *Handler) author(caller caller.Caller) org.Author {
-	by := org.Author{Principal: org.Operator, RequestID: caller.RequestID, At: h.o.Now().UnixMilli()}
-	if caller.Org != nil {
-		by.Principal = caller.Principal.ID
-	}
-	return by
-}

@@ -1,9 +1,7 @@
 package admin
 
 import (
-	"bytes"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
@@ -57,7 +55,7 @@ func (h *Handler) wireKey(k org.Key, declared bool) key {
 		ID: k.ID, Name: k.Name, Role: string(k.Role), Hint: k.Hint, Declared: declared, PerMinute: k.Rate.PerMinute, Burst: k.Rate.Burst,
 		Servers: wireList(k.Access.Servers), Tools: wireList(k.Access.Tools), Models: wireList(k.Access.Models), EndUsers: k.Access.EndUsers, ReadOnly: k.Access.ReadOnly,
 		Budgets: wireBudgets(k.Access.Budgets), Context: wireContext(k.Access),
-		ExpiresAt: wireTime(k.ExpiresAt),
+		ExpiresAt: surface.Seconds.Time(k.ExpiresAt),
 	}
 	if len(k.Access.Makers) > 0 {
 		out.MadeBy = &k.Access.Makers[0].Key
@@ -66,7 +64,7 @@ func (h *Handler) wireKey(k org.Key, declared bool) key {
 		out.Unmatched = h.o.Directory.Unmatched(k.Org, k)
 	}
 	if k.Previous.Until.After(h.o.Now()) {
-		out.PreviousHint, out.PreviousUntil = k.Previous.Hint, wireTime(k.Previous.Until)
+		out.PreviousHint, out.PreviousUntil = k.Previous.Hint, surface.Seconds.Time(k.Previous.Until)
 	}
 	if !declared {
 		created := k.CreatedAt.Unix()
@@ -87,21 +85,8 @@ func wireList(names []string) any {
 	return names
 }
 
-func wireTime(t time.Time) *string {
-	if t.IsZero() {
-		return nil
-	}
-	return new(t.UTC().Format(time.RFC3339))
-}
-
 // maxKeys is the most keys that an answer has, and how many it has unless told.
 const maxKeys = 1000
-
-// keyPage is a piece of the keys.
-type keyPage struct {
-	Data []key   `json:"data"`
-	Next *string `json:"next"` // nil at the end
-}
 
 // ListKeys answers GET /api/keys: first the keys of the configuration file, then the others, the earliest first.
 func (h *Handler) ListKeys() surface.Endpoint {
@@ -110,7 +95,7 @@ func (h *Handler) ListKeys() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		page := keyPage{Data: []key{}}
+		page := surface.NextPage[key, string]{Data: []key{}}
 		var last org.KeyPlace
 		for _, k := range h.declaredAfter(caller.Org.ID, after) {
 			if len(page.Data) == limit {
@@ -155,33 +140,24 @@ func (h *Handler) declaredAfter(orgID string, after org.KeyPlace) []org.Key {
 func cursorOf(p org.KeyPlace) string { return strconv.FormatInt(p.CreatedAt, 10) + "." + p.ID }
 
 func keyQuery(values url.Values) (after org.KeyPlace, limit int, err error) {
-	limit = maxKeys
-	for name, given := range values {
-		if len(given) > 1 {
-			return after, 0, fault.New(fault.Invalid, "invalid_value", "the parameter %s is given %d times; give it once", name, len(given)).In(name)
-		}
-		switch name {
-		case "after":
-			at, id, ok := strings.Cut(given[0], ".")
-			if after.CreatedAt, err = strconv.ParseInt(at, 10, 64); err != nil || !ok || id == "" || after.CreatedAt < 0 {
-				return after, 0, fault.New(fault.Invalid, "invalid_value", "after must be next of the page before").In(name)
-			}
-			after.ID = id
-		case "limit":
-			if limit, err = strconv.Atoi(given[0]); err != nil || limit < 1 || limit > maxKeys {
-				return after, 0, fault.New(fault.Invalid, "invalid_value", "limit must be a whole number from 1 to %d", maxKeys).In(name)
-			}
-		default:
-			return after, 0, fault.New(fault.Invalid, "unknown_parameter", "unknown parameter %q; known parameters are after, limit", name).In(name)
-		}
+	if err := surface.CheckQuery(values, "after", "limit"); err != nil {
+		return after, 0, err
 	}
-	return after, limit, nil
+	if text := values.Get("after"); text != "" {
+		at, id, ok := strings.Cut(text, ".")
+		if after.CreatedAt, err = strconv.ParseInt(at, 10, 64); err != nil || !ok || id == "" || after.CreatedAt < 0 {
+			return after, 0, surface.InvalidValue("after", "after must be next of the page before")
+		}
+		after.ID = id
+	}
+	limit, err = surface.QueryNumber(values, "limit", maxKeys, 1, maxKeys)
+	return after, limit, err
 }
 
 // CreateKey answers POST /api/keys.
 func (h *Handler) CreateKey() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		asked, err := h.readKey(r)
+		asked, err := h.readKey(r, caller)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -189,7 +165,7 @@ func (h *Handler) CreateKey() surface.Endpoint {
 			return 0, nil, err
 		}
 		asked.Access.Makers = org.MadeBy(caller.Principal, caller.Org.Runtime.Hooks)
-		return h.createKey(r, caller.Org.ID, asked, h.author(caller))
+		return h.createKey(r, caller.Org.ID, asked, caller.Author(h.o.Now()))
 	})
 }
 
@@ -219,10 +195,10 @@ func (h *Handler) RevokeKey() surface.Endpoint {
 			return 0, nil, err
 		}
 		keyID := stored.ID
-		if err := h.o.Store.RevokeKey(r.Context(), caller.Org.ID, keyID, h.o.Now().UnixMilli(), h.author(caller)); err != nil {
-			return 0, nil, named(err, "key", keyID)
+		if err := h.o.Store.RevokeKey(r.Context(), caller.Org.ID, keyID, h.o.Now().UnixMilli(), caller.Author(h.o.Now())); err != nil {
+			return 0, nil, surface.Refused(err, surface.Thing{Kind: "key", Name: keyID})
 		}
-		return http.StatusOK, deleted{keyID, true}, h.o.Directory.Reload(r.Context(), caller.Org.ID)
+		return http.StatusOK, surface.Deleted(keyID, ""), h.o.Directory.Reload(r.Context(), caller.Org.ID)
 	})
 }
 
@@ -237,10 +213,14 @@ func (h *Handler) PatchKey() surface.Endpoint {
 		if !was.RevokedAt.IsZero() {
 			return 0, nil, fault.New(fault.Conflict, "revoked", "the key %q is revoked and cannot be changed", was.ID)
 		}
-		merged, err := mergePatch(r, map[string]any{
+		_, patch, err := surface.ReadBody(r, caller.Account)
+		if err != nil {
+			return 0, nil, err
+		}
+		merged, err := merge(patch, map[string]any{
 			"name": was.Name, "role": was.Role, "requests_per_minute": was.Rate.PerMinute, "burst": was.Rate.Burst,
 			"servers": wireList(was.Access.Servers), "tools": wireList(was.Access.Tools), "models": wireList(was.Access.Models),
-			"end_users": was.Access.EndUsers, "read_only": was.Access.ReadOnly, "budgets": wireBudgets(was.Access.Budgets), "context": wireContext(was.Access), "expires_at": wireTime(was.ExpiresAt),
+			"end_users": was.Access.EndUsers, "read_only": was.Access.ReadOnly, "budgets": wireBudgets(was.Access.Budgets), "context": wireContext(was.Access), "expires_at": surface.Seconds.Time(was.ExpiresAt),
 		})
 		if err != nil {
 			return 0, nil, err
@@ -265,7 +245,7 @@ func (h *Handler) PatchKey() surface.Endpoint {
 				return 0, nil, err
 			}
 		}
-		if err := h.o.Store.UpdateKey(r.Context(), was, k, h.author(caller)); err != nil {
+		if err := h.o.Store.UpdateKey(r.Context(), was, k, caller.Author(h.o.Now())); err != nil {
 			return 0, nil, keyError(err, k.Name, "key", k.ID)
 		}
 		return http.StatusOK, h.wireKey(k, false), h.o.Directory.Reload(r.Context(), k.Org)
@@ -283,7 +263,7 @@ func (h *Handler) RotateKey() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		overlap, err := readOverlap(r)
+		overlap, err := readOverlap(r, caller)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -295,7 +275,7 @@ func (h *Handler) RotateKey() surface.Endpoint {
 			return 0, nil, fault.New(fault.Conflict, "key_expired", "the key %q has expired; set expires_at to a later time before you rotate it", was.ID)
 		case overlap > 0 && was.Previous.Until.After(now):
 			return 0, nil, fault.New(fault.Conflict, "rotation_overlaps", "the secret before the last rotation of the key %q works until %s, and a key has at most two secrets; "+
-				"wait until then, or end both old secrets now with an overlap of 0s", was.ID, was.Previous.Until.UTC().Format(time.RFC3339))
+				"wait until then, or end both old secrets now with an overlap of 0s", was.ID, surface.Seconds.Text(was.Previous.Until))
 		}
 		if err := mayGive(caller.Principal, was); err != nil {
 			return 0, nil, err
@@ -308,8 +288,8 @@ func (h *Handler) RotateKey() surface.Endpoint {
 		if overlap > 0 {
 			k.Previous = org.PreviousSecret{Hash: was.Hash, Hint: was.Hint, Until: now.Add(overlap)}
 		}
-		if err := h.o.Store.RotateKey(r.Context(), was, k, h.author(caller)); err != nil {
-			return 0, nil, named(err, "key", k.ID)
+		if err := h.o.Store.RotateKey(r.Context(), was, k, caller.Author(h.o.Now())); err != nil {
+			return 0, nil, surface.Refused(err, surface.Thing{Kind: "key", Name: k.ID})
 		}
 		out := h.wireKey(k, false)
 		out.Key = secret
@@ -320,22 +300,22 @@ func (h *Handler) RotateKey() surface.Endpoint {
 func hintOf(secret string) string { return secret[:min(len(secret), 7)] + "…" }
 
 // readOverlap reads the body of a rotation.
-func readOverlap(r *http.Request) (time.Duration, error) {
-	body, err := surface.ReadJSON(r)
+func readOverlap(r *http.Request, caller caller.Caller) (time.Duration, error) {
+	f, err := surface.ReadFields(r, caller.Account)
 	if err != nil {
 		return 0, err
 	}
-	var asked struct {
-		Overlap *string `json:"overlap"`
+	var text string
+	f.Text("overlap", &text)
+	if err := f.Done(); err != nil {
+		return 0, err
 	}
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&asked); err != nil || asked.Overlap == nil {
-		return 0, fault.New(fault.Invalid, "invalid_value", `send {"overlap": "24h"}: how long the secret that it has now still works; "0s" ends it at once`).In("overlap")
+	if text == "" {
+		return 0, surface.InvalidValue("overlap", `send {"overlap": "24h"}: how long the secret that it has now still works; "0s" ends it at once`)
 	}
-	overlap, err := time.ParseDuration(*asked.Overlap)
+	overlap, err := time.ParseDuration(text)
 	if err != nil || overlap < 0 || overlap > maxOverlap || overlap%time.Second != 0 {
-		return 0, fault.New(fault.Invalid, "invalid_value", "overlap is %.40q; want whole seconds as in \"24h\", from 0s to %s", *asked.Overlap, maxOverlap).In("overlap")
+		return 0, fault.New(fault.Invalid, "invalid_value", "overlap is %.40q; want whole seconds as in \"24h\", from 0s to %s", text, maxOverlap).In("overlap")
 	}
 	return overlap, nil
 }
@@ -360,7 +340,7 @@ func keyError(err error, name, kind, id string) error {
 	if errors.Is(err, org.ErrNameTaken) {
 		return nameTaken(name)
 	}
-	return named(err, kind, id)
+	return surface.Refused(err, surface.Thing{Kind: kind, Name: id})
 }
 
 func nameTaken(name string) error {
@@ -373,7 +353,7 @@ func (h *Handler) storedKey(r *http.Request, caller caller.Caller) (org.Key, err
 	keyID := r.PathValue("id")
 	isIt := func(k org.Key) bool { return k.ID == keyID }
 	if slices.ContainsFunc(h.o.Directory.FromFile(caller.Org.ID).Keys, isIt) {
-		return org.Key{}, isDeclared("key", keyID)
+		return org.Key{}, surface.Declared("key", keyID)
 	}
 	stored, err := h.o.Store.Key(r.Context(), caller.Org.ID, keyID)
 	if errors.Is(err, org.ErrNotFound) {
@@ -398,8 +378,8 @@ func (h *Handler) keyNamed(r *http.Request, orgID, name string) (org.Key, error)
 	return all[i], nil
 }
 
-func (h *Handler) readKey(r *http.Request) (org.Key, error) {
-	body, err := surface.ReadJSON(r)
+func (h *Handler) readKey(r *http.Request, caller caller.Caller) (org.Key, error) {
+	body, _, err := surface.ReadBody(r, caller.Account)
 	if err != nil {
 		return org.Key{}, err
 	}

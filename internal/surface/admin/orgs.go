@@ -40,10 +40,7 @@ func (h *Handler) orgObject(r org.Record) orgObject {
 // record returns the org's stored record.
 func (h *Handler) record(r *http.Request, orgID string) (org.Record, error) {
 	record, err := h.o.Store.Org(r.Context(), orgID)
-	if errors.Is(err, org.ErrNotFound) {
-		return org.Record{}, fault.New(fault.NotFound, "not_found", "there is no org with the id %q", orgID)
-	}
-	return record, err
+	return record, surface.Refused(err, surface.Thing{Kind: "org", ID: orgID})
 }
 
 // GetOrg answers GET /api/org: the caller's own.
@@ -62,13 +59,13 @@ func (h *Handler) GetOrg() surface.Endpoint {
 func (h *Handler) PatchRuntime() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		if h.o.Directory.FromFile(caller.Org.ID).Runtime {
-			return 0, nil, isDeclared("runtime of the org", caller.Org.ID)
+			return 0, nil, surface.Declared("runtime of the org", caller.Org.ID)
 		}
-		patch, err := readPatch(r)
+		_, patch, err := surface.ReadBody(r, caller.Account)
 		if err != nil {
 			return 0, nil, err
 		}
-		return repeat(func() (int, any, error) {
+		return surface.Repeat(func() (int, any, error) {
 			was, err := h.record(r, caller.Org.ID)
 			if err != nil {
 				return 0, nil, err
@@ -95,8 +92,8 @@ func (h *Handler) PatchRuntime() surface.Endpoint {
 // updateOrg stores an org in place of what it was.
 func (h *Handler) updateOrg(r *http.Request, caller caller.Caller, was, record org.Record) (int, any, error) {
 	record.UpdatedAt = h.o.Now()
-	if err := h.o.Store.UpdateOrg(r.Context(), was, record, h.author(caller)); err != nil {
-		return 0, nil, named(err, "org", record.ID)
+	if err := h.o.Store.UpdateOrg(r.Context(), was, record, caller.Author(h.o.Now())); err != nil {
+		return 0, nil, surface.Refused(err, surface.Thing{Kind: "org", Name: record.ID})
 	}
 	return http.StatusOK, h.orgObject(record), h.o.Directory.Reload(r.Context(), record.ID)
 }
@@ -134,10 +131,7 @@ func (h *Handler) ListOrgs() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		out := []orgObject{}
-		for _, record := range all {
-			out = append(out, h.orgObject(record))
-		}
+		out := surface.Each(all, h.orgObject)
 		return http.StatusOK, list[orgObject]{out}, nil
 	})
 }
@@ -145,7 +139,7 @@ func (h *Handler) ListOrgs() surface.Endpoint {
 // CreateOrg answers POST /api/orgs, for the operator.
 func (h *Handler) CreateOrg() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		body, err := surface.ReadJSON(r)
+		body, _, err := surface.ReadBody(r, caller.Account)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -157,8 +151,8 @@ func (h *Handler) CreateOrg() surface.Endpoint {
 			return 0, nil, err
 		}
 		record.CreatedAt, record.UpdatedAt = h.o.Now(), h.o.Now()
-		if err := h.o.Store.CreateOrg(r.Context(), record, h.author(caller)); err != nil {
-			return 0, nil, named(err, "org", record.ID)
+		if err := h.o.Store.CreateOrg(r.Context(), record, caller.Author(h.o.Now())); err != nil {
+			return 0, nil, surface.Refused(err, surface.Thing{Kind: "org", Name: record.ID})
 		}
 		return http.StatusCreated, h.orgObject(record), h.o.Directory.Reload(r.Context(), record.ID)
 	})
@@ -167,17 +161,17 @@ func (h *Handler) CreateOrg() surface.Endpoint {
 // PatchOrg answers PATCH /api/orgs/{org}, for the operator: the plan flags.
 func (h *Handler) PatchOrg() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		patch, err := readPatch(r)
+		_, patch, err := surface.ReadBody(r, caller.Account)
 		if err != nil {
 			return 0, nil, err
 		}
-		return repeat(func() (int, any, error) {
+		return surface.Repeat(func() (int, any, error) {
 			was, err := h.record(r, r.PathValue("org"))
 			if err != nil {
 				return 0, nil, err
 			}
 			if h.o.Directory.FromFile(was.ID).Org {
-				return 0, nil, isDeclared("org", was.ID)
+				return 0, nil, surface.Declared("org", was.ID)
 			}
 			record := was
 			merged, err := merge(patch, map[string]any{"features": was.Features})
@@ -197,12 +191,12 @@ func (h *Handler) DeleteOrg() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		name := r.PathValue("org")
 		if h.o.Directory.FromFile(name).Org {
-			return 0, nil, isDeclared("org", name)
+			return 0, nil, surface.Declared("org", name)
 		}
-		if err := h.o.Store.DeleteOrg(r.Context(), name, h.author(caller)); err != nil {
-			return 0, nil, named(err, "org", name)
+		if err := h.o.Store.DeleteOrg(r.Context(), name, caller.Author(h.o.Now())); err != nil {
+			return 0, nil, surface.Refused(err, surface.Thing{Kind: "org", Name: name})
 		}
-		return http.StatusOK, deleted{name, true}, h.o.Directory.Reload(r.Context(), name)
+		return http.StatusOK, surface.Deleted(name, ""), h.o.Directory.Reload(r.Context(), name)
 	})
 }
 
@@ -214,10 +208,10 @@ func (h *Handler) CreateOrgKey() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		asked, err := h.readKey(r)
+		asked, err := h.readKey(r, caller)
 		if err != nil {
 			return 0, nil, err
 		}
-		return h.createKey(r, record.ID, asked, h.author(caller))
+		return h.createKey(r, record.ID, asked, caller.Author(h.o.Now()))
 	})
 }

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"net/http"
-	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/route"
@@ -36,10 +35,8 @@ type targetView struct {
 }
 
 func viewOfTarget(s route.TargetState) targetView {
-	v := targetView{Provider: s.Provider, Model: s.Model, Breaker: string(s.Breaker), Failures: s.Failures}
-	if !s.OpenedAt.IsZero() {
-		at := s.OpenedAt.UTC().Format(time.RFC3339)
-		v.OpenedAt = &at
+	v := targetView{
+		Provider: s.Provider, Model: s.Model, Breaker: string(s.Breaker), Failures: s.Failures, OpenedAt: surface.Seconds.Time(s.OpenedAt),
 	}
 	if s.Latency > 0 {
 		ms := float64(s.Latency.Microseconds()) / 1000

@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"encoding/json"
 	"net/http"
 
 	"github.com/turnpike-gateway/turnpike/internal/caller"
@@ -29,10 +28,7 @@ func (h *Handler) ListSecrets() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		out := []secretObject{}
-		for _, s := range stored {
-			out = append(out, wireSecret(s))
-		}
+		out := surface.Each(stored, wireSecret)
 		return http.StatusOK, list[secretObject]{out}, nil
 	})
 }
@@ -47,7 +43,7 @@ func (h *Handler) PutSecret() surface.Endpoint {
 		if _, err := secret.ParseRef(string(secret.Vault) + ":" + name); err != nil {
 			return 0, nil, fault.New(fault.Invalid, "invalid_value", "the name of a secret must have 1 to 64 letters, digits, dots, underscores or hyphens, and begin with a letter or a digit").In("name")
 		}
-		value, err := readSecret(r)
+		value, err := readSecret(r, caller)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -55,14 +51,14 @@ func (h *Handler) PutSecret() surface.Endpoint {
 		if s.Sealed, err = h.o.Vault.Seal(s.Org, s.Name, value); err != nil {
 			return 0, nil, err
 		}
-		if err := h.o.Store.PutSecret(r.Context(), s, h.author(caller)); err != nil {
-			return 0, nil, named(err, "org", s.Org)
+		if err := h.o.Store.PutSecret(r.Context(), s, caller.Author(h.o.Now())); err != nil {
+			return 0, nil, surface.Refused(err, surface.Thing{Kind: "org", Name: s.Org})
 		}
 		if err := h.o.Directory.SecretChanged(r.Context(), s.Org, name); err != nil {
 			return 0, nil, err
 		}
 		if s, err = h.o.Store.Secret(r.Context(), s.Org, s.Name); err != nil {
-			return 0, nil, named(err, "secret", name)
+			return 0, nil, surface.Refused(err, surface.Thing{Kind: "secret", Name: name})
 		}
 		return http.StatusOK, wireSecret(s), nil
 	})
@@ -73,28 +69,22 @@ func (h *Handler) PutSecret() surface.Endpoint {
 func (h *Handler) DeleteSecret() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		name := r.PathValue("name")
-		if err := h.o.Store.DeleteSecret(r.Context(), caller.Org.ID, name, h.author(caller)); err != nil {
-			return 0, nil, named(err, "secret", name)
+		if err := h.o.Store.DeleteSecret(r.Context(), caller.Org.ID, name, caller.Author(h.o.Now())); err != nil {
+			return 0, nil, surface.Refused(err, surface.Thing{Kind: "secret", Name: name})
 		}
-		return http.StatusOK, deleted{name, true}, h.o.Directory.SecretChanged(r.Context(), caller.Org.ID, name)
+		return http.StatusOK, surface.Deleted(name, ""), h.o.Directory.SecretChanged(r.Context(), caller.Org.ID, name)
 	})
 }
 
-// readSecret reads {"value": "…"}. Its errors quote nothing of the body, not
-// even the names of its members.
-func readSecret(r *http.Request) (secret.Value, error) {
-	body, err := surface.ReadJSON(r)
+// readSecret reads {"value": "…"}. Its errors quote nothing of the body: see [surface.ReadSecret].
+func readSecret(r *http.Request, caller caller.Caller) (secret.Value, error) {
+	text, err := surface.ReadSecret(r, caller.Account, "value")
+	v := secret.NewValue(text)
 	if err != nil {
-		return secret.Value{}, err
+		return v, err
 	}
-	var members map[string]json.RawMessage
-	var value string
-	if json.Unmarshal(body, &members) != nil || len(members) != 1 || members["value"] == nil || json.Unmarshal(members["value"], &value) != nil {
-		return secret.Value{}, fault.New(fault.Invalid, "invalid_value", `the request body must be {"value": "…"}, and the value must be a string`)
-	}
-	v := secret.NewValue(value)
 	if err := v.Check(); err != nil {
-		return secret.Value{}, fault.New(fault.Unprocessable, "invalid_value", "value %v", err).In("value")
+		return v, fault.New(fault.Unprocessable, "invalid_value", "value %v", err).In("value")
 	}
 	return v, nil
 }

@@ -50,7 +50,7 @@ func (h *Handler) GetServer() surface.Endpoint {
 // CreateServer answers POST /api/mcp-servers.
 func (h *Handler) CreateServer() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		body, err := surface.ReadJSON(r)
+		body, _, err := surface.ReadBody(r, caller.Account)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -75,8 +75,8 @@ func (h *Handler) CreateServer() surface.Endpoint {
 			return 0, nil, err
 		}
 		s.CreatedAt, s.UpdatedAt = h.o.Now(), h.o.Now()
-		if err := h.o.Store.CreateMCPServer(r.Context(), s, h.author(caller)); err != nil {
-			return 0, nil, named(err, "MCP server", s.Name)
+		if err := h.o.Store.CreateMCPServer(r.Context(), s, caller.Author(h.o.Now())); err != nil {
+			return 0, nil, surface.Refused(err, surface.Thing{Kind: "MCP server", Name: s.Name})
 		}
 		return http.StatusCreated, h.server(s, false), h.o.Directory.Reload(r.Context(), s.Org)
 	})
@@ -93,18 +93,18 @@ func (h *Handler) PatchServer() surface.Endpoint {
 		case old.Shared:
 			return h.switchServer(r, caller, old)
 		case declared:
-			return 0, nil, isDeclared("MCP server", old.Name)
+			return 0, nil, surface.Declared("MCP server", old.Name)
 		}
-		patch, err := readPatch(r)
+		_, patch, err := surface.ReadBody(r, caller.Account)
 		if err != nil {
 			return 0, nil, err
 		}
-		return repeat(func() (int, any, error) { return h.patchServer(r, caller, patch) })
+		return surface.Repeat(func() (int, any, error) { return h.patchServer(r, caller, patch) })
 	})
 }
 
 // patchServer applies the members to the stored server in the path.
-func (h *Handler) patchServer(r *http.Request, caller caller.Caller, patch []member) (int, any, error) {
+func (h *Handler) patchServer(r *http.Request, caller caller.Caller, patch []surface.Member) (int, any, error) {
 	old, _, err := h.find(r, caller)
 	if err != nil {
 		return 0, nil, err
@@ -129,34 +129,42 @@ func (h *Handler) patchServer(r *http.Request, caller caller.Caller, patch []mem
 	if err := h.checkHosted(r.Context(), s); err != nil {
 		return 0, nil, err
 	}
-	if err := h.o.Store.UpdateMCPServer(r.Context(), old, s, h.author(caller)); err != nil {
-		return 0, nil, named(err, "MCP server", s.Name)
+	if err := h.o.Store.UpdateMCPServer(r.Context(), old, s, caller.Author(h.o.Now())); err != nil {
+		return 0, nil, surface.Refused(err, surface.Thing{Kind: "MCP server", Name: s.Name})
 	}
 	return http.StatusOK, h.server(s, false), h.o.Directory.Reload(r.Context(), s.Org)
 }
 
 // switchServer switches a server that orgs share on or off for the caller's org.
 func (h *Handler) switchServer(r *http.Request, caller caller.Caller, old org.MCPServer) (int, any, error) {
-	body, err := surface.ReadJSON(r)
+	f, err := surface.ReadFields(r, caller.Account)
 	if err != nil {
 		return 0, nil, err
 	}
-	var change struct {
-		Enabled *bool `json:"enabled"`
+	var enabled *bool
+	surface.Field(f, "enabled", "true or false", &enabled)
+	settings, err := surface.Marshal(h.o.Reader.ServerSettings(old))
+	if err != nil {
+		return 0, nil, err
 	}
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&change); err != nil || change.Enabled == nil {
+	for name := range f.Rest() {
+		if surface.FieldsOf("", settings).Has(name) {
+			enabled = nil // it is a setting, and not for the org to change
+		} else {
+			return 0, nil, surface.Unknown("member", name, name, "enabled")
+		}
+	}
+	if f.Err != nil || enabled == nil {
 		return 0, nil, fault.New(fault.Conflict, "declared", "the operator shares the MCP server %q among orgs, so an org can only switch it on or off: "+
 			`send {"enabled": false} or {"enabled": true}`, old.Name)
 	}
 	if declaredServer(h.o.Directory.FromFile(caller.Org.ID), old.Name).Enabled { // else the operator has disabled it
-		if err := h.o.Store.SwitchServer(r.Context(), caller.Org.ID, old.Name, *change.Enabled, h.author(caller)); err != nil {
-			return 0, nil, named(err, "MCP server", old.Name)
+		if err := h.o.Store.SwitchServer(r.Context(), caller.Org.ID, old.Name, *enabled, caller.Author(h.o.Now())); err != nil {
+			return 0, nil, surface.Refused(err, surface.Thing{Kind: "MCP server", Name: old.Name})
 		}
-		old.Enabled = *change.Enabled
-	} else if *change.Enabled {
-		return 0, nil, isDeclared("MCP server", old.Name)
+		old.Enabled = *enabled
+	} else if *enabled {
+		return 0, nil, surface.Declared("MCP server", old.Name)
 	}
 	if err := h.o.Directory.Reload(r.Context(), caller.Org.ID); err != nil {
 		return 0, nil, err
@@ -176,12 +184,12 @@ func (h *Handler) DeleteServer() surface.Endpoint {
 				`switch it off with PATCH and {"enabled": false}`, s.Name)
 		}
 		if declared {
-			return 0, nil, isDeclared("MCP server", s.Name)
+			return 0, nil, surface.Declared("MCP server", s.Name)
 		}
-		if err := h.o.Store.DeleteMCPServer(r.Context(), s.Org, s.Name, h.author(caller)); err != nil {
-			return 0, nil, named(err, "MCP server", s.Name)
+		if err := h.o.Store.DeleteMCPServer(r.Context(), s.Org, s.Name, caller.Author(h.o.Now())); err != nil {
+			return 0, nil, surface.Refused(err, surface.Thing{Kind: "MCP server", Name: s.Name})
 		}
-		return http.StatusOK, deleted{s.Name, true}, h.o.Directory.Reload(r.Context(), s.Org)
+		return http.StatusOK, surface.Deleted(s.Name, ""), h.o.Directory.Reload(r.Context(), s.Org)
 	})
 }
 
@@ -199,7 +207,7 @@ func (h *Handler) find(r *http.Request, caller caller.Caller) (s org.MCPServer, 
 	if i := slices.IndexFunc(stored, func(s org.MCPServer) bool { return s.Name == name }); i >= 0 {
 		return stored[i], false, nil
 	}
-	return s, false, fault.New(fault.NotFound, "not_found", "there is no MCP server called %q", name)
+	return s, false, surface.Thing{Kind: "MCP server", Name: name}.Missing()
 }
 
 func declaredServer(d org.FromFile, name string) *org.MCPServer {

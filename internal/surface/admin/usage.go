@@ -4,8 +4,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"slices"
-	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/caller"
@@ -109,9 +107,7 @@ func (h *Handler) ListUsage() surface.Endpoint {
 			if err != nil {
 				return 0, nil, err
 			}
-			if since > 0 {
-				list.EstimatedSince = new(time.UnixMilli(since).UTC().Format(time.RFC3339))
-			}
+			list.EstimatedSince = surface.Seconds.Unix(since)
 			for _, u := range sums {
 				list.Data = append(list.Data, NewUsageView(u, q.By))
 			}
@@ -134,16 +130,11 @@ func usageError(err error) error {
 
 func usageQuery(values url.Values) (q audit.UsageQuery, err error) {
 	q.Rows = maxUsageRows
-	for name, given := range values {
-		if len(given) > 1 {
-			return q, fault.New(fault.Invalid, "invalid_value", "the parameter %s is given %d times; give it once", name, len(given)).In(name)
-		}
-		if !slices.Contains([]string{"by", "from", "to"}, name) {
-			return q, fault.New(fault.Invalid, "unknown_parameter", "unknown parameter %q; known parameters are by, from, to", name).In(name)
-		}
+	if err := surface.CheckQuery(values, "by", "from", "to"); err != nil {
+		return q, err
 	}
 	if q.By, err = audit.ParseUsageBy(values.Get("by")); err != nil {
-		return q, fault.New(fault.Invalid, "invalid_value", "by: %v", err).In("by")
+		return q, surface.InvalidValue("by", "by: %v", err)
 	}
 	if q.From, err = auditTime(values, "from"); err != nil {
 		return q, err

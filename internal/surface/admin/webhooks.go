@@ -1,14 +1,9 @@
 package admin
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
-	"slices"
-	"strconv"
-	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
@@ -41,25 +36,17 @@ type webhookObject struct {
 
 func (h *Handler) wireWebhook(l journal.ListedWebhook) webhookObject {
 	out := webhookObject{
-		Name: l.Name, Declared: h.declaredWebhook(l.Org, l.Name), URL: l.URL, Events: l.Events, Enabled: l.Stopped == "", Stopped: l.Stopped, Waiting: l.Waiting, OldestWaiting: wireMillis(l.Oldest),
+		Name: l.Name, Declared: h.declaredWebhook(l.Org, l.Name), URL: l.URL, Events: l.Events, Enabled: l.Stopped == "", Stopped: l.Stopped, Waiting: l.Waiting, OldestWaiting: surface.Seconds.Unix(l.Oldest),
 		GivenUp: l.GivenUp, CreatedAt: l.CreatedAt.Unix(), UpdatedAt: l.UpdatedAt.Unix(),
 	}
 	if l.Previous.Until.After(h.o.Now()) {
-		out.PreviousUntil = wireTime(l.Previous.Until)
+		out.PreviousUntil = surface.Seconds.Time(l.Previous.Until)
 	}
 	return out
 }
 
 func (h *Handler) declaredWebhook(orgID, name string) bool {
 	return h.o.Directory.FromFile(orgID).Webhook(name) != nil
-}
-
-// wireMillis returns a time in Unix milliseconds; nil for 0.
-func wireMillis(ms int64) *string {
-	if ms == 0 {
-		return nil
-	}
-	return wireTime(time.UnixMilli(ms))
 }
 
 // delivery is a message on the wire.
@@ -78,10 +65,10 @@ type delivery struct {
 
 func wireDelivery(d journal.Delivery) delivery {
 	out := delivery{
-		ID: d.ID, Event: d.Event, Object: d.Object, At: wireMillis(d.At), Outcome: string(d.Outcome), Attempts: d.Attempts, EndedAt: wireMillis(d.EndedAt), Error: d.Error,
+		ID: d.ID, Event: d.Event, Object: d.Object, At: surface.Seconds.Unix(d.At), Outcome: string(d.Outcome), Attempts: d.Attempts, EndedAt: surface.Seconds.Unix(d.EndedAt), Error: d.Error,
 	}
 	if d.EndedAt == 0 {
-		out.NextAttemptAt = wireMillis(d.NextAt)
+		out.NextAttemptAt = surface.Seconds.Unix(d.NextAt)
 	}
 	if d.Status != 0 {
 		out.Status = &d.Status
@@ -96,66 +83,61 @@ func (h *Handler) ListWebhooks() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		out := []webhookObject{}
-		for _, l := range stored {
-			out = append(out, h.wireWebhook(l))
-		}
+		out := surface.Each(stored, h.wireWebhook)
 		return http.StatusOK, list[webhookObject]{out}, nil
 	})
 }
 
-// webhookSettings are the members of a webhook that a request can set.
-type webhookSettings struct {
-	Name    *string   `json:"name"`
-	URL     *string   `json:"url"`
-	Events  *[]string `json:"events"`
-	Enabled *bool     `json:"enabled"`
-}
-
 // readWebhook reads settings and applies them to w.
-func (h *Handler) readWebhook(r *http.Request, w *org.Webhook) error {
-	body, err := surface.ReadJSON(r)
+func (h *Handler) readWebhook(r *http.Request, caller caller.Caller, w *org.Webhook) error {
+	f, err := surface.ReadFields(r, caller.Account)
 	if err != nil {
 		return err
 	}
-	var asked webhookSettings
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&asked); err != nil || hasNull(body) {
-		return fault.New(fault.Invalid, "invalid_value",
-			`the body must be an object such as {"name": "ops", "url": "https://example.com/hooks", "events": ["run.waiting"], "enabled": true}, with no other members`)
+	for name, value := range f.Rest() {
+		if surface.IsNull(value) {
+			f.Fail(name, "cannot be null; leave it out")
+		}
 	}
-	if asked.Name != nil {
-		switch _, err := secret.ParseRef(string(secret.Vault) + ":" + *asked.Name); {
-		case w.Name != "" && *asked.Name != w.Name:
+	name, url, enabled := w.Name, w.URL, w.Stopped == ""
+	var events []string
+	f.Text("name", &name)
+	f.Text("url", &url)
+	surface.Field(f, "events", "a list of strings", &events)
+	f.Bool("enabled", true, &enabled)
+	if err := f.Done(); err != nil {
+		return err
+	}
+	if name != w.Name {
+		switch _, err := secret.ParseRef(string(secret.Vault) + ":" + name); {
+		case w.Name != "":
 			return fault.New(fault.Invalid, "immutable", "the name of a webhook cannot be changed; add another webhook").In("name")
 		case err != nil:
-			return fault.New(fault.Invalid, "invalid_value", "the name of a webhook must have 1 to 64 letters, digits, dots, underscores or hyphens, and begin with a letter or a digit").In("name")
+			return surface.InvalidValue("name",
+				"the name of a webhook must have 1 to 64 letters, digits, dots, underscores or hyphens, and begin with a letter or a digit")
 		}
-		w.Name = *asked.Name
+		w.Name = name
 	}
-	if asked.URL != nil && *asked.URL != w.URL {
-		if err := org.CheckWebhookURL(*asked.URL); err != nil {
+	if url != w.URL {
+		if err := org.CheckWebhookURL(url); err != nil {
 			return fault.New(fault.Unprocessable, "invalid_value", "url: %v", err).In("url")
 		}
-		if err := h.o.Judge(*asked.URL); err != nil {
+		if err := h.o.Judge(url); err != nil {
 			return err
 		}
-		w.URL = *asked.URL
+		w.URL = url
 	}
-	if asked.Events != nil {
-		if err := org.CheckWebhookEvents(*asked.Events); err != nil {
+	if events != nil {
+		if err := org.CheckWebhookEvents(events); err != nil {
 			return fault.New(fault.Unprocessable, "invalid_value", "events: %v", err).In("events")
 		}
-		w.Events = *asked.Events
+		w.Events = events
 	}
-	if asked.Enabled != nil {
-		switch {
-		case *asked.Enabled:
-			w.Stopped = ""
-		case w.Stopped == "":
-			w.Stopped = org.StoppedByOrg
-		}
+	switch {
+	case enabled:
+		w.Stopped = ""
+	case w.Stopped == "":
+		w.Stopped = org.StoppedByOrg
 	}
 	for name, missing := range map[string]bool{"name": w.Name == "", "url": w.URL == "", "events": len(w.Events) == 0} {
 		if missing {
@@ -163,12 +145,6 @@ func (h *Handler) readWebhook(r *http.Request, w *org.Webhook) error {
 		}
 	}
 	return nil
-}
-
-// hasNull reports whether a member of the object is null, which no setting of a webhook can be.
-func hasNull(object []byte) bool {
-	all, err := members(object)
-	return err != nil || slices.ContainsFunc(all, func(m member) bool { return string(m.value) == "null" })
 }
 
 // newSecret gives the webhook a new secret and returns it.
@@ -186,7 +162,7 @@ func (h *Handler) newSecret(w *org.Webhook) (string, error) {
 func (h *Handler) CreateWebhook() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		w := org.Webhook{Org: caller.Org.ID, CreatedAt: h.o.Now(), UpdatedAt: h.o.Now()}
-		if err := h.readWebhook(r, &w); err != nil {
+		if err := h.readWebhook(r, caller, &w); err != nil {
 			return 0, nil, err
 		}
 		if h.declaredWebhook(w.Org, w.Name) {
@@ -196,8 +172,8 @@ func (h *Handler) CreateWebhook() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		if err := h.o.Webhooks.CreateWebhook(r.Context(), w, h.author(caller)); err != nil {
-			return 0, nil, named(err, "webhook", w.Name)
+		if err := h.o.Webhooks.CreateWebhook(r.Context(), w, caller.Author(h.o.Now())); err != nil {
+			return 0, nil, surface.Refused(err, surface.Thing{Kind: "webhook", Name: w.Name})
 		}
 		out := h.wireWebhook(journal.ListedWebhook{Webhook: w})
 		out.Secret = shown
@@ -208,7 +184,7 @@ func (h *Handler) CreateWebhook() surface.Endpoint {
 // PatchWebhook answers PATCH /api/webhooks/{name}.
 func (h *Handler) PatchWebhook() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		return h.changeWebhook(r, caller, func(w *org.Webhook) (string, error) { return "", h.readWebhook(r, w) })
+		return h.changeWebhook(r, caller, func(w *org.Webhook) (string, error) { return "", h.readWebhook(r, caller, w) })
 	})
 }
 
@@ -218,10 +194,10 @@ func (h *Handler) changeWebhook(r *http.Request, caller caller.Caller, change fu
 	name := r.PathValue("name")
 	was, err := h.o.Webhooks.Webhook(r.Context(), caller.Org.ID, name)
 	if err != nil {
-		return 0, nil, named(err, "webhook", name)
+		return 0, nil, surface.Refused(err, surface.Thing{Kind: "webhook", Name: name})
 	}
 	if was.Declared() || h.declaredWebhook(caller.Org.ID, name) {
-		return 0, nil, isDeclared("webhook", name)
+		return 0, nil, surface.Declared("webhook", name)
 	}
 	w := was.Clone()
 	shown, err := change(&w)
@@ -229,8 +205,8 @@ func (h *Handler) changeWebhook(r *http.Request, caller caller.Caller, change fu
 		return 0, nil, err
 	}
 	w.UpdatedAt = h.o.Now()
-	if err := h.o.Webhooks.UpdateWebhook(r.Context(), was, w, h.author(caller)); err != nil {
-		return 0, nil, named(err, "webhook", name)
+	if err := h.o.Webhooks.UpdateWebhook(r.Context(), was, w, caller.Author(h.o.Now())); err != nil {
+		return 0, nil, surface.Refused(err, surface.Thing{Kind: "webhook", Name: name})
 	}
 	stored, err := h.o.Webhooks.Webhooks(r.Context(), caller.Org.ID)
 	if err != nil {
@@ -239,7 +215,7 @@ func (h *Handler) changeWebhook(r *http.Request, caller caller.Caller, change fu
 	out := h.wireWebhook(journal.ListedWebhook{Webhook: w})
 	for _, l := range stored {
 		if l.Name == name {
-			out.Waiting, out.OldestWaiting, out.GivenUp = l.Waiting, wireMillis(l.Oldest), l.GivenUp
+			out.Waiting, out.OldestWaiting, out.GivenUp = l.Waiting, surface.Seconds.Unix(l.Oldest), l.GivenUp
 		}
 	}
 	out.Secret = shown
@@ -250,7 +226,7 @@ func (h *Handler) changeWebhook(r *http.Request, caller caller.Caller, change fu
 // before signs as well for the time overlap.
 func (h *Handler) RotateWebhook() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		overlap, err := readOverlap(r)
+		overlap, err := readOverlap(r, caller)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -258,7 +234,7 @@ func (h *Handler) RotateWebhook() surface.Endpoint {
 			now, before := h.o.Now(), w.Sealed
 			if overlap > 0 && w.Previous.Until.After(now) {
 				return "", fault.New(fault.Conflict, "rotation_overlaps", "the secret before the last rotation of the webhook %q signs until %s, and a webhook has at most two secrets; "+
-					"wait until then, or end both old secrets now with an overlap of 0s", w.Name, w.Previous.Until.UTC().Format(time.RFC3339))
+					"wait until then, or end both old secrets now with an overlap of 0s", w.Name, surface.Seconds.Text(w.Previous.Until))
 			}
 			shown, err := h.newSecret(w)
 			if w.Previous = (org.PreviousSealed{}); overlap > 0 {
@@ -274,12 +250,12 @@ func (h *Handler) DeleteWebhook() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		name := r.PathValue("name")
 		if h.declaredWebhook(caller.Org.ID, name) {
-			return 0, nil, isDeclared("webhook", name)
+			return 0, nil, surface.Declared("webhook", name)
 		}
-		if err := h.o.Webhooks.DeleteWebhook(r.Context(), caller.Org.ID, name, h.author(caller)); err != nil {
-			return 0, nil, named(err, "webhook", name)
+		if err := h.o.Webhooks.DeleteWebhook(r.Context(), caller.Org.ID, name, caller.Author(h.o.Now())); err != nil {
+			return 0, nil, surface.Refused(err, surface.Thing{Kind: "webhook", Name: name})
 		}
-		return http.StatusOK, deleted{name, true}, nil
+		return http.StatusOK, surface.Deleted(name, ""), nil
 	})
 }
 
@@ -288,11 +264,6 @@ const (
 	maxDeliveries     = 200
 	defaultDeliveries = 50
 )
-
-type deliveryPage struct {
-	Data []delivery `json:"data"`
-	Next *string    `json:"next"` // nil at the end
-}
 
 // ListDeliveries answers GET /api/webhooks/{name}/deliveries: the latest first.
 func (h *Handler) ListDeliveries() surface.Endpoint {
@@ -306,13 +277,13 @@ func (h *Handler) ListDeliveries() surface.Endpoint {
 		found, err := h.o.Outbox.Deliveries(r.Context(), caller.Org.ID, name, q)
 		if errors.Is(err, org.ErrNotFound) && q.Before != "" {
 			if _, missing := h.o.Webhooks.Webhook(r.Context(), caller.Org.ID, name); missing == nil {
-				return 0, nil, named(err, "message", q.Before)
+				return 0, nil, surface.Refused(err, surface.Thing{Kind: "message", Name: q.Before})
 			}
 		}
 		if err != nil {
-			return 0, nil, named(err, "webhook", name)
+			return 0, nil, surface.Refused(err, surface.Thing{Kind: "webhook", Name: name})
 		}
-		page := deliveryPage{Data: []delivery{}}
+		page := surface.NextPage[delivery, string]{Data: []delivery{}}
 		if len(found) > limit {
 			found = found[:limit]
 			page.Next = &found[limit-1].ID
@@ -325,42 +296,30 @@ func (h *Handler) ListDeliveries() surface.Endpoint {
 }
 
 func deliveryQueryOf(values url.Values) (q journal.DeliveryQuery, err error) {
-	q.Limit = defaultDeliveries
-	for name, given := range values {
-		if len(given) > 1 {
-			return q, fault.New(fault.Invalid, "invalid_value", "the parameter %s is given %d times; give it once", name, len(given)).In(name)
-		}
-		switch value := given[0]; name {
-		case "outcome":
-			switch q.Outcome = journal.Outcome(value); q.Outcome {
-			case journal.MessageWaiting, journal.MessageDelivered, journal.MessageGivenUp:
-			default:
-				return q, fault.New(fault.Invalid, "invalid_value", "outcome must be waiting, delivered or given_up").In(name)
-			}
-		case "after":
-			q.Before = value
-		case "limit":
-			if q.Limit, err = strconv.Atoi(value); err != nil || q.Limit < 1 || q.Limit > maxDeliveries {
-				return q, fault.New(fault.Invalid, "invalid_value", "limit must be a whole number from 1 to %d", maxDeliveries).In(name)
-			}
-		default:
-			return q, fault.New(fault.Invalid, "unknown_parameter", "unknown parameter %q; known parameters are outcome, after, limit", name).In(name)
-		}
+	if err := surface.CheckQuery(values, "outcome", "after", "limit"); err != nil {
+		return q, err
 	}
-	return q, nil
+	q.Outcome, q.Before = journal.Outcome(values.Get("outcome")), values.Get("after")
+	switch q.Outcome {
+	case "", journal.MessageWaiting, journal.MessageDelivered, journal.MessageGivenUp:
+	default:
+		return q, surface.InvalidValue("outcome", "outcome must be waiting, delivered or given_up")
+	}
+	q.Limit, err = surface.QueryNumber(values, "limit", defaultDeliveries, 1, maxDeliveries)
+	return q, err
 }
 
 // Redeliver answers POST /api/webhooks/{name}/deliveries/{id}/redeliver.
 func (h *Handler) Redeliver() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		name, messageID := r.PathValue("name"), r.PathValue("id")
-		d, err := h.o.Webhooks.Redeliver(r.Context(), caller.Org.ID, name, messageID, h.o.Now(), h.author(caller))
+		d, err := h.o.Webhooks.Redeliver(r.Context(), caller.Org.ID, name, messageID, h.o.Now(), caller.Author(h.o.Now()))
 		if errors.Is(err, journal.ErrNotDeliverable) {
 			return 0, nil, fault.New(fault.Conflict, "not_deliverable",
 				"the message %q is being delivered at the moment, or its webhook is stopped; wait, or enable the webhook, and try again", messageID)
 		}
 		if err != nil {
-			return 0, nil, named(err, "message", messageID)
+			return 0, nil, surface.Refused(err, surface.Thing{Kind: "message", Name: messageID})
 		}
 		return http.StatusOK, wireDelivery(d), nil
 	})

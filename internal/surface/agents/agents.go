@@ -1,19 +1,37 @@
 package agents
 
 import (
-	"context"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/agent"
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
+
+// lookup finds agents, changes them, and resolves what they do now.
+type lookup struct {
+	base
+	store agent.Store
+	orgs  Orgs
+}
+
+// definitions answers requests for agents, their versions, MCP servers, hooks and tools.
+type definitions struct {
+	lookup
+	reader  Reader
+	vault   *secret.Keyring
+	servers Servers
+	judge   func(url string) error
+}
 
 // agentObject is an agent on the wire. Servers, Tools and Hooks are only in the answers about one agent to keys
 // that may read the org's settings.
@@ -36,24 +54,16 @@ type agentObject struct {
 	Hooks   []hookObject       `json:"hooks,omitzero"`
 }
 
-func wireTime(t time.Time) *string {
-	if t.IsZero() {
-		return nil
-	}
-	text := surface.Timestamp(t.UnixMilli())
-	return &text
-}
-
 func wireAgent(a agent.Agent) agentObject {
 	return agentObject{
 		ID: a.ID, Name: a.Name, Description: a.Description, Model: a.Model, SystemPrompt: a.SystemPrompt, Settings: a.Settings,
 		Version: a.Version, Declared: a.Declared, Unsupported: a.Unsupported,
-		ArchivedAt: wireTime(a.ArchivedAt), CreatedAt: wireTime(a.CreatedAt), UpdatedAt: wireTime(a.UpdatedAt),
+		ArchivedAt: millis.Time(a.ArchivedAt), CreatedAt: millis.Time(a.CreatedAt), UpdatedAt: millis.Time(a.UpdatedAt),
 	}
 }
 
 // whole is wireAgent with the servers, tools and hooks, if the caller may see them.
-func (h *Handler) whole(a agent.Agent, caller caller.Caller) (agentObject, error) {
+func (h *definitions) whole(a agent.Agent, caller caller.Caller) (agentObject, error) {
 	out := wireAgent(a)
 	if !caller.Principal.Role.MayRead() {
 		return out, nil
@@ -66,36 +76,10 @@ func (h *Handler) whole(a agent.Agent, caller caller.Caller) (agentObject, error
 	return out, nil
 }
 
-// Pages of lists.
-const (
-	defaultLimit = 50
-	maxLimit     = 200
-	maxOffset    = 1_000_000
-)
-
-type pageOf struct {
-	Total  int `json:"total"`
-	Limit  int `json:"limit"`
-	Offset int `json:"offset"`
-}
-
-// readPage reads limit and offset. known are the other parameters.
-func readPage(r *http.Request, known ...string) (limit, offset int, err error) {
-	query := r.URL.Query()
-	if err := surface.CheckQuery(query, append([]string{"limit", "offset"}, known...)...); err != nil {
-		return 0, 0, err
-	}
-	if limit, err = surface.QueryNumber(query, "limit", defaultLimit, 1, maxLimit); err != nil {
-		return 0, 0, err
-	}
-	offset, err = surface.QueryNumber(query, "offset", 0, 0, maxOffset)
-	return limit, offset, err
-}
-
 // List answers GET /api/agents: declared agents first, then the stored ones, the latest created first.
-func (h *Handler) List() surface.Endpoint {
+func (h *definitions) List() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		limit, offset, err := readPage(r, "name", "archived")
+		page, err := surface.ReadOffsetPage(r, "name", "archived")
 		if err != nil {
 			return 0, nil, err
 		}
@@ -109,51 +93,44 @@ func (h *Handler) List() surface.Endpoint {
 		}
 		out := []agentObject{}
 		before := 0
-		for _, a := range h.declared(caller) {
+		for _, a := range h.orgs.Declared(caller.Org.ID) {
 			if !q.Has(a) {
 				continue
 			}
-			if before >= offset && len(out) < limit {
+			if before >= page.Offset && len(out) < page.Limit {
 				out = append(out, wireAgent(a))
 			}
 			before++
 		}
-		q.Limit, q.Offset = max(limit-len(out), 1), max(offset-before, 0)
-		stored, total, err := h.o.Store.Agents(r.Context(), caller.Org.ID, q)
+		q.Limit, q.Offset = max(page.Limit-len(out), 1), max(page.Offset-before, 0)
+		stored, total, err := h.store.Agents(r.Context(), caller.Org.ID, q)
 		if err != nil {
 			return 0, nil, err
 		}
-		for _, a := range stored[:min(len(stored), limit-len(out))] {
+		for _, a := range stored[:min(len(stored), page.Limit-len(out))] {
 			out = append(out, wireAgent(a))
 		}
-		return http.StatusOK, struct {
-			Agents []agentObject `json:"agents"`
-			pageOf
-		}{out, pageOf{before + total, limit, offset}}, nil
+		return http.StatusOK, page.Of("agents", out, before+total), nil
 	})
 }
 
 // Get answers GET /api/agents/{id}.
-func (h *Handler) Get() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		a, err := h.find(r, caller)
-		if err != nil {
-			return 0, nil, err
-		}
+func (h *definitions) Get() surface.Endpoint {
+	return h.ofAgent(func(r *http.Request, caller caller.Caller, a agent.Agent) (int, any, error) {
 		out, err := h.whole(a, caller)
 		return http.StatusOK, out, err
 	})
 }
 
 // Create answers POST /api/agents.
-func (h *Handler) Create() surface.Endpoint {
+func (h *definitions) Create() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		body, err := readFields(r)
+		body, err := surface.ReadFields(r, caller.Account)
 		if err != nil {
 			return 0, nil, err
 		}
-		a := agent.Agent{Org: caller.Org.ID, ID: h.o.NewID(agent.Prefix), Version: 1, CreatedAt: h.o.Now(), UpdatedAt: h.o.Now()}
-		hooked := body.values["hooks"] != nil
+		a := agent.Agent{Org: caller.Org.ID, ID: h.newID(agent.Prefix), Version: 1, CreatedAt: h.now(), UpdatedAt: h.now()}
+		hooked := body.Has("hooks")
 		if err := h.apply(r, caller, body, &a.Definition); err != nil {
 			return 0, nil, err
 		}
@@ -161,13 +138,13 @@ func (h *Handler) Create() surface.Endpoint {
 			return 0, nil, err
 		}
 		if err := a.Check(); err != nil {
-			return 0, nil, refused(err, a.ID)
+			return 0, nil, surface.Refused(err, anAgent(a.ID))
 		}
 		if err := h.checkDeclaredName(caller, a.Name); err != nil {
 			return 0, nil, err
 		}
-		if err := h.o.Store.CreateAgent(r.Context(), a, h.author(caller)); err != nil {
-			return 0, nil, refused(err, a.ID)
+		if err := h.store.CreateAgent(r.Context(), a, caller.Author(h.now())); err != nil {
+			return 0, nil, surface.Refused(err, anAgent(a.ID))
 		}
 		out, err := h.whole(a, caller)
 		if err == nil && hooked {
@@ -178,25 +155,25 @@ func (h *Handler) Create() surface.Endpoint {
 }
 
 // setModel gives a definition without a model the default of the org.
-func (h *Handler) setModel(r *http.Request, caller caller.Caller, d *agent.Definition) error {
+func (h *definitions) setModel(r *http.Request, caller caller.Caller, d *agent.Definition) error {
 	if d.Model != "" {
 		return nil
 	}
-	settings, err := h.o.Store.AgentSettings(r.Context(), caller.Org.ID)
+	settings, err := h.store.AgentSettings(r.Context(), caller.Org.ID)
 	d.Model = agent.DefaultsOf(settings).Model
 	return err
 }
 
 // Patch answers PATCH /api/agents/{id}: members that are given replace those that are there (RFC 7396).
 // null gives a member its default. A list is replaced as a whole.
-func (h *Handler) Patch() surface.Endpoint {
+func (h *definitions) Patch() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		body, err := surface.ReadJSON(r)
+		body, _, err := surface.ReadBody(r, caller.Account)
 		if err != nil {
 			return 0, nil, err
 		}
 		a, err := h.change(r, caller, func(d *agent.Definition) error {
-			if err := h.apply(r, caller, fieldsOf("", body), d); err != nil {
+			if err := h.apply(r, caller, surface.FieldsOf("", body), d); err != nil {
 				return err
 			}
 			return h.setModel(r, caller, d)
@@ -205,7 +182,7 @@ func (h *Handler) Patch() surface.Endpoint {
 			return 0, nil, err
 		}
 		out, err := h.whole(a, caller)
-		if given := fieldsOf("", body).values["hooks"]; err == nil && given != nil {
+		if err == nil && surface.FieldsOf("", body).Has("hooks") {
 			out.Hooks = h.warned(r, caller, a, out.Hooks)
 		}
 		return http.StatusOK, out, err
@@ -213,88 +190,62 @@ func (h *Handler) Patch() surface.Endpoint {
 }
 
 // apply applies the members of a body to a definition.
-func (h *Handler) apply(r *http.Request, caller caller.Caller, f *fields, d *agent.Definition) error {
-	f.text("name", &d.Name)
-	f.text("description", &d.Description)
-	f.text("model", &d.Model)
-	f.text("system_prompt", &d.SystemPrompt)
-	if v, ok := f.take("settings"); ok && f.err == nil {
-		f.err = applySettings(v, &d.Settings)
+func (h *definitions) apply(r *http.Request, caller caller.Caller, f *surface.Fields, d *agent.Definition) error {
+	f.Text("name", &d.Name)
+	f.Text("description", &d.Description)
+	f.Text("model", &d.Model)
+	f.Text("system_prompt", &d.SystemPrompt)
+	if v, ok := f.Take("settings"); ok && f.Err == nil {
+		f.Err = applySettings(v, &d.Settings)
 	}
-	if f.err == nil {
-		f.err = h.applyTools(r.Context(), caller, f, d)
+	if f.Err == nil {
+		f.Err = h.applyTools(r.Context(), caller, f, d)
 	}
-	if f.err == nil {
-		f.err = h.applyServers(f, d)
+	if f.Err == nil {
+		f.Err = h.applyServers(f, d)
 	}
-	if f.err == nil {
-		f.err = h.applyHooks(f, d)
+	if f.Err == nil {
+		f.Err = h.applyHooks(f, d)
 	}
-	return f.done()
+	return f.Done()
 }
 
 func applySettings(v json.RawMessage, s *agent.Settings) error {
-	if isNull(v) {
+	if surface.IsNull(v) {
 		*s = agent.Settings{}
 		return nil
 	}
-	f := fieldsOf("settings", v)
-	f.decimal("temperature", &s.Temperature)
-	f.number("max_steps", &s.MaxSteps)
-	f.number("max_tokens", &s.MaxTokens)
-	f.number("max_context_tokens", &s.MaxContextTokens)
-	f.number("timeout_seconds", &s.TimeoutSeconds)
-	f.text("fallback_model", &s.FallbackModel)
-	f.text("reasoning_effort", &s.ReasoningEffort)
-	return f.done()
-}
-
-// Delete answers DELETE /api/agents/{id}.
-func (h *Handler) Delete() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		a, err := h.find(r, caller)
-		switch {
-		case err != nil:
-			return 0, nil, err
-		case a.Declared:
-			return 0, nil, isDeclared(a)
-		}
-		if err := h.dropSessions(r.Context(), caller, a.ID); err != nil {
-			return 0, nil, err
-		}
-		if err := h.o.Store.RemoveAgent(r.Context(), a.Org, a.ID, h.author(caller)); err != nil {
-			return 0, nil, refused(err, a.ID)
-		}
-		err = h.o.Inbox.EndOrphaned(context.WithoutCancel(r.Context())) // of sessions and turns that began meanwhile
-		return http.StatusOK, deleted{a.ID, true}, err
-	})
-}
-
-type deleted struct {
-	ID      string `json:"id"`
-	Deleted bool   `json:"deleted"`
+	f := surface.FieldsOf("settings", v)
+	f.Decimal("temperature", &s.Temperature)
+	f.Number("max_steps", &s.MaxSteps)
+	f.Number("max_tokens", &s.MaxTokens)
+	f.Number("max_context_tokens", &s.MaxContextTokens)
+	f.Number("timeout_seconds", &s.TimeoutSeconds)
+	f.Text("fallback_model", &s.FallbackModel)
+	f.Text("reasoning_effort", &s.ReasoningEffort)
+	return f.Done()
 }
 
 // Archive answers POST /api/agents/{id}/archive, or /restore.
-func (h *Handler) Archive(archive bool) surface.Endpoint {
+func (h *definitions) Archive(archive bool) surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		a, err := h.find(r, caller)
 		switch {
 		case err != nil:
 			return 0, nil, err
 		case a.Declared:
-			return 0, nil, isDeclared(a)
+			return 0, nil, surface.Declared("agent", a.Name)
 		}
-		now := h.o.Now()
+		now := h.now()
 		var at time.Time
 		if archive {
 			at = now
 		}
-		if err := h.o.Store.ArchiveAgent(r.Context(), a.Org, a.ID, at, now, h.author(caller)); err != nil {
-			return 0, nil, refused(err, a.ID)
+		if err := h.store.ArchiveAgent(r.Context(), a.Org, a.ID, at, now, caller.Author(h.now())); err != nil {
+			return 0, nil, surface.Refused(err, anAgent(a.ID))
 		}
-		if a, err = h.o.Store.Agent(r.Context(), a.Org, a.ID); err != nil {
-			return 0, nil, refused(err, a.ID)
+		if a, err = h.store.Agent(r.Context(), a.Org, a.ID); err != nil {
+			return 0, nil, surface.Refused(err, anAgent(a.ID))
 		}
 		out, err := h.whole(a, caller)
 		return http.StatusOK, out, err
@@ -317,30 +268,22 @@ type versionObject struct {
 	CreatedAt    *string            `json:"created_at"`
 }
 
-func (h *Handler) wireVersion(v agent.Version, of agent.Agent) (out versionObject, err error) {
+func (h *definitions) wireVersion(v agent.Version, of agent.Agent) (out versionObject, err error) {
 	a := agent.Agent{Org: of.Org, Declared: of.Declared, Definition: v.Definition}
 	out = versionObject{
 		Version: v.Number, Name: v.Name, Description: v.Description, Model: v.Model, SystemPrompt: v.SystemPrompt, Settings: v.Settings,
-		Tools: wireAssignments(a), Hooks: wireHooks(a), Unsupported: v.Unsupported, CreatedBy: v.Principal, CreatedAt: wireTime(v.CreatedAt),
+		Tools: wireAssignments(a), Hooks: wireHooks(a), Unsupported: v.Unsupported, CreatedBy: v.Principal, CreatedAt: millis.Time(v.CreatedAt),
 	}
 	out.Servers, err = h.wireServers(a)
 	return out, err
 }
 
 // Versions answers GET /api/agents/{id}/versions, the latest first.
-func (h *Handler) Versions() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		limit, offset, err := readPage(r)
+func (h *definitions) Versions() surface.Endpoint {
+	return h.listOf(func(r *http.Request, caller caller.Caller, a agent.Agent, page surface.OffsetPage) (int, any, error) {
+		found, total, err := h.store.AgentVersions(r.Context(), a.Org, a.ID, page.Limit, page.Offset)
 		if err != nil {
-			return 0, nil, err
-		}
-		a, err := h.find(r, caller)
-		if err != nil {
-			return 0, nil, err
-		}
-		found, total, err := h.o.Store.AgentVersions(r.Context(), a.Org, a.ID, limit, offset)
-		if err != nil {
-			return 0, nil, refused(err, a.ID)
+			return 0, nil, surface.Refused(err, anAgent(a.ID))
 		}
 		out := []versionObject{}
 		for _, v := range found {
@@ -350,33 +293,123 @@ func (h *Handler) Versions() surface.Endpoint {
 			}
 			out = append(out, one)
 		}
-		return http.StatusOK, struct {
-			Versions []versionObject `json:"versions"`
-			pageOf
-		}{out, pageOf{total, limit, offset}}, nil
+		return http.StatusOK, page.Of("versions", out, total), nil
 	})
 }
 
 // Version answers GET /api/agents/{id}/versions/{version}.
-func (h *Handler) Version() surface.Endpoint {
+func (h *definitions) Version() surface.Endpoint {
+	return h.ofAgent(func(r *http.Request, caller caller.Caller, a agent.Agent) (int, any, error) {
+		text := r.PathValue("version")
+		number, bad := strconv.Atoi(text)
+		v, err := agent.Version{}, org.ErrNotFound
+		if bad == nil {
+			v, err = h.store.AgentVersion(r.Context(), a.Org, a.ID, number)
+		}
+		if err != nil {
+			return 0, nil, surface.Refused(err, surface.Thing{Kind: "version of the agent", ID: text, Hint: "the oldest ones are deleted"})
+		}
+		out, err := h.wireVersion(v, a)
+		return http.StatusOK, out, err
+	})
+}
+
+// find returns the agent that the path names.
+func (h *lookup) find(r *http.Request, caller caller.Caller) (agent.Agent, error) {
+	id := r.PathValue("id")
+	if !strings.HasPrefix(id, agent.Prefix) {
+		for _, a := range h.orgs.Declared(caller.Org.ID) {
+			if a.ID == id {
+				return a, nil
+			}
+		}
+	}
+	a, err := h.store.Agent(r.Context(), caller.Org.ID, id)
+	return a, surface.Refused(err, anAgent(id))
+}
+
+// ofAgent is an endpoint for the agent that the path names.
+func (h *lookup) ofAgent(serve func(*http.Request, caller.Caller, agent.Agent) (int, any, error)) surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		a, err := h.find(r, caller)
 		if err != nil {
 			return 0, nil, err
 		}
-		text := r.PathValue("version")
-		number, bad := strconv.Atoi(text)
-		v, err := agent.Version{}, org.ErrNotFound
-		if bad == nil {
-			v, err = h.o.Store.AgentVersion(r.Context(), a.Org, a.ID, number)
-		}
-		if err != nil {
-			if refusal := refused(err, ""); fault.From(refusal).Code != fault.NotFound {
-				return 0, nil, refusal
-			}
-			return 0, nil, fault.New(fault.NotFound, "not_found", "%s", fmt.Sprintf("the agent has no version %.20q; the oldest ones are deleted", text))
-		}
-		out, err := h.wireVersion(v, a)
-		return http.StatusOK, out, err
+		return serve(r, caller, a)
 	})
+}
+
+// listOf is [lookup.ofAgent] for a page of a list.
+func (h *lookup) listOf(
+	serve func(*http.Request, caller.Caller, agent.Agent, surface.OffsetPage) (int, any, error),
+) surface.Endpoint {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
+		page, err := surface.ReadOffsetPage(r)
+		if err != nil {
+			return 0, nil, err
+		}
+		a, err := h.find(r, caller)
+		if err != nil {
+			return 0, nil, err
+		}
+		return serve(r, caller, a, page)
+	})
+}
+
+// placeOf returns the place in a list of an agent of the one whose id a parameter of the path has.
+func placeOf[T any](r *http.Request, param, kind string, all []T, id func(T) string) (int, error) {
+	wanted := r.PathValue(param)
+	i := slices.IndexFunc(all, func(one T) bool { return id(one) == wanted })
+	if i < 0 {
+		return 0, surface.Thing{Kind: kind, ID: wanted}.Missing()
+	}
+	return i, nil
+}
+
+// change applies a change to the agent that the path names, and returns its new version. If another
+// request changes the agent at the same time, it is applied again.
+func (h *lookup) change(r *http.Request, caller caller.Caller, apply func(*agent.Definition) error) (agent.Agent, error) {
+	for attempt := 1; ; attempt++ {
+		a, err := h.find(r, caller)
+		switch {
+		case err != nil:
+			return a, err
+		case a.Declared:
+			return a, surface.Declared("agent", a.Name)
+		case a.Unsupported != "":
+			return a, fault.New(fault.Conflict, "unsupported", "agent %s: %s", a.ID, a.Unsupported)
+		}
+		before := a.Clone()
+		if err := apply(&a.Definition); err != nil {
+			return a, err
+		}
+		if a.Equal(before) {
+			return a, nil
+		}
+		if a.Name != before.Name {
+			if err := h.checkDeclaredName(caller, a.Name); err != nil {
+				return a, err
+			}
+		}
+		if err := a.Check(); err != nil {
+			return a, surface.Refused(err, anAgent(a.ID))
+		}
+		a.UpdatedAt = h.now()
+		err = h.store.UpdateAgent(r.Context(), a.Version, a, caller.Author(h.now()))
+		if errors.Is(err, org.ErrChanged) && attempt < surface.MaxAttempts {
+			continue
+		}
+		a.Version++
+		return a, surface.Refused(err, anAgent(a.ID))
+	}
+}
+
+// checkDeclaredName refuses a name that the configuration file uses.
+func (h *lookup) checkDeclaredName(caller caller.Caller, name string) error {
+	for _, a := range h.orgs.Declared(caller.Org.ID) {
+		if a.Name == name {
+			return fault.New(fault.Conflict, "exists", "the configuration file already declares the agent %q; choose another name", name).In("name")
+		}
+	}
+	return nil
 }

@@ -43,15 +43,33 @@ func wireAssignment(t agent.Assignment) assignmentObject {
 }
 
 func wireAssignments(a agent.Agent) []assignmentObject {
-	out := []assignmentObject{}
-	for _, t := range a.Tools {
-		out = append(out, wireAssignment(t))
+	return surface.Each(a.Tools, wireAssignment)
+}
+
+// resolve returns what the agent does now.
+func (h *lookup) resolve(r *http.Request, caller caller.Caller, a agent.Agent) (agent.Snapshot, error) {
+	stored, err := h.store.AgentSettings(r.Context(), caller.Org.ID)
+	if err != nil {
+		return agent.Snapshot{}, err
 	}
-	return out
+	tools, err := h.toolsOf(r.Context(), a)
+	if err != nil {
+		return agent.Snapshot{}, err
+	}
+	s, err := a.Resolve(agent.DefaultsOf(stored), tools)
+	switch {
+	case errors.Is(err, agent.ErrArchived):
+		return s, fault.New(fault.Conflict, "archived", "the agent %s is archived; restore it with POST /api/agents/%s/restore", a.ID, a.ID)
+	case errors.Is(err, agent.ErrToolMissing): // of the configuration file, which finds it by its name
+		return s, fault.New(fault.Conflict, "tool_missing", "%v; create it with POST /api/tools", err)
+	case err != nil:
+		return s, fault.New(fault.Conflict, "unsupported", "%v", err)
+	}
+	return s, nil
 }
 
 // toolsOf returns the custom tools that an agent has.
-func (h *Handler) toolsOf(ctx context.Context, a agent.Agent) (all []agent.Tool, err error) {
+func (h *lookup) toolsOf(ctx context.Context, a agent.Agent) (all []agent.Tool, err error) {
 	for _, one := range a.Tools {
 		if one.Type == builtin {
 			continue
@@ -69,23 +87,23 @@ func (h *Handler) toolsOf(ctx context.Context, a agent.Agent) (all []agent.Tool,
 }
 
 // customTool returns the tool of an assignment, found by its id, or by its name if it has none.
-func (h *Handler) customTool(ctx context.Context, orgID string, one agent.Assignment) (agent.Tool, error) {
+func (h *lookup) customTool(ctx context.Context, orgID string, one agent.Assignment) (agent.Tool, error) {
 	if one.ToolID == "" {
-		return h.o.Store.ToolNamed(ctx, orgID, one.Name)
+		return h.store.ToolNamed(ctx, orgID, one.Name)
 	}
-	return h.o.Store.Tool(ctx, orgID, one.ToolID)
+	return h.store.Tool(ctx, orgID, one.ToolID)
 }
 
 // readAssignment reads an assignment without its id. In a list of an agent, "name" stands for tool_name, and
 // tool_type follows from it.
-func (h *Handler) readAssignment(ctx context.Context, orgID string, f *fields) (one agent.Assignment, err error) {
+func (h *definitions) readAssignment(ctx context.Context, orgID string, f *surface.Fields) (one agent.Assignment, err error) {
 	var short string
-	f.text("tool_type", &one.Type)
-	f.text("tool_name", &one.Name)
-	f.text("tool_id", &one.ToolID)
-	if f.path != "" {
-		f.take("id") // of what GET has returned
-		f.text("name", &short)
+	f.Text("tool_type", &one.Type)
+	f.Text("tool_name", &one.Name)
+	f.Text("tool_id", &one.ToolID)
+	if f.Path != "" {
+		f.Take("id") // of what GET has returned
+		f.Text("name", &short)
 		if one.Name == "" {
 			one.Name = short
 		}
@@ -99,13 +117,13 @@ func (h *Handler) readAssignment(ctx context.Context, orgID string, f *fields) (
 	readOverride(f, &one)
 	switch {
 	case one.Type != builtin && one.Type != custom:
-		f.fail("tool_type", "must be builtin or custom")
+		f.Fail("tool_type", "must be builtin or custom")
 	case one.Name == "":
-		f.fail("tool_name", "is required")
+		f.Fail("tool_name", "is required")
 	case short != "" && short != one.Name:
-		f.fail("name", "differs from tool_name")
+		f.Fail("name", "differs from tool_name")
 	}
-	if err := f.done(); err != nil {
+	if err := f.Done(); err != nil {
 		return one, err
 	}
 	err = h.findAssigned(ctx, orgID, f, &one)
@@ -113,14 +131,14 @@ func (h *Handler) readAssignment(ctx context.Context, orgID string, f *fields) (
 }
 
 // findAssigned finds the tool of an assignment, and sets its id.
-func (h *Handler) findAssigned(ctx context.Context, orgID string, f *fields, one *agent.Assignment) error {
-	missingTool := fault.New(fault.NotFound, "not_found", "there is no %s tool with the name %.80q", one.Type, one.Name).In(f.at("tool_name"))
+func (h *definitions) findAssigned(ctx context.Context, orgID string, f *surface.Fields, one *agent.Assignment) error {
+	missingTool := fault.New(fault.NotFound, "not_found", "there is no %s tool with the name %.80q", one.Type, one.Name).In(f.At("tool_name"))
 	if one.Type == builtin {
 		if !slices.Contains(agent.Builtins(), one.Name) {
 			return missingTool
 		}
 		if one.ToolID != "" {
-			return surface.InvalidValue(f.at("tool_id"), "%s is for custom tools; a built-in tool has none", f.at("tool_id"))
+			return surface.InvalidValue(f.At("tool_id"), "%s is for custom tools; a built-in tool has none", f.At("tool_id"))
 		}
 		return nil
 	}
@@ -136,60 +154,58 @@ func (h *Handler) findAssigned(ctx context.Context, orgID string, f *fields, one
 }
 
 // readOverride reads config_override.
-func readOverride(f *fields, one *agent.Assignment) {
-	v, given := f.take("config_override")
-	if !given || f.err != nil {
+func readOverride(f *surface.Fields, one *agent.Assignment) {
+	v, given := f.Take("config_override")
+	if !given || f.Err != nil {
 		return
 	}
-	if isNull(v) {
+	if surface.IsNull(v) {
 		v = json.RawMessage("{}")
 	}
-	inside := fieldsOf(f.at("config_override"), v)
+	inside := surface.FieldsOf(f.At("config_override"), v)
 	one.Schemas = nil
-	read(inside, "schemas", "an object of lists of names", &one.Schemas)
-	rules, _ := inside.list("rules")
+	surface.Field(inside, "schemas", "an object of lists of names", &one.Schemas)
+	rules, _ := inside.List("rules")
 	one.Rules = nil
 	for i, v := range rules {
-		rule := fieldsOf(fmt.Sprintf("%s[%d]", inside.at("rules"), i), v)
+		rule := surface.FieldsOf(fmt.Sprintf("%s[%d]", inside.At("rules"), i), v)
 		one.Rules = append(one.Rules, readRule(rule))
-		if err := rule.done(); err != nil && inside.err == nil {
-			inside.err = err
-		}
+		inside.Keep(rule.Done())
 	}
-	err := inside.done()
+	err := inside.Done()
 	if err == nil {
-		err = inPath(inside.path, refused(agent.CheckSchemas(one.Schemas), ""))
+		err = inPath(inside.Path, surface.Refused(agent.CheckSchemas(one.Schemas), surface.Thing{}))
 	}
 	if err == nil && len(one.Schemas) > 0 && !one.ForDatabases() {
-		err = surface.InvalidValue(inside.at("schemas"), "%s is for database_query and database_write; other tools have none", inside.at("schemas"))
+		err = surface.InvalidValue(inside.At("schemas"), "%s is for database_query and database_write; other tools have none", inside.At("schemas"))
 	}
 	if err == nil {
-		err = inPath(inside.path, refused(one.CheckRules(), ""))
+		err = inPath(inside.Path, surface.Refused(one.CheckRules(), surface.Thing{}))
 	}
-	f.err = err
+	f.Err = err
 }
 
 // applyTools replaces the tools of a definition, if the body has any. One with the name of a tool that is there
 // keeps its id.
-func (h *Handler) applyTools(ctx context.Context, caller caller.Caller, f *fields, d *agent.Definition) error {
-	all, given := f.list("tools")
-	if !given || f.err != nil {
-		return f.err
+func (h *definitions) applyTools(ctx context.Context, caller caller.Caller, f *surface.Fields, d *agent.Definition) error {
+	all, given := f.List("tools")
+	if !given || f.Err != nil {
+		return f.Err
 	}
 	if len(all) > agent.MaxTools {
-		return refused(&agent.FieldError{Field: "tools", Message: fmt.Sprintf("an agent has at most %d tools", agent.MaxTools)}, "")
+		return surface.InvalidValue("tools", "tools: an agent has at most %d tools", agent.MaxTools)
 	}
 	before := d.Tools
 	d.Tools = nil
 	for i, v := range all {
-		one, err := h.readAssignment(ctx, caller.Org.ID, fieldsOf(fmt.Sprintf("tools[%d]", i), v))
+		one, err := h.readAssignment(ctx, caller.Org.ID, surface.FieldsOf(fmt.Sprintf("tools[%d]", i), v))
 		if err != nil {
 			return err
 		}
 		if j := slices.IndexFunc(before, func(b agent.Assignment) bool { return b.Name == one.Name }); j >= 0 {
 			one.ID = before[j].ID
 		} else {
-			one.ID = h.o.NewID(agent.AssignmentPrefix)
+			one.ID = h.newID(agent.AssignmentPrefix)
 		}
 		d.Tools = append(d.Tools, one)
 	}
@@ -197,30 +213,19 @@ func (h *Handler) applyTools(ctx context.Context, caller caller.Caller, f *field
 }
 
 // Assignments answers GET /api/agents/{id}/tools, in the order of their assignment.
-func (h *Handler) Assignments() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		limit, offset, err := readPage(r)
-		if err != nil {
-			return 0, nil, err
-		}
-		a, err := h.find(r, caller)
-		if err != nil {
-			return 0, nil, err
-		}
-		return http.StatusOK, struct {
-			Tools []assignmentObject `json:"tools"`
-			pageOf
-		}{cut(wireAssignments(a), limit, offset), pageOf{len(a.Tools), limit, offset}}, nil
+func (h *definitions) Assignments() surface.Endpoint {
+	return h.listOf(func(r *http.Request, caller caller.Caller, a agent.Agent, page surface.OffsetPage) (int, any, error) {
+		return http.StatusOK, page.Of("tools", surface.Cut(wireAssignments(a), page), len(a.Tools)), nil
 	})
 }
 
 // AssignTool answers POST /api/agents/{id}/tools.
-func (h *Handler) AssignTool() surface.Endpoint {
+func (h *definitions) AssignTool() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		if _, err := h.find(r, caller); err != nil {
 			return 0, nil, err
 		}
-		f, err := readFields(r)
+		f, err := surface.ReadFields(r, caller.Account)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -228,7 +233,7 @@ func (h *Handler) AssignTool() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		one.ID = h.o.NewID(agent.AssignmentPrefix)
+		one.ID = h.newID(agent.AssignmentPrefix)
 		_, err = h.change(r, caller, func(d *agent.Definition) error {
 			switch {
 			case slices.ContainsFunc(d.Tools, func(b agent.Assignment) bool { return b.Name == one.Name }):
@@ -248,18 +253,13 @@ func (h *Handler) AssignTool() surface.Endpoint {
 
 // findAssignment returns the place of the assignment that the path names.
 func findAssignment(r *http.Request, d agent.Definition) (int, error) {
-	id := r.PathValue("aid")
-	i := slices.IndexFunc(d.Tools, func(t agent.Assignment) bool { return t.ID == id })
-	if i < 0 {
-		return 0, notFound("tool of the agent", id)
-	}
-	return i, nil
+	return placeOf(r, "aid", "tool of the agent", d.Tools, func(t agent.Assignment) string { return t.ID })
 }
 
 // ChangeAssignment answers PATCH /api/agents/{id}/tools/{aid}, which replaces config_override.
-func (h *Handler) ChangeAssignment() surface.Endpoint {
+func (h *definitions) ChangeAssignment() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		body, err := surface.ReadJSON(r)
+		body, _, err := surface.ReadBody(r, caller.Account)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -268,9 +268,9 @@ func (h *Handler) ChangeAssignment() surface.Endpoint {
 			if at, err = findAssignment(r, *d); err != nil {
 				return err
 			}
-			f := fieldsOf("", body)
+			f := surface.FieldsOf("", body)
 			readOverride(f, &d.Tools[at])
-			return f.done()
+			return f.Done()
 		})
 		if err != nil {
 			return 0, nil, err
@@ -280,7 +280,7 @@ func (h *Handler) ChangeAssignment() surface.Endpoint {
 }
 
 // RemoveAssignment answers DELETE /api/agents/{id}/tools/{aid}.
-func (h *Handler) RemoveAssignment() surface.Endpoint {
+func (h *definitions) RemoveAssignment() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		_, err := h.change(r, caller, func(d *agent.Definition) error {
 			i, err := findAssignment(r, *d)
@@ -289,6 +289,6 @@ func (h *Handler) RemoveAssignment() surface.Endpoint {
 			}
 			return err
 		})
-		return http.StatusOK, deleted{r.PathValue("aid"), true}, err
+		return http.StatusOK, surface.Deleted(r.PathValue("aid"), ""), err
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/agent"
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -20,12 +21,8 @@ const (
 )
 
 // ServerTools answers GET /api/agents/{id}/mcp-servers/{sid}/tools: it asks the server.
-func (h *Handler) ServerTools() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		a, err := h.find(r, caller)
-		if err != nil {
-			return 0, nil, err
-		}
+func (h *definitions) ServerTools() surface.Endpoint {
+	return h.ofAgent(func(r *http.Request, caller caller.Caller, a agent.Agent) (int, any, error) {
 		i, err := findServer(r, a.Definition)
 		if err != nil {
 			return 0, nil, err
@@ -43,11 +40,11 @@ func (h *Handler) ServerTools() surface.Endpoint {
 }
 
 // discover asks the server for its tools, once.
-func (h *Handler) discover(ctx context.Context, m org.MCPServer) ([]tool.Definition, error) {
+func (h *definitions) discover(ctx context.Context, m org.MCPServer) ([]tool.Definition, error) {
 	m.Timeout, m.MaxRetries = discoveryTimeout, 0
 	limited, cancel := context.WithTimeout(ctx, discoveryTimeout)
 	defer cancel()
-	found, reason, err := h.o.ListServer(limited, m)
+	found, reason, err := h.servers.List(limited, m)
 	if err != nil {
 		return nil, discoveryError(limited, reason, err)
 	}

@@ -13,10 +13,21 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
+// lists are MCP servers that list answers for.
+type lists struct {
+	Servers
+	list func(context.Context, org.MCPServer) ([]tool.Tool, string, error)
+}
+
+// List implements Servers.
+func (l lists) List(ctx context.Context, s org.MCPServer) ([]tool.Tool, string, error) {
+	return l.list(ctx, s)
+}
+
 // An MCP server has 10 s for a live list of its tools, whatever its settings say. // C13
 func TestASilentServerIsAskedForItsToolsForTenSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := &Handler{o: Options{ListServer: func(ctx context.Context, m org.MCPServer) ([]tool.Tool, string, error) {
+		h := &definitions{servers: lists{list: func(ctx context.Context, m org.MCPServer) ([]tool.Tool, string, error) {
 			if m.Timeout != 10*time.Second || m.MaxRetries != 0 {
 				t.Errorf("asked with a timeout of %s and %d retries", m.Timeout, m.MaxRetries)
 			}
@@ -34,7 +45,7 @@ func TestASilentServerIsAskedForItsToolsForTenSeconds(t *testing.T) {
 
 // The answer has at most 500 characters of what the server has said. // C13
 func TestTheErrorOfALiveListIsCut(t *testing.T) {
-	h := &Handler{o: Options{ListServer: func(context.Context, org.MCPServer) ([]tool.Tool, string, error) {
+	h := &definitions{servers: lists{list: func(context.Context, org.MCPServer) ([]tool.Tool, string, error) {
 		return nil, strings.Repeat("ü", 2000), errors.New("failed")
 	}}}
 	_, err := h.discover(t.Context(), org.MCPServer{Name: "loud"})

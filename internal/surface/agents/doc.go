@@ -4,6 +4,8 @@
 //
 //	request ─► fields (400 names the member) ─► agent.Definition.Check ─► agent.Store: a new version
 //
+// Each duty has a type: definitions (with lookup), customTools, sessions, runs, observed and orgSettings.
+//
 // Agents of the configuration file are shown with "declared": true and cannot be changed here. An id that
 // another org has is answered as one that does not exist.
 package agents
@@ -11,16 +13,13 @@ package agents
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/agent"
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
-	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -66,7 +65,29 @@ type Tools struct {
 	Unavailable []string
 }
 
-// Options are what a Handler needs. All but Vault and Declared are required.
+// Servers connects to the MCP servers of agents. Implemented by package app.
+type Servers interface {
+	// List asks an MCP server of an agent for its tools. reason says why it failed, without addresses.
+	List(ctx context.Context, s org.MCPServer) (tools []tool.Tool, reason string, err error)
+	// Tools returns the tools of MCP servers that runs of an agent with these servers of its own get.
+	Tools(ctx context.Context, caller caller.Caller, own []org.MCPServer) (Tools, error)
+	// Approvals returns what the MCP servers of an agent say of approvals.
+	Approvals(orgID string, s agent.Snapshot) []settings.Server
+}
+
+// Orgs is the rest of the gateway, which has a part in what an org says of its agents. Implemented by package app.
+type Orgs interface {
+	// Declared returns the agents of the configuration file, in its order.
+	Declared(orgID string) []agent.Agent
+	// MissingFor says what an org has to set before calls of a built-in tool can succeed; "" = nothing.
+	MissingFor(ctx context.Context, orgID, tool string) string
+	// SecretChanged is called after a secret of the org has changed.
+	SecretChanged(ctx context.Context, orgID, name string) error
+	// SessionDeleted is called for each session that was deleted.
+	SessionDeleted(orgID, session string)
+}
+
+// Options are what a Handler needs. All but Vault are required.
 type Options struct {
 	Store   agent.Store
 	Secrets Secrets
@@ -76,7 +97,6 @@ type Options struct {
 	Kit           *surface.Handler // resolves models and settings of runs
 	Sessions      agent.Sessions
 	Conversations journal.Conversations
-	Deleted       func(orgID, session string) // is called for each session that was deleted
 	Archive       journal.Archive
 	HookMessages  journal.HookMessagesOfRun
 	Observed      agent.Observed
@@ -84,24 +104,13 @@ type Options struct {
 	Inbox         Inbox
 	Decisions     Decisions
 	Segments      surface.Segments
-	// ListServer asks an MCP server of an agent for its tools. reason says why it failed, without addresses.
-	ListServer func(ctx context.Context, s org.MCPServer) (tools []tool.Tool, reason string, err error)
-	// ToolsOf returns the tools of MCP servers that runs of an agent with these servers of its own get.
-	ToolsOf      func(ctx context.Context, caller caller.Caller, own []org.MCPServer) (Tools, error)
-	AgentServers func(orgID string, s agent.Snapshot) []settings.Server // what the MCP servers of an agent say of approvals
 
-	// MissingFor says what an org has to set before calls of a built-in tool can succeed; "" = nothing.
-	MissingFor func(ctx context.Context, orgID, tool string) string
-
-	Declared func(orgID string) []agent.Agent // of the configuration file, in its order; nil = there are none
-	Judge    func(url string) error           // refuses what the outbound policy refuses without a lookup
-
-	// SecretChanged is called after a secret of the org has changed.
-	SecretChanged func(ctx context.Context, orgID, name string) error
-
-	NewID func(prefix string) string
-	Log   *slog.Logger
-	Now   func() time.Time
+	Servers Servers
+	Orgs    Orgs
+	Judge   func(url string) error // refuses what the outbound policy refuses without a lookup
+	NewID   func(prefix string) string
+	Log     *slog.Logger
+	Now     func() time.Time
 }
 
 // Reader reads and shows settings of MCP servers with the rules of the configuration file. Implemented by
@@ -116,10 +125,30 @@ type Reader interface {
 }
 
 // Handler answers the API.
-type Handler struct{ o Options }
+type Handler struct {
+	agents   definitions
+	tools    customTools
+	sessions sessions
+	runs     runs
+	observed observed
+	settings orgSettings
+}
 
 // New returns a Handler.
-func New(o Options) *Handler { return &Handler{o} }
+func New(o Options) *Handler {
+	b := base{o.Log, o.Now, o.NewID}
+	h := &Handler{
+		agents:   definitions{lookup{b, o.Store, o.Orgs}, o.Reader, o.Vault, o.Servers, o.Judge},
+		tools:    customTools{b, o.Store, o.Reader, o.Orgs, o.Judge},
+		observed: observed{b, o.Observed},
+		settings: orgSettings{b, o.Store, o.Secrets, o.Vault, o.Kit, o.Orgs},
+	}
+	h.sessions = sessions{b, &h.agents.lookup, o.Sessions, o.Conversations, o.Archive, o.Segments, o.Inbox, o.Orgs}
+	h.runs = runs{
+		b, &h.agents.lookup, &h.sessions, o.Kit, o.Sessions, o.Archive, o.HookMessages, o.Runner, o.Servers, o.Inbox, o.Decisions,
+	}
+	return h
+}
 
 // errorObject is the format of the errors.
 type errorObject struct {
@@ -137,71 +166,74 @@ func Errors() *surface.Errors {
 
 // Routes returns the routes of the API. The endpoints of a nil Handler must not be called.
 func (h *Handler) Routes() []surface.Route {
+	if h == nil {
+		h = new(Handler)
+	}
 	managers := surface.Group{Errors: Errors(), Roles: surface.Managers, MaxBody: surface.MaxManagementBody}
 	users, readers := managers.By(surface.RunReaders), managers.By(surface.Readers)
 	starters, runners, deciders := surface.ModelRequests(Errors()), managers.By(surface.Runners), managers.By(surface.AnyRole)
 	return []surface.Route{
-		users.Route("GET /api/agents", h.List()),
-		managers.Route("POST /api/agents", h.Create()),
-		users.Route("GET /api/agents/{id}", h.Get()),
-		managers.Route("PATCH /api/agents/{id}", h.Patch()),
-		managers.Route("DELETE /api/agents/{id}", h.Delete()),
-		managers.Route("POST /api/agents/{id}/archive", h.Archive(true)),
-		managers.Route("POST /api/agents/{id}/restore", h.Archive(false)),
-		readers.Route("GET /api/agents/{id}/versions", h.Versions()),
-		readers.Route("GET /api/agents/{id}/versions/{version}", h.Version()),
-		readers.Route("GET /api/agents/{id}/mcp-servers", h.Servers()),
-		managers.Route("POST /api/agents/{id}/mcp-servers", h.AddServer()),
-		readers.Route("GET /api/agents/{id}/mcp-servers/{sid}", h.Server()),
-		managers.Route("GET /api/agents/{id}/mcp-servers/{sid}/tools", h.ServerTools()),
-		managers.Route("PUT /api/agents/{id}/mcp-servers/{sid}", h.ChangeServer()),
-		managers.Route("DELETE /api/agents/{id}/mcp-servers/{sid}", h.RemoveServer()),
-		readers.Route("GET /api/agents/{id}/hooks", h.Hooks()),
-		managers.Route("POST /api/agents/{id}/hooks", h.AddHook()),
-		readers.Route("GET /api/agents/{id}/hooks/{hid}", h.Hook()),
-		managers.Route("DELETE /api/agents/{id}/hooks/{hid}", h.RemoveHook()),
-		readers.Route("GET /api/agents/{id}/tools", h.Assignments()),
-		managers.Route("POST /api/agents/{id}/tools", h.AssignTool()),
-		managers.Route("PATCH /api/agents/{id}/tools/{aid}", h.ChangeAssignment()),
-		managers.Route("DELETE /api/agents/{id}/tools/{aid}", h.RemoveAssignment()),
-		starters.Route("POST /api/agents/{id}/run", h.Run),
-		starters.Route("POST /api/agents/{id}/run/stream", h.Stream),
-		users.Route("GET /api/agents/{id}/sessions", h.Sessions()),
-		runners.Route("POST /api/agents/{id}/sessions", h.CreateSession()),
-		runners.Route("DELETE /api/agents/{id}/sessions/{sid}", h.DeleteSession("sid")),
-		apart(users).Route("GET /api/agents/runs/{id}", surface.Admitted(h.GetRun)),
-		apart(users).Open().Route("GET /api/agents/runs/{id}/events", h.Events),
-		apart(runners).Route("POST /api/agents/runs/{id}/cancel", h.CancelRun()),
-		apart(deciders).Route("POST /api/agents/runs/{id}/approve", h.ApproveRun()),
+		users.Route("GET /api/agents", h.agents.List()),
+		managers.Route("POST /api/agents", h.agents.Create()),
+		users.Route("GET /api/agents/{id}", h.agents.Get()),
+		managers.Route("PATCH /api/agents/{id}", h.agents.Patch()),
+		managers.Route("DELETE /api/agents/{id}", h.sessions.DeleteAgent()),
+		managers.Route("POST /api/agents/{id}/archive", h.agents.Archive(true)),
+		managers.Route("POST /api/agents/{id}/restore", h.agents.Archive(false)),
+		readers.Route("GET /api/agents/{id}/versions", h.agents.Versions()),
+		readers.Route("GET /api/agents/{id}/versions/{version}", h.agents.Version()),
+		readers.Route("GET /api/agents/{id}/mcp-servers", h.agents.Servers()),
+		managers.Route("POST /api/agents/{id}/mcp-servers", h.agents.AddServer()),
+		readers.Route("GET /api/agents/{id}/mcp-servers/{sid}", h.agents.Server()),
+		managers.Route("GET /api/agents/{id}/mcp-servers/{sid}/tools", h.agents.ServerTools()),
+		managers.Route("PUT /api/agents/{id}/mcp-servers/{sid}", h.agents.ChangeServer()),
+		managers.Route("DELETE /api/agents/{id}/mcp-servers/{sid}", h.agents.RemoveServer()),
+		readers.Route("GET /api/agents/{id}/hooks", h.agents.Hooks()),
+		managers.Route("POST /api/agents/{id}/hooks", h.agents.AddHook()),
+		readers.Route("GET /api/agents/{id}/hooks/{hid}", h.agents.Hook()),
+		managers.Route("DELETE /api/agents/{id}/hooks/{hid}", h.agents.RemoveHook()),
+		readers.Route("GET /api/agents/{id}/tools", h.agents.Assignments()),
+		managers.Route("POST /api/agents/{id}/tools", h.agents.AssignTool()),
+		managers.Route("PATCH /api/agents/{id}/tools/{aid}", h.agents.ChangeAssignment()),
+		managers.Route("DELETE /api/agents/{id}/tools/{aid}", h.agents.RemoveAssignment()),
+		starters.Route("POST /api/agents/{id}/run", h.runs.Run),
+		starters.Route("POST /api/agents/{id}/run/stream", h.runs.Stream),
+		users.Route("GET /api/agents/{id}/sessions", h.sessions.Sessions()),
+		runners.Route("POST /api/agents/{id}/sessions", h.sessions.CreateSession()),
+		runners.Route("DELETE /api/agents/{id}/sessions/{sid}", h.sessions.DeleteSession("sid")),
+		apart(users).Route("GET /api/agents/runs/{id}", surface.Admitted(h.runs.GetRun)),
+		apart(users).Open().Route("GET /api/agents/runs/{id}/events", h.runs.Events),
+		apart(runners).Route("POST /api/agents/runs/{id}/cancel", h.runs.CancelRun()),
+		apart(deciders).Route("POST /api/agents/runs/{id}/approve", h.runs.ApproveRun()),
 		apart(managers).Route("/api/agents/runs/", nil), // unknown paths
 		managers.Route("/api/agents/", nil),
 
-		users.Route("GET /api/sessions/{id}", h.Session()),
-		users.Route("GET /api/sessions/{id}/messages", h.Messages()),
-		users.Route("GET /api/sessions/{id}/inputs", h.Inputs()),
-		users.Route("GET /api/sessions/{id}/runs", h.SessionRuns()),
-		runners.Route("DELETE /api/sessions/{id}", h.DeleteSession("id")),
+		users.Route("GET /api/sessions/{id}", h.sessions.Session()),
+		users.Route("GET /api/sessions/{id}/messages", h.sessions.Messages()),
+		users.Route("GET /api/sessions/{id}/inputs", h.sessions.Inputs()),
+		users.Route("GET /api/sessions/{id}/runs", h.runs.SessionRuns()),
+		runners.Route("DELETE /api/sessions/{id}", h.sessions.DeleteSession("id")),
 		managers.Route("/api/sessions/", nil),
 
-		users.Route("GET /api/tools", h.Tools()),
-		managers.Route("POST /api/tools", h.CreateTool()),
-		users.Route("GET /api/tools/{id}", h.Tool()),
-		managers.Route("PUT /api/tools/{id}", h.ChangeTool()),
-		managers.Route("DELETE /api/tools/{id}", h.RemoveTool()),
+		users.Route("GET /api/tools", h.tools.Tools()),
+		managers.Route("POST /api/tools", h.tools.CreateTool()),
+		users.Route("GET /api/tools/{id}", h.tools.Tool()),
+		managers.Route("PUT /api/tools/{id}", h.tools.ChangeTool()),
+		managers.Route("DELETE /api/tools/{id}", h.tools.RemoveTool()),
 		managers.Route("/api/tools/", nil),
 
-		readers.Route("GET /api/settings", h.Settings()),
-		managers.Route("PUT /api/settings", h.PutSettings()),
-		managers.Route("PUT /api/settings/{key}", h.PutSetting()),
-		managers.Route("DELETE /api/settings/{key}", h.DeleteSetting()),
-		managers.Route("POST /api/settings/reset-category", h.ResetCategory()),
+		readers.Route("GET /api/settings", h.settings.Settings()),
+		managers.Route("PUT /api/settings", h.settings.PutSettings()),
+		managers.Route("PUT /api/settings/{key}", h.settings.PutSetting()),
+		managers.Route("DELETE /api/settings/{key}", h.settings.DeleteSetting()),
+		managers.Route("POST /api/settings/reset-category", h.settings.ResetCategory()),
 		managers.Route("/api/settings/", nil),
 
-		users.Route("GET /api/observability/agent-runs", h.ObservedRuns()),
-		users.Route("GET /api/observability/tool-calls", h.ObservedCalls()),
-		users.Route("GET /api/observability/orchestration-runs", h.ObservedOrchestrations()),
-		users.Route("GET /api/observability/filter-options", h.FilterOptions()),
-		users.Route("GET /api/observability/health", h.ObservedHealth()),
+		users.Route("GET /api/observability/agent-runs", h.observed.ObservedRuns()),
+		users.Route("GET /api/observability/tool-calls", h.observed.ObservedCalls()),
+		users.Route("GET /api/observability/orchestration-runs", h.observed.ObservedOrchestrations()),
+		users.Route("GET /api/observability/filter-options", h.observed.FilterOptions()),
+		users.Route("GET /api/observability/health", h.observed.ObservedHealth()),
 		managers.Route("/api/observability/", nil),
 	}
 }
@@ -212,123 +244,28 @@ func apart(g surface.Group) surface.Group {
 	return g
 }
 
-func (h *Handler) endpoint(serve func(*http.Request, caller.Caller) (int, any, error)) surface.Endpoint {
+// base is what all endpoints need.
+type base struct {
+	log   *slog.Logger
+	now   func() time.Time
+	newID func(prefix string) string
+}
+
+func (b *base) endpoint(serve func(*http.Request, caller.Caller) (int, any, error)) surface.Endpoint {
 	return func(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
-		return surface.Managed(h.o.Log, serve)(w, r, caller)
+		return surface.Managed(b.log, serve)(w, r, caller)
 	}
 }
 
-// author returns who changes something.
-func (h *Handler) author(caller caller.Caller) org.Author {
-	return org.Author{Principal: caller.Principal.ID, RequestID: caller.RequestID, At: h.o.Now().UnixMilli()}
-}
+// millis is how precisely the API writes times.
+const millis = surface.Milliseconds
 
-// refused returns the error for the caller.
-func refused(err error, id string) error {
-	var wrong *agent.FieldError
-	switch {
-	case errors.As(err, &wrong):
-		message := wrong.Message
-		if wrong.Field != "" {
-			message = wrong.Field + ": " + message
-		}
-		return fault.New(fault.Invalid, "invalid_value", "%s", message).In(wrong.Field)
-	case errors.Is(err, agent.ErrToolMissing):
-		return fault.New(fault.NotFound, "not_found", "%v; it was deleted at the same time", err)
-	case errors.Is(err, org.ErrNotFound):
-		return notFound("agent", id)
-	case errors.Is(err, org.ErrExists):
-		return nameTaken("agent")
-	case errors.Is(err, org.ErrChanged):
-		return fault.New(fault.Conflict, "changed_meanwhile", "other requests changed the agent at the same time; read it again and repeat the request")
-	}
-	return err
-}
+// The things of the API, for the errors of its stores.
 
-func notFound(kind, id string) error {
-	return fault.New(fault.NotFound, "not_found", "there is no %s with the id %.80q", kind, id)
-}
-
-func nameTaken(kind string) error {
-	return fault.New(fault.Conflict, "exists", "another %s already has this name; choose another name", kind).In("name")
-}
-
-func isDeclared(a agent.Agent) error {
-	return fault.New(fault.Conflict, "declared", "the agent %q is declared in the configuration file and can only be changed there", a.Name)
-}
-
-// declared returns the agents of the configuration file.
-func (h *Handler) declared(caller caller.Caller) []agent.Agent {
-	if h.o.Declared == nil {
-		return nil
-	}
-	return h.o.Declared(caller.Org.ID)
-}
-
-// find returns the agent that the path names.
-func (h *Handler) find(r *http.Request, caller caller.Caller) (agent.Agent, error) {
-	id := r.PathValue("id")
-	if !strings.HasPrefix(id, agent.Prefix) {
-		for _, a := range h.declared(caller) {
-			if a.ID == id {
-				return a, nil
-			}
-		}
-	}
-	a, err := h.o.Store.Agent(r.Context(), caller.Org.ID, id)
-	return a, refused(err, id)
-}
-
-// change applies a change to the agent that the path names, and returns its new version. If another
-// request changes the agent at the same time, it is applied again.
-func (h *Handler) change(r *http.Request, caller caller.Caller, apply func(*agent.Definition) error) (agent.Agent, error) {
-	for attempt := 1; ; attempt++ {
-		a, err := h.find(r, caller)
-		switch {
-		case err != nil:
-			return a, err
-		case a.Declared:
-			return a, isDeclared(a)
-		case a.Unsupported != "":
-			return a, fault.New(fault.Conflict, "unsupported", "agent %s: %s", a.ID, a.Unsupported)
-		}
-		before := a.Clone()
-		if err := apply(&a.Definition); err != nil {
-			return a, err
-		}
-		if a.Equal(before) {
-			return a, nil
-		}
-		if a.Name != before.Name {
-			if err := h.checkDeclaredName(caller, a.Name); err != nil {
-				return a, err
-			}
-		}
-		if err := a.Check(); err != nil {
-			return a, refused(err, a.ID)
-		}
-		a.UpdatedAt = h.o.Now()
-		err = h.o.Store.UpdateAgent(r.Context(), a.Version, a, h.author(caller))
-		if errors.Is(err, org.ErrChanged) && attempt < maxAttempts {
-			continue
-		}
-		a.Version++
-		return a, refused(err, a.ID)
-	}
-}
-
-// maxAttempts is how often a change is applied while other requests change the agent.
-const maxAttempts = 20
-
-// checkDeclaredName refuses a name that the configuration file uses.
-func (h *Handler) checkDeclaredName(caller caller.Caller, name string) error {
-	for _, a := range h.declared(caller) {
-		if a.Name == name {
-			return fault.New(fault.Conflict, "exists", "the configuration file already declares the agent %q; choose another name", name).In("name")
-		}
-	}
-	return nil
-}
+func anAgent(id string) surface.Thing    { return surface.Thing{Kind: "agent", ID: id} }
+func aSession(id string) surface.Thing   { return surface.Thing{Kind: "session", ID: id} }
+func aRun(id string) surface.Thing       { return surface.Thing{Kind: "run of an agent", ID: id} }
+func customTool(id string) surface.Thing { return surface.Thing{Kind: "custom tool", ID: id} }
 
 // NewKit returns the kit for [Options.Kit].
 func NewKit(o surface.Options) *surface.Handler {

@@ -65,8 +65,8 @@ type projection struct {
 	charge  func(bytes int) error // for what is kept
 	reveals bool                  // the caller may see addresses
 	now     func() time.Time
-	send    func(id string, frame map[string]any) error // nil = the frames are not sent
-	refuse  func(event.Finished) error                  // for a run that the outbound policy ends before the first frame; nil = it has frames, too
+	send    func(id string, frame ordered) error // nil = the frames are not sent
+	refuse  func(event.Finished) error           // for a run that the outbound policy ends before the first frame; nil = it has frames, too
 
 	begun     bool          // start was sent
 	early     []event.Event // that came before start: Compacted and HookRan
@@ -95,7 +95,7 @@ type projection struct {
 // Emit implements eventlog.Sink.
 func (p *projection) Emit(at event.Position, e event.Event) error {
 	p.part = 0
-	emit := func(kind string, members map[string]any) error { return p.frame(at, kind, members) }
+	emit := func(kind string, members any) error { return p.frame(at, kind, members) }
 	if c, is := e.(event.Compacted); is && !p.begun {
 		p.early = append(p.early, c)
 		return nil
@@ -119,7 +119,7 @@ func (p *projection) Emit(at event.Position, e event.Event) error {
 		return p.round(e, emit)
 	case event.ModelFallback:
 		p.reactive = false
-		return emit("model_fallback", map[string]any{"from": e.From.String(), "to": e.To.String()})
+		return emit("model_fallback", fallbackFrame{e.From.String(), e.To.String()})
 	case event.TextDelta:
 		return p.say(&p.text, e.Text, "content_delta", emit)
 	case event.RefusalDelta:
@@ -129,12 +129,12 @@ func (p *projection) Emit(at event.Position, e event.Event) error {
 	case event.RoundDone:
 		p.finish, p.reactive, p.answered = e.Stop, false, true
 		if p.reasoning.Len() > 0 {
-			return emit("reasoning", map[string]any{"step": p.step, "content": p.reasoning.String()})
+			return emit("reasoning", reasoningFrame{p.step, p.reasoning.String()})
 		}
 	case event.ToolStarted:
 		return p.call(e.Key, e.Name, e.Arguments, emit)
 	case event.ToolDone:
-		return p.result(e, emit)
+		return p.answer(e, emit)
 	case event.Waiting:
 		return p.wait(e, emit)
 	case event.ApprovalDecided: // the others still wait
@@ -152,7 +152,7 @@ func (p *projection) Emit(at event.Position, e event.Event) error {
 }
 
 // emitter sends a frame.
-type emitter func(kind string, members map[string]any) error
+type emitter func(kind string, members any) error
 
 // begin sends start in front of the first frame: only the first model call says which servers are missing.
 func (p *projection) begin(e event.Event, emit emitter) error {
@@ -166,9 +166,7 @@ func (p *projection) begin(e event.Event, emit emitter) error {
 	if p.missing == nil {
 		p.missing = []string{}
 	}
-	err := emit("start", map[string]any{
-		"run_id": p.started.RunID, "session_id": p.turn.Session, "context_handler_id": nil, "reasoning_requested": p.turn.Reasoning, "missing_servers": p.missing,
-	})
+	err := emit("start", startFrame{p.started.RunID, p.turn.Session, nil, p.turn.Reasoning, p.missing})
 	for _, e := range p.early {
 		if c, is := e.(event.Compacted); is && err == nil {
 			err = p.compact(c, emit)
@@ -192,10 +190,8 @@ func (p *projection) hook(e event.HookRan, emit emitter) error {
 		}
 		p.why[e.Key] = e.Message
 	}
-	return emit("hook_result", map[string]any{
-		"hook_id": e.ID, "position": e.Position, "hook_event": e.Event, "status": e.Status, "modified": e.Modified, "blocked": e.Blocked,
-		"latency_ms": float64(e.Duration.Microseconds()) / 1000, "message": e.Message,
-	})
+	took := float64(e.Duration.Microseconds()) / 1000
+	return emit("hook_result", hookFrame{e.ID, e.Position, e.Event, e.Status, e.Modified, e.Blocked, took, e.Message})
 }
 
 // compact sends that the prompt was made shorter: before a step, or in one after its model call was refused.
@@ -206,7 +202,7 @@ func (p *projection) compact(e event.Compacted, emit emitter) error {
 	} else if err := p.closeStep(emit); err != nil {
 		return err
 	}
-	return emit(kind, map[string]any{"tokens_before": e.Before, "tokens_after": e.After, "succeeded": !e.Failed && e.After < e.Before})
+	return emit(kind, compactFrame{e.Before, e.After, !e.Failed && e.After < e.Before})
 }
 
 func (p *projection) round(e event.RoundStarted, emit emitter) error {
@@ -220,7 +216,7 @@ func (p *projection) round(e event.RoundStarted, emit emitter) error {
 	p.step, p.open, p.called, p.finish, p.reactive = e.Round+1, true, false, "", true
 	p.kept, p.continued, p.compacted, p.answered = 0, 0, false, false
 	p.text.Reset()
-	return emit("step_started", map[string]any{"step": p.step, "is_last_step": p.step == p.turn.Rounds})
+	return emit("step_started", stepFrame{p.step, p.step == p.turn.Rounds})
 }
 
 // again sends that the model is called again in the step: for the rest of an answer that was cut off, or because
@@ -233,15 +229,15 @@ func (p *projection) again(e event.RoundStarted, emit emitter) error {
 	p.reactive, p.compacted = true, false
 	if e.Continues > p.continued {
 		p.continued, p.kept = e.Continues, p.text.Len()
-		if err := emit("step_reset", map[string]any{"reason": "output_recovery"}); err != nil {
+		if err := emit("step_reset", resetFrame{"output_recovery"}); err != nil {
 			return err
 		}
-		return emit("output_recovery", map[string]any{"attempt": e.Continues})
+		return emit("output_recovery", recoveryFrame{e.Continues})
 	}
 	text := p.text.String()[:p.kept]
 	p.text.Reset()
 	p.text.WriteString(text)
-	return emit("step_reset", map[string]any{"reason": reason})
+	return emit("step_reset", resetFrame{reason})
 }
 
 // closeStep sends that the step is completed, when its calls are done. A step without an answer is not.
@@ -253,7 +249,7 @@ func (p *projection) closeStep(emit emitter) error {
 	if !p.answered {
 		return nil
 	}
-	return emit("step_completed", map[string]any{"step": p.step, "finish_reason": string(p.finish), "has_tool_calls": p.called})
+	return emit("step_completed", completedFrame{p.step, p.finish, p.called})
 }
 
 func (p *projection) say(into *strings.Builder, text, kind string, emit emitter) error {
@@ -262,9 +258,9 @@ func (p *projection) say(into *strings.Builder, text, kind string, emit emitter)
 	}
 	into.WriteString(text)
 	if kind == "content_delta" && p.toolless {
-		return emit("chunk", map[string]any{"content": text})
+		return emit("chunk", chunkFrame{text})
 	}
-	return emit(kind, map[string]any{"delta": text})
+	return emit(kind, deltaFrame{text})
 }
 
 func (p *projection) call(key, name string, arguments json.RawMessage, emit emitter) error {
@@ -276,10 +272,10 @@ func (p *projection) call(key, name string, arguments json.RawMessage, emit emit
 	}
 	p.called = true
 	p.calls = append(p.calls, call{Step: p.step, Name: name, ID: key, Arguments: arguments})
-	return emit("tool_call", map[string]any{"step": p.step, "tool_name": name, "arguments": arguments, "call_id": key})
+	return emit("tool_call", callFrame{p.step, name, arguments, key})
 }
 
-func (p *projection) result(e event.ToolDone, emit emitter) error {
+func (p *projection) answer(e event.ToolDone, emit emitter) error {
 	at := -1
 	for i := range p.calls {
 		if p.calls[i].ID == e.Key {
@@ -298,10 +294,8 @@ func (p *projection) result(e event.ToolDone, emit emitter) error {
 	}
 	c := &p.calls[at]
 	c.Preview, c.DurationMS = preview(e.Text), e.Duration.Milliseconds()
-	return emit("tool_result", map[string]any{
-		"step": p.step, "tool_name": e.Name, "call_id": e.Key, "result_preview": c.Preview,
-		"result_meta": map[string]any{"result_type": "text", "char_count": utf8.RuneCountInString(e.Text)}, "duration_ms": c.DurationMS,
-	})
+	meta := resultMeta{utf8.RuneCountInString(e.Text), "text"}
+	return emit("tool_result", resultFrame{p.step, e.Name, e.Key, c.Preview, meta, c.DurationMS})
 }
 
 // preview returns the first characters of a text.
@@ -326,10 +320,8 @@ func (p *projection) wait(e event.Waiting, emit emitter) error {
 		}
 		p.asked[a.Key] = a.Arguments
 		p.waits = append(p.waits, a.ID)
-		if err := emit("approval_requested", map[string]any{
-			"approval_id": a.ID, "tool_name": a.Name, "tool_input": a.Arguments, "call_id": a.Key,
-			"message": cmp.Or(p.why[a.Key], fmt.Sprintf("The tool %s waits for approval.", a.Name)), "expires_at": wireTime(a.ExpiresAt),
-		}); err != nil {
+		message := cmp.Or(p.why[a.Key], fmt.Sprintf("The tool %s waits for approval.", a.Name))
+		if err := emit("approval_requested", approvalFrame{a.ID, a.Name, a.Arguments, a.Key, message, millis.Time(a.ExpiresAt)}); err != nil {
 			return err
 		}
 	}
@@ -343,19 +335,19 @@ func (p *projection) finished(e event.Finished, emit emitter) error {
 	}
 	status, why := p.status()
 	if status == runFailed {
-		failed := map[string]any{"error": why, "run_id": p.started.RunID}
+		failed := errorFrame{Error: why, RunID: p.started.RunID}
 		if e.Reason == event.Blocked && e.Failure != nil {
-			failed["code"] = e.Failure.Code
+			failed.Code = &e.Failure.Code
 		}
 		if err := emit("error", failed); err != nil {
 			return err
 		}
 	} else if p.text.Len() > 0 && !p.toolless {
-		if err := emit("chunk", map[string]any{"content": p.text.String()}); err != nil {
+		if err := emit("chunk", chunkFrame{p.text.String()}); err != nil {
 			return err
 		}
 	}
-	return emit("complete", p.object())
+	return emit("complete", p.result())
 }
 
 // status returns what became of the run so far, and why it has failed or was cancelled; "" otherwise.
@@ -389,28 +381,21 @@ func (p *projection) status() (status, why string) {
 	return runFailed, object.Error
 }
 
-// object returns the run as complete, and the answers about it, have it.
-func (p *projection) object() map[string]any {
+// result returns the run as complete, and the answers about it, have it.
+func (p *projection) result() runResult {
 	status, why := p.status()
-	calls := p.calls
-	if calls == nil {
-		calls = []call{}
-	}
-	out := map[string]any{
-		"run_id": p.started.RunID, "session_id": p.turn.Session, "content": p.text.String(), "status": status, "steps": p.step, "tool_calls": calls,
-		"usage": usage{},
+	out := runResult{
+		RunID: p.started.RunID, SessionID: p.turn.Session, Content: p.text.String(), Status: status, Error: why, Steps: p.step,
+		Calls: append([]call{}, p.calls...),
 	}
 	if p.end != nil {
-		out["usage"] = wireUsage(p.end.Usage, p.end.CostNanoUSD)
-	}
-	if why != "" {
-		out["error"] = why
+		out.Usage = wireUsage(p.end.Usage, p.end.CostNanoUSD)
 	}
 	return out
 }
 
 // frame sends a frame. Deltas have no seq and no ts.
-func (p *projection) frame(at event.Position, kind string, members map[string]any) error {
+func (p *projection) frame(at event.Position, kind string, members any) error {
 	delta := kind == "content_delta" || kind == "reasoning_delta" || kind == "chunk" && p.toolless
 	if !delta {
 		p.seq++
@@ -420,11 +405,11 @@ func (p *projection) frame(at event.Position, kind string, members map[string]an
 	if p.send == nil {
 		return nil
 	}
-	members["event"], members["type"] = kind, kind
+	head := frameHead{Event: kind, Type: kind}
 	if !delta {
-		members["seq"], members["ts"] = p.seq, surface.Timestamp(p.now().UnixMilli())
+		head.Seq, head.TS = p.seq, surface.Timestamp(p.now().UnixMilli())
 	}
-	return p.send(id.String(), members)
+	return p.send(id.String(), ordered{head, members})
 }
 
 // frameID is the id of a frame: the position of its event, and which of the frames of the event it is.

@@ -55,20 +55,14 @@ type approvalConfig struct {
 }
 
 func wireHooks(a agent.Agent) []hookObject {
-	out := []hookObject{}
-	for _, hook := range a.Hooks {
-		out = append(out, wireHook(hook, a.Declared))
-	}
-	return out
+	return surface.Each(a.Hooks, func(hook agent.Hook) hookObject { return wireHook(hook, a.Declared) })
 }
 
 func wireHook(hook agent.Hook, declared bool) hookObject {
-	out := hookObject{ID: hook.ID, Event: hook.Event, Type: hook.Type(), Enabled: hook.Enabled, Position: hook.Position}
+	out := hookObject{ID: hook.ID, Event: hook.Event, Type: hook.Type(), Enabled: hook.Enabled, Position: hook.Position,
+		CreatedAt: millis.Unix(hook.CreatedAt)}
 	if hook.Matcher != "" {
 		out.Matcher = &hook.Matcher
-	}
-	if hook.CreatedAt != 0 {
-		out.CreatedAt = wireTime(time.UnixMilli(hook.CreatedAt))
 	}
 	switch {
 	case hook.HTTP != nil:
@@ -106,18 +100,18 @@ func wireHook(hook agent.Hook, declared bool) hookObject {
 
 // applyHooks replaces the hooks of a definition, if the body has any. One that says what a hook which is there
 // says is that hook.
-func (h *Handler) applyHooks(f *fields, d *agent.Definition) error {
-	all, given := f.list("hooks")
-	if !given || f.err != nil {
-		return f.err
+func (h *definitions) applyHooks(f *surface.Fields, d *agent.Definition) error {
+	all, given := f.List("hooks")
+	if !given || f.Err != nil {
+		return f.Err
 	}
 	if len(all) > agent.MaxHooks {
-		return refused(&agent.FieldError{Field: "hooks", Message: fmt.Sprintf("an agent has at most %d hooks", agent.MaxHooks)}, "")
+		return surface.InvalidValue("hooks", "hooks: an agent has at most %d hooks", agent.MaxHooks)
 	}
 	before := slices.Clone(d.Hooks)
 	d.Hooks = nil
 	for i, one := range all {
-		hook, err := h.readHook(fieldsOf(fmt.Sprintf("hooks[%d]", i), one))
+		hook, err := h.readHook(surface.FieldsOf(fmt.Sprintf("hooks[%d]", i), one))
 		if err != nil {
 			return err
 		}
@@ -129,7 +123,7 @@ func (h *Handler) applyHooks(f *fields, d *agent.Definition) error {
 			hook = before[j]
 			before = slices.Delete(before, j, j+1)
 		} else {
-			hook.ID, hook.CreatedAt = h.o.NewID(agent.HookPrefix), h.o.Now().UnixMilli()
+			hook.ID, hook.CreatedAt = h.newID(agent.HookPrefix), h.now().UnixMilli()
 		}
 		d.Hooks = append(d.Hooks, hook)
 	}
@@ -137,51 +131,51 @@ func (h *Handler) applyHooks(f *fields, d *agent.Definition) error {
 }
 
 // readHook reads a hook, without an id and the time of its creation.
-func (h *Handler) readHook(f *fields) (agent.Hook, error) {
+func (h *definitions) readHook(f *surface.Fields) (agent.Hook, error) {
 	hook := agent.Hook{Enabled: true}
-	if f.path != "" { // of what GET has returned
-		f.take("id")
-		f.take("created_at")
-		f.take("warnings")
+	if f.Path != "" { // of what GET has returned
+		f.Take("id")
+		f.Take("created_at")
+		f.Take("warnings")
 	}
 	var event, kind string
-	f.text("event", &event)
-	f.text("type", &kind)
-	f.text("matcher", &hook.Matcher)
-	f.boolean("enabled", true, &hook.Enabled)
-	f.integer("position", &hook.Position)
+	f.Text("event", &event)
+	f.Text("type", &kind)
+	f.Text("matcher", &hook.Matcher)
+	f.Bool("enabled", true, &hook.Enabled)
+	f.Int("position", &hook.Position)
 	hook.Event = agent.HookEvent(event)
 	config := []byte("{}")
-	if v, ok := f.take("config"); ok && !isNull(v) {
+	if v, ok := f.Take("config"); ok && !surface.IsNull(v) {
 		config = v
 	}
-	if f.err == nil {
-		f.err = readConfig(fieldsOf(f.at("config"), config), kind, &hook)
+	if f.Err == nil {
+		f.Err = readConfig(surface.FieldsOf(f.At("config"), config), kind, &hook)
 	}
-	if err := f.done(); err != nil {
+	if err := f.Done(); err != nil {
 		return hook, err
 	}
 	if err := hook.Check(); err != nil {
-		return hook, inPath(f.path, refused(err, ""))
+		return hook, inPath(f.Path, surface.Refused(err, surface.Thing{}))
 	}
-	return hook, inPath(f.path, h.checkHTTP(hook.HTTP))
+	return hook, inPath(f.Path, h.checkHTTP(hook.HTTP))
 }
 
 // readConfig reads the config of a hook of the type.
-func readConfig(f *fields, kind string, hook *agent.Hook) error {
-	if f.err != nil {
-		return f.err
+func readConfig(f *surface.Fields, kind string, hook *agent.Hook) error {
+	if f.Err != nil {
+		return f.Err
 	}
 	switch kind {
 	case "http":
 		c := &agent.HTTPHook{}
 		hook.HTTP = c
-		f.text("url", &c.URL)
-		f.texts("headers", &c.Headers)
-		f.text("secret", &c.Secret)
-		f.seconds("timeout_seconds", agent.DefaultHookTimeout, &c.TimeoutSeconds)
-		f.boolean("include_run_context", false, &c.IncludeRunContext)
-		f.text("on_error", &c.OnError)
+		f.Text("url", &c.URL)
+		f.Texts("headers", &c.Headers)
+		f.Text("secret", &c.Secret)
+		readSeconds(f, "timeout_seconds", agent.DefaultHookTimeout, &c.TimeoutSeconds)
+		f.Bool("include_run_context", false, &c.IncludeRunContext)
+		f.Text("on_error", &c.OnError)
 		if c.OnError == agent.HookAllow { // a hook that says the default is the one that does not say it
 			c.OnError = ""
 		}
@@ -190,18 +184,18 @@ func readConfig(f *fields, kind string, hook *agent.Hook) error {
 		}
 	case "rule":
 		hook.Rules = []agent.HookRule{}
-		rules, given := f.list("rules")
-		if _, single := f.values["condition"]; given && single {
-			f.fail("condition", "cannot be combined with rules")
+		rules, given := f.List("rules")
+		if given && f.Has("condition") {
+			f.Fail("condition", "cannot be combined with rules")
 		}
-		if !given && f.err == nil {
+		if !given && f.Err == nil {
 			one := readRule(f)
 			hook.Rules = append(hook.Rules, one)
 		}
 		for i, v := range rules {
-			inside := fieldsOf(fmt.Sprintf("%s[%d]", f.at("rules"), i), v)
+			inside := surface.FieldsOf(fmt.Sprintf("%s[%d]", f.At("rules"), i), v)
 			one := readRule(inside)
-			if err := inside.done(); err != nil {
+			if err := inside.Done(); err != nil {
 				return err
 			}
 			hook.Rules = append(hook.Rules, one)
@@ -209,45 +203,46 @@ func readConfig(f *fields, kind string, hook *agent.Hook) error {
 	case "approval":
 		c := &agent.ApprovalHook{}
 		hook.Approval = c
-		f.text("message", &c.Message)
-		f.seconds("timeout", agent.DefaultApprovalTimeout, &c.TimeoutSeconds)
+		f.Text("message", &c.Message)
+		readSeconds(f, "timeout", agent.DefaultApprovalTimeout, &c.TimeoutSeconds)
 	default: // refused by Check
-		clear(f.values)
+		clear(f.Rest())
 	}
-	return f.done()
+	return f.Done()
 }
 
-// seconds reads a time in seconds, which is at least one. The default is stored as 0.
-func (f *fields) seconds(name string, standard time.Duration, into *int) {
-	if _, given := f.values[name]; !given {
+// readSeconds reads a time in seconds, which is at least one. The default is stored as 0.
+func readSeconds(f *surface.Fields, name string, standard time.Duration, into *int) {
+	given := f.Has(name)
+	var n *int
+	if f.Number(name, &n); !given {
 		return
 	}
-	var n *int
-	if f.number(name, &n); n == nil {
+	if n == nil {
 		*into = 0
 		return
 	}
 	if *n < 1 {
-		f.fail(name, "must be a whole number of seconds, at least 1")
+		f.Fail(name, "must be a whole number of seconds, at least 1")
 	}
 	if *into = *n; *n == int(standard/time.Second) {
 		*into = 0
 	}
 }
 
-func readRule(f *fields) (one agent.HookRule) {
+func readRule(f *surface.Fields) (one agent.HookRule) {
 	action := agent.HookDeny
-	f.text("condition", &one.Condition)
-	f.text("message", &one.Message)
-	if f.text("action", &action); action != agent.HookDeny && action != "" {
-		f.fail("action", `must be "deny"; what no rule denies is allowed`)
+	f.Text("condition", &one.Condition)
+	f.Text("message", &one.Message)
+	if f.Text("action", &action); action != agent.HookDeny && action != "" {
+		f.Fail("action", `must be "deny"; what no rule denies is allowed`)
 	}
 	return one
 }
 
 // checkHTTP refuses what an org must not store: a URL that the outbound policy refuses, a credential in the
 // open, and a reference to what belongs to the operator.
-func (h *Handler) checkHTTP(c *agent.HTTPHook) error {
+func (h *definitions) checkHTTP(c *agent.HTTPHook) error {
 	if c == nil {
 		return nil
 	}
@@ -262,14 +257,14 @@ func (h *Handler) checkHTTP(c *agent.HTTPHook) error {
 		case t.Ref().Kind() != secret.Vault:
 			return surface.InvalidValue("config.headers."+name, "config.headers.%s: a header cannot refer to the gateway's environment or files; "+
 				"store the value with PUT /api/secrets/NAME and refer to it with secret:NAME", name)
-		case h.o.Vault == nil:
+		case h.vault == nil:
 			return surface.NoVault("secrets")
 		}
 	}
-	if c.Secret != "" && h.o.Vault == nil {
+	if c.Secret != "" && h.vault == nil {
 		return surface.NoVault("secrets")
 	}
-	return inPath("config", h.o.Judge(c.URL))
+	return inPath("config", h.judge(c.URL))
 }
 
 // validHeader reports whether an http hook may send the header. Those that the gateway sets are refused.
@@ -281,26 +276,15 @@ func validHeader(name, value string) bool {
 }
 
 // Hooks answers GET /api/agents/{id}/hooks, in the order of their creation.
-func (h *Handler) Hooks() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		limit, offset, err := readPage(r)
-		if err != nil {
-			return 0, nil, err
-		}
-		a, err := h.find(r, caller)
-		if err != nil {
-			return 0, nil, err
-		}
-		return http.StatusOK, struct {
-			Hooks []hookObject `json:"hooks"`
-			pageOf
-		}{h.warned(r, caller, a, cut(wireHooks(a), limit, offset)), pageOf{len(a.Hooks), limit, offset}}, nil
+func (h *definitions) Hooks() surface.Endpoint {
+	return h.listOf(func(r *http.Request, caller caller.Caller, a agent.Agent, page surface.OffsetPage) (int, any, error) {
+		return http.StatusOK, page.Of("hooks", h.warned(r, caller, a, surface.Cut(wireHooks(a), page)), len(a.Hooks)), nil
 	})
 }
 
 // warned returns the hooks of an agent with a warning for each matcher that matches none of the tools which the agent
 // and the org have now. A key that sees only some of them gets no warnings.
-func (h *Handler) warned(r *http.Request, caller caller.Caller, a agent.Agent, hooks []hookObject) []hookObject {
+func (h *definitions) warned(r *http.Request, caller caller.Caller, a agent.Agent, hooks []hookObject) []hookObject {
 	limited := func(hook hookObject) bool { return hook.Matcher != nil }
 	if access := caller.Principal.Access; !slices.ContainsFunc(hooks, limited) || access.Servers != nil || access.Tools != nil || access.ReadOnly {
 		return hooks
@@ -313,7 +297,7 @@ func (h *Handler) warned(r *http.Request, caller caller.Caller, a agent.Agent, h
 		m.Org, m.Name, m.FromFile = caller.Org.ID, s.Name, a.Declared
 		own = append(own, m)
 	}
-	tools, err := h.o.ToolsOf(ctx, caller, own)
+	tools, err := h.servers.Tools(ctx, caller, own)
 	if err != nil {
 		return hooks
 	}
@@ -337,21 +321,12 @@ func matchesTool(matcher string, a agent.Agent, ofServers Tools) bool {
 }
 
 func findHook(r *http.Request, d agent.Definition) (int, error) {
-	id := r.PathValue("hid")
-	i := slices.IndexFunc(d.Hooks, func(h agent.Hook) bool { return h.ID == id })
-	if i < 0 {
-		return 0, notFound("hook of the agent", id)
-	}
-	return i, nil
+	return placeOf(r, "hid", "hook of the agent", d.Hooks, func(h agent.Hook) string { return h.ID })
 }
 
 // Hook answers GET /api/agents/{id}/hooks/{hid}.
-func (h *Handler) Hook() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		a, err := h.find(r, caller)
-		if err != nil {
-			return 0, nil, err
-		}
+func (h *definitions) Hook() surface.Endpoint {
+	return h.ofAgent(func(r *http.Request, caller caller.Caller, a agent.Agent) (int, any, error) {
 		i, err := findHook(r, a.Definition)
 		if err != nil {
 			return 0, nil, err
@@ -361,9 +336,9 @@ func (h *Handler) Hook() surface.Endpoint {
 }
 
 // AddHook answers POST /api/agents/{id}/hooks.
-func (h *Handler) AddHook() surface.Endpoint {
+func (h *definitions) AddHook() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		body, err := readFields(r)
+		body, err := surface.ReadFields(r, caller.Account)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -371,7 +346,7 @@ func (h *Handler) AddHook() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		hook.ID, hook.CreatedAt = h.o.NewID(agent.HookPrefix), h.o.Now().UnixMilli()
+		hook.ID, hook.CreatedAt = h.newID(agent.HookPrefix), h.now().UnixMilli()
 		a, err := h.change(r, caller, func(d *agent.Definition) error {
 			if len(d.Hooks) >= agent.MaxHooks {
 				return fault.New(fault.Conflict, "cap_reached", "an agent has at most %d hooks; delete one", agent.MaxHooks)
@@ -387,7 +362,7 @@ func (h *Handler) AddHook() surface.Endpoint {
 }
 
 // RemoveHook answers DELETE /api/agents/{id}/hooks/{hid}.
-func (h *Handler) RemoveHook() surface.Endpoint {
+func (h *definitions) RemoveHook() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		_, err := h.change(r, caller, func(d *agent.Definition) error {
 			i, err := findHook(r, *d)
@@ -396,6 +371,6 @@ func (h *Handler) RemoveHook() surface.Endpoint {
 			}
 			return err
 		})
-		return http.StatusOK, deleted{r.PathValue("hid"), true}, err
+		return http.StatusOK, surface.Deleted(r.PathValue("hid"), ""), err
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 
+	"github.com/turnpike-gateway/turnpike/internal/agent"
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
@@ -22,10 +23,14 @@ type inputObject struct {
 	ProcessedAt *string         `json:"processed_at"`
 }
 
+func wireInput(in agent.Input) inputObject {
+	return inputObject{in.ID, in.Kind, in.Principal, in.Body, in.RunID, millis.Time(in.CreatedAt), millis.Time(in.ProcessedAt)}
+}
+
 // Inputs answers GET /api/sessions/{id}/inputs, the oldest first.
-func (h *Handler) Inputs() surface.Endpoint {
+func (h *sessions) Inputs() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		limit, offset, err := readPage(r)
+		page, err := surface.ReadOffsetPage(r)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -33,19 +38,10 @@ func (h *Handler) Inputs() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		found, total, err := h.o.Sessions.SessionInputs(r.Context(), s.Org, s.ID, limit, offset)
+		found, total, err := h.store.SessionInputs(r.Context(), s.Org, s.ID, page.Limit, page.Offset)
 		if err != nil {
 			return 0, nil, err
 		}
-		out := []inputObject{}
-		for _, in := range found {
-			out = append(out, inputObject{
-				ID: in.ID, Kind: in.Kind, Principal: in.Principal, Content: in.Body, RunID: in.RunID, CreatedAt: wireTime(in.CreatedAt), ProcessedAt: wireTime(in.ProcessedAt),
-			})
-		}
-		return http.StatusOK, struct {
-			Inputs []inputObject `json:"inputs"`
-			pageOf
-		}{out, pageOf{total, limit, offset}}, nil
+		return http.StatusOK, page.Of("inputs", surface.Each(found, wireInput), total), nil
 	})
 }

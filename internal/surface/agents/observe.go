@@ -15,6 +15,12 @@ import (
 // Observability shows what agents did: readers see the org, and members what they own. Each request looks at
 // the latest [agent.ObservedTurns] runs at most.
 
+// observed shows what agents did.
+type observed struct {
+	base
+	store agent.Observed
+}
+
 // observedRun is a run in a list.
 type observedRun struct {
 	RunID       string          `json:"run_id"`
@@ -51,10 +57,11 @@ type observedCall struct {
 var observedFilters = []string{"agent_id", "session_id", "status", "created_after", "created_before"}
 
 // runQuery reads the filters of a list, of which known are those that it has beside the common ones.
-func runQuery(r *http.Request, caller caller.Caller, known ...string) (q agent.RunQuery, err error) {
-	if q.Limit, q.Offset, err = readPage(r, append(known, observedFilters...)...); err != nil {
-		return q, err
+func runQuery(r *http.Request, caller caller.Caller, known ...string) (q agent.RunQuery, page surface.OffsetPage, err error) {
+	if page, err = surface.ReadOffsetPage(r, append(known, observedFilters...)...); err != nil {
+		return q, page, err
 	}
+	q.Limit, q.Offset = page.Limit, page.Offset
 	values := r.URL.Query()
 	q.Agent, q.Session, q.Tool = values.Get("agent_id"), values.Get("session_id"), values.Get("tool_name")
 	if !caller.Principal.Role.MayRead() {
@@ -62,28 +69,25 @@ func runQuery(r *http.Request, caller caller.Caller, known ...string) (q agent.R
 	}
 	if text := values.Get("status"); text != "" {
 		if !slices.Contains(agent.RunStatuses(), agent.RunStatus(text)) {
-			return q, surface.InvalidValue("status", "status must be one of %v", agent.RunStatuses())
+			return q, page, surface.InvalidValue("status", "status must be one of %v", agent.RunStatuses())
 		}
 		q.States = agent.StatesOf(agent.RunStatus(text))
 	}
-	for name, at := range map[string]*time.Time{"created_after": &q.CreatedAfter, "created_before": &q.CreatedBefore} {
-		if text := values.Get(name); text != "" {
-			if *at, err = time.Parse(time.RFC3339, text); err != nil {
-				return q, surface.InvalidValue(name, "%s must be a time in RFC 3339 format, for example 2026-01-31T12:00:00Z", name)
-			}
-		}
+	if q.CreatedAfter, err = surface.QueryTime(values, "created_after"); err != nil {
+		return q, page, err
 	}
-	return q, nil
+	q.CreatedBefore, err = surface.QueryTime(values, "created_before")
+	return q, page, err
 }
 
 // ObservedRuns answers GET /api/observability/agent-runs, the latest first.
-func (h *Handler) ObservedRuns() surface.Endpoint {
+func (h *observed) ObservedRuns() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		q, err := runQuery(r, caller)
+		q, page, err := runQuery(r, caller)
 		if err != nil {
 			return 0, nil, err
 		}
-		found, total, err := h.o.Observed.ObservedRuns(r.Context(), caller.Org.ID, q)
+		found, total, err := h.store.ObservedRuns(r.Context(), caller.Org.ID, q)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -91,7 +95,7 @@ func (h *Handler) ObservedRuns() surface.Endpoint {
 		for _, o := range found {
 			one := observedRun{
 				RunID: o.RunID, SessionID: o.Session, AgentID: o.Agent, Version: o.Version, Principal: o.Principal, Status: agent.StatusOf(o.State), Model: o.Model,
-				Steps: o.Rounds, ToolCalls: o.Calls, Tokens: o.Tokens, CreatedAt: wireTime(o.CreatedAt), CompletedAt: wireTime(o.FinishedAt),
+				Steps: o.Rounds, ToolCalls: o.Calls, Tokens: o.Tokens, CreatedAt: millis.Time(o.CreatedAt), CompletedAt: millis.Time(o.FinishedAt),
 			}
 			if why := (agent.Session{State: o.State}).StopReason(); why != "" {
 				one.StopReason = &why
@@ -101,21 +105,18 @@ func (h *Handler) ObservedRuns() surface.Endpoint {
 			}
 			out = append(out, one)
 		}
-		return http.StatusOK, struct {
-			Runs []observedRun `json:"agent_runs"`
-			pageOf
-		}{out, pageOf{total, q.Limit, q.Offset}}, nil
+		return http.StatusOK, page.Of("agent_runs", out, total), nil
 	})
 }
 
 // ObservedCalls answers GET /api/observability/tool-calls, the latest first.
-func (h *Handler) ObservedCalls() surface.Endpoint {
+func (h *observed) ObservedCalls() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		q, err := runQuery(r, caller, "tool_name")
+		q, page, err := runQuery(r, caller, "tool_name")
 		if err != nil {
 			return 0, nil, err
 		}
-		found, total, err := h.o.Observed.ObservedCalls(r.Context(), caller.Org.ID, q)
+		found, total, err := h.store.ObservedCalls(r.Context(), caller.Org.ID, q)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -125,37 +126,31 @@ func (h *Handler) ObservedCalls() surface.Endpoint {
 			if err := json.Unmarshal(o.Body, &c); err != nil {
 				return 0, nil, err
 			}
-			out = append(out, observedCall{o.RunID, o.Session, o.Agent, c.Round + 1, c.Tool, c.Server, c.Status, c.Attempts, c.LatencyMS, wireTime(o.At)})
+			out = append(out, observedCall{o.RunID, o.Session, o.Agent, c.Round + 1, c.Tool, c.Server, c.Status, c.Attempts, c.LatencyMS, millis.Time(o.At)})
 		}
-		return http.StatusOK, struct {
-			Calls []observedCall `json:"tool_calls"`
-			pageOf
-		}{out, pageOf{total, q.Limit, q.Offset}}, nil
+		return http.StatusOK, page.Of("tool_calls", out, total), nil
 	})
 }
 
 // ObservedOrchestrations answers GET /api/observability/orchestration-runs: there are none.
-func (h *Handler) ObservedOrchestrations() surface.Endpoint {
+func (h *observed) ObservedOrchestrations() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		q, err := runQuery(r, caller)
-		return http.StatusOK, struct {
-			Runs []struct{} `json:"orchestration_runs"`
-			pageOf
-		}{[]struct{}{}, pageOf{0, q.Limit, q.Offset}}, err
+		_, page, err := runQuery(r, caller)
+		return http.StatusOK, page.Of("orchestration_runs", []struct{}{}, 0), err
 	})
 }
 
 // FilterOptions answers GET /api/observability/filter-options: the values that the filters of the lists can have.
-func (h *Handler) FilterOptions() surface.Endpoint {
+func (h *observed) FilterOptions() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		if err := surface.CheckQuery(r.URL.Query()); err != nil {
 			return 0, nil, err
 		}
-		q := agent.RunQuery{Limit: maxLimit}
+		q := agent.RunQuery{Limit: surface.MaxLimit}
 		if !caller.Principal.Role.MayRead() {
 			q.Principal = caller.Principal.ID
 		}
-		ids, tools, err := h.o.Observed.ObservedNames(r.Context(), caller.Org.ID, q)
+		ids, tools, err := h.store.ObservedNames(r.Context(), caller.Org.ID, q)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -178,16 +173,16 @@ func (h *Handler) FilterOptions() surface.Endpoint {
 const observedFor = 24 * time.Hour
 
 // ObservedHealth answers GET /api/observability/health: what became of the runs of the last 24 hours.
-func (h *Handler) ObservedHealth() surface.Endpoint {
+func (h *observed) ObservedHealth() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		if err := surface.CheckQuery(r.URL.Query()); err != nil {
 			return 0, nil, err
 		}
-		q := agent.RunQuery{CreatedAfter: h.o.Now().Add(-observedFor)}
+		q := agent.RunQuery{CreatedAfter: h.now().Add(-observedFor)}
 		if !caller.Principal.Role.MayRead() {
 			q.Principal = caller.Principal.ID
 		}
-		states, err := h.o.Observed.ObservedStates(r.Context(), caller.Org.ID, q)
+		states, err := h.store.ObservedStates(r.Context(), caller.Org.ID, q)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -202,6 +197,6 @@ func (h *Handler) ObservedHealth() surface.Endpoint {
 			Status string                  `json:"status"`
 			Since  *string                 `json:"since"`
 			Runs   map[agent.RunStatus]int `json:"agent_runs"`
-		}{"ok", wireTime(q.CreatedAfter), runs}, nil
+		}{"ok", millis.Time(q.CreatedAfter), runs}, nil
 	})
 }

@@ -25,6 +25,21 @@ import (
 // runIDHeader carries the id of the run of an answer.
 const runIDHeader = "Turnpike-Run-Id"
 
+// runs starts, shows and decides runs.
+type runs struct {
+	base
+	agents       *lookup
+	sessions     *sessions
+	kit          *surface.Handler
+	store        agent.Sessions
+	archive      journal.Archive
+	hookMessages journal.HookMessagesOfRun
+	runner       Runner
+	servers      Servers
+	inbox        Inbox
+	decisions    Decisions
+}
+
 // runBody is the body of a request that runs an agent.
 type runBody struct {
 	message, session string
@@ -43,29 +58,29 @@ type runBody struct {
 var later = []string{"knowledge_bases", "runtime_knowledge_bases", "context_handler_id", "context_override", "context_items"}
 
 func readRunBody(body []byte) (b runBody, err error) {
-	f := fieldsOf("", body)
+	f := surface.FieldsOf("", body)
 	for _, name := range later {
-		if v, ok := f.take(name); ok && !isNull(v) {
+		if v, ok := f.Take(name); ok && !surface.IsNull(v) {
 			return b, fault.New(fault.NotConfigured, "not_available", "%s: this version of the gateway has no knowledge bases; leave it out", name).In(name)
 		}
 	}
 	busy := string(run.Reject)
 	var citations bool
-	b.endUser = f.endUser()
-	f.text("message", &b.message)
-	f.text("session_id", &b.session)
-	f.number("max_steps", &b.maxSteps)
-	f.number("max_context_tokens", &b.maxContext)
-	f.number("timeout_seconds", &b.timeout)
-	f.decimal("temperature", &b.temperature)
-	f.boolean("reasoning_requested", false, &b.reasoning)
-	f.boolean("detached", false, &b.detached)
-	f.boolean("citations_enabled", false, &citations)
-	f.text("when_busy", &busy)
-	if v, ok := f.take("response_format"); ok && f.err == nil && !isNull(v) {
-		b.format, f.err = readFormat(v)
+	b.endUser = endUser(f)
+	f.Text("message", &b.message)
+	f.Text("session_id", &b.session)
+	f.Number("max_steps", &b.maxSteps)
+	f.Number("max_context_tokens", &b.maxContext)
+	f.Number("timeout_seconds", &b.timeout)
+	f.Decimal("temperature", &b.temperature)
+	f.Bool("reasoning_requested", false, &b.reasoning)
+	f.Bool("detached", false, &b.detached)
+	f.Bool("citations_enabled", false, &citations)
+	f.Text("when_busy", &busy)
+	if v, ok := f.Take("response_format"); ok && f.Err == nil && !surface.IsNull(v) {
+		b.format, f.Err = readFormat(v)
 	}
-	if err := f.done(); err != nil {
+	if err := f.Done(); err != nil {
 		return b, err
 	}
 	switch {
@@ -76,25 +91,45 @@ func readRunBody(body []byte) (b runBody, err error) {
 	}
 	b.busy = run.WhenBusy(busy)
 	if err := agent.CheckMessage("message", b.message); err != nil {
-		return b, refused(err, "")
+		return b, surface.Refused(err, surface.Thing{})
 	}
 	s := agent.Settings{MaxSteps: b.maxSteps, MaxContextTokens: b.maxContext, TimeoutSeconds: b.timeout, Temperature: b.temperature}
-	return b, refused(s.Check(), "")
+	return b, surface.Refused(s.Check(), surface.Thing{})
+}
+
+// endUser reads the members that name the end user of a run.
+func endUser(f *surface.Fields) string {
+	var members []surface.Member
+	for _, name := range []string{"safety_identifier", "user"} {
+		v, _ := f.Take(name)
+		if v != nil && !surface.IsNull(v) && json.Unmarshal(v, new(string)) != nil {
+			f.Fail(name, "must be a string")
+		}
+		members = append(members, surface.Member{Name: name, Value: v})
+	}
+	v, ok := f.Take("metadata")
+	if ok && !surface.IsNull(v) {
+		if surface.FieldsOf("", v).Err != nil {
+			f.Fail("metadata", "must be an object")
+		}
+		members = append(members, surface.Member{Name: "metadata", Value: v})
+	}
+	return surface.EndUser(members)
 }
 
 // readFormat reads the form of an answer: {"type": "json_object"}, or json_schema with a json_schema.
 func readFormat(v json.RawMessage) (out model.Format, err error) {
-	f := fieldsOf("response_format", v)
-	f.text("type", &out.Type)
-	if s, ok := f.take("json_schema"); ok && f.err == nil {
-		in := fieldsOf("response_format.json_schema", s)
-		in.text("name", &out.Name)
-		in.text("description", &out.Description)
-		read(in, "strict", "true or false", &out.Strict)
-		out.Schema, _ = in.take("schema")
-		f.err = in.done()
+	f := surface.FieldsOf("response_format", v)
+	f.Text("type", &out.Type)
+	if s, ok := f.Take("json_schema"); ok && f.Err == nil {
+		in := surface.FieldsOf("response_format.json_schema", s)
+		in.Text("name", &out.Name)
+		in.Text("description", &out.Description)
+		surface.Field(in, "strict", "true or false", &out.Strict)
+		out.Schema, _ = in.Take("schema")
+		f.Err = in.Done()
 	}
-	if err := f.done(); err != nil {
+	if err := f.Done(); err != nil {
 		return out, err
 	}
 	if (out.Type != "text" && out.Type != "json_object" && out.Type != "json_schema") || (out.Type == "json_schema") != (out.Schema != nil) {
@@ -114,15 +149,15 @@ type begun struct {
 
 // begin starts a turn of a session. Without a session_id it creates the session, which is deleted if the run
 // is refused.
-func (h *Handler) begin(r *http.Request, caller caller.Caller, noTools bool) (b begun, err error) {
-	body, err := surface.ReadBody(r, caller.Account)
+func (h *runs) begin(r *http.Request, caller caller.Caller, noTools bool) (b begun, err error) {
+	body, _, err := surface.ReadBody(r, caller.Account)
 	if err != nil {
 		return b, err
 	}
 	if b.body, err = readRunBody(body); err != nil {
 		return b, err
 	}
-	a, err := h.find(r, caller)
+	a, err := h.agents.find(r, caller)
 	if err != nil {
 		return b, err
 	}
@@ -138,9 +173,9 @@ func (h *Handler) begin(r *http.Request, caller caller.Caller, noTools bool) (b 
 	if created {
 		defer func() { // a session that the run did not use is none
 			if err != nil || b.turn.Session != s.ID {
-				ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), endTimeout)
+				ctx, cancel := surface.Detached(r)
 				defer cancel()
-				_, _ = h.o.Sessions.RemoveSession(ctx, caller.Org.ID, s.ID, true) // it is empty, and listed
+				_, _ = h.store.RemoveSession(ctx, caller.Org.ID, s.ID, true) // it is empty, and listed
 			}
 		}()
 	}
@@ -149,25 +184,19 @@ func (h *Handler) begin(r *http.Request, caller caller.Caller, noTools bool) (b 
 		return b, err
 	}
 	req.MaxQueued = settings.MaxQueued(caller.Org.Runtime)
-	placed, err := h.o.Inbox.Place(r.Context(), req, b.body.busy)
+	placed, err := h.inbox.Place(r.Context(), req, b.body.busy)
 	if err != nil {
-		if errors.Is(err, org.ErrNotFound) {
-			return b, notFound("session", s.ID)
-		}
-		return b, err
+		return b, surface.Refused(err, aSession(s.ID))
 	}
 	b.id, b.joins = placed.RunID, placed.Joins
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), endTimeout) // a client that leaves now stops the run, too
+	ctx, cancel := surface.Detached(r) // a client that leaves now stops the run, too
 	defer cancel()
-	_, b.turn, err = h.o.Sessions.TurnOf(ctx, caller.Org.ID, b.id)
-	if errors.Is(err, org.ErrNotFound) { // it was deleted meanwhile, and its run ends
-		err = notFound("session", s.ID)
-	}
-	return b, err
+	_, b.turn, err = h.store.TurnOf(ctx, caller.Org.ID, b.id)
+	return b, surface.Refused(err, aSession(s.ID)) // it can be deleted meanwhile, and its run ends
 }
 
 // request returns the request for the next turn of the session.
-func (h *Handler) request(r *http.Request, caller caller.Caller, s agent.Session, body runBody, key *journal.SubmitKey, noTools bool) (*run.Request, error) {
+func (h *runs) request(r *http.Request, caller caller.Caller, s agent.Session, body runBody, key *journal.SubmitKey, noTools bool) (*run.Request, error) {
 	text, err := json.Marshal(map[string]string{"message": body.message})
 	if err != nil {
 		return nil, err
@@ -176,13 +205,13 @@ func (h *Handler) request(r *http.Request, caller caller.Caller, s agent.Session
 	if err != nil {
 		return nil, err
 	}
-	input := journal.SessionInput{ID: h.o.NewID(agent.InputPrefix), Kind: agent.InputMessage, Principal: caller.Principal.ID, Body: text}
+	input := journal.SessionInput{ID: h.newID(agent.InputPrefix), Kind: agent.InputMessage, Principal: caller.Principal.ID, Body: text}
 	if key != nil {
 		input.Key, input.Digest = key.Principal+" "+key.Key, key.Hash
 	}
 	t := surface.Turn{
 		Agent: s.Snapshot, Session: s.ID, Message: body.message, EndUser: body.endUser, Format: body.format, NoTools: noTools, Temp: body.temperature, Key: key,
-		Servers: h.o.AgentServers(caller.Org.ID, s.Snapshot),
+		Servers: h.servers.Approvals(caller.Org.ID, s.Snapshot),
 		Start:   &journal.SessionTurn{Session: s.ID, Version: s.Snapshot.Version, Snapshot: snapshot, Input: input, Reasoning: body.reasoning},
 	}
 	if body.maxSteps != nil {
@@ -194,24 +223,22 @@ func (h *Handler) request(r *http.Request, caller caller.Caller, s agent.Session
 	if body.maxContext != nil {
 		t.Agent.Settings.MaxContextTokens = body.maxContext
 	}
-	return h.o.Kit.Turn(r, caller, t)
+	return h.kit.Turn(r, caller, t)
 }
 
 // sessionOf returns the session that a run continues, with the snapshot that the run has; "" creates one.
-func (h *Handler) sessionOf(r *http.Request, caller caller.Caller, a agent.Agent, id string) (s agent.Session, created bool, err error) {
+func (h *runs) sessionOf(r *http.Request, caller caller.Caller, a agent.Agent, id string) (s agent.Session, created bool, err error) {
 	if id != "" {
-		s, err = h.o.Sessions.Session(r.Context(), caller.Org.ID, id)
+		s, err = h.store.Session(r.Context(), caller.Org.ID, id)
 		if err == nil && (s.Agent != a.ID || !s.Continues(caller.Principal)) {
 			err = org.ErrNotFound
 		}
-		if errors.Is(err, org.ErrNotFound) {
-			err = notFound("session", id)
-		}
+		err = surface.Refused(err, aSession(id))
 		if err != nil || s.Pinned {
 			return s, false, err
 		}
 	}
-	snapshot, err := h.resolve(r, caller, a)
+	snapshot, err := h.agents.resolve(r, caller, a)
 	if err != nil {
 		return s, false, err
 	}
@@ -219,40 +246,15 @@ func (h *Handler) sessionOf(r *http.Request, caller caller.Caller, a agent.Agent
 		s.Snapshot = snapshot
 		return s, false, nil
 	}
-	s = agent.Session{Org: caller.Org.ID, ID: h.o.NewID(agent.SessionPrefix), Agent: a.ID, Principal: caller.Principal.ID, Snapshot: snapshot, CreatedAt: h.o.Now()}
-	return s, true, refused(h.o.Sessions.CreateSession(r.Context(), s, a.Declared), a.ID)
+	s = agent.Session{Org: caller.Org.ID, ID: h.newID(agent.SessionPrefix), Agent: a.ID, Principal: caller.Principal.ID, Snapshot: snapshot, CreatedAt: h.now()}
+	return s, true, surface.Refused(h.store.CreateSession(r.Context(), s, a.Declared), anAgent(a.ID))
 }
-
-// resolve returns what the agent does now.
-func (h *Handler) resolve(r *http.Request, caller caller.Caller, a agent.Agent) (agent.Snapshot, error) {
-	stored, err := h.o.Store.AgentSettings(r.Context(), caller.Org.ID)
-	if err != nil {
-		return agent.Snapshot{}, err
-	}
-	tools, err := h.toolsOf(r.Context(), a)
-	if err != nil {
-		return agent.Snapshot{}, err
-	}
-	s, err := a.Resolve(agent.DefaultsOf(stored), tools)
-	switch {
-	case errors.Is(err, agent.ErrArchived):
-		return s, fault.New(fault.Conflict, "archived", "the agent %s is archived; restore it with POST /api/agents/%s/restore", a.ID, a.ID)
-	case errors.Is(err, agent.ErrToolMissing): // of the configuration file, which finds it by its name
-		return s, fault.New(fault.Conflict, "tool_missing", "%v; create it with POST /api/tools", err)
-	case err != nil:
-		return s, fault.New(fault.Conflict, "unsupported", "%v", err)
-	}
-	return s, nil
-}
-
-// endTimeout bounds what is done for a client that has left.
-const endTimeout = 30 * time.Second
 
 // Stream answers POST /api/agents/{id}/run/stream.
-func (h *Handler) Stream(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
+func (h *runs) Stream(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	b, err := h.begin(r, caller, false)
 	if err != nil {
-		return surface.Failed(h.o.Log, err)
+		return surface.Failed(h.log, err)
 	}
 	w.Header().Set(runIDHeader, b.id)
 	err = h.follow(w, r, caller, b.turn, frameID{}, true)
@@ -262,8 +264,8 @@ func (h *Handler) Stream(w http.ResponseWriter, r *http.Request, caller caller.C
 
 // follow sends the frames of a run after one of them, while they happen, until its end. With refuse, a run that
 // the outbound policy ends before the first frame is answered with its error.
-func (h *Handler) follow(w http.ResponseWriter, r *http.Request, caller caller.Caller, turn agent.SessionTurn, after frameID, refuse bool) error {
-	out := h.o.Kit.Frames(w, caller)
+func (h *runs) follow(w http.ResponseWriter, r *http.Request, caller caller.Caller, turn agent.SessionTurn, after frameID, refuse bool) error {
+	out := h.kit.Frames(w, caller)
 	defer out.Close()
 	p := h.projection(caller, turn)
 	if refuse {
@@ -274,126 +276,150 @@ func (h *Handler) follow(w http.ResponseWriter, r *http.Request, caller caller.C
 			return surface.EndFault(end, p.reveals)
 		}
 	}
-	p.send = func(id string, frame map[string]any) error {
+	p.send = func(id string, frame ordered) error {
 		if at, err := parseFrameID(id); err != nil || !at.after(after) {
 			return err
 		}
 		return out.Send(id, frame)
 	}
-	err := h.o.Runner.Follow(r.Context(), eventlog.Follow{Org: caller.Org.ID, RunID: turn.RunID, Account: caller.Account, Client: true}, p)
+	err := h.runner.Follow(r.Context(), eventlog.Follow{Org: caller.Org.ID, RunID: turn.RunID, Account: caller.Account, Client: true}, p)
 	out.Stop() // no other goroutine begins the stream now
 	switch {
 	case err == nil && !out.Started():
 		w.WriteHeader(http.StatusNoContent)
 	case err == nil, surface.ClientLeft(r.Context()):
 	case !out.Started():
-		return surface.Failed(h.o.Log, err)
+		return surface.Failed(h.log, err)
 	default:
 		var object errorObject
-		_ = json.Unmarshal(Errors().Body(surface.Failed(h.o.Log, err)), &object)                                                              // what Body has encoded
-		_ = out.Send("", map[string]any{"event": "error", "type": "error", "error": object.Error, "code": object.Code, "run_id": turn.RunID}) // after an error the client has left
+		_ = json.Unmarshal(Errors().Body(surface.Failed(h.log, err)), &object) // what Body has encoded
+		failed := errorFrame{object.Error, &object.Code, turn.RunID}
+		_ = out.Send("", ordered{frameHead{Event: "error", Type: "error"}, failed}) // after an error the client has left
 	}
 	return nil
 }
 
-func (h *Handler) projection(caller caller.Caller, turn agent.SessionTurn) *projection {
-	return &projection{turn: turn, charge: caller.Account.Acquire, reveals: caller.Principal.Role.MaySeeAddresses(), now: h.o.Now}
+func (h *runs) projection(caller caller.Caller, turn agent.SessionTurn) *projection {
+	return &projection{turn: turn, charge: caller.Account.Acquire, reveals: caller.Principal.Role.MaySeeAddresses(), now: h.now}
 }
 
 // clientLeft stops the run of a client that has left, unless the client, or a person, is to come back for it.
-func (h *Handler) clientLeft(r *http.Request, caller caller.Caller, b begun) {
+func (h *runs) clientLeft(r *http.Request, caller caller.Caller, b begun) {
 	if !surface.ClientLeft(r.Context()) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), endTimeout)
+	ctx, cancel := surface.Detached(r)
 	defer cancel()
-	s, _, err := h.o.Sessions.TurnOf(ctx, caller.Org.ID, b.id)
+	s, _, err := h.store.TurnOf(ctx, caller.Org.ID, b.id)
 	status := s.Status()
 	if s.RunID != b.id { // its turn has not begun
 		status = agent.Running
 	}
 	if err == nil && agent.StopsWithClient(b.keyed || b.joins, b.body.detached, status) {
-		err = h.o.Inbox.Leave(ctx, caller.Org.ID, b.id, caller.Principal.ID)
+		err = h.inbox.Leave(ctx, caller.Org.ID, b.id, caller.Principal.ID)
 	}
 	if f := new(fault.Error); err != nil && !errors.Is(err, org.ErrNotFound) && !(errors.As(err, &f) && f.Code == fault.Conflict) {
-		h.o.Log.Warn("a run whose client has left was not stopped", "run", b.id, "org", caller.Org.ID, "error", err)
+		h.log.Warn("a run whose client has left was not stopped", "run", b.id, "org", caller.Org.ID, "error", err)
 	}
 }
 
 // Run answers POST /api/agents/{id}/run: one model call without tools.
-func (h *Handler) Run(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
+func (h *runs) Run(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	b, err := h.begin(r, caller, true)
 	if err != nil {
-		return surface.Failed(h.o.Log, err)
+		return surface.Failed(h.log, err)
 	}
 	w.Header().Set(runIDHeader, b.id)
 	w.Header().Set("Turnpike-Hint", "POST /api/agents/{id}/run/stream runs the agent with its tools")
 	p := h.projection(caller, b.turn)
-	err = h.o.Runner.Follow(r.Context(), eventlog.Follow{Org: caller.Org.ID, RunID: b.id, Account: caller.Account, Client: true}, p)
+	err = h.runner.Follow(r.Context(), eventlog.Follow{Org: caller.Org.ID, RunID: b.id, Account: caller.Account, Client: true}, p)
 	h.clientLeft(r, caller, b)
 	if err != nil {
-		return surface.Failed(h.o.Log, err)
+		return surface.Failed(h.log, err)
 	}
-	out := p.object()
-	out["tools_used"] = false
+	out := p.result()
 	status := http.StatusOK
-	if out["status"] == runFailed {
+	if out.Status == runFailed {
 		status = http.StatusBadGateway
 	}
-	return surface.WriteJSON(w, status, out)
+	return surface.WriteJSON(w, status, ordered{out, toollessRun{}})
 }
 
 // findRun returns the turn that the path names, if it exists for the caller.
-func (h *Handler) findRun(r *http.Request, caller caller.Caller) (agent.Session, agent.SessionTurn, error) {
+func (h *runs) findRun(r *http.Request, caller caller.Caller) (agent.Session, agent.SessionTurn, error) {
 	id := r.PathValue("id")
-	s, turn, err := h.o.Sessions.TurnOf(r.Context(), caller.Org.ID, id)
+	s, turn, err := h.store.TurnOf(r.Context(), caller.Org.ID, id)
 	if err == nil && !s.Sees(caller.Principal) {
 		err = org.ErrNotFound
 	}
-	if errors.Is(err, org.ErrNotFound) {
-		err = notFound("run of an agent", id)
-	}
-	return s, turn, err
+	return s, turn, surface.Refused(err, aRun(id))
 }
 
 // GetRun answers GET /api/agents/runs/{id}.
-func (h *Handler) GetRun(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
+func (h *runs) GetRun(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	s, turn, err := h.findRun(r, caller)
 	if err != nil {
-		return surface.Failed(h.o.Log, err)
+		return surface.Failed(h.log, err)
 	}
 	out, err := h.runObject(r.Context(), caller, s, turn)
 	if err != nil {
-		return surface.Failed(h.o.Log, err)
+		return surface.Failed(h.log, err)
 	}
 	return surface.WriteStored(w, caller, http.StatusOK, out)
 }
 
 // runObject returns a run on the wire.
-func (h *Handler) runObject(ctx context.Context, caller caller.Caller, s agent.Session, turn agent.SessionTurn) (map[string]any, error) {
+func (h *runs) runObject(ctx context.Context, caller caller.Caller, s agent.Session, turn agent.SessionTurn) (ordered, error) {
 	p := h.projection(caller, turn)
-	err := h.o.Runner.Follow(ctx, eventlog.Follow{Org: caller.Org.ID, RunID: turn.RunID, Account: caller.Account, Now: true}, p)
+	err := h.runner.Follow(ctx, eventlog.Follow{Org: caller.Org.ID, RunID: turn.RunID, Account: caller.Account, Now: true}, p)
 	if errors.Is(err, org.ErrNotFound) { // retention_days has deleted it
-		return map[string]any{
-			"run_id": turn.RunID, "session_id": s.ID, "agent_id": s.Agent, "agent_version": turn.Version, "status": "deleted", "created_at": wireTime(turn.CreatedAt),
-		}, nil
+		return ordered{deletedRun{turn.RunID, s.ID, s.Agent, turn.Version, "deleted", millis.Time(turn.CreatedAt)}}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	out := p.object()
-	out["agent_id"], out["agent_version"], out["created_at"], out["completed_at"] = s.Agent, turn.Version, wireTime(turn.CreatedAt), nil
-	out["approvals"] = append([]string{}, p.waits...)
+	record := runRecord{AgentID: s.Agent, AgentVersion: turn.Version, CreatedAt: millis.Time(turn.CreatedAt), Approvals: append([]string{}, p.waits...)}
 	if p.end != nil {
-		out["completed_at"] = wireTime(p.end.At)
+		record.CompletedAt = millis.Time(p.end.At)
 	}
-	told, err := h.o.HookMessages.HookMessages(ctx, caller.Org.ID, turn.RunID)
+	told, err := h.hookMessages.HookMessages(ctx, caller.Org.ID, turn.RunID)
 	if err != nil {
 		return nil, err
 	}
-	out["on_run_complete"] = toldHooks(told)
-	return out, nil
+	record.OnRunComplete = toldHooks(told)
+	return ordered{p.result(), record}, nil
 }
+
+// SessionRuns answers GET /api/sessions/{id}/runs, the latest first.
+func (h *runs) SessionRuns() surface.Endpoint {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
+		page, err := surface.ReadOffsetPage(r)
+		if err != nil {
+			return 0, nil, err
+		}
+		page.Limit = min(page.Limit, maxRunsOfPage)
+		s, err := h.sessions.findSession(r.Context(), caller, r.PathValue("id"))
+		if err != nil {
+			return 0, nil, err
+		}
+		turns, total, err := h.store.SessionTurns(r.Context(), s.Org, s.ID, page.Limit, page.Offset)
+		if err != nil {
+			return 0, nil, err
+		}
+		out := []ordered{}
+		for _, t := range turns {
+			one, err := h.runObject(r.Context(), caller, s, t)
+			if err != nil {
+				return 0, nil, err
+			}
+			out = append(out, one)
+		}
+		return http.StatusOK, page.Of("runs", out, total), nil
+	})
+}
+
+// maxRunsOfPage is how many runs a page has at most.
+const maxRunsOfPage = 100
 
 // toldHook is a hook at OnRunComplete of a run, on the wire.
 type toldHook struct {
@@ -405,20 +431,14 @@ type toldHook struct {
 }
 
 func toldHooks(all []journal.HookMessage) []toldHook {
-	out := []toldHook{}
-	for _, m := range all {
-		one := toldHook{Hook: m.Hook, Position: m.Position, Status: m.Outcome, LatencyMS: float64(m.Micros) / 1000}
-		if m.EndedAt > 0 {
-			one.EndedAt = wireTime(time.UnixMilli(m.EndedAt))
-		}
-		out = append(out, one)
-	}
-	return out
+	return surface.Each(all, func(m journal.HookMessage) toldHook {
+		return toldHook{m.Hook, m.Position, m.Outcome, float64(m.Micros) / 1000, millis.Unix(m.EndedAt)}
+	})
 }
 
 // Events answers GET /api/agents/runs/{id}/events: the frames of the run after that which Last-Event-ID names.
 // A run that has ended, and has no more of them, is answered with 204.
-func (h *Handler) Events(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
+func (h *runs) Events(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	if err := surface.CheckQuery(r.URL.Query()); err != nil {
 		return err
 	}
@@ -433,7 +453,7 @@ func (h *Handler) Events(w http.ResponseWriter, r *http.Request, caller caller.C
 	}
 	_, turn, err := h.findRun(r, caller)
 	if err != nil {
-		return surface.Failed(h.o.Log, err)
+		return surface.Failed(h.log, err)
 	}
 	if r.Method == http.MethodHead { // which has no events to wait for
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -444,52 +464,41 @@ func (h *Handler) Events(w http.ResponseWriter, r *http.Request, caller caller.C
 }
 
 // CancelRun answers POST /api/agents/runs/{id}/cancel.
-func (h *Handler) CancelRun() surface.Endpoint {
+func (h *runs) CancelRun() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		f, err := readOptional(r)
+		f, err := surface.ReadOptionalFields(r, caller.Account)
 		if err == nil {
-			err = f.done()
+			err = f.Done()
 		}
 		if err != nil {
 			return 0, nil, err
 		}
 		s, turn, err := h.findRun(r, caller)
 		if err == nil && !s.Continues(caller.Principal) {
-			err = notFound("run of an agent", r.PathValue("id"))
+			err = aRun(r.PathValue("id")).Missing()
 		}
 		if err == nil {
-			err = h.o.Runner.Cancel(r.Context(), caller.Org.ID, turn.RunID, h.author(caller))
+			err = h.runner.Cancel(r.Context(), caller.Org.ID, turn.RunID, caller.Author(h.now()))
 		}
-		if errors.Is(err, org.ErrNotFound) {
-			err = notFound("run of an agent", r.PathValue("id"))
-		}
-		return http.StatusAccepted, map[string]string{"run_id": turn.RunID, "status": "cancelling"}, err
+		return http.StatusAccepted, map[string]string{"run_id": turn.RunID, "status": "cancelling"}, surface.Refused(err, aRun(r.PathValue("id")))
 	})
 }
 
-// readOptional reads a body that may be empty.
-func readOptional(r *http.Request) (*fields, error) {
-	if r.ContentLength == 0 {
-		return fieldsOf("", []byte("{}")), nil
-	}
-	return readFields(r)
-}
-
 // ApproveRun answers POST /api/agents/runs/{id}/approve.
-func (h *Handler) ApproveRun() surface.Endpoint {
+func (h *runs) ApproveRun() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		f, err := readFields(r)
+		f, err := surface.ReadFields(r, caller.Account)
 		if err != nil {
 			return 0, nil, err
 		}
 		var approved *bool
 		var id, reason string
 		var early bool
-		read(f, "approved", "true or false", &approved)
-		read(f, "early", "true or false", &early)
-		f.text("approval_id", &id)
-		f.text("reason", &reason)
-		if err := f.done(); err != nil {
+		surface.Field(f, "approved", "true or false", &approved)
+		surface.Field(f, "early", "true or false", &early)
+		f.Text("approval_id", &id)
+		f.Text("reason", &reason)
+		if err := f.Done(); err != nil {
 			return 0, nil, err
 		}
 		if approved == nil {
@@ -511,10 +520,10 @@ func (h *Handler) ApproveRun() surface.Endpoint {
 			return 0, nil, err
 		}
 		if err = a.MayDecide(caller.Org, caller.Principal); err == nil {
-			a, err = h.o.Decisions.Decide(r.Context(), caller.Org.ID, a.ID, d, h.author(caller))
+			a, err = h.decisions.Decide(r.Context(), caller.Org.ID, a.ID, d, caller.Author(h.now()))
 		}
 		if errors.Is(err, org.ErrNotFound) || err != nil && a.Status == journal.ApprovalVoid {
-			err = notFound("approval of an active run", id)
+			err = surface.Thing{Kind: "approval of an active run", ID: id}.Missing()
 		}
 		return http.StatusOK, resumed{"resumed", &a.ID}, err
 	})
@@ -529,17 +538,15 @@ type resumed struct {
 
 // decideNext decides the only call of a run that waits. If none waits and the decision is early, it is kept for the
 // next call.
-func (h *Handler) decideNext(ctx context.Context, caller caller.Caller, s agent.Session, runID string, d journal.Decision, early bool) (int, any, error) {
+func (h *runs) decideNext(ctx context.Context, caller caller.Caller, s agent.Session, runID string, d journal.Decision, early bool) (int, any, error) {
 	n := run.Next{Org: caller.Org.ID, RunID: runID, Access: caller.Principal.Access, Decision: d, Early: early, MayDecide: func(a *journal.Approval) error {
 		if a == nil {
 			return journal.MayDecideEarly(caller.Org, caller.Principal, runID, s.Principal)
 		}
 		return a.MayDecide(caller.Org, caller.Principal)
 	}}
-	a, err := h.o.Decisions.DecideNext(ctx, n, h.author(caller))
-	if errors.Is(err, org.ErrNotFound) {
-		err = notFound("active run of an agent", runID)
-	}
+	a, err := h.decisions.DecideNext(ctx, n, caller.Author(h.now()))
+	err = surface.Refused(err, surface.Thing{Kind: "active run of an agent", ID: runID})
 	out := resumed{Status: "resumed"}
 	if a.ID != "" {
 		out.Approval = &a.ID
@@ -548,23 +555,20 @@ func (h *Handler) decideNext(ctx context.Context, caller caller.Caller, s agent.
 }
 
 // findApprovable is findRun for callers that may also decide the approvals of the runs of others.
-func (h *Handler) findApprovable(r *http.Request, caller caller.Caller) (agent.Session, agent.SessionTurn, error) {
+func (h *runs) findApprovable(r *http.Request, caller caller.Caller) (agent.Session, agent.SessionTurn, error) {
 	if !caller.Principal.Role.MayApprove() {
 		return h.findRun(r, caller)
 	}
 	id := r.PathValue("id")
-	s, turn, err := h.o.Sessions.TurnOf(r.Context(), caller.Org.ID, id)
-	if errors.Is(err, org.ErrNotFound) {
-		err = notFound("run of an agent", id)
-	}
-	return s, turn, err
+	s, turn, err := h.store.TurnOf(r.Context(), caller.Org.ID, id)
+	return s, turn, surface.Refused(err, aRun(id))
 }
 
 // approvalOf returns the approval of a run with an id.
-func (h *Handler) approvalOf(ctx context.Context, caller caller.Caller, runID, id string) (journal.Approval, error) {
-	a, err := h.o.Archive.Approval(ctx, caller.Org.ID, id)
+func (h *runs) approvalOf(ctx context.Context, caller caller.Caller, runID, id string) (journal.Approval, error) {
+	a, err := h.archive.Approval(ctx, caller.Org.ID, id)
 	if err == nil && (a.RunID != runID || a.IsPause()) || errors.Is(err, org.ErrNotFound) {
-		err = notFound("approval of the run", id)
+		err = surface.Thing{Kind: "approval of the run", ID: id}.Missing()
 	}
 	return a, err
 }

@@ -34,7 +34,7 @@ const transportHTTP = "http"
 // APIs than that of agents.
 func notInConfig() []string { return []string{"name", "url", "enabled", "headers", "hosted"} }
 
-func (h *Handler) wireServers(a agent.Agent) ([]serverObject, error) {
+func (h *definitions) wireServers(a agent.Agent) ([]serverObject, error) {
 	out := []serverObject{}
 	for _, s := range a.Servers {
 		one, err := h.wireServer(s, a.Declared)
@@ -46,7 +46,7 @@ func (h *Handler) wireServers(a agent.Agent) ([]serverObject, error) {
 	return out, nil
 }
 
-func (h *Handler) wireServer(s agent.Server, declared bool) (serverObject, error) {
+func (h *definitions) wireServer(s agent.Server, declared bool) (serverObject, error) {
 	out := serverObject{ID: s.ID, Name: s.Name, URL: s.Settings.URL, Transport: transportHTTP, Headers: map[string]string{}, Enabled: s.Settings.Enabled}
 	for name, value := range s.Settings.Headers {
 		if declared { // it may be a credential of the operator
@@ -54,7 +54,7 @@ func (h *Handler) wireServer(s agent.Server, declared bool) (serverObject, error
 		}
 		out.Headers[name] = value
 	}
-	text, err := h.o.Reader.ServerSettings(s.Settings).MarshalJSON()
+	text, err := h.reader.ServerSettings(s.Settings).MarshalJSON()
 	if err == nil {
 		err = json.Unmarshal(text, &out.Config)
 	}
@@ -66,26 +66,26 @@ func (h *Handler) wireServer(s agent.Server, declared bool) (serverObject, error
 
 // applyServers replaces the servers of a definition, if the body has any. One with the name of a server that
 // is there keeps its id.
-func (h *Handler) applyServers(f *fields, d *agent.Definition) error {
-	all, given := f.list("mcp_servers")
-	if !given || f.err != nil {
-		return f.err
+func (h *definitions) applyServers(f *surface.Fields, d *agent.Definition) error {
+	all, given := f.List("mcp_servers")
+	if !given || f.Err != nil {
+		return f.Err
 	}
 	if len(all) > agent.MaxServers {
-		return refused(&agent.FieldError{Field: "mcp_servers", Message: fmt.Sprintf("an agent has at most %d MCP servers", agent.MaxServers)}, "")
+		return surface.InvalidValue("mcp_servers", "mcp_servers: an agent has at most %d MCP servers", agent.MaxServers)
 	}
 	before := d.Servers
 	d.Servers = nil
 	for i, one := range all {
 		s := agent.Server{}
-		if err := h.applyServer(fieldsOf(fmt.Sprintf("mcp_servers[%d]", i), one), &s, ""); err != nil {
+		if err := h.applyServer(surface.FieldsOf(fmt.Sprintf("mcp_servers[%d]", i), one), &s, ""); err != nil {
 			return err
 		}
 		if j := slices.IndexFunc(before, func(b agent.Server) bool { return b.Name == s.Name }); j >= 0 {
 			s.ID = before[j].ID
 		}
 		if s.ID == "" {
-			s.ID = h.o.NewID(agent.ServerPrefix)
+			s.ID = h.newID(agent.ServerPrefix)
 		}
 		d.Servers = append(d.Servers, s)
 	}
@@ -93,27 +93,27 @@ func (h *Handler) applyServers(f *fields, d *agent.Definition) error {
 }
 
 // applyServer applies the members of an object to a server. A URL that it had before is not judged again.
-func (h *Handler) applyServer(f *fields, s *agent.Server, before string) error {
-	_, known := f.take("id") // of what GET has returned
-	if known && f.path == "" {
-		f.fail("id", "cannot be set")
+func (h *definitions) applyServer(f *surface.Fields, s *agent.Server, before string) error {
+	_, known := f.Take("id") // of what GET has returned
+	if known && f.Path == "" {
+		f.Fail("id", "cannot be set")
 	}
 	name, url, transport, enabled, headers := s.Name, s.Settings.URL, transportHTTP, s.Settings.Enabled || s.ID == "", s.Settings.Headers
-	f.text("name", &name)
-	f.text("url", &url)
-	f.text("transport", &transport)
-	f.boolean("enabled", true, &enabled)
-	f.texts("headers", &headers)
+	f.Text("name", &name)
+	f.Text("url", &url)
+	f.Text("transport", &transport)
+	f.Bool("enabled", true, &enabled)
+	f.Texts("headers", &headers)
 	config := map[string]json.RawMessage{}
-	if v, ok := f.take("config"); ok && !isNull(v) {
-		inside := fieldsOf(f.at("config"), v)
-		config = inside.values
+	if v, ok := f.Take("config"); ok && !surface.IsNull(v) {
+		inside := surface.FieldsOf(f.At("config"), v)
+		config = inside.Rest()
 		for _, name := range append(notInConfig(), "command", "env") {
 			if _, ok := config[name]; ok {
-				inside.fail(name, "is not a setting of config")
+				inside.Fail(name, "is not a setting of config")
 			}
 		}
-		f.err = errors.Join(f.err, inside.err)
+		f.Keep(inside.Err)
 	} else if !ok && s.ID != "" {
 		stored, err := h.wireServer(*s, false)
 		if err != nil {
@@ -122,9 +122,9 @@ func (h *Handler) applyServer(f *fields, s *agent.Server, before string) error {
 		config = stored.Config
 	}
 	if transport != "" && transport != transportHTTP {
-		f.fail("transport", `must be "http": servers are called over HTTP`)
+		f.Fail("transport", `must be "http": servers are called over HTTP`)
 	}
-	if err := f.done(); err != nil {
+	if err := f.Done(); err != nil {
 		return err
 	}
 	settings, err := h.readServer(f, name, url, enabled, headers, config)
@@ -132,8 +132,8 @@ func (h *Handler) applyServer(f *fields, s *agent.Server, before string) error {
 		return err
 	}
 	if url != before {
-		if err := h.o.Judge(url); err != nil {
-			return inPath(f.path, err)
+		if err := h.judge(url); err != nil {
+			return inPath(f.Path, err)
 		}
 	}
 	s.Name, s.Settings = name, settings
@@ -142,7 +142,7 @@ func (h *Handler) applyServer(f *fields, s *agent.Server, before string) error {
 
 // readServer reads a server with the rules of the configuration file. Its tools are called
 // mcp__server__tool unless the config says otherwise.
-func (h *Handler) readServer(f *fields, name, url string, enabled bool, headers map[string]string, config map[string]json.RawMessage) (m org.MCPServer, err error) {
+func (h *definitions) readServer(f *surface.Fields, name, url string, enabled bool, headers map[string]string, config map[string]json.RawMessage) (m org.MCPServer, err error) {
 	whole := map[string]any{"name": name, "enabled": enabled, "naming": "namespaced"}
 	if url != "" {
 		whole["url"] = url
@@ -151,7 +151,7 @@ func (h *Handler) readServer(f *fields, name, url string, enabled bool, headers 
 		whole["headers"] = headers
 	}
 	for key, v := range config {
-		if key != "naming" || !isNull(v) {
+		if key != "naming" || !surface.IsNull(v) {
 			whole[key] = v
 		}
 	}
@@ -159,7 +159,7 @@ func (h *Handler) readServer(f *fields, name, url string, enabled bool, headers 
 	if err != nil {
 		return m, err
 	}
-	m, err = h.o.Reader.MCPServer(text, true)
+	m, err = h.reader.MCPServer(text, true)
 	if err == nil {
 		err = surface.CheckCredentials(m.URL, m.Headers)
 	}
@@ -170,15 +170,15 @@ func (h *Handler) readServer(f *fields, name, url string, enabled bool, headers 
 	if e := fault.From(err); e.Code == fault.Unprocessable && e.Reason == "invalid_value" {
 		first, _, _ := strings.Cut(e.Param, ".")
 		first, _, _ = strings.Cut(first, "[")
-		at := f.path
+		at := f.Path
 		if first != "" && !slices.Contains(notInConfig(), first) {
-			at = f.at("config")
+			at = f.At("config")
 		}
 		invalid := *e
 		invalid.Code = fault.Invalid
 		return m, inPath(at, &invalid)
 	}
-	return m, inPath(f.path, err)
+	return m, inPath(f.Path, err)
 }
 
 // inPath returns an error for the caller with the path of the object that it is about.
@@ -197,37 +197,16 @@ func inPath(path string, err error) error {
 }
 
 // Servers answers GET /api/agents/{id}/mcp-servers.
-func (h *Handler) Servers() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		limit, offset, err := readPage(r)
-		if err != nil {
-			return 0, nil, err
-		}
-		a, err := h.find(r, caller)
-		if err != nil {
-			return 0, nil, err
-		}
+func (h *definitions) Servers() surface.Endpoint {
+	return h.listOf(func(r *http.Request, caller caller.Caller, a agent.Agent, page surface.OffsetPage) (int, any, error) {
 		all, err := h.wireServers(a)
-		return http.StatusOK, struct {
-			Servers []serverObject `json:"mcp_servers"`
-			pageOf
-		}{cut(all, limit, offset), pageOf{len(all), limit, offset}}, err
+		return http.StatusOK, page.Of("mcp_servers", surface.Cut(all, page), len(all)), err
 	})
 }
 
-// cut returns a page of a list.
-func cut[T any](all []T, limit, offset int) []T {
-	all = all[min(offset, len(all)):]
-	return all[:min(limit, len(all))]
-}
-
 // Server answers GET /api/agents/{id}/mcp-servers/{sid}.
-func (h *Handler) Server() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		a, err := h.find(r, caller)
-		if err != nil {
-			return 0, nil, err
-		}
+func (h *definitions) Server() surface.Endpoint {
+	return h.ofAgent(func(r *http.Request, caller caller.Caller, a agent.Agent) (int, any, error) {
 		i, err := findServer(r, a.Definition)
 		if err != nil {
 			return 0, nil, err
@@ -239,30 +218,25 @@ func (h *Handler) Server() surface.Endpoint {
 
 // findServer returns the place of the server that the path names.
 func findServer(r *http.Request, d agent.Definition) (int, error) {
-	id := r.PathValue("sid")
-	i := slices.IndexFunc(d.Servers, func(s agent.Server) bool { return s.ID == id })
-	if i < 0 {
-		return 0, notFound("MCP server of the agent", id)
-	}
-	return i, nil
+	return placeOf(r, "sid", "MCP server of the agent", d.Servers, func(s agent.Server) string { return s.ID })
 }
 
 // AddServer answers POST /api/agents/{id}/mcp-servers.
-func (h *Handler) AddServer() surface.Endpoint {
+func (h *definitions) AddServer() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		body, err := surface.ReadJSON(r)
+		body, _, err := surface.ReadBody(r, caller.Account)
 		if err != nil {
 			return 0, nil, err
 		}
 		return h.changeServer(r, caller, http.StatusCreated, func(d *agent.Definition) (int, error) {
 			s := agent.Server{}
-			if err := h.applyServer(fieldsOf("", body), &s, ""); err != nil {
+			if err := h.applyServer(surface.FieldsOf("", body), &s, ""); err != nil {
 				return 0, err
 			}
 			if len(d.Servers) >= agent.MaxServers {
 				return 0, fault.New(fault.Conflict, "cap_reached", "an agent has at most %d MCP servers; delete one", agent.MaxServers)
 			}
-			s.ID = h.o.NewID(agent.ServerPrefix)
+			s.ID = h.newID(agent.ServerPrefix)
 			d.Servers = append(d.Servers, s)
 			return len(d.Servers) - 1, nil
 		})
@@ -271,9 +245,9 @@ func (h *Handler) AddServer() surface.Endpoint {
 
 // ChangeServer answers PUT /api/agents/{id}/mcp-servers/{sid}: members that are given replace those that are
 // there.
-func (h *Handler) ChangeServer() surface.Endpoint {
+func (h *definitions) ChangeServer() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		body, err := surface.ReadJSON(r)
+		body, _, err := surface.ReadBody(r, caller.Account)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -282,13 +256,13 @@ func (h *Handler) ChangeServer() surface.Endpoint {
 			if err != nil {
 				return 0, err
 			}
-			return i, h.applyServer(fieldsOf("", body), &d.Servers[i], d.Servers[i].Settings.URL)
+			return i, h.applyServer(surface.FieldsOf("", body), &d.Servers[i], d.Servers[i].Settings.URL)
 		})
 	})
 }
 
 // changeServer changes the agent that the path names, and answers with the server whose place apply returns.
-func (h *Handler) changeServer(r *http.Request, caller caller.Caller, status int, apply func(*agent.Definition) (int, error)) (int, any, error) {
+func (h *definitions) changeServer(r *http.Request, caller caller.Caller, status int, apply func(*agent.Definition) (int, error)) (int, any, error) {
 	var at int
 	a, err := h.change(r, caller, func(d *agent.Definition) (err error) {
 		if at, err = apply(d); err != nil {
@@ -296,7 +270,7 @@ func (h *Handler) changeServer(r *http.Request, caller caller.Caller, status int
 		}
 		for i, s := range d.Servers {
 			if i != at && s.Name == d.Servers[at].Name {
-				return nameTaken("MCP server of the agent")
+				return surface.Thing{Kind: "MCP server of the agent"}.Taken()
 			}
 		}
 		return nil
@@ -309,7 +283,7 @@ func (h *Handler) changeServer(r *http.Request, caller caller.Caller, status int
 }
 
 // RemoveServer answers DELETE /api/agents/{id}/mcp-servers/{sid}.
-func (h *Handler) RemoveServer() surface.Endpoint {
+func (h *definitions) RemoveServer() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		_, err := h.change(r, caller, func(d *agent.Definition) error {
 			i, err := findServer(r, *d)
@@ -318,6 +292,6 @@ func (h *Handler) RemoveServer() surface.Endpoint {
 			}
 			return err
 		})
-		return http.StatusOK, deleted{r.PathValue("sid"), true}, err
+		return http.StatusOK, surface.Deleted(r.PathValue("sid"), ""), err
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/agent"
 	"github.com/turnpike-gateway/turnpike/internal/caller"
@@ -18,6 +17,18 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/item"
 )
+
+// sessions answers requests for sessions.
+type sessions struct {
+	base
+	agents        *lookup
+	store         agent.Sessions
+	conversations journal.Conversations
+	archive       journal.Archive
+	segments      surface.Segments
+	inbox         Inbox
+	orgs          Orgs
+}
 
 // sessionObject is a session on the wire.
 type sessionObject struct {
@@ -41,7 +52,7 @@ type sessionObject struct {
 func wireSession(s agent.Session) sessionObject {
 	out := sessionObject{
 		ID: s.ID, AgentID: s.Agent, Principal: s.Principal, Pinned: s.Pinned, Version: s.Snapshot.Version, Status: s.Status(), Title: s.Title, Metadata: s.Metadata,
-		Runs: s.Turns, Active: float64(s.Spent.ActiveMS) / 1000, Cost: money.Nano(s.Spent.NanoUSD), CreatedAt: wireTime(s.CreatedAt), UpdatedAt: wireTime(s.UpdatedAt),
+		Runs: s.Turns, Active: float64(s.Spent.ActiveMS) / 1000, Cost: money.Nano(s.Spent.NanoUSD), CreatedAt: millis.Time(s.CreatedAt), UpdatedAt: millis.Time(s.UpdatedAt),
 	}
 	if why := s.StopReason(); why != "" {
 		out.StopReason = &why
@@ -53,58 +64,49 @@ func wireSession(s agent.Session) sessionObject {
 }
 
 // findSession returns the session with an id, if it exists for the caller.
-func (h *Handler) findSession(ctx context.Context, caller caller.Caller, id string) (agent.Session, error) {
-	s, err := h.o.Sessions.Session(ctx, caller.Org.ID, id)
+func (h *sessions) findSession(ctx context.Context, caller caller.Caller, id string) (agent.Session, error) {
+	s, err := h.store.Session(ctx, caller.Org.ID, id)
 	if err == nil && !s.Sees(caller.Principal) {
 		err = org.ErrNotFound
 	}
-	if errors.Is(err, org.ErrNotFound) {
-		err = notFound("session", id)
-	}
+	err = surface.Refused(err, aSession(id))
 	return s, err
 }
 
 // Sessions answers GET /api/agents/{id}/sessions, the latest updated first.
-func (h *Handler) Sessions() surface.Endpoint {
+func (h *sessions) Sessions() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		limit, offset, err := readPage(r, "search", "created_after", "created_before", "min_runs", "max_runs")
+		page, err := surface.ReadOffsetPage(r, "search", "created_after", "created_before", "min_runs", "max_runs")
 		if err != nil {
 			return 0, nil, err
 		}
-		a, err := h.find(r, caller)
+		a, err := h.agents.find(r, caller)
 		if err != nil {
 			return 0, nil, err
 		}
 		values := r.URL.Query()
-		q := agent.SessionQuery{Agent: a.ID, Search: values.Get("search"), Limit: limit, Offset: offset}
+		q := agent.SessionQuery{Agent: a.ID, Search: values.Get("search"), Limit: page.Limit, Offset: page.Offset}
 		if !caller.Principal.Role.MayRead() {
 			q.Principal = caller.Principal.ID
 		}
-		for name, at := range map[string]*time.Time{"created_after": &q.CreatedAfter, "created_before": &q.CreatedBefore} {
-			if text := values.Get(name); text != "" {
-				if *at, err = time.Parse(time.RFC3339, text); err != nil {
-					return 0, nil, surface.InvalidValue(name, "%s must be a time in RFC 3339 format, for example 2026-01-31T12:00:00Z", name)
-				}
-			}
-		}
-		if q.MinTurns, err = surface.QueryNumber(values, "min_runs", 0, 0, maxOffset); err != nil {
+		if q.CreatedAfter, err = surface.QueryTime(values, "created_after"); err != nil {
 			return 0, nil, err
 		}
-		if q.MaxTurns, err = surface.QueryNumber(values, "max_runs", 0, 1, maxOffset); err != nil {
+		if q.CreatedBefore, err = surface.QueryTime(values, "created_before"); err != nil {
 			return 0, nil, err
 		}
-		found, total, err := h.o.Sessions.Sessions(r.Context(), caller.Org.ID, q)
+		if q.MinTurns, err = surface.QueryNumber(values, "min_runs", 0, 0, surface.MaxOffset); err != nil {
+			return 0, nil, err
+		}
+		if q.MaxTurns, err = surface.QueryNumber(values, "max_runs", 0, 1, surface.MaxOffset); err != nil {
+			return 0, nil, err
+		}
+		found, total, err := h.store.Sessions(r.Context(), caller.Org.ID, q)
 		if err != nil {
 			return 0, nil, err
 		}
-		out := []sessionObject{}
-		for _, s := range found {
-			out = append(out, wireSession(s))
-		}
-		return http.StatusOK, struct {
-			Sessions []sessionObject `json:"sessions"`
-			pageOf
-		}{out, pageOf{total, limit, offset}}, nil
+		out := surface.Each(found, wireSession)
+		return http.StatusOK, page.Of("sessions", out, total), nil
 	})
 }
 
@@ -121,11 +123,11 @@ func readInitial(all []json.RawMessage) (items []item.Item, err error) {
 	}
 	for i, v := range all {
 		at := fmt.Sprintf("initial_messages[%d]", i)
-		f := fieldsOf(at, v)
+		f := surface.FieldsOf(at, v)
 		var role, content string
-		f.text("role", &role)
-		f.text("content", &content)
-		switch err := f.done(); {
+		f.Text("role", &role)
+		f.Text("content", &content)
+		switch err := f.Done(); {
 		case err != nil:
 			return nil, err
 		case role != string(item.User) && role != string(item.Assistant):
@@ -139,36 +141,36 @@ func readInitial(all []json.RawMessage) (items []item.Item, err error) {
 }
 
 // CreateSession answers POST /api/agents/{id}/sessions.
-func (h *Handler) CreateSession() surface.Endpoint {
+func (h *sessions) CreateSession() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		f, err := readOptional(r)
+		f, err := surface.ReadOptionalFields(r, caller.Account)
 		if err != nil {
 			return 0, nil, err
 		}
-		s := agent.Session{Org: caller.Org.ID, ID: h.o.NewID(agent.SessionPrefix), Principal: caller.Principal.ID, CreatedAt: h.o.Now()}
-		f.text("title", &s.Title)
-		f.boolean("pinned", false, &s.Pinned)
-		f.texts("metadata", &s.Metadata)
-		initial, _ := f.list("initial_messages")
-		if err := f.done(); err != nil {
+		s := agent.Session{Org: caller.Org.ID, ID: h.newID(agent.SessionPrefix), Principal: caller.Principal.ID, CreatedAt: h.now()}
+		f.Text("title", &s.Title)
+		f.Bool("pinned", false, &s.Pinned)
+		f.Texts("metadata", &s.Metadata)
+		initial, _ := f.List("initial_messages")
+		if err := f.Done(); err != nil {
 			return 0, nil, err
 		}
 		items, err := readInitial(initial)
 		if err == nil {
-			err = refused(agent.CheckSession(s.Title, s.Metadata), "")
+			err = surface.Refused(agent.CheckSession(s.Title, s.Metadata), surface.Thing{})
 		}
 		if err != nil {
 			return 0, nil, err
 		}
-		a, err := h.find(r, caller)
+		a, err := h.agents.find(r, caller)
 		if err != nil {
 			return 0, nil, err
 		}
 		s.Agent = a.ID
-		if s.Snapshot, err = h.resolve(r, caller, a); err != nil {
+		if s.Snapshot, err = h.agents.resolve(r, caller, a); err != nil {
 			return 0, nil, err
 		}
-		if err := refused(h.o.Sessions.CreateSession(r.Context(), s, a.Declared), a.ID); err != nil {
+		if err := surface.Refused(h.store.CreateSession(r.Context(), s, a.Declared), anAgent(a.ID)); err != nil {
 			return 0, nil, err
 		}
 		if len(items) > 0 {
@@ -185,12 +187,12 @@ func (h *Handler) CreateSession() surface.Endpoint {
 
 // addInitial adds messages to the conversation of a session that has just been created, as a part that is
 // deleted with it.
-func (h *Handler) addInitial(ctx context.Context, s agent.Session, items []item.Item) error {
+func (h *sessions) addInitial(ctx context.Context, s agent.Session, items []item.Item) error {
 	part := conversation.PartOf(strings.TrimPrefix(s.ID, agent.SessionPrefix), true)
-	if err := conversation.Save(ctx, h.o.Conversations, s.Org, part, journal.Conversation{Items: items, Owner: s.ID}, journal.Kept); err != nil {
+	if err := conversation.Save(ctx, h.conversations, s.Org, part, journal.Conversation{Items: items, Owner: s.ID}, journal.Kept); err != nil {
 		return err
 	}
-	_, err := conversation.Change(ctx, h.o.Conversations, s.Org, s.ID, journal.Kept, func(c *journal.Conversation) bool {
+	_, err := conversation.Change(ctx, h.conversations, s.Org, s.ID, journal.Kept, func(c *journal.Conversation) bool {
 		c.Parts = append(c.Parts, part)
 		return true
 	})
@@ -198,7 +200,7 @@ func (h *Handler) addInitial(ctx context.Context, s agent.Session, items []item.
 }
 
 // Session answers GET /api/sessions/{id}.
-func (h *Handler) Session() surface.Endpoint {
+func (h *sessions) Session() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		if err := surface.CheckQuery(r.URL.Query()); err != nil {
 			return 0, nil, err
@@ -209,55 +211,74 @@ func (h *Handler) Session() surface.Endpoint {
 }
 
 // DeleteSession answers DELETE /api/sessions/{id}, and that below an agent.
-func (h *Handler) DeleteSession(member string) surface.Endpoint {
+func (h *sessions) DeleteSession(member string) surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		id := r.PathValue(member)
 		s, err := h.findSession(r.Context(), caller, id)
 		if err == nil && (!s.Continues(caller.Principal) || member != "id" && s.Agent != r.PathValue("id")) {
-			err = notFound("session", id)
+			err = aSession(id).Missing()
 		}
 		if err == nil {
 			err = h.dropSession(r.Context(), caller, s)
 		}
-		if errors.Is(err, org.ErrNotFound) {
-			err = notFound("session", id)
+		err = surface.Refused(err, aSession(id))
+		return http.StatusOK, surface.Deleted(id, ""), err
+	})
+}
+
+// DeleteAgent answers DELETE /api/agents/{id}: the sessions of the agent are deleted with it.
+func (h *sessions) DeleteAgent() surface.Endpoint {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
+		a, err := h.agents.find(r, caller)
+		switch {
+		case err != nil:
+			return 0, nil, err
+		case a.Declared:
+			return 0, nil, surface.Declared("agent", a.Name)
 		}
-		return http.StatusOK, deleted{id, true}, err
+		if err := h.dropSessions(r.Context(), caller, a.ID); err != nil {
+			return 0, nil, err
+		}
+		if err := h.agents.store.RemoveAgent(r.Context(), a.Org, a.ID, caller.Author(h.now())); err != nil {
+			return 0, nil, surface.Refused(err, anAgent(a.ID))
+		}
+		err = h.inbox.EndOrphaned(context.WithoutCancel(r.Context())) // of sessions and turns that began meanwhile
+		return http.StatusOK, surface.Deleted(a.ID, ""), err
 	})
 }
 
 // dropSession ends the run of a session that has not ended, and deletes its runs and then the session.
-func (h *Handler) dropSession(ctx context.Context, caller caller.Caller, s agent.Session) error {
-	for offset := 0; ; offset += maxLimit {
-		turns, _, err := h.o.Sessions.SessionTurns(ctx, s.Org, s.ID, maxLimit, offset)
+func (h *sessions) dropSession(ctx context.Context, caller caller.Caller, s agent.Session) error {
+	for offset := 0; ; offset += surface.MaxLimit {
+		turns, _, err := h.store.SessionTurns(ctx, s.Org, s.ID, surface.MaxLimit, offset)
 		if err != nil {
 			return err
 		}
 		for _, t := range turns {
-			if _, err := h.o.Segments.Delete(ctx, caller, s.ID, conversation.SegmentID(t.RunID, "")); err != nil {
+			if _, err := h.segments.Delete(ctx, caller, s.ID, conversation.SegmentID(t.RunID, "")); err != nil {
 				return err
 			}
 		}
-		if len(turns) < maxLimit {
+		if len(turns) < surface.MaxLimit {
 			break
 		}
 	}
-	unfinished, err := h.o.Sessions.RemoveSession(ctx, s.Org, s.ID, false)
+	unfinished, err := h.store.RemoveSession(ctx, s.Org, s.ID, false)
 	for _, runID := range unfinished { // a turn that has begun meanwhile
-		if _, more := h.o.Segments.Delete(ctx, caller, s.ID, conversation.SegmentID(runID, "")); more != nil {
+		if _, more := h.segments.Delete(ctx, caller, s.ID, conversation.SegmentID(runID, "")); more != nil {
 			err = more
 		}
 	}
 	if err == nil {
-		h.o.Deleted(s.Org, s.ID)
+		h.orgs.SessionDeleted(s.Org, s.ID)
 	}
 	return err
 }
 
 // dropSessions deletes the sessions of an agent that is to be deleted.
-func (h *Handler) dropSessions(ctx context.Context, caller caller.Caller, agentID string) error {
+func (h *sessions) dropSessions(ctx context.Context, caller caller.Caller, agentID string) error {
 	for {
-		found, _, err := h.o.Sessions.Sessions(ctx, caller.Org.ID, agent.SessionQuery{Agent: agentID, Limit: maxLimit})
+		found, _, err := h.store.Sessions(ctx, caller.Org.ID, agent.SessionQuery{Agent: agentID, Limit: surface.MaxLimit})
 		if err != nil || len(found) == 0 {
 			return err
 		}
@@ -286,9 +307,9 @@ type messageCall struct {
 
 // Messages answers GET /api/sessions/{id}/messages, the oldest first: what the turns that have ended have
 // added, and those that wait, so far.
-func (h *Handler) Messages() surface.Endpoint {
+func (h *sessions) Messages() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		limit, offset, err := readPage(r)
+		page, err := surface.ReadOffsetPage(r)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -299,7 +320,7 @@ func (h *Handler) Messages() surface.Endpoint {
 		memory := caller.Account.Share()
 		defer memory.Close()
 		ref := conversation.Ref{ID: s.ID, Named: true, Member: "session_id", Code: "not_found"}
-		whole, err := conversation.Begin(r.Context(), h.o.Conversations, h.o.Archive, conversation.Request{Org: s.Org, Principal: s.Principal, Continues: ref}, memory)
+		whole, err := conversation.Begin(r.Context(), h.conversations, h.archive, conversation.Request{Org: s.Org, Principal: s.Principal, Continues: ref}, memory)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -309,10 +330,7 @@ func (h *Handler) Messages() surface.Endpoint {
 				all = append(all, m)
 			}
 		}
-		return http.StatusOK, struct {
-			Messages []message `json:"messages"`
-			pageOf
-		}{cut(all, limit, offset), pageOf{len(all), limit, offset}}, nil
+		return http.StatusOK, page.Of("messages", surface.Cut(all, page), len(all)), nil
 	})
 }
 
@@ -330,37 +348,3 @@ func wireMessage(it item.Item) (message, bool) {
 	}
 	return message{}, false
 }
-
-// SessionRuns answers GET /api/sessions/{id}/runs, the latest first.
-func (h *Handler) SessionRuns() surface.Endpoint {
-	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		limit, offset, err := readPage(r)
-		if err != nil {
-			return 0, nil, err
-		}
-		limit = min(limit, maxRunsOfPage)
-		s, err := h.findSession(r.Context(), caller, r.PathValue("id"))
-		if err != nil {
-			return 0, nil, err
-		}
-		turns, total, err := h.o.Sessions.SessionTurns(r.Context(), s.Org, s.ID, limit, offset)
-		if err != nil {
-			return 0, nil, err
-		}
-		out := []map[string]any{}
-		for _, t := range turns {
-			one, err := h.runObject(r.Context(), caller, s, t)
-			if err != nil {
-				return 0, nil, err
-			}
-			out = append(out, one)
-		}
-		return http.StatusOK, struct {
-			Runs []map[string]any `json:"runs"`
-			pageOf
-		}{out, pageOf{total, limit, offset}}, nil
-	})
-}
-
-// maxRunsOfPage is how many runs a page has at most.
-const maxRunsOfPage = 100

@@ -15,6 +15,16 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
+// orgSettings answers requests for the settings of an org that hold for its agents.
+type orgSettings struct {
+	base
+	agents  agent.Store
+	secrets Secrets
+	vault   *secret.Keyring
+	kit     *surface.Handler
+	orgs    Orgs
+}
+
 // settingObject is a setting on the wire. The value of a secret one is Mask, if it is set.
 type settingObject struct {
 	Key         string  `json:"key"`
@@ -41,13 +51,13 @@ func typed(k agent.SettingKey, text string) any {
 }
 
 // Settings answers GET /api/settings.
-func (h *Handler) Settings() surface.Endpoint {
+func (h *orgSettings) Settings() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		stored, err := h.o.Store.AgentSettings(r.Context(), caller.Org.ID)
+		stored, err := h.agents.AgentSettings(r.Context(), caller.Org.ID)
 		if err != nil {
 			return 0, nil, err
 		}
-		secrets, err := h.o.Secrets.Secrets(r.Context(), caller.Org.ID)
+		secrets, err := h.secrets.Secrets(r.Context(), caller.Org.ID)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -56,10 +66,10 @@ func (h *Handler) Settings() surface.Endpoint {
 			one := settingObject{Key: k.Key, Category: k.Category, Description: k.Doc, Default: typed(k, k.Default), IsSecret: k.Secret}
 			one.Value = one.Default
 			if i := slices.IndexFunc(secrets, func(s org.Secret) bool { return s.Name == k.Key }); k.Secret && i >= 0 {
-				one.Value, one.IsSet, one.UpdatedAt = Mask, true, wireTime(secrets[i].UpdatedAt)
+				one.Value, one.IsSet, one.UpdatedAt = Mask, true, millis.Time(secrets[i].UpdatedAt)
 			}
 			if i := slices.IndexFunc(stored, func(s agent.Setting) bool { return s.Key == k.Key }); !k.Secret && i >= 0 {
-				one.Value, one.IsSet, one.UpdatedAt = typed(k, stored[i].Value), true, wireTime(stored[i].UpdatedAt)
+				one.Value, one.IsSet, one.UpdatedAt = typed(k, stored[i].Value), true, millis.Time(stored[i].UpdatedAt)
 			}
 			out = append(out, one)
 		}
@@ -91,7 +101,7 @@ func readValue(key, path string, v json.RawMessage) (newValue, error) {
 	var text string
 	var number json.Number
 	switch {
-	case isNull(v):
+	case surface.IsNull(v):
 	case json.Unmarshal(v, &text) == nil:
 	case k.Number && json.Unmarshal(v, &number) == nil:
 		text = number.String()
@@ -118,26 +128,26 @@ func unknownSetting(key string) error {
 }
 
 // PutSettings answers PUT /api/settings with {"settings": {KEY: VALUE}}. All are checked before any is stored.
-func (h *Handler) PutSettings() surface.Endpoint {
+func (h *orgSettings) PutSettings() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		f, err := readFields(r)
+		f, err := surface.ReadFields(r, caller.Account)
 		if err != nil {
 			return 0, nil, err
 		}
-		v, ok := f.take("settings")
-		if err := f.done(); err != nil {
+		v, ok := f.Take("settings")
+		if err := f.Done(); err != nil {
 			return 0, nil, err
 		}
 		if !ok {
 			return 0, nil, surface.InvalidValue("settings", `settings is required: {"settings": {"KEY": "value"}}`)
 		}
-		inside := fieldsOf("settings", v)
-		if inside.err != nil {
-			return 0, nil, inside.err
+		inside := surface.FieldsOf("settings", v)
+		if inside.Err != nil {
+			return 0, nil, inside.Err
 		}
 		var all []newValue
 		for _, k := range agent.SettingKeys() {
-			value, given := inside.take(k.Key)
+			value, given := inside.Take(k.Key)
 			if !given {
 				continue
 			}
@@ -147,7 +157,7 @@ func (h *Handler) PutSettings() surface.Endpoint {
 			}
 			all = append(all, one)
 		}
-		if err := inside.done(); err != nil {
+		if err := inside.Done(); err != nil {
 			return 0, nil, err
 		}
 		return h.store(r, caller, all)
@@ -155,18 +165,18 @@ func (h *Handler) PutSettings() surface.Endpoint {
 }
 
 // PutSetting answers PUT /api/settings/{key} with {"value": VALUE}.
-func (h *Handler) PutSetting() surface.Endpoint {
+func (h *orgSettings) PutSetting() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		key := r.PathValue("key")
 		if _, ok := agent.FindSetting(key); !ok {
 			return 0, nil, unknownSetting(key)
 		}
-		f, err := readFields(r)
+		f, err := surface.ReadFields(r, caller.Account)
 		if err != nil {
 			return 0, nil, err
 		}
-		v, ok := f.take("value")
-		if err := f.done(); err != nil {
+		v, ok := f.Take("value")
+		if err := f.Done(); err != nil {
 			return 0, nil, err
 		}
 		if !ok {
@@ -181,7 +191,7 @@ func (h *Handler) PutSetting() surface.Endpoint {
 }
 
 // DeleteSetting answers DELETE /api/settings/{key}: the setting has its default again.
-func (h *Handler) DeleteSetting() surface.Endpoint {
+func (h *orgSettings) DeleteSetting() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		k, ok := agent.FindSetting(r.PathValue("key"))
 		if !ok {
@@ -193,15 +203,15 @@ func (h *Handler) DeleteSetting() surface.Endpoint {
 
 // ResetCategory answers POST /api/settings/reset-category with {"category": …}: the settings of the category
 // have their defaults again.
-func (h *Handler) ResetCategory() surface.Endpoint {
+func (h *orgSettings) ResetCategory() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		f, err := readFields(r)
+		f, err := surface.ReadFields(r, caller.Account)
 		if err != nil {
 			return 0, nil, err
 		}
 		var category string
-		f.text("category", &category)
-		if err := f.done(); err != nil {
+		f.Text("category", &category)
+		if err := f.Done(); err != nil {
 			return 0, nil, err
 		}
 		var all []newValue
@@ -218,9 +228,9 @@ func (h *Handler) ResetCategory() surface.Endpoint {
 }
 
 // store stores settings: secret ones in the vault, one by one, and then the others together.
-func (h *Handler) store(r *http.Request, caller caller.Caller, all []newValue) (int, any, error) {
+func (h *orgSettings) store(r *http.Request, caller caller.Caller, all []newValue) (int, any, error) {
 	for _, one := range all {
-		if one.key.Key == agent.CompactionModelKey && !one.value.IsZero() && !h.o.Kit.Serves(one.value.Reveal()) {
+		if one.key.Key == agent.CompactionModelKey && !one.value.IsZero() && !h.kit.Serves(one.value.Reveal()) {
 			return 0, nil, surface.InvalidValue(one.at, "%s: no provider of this gateway serves the model %q; GET /v1/models lists all names", one.key.Key, one.value.Reveal())
 		}
 	}
@@ -229,42 +239,42 @@ func (h *Handler) store(r *http.Request, caller caller.Caller, all []newValue) (
 	for _, one := range all {
 		if out.Updated = append(out.Updated, one.key.Key); one.key.Secret {
 			if err := h.storeSecret(r, caller, one); err != nil {
-				return 0, nil, refused(err, "")
+				return 0, nil, surface.Refused(err, surface.Thing{Kind: "setting", Name: one.key.Key})
 			}
 			continue
 		}
-		plain = append(plain, agent.Setting{Key: one.key.Key, Value: one.value.Reveal(), UpdatedAt: h.o.Now()})
+		plain = append(plain, agent.Setting{Key: one.key.Key, Value: one.value.Reveal(), UpdatedAt: h.now()})
 	}
 	if len(plain) > 0 {
-		if err := h.o.Store.PutAgentSettings(r.Context(), caller.Org.ID, plain, h.author(caller)); err != nil {
+		if err := h.agents.PutAgentSettings(r.Context(), caller.Org.ID, plain, caller.Author(h.now())); err != nil {
 			return 0, nil, err
 		}
 	}
 	return http.StatusOK, out, nil
 }
 
-func (h *Handler) storeSecret(r *http.Request, caller caller.Caller, one newValue) error {
+func (h *orgSettings) storeSecret(r *http.Request, caller caller.Caller, one newValue) error {
 	name := one.key.Key
 	if one.value.IsZero() {
-		all, err := h.o.Secrets.Secrets(r.Context(), caller.Org.ID)
+		all, err := h.secrets.Secrets(r.Context(), caller.Org.ID)
 		if err != nil || !slices.ContainsFunc(all, func(s org.Secret) bool { return s.Name == name }) {
 			return err
 		}
-		if err := h.o.Secrets.DeleteSecret(r.Context(), caller.Org.ID, name, h.author(caller)); err != nil {
+		if err := h.secrets.DeleteSecret(r.Context(), caller.Org.ID, name, caller.Author(h.now())); err != nil {
 			return err
 		}
-		return h.o.SecretChanged(r.Context(), caller.Org.ID, name)
+		return h.orgs.SecretChanged(r.Context(), caller.Org.ID, name)
 	}
-	if h.o.Vault == nil {
+	if h.vault == nil {
 		return surface.NoVault("secret settings")
 	}
-	s := org.Secret{Org: caller.Org.ID, Name: name, CreatedAt: h.o.Now(), UpdatedAt: h.o.Now()}
+	s := org.Secret{Org: caller.Org.ID, Name: name, CreatedAt: h.now(), UpdatedAt: h.now()}
 	var err error
-	if s.Sealed, err = h.o.Vault.Seal(s.Org, s.Name, one.value); err != nil {
+	if s.Sealed, err = h.vault.Seal(s.Org, s.Name, one.value); err != nil {
 		return err
 	}
-	if err := h.o.Secrets.PutSecret(r.Context(), s, h.author(caller)); err != nil {
+	if err := h.secrets.PutSecret(r.Context(), s, caller.Author(h.now())); err != nil {
 		return err
 	}
-	return h.o.SecretChanged(r.Context(), caller.Org.ID, name)
+	return h.orgs.SecretChanged(r.Context(), caller.Org.ID, name)
 }

@@ -11,10 +11,18 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/agent"
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
-	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
+
+// customTools answers requests for the tools that agents can have.
+type customTools struct {
+	base
+	store  agent.Store
+	reader Reader
+	orgs   Orgs
+	judge  func(url string) error
+}
 
 // toolObject is a tool that agents can have, on the wire. The members from InputSchema on are only those of
 // custom tools, and Config is only for keys that may read the org's settings.
@@ -71,7 +79,7 @@ func builtins(missing func(name string) string) []toolObject {
 func wireTool(t agent.Tool, caller caller.Caller) toolObject {
 	out := toolObject{
 		ID: &t.ID, Name: t.Name, Type: custom, Description: t.Description, Available: t.Unsupported == "", InputSchema: t.InputSchema,
-		Unsupported: t.Unsupported, CreatedAt: wireTime(t.CreatedAt), UpdatedAt: wireTime(t.UpdatedAt),
+		Unsupported: t.Unsupported, CreatedAt: millis.Time(t.CreatedAt), UpdatedAt: millis.Time(t.UpdatedAt),
 	}
 	if caller.Principal.Role.MayRead() {
 		out.Config = &toolConfig{t.Endpoint, t.Method, t.Headers, int(t.Timeout().Seconds()), t.Class}
@@ -83,96 +91,73 @@ func wireTool(t agent.Tool, caller caller.Caller) toolObject {
 }
 
 // Tools answers GET /api/tools: the built-in tools, then the custom ones by name.
-func (h *Handler) Tools() surface.Endpoint {
+func (h *customTools) Tools() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		limit, offset, err := readPage(r)
+		page, err := surface.ReadOffsetPage(r)
 		if err != nil {
 			return 0, nil, err
 		}
-		all := builtins(func(name string) string { return h.o.MissingFor(r.Context(), caller.Org.ID, name) })
-		page := cut(all, limit, offset)
-		stored, total, err := h.o.Store.Tools(r.Context(), caller.Org.ID, max(limit-len(page), 1), max(offset-len(all), 0))
+		all := builtins(func(name string) string { return h.orgs.MissingFor(r.Context(), caller.Org.ID, name) })
+		shown := surface.Cut(all, page)
+		stored, total, err := h.store.Tools(r.Context(), caller.Org.ID, max(page.Limit-len(shown), 1), max(page.Offset-len(all), 0))
 		if err != nil {
 			return 0, nil, err
 		}
-		for _, t := range cut(stored, limit-len(page), 0) {
-			page = append(page, wireTool(t, caller))
+		for _, t := range stored[:min(len(stored), page.Limit-len(shown))] {
+			shown = append(shown, wireTool(t, caller))
 		}
-		return http.StatusOK, struct {
-			Tools []toolObject `json:"tools"`
-			pageOf
-		}{page, pageOf{len(all) + total, limit, offset}}, nil
+		return http.StatusOK, page.Of("tools", shown, len(all)+total), nil
 	})
 }
 
 // Tool answers GET /api/tools/{id}.
-func (h *Handler) Tool() surface.Endpoint {
+func (h *customTools) Tool() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		t, err := h.findTool(r, caller)
 		return http.StatusOK, wireTool(t, caller), err
 	})
 }
 
-func (h *Handler) findTool(r *http.Request, caller caller.Caller) (agent.Tool, error) {
+func (h *customTools) findTool(r *http.Request, caller caller.Caller) (agent.Tool, error) {
 	id := r.PathValue("id")
-	t, err := h.o.Store.Tool(r.Context(), caller.Org.ID, id)
-	return t, refusedTool(err, id)
-}
-
-// refusedTool returns the error about a custom tool for the caller.
-func refusedTool(err error, id string) error {
-	var used *agent.ToolInUseError
-	switch {
-	case errors.As(err, &used):
-		return fault.New(fault.Conflict, "in_use", "%v", used)
-	case errors.Is(err, org.ErrNotFound):
-		return notFound("custom tool", id)
-	case errors.Is(err, org.ErrExists):
-		return nameTaken("custom tool")
-	}
-	return refused(err, id)
+	t, err := h.store.Tool(r.Context(), caller.Org.ID, id)
+	return t, surface.Refused(err, customTool(id))
 }
 
 // CreateTool answers POST /api/tools.
-func (h *Handler) CreateTool() surface.Endpoint {
+func (h *customTools) CreateTool() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		f, err := readFields(r)
+		f, err := surface.ReadFields(r, caller.Account)
 		if err != nil {
 			return 0, nil, err
 		}
-		t := agent.Tool{Org: caller.Org.ID, ID: h.o.NewID(agent.ToolPrefix), CreatedAt: h.o.Now(), UpdatedAt: h.o.Now()}
+		t := agent.Tool{Org: caller.Org.ID, ID: h.newID(agent.ToolPrefix), CreatedAt: h.now(), UpdatedAt: h.now()}
 		if err := h.applyTool(f, &t.ToolDefinition); err != nil {
 			return 0, nil, err
 		}
-		err = h.o.Store.CreateTool(r.Context(), t, h.author(caller))
-		return http.StatusCreated, wireTool(t, caller), refusedTool(err, t.ID)
+		err = h.store.CreateTool(r.Context(), t, caller.Author(h.now()))
+		return http.StatusCreated, wireTool(t, caller), surface.Refused(err, customTool(t.ID))
 	})
 }
 
 // ChangeTool answers PUT /api/tools/{id}: members that are given replace those that are there, also those of
 // config. null gives a member its default.
-func (h *Handler) ChangeTool() surface.Endpoint {
+func (h *customTools) ChangeTool() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		body, err := surface.ReadJSON(r)
+		body, _, err := surface.ReadBody(r, caller.Account)
 		if err != nil {
 			return 0, nil, err
 		}
-		for attempt := 1; ; attempt++ {
-			t, err := h.changeTool(r, caller, fieldsOf("", body))
-			if errors.Is(err, org.ErrChanged) {
-				if attempt < maxAttempts {
-					continue
-				}
-				err = fault.New(fault.Conflict, "changed_meanwhile", "other requests changed the tool at the same time; read it again and repeat the request")
-			}
-			return http.StatusOK, wireTool(t, caller), refusedTool(err, t.ID)
-		}
+		return surface.Repeat(func() (int, any, error) {
+			t, err := h.changeTool(r, caller, surface.FieldsOf("", body))
+			return http.StatusOK, wireTool(t, caller), surface.Refused(err, customTool(t.ID))
+		})
 	})
 }
 
 // changeTool applies the members to the tool in the path. It returns org.ErrChanged if another request changed the
 // tool meanwhile.
-func (h *Handler) changeTool(r *http.Request, caller caller.Caller, f *fields) (agent.Tool, error) {
+func (h *customTools) changeTool(r *http.Request, caller caller.Caller, f *surface.Fields) (agent.Tool, error) {
 	was, err := h.findTool(r, caller)
 	switch {
 	case err != nil:
@@ -193,12 +178,12 @@ func (h *Handler) changeTool(r *http.Request, caller caller.Caller, f *fields) (
 	if t.Equal(was.ToolDefinition) {
 		return t, nil
 	}
-	t.UpdatedAt = h.o.Now()
-	return t, h.o.Store.UpdateTool(r.Context(), was, t, h.author(caller))
+	t.UpdatedAt = h.now()
+	return t, h.store.UpdateTool(r.Context(), was, t, caller.Author(h.now()))
 }
 
 // RemoveTool answers DELETE /api/tools/{id}.
-func (h *Handler) RemoveTool() surface.Endpoint {
+func (h *customTools) RemoveTool() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		id := r.PathValue("id")
 		t, err := h.findTool(r, caller)
@@ -208,16 +193,16 @@ func (h *Handler) RemoveTool() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		err = h.o.Store.RemoveTool(r.Context(), caller.Org.ID, id, h.author(caller))
-		return http.StatusOK, deleted{id, true}, refusedTool(err, id)
+		err = h.store.RemoveTool(r.Context(), caller.Org.ID, id, caller.Author(h.now()))
+		return http.StatusOK, surface.Deleted(id, ""), surface.Refused(err, customTool(id))
 	})
 }
 
 // checkUndeclared refuses to take a tool from an agent of the configuration file, which finds it by its name.
-func (h *Handler) checkUndeclared(caller caller.Caller, name string) error {
-	for _, a := range h.declared(caller) {
+func (h *customTools) checkUndeclared(caller caller.Caller, name string) error {
+	for _, a := range h.orgs.Declared(caller.Org.ID) {
 		if slices.ContainsFunc(a.Tools, func(t agent.Assignment) bool { return t.Name == name }) {
-			return refusedTool(&agent.ToolInUseError{Tool: name, Agent: a.Name}, "")
+			return surface.Refused(&agent.ToolInUseError{Tool: name, Agent: a.Name}, customTool(""))
 		}
 	}
 	return nil
@@ -225,51 +210,51 @@ func (h *Handler) checkUndeclared(caller caller.Caller, name string) error {
 
 // applyTool applies the members of a body to a definition, and checks it. An endpoint that it had before is
 // not judged again.
-func (h *Handler) applyTool(f *fields, d *agent.ToolDefinition) error {
+func (h *customTools) applyTool(f *surface.Fields, d *agent.ToolDefinition) error {
 	before := d.Endpoint
 	var kind string
-	if f.text("tool_type", &kind); kind != "" && kind != custom {
-		f.fail("tool_type", `must be "custom"; built-in tools cannot be created`)
+	if f.Text("tool_type", &kind); kind != "" && kind != custom {
+		f.Fail("tool_type", `must be "custom"; built-in tools cannot be created`)
 	}
-	f.text("name", &d.Name)
-	f.text("description", &d.Description)
-	if v, ok := f.take("input_schema"); ok {
+	f.Text("name", &d.Name)
+	f.Text("description", &d.Description)
+	if v, ok := f.Take("input_schema"); ok {
 		d.InputSchema = v
 	}
-	if v, ok := f.take("config"); ok && f.err == nil {
-		if isNull(v) {
+	if v, ok := f.Take("config"); ok && f.Err == nil {
+		if surface.IsNull(v) {
 			v = json.RawMessage(`{"method":null,"headers":null,"timeout_seconds":null,"class":null}`)
 		}
-		inside := fieldsOf("config", v)
+		inside := surface.FieldsOf("config", v)
 		var class string
-		inside.text("endpoint", &d.Endpoint)
-		inside.text("method", &d.Method)
-		inside.texts("headers", &d.Headers)
-		inside.seconds("timeout_seconds", agent.DefaultToolTimeout, &d.TimeoutSeconds)
-		if _, given := inside.values["class"]; given {
-			inside.text("class", &class)
+		inside.Text("endpoint", &d.Endpoint)
+		inside.Text("method", &d.Method)
+		inside.Texts("headers", &d.Headers)
+		readSeconds(inside, "timeout_seconds", agent.DefaultToolTimeout, &d.TimeoutSeconds)
+		given := inside.Has("class")
+		if inside.Text("class", &class); given {
 			d.Class = tool.Class(class)
 		}
-		f.err = inside.done()
+		f.Err = inside.Done()
 	}
-	if err := f.done(); err != nil {
+	if err := f.Done(); err != nil {
 		return err
 	}
 	if err := h.readTool(d); err != nil {
 		return err
 	}
 	if err := d.Check(); err != nil {
-		return refused(err, "")
+		return surface.Refused(err, surface.Thing{})
 	}
 	if d.Endpoint == before {
 		return nil
 	}
-	return inToolConfig(h.o.Judge(regexp.MustCompile(`\{[^}]*\}`).ReplaceAllString(d.Endpoint, "x")))
+	return inToolConfig(h.judge(regexp.MustCompile(`\{[^}]*\}`).ReplaceAllString(d.Endpoint, "x")))
 }
 
 // readTool reads the definition with the rules of the configuration file, and gives members that are not set
 // their defaults.
-func (h *Handler) readTool(d *agent.ToolDefinition) error {
+func (h *customTools) readTool(d *agent.ToolDefinition) error {
 	whole := map[string]any{}
 	for name, text := range map[string]string{"name": d.Name, "description": d.Description, "url": d.Endpoint, "method": d.Method, "class": string(d.Class)} {
 		if text != "" {
@@ -286,7 +271,7 @@ func (h *Handler) readTool(d *agent.ToolDefinition) error {
 	if err != nil {
 		return err
 	}
-	read, err := h.o.Reader.HTTPTool(text)
+	read, err := h.reader.HTTPTool(text)
 	if err == nil {
 		err = surface.CheckCredentials(read.URL, read.Headers)
 	}

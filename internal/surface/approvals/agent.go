@@ -40,9 +40,9 @@ func (h *Handler) DecideAgent(w http.ResponseWriter, r *http.Request, caller cal
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), decideTimeout)
+	ctx, cancel := surface.Detached(r)
 	defer cancel()
-	by := org.Author{Principal: caller.Principal.ID, RequestID: caller.RequestID, At: h.o.Now().UnixMilli()}
+	by := caller.Author(h.o.Now())
 	a, err := h.decideOne(ctx, caller, r.PathValue("id"), d, by)
 	if errors.Is(err, org.ErrNotFound) {
 		a, err = h.decideNext(ctx, caller, audit.StoredRunID(r.PathValue("id")), d, early, by)

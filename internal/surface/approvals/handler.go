@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -32,8 +31,6 @@ const (
 	// listedBytes is about how much memory an approval of a page takes, with its arguments
 	// and the user's message.
 	listedBytes = 2<<10 + 2*MaxListed + 2*run.MaxUserMessage
-	// decideTimeout is how long a decision may wait for the store.
-	decideTimeout = 30 * time.Second
 )
 
 // Decisions waits for approvals and decides them. Implemented by [run.Decisions].
@@ -84,13 +81,13 @@ func (h *Handler) List(w http.ResponseWriter, r *http.Request, sender caller.Cal
 	var found []journal.Approval
 	if wait > 0 {
 		if found, err = h.o.Decisions.AwaitApprovals(r.Context(), sender.Org.ID, q, wait, sender.Account); err != nil {
-			return h.failedList(err)
+			return h.failedIn(err, "before")
 		}
 	}
 	return surface.Admitted(func(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 		if wait == 0 {
 			if found, err = h.o.Archive.Approvals(r.Context(), caller.Org.ID, q); err != nil {
-				return h.failedList(err)
+				return h.failedIn(err, "before")
 			}
 		}
 		return h.writeList(w, r, caller, found, limit)
@@ -108,7 +105,9 @@ func (h *Handler) writeList(w http.ResponseWriter, r *http.Request, caller calle
 			return h.failed(err)
 		}
 	}
-	return h.failed(surface.WriteStored(w, caller, http.StatusOK, newPage(data, len(found) > limit)))
+	page := surface.NewIDPage(data, limit, func(o Object) Object { return o }, func(o Object) string { return o.ID })
+	page.HasMore = len(found) > limit
+	return h.failed(surface.WriteStored(w, caller, http.StatusOK, page))
 }
 
 // Get answers GET /v1/approvals/{id}.
@@ -140,14 +139,14 @@ func (h *Handler) Decide(w http.ResponseWriter, r *http.Request, caller caller.C
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), decideTimeout)
+	ctx, cancel := surface.Detached(r)
 	defer cancel()
 	a, err := h.o.Archive.Approval(ctx, caller.Org.ID, r.PathValue("id"))
 	if err == nil {
 		err = a.MayDecide(caller.Org, caller.Principal)
 	}
 	if err == nil {
-		by := org.Author{Principal: caller.Principal.ID, RequestID: caller.RequestID, At: h.o.Now().UnixMilli()}
+		by := caller.Author(h.o.Now())
 		a, err = h.o.Decisions.Decide(ctx, caller.Org.ID, a.ID, d, by)
 	}
 	if err != nil {
@@ -204,26 +203,14 @@ func allArguments(ctx context.Context, archive journal.Archive, account *memlimi
 	return rows[0], nil
 }
 
-// unknownApproval is the error for every id of which a caller may know nothing. It does not
-// have the id, so that no id can be told from another.
-func unknownApproval() *fault.Error {
-	return fault.New(fault.NotFound, "not_found", "there is no approval with this id; GET /v1/approvals lists the approvals of the org")
-}
+// failed returns the error to answer with. It logs what the caller does not get. The error of an id of which the
+// caller may know nothing does not have the id, so that no id can be told from another.
+func (h *Handler) failed(err error) error { return h.failedIn(err, "") }
 
-// failed returns the error to answer with. It logs what the caller does not get.
-func (h *Handler) failed(err error) error {
-	if errors.Is(err, org.ErrNotFound) {
-		return unknownApproval()
-	}
-	return surface.Failed(h.o.Log, err)
-}
-
-// failedList is failed for a list, in which only the parameter before names an approval.
-func (h *Handler) failedList(err error) error {
-	if errors.Is(err, org.ErrNotFound) {
-		return unknownApproval().In("before")
-	}
-	return h.failed(err)
+// failedIn is failed for a request in which only the parameter names an approval.
+func (h *Handler) failedIn(err error, param string) error {
+	about := surface.Thing{Kind: "approval", Param: param, Hint: "GET /v1/approvals lists the approvals of the org"}
+	return surface.Failed(h.o.Log, err, about)
 }
 
 // query reads the parameters of a list, and how long it waits.
@@ -255,11 +242,8 @@ const remember = "remember_for_session"
 
 // decision reads the body of a decision, in which the member reason is for the model, and which may have more members.
 func decision(body map[string]json.RawMessage, reason string, more ...string) (d journal.Decision, err error) {
-	known := append([]string{"decision", reason, remember}, more...)
-	for _, name := range slices.Sorted(maps.Keys(body)) {
-		if !slices.Contains(known, name) {
-			return d, fault.New(fault.Invalid, "unknown_parameter", "unknown member %.80q; known members are %s", name, strings.Join(known, ", ")).In(name)
-		}
+	if err := surface.OnlyMembers(body, append([]string{"decision", reason, remember}, more...)...); err != nil {
+		return d, err
 	}
 	word, err := text(body, "decision")
 	if err != nil {

@@ -69,7 +69,8 @@ func NewObject(a journal.Approval, d Details) Object {
 		ID: a.ID, Type: "approval", Status: a.Status, RunID: a.RunID, CallKey: a.Call, Surface: a.Surface, Server: a.Server, Tool: a.Tool, Name: a.Name, Host: given(a.Host),
 		Arguments: arguments, Omitted: arguments == nil,
 		Principal: a.Principal, Asker: a.Asker, ToolDigest: a.ToolDigest, ArgsDigest: a.ArgsDigest, Policy: a.Policy,
-		CreatedAt: surface.Timestamp(a.CreatedAt), ExpiresAt: at(a.ExpiresAt), DecidedAt: at(a.DecidedAt), DecidedBy: given(a.DecidedBy), Reason: given(a.Reason),
+		CreatedAt: surface.Timestamp(a.CreatedAt), ExpiresAt: surface.Milliseconds.Unix(a.ExpiresAt),
+		DecidedAt: surface.Milliseconds.Unix(a.DecidedAt), DecidedBy: given(a.DecidedBy), Reason: given(a.Reason),
 		PrincipalName: given(d.KeyName(a.Principal)), Client: given(d.Client), DecidedByName: given(d.KeyName(a.DecidedBy)),
 	}
 	if d.Said != nil {
@@ -81,35 +82,10 @@ func NewObject(a journal.Approval, d Details) Object {
 	return o
 }
 
-// at returns a time in Unix milliseconds as text; nil for 0.
-func at(ms int64) *string {
-	if ms == 0 {
-		return nil
-	}
-	return new(surface.Timestamp(ms))
-}
-
 // given returns the text; nil for "".
 func given[T ~string](text T) *T {
 	if text == "" {
 		return nil
 	}
 	return &text
-}
-
-// page is a part of the list.
-type page struct {
-	Object  string   `json:"object"` // list
-	Data    []Object `json:"data"`
-	HasMore bool     `json:"has_more"` // there are older approvals
-	FirstID *string  `json:"first_id"` // null = there are none
-	LastID  *string  `json:"last_id"`
-}
-
-func newPage(data []Object, more bool) page {
-	out := page{Object: "list", Data: data, HasMore: more}
-	if n := len(data); n > 0 {
-		out.FirstID, out.LastID = &data[0].ID, &data[n-1].ID
-	}
-	return out
 }

@@ -182,7 +182,7 @@ func FuzzDecode(f *testing.F) {
 				t.Fatalf("%+v", it)
 			}
 		}
-		if _, err := json.Marshal(item.List(req.Items)); err != nil { // what the journal stores
+		if _, err := json.Marshal(req.Items); err != nil { // what the journal stores
 			t.Fatal(err)
 		}
 	})

@@ -140,9 +140,7 @@ func (e *encoder) require(a event.Approval) {
 	w := required{
 		extension: newExtension(approvalRequired), RunID: e.Started.RunID, ApprovalID: a.ID,
 		SessionID: e.Session, Key: a.Key, Round: roundOf(a.Key), Server: a.Server, Name: a.Name, Tool: askingOf(a), Arguments: string(a.Arguments),
-	}
-	if !a.ExpiresAt.IsZero() {
-		w.ExpiresAt = new(surface.Timestamp(a.ExpiresAt.UnixMilli()))
+		ExpiresAt: surface.Milliseconds.Time(a.ExpiresAt),
 	}
 	e.extend(approvalRequired, w)
 }
@@ -151,9 +149,7 @@ func (e *encoder) require(a event.Approval) {
 func (e *encoder) pause(ev event.Paused) {
 	w := pausedRun{
 		extension: newExtension(runPaused), RunID: e.Started.RunID, PauseID: ev.ID, Limit: string(ev.Reason), Budget: ev.Budget, Message: ev.Message,
-	}
-	if !ev.ExpiresAt.IsZero() {
-		w.ExpiresAt = new(surface.Timestamp(ev.ExpiresAt.UnixMilli()))
+		ExpiresAt: surface.Milliseconds.Time(ev.ExpiresAt),
 	}
 	e.extend(runPaused, w)
 }

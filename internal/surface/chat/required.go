@@ -38,13 +38,8 @@ func readRequired(m surface.Member) ([]file.Required, error) {
 }
 
 func readOneRequired(at string, raw json.RawMessage) (r file.Required, err error) {
-	if err := surface.CheckNames(at, raw, []string{"name", "format", "description"}); err != nil {
+	if err := surface.CheckMembers(at, raw, "name", "format", "description"); err != nil {
 		return r, err
-	}
-	for name := range surface.Members(raw) {
-		if name != "name" && name != "format" && name != "description" {
-			return r, unknownMember(at, name)
-		}
 	}
 	if len(raw) == 0 || raw[0] != '{' || json.Unmarshal(raw, &r) != nil {
 		return r, fault.New(fault.Invalid, "invalid_type", `%s must be an object such as {"name": "chart.png"}, with texts`, at).In(at)
@@ -54,10 +49,6 @@ func readOneRequired(at string, raw json.RawMessage) (r file.Required, err error
 		return r, surface.InvalidValue(at, "%s: %v", at, err)
 	}
 	return r, nil
-}
-
-func unknownMember(at, name string) error {
-	return fault.New(fault.Invalid, "unknown_parameter", "%s.%s: a file has name, format and description; leave it out", at, name).In(at + "." + name)
 }
 
 // decodeRequired makes the files that the request requires known to the tool that runs code.

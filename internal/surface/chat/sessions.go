@@ -9,8 +9,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/conversation"
@@ -108,11 +106,6 @@ func (h *Sessions) Get(w http.ResponseWriter, r *http.Request, caller caller.Cal
 	return surface.WriteStored(w, caller, http.StatusOK, out)
 }
 
-// changing returns the context of a change, which goes on when the client has gone.
-func changing(r *http.Request) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(r.Context()), 30*time.Second)
-}
-
 // Put answers PUT /v1/sessions/{id}.
 func (h *Sessions) Put(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	n, err := name(r, caller)
@@ -127,7 +120,7 @@ func (h *Sessions) Put(w http.ResponseWriter, r *http.Request, caller caller.Cal
 	if err != nil {
 		return err
 	}
-	ctx, cancel := changing(r)
+	ctx, cancel := surface.Detached(r)
 	defer cancel()
 	if _, err := h.stored.Put(ctx, n, c, settings.SessionTTL(caller.Org.Runtime), false); err != nil {
 		return surface.Failed(h.log, err)
@@ -141,16 +134,12 @@ func (h *Sessions) Delete(w http.ResponseWriter, r *http.Request, caller caller.
 	if err != nil {
 		return err
 	}
-	ctx, cancel := changing(r)
+	ctx, cancel := surface.Detached(r)
 	defer cancel()
 	if _, err := h.stored.Delete(ctx, n); err != nil {
 		return surface.Failed(h.log, err)
 	}
-	return surface.WriteJSON(w, http.StatusOK, struct {
-		ID      string `json:"id"`
-		Object  string `json:"object"`
-		Deleted bool   `json:"deleted"`
-	}{n.ID, "session", true})
+	return surface.WriteJSON(w, http.StatusOK, surface.Deleted(n.ID, "session"))
 }
 
 // Fork answers POST /v1/sessions/{id}/fork.
@@ -161,7 +150,7 @@ func (h *Sessions) Fork(w http.ResponseWriter, r *http.Request, caller caller.Ca
 	}
 	body, err := surface.ReadObject(r, caller.Account)
 	if err == nil {
-		err = onlyMembers(body, sessionMember, "turns")
+		err = surface.OnlyMembers(body, sessionMember, "turns")
 	}
 	if err != nil {
 		return err
@@ -190,7 +179,7 @@ func (h *Sessions) Fork(w http.ResponseWriter, r *http.Request, caller caller.Ca
 			return fault.New(fault.Invalid, "invalid_value", "turns: the session has %d turns; use 1 to %d, or leave turns out to copy all", len(ends), len(ends)).In("turns")
 		}
 	}
-	ctx, cancel := changing(r)
+	ctx, cancel := surface.Detached(r)
 	defer cancel()
 	copied := *c
 	if turns > 0 {
@@ -205,19 +194,9 @@ func (h *Sessions) Fork(w http.ResponseWriter, r *http.Request, caller caller.Ca
 	return surface.WriteJSON(w, http.StatusOK, object(other.ID, copied.Items))
 }
 
-// onlyMembers refuses a body with other members than these.
-func onlyMembers(body map[string]json.RawMessage, names ...string) error {
-	for _, name := range slices.Sorted(maps.Keys(body)) {
-		if !slices.Contains(names, name) {
-			return fault.New(fault.Invalid, "unknown_parameter", "%.100q is not a member of this request; it has %s", name, strings.Join(names, ", ")).In(name)
-		}
-	}
-	return nil
-}
-
 // imported reads a session in the form of exported. What the gateway says of it by itself is not read.
 func imported(body map[string]json.RawMessage) (c journal.Conversation, err error) {
-	if err := onlyMembers(body, "messages", "call_ids", "id", "object", "turns", "created_at", "updated_at", "expires_at"); err != nil {
+	if err := surface.OnlyMembers(body, "messages", "call_ids", "id", "object", "turns", "created_at", "updated_at", "expires_at"); err != nil {
 		return c, err
 	}
 	if err := checkIDs([]surface.Member{{Name: "messages", Value: body["messages"]}}); err != nil {

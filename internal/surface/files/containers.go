@@ -62,7 +62,7 @@ func (h *Handler) ListContainerFiles() surface.Endpoint {
 		}
 		q.Container = r.PathValue("container")
 		found, err := h.o.Files.List(r.Context(), q)
-		return http.StatusOK, newList(found, q.Limit-1, wireContained), err
+		return http.StatusOK, surface.NewIDPage(found, q.Limit-1, wireContained, func(f containerFile) string { return f.ID }).OpenAI(), err
 	})
 }
 
@@ -73,7 +73,7 @@ func (h *Handler) contained(ctx context.Context, r *http.Request, caller caller.
 	if err == nil && (f.Container == "" || f.Container != r.PathValue("container")) {
 		err = file.ErrNotFound
 	}
-	return f, h.answerFile(err, id)
+	return f, answerFile(err, id)
 }
 
 // GetContainerFile answers GET /v1/containers/{container}/files/{id}.

@@ -81,6 +81,5 @@ func (h *Handler) Routes() []surface.Route {
 
 // open returns a bucket of an org.
 func (h *Handler) open(ctx context.Context, orgID, name string) (blob.Bucket, error) {
-	b, err := h.o.Buckets.Open(ctx, orgID, name)
-	return b, h.answer(err)
+	return h.o.Buckets.Open(ctx, orgID, name)
 }

@@ -1,9 +1,7 @@
 package files
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -39,7 +37,7 @@ type fileObject struct {
 }
 
 func wireFile(i blob.Info) fileObject {
-	return fileObject{i.Path, i.Size, i.Modified.UTC().Format(time.RFC3339), i.SHA256}
+	return fileObject{i.Path, i.Size, surface.Seconds.Text(i.Modified), i.SHA256}
 }
 
 // ListBuckets answers GET /api/buckets.
@@ -106,7 +104,7 @@ func (h *Handler) listFiles(w http.ResponseWriter, r *http.Request, caller calle
 	}
 	page, err := b.List(r.Context(), q)
 	if err != nil {
-		return h.answer(err)
+		return err
 	}
 	out := struct {
 		Data []fileObject `json:"data"`
@@ -151,7 +149,7 @@ func (h *Handler) signed(w http.ResponseWriter, r *http.Request) error {
 	}
 	o, ok := h.o.Org(ref.Org)
 	if !ok || blob.Millis(o.CreatedAt) != blob.Millis(ref.CreatedAt) {
-		return h.answer(blob.ErrNotFound)
+		return blob.ErrNotFound
 	}
 	return h.send(w, r, ref.Org, ref.Bucket, ref.Path)
 }
@@ -164,7 +162,7 @@ func (h *Handler) send(w http.ResponseWriter, r *http.Request, orgID, bucket, na
 			return download{}, err
 		}
 		content, info, err := b.Open(ctx, name)
-		return download{content, path.Base(name), info.Size, info.SHA256}, h.answer(err)
+		return download{content, path.Base(name), info.Size, info.SHA256}, err
 	})
 }
 
@@ -280,7 +278,7 @@ func (h *Handler) upload(w http.ResponseWriter, r *http.Request, caller caller.C
 	}
 	name := r.PathValue("path")
 	if err := blob.CheckPath(name); err != nil {
-		return h.answer(err)
+		return err
 	}
 	end, err := h.transfers.begin(r.Context(), caller.Org.ID)
 	if err != nil {
@@ -298,7 +296,7 @@ func (h *Handler) upload(w http.ResponseWriter, r *http.Request, caller caller.C
 	}
 	info, err := b.Put(r.Context(), name, body.Reader())
 	if err != nil {
-		return h.answer(err)
+		return err
 	}
 	if err := h.record(r, caller, info.Size, info.SHA256); err != nil {
 		return err
@@ -329,7 +327,7 @@ func (h *Handler) remove(r *http.Request, caller caller.Caller) error {
 		return err
 	}
 	if err := b.Delete(r.Context(), r.PathValue("path")); err != nil {
-		return h.answer(err)
+		return err
 	}
 	return h.record(r, caller, 0, "")
 }
@@ -342,7 +340,7 @@ const recording = 10 * time.Second
 func (h *Handler) record(r *http.Request, caller caller.Caller, size int64, sum string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), recording)
 	defer cancel()
-	by := org.Author{Principal: caller.Principal.ID, RequestID: caller.RequestID, At: h.o.Now().UnixMilli()}
+	by := caller.Author(h.o.Now())
 	if err := h.o.Record(ctx, caller.Org.ID, by.FileChanged(caller.Org.ID, r.PathValue("name"), r.PathValue("path"), size, sum)); err != nil {
 		return fmt.Errorf("the file was changed, and the audit log could not record it: %w", err)
 	}
@@ -355,7 +353,7 @@ func (h *Handler) SignURL() surface.Endpoint {
 		if err := mayRead(caller); err != nil {
 			return 0, nil, err
 		}
-		asked, err := readSignedURL(r)
+		name, expires, err := readSignedURL(r, caller)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -363,39 +361,36 @@ func (h *Handler) SignURL() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		if _, err := b.Stat(r.Context(), asked.Path); err != nil {
-			return 0, nil, h.answer(err)
+		if _, err := b.Stat(r.Context(), name); err != nil {
+			return 0, nil, err
 		}
-		made, until, err := h.o.Links.Make(caller.Org, r.PathValue("name"), asked.Path, time.Duration(asked.ExpiresIn)*time.Second, r)
+		made, until, err := h.o.Links.Make(caller.Org, r.PathValue("name"), name, expires, r)
 		if err != nil {
 			return 0, nil, err
 		}
 		return http.StatusOK, struct {
 			SignedURL string `json:"signed_url"`
 			ExpiresAt string `json:"expires_at"`
-		}{made, until.UTC().Format(time.RFC3339)}, nil
+		}{made, surface.Seconds.Text(until)}, nil
 	})
 }
 
-// signedURL is what a request for a signed URL says.
-type signedURL struct {
-	Path      string `json:"path"`
-	ExpiresIn int    `json:"expires_in_seconds"`
-}
-
-func readSignedURL(r *http.Request) (signedURL, error) {
-	asked := signedURL{ExpiresIn: int(blob.MaxSigned / time.Second)}
-	body, err := surface.ReadJSON(r)
+func readSignedURL(r *http.Request, caller caller.Caller) (name string, expires time.Duration, err error) {
+	f, err := surface.ReadFields(r, caller.Account)
 	if err != nil {
-		return asked, err
+		return "", 0, err
 	}
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&asked); err != nil {
-		return asked, fault.New(fault.Invalid, "invalid_value", `the request body must be {"path": "…", "expires_in_seconds": 3600}; expires_in_seconds may be left out`)
+	var seconds *int
+	f.Text("path", &name)
+	f.Number("expires_in_seconds", &seconds)
+	if err := f.Done(); err != nil {
+		return "", 0, err
 	}
-	if most := int(blob.MaxSigned / time.Second); asked.ExpiresIn < 1 || asked.ExpiresIn > most {
-		return asked, surface.InvalidValue("expires_in_seconds", "expires_in_seconds must be from 1 to %d", most)
+	if seconds == nil {
+		return name, blob.MaxSigned, nil
 	}
-	return asked, nil
+	if most := int(blob.MaxSigned / time.Second); *seconds < 1 || *seconds > most {
+		return "", 0, surface.InvalidValue("expires_in_seconds", "expires_in_seconds must be from 1 to %d", most)
+	}
+	return name, time.Duration(*seconds) * time.Second, nil
 }

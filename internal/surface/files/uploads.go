@@ -71,7 +71,7 @@ func (h *Handler) uploadRoutes() []surface.Route {
 }
 
 // answerFile returns the error for the client of a request for a file of a key.
-func (h *Handler) answerFile(err error, id string) error {
+func answerFile(err error, id string) error {
 	switch {
 	case errors.Is(err, file.ErrNotFound) && file.IsMissing(id):
 		return fault.New(fault.Unprocessable, "file_not_produced", "the file %s does not exist: its run was to make it and has not; run the request again", id).In("id")
@@ -80,7 +80,7 @@ func (h *Handler) answerFile(err error, id string) error {
 	case errors.Is(err, file.ErrExpired):
 		return fault.New(fault.Gone, "file_expired", "the file %s has expired, and its content was deleted; upload it again", id).In("id")
 	}
-	return h.answer(err)
+	return err
 }
 
 // PostFile answers POST /v1/files.
@@ -113,7 +113,7 @@ func (h *Handler) postFile(r *http.Request, caller caller.Caller) (file.File, er
 	f := form.file
 	f.Org, f.Principal, f.CreatedAt = caller.Org.ID, caller.Principal.ID, now
 	f, err = h.o.Files.Add(r.Context(), f, body.Reader())
-	return f, h.answer(err)
+	return f, err
 }
 
 // The limits of the form of an upload.
@@ -193,7 +193,7 @@ func (f *uploadForm) add(part *multipart.Part, body *spool.Body) error {
 	case "expires_after[seconds]":
 		f.seconds = string(value)
 	default:
-		return fault.New(fault.Invalid, "unknown_parameter", "unknown part of the form: %q", name).In(name)
+		return surface.Unknown("part", name, name, "file", "purpose", "expires_after[anchor]", "expires_after[seconds]")
 	}
 	return nil
 }
@@ -255,7 +255,7 @@ func (h *Handler) ListUploads() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		return http.StatusOK, newList(found, q.Limit-1, h.wireUpload), nil
+		return http.StatusOK, surface.NewIDPage(found, q.Limit-1, h.wireUpload, func(f uploadedObject) string { return f.ID }).OpenAI(), nil
 	})
 }
 
@@ -278,7 +278,7 @@ func (h *Handler) readList(r *http.Request, caller caller.Caller, usual, most in
 		return q, nil
 	}
 	_, err = h.o.Files.Find(r.Context(), q.Org, q.Principal, q.After)
-	err = h.answerFile(err, q.After)
+	err = answerFile(err, q.After)
 	if f := (*fault.Error)(nil); errors.As(err, &f) {
 		f.Param = "after"
 	}
@@ -288,28 +288,6 @@ func (h *Handler) readList(r *http.Request, caller caller.Caller, usual, most in
 // maxListed is how many files a list has at most, also without limit. OpenAI has ten times as many.
 const maxListed = 1000
 
-// fileList is a list of files on the wire.
-type fileList[T any] struct {
-	Object  string  `json:"object"` // "list"
-	Data    []T     `json:"data"`
-	FirstID *string `json:"first_id"` // nil = the list is empty
-	LastID  *string `json:"last_id"`
-	HasMore bool    `json:"has_more"`
-}
-
-// newList returns the first limit files.
-func newList[T any](found []file.File, limit int, wire func(file.File) T) fileList[T] {
-	shown := found[:min(len(found), limit)]
-	out := fileList[T]{Object: "list", Data: []T{}, HasMore: len(found) > limit}
-	for _, f := range shown {
-		out.Data = append(out.Data, wire(f))
-	}
-	if n := len(shown); n > 0 {
-		out.FirstID, out.LastID = &shown[0].ID, &shown[n-1].ID
-	}
-	return out
-}
-
 // GetFile answers GET /v1/files/{id}.
 func (h *Handler) GetFile() surface.Endpoint {
 	return h.managed(func(r *http.Request, caller caller.Caller) (int, any, error) {
@@ -318,7 +296,7 @@ func (h *Handler) GetFile() surface.Endpoint {
 		}
 		f, err := h.o.Files.Find(r.Context(), caller.Org.ID, surface.FilesOf(caller), r.PathValue("id"))
 		if err != nil {
-			return 0, nil, h.answerFile(err, r.PathValue("id"))
+			return 0, nil, answerFile(err, r.PathValue("id"))
 		}
 		return http.StatusOK, h.wireUpload(f), nil
 	})
@@ -330,13 +308,9 @@ func (h *Handler) DeleteFile() surface.Endpoint {
 		id := r.PathValue("id")
 		err := surface.CheckQuery(r.URL.Query())
 		if err == nil {
-			err = h.answerFile(h.o.Files.Delete(r.Context(), caller.Org.ID, surface.FilesOf(caller), id), id)
+			err = answerFile(h.o.Files.Delete(r.Context(), caller.Org.ID, surface.FilesOf(caller), id), id)
 		}
-		return http.StatusOK, struct {
-			ID      string `json:"id"`
-			Object  string `json:"object"`
-			Deleted bool   `json:"deleted"`
-		}{id, "file", true}, err
+		return http.StatusOK, surface.Deleted(id, "file"), err
 	})
 }
 
@@ -355,6 +329,6 @@ func (h *Handler) sendUpload(w http.ResponseWriter, r *http.Request, caller call
 	id := r.PathValue("id")
 	return h.sendOpened(w, r, caller.Org.ID, func(ctx context.Context) (download, error) {
 		content, f, err := h.o.Files.Open(ctx, caller.Org.ID, surface.FilesOf(caller), id)
-		return download{content, f.Name, f.Bytes, f.SHA256}, h.answerFile(err, id)
+		return download{content, f.Name, f.Bytes, f.SHA256}, answerFile(err, id)
 	})
 }

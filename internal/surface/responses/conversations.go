@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/conversation"
@@ -65,16 +64,6 @@ func (h *Handler) findConversation(ctx context.Context, caller caller.Caller, id
 	return c, nil
 }
 
-// refuseOthers refuses a body with other members than these.
-func refuseOthers(body map[string]json.RawMessage, names ...string) error {
-	for name := range body {
-		if !slices.Contains(names, name) {
-			return fault.New(fault.Invalid, "unknown_parameter", "%.100q is not a member of this request; it has %s", name, strings.Join(names, " and ")).In(name)
-		}
-	}
-	return nil
-}
-
 // metadataOf returns the metadata of a body; empty if it has none.
 func metadataOf(body map[string]json.RawMessage) (map[string]string, error) {
 	if value := body["metadata"]; value != nil && string(value) != "null" {
@@ -87,7 +76,7 @@ func metadataOf(body map[string]json.RawMessage) (map[string]string, error) {
 func (h *Handler) CreateConversation(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	body, err := surface.ReadObject(r, caller.Account)
 	if err == nil {
-		err = refuseOthers(body, "items", "metadata")
+		err = surface.OnlyMembers(body, "items", "metadata")
 	}
 	if err != nil {
 		return err
@@ -119,7 +108,7 @@ func (h *Handler) CreateConversation(w http.ResponseWriter, r *http.Request, cal
 	if err != nil {
 		return err
 	}
-	ctx, cancel := changing(r)
+	ctx, cancel := surface.Detached(r)
 	defer cancel()
 	made := storedConversation{k.CreatedAt, metadata}
 	name := conversationPrefix + k.Suffix
@@ -305,7 +294,7 @@ func (h *Handler) changeConversation(ctx context.Context, caller caller.Caller, 
 func (h *Handler) UpdateConversation(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	body, err := surface.ReadObject(r, caller.Account)
 	if err == nil {
-		err = refuseOthers(body, "metadata")
+		err = surface.OnlyMembers(body, "metadata")
 	}
 	if err == nil && body["metadata"] == nil {
 		err = fault.New(fault.Invalid, "missing_required_parameter", "the request has no metadata").In("metadata")
@@ -337,7 +326,7 @@ func (h *Handler) UpdateConversation(w http.ResponseWriter, r *http.Request, cal
 // DeleteConversation answers DELETE /v1/conversations/{id}.
 func (h *Handler) DeleteConversation(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	name := r.PathValue("id")
-	ctx, cancel := changing(r)
+	ctx, cancel := surface.Detached(r)
 	defer cancel()
 	if !strings.HasPrefix(name, conversationPrefix) {
 		return noConversation(name, "conversation_id")
@@ -349,14 +338,14 @@ func (h *Handler) DeleteConversation(w http.ResponseWriter, r *http.Request, cal
 	if !was {
 		return noConversation(name, "conversation_id")
 	}
-	return surface.WriteJSON(w, http.StatusOK, deleted{name, "conversation.deleted", true})
+	return surface.WriteJSON(w, http.StatusOK, surface.Deleted(name, "conversation.deleted"))
 }
 
 // AddItems answers POST /v1/conversations/{id}/items.
 func (h *Handler) AddItems(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	body, err := surface.ReadObject(r, caller.Account)
 	if err == nil {
-		err = refuseOthers(body, "items")
+		err = surface.OnlyMembers(body, "items")
 	}
 	if err != nil {
 		return err
@@ -394,7 +383,7 @@ func (h *Handler) AddItems(w http.ResponseWriter, r *http.Request, caller caller
 	if err != nil {
 		return err
 	}
-	ctx, cancel := changing(r)
+	ctx, cancel := surface.Detached(r)
 	defer cancel()
 	items, err := h.addPart(ctx, caller, k, name, list, added)
 	if err == nil {
@@ -403,7 +392,7 @@ func (h *Handler) AddItems(w http.ResponseWriter, r *http.Request, caller caller
 	if err != nil {
 		return err
 	}
-	return surface.WriteMade(w, caller, http.StatusOK, listOf(items, false))
+	return surface.WriteMade(w, caller, http.StatusOK, listOf(items, len(items)))
 }
 
 // addPart stores items and adds them to a conversation, and returns them as they are listed. added
@@ -838,7 +827,7 @@ func (h *Handler) GetItem(w http.ResponseWriter, r *http.Request, caller caller.
 // DeleteItem answers DELETE /v1/conversations/{id}/items/{item}. The other items of its part
 // are stored as if the client had added them.
 func (h *Handler) DeleteItem(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
-	ctx, cancel := changing(r)
+	ctx, cancel := surface.Detached(r)
 	defer cancel()
 	for {
 		c, err := h.deleteItem(ctx, caller, r.PathValue("id"), r.PathValue("item"))
@@ -933,13 +922,4 @@ func (h *Handler) partsWithout(ctx context.Context, caller caller.Caller, parts 
 		return false, err
 	})
 	return instead, err
-}
-
-// changeTimeout is how long a change of several stored objects may take.
-const changeTimeout = 30 * time.Second
-
-// changing returns the context of a change of several stored objects. It goes on when the
-// client has gone.
-func changing(r *http.Request) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(r.Context()), changeTimeout)
 }

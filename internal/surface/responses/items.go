@@ -181,20 +181,15 @@ const (
 )
 
 // itemList is a page of items.
-type itemList struct {
-	Object  string           `json:"object"`
-	Data    []map[string]any `json:"data"`
-	FirstID any              `json:"first_id"` // null if there is none
-	LastID  any              `json:"last_id"`
-	HasMore bool             `json:"has_more"`
-}
+type itemList = surface.OpenAIPage[map[string]any]
 
-func listOf(items []map[string]any, more bool) *itemList {
-	list := &itemList{Object: "list", Data: append([]map[string]any{}, items...), HasMore: more}
-	if n := len(items); n > 0 {
-		list.FirstID, list.LastID = items[0]["id"], items[n-1]["id"]
-	}
-	return list
+// listOf returns the page of up to limit items.
+func listOf(items []map[string]any, limit int) itemList {
+	unchanged := func(it map[string]any) map[string]any { return it }
+	return surface.NewIDPage(items, limit, unchanged, func(it map[string]any) string {
+		id, _ := it["id"].(string) // every stored item has one
+		return id
+	}).OpenAI()
 }
 
 // page collects the items that a query asks for.
@@ -255,9 +250,9 @@ func (p *page) add(items []map[string]any) (full bool) {
 }
 
 // list returns the page, or an error if there is no item p.after.
-func (p *page) list() (*itemList, error) {
+func (p *page) list() (list itemList, err error) {
 	if !p.begun {
-		return nil, fault.New(fault.NotFound, "item_not_found", "after: there is no item with the id %.100q", p.after).In("after")
+		return list, fault.New(fault.NotFound, "item_not_found", "after: there is no item with the id %.100q", p.after).In("after")
 	}
-	return listOf(p.items[:min(p.limit, len(p.items))], len(p.items) > p.limit), nil
+	return listOf(p.items, p.limit), nil
 }

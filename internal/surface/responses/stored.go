@@ -240,13 +240,6 @@ func kindOf(raw json.RawMessage) string {
 	return w.Type
 }
 
-// deleted is the answer to a request that deletes a response.
-type deleted struct {
-	ID      string `json:"id"`
-	Object  string `json:"object"`
-	Deleted bool   `json:"deleted"`
-}
-
 // Delete answers DELETE /v1/responses/{id}.
 func (h *Handler) Delete(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	id := r.PathValue("id")
@@ -257,7 +250,7 @@ func (h *Handler) Delete(w http.ResponseWriter, r *http.Request, caller caller.C
 	if !was {
 		return notStored(id)
 	}
-	return surface.WriteJSON(w, http.StatusOK, deleted{id, "response", true})
+	return surface.WriteJSON(w, http.StatusOK, surface.Deleted(id, "response"))
 }
 
 // cancelWait is how long a cancellation waits for the end of the run: for what is under way to be cut off
@@ -287,7 +280,7 @@ func (h *Handler) Cancel(w http.ResponseWriter, r *http.Request, sender caller.C
 		return fault.New(fault.Invalid, "not_in_background", "the response %.100q was not created with background: true, and only such responses can be cancelled here; "+
 			"close the connection of its request, or cancel its run: POST /v1/runs/%s/cancel", id, kept.RunID).In("response_id")
 	}
-	by := org.Author{Principal: sender.Principal.ID, RequestID: sender.RequestID, At: clock.Wall().UnixMilli()}
+	by := sender.Author(clock.Wall())
 	ctx, cancel := context.WithTimeout(r.Context(), cancelWait) // nothing of the store is used while it waits
 	defer cancel()
 	if err := h.o.Segments.Cancel(ctx, sender.Org.ID, kept.Conversation, kept.inProgress, by); err != nil {

@@ -2,7 +2,6 @@ package runs
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -15,7 +14,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
-	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -29,8 +27,6 @@ const (
 	maxRuns     = 100 // runs of a page at most
 	// listedBytes is about how much memory a run of a page takes.
 	listedBytes = 1 << 10
-	// cancelTimeout is how long a cancel or a raise may wait for the store.
-	cancelTimeout = 30 * time.Second
 )
 
 // Runner follows, cancels and raises runs. Implemented by *run.Runner.
@@ -80,11 +76,8 @@ func (h *Handler) List(w http.ResponseWriter, r *http.Request, caller caller.Cal
 	}
 	q.Limit++ // one more shows whether there are older runs
 	found, err := h.o.Archive.Runs(r.Context(), caller.Org.ID, q)
-	if errors.Is(err, org.ErrNotFound) { // deleted since it was found
-		err = unknownRun().In("before")
-	}
-	if err != nil {
-		return h.failed(err)
+	if err != nil { // before can be deleted since it was found
+		return h.failed(surface.Refused(err, aRun("before")))
 	}
 	return h.failed(surface.WriteStored(w, caller, http.StatusOK, newPage(found, limit)))
 }
@@ -138,13 +131,13 @@ func (h *Handler) Cancel(w http.ResponseWriter, r *http.Request, caller caller.C
 	if _, err := io.Copy(io.Discard, r.Body); err != nil { // it has nothing to say
 		return h.failed(err)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), cancelTimeout)
+	ctx, cancel := surface.Detached(r)
 	defer cancel()
 	s, err := h.find(ctx, caller, r.PathValue("id"))
 	if err != nil {
 		return h.failed(err)
 	}
-	by := org.Author{Principal: caller.Principal.ID, RequestID: caller.RequestID, At: h.o.Now().UnixMilli()}
+	by := caller.Author(h.o.Now())
 	if err := h.o.Runner.Cancel(ctx, caller.Org.ID, s.RunID, by); err != nil {
 		return h.failed(err)
 	}
@@ -165,18 +158,13 @@ func sees(caller caller.Caller, s journal.Summary) bool {
 	return caller.Principal.Role.MayRead() || s.Principal == caller.Principal.ID
 }
 
-// unknownRun is the error for every id of which a caller may know nothing. It does not
-// have the id, so that no id can be told from another.
-func unknownRun() *fault.Error {
-	return fault.New(fault.NotFound, "not_found", "there is no run with this id; GET /v1/runs lists the runs that this API key can see")
-}
+// failed returns the error to answer with. It logs what the caller does not get. The error of an id of which the
+// caller may know nothing does not have the id, so that no id can be told from another.
+func (h *Handler) failed(err error) error { return surface.Failed(h.o.Log, err, aRun("")) }
 
-// failed returns the error to answer with. It logs what the caller does not get.
-func (h *Handler) failed(err error) error {
-	if errors.Is(err, org.ErrNotFound) {
-		return unknownRun()
-	}
-	return surface.Failed(h.o.Log, err)
+// aRun is the run that a request names in the parameter; "" = in the path.
+func aRun(param string) surface.Thing {
+	return surface.Thing{Kind: "run", Param: param, Hint: "GET /v1/runs lists the runs that this API key can see"}
 }
 
 // query reads the parameters of a list.
@@ -194,24 +182,20 @@ func (h *Handler) query(r *http.Request, caller caller.Caller) (journal.Query, e
 			}
 		}
 	}
-	if text := values.Get("since"); text != "" {
-		at, err := time.Parse(time.RFC3339, text)
-		if err != nil {
-			return q, surface.InvalidValue("since", "since must be a time in RFC 3339 format, for example 2026-01-31T12:00:00Z")
-		}
-		q.Since = at.UnixMilli()
+	since, err := surface.QueryTime(values, "since")
+	if err != nil {
+		return q, err
 	}
-	var err error
+	if !since.IsZero() {
+		q.Since = since.UnixMilli()
+	}
 	if q.Limit, err = surface.QueryNumber(values, "limit", defaultRuns, 1, maxRuns); err != nil {
 		return q, err
 	}
 	if text := values.Get("before"); text != "" {
 		s, err := h.find(r.Context(), caller, text)
-		if errors.Is(err, org.ErrNotFound) {
-			err = unknownRun().In("before")
-		}
 		if err != nil {
-			return q, err
+			return q, surface.Refused(err, aRun("before"))
 		}
 		q.Before = s.RunID
 	}

@@ -1,7 +1,6 @@
 package runs
 
 import (
-	"context"
 	"encoding/json"
 	"maps"
 	"net/http"
@@ -10,7 +9,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/money"
-	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
@@ -29,13 +27,13 @@ func (h *Handler) Raise(w http.ResponseWriter, r *http.Request, caller caller.Ca
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), cancelTimeout)
+	ctx, cancel := surface.Detached(r)
 	defer cancel()
 	s, err := h.find(ctx, caller, r.PathValue("id"))
 	if err != nil {
 		return h.failed(err)
 	}
-	by := org.Author{Principal: caller.Principal.ID, RequestID: caller.RequestID, At: h.o.Now().UnixMilli()}
+	by := caller.Author(h.o.Now())
 	now, err := h.o.Runner.Raise(ctx, caller.Org.ID, s.RunID, limits, by, caller.Account)
 	if err != nil {
 		return h.failed(err)
@@ -46,16 +44,15 @@ func (h *Handler) Raise(w http.ResponseWriter, r *http.Request, caller caller.Ca
 // newLimits returns the limits that a request asks for.
 func newLimits(body map[string]json.RawMessage) (n run.NewLimits, err error) {
 	members := map[string]**int64{"rounds": &n.Rounds, "calls": &n.Calls, "tokens": &n.Tokens, "usd": &n.NanoUSD, "active_ms": &n.ActiveMS}
+	if err := surface.OnlyMembers(body, "rounds", "calls", "tokens", "usd", "active_ms"); err != nil {
+		return n, err
+	}
 	for _, name := range slices.Sorted(maps.Keys(body)) {
-		into := members[name]
-		if into == nil {
-			return n, fault.New(fault.Invalid, "unknown_parameter", "unknown member %.80q; known members are rounds, calls, tokens, usd, active_ms", name).In(name)
-		}
 		value, err := limitOf(name, body[name])
 		if err != nil {
 			return n, err
 		}
-		*into = &value
+		*members[name] = &value
 	}
 	return n, nil
 }

@@ -32,15 +32,11 @@ type Object struct {
 
 // NewObject returns the object of a run.
 func NewObject(s journal.Summary) Object {
-	out := Object{
+	return Object{
 		ID: s.RunID, Org: s.Org, State: s.State(), Key: s.Principal, Surface: s.Surface, Grade: s.Grade, Model: s.Model,
 		Rounds: s.Rounds, ToolCalls: s.Calls, Tokens: s.Tokens, StartedAt: surface.Timestamp(s.CreatedAt),
+		FinishedAt: surface.Milliseconds.Unix(s.FinishedAt),
 	}
-	if s.FinishedAt > 0 {
-		at := surface.Timestamp(s.FinishedAt)
-		out.FinishedAt = &at
-	}
-	return out
 }
 
 // Detail is a run as it is shown alone.
@@ -70,12 +66,8 @@ type ToldHook struct {
 // NewToldHooks returns the hooks that have messages.
 func NewToldHooks(all []journal.HookMessage) (out []ToldHook) {
 	for _, m := range all {
-		one := ToldHook{Hook: m.Hook, Position: m.Position, Status: m.Outcome, DurationNS: time.Duration(m.Micros) * time.Microsecond}
-		if m.EndedAt > 0 {
-			at := surface.Timestamp(m.EndedAt)
-			one.EndedAt = &at
-		}
-		out = append(out, one)
+		took := time.Duration(m.Micros) * time.Microsecond
+		out = append(out, ToldHook{m.Hook, m.Position, m.Outcome, took, surface.Milliseconds.Unix(m.EndedAt)})
 	}
 	return out
 }
@@ -151,15 +143,6 @@ func visibleFailure(f *event.Failure, mayAddress bool) *event.Failure {
 	return &out
 }
 
-// page is a part of the list.
-type page struct {
-	Object  string      `json:"object"` // list
-	Data    []listedRun `json:"data"`
-	HasMore bool        `json:"has_more"` // there are older runs
-	FirstID *string     `json:"first_id"` // null = there are no runs
-	LastID  *string     `json:"last_id"`
-}
-
 type listedRun struct {
 	Type string `json:"object"` // run
 	Object
@@ -171,15 +154,9 @@ type shownRun struct {
 }
 
 // newPage returns the page of up to limit runs. A further run shows that there is more.
-func newPage(found []journal.Summary, limit int) page {
-	out := page{Object: "list", Data: []listedRun{}, HasMore: len(found) > limit}
-	for _, s := range found[:min(len(found), limit)] {
-		out.Data = append(out.Data, listedRun{"run", NewObject(s)})
-	}
-	if n := len(out.Data); n > 0 {
-		out.FirstID, out.LastID = &out.Data[0].ID, &out.Data[n-1].ID
-	}
-	return out
+func newPage(found []journal.Summary, limit int) surface.IDPage[listedRun] {
+	wire := func(s journal.Summary) listedRun { return listedRun{"run", NewObject(s)} }
+	return surface.NewIDPage(found, limit, wire, func(r listedRun) string { return r.ID })
 }
 
 // raised is the answer to a raise: the run goes on.

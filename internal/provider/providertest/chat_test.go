@@ -1,56 +1,40 @@
-package openai
+package providertest_test
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
-	"strings"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/turnpike-gateway/turnpike/internal/provider/openai"
 	"github.com/turnpike-gateway/turnpike/internal/provider/providertest"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
-	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-func dialect() providertest.Dialect {
-	return providertest.Dialect{
-		Decode: decoding(),
-		Encode: func(req *model.Request) ([]byte, error) {
-			return New(wire.Endpoint{BaseURL: "http://p"}, Options{}).encode(req, true), nil
-		},
-		Said:     said,
-		Repeated: repeated,
-		Request:  plainRequest,
-		Meaning:  meaning,
-	}
-}
-
-func TestRecordedAnswersAreRepeated(t *testing.T) { dialect().RepeatsAnswers(t, recordings(t)) } // P08
-
-func TestRecordedRequestsAreWritten(t *testing.T) { dialect().WritesRequests(t, recordings(t)) } // M01, M05
-
-// said returns the message of an answer; one that was streamed is put together
+// chatSaid returns the message of an answer; one that was streamed is put together
 // from its deltas.
-func said(t testing.TB, r recording) any {
-	message := map[string]any{}
-	lines := bufio.NewScanner(bytes.NewReader(r.Body))
-	lines.Buffer(nil, len(r.Body)+1)
-	for r.Streamed && lines.Scan() {
-		data, ok := strings.CutPrefix(strings.TrimSpace(lines.Text()), "data:")
-		if ok && !strings.Contains(data, "[DONE]") {
-			join(message, choice(t, []byte(data), "delta"))
-		}
-	}
+func chatSaid(t testing.TB, r providertest.Recording) any {
 	if !r.Streamed {
-		message = choice(t, r.Body, "message")
+		return chatTidy(chatChoice(t, r.Body, "message"))
 	}
-	return tidy(message)
+	message := map[string]any{}
+	dataLines(r, func(data []byte) {
+		if !bytes.Contains(data, []byte("[DONE]")) {
+			chatJoin(message, chatChoice(t, data, "delta"))
+		}
+	})
+	return chatTidy(message)
 }
 
-// choice returns a member of the first choice, empty without one.
-func choice(t testing.TB, data []byte, member string) map[string]any {
+// chatChoice returns a member of the first choice, empty without one.
+func chatChoice(t testing.TB, data []byte, member string) map[string]any {
 	choices, _ := providertest.Object(t, data)["choices"].([]any)
 	if len(choices) == 0 {
 		return nil
@@ -59,14 +43,14 @@ func choice(t testing.TB, data []byte, member string) map[string]any {
 	return object
 }
 
-// join adds the members of a delta to a message.
-func join(message, delta map[string]any) {
+// chatJoin adds the members of a delta to a message.
+func chatJoin(message, delta map[string]any) {
 	for name, v := range delta {
 		switch v := v.(type) {
 		case string:
 			have, _ := message[name].(string)
 			if list, ok := message[name].([]any); ok { // parts, then strings
-				message[name] = joinElement(list, map[string]any{"type": "text", "text": v})
+				message[name] = chatJoinElement(list, map[string]any{"type": "text", "text": v})
 				continue
 			}
 			switch name {
@@ -80,7 +64,7 @@ func join(message, delta map[string]any) {
 		case []any:
 			have, _ := message[name].([]any)
 			for _, e := range v {
-				have = joinElement(have, e.(map[string]any))
+				have = chatJoinElement(have, e.(map[string]any))
 			}
 			message[name] = have
 		case map[string]any:
@@ -93,35 +77,35 @@ func join(message, delta map[string]any) {
 				have = map[string]any{}
 				message[name] = have
 			}
-			join(have, v)
+			chatJoin(have, v)
 		default:
 			message[name] = v
 		}
 	}
 }
 
-// joinElement adds an element to the one that it continues: that of the same index
+// chatJoinElement adds an element to the one that it continues: that of the same index
 // and type, or the last one if neither has an index and both are text.
-func joinElement(list []any, e map[string]any) []any {
+func chatJoinElement(list []any, e map[string]any) []any {
 	for i := len(list) - 1; i >= 0; i-- {
 		have := list[i].(map[string]any)
 		same := e["type"] == nil || have["type"] == e["type"]
 		if index, ok := e["index"]; ok && have["index"] == index && same {
-			join(have, e)
+			chatJoin(have, e)
 			return list
 		}
 		if _, ok := e["index"]; !ok && i == len(list)-1 && same && (e["type"] == "text" || e["type"] == "thinking") {
-			join(have, e)
+			chatJoin(have, e)
 			return list
 		}
 	}
 	fresh := map[string]any{}
-	join(fresh, e)
+	chatJoin(fresh, e)
 	return append(list, fresh)
 }
 
-// tidy removes from a message what says nothing, and what is not sent back.
-func tidy(message map[string]any) map[string]any {
+// chatTidy removes from a message what says nothing, and what is not sent back.
+func chatTidy(message map[string]any) map[string]any {
 	delete(message, "channel")
 	for name, v := range message {
 		if list, ok := v.([]any); v == "" || ok && len(list) == 0 {
@@ -137,20 +121,14 @@ func tidy(message map[string]any) map[string]any {
 	return message
 }
 
-func repeated(t testing.TB, body []byte) any {
-	messages := providertest.Object(t, body)["messages"].([]any)
-	if len(messages) != 2 {
-		t.Fatalf("%d messages in %s", len(messages), body)
-	}
-	return tidy(messages[1].(map[string]any))
-}
+func chatRepeated(t testing.TB, body []byte) any { return chatTidy(twoMessages(t, body)) }
 
-// plainRequest reads a recorded request.
-func plainRequest(t testing.TB, r recording) *model.Request {
+// chatPlainRequest reads a recorded request.
+func chatPlainRequest(t testing.TB, r providertest.Recording) *model.Request {
 	var w struct {
 		Model     string
-		Messages  []plainMessage
-		Tools     []struct{ Function plainFunction }
+		Messages  []chatMessage
+		Tools     []struct{ Function chatFunction }
 		Choice    json.RawMessage `json:"tool_choice"`
 		MaxTokens int             `json:"max_tokens"`
 		MaxNew    int             `json:"max_completion_tokens"`
@@ -176,50 +154,46 @@ func plainRequest(t testing.TB, r recording) *model.Request {
 	}}
 	req.Format.Type = w.Format.Type
 	for i, m := range w.Messages {
-		items := m.items()
-		if m.Role == item.Assistant {
-			item.SetTurn(items, i+1)
-		}
-		req.Items = append(req.Items, items...)
+		req.Items = append(req.Items, turned(m.items(), m.Role, i+1)...)
 	}
 	for _, f := range w.Tools {
-		req.Tools = append(req.Tools, model.Tool{Strict: f.Function.Strict, Definition: tool.Definition{Name: f.Function.Name, Description: f.Function.Description, InputSchema: f.Function.Parameters}})
+		req.Tools = append(req.Tools, offered(f.Function.Name, f.Function.Description, f.Function.Parameters, f.Function.Strict))
 	}
-	var named struct{ Function plainFunction }
+	var named struct{ Function chatFunction }
 	if json.Unmarshal(w.Choice, &req.ToolChoice.Mode) != nil && json.Unmarshal(w.Choice, &named) == nil {
 		req.ToolChoice = model.ToolChoice{Mode: "named", Name: named.Function.Name}
 	}
 	return req
 }
 
-type plainMessage struct {
+type chatMessage struct {
 	Role    item.Role
 	Content json.RawMessage
 	CallID  string `json:"tool_call_id"`
 	Calls   []struct {
 		ID       string
-		Function plainFunction
+		Function chatFunction
 	} `json:"tool_calls"`
 }
 
-type plainImage struct{ URL, Detail string }
+type chatImage struct{ URL, Detail string }
 
 // UnmarshalJSON reads an object, or the bare URL that Mistral allows.
-func (i *plainImage) UnmarshalJSON(data []byte) error {
-	type object plainImage
+func (i *chatImage) UnmarshalJSON(data []byte) error {
+	type object chatImage
 	if json.Unmarshal(data, &i.URL) == nil {
 		return nil
 	}
 	return json.Unmarshal(data, (*object)(i))
 }
 
-type plainFunction struct {
+type chatFunction struct {
 	Name, Description, Arguments string
 	Parameters                   json.RawMessage
 	Strict                       *bool
 }
 
-func (m plainMessage) items() []item.Item {
+func (m chatMessage) items() []item.Item {
 	parts := m.parts()
 	switch m.Role {
 	case "tool":
@@ -237,7 +211,7 @@ func (m plainMessage) items() []item.Item {
 	return []item.Item{{Kind: item.Message, Role: m.Role, Parts: parts}}
 }
 
-func (m plainMessage) parts() []item.Part {
+func (m chatMessage) parts() []item.Part {
 	var text string
 	if json.Unmarshal(m.Content, &text) == nil {
 		if text == "" {
@@ -247,7 +221,7 @@ func (m plainMessage) parts() []item.Part {
 	}
 	var list []struct {
 		Type, Text string
-		Image      plainImage                    `json:"image_url"`
+		Image      chatImage                     `json:"image_url"`
 		Audio      struct{ Data, Format string } `json:"input_audio"`
 		File       struct {
 			Data string `json:"file_data"`
@@ -279,9 +253,9 @@ func (m plainMessage) parts() []item.Part {
 	return parts
 }
 
-// meaning returns the members of a request that all dialects share. The others of
+// chatMeaning returns the members of a request that all dialects share. The others of
 // the recorded requests are settings of one provider, and how the answer comes.
-func meaning(t testing.TB, body []byte) any {
+func chatMeaning(t testing.TB, body []byte) any {
 	all, shared := providertest.Object(t, body), map[string]any{}
 	for _, name := range []string{"model", "tools", "tool_choice", "max_tokens", "temperature", "top_p", "top_k",
 		"presence_penalty", "frequency_penalty", "stop", "reasoning_effort", "response_format"} {
@@ -306,13 +280,13 @@ func meaning(t testing.TB, body []byte) any {
 	}
 	var messages []any
 	for _, m := range all["messages"].([]any) {
-		messages = append(messages, messageMeaning(m.(map[string]any)))
+		messages = append(messages, chatMessageMeaning(m.(map[string]any)))
 	}
 	shared["messages"] = messages
 	return shared
 }
 
-func messageMeaning(m map[string]any) map[string]any {
+func chatMessageMeaning(m map[string]any) map[string]any {
 	meant := map[string]any{"role": m["role"]}
 	if m["role"] == "developer" {
 		meant["role"] = "system"
@@ -337,4 +311,112 @@ func messageMeaning(m map[string]any) map[string]any {
 		}
 	}
 	return meant
+}
+
+func chatDialect() dialect {
+	const tooLong = "This model's maximum context length is 128000 tokens. However, your messages resulted in 130000 tokens."
+	return dialect{
+		name: model.DialectChat, recordings: []string{"openai-chat", "openai-compat"},
+		open: func(e wire.Endpoint) model.Model { return openai.New(e, openai.Options{}) },
+		suites: []providertest.Adapter{
+			{Column: providertest.Compatible, Model: "some-model", TooLong: tooLong, Lenient: true},
+			{Column: providertest.OpenAI, Model: "gpt-5", TooLong: tooLong, New: func(e wire.Endpoint) model.Model {
+				at := wire.Endpoint{BaseURL: "https://api.openai.com/v1", Transport: redirect{e}, Silence: e.Silence}
+				return openai.New(at, openai.Options{}) // OpenAI itself is known by its host
+			}},
+		},
+		usage: func(u usage) model.Usage {
+			used := model.Usage{
+				Input: u.Input, Output: u.Output, Total: u.Total, CachedInput: u.CachedInput, CacheWrite: u.CacheWrite, Reasoning: u.Reasoning,
+			}
+			if u.Beside || u.Reasoning > u.Output {
+				used.Output += u.Reasoning
+				used.Total = max(used.Total, used.Input+used.Output)
+			}
+			return used
+		},
+		own: func(t *testing.T, _ providertest.Recording, turn *model.Turn) {
+			if native := turn.Items[0].Native.JSON; !json.Valid(native) {
+				t.Errorf("native is no JSON: %s", native)
+			}
+		},
+		said: chatSaid, repeated: chatRepeated, request: chatPlainRequest, meaning: chatMeaning,
+		loops: []string{
+			"fantasy-open-aicommon-openai-gpt-5-multi-tool",
+			"fantasy-open-aicommon-openai-gpt-5-multi-tool-streaming",
+			"fantasy-vercel-common-gpt-5-multi-tool-streaming",
+			"fantasy-vercel-thinking-claude-sonnet-4-thinking-streaming",
+			"fantasy-vercel-thinking-claude-sonnet-4-sig-thinking",
+		},
+		resumed: func(t testing.TB, second []byte, turn *model.Turn) []item.Item {
+			items := turn.Items
+			for _, m := range chatLoosely(t, second).([]map[string]any) {
+				if m["role"] == "tool" {
+					items = append(items, item.NewResult(m["tool_call_id"].(string), m["content"].(string), false))
+				}
+			}
+			return items
+		},
+		loosely: chatLoosely,
+	}
+}
+
+// chatLoosely returns the messages of the model and the results without what the recorded client left to itself:
+// an empty content, and the vendor's metadata.
+func chatLoosely(t testing.TB, body []byte) any {
+	var all []map[string]any
+	for _, m := range providertest.Object(t, body)["messages"].([]any) {
+		m := m.(map[string]any)
+		if m["content"] == "" {
+			delete(m, "content")
+		}
+		delete(m, "provider_metadata")
+		if m["role"] == "assistant" || m["role"] == "tool" {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// redirect sends requests for OpenAI to the fake provider.
+type redirect struct{ e wire.Endpoint }
+
+func (r redirect) RoundTrip(req *http.Request) (*http.Response, error) {
+	to, err := url.Parse(r.e.BaseURL)
+	if err != nil {
+		return nil, err
+	}
+	if req.URL.Host != "api.openai.com" {
+		return nil, fmt.Errorf("a request for %s", req.URL)
+	}
+	req = req.Clone(req.Context())
+	req.URL.Scheme, req.URL.Host, req.Host = to.Scheme, to.Host, to.Host
+	return r.e.Transport.RoundTrip(req)
+}
+
+// What a provider accepted goes out as it was.
+func TestRecordedMessagesGoBackUnchanged(t *testing.T) { // M01
+	type recorded struct{ Messages, Tools []json.RawMessage }
+	d := chatDialect()
+	for _, r := range providertest.Recordings(t, d.recordings...) {
+		var want, got recorded
+		if json.Unmarshal(r.Request.Body, &want) != nil || len(want.Messages) == 0 {
+			continue // one that is not JSON, such as a file
+		}
+		req := &model.Request{Model: "m", Dialect: model.DialectChat}
+		for _, m := range want.Messages {
+			native := item.Native{Dialect: model.DialectChat, JSON: m}
+			req.Items = append(req.Items, item.Item{Kind: item.Message, Role: item.User, Native: native})
+		}
+		for _, one := range want.Tools {
+			req.Tools = append(req.Tools, model.Tool{Native: one})
+		}
+		body, err := d.encode(req)
+		if err = errors.Join(err, json.Unmarshal(body, &got)); err != nil {
+			t.Fatal(r.Name, err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(r.Name, diff)
+		}
+	}
 }

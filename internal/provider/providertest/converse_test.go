@@ -1,8 +1,7 @@
-package bedrock
+package providertest_test
 
 import (
 	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"io"
@@ -12,40 +11,30 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws/protocol/eventstream"
 
+	"github.com/turnpike-gateway/turnpike/internal/provider/bedrock"
 	"github.com/turnpike-gateway/turnpike/internal/provider/providertest"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
-	"github.com/turnpike-gateway/turnpike/tool"
+	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
-func dialect() providertest.Dialect {
-	return providertest.Dialect{
-		Decode: decoding(),
-		Encode: func(req *model.Request) ([]byte, error) {
-			return New(wire.Endpoint{BaseURL: "http://p"}, Options{}).encode(req)
-		},
-		Said:     said,
-		Repeated: repeated,
-		Request:  plainRequest,
-		Meaning:  meaning,
-	}
-}
-
-// What the API said goes back to it, block by block.
-func TestRecordedAnswersAreRepeated(t *testing.T) { dialect().RepeatsAnswers(t, recordings(t)) } // M05 P08
-
-func TestRecordedRequestsAreWritten(t *testing.T) { dialect().WritesRequests(t, recordings(t)) } // M04 M05
-
-// recordedEvent is a message of a recorded event stream.
-type recordedEvent struct {
+// converseEvent is a message of a recorded event stream.
+type converseEvent struct {
 	name string
 	data map[string]any
 }
 
-func recordedEvents(t testing.TB, body []byte) []recordedEvent {
+func converseRecordedEvents(t testing.TB, body []byte) (all []converseEvent) {
+	for _, m := range frames(t, body) {
+		all = append(all, converseEvent{m.Headers.Get(":event-type").String(), providertest.Object(t, m.Payload)})
+	}
+	return all
+}
+
+// frames returns the messages of an AWS event stream.
+func frames(t testing.TB, body []byte) (all []eventstream.Message) {
 	t.Helper()
-	var all []recordedEvent
 	r, d := bytes.NewReader(body), eventstream.NewDecoder()
 	for {
 		m, err := d.Decode(r, nil)
@@ -55,16 +44,16 @@ func recordedEvents(t testing.TB, body []byte) []recordedEvent {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, recordedEvent{m.Headers.Get(":event-type").String(), providertest.Object(t, m.Payload)})
+		all = append(all, m)
 	}
 }
 
-// said returns the blocks of an answer; those of a stream are put together from their
+// converseSaid returns the blocks of an answer; those of a stream are put together from their
 // events. A text without characters is not said, and a call has no type in requests.
-func said(t testing.TB, r providertest.Recording) any {
+func converseSaid(t testing.TB, r providertest.Recording) any {
 	var blocks []any
 	if r.Streamed {
-		blocks = joinedBlocks(t, r)
+		blocks = converseJoinedBlocks(t, r)
 	} else {
 		message := providertest.Object(t, r.Body)["output"].(map[string]any)["message"].(map[string]any)
 		blocks = message["content"].([]any)
@@ -82,10 +71,10 @@ func said(t testing.TB, r providertest.Recording) any {
 	return kept
 }
 
-func joinedBlocks(t testing.TB, r providertest.Recording) []any {
+func converseJoinedBlocks(t testing.TB, r providertest.Recording) []any {
 	var order []string
 	blocks := map[string]map[string]any{}
-	at := func(e recordedEvent) map[string]any {
+	at := func(e converseEvent) map[string]any {
 		index := string(e.data["contentBlockIndex"].(json.Number))
 		if blocks[index] == nil {
 			blocks[index] = map[string]any{}
@@ -93,14 +82,14 @@ func joinedBlocks(t testing.TB, r providertest.Recording) []any {
 		}
 		return blocks[index]
 	}
-	for _, e := range recordedEvents(t, r.Body) {
+	for _, e := range converseRecordedEvents(t, r.Body) {
 		switch e.name {
 		case "contentBlockStart":
 			for name, v := range e.data["start"].(map[string]any) {
 				at(e)[name] = v
 			}
 		case "contentBlockDelta":
-			addPiece(at(e), e.data["delta"].(map[string]any))
+			converseAddPiece(at(e), e.data["delta"].(map[string]any))
 		}
 	}
 	var all []any
@@ -114,8 +103,8 @@ func joinedBlocks(t testing.TB, r providertest.Recording) []any {
 	return all
 }
 
-// addPiece adds a delta to its block.
-func addPiece(block, piece map[string]any) {
+// converseAddPiece adds a delta to its block.
+func converseAddPiece(block, piece map[string]any) {
 	extend := func(object map[string]any, name string, more any) {
 		have, _ := object[name].(string)
 		object[name] = have + more.(string)
@@ -150,17 +139,11 @@ func addPiece(block, piece map[string]any) {
 	}
 }
 
-// repeated returns the blocks of the assistant's message.
-func repeated(t testing.TB, body []byte) any {
-	messages := providertest.Object(t, body)["messages"].([]any)
-	if len(messages) != 2 {
-		t.Fatalf("%d messages in %s", len(messages), body)
-	}
-	return messages[1].(map[string]any)["content"]
-}
+// converseRepeated returns the blocks of the assistant's message.
+func converseRepeated(t testing.TB, body []byte) any { return twoMessages(t, body)["content"] }
 
-// plainBlock is a block of content.
-type plainBlock struct {
+// converseBlock is a block of content.
+type converseBlock struct {
 	Text  *string
 	Image *struct {
 		Format string
@@ -175,25 +158,25 @@ type plainBlock struct {
 		ToolUseID string `json:"toolUseId"`
 		Status    string
 		Type      string
-		Content   []plainBlock
+		Content   []converseBlock
 	} `json:"toolResult"`
 	Reasoning  json.RawMessage `json:"reasoningContent"`
 	CachePoint json.RawMessage `json:"cachePoint"`
 }
 
-// plainRequest reads a recorded request; nil for one with tools that the API runs itself,
+// conversePlainRequest reads a recorded request; nil for one with tools that the API runs itself,
 // guardrails and files of S3, which no other dialect has.
-func plainRequest(t testing.TB, r providertest.Recording) *model.Request {
+func conversePlainRequest(t testing.TB, r providertest.Recording) *model.Request {
 	for _, own := range []string{"systemTool", "guardContent", "s3Location"} {
 		if bytes.Contains(r.Request.Body, []byte(own)) {
 			return nil
 		}
 	}
 	var w struct {
-		System   []plainBlock
+		System   []converseBlock
 		Messages []struct {
 			Role    item.Role
-			Content []plainBlock
+			Content []converseBlock
 		}
 		Inference struct {
 			MaxTokens   int      `json:"maxTokens"`
@@ -231,18 +214,13 @@ func plainRequest(t testing.TB, r providertest.Recording) *model.Request {
 		}
 	}
 	for i, m := range w.Messages {
-		items := plainItems(m.Role, m.Content)
-		if m.Role == item.Assistant {
-			item.SetTurn(items, i+1)
-		}
-		req.Items = append(req.Items, items...)
+		req.Items = append(req.Items, turned(conversePlainItems(m.Role, m.Content), m.Role, i+1)...)
 	}
 	for _, f := range w.Tools.Tools {
-		req.Tools = append(req.Tools, model.Tool{Definition: tool.Definition{Name: f.Spec.Name, Description: f.Spec.Description, InputSchema: f.Spec.InputSchema.JSON}})
+		req.Tools = append(req.Tools, offered(f.Spec.Name, f.Spec.Description, f.Spec.InputSchema.JSON, nil))
 	}
 	for kind, chosen := range w.Tools.Choice {
-		modes := map[string]model.ToolChoiceMode{"auto": model.ChooseAuto, "any": model.ChooseRequired, "tool": model.ChooseNamed}
-		req.ToolChoice = model.ToolChoice{Mode: modes[kind], Name: chosen.Name}
+		req.ToolChoice = model.ToolChoice{Mode: choiceModes()[kind], Name: chosen.Name}
 	}
 	if s := w.Output.Format.Structure.Schema; s.Schema != "" {
 		req.Format = model.Format{Type: "json_schema", Name: s.Name, Schema: json.RawMessage(s.Schema)}
@@ -250,8 +228,8 @@ func plainRequest(t testing.TB, r providertest.Recording) *model.Request {
 	return req
 }
 
-// plainItems returns a message as items. Parts of a user become one message each.
-func plainItems(role item.Role, list []plainBlock) []item.Item {
+// conversePlainItems returns a message as items. Parts of a user become one message each.
+func conversePlainItems(role item.Role, list []converseBlock) []item.Item {
 	var items []item.Item
 	for _, b := range list {
 		switch {
@@ -270,16 +248,16 @@ func plainItems(role item.Role, list []plainBlock) []item.Item {
 	return items
 }
 
-func (b plainBlock) part() item.Part {
+func (b converseBlock) part() item.Part {
 	if b.Image != nil {
 		return item.Part{Kind: item.Image, MIMEType: "image/" + b.Image.Format, Data: b.Image.Source.Bytes}
 	}
 	return item.Part{Kind: item.Text, Text: *b.Text}
 }
 
-// meaning returns a request without empty members, cache points, thinking, and the
+// converseMeaning returns a request without empty members, cache points, thinking, and the
 // reasoning, which only its own provider gets back.
-func meaning(t testing.TB, body []byte) any {
+func converseMeaning(t testing.TB, body []byte) any {
 	all := providertest.Object(t, body)
 	for name, v := range all {
 		switch v := v.(type) {
@@ -297,7 +275,7 @@ func meaning(t testing.TB, body []byte) any {
 		messages, _ := all[list].([]any)
 		for i, m := range messages {
 			if content, ok := m.(map[string]any)["content"].([]any); ok {
-				m.(map[string]any)["content"] = plainContent(content)
+				m.(map[string]any)["content"] = conversePlainContent(content)
 			} else if m.(map[string]any)["cachePoint"] != nil {
 				all[list] = messages[:i]
 			}
@@ -306,7 +284,7 @@ func meaning(t testing.TB, body []byte) any {
 	return all
 }
 
-func plainContent(content []any) []any {
+func conversePlainContent(content []any) []any {
 	var kept []any
 	for _, b := range content {
 		b := b.(map[string]any)
@@ -321,19 +299,65 @@ func plainContent(content []any) []any {
 	return kept
 }
 
-// Bytes of redacted reasoning that come in pieces are one block.
-func TestRedactedReasoningInPieces(t *testing.T) { // P08
-	secret := []byte("only the provider can read this")
-	stream := concat(
-		frame("messageStart", `{"role":"assistant"}`),
-		frame("contentBlockDelta", `{"contentBlockIndex":0,"delta":{"reasoningContent":{"redactedContent":"`+base64.StdEncoding.EncodeToString(secret[:10])+`"}}}`),
-		frame("contentBlockDelta", `{"contentBlockIndex":0,"delta":{"reasoningContent":{"redactedContent":"`+base64.StdEncoding.EncodeToString(secret[10:])+`"}}}`),
-		frame("contentBlockStop", `{"contentBlockIndex":0}`),
-		frame("messageStop", `{"stopReason":"end_turn"}`),
-	)
-	got := decoding().Run(bytes.NewReader(stream)).Turn
-	want := `{"reasoningContent":{"redactedContent":"` + base64.StdEncoding.EncodeToString(secret) + `"}}`
-	if len(got.Items) != 1 || string(got.Items[0].Native.JSON) != want {
-		t.Errorf("%+v", got.Items)
+func converseDialect() dialect {
+	signed := bedrock.Options{
+		Region:      turnpiketest.AWSRegion,
+		Credentials: bedrock.Static(turnpiketest.AWSAccessKeyID, turnpiketest.AWSSecretAccessKey, turnpiketest.AWSSessionToken),
 	}
+	suite := func(name string) providertest.Adapter {
+		const tooLong = "The model returned the following errors: Input is too long for requested model."
+		return providertest.Adapter{Column: providertest.Bedrock, Model: name, TooLong: tooLong}
+	}
+	return dialect{
+		name: model.DialectBedrock, recordings: []string{"bedrock-converse"},
+		open: func(e wire.Endpoint) model.Model { return bedrock.New(e, signed) },
+		suites: []providertest.Adapter{
+			suite("us.anthropic.claude-sonnet-4-5-20250929-v1:0"),                                             // thinks for a number of tokens
+			suite("arn:aws:bedrock:us-east-1:123456789012:inference-profile/us.anthropic.claude-opus-4-6-v1"), // decides by itself
+		},
+		usage: func(u usage) model.Usage { // the dialect's input has no cached tokens in it
+			return model.Usage{
+				Input: u.Input + u.CachedInput + u.CacheWrite, Output: u.Output, Total: u.Total, CachedInput: u.CachedInput, CacheWrite: u.CacheWrite,
+			}
+		},
+		own:  converseOwn,
+		said: converseSaid, repeated: converseRepeated, request: conversePlainRequest, meaning: converseMeaning,
+		loops: []string{
+			"pydantic-bedrock-anthropic-tool-with-thinking",
+			"pydantic-bedrock-model-with-code-execution-tool",
+			"rubyllm-function-calling-bedrock-amazon-nova-2-lite-v1-0-can-handle-multiple-tool-ae0cb8",
+		},
+		loosely: func(t testing.TB, body []byte) any {
+			return providertest.Object(t, body)["messages"].([]any)[1].(map[string]any)["content"]
+		},
+	}
+}
+
+// converseOwn checks signatures, and the blocks of the provider's own tools.
+func converseOwn(t *testing.T, r providertest.Recording, turn *model.Turn) {
+	checkSignatures(t, r.Expected, turn, func(native []byte) (string, bool) {
+		var b struct {
+			Content struct {
+				Text     struct{ Signature string } `json:"reasoningText"`
+				Redacted string                     `json:"redactedContent"`
+			} `json:"reasoningContent"`
+		}
+		if err := json.Unmarshal(native, &b); err != nil {
+			t.Fatal(err)
+		}
+		return b.Content.Text.Signature, b.Content.Redacted != ""
+	})
+	var others []item.Item
+	for _, it := range providertest.OfKind(turn.Items, item.Other) {
+		if providertest.Object(t, it.Native.JSON)["citationsContent"] == nil {
+			others = append(others, it)
+		}
+	}
+	checkHosted(t, r.Expected, others, func(native []byte, kind, id string) bool {
+		if kind == "server_tool_use" {
+			kind = "toolUse"
+		}
+		b, _ := providertest.Object(t, native)[kind].(map[string]any)
+		return b["toolUseId"] == id
+	})
 }

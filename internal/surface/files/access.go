@@ -2,50 +2,13 @@ package files
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
-	"github.com/turnpike-gateway/turnpike/internal/blob"
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/tool"
 )
-
-// answer returns the error for the client.
-func (h *Handler) answer(err error) error {
-	var (
-		own      *fault.Error
-		fatal    tool.Fatal
-		argument *blob.ArgumentError
-		limit    *blob.LimitError
-		refused  *blob.RefusedError
-	)
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &fatal):
-		reason, _ := fatal.Blocked()
-		return &fault.Error{Code: fault.Forbidden, Reason: "outbound_ssrf_blocked", Message: "the outbound policy refuses the endpoint of the bucket: " + reason, Err: err}
-	case errors.As(err, &own):
-		return err
-	case errors.As(err, &argument):
-		return fault.New(fault.Invalid, "invalid_value", "%s", argument.Error()).In(argument.Argument)
-	case errors.As(err, &limit):
-		f := fault.New(fault.Conflict, "cap_reached", "%s", limit.Error())
-		f.Setting = limit.Setting
-		return f
-	case errors.As(err, &refused):
-		h.o.Log.Warn("a bucket has not answered a request", "error", refused.Why, "cause", refused.Err)
-		return &fault.Error{Code: fault.Upstream, Reason: "bucket_failed", Message: refused.Why, Setting: refused.Setting, Err: err}
-	case errors.Is(err, blob.ErrNotFound):
-		return fault.New(fault.NotFound, "not_found", "no such file")
-	case errors.Is(err, blob.ErrNoBucket), errors.Is(err, blob.ErrDeleted):
-		return fault.New(fault.NotFound, "not_found", "no such bucket")
-	}
-	return err
-}
 
 // mayRead returns an error unless the key may read files.
 func mayRead(caller caller.Caller) error {
@@ -53,7 +16,8 @@ func mayRead(caller caller.Caller) error {
 	if a.AllowsServer(org.BuiltinTools) && a.AllowsTool(readTool) {
 		return nil
 	}
-	return fault.New(fault.Forbidden, "tool_not_allowed", "this key may not use the tool %s of %s, and so not read files; an owner or admin can change its servers and tools", readTool, org.BuiltinTools)
+	return fault.New(fault.Forbidden, "tool_not_allowed", "this key may not use the tool %s of %s, and so not read files; "+
+		"an owner or admin can change its servers and tools", readTool, org.BuiltinTools)
 }
 
 // mayWrite returns an error unless the key may write and delete files.
@@ -63,7 +27,8 @@ func mayWrite(caller caller.Caller) error {
 	case a.ReadOnly:
 		return fault.New(fault.Forbidden, "tool_not_allowed", "this key is read_only, and so cannot write or delete files")
 	case !a.AllowsServer(org.BuiltinTools) || !a.AllowsTool(writeTool):
-		return fault.New(fault.Forbidden, "tool_not_allowed", "this key may not use the tool %s of %s, and so not write or delete files; an owner or admin can change its servers and tools", writeTool, org.BuiltinTools)
+		return fault.New(fault.Forbidden, "tool_not_allowed", "this key may not use the tool %s of %s, and so not write or delete files; "+
+			"an owner or admin can change its servers and tools", writeTool, org.BuiltinTools)
 	}
 	return nil
 }
@@ -120,7 +85,8 @@ func (t *transfers) begin(ctx context.Context, orgID string) (end func(), err er
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	f := fault.New(fault.Limited, "too_many_requests", "the org has transferred %d files at the same time for %v; try again when one of them is done", maxTransfers, longestWait)
+	f := fault.New(fault.Limited, "too_many_requests", "the org has transferred %d files at the same time for %v; "+
+		"try again when one of them is done", maxTransfers, longestWait)
 	f.RetryAfter = time.Second
 	return nil, f
 }

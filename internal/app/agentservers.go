@@ -43,8 +43,8 @@ func (o ownServers) OwnServers(ctx context.Context, orgID, runID string, snapsho
 	}
 	var all []func()
 	if len(s.Tools)+len(s.Builtins) > 0 { // the first: no MCP server can take the name of such a tool
-		builtin, prices := o.builtins.own(orgID, s.Builtins)
-		one := o.pool.OwnTools(orgID, agent.ToolServer, builtin, s.HTTPTools(orgID))
+		tools, prices := o.builtins.own(orgID, s.Builtins)
+		one := o.pool.OwnTools(orgID, agent.ToolServer, tools, s.HTTPTools(orgID))
 		one.Prices = prices
 		servers = append(servers, one)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/agent"
 	"github.com/turnpike-gateway/turnpike/internal/blob"
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/codetool"
 	"github.com/turnpike-gateway/turnpike/internal/egress"
@@ -72,7 +73,8 @@ type shownBuiltins struct {
 func (b *builtins) servers(orgID string, r org.Runtime) (all, engaged *catalog.Server) {
 	enabled := r.EnabledBuiltins()
 	switched := slices.DeleteFunc(r.SwitchedBuiltins(), func(t org.BuiltinTool) bool {
-		return slices.Contains(org.CodeTools(), t.Name) && !b.runsCode || t.Name == org.Shell && !b.shell
+		row, _ := builtin.Find(t.Name)
+		return row.Kind == builtin.Code && !b.runsCode || t.Name == builtin.Shell && !b.shell
 	})
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -93,7 +95,8 @@ func (b *builtins) servers(orgID string, r org.Runtime) (all, engaged *catalog.S
 	if len(switched) > 0 {
 		more := slices.Clone(enabled)
 		for _, t := range switched {
-			t.Hosted = hostedType(t.Name) != ""
+			row, _ := builtin.Find(t.Name)
+			t.Hosted = row.Hosted != ""
 			more = append(slices.DeleteFunc(more, func(have org.BuiltinTool) bool { return have.Name == t.Name }), t)
 		}
 		last.engaged = new(b.serverOf(orgID, more))
@@ -115,14 +118,18 @@ func (b *builtins) serverOf(orgID string, all []org.BuiltinTool) catalog.Server 
 	for _, t := range all {
 		tools = append(tools, b.tool(orgID, t, agent.SnapshotBuiltin{Name: t.Name}))
 		if t.Hosted {
+			row, _ := builtin.Find(t.Name)
 			if s.Hosted == nil {
 				s.Hosted, s.HostedOptions = map[string]string{}, b.hostedOptions(orgID)
 			}
-			s.Hosted[hostedType(t.Name)] = t.Name
+			s.Hosted[row.Hosted] = t.Name
 		}
 	}
-	if s.Hosted[webtool.SearchName] != "" && slices.Contains(namesOf(all), webtool.ScrapeName) {
-		s.HostedToo = map[string]string{webtool.SearchName: webtool.ScrapeName}
+	for _, t := range all {
+		row, _ := builtin.Find(t.Name)
+		if with, ok := builtin.Find(row.With); ok && s.Hosted[with.Hosted] != "" {
+			s.HostedToo = map[string]string{with.Hosted: t.Name}
+		}
 	}
 	s.Source, s.GivesFiles = tools, b.givesFiles
 	return s
@@ -147,10 +154,10 @@ func (b *builtins) forms(orgID, named string, all []org.BuiltinTool) (out []tool
 	for _, t := range all {
 		var forms []catalog.Form
 		switch t.Name {
-		case codetool.Name:
+		case builtin.CodeExecute:
 			forms = codetool.Forms(b.codeOptions(orgID), b.sandbox.Languages(), named)
-		case webtool.ScrapeName:
-			forms = []catalog.Form{{Tool: b.find(orgID, agent.SnapshotBuiltin{Name: t.Name}), As: org.FetchPage}}
+		case builtin.WebScrape:
+			forms = []catalog.Form{{Tool: b.find(orgID, agent.SnapshotBuiltin{Name: t.Name}), As: builtin.FetchPage}}
 		}
 		for _, f := range forms {
 			if t.RequireApproval == org.ApprovalNever {
@@ -171,29 +178,16 @@ func (b *builtins) codeOptions(orgID string) codetool.Options {
 // givesFiles reports whether the calls of a hosted tool get the files of the conversation: those that run code do, where its working directory
 // is here.
 func (b *builtins) givesFiles(kind string) bool {
-	return kind == codetool.Hosted && (b.KeepsFiles(sandbox.Python) || b.KeepsFiles(sandbox.JavaScript))
-}
-
-// hostedType returns the type of the hosted tool of requests that a built-in tool can answer; "" = none.
-func hostedType(name string) string {
-	switch name {
-	case webtool.SearchName:
-		return name
-	case codetool.Name:
-		return codetool.Hosted
-	case org.Shell:
-		return codetool.HostedShell
-	}
-	return ""
+	return kind == builtin.HostedCode && (b.KeepsFiles(sandbox.Python) || b.KeepsFiles(sandbox.JavaScript))
 }
 
 // hostedOptions returns what reads the options of the hosted tools that built-in tools of an org answer.
 func (b *builtins) hostedOptions(orgID string) func(kind string, options json.RawMessage) (json.RawMessage, error) {
 	return func(kind string, options json.RawMessage) (json.RawMessage, error) {
 		switch kind {
-		case codetool.Hosted:
+		case builtin.HostedCode:
 			return codetool.ReadHosted(options)
-		case codetool.HostedShell:
+		case builtin.HostedShell:
 			return codetool.ReadHostedShell(options)
 		}
 		return webtool.SearchOptions(b.runtime(orgID).Web.Search, options)
@@ -240,16 +234,16 @@ func (b *builtins) tool(orgID string, t org.BuiltinTool, own agent.SnapshotBuilt
 // next one. The caller holds mu.
 func (b *builtins) find(orgID string, own agent.SnapshotBuiltin) tool.Tool {
 	var all []tool.Tool
-	switch own.Name {
-	case codetool.Name, org.Shell:
+	switch row, _ := builtin.Find(own.Name); row.Kind {
+	case builtin.Code:
 		all, _ = codetool.New(b.codeOptions(orgID)).List(context.Background())
-	case sqltool.QueryName, sqltool.WriteName:
+	case builtin.Database:
 		all, _ = sqltool.New(sqltool.Options{
 			Org: orgID, Connections: b.databases, Log: b.log, Schemas: own.Schemas,
 			Settings: func() []org.Database { return b.runtime(orgID).Databases },
 			Secret:   func(ctx context.Context, reference string) (string, error) { return b.secret(ctx, orgID, reference) },
 		}).List(context.Background())
-	case "storage_read", "storage_write":
+	case builtin.Storage:
 		all, _ = storagetool.New(storagetool.Options{
 			Org: orgID, Buckets: b.buckets, Log: b.log,
 			Link: func(_ context.Context, bucket, path string) (storagetool.Link, error) {
@@ -257,7 +251,7 @@ func (b *builtins) find(orgID string, own agent.SnapshotBuiltin) tool.Tool {
 			},
 			Settings: func() []org.Bucket { return b.runtime(orgID).Buckets },
 		}).List(context.Background())
-	default:
+	case builtin.Web:
 		all = b.webOf(orgID)
 	}
 	for _, t := range all {
@@ -378,7 +372,7 @@ func (b *builtins) start(ctx context.Context, orgs iter.Seq[string]) {
 func (b *builtins) anyReads(orgs iter.Seq[string]) bool {
 	for id := range orgs {
 		r := b.runtime(id)
-		if slices.ContainsFunc(append(r.EnabledBuiltins(), r.SwitchedBuiltins()...), func(t org.BuiltinTool) bool { return t.Name == webtool.ScrapeName }) {
+		if slices.ContainsFunc(append(r.EnabledBuiltins(), r.SwitchedBuiltins()...), func(t org.BuiltinTool) bool { return t.Name == builtin.WebScrape }) {
 			return true
 		}
 	}
@@ -446,25 +440,25 @@ func (a *App) sessionOf(ctx context.Context, orgID, runID string) string {
 func (b *builtins) missingFor(ctx context.Context, orgID, name string) string {
 	r := b.runtime(orgID)
 	switch name {
-	case webtool.SearchName:
+	case builtin.WebSearch:
 		if s := r.Web.Search; cmp.Or(s.Provider, org.SearchExa) == org.SearchExa && s.APIKey == "" {
 			if _, err := b.secret(ctx, orgID, "secret:"+agent.ExaKey); err != nil {
 				return "the setting " + agent.ExaKey + ", or another provider in web.search"
 			}
 		}
-	case codetool.Name:
+	case builtin.CodeExecute:
 		if !b.sandbox.Runs() {
 			return "sandbox.drivers, which the operator sets"
 		}
-	case "storage_read", "storage_write":
+	case builtin.StorageRead, builtin.StorageWrite:
 		if len(r.Buckets) == 0 {
 			return "a bucket in buckets"
 		}
-	case sqltool.QueryName:
+	case builtin.DatabaseQuery:
 		if len(r.Databases) == 0 {
 			return "a database in databases"
 		}
-	case sqltool.WriteName:
+	case builtin.DatabaseWrite:
 		if !slices.ContainsFunc(r.Databases, func(d org.Database) bool { return d.WriteURL != "" }) {
 			return "write_url of a database in databases"
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/agent"
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
@@ -72,7 +73,7 @@ func (a *App) visionRequest(orgID string, c tool.Call, name string) (*run.Reques
 		return nil, &webtool.Undescribed{Text: "images cannot be described: the API key needs an end user, and the run has none", Last: true}
 	}
 	return &run.Request{
-		ID: requestOf(c), Org: orgID, Principal: c.Caller.ID, Surface: webtool.ScrapeName, EndUser: c.EndUser, Within: c.RunID, Model: name, Targets: targets,
+		ID: requestOf(c), Org: orgID, Principal: c.Caller.ID, Surface: builtin.WebScrape, EndUser: c.EndUser, Within: c.RunID, Model: name, Targets: targets,
 		Policy: resolve.Resolve(resolve.Operator{MaxRoundsCap: a.maxRoundsCap()}, caller.Org.Runtime, resolve.Defaults{}, resolve.Request{
 			Relay: true, MaxTokens: visionTokens, Key: c.Caller.ID, KeyAccess: access, EndUser: c.EndUser,
 		}),

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -29,7 +30,7 @@ type listFiles struct{ o Options }
 func (t *listFiles) Definition() tool.Definition {
 	yes, no := true, false
 	return tool.Definition{
-		Name: Name, Title: "List files",
+		Name: builtin.CodeExecute, Title: "List files",
 		Description: "List the files of this conversation that were handed over or stored: id, name, media type and size. Read the text of one with read_file.",
 		InputSchema: json.RawMessage(`{"type":"object","properties":{},"additionalProperties":false}`),
 		Annotations: tool.Annotations{ReadOnly: &yes, OpenWorld: &no},
@@ -77,7 +78,8 @@ const readSchema = `{"type":"object","properties":{` +
 func (t *readFile) Definition() tool.Definition {
 	yes, no := true, false
 	return tool.Definition{
-		Name: Name, Title: "Read a file", InputSchema: json.RawMessage(readSchema), Annotations: tool.Annotations{ReadOnly: &yes, OpenWorld: &no},
+		Name: builtin.CodeExecute, Title: "Read a file", InputSchema: json.RawMessage(readSchema),
+		Annotations: tool.Annotations{ReadOnly: &yes, OpenWorld: &no},
 		Description: fmt.Sprintf("Read the text of a file of this conversation, at most %d characters at once. total_chars says how long it is.", maxSlice),
 	}
 }

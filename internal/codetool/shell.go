@@ -12,10 +12,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/file"
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
-	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/sandbox"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -47,7 +47,7 @@ func (t *shell) Definition() tool.Definition {
 	if t.o.Keep != nil {
 		more = outputsSchema
 	}
-	d.Name, d.Title, d.InputSchema = org.Shell, "Run commands", json.RawMessage(fmt.Sprintf(shellSchema, more))
+	d.Name, d.Title, d.InputSchema = builtin.Shell, "Run commands", json.RawMessage(fmt.Sprintf(shellSchema, more))
 	d.Description = "Run commands with /bin/sh in a sandbox without network. Files in the working directory are kept for later calls of this conversation, " +
 		"and are those of Python. What a command starts ends with it."
 	return d
@@ -125,9 +125,6 @@ func (t *shell) Call(ctx context.Context, c tool.Call) (tool.Result, error) {
 	code := fmt.Sprintf("(lambda n: (exec(%s, n), print(n['commands'](__import__('json').loads(%s))))[1])({})", source, text)
 	return t.perform(ctx, c, arguments{Language: sandbox.Python, Code: code, Timeout: (limit + shellGrace).Seconds(), Outputs: a.Outputs}, shellResult)
 }
-
-// HostedShell is the type of the hosted tool of requests that the tool shell answers.
-const HostedShell = "shell"
 
 // ReadHostedShell is [ReadHosted] for a hosted tool shell.
 func ReadHostedShell(raw json.RawMessage) (json.RawMessage, error) {

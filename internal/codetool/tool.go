@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/file"
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/sandbox"
@@ -58,7 +59,7 @@ func (t *codeExecute) Definition() tool.Definition {
 		functions = fileFunctions
 	}
 	return tool.Definition{
-		Name: Name, Title: "Run code", Description: fmt.Sprintf(description, functions) + shown,
+		Name: builtin.CodeExecute, Title: "Run code", Description: fmt.Sprintf(description, functions) + shown,
 		InputSchema: json.RawMessage(fmt.Sprintf(schema, more)), Annotations: tool.Annotations{ReadOnly: &no, OpenWorld: &no},
 	}
 }

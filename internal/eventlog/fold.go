@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/item"
@@ -287,7 +288,7 @@ func (p *fold) tellCallDone(at event.Position, b loop.CallDone) error {
 	if e.Shown, e.Hosted, e.Tool = p.state.ShownAs(c); c.Attempt == 0 {
 		e.Arguments = p.rawArguments(c)
 	}
-	if e.Hosted == "image_generation" {
+	if e.Hosted == builtin.HostedImage {
 		e.Image = firstImage(result[0].Parts)
 	}
 	if b.Files {

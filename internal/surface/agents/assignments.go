@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/turnpike-gateway/turnpike/internal/agent"
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -53,7 +54,7 @@ func wireAssignments(a agent.Agent) []assignmentObject {
 // toolsOf returns the custom tools that an agent has.
 func (h *Handler) toolsOf(ctx context.Context, a agent.Agent) (all []agent.Tool, err error) {
 	for _, one := range a.Tools {
-		if one.Type == builtin {
+		if one.Type == builtinTool {
 			continue
 		}
 		t, err := h.customTool(ctx, a.Org, one)
@@ -91,14 +92,14 @@ func (h *Handler) readAssignment(ctx context.Context, orgID string, f *fields) (
 		}
 		if one.Type == "" {
 			one.Type = custom
-			if slices.Contains(agent.Builtins(), one.Name) {
-				one.Type = builtin
+			if slices.Contains(builtin.OfAgents(), one.Name) {
+				one.Type = builtinTool
 			}
 		}
 	}
 	readOverride(f, &one)
 	switch {
-	case one.Type != builtin && one.Type != custom:
+	case one.Type != builtinTool && one.Type != custom:
 		f.fail("tool_type", "must be builtin or custom")
 	case one.Name == "":
 		f.fail("tool_name", "is required")
@@ -115,8 +116,8 @@ func (h *Handler) readAssignment(ctx context.Context, orgID string, f *fields) (
 // findAssigned finds the tool of an assignment, and sets its id.
 func (h *Handler) findAssigned(ctx context.Context, orgID string, f *fields, one *agent.Assignment) error {
 	missingTool := fault.New(fault.NotFound, "not_found", "there is no %s tool with the name %.80q", one.Type, one.Name).In(f.at("tool_name"))
-	if one.Type == builtin {
-		if !slices.Contains(agent.Builtins(), one.Name) {
+	if one.Type == builtinTool {
+		if !slices.Contains(builtin.OfAgents(), one.Name) {
 			return missingTool
 		}
 		if one.ToolID != "" {

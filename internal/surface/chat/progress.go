@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
@@ -70,17 +71,10 @@ type asking struct {
 }
 
 func askingOf(a event.Approval) asking {
-	switch {
-	case a.Server != org.BuiltinTools:
+	if a.Server != org.BuiltinTools {
 		return asking{"external", "external", a.Tool}
-	case a.Tool == org.Shell:
-		return asking{"built_in", "shell", a.Tool}
-	case slices.Contains(org.CodeTools(), a.Tool):
-		return asking{"built_in", "code_execution", a.Tool}
-	case slices.Contains(org.SearchTools(), a.Tool):
-		return asking{"built_in", "web_search", a.Tool}
 	}
-	return asking{"built_in", "custom", a.Tool}
+	return asking{"built_in", builtin.LabelOf(a.Tool), a.Tool}
 }
 
 // roundOf returns the round of a call, with whose number its key begins.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
@@ -77,26 +78,26 @@ func calling(ev event.ToolStarted) any { return dataOf(ev.Server, ev.Name, strin
 
 // dataOf returns what a call asks for.
 func dataOf(server, name, arguments string) any {
-	language, isCode := org.CodeLanguage(name)
+	language, isCode := builtin.RunsCode(name)
 	switch {
 	case server != org.BuiltinTools:
-	case name == org.CodeTools()[0], isCode:
+	case isCode:
 		var a struct{ Language, Code string }
 		if json.Unmarshal([]byte(arguments), &a) == nil {
-			return codeData{Type: "code_execution", Language: cmp.Or(language, a.Language), Code: a.Code}
+			return codeData{Type: builtin.LabelCode, Language: cmp.Or(language, a.Language), Code: a.Code}
 		}
-	case name == org.Shell:
+	case name == builtin.Shell:
 		var a struct{ Commands []string }
 		if json.Unmarshal([]byte(arguments), &a) == nil {
-			return shellData{Type: "shell", Commands: a.Commands}
+			return shellData{Type: builtin.LabelShell, Commands: a.Commands}
 		}
-	case name == org.SearchTools()[0]:
+	case name == builtin.WebSearch:
 		var a struct{ Query string }
 		if json.Unmarshal([]byte(arguments), &a) == nil {
-			return searchData{Type: "web_search", Query: a.Query}
+			return searchData{Type: builtin.LabelSearch, Query: a.Query}
 		}
 	}
-	return customData{Type: "custom", Arguments: arguments}
+	return customData{Type: builtin.LabelCustom, Arguments: arguments}
 }
 
 // complete returns the data of a call that has ended.

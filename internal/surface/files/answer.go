@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/blob"
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -50,10 +51,10 @@ func (h *Handler) answer(err error) error {
 // mayRead returns an error unless the key may read files.
 func mayRead(caller caller.Caller) error {
 	a := caller.Principal.Access
-	if a.AllowsServer(org.BuiltinTools) && a.AllowsTool(readTool) {
+	if a.AllowsServer(org.BuiltinTools) && a.AllowsTool(builtin.StorageRead) {
 		return nil
 	}
-	return fault.New(fault.Forbidden, "tool_not_allowed", "this key may not use the tool %s of %s, and so not read files; an owner or admin can change its servers and tools", readTool, org.BuiltinTools)
+	return fault.New(fault.Forbidden, "tool_not_allowed", "this key may not use the tool %s of %s, and so not read files; an owner or admin can change its servers and tools", builtin.StorageRead, org.BuiltinTools)
 }
 
 // mayWrite returns an error unless the key may write and delete files.
@@ -62,8 +63,8 @@ func mayWrite(caller caller.Caller) error {
 	switch {
 	case a.ReadOnly:
 		return fault.New(fault.Forbidden, "tool_not_allowed", "this key is read_only, and so cannot write or delete files")
-	case !a.AllowsServer(org.BuiltinTools) || !a.AllowsTool(writeTool):
-		return fault.New(fault.Forbidden, "tool_not_allowed", "this key may not use the tool %s of %s, and so not write or delete files; an owner or admin can change its servers and tools", writeTool, org.BuiltinTools)
+	case !a.AllowsServer(org.BuiltinTools) || !a.AllowsTool(builtin.StorageWrite):
+		return fault.New(fault.Forbidden, "tool_not_allowed", "this key may not use the tool %s of %s, and so not write or delete files; an owner or admin can change its servers and tools", builtin.StorageWrite, org.BuiltinTools)
 	}
 	return nil
 }

@@ -10,9 +10,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/item"
 )
 
-// shellKind is the type of the hosted tool that runs commands.
-const shellKind = "shell"
-
 // shellCall is the item of a call that answers the hosted tool shell. Its result is an item of its own.
 type shellCall struct {
 	ID          string           `json:"id"`

@@ -301,9 +301,6 @@ func (t unasking) WithFiles(files *file.Set) tool.Tool {
 	return unasking{toolexec.WithFiles(t.Tool, files)}
 }
 
-// MakesFiles implements [toolexec.Maker].
-func (t unasking) MakesFiles() bool { return toolexec.MakesFiles(t.Tool) }
-
 // Describe implements [toolexec.Describer].
 func (t unasking) Describe(options json.RawMessage) string {
 	if d, is := t.Tool.(toolexec.Describer); is {

@@ -2,7 +2,6 @@ package codetool
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -164,15 +163,12 @@ func (s *slice) read(ctx context.Context, from io.Reader, end int) error {
 
 // asJSON returns a result that is JSON, for the model to read.
 func asJSON(v any) tool.Result {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
+	e, err := builtin.Encode(v)
+	if err != nil {
 		return refused(err.Error(), "")
 	}
-	data := bytes.TrimSpace(b.Bytes())
-	r := tool.Text(string(data))
-	r.Structured = data
+	r := tool.Text(string(e.JSON))
+	r.Structured = e.JSON
 	return r
 }
 

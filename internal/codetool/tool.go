@@ -72,9 +72,6 @@ func (t *codeExecute) keepsFiles(l sandbox.Language) bool {
 // Class implements [tool.Classed]. Code may change variables and files.
 func (t *codeExecute) Class() tool.Class { return tool.Once }
 
-// MakesFiles implements [toolexec.Maker]: the files of a result are stored.
-func (t *codeExecute) MakesFiles() bool { return t.o.Keep != nil }
-
 // Describe implements [toolexec.Describer]: the model reads which files there are, and which files the request requires.
 func (t *codeExecute) Describe(raw json.RawMessage) string {
 	where := ""
@@ -196,7 +193,7 @@ func (t *codeExecute) perform(ctx context.Context, c tool.Call, args arguments, 
 		r, err = t.notRun(ctx, args, err)
 	}
 	if c.Memory != nil && err == nil {
-		c.Memory.Release(max(0, mostKept-2*len(r.Structured))) // it is kept as text and as JSON
+		c.Memory.Release(max(0, mostKept-4*len(r.Structured))) // it is kept as text, as JSON, and as a value with its JSON
 	}
 	return r, err
 }
@@ -230,14 +227,12 @@ func (t *codeExecute) failed(args arguments, err error) tool.Result {
 
 // refused returns an error as JSON, with the setting that mends it.
 func refused(text, setting string) tool.Result {
-	data, err := json.Marshal(struct {
-		Error   string `json:"error"`
-		Setting string `json:"setting,omitempty"`
-	}{text, setting})
+	v := builtin.Refusal{Error: text, Setting: setting}
+	data, err := json.Marshal(v)
 	if err != nil {
 		return tool.Error(text)
 	}
 	r := tool.Error(string(data))
-	r.Structured = data
+	r.Structured, r.Value = data, v
 	return r
 }

@@ -167,7 +167,7 @@ func TestMemoryIsChargedBeforeCodeRuns(t *testing.T) {
 	}
 	large := &counter{limit: 8 << 20}
 	r, err := x.Call(t.Context(), tool.Call{Arguments: args, Memory: large})
-	if err != nil || large.most < 1<<20 || large.used != 2*len(r.Structured) {
+	if err != nil || large.most < 1<<20 || large.used != 4*len(r.Structured) {
 		t.Errorf("%v, %+v", err, large)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/tool"
 )
 
 // The values of results: see tool.Result.Value. Their JSON is what the model reads, unless that is cut.
@@ -75,6 +76,14 @@ type Hit struct {
 type Refusal struct {
 	Error   string `json:"error"`
 	Setting string `json:"setting,omitempty"` // that mends it
+}
+
+// Result returns the refusal as a result, which the model reads as JSON.
+func (r Refusal) Result() tool.Result {
+	text, _ := json.Marshal(r) // strings: cannot fail
+	out := tool.Error(string(text))
+	out.Value = r
+	return out
 }
 
 // Made is the value of a result that a hook has replaced: the files that the call has made stay.

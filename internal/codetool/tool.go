@@ -227,12 +227,7 @@ func (t *codeExecute) failed(args arguments, err error) tool.Result {
 
 // refused returns an error as JSON, with the setting that mends it.
 func refused(text, setting string) tool.Result {
-	v := builtin.Refusal{Error: text, Setting: setting}
-	data, err := json.Marshal(v)
-	if err != nil {
-		return tool.Error(text)
-	}
-	r := tool.Error(string(data))
-	r.Structured, r.Value = data, v
+	r := builtin.Refusal{Error: text, Setting: setting}.Result()
+	r.Structured = json.RawMessage(r.Parts[0].Text)
 	return r
 }

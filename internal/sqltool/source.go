@@ -273,11 +273,7 @@ func (s *Source) failed(ctx context.Context, name string, err error) (tool.Resul
 
 // failure is an error as JSON.
 func failure(text, setting string) tool.Result {
-	out, _ := json.Marshal(struct { // strings have JSON
-		Error   string `json:"error"`
-		Setting string `json:"setting,omitempty"`
-	}{text, setting})
-	return tool.Error(string(out))
+	return builtin.Refusal{Error: text, Setting: setting}.Result()
 }
 
 // describe says what is wrong, without addresses, roles and passwords.

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/item"
@@ -137,11 +138,7 @@ type refusal struct {
 func (r *refusal) Error() string { return r.text }
 
 func (r *refusal) result() tool.Result {
-	text, _ := json.Marshal(struct {
-		Error   string `json:"error"`
-		Setting string `json:"setting,omitempty"`
-	}{r.text, r.setting}) // strings: cannot fail
-	return tool.Error(string(text))
+	return builtin.Refusal{Error: r.text, Setting: r.setting}.Result()
 }
 
 func refuse(format string, args ...any) error { return &refusal{text: fmt.Sprintf(format, args...)} }

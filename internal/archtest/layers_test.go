@@ -89,6 +89,7 @@ func layers() []layer {
 		{"edges", "the rate card is read like the rest of the configuration", []string{"internal/rates"}},
 		{"orgs", "the clients of MCP servers know which server, and not what else an org has", []string{"internal/mcppool"}},
 		{"orgs", "what an org has is the same for every surface and every run", []string{"internal/directory"}},
+		{"built-in tools", "built-in tools are made of adapters, which know nothing of each other", []string{"internal/builtin/make"}},
 		{"composition root", "one function builds every part; only the commands use the whole", []string{"internal/app"}},
 		{"commands", "nobody but a program runs a command", []string{"internal/cli"}},
 		{"programs", "nobody imports a program", []string{"gateway", "cmd/..."}},

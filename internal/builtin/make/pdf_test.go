@@ -1,4 +1,4 @@
-package app
+package make
 
 import (
 	"context"
@@ -37,10 +37,12 @@ func TestTheReaderOfPDFsIsPreparedAtTheStart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := &builtins{pdf: reader, log: slog.New(slog.DiscardHandler), runtime: func(string) org.Runtime { return org.Runtime{BuiltinTools: c.tools} }}
-		b.start(context.Background(), slices.Values([]string{"acme"}))
+		b := New(Options{
+			PDF: reader, Log: slog.New(slog.DiscardHandler), Runtime: func(string) org.Runtime { return org.Runtime{BuiltinTools: c.tools} },
+		})
+		b.Start(context.Background(), slices.Values([]string{"acme"}))
 		b.preparing.Wait()
-		b.close()
+		b.Close()
 		if _, err := os.Stat(started); (err == nil) != c.want {
 			t.Errorf("%s: it was started: %v, want %v", name, err == nil, c.want)
 		}

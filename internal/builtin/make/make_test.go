@@ -1,4 +1,4 @@
-package app
+package make
 
 import (
 	"log/slog"
@@ -11,22 +11,17 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/codetool"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/sandbox"
-	"github.com/turnpike-gateway/turnpike/internal/webtool"
 )
 
 // Each row of the table has a maker, which makes a tool with its name. The forms of a tool have the names of its row.
 func TestEveryBuiltinToolHasAMaker(t *testing.T) {
-	b := &builtins{
-		log: slog.New(slog.DiscardHandler), client: http.DefaultClient, web: map[string]*webtool.Source{},
-		keep: func(string) keep { return nil }, open: func(string) open { return nil },
-	}
+	b := New(Options{Log: slog.New(slog.DiscardHandler), Client: http.DefaultClient})
 	for _, row := range builtin.All() {
 		if made := b.find("acme", agent.SnapshotBuiltin{Name: row.Name}); made.Definition().Name != row.Name {
 			t.Errorf("the maker of %s makes %s", row.Name, made.Definition().Name)
 		}
 	}
 	o := b.codeOptions("acme")
-	o.Keep = b.keep("acme")
 	var made, listed []string
 	for _, f := range codetool.Forms(o, []sandbox.Language{sandbox.Python, sandbox.JavaScript}, org.ToolNamesStandard) {
 		made = append(made, f.As)

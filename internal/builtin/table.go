@@ -62,7 +62,7 @@ type Tool struct {
 	Hosted string // the type of the hosted tool of requests that it answers; "" = none
 	With   string // the tool that answers the hosted tool as its main one, if this one only goes with it; "" = none
 	Switch Switch
-	Label  string // what a call does, for a person who decides on it
+	Label  string // what a call does, for a person who decides on it; "" = nothing special
 	Forms  []Form // further names under which the switches offer it
 
 	// Summary says what it does, in the list of tools that agents can have; "" = agents cannot have it.
@@ -94,15 +94,14 @@ const (
 	LabelCode   = "code_execution"
 	LabelShell  = "shell"
 	LabelSearch = "web_search"
-	LabelCustom = "custom"
 )
 
 // All returns the built-in tools, in the order in which they are listed.
 func All() []Tool {
 	return []Tool{
-		{Name: DatabaseQuery, Kind: Database, Label: LabelCustom, Summary: "Execute read-only SQL queries against a database of the org."},
-		{Name: DatabaseWrite, Kind: Database, Label: LabelCustom, Summary: "Execute INSERT, UPDATE and DELETE against a database of the org."},
-		{Name: HTTPRequest, Kind: Web, Label: LabelCustom, Summary: "Send HTTP requests to external APIs."},
+		{Name: DatabaseQuery, Kind: Database, Summary: "Execute read-only SQL queries against a database of the org."},
+		{Name: DatabaseWrite, Kind: Database, Summary: "Execute INSERT, UPDATE and DELETE against a database of the org."},
+		{Name: HTTPRequest, Kind: Web, Summary: "Send HTTP requests to external APIs."},
 		{
 			Name: CodeExecute, Kind: Code, Hosted: HostedCode, Switch: EnableCode, Label: LabelCode,
 			Summary: "Run Python or JavaScript in a sandbox.",
@@ -112,8 +111,8 @@ func All() []Tool {
 			},
 		},
 		{Name: Shell, Kind: Code, Hosted: HostedShell, Switch: EnableCode, Label: LabelShell},
-		{Name: StorageRead, Kind: Storage, Label: LabelCustom, Summary: "List and download files of storage buckets."},
-		{Name: StorageWrite, Kind: Storage, Label: LabelCustom, Summary: "Upload text to a storage bucket."},
+		{Name: StorageRead, Kind: Storage, Summary: "List and download files of storage buckets."},
+		{Name: StorageWrite, Kind: Storage, Summary: "Upload text to a storage bucket."},
 		{Name: WebSearch, Kind: Web, Hosted: HostedSearch, Switch: EnableSearch, Label: LabelSearch, Summary: "Search the web."},
 		{
 			Name: WebScrape, Kind: Web, With: WebSearch, Switch: EnableSearch, Label: LabelSearch, Summary: "Extract the content of web pages.",
@@ -147,12 +146,4 @@ func names(selects func(Tool) bool) (names []string) {
 		}
 	}
 	return names
-}
-
-// LabelOf returns the label of calls of a tool.
-func LabelOf(name string) string {
-	if t, ok := Find(name); ok {
-		return t.Label
-	}
-	return LabelCustom
 }

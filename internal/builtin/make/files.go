@@ -60,16 +60,7 @@ func (s sessionFiles) failed(ctx context.Context, err error) error {
 	return errors.New("the gateway could not read its files")
 }
 
-// keep stores a file that a tool has made for the key of its call. The text of the error is for the model.
-type keep = func(ctx context.Context, c tool.Call, path string, body io.ReadSeeker) (codetool.Kept, error)
-
-// keepOutputs returns what stores the files of calls of an org.
-func (b *Builtins) keepOutputs(orgID string) keep {
-	return func(ctx context.Context, c tool.Call, at string, body io.ReadSeeker) (codetool.Kept, error) {
-		return b.keepOutput(ctx, orgID, c, at, body)
-	}
-}
-
+// keepOutput stores a file that a tool has made for the key of its call. The text of the error is for the model.
 func (b *Builtins) keepOutput(ctx context.Context, orgID string, c tool.Call, at string, body io.ReadSeeker) (codetool.Kept, error) {
 	name := path.Base(at)
 	if len(name) > file.MaxName || !utf8.ValidString(name) {
@@ -92,22 +83,18 @@ func (b *Builtins) keepOutput(ctx context.Context, orgID string, c tool.Call, at
 	}, nil
 }
 
-// open returns the content of a file of a key that a request has put into the working directory of code.
-type open = func(ctx context.Context, c tool.Call, in file.Input) (io.ReadCloser, error)
-
-// openInputs returns what reads such files of an org. The request was allowed to use them.
-func (b *Builtins) openInputs(orgID string) open {
-	return func(ctx context.Context, c tool.Call, in file.Input) (io.ReadCloser, error) {
-		body, _, err := b.o.Files.Open(ctx, orgID, "", in.ID)
-		switch {
-		case err == nil:
-			return body, nil
-		case errors.Is(err, file.ErrNotFound):
-			return nil, errors.New("it was deleted")
-		case errors.Is(err, file.ErrExpired):
-			return nil, errors.New("it has expired")
-		}
-		b.o.Log.Error("a file of a request was not read", "org", orgID, "run", c.RunID, "file", in.ID, "error", err)
-		return nil, errors.New("the gateway could not read it")
+// openInput returns the content of a file of a key that a request has put into the working directory of code. The request was allowed
+// to use it.
+func (b *Builtins) openInput(ctx context.Context, orgID string, c tool.Call, in file.Input) (io.ReadCloser, error) {
+	body, _, err := b.o.Files.Open(ctx, orgID, "", in.ID)
+	switch {
+	case err == nil:
+		return body, nil
+	case errors.Is(err, file.ErrNotFound):
+		return nil, errors.New("it was deleted")
+	case errors.Is(err, file.ErrExpired):
+		return nil, errors.New("it has expired")
 	}
+	b.o.Log.Error("a file of a request was not read", "org", orgID, "run", c.RunID, "file", in.ID, "error", err)
+	return nil, errors.New("the gateway could not read it")
 }

@@ -11,6 +11,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"iter"
 	"log/slog"
 	"net/http"
@@ -213,8 +214,13 @@ func (b *Builtins) forms(orgID, named string, all []org.BuiltinTool) (out []tool
 func (b *Builtins) codeOptions(orgID string) codetool.Options {
 	session := func(ctx context.Context, c tool.Call) string { return b.codeSession(ctx, orgID, c) }
 	return codetool.Options{
-		Org: orgID, Sandbox: b, Session: session, Keep: b.keepOutputs(orgID), Open: b.openInputs(orgID),
-		Files: sessionFiles{b, orgID, session},
+		Org: orgID, Sandbox: b, Session: session, Files: sessionFiles{b, orgID, session},
+		Keep: func(ctx context.Context, c tool.Call, path string, body io.ReadSeeker) (codetool.Kept, error) {
+			return b.keepOutput(ctx, orgID, c, path, body)
+		},
+		Open: func(ctx context.Context, c tool.Call, in file.Input) (io.ReadCloser, error) {
+			return b.openInput(ctx, orgID, c, in)
+		},
 	}
 }
 

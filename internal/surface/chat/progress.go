@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -74,7 +75,8 @@ func askingOf(a event.Approval) asking {
 	if a.Server != org.BuiltinTools {
 		return asking{"external", "external", a.Tool}
 	}
-	return asking{"built_in", builtin.LabelOf(a.Tool), a.Tool}
+	row, _ := builtin.Find(a.Tool)
+	return asking{"built_in", cmp.Or(row.Label, "custom"), a.Tool}
 }
 
 // roundOf returns the round of a call, with whose number its key begins.

@@ -97,7 +97,7 @@ func dataOf(server, name, arguments string) any {
 			return searchData{Type: builtin.LabelSearch, Query: a.Query}
 		}
 	}
-	return customData{Type: builtin.LabelCustom, Arguments: arguments}
+	return customData{Type: "custom", Arguments: arguments}
 }
 
 // complete returns the data of a call that has ended.

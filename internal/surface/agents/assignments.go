@@ -32,10 +32,7 @@ type overrideObject struct {
 }
 
 func wireAssignment(t agent.Assignment) assignmentObject {
-	out := assignmentObject{ID: t.ID, Type: t.Type, Name: t.Name}
-	if t.ToolID != "" {
-		out.ToolID = &t.ToolID
-	}
+	out := assignmentObject{ID: t.ID, Type: t.Type, Name: t.Name, ToolID: surface.Given(t.ToolID)}
 	out.Override.Schemas = t.Schemas
 	for _, one := range t.Rules {
 		out.Override.Rules = append(out.Override.Rules, ruleConfig{one.Condition, agent.HookDeny, one.Message})

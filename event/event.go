@@ -250,6 +250,10 @@ type ToolDone struct {
 	Approval  string `json:"approval,omitempty"`  // of a call that was asked for, whatever the decision
 	Image     string `json:"image,omitempty"`     // base64 of the first image of the result, if Hosted is image_generation
 	Files     []File `json:"files,omitempty"`     // that the call has made, if it is one of the built-in tool code_execute
+
+	// Value is the result as a typed value, as in tool.Result: of a built-in tool that has one its own type, of other tools a
+	// [json.RawMessage]; nil = none. It is not part of the JSON of the event.
+	Value any `json:"-"`
 }
 
 // File is a file that a tool has made, and that the gateway has stored for the key of the run.

@@ -1,5 +1,7 @@
 package event
 
+import "encoding/json"
+
 // Size returns about how many bytes of memory an event retains.
 func Size(e Event) int {
 	const own = 64
@@ -32,6 +34,12 @@ func Size(e Event) int {
 		n := 2*own + len(e.Text) + len(e.Arguments) + len(e.Image)
 		for _, f := range e.Files {
 			n += FileSize(f)
+		}
+		switch v := e.Value.(type) {
+		case interface{ Size() int }:
+			n += v.Size()
+		case json.RawMessage:
+			n += len(v)
 		}
 		return n
 	case Waiting:

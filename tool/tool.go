@@ -204,6 +204,12 @@ type Result struct {
 	// Cause is the error of a Go function whose text the Result is; nil = none. Models do not see it.
 	Cause error
 
+	// Value is the answer as a typed value, for programs and surfaces; nil = none. Models never see it, and it is complete where the
+	// text for the model is cut. It must have a JSON form, which a run that stores its rows stores beside the text, in a row of its own;
+	// one without, or of more than 4 MiB, is left out. The event ToolDone has the value: a [json.RawMessage] of that form, but for
+	// the built-in tools of the gateway. A hook that replaces the result takes the value away.
+	Value any
+
 	// Structured is the answer as a JSON value; nil = none. Models read Parts: a
 	// Result without text is given to them as this JSON.
 	Structured json.RawMessage

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 )
 
@@ -37,7 +38,8 @@ type Assignment struct {
 
 // ForDatabases reports whether the assignment can have Schemas.
 func (t Assignment) ForDatabases() bool {
-	return t.Type == BuiltinTool && (t.Name == "database_query" || t.Name == "database_write")
+	one, _ := builtin.Find(t.Name)
+	return t.Type == BuiltinTool && one.Kind == builtin.Database
 }
 
 // ErrToolMissing reports that an agent has a custom tool that does not exist.
@@ -137,7 +139,7 @@ func (d Definition) resolveBuiltins() (out []SnapshotBuiltin) {
 // tools of the org.
 func (d Definition) resolveTools(all []Tool) (out []SnapshotTool, err error) {
 	for _, t := range d.Tools {
-		if t.Type == BuiltinTool && slices.Contains(Builtins(), t.Name) {
+		if t.Type == BuiltinTool && slices.Contains(builtin.OfAgents(), t.Name) {
 			continue
 		}
 		i := slices.IndexFunc(all, func(one Tool) bool { return one.ID == t.ToolID || t.ToolID == "" && one.Name == t.Name })

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -56,12 +57,6 @@ const (
 	maxToolCalls       = 64 // at the same time
 )
 
-// Builtins returns the names of the built-in tools that agents can have, which no custom tool can have. Commands are only for runs of the org
-// that run code.
-func Builtins() []string {
-	return slices.DeleteFunc(org.BuiltinNames(), func(name string) bool { return name == org.Shell })
-}
-
 // Timeout is how long a call may take.
 func (d ToolDefinition) Timeout() time.Duration {
 	if d.TimeoutSeconds == 0 {
@@ -83,7 +78,7 @@ func (d ToolDefinition) HTTP(orgID string) org.HTTPTool {
 // rules of the configuration file: see org.HTTPTool.
 func (d ToolDefinition) Check() error {
 	switch {
-	case slices.Contains(Builtins(), d.Name):
+	case slices.Contains(builtin.OfAgents(), d.Name):
 		return wrong("name", "%q is the name of a built-in tool; choose another name", d.Name)
 	case !describesObject(d.InputSchema):
 		return wrong("input_schema", `must be a JSON Schema of an object: {"type": "object", "properties": {…}}`)

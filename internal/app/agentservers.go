@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/turnpike-gateway/turnpike/internal/agent"
+	builtins "github.com/turnpike-gateway/turnpike/internal/builtin/make"
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/mcppool"
@@ -22,7 +23,7 @@ import (
 type ownServers struct {
 	sessions agent.Sessions
 	pool     *mcppool.Pool
-	builtins *builtins
+	builtins *builtins.Builtins
 }
 
 // OwnServers implements run.OwnServers.
@@ -43,8 +44,8 @@ func (o ownServers) OwnServers(ctx context.Context, orgID, runID string, snapsho
 	}
 	var all []func()
 	if len(s.Tools)+len(s.Builtins) > 0 { // the first: no MCP server can take the name of such a tool
-		builtin, prices := o.builtins.own(orgID, s.Builtins)
-		one := o.pool.OwnTools(orgID, agent.ToolServer, builtin, s.HTTPTools(orgID))
+		tools, prices := o.builtins.Own(orgID, s.Builtins)
+		one := o.pool.OwnTools(orgID, agent.ToolServer, tools, s.HTTPTools(orgID))
 		one.Prices = prices
 		servers = append(servers, one)
 	}
@@ -65,9 +66,9 @@ type agentServers struct{ *App }
 // Approvals returns what the MCP servers of an agent, and its tools, say of approvals.
 func (a agentServers) Approvals(orgID string, s agent.Snapshot) (out []policies.Server) {
 	if len(s.Tools)+len(s.Builtins) > 0 {
-		said := a.builtins.said(orgID, s.Builtins)
+		said := a.builtins.Said(orgID, s.Builtins)
 		out = append(out, policies.Server{
-			Name: agent.ToolServer, Trust: true, Approval: policy.Approval{Always: mcppool.AskingTools(said, org.BuiltinTool.Settings)}, MaxUses: maxUses(said),
+			Name: agent.ToolServer, Trust: true, Approval: policy.Approval{Always: mcppool.AskingTools(said, org.BuiltinTool.Settings)}, MaxUses: builtins.MaxUses(said),
 		})
 	}
 	for _, m := range s.MCPServers(orgID) {
@@ -120,7 +121,7 @@ func (a agentOrgs) Declared(orgID string) []agent.Agent { return a.agentsOf(orgI
 
 // MissingFor implements agents.Orgs.
 func (a agentOrgs) MissingFor(ctx context.Context, orgID, tool string) string {
-	return a.builtins.missingFor(ctx, orgID, tool)
+	return a.builtins.MissingFor(ctx, orgID, tool)
 }
 
 // SecretChanged implements agents.Orgs.

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
+	builtins "github.com/turnpike-gateway/turnpike/internal/builtin/make"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/clock"
 	"github.com/turnpike-gateway/turnpike/internal/config"
@@ -46,6 +47,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/internal/spend"
 	"github.com/turnpike-gateway/turnpike/internal/spool"
+	"github.com/turnpike-gateway/turnpike/internal/sqltool"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
 	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
@@ -134,7 +136,8 @@ type App struct {
 	router     *route.Router
 	catalog    *catalog.Catalog
 	models     *route.Listing
-	builtins   *builtins
+	builtins   *builtins.Builtins
+	databases  *sqltool.Connections
 	directory  *directory.Directory
 	buckets    *buckets
 	files      *file.Library
@@ -250,10 +253,12 @@ func (a *App) buildOrgs(ctx context.Context, o Options, router *route.Router) (e
 		Log: a.log, Changed: a.toolsChanged, Unreachable: a.catalog.Unreachable, Tracer: a.shown.tracer(),
 	})
 	a.shown.pool.Store(a.pool)
-	a.builtins = a.newBuiltins(o.Program)
+	if err := a.buildBuiltins(o.Program, router); err != nil {
+		return err
+	}
 	a.directory, err = directory.New(ctx, directory.Options{
 		Store: a.store, FromFile: directory.FromFile(a.config, a.keys), Operator: a.keys.Operator, Pool: a.pool, Catalog: a.catalog, Log: a.log,
-		Changed: a.orgChanged, Models: router.MayServe, Builtins: a.builtins.servers,
+		Changed: a.orgChanged, Models: router.MayServe, Builtins: a.builtins.Servers,
 	})
 	if err != nil {
 		return err
@@ -284,9 +289,6 @@ func (a *App) buildRunner(ctx context.Context, o Options, router *route.Router, 
 	if a.sandbox, err = a.newSandbox(ctx, o.Program); err != nil {
 		return err
 	}
-	if err := a.builtins.connect(a, o.Program); err != nil {
-		return err
-	}
 	keys, err := runKeys(a.keys.Vault, filepath.Join(a.config.Data, RunKeyFile))
 	if err != nil {
 		return err
@@ -310,6 +312,7 @@ func (a *App) buildRunner(ctx context.Context, o Options, router *route.Router, 
 		SessionDeleted: a.sessionDeleted,
 		Results:        resulttool.Reader{}, Cache: toolcache.New(a.store, toolcache.Options{Pepper: a.keys.Pepper.Reveal(), Log: a.log}),
 	})
+	a.builtins.Connect(a.sandbox, a.runner)
 	return nil
 }
 
@@ -502,7 +505,7 @@ func (a *App) begin(ctx context.Context) error {
 	a.spend.Start()
 	a.deliverer.Start()
 	a.afterRuns.Start()
-	a.builtins.start(ctx, a.directory.IDs())
+	a.builtins.Start(ctx, a.directory.IDs())
 	a.retention.start(ctx, a.store, a.sweepFiles, a.config.Runs.RetentionDays, a.log)
 	return nil
 }
@@ -599,7 +602,7 @@ func (a *App) Close() {
 		a.sandbox.Close()
 	}
 	if a.builtins != nil {
-		a.builtins.close()
+		a.builtins.Close()
 	}
 	if a.spend != nil {
 		stopping, cancel := context.WithTimeout(context.Background(), lastSpending)
@@ -635,8 +638,8 @@ func (a *App) Close() {
 	if a.pool != nil {
 		a.pool.Close()
 	}
-	if a.builtins != nil {
-		a.builtins.databases.Close()
+	if a.databases != nil {
+		a.databases.Close()
 	}
 	a.local.Stop()
 	if a.store != nil {

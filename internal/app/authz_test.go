@@ -17,8 +17,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/turnpike-gateway/turnpike/internal/agent"
 	"github.com/turnpike-gateway/turnpike/internal/app"
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/id"
 )
 
@@ -482,7 +482,7 @@ func customTool(name string) string {
 // customTool returns the id of a custom tool. The other ones of the org are deleted, because their number is limited.
 func (w *twoOrgs) customTool(key string) string {
 	w.agent(key) // which has no tool
-	for _, one := range w.do("GET", fmt.Sprintf("/api/tools?offset=%d", len(agent.Builtins())), key, "", 200)["tools"].([]any) {
+	for _, one := range w.do("GET", fmt.Sprintf("/api/tools?offset=%d", len(builtin.OfAgents())), key, "", 200)["tools"].([]any) {
 		w.do("DELETE", "/api/tools/"+one.(map[string]any)["id"].(string), key, "", 200)
 	}
 	return w.do("POST", "/api/tools", key, customTool(w.name()), 201)["id"].(string)

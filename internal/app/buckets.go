@@ -8,24 +8,18 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"mime"
 	"os"
-	"path"
 	"path/filepath"
-	"unicode/utf8"
 
 	"github.com/turnpike-gateway/turnpike/internal/blob"
 	blobdisk "github.com/turnpike-gateway/turnpike/internal/blob/disk"
 	"github.com/turnpike-gateway/turnpike/internal/blob/s3"
 	"github.com/turnpike-gateway/turnpike/internal/clock"
-	"github.com/turnpike-gateway/turnpike/internal/codetool"
 	"github.com/turnpike-gateway/turnpike/internal/egress"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
-	"github.com/turnpike-gateway/turnpike/internal/file"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/storagetool"
 	"github.com/turnpike-gateway/turnpike/internal/surface/files"
-	"github.com/turnpike-gateway/turnpike/tool"
 )
 
 // buckets opens the buckets of orgs. It implements [blob.Buckets].
@@ -88,56 +82,6 @@ func (b *buckets) ofKeys(_ context.Context, orgID string) (blob.Bucket, error) {
 	}
 	settings := org.Bucket{Name: filesBucket}
 	return watched{b.disk.Bucket(space(o), settings), b, orgID, settings}, nil
-}
-
-// keep stores a file that a tool has made for the key of its call. The text of the error is for the model.
-type keep = func(ctx context.Context, c tool.Call, path string, body io.ReadSeeker) (codetool.Kept, error)
-
-// keepOutputs returns what stores the files of calls of an org.
-func (a *App) keepOutputs(orgID string) keep {
-	return func(ctx context.Context, c tool.Call, at string, body io.ReadSeeker) (codetool.Kept, error) {
-		return a.keepOutput(ctx, orgID, c, at, body)
-	}
-}
-
-func (a *App) keepOutput(ctx context.Context, orgID string, c tool.Call, at string, body io.ReadSeeker) (codetool.Kept, error) {
-	name := path.Base(at)
-	if len(name) > file.MaxName || !utf8.ValidString(name) {
-		return codetool.Kept{}, fmt.Errorf("its name must be text of at most %d bytes", file.MaxName)
-	}
-	now := clock.Wall()
-	f, err := a.files.Add(ctx, file.File{
-		Org: orgID, Principal: c.Caller.ID, Name: name, MediaType: mime.TypeByExtension(path.Ext(name)), Purpose: file.Output,
-		CreatedAt: now, ExpiresAt: now.Add(file.OutputTTL), Container: file.ContainerOf(a.builtins.codeSession(ctx, orgID, c)), Path: at,
-	}, body)
-	if limit := (*blob.LimitError)(nil); errors.As(err, &limit) {
-		return codetool.Kept{}, limit
-	}
-	if err != nil {
-		a.log.Error("a file that a tool has made was not stored", "org", orgID, "run", c.RunID, "error", err)
-		return codetool.Kept{}, errors.New("the gateway could not store it")
-	}
-	return codetool.Kept{ID: f.ID, Name: f.Name, MediaType: f.MediaType, Bytes: f.Bytes, SHA256: f.SHA256, CreatedAt: f.CreatedAt, ExpiresAt: f.ExpiresAt}, nil
-}
-
-// open returns the content of a file of a key that a request has put into the working directory of code.
-type open = func(ctx context.Context, c tool.Call, in file.Input) (io.ReadCloser, error)
-
-// openInputs returns what reads such files of an org. The request was allowed to use them.
-func (a *App) openInputs(orgID string) open {
-	return func(ctx context.Context, c tool.Call, in file.Input) (io.ReadCloser, error) {
-		body, _, err := a.files.Open(ctx, orgID, "", in.ID)
-		switch {
-		case err == nil:
-			return body, nil
-		case errors.Is(err, file.ErrNotFound):
-			return nil, errors.New("it was deleted")
-		case errors.Is(err, file.ErrExpired):
-			return nil, errors.New("it has expired")
-		}
-		a.log.Error("a file of a request was not read", "org", orgID, "run", c.RunID, "file", in.ID, "error", err)
-		return nil, errors.New("the gateway could not read it")
-	}
 }
 
 // sweepFiles deletes the files of orgs that do not exist, and those of keys whose time is over.

@@ -18,7 +18,7 @@ func (a *App) checkDatabases(ctx context.Context, orgID string, all []org.Databa
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second) // somebody waits for the answer
 	defer cancel()
 	for _, d := range all {
-		_, err := a.builtins.databases.Check(ctx, orgID, d, func(ctx context.Context, reference string) (string, error) {
+		_, err := a.databases.Check(ctx, orgID, d, func(ctx context.Context, reference string) (string, error) {
 			return a.orgSecret(ctx, orgID, reference)
 		})
 		var blocked *egress.BlockedError

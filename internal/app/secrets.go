@@ -153,3 +153,20 @@ func createSynced(path string, text []byte) error {
 	_, err = file.Write(text)
 	return errors.Join(err, file.Sync(), file.Close())
 }
+
+// orgSecret returns what a reference in the settings of an org stands for. Only those of the configuration file may
+// refer to the environment and to files of the gateway. The error wraps [org.ErrNotFound] if the vault has no such
+// secret.
+func (a *App) orgSecret(ctx context.Context, orgID, reference string) (string, error) {
+	text, err := secret.Parse(reference)
+	if err != nil {
+		return "", err
+	}
+	vault := func(ctx context.Context, name string) (secret.Value, error) { return a.vaultSecret(ctx, orgID, name) }
+	resolver := secret.VaultOnly(vault)
+	if a.directory.FromFile(orgID).Runtime {
+		resolver = a.secrets.WithVault(vault)
+	}
+	value, err := resolver.Resolve(ctx, text)
+	return value.Reveal(), err
+}

@@ -24,6 +24,7 @@ func layers() []layer {
 		{"vocabulary", vocabulary, []string{"model"}},
 		{"vocabulary", vocabulary, []string{"event"}},
 
+		{"ground", "which built-in tools there are, and what their calls return, is said once", []string{"internal/builtin"}},
 		{"ground", "identifiers are used by every package that names something", []string{"internal/id"}},
 		{"ground", "JSON is read in place by every package that must keep its bytes", []string{"internal/jsonscan"}},
 		{"ground", "what is managed is recorded without its secrets", []string{"internal/audit", "internal/secret"}},
@@ -74,7 +75,7 @@ func layers() []layer {
 		{"sandbox", "PDFs of strangers are read in child processes, no matter which package asks", []string{"internal/pdf"}},
 		{"sandbox", "the library for PDFs is in child processes: nothing but the program reaches it", []string{"internal/pdf/child"}},
 		{"adapters", "each adapter speaks to one part of the outside world; two that know each other cannot be changed alone", []string{
-			"internal/provider/...", "internal/mcptool", "internal/mcpserver", "internal/outbox", "internal/resulttool", "internal/httptool", "internal/codetool", "internal/webtool", "internal/sqltool", "internal/storagetool", "internal/blob/disk", "internal/blob/s3", "internal/hook", "internal/builtin", "internal/knowledge", "internal/delegate",
+			"internal/provider/...", "internal/mcptool", "internal/mcpserver", "internal/outbox", "internal/resulttool", "internal/httptool", "internal/codetool", "internal/webtool", "internal/sqltool", "internal/storagetool", "internal/blob/disk", "internal/blob/s3", "internal/hook", "internal/knowledge", "internal/delegate",
 			"internal/store/...", "internal/coord/...", "internal/telemetry", "internal/analytics", "internal/surface/..."}},
 		{"library", "the built-in prices are data", []string{"internal/rates/known"}},
 		{"library", "a program links what it uses: each provider, the MCP client and each store are in a package of their own",
@@ -88,6 +89,7 @@ func layers() []layer {
 		{"edges", "the rate card is read like the rest of the configuration", []string{"internal/rates"}},
 		{"orgs", "the clients of MCP servers know which server, and not what else an org has", []string{"internal/mcppool"}},
 		{"orgs", "what an org has is the same for every surface and every run", []string{"internal/directory"}},
+		{"built-in tools", "built-in tools are made of adapters, which know nothing of each other", []string{"internal/builtin/make"}},
 		{"composition root", "one function builds every part; only the commands use the whole", []string{"internal/app"}},
 		{"commands", "nobody but a program runs a command", []string{"internal/cli"}},
 		{"programs", "nobody imports a program", []string{"gateway", "cmd/..."}},

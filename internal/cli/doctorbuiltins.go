@@ -18,6 +18,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/app"
 	"github.com/turnpike-gateway/turnpike/internal/blob"
 	"github.com/turnpike-gateway/turnpike/internal/blob/s3"
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/directory"
 	"github.com/turnpike-gateway/turnpike/internal/egress"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -133,12 +134,12 @@ func (d *doctor) checkSandbox(ctx context.Context) {
 	}
 	o.Key, o.Client, o.Log = key.Reveal(), d.way.Operator(), slog.New(slog.DiscardHandler)
 	if len(o.Drivers) == 0 {
-		d.untried(kind, "", "code_execute", "sandbox.drivers is not set, so no code runs. "+proposed(sandbox.Check(ctx, o)))
+		d.untried(kind, "", builtin.CodeExecute, "sandbox.drivers is not set, so no code runs. "+proposed(sandbox.Check(ctx, o)))
 		return
 	}
 	temporary, err := os.MkdirTemp("", "turnpike-doctor-")
 	if err != nil {
-		d.wrong(kind, "", "code_execute", plainPathError(err), "check the directory for temporary files")
+		d.wrong(kind, "", builtin.CodeExecute, plainPathError(err), "check the directory for temporary files")
 		return
 	}
 	defer func() { _ = os.RemoveAll(temporary) }()
@@ -148,7 +149,7 @@ func (d *doctor) checkSandbox(ctx context.Context) {
 	}
 	m, err := sandbox.New(ctx, o)
 	if err != nil {
-		d.wrong(kind, "", "code_execute", err.Error(), "correct sandbox.drivers")
+		d.wrong(kind, "", builtin.CodeExecute, err.Error(), "correct sandbox.drivers")
 		return
 	}
 	defer m.Close()

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/agent"
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/directory"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
@@ -43,7 +44,7 @@ func (d *doctor) checkHooks(ctx context.Context) {
 			return toolsFound{set, set.Unavailable(), nil}
 		}
 		shared := ask(servers)
-		all := []toolsFound{shared, {names: slices.Concat(agent.Builtins(), org.SearchTools(), org.CodeTools())}}
+		all := []toolsFound{shared, {names: builtin.Names()}}
 		for _, o := range d.config.Orgs {
 			for _, t := range o.HTTPTools {
 				if o.ID == id {
@@ -79,7 +80,7 @@ type toolsFound struct {
 func (d *doctor) judgeMatchers(id string, hooks []matcherOf, among ...toolsFound) {
 	for _, h := range hooks {
 		selects := loop.Hook{Matcher: h.matcher}.Selects
-		found, missing := len(org.SelectedToo(h.matcher)) > 0, []string(nil)
+		found, missing := len(builtin.AlsoSelected(h.matcher)) > 0, []string(nil)
 		for _, t := range among {
 			found = found || t.set != nil && t.set.Selects(selects) || slices.ContainsFunc(t.names, func(name string) bool { return selects(name, "") })
 			missing = append(missing, t.missing...)

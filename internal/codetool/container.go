@@ -11,9 +11,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// Hosted is the type of the hosted tool of requests that code_execute answers.
-const Hosted = "code_interpreter"
-
 // options are what a request says of the container of its calls.
 type options struct {
 	Container string          `json:"container,omitempty"` // id; "" = that of the run, or of its session

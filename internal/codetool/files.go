@@ -2,7 +2,6 @@ package codetool
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +11,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -29,7 +29,7 @@ type listFiles struct{ o Options }
 func (t *listFiles) Definition() tool.Definition {
 	yes, no := true, false
 	return tool.Definition{
-		Name: Name, Title: "List files",
+		Name: builtin.CodeExecute, Title: "List files",
 		Description: "List the files of this conversation that were handed over or stored: id, name, media type and size. Read the text of one with read_file.",
 		InputSchema: json.RawMessage(`{"type":"object","properties":{},"additionalProperties":false}`),
 		Annotations: tool.Annotations{ReadOnly: &yes, OpenWorld: &no},
@@ -77,7 +77,8 @@ const readSchema = `{"type":"object","properties":{` +
 func (t *readFile) Definition() tool.Definition {
 	yes, no := true, false
 	return tool.Definition{
-		Name: Name, Title: "Read a file", InputSchema: json.RawMessage(readSchema), Annotations: tool.Annotations{ReadOnly: &yes, OpenWorld: &no},
+		Name: builtin.CodeExecute, Title: "Read a file", InputSchema: json.RawMessage(readSchema),
+		Annotations: tool.Annotations{ReadOnly: &yes, OpenWorld: &no},
 		Description: fmt.Sprintf("Read the text of a file of this conversation, at most %d characters at once. total_chars says how long it is.", maxSlice),
 	}
 }
@@ -162,15 +163,12 @@ func (s *slice) read(ctx context.Context, from io.Reader, end int) error {
 
 // asJSON returns a result that is JSON, for the model to read.
 func asJSON(v any) tool.Result {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
+	e, err := builtin.Encode(v)
+	if err != nil {
 		return refused(err.Error(), "")
 	}
-	data := bytes.TrimSpace(b.Bytes())
-	r := tool.Text(string(data))
-	r.Structured = data
+	r := tool.Text(string(e.JSON))
+	r.Structured = e.JSON
 	return r
 }
 

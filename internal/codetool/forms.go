@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/file"
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
@@ -20,23 +21,23 @@ func Forms(o Options, languages []sandbox.Language, named string) []catalog.Form
 	t := New(o).tools[0].(*codeExecute)
 	var forms []catalog.Form
 	add := func(name string, form tool.Tool) {
-		elsewhere := org.MistralRSPrefix + name
+		elsewhere := builtin.MistralRSPrefix + name
 		swapped := named == org.ToolNamesMistralRS
 		forms = append(forms, catalog.Form{Tool: form, As: name, Unlisted: swapped}, catalog.Form{Tool: form, As: elsewhere, Unlisted: !swapped})
 	}
 	for _, l := range languages {
 		if l == sandbox.Python {
-			add(org.ExecutePython, &inLanguage{t, l, false})
+			add(builtin.ExecutePython, &inLanguage{t, l, false})
 			if o.Keep != nil {
-				add(org.SurfaceOutputs, &surfaceOutputs{t})
+				add(builtin.SurfaceOutputs, &surfaceOutputs{t})
 			}
 			continue
 		}
 		second := slices.Contains(languages, sandbox.Python) && t.keepsFiles(sandbox.Python)
-		forms = append(forms, catalog.Form{Tool: &inLanguage{t, l, second}, As: org.ExecuteJavaScript})
+		forms = append(forms, catalog.Form{Tool: &inLanguage{t, l, second}, As: builtin.ExecuteJavaScript})
 	}
 	if o.Files != nil && len(forms) > 0 {
-		forms = append(forms, catalog.Form{Tool: &listFiles{o}, As: org.ListFiles}, catalog.Form{Tool: &readFile{o}, As: org.ReadFile})
+		forms = append(forms, catalog.Form{Tool: &listFiles{o}, As: builtin.ListFiles}, catalog.Form{Tool: &readFile{o}, As: builtin.ReadFile})
 	}
 	return forms
 }

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/file"
 	"github.com/turnpike-gateway/turnpike/internal/sandbox"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -28,12 +29,6 @@ type Kept = event.File
 // maxPreview is how many bytes of a text file are in the result.
 const maxPreview = 1024
 
-// notProduced is a file that the caller named and does not get.
-type notProduced struct {
-	Path string `json:"path"`
-	Why  string `json:"error"`
-}
-
 // outputs collects the files that a call names.
 type outputs struct {
 	paths    []string
@@ -43,7 +38,7 @@ type outputs struct {
 
 	keep    func(name string, body io.ReadSeeker) (Kept, error)
 	kept    []Kept
-	missing []notProduced
+	missing []builtin.NotProduced
 	ran     bool // the working directory was read
 }
 
@@ -69,7 +64,7 @@ func (o *outputs) collect(ctx context.Context, dir *os.Root, shown []string) {
 
 // has reports whether the call has kept a file already, or could not: the file itself, or one of the same content.
 func (o *outputs) has(dir *os.Root, name string) bool {
-	if slices.ContainsFunc(o.missing, func(m notProduced) bool { return file.Inside(m.Path) == name }) {
+	if slices.ContainsFunc(o.missing, func(m builtin.NotProduced) bool { return file.Inside(m.Path) == name }) {
 		return true
 	}
 	info, err := dir.Lstat(name)
@@ -85,7 +80,7 @@ func (o *outputs) has(dir *os.Root, name string) bool {
 func (o *outputs) add(ctx context.Context, dir *os.Root, name string) {
 	kept, err := o.one(ctx, dir, name)
 	if err != nil {
-		o.missing = append(o.missing, notProduced{name, err.Error()})
+		o.missing = append(o.missing, builtin.NotProduced{Path: name, Why: err.Error()})
 		return
 	}
 	o.kept = append(o.kept, kept)
@@ -160,14 +155,14 @@ func checkOutputs(paths []string) error {
 	return nil
 }
 
-// told adds the outputs to what the model is told.
-func (o *outputs) told(a *answer) {
+// told returns the outputs, as the model is told of them. driver is what ran the code.
+func (o *outputs) told(driver string) ([]Kept, []builtin.NotProduced) {
 	if !o.ran {
 		for _, p := range o.paths {
-			o.missing = append(o.missing, notProduced{p, "the driver " + a.Driver + " does not give files to the gateway"})
+			o.missing = append(o.missing, builtin.NotProduced{Path: p, Why: "the driver " + driver + " does not give files to the gateway"})
 		}
 	}
-	a.Files, a.NotProduced = o.kept, o.missing
+	return o.kept, o.missing
 }
 
 // notes are what the model is told of files in sentences.

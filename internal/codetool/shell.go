@@ -12,10 +12,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/file"
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
-	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/sandbox"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -47,7 +47,7 @@ func (t *shell) Definition() tool.Definition {
 	if t.o.Keep != nil {
 		more = outputsSchema
 	}
-	d.Name, d.Title, d.InputSchema = org.Shell, "Run commands", json.RawMessage(fmt.Sprintf(shellSchema, more))
+	d.Name, d.Title, d.InputSchema = builtin.Shell, "Run commands", json.RawMessage(fmt.Sprintf(shellSchema, more))
 	d.Description = "Run commands with /bin/sh in a sandbox without network. Files in the working directory are kept for later calls of this conversation, " +
 		"and are those of Python. What a command starts ends with it."
 	return d
@@ -126,9 +126,6 @@ func (t *shell) Call(ctx context.Context, c tool.Call) (tool.Result, error) {
 	return t.perform(ctx, c, arguments{Language: sandbox.Python, Code: code, Timeout: (limit + shellGrace).Seconds(), Outputs: a.Outputs}, shellResult)
 }
 
-// HostedShell is the type of the hosted tool of requests that the tool shell answers.
-const HostedShell = "shell"
-
 // ReadHostedShell is [ReadHosted] for a hosted tool shell.
 func ReadHostedShell(raw json.RawMessage) (json.RawMessage, error) {
 	members := map[string]json.RawMessage{}
@@ -187,27 +184,6 @@ func besideReference(environment json.RawMessage) string {
 	return ""
 }
 
-// shellOutput is what became of a command, in the form of a shell_call_output of OpenAI.
-type shellOutput struct {
-	Stdout  string       `json:"stdout"`
-	Stderr  string       `json:"stderr"`
-	Outcome shellOutcome `json:"outcome"`
-}
-
-type shellOutcome struct {
-	Type string `json:"type"` // exit or timeout
-	Exit *int   `json:"exit_code,omitempty"`
-}
-
-// shellAnswer is the JSON of a result.
-type shellAnswer struct {
-	Output      []shellOutput `json:"output"`
-	Driver      string        `json:"driver"`
-	Note        string        `json:"note,omitempty"`
-	Files       []Kept        `json:"files,omitempty"`
-	NotProduced []notProduced `json:"not_produced,omitempty"`
-}
-
 // shellResult returns the result of commands that were run.
 func shellResult(args arguments, o sandbox.Outcome, out *outputs) tool.Result {
 	var ran []struct {
@@ -221,15 +197,19 @@ func shellResult(args arguments, o sandbox.Outcome, out *outputs) tool.Result {
 	if o.Ended != "" || json.Unmarshal([]byte(o.Stdout), &ran) != nil {
 		return resultOf(args, o, out) // the session has ended, or Python could not start the shell
 	}
-	a := answer{Driver: o.Driver}
-	out.told(&a)
-	told := shellAnswer{Output: []shellOutput{}, Driver: o.Driver, Files: a.Files, NotProduced: a.NotProduced, Note: strings.Join(out.notes(o), " ")}
+	told := builtin.ShellResult{Output: []builtin.ShellOutput{}, Driver: o.Driver}
+	told.Files, told.NotProduced = out.told(o.Driver)
+	told.Note = strings.Join(out.notes(o), " ")
 	for _, r := range ran {
-		one := shellOutput{output(r.Stdout, r.StdoutDropped), output(r.Stderr, r.StderrDropped), shellOutcome{Type: "timeout"}}
+		one := builtin.ShellOutput{
+			Stdout: output(r.Stdout, r.StdoutDropped), Stderr: output(r.Stderr, r.StderrDropped), Outcome: builtin.ShellOutcome{Type: "timeout"},
+		}
 		if !r.TimedOut {
-			one.Outcome = shellOutcome{"exit", &r.Exit}
+			one.Outcome = builtin.ShellOutcome{Type: "exit", Exit: &r.Exit}
 		}
 		told.Output = append(told.Output, one)
 	}
-	return asJSON(told)
+	r := asJSON(told)
+	r.Value = told
+	return r
 }

@@ -16,9 +16,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// Name is the name of the tool.
-const Name = "code_execute"
-
 // Sandbox runs code. *sandbox.Manager implements it.
 type Sandbox interface {
 	Run(context.Context, sandbox.Request) (sandbox.Outcome, error)

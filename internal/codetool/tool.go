@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/file"
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/sandbox"
@@ -58,7 +59,7 @@ func (t *codeExecute) Definition() tool.Definition {
 		functions = fileFunctions
 	}
 	return tool.Definition{
-		Name: Name, Title: "Run code", Description: fmt.Sprintf(description, functions) + shown,
+		Name: builtin.CodeExecute, Title: "Run code", Description: fmt.Sprintf(description, functions) + shown,
 		InputSchema: json.RawMessage(fmt.Sprintf(schema, more)), Annotations: tool.Annotations{ReadOnly: &no, OpenWorld: &no},
 	}
 }
@@ -70,9 +71,6 @@ func (t *codeExecute) keepsFiles(l sandbox.Language) bool {
 
 // Class implements [tool.Classed]. Code may change variables and files.
 func (t *codeExecute) Class() tool.Class { return tool.Once }
-
-// MakesFiles implements [toolexec.Maker]: the files of a result are stored.
-func (t *codeExecute) MakesFiles() bool { return t.o.Keep != nil }
 
 // Describe implements [toolexec.Describer]: the model reads which files there are, and which files the request requires.
 func (t *codeExecute) Describe(raw json.RawMessage) string {
@@ -195,7 +193,7 @@ func (t *codeExecute) perform(ctx context.Context, c tool.Call, args arguments, 
 		r, err = t.notRun(ctx, args, err)
 	}
 	if c.Memory != nil && err == nil {
-		c.Memory.Release(max(0, mostKept-2*len(r.Structured))) // it is kept as text and as JSON
+		c.Memory.Release(max(0, mostKept-4*len(r.Structured))) // it is kept as text, as JSON, and as a value with its JSON
 	}
 	return r, err
 }
@@ -229,14 +227,7 @@ func (t *codeExecute) failed(args arguments, err error) tool.Result {
 
 // refused returns an error as JSON, with the setting that mends it.
 func refused(text, setting string) tool.Result {
-	data, err := json.Marshal(struct {
-		Error   string `json:"error"`
-		Setting string `json:"setting,omitempty"`
-	}{text, setting})
-	if err != nil {
-		return tool.Error(text)
-	}
-	r := tool.Error(string(data))
-	r.Structured = data
+	r := builtin.Refusal{Error: text, Setting: setting}.Result()
+	r.Structured = json.RawMessage(r.Parts[0].Text)
 	return r
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/codetool"
 	"github.com/turnpike-gateway/turnpike/internal/file"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -166,7 +167,7 @@ func TestMemoryIsChargedBeforeCodeRuns(t *testing.T) {
 	}
 	large := &counter{limit: 8 << 20}
 	r, err := x.Call(t.Context(), tool.Call{Arguments: args, Memory: large})
-	if err != nil || large.most < 1<<20 || large.used != 2*len(r.Structured) {
+	if err != nil || large.most < 1<<20 || large.used != 4*len(r.Structured) {
 		t.Errorf("%v, %+v", err, large)
 	}
 }
@@ -203,7 +204,7 @@ func TestFilesNeedAWorkingDirectoryOfTheLanguage(t *testing.T) {
 		o := codetool.Options{Sandbox: f, Keep: keeps}
 		tools := []tool.Tool{only(t, o)}
 		for _, form := range codetool.Forms(o, []sandbox.Language{sandbox.Python, sandbox.JavaScript}, "") {
-			if form.As == org.ExecutePython || form.As == org.ExecuteJavaScript {
+			if form.As == builtin.ExecutePython || form.As == builtin.ExecuteJavaScript {
 				tools = append(tools, form.Tool)
 			}
 		}
@@ -227,7 +228,7 @@ func TestHooksKnowAllNamesOfTheTool(t *testing.T) {
 	o := codetool.Options{
 		Sandbox: &fake{keeps: []sandbox.Language{sandbox.Python, sandbox.JavaScript}}, Files: struct{ codetool.Files }{}, Keep: keeps,
 	}
-	names := org.SelectedToo(codetool.Name)
+	names := builtin.AlsoSelected(builtin.CodeExecute)
 	for _, named := range []string{"", org.ToolNamesMistralRS} {
 		forms := codetool.Forms(o, []sandbox.Language{sandbox.Python, sandbox.JavaScript}, named)
 		if len(forms) != len(names) {

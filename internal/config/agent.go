@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/agent"
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 )
@@ -253,7 +254,7 @@ func (a Agent) Definition() agent.Definition {
 	d := agent.Definition{Name: a.Name, Description: a.Description, Model: a.Model, SystemPrompt: a.SystemPrompt, Settings: a.Settings}
 	for _, t := range a.Tools {
 		one := agent.Assignment{ID: t.Name, Type: agent.CustomTool, Name: t.Name, Rules: rulesOf(t.Rules), Schemas: t.Schemas}
-		if slices.Contains(agent.Builtins(), t.Name) {
+		if slices.Contains(builtin.OfAgents(), t.Name) {
 			one.Type = agent.BuiltinTool
 		}
 		d.Tools = append(d.Tools, one)

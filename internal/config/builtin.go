@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 )
@@ -18,7 +19,7 @@ func builtinList(into *[]org.BuiltinTool) builtins {
 // builtinKeys are the settings of a built-in tool.
 func builtinKeys(t *org.BuiltinTool) []key {
 	return []key{
-		{name: "name", value: word(&t.Name, "", org.BuiltinNames()...), required: true, doc: "Name of the tool, which the model sees."},
+		{name: "name", value: word(&t.Name, "", builtin.Names()...), required: true, doc: "Name of the tool, which the model sees."},
 		{name: "enabled", value: inverted(&t.Disabled), doc: "false: the tool is not offered."},
 		{name: "require_approval", value: unsetWord(word(&t.RequireApproval, "", org.ApprovalNever, org.ApprovalAlways).or("always for database_write, else never")),
 			doc: "always: each call waits until a person approves it."},
@@ -64,7 +65,7 @@ func (b builtins) shown() string {
 func (d *decoder) checkBuiltins(path string, all []org.BuiltinTool) {
 	unique(d, all, path+"[%d].name", func(t org.BuiltinTool) string { return t.Name })
 	for i, t := range all {
-		if t.Hosted && t.Name != "web_search" {
+		if t.Hosted && t.Name != builtin.WebSearch {
 			d.failPath(fmt.Sprintf("%s[%d].hosted", path, i), "is only for web_search; remove it")
 		}
 	}

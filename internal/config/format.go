@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 )
 
 func anyText(s string) error {
@@ -73,8 +73,8 @@ func checkWord(s string) error {
 // checkHosted takes the type of a hosted tool and the name of the tool that answers it.
 func checkHosted(s string) error {
 	kind, name, ok := strings.Cut(s, "=")
-	if !ok || !slices.Contains(org.HostedTypes(), kind) {
-		return fmt.Errorf("%s is not TYPE=TOOL, where TYPE is %s", quote(s), either(org.HostedTypes()))
+	if !ok || !slices.Contains(builtin.HostedTypes(), kind) {
+		return fmt.Errorf("%s is not TYPE=TOOL, where TYPE is %s", quote(s), either(builtin.HostedTypes()))
 	}
 	if err := checkWord(name); err != nil {
 		return fmt.Errorf("the tool of %s %w", kind, err)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 )
 
@@ -24,18 +25,18 @@ func (d *decoder) checkCode(c *Config) {
 
 // checkSwitches compares the switches of an org with what they need.
 func (d *decoder) checkSwitches(path string, r *org.Runtime) {
-	disabled := func(at, name string) {
+	disabled := func(at builtin.Switch, name string) {
 		if r.BuiltinTool(name).Disabled {
-			d.failPath(join(path, at), "offers %s, which builtin_tools disables; remove enabled: false there", name)
+			d.failPath(join(path, string(at)), "offers %s, which builtin_tools disables; remove enabled: false there", name)
 		}
 	}
 	if s := r.Web.Search; r.EnableSearch {
-		disabled("enable_search", "web_search")
+		disabled(builtin.EnableSearch, builtin.WebSearch)
 		if slices.Contains([]string{"", org.SearchExa}, s.Provider) && s.APIKey == "" {
 			d.failPath(join(path, "enable_search"), "needs a search provider; set web.search.api_key to a secret with a key of Exa, such as secret:EXA_API_KEY, or web.search.provider to searxng, duckduckgo or custom")
 		}
 	}
 	if r.EnableCode {
-		disabled("enable_code_execution", "code_execute")
+		disabled(builtin.EnableCode, builtin.CodeExecute)
 	}
 }

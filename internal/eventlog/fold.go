@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/item"
@@ -51,6 +52,7 @@ type content interface {
 	itemsOf(ref string) ([]item.Item, error)
 	argumentsOf(c loop.Call) (json.RawMessage, error)
 	listedOf(ref string) ([]event.ListedServer, error) // what the run lists for its caller
+	valueOf(ref string) (builtin.Encoded, error)       // the typed value of a result
 	failureOf(ref string) (*model.Error, error)        // a failed model call
 
 	// live reports whether every delta of a model call is emitted when it arrives.
@@ -287,17 +289,42 @@ func (p *fold) tellCallDone(at event.Position, b loop.CallDone) error {
 	if e.Shown, e.Hosted, e.Tool = p.state.ShownAs(c); c.Attempt == 0 {
 		e.Arguments = p.rawArguments(c)
 	}
-	if e.Hosted == "image_generation" {
+	if e.Hosted == builtin.HostedImage {
 		e.Image = firstImage(result[0].Parts)
 	}
-	if b.Files {
+	if e.Value, err = p.valueOf(b.ValueRef, result[0].Structured); err != nil {
+		return err
+	}
+	switch {
+	case b.ValueRef != "":
+		e.Files = builtin.FilesOf(e.Value)
+	case b.Files:
 		e.Files = filesOf(result[0].Structured)
 	}
 	p.emit(at, e)
 	return nil
 }
 
-// filesOf returns the files that a result names.
+// valueOf returns the typed value of a result with this structured content; nil = none.
+func (p *fold) valueOf(ref string, structured json.RawMessage) (any, error) {
+	if ref == "" {
+		return nil, nil
+	}
+	stored, err := p.content.valueOf(ref)
+	if err != nil {
+		return nil, err
+	}
+	if stored.JSON == nil {
+		stored.JSON = structured
+	}
+	value, err := stored.Value()
+	if err != nil {
+		return nil, journal.Damaged(ref, err)
+	}
+	return value, nil
+}
+
+// filesOf returns the files that a result without a typed value names, which an older version has stored.
 func filesOf(result json.RawMessage) []event.File {
 	var w struct {
 		Files []event.File `json:"files"`

@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
@@ -76,6 +77,17 @@ func (c storedContent) listedOf(ref string) ([]event.ListedServer, error) {
 		return nil, journal.Damaged(ref, err)
 	}
 	return list, nil
+}
+
+func (c storedContent) valueOf(ref string) (value builtin.Encoded, err error) {
+	raw, err := c(ref)
+	if err != nil {
+		return value, err
+	}
+	if err := json.Unmarshal(raw, &value); err != nil {
+		return value, journal.Damaged(ref, err)
+	}
+	return value, nil
 }
 
 func (c storedContent) failureOf(ref string) (*model.Error, error) {

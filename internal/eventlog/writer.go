@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
@@ -40,6 +41,7 @@ type kept struct {
 	items  map[string][]item.Item           // by ref: what the journal's rows hold
 	args   map[loop.CallKey]json.RawMessage // of the calls that are to be executed
 	patch  map[string]json.RawMessage       // by ref: what hooks have put in place of arguments
+	values map[string]builtin.Encoded       // by ref: of results, until they are told
 	listed []event.ListedServer             // what the run lists for its caller, until it is told
 	failed func() *model.Error              // what CallFailed has set
 }
@@ -52,6 +54,12 @@ func (k *kept) listedOf(string) ([]event.ListedServer, error) {
 	list := k.listed
 	k.listed = nil
 	return list, nil
+}
+
+func (k *kept) valueOf(ref string) (builtin.Encoded, error) {
+	value := k.values[ref]
+	delete(k.values, ref)
+	return value, nil
 }
 
 func (k *kept) failureOf(string) (*model.Error, error) { return k.failed(), nil }
@@ -132,6 +140,16 @@ const listedRef = "listed"
 func (w *Writer) List(list []event.ListedServer) journal.Row {
 	w.kept.listed = list
 	return journal.Row{Ref: listedRef, Value: list}
+}
+
+// KeepValue keeps the typed value of a result until its event is emitted, and returns the row of it. It must be called before the
+// CallDone that refers to the row is added.
+func (w *Writer) KeepValue(ref string, value builtin.Encoded) journal.Row {
+	if w.kept.values == nil {
+		w.kept.values = map[string]builtin.Encoded{}
+	}
+	w.kept.values[ref] = value
+	return journal.Row{Ref: ref, Value: value}
 }
 
 // KeepArguments keeps the arguments of a call that is to be executed, as they are sent.

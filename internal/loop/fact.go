@@ -496,6 +496,8 @@ type CallDone struct {
 
 	// Files says that the structured content of the result lists files that the gateway has stored for the key of the run.
 	Files bool `json:"files,omitempty"`
+
+	ValueRef string `json:"value_ref,omitempty"` // the typed value of the result; "" = it has none
 }
 
 // Texts are what a model wrote in a fact, or what a model is told. Their JSON is stored.

@@ -142,11 +142,6 @@ type MCPServer struct {
 	UpdatedAt time.Time `json:"-"`
 }
 
-// HostedTypes returns the types of hosted tools that a tool of an MCP server can answer.
-func HostedTypes() []string {
-	return []string{"web_search", "file_search", "code_interpreter", "image_generation"}
-}
-
 // HostedTools returns the server's own names of the tools that answer hosted tools, by the
 // type of the hosted tool; nil = none.
 func (s MCPServer) HostedTools() map[string]string {

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -195,9 +196,10 @@ func (t *toolCaller) answer(a loop.AnswerCalls) error {
 
 // done returns the fact that ends a call and the rows that hold its result.
 func (t *toolCaller) done(c loop.Call, attempt int, r toolexec.Done, took time.Duration) (loop.CallDone, []journal.Row) {
-	ref := resultOf(c.Key)
+	ref, valueRef := resultOf(c.Key), "value:"+string(c.Key)
 	if t.run.events.Stored(ref) { // only in a run that is given up
-		ref += fmt.Sprintf(".%d", attempt)
+		again := fmt.Sprintf(".%d", attempt)
+		ref, valueRef = ref+again, valueRef+again
 	}
 	structured := r.Structured
 	if structured == nil { // it is too large, or a hook has replaced it
@@ -207,11 +209,20 @@ func (t *toolCaller) done(c loop.Call, attempt int, r toolexec.Done, took time.D
 		Kind: item.ToolResult, CallID: c.ProviderID, Name: c.Name, Parts: r.Parts, Structured: structured, Label: r.Label,
 		IsError: r.Outcome != loop.OK && r.Outcome != loop.Cached,
 	}
-	return loop.CallDone{
+	done := loop.CallDone{
 		Key: c.Key, Attempt: attempt, Outcome: r.Outcome, ResultRef: ref, ResultDigest: r.Digest,
 		Bytes: int64(window.PartBytes(r.Parts)), Micros: took.Microseconds(), Label: r.Label,
 		Files: r.Made != nil,
-	}, t.run.events.Store(ref, []item.Item{result})
+	}
+	rows := t.run.events.Store(ref, []item.Item{result})
+	if r.Value.JSON != nil {
+		if bytes.Equal(r.Value.JSON, structured) { // it is stored once
+			r.Value.JSON = nil
+		}
+		done.ValueRef = valueRef
+		rows = append(rows, t.run.events.KeepValue(valueRef, r.Value))
+	}
+	return done, rows
 }
 
 // resultOf refers to the row with the result of a call.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 )
@@ -29,7 +30,7 @@ func Hooks(rt org.Runtime, key string, makers []org.Maker, most time.Duration) (
 	for _, h := range all {
 		one := loop.Hook{ID: h.ID, Position: h.Position, Agent: h.Agent, Point: points()[h.Event], Type: loop.HookType(h.Type), Matcher: h.Matcher, Offered: h.Offered, DenyOnError: h.Config.OnError == "deny"}
 		if h.Matcher != "" && named && !h.Agent {
-			one.Also = org.SelectedToo(h.Matcher)
+			one.Also = builtin.AlsoSelected(h.Matcher)
 		}
 		switch one.Type {
 		case loop.HookRules:

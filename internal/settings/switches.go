@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/budget"
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/policy"
@@ -31,8 +32,8 @@ func (s Switches) Engaged(rt org.Runtime) bool {
 
 // Offered returns the names of the built-in tools that the switches offer to the request.
 func (s Switches) Offered(rt org.Runtime) (names []string) {
-	if rt.EnableSearch && (s.Search || !s.Hosted) && !rt.BuiltinTool(org.SearchTools()[0]).Disabled {
-		for _, name := range org.SearchTools() {
+	if rt.EnableSearch && (s.Search || !s.Hosted) && !rt.BuiltinTool(builtin.WebSearch).Disabled {
+		for _, name := range builtin.SwitchedBy(builtin.EnableSearch) {
 			if !rt.BuiltinTool(name).Disabled {
 				names = append(names, name)
 			}
@@ -41,13 +42,13 @@ func (s Switches) Offered(rt org.Runtime) (names []string) {
 	switch {
 	case !rt.EnableCode:
 	case s.Code && !s.Hosted:
-		names = append(names, org.CodeTools()...)
+		names = append(names, builtin.SwitchedBy(builtin.EnableCode)...)
 	default:
 		if s.Code {
-			names = append(names, org.CodeTools()[0])
+			names = append(names, builtin.CodeExecute)
 		}
 		if s.Shell {
-			names = append(names, org.Shell)
+			names = append(names, builtin.Shell)
 		}
 	}
 	return names

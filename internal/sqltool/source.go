@@ -12,16 +12,11 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/tool"
-)
-
-// The names of the tools.
-const (
-	QueryName = "database_query"
-	WriteName = "database_write"
 )
 
 // maxQuery is how many bytes a query has at most.
@@ -88,7 +83,7 @@ var _ tool.Classed = queryTool{}
 // Definition implements [tool.Tool].
 func (queryTool) Definition() tool.Definition {
 	return tool.Definition{
-		Name: QueryName, Title: "Query a database",
+		Name: builtin.DatabaseQuery, Title: "Query a database",
 		Description: "Read from a database of the organisation with one SQL statement: SELECT, WITH or VALUES, in the dialect of the database (PostgreSQL or SQLite). " +
 			"Returns JSON with columns, rows and row_count; at most 50,000 characters, so select only the columns and rows that you need. " +
 			"Without query it returns the tables and columns that can be read.",
@@ -278,11 +273,7 @@ func (s *Source) failed(ctx context.Context, name string, err error) (tool.Resul
 
 // failure is an error as JSON.
 func failure(text, setting string) tool.Result {
-	out, _ := json.Marshal(struct { // strings have JSON
-		Error   string `json:"error"`
-		Setting string `json:"setting,omitempty"`
-	}{text, setting})
-	return tool.Error(string(out))
+	return builtin.Refusal{Error: text, Setting: setting}.Result()
 }
 
 // describe says what is wrong, without addresses, roles and passwords.

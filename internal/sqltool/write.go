@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"modernc.org/sqlite"
 
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -38,7 +39,7 @@ var (
 // Definition implements [tool.Tool].
 func (writeTool) Definition() tool.Definition {
 	return tool.Definition{
-		Name: WriteName, Title: "Change a database",
+		Name: builtin.DatabaseWrite, Title: "Change a database",
 		Description: "Insert one row into a table of a database of the organisation, or update or delete the rows whose columns have the values of where. " +
 			"At most 1,000 rows are changed; a call that would change more changes none. Returns JSON with the number of rows.",
 		InputSchema: json.RawMessage(`{"type":"object","properties":{` +

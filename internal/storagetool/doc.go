@@ -19,12 +19,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// The names of the tools.
-const (
-	Read  = "storage_read"
-	Write = "storage_write"
-)
-
 // MaxCharacters is how much text one call of storage_read returns.
 const MaxCharacters = 50_000
 

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/turnpike-gateway/turnpike/internal/blob"
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -33,7 +34,7 @@ var readSchema = json.RawMessage(`{"type":"object","properties":{` +
 // Definition implements [tool.Tool].
 func (reader) Definition() tool.Definition {
 	return tool.Definition{
-		Name: Read,
+		Name: builtin.StorageRead,
 		Description: "List the files in a storage bucket, or download one. " +
 			"A text is returned as it is, at most 50,000 characters at a time. For a file that is not text the result has a signed_url instead, which expires.",
 		InputSchema: readSchema,

@@ -13,10 +13,17 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/blob"
 	"github.com/turnpike-gateway/turnpike/internal/blob/disk"
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/storagetool"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/tool"
+)
+
+// The names of the tools.
+const (
+	readTool  = builtin.StorageRead
+	writeTool = builtin.StorageWrite
 )
 
 // bench has the tools of an org with buckets on disk.
@@ -98,10 +105,10 @@ func (b *bench) want(name, arguments, want string) {
 // What is written is what is read, and the result has the path and the size. // E07
 func TestAWrittenFileIsRead(t *testing.T) {
 	b := newBench(t, org.Bucket{Name: "docs"})
-	b.want(storagetool.Write, `{"path":"a/ü.txt","content":"<héllo>\n"}`, `{"bucket":"docs","path":"a/ü.txt","size":9}`)
-	b.want(storagetool.Read, `{"operation":"download","path":"a/ü.txt"}`, "<héllo>\n")
-	b.want(storagetool.Write, `{"path":"a/ü.txt","content":""}`, `{"bucket":"docs","path":"a/ü.txt","size":0}`)
-	b.want(storagetool.Read, `{"operation":"download","path":"a/ü.txt"}`, "")
+	b.want(writeTool, `{"path":"a/ü.txt","content":"<héllo>\n"}`, `{"bucket":"docs","path":"a/ü.txt","size":9}`)
+	b.want(readTool, `{"operation":"download","path":"a/ü.txt"}`, "<héllo>\n")
+	b.want(writeTool, `{"path":"a/ü.txt","content":""}`, `{"bucket":"docs","path":"a/ü.txt","size":0}`)
+	b.want(readTool, `{"operation":"download","path":"a/ü.txt"}`, "")
 }
 
 // Files and their names may come from strangers: hooks see that what the model reads is untrusted.
@@ -113,11 +120,11 @@ func TestWhatIsReadIsUntrusted(t *testing.T) {
 		tool, arguments string
 		want            item.Label
 	}{
-		{storagetool.Read, `{"operation":"list"}`, item.Untrusted},
-		{storagetool.Read, `{"operation":"download","path":"a"}`, item.Untrusted},
-		{storagetool.Read, `{"operation":"download","path":"binary"}`, item.Untrusted},
-		{storagetool.Read, `{"operation":"download","path":"missing"}`, ""},
-		{storagetool.Write, `{"path":"b","content":"x"}`, ""},
+		{readTool, `{"operation":"list"}`, item.Untrusted},
+		{readTool, `{"operation":"download","path":"a"}`, item.Untrusted},
+		{readTool, `{"operation":"download","path":"binary"}`, item.Untrusted},
+		{readTool, `{"operation":"download","path":"missing"}`, ""},
+		{writeTool, `{"path":"b","content":"x"}`, ""},
 	} {
 		r, err := b.tools[c.tool].Call(t.Context(), tool.Call{Arguments: json.RawMessage(c.arguments)})
 		if err != nil || r.Label != c.want {
@@ -144,7 +151,7 @@ func TestAListHasParts(t *testing.T) {
 	list := func(arguments string) (out []string) {
 		t.Helper()
 		answer.More, answer.NextOffset = false, 0
-		if err := json.Unmarshal([]byte(b.call(storagetool.Read, arguments)), &answer); err != nil {
+		if err := json.Unmarshal([]byte(b.call(readTool, arguments)), &answer); err != nil {
 			t.Fatal(err)
 		}
 		for _, f := range answer.Files {
@@ -161,7 +168,7 @@ func TestAListHasParts(t *testing.T) {
 	if got := list(`{"operation":"list","bucket":"docs","prefix":"a/","limit":2,"offset":2}`); !slices.Equal(got, []string{"a/3"}) || answer.More {
 		t.Errorf("%v %+v", got, answer)
 	}
-	b.want(storagetool.Read, `{"operation":"list","bucket":"other"}`, `{"bucket":"other","files":[],"more":false}`)
+	b.want(readTool, `{"operation":"list","bucket":"other"}`, `{"bucket":"other","files":[],"more":false}`)
 }
 
 // A list is cut before it is longer than a text may be, and says where to go on.
@@ -173,7 +180,7 @@ func TestALongListIsCut(t *testing.T) {
 	}
 	seen := 0
 	for {
-		text := b.call(storagetool.Read, fmt.Sprintf(`{"operation":"list","limit":1000,"offset":%d}`, seen))
+		text := b.call(readTool, fmt.Sprintf(`{"operation":"list","limit":1000,"offset":%d}`, seen))
 		var answer struct {
 			Files      []struct{ Path string }
 			More       bool
@@ -218,7 +225,7 @@ func TestALongTextIsReadInParts(t *testing.T) {
 	var all strings.Builder
 	for offset := 0; ; {
 		m := &memory{}
-		r, err := b.tools[storagetool.Read].Call(t.Context(), tool.Call{Memory: m, Arguments: fmt.Appendf(nil, `{"operation":"download","path":"long","offset":%d}`, offset)})
+		r, err := b.tools[readTool].Call(t.Context(), tool.Call{Memory: m, Arguments: fmt.Appendf(nil, `{"operation":"download","path":"long","offset":%d}`, offset)})
 		if err != nil || r.IsError {
 			t.Fatalf("%+v, %v", r, err)
 		}
@@ -239,8 +246,8 @@ func TestALongTextIsReadInParts(t *testing.T) {
 		t.Errorf("%d bytes in parts, want %d", all.Len(), len(long))
 	}
 	b.put("short", "a€b")
-	b.want(storagetool.Read, `{"operation":"download","path":"short","offset":2}`, "b")
-	b.want(storagetool.Read, `{"operation":"download","path":"short","offset":5}`, `!{"error":"offset must be less than the size of the file, which is 5 bytes"}`)
+	b.want(readTool, `{"operation":"download","path":"short","offset":2}`, "b")
+	b.want(readTool, `{"operation":"download","path":"short","offset":5}`, `!{"error":"offset must be less than the size of the file, which is 5 bytes"}`)
 }
 
 // A file that is not text is answered with a URL that expires, or with what to set. // E06
@@ -250,42 +257,42 @@ func TestAFileThatIsNotText(t *testing.T) {
 	b.put("chart.png", png)
 	b.put("latin", "caf\xe9")
 	b.put("cut", strings.Repeat("x", 300_000)+"\xff")
-	b.want(storagetool.Read, `{"operation":"download","path":"chart.png"}`,
+	b.want(readTool, `{"operation":"download","path":"chart.png"}`,
 		`{"bucket":"docs","path":"chart.png","size":16,"media_type":"image/png","signed_url":"https://gateway.example/docs/chart.png","expires_at":"2027-01-15T08:00:00Z"}`)
-	if got := b.call(storagetool.Read, `{"operation":"download","path":"latin"}`); !strings.Contains(got, "signed_url") {
+	if got := b.call(readTool, `{"operation":"download","path":"latin"}`); !strings.Contains(got, "signed_url") {
 		t.Error(got)
 	}
-	if got := b.call(storagetool.Read, `{"operation":"download","path":"cut"}`); !strings.Contains(got, "[Truncated") {
+	if got := b.call(readTool, `{"operation":"download","path":"cut"}`); !strings.Contains(got, "[Truncated") {
 		t.Errorf("%.100s", got)
 	}
 	b.link = func(string, string) (storagetool.Link, error) {
 		return storagetool.Link{}, &storagetool.MissingError{Why: "public_url is not set", Setting: "public_url"}
 	}
-	b.want(storagetool.Read, `{"operation":"download","path":"chart.png"}`, `!{"error":"public_url is not set","setting":"public_url"}`)
+	b.want(readTool, `{"operation":"download","path":"chart.png"}`, `!{"error":"public_url is not set","setting":"public_url"}`)
 }
 
 // What is missing or wrong is an answer that says what to do. Settings act on the next call. // C22
 func TestWhatIsMissing(t *testing.T) {
 	b := newBench(t)
-	for name, arguments := range map[string]string{storagetool.Read: `{"operation":"list"}`, storagetool.Write: `{"path":"x","content":"x"}`} {
+	for name, arguments := range map[string]string{readTool: `{"operation":"list"}`, writeTool: `{"path":"x","content":"x"}`} {
 		b.want(name, arguments, `!{"error":"Storage is not configured: the org has no bucket","setting":"buckets"}`)
 	}
 	b.buckets = []org.Bucket{{Name: "docs", Quota: 1 << 20, MaxFile: 1 << 20}, {Name: "other"}}
-	b.want(storagetool.Read, `{"operation":"list"}`, `!{"error":"bucket is missing; the buckets are docs, other"}`)
-	b.want(storagetool.Read, `{"operation":"list","bucket":"none"}`, `!{"error":"bucket \"none\" does not exist"}`)
+	b.want(readTool, `{"operation":"list"}`, `!{"error":"bucket is missing; the buckets are docs, other"}`)
+	b.want(readTool, `{"operation":"list","bucket":"none"}`, `!{"error":"bucket \"none\" does not exist"}`)
 	b.buckets = b.buckets[:1]
-	b.want(storagetool.Read, `{"operation":"download","path":"none"}`, `!{"error":"there is no such file; list the files to see their paths"}`)
-	b.want(storagetool.Read, `{"operation":"download"}`, `!{"error":"path is empty"}`)
-	b.want(storagetool.Read, `{"operation":"delete"}`, `!{"error":"operation must be list or download"}`)
-	b.want(storagetool.Read, `{"operation":"list","limit":1001}`, `!{"error":"limit must be from 1 to 1000"}`)
-	b.want(storagetool.Write, `{"path":"../x","content":"x"}`, `!{"error":"path contains the name .."}`)
-	b.want(storagetool.Write, `{"path":"x"}`, `!{"error":"content is missing"}`)
+	b.want(readTool, `{"operation":"download","path":"none"}`, `!{"error":"there is no such file; list the files to see their paths"}`)
+	b.want(readTool, `{"operation":"download"}`, `!{"error":"path is empty"}`)
+	b.want(readTool, `{"operation":"delete"}`, `!{"error":"operation must be list or download"}`)
+	b.want(readTool, `{"operation":"list","limit":1001}`, `!{"error":"limit must be from 1 to 1000"}`)
+	b.want(writeTool, `{"path":"../x","content":"x"}`, `!{"error":"path contains the name .."}`)
+	b.want(writeTool, `{"path":"x"}`, `!{"error":"content is missing"}`)
 	big, _ := json.Marshal(map[string]string{"path": "x", "content": strings.Repeat("x", 1<<20+1)})
-	b.want(storagetool.Write, string(big), `!{"error":"the file has 1048577 bytes; a file of the bucket may have at most 1048576","setting":"max_file_mib of the bucket"}`)
+	b.want(writeTool, string(big), `!{"error":"the file has 1048577 bytes; a file of the bucket may have at most 1048576","setting":"max_file_mib of the bucket"}`)
 	b.opened = &blob.RefusedError{Why: "the service refused the credentials", Setting: "buckets", Err: errors.New("secret")}
-	b.want(storagetool.Write, `{"path":"x","content":"x"}`, `!{"error":"the service refused the credentials","setting":"buckets"}`)
+	b.want(writeTool, `{"path":"x","content":"x"}`, `!{"error":"the service refused the credentials","setting":"buckets"}`)
 	b.opened = errors.New("/data/secret")
-	b.want(storagetool.Write, `{"path":"x","content":"x"}`, `!{"error":"the bucket cannot be used at the moment; the log of the gateway says why"}`)
+	b.want(writeTool, `{"path":"x","content":"x"}`, `!{"error":"the bucket cannot be used at the moment; the log of the gateway says why"}`)
 }
 
 // blocked is a refusal of the outbound policy.
@@ -298,14 +305,14 @@ func TestWhatEndsTheRun(t *testing.T) {
 	b := newBench(t, org.Bucket{Name: "docs"})
 	b.opened = fmt.Errorf("bucket docs: %w", blocked{errors.New("blocked")})
 	var fatal tool.Fatal
-	if _, err := b.tools[storagetool.Read].Call(t.Context(), tool.Call{Arguments: json.RawMessage(`{"operation":"list"}`)}); !errors.As(err, &fatal) {
+	if _, err := b.tools[readTool].Call(t.Context(), tool.Call{Arguments: json.RawMessage(`{"operation":"list"}`)}); !errors.As(err, &fatal) {
 		t.Error(err)
 	}
 	b.opened = nil
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("gone")
 	cancel(gone)
-	if _, err := b.tools[storagetool.Write].Call(ctx, tool.Call{Arguments: json.RawMessage(`{"path":"x","content":"x"}`)}); !errors.Is(err, gone) {
+	if _, err := b.tools[writeTool].Call(ctx, tool.Call{Arguments: json.RawMessage(`{"path":"x","content":"x"}`)}); !errors.Is(err, gone) {
 		t.Error(err)
 	}
 }
@@ -313,7 +320,7 @@ func TestWhatEndsTheRun(t *testing.T) {
 // Reading may be repeated, writing may not. Definitions have constant bytes.
 func TestDefinitions(t *testing.T) {
 	a, b := newBench(t), newBench(t, org.Bucket{Name: "docs"})
-	for name, want := range map[string]tool.Class{storagetool.Read: tool.Read, storagetool.Write: tool.Once} {
+	for name, want := range map[string]tool.Class{readTool: tool.Read, writeTool: tool.Once} {
 		if got := tool.ClassOf(a.tools[name]); got != want {
 			t.Errorf("%s is %s", name, got)
 		}

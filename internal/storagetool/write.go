@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -21,7 +22,7 @@ var writeSchema = json.RawMessage(`{"type":"object","properties":{` +
 // Definition implements [tool.Tool].
 func (writer) Definition() tool.Definition {
 	return tool.Definition{
-		Name:        Write,
+		Name:        builtin.StorageWrite,
 		Description: "Write a text to a file in a storage bucket. A file that exists is replaced. The result has the path and the size of the file.",
 		InputSchema: writeSchema,
 		Annotations: tool.Annotations{ReadOnly: new(false), Destructive: new(true), OpenWorld: new(false)},

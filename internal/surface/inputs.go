@@ -11,6 +11,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/file"
@@ -22,22 +23,19 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// codeTool is the type of the hosted tool that runs code.
-const codeTool = "code_interpreter"
-
 // includeInputs says to a run whose request asks for code that its tools get the files of the conversation, and reads what is known of the
 // files that the request names for them.
 func (h *Handler) includeInputs(ctx context.Context, switched *Switched, caller caller.Caller, req *run.Request, reply *Reply) error {
 	asked := switched == nil || !switched.Code || !RunsCode(req)
 	for i := range reply.Hosted {
-		if one := &reply.Hosted[i]; one.Type == codeTool && one.Server == org.BuiltinTools {
+		if one := &reply.Hosted[i]; one.Type == builtin.HostedCode && one.Server == org.BuiltinTools {
 			asked = true
 			if err := h.readInputs(ctx, caller, req, reply.CodeAt, one); err != nil {
 				return err
 			}
 		}
 	}
-	if code := (loop.HostedTool{Type: codeTool, Server: org.BuiltinTools, Tool: org.CodeTools()[0]}); !asked && givesFiles(req, &code) {
+	if code := CodeTool(nil); !asked && givesFiles(req, &code) {
 		reply.Hosted = append(reply.Hosted, code)
 	}
 	for i := range reply.Hosted {
@@ -46,6 +44,11 @@ func (h *Handler) includeInputs(ctx context.Context, switched *Switched, caller 
 		}
 	}
 	return nil
+}
+
+// CodeTool returns the built-in tool that runs code, as a hosted tool with options.
+func CodeTool(options json.RawMessage) loop.HostedTool {
+	return loop.HostedTool{Type: builtin.HostedCode, Server: org.BuiltinTools, Tool: builtin.CodeExecute, Options: options}
 }
 
 // maxFetched is how many URLs of a request are fetched.

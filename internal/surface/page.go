@@ -57,6 +57,14 @@ func (l listed) MarshalJSON() ([]byte, error) {
 	return slices.Concat([]byte(`{"`+l.name+`":`), entries, []byte(","), page[1:]), err
 }
 
+// Given returns a text; nil for "".
+func Given[T ~string](text T) *T {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
 // Each returns what wire makes of each one; an empty list of none, not nil.
 func Each[E, T any](all []E, wire func(E) T) []T {
 	out := make([]T, len(all))

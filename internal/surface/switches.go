@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
@@ -45,7 +46,7 @@ func (h *Handler) switched(header http.Header, caller caller.Caller, members []M
 	if s.Hosted && optedOut(header) { // the provider gets its hosted tools
 		s.Code, s.Search, s.Shell = false, false, false
 	}
-	if s.Shell && (!rt.EnableCode || !offers(caller, org.Shell)) { // its provider may have the tool
+	if s.Shell && (!rt.EnableCode || !offers(caller, builtin.Shell)) { // its provider may have the tool
 		s.Shell = false
 	}
 	if s.CodeTool && !rt.EnableCode { // its provider may have the tool
@@ -69,12 +70,12 @@ func (h *Handler) switched(header http.Header, caller caller.Caller, members []M
 	}
 	if s.Code {
 		s.Asks = !s.Hosted
-		if err := mayRunCode(s.CodeAt, org.CodeTools()[0], caller); err != nil {
+		if err := mayRunCode(s.CodeAt, builtin.CodeExecute, caller); err != nil {
 			return s, err
 		}
 	}
 	if s.Shell {
-		return s, mayRunCode(s.ShellAt, org.Shell, caller)
+		return s, mayRunCode(s.ShellAt, builtin.Shell, caller)
 	}
 	return s, nil
 }
@@ -128,7 +129,7 @@ func (s *Switched) asks() *settings.Switches {
 // RunsCode reports whether the run has the built-in tool that runs code.
 func RunsCode(req *run.Request) bool {
 	return slices.ContainsFunc(req.Servers, func(s catalog.Server) bool {
-		return s.Name == org.BuiltinTools && slices.Contains(s.Tools, org.CodeTools()[0])
+		return s.Name == org.BuiltinTools && slices.Contains(s.Tools, builtin.CodeExecute)
 	})
 }
 

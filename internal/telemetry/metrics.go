@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/money"
@@ -381,7 +382,7 @@ func (m *metrics) toolCall(orgID, server, tool, outcome string, executed bool, m
 	if executed {
 		h.duration.Observe(toSeconds(ms))
 	}
-	if server != org.BuiltinTools || !slices.Contains(org.BuiltinNames(), tool) { // a model can write any name
+	if server != org.BuiltinTools || !slices.Contains(builtin.Names(), tool) { // a model can write any name
 		return
 	}
 	m.builtins.WithLabelValues(tool, outcome).Inc()

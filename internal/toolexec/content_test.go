@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/item"
@@ -233,35 +235,70 @@ func FuzzContent(f *testing.F) {
 }
 
 // says is a tool with one answer.
-type says struct{ text string }
+type says struct {
+	text  string
+	value any
+}
 
 func (says) Definition() tool.Definition { return tool.Definition{Name: "code"} }
 
 func (s says) Call(context.Context, tool.Call) (tool.Result, error) {
 	r := tool.Text(s.text)
-	r.Structured = json.RawMessage(s.text)
+	r.Structured, r.Value = json.RawMessage(s.text), s.value
 	return r, nil
 }
 
-// makes is one that can make files.
-type makes struct{ says }
-
-func (makes) MakesFiles() bool { return true }
-
-// The files of a result stay when the rest of it is too large, or a hook replaces it. Those of a tool that makes none do not.
+// The files of a result stay when the rest of it is too large, or a hook replaces it. Those of a tool that makes none do not: a result
+// whose JSON looks the same names no files.
 // J20
 func TestFilesOfAResult(t *testing.T) {
-	long := says{`{"stdout":"` + strings.Repeat("x", 2000) + `","files":[{"id":"f"}]}`}
-	for _, c := range []struct {
-		tool tool.Tool
-		want string
-	}{{makes{long}, `{"files":[{"id":"f"}]}`}, {long, ""}, {makes{says{`{"files":[]}`}}, `{"files":[]}`}, {makes{says{"{}"}}, ""}} {
-		d, err := Execute(t.Context(), &catalog.Entry{Name: "code", Tool: c.tool}, tool.Call{}, Cap{Bytes: 1024})
+	text := `{"stdout":"` + strings.Repeat("x", 2000) + `","files":[{"id":"f"}]}`
+	files := []event.File{{ID: "f"}}
+	const want = `{"files":[{"id":"f","filename":"","bytes":0,"sha256":"","expires_at":"0001-01-01T00:00:00Z"}]}`
+	for name, c := range map[string]struct {
+		value any
+		want  string
+	}{
+		"code":                 {builtin.CodeResult{Files: files}, want},
+		"commands":             {builtin.ShellResult{Files: files}, want},
+		"no value":             {nil, ""},
+		"of another tool":      {json.RawMessage(text), ""},
+		"a value of a program": {struct{ Files []event.File }{files}, ""},
+		"no files":             {builtin.CodeResult{}, ""},
+	} {
+		d, err := Execute(t.Context(), &catalog.Entry{Name: "code", Tool: says{text, c.value}}, tool.Call{}, Cap{Bytes: 1024})
 		if err != nil || string(d.Made) != c.want {
-			t.Errorf("%T: %s, %v", c.tool, d.Made, err)
+			t.Errorf("%s: %s, %v", name, d.Made, err)
 		}
-		if again := d.Replaced("no", Cap{}); string(again.Made) != c.want || again.Text() != "no" {
-			t.Errorf("%T: replaced: %s", c.tool, again.Made)
+		again := d.Replaced("no", Cap{})
+		if string(again.Made) != c.want || again.Text() != "no" {
+			t.Errorf("%s: replaced: %s", name, again.Made)
+		}
+		if v, err := again.Value.Value(); err != nil || len(builtin.FilesOf(v)) != strings.Count(c.want, `"id"`) {
+			t.Errorf("%s: the value of what a hook has replaced is %v, %v", name, v, err)
+		}
+	}
+}
+
+// The value of a result is complete where its text is cut, and has none of the text that nobody would have seen.
+func TestTheValueOfAResult(t *testing.T) {
+	long, red := strings.Repeat("x", 2000), builtin.Refusal{Error: "\x1b[31mred"}
+	for name, c := range map[string]struct{ value, want any }{
+		"cut":                {builtin.CodeResult{Exit: 1, Stdout: long}, builtin.CodeResult{Exit: 1, Stdout: long}},
+		"hidden text":        {builtin.Refusal{Error: "a\u200bb"}, builtin.Refusal{Error: "ab"}},
+		"control characters": {red, red}, // as the JSON for the model has them
+		"of a program":       {map[string]int{"n": 1}, json.RawMessage(`{"n":1}`)},
+		"without JSON":       {func() {}, json.RawMessage(nil)},
+		"too large":          {strings.Repeat("x", maxValue), json.RawMessage(nil)},
+		"none":               {nil, json.RawMessage(nil)},
+	} {
+		entry := &catalog.Entry{Name: "code", Tool: says{`{"stdout":"` + long + `"}`, c.value}}
+		d, err := Execute(t.Context(), entry, tool.Call{}, Cap{Bytes: 1024})
+		if err != nil || d.Full == "" {
+			t.Fatalf("%s: the text is not cut: %v", name, err)
+		}
+		if got, err := d.Value.Value(); err != nil || !cmp.Equal(got, c.want) {
+			t.Errorf("%s: %v, %v", name, got, err)
 		}
 	}
 }

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/file"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/visible"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -19,7 +21,8 @@ type Done struct {
 	Outcome    loop.Outcome
 	Parts      []item.Part     // what the model gets; binary parts are checked
 	Structured json.RawMessage // the same as a JSON value; nil = none
-	Made       json.RawMessage // {"files": …}, as the tool has said it, of a call that has made files; nil = none
+	Made       json.RawMessage // {"files": …} of a call that has made files; nil = none
+	Value      builtin.Encoded // [tool.Result].Value, without hidden text; zero = none
 	Label      item.Label      // where the content comes from
 	Full       string          // all the text, if the text in Parts was truncated; otherwise empty
 	Digest     string          // of the whole result
@@ -59,23 +62,13 @@ func Execute(ctx context.Context, e *catalog.Entry, c tool.Call, limit Cap) (Don
 	var fatal tool.Fatal
 	switch {
 	case err == nil && result.IsError:
-		return finished(loop.Error, result, limit).made(e, result), nil
+		return finished(loop.Error, result, limit), nil
 	case err == nil:
-		return finished(loop.OK, result, limit).made(e, result), nil
+		return finished(loop.OK, result, limit), nil
 	case errors.As(err, &fatal):
 		return unanswered(e, c, errors.Is(err, tool.ErrNotSent), "the outbound policy refused an address of its server", limit), fatal
 	}
 	return unanswered(e, c, errors.Is(err, tool.ErrNotSent), strings.TrimPrefix(err.Error(), tool.ErrNotSent.Error()+": "), limit), ctx.Err()
-}
-
-// Maker is a tool that can make files. The member files of its results, which are JSON, lists those that the gateway has stored for the
-// caller. Only tools of the gateway itself implement it: the result of another tool can look the same, and names no files.
-type Maker interface{ MakesFiles() bool }
-
-// MakesFiles reports whether a tool can make files.
-func MakesFiles(t tool.Tool) bool {
-	m, is := t.(Maker)
-	return is && m.MakesFiles()
 }
 
 // Describer is a tool that has something to add to its description for the model, because of what the request says of all calls of the tool.
@@ -101,18 +94,29 @@ func WithFiles(t tool.Tool, files *file.Set) tool.Tool {
 	return t
 }
 
-// made adds the files that the call has made. They stay when the result is cut, or replaced by a hook.
-func (d Done) made(e *catalog.Entry, r tool.Result) Done {
-	var w struct {
-		Files json.RawMessage `json:"files,omitempty"`
+// maxValue is the most bytes of a typed value.
+const maxValue = 4 << 20
+
+// keepValue adds the typed value of a result, and the files that the call has made: they stay when the result is cut, or replaced by
+// a hook.
+func (d *Done) keepValue(v any) {
+	if v == nil {
+		return
 	}
-	if !MakesFiles(e.Tool) || len(r.Structured) == 0 || json.Unmarshal(r.Structured, &w) != nil || len(w.Files) == 0 {
-		return d
+	e, err := builtin.Encode(v)
+	if err != nil || len(e.JSON) > maxValue {
+		return
 	}
-	if files, err := json.Marshal(w); err == nil {
+	if clean, _ := visible.Text(string(e.JSON)); json.Valid([]byte(clean)) { // as the text for the model is cleaned
+		e.JSON = json.RawMessage(clean)
+	} else if e.JSON, _ = value(e.JSON); e.JSON == nil {
+		return
+	}
+	d.Value = e
+	if made := (builtin.Made{Files: builtin.FilesOf(v)}); made.Files != nil {
+		files, _ := json.Marshal(made) // texts, numbers and times: cannot fail
 		d.Made, _ = value(files)
 	}
-	return d
 }
 
 // unanswered returns the result of a call without an answer from its tool. The outcome is
@@ -145,7 +149,9 @@ func (d Done) Replaced(text string, limit Cap) Done {
 	r := tool.Text(text)
 	r.Label = d.Label
 	out := finished(d.Outcome, r, limit)
-	out.Made = d.Made
+	if out.Made = d.Made; out.Made != nil {
+		out.Value = builtin.Encoded{Type: builtin.TypeMade, JSON: d.Made}
+	}
 	return out
 }
 
@@ -173,6 +179,7 @@ func finished(o loop.Outcome, r tool.Result, limit Cap) Done {
 		c.parts = failure(c.parts)
 	}
 	done := Done{Outcome: o, Parts: c.parts, Structured: c.structured, Label: r.Label, Digest: digestOf(string(o), c.parts), Hidden: c.hidden}
+	done.keepValue(r.Value)
 	done.truncate(limit)
 	return done
 }

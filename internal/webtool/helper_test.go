@@ -11,10 +11,18 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/egress"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/tool"
+)
+
+// The names of the tools.
+const (
+	RequestName = builtin.HTTPRequest
+	SearchName  = builtin.WebSearch
+	ScrapeName  = builtin.WebScrape
 )
 
 // web is an org with the tools.

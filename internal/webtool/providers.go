@@ -95,7 +95,7 @@ func exaHits(data []byte) ([]hit, error) {
 	hits := make([]hit, 0, len(answer.Results))
 	for _, r := range answer.Results {
 		text := cmp.Or(said(r.Summary), said(r.Text), strings.Join(r.Highlights, " … "))
-		hits = append(hits, hit{said(r.Title), said(r.URL), said(r.PublishedDate), said(r.Author), text})
+		hits = append(hits, hit{Title: said(r.Title), URL: said(r.URL), Published: said(r.PublishedDate), Author: said(r.Author), Text: text})
 	}
 	return hits, nil
 }
@@ -144,7 +144,9 @@ func searxHits(data []byte) ([]hit, error) {
 	}
 	hits := make([]hit, 0, len(answer.Results))
 	for _, r := range answer.Results {
-		hits = append(hits, hit{said(r.Title), said(r.URL), said(r.PublishedDate), said(r.Author), said(r.Content)})
+		hits = append(hits, hit{
+			Title: said(r.Title), URL: said(r.URL), Published: said(r.PublishedDate), Author: said(r.Author), Text: said(r.Content),
+		})
 	}
 	return hits, nil
 }

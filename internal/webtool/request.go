@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/egress"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -29,7 +30,7 @@ const (
 
 func requestDefinition() tool.Definition {
 	return tool.Definition{
-		Name:        RequestName,
+		Name:        builtin.HTTPRequest,
 		Description: "Send an HTTP request to a public URL and return the status and the body as text, at most 10,000 characters of it. GET and HEAD follow redirects. Use web_scrape to read a page.",
 		InputSchema: json.RawMessage(`{"type":"object","properties":{` +
 			`"url":{"type":"string","description":"Absolute http or https URL."},` +

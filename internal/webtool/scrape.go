@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -63,7 +64,7 @@ func scrapeDefinition(images bool) tool.Definition {
 	}
 	schema += `},"required":["url"],"additionalProperties":false}`
 	return tool.Definition{
-		Name: ScrapeName, Description: description, InputSchema: json.RawMessage(schema),
+		Name: builtin.WebScrape, Description: description, InputSchema: json.RawMessage(schema),
 		Annotations: tool.Annotations{ReadOnly: new(true), OpenWorld: new(true)},
 	}
 }

@@ -10,17 +10,11 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/tool"
-)
-
-// The names of the tools.
-const (
-	RequestName = "http_request"
-	SearchName  = "web_search"
-	ScrapeName  = "web_scrape"
 )
 
 // DefaultMaxCalls is the default of [Options].MaxCalls.
@@ -84,9 +78,9 @@ func New(o Options) *Source {
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	s := &Source{o: o, client: &client, calls: semaphore.NewWeighted(int64(o.MaxCalls)), pdfs: semaphore.NewWeighted(1)}
 	s.tools = []tool.Tool{
-		&builtin{s, requestDefinition(), tool.Once, (*Source).request},
-		&builtin{s, searchDefinition(), tool.Read, (*Source).search},
-		&builtin{s, scrapeDefinition(o.Describe != nil), tool.Read, (*Source).scrape},
+		&webTool{s, requestDefinition(), tool.Once, (*Source).request},
+		&webTool{s, searchDefinition(), tool.Read, (*Source).search},
+		&webTool{s, scrapeDefinition(o.Describe != nil), tool.Read, (*Source).scrape},
 	}
 	return s
 }
@@ -94,24 +88,24 @@ func New(o Options) *Source {
 // List implements [tool.Source]. The tools and their order never change.
 func (s *Source) List(context.Context) ([]tool.Tool, error) { return s.tools, nil }
 
-// builtin is one of the tools.
-type builtin struct {
+// webTool is one of the tools.
+type webTool struct {
 	source     *Source
 	definition tool.Definition
 	class      tool.Class
 	call       func(*Source, context.Context, tool.Call) (tool.Result, error)
 }
 
-var _ tool.Classed = (*builtin)(nil)
+var _ tool.Classed = (*webTool)(nil)
 
 // Definition implements [tool.Tool].
-func (b *builtin) Definition() tool.Definition { return b.definition }
+func (b *webTool) Definition() tool.Definition { return b.definition }
 
 // Class implements [tool.Classed].
-func (b *builtin) Class() tool.Class { return b.class }
+func (b *webTool) Class() tool.Class { return b.class }
 
 // Call implements [tool.Tool].
-func (b *builtin) Call(ctx context.Context, c tool.Call) (tool.Result, error) {
+func (b *webTool) Call(ctx context.Context, c tool.Call) (tool.Result, error) {
 	if b.source.calls.Acquire(ctx, 1) != nil {
 		return tool.Result{}, fmt.Errorf("%w: %w", tool.ErrNotSent, context.Cause(ctx))
 	}
@@ -144,11 +138,7 @@ type refusal struct {
 func (r *refusal) Error() string { return r.text }
 
 func (r *refusal) result() tool.Result {
-	text, _ := json.Marshal(struct {
-		Error   string `json:"error"`
-		Setting string `json:"setting,omitempty"`
-	}{r.text, r.setting}) // strings: cannot fail
-	return tool.Error(string(text))
+	return builtin.Refusal{Error: r.text, Setting: r.setting}.Result()
 }
 
 func refuse(format string, args ...any) error { return &refusal{text: fmt.Sprintf(format, args...)} }

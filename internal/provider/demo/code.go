@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 )
 
 // PricesPath is the path of the page that [Pages] serves.
@@ -32,27 +34,21 @@ func Pages() http.Handler {
 	return mux
 }
 
-// Names of the built-in tools of the gateway that the script knows.
-const (
-	scrapeTool = "web_scrape"
-	codeTool   = "code_execute"
-)
-
-// builtin returns the call of a built-in tool that the question asks for: it has a URL to read, or it names a language
+// builtinCall returns the call of a built-in tool that the question asks for: it has a URL to read, or it names a language
 // to run code in. Asks is true if it asks for one, and name is "" if all that it asks for is done.
-func builtin(tools []offered, said conversation) (name, arguments string, asks bool) {
-	if address := urlIn(said.question); address != "" && len(named(tools, scrapeTool)) > 0 {
-		if asks = true; !said.called(scrapeTool) {
-			return scrapeTool, string(marshal(object{{"url", address}})), true
+func builtinCall(tools []offered, said conversation) (name, arguments string, asks bool) {
+	if address := urlIn(said.question); address != "" && len(named(tools, builtin.WebScrape)) > 0 {
+		if asks = true; !said.called(builtin.WebScrape) {
+			return builtin.WebScrape, string(marshal(object{{"url", address}})), true
 		}
 	}
-	if len(named(tools, codeTool)) == 0 {
+	if len(named(tools, builtin.CodeExecute)) == 0 {
 		return "", "", asks
 	}
 	for _, language := range languagesIn(said.question) {
 		asks = true
 		if !said.ran(language) {
-			return codeTool, string(marshal(object{{"language", language}, {"code", program(language, numbersFor(said))}})), true
+			return builtin.CodeExecute, string(marshal(object{{"language", language}, {"code", program(language, numbersFor(said))}})), true
 		}
 	}
 	return "", "", asks
@@ -78,7 +74,7 @@ func languagesIn(s string) []string {
 func (c conversation) ran(language string) bool {
 	return slices.ContainsFunc(c.results, func(r result) bool {
 		var a struct{ Language string }
-		return r.tool == codeTool && json.Unmarshal([]byte(r.arguments), &a) == nil && a.Language == language
+		return r.tool == builtin.CodeExecute && json.Unmarshal([]byte(r.arguments), &a) == nil && a.Language == language
 	})
 }
 
@@ -86,7 +82,7 @@ func (c conversation) ran(language string) bool {
 func numbersFor(c conversation) []string {
 	text := c.question
 	for _, r := range c.results {
-		if r.tool == scrapeTool {
+		if r.tool == builtin.WebScrape {
 			text = r.text
 		}
 	}

@@ -13,7 +13,7 @@ const turns = 2
 func pick(r *request, said conversation) (name, args string, ok bool) {
 	tools := named(r.Tools, r.ToolChoice.allowed...)
 	if r.ToolChoice.mode == "" || r.ToolChoice.mode == "auto" {
-		if name, args, asks := builtin(tools, said); asks {
+		if name, args, asks := builtinCall(tools, said); asks {
 			return name, args, name != ""
 		}
 	}

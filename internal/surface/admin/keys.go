@@ -54,7 +54,7 @@ func (h *Handler) wireKey(k org.Key, declared bool) key {
 	out := key{
 		ID: k.ID, Name: k.Name, Role: string(k.Role), Hint: k.Hint, Declared: declared, PerMinute: k.Rate.PerMinute, Burst: k.Rate.Burst,
 		Servers: wireList(k.Access.Servers), Tools: wireList(k.Access.Tools), Models: wireList(k.Access.Models), EndUsers: k.Access.EndUsers, ReadOnly: k.Access.ReadOnly,
-		Budgets: wireBudgets(k.Access.Budgets), Context: wireContext(k.Access),
+		Budgets: wireBudgets(k.Access.Budgets), Context: surface.Given(k.Access.Context),
 		ExpiresAt: surface.Seconds.Time(k.ExpiresAt),
 	}
 	if len(k.Access.Makers) > 0 {
@@ -67,12 +67,10 @@ func (h *Handler) wireKey(k org.Key, declared bool) key {
 		out.PreviousHint, out.PreviousUntil = k.Previous.Hint, surface.Seconds.Time(k.Previous.Until)
 	}
 	if !declared {
-		created := k.CreatedAt.Unix()
-		out.CreatedAt = &created
+		out.CreatedAt = new(k.CreatedAt.Unix())
 	}
 	if !k.RevokedAt.IsZero() {
-		revoked := k.RevokedAt.Unix()
-		out.RevokedAt = &revoked
+		out.RevokedAt = new(k.RevokedAt.Unix())
 	}
 	return out
 }
@@ -220,7 +218,7 @@ func (h *Handler) PatchKey() surface.Endpoint {
 		merged, err := merge(patch, map[string]any{
 			"name": was.Name, "role": was.Role, "requests_per_minute": was.Rate.PerMinute, "burst": was.Rate.Burst,
 			"servers": wireList(was.Access.Servers), "tools": wireList(was.Access.Tools), "models": wireList(was.Access.Models),
-			"end_users": was.Access.EndUsers, "read_only": was.Access.ReadOnly, "budgets": wireBudgets(was.Access.Budgets), "context": wireContext(was.Access), "expires_at": surface.Seconds.Time(was.ExpiresAt),
+			"end_users": was.Access.EndUsers, "read_only": was.Access.ReadOnly, "budgets": wireBudgets(was.Access.Budgets), "context": surface.Given(was.Access.Context), "expires_at": surface.Seconds.Time(was.ExpiresAt),
 		})
 		if err != nil {
 			return 0, nil, err
@@ -425,18 +423,6 @@ type keyBudget struct {
 	Tokens int64       `json:"tokens,omitempty"`
 }
 
-// wireContext returns the setting context of a key; nil = it has none.
-func wireContext(a org.Access) *string {
-	if a.Context == "" {
-		return nil
-	}
-	return &a.Context
-}
-
 func wireBudgets(all []org.Budget) []keyBudget {
-	out := []keyBudget{}
-	for _, b := range all {
-		out = append(out, keyBudget{b.Period, surface.USD(b.NanoUSD), b.Tokens})
-	}
-	return out
+	return surface.Each(all, func(b org.Budget) keyBudget { return keyBudget{b.Period, surface.USD(b.NanoUSD), b.Tokens} })
 }

@@ -291,8 +291,7 @@ func (h *Handler) server(s org.MCPServer, declared bool) server {
 			s.URL = s.PublicURL()
 		}
 	} else {
-		created, updated := s.CreatedAt.Unix(), s.UpdatedAt.Unix()
-		out.state.CreatedAt, out.state.UpdatedAt = &created, &updated
+		out.state.CreatedAt, out.state.UpdatedAt = new(s.CreatedAt.Unix()), new(s.UpdatedAt.Unix())
 	}
 	out.settings = h.o.Reader.ServerSettings(s)
 	return out

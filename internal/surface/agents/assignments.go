@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/turnpike-gateway/turnpike/internal/agent"
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -31,10 +32,7 @@ type overrideObject struct {
 }
 
 func wireAssignment(t agent.Assignment) assignmentObject {
-	out := assignmentObject{ID: t.ID, Type: t.Type, Name: t.Name}
-	if t.ToolID != "" {
-		out.ToolID = &t.ToolID
-	}
+	out := assignmentObject{ID: t.ID, Type: t.Type, Name: t.Name, ToolID: surface.Given(t.ToolID)}
 	out.Override.Schemas = t.Schemas
 	for _, one := range t.Rules {
 		out.Override.Rules = append(out.Override.Rules, ruleConfig{one.Condition, agent.HookDeny, one.Message})
@@ -71,7 +69,7 @@ func (h *lookup) resolve(r *http.Request, caller caller.Caller, a agent.Agent) (
 // toolsOf returns the custom tools that an agent has.
 func (h *lookup) toolsOf(ctx context.Context, a agent.Agent) (all []agent.Tool, err error) {
 	for _, one := range a.Tools {
-		if one.Type == builtin {
+		if one.Type == builtinTool {
 			continue
 		}
 		t, err := h.customTool(ctx, a.Org, one)
@@ -109,14 +107,14 @@ func (h *definitions) readAssignment(ctx context.Context, orgID string, f *surfa
 		}
 		if one.Type == "" {
 			one.Type = custom
-			if slices.Contains(agent.Builtins(), one.Name) {
-				one.Type = builtin
+			if slices.Contains(builtin.OfAgents(), one.Name) {
+				one.Type = builtinTool
 			}
 		}
 	}
 	readOverride(f, &one)
 	switch {
-	case one.Type != builtin && one.Type != custom:
+	case one.Type != builtinTool && one.Type != custom:
 		f.Fail("tool_type", "must be builtin or custom")
 	case one.Name == "":
 		f.Fail("tool_name", "is required")
@@ -133,8 +131,8 @@ func (h *definitions) readAssignment(ctx context.Context, orgID string, f *surfa
 // findAssigned finds the tool of an assignment, and sets its id.
 func (h *definitions) findAssigned(ctx context.Context, orgID string, f *surface.Fields, one *agent.Assignment) error {
 	missingTool := fault.New(fault.NotFound, "not_found", "there is no %s tool with the name %.80q", one.Type, one.Name).In(f.At("tool_name"))
-	if one.Type == builtin {
-		if !slices.Contains(agent.Builtins(), one.Name) {
+	if one.Type == builtinTool {
+		if !slices.Contains(builtin.OfAgents(), one.Name) {
 			return missingTool
 		}
 		if one.ToolID != "" {

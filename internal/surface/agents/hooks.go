@@ -59,10 +59,9 @@ func wireHooks(a agent.Agent) []hookObject {
 }
 
 func wireHook(hook agent.Hook, declared bool) hookObject {
-	out := hookObject{ID: hook.ID, Event: hook.Event, Type: hook.Type(), Enabled: hook.Enabled, Position: hook.Position,
-		CreatedAt: millis.Unix(hook.CreatedAt)}
-	if hook.Matcher != "" {
-		out.Matcher = &hook.Matcher
+	out := hookObject{
+		ID: hook.ID, Event: hook.Event, Type: hook.Type(), Enabled: hook.Enabled, Position: hook.Position,
+		Matcher: surface.Given(hook.Matcher), CreatedAt: millis.Unix(hook.CreatedAt),
 	}
 	switch {
 	case hook.HTTP != nil:

@@ -91,22 +91,16 @@ func (h *observed) ObservedRuns() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		out := []observedRun{}
-		for _, o := range found {
-			one := observedRun{
-				RunID: o.RunID, SessionID: o.Session, AgentID: o.Agent, Version: o.Version, Principal: o.Principal, Status: agent.StatusOf(o.State), Model: o.Model,
-				Steps: o.Rounds, ToolCalls: o.Calls, Tokens: o.Tokens, CreatedAt: millis.Time(o.CreatedAt), CompletedAt: millis.Time(o.FinishedAt),
-			}
-			if why := (agent.Session{State: o.State}).StopReason(); why != "" {
-				one.StopReason = &why
-			}
-			if o.Told != "" {
-				one.Told = &o.Told
-			}
-			out = append(out, one)
-		}
-		return http.StatusOK, page.Of("agent_runs", out, total), nil
+		return http.StatusOK, page.Of("agent_runs", surface.Each(found, wireObserved), total), nil
 	})
+}
+
+func wireObserved(o agent.ObservedRun) observedRun {
+	return observedRun{
+		RunID: o.RunID, SessionID: o.Session, AgentID: o.Agent, Version: o.Version, Principal: o.Principal, Status: agent.StatusOf(o.State),
+		StopReason: surface.Given(agent.Session{State: o.State}.StopReason()), Model: o.Model, Steps: o.Rounds, ToolCalls: o.Calls,
+		Tokens: o.Tokens, CreatedAt: millis.Time(o.CreatedAt), CompletedAt: millis.Time(o.FinishedAt), Told: surface.Given(o.Told),
+	}
 }
 
 // ObservedCalls answers GET /api/observability/tool-calls, the latest first.

@@ -547,11 +547,7 @@ func (h *runs) decideNext(ctx context.Context, caller caller.Caller, s agent.Ses
 	}}
 	a, err := h.decisions.DecideNext(ctx, n, caller.Author(h.now()))
 	err = surface.Refused(err, surface.Thing{Kind: "active run of an agent", ID: runID})
-	out := resumed{Status: "resumed"}
-	if a.ID != "" {
-		out.Approval = &a.ID
-	}
-	return http.StatusOK, out, err
+	return http.StatusOK, resumed{"resumed", surface.Given(a.ID)}, err
 }
 
 // findApprovable is findRun for callers that may also decide the approvals of the runs of others.

@@ -50,17 +50,11 @@ type sessionObject struct {
 }
 
 func wireSession(s agent.Session) sessionObject {
-	out := sessionObject{
+	return sessionObject{
 		ID: s.ID, AgentID: s.Agent, Principal: s.Principal, Pinned: s.Pinned, Version: s.Snapshot.Version, Status: s.Status(), Title: s.Title, Metadata: s.Metadata,
 		Runs: s.Turns, Active: float64(s.Spent.ActiveMS) / 1000, Cost: money.Nano(s.Spent.NanoUSD), CreatedAt: millis.Time(s.CreatedAt), UpdatedAt: millis.Time(s.UpdatedAt),
+		StopReason: surface.Given(s.StopReason()), RunID: surface.Given(s.RunID),
 	}
-	if why := s.StopReason(); why != "" {
-		out.StopReason = &why
-	}
-	if s.RunID != "" {
-		out.RunID = &s.RunID
-	}
-	return out
 }
 
 // findSession returns the session with an id, if it exists for the caller.

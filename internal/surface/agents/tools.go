@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/agent"
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
@@ -52,26 +53,17 @@ type toolConfig struct {
 
 // The values of tool_type.
 const (
-	builtin = agent.BuiltinTool
-	custom  = agent.CustomTool
+	builtinTool = agent.BuiltinTool
+	custom      = agent.CustomTool
 )
 
 // builtins returns the built-in tools. missing says what an org has to set before it can use one; "" = nothing.
 func builtins(missing func(name string) string) []toolObject {
-	descriptions := map[string]string{
-		"database_query": "Execute read-only SQL queries against a database of the org.",
-		"database_write": "Execute INSERT, UPDATE and DELETE against a database of the org.",
-		"http_request":   "Send HTTP requests to external APIs.",
-		"code_execute":   "Run Python or JavaScript in a sandbox.",
-		"storage_read":   "List and download files of storage buckets.",
-		"storage_write":  "Upload text to a storage bucket.",
-		"web_search":     "Search the web.",
-		"web_scrape":     "Extract the content of web pages.",
-	}
 	var tools []toolObject
-	for _, name := range agent.Builtins() {
+	for _, name := range builtin.OfAgents() {
+		t, _ := builtin.Find(name)
 		lacks := missing(name)
-		tools = append(tools, toolObject{Name: name, Type: builtin, Description: descriptions[name], Available: lacks == "", Missing: lacks})
+		tools = append(tools, toolObject{Name: name, Type: builtinTool, Description: t.Summary, Available: lacks == "", Missing: lacks})
 	}
 	return tools
 }

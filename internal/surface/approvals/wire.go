@@ -66,26 +66,19 @@ func NewObject(a journal.Approval, d Details) Object {
 		arguments = nil
 	}
 	o := Object{
-		ID: a.ID, Type: "approval", Status: a.Status, RunID: a.RunID, CallKey: a.Call, Surface: a.Surface, Server: a.Server, Tool: a.Tool, Name: a.Name, Host: given(a.Host),
+		ID: a.ID, Type: "approval", Status: a.Status, RunID: a.RunID, CallKey: a.Call, Surface: a.Surface, Server: a.Server, Tool: a.Tool, Name: a.Name, Host: surface.Given(a.Host),
 		Arguments: arguments, Omitted: arguments == nil,
 		Principal: a.Principal, Asker: a.Asker, ToolDigest: a.ToolDigest, ArgsDigest: a.ArgsDigest, Policy: a.Policy,
 		CreatedAt: surface.Timestamp(a.CreatedAt), ExpiresAt: surface.Milliseconds.Unix(a.ExpiresAt),
-		DecidedAt: surface.Milliseconds.Unix(a.DecidedAt), DecidedBy: given(a.DecidedBy), Reason: given(a.Reason),
-		PrincipalName: given(d.KeyName(a.Principal)), Client: given(d.Client), DecidedByName: given(d.KeyName(a.DecidedBy)),
+		DecidedAt: surface.Milliseconds.Unix(a.DecidedAt), DecidedBy: surface.Given(a.DecidedBy), Reason: surface.Given(a.Reason),
+		PrincipalName: surface.Given(d.KeyName(a.Principal)), Client: surface.Given(d.Client),
+		DecidedByName: surface.Given(d.KeyName(a.DecidedBy)),
 	}
 	if d.Said != nil {
-		o.Message = given(d.Said.Asks)
+		o.Message = surface.Given(d.Said.Asks)
 	}
 	if d.Said != nil && d.Said.Text != "" {
 		o.Said, o.SaidCut = &d.Said.Text, d.Said.Cut
 	}
 	return o
-}
-
-// given returns the text; nil for "".
-func given[T ~string](text T) *T {
-	if text == "" {
-		return nil
-	}
-	return &text
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/file"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
@@ -132,7 +133,7 @@ const searchMember = "web_search_options"
 
 // decodeSearch reads the options of the org's web_search. Without one they are the provider's.
 func (a *asked) decodeSearch(req *run.Request, m surface.Member) error {
-	h, ok := surface.HostedTool(req, "web_search")
+	h, ok := surface.HostedTool(req, builtin.HostedSearch)
 	if !ok || !h.TakesOptions() || surface.SaysNothing(m) {
 		req.Params = append(req.Params, model.Param{Name: m.Name, Value: m.Value, Typed: readOption(req, m)})
 		return nil

@@ -1,11 +1,13 @@
 package chat
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
@@ -70,17 +72,11 @@ type asking struct {
 }
 
 func askingOf(a event.Approval) asking {
-	switch {
-	case a.Server != org.BuiltinTools:
+	if a.Server != org.BuiltinTools {
 		return asking{"external", "external", a.Tool}
-	case a.Tool == org.Shell:
-		return asking{"built_in", "shell", a.Tool}
-	case slices.Contains(org.CodeTools(), a.Tool):
-		return asking{"built_in", "code_execution", a.Tool}
-	case slices.Contains(org.SearchTools(), a.Tool):
-		return asking{"built_in", "web_search", a.Tool}
 	}
-	return asking{"built_in", "custom", a.Tool}
+	row, _ := builtin.Find(a.Tool)
+	return asking{"built_in", cmp.Or(row.Label, "custom"), a.Tool}
 }
 
 // roundOf returns the round of a call, with whose number its key begins.

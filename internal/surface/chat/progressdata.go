@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
@@ -77,23 +78,23 @@ func calling(ev event.ToolStarted) any { return dataOf(ev.Server, ev.Name, strin
 
 // dataOf returns what a call asks for.
 func dataOf(server, name, arguments string) any {
-	language, isCode := org.CodeLanguage(name)
+	language, isCode := builtin.RunsCode(name)
 	switch {
 	case server != org.BuiltinTools:
-	case name == org.CodeTools()[0], isCode:
+	case isCode:
 		var a struct{ Language, Code string }
 		if json.Unmarshal([]byte(arguments), &a) == nil {
-			return codeData{Type: "code_execution", Language: cmp.Or(language, a.Language), Code: a.Code}
+			return codeData{Type: builtin.LabelCode, Language: cmp.Or(language, a.Language), Code: a.Code}
 		}
-	case name == org.Shell:
+	case name == builtin.Shell:
 		var a struct{ Commands []string }
 		if json.Unmarshal([]byte(arguments), &a) == nil {
-			return shellData{Type: "shell", Commands: a.Commands}
+			return shellData{Type: builtin.LabelShell, Commands: a.Commands}
 		}
-	case name == org.SearchTools()[0]:
+	case name == builtin.WebSearch:
 		var a struct{ Query string }
 		if json.Unmarshal([]byte(arguments), &a) == nil {
-			return searchData{Type: "web_search", Query: a.Query}
+			return searchData{Type: builtin.LabelSearch, Query: a.Query}
 		}
 	}
 	return customData{Type: "custom", Arguments: arguments}
@@ -110,9 +111,7 @@ func complete(ev event.ToolDone, arguments string) any {
 		d.shellOutput = commandsOf(ev)
 		return d
 	case searchData:
-		var a struct{ Results []json.RawMessage }
-		_ = json.Unmarshal([]byte(ev.Text), &a) // a cut result has none that can be counted
-		d.Results, d.Outcome = new(len(a.Results)), outcome
+		d.Results, d.Outcome = new(len(surface.SearchResultOf(ev).Results)), outcome
 		if ev.Outcome != event.CallOK && ev.Outcome != event.CallCached {
 			d.Content = &ev.Text
 		}
@@ -124,49 +123,38 @@ func complete(ev event.ToolDone, arguments string) any {
 	panic("no data of a call")
 }
 
-// outputOf reads the result of the built-in tool that runs code. A result that was cut for the model is not JSON: it is
-// shown as the output.
+// outputOf returns the result of the built-in tool that runs code. A result of another form is shown as the output.
 func outputOf(ev event.ToolDone) *codeOutput {
-	out := &codeOutput{Images: []string{}, VideoFrames: []string{}, TimeMS: ev.Duration.Milliseconds(), Outcome: string(ev.Outcome), FileIDs: surface.FileIDs(ev)}
-	var a struct {
-		Exit                  int
-		Stdout, Stderr, Error string
+	out := &codeOutput{
+		Images: []string{}, VideoFrames: []string{}, TimeMS: ev.Duration.Milliseconds(), Outcome: string(ev.Outcome), FileIDs: surface.FileIDs(ev),
 	}
-	switch err := json.Unmarshal([]byte(strings.TrimPrefix(ev.Text, surface.ErrorMark)), &a); {
-	case err != nil && (ev.Outcome == event.CallOK || ev.Outcome == event.CallCached):
+	switch v, _, ok := surface.CodeResultOf(ev); {
+	case ok:
+		out.Stdout, out.Stderr = v.Stdout, v.Stderr
+		if v.Error == "" && v.Exit != 0 {
+			v.Error = lastLine(v.Stderr)
+		}
+		if v.Error != "" || v.Exit != 0 {
+			out.Exception = &v.Error
+		}
+	case ev.Outcome == event.CallOK || ev.Outcome == event.CallCached:
 		out.Stdout = ev.Text
-	case err != nil:
-		out.Exception = &ev.Text
 	default:
-		out.Stdout, out.Stderr = a.Stdout, a.Stderr
-		if a.Error == "" && a.Exit != 0 {
-			a.Error = lastLine(a.Stderr)
-		}
-		if a.Error != "" || a.Exit != 0 {
-			out.Exception = &a.Error
-		}
+		out.Exception = &ev.Text
 	}
 	return out
 }
 
-// commandsOf reads the result of the built-in tool that runs commands. A result of another form is shown as errors.
+// commandsOf returns the result of the built-in tool that runs commands. A result of another form is shown as errors.
 func commandsOf(ev event.ToolDone) *shellOutput {
 	out := &shellOutput{Status: "failed", TimeMS: ev.Duration.Milliseconds(), Outcome: string(ev.Outcome), FileIDs: surface.FileIDs(ev)}
-	var a struct {
-		Output []struct {
-			Stdout, Stderr string
-			Outcome        struct {
-				Type string
-				Exit *int `json:"exit_code"`
-			}
-		}
-	}
-	if json.Unmarshal([]byte(ev.Text), &a) != nil || len(a.Output) == 0 {
+	ran := surface.ShellResultOf(ev).Output
+	if len(ran) == 0 {
 		out.Stderr = ev.Text
 		return out
 	}
 	out.Status = "completed"
-	for _, one := range a.Output {
+	for _, one := range ran {
 		out.Stdout += one.Stdout
 		out.Stderr += one.Stderr
 		out.TimedOut = out.TimedOut || one.Outcome.Type == "timeout"

@@ -7,8 +7,6 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/file"
-	"github.com/turnpike-gateway/turnpike/internal/loop"
-	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
@@ -64,6 +62,6 @@ func (a *asked) decodeRequired(req *run.Request, m surface.Member) error {
 		Files []file.Required `json:"files"`
 	}{all})
 	a.required = all
-	a.hosted = append(a.hosted, loop.HostedTool{Type: codeTool, Server: org.BuiltinTools, Tool: org.CodeTools()[0], Options: options})
+	a.hosted = append(a.hosted, surface.CodeTool(options))
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/policy"
@@ -20,8 +21,6 @@ const (
 	filesMember  = "files"
 
 	permissionMember = "agent_permission"
-
-	codeTool = "code_interpreter" // type of the tool that asks for code execution
 )
 
 // switches implements surface.Surface.Switches. Of a repeated member the last counts. It is called for relays, too.
@@ -63,7 +62,7 @@ func switches(members []surface.Member) (*surface.Switched, error) {
 	if given(files) {
 		s.FilesAt, s.Asks = files.Name, true
 	}
-	if !s.Code && bytes.Contains(tools.Value, []byte(codeTool)) {
+	if !s.Code && bytes.Contains(tools.Value, []byte(builtin.HostedCode)) {
 		readCodeTool(tools.Value, s)
 	}
 	return s, nil
@@ -86,7 +85,7 @@ func isCodeTool(raw json.RawMessage) bool {
 	var w struct {
 		Type string `json:"type"`
 	}
-	return json.Unmarshal(raw, &w) == nil && w.Type == codeTool
+	return json.Unmarshal(raw, &w) == nil && w.Type == builtin.HostedCode
 }
 
 // checkCodeTool refuses what a tool of the type code_interpreter says that the gateway's own cannot honour.

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -13,11 +14,11 @@ import (
 // mayRead returns an error unless the key may read files.
 func mayRead(caller caller.Caller) error {
 	a := caller.Principal.Access
-	if a.AllowsServer(org.BuiltinTools) && a.AllowsTool(readTool) {
+	if a.AllowsServer(org.BuiltinTools) && a.AllowsTool(builtin.StorageRead) {
 		return nil
 	}
 	return fault.New(fault.Forbidden, "tool_not_allowed", "this key may not use the tool %s of %s, and so not read files; "+
-		"an owner or admin can change its servers and tools", readTool, org.BuiltinTools)
+		"an owner or admin can change its servers and tools", builtin.StorageRead, org.BuiltinTools)
 }
 
 // mayWrite returns an error unless the key may write and delete files.
@@ -26,9 +27,9 @@ func mayWrite(caller caller.Caller) error {
 	switch {
 	case a.ReadOnly:
 		return fault.New(fault.Forbidden, "tool_not_allowed", "this key is read_only, and so cannot write or delete files")
-	case !a.AllowsServer(org.BuiltinTools) || !a.AllowsTool(writeTool):
+	case !a.AllowsServer(org.BuiltinTools) || !a.AllowsTool(builtin.StorageWrite):
 		return fault.New(fault.Forbidden, "tool_not_allowed", "this key may not use the tool %s of %s, and so not write or delete files; "+
-			"an owner or admin can change its servers and tools", writeTool, org.BuiltinTools)
+			"an owner or admin can change its servers and tools", builtin.StorageWrite, org.BuiltinTools)
 	}
 	return nil
 }

@@ -51,12 +51,6 @@ func New(o Options) *Handler {
 	return &Handler{o: o}
 }
 
-// The tools with which runs do the same. They belong to the server org.BuiltinTools.
-const (
-	readTool  = "storage_read"
-	writeTool = "storage_write"
-)
-
 // Routes returns the routes. The endpoints of a nil Handler must not be called.
 func (h *Handler) Routes() []surface.Route {
 	readers := surface.Group{

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
@@ -49,7 +50,7 @@ func newCodeTool(at string, raw json.RawMessage, h surface.Hosted) *codeTool {
 
 // asks returns the member that names a container.
 func (c *codeTool) asks() string {
-	if c.tool.Type == shellKind {
+	if c.tool.Type == builtin.HostedShell {
 		return c.at + ".environment.container_id"
 	}
 	return c.at + ".container"
@@ -57,13 +58,13 @@ func (c *codeTool) asks() string {
 
 // replays reports whether the tool reads items of the type that a client sends back.
 func (c *codeTool) replays(kind string) bool {
-	return kind == c.tool.Type+"_call" || c.tool.Type == shellKind && kind == "shell_call_output"
+	return kind == c.tool.Type+"_call" || c.tool.Type == builtin.HostedShell && kind == "shell_call_output"
 }
 
 // replay returns a call that ran code for an earlier response, and its result, from an item that the client sends back. It is never
 // made again. turn is the number of the model call that asked for it. The item does not say in which language the code is.
 func (c *codeTool) replay(at string, raw json.RawMessage, turn int) ([]item.Item, error) {
-	if c.tool.Type == shellKind {
+	if c.tool.Type == builtin.HostedShell {
 		return c.replayShell(at, raw, turn)
 	}
 	var w struct {

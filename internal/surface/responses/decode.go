@@ -12,6 +12,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
@@ -471,7 +472,7 @@ func (d *decoder) decodeInclude(value json.RawMessage) error {
 		typed = typed && name == includeInputImage
 		switch {
 		case name == includeInputImage:
-		case name == includeCodeOutputs && d.answers(codeInterpreter):
+		case name == includeCodeOutputs && d.answers(builtin.HostedCode):
 			d.echo.outputs = true
 		case !d.relays(), name == includeOutputLogprobs:
 			d.drop("include")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
@@ -117,7 +118,7 @@ func (d *decoder) reply() surface.Reply {
 		Encoder: func(s *surface.Stream) surface.Encoder { return newEncoder(&s.Answer, s, d.echo, d.tools) },
 	}
 	for _, c := range d.code {
-		if c.tool.Type == codeInterpreter {
+		if c.tool.Type == builtin.HostedCode {
 			r.CodeAt = c.at
 		}
 	}

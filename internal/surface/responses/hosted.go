@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
@@ -13,13 +14,10 @@ import (
 
 var isWebSearch = regexp.MustCompile(`^web_search(_preview)?(_[0-9]{4}_[0-9]{2}_[0-9]{2})?$`)
 
-// webSearch is the type of the hosted tool that searches the web.
-const webSearch = "web_search"
-
 // hostedType returns the type of a hosted tool without its version.
 func hostedType(kind string) string {
 	if isWebSearch.MatchString(kind) {
-		return webSearch
+		return builtin.HostedSearch
 	}
 	return kind
 }
@@ -46,7 +44,7 @@ func (d *decoder) declareHosted(at, kind string, raw json.RawMessage) (bool, err
 		if too, ok := h.Too(); ok {
 			d.hosted = append(d.hosted, too)
 		}
-		if (kind == codeInterpreter || kind == shellKind) && h.TakesOptions() {
+		if (kind == builtin.HostedCode || kind == builtin.HostedShell) && h.TakesOptions() {
 			d.code = append(d.code, newCodeTool(at, raw, h))
 		}
 	}

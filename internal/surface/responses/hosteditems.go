@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/event"
-	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
@@ -101,20 +101,20 @@ func (o *hostedOutput) begin(key, kind, tool, arguments string) (call hostedCall
 	if call, begun := o.open[key]; begun {
 		return call, false
 	}
-	page := kind == webSearch && tool == org.SearchTools()[1]
+	page := kind == builtin.HostedSearch && tool == builtin.WebScrape
 	call = hostedCall{kind: kind, container: o.container, page: page, text: hostedText(kind, tool, page, arguments)}
 	call.id = idPrefixes[kind+"_call"] + o.run + "_" + strings.ReplaceAll(key, ".", "_")
 	first := call
-	if kind == codeInterpreter { // its code comes with events
+	if kind == builtin.HostedCode { // its code comes with events
 		first.text = ""
 	}
 	call.index = o.out.addItem(first.item("in_progress", nil))
-	if kind == shellKind { // official clients do not know the events of this tool
+	if kind == builtin.HostedShell { // official clients do not know the events of this tool
 		o.keep(key, call)
 		return call, false
 	}
 	o.out.itemEvent(call.eventName("in_progress"), call.id, call.index, "", "")
-	if kind == codeInterpreter {
+	if kind == builtin.HostedCode {
 		surface.Pieces(call.text, surface.MaxPiece, func(piece string) {
 			o.out.itemEvent("response.code_interpreter_call_code.delta", call.id, call.index, "delta", piece)
 		})
@@ -135,16 +135,16 @@ func (o *hostedOutput) keep(key string, call hostedCall) {
 func (o *hostedOutput) end(ev event.ToolDone) {
 	call := o.open[ev.Key]
 	delete(o.open, ev.Key)
-	if call.kind == shellKind {
+	if call.kind == builtin.HostedShell {
 		o.endShell(call, ev)
 		return
 	}
 	status := "failed"
 	isOK, result := ev.Outcome == event.CallOK || ev.Outcome == event.CallCached, &ev.Text
 	switch call.kind {
-	case "image_generation": // without an image there is nothing to show
+	case builtin.HostedImage: // without an image there is nothing to show
 		isOK, result = isOK && ev.Image != "", &ev.Image
-	case codeInterpreter:
+	case builtin.HostedCode:
 		out := codeOutputOf(ev)
 		isOK, result = isOK || out.ran, &out.logs
 		if !o.outputs {
@@ -162,7 +162,7 @@ func (o *hostedOutput) end(ev event.ToolDone) {
 func (o *hostedOutput) cut() {
 	for _, call := range slices.SortedFunc(maps.Values(o.open), func(a, b hostedCall) int { return cmp.Compare(a.index, b.index) }) {
 		status := "incomplete"
-		if call.kind == webSearch || call.kind == "image_generation" { // the API does not have incomplete ones
+		if call.kind == builtin.HostedSearch || call.kind == builtin.HostedImage { // the API does not have incomplete ones
 			status = "failed"
 		}
 		o.out.doneItem(call.index, call.item(status, nil))
@@ -174,17 +174,17 @@ func (o *hostedOutput) cut() {
 func (c hostedCall) item(status string, result *string) any {
 	kind := c.kind + "_call"
 	switch c.kind {
-	case "image_generation":
+	case builtin.HostedImage:
 		item := imageCall{ID: c.id, Type: kind, Status: status}
 		if result != nil && *result != "" {
 			item.Result = result
 		}
 		return item
-	case "file_search":
+	case builtin.HostedFiles:
 		return fileSearchCall{ID: c.id, Type: kind, Status: status, Queries: []string{c.text}}
-	case shellKind:
+	case builtin.HostedShell:
 		return newShellCall(c, status)
-	case codeInterpreter:
+	case builtin.HostedCode:
 		item := codeInterpreterCall{ID: c.id, Type: kind, Status: status, ContainerID: c.container, Code: c.text}
 		if result != nil {
 			item.Outputs = []codeLogs{{"logs", *result}}
@@ -203,9 +203,9 @@ func (c hostedCall) eventName(step string) string { return "response." + c.kind 
 // working returns the step in which the tool is executed.
 func (c hostedCall) working() string {
 	switch c.kind {
-	case codeInterpreter:
+	case builtin.HostedCode:
 		return "interpreting"
-	case "image_generation":
+	case builtin.HostedImage:
 		return "generating"
 	}
 	return "searching"
@@ -216,11 +216,11 @@ func (c hostedCall) working() string {
 func hostedText(kind, tool string, page bool, arguments string) string {
 	names := []string{"query", "q"}
 	switch {
-	case kind == shellKind:
+	case kind == builtin.HostedShell:
 		return arguments
 	case page:
 		names = []string{"url"}
-	case kind == codeInterpreter:
+	case kind == builtin.HostedCode:
 		names = []string{"code"}
 	}
 	var members map[string]json.RawMessage
@@ -231,7 +231,7 @@ func hostedText(kind, tool string, page bool, arguments string) string {
 			return text
 		}
 	}
-	if kind == codeInterpreter && members != nil {
+	if kind == builtin.HostedCode && members != nil {
 		return tool + "(" + arguments + ")"
 	}
 	return arguments

@@ -5,13 +5,11 @@ import (
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/item"
 )
-
-// shellKind is the type of the hosted tool that runs commands.
-const shellKind = "shell"
 
 // shellCall is the item of a call that answers the hosted tool shell. Its result is an item of its own.
 type shellCall struct {
@@ -36,23 +34,12 @@ type shellEnvironment struct {
 
 // shellCallOutput is the item with the result of a [shellCall].
 type shellCallOutput struct {
-	ID     string       `json:"id"`
-	Type   string       `json:"type"`
-	CallID string       `json:"call_id"`
-	Status string       `json:"status"`
-	Output []shellChunk `json:"output"`
-	Most   *int64       `json:"max_output_length"` // of the call
-}
-
-type shellChunk struct {
-	Stdout  string       `json:"stdout"`
-	Stderr  string       `json:"stderr"`
-	Outcome shellOutcome `json:"outcome"`
-}
-
-type shellOutcome struct {
-	Type string `json:"type"` // exit or timeout
-	Exit *int   `json:"exit_code,omitempty"`
+	ID     string                `json:"id"`
+	Type   string                `json:"type"`
+	CallID string                `json:"call_id"`
+	Status string                `json:"status"`
+	Output []builtin.ShellOutput `json:"output"`
+	Most   *int64                `json:"max_output_length"` // of the call
 }
 
 // newShellCall returns the item of a call by its arguments. Arguments of another form are shown as one command.
@@ -73,18 +60,16 @@ func (c hostedCall) callID() string {
 func (o *hostedOutput) endShell(call hostedCall, ev event.ToolDone) {
 	item := newShellCall(call, "completed")
 	o.out.doneItem(call.index, item)
-	var ran struct {
-		Output []shellChunk `json:"output"`
-	}
-	if json.Unmarshal([]byte(strings.TrimPrefix(ev.Text, surface.ErrorMark)), &ran) != nil || len(ran.Output) == 0 {
-		ran.Output = []shellChunk{{Stderr: ev.Text, Outcome: shellOutcome{"exit", new(1)}}}
+	ran := surface.ShellResultOf(ev).Output
+	if len(ran) == 0 {
+		ran = []builtin.ShellOutput{{Stderr: ev.Text, Outcome: builtin.ShellOutcome{Type: "exit", Exit: new(1)}}}
 	}
 	out := shellCallOutput{
 		ID: idPrefixes["shell_call_output"] + strings.TrimPrefix(call.id, idPrefixes["shell_call"]), Type: "shell_call_output", CallID: item.CallID,
-		Status: "in_progress", Output: []shellChunk{}, Most: item.Action.Most,
+		Status: "in_progress", Output: []builtin.ShellOutput{}, Most: item.Action.Most,
 	}
 	index := o.out.addItem(out)
-	out.Status, out.Output = "completed", ran.Output
+	out.Status, out.Output = "completed", ran
 	o.out.doneItem(index, out)
 }
 

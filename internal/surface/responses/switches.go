@@ -3,11 +3,9 @@ package responses
 import (
 	"encoding/json"
 
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
-
-// codeInterpreter is the type of the hosted tool that runs code.
-const codeInterpreter = "code_interpreter"
 
 // switches implements surface.Surface.Switches: the switches of the org answer hosted tools of the request. Of a repeated
 // member the last counts.
@@ -24,13 +22,13 @@ func switches(members []surface.Member) (*surface.Switched, error) {
 		var w struct{ Type string }
 		_ = json.Unmarshal(raw, &w) // what is wrong with a tool is found when it is decoded
 		switch hostedType(w.Type) {
-		case codeInterpreter:
+		case builtin.HostedCode:
 			if !s.Code {
 				s.Code, s.CodeTool, s.CodeAt = true, true, path("tools", i)
 			}
-		case webSearch:
+		case builtin.HostedSearch:
 			s.Search = true
-		case shellKind:
+		case builtin.HostedShell:
 			if !s.Shell {
 				s.Shell, s.ShellAt = true, path("tools", i)
 			}

@@ -10,7 +10,7 @@
 //	-- model --           the model's turns, in the words of package turnpiketest
 //	-- fallback model --  those of a second provider of the same model
 //	-- tools --           one tool a line: NAME words {schema} => result; the word files gives a result that is JSON
-//	                      as structured content, and that of code_execute lists files
+//	                      as structured content, and that of code_execute as its typed value
 //	-- second request --  the same conversation again, with other members
 //
 // followed by what came of it, which -update rewrites:

@@ -83,12 +83,13 @@ func formatEvents(events []timed) string {
 }
 
 // formatFields writes a struct as JSON. Zero fields are left out, but for the
-// round, which is often the first.
+// round, which is often the first. So is the value of a result, which is not part of
+// the JSON of its event.
 func formatFields(v reflect.Value) string {
 	var members []string
 	for i := range v.NumField() {
 		name := v.Type().Field(i).Name
-		if v.Field(i).IsZero() && name != "Round" {
+		if v.Field(i).IsZero() && name != "Round" || name == "Value" {
 			continue
 		}
 		members = append(members, fmt.Sprintf("%q:%s", name, formatValue(v.Field(i).Interface())))

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/tool"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
@@ -133,9 +134,6 @@ type ordered struct{ tool.Tool }
 // Class says how often a call may be executed.
 func (o ordered) Class() tool.Class { return tool.ClassOf(o.Tool) }
 
-// MakesFiles implements toolexec.Maker: the built-in tool that runs code does, whatever the others say.
-func (o ordered) MakesFiles() bool { return o.Definition().Name == "code_execute" }
-
 // Call implements tool.Tool.
 func (o ordered) Call(ctx context.Context, c tool.Call) (tool.Result, error) {
 	index, err := strconv.Atoi(c.Key[strings.LastIndexByte(c.Key, '.')+1:])
@@ -143,7 +141,15 @@ func (o ordered) Call(ctx context.Context, c tool.Call) (tool.Result, error) {
 		return tool.Result{}, fmt.Errorf("call key %q: %w", c.Key, err)
 	}
 	time.Sleep(time.Duration(index+1) * time.Microsecond) // virtual
-	return o.Tool.Call(ctx, c)
+	r, err := o.Tool.Call(ctx, c)
+	if o.Definition().Name == builtin.CodeExecute && r.Structured != nil { // as the built-in tool does, whatever the others say
+		var v builtin.CodeResult
+		if err := json.Unmarshal(r.Structured, &v); err != nil {
+			return tool.Result{}, err
+		}
+		r.Value = v
+	}
+	return r, err
 }
 
 // source is a turnpiketest.Source of ordered tools.

@@ -1,4 +1,4 @@
-package app
+package make
 
 import (
 	"context"
@@ -9,9 +9,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/pdf"
-	"github.com/turnpike-gateway/turnpike/internal/webtool"
 )
 
 // The reader of PDFs is compiled at the start if an org offers web_scrape, and only then.
@@ -24,9 +24,9 @@ func TestTheReaderOfPDFsIsPreparedAtTheStart(t *testing.T) {
 		want  bool
 	}{
 		"no tools":     {nil, false},
-		"another tool": {[]org.BuiltinTool{{Name: webtool.RequestName}}, false},
-		"not enabled":  {[]org.BuiltinTool{{Name: webtool.ScrapeName, Disabled: true}}, false},
-		"it reads":     {[]org.BuiltinTool{{Name: webtool.RequestName}, {Name: webtool.ScrapeName}}, true},
+		"another tool": {[]org.BuiltinTool{{Name: builtin.HTTPRequest}}, false},
+		"not enabled":  {[]org.BuiltinTool{{Name: builtin.WebScrape, Disabled: true}}, false},
+		"it reads":     {[]org.BuiltinTool{{Name: builtin.HTTPRequest}, {Name: builtin.WebScrape}}, true},
 	} {
 		dir := t.TempDir()
 		program, started := filepath.Join(dir, "program"), filepath.Join(dir, "started")
@@ -37,10 +37,12 @@ func TestTheReaderOfPDFsIsPreparedAtTheStart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := &builtins{pdf: reader, log: slog.New(slog.DiscardHandler), runtime: func(string) org.Runtime { return org.Runtime{BuiltinTools: c.tools} }}
-		b.start(context.Background(), slices.Values([]string{"acme"}))
+		b := New(Options{
+			PDF: reader, Log: slog.New(slog.DiscardHandler), Runtime: func(string) org.Runtime { return org.Runtime{BuiltinTools: c.tools} },
+		})
+		b.Start(context.Background(), slices.Values([]string{"acme"}))
 		b.preparing.Wait()
-		b.close()
+		b.Close()
 		if _, err := os.Stat(started); (err == nil) != c.want {
 			t.Errorf("%s: it was started: %v, want %v", name, err == nil, c.want)
 		}

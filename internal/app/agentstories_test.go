@@ -438,3 +438,47 @@ func TestTheTokensOfAnAgentWithoutTools(t *testing.T) {
 	d.same("no_tools", a.body)
 	d.same("no_tools", d.send("GET", "/api/agents/runs/"+run+"/events", nil).body)
 }
+
+// The messages of a session name run, time and calls as the events do, and the calls of one answer are one message. // H15
+func TestTheMessagesOfASessionNameTheirCalls(t *testing.T) {
+	noLeaks(t)
+	tools := newMCP(t, map[string]handler{"echo": echo})
+	twice := asks(call{"mcp__tools__echo", `{"n":1}`}, call{"mcp__tools__echo", `{"n":2}`}).saying("Looking.")
+	up := newUpstream(t, script(twice, asks(call{"mcp__tools__echo", `{"n":3}`}), says("Done.")))
+	d := manage(MustRun(t, site{upstream: up.URL}.yaml()))
+	id := d.newAgent(withTools(tools))
+	initial := `{"initial_messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"Hello."}]}`
+	session := d.asOwner("POST", "/api/agents/"+id+"/sessions", initial, 201)["id"].(string)
+	frames := agentFrames(t, d.streamAgent(id, fmt.Sprintf(`{"message":"go","session_id":%q}`, session)).body)
+	run := frames[0]["run_id"].(string)
+	var calls []string // as the events name them
+	for _, f := range frames {
+		if f["type"] == "tool_result" || f["type"] == "tool_completed" {
+			calls = append(calls, fmt.Sprint(f["call_id"]))
+		}
+	}
+	var got []string
+	for i, m := range elements(d.asOwner("GET", "/api/sessions/"+session+"/messages", "", 200)["messages"]) {
+		m := m.(map[string]any)
+		line := fmt.Sprint(m["role"], " ", m["content"])
+		for _, c := range elements(m["tool_calls"]) {
+			line += fmt.Sprint(" +", c.(map[string]any)["id"])
+		}
+		if of, is := m["tool_call_id"]; is {
+			line = fmt.Sprint("tool of ", of)
+		}
+		at, err := time.Parse(time.RFC3339, fmt.Sprint(m["created_at"]))
+		if err != nil || time.Since(at) > time.Minute || (m["run_id"] == run) != (i > 1) {
+			t.Errorf("message %d is %v", i, m)
+		}
+		got = append(got, line)
+	}
+	want := "user hi|assistant Hello.|user go|assistant Looking. +0.0 +0.1|tool of 0.0|tool of 0.1|" +
+		"assistant  +1.0|tool of 1.0|assistant Done."
+	if strings.Join(got, "|") != want {
+		t.Errorf("the messages are %s", strings.Join(got, "|"))
+	}
+	if strings.Join(calls, " ") != "0.0 0.1 1.0" {
+		t.Errorf("the events name the calls %v", calls)
+	}
+}

@@ -124,7 +124,7 @@ func TestContextManagementOfOtherProviders(t *testing.T) {
 
 // A conversation that has become too long is summarised once, and each later turn begins with the summary: 40 turns over a
 // window of 8,192 tokens cost few summaries, and what the first turn said is in the last prompt. The summary is gone with
-// what it was made of. // B7
+// what it was made of. // P50
 func TestACompactionBelongsToItsConversation(t *testing.T) {
 	noLeaks(t)
 	const fact, turns = "The boat is called Wanda.", 40

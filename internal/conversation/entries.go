@@ -17,6 +17,13 @@ type Entry struct {
 
 	// Call names a call of the gateway or of a client, and its result, as the events of the run do; "" = not known.
 	Call string
+
+	round int
+}
+
+// SameAnswer reports whether the model said both in one answer.
+func (e Entry) SameAnswer(other Entry) bool {
+	return e.Turn != 0 && other.Turn != 0 && e.RunID == other.RunID && e.At == other.At && e.round == other.round
 }
 
 // Entries returns all items of the named conversation that the request continues, the oldest first. A compaction does not
@@ -48,7 +55,7 @@ func entriesOf(c *journal.Conversation, items []item.Item) (out []Entry) {
 			left, index = from.Items, 0
 		}
 		left = max(left-1, 0)
-		e := Entry{Item: items[i], RunID: c.RunID, At: from.At}
+		e := Entry{Item: items[i], RunID: c.RunID, At: from.At, round: from.Round}
 		switch {
 		case it.Kind == item.ToolCall && from.Items > 0:
 			e.Call = strconv.Itoa(from.Round) + "." + strconv.Itoa(index)

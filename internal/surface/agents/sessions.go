@@ -1,12 +1,14 @@
 package agents
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/agent"
 	"github.com/turnpike-gateway/turnpike/internal/caller"
@@ -286,9 +288,12 @@ func (h *sessions) dropSessions(ctx context.Context, caller caller.Caller, agent
 
 // message is a message of a session on the wire.
 type message struct {
-	Role    string `json:"role"`
-	Content string `json:"content"`
+	Role      string  `json:"role"`
+	Content   string  `json:"content"`
+	CreatedAt *string `json:"created_at"` // null = not known
 
+	// RunID is the run that has added it. Its events name the calls as ToolCalls and ToolCallID do.
+	RunID      string        `json:"run_id,omitempty"`
 	ToolCalls  []messageCall `json:"tool_calls,omitempty"`
 	ToolCallID string        `json:"tool_call_id,omitempty"`
 }
@@ -314,31 +319,42 @@ func (h *sessions) Messages() surface.Endpoint {
 		memory := caller.Account.Share()
 		defer memory.Close()
 		ref := conversation.Ref{ID: s.ID, Named: true, Member: "session_id", Code: "not_found"}
-		whole, err := conversation.Begin(r.Context(), h.conversations, h.archive, conversation.Request{Org: s.Org, Principal: s.Principal, Continues: ref}, memory)
+		asked := conversation.Request{Org: s.Org, Principal: s.Principal, Continues: ref}
+		entries, err := conversation.Entries(r.Context(), h.conversations, h.archive, asked, memory)
 		if err != nil {
 			return 0, nil, err
 		}
-		all := []message{}
-		for _, it := range whole.Items {
-			if m, ok := wireMessage(it); ok {
-				all = append(all, m)
-			}
-		}
+		all := messagesOf(entries, s.CreatedAt)
 		return http.StatusOK, page.Of("messages", surface.Cut(all, page), len(all)), nil
 	})
 }
 
-// wireMessage returns an item on the wire, or false for one that no message shows.
-func wireMessage(it item.Item) (message, bool) {
-	text := item.PlainText(it.Parts)
-	switch it.Kind {
-	case item.Message:
-		return message{Role: string(it.Role), Content: text}, true
-	case item.ToolCall:
-		return message{Role: "assistant", ToolCalls: []messageCall{{it.CallID, it.Name, it.Arguments}}}, true
-	case item.ToolResult:
-		return message{Role: "tool", Content: text, ToolCallID: it.CallID}, true
-	case item.Reasoning, item.Other:
+// messagesOf returns the entries on the wire. What the model said in one answer is one message. What a client has added
+// is as old as the session.
+func messagesOf(entries []conversation.Entry, created time.Time) []message {
+	all := []message{}
+	var last conversation.Entry // of the last message
+	for _, e := range entries {
+		text, call := item.PlainText(e.Parts), cmp.Or(e.Call, e.CallID)
+		m := message{Role: string(e.Role), Content: text, RunID: e.RunID, CreatedAt: millis.Time(created)}
+		if e.RunID != "" {
+			m.CreatedAt = millis.Unix(e.At)
+		}
+		switch e.Kind {
+		case item.Message:
+		case item.ToolCall:
+			m.Role, m.ToolCalls = string(item.Assistant), []messageCall{{call, e.Name, e.Arguments}}
+		case item.ToolResult:
+			m.Role, m.ToolCallID = "tool", call
+		default: // no message shows it
+			continue
+		}
+		if e.Kind == item.ToolCall && e.SameAnswer(last) {
+			with := &all[len(all)-1]
+			with.ToolCalls = append(with.ToolCalls, m.ToolCalls...)
+		} else {
+			all, last = append(all, m), e
+		}
 	}
-	return message{}, false
+	return all
 }

@@ -473,7 +473,7 @@ func TestTheMessagesOfASessionNameTheirCalls(t *testing.T) {
 		}
 		got = append(got, line)
 	}
-	want := "user hi|assistant Hello.|user go|assistant Looking. +0.0 +0.1|tool of 0.0|tool of 0.1|" +
+	want := "user hi|assistant Hello.|user go|assistant Looking.|assistant  +0.0 +0.1|tool of 0.0|tool of 0.1|" +
 		"assistant  +1.0|tool of 1.0|assistant Done."
 	if strings.Join(got, "|") != want {
 		t.Errorf("the messages are %s", strings.Join(got, "|"))

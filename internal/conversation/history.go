@@ -43,6 +43,7 @@ type conversationSize struct {
 	member, remedy string // of the request that names the conversation, and of one that is too long
 	memory         *memlimit.Share
 	items, parts   int
+	compacted      bool // a compaction was read
 }
 
 // add counts a part, of which the caller keeps the items. It returns an error if the
@@ -56,6 +57,11 @@ func (s *conversationSize) add(c *journal.Conversation) error {
 	n := eventlog.HeldBytes(c.Items)
 	for _, text := range c.Full {
 		n += len(text)
+	}
+	if c.Compaction != nil && s.compacted {
+		c.Compaction = nil // the latest is read first, and only that one counts
+	} else if c.Compaction != nil {
+		n, s.compacted = n+eventlog.HeldBytes(c.Compaction.Items), true
 	}
 	return s.memory.Acquire(n)
 }
@@ -113,19 +119,22 @@ func readHistory(ctx context.Context, kept journal.Conversations, ends Ends, req
 		}
 	}
 	h.items = all.items
-	h.seen = seen(found, added, h.items)
-	h.place = placeBehind(found)
+	h.seen = h.items
+	if items, ok := seen(found, added, req.Sees); ok {
+		h.seen = items
+	}
+	h.place = placeBehind(found, added)
 	return h, nil
 }
 
 // placeBehind returns the place behind parts of a conversation that are in front of all others.
-func placeBehind(found []part) journal.Place {
+func placeBehind(found []part, added []Addition) journal.Place {
 	if len(found) == 0 {
 		return journal.Place{}
 	}
 	ids := sha256.New()
-	for _, p := range found {
-		fmt.Fprintf(ids, "%s\n", p.id)
+	for i, p := range found {
+		fmt.Fprintf(ids, "%s %d %t\n", p.id, len(added[i].Items), added[i].Aside)
 	}
 	return journal.Place{Parts: len(found), Digest: hex.EncodeToString(ids.Sum(nil)[:16])}
 }
@@ -153,12 +162,16 @@ func additions(found []part, reasons map[string]event.Reason) []Addition {
 	return out
 }
 
-// seen returns what the model sees of a conversation: the items of the last compaction that holds, and what is behind
-// them. all are the items without it.
-func seen(found []part, added []Addition, all []item.Item) []item.Item {
+// seen returns what the model sees of a conversation: the items of its compaction, and what is behind them. It returns
+// false if there is none, or none that holds and may be seen.
+func seen(found []part, added []Addition, sees Sees) ([]item.Item, bool) {
 	for i, p := range slices.Backward(found) {
-		if !holds(found, added, i) {
+		c := p.Compaction
+		switch {
+		case c == nil:
 			continue
+		case sees == SeesAll || sees == SeesPlaceholders && c.Summarized || !holds(found, added, i):
+			return nil, false
 		}
 		var out transcript
 		out.add(p.Compaction.Items)
@@ -169,16 +182,26 @@ func seen(found []part, added []Addition, all []item.Item) []item.Item {
 			}
 			out.add(items)
 		}
-		return out.items
+		return out.items, true
 	}
-	return all
+	return nil, false
 }
+
+// Sees says what of the compactions of a conversation a model may see.
+type Sees int
+
+// What a model may see.
+const (
+	SeesAll          Sees = iota // no compaction
+	SeesPlaceholders             // placeholders in place of old results
+	SeesSummaries                // these, and summaries
+)
 
 // holds reports whether the compaction of a part replaces what it was made of: nothing of that was deleted since, its
 // turn is not left out, and a part that was added while its run was in progress does not stand in what it replaces.
 func holds(found []part, added []Addition, i int) bool {
 	c := found[i].Compaction
-	if c == nil || added[i].superseded || c.After.Parts > i || c.After != placeBehind(found[:c.After.Parts]) {
+	if added[i].superseded || c.After.Parts > i || c.After != placeBehind(found[:c.After.Parts], added) {
 		return false
 	}
 	if c.Own > 0 && added[i].Aside || len(added[i].Items) < c.Own {

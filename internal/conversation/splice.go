@@ -68,6 +68,7 @@ type Request struct {
 	Items          []item.Item // of the request
 	Places         []string    // of each of Items in the request, for errors; shorter = the others are in the input
 	Continues      Ref
+	Sees           Sees
 }
 
 // place returns where the request has one of its Items.
@@ -132,6 +133,9 @@ func Begin(ctx context.Context, kept journal.Conversations, ends Ends, req Reque
 		if fresh, answers, err = newItems(h, req); err != nil {
 			return nil, err
 		}
+		if answersHidden(h, answers) || answersHidden(h, fresh) {
+			h.seen = h.items
+		}
 	}
 	w.Place = h.place
 	w.Full, w.Inherited, w.Listed, w.Parts, w.LastTarget, w.callIDs = h.full, h.inherited, h.listed, h.parts, h.lastTarget, h.callIDs
@@ -159,6 +163,17 @@ func Begin(ctx context.Context, kept journal.Conversations, ends Ends, req Reque
 	inCallOrder(out.items)
 	w.Items = out.items
 	return w, nil
+}
+
+// answersHidden reports whether a result is for a call that a compaction hides.
+func answersHidden(h history, items []item.Item) bool {
+	has := func(items []item.Item, id string) bool {
+		return slices.ContainsFunc(items, func(it item.Item) bool { return it.Kind == item.ToolCall && it.CallID == id })
+	}
+	return slices.ContainsFunc(items, func(it item.Item) bool {
+		id := cmp.Or(h.callIDs[it.CallID], it.CallID)
+		return it.Kind == item.ToolResult && !has(h.seen, id) && has(h.items, id)
+	})
 }
 
 // CallIDs are the ids of the provider's, by ours, of the calls that the client of the conversation has.

@@ -157,3 +157,55 @@ func (w *world) judgePrompts(point crash.Point) {
 		}
 	}
 }
+
+// A conversation whose prompt is made shorter while its process is killed begins its later turns with the summary: what
+// the first turn said is in the last prompt, and no turn pays for another summary than the one that was lost. // P01 P51
+func TestCompactionsOfConversationsSurviveCrashes(t *testing.T) {
+	t.Parallel()
+	const turns, fact = 14, "plugh"
+	tale := strings.Repeat("word ", 160)
+	for _, point := range sampled(t, compactionPoints(), func(p crash.Point) string { return only(string(p)) }) {
+		t.Run(string(point), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, options{
+				script: func(transcript []message) turn {
+					tokens := promptTokens(transcript)
+					if strings.Contains(transcript[len(transcript)-1].Content, summaryOrder) {
+						_, secret := pagesRead(transcript)
+						return turn{text: []string{"They said ", secret}, prompt: tokens}
+					}
+					return turn{text: []string{"Yes. " + tale}, prompt: tokens}
+				},
+				runtime: "context: auto, max_run_tokens: 1000000", more: fmt.Sprintf("models: [{model: m, context_window: %d}]\n", taskWindow),
+			})
+			p := w.start(nth(point, 1))
+			previous := ""
+			for n := range turns {
+				q := asked{input: fmt.Sprintf("%d %s", n, tale), key: fmt.Sprint("turn-", n), previous: previous}
+				if n == 0 {
+					q.input = fact + " " + tale
+				}
+				got := w.respond(t.Context(), q)
+				if got.status != http.StatusOK && p != nil {
+					p.wantKilled(t, "which passes "+string(point))
+					p = nil
+					w.start("")
+					got = await(t, "the answer", w.insistOnEnd(q))
+				}
+				if got.status != http.StatusOK || got.object.Status != "completed" {
+					t.Fatalf("turn %d: %+v", n, got)
+				}
+				previous = got.object.ID
+			}
+			transcripts, summaries := w.provider.transcripts(), 0
+			for _, transcript := range transcripts {
+				if strings.Contains(transcript[len(transcript)-1].Content, summaryOrder) {
+					summaries++
+				}
+			}
+			if _, secret := pagesRead(transcripts[len(transcripts)-1]); p != nil || secret != fact || summaries < 2 || summaries > turns/3+1 { // one was lost
+				t.Errorf("killed: %t; the last prompt has %q after %d summaries of %d turns", p == nil, secret, summaries, turns)
+			}
+		})
+	}
+}

@@ -22,6 +22,7 @@ import (
 
 // asked is one request to the Responses API.
 type asked struct {
+	input    string // "" = the errand, with the tools of the server
 	stream   bool
 	key      string
 	previous string // id of the response that it continues; empty = none
@@ -37,6 +38,10 @@ func (q asked) body() []byte {
 	members := map[string]any{
 		"model": "m", "stream": q.stream, "input": "Run the errand.", "safety_identifier": strings.Repeat("x", tail),
 		"tools": []any{map[string]any{"type": "mcp", "server_label": "tools", "require_approval": "never"}},
+	}
+	if q.input != "" {
+		members["input"] = q.input
+		delete(members, "tools")
 	}
 	if q.previous != "" {
 		members["previous_response_id"] = q.previous

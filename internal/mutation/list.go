@@ -225,7 +225,7 @@ func compactionMutations() []mutation {
 		},
 		{
 			Name: "the model sees the parts of its answer only", Why: "a step after an answer in parts begins with its last part, and the stored conversation has no more",
-			In: "State.keepAnswer", From: "seg.Ref, seg.Bytes = b.WholeRef, seg.Bytes+b.Bytes", To: "seg.Ref, seg.Bytes = b.ItemsRef, seg.Bytes+b.Bytes",
+			In: "State.keepAnswer", From: "= b.WholeRef, seg.Bytes+b.Bytes,", To: "= b.ItemsRef, seg.Bytes+b.Bytes,",
 			Test: "TestTheTranscriptHasTheWholeAnswer",
 		},
 		{

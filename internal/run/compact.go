@@ -169,8 +169,13 @@ func (c *compactor) replacement(parts []loop.SeenPart, plan window.Compaction) (
 func (s *runState) compaction(own []item.Item) *journal.Compaction {
 	state := s.state()
 	made := state.Compacted
-	if made == nil {
+	switch {
+	case made == nil:
 		return nil
+	case s.start.notOwn > 0 && s.start.system == 0 && s.start.place == (journal.Place{}):
+		return nil // it was accepted by a build that stored neither: nobody knows what was in front of its own items
+	case s.files() != nil:
+		return nil // tools get the files of the whole conversation
 	}
 	out := &journal.Compaction{After: s.start.place, Summarized: made.Summarized}
 	if made.Summarized {
@@ -195,6 +200,14 @@ func (s *runState) compaction(own []item.Item) *journal.Compaction {
 	}
 	out.Items, out.Own = shown, replaced
 	return out
+}
+
+// heldByCompaction returns the memory that a compaction occupies, in bytes.
+func heldByCompaction(c *journal.Compaction) int {
+	if c == nil {
+		return 0
+	}
+	return eventlog.HeldBytes(c.Items)
 }
 
 // summaryTokens returns the size of the summary in a prompt, in tokens.

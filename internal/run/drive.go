@@ -58,9 +58,12 @@ type loopParts struct {
 func newDriver(ctx context.Context, r *Runner, req *Request, lease journal.Lease, account *memlimit.Account, sink eventlog.Sink) *driver {
 	d := &driver{o: &r.o, leases: r.leases, audience: &r.audience}
 	d.observer.observer = r.o.Observer
-	own := *req // the driver sets its servers, and those of a run that was taken over
+	if req.Relay == nil {
+		own := *req // the driver sets its servers, and those of a run that was taken over
+		req.begins, req = nil, &own
+	}
 	d.run = runState{
-		req: &own, start: startOf(req), lease: lease, journal: r.o.Journal, others: othersInput{r.o.Archive}, storeFailed: r.leases.health.failed,
+		req: req, start: startOf(req), lease: lease, journal: r.o.Journal, others: othersInput{r.o.Archive}, storeFailed: r.leases.health.failed,
 		keys: r.o.Keys, allowed: r.o.Access, relay: req.Relay != nil, observer: &d.observer, timing: &d.model.timing, log: r.o.Log, dates: clock.NewSteady(r.o.Now()),
 	}
 	if !d.run.relay {
@@ -544,7 +547,7 @@ func (d *driver) keepSegment(callIDs map[string]string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(run.ctx), appendTimeout)
 	defer cancel()
-	encoded := eventlog.HeldBytes(c.Items) + keep.bytes() // also beyond the limit: the run is at its end
+	encoded := eventlog.HeldBytes(c.Items) + keep.bytes() + heldByCompaction(c.Compaction) // also beyond the limit: the run is at its end
 	run.req.Account.Add(encoded)
 	defer run.req.Account.Release(encoded)
 	id := conversation.Segment{Run: run.lease.RunID, Part: run.state().Parks}.ID()

@@ -11,6 +11,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 )
 
@@ -65,7 +66,7 @@ type beginning struct {
 func (r *Request) beginning(ctx context.Context, o *Options) (*beginning, error) {
 	if r.begins == nil {
 		memory := r.Account.Share()
-		asked := conversation.Request{Org: r.Org, Principal: r.Principal, System: r.System, Items: r.Items, Places: r.Places, Continues: r.Continues}
+		asked := conversation.Request{Org: r.Org, Principal: r.Principal, System: r.System, Items: r.Items, Places: r.Places, Continues: r.Continues, Sees: seesOf(r.Policy.Context.Mode)}
 		read, err := conversation.Begin(ctx, o.Conversations, o.Archive, asked, memory)
 		if errors.Is(err, conversation.ErrNotStored) && !r.Continues.Named && !r.Continues.Resent {
 			var again bool
@@ -83,6 +84,17 @@ func (r *Request) beginning(ctx context.Context, o *Options) (*beginning, error)
 		r.begins = &beginning{read, memory}
 	}
 	return r.begins, nil
+}
+
+// seesOf returns what a model sees of earlier compactions: what the mode would make of the prompt itself.
+func seesOf(mode loop.ContextMode) conversation.Sees {
+	switch mode {
+	case loop.ContextAuto:
+		return conversation.SeesSummaries
+	case loop.ContextPrune:
+		return conversation.SeesPlaceholders
+	}
+	return conversation.SeesAll
 }
 
 // forget drops what beginning has read.

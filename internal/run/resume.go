@@ -117,7 +117,7 @@ func requestOf(a *loop.Accepted, parks int, rows map[string]json.RawMessage) (*R
 			},
 			Input: q.Input,
 		}, start{
-			store: q.Store, notOwn: q.NotOwn, system: q.SystemItems, place: q.Place, inherited: q.Inherited, parts: q.Parts,
+			store: q.Store, notOwn: q.NotOwn, system: max(q.SystemItems, len(q.System)), place: q.Place, inherited: q.Inherited, parts: q.Parts,
 			brought: q.FromRequest, declared: q.RequestServers,
 		}, nil
 }

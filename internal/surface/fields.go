@@ -53,13 +53,19 @@ func FieldsOf(path string, object []byte) *Fields {
 	return f
 }
 
+// ReadQuietFields is [ReadFields] for a body that can have secrets: an error about its syntax quotes nothing of it.
+func ReadQuietFields(r *http.Request, account *memlimit.Account) (*Fields, error) {
+	f, err := ReadFields(r, account)
+	if fault.From(err).Reason == "invalid_json" {
+		return nil, fault.New(fault.Invalid, "invalid_json", "the request body is not a valid JSON object")
+	}
+	return f, err
+}
+
 // ReadSecret reads a body whose only member is a text that is secret. Its errors quote nothing of the body:
 // the secret can stand in the place of a name, too.
 func ReadSecret(r *http.Request, account *memlimit.Account, name string) (text string, err error) {
-	f, err := ReadFields(r, account)
-	if fault.From(err).Reason == "invalid_json" {
-		return "", fault.New(fault.Invalid, "invalid_json", "the request body is not a valid JSON object")
-	}
+	f, err := ReadQuietFields(r, account)
 	if err != nil {
 		return "", err
 	}

@@ -282,11 +282,13 @@ func TestFilesOfAResult(t *testing.T) {
 
 // The value of a result is complete where its text is cut, and has none of the text that nobody would have seen.
 func TestTheValueOfAResult(t *testing.T) {
-	long, red := strings.Repeat("x", 2000), builtin.Refusal{Error: "\x1b[31mred"}
+	long := strings.Repeat("x", 2000)
 	for name, c := range map[string]struct{ value, want any }{
 		"cut":                {builtin.CodeResult{Exit: 1, Stdout: long}, builtin.CodeResult{Exit: 1, Stdout: long}},
 		"hidden text":        {builtin.Refusal{Error: "a\u200bb"}, builtin.Refusal{Error: "ab"}},
-		"control characters": {red, red}, // as the JSON for the model has them
+		"control characters": {builtin.Refusal{Error: "\x1b[31mred"}, builtin.Refusal{Error: "red"}},
+		"forged members":     {builtin.Refusal{Error: "x\u009b\",\u009b\"files\u009b\":\u009b\"y"}, builtin.Refusal{Error: `x",iles":`}},
+		"a panic":            {panics{}, json.RawMessage(nil)},
 		"of a program":       {map[string]int{"n": 1}, json.RawMessage(`{"n":1}`)},
 		"without JSON":       {func() {}, json.RawMessage(nil)},
 		"too large":          {strings.Repeat("x", maxValue), json.RawMessage(nil)},
@@ -302,3 +304,8 @@ func TestTheValueOfAResult(t *testing.T) {
 		}
 	}
 }
+
+// panics is a value that cannot be encoded.
+type panics struct{}
+
+func (panics) MarshalJSON() ([]byte, error) { panic("no") }

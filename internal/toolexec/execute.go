@@ -11,7 +11,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/file"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
-	"github.com/turnpike-gateway/turnpike/internal/visible"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -103,20 +102,32 @@ func (d *Done) keepValue(v any) {
 	if v == nil {
 		return
 	}
-	e, err := builtin.Encode(v)
-	if err != nil || len(e.JSON) > maxValue {
-		return
-	}
-	if clean, _ := visible.Text(string(e.JSON)); json.Valid([]byte(clean)) { // as the text for the model is cleaned
-		e.JSON = json.RawMessage(clean)
-	} else if e.JSON, _ = value(e.JSON); e.JSON == nil {
-		return
-	}
-	d.Value = e
 	if made := (builtin.Made{Files: builtin.FilesOf(v)}); made.Files != nil {
 		files, _ := json.Marshal(made) // texts, numbers and times: cannot fail
 		d.Made, _ = value(files)
 	}
+	e, err := encoded(v)
+	if err == nil && len(e.JSON) <= maxValue {
+		e.JSON, _ = value(e.JSON) // each text by itself: what a tool prints must not become members
+	} else {
+		e.JSON = nil
+	}
+	switch {
+	case e.JSON != nil:
+		d.Value = e
+	case d.Made != nil:
+		d.Value = builtin.Encoded{Type: builtin.TypeMade, JSON: d.Made}
+	}
+}
+
+// encoded encodes a value. A panic of its own encoding is an error.
+func encoded(v any) (e builtin.Encoded, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("encode %T: panic: %v", v, p)
+		}
+	}()
+	return builtin.Encode(v)
 }
 
 // unanswered returns the result of a call without an answer from its tool. The outcome is

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -118,15 +119,15 @@ func budgetQueryOf(values url.Values) (q budgetQuery, err error) {
 	if err := surface.CheckQuery(values, "scope", "ended", "after", "limit"); err != nil {
 		return q, err
 	}
-	switch scope := values.Get("scope"); scope {
-	case "":
-	case budget.ScopeOrg, budget.ScopeKey, budget.ScopeEndUser:
+	switch scope := values.Get("scope"); { // an empty one is refused: all of them are other budgets than those asked for
+	case !values.Has("scope"):
+	case slices.Contains([]string{budget.ScopeOrg, budget.ScopeKey, budget.ScopeEndUser}, scope):
 		q.prefix = scope + "/"
 	default:
 		return q, surface.InvalidValue("scope", "scope must be org, key or end_user")
 	}
-	if text := values.Get("ended"); text != "" {
-		if q.ended, err = strconv.ParseBool(text); err != nil {
+	if values.Has("ended") {
+		if q.ended, err = strconv.ParseBool(values.Get("ended")); err != nil {
 			return q, surface.InvalidValue("ended", "ended must be true or false")
 		}
 	}

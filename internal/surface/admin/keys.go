@@ -141,7 +141,7 @@ func keyQuery(values url.Values) (after org.KeyPlace, limit int, err error) {
 	if err := surface.CheckQuery(values, "after", "limit"); err != nil {
 		return after, 0, err
 	}
-	if text := values.Get("after"); text != "" {
+	if text := values.Get("after"); values.Has("after") { // an empty one would be the first page again
 		at, id, ok := strings.Cut(text, ".")
 		if after.CreatedAt, err = strconv.ParseInt(at, 10, 64); err != nil || !ok || id == "" || after.CreatedAt < 0 {
 			return after, 0, surface.InvalidValue("after", "after must be next of the page before")

@@ -301,8 +301,11 @@ func deliveryQueryOf(values url.Values) (q journal.DeliveryQuery, err error) {
 	}
 	q.Outcome, q.Before = journal.Outcome(values.Get("outcome")), values.Get("after")
 	switch q.Outcome {
-	case "", journal.MessageWaiting, journal.MessageDelivered, journal.MessageGivenUp:
+	case journal.MessageWaiting, journal.MessageDelivered, journal.MessageGivenUp:
 	default:
+		if !values.Has("outcome") {
+			break
+		}
 		return q, surface.InvalidValue("outcome", "outcome must be waiting, delivered or given_up")
 	}
 	q.Limit, err = surface.QueryNumber(values, "limit", defaultDeliveries, 1, maxDeliveries)

@@ -329,8 +329,8 @@ func (h *sessions) Messages() surface.Endpoint {
 	})
 }
 
-// messagesOf returns the entries on the wire. What the model said in one answer is one message. What a client has added
-// is as old as the session.
+// messagesOf returns the entries on the wire. The calls of one answer of the model are one message, after its text. What a
+// client has added is as old as the session.
 func messagesOf(entries []conversation.Entry, created time.Time) []message {
 	all := []message{}
 	var last conversation.Entry // of the last message
@@ -349,7 +349,7 @@ func messagesOf(entries []conversation.Entry, created time.Time) []message {
 		default: // no message shows it
 			continue
 		}
-		if e.Kind == item.ToolCall && e.SameAnswer(last) {
+		if e.Kind == item.ToolCall && last.Kind == item.ToolCall && e.SameAnswer(last) {
 			with := &all[len(all)-1]
 			with.ToolCalls = append(with.ToolCalls, m.ToolCalls...)
 		} else {

@@ -130,7 +130,7 @@ func unknownSetting(key string) error {
 // PutSettings answers PUT /api/settings with {"settings": {KEY: VALUE}}. All are checked before any is stored.
 func (h *orgSettings) PutSettings() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		f, err := surface.ReadFields(r, caller.Account)
+		f, err := surface.ReadQuietFields(r, caller.Account)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -171,7 +171,7 @@ func (h *orgSettings) PutSetting() surface.Endpoint {
 		if _, ok := agent.FindSetting(key); !ok {
 			return 0, nil, unknownSetting(key)
 		}
-		f, err := surface.ReadFields(r, caller.Account)
+		f, err := surface.ReadQuietFields(r, caller.Account)
 		if err != nil {
 			return 0, nil, err
 		}

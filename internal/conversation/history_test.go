@@ -18,7 +18,8 @@ func TestACompactionHolds(t *testing.T) {
 	}
 	compacted := func(p part, own int, after ...part) part {
 		c := *p.Conversation
-		c.Compaction = &journal.Compaction{After: placeBehind(after, additions(after, nil)), Own: own, Items: []item.Item{item.NewText(item.User, "summary by "+p.id)}}
+		seen := []item.Item{item.NewText(item.User, "summary by "+p.id)}
+		c.Compaction = &journal.Compaction{After: placeBehind(after, additions(after, nil)), Own: own, Items: seen}
 		return part{p.id, &c}
 	}
 	a, b, c := turn("a", "run_a", "qa", "aa"), turn("b", "run_b", "qb", "ab"), turn("c", "run_c", "qc", "ac")

@@ -203,7 +203,8 @@ func TestCompactionsOfConversationsSurviveCrashes(t *testing.T) {
 					summaries++
 				}
 			}
-			if _, secret := pagesRead(transcripts[len(transcripts)-1]); p != nil || secret != fact || summaries < 2 || summaries > turns/3+1 { // one was lost
+			_, secret := pagesRead(transcripts[len(transcripts)-1])
+			if p != nil || secret != fact || summaries < 2 || summaries > turns/3+1 { // one was lost
 				t.Errorf("killed: %t; the last prompt has %q after %d summaries of %d turns", p == nil, secret, summaries, turns)
 			}
 		})

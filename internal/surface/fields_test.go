@@ -47,7 +47,8 @@ func TestMistakesInABodyAreNamed(t *testing.T) {
 			err = f.Done()
 		}
 		got := fmt.Sprint(err)
-		if e := fault.From(err); err != nil {
+		if err != nil {
+			e := fault.From(err)
 			got = e.Reason + " " + e.Param + ": " + e.Message
 		}
 		if got != want {

@@ -195,11 +195,11 @@ func (b *Builtins) forms(orgID, named string, all []org.BuiltinTool) (out []tool
 	defer b.mu.Unlock()
 	for _, t := range all {
 		row, _ := builtin.Find(t.Name)
-		make := b.makers[row.Kind].forms
-		if make == nil || row.Forms == nil {
+		formsOf := b.makers[row.Kind].forms
+		if formsOf == nil || row.Forms == nil {
 			continue
 		}
-		forms := make(orgID, named, b.find(orgID, agent.SnapshotBuiltin{Name: t.Name}))
+		forms := formsOf(orgID, named, b.find(orgID, agent.SnapshotBuiltin{Name: t.Name}))
 		for _, f := range forms {
 			if t.RequireApproval == org.ApprovalNever {
 				f.Tool = unasking{f.Tool}

@@ -160,7 +160,7 @@ func Begin(ctx context.Context, kept journal.Conversations, ends Ends, req Reque
 		maps.Copy(w.Full, h.Full)
 		maps.Copy(w.callIDs, h.CallIDs)
 	}
-	inCallOrder(out.items)
+	inCallOrder(out.items[w.Before:]) // what is in front is stored already, and its results must not become the request's own
 	w.Items = out.items
 	return w, nil
 }

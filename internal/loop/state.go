@@ -402,7 +402,8 @@ func (c Call) cost(o Outcome) budget.Amount {
 // Cost returns the cost of the model call that ended with the fact end, a Turn, a
 // TurnFailed or a Compacted: what the provider counted, at the price of the target. Without a count it is the whole
 // reservation, or zero if the provider refused the call. A count that is not complete costs the reservation at
-// least. It must be called with the state before the fact. Any other fact costs nothing.
+// least. Without a reservation, because no limit applies, it is what the provider counted. It must be called with the
+// state before the fact. Any other fact costs nothing.
 func (s *State) Cost(end Body) budget.Amount {
 	if b, ok := end.(Turn); ok {
 		if b.Uncounted && s.Reserved != nil {

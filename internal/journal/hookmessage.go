@@ -45,11 +45,6 @@ const (
 	HookGivenUp   HookOutcome = "given_up" // it was not sent: the org had too many that wait
 )
 
-// HookOutcomes returns all outcomes.
-func HookOutcomes() []HookOutcome {
-	return []HookOutcome{HookWaiting, HookSucceeded, HookFailed, HookTimedOut, HookGivenUp}
-}
-
 // End returns the message after its end.
 func (m HookMessage) End(o HookOutcome, at time.Time, took time.Duration) HookMessage {
 	m.Outcome, m.EndedAt, m.Micros = o, at.UnixMilli(), took.Microseconds()

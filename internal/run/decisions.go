@@ -175,8 +175,8 @@ const maxReason = 4 << 10
 // Decide records a decision about an approval of the org, and returns the approval as it is
 // then. The run goes on when all its approvals are decided, in whatever process claims it. The
 // same decision again changes nothing and is no error. The caller has checked that by may decide: see
-// [journal.Approval.MayDecide]. The error wraps org.ErrNotFound if the org has no such approval; it is a [fault.Error] if the approval has another decision, has
-// expired, or is void.
+// [journal.Approval.MayDecide]. The error wraps org.ErrNotFound if the org has no such approval; it is a [fault.Error]
+// if the approval has another decision, has expired, or is void.
 func (d Decisions) Decide(ctx context.Context, orgID, id string, made journal.Decision, by org.Author) (journal.Approval, error) {
 	if len(made.Message) > maxReason {
 		return journal.Approval{}, fault.New(fault.Invalid, "invalid_value", "reason has %d bytes, and at most %d are allowed",

@@ -133,7 +133,8 @@ func (c *call) decide(ctx context.Context, d Decision) error {
 	if by == "" {
 		by = programID
 	}
-	_, err = e.runner.Decisions().Decide(ctx, orgID, d.Approval, journal.Decision{Approved: d.Approved, Message: d.Reason}, org.Author{Principal: by, At: clock.Wall().UnixMilli()})
+	made := journal.Decision{Approved: d.Approved, Message: d.Reason}
+	_, err = e.runner.Decisions().Decide(ctx, orgID, d.Approval, made, org.Author{Principal: by, At: clock.Wall().UnixMilli()})
 	return err
 }
 

@@ -533,7 +533,8 @@ func (d *driver) keepSegment(callIDs map[string]string) error {
 	input = input[min(run.start.notOwn, len(input)):]
 	c := journal.Conversation{
 		RunID: run.lease.RunID, Items: append(slices.Clip(input), run.events.Transcript(run.state().HiddenRefs())...), Part: run.state().Parks + 1,
-		Full: map[string]string{}, CallIDs: callIDs, Listed: run.state().Listed(), Previous: previousOf(run.req.Continues), Parts: run.start.parts, Input: keep.Input, RequestJSON: keep.RequestJSON, FinalOnly: keep.FinalOnly,
+		Full: map[string]string{}, CallIDs: callIDs, Listed: run.state().Listed(), Previous: previousOf(run.req.Continues),
+		Parts: run.start.parts, Input: keep.Input, RequestJSON: keep.RequestJSON, FinalOnly: keep.FinalOnly,
 		Target: lastTarget(run.state()), Owner: keep.Owner,
 	}
 	c.Items = append(c.Items, run.unansweredCalls()...)

@@ -66,7 +66,10 @@ type beginning struct {
 func (r *Request) beginning(ctx context.Context, o *Options) (*beginning, error) {
 	if r.begins == nil {
 		memory := r.Account.Share()
-		asked := conversation.Request{Org: r.Org, Principal: r.Principal, System: r.System, Items: r.Items, Places: r.Places, Continues: r.Continues, Sees: seesOf(r.Policy.Context.Mode)}
+		asked := conversation.Request{
+			Org: r.Org, Principal: r.Principal, System: r.System, Items: r.Items, Places: r.Places, Continues: r.Continues,
+			Sees: seesOf(r.Policy.Context.Mode),
+		}
 		read, err := conversation.Begin(ctx, o.Conversations, o.Archive, asked, memory)
 		if errors.Is(err, conversation.ErrNotStored) && !r.Continues.Named && !r.Continues.Resent {
 			var again bool

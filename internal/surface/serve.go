@@ -324,7 +324,9 @@ func (h *Handler) relays(header http.Header, caller caller.Caller, members []Mem
 
 // run decodes the request, performs the agent loop or a translated relay, and answers
 // in the form that was asked for.
-func (h *Handler) run(w http.ResponseWriter, r *http.Request, req *run.Request, members []Member, caller caller.Caller, switched *Switched) error {
+func (h *Handler) run(
+	w http.ResponseWriter, r *http.Request, req *run.Request, members []Member, caller caller.Caller, switched *Switched,
+) error {
 	relayed := req.Relay != nil
 	if err := ChargeDecoded(caller.Account, members); err != nil {
 		return err
@@ -351,7 +353,11 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, req *run.Request, 
 		}
 		switched.extend(&reply.extensions, caller)
 	}
-	asked := settings.Request{Switches: switched.asks(), Keyed: req.Key != nil, Queued: reply.Queued != nil, NoTools: req.ToolChoice.Mode == model.ChooseNone, MaxTokens: reply.MaxTokens, Calls: reply.Calls, NoStore: reply.NoStore, Hosted: reply.Hosted, Context: reply.Context.Mode, CompactAt: reply.Context.At}
+	asked := settings.Request{
+		Switches: switched.asks(), Keyed: req.Key != nil, Queued: reply.Queued != nil, NoTools: req.ToolChoice.Mode == model.ChooseNone,
+		MaxTokens: reply.MaxTokens, Calls: reply.Calls, NoStore: reply.NoStore, Hosted: reply.Hosted,
+		Context: reply.Context.Mode, CompactAt: reply.Context.At,
+	}
 	if reply.Native {
 		asked.Native = h.s.Dialect
 	}

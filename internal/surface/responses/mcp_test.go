@@ -179,12 +179,19 @@ func TestTheEchoOfAToolOfTypeMCPHasNoCredentials(t *testing.T) {
 	}
 }
 
+// choosing returns a request with a choice of a tool of a server.
+func choosing(mode model.ToolChoiceMode, only run.ServerTool) run.Request {
+	return run.Request{Input: run.Input{
+		Conversation: run.Conversation{ToolChoice: model.ToolChoice{Mode: mode}}, OnlyOf: []run.ServerTool{only},
+	}}
+}
+
 // A choice names a server that the request declares. // B09
 func TestAChoiceOfTypeMCP(t *testing.T) {
 	for raw, want := range map[string]run.Request{
-		`{"type":"mcp","server_label":"docs"}`:             {Input: run.Input{Conversation: run.Conversation{ToolChoice: model.ToolChoice{Mode: model.ChooseRequired}}, OnlyOf: []run.ServerTool{{Server: "request:docs"}}}},
-		`{"type":"mcp","server_label":"docs","name":"a"}`:  {Input: run.Input{Conversation: run.Conversation{ToolChoice: model.ToolChoice{Mode: model.ChooseNamed}}, OnlyOf: []run.ServerTool{{Server: "request:docs", Tool: "a"}}}},
-		`{"type":"mcp","server_label":"docs","name":null}`: {Input: run.Input{Conversation: run.Conversation{ToolChoice: model.ToolChoice{Mode: model.ChooseRequired}}, OnlyOf: []run.ServerTool{{Server: "request:docs"}}}},
+		`{"type":"mcp","server_label":"docs"}`:             choosing(model.ChooseRequired, run.ServerTool{Server: "request:docs"}),
+		`{"type":"mcp","server_label":"docs","name":"a"}`:  choosing(model.ChooseNamed, run.ServerTool{Server: "request:docs", Tool: "a"}),
+		`{"type":"mcp","server_label":"docs","name":null}`: choosing(model.ChooseRequired, run.ServerTool{Server: "request:docs"}),
 	} {
 		req, _, err := decodesMCP(t, mcpWith(""))
 		if err != nil {

@@ -45,7 +45,8 @@ func (r *Reader) Runs(ctx context.Context, orgID string, q journal.Query) ([]jou
 func (r *Reader) Head(ctx context.Context, orgID, runID string) (journal.Head, error) {
 	row := r.db.QueryRowContext(ctx, `SELECT
 		(SELECT coalesce(sum(octet_length(body)), 0) FROM run_facts f WHERE f.org = r.org AND f.run_id = r.run_id) +
-		(SELECT coalesce(sum(octet_length(body)), 0) FROM run_rows w WHERE w.org = r.org AND w.run_id = r.run_id), `+
+		(SELECT coalesce(sum(octet_length(w.body) + coalesce(p.bytes, 0)), 0) FROM run_rows w LEFT JOIN prompts p ON p.org = w.org AND p.digest = w.prompt
+			WHERE w.org = r.org AND w.run_id = r.run_id), `+
 		headColumns+` FROM runs r WHERE org = ? AND run_id = ?`, orgID, runID)
 	var bytes int64
 	h, err := scanHead(prefixedRow{row, []any{&bytes}})
@@ -99,13 +100,15 @@ func load(ctx context.Context, tx querier, key runKey) (*journal.Story, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, err := list(ctx, tx, scanRow, `SELECT ref, body FROM run_rows WHERE org = ? AND run_id = ?`, key.org, key.run)
+	rows, err := list(ctx, tx, scanRow, `SELECT ref, body, coalesce(prompt, '') FROM run_rows WHERE org = ? AND run_id = ?`, key.org, key.run)
 	if err != nil {
 		return nil, err
 	}
 	story := &journal.Story{Summary: summary, Rows: make(map[string]json.RawMessage, len(rows)+len(packedRows))}
 	for _, r := range rows {
-		story.Rows[r.ref] = r.body
+		if story.Rows[r.ref], err = r.whole(ctx, tx, key.org); err != nil {
+			return nil, err
+		}
 	}
 	for _, r := range packedRows {
 		story.Rows[r.Ref] = r.Body
@@ -201,16 +204,20 @@ func (r *Reader) rows(ctx context.Context, key runKey, refs []string, limit int)
 		case size > limit:
 			return nil, fmt.Errorf("row %s: %w", refs[i], &journal.TooLarge{Bytes: size})
 		}
-		out = append(out, one.body)
+		body, err := one.whole(ctx, r.db, key.org)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, body)
 	}
 	return out, nil
 }
 
 // foundRow is a row that was looked up.
 type foundRow struct {
-	stored bool
-	size   int
-	body   []byte // nil if it is larger than the limit
+	stored    bool
+	size      int
+	storedRow // without a body if it is larger than the limit
 }
 
 // findRows looks rows up, in the order of refs, until their bodies exceed the limit.
@@ -232,7 +239,7 @@ func (r *Reader) findRows(ctx context.Context, key runKey, refs []string, limit 
 		_, rows := stored.unpack(0)
 		for _, one := range rows {
 			for _, place := range missing[one.Ref] {
-				found[place] = foundRow{true, len(one.Body), one.Body}
+				found[place] = foundRow{true, len(one.Body), storedRow{body: one.Body}}
 			}
 			delete(missing, one.Ref)
 		}
@@ -247,8 +254,9 @@ func (r *Reader) findOwnRows(ctx context.Context, key runKey, refs []string, lim
 	if err != nil {
 		return nil, nil, err
 	}
-	rows, err := r.db.QueryContext(ctx, `SELECT e.key, octet_length(w.body), iif(octet_length(w.body) <= ?, w.body, NULL)
-		FROM json_each(?) e LEFT JOIN run_rows w ON w.org = ? AND w.run_id = ? AND w.ref = e.value`, limit, string(list), key.org, key.run)
+	rows, err := r.db.QueryContext(ctx, `SELECT e.key, octet_length(w.body) + coalesce(p.bytes, 0), iif(octet_length(w.body) <= ?, w.body, NULL), coalesce(w.prompt, '')
+		FROM json_each(?) e LEFT JOIN run_rows w ON w.org = ? AND w.run_id = ? AND w.ref = e.value LEFT JOIN prompts p ON p.org = w.org AND p.digest = w.prompt`,
+		limit, string(list), key.org, key.run)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -257,8 +265,8 @@ func (r *Reader) findOwnRows(ctx context.Context, key runKey, refs []string, lim
 	for size := 0; size <= limit && rows.Next(); {
 		var place int
 		var n sql.NullInt64
-		var body []byte
-		if err := rows.Scan(&place, &n, &body); err != nil {
+		var one storedRow
+		if err := rows.Scan(&place, &n, &one.body, &one.prompt); err != nil {
 			return nil, nil, err
 		}
 		if place != len(found) {
@@ -267,7 +275,7 @@ func (r *Reader) findOwnRows(ctx context.Context, key runKey, refs []string, lim
 		if !n.Valid {
 			missing[refs[place]] = append(missing[refs[place]], place)
 		}
-		found = append(found, foundRow{n.Valid, int(n.Int64), body})
+		found = append(found, foundRow{n.Valid, int(n.Int64), one})
 		size += int(n.Int64)
 	}
 	return found, missing, rows.Err()
@@ -360,9 +368,9 @@ func scanHead(row scanner) (h journal.Head, err error) {
 	return h, err
 }
 
-func scanRow(r scanner) (row, error) {
-	var out row
-	err := r.Scan(&out.ref, &out.body)
+func scanRow(r scanner) (storedRow, error) {
+	var out storedRow
+	err := r.Scan(&out.ref, &out.body, &out.prompt)
 	return out, err
 }
 

@@ -40,8 +40,9 @@ type fact struct {
 
 // row is a row of run_rows.
 type row struct {
-	ref  string
-	body []byte
+	ref    string
+	body   []byte
+	prompt *prompt // what follows the items of body; nil = nothing
 }
 
 func encodeBatch(lease journal.Lease, b journal.Batch) (batch, error) {
@@ -59,11 +60,16 @@ func encodeBatch(lease journal.Lease, b journal.Batch) (batch, error) {
 		out.facts[i] = fact{f, string(f.Body.Kind()), key, attempt, body}
 	}
 	for i, r := range b.Rows {
-		body, err := r.JSON()
+		var err error
+		if p, ok := r.Value.(journal.Prompt); ok {
+			out.rows[i], err = newPromptRow(r.Ref, p)
+		} else {
+			out.rows[i].ref = r.Ref
+			out.rows[i].body, err = r.JSON()
+		}
 		if err != nil {
 			return out, err
 		}
-		out.rows[i] = row{r.Ref, body}
 	}
 	return out, nil
 }
@@ -89,6 +95,9 @@ func (b batch) write(t *tx, c headChange) error {
 		return err
 	}
 	if err := b.writeInbox(t, c); err != nil {
+		return err
+	}
+	if err := t.storePrompts(b.key.org, b.rows); err != nil {
 		return err
 	}
 	facts, rows := b.facts, b.rows

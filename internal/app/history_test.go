@@ -174,14 +174,18 @@ func TestATurnStoresWhatWasSaidInIt(t *testing.T) {
 		return n
 	}
 	for _, h := range histories(g) {
+		var early int64
 		for turn := 2; turn <= 120; turn++ {
 			before := stored()
 			last := h.next(g, h.id)
 			if !h.named {
 				h.id = last
 			}
-			if turn%20 == 0 {
-				t.Log(h.name, turn, stored()-before)
+			switch grew := stored() - before; {
+			case turn == 60:
+				early = grew
+			case turn > 100 && grew > early+1000: // facts that are written together are one row
+				t.Fatalf("turn %d of %s stored %d bytes, turn 60 stored %d", turn, h.name, grew, early)
 			}
 		}
 	}

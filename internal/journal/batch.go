@@ -131,6 +131,9 @@ type Prompt struct {
 	Rest  item.List
 }
 
+// Parts is the value of a row with the ids of the parts of a conversation. A store may store once what several begin with.
+type Parts []string
+
 // JSON returns the row's value as it is stored, without HTML escapes.
 func (r Row) JSON() (json.RawMessage, error) {
 	if p, ok := r.Value.(Prompt); ok {

@@ -45,7 +45,7 @@ func (r *Reader) Runs(ctx context.Context, orgID string, q journal.Query) ([]jou
 func (r *Reader) Head(ctx context.Context, orgID, runID string) (journal.Head, error) {
 	row := r.db.QueryRowContext(ctx, `SELECT
 		(SELECT coalesce(sum(octet_length(body)), 0) FROM run_facts f WHERE f.org = r.org AND f.run_id = r.run_id) +
-		(SELECT coalesce(sum(octet_length(w.body) + coalesce(p.bytes, 0)), 0) FROM run_rows w LEFT JOIN prompts p ON p.org = w.org AND p.digest = w.prompt
+		(SELECT coalesce(sum(octet_length(w.body) + coalesce(l.bytes, 0)), 0) FROM run_rows w LEFT JOIN shared_lists l ON l.org = w.org AND l.digest = w.rest
 			WHERE w.org = r.org AND w.run_id = r.run_id), `+
 		headColumns+` FROM runs r WHERE org = ? AND run_id = ?`, orgID, runID)
 	var bytes int64
@@ -100,15 +100,13 @@ func load(ctx context.Context, tx querier, key runKey) (*journal.Story, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, err := list(ctx, tx, scanRow, `SELECT ref, body, coalesce(prompt, '') FROM run_rows WHERE org = ? AND run_id = ?`, key.org, key.run)
+	rows, err := list(ctx, tx, scanRow, `SELECT ref, body, `+elementsOf("w", "rest")+` FROM run_rows w WHERE org = ? AND run_id = ?`, key.org, key.run)
 	if err != nil {
 		return nil, err
 	}
 	story := &journal.Story{Summary: summary, Rows: make(map[string]json.RawMessage, len(rows)+len(packedRows))}
 	for _, r := range rows {
-		if story.Rows[r.ref], err = r.whole(ctx, tx, key.org); err != nil {
-			return nil, err
-		}
+		story.Rows[r.ref] = r.body
 	}
 	for _, r := range packedRows {
 		story.Rows[r.Ref] = r.Body
@@ -204,20 +202,16 @@ func (r *Reader) rows(ctx context.Context, key runKey, refs []string, limit int)
 		case size > limit:
 			return nil, fmt.Errorf("row %s: %w", refs[i], &journal.TooLarge{Bytes: size})
 		}
-		body, err := one.whole(ctx, r.db, key.org)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, body)
+		out = append(out, one.body)
 	}
 	return out, nil
 }
 
 // foundRow is a row that was looked up.
 type foundRow struct {
-	stored    bool
-	size      int
-	storedRow // without a body if it is larger than the limit
+	stored bool
+	size   int
+	body   []byte // nil if it is larger than the limit
 }
 
 // findRows looks rows up, in the order of refs, until their bodies exceed the limit.
@@ -239,7 +233,7 @@ func (r *Reader) findRows(ctx context.Context, key runKey, refs []string, limit 
 		_, rows := stored.unpack(0)
 		for _, one := range rows {
 			for _, place := range missing[one.Ref] {
-				found[place] = foundRow{true, len(one.Body), storedRow{body: one.Body}}
+				found[place] = foundRow{true, len(one.Body), one.Body}
 			}
 			delete(missing, one.Ref)
 		}
@@ -254,8 +248,10 @@ func (r *Reader) findOwnRows(ctx context.Context, key runKey, refs []string, lim
 	if err != nil {
 		return nil, nil, err
 	}
-	rows, err := r.db.QueryContext(ctx, `SELECT e.key, octet_length(w.body) + coalesce(p.bytes, 0), iif(octet_length(w.body) <= ?, w.body, NULL), coalesce(w.prompt, '')
-		FROM json_each(?) e LEFT JOIN run_rows w ON w.org = ? AND w.run_id = ? AND w.ref = e.value LEFT JOIN prompts p ON p.org = w.org AND p.digest = w.prompt`,
+	rows, err := r.db.QueryContext(ctx, `WITH found AS (SELECT e.key AS place, octet_length(w.body) + coalesce(l.bytes, 0) AS size, w.org, w.body, w.rest
+			FROM json_each(?2) e LEFT JOIN run_rows w ON w.org = ?3 AND w.run_id = ?4 AND w.ref = e.value
+			LEFT JOIN shared_lists l ON l.org = w.org AND l.digest = w.rest)
+		SELECT place, size, iif(size <= ?1, body, NULL), iif(size <= ?1, `+elementsOf("found", "rest")+`, NULL) FROM found`,
 		limit, string(list), key.org, key.run)
 	if err != nil {
 		return nil, nil, err
@@ -265,8 +261,8 @@ func (r *Reader) findOwnRows(ctx context.Context, key runKey, refs []string, lim
 	for size := 0; size <= limit && rows.Next(); {
 		var place int
 		var n sql.NullInt64
-		var one storedRow
-		if err := rows.Scan(&place, &n, &one.body, &one.prompt); err != nil {
+		var body, rest []byte
+		if err := rows.Scan(&place, &n, &body, &rest); err != nil {
 			return nil, nil, err
 		}
 		if place != len(found) {
@@ -275,7 +271,7 @@ func (r *Reader) findOwnRows(ctx context.Context, key runKey, refs []string, lim
 		if !n.Valid {
 			missing[refs[place]] = append(missing[refs[place]], place)
 		}
-		found = append(found, foundRow{n.Valid, int(n.Int64), one})
+		found = append(found, foundRow{n.Valid, int(n.Int64), extended(body, rest)})
 		size += int(n.Int64)
 	}
 	return found, missing, rows.Err()
@@ -368,9 +364,10 @@ func scanHead(row scanner) (h journal.Head, err error) {
 	return h, err
 }
 
-func scanRow(r scanner) (storedRow, error) {
-	var out storedRow
-	err := r.Scan(&out.ref, &out.body, &out.prompt)
+func scanRow(r scanner) (out row, err error) {
+	var rest []byte
+	err = r.Scan(&out.ref, &out.body, &rest)
+	out.body = extended(out.body, rest)
 	return out, err
 }
 

@@ -40,9 +40,9 @@ type fact struct {
 
 // row is a row of run_rows.
 type row struct {
-	ref    string
-	body   []byte
-	prompt *prompt // what follows the items of body; nil = nothing
+	ref  string
+	body []byte
+	rest *sharedList // what follows in the list of body; nil = nothing
 }
 
 func encodeBatch(lease journal.Lease, b journal.Batch) (batch, error) {
@@ -61,9 +61,12 @@ func encodeBatch(lease journal.Lease, b journal.Batch) (batch, error) {
 	}
 	for i, r := range b.Rows {
 		var err error
-		if p, ok := r.Value.(journal.Prompt); ok {
-			out.rows[i], err = newPromptRow(r.Ref, p)
-		} else {
+		switch value := r.Value.(type) {
+		case journal.Prompt:
+			out.rows[i], err = newPromptRow(r.Ref, value)
+		case journal.Parts:
+			out.rows[i], err = newPartsRow(r.Ref, value)
+		default:
 			out.rows[i].ref = r.Ref
 			out.rows[i].body, err = r.JSON()
 		}
@@ -97,8 +100,10 @@ func (b batch) write(t *tx, c headChange) error {
 	if err := b.writeInbox(t, c); err != nil {
 		return err
 	}
-	if err := t.storePrompts(b.key.org, b.rows); err != nil {
-		return err
+	for _, r := range b.rows {
+		if err := t.storeList(b.key.org, r.rest); err != nil {
+			return err
+		}
 	}
 	facts, rows := b.facts, b.rows
 	if packs(c.to.Summary.Grade) {

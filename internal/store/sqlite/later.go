@@ -85,7 +85,7 @@ func (t *tx) storeLater() error {
 // A body is bound as bytes, which the cast does not copy: a string would be a copy of it.
 const (
 	insertFact = `INSERT INTO run_facts (org, run_id, seq, epoch, kind, call_key, attempt, at, v, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT))`
-	insertRow  = `INSERT INTO run_rows (org, run_id, ref, body, prompt) VALUES (?, ?, ?, CAST(? AS TEXT), ?)`
+	insertRow  = `INSERT INTO run_rows (org, run_id, ref, body, rest) VALUES (?, ?, ?, CAST(? AS TEXT), ?)`
 )
 
 // insertFacts stores facts, several per statement.
@@ -123,11 +123,7 @@ func (t *tx) insertRows(rows []laterRow) error {
 		args := make([]any, 0, 5*len(some))
 		for i := range some {
 			r := &some[i]
-			var prompt any // NULL
-			if r.prompt != nil {
-				prompt = r.prompt.all()
-			}
-			args = append(args, r.key.org, r.key.run, r.ref, r.body, prompt)
+			args = append(args, r.key.org, r.key.run, r.ref, r.body, r.rest.digest())
 		}
 		_, err := t.exec(t.insert(insertRow, len(some)), args...)
 		switch {

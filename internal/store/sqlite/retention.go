@@ -189,9 +189,9 @@ func (s *Store) dueForgotten(ctx context.Context) (due []runKey, err error) {
 	return due, s.wrap("find forgotten runs", rows.Err())
 }
 
-// clean deletes the prompts of runs that were deleted, and returns free pages to the file system.
+// clean deletes the lists that were used by what was deleted, and returns free pages to the file system.
 func (s *Store) clean(ctx context.Context) error {
-	if err := s.repeatWrite(ctx, (*tx).dropPrompts); err != nil {
+	if err := s.repeatWrite(ctx, (*tx).dropLists); err != nil {
 		return err
 	}
 	return s.repeatWrite(ctx, (*tx).vacuum)

@@ -15,7 +15,7 @@ const (
 	sizeOfRow             = 160
 	sizeOfConversation    = 250
 	sizeOfConversationKey = 300
-	sizeOfPrompt          = 250
+	sizeOfList            = 250
 )
 
 // addUsage adds to the org's usage. Triggers subtract deleted rows.
@@ -66,8 +66,8 @@ func size(facts []fact, rows []row, c headChange) int {
 func (b batch) size(c headChange) int {
 	n := size(b.facts, b.rows, c)
 	for _, r := range b.rows {
-		if r.prompt != nil {
-			n += r.prompt.bytes
+		if r.rest != nil {
+			n += r.rest.bytes
 		}
 	}
 	return n

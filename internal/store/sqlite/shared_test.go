@@ -44,7 +44,7 @@ func TestAPromptIsStoredOnceAndDeletedWithItsLastRun(t *testing.T) {
 		}
 	}
 	begin(turns, journal.Prompt{Rest: said[:2*turns-100]}) // a branch
-	before := rowsOf(t, s, "prompts")
+	before := rowsOf(t, s, "shared_lists")
 	drop := func(runs ...string) (left int) {
 		t.Helper()
 		for _, id := range runs {
@@ -59,7 +59,7 @@ func TestAPromptIsStoredOnceAndDeletedWithItsLastRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		checkUsage(t, s, "a")
-		return rowsOf(t, s, "prompts")
+		return rowsOf(t, s, "shared_lists")
 	}
 	if left := drop(run(10), run(100)); left != before {
 		t.Errorf("%d prompts of %d are left, although later ones begin with all of them", left, before)

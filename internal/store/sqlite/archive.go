@@ -45,8 +45,8 @@ func (r *Reader) Runs(ctx context.Context, orgID string, q journal.Query) ([]jou
 func (r *Reader) Head(ctx context.Context, orgID, runID string) (journal.Head, error) {
 	row := r.db.QueryRowContext(ctx, `SELECT
 		(SELECT coalesce(sum(octet_length(body)), 0) FROM run_facts f WHERE f.org = r.org AND f.run_id = r.run_id) +
-		(SELECT coalesce(sum(octet_length(w.body) + coalesce(l.bytes, 0)), 0) FROM run_rows w LEFT JOIN shared_lists l ON l.org = w.org AND l.digest = w.rest
-			WHERE w.org = r.org AND w.run_id = r.run_id), `+
+		(SELECT coalesce(sum(octet_length(w.body) + coalesce(l.bytes, 0)), 0) FROM run_rows w
+			LEFT JOIN shared_lists l ON l.org = w.org AND l.digest = w.rest WHERE w.org = r.org AND w.run_id = r.run_id), `+
 		headColumns+` FROM runs r WHERE org = ? AND run_id = ?`, orgID, runID)
 	var bytes int64
 	h, err := scanHead(prefixedRow{row, []any{&bytes}})
@@ -100,7 +100,8 @@ func load(ctx context.Context, tx querier, key runKey) (*journal.Story, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, err := list(ctx, tx, scanRow, `SELECT ref, body, `+elementsOf("w", "rest")+` FROM run_rows w WHERE org = ? AND run_id = ?`, key.org, key.run)
+	rows, err := list(ctx, tx, scanRow, `SELECT ref, body, `+elementsOf+`w.org, w.rest`+inOrder+` FROM run_rows w
+		WHERE org = ? AND run_id = ?`, key.org, key.run)
 	if err != nil {
 		return nil, err
 	}
@@ -248,10 +249,11 @@ func (r *Reader) findOwnRows(ctx context.Context, key runKey, refs []string, lim
 	if err != nil {
 		return nil, nil, err
 	}
-	rows, err := r.db.QueryContext(ctx, `WITH found AS (SELECT e.key AS place, octet_length(w.body) + coalesce(l.bytes, 0) AS size, w.org, w.body, w.rest
+	rows, err := r.db.QueryContext(ctx, `WITH found AS (
+			SELECT e.key AS place, octet_length(w.body) + coalesce(l.bytes, 0) AS size, w.org, w.body, w.rest
 			FROM json_each(?2) e LEFT JOIN run_rows w ON w.org = ?3 AND w.run_id = ?4 AND w.ref = e.value
 			LEFT JOIN shared_lists l ON l.org = w.org AND l.digest = w.rest)
-		SELECT place, size, iif(size <= ?1, body, NULL), iif(size <= ?1, `+elementsOf("found", "rest")+`, NULL) FROM found`,
+		SELECT place, size, iif(size <= ?1, body, NULL), iif(size <= ?1, `+elementsOf+`found.org, found.rest`+inOrder+`, NULL) FROM found`,
 		limit, string(list), key.org, key.run)
 	if err != nil {
 		return nil, nil, err

@@ -84,7 +84,8 @@ func (t *tx) dropExpired(c conversation) error {
 	if err != nil || !first.Valid || first.Int64 > c.savedAt {
 		return err
 	}
-	_, err = t.exec(`DELETE FROM conversations WHERE rowid IN (SELECT rowid FROM conversations WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`,
+	_, err = t.exec(`DELETE FROM conversations WHERE rowid IN
+		(SELECT rowid FROM conversations WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`,
 		c.savedAt, sweepBatch)
 	for _, key := range c.keys {
 		if err != nil {
@@ -109,8 +110,8 @@ func (t *tx) checkStored(orgID string) error {
 }
 
 func (c conversation) insert(t *tx) error {
-	_, err := t.exec(`INSERT INTO conversations (org, principal, key, version, body, parts, saved_at, expires_at) VALUES (?, ?, ?, 1, ?, ?, ?, ?)`,
-		c.org, c.principal, c.keys[0], c.body, c.parts.digest(), c.savedAt, c.expiresAt)
+	_, err := t.exec(`INSERT INTO conversations (org, principal, key, version, body, parts, saved_at, expires_at)
+		VALUES (?, ?, ?, 1, ?, ?, ?, ?)`, c.org, c.principal, c.keys[0], c.body, c.parts.digest(), c.savedAt, c.expiresAt)
 	for _, key := range c.keys {
 		if err != nil {
 			break
@@ -199,7 +200,7 @@ func (t *tx) evictOldest(orgID string, handovers bool, n int64, limit int) (int6
 func (s *Store) Find(ctx context.Context, orgID, principal string, key journal.ConversationKey) (*journal.Conversation, error) {
 	var body, parts []byte
 	var version int64
-	err := s.db.QueryRowContext(ctx, `SELECT c.version, c.body, `+elementsOf("c", "parts")+` FROM conversation_keys k
+	err := s.db.QueryRowContext(ctx, `SELECT c.version, c.body, `+elementsOf+`c.org, c.parts`+inOrder+` FROM conversation_keys k
 		JOIN conversations c ON c.org = k.org AND c.principal = k.principal AND c.key = k.conversation
 		WHERE k.org = ? AND k.principal = ? AND k.key = ? AND c.expires_at > ?`,
 		orgID, principal, key.String(), s.now().UnixMilli()).Scan(&version, &body, &parts)
@@ -231,7 +232,7 @@ func addParts(c *journal.Conversation, elements []byte) error {
 // with all conversations that have not expired. There is no ORDER BY, which would make SQLite hold
 // all bodies before it returns the first row: json_each and the recursion already return the rows
 // in order.
-var (
+const (
 	findAll = `SELECT j.key, c.version, c.body, NULL FROM json_each(?3) j
 		CROSS JOIN conversation_keys k ON k.org = ?1 AND k.principal = ?2 AND k.key = j.value
 		CROSS JOIN conversations c ON c.org = k.org AND c.principal = k.principal AND c.key = k.conversation
@@ -246,7 +247,7 @@ var (
 			CROSS JOIN conversation_keys k ON k.org = ?1 AND k.principal = ?2 AND k.key = 'response:' || chain.previous
 			CROSS JOIN conversations c ON c.org = k.org AND c.principal = k.principal AND c.key = k.conversation
 			WHERE c.expires_at > ?4)
-		SELECT 0, c.version, c.body, ` + elementsOf("c", "parts") + ` FROM chain CROSS JOIN conversations c ON c.rowid = chain.id`
+		SELECT 0, c.version, c.body, ` + elementsOf + `c.org, c.parts` + inOrder + ` FROM chain CROSS JOIN conversations c ON c.rowid = chain.id`
 )
 
 // eachHistory calls each for the rows of one of these queries, with the first column and the body,

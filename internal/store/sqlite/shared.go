@@ -9,7 +9,6 @@ import (
 	"errors"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/item"
@@ -126,8 +125,8 @@ func (t *tx) storeList(orgID string, l *sharedList) error {
 		return nil
 	}
 	body := joined(l.elements[n:])
-	if _, err = t.exec(`INSERT INTO shared_lists (org, digest, before, elements, bytes, uses, body) VALUES (?, ?, ?, ?, ?, 1, CAST(? AS TEXT))`,
-		orgID, l.digest(), before, len(l.elements), size+len(body)+1, body); err != nil {
+	if _, err = t.exec(`INSERT INTO shared_lists (org, digest, before, elements, bytes, uses, body)
+		VALUES (?, ?, ?, ?, ?, 1, CAST(? AS TEXT))`, orgID, l.digest(), before, len(l.elements), size+len(body)+1, body); err != nil {
 		return err
 	}
 	return t.addUsage(orgID, sizeOfList+len(body), 0, 0)
@@ -153,16 +152,19 @@ func (t *tx) findList(orgID string, l *sharedList) (digest string, elements, siz
 
 // dropLists deletes some lists that nothing uses, and returns their number. The one in front of one can then be unused, too.
 func (t *tx) dropLists() (int64, error) {
-	return t.deleteSome(`DELETE FROM shared_lists WHERE rowid IN (SELECT rowid FROM shared_lists INDEXED BY shared_lists_unused WHERE uses = 0 LIMIT 16)`)
+	return t.deleteSome(`DELETE FROM shared_lists WHERE rowid IN
+		(SELECT rowid FROM shared_lists INDEXED BY shared_lists_unused WHERE uses = 0 LIMIT 16)`)
 }
 
-// elementsOf is SQL for the elements of the list that a column of a table names, with a comma between two.
-func elementsOf(table, column string) string {
-	return strings.NewReplacer("TABLE", table, "COLUMN", column).Replace(`(WITH RECURSIVE chain (before, elements, body) AS (
-			SELECT l.before, l.elements, l.body FROM shared_lists l WHERE l.org = TABLE.org AND l.digest = TABLE.COLUMN
-			UNION ALL SELECT l.before, l.elements, l.body FROM chain CROSS JOIN shared_lists l ON l.org = TABLE.org AND l.digest = chain.before)
-		SELECT group_concat(body, ',' ORDER BY elements) FROM chain)`)
-}
+// Between the two stand an org and a digest; together they are SQL for the elements of that list, with a comma between two.
+const (
+	elementsOf = `(WITH RECURSIVE chain (org, before, elements, body) AS (
+			SELECT l.org, l.before, l.elements, l.body FROM shared_lists l WHERE (l.org, l.digest) = (`
+	inOrder = `)
+			UNION ALL SELECT l.org, l.before, l.elements, l.body
+			FROM chain CROSS JOIN shared_lists l ON l.org = chain.org AND l.digest = chain.before)
+		SELECT group_concat(body, ',' ORDER BY elements) FROM chain)`
+)
 
 // extended returns JSON that ends with an array, with further elements in it.
 func extended(body, rest []byte) []byte {

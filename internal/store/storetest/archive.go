@@ -246,7 +246,8 @@ func promptsStay(b *testBench) {
 	edited := append(item.List{text(item.User, 101)}, said...)
 	for _, org := range []string{"a", "bb"} {
 		for i, p := range []journal.Prompt{
-			{Front: system}, {Rest: said[:2]}, {Front: system, Rest: said[:6]}, {Rest: said[:8]}, {Rest: said[:8]}, {Rest: branch}, {Rest: said}, {Rest: edited}, {Rest: said[:4]},
+			{Front: system}, {Rest: said[:2]}, {Front: system, Rest: said[:6]}, {Rest: said[:8]}, {Rest: said[:8]}, {Rest: branch},
+			{Rest: said}, {Rest: edited}, {Rest: said[:4]},
 		} {
 			r := b.begin(org, fmt.Sprint("r", i))
 			b.ok(r.append(b.Context(), journal.Batch{Sync: true, Rows: []journal.Row{{Ref: "input", Value: p}}}, input("input")))

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"os"
 	"path"
 	"time"
 
@@ -21,7 +22,7 @@ var migrations embed.FS // read-only
 // baseline sets it. The oldest builds did not.
 const applicationID = 0x54503031
 
-// checkFile returns the schema version of an existing file; 0 = nothing has been created in it yet. The error is
+// checkFile returns the schema version of a file; 0 = it is missing, or nothing has been created in it yet. The error is
 // a *SchemaError if this program can neither read nor migrate the file: a build before the baseline made it, or a
 // later version of the program. The baseline has a number above those of all migrations of the builds before
 // it, 1 to 99, so that no file of theirs is taken for one of this program.
@@ -29,6 +30,9 @@ const applicationID = 0x54503031
 // It is the only check of versions, and comes before the file is opened for anything else. It opens the file
 // read-only and changes neither it nor its -wal, which may hold commits of a process that was killed.
 func checkFile(ctx context.Context, file string) (found int64, err error) {
+	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
 	db, err := connect(file, inspectSettings(file))
 	if err != nil {
 		return 0, err

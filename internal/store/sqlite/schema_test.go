@@ -149,6 +149,9 @@ func TestAFileOfABuildBeforeTheBaselineIsRefused(t *testing.T) {
 				if err := db.Close(); err != nil {
 					t.Fatal(err)
 				}
+				if err := os.Chmod(path, 0o640); err != nil {
+					t.Fatal(err)
+				}
 				before := contents(t, path)
 				if _, ok := before["turnpike.db-wal"]; ok != killed {
 					t.Fatalf("the directory has %d files", len(before))
@@ -179,7 +182,7 @@ func copyFiles(t *testing.T, dir string) string {
 	return filepath.Join(to, "turnpike.db")
 }
 
-// contents returns the content of each file in the directory of a database, without its lock and the shared memory of its
+// contents returns the mode and content of each file in the directory of a database, without its lock and the shared memory of its
 // processes.
 func contents(t *testing.T, path string) map[string]string {
 	t.Helper()
@@ -189,12 +192,13 @@ func contents(t *testing.T, path string) map[string]string {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
+		info, infoErr := e.Info()
 		text, err := os.ReadFile(filepath.Join(filepath.Dir(path), e.Name()))
-		if err != nil {
+		if err := errors.Join(infoErr, err); err != nil {
 			t.Fatal(err)
 		}
 		if !strings.HasSuffix(e.Name(), ".lock") && !strings.HasSuffix(e.Name(), "-shm") {
-			all[e.Name()] = string(text)
+			all[e.Name()] = info.Mode().String() + string(text)
 		}
 	}
 	return all

@@ -92,7 +92,10 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 }
 
 func open(ctx context.Context, o Options) (*Store, error) {
-	if err := createFile(o.Path); err != nil {
+	if o.Path == "" {
+		return nil, errors.New("the path is empty")
+	}
+	if err := os.MkdirAll(filepath.Dir(o.Path), 0o700); err != nil {
 		return nil, err
 	}
 	lock, err := lockFile(o.Path + ".lock")
@@ -100,6 +103,9 @@ func open(ctx context.Context, o Options) (*Store, error) {
 		return nil, err
 	}
 	found, err := checkFile(ctx, o.Path)
+	if err == nil {
+		err = createFile(o.Path)
+	}
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
@@ -204,15 +210,8 @@ func describePermission(err error) error {
 	return err
 }
 
-// createFile creates the file and its directory if missing, for the owner only, because
-// the file contains transcripts.
+// createFile creates the file if it is missing, for the owner only, because it contains transcripts.
 func createFile(path string) error {
-	if path == "" {
-		return errors.New("the path is empty")
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err

@@ -39,7 +39,8 @@ func readSettings() url.Values {
 	return url.Values{"mode": {"ro"}, "_busy_timeout": {busyTimeout}, "_defensive": {"1"}}
 }
 
-// inspectSettings returns the settings of a short look at a file. It creates no -wal, as readSettings would.
+// inspectSettings returns the settings of a short look at a file. It creates no -wal, as readSettings would, and
+// ignores the -journal of a process that was killed when it created the file: the write connection rolls it back.
 func inspectSettings(path string) url.Values {
 	settings := readSettings()
 	if _, err := os.Stat(path + "-wal"); errors.Is(err, fs.ErrNotExist) {

@@ -35,7 +35,8 @@ type Store struct {
 }
 
 // Open opens a file, and creates it if it is missing, with its directory. It fails if another process has
-// the file open, or if a later version has written it. Close the store.
+// the file open, or if a later version has written it, or a build before release 0.1, whose file stays
+// unchanged. Close the store.
 func Open(path string) (*Store, error) {
 	inner, err := sqlite.Open(context.Background(), sqlite.Options{Path: path})
 	if err != nil {

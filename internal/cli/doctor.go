@@ -232,7 +232,7 @@ func (d *doctor) checkData(ctx context.Context) {
 		rest, err = store.UsageRest(ctx, audit.DayOf(time.Now().UnixMilli()))
 	}
 	if err != nil {
-		d.wrong(kind, "", d.data, "the store cannot be read: "+err.Error(), "start this version of the gateway once, which updates an older store; restore a backup if the file is damaged")
+		d.wrong(kind, "", d.data, "the store cannot be read: "+err.Error(), "do what the message says; restore a backup if the file is damaged")
 		return
 	}
 	d.well(kind, "", d.data, fmt.Sprintf("can be written, and the store with %d orgs can be read", len(d.stored)))

@@ -150,7 +150,7 @@ func (r *restoration) unpack(ctx context.Context, in *os.File, staging string) e
 		return err
 	}
 	if err := sqlite.CheckCopy(ctx, filepath.Join(staging, app.DatabaseFile)); err != nil {
-		return fmt.Errorf("the database of the backup: %w", err)
+		return fmt.Errorf("the database of the backup %s: %w", in.Name(), err)
 	}
 	return r.unpackFiles(ctx, staging)
 }

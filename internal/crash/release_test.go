@@ -29,15 +29,13 @@ import (
 )
 
 // releasesDir holds what each release left behind when it was killed: its data
-// directory, with runs that have ended and runs in flight, and what its clients
-// were told. One file for each release, and baseline until there is one.
+// directory, with runs that have ended, runs in flight and one conversation of each
+// kind, and what its clients were told. One file for each release, and baseline until
+// there is one.
 //
-// To make the file of a release, build its program with the tag crashtest, and
-// name both:
+// To make the file of a release, in a checkout of it (without a release, the name is baseline):
 //
-//	git worktree add ../old COMMIT
-//	go build -C ../old -tags crashtest -o /tmp/turnpike-old ./cmd/turnpike
-//	TURNPIKE_RELEASE=0.1-COMMIT TURNPIKE_RELEASE_PROGRAM=/tmp/turnpike-old go test ./internal/crash -run TestMakeAReleaseStore -count=1 -v
+//	TURNPIKE_RELEASE=baseline go test ./internal/crash -run TestMakeAReleaseStore -count=1
 const releasesDir = "testdata/releases"
 
 // storyFile is what is beside the data directory of a release.
@@ -47,6 +45,7 @@ const storyFile = "story.json"
 type release struct {
 	MadeAt int64        `json:"made_at"` // Unix milliseconds
 	Runs   []releaseRun `json:"runs"`
+	Talks  *talks       `json:"talks"`
 }
 
 // releaseRun is one request.
@@ -107,6 +106,9 @@ func releaseScript(gate <-chan struct{}) script {
 		}
 	}
 	return func(transcript []message) turn {
+		if isTalk(transcript) {
+			return talk(transcript)
+		}
 		rounds, heard, err := follow(transcript)
 		errand, number, _ := strings.Cut(transcript[0].Content, " #")
 		arguments := fmt.Sprintf(`{"n":%q}`, number)
@@ -402,8 +404,8 @@ func (w *world) wantShown(r release) {
 			w.Errorf("run %s is followed once with\n%q\nagain with\n%q\nand after event %d with\n%q", id, frames, again, middle, rest)
 		}
 	}
-	if len(states) != len(r.Runs) {
-		w.Errorf("%d runs are shown, want %d", len(states), len(r.Runs))
+	if want := len(r.Runs) + r.Talks.Runs; len(states) != want {
+		w.Errorf("%d runs are shown, want %d", len(states), want)
 	}
 }
 
@@ -553,21 +555,22 @@ func build(t *testing.T, dir string, args ...string) {
 
 // TestMakeAReleaseStore makes the file of a release, see releasesDir.
 func TestMakeAReleaseStore(t *testing.T) {
-	name, program := os.Getenv("TURNPIKE_RELEASE"), os.Getenv("TURNPIKE_RELEASE_PROGRAM")
+	name := os.Getenv("TURNPIKE_RELEASE")
 	if name == "" {
 		t.Skip("TURNPIKE_RELEASE names no release")
 	}
 	gate := make(chan struct{})
 	w := releaseWorld(t, gate, "")
-	w.program = program
-	p := w.serve()
 	var r release
+	var p *process
+	r.Talks, p = w.beginTalks()
+	before := len(w.tools.Calls())
 	for i, errand := range endedErrands() {
 		one := newReleaseRun(errand, i)
 		answers := make(chan answer, 1)
 		go func() { answers <- w.post(t.Context(), one.Body, one.Key, nil) }()
 		if errand == "cancelled" {
-			eventually(t, "a call is under way", func() bool { return len(w.tools.Calls()) == 3 }) // after two notes
+			eventually(t, "a call is under way", func() bool { return len(w.tools.Calls()) == before+3 }) // after two notes
 			for id, state := range w.runs() {
 				if state == "running" {
 					w.cancelRun(id)
@@ -584,7 +587,7 @@ func TestMakeAReleaseStore(t *testing.T) {
 		r.Runs = append(r.Runs, one)
 	}
 	eventually(t, "every run waits", func() bool {
-		return len(w.tools.Calls()) == 3+2+10 && len(w.provider.transcripts()) >= ended+len(flyingErrands())+2 &&
+		return len(w.tools.Calls()) == before+3+2+10 && len(w.provider.transcripts()) >= ended+len(flyingErrands())+2 &&
 			strings.Count(p.output.String(), "model call failed") == 1+2
 	})
 	if states := w.stateCounts(); states["running"] != len(flyingErrands()) { // and the failures are on disk
@@ -597,12 +600,12 @@ func TestMakeAReleaseStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	pack(t, filepath.Join(releasesDir, name+".tar.gz"), w.data, text)
-	inFlight(t, filepath.Join(releasesDir, name+".tar.gz"))
+	inFlight(t, filepath.Join(releasesDir, name+".tar.gz"), r.Talks.Runs)
 }
 
 // inFlight fails the test unless the runs of a store are in flight as they should
-// be.
-func inFlight(t *testing.T, file string) {
+// be, beside runs of conversations, which have ended.
+func inFlight(t *testing.T, file string, conversations int) {
 	t.Helper()
 	dir := t.TempDir()
 	unpack(t, file, dir)
@@ -631,14 +634,14 @@ func inFlight(t *testing.T, file string) {
 		}
 		last[what]++
 	}
-	want := map[string]int{"finished": 6, "turn_started": 7, "turn_failed": 2, "call_started read": 3, "call_started keyed": 1, "call_started once": 4}
+	want := map[string]int{"finished": 6 + conversations, "turn_started": 7, "turn_failed": 2, "call_started read": 3, "call_started keyed": 1, "call_started once": 4}
 	if fmt.Sprint(last) != fmt.Sprint(want) {
 		t.Errorf("the last facts are %v, want %v; make it again", last, want)
 	}
 }
 
 // pack stores a data directory, without what belongs to a running process, and
-// the story of its clients.
+// the story of its clients. Of the database it has a copy without free pages and without a -wal, which is a tenth as large.
 func pack(t *testing.T, file, data string, story []byte) {
 	t.Helper()
 	var out bytes.Buffer
@@ -654,15 +657,28 @@ func pack(t *testing.T, file, data string, story []byte) {
 		}
 	}
 	put(storyFile, story)
+	const database = "turnpike.db"
+	reader, err := sqlite.OpenReader(t.Context(), filepath.Join(data, database))
+	if err != nil {
+		t.Fatal(err)
+	}
+	compact := filepath.Join(t.TempDir(), database)
+	if err := errors.Join(reader.CopyTo(t.Context(), compact), reader.Close()); err != nil {
+		t.Fatal(err)
+	}
 	entries, err := os.ReadDir(data)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
-		if e.IsDir() || strings.HasSuffix(e.Name(), "-shm") {
+		path := filepath.Join(data, e.Name())
+		switch {
+		case e.Name() == database:
+			path = compact
+		case e.IsDir(), strings.HasPrefix(e.Name(), database):
 			continue
 		}
-		text, err := os.ReadFile(filepath.Join(data, e.Name()))
+		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,10 +25,10 @@ func (r *Reader) CopyTo(ctx context.Context, path string) error {
 }
 
 // CheckCopy returns nil if the file is an intact database of this program, of this
-// version or an earlier one, which Open migrates. Otherwise the error wraps
+// version or an earlier one, which Open migrates, from the baseline on. Otherwise the error wraps
 // [ErrDamaged] or [ErrSchema], or says that the file is not a Turnpike database.
 func CheckCopy(ctx context.Context, path string) error {
-	db, err := connect(path, readSettings())
+	db, err := connect(path, inspectSettings(path))
 	if err != nil {
 		return err
 	}
@@ -43,15 +43,11 @@ func CheckCopy(ctx context.Context, path string) error {
 	if found != "ok" {
 		return fmt.Errorf("%w: %s", ErrDamaged, found)
 	}
-	var schema *SchemaError
-	switch err := checkVersion(ctx, db); {
-	case errors.As(err, &schema) && schema.Found == 0:
-		return errors.New("not a Turnpike database")
-	case errors.As(err, &schema) && !schema.Foreign && schema.Found < schema.Known:
-		return nil
-	default:
-		return err
+	version, err := checkFile(ctx, path)
+	if err == nil && version == 0 {
+		err = errors.New("not a Turnpike database")
 	}
+	return err
 }
 
 // Unfinished returns the runs of all orgs that have not ended, the oldest first.

@@ -2,7 +2,10 @@ package sqlite
 
 import (
 	"database/sql"
+	"errors"
+	"io/fs"
 	"net/url"
+	"os"
 
 	modernc "modernc.org/sqlite"
 )
@@ -34,6 +37,16 @@ func writeSettings() url.Values {
 // readSettings returns the settings of read-only connections.
 func readSettings() url.Values {
 	return url.Values{"mode": {"ro"}, "_busy_timeout": {busyTimeout}, "_defensive": {"1"}}
+}
+
+// inspectSettings returns the settings of a short look at a file. It creates no -wal, as readSettings would, and
+// ignores the -journal of a process that was killed when it created the file: the write connection rolls it back.
+func inspectSettings(path string) url.Values {
+	settings := readSettings()
+	if _, err := os.Stat(path + "-wal"); errors.Is(err, fs.ErrNotExist) {
+		settings.Set("immutable", "1")
+	}
+	return settings
 }
 
 // connect returns a connection pool for the file. It opens no connection yet.

@@ -29,12 +29,13 @@ var (
 // SchemaError reports a file that another version of the program made.
 type SchemaError struct {
 	Found, Known int64
-	Foreign      bool // a build before release 0.1 made the file, and no release can read it
+	First        int64 // of the baseline, if a build before it made the file, which no later one can read; otherwise 0
 }
 
 func (e *SchemaError) Error() string {
-	if e.Foreign {
-		return "a build before release 0.1 made the file, and this version cannot read it: use another data directory, or the build that made it"
+	if e.First > 0 {
+		return fmt.Sprintf("a build before release 0.1 made the file (schema version %d), and this version reads files from "+
+			"schema version %d on: use another data directory or file, or the build that made it", e.Found, e.First)
 	}
 	hint := "start the gateway of this version once to migrate it"
 	if e.Found > e.Known {

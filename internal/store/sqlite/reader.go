@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"os"
 )
@@ -28,12 +27,16 @@ func OpenReader(ctx context.Context, path string) (*Reader, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, fmt.Errorf("store: %w", describePermission(err))
 	}
-	db, err := connect(path, readSettings())
+	found, err := checkFile(ctx, path)
+	if _, known := versions(); err == nil && found != known {
+		err = &SchemaError{Found: found, Known: known}
+	}
+	var db *sql.DB
+	if err == nil {
+		db, err = connect(path, readSettings())
+	}
 	if err != nil {
 		return nil, fmt.Errorf("store %s: %w", path, err)
-	}
-	if err := checkVersion(ctx, db); err != nil {
-		return nil, fmt.Errorf("store %s: %w", path, errors.Join(err, db.Close()))
 	}
 	return &Reader{db: db}, nil
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"database/sql"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"strings"
+	"os"
+	"path"
 	"time"
 
 	"github.com/pressly/goose/v3"
@@ -17,13 +19,47 @@ import (
 var migrations embed.FS // read-only
 
 // applicationID marks files of this program: SQLite stores it in the header of the file. The
-// first migration sets it. Builds before release 0.1 did not, and this program cannot read
-// their files.
+// baseline sets it. The oldest builds did not.
 const applicationID = 0x54503031
 
-// migrate applies the missing migrations. It returns a *SchemaError if a later version
-// of the program made the file, or a build before release 0.1.
-func migrate(ctx context.Context, db *sql.DB, log *slog.Logger) error {
+// checkFile returns the schema version of a file; 0 = it is missing, or nothing has been created in it yet. The error is
+// a *SchemaError if this program can neither read nor migrate the file: a build before the baseline made it, or a
+// later version of the program. The baseline has a number above those of all migrations of the builds before
+// it, 1 to 99, so that no file of theirs is taken for one of this program.
+//
+// It is the only check of versions, and comes before the file is opened for anything else. It opens the file
+// read-only and changes neither it nor its -wal, which may hold commits of a process that was killed.
+func checkFile(ctx context.Context, file string) (found int64, err error) {
+	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	db, err := connect(file, inspectSettings(file))
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	var tables, id int64
+	err = db.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema WHERE name = ?`, goose.DefaultTablename).Scan(&tables)
+	if err != nil || tables == 0 {
+		return 0, err
+	}
+	err = db.QueryRowContext(ctx, `SELECT coalesce(max(version_id), 0), (SELECT application_id FROM pragma_application_id)
+		FROM `+goose.DefaultTablename+` WHERE is_applied`).Scan(&found, &id)
+	if err != nil {
+		return 0, err
+	}
+	first, known := versions()
+	switch {
+	case found > 0 && (found < first || id != applicationID):
+		return 0, &SchemaError{Found: found, Known: known, First: first}
+	case found > known:
+		return 0, &SchemaError{Found: found, Known: known}
+	}
+	return found, nil
+}
+
+// migrate applies the migrations that a file of version found lacks.
+func migrate(ctx context.Context, db *sql.DB, log *slog.Logger, found int64) error {
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
 		return err
@@ -32,22 +68,6 @@ func migrate(ctx context.Context, db *sql.DB, log *slog.Logger) error {
 		goose.WithLogger(goose.NopLogger()), goose.WithDisableGlobalRegistry(true))
 	if err != nil {
 		return fmt.Errorf("migrations: %w", err)
-	}
-	found, known, err := p.GetVersions(ctx)
-	if err != nil {
-		return fmt.Errorf("schema version: %w", err)
-	}
-	id, err := readApplicationID(ctx, db)
-	switch {
-	case err != nil:
-		return err
-	case found > 0 && id != applicationID:
-		return &SchemaError{Found: found, Known: known, Foreign: true}
-	case found > known:
-		return &SchemaError{Found: found, Known: known}
-	}
-	if err := announce(ctx, db, log, found); err != nil {
-		return err
 	}
 	done, err := p.Up(ctx)
 	if n := len(done); n > 0 {
@@ -67,64 +87,12 @@ func migrate(ctx context.Context, db *sql.DB, log *slog.Logger) error {
 	return nil
 }
 
-// usageVersion is the schema whose migration reads all audit rows.
-const usageVersion = 14
-
-// announce logs that the migration of a file with schema found takes time, if it does.
-func announce(ctx context.Context, db *sql.DB, log *slog.Logger, found int64) error {
-	if found == 0 || found >= usageVersion {
-		return nil
+// versions returns the numbers of the baseline and of the last migration.
+func versions() (first, last int64) {
+	names, _ := fs.Glob(migrations, "migrations/*.sql") // the pattern is valid
+	number := func(name string) int64 {
+		n, _ := goose.NumericComponent(path.Base(name)) // a test checks the names
+		return n
 	}
-	var rows int64
-	if err := db.QueryRowContext(ctx, `SELECT count(*) FROM audit_log`).Scan(&rows); err != nil {
-		return err
-	}
-	if rows > 0 {
-		log.InfoContext(ctx, "the audit log is added up for /api/usage, once; the start waits for it", "rows", rows)
-	}
-	return nil
-}
-
-// checkVersion returns a *SchemaError unless the schema has the version that this
-// program expects.
-func checkVersion(ctx context.Context, db *sql.DB) error {
-	known, err := knownVersion()
-	if err != nil {
-		return err
-	}
-	var tables int
-	if err := db.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema WHERE name = ?`, goose.DefaultTablename).Scan(&tables); err != nil {
-		return err
-	}
-	var found int64
-	if tables > 0 {
-		err = db.QueryRowContext(ctx, `SELECT coalesce(max(version_id), 0) FROM `+goose.DefaultTablename+` WHERE is_applied`).Scan(&found)
-	}
-	if err != nil {
-		return err
-	}
-	id, err := readApplicationID(ctx, db)
-	switch {
-	case err != nil:
-		return err
-	case found > 0 && id != applicationID:
-		return &SchemaError{Found: found, Known: known, Foreign: true}
-	case found != known:
-		return &SchemaError{Found: found, Known: known}
-	}
-	return nil
-}
-
-func readApplicationID(ctx context.Context, db *sql.DB) (id int64, err error) {
-	err = db.QueryRowContext(ctx, `PRAGMA application_id`).Scan(&id)
-	return id, err
-}
-
-// knownVersion returns the number of the last migration.
-func knownVersion() (int64, error) {
-	names, err := fs.Glob(migrations, "migrations/*.sql")
-	if err != nil {
-		return 0, err
-	}
-	return goose.NumericComponent(strings.TrimPrefix(names[len(names)-1], "migrations/"))
+	return number(names[0]), number(names[len(names)-1])
 }

@@ -3,7 +3,11 @@ package sqlite
 import (
 	"database/sql"
 	"errors"
+	"fmt"
 	"io/fs"
+	"maps"
+	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -29,9 +33,13 @@ func TestEachMigrationIsOneBlockForGoose(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		number, err := goose.NumericComponent(path.Base(name))
+		if err != nil {
+			t.Error(err)
+		}
 		for _, direction := range []string{"Up", "Down"} {
-			if direction == "Down" && name == baseline {
-				continue // nothing is before it
+			if first, _ := versions(); direction == "Down" && number == first {
+				continue // nothing is before the baseline
 			}
 			_, block, _ := strings.Cut(string(text), "-- +goose "+direction+"\n")
 			block, _, _ = strings.Cut(block, "-- +goose Down\n")
@@ -43,9 +51,6 @@ func TestEachMigrationIsOneBlockForGoose(t *testing.T) {
 	}
 }
 
-// baseline is the first migration, which makes the file.
-const baseline = "migrations/00001_store.sql"
-
 func TestMigrationsGoDownAndUpAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "turnpike.db")
 	s := openStore(t, Options{Path: path})
@@ -55,7 +60,8 @@ func TestMigrationsGoDownAndUpAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	db, p := openMigrations(t, path)
-	if _, err := p.DownTo(t.Context(), 1); err != nil {
+	first, _ := versions()
+	if _, err := p.DownTo(t.Context(), first); err != nil {
 		t.Fatalf("down to the baseline: %v", err)
 	}
 	if _, err := p.Up(t.Context()); err != nil {
@@ -118,27 +124,84 @@ func TestAConversationOfALaterBuildIsAnError(t *testing.T) {
 	}
 }
 
-// A file of a build before release 0.1 is refused with one sentence, by the gateway and by
-// commands that read, and is not changed.
-func TestAFileOfABuildBeforeTheFirstReleaseIsRefused(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "turnpike.db")
-	if err := openStore(t, Options{Path: path}).Close(); err != nil {
-		t.Fatal(err)
-	}
-	db, _ := openMigrations(t, path)
-	execute(t, db, "PRAGMA application_id = 0")
-	execute(t, db, "INSERT INTO goose_db_version (version_id, is_applied) VALUES (19, true)")
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-	const want = "a build before release 0.1 made the file, and this version cannot read it: use another data directory, or the build that made it"
-	_, opened := Open(t.Context(), Options{Path: path})
-	_, read := OpenReader(t.Context(), path)
-	for name, err := range map[string]error{"Open": opened, "OpenReader": read, "CheckCopy": CheckCopy(t.Context(), path)} {
-		if !errors.Is(err, ErrSchema) || !strings.HasSuffix(err.Error(), want) {
-			t.Errorf("%s: %v", name, err)
+// A file of a build before the baseline is refused with one sentence wherever it is opened. The file and its -wal stay
+// the same, also if the process that had it open was killed.
+func TestAFileOfABuildBeforeTheBaselineIsRefused(t *testing.T) {
+	for name, changes := range map[string][]string{
+		"of the first migration":   {"UPDATE goose_db_version SET version_id = 1 WHERE version_id > 0"},
+		"of the last migration":    {"UPDATE goose_db_version SET version_id = 17 WHERE version_id > 0"},
+		"without a mark":           {"PRAGMA application_id = 0"},
+		"of a number not yet used": {"UPDATE goose_db_version SET version_id = 99 WHERE version_id > 0"},
+	} {
+		for _, killed := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, killed %t", name, killed), func(t *testing.T) {
+				path := filepath.Join(t.TempDir(), "turnpike.db")
+				if err := openStore(t, Options{Path: path}).Close(); err != nil {
+					t.Fatal(err)
+				}
+				db, _ := openMigrations(t, path)
+				for _, change := range changes {
+					execute(t, db, change)
+				}
+				if killed {
+					path = copyFiles(t, filepath.Dir(path))
+				}
+				if err := db.Close(); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.Chmod(path, 0o640); err != nil {
+					t.Fatal(err)
+				}
+				before := contents(t, path)
+				if _, ok := before["turnpike.db-wal"]; ok != killed {
+					t.Fatalf("the directory has %d files", len(before))
+				}
+				const want = "this version reads files from schema version 100 on: use another data directory or file, or the build that made it"
+				_, opened := Open(t.Context(), Options{Path: path})
+				_, read := OpenReader(t.Context(), path)
+				for name, err := range map[string]error{"Open": opened, "OpenReader": read, "CheckCopy": CheckCopy(t.Context(), path)} {
+					if !errors.Is(err, ErrSchema) || !strings.HasSuffix(err.Error(), want) || name != "CheckCopy" && !strings.Contains(err.Error(), path) {
+						t.Errorf("%s: %v", name, err)
+					}
+				}
+				if !maps.Equal(contents(t, path), before) {
+					t.Error("the files changed")
+				}
+			})
 		}
 	}
+}
+
+// copyFiles copies the files of a directory, as a killed process leaves them, and returns the path of the database.
+func copyFiles(t *testing.T, dir string) string {
+	t.Helper()
+	to := t.TempDir()
+	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(to, "turnpike.db")
+}
+
+// contents returns the mode and content of each file in the directory of a database, without its lock and the shared memory of its
+// processes.
+func contents(t *testing.T, path string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		info, infoErr := e.Info()
+		text, err := os.ReadFile(filepath.Join(filepath.Dir(path), e.Name()))
+		if err := errors.Join(infoErr, err); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasSuffix(e.Name(), ".lock") && !strings.HasSuffix(e.Name(), "-shm") {
+			all[e.Name()] = info.Mode().String() + string(text)
+		}
+	}
+	return all
 }
 
 func schema(t *testing.T, db *sql.DB) []string {
@@ -175,32 +238,5 @@ func TestUnknownSettingsOfAServerAreNamed(t *testing.T) {
 	got, err := openStore(t, Options{Path: path}).MCPServers(t.Context(), "a")
 	if err != nil || len(got) != 1 || !slices.Equal(got[0].UnknownSettings, []string{"quarantine", "sandbox"}) {
 		t.Errorf("%+v, %v", got, err)
-	}
-}
-
-// "off" was stored as the default of context. For runs of agents it was not the setting, and must not become it.
-func TestTheDefaultOfContextIsNoSettingAfterAnUpgrade(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "turnpike.db")
-	if err := openStore(t, Options{Path: path}).Close(); err != nil {
-		t.Fatal(err)
-	}
-	db, p := openMigrations(t, path)
-	if _, err := p.DownTo(t.Context(), 14); err != nil {
-		t.Fatal(err)
-	}
-	for id, runtime := range map[string]string{"a": `{"context":"off","durable":"always"}`, "b": `{"context":"prune"}`, "c": `{}`} {
-		execute(t, db, `INSERT INTO orgs (id, features, runtime, created_at, updated_at) VALUES ('`+id+`', '[]', '`+runtime+`', 1, 1)`)
-	}
-	if _, err := p.Up(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	for id, want := range map[string]string{"a": `{"durable":"always"}`, "b": `{"context":"prune"}`, "c": `{}`} {
-		var got string
-		if err := db.QueryRow(`SELECT runtime FROM orgs WHERE id = ?`, id).Scan(&got); err != nil || got != want {
-			t.Errorf("%s: %s, %v", id, got, err)
-		}
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
 	}
 }

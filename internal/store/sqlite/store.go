@@ -71,8 +71,9 @@ type Store struct {
 
 // Open opens the file, migrates its schema, starts the writer and expires all leases,
 // whose owners are gone. The error wraps [ErrLocked] if another process has the file
-// open, [ErrSchema] if a later version made the file, and [ErrDamaged] if SQLite finds
-// it damaged.
+// open, [ErrSchema] if a later version made the file, or a build before the baseline of
+// the schema, and [ErrDamaged] if SQLite finds it damaged. A file with [ErrSchema] is not
+// changed.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -91,15 +92,25 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 }
 
 func open(ctx context.Context, o Options) (*Store, error) {
-	if err := createFile(o.Path); err != nil {
+	if o.Path == "" {
+		return nil, errors.New("the path is empty")
+	}
+	if err := os.MkdirAll(filepath.Dir(o.Path), 0o700); err != nil {
 		return nil, err
 	}
 	lock, err := lockFile(o.Path + ".lock")
 	if err != nil {
 		return nil, err
 	}
+	found, err := checkFile(ctx, o.Path)
+	if err == nil {
+		err = createFile(o.Path)
+	}
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
 	s := &Store{lock: lock, log: o.Log, now: o.Now, leaseNow: o.LeaseNow}
-	if err := s.start(ctx, o); err != nil {
+	if err := s.start(ctx, o, found); err != nil {
 		return nil, errors.Join(err, s.lock.Close())
 	}
 	if err := s.expireLeases(ctx); err != nil {
@@ -117,14 +128,15 @@ func open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-// start opens the write connection and the pool of read connections.
-func (s *Store) start(ctx context.Context, o Options) error {
+// start opens the write connection, migrates the file, which has the schema version found, and opens the pool of
+// read connections.
+func (s *Store) start(ctx context.Context, o Options, found int64) error {
 	db, err := o.connect(writeSettings())
 	if err != nil {
 		return err
 	}
 	db.SetMaxOpenConns(1)
-	if err := migrate(ctx, db, o.Log); err != nil {
+	if err := migrate(ctx, db, o.Log, found); err != nil {
 		return errors.Join(err, db.Close())
 	}
 	conn, err := db.Conn(ctx)
@@ -198,15 +210,8 @@ func describePermission(err error) error {
 	return err
 }
 
-// createFile creates the file and its directory if missing, for the owner only, because
-// the file contains transcripts.
+// createFile creates the file if it is missing, for the owner only, because it contains transcripts.
 func createFile(path string) error {
-	if path == "" {
-		return errors.New("the path is empty")
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err

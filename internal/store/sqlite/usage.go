@@ -7,7 +7,7 @@ import (
 )
 
 // Estimated size of a row beside its body, in bytes: other columns, index entries and
-// free space in pages. The triggers of migration 00001 subtract the same numbers. A
+// free space in pages. The triggers of the baseline subtract the same numbers. A
 // change needs a migration that changes the triggers and recomputes org_usage.
 const (
 	sizeOfRun             = 500

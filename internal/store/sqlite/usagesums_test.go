@@ -6,11 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"reflect"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/store/storetest"
@@ -33,82 +30,6 @@ func usageOf(t *testing.T, s *Store, orgID string, by ...string) []audit.Usage {
 		t.Fatal(err)
 	}
 	return all
-}
-
-// A file of schema 13 has only audit rows. The upgrade adds them up, says so before, and has the limits of names.
-func TestTheUpgradeAddsUpTheAuditLog(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "turnpike.db")
-	s := openStore(t, Options{Path: path})
-	const aDay = 24 * 60 * 60 * 1000
-	for i := range 500 {
-		e := usedRequest(int64(i)*aDay/100, fmt.Sprint("key", i%3), fmt.Sprint("m", i%4), fmt.Sprint("u", i%5))
-		e.RunID = fmt.Sprint("run", i%2)
-		switch i % 7 {
-		case 0:
-			e.Kind, e.Body = audit.KindToolCall, audit.ToolCall{CostNanoUSD: int64(i % 2), Model: "m0", EndUser: "u1"}
-		case 1:
-			e.Kind, e.Body = audit.KindMCPCall, audit.MCPCall{CostNanoUSD: 3}
-		case 2:
-			e.Body = audit.Request{Model: "refused"}
-		case 3:
-			e.Body = audit.Request{Surface: audit.SurfaceAgent, Attempts: 2, OutputTokens: 3, ReasoningTokens: 1, CachedTokens: 1, ToolCalls: 2, GPUMS: 4}
-		}
-		if err := s.Record(t.Context(), "a", e); err != nil {
-			t.Fatal(err)
-		}
-	}
-	all := usageOf(t, s, "a", slices.DeleteFunc(audit.UsageGroups(), func(by string) bool { return by == audit.ByAgent })...)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-
-	db, p := openMigrations(t, path)
-	if _, err := p.DownTo(t.Context(), usageVersion-1); err != nil {
-		t.Fatal(err)
-	}
-	execute(t, db, `INSERT INTO orgs (id, features, runtime, created_at, updated_at) VALUES ('a', '[]', '{}', 1, 1)`)
-	execute(t, db, `INSERT INTO sessions (org, id, agent, principal, pinned, snapshot, created_at, updated_at) VALUES ('a', 's', 'agent_1', 'k', 0, '{}', 1, 1)`)
-	execute(t, db, `INSERT INTO session_turns (org, run_id, session, number, version, rounds, reasoning, created_at) VALUES ('a', 'run1', 's', 1, 1, 1, 0, 1)`)
-	execute(t, db, `WITH RECURSIVE numbers (value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM numbers WHERE value < 20100)
-		INSERT INTO audit_log SELECT 'many', value, 5, 'audit_log.request', 'k', '', 'req',
-		json_object('attempts', 1, 'end_user', 'u' || (value % 10050), 'model', 'm' || (value % 1005), 'target', 'm' || (value % 1005)), x'' FROM numbers`)
-	execute(t, db, `INSERT INTO audit_log VALUES ('many', 20101, 5, 'audit_log.request', 'k', '', 'req', 'erased', x''),
-		('many', 20102, 5, 'audit_log.request', 'k', '', 'req', '{"attempts":1}', x'')`)
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-	var log bytes.Buffer
-	s = openStore(t, Options{Path: path, Log: slog.New(slog.NewTextHandler(&log, nil))})
-	if first, _, _ := strings.Cut(log.String(), "\n"); !strings.Contains(first, "the start waits") || !strings.Contains(first, "rows=20602") {
-		t.Errorf("the log begins with %q", first)
-	}
-	if since, err := s.EstimatedSince(t.Context()); err != nil || time.Since(time.UnixMilli(since)) > time.Hour {
-		t.Errorf("estimates are known since %d, %v", since, err)
-	}
-	by := slices.DeleteFunc(audit.UsageGroups(), func(by string) bool { return by == audit.ByAgent })
-	if again := usageOf(t, s, "a", by...); !reflect.DeepEqual(again, all) {
-		t.Errorf("the upgrade adds up\n%v\nwant\n%v", again, all)
-	}
-	agents := usageOf(t, s, "a", audit.ByAgent)
-	if len(agents) != 2 || agents[1].Agent != "agent_1" || agents[0].Requests+agents[1].Requests == 0 || agents[1].Requests == 0 {
-		t.Errorf("by agent: %+v", agents)
-	}
-	if total := usageOf(t, s, "many"); len(total) != 1 || total[0].Requests != 20_101 {
-		t.Errorf("the sum of many is %+v", total)
-	}
-	if models := usageOf(t, s, "many", audit.ByModel); len(models) != audit.MaxUsageModels+2 || models[0].Rest != 0 || models[1].Rest != audit.RestModels || models[1].Requests != 100 {
-		t.Errorf("%d models, which begin with %+v", len(models), models[:2])
-	}
-	if rest := restOf(t, s, 0); rest != "many: users true, models true" {
-		t.Errorf("the rest is %s", rest)
-	}
-	span := func() string {
-		first, last, err := s.UsageSpan(t.Context(), "many", 0)
-		return fmt.Sprint(first, " ", last, " ", err)
-	}
-	if got := span(); got != "1 20102 <nil>" {
-		t.Errorf("the rows of the day are %s", got)
-	}
 }
 
 func restOf(t *testing.T, s *Store, day int64) string {

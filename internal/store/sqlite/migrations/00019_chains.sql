@@ -21,7 +21,7 @@ WHEN old.principal >= 'library:' AND old.principal < 'library;' AND old.previous
     UNION ALL
       SELECT c.rowid, c.previous, 1 FROM alone CROSS JOIN conversations c
         ON c.org = old.org AND c.principal = old.principal AND c.key = 'response:' || alone.previous
-      WHERE alone.named = (SELECT count(*) FROM (SELECT 1 FROM conversations n
+      WHERE alone.named = (SELECT count(*) FROM (SELECT 1 FROM conversations n INDEXED BY conversations_previous
         WHERE n.org = old.org AND n.principal = old.principal AND n.previous = alone.previous
         AND n.principal >= 'library:' AND n.principal < 'library;' AND n.previous <> '' LIMIT 2)))
     SELECT id FROM alone);
@@ -34,7 +34,7 @@ WHEN old.principal >= 'library:' AND old.principal < 'library;' AND old.previous
     UNION ALL
       SELECT c.rowid, c.previous, 1 FROM alone CROSS JOIN conversations c
         ON c.org = old.org AND c.principal = old.principal AND c.key = 'response:' || alone.previous
-      WHERE alone.named = (SELECT count(*) FROM (SELECT 1 FROM conversations n
+      WHERE alone.named = (SELECT count(*) FROM (SELECT 1 FROM conversations n INDEXED BY conversations_previous
         WHERE n.org = old.org AND n.principal = old.principal AND n.previous = alone.previous
         AND n.principal >= 'library:' AND n.principal < 'library;' AND n.previous <> '' LIMIT 2)))
     SELECT id FROM alone);

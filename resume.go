@@ -119,7 +119,8 @@ func (c *call) recall(ctx context.Context, s *Session) (leave func(), err error)
 	past, leave, err := c.enterSession(ctx)
 	if err == nil && slices.Contains(past.Rewound, c.id) {
 		leave()
-		err = &ResumeError{Message: fmt.Sprintf("run %s is not in session %s any more: Session.Rewind has taken it out", c.id, c.session), status: http.StatusConflict}
+		message := fmt.Sprintf("run %s is not in session %s any more: Session.Rewind has taken it out", c.id, c.session)
+		err = &ResumeError{Message: message, status: http.StatusConflict}
 	}
 	return leave, err
 }

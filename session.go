@@ -334,10 +334,7 @@ func (m memorySessions) past(ctx context.Context, owner, id string) (Past, error
 // Get implements SessionStore.
 func (m memorySessions) Get(ctx context.Context, owner, id string) (SessionInfo, error) {
 	info, err := m.chains.Info(ctx, conversation.ChainName{Owner: owner, ID: id})
-	if err != nil {
-		return SessionInfo{}, err
-	}
-	return SessionInfo{Owner: owner, ID: id, Created: timeOf(info.CreatedAt), Updated: timeOf(info.UpdatedAt)}, nil
+	return SessionInfo(info.ChainShown), err
 }
 
 // Turns implements SessionStore.

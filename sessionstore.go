@@ -82,9 +82,9 @@ func (s *Session) Turns(ctx context.Context, opts ...Option) ([]Turn, error) {
 	return kept.Turns(ctx, owner, s.id)
 }
 
-// Delete deletes the session with its turns: a next run begins anew. What a fork has of them stays there. The journals of its runs stay in the store. While a
-// run of the session has not ended, the error is a [*SessionError]; [Session.Cancel] ends a run that waits. Options
-// and other errors are those of [Session.Info].
+// Delete deletes the session with its turns: a next run begins anew. What a fork has of them stays there. The journals of its
+// runs stay in the store. While a run of the session has not ended, the error is a [*SessionError]; [Session.Cancel] ends a run
+// that waits. Options and other errors are those of [Session.Info].
 func (s *Session) Delete(ctx context.Context, opts ...Option) error {
 	kept, owner, err := s.unlessBusy(ctx, opts)
 	if err != nil {

@@ -271,6 +271,10 @@ func TestAPlaceOfSessionsThatDoesNotShowThem(t *testing.T) {
 	if _, err := a.Sessions(t.Context(), "", 0); !errors.As(err, &invalid) {
 		t.Errorf("%v", err)
 	}
+	a = &turnpike.Agent{Model: a.Model, Conversation: struct{ turnpike.SessionStore }{kept.Sessions.(turnpike.SessionStore)}}
+	if err := a.Session("s").Rewind(t.Context(), "run_x"); !errors.As(err, &invalid) || !strings.Contains(err.Error(), "SessionRewinder") {
+		t.Errorf("%v", err)
+	}
 }
 
 // texts returns what the turns of a session say.
@@ -331,7 +335,8 @@ func TestASessionIsRewoundAndForked(t *testing.T) {
 		}
 		run(s, "d")
 		run(fork, "e")
-		if got := prompt(m.Requests()[3].Items) + ", " + prompt(m.Requests()[4].Items); got != "user a; assistant 1; user d, user a; assistant 1; user b; assistant 2; user e" {
+		got := prompt(m.Requests()[3].Items) + ", " + prompt(m.Requests()[4].Items)
+		if got != "user a; assistant 1; user d, user a; assistant 1; user b; assistant 2; user e" {
 			t.Errorf("asked %q", got)
 		}
 		if err := s.Delete(t.Context()); err != nil || texts(t, fork) != "a 1 b 2 e 5" {
@@ -357,7 +362,8 @@ func TestASessionIsNotRewoundUnderItsRun(t *testing.T) {
 		m := turnpiketest.Model(t, turnpiketest.Turn(turnpiketest.Call("look", nil), turnpiketest.Call("pay", nil)))
 		a := at(&turnpike.Agent{Model: m, Tools: []tool.Tool{
 			tool.Func("look", "", func(context.Context, struct{}) (string, error) { close(entered); <-leave; return "seen", nil }),
-			tool.Func("pay", "", func(context.Context, struct{}) (string, error) { return "done", nil }).ApproveIf(func(struct{}) bool { return true }),
+			tool.Func("pay", "", func(context.Context, struct{}) (string, error) { return "done", nil }).
+				ApproveIf(func(struct{}) bool { return true }),
 		}})
 		s := a.Session("s")
 		failed := make(chan error)

@@ -119,24 +119,10 @@ func (c *Conversations) past(ctx context.Context, owner, id string) (turnpike.Pa
 // Conversation is a stored conversation, without its turns. Its ID is that of the session, or of the run without one.
 type Conversation = turnpike.SessionInfo
 
-func conversationOf(c conversation.ChainInfo) Conversation {
-	out := Conversation{
-		Owner: c.Owner, ID: c.ID, Title: c.Title, Participants: c.Participants, Metadata: c.Metadata,
-		Summary: c.Summary, Created: time.UnixMilli(c.CreatedAt).UTC(), Updated: time.UnixMilli(c.UpdatedAt).UTC(),
-	}
-	if c.ExpiresAt > 0 {
-		out.Expires = time.UnixMilli(c.ExpiresAt).UTC()
-	}
-	return out
-}
-
 // Get returns a conversation of an owner. The error wraps [ErrNotFound] if there is none.
 func (c *Conversations) Get(ctx context.Context, owner, id string) (Conversation, error) {
 	found, err := c.store.chains.Info(ctx, conversation.ChainName{Owner: owner, ID: id})
-	if err != nil {
-		return Conversation{}, err
-	}
-	return conversationOf(found), nil
+	return Conversation(found.ChainShown), err
 }
 
 // List returns the conversations of an owner, those with the latest turn first: up to limit of them, at most
@@ -148,7 +134,7 @@ func (c *Conversations) List(ctx context.Context, owner, before string, limit in
 	found, err := c.store.chains.List(ctx, owner, before, limit)
 	var out []Conversation
 	for _, one := range found {
-		out = append(out, conversationOf(one))
+		out = append(out, Conversation(one.ChainShown))
 	}
 	return out, err
 }

@@ -44,22 +44,24 @@ const maxTurnsBytes = 32 << 20
 // ChainName names a session of a program.
 type ChainName struct{ Owner, ID string }
 
-// ChainInfo is what is stored of a session beside its turns. Times are Unix milliseconds.
-type ChainInfo struct {
+// ChainShown is what programs see of a session beside its turns. It has the fields of turnpike.SessionInfo.
+type ChainShown struct {
 	Owner        string            `json:"owner"`
 	ID           string            `json:"id"`
 	Title        string            `json:"title,omitempty"`
 	Participants []string          `json:"participants,omitempty"`
 	Metadata     map[string]string `json:"metadata,omitempty"`
+	Summary      string            `json:"summary,omitempty"`
+	Created      time.Time         `json:"created"`
+	Updated      time.Time         `json:"updated"` // when it had its last turn
+	Expires      time.Time         `json:"expires,omitzero"`
+}
 
-	Summary           string `json:"summary,omitempty"`
-	SummarizedThrough string `json:"summarized_through,omitempty"` // the last segment that the summary stands for; "" = none
-
-	Rewound []string `json:"rewound,omitempty"` // runs that a rewind has taken out
-
-	CreatedAt int64 `json:"created_at"`
-	UpdatedAt int64 `json:"updated_at"` // of the last turn
-	ExpiresAt int64 `json:"expires_at"` // 0 = never
+// ChainInfo is what is stored of a session beside its turns.
+type ChainInfo struct {
+	ChainShown
+	SummarizedThrough string   `json:"summarized_through,omitempty"` // the last segment that Summary stands for; "" = none
+	Rewound           []string `json:"rewound,omitempty"`            // runs that a rewind has taken out
 }
 
 // Chains stores the sessions of programs. It is safe for concurrent use.
@@ -121,19 +123,20 @@ func (c *Chains) save(ctx context.Context, head journal.Conversation, info Chain
 		return err
 	}
 	ttl := journal.Kept
-	if info.ExpiresAt != 0 {
-		ttl = time.UnixMilli(info.ExpiresAt).Sub(c.now())
+	if !info.Expires.IsZero() {
+		ttl = max(info.Expires.Sub(c.now()), 1)
 	}
-	saved := journal.Saved{Conversation: head, TTL: max(ttl, 1), Keys: []journal.ConversationKey{namedKey(info.ID)}, At: info.UpdatedAt}
+	at := info.Updated.UnixMilli()
+	saved := journal.Saved{Conversation: head, TTL: ttl, Keys: []journal.ConversationKey{namedKey(info.ID)}, At: at}
 	return c.kept.SaveAll(ctx, c.org, ownedBy(info.Owner), append(segments, saved)...)
 }
 
 // touched returns the info of a session that has a turn now. ttl is how long it is stored after that; 0 = for ever.
 func (c *Chains) touched(info ChainInfo, ttl time.Duration) ChainInfo {
-	now := c.now()
-	info.CreatedAt, info.UpdatedAt, info.ExpiresAt = cmp.Or(info.CreatedAt, now.UnixMilli()), now.UnixMilli(), 0
+	now := c.now().UTC().Truncate(time.Millisecond)
+	info.Created, info.Updated, info.Expires = cmp.Or(info.Created, now), now, time.Time{}
 	if ttl > 0 {
-		info.ExpiresAt = now.Add(ttl).UnixMilli()
+		info.Expires = now.Add(ttl)
 	}
 	return info
 }
@@ -145,7 +148,7 @@ func (c *Chains) Append(ctx context.Context, n ChainName, turn journal.Conversat
 	for {
 		head, info, err := c.find(ctx, n)
 		if errors.Is(err, ErrNoSession) {
-			head, info, err = &journal.Conversation{}, ChainInfo{Owner: n.Owner, ID: n.ID}, nil
+			head, info, err = &journal.Conversation{}, ChainInfo{ChainShown: ChainShown{Owner: n.Owner, ID: n.ID}}, nil
 		}
 		if err != nil {
 			return err
@@ -313,7 +316,7 @@ func (c *Chains) Fork(ctx context.Context, n ChainName, id string, ttl time.Dura
 	if err != nil {
 		return err
 	}
-	info.ID, info.CreatedAt, info.Rewound = id, 0, nil
+	info.ID, info.Created, info.Rewound = id, time.Time{}, nil
 	return c.save(ctx, journal.Conversation{Previous: head.Previous}, c.touched(info, ttl))
 }
 

@@ -23,7 +23,7 @@ type programs struct {
 }
 
 func newPrograms(t *testing.T) *programs {
-	p := &programs{T: t, now: time.Now()}
+	p := &programs{T: t, now: time.Now().Truncate(time.Millisecond)}
 	now := func() time.Time { return p.now }
 	p.kept = &memory.Conversations{Now: now}
 	p.Chains = conversation.NewChains(p.kept, "local", now)
@@ -34,7 +34,8 @@ func newPrograms(t *testing.T) *programs {
 func (p *programs) add(n conversation.ChainName, run string, numbers ...int) {
 	p.Helper()
 	for _, number := range numbers {
-		turn := journal.Conversation{RunID: run, Part: number + 1, Role: "user", Items: item.List{item.NewText(item.User, fmt.Sprint(run, number))}}
+		items := item.List{item.NewText(item.User, fmt.Sprint(run, number))}
+		turn := journal.Conversation{RunID: run, Part: number + 1, Role: "user", Items: items}
 		if err := p.Append(p.Context(), n, turn, time.Hour); err != nil {
 			p.Fatal(err)
 		}
@@ -83,8 +84,9 @@ func TestSessionsOfPrograms(t *testing.T) {
 	p.now = p.now.Add(time.Minute)
 	p.ok(p.Describe(t.Context(), ann, "Greetings", []string{"ann", "agent"}, map[string]string{"ticket": "7"}))
 	got, err := p.Info(t.Context(), ann)
-	if err != nil || got.Summary != "They greeted." || got.Title != "Greetings" || len(got.Participants) != 2 || got.Metadata["ticket"] != "7" ||
-		p.texts(ann, 10) != "b0 b1" || got.UpdatedAt != created.UnixMilli() || got.ExpiresAt != created.Add(time.Hour).UnixMilli() {
+	if err != nil || got.Summary != "They greeted." || got.Title != "Greetings" || len(got.Participants) != 2 ||
+		got.Metadata["ticket"] != "7" || p.texts(ann, 10) != "b0 b1" ||
+		!got.Updated.Equal(created) || !got.Expires.Equal(created.Add(time.Hour)) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	p.now = created.Add(time.Hour)
@@ -110,11 +112,14 @@ func TestRewindAndFork(t *testing.T) {
 	if err := p.Fork(t.Context(), ann, "fork", time.Hour); !errors.Is(err, org.ErrExists) {
 		t.Error(err)
 	}
-	if info, err := p.Info(t.Context(), fork); err != nil || info.ID != "fork" || info.Summary != "Two runs." || info.CreatedAt != p.now.UnixMilli() ||
-		info.ExpiresAt != p.now.Add(time.Hour).UnixMilli() || p.texts(fork, 9) != "c0 c1" {
+	info, err := p.Info(t.Context(), fork)
+	if err != nil || info.ID != "fork" || info.Summary != "Two runs." || !info.Created.Equal(p.now) ||
+		!info.Expires.Equal(p.now.Add(time.Hour)) ||
+		p.texts(fork, 9) != "c0 c1" {
 		t.Errorf("%+v, %v", info, err)
 	}
-	if err := p.Rewind(t.Context(), ann, "x"); !errors.Is(err, conversation.ErrNoSession) || err.Error() != "session chat does not contain run x" {
+	err = p.Rewind(t.Context(), ann, "x")
+	if !errors.Is(err, conversation.ErrNoSession) || err.Error() != "session chat does not contain run x" {
 		t.Error(err)
 	}
 	p.ok(p.Rewind(t.Context(), ann, "c"))
@@ -123,7 +128,8 @@ func TestRewindAndFork(t *testing.T) {
 	}
 	p.ok(p.Rewind(t.Context(), ann, "b"))
 	p.add(ann, "d", 0)
-	if info, err := p.Info(t.Context(), ann); err != nil || info.Summary != "" || strings.Join(info.Rewound, " ") != "c b" || p.texts(ann, 9) != "a0 a1 d0" {
+	info, err = p.Info(t.Context(), ann)
+	if err != nil || info.Summary != "" || strings.Join(info.Rewound, " ") != "c b" || p.texts(ann, 9) != "a0 a1 d0" {
 		t.Errorf("%+v %q, %v", info, p.texts(ann, 9), err)
 	}
 	p.ok(p.Summarize(t.Context(), fork, "a", "One run."))
@@ -133,7 +139,8 @@ func TestRewindAndFork(t *testing.T) {
 	leave, err := p.Reserve(fork)
 	p.ok(err)
 	for name, err := range map[string]error{
-		"rewind": p.Rewind(t.Context(), fork, "a"), "fork": p.Fork(t.Context(), fork, "x", 0), "into": p.Fork(t.Context(), ann, "fork", 0), "delete": p.Delete(t.Context(), fork),
+		"rewind": p.Rewind(t.Context(), fork, "a"), "fork": p.Fork(t.Context(), fork, "x", 0),
+		"into": p.Fork(t.Context(), ann, "fork", 0), "delete": p.Delete(t.Context(), fork),
 	} {
 		if !errors.Is(err, conversation.ErrReserved) {
 			t.Errorf("%s: %v", name, err)

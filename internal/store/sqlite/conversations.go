@@ -27,7 +27,9 @@ type conversation struct {
 }
 
 // Save implements journal.Conversations.
-func (s *Store) Save(ctx context.Context, orgID, principal string, c journal.Conversation, ttl time.Duration, keys ...journal.ConversationKey) error {
+func (s *Store) Save(
+	ctx context.Context, orgID, principal string, c journal.Conversation, ttl time.Duration, keys ...journal.ConversationKey,
+) error {
 	return s.SaveAll(ctx, orgID, principal, journal.Saved{Conversation: c, TTL: ttl, Keys: keys})
 }
 
@@ -116,7 +118,8 @@ func (t *tx) checkStored(orgID string) error {
 }
 
 func (c conversation) insert(t *tx) error {
-	_, err := t.exec(`INSERT INTO conversations (org, principal, key, version, previous, body, saved_at, expires_at) VALUES (?, ?, ?, 1, ?, ?, ?, ?)`,
+	_, err := t.exec(`INSERT INTO conversations (org, principal, key, version, previous, body, saved_at, expires_at)
+		VALUES (?, ?, ?, 1, ?, ?, ?, ?)`,
 		c.org, c.principal, c.keys[0], c.previous, c.body, c.savedAt, c.expiresAt)
 	for _, key := range c.keys {
 		if err != nil {
@@ -316,7 +319,8 @@ func (s *Store) Heads(ctx context.Context, orgID, principal, before string, limi
 		return c, err
 	}, `SELECT key, version, body FROM conversations INDEXED BY conversations_heads
 		WHERE org = ?1 AND principal = ?2 AND principal >= 'library:' AND principal < 'library;' AND key >= 'session:' AND key < 'session;'
-		AND expires_at > ?3 AND (?4 = ?5 OR (saved_at, key) < (SELECT saved_at, key FROM conversations WHERE org = ?1 AND principal = ?2 AND key = ?4))
+		AND expires_at > ?3 AND (?4 = ?5 OR (saved_at, key) <
+			(SELECT saved_at, key FROM conversations WHERE org = ?1 AND principal = ?2 AND key = ?4))
 		ORDER BY saved_at DESC, key DESC LIMIT ?6`, orgID, principal, s.now().UnixMilli(), prefix+before, prefix, limit)
 	return out, s.wrap("list sessions", err)
 }

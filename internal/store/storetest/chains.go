@@ -15,9 +15,9 @@ const library = journal.LibraryPrefix + "ann"
 // chainRules are those of journal.Chains.
 func chainRules() []rule {
 	return []rule{
-		{"several conversations are saved together or not at all", "a head never names a segment that is not stored, and no segment is without one", savedTogether},
+		{"several conversations are saved together or not at all", "a head never names a segment that is not stored", savedTogether},
 		{"heads are listed by what is said of when they were saved", "a new title does not move a session to the front", listedHeads},
-		{"segments are deleted with the last head that reaches them", "a fork keeps what it has, and nothing outlives its deletion", sharedSegments},
+		{"segments are deleted with the last head that reaches them", "a fork keeps what it has", sharedSegments},
 		{"segments are deleted when the last head that reaches them expires", "nobody can reach them any more", expiredHead},
 	}
 }

@@ -21,9 +21,10 @@ type conversation struct {
 	keys           []string // the least first
 	version        int64    // of the one that it replaces; 0 = it is new
 	previous, body string
-	now            int64 // Unix milliseconds
-	savedAt        int64 // Unix milliseconds
-	expiresAt      int64 // Unix milliseconds
+	parts          *sharedList // those that body does not name; nil = it names all
+	now            int64       // Unix milliseconds
+	savedAt        int64       // Unix milliseconds
+	expiresAt      int64       // Unix milliseconds
 }
 
 // Save implements journal.Conversations.
@@ -38,24 +39,14 @@ func (s *Store) SaveAll(ctx context.Context, orgID, principal string, saved ...j
 	now, size, added := s.now(), 0, false
 	var all []conversation
 	for _, c := range saved {
-		if err := c.Check(c.TTL, c.Keys); err != nil {
-			return err
-		}
-		body, err := c.Encode()
+		one, err := conversationOf(c, now)
 		if err != nil {
 			return err
 		}
-		one := conversation{
-			org: orgID, principal: principal, version: c.Version, previous: c.Previous, body: string(body), now: now.UnixMilli(),
-			savedAt: cmp.Or(c.At, now.UnixMilli()), expiresAt: now.Add(c.TTL).UnixMilli(),
-		}
-		for _, k := range c.Keys {
-			one.keys = append(one.keys, k.String())
-		}
-		slices.Sort(one.keys)
+		one.org, one.principal = orgID, principal
 		kind := c.Keys[0].Kind
 		added = added || c.Version == 0 && (kind == journal.SessionID || kind == journal.RequestKey) // by a request that can be refused
-		all, size = append(all, one), size+len(body)
+		all, size = append(all, one), size+len(one.body)
 	}
 	var dropped int64
 	err := s.writer.performOne(ctx, &write{awaited: true, plain: true, org: orgID, size: size, do: func(t *tx) (err error) {
@@ -68,10 +59,8 @@ func (s *Store) SaveAll(ctx context.Context, orgID, principal string, saved ...j
 			err = t.checkStored(orgID)
 		}
 		for _, one := range all {
-			if err == nil && one.version == 0 {
-				err = one.insert(t)
-			} else if err == nil {
-				err = one.replace(t)
+			if err == nil {
+				err = one.save(t)
 			}
 		}
 		if err == nil {
@@ -85,6 +74,41 @@ func (s *Store) SaveAll(ctx context.Context, orgID, principal string, saved ...j
 	return s.wrap("save a conversation", err)
 }
 
+// conversationOf returns the stored form of c, without its org and principal.
+func conversationOf(c journal.Saved, now time.Time) (one conversation, err error) {
+	if err := c.Check(c.TTL, c.Keys); err != nil {
+		return one, err
+	}
+	one = conversation{
+		version: c.Version, previous: c.Previous,
+		now: now.UnixMilli(), savedAt: cmp.Or(c.At, now.UnixMilli()), expiresAt: now.Add(c.TTL).UnixMilli(),
+	}
+	if one.parts, err = sharedParts(c.Parts); err != nil {
+		return one, err
+	}
+	if one.parts != nil {
+		c.Parts = nil
+	}
+	body, err := c.Encode()
+	one.body = string(body)
+	for _, k := range c.Keys {
+		one.keys = append(one.keys, k.String())
+	}
+	slices.Sort(one.keys)
+	return one, err
+}
+
+// save stores c.
+func (c conversation) save(t *tx) error {
+	if err := t.storeList(c.org, c.parts); err != nil {
+		return err
+	}
+	if c.version == 0 {
+		return c.insert(t)
+	}
+	return c.replace(t)
+}
+
 // dropExpired deletes some conversations that have expired, and all of those that have
 // one of the keys of c.
 func (t *tx) dropExpired(c conversation) error {
@@ -93,7 +117,8 @@ func (t *tx) dropExpired(c conversation) error {
 	if err != nil || !first.Valid || first.Int64 > c.now {
 		return err
 	}
-	_, err = t.exec(`DELETE FROM conversations WHERE rowid IN (SELECT rowid FROM conversations WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`,
+	_, err = t.exec(`DELETE FROM conversations WHERE rowid IN
+		(SELECT rowid FROM conversations WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`,
 		c.now, sweepBatch)
 	for _, key := range c.keys {
 		if err != nil {
@@ -118,9 +143,8 @@ func (t *tx) checkStored(orgID string) error {
 }
 
 func (c conversation) insert(t *tx) error {
-	_, err := t.exec(`INSERT INTO conversations (org, principal, key, version, previous, body, saved_at, expires_at)
-		VALUES (?, ?, ?, 1, ?, ?, ?, ?)`,
-		c.org, c.principal, c.keys[0], c.previous, c.body, c.savedAt, c.expiresAt)
+	_, err := t.exec(`INSERT INTO conversations (org, principal, key, version, previous, body, parts, saved_at, expires_at)
+		VALUES (?, ?, ?, 1, ?, ?, ?, ?, ?)`, c.org, c.principal, c.keys[0], c.previous, c.body, c.parts.digest(), c.savedAt, c.expiresAt)
 	for _, key := range c.keys {
 		if err != nil {
 			break
@@ -141,9 +165,9 @@ func (c conversation) insert(t *tx) error {
 
 // replace stores c in place of the conversation with the same key and version.
 func (c conversation) replace(t *tx) error {
-	n, err := t.exec(`UPDATE conversations SET version = version + 1, previous = ?, body = ?, saved_at = ?, expires_at = ?
+	n, err := t.exec(`UPDATE conversations SET version = version + 1, previous = ?, body = ?, parts = ?, saved_at = ?, expires_at = ?
 		WHERE org = ? AND principal = ? AND key = ? AND version = ?`,
-		c.previous, c.body, c.savedAt, c.expiresAt, c.org, c.principal, c.keys[0], c.version)
+		c.previous, c.body, c.parts.digest(), c.savedAt, c.expiresAt, c.org, c.principal, c.keys[0], c.version)
 	switch {
 	case err != nil:
 		return err
@@ -207,23 +231,34 @@ func (t *tx) evictOldest(orgID string, handovers bool, n int64, limit int) (int6
 
 // Find implements journal.Conversations.
 func (s *Store) Find(ctx context.Context, orgID, principal string, key journal.ConversationKey) (*journal.Conversation, error) {
-	var body []byte
+	var body, parts []byte
 	var version int64
-	err := s.db.QueryRowContext(ctx, `SELECT c.version, c.body FROM conversation_keys k
+	err := s.db.QueryRowContext(ctx, `SELECT c.version, c.body, `+elementsOf+`c.org, c.parts`+inOrder+` FROM conversation_keys k
 		JOIN conversations c ON c.org = k.org AND c.principal = k.principal AND c.key = k.conversation
 		WHERE k.org = ? AND k.principal = ? AND k.key = ? AND c.expires_at > ?`,
-		orgID, principal, key.String(), s.now().UnixMilli()).Scan(&version, &body)
+		orgID, principal, key.String(), s.now().UnixMilli()).Scan(&version, &body, &parts)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	} else if err != nil {
 		return nil, s.wrap("find a conversation", err)
 	}
 	c, err := journal.DecodeConversation(key, body)
+	if bad, is := errors.AsType[*journal.Unreadable](err); is && bad.Conversation != nil {
+		return nil, errors.Join(err, addParts(bad.Conversation, parts))
+	}
 	if err != nil {
 		return nil, err
 	}
 	c.Version = version
-	return c, nil
+	return c, addParts(c, parts)
+}
+
+// addParts adds the parts of a shared list to a conversation that does not name them.
+func addParts(c *journal.Conversation, elements []byte) error {
+	if len(elements) == 0 {
+		return nil
+	}
+	return json.Unmarshal(extended([]byte("[]"), elements), &c.Parts)
 }
 
 // The queries of histories. CROSS JOIN fixes the order of the tables: without it the planner begins
@@ -231,7 +266,7 @@ func (s *Store) Find(ctx context.Context, orgID, principal string, key journal.C
 // all bodies before it returns the first row: json_each and the recursion already return the rows
 // in order.
 const (
-	findAll = `SELECT j.key, c.version, c.body FROM json_each(?3) j
+	findAll = `SELECT j.key, c.version, c.body, NULL FROM json_each(?3) j
 		CROSS JOIN conversation_keys k ON k.org = ?1 AND k.principal = ?2 AND k.key = j.value
 		CROSS JOIN conversations c ON c.org = k.org AND c.principal = k.principal AND c.key = k.conversation
 		WHERE c.expires_at > ?4`
@@ -245,12 +280,12 @@ const (
 			CROSS JOIN conversation_keys k ON k.org = ?1 AND k.principal = ?2 AND k.key = 'response:' || chain.previous
 			CROSS JOIN conversations c ON c.org = k.org AND c.principal = k.principal AND c.key = k.conversation
 			WHERE c.expires_at > ?4)
-		SELECT 0, c.version, c.body FROM chain CROSS JOIN conversations c ON c.rowid = chain.id`
+		SELECT 0, c.version, c.body, ` + elementsOf + `c.org, c.parts` + inOrder + ` FROM chain CROSS JOIN conversations c ON c.rowid = chain.id`
 )
 
 // eachHistory calls each for the rows of one of these queries, with the first column and the body,
 // which is valid during the call.
-func (s *Store) eachHistory(ctx context.Context, each func(i int, version int64, body []byte) error, query string, args ...any) error {
+func (s *Store) eachHistory(ctx context.Context, each func(i int, version int64, body, parts []byte) error, query string, args ...any) error {
 	rows, err := s.db.QueryContext(ctx, query, append(args, s.now().UnixMilli())...)
 	if err != nil {
 		return s.wrap("find conversations", err)
@@ -259,11 +294,11 @@ func (s *Store) eachHistory(ctx context.Context, each func(i int, version int64,
 	for rows.Next() {
 		var i int
 		var version int64
-		var body sql.RawBytes
-		if err := rows.Scan(&i, &version, &body); err != nil {
+		var body, parts sql.RawBytes
+		if err := rows.Scan(&i, &version, &body, &parts); err != nil {
 			return s.wrap("find conversations", err)
 		}
-		if err := each(i, version, body); err != nil {
+		if err := each(i, version, body, parts); err != nil {
 			return err
 		}
 	}
@@ -280,7 +315,7 @@ func (s *Store) FindAll(ctx context.Context, orgID, principal string, keys []jou
 	if err != nil {
 		return err
 	}
-	return s.eachHistory(ctx, func(i int, version int64, body []byte) error {
+	return s.eachHistory(ctx, func(i int, version int64, body, _ []byte) error {
 		c, err := journal.DecodeHistory(keys[i], body, false)
 		if err != nil {
 			return err
@@ -292,9 +327,12 @@ func (s *Store) FindAll(ctx context.Context, orgID, principal string, keys []jou
 
 // FindChain implements journal.Conversations.
 func (s *Store) FindChain(ctx context.Context, orgID, principal, id string, each func(*journal.Conversation) error) error {
-	return s.eachHistory(ctx, func(_ int, version int64, body []byte) error {
+	return s.eachHistory(ctx, func(_ int, version int64, body, parts []byte) error {
 		c, err := journal.DecodeHistory(journal.ConversationKey{Kind: journal.ResponseID, ID: id}, body, true)
 		if err != nil {
+			return err
+		}
+		if err := addParts(c, parts); err != nil {
 			return err
 		}
 		c.Version, id = version, c.Previous

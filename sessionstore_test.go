@@ -433,6 +433,9 @@ func TestARewoundSessionAfterARestart(t *testing.T) {
 	if got := prompt(m.Requests()[2].Items); got != "user 1; assistant One.; user 3" {
 		t.Errorf("asked %q", got)
 	}
+	if kept, err := agent(1).Sessions(t.Context(), "", 0); err != nil || len(kept) != 2 || kept[0].ID != "s" || kept[1].ID != "f" {
+		t.Errorf("the sessions are %+v, %v", kept, err)
+	}
 	turns, err := agent(1).Session("f").Turns(t.Context())
 	if err != nil || len(turns) != 5 || turns[4].RunID != second {
 		t.Errorf("the fork has %+v, %v", turns, err)

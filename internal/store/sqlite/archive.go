@@ -100,7 +100,7 @@ func load(ctx context.Context, tx querier, key runKey) (*journal.Story, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, err := list(ctx, tx, scanRow, `SELECT ref, body, `+elementsOf+`w.org, w.rest`+inOrder+` FROM run_rows w
+	rows, err := list(ctx, tx, scanRow, `SELECT ref, body, `+followsOf+` FROM run_rows w
 		WHERE org = ? AND run_id = ?`, key.org, key.run)
 	if err != nil {
 		return nil, err
@@ -249,11 +249,11 @@ func (r *Reader) findOwnRows(ctx context.Context, key runKey, refs []string, lim
 	if err != nil {
 		return nil, nil, err
 	}
-	rows, err := r.db.QueryContext(ctx, `WITH found AS (
+	rows, err := r.db.QueryContext(ctx, `WITH w AS (
 			SELECT e.key AS place, octet_length(w.body) + coalesce(l.bytes, 0) AS size, w.org, w.body, w.rest
 			FROM json_each(?2) e LEFT JOIN run_rows w ON w.org = ?3 AND w.run_id = ?4 AND w.ref = e.value
 			LEFT JOIN shared_lists l ON l.org = w.org AND l.digest = w.rest)
-		SELECT place, size, iif(size <= ?1, body, NULL), iif(size <= ?1, `+elementsOf+`found.org, found.rest`+inOrder+`, NULL) FROM found`,
+		SELECT place, size, iif(size <= ?1, body, NULL), iif(size <= ?1, `+followsOf+`, NULL) FROM w`,
 		limit, string(list), key.org, key.run)
 	if err != nil {
 		return nil, nil, err

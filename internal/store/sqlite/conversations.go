@@ -233,7 +233,7 @@ func (t *tx) evictOldest(orgID string, handovers bool, n int64, limit int) (int6
 func (s *Store) Find(ctx context.Context, orgID, principal string, key journal.ConversationKey) (*journal.Conversation, error) {
 	var body, parts []byte
 	var version int64
-	err := s.db.QueryRowContext(ctx, `SELECT c.version, c.body, `+elementsOf+`c.org, c.parts`+inOrder+` FROM conversation_keys k
+	err := s.db.QueryRowContext(ctx, `SELECT c.version, c.body, `+partsOf+` FROM conversation_keys k
 		JOIN conversations c ON c.org = k.org AND c.principal = k.principal AND c.key = k.conversation
 		WHERE k.org = ? AND k.principal = ? AND k.key = ? AND c.expires_at > ?`,
 		orgID, principal, key.String(), s.now().UnixMilli()).Scan(&version, &body, &parts)
@@ -244,21 +244,24 @@ func (s *Store) Find(ctx context.Context, orgID, principal string, key journal.C
 	}
 	c, err := journal.DecodeConversation(key, body)
 	if bad, is := errors.AsType[*journal.Unreadable](err); is && bad.Conversation != nil {
-		return nil, errors.Join(err, addParts(bad.Conversation, parts))
+		return nil, errors.Join(err, addParts(key, bad.Conversation, parts))
 	}
 	if err != nil {
 		return nil, err
 	}
 	c.Version = version
-	return c, addParts(c, parts)
+	return c, addParts(key, c, parts)
 }
 
-// addParts adds the parts of a shared list to a conversation that does not name them.
-func addParts(c *journal.Conversation, elements []byte) error {
-	if len(elements) == 0 {
+// addParts adds the parts of a shared list, which are nil if there is none, to a conversation that does not name them.
+func addParts(key journal.ConversationKey, c *journal.Conversation, elements []byte) error {
+	if elements == nil {
 		return nil
 	}
-	return json.Unmarshal(extended([]byte("[]"), elements), &c.Parts)
+	if err := json.Unmarshal(extended([]byte("[]"), elements), &c.Parts); err != nil {
+		return journal.DamagedConversation(key, *c, err)
+	}
+	return nil
 }
 
 // The queries of histories. CROSS JOIN fixes the order of the tables: without it the planner begins
@@ -280,7 +283,7 @@ const (
 			CROSS JOIN conversation_keys k ON k.org = ?1 AND k.principal = ?2 AND k.key = 'response:' || chain.previous
 			CROSS JOIN conversations c ON c.org = k.org AND c.principal = k.principal AND c.key = k.conversation
 			WHERE c.expires_at > ?4)
-		SELECT 0, c.version, c.body, ` + elementsOf + `c.org, c.parts` + inOrder + ` FROM chain CROSS JOIN conversations c ON c.rowid = chain.id`
+		SELECT 0, c.version, c.body, ` + partsOf + ` FROM chain CROSS JOIN conversations c ON c.rowid = chain.id`
 )
 
 // eachHistory calls each for the rows of one of these queries, with the first column and the body,
@@ -294,7 +297,8 @@ func (s *Store) eachHistory(ctx context.Context, each func(i int, version int64,
 	for rows.Next() {
 		var i int
 		var version int64
-		var body, parts sql.RawBytes
+		var body sql.RawBytes
+		var parts []byte
 		if err := rows.Scan(&i, &version, &body, &parts); err != nil {
 			return s.wrap("find conversations", err)
 		}
@@ -328,11 +332,12 @@ func (s *Store) FindAll(ctx context.Context, orgID, principal string, keys []jou
 // FindChain implements journal.Conversations.
 func (s *Store) FindChain(ctx context.Context, orgID, principal, id string, each func(*journal.Conversation) error) error {
 	return s.eachHistory(ctx, func(_ int, version int64, body, parts []byte) error {
-		c, err := journal.DecodeHistory(journal.ConversationKey{Kind: journal.ResponseID, ID: id}, body, true)
+		key := journal.ConversationKey{Kind: journal.ResponseID, ID: id}
+		c, err := journal.DecodeHistory(key, body, true)
 		if err != nil {
 			return err
 		}
-		if err := addParts(c, parts); err != nil {
+		if err := addParts(key, c, parts); err != nil {
 			return err
 		}
 		c.Version, id = version, c.Previous

@@ -156,21 +156,30 @@ func (t *tx) dropLists() (int64, error) {
 		(SELECT rowid FROM shared_lists INDEXED BY shared_lists_unused WHERE uses = 0 LIMIT 16)`)
 }
 
-// Between the two stand an org and a digest; together they are SQL for the elements of that list, with a comma between two.
+// Between the two stand an org and a digest; together they are SQL for the elements of that list, with a comma between two. They
+// are empty if not all of the list is there.
 const (
 	elementsOf = `(WITH RECURSIVE chain (org, before, elements, body) AS (
 			SELECT l.org, l.before, l.elements, l.body FROM shared_lists l WHERE (l.org, l.digest) = (`
 	inOrder = `)
 			UNION ALL SELECT l.org, l.before, l.elements, l.body
 			FROM chain CROSS JOIN shared_lists l ON l.org = chain.org AND l.digest = chain.before)
-		SELECT group_concat(body, ',' ORDER BY elements) FROM chain)`
+		SELECT CASE max(before = '') WHEN 1 THEN group_concat(body, ',' ORDER BY elements) ELSE '' END FROM chain)`
+
+	// The parts of a conversation c, and what follows in a row w of a run; NULL where the row has all.
+	partsOf   = `CASE WHEN c.parts IS NOT NULL THEN ` + elementsOf + `c.org, c.parts` + inOrder + ` END`
+	followsOf = `CASE WHEN w.rest IS NOT NULL THEN ` + elementsOf + `w.org, w.rest` + inOrder + ` END`
 )
 
-// extended returns JSON that ends with an array, with further elements in it.
+// extended returns JSON that ends with an array, with further elements in it; nil = none. It returns what no reader decodes if
+// rest is empty, because something is missing then.
 func extended(body, rest []byte) []byte {
+	if rest == nil {
+		return body
+	}
 	end := bytes.LastIndexByte(body, ']')
 	if len(rest) == 0 || end < 1 {
-		return body
+		return nil
 	}
 	out := make([]byte, 0, len(body)+1+len(rest))
 	out = append(out, body[:end]...)

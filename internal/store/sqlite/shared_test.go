@@ -1,8 +1,10 @@
 package sqlite
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -85,5 +87,33 @@ func TestAPromptIsStoredOnceAndDeletedWithItsLastRun(t *testing.T) {
 	}
 	if left := drop(all...); left != 0 {
 		t.Errorf("%d prompts are left without a run", left)
+	}
+}
+
+// What is missing of a list is no shorter list.
+func TestAListOfWhichSomethingIsMissingIsDamage(t *testing.T) {
+	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db")})
+	key := journal.ConversationKey{Kind: journal.SessionID, ID: "conv_1"}
+	var parts []string
+	for i := range 100 {
+		parts = append(parts, fmt.Sprintf("resp_%026d", i))
+		c := journal.Conversation{Parts: parts, Version: int64(i)}
+		if err := s.Save(t.Context(), "a", "", c, journal.Kept, key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if c, err := s.Find(t.Context(), "a", "", key); err != nil || !slices.Equal(c.Parts, parts) {
+		t.Fatalf("found %v, %v", c, err)
+	}
+	for _, which := range []string{"min", "max"} {
+		if err := s.writer.perform(t.Context(), func(x *tx) error {
+			_, err := x.exec(`DELETE FROM shared_lists WHERE elements = (SELECT ` + which + `(elements) FROM shared_lists)`)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if c, err := s.Find(t.Context(), "a", "", key); !errors.As(err, new(*journal.Unreadable)) {
+			t.Errorf("without the %s list: %v, %v", which, c, err)
+		}
 	}
 }

@@ -455,6 +455,47 @@ func ExampleAgent_Sessions() {
 	// deleted
 }
 
+// A question is asked again in another way, and a fork of the session is asked a third one.
+func ExampleSession_Rewind() {
+	answers := scripted(turnpiketest.Say("21 °C."), turnpiketest.Say("No."), turnpiketest.Say("Yes."), turnpiketest.Say("18 °C."))
+	chat := (&turnpike.Agent{Model: answers}).Session("window 7")
+	var run string
+	for _, question := range []string{"How warm is it in Bern?", "Is that hot?"} {
+		result, err := chat.Run(context.Background(), turnpike.Text(question))
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		run = result.RunID
+	}
+	err := chat.Rewind(context.Background(), run)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fork, err := chat.Fork(context.Background(), "window 8")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for i, s := range []*turnpike.Session{chat, fork} {
+		_, err := s.Run(context.Background(), turnpike.Text([]string{"Is that warm?", "And in Basel?"}[i]))
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		turns, err := s.Turns(context.Background())
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(s.ID(), "-", turns[0].Items[0].Text(), turns[2].Items[0].Text())
+	}
+	// Output:
+	// window 7 - How warm is it in Bern? Is that warm?
+	// window 8 - How warm is it in Bern? And in Basel?
+}
+
 // transcript is a Conversation of the program's own.
 type transcript struct{}
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/event"
@@ -115,7 +116,12 @@ func (c *call) recall(ctx context.Context, s *Session) (leave func(), err error)
 		return nil, &ResumeError{Message: fmt.Sprintf("run %s is part of session %s, which is in memory; use Session.Resume or Session.Cancel", c.id, c.session), status: http.StatusConflict}
 	}
 	c.conversation = c.sessions
-	_, leave, err = c.enterSession(ctx)
+	past, leave, err := c.enterSession(ctx)
+	if err == nil && slices.Contains(past.Rewound, c.id) {
+		leave()
+		message := fmt.Sprintf("run %s is not in session %s any more: Session.Rewind has taken it out", c.id, c.session)
+		err = &ResumeError{Message: message, status: http.StatusConflict}
+	}
 	return leave, err
 }
 

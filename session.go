@@ -6,20 +6,21 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"sync"
-	"time"
 	"unicode/utf8"
 
 	"github.com/turnpike-gateway/turnpike/internal/clock"
+	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/store/memory"
 	"github.com/turnpike-gateway/turnpike/item"
+	"github.com/turnpike-gateway/turnpike/tool"
 )
 
 // maxSessionID is the longest id of a session, in bytes.
 const maxSessionID = 256
 
-// memoryTurns is how many turns a session in memory keeps.
+// memoryTurns is how many turns of a session in memory are in front of its next run.
 const memoryTurns = 200
 
 // Session is a conversation of several runs: what the earlier ones said and did is in front of the
@@ -27,7 +28,7 @@ const memoryTurns = 200
 type Session struct {
 	agent  *Agent
 	id     string
-	memory *memorySessions // of this value, for an agent that keeps conversations nowhere else
+	memory memorySessions // of this value and its forks, for an agent that keeps conversations nowhere else
 }
 
 // Session returns the session with an id that the program chooses, such as that of a chat window; it begins
@@ -36,10 +37,10 @@ type Session struct {
 //
 // The turns are kept by Agent.Conversation if it implements [Sessions], such as
 // sqlite.Store.Conversations does, or else by Agent.Store. Without both they live in the value that
-// Session returns, up to 200 of them: another value with the same id begins anew.
+// Session returns and its forks, up to 4,096 of them, and the next run gets the newest 200: another value with the
+// same id begins anew.
 func (a *Agent) Session(id string) *Session {
-	memory := &memorySessions{busy: map[sessionKey]string{}, turns: map[sessionKey][]Turn{}, times: map[sessionKey]sessionTimes{}}
-	return &Session{agent: a, id: id, memory: memory}
+	return &Session{a, id, memorySessions{conversation.NewChains(&memory.Conversations{}, orgID, clock.Wall)}}
 }
 
 // ID returns the id of the session.
@@ -95,10 +96,12 @@ type Sessions interface {
 type Past struct {
 	Summary string // of turns before Turns; "" = none
 	Turns   []Turn // the oldest first; a run is there from its first turn on
+
+	Rewound []string // runs that [Session.Rewind] has taken out, which cannot be resumed
 }
 
 // ErrBusy is wrapped by the error of [Sessions.Enter] for a session that has another run in progress.
-var ErrBusy = errors.New("the session has another run in progress")
+var ErrBusy = conversation.ErrReserved
 
 // SessionError says that a session has another run, which is in progress or waits for approvals. Wait for it,
 // [Session.Resume] it, or [Session.Cancel] it.
@@ -293,55 +296,64 @@ func numberAnswers(items []item.Item, number *int) {
 	}
 }
 
-// sessionKey identifies a session.
-type sessionKey struct{ owner, id string }
-
-// sessionTimes are the times of the first turn of a session and of its last one.
-type sessionTimes struct{ created, updated time.Time }
-
 // memorySessions are sessions in memory.
-type memorySessions struct {
-	mu    sync.Mutex // guards the fields below
-	turns map[sessionKey][]Turn
-	times map[sessionKey]sessionTimes
-	busy  map[sessionKey]string // the runs that have reserved them
-}
+type memorySessions struct{ chains *conversation.Chains }
 
 // Append implements Conversation.
-func (m *memorySessions) Append(_ context.Context, turn Turn) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	key := sessionKey{turn.Caller.Owner(), turn.Session}
-	kept := m.turns[key]
-	if slices.ContainsFunc(kept, func(t Turn) bool { return t.RunID == turn.RunID && t.Number == turn.Number }) {
-		return nil
-	}
-	kept = append(kept, turn)
-	for len(kept) > memoryTurns && kept[0].RunID != turn.RunID { // whole runs
-		first := kept[0].RunID
-		kept = slices.DeleteFunc(kept, func(t Turn) bool { return t.RunID == first })
-	}
-	m.turns[key] = kept
-	at := sessionTimes{m.times[key].created, clock.Wall().UTC()}
-	if at.created.IsZero() {
-		at.created = at.updated
-	}
-	m.times[key] = at
-	return nil
+func (m memorySessions) Append(ctx context.Context, turn Turn) error {
+	one := journal.Conversation{RunID: turn.RunID, Part: turn.Number + 1, Role: string(turn.Role), Items: turn.Items}
+	return m.chains.Append(ctx, conversation.ChainName{Owner: turn.Caller.Owner(), ID: turn.Session}, one, 0)
 }
 
 // Enter implements Sessions.
-func (m *memorySessions) Enter(_ context.Context, owner, session, runID string) (Past, func(), error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	key := sessionKey{owner, session}
-	if m.busy[key] != "" {
-		return Past{}, nil, ErrBusy
+func (m memorySessions) Enter(ctx context.Context, owner, session, _ string) (Past, func(), error) {
+	leave, err := m.chains.Reserve(conversation.ChainName{Owner: owner, ID: session})
+	if err != nil {
+		return Past{}, nil, err
 	}
-	m.busy[key] = runID
-	return Past{Turns: slices.Clone(m.turns[key])}, func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		delete(m.busy, key)
-	}, nil
+	past, err := m.past(ctx, owner, session)
+	if err != nil && !errors.Is(err, ErrNoSession) {
+		leave()
+		return Past{}, nil, err
+	}
+	return past, leave, nil
+}
+
+// past reads what is in front of the next run.
+func (m memorySessions) past(ctx context.Context, owner, id string) (Past, error) {
+	turns, info, err := m.chains.Turns(ctx, conversation.ChainName{Owner: owner, ID: id}, memoryTurns)
+	past := Past{Rewound: info.Rewound}
+	for _, t := range turns {
+		past.Turns = append(past.Turns, Turn{
+			Session: id, RunID: t.RunID, Caller: tool.CallerOf(owner), Number: t.Part - 1, Role: TurnRole(t.Role), Items: t.Items,
+		})
+	}
+	return past, err
+}
+
+// Get implements SessionStore.
+func (m memorySessions) Get(ctx context.Context, owner, id string) (SessionInfo, error) {
+	info, err := m.chains.Info(ctx, conversation.ChainName{Owner: owner, ID: id})
+	return SessionInfo(info.ChainShown), err
+}
+
+// Turns implements SessionStore.
+func (m memorySessions) Turns(ctx context.Context, owner, id string) ([]Turn, error) {
+	past, err := m.past(ctx, owner, id)
+	return past.Turns, err
+}
+
+// Delete implements SessionStore.
+func (m memorySessions) Delete(ctx context.Context, owner, id string) error {
+	return m.chains.Delete(ctx, conversation.ChainName{Owner: owner, ID: id})
+}
+
+// Rewind implements SessionRewinder.
+func (m memorySessions) Rewind(ctx context.Context, owner, id, beforeRun string) error {
+	return m.chains.Rewind(ctx, conversation.ChainName{Owner: owner, ID: id}, beforeRun)
+}
+
+// Fork implements SessionRewinder.
+func (m memorySessions) Fork(ctx context.Context, owner, id, fork string) error {
+	return m.chains.Fork(ctx, conversation.ChainName{Owner: owner, ID: id}, fork, 0)
 }

@@ -3,11 +3,11 @@ package turnpike
 import (
 	"context"
 	"errors"
-	"fmt"
 	"reflect"
-	"slices"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/conversation"
+	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
@@ -32,6 +32,16 @@ type SessionLister interface {
 	List(ctx context.Context, owner, before string, limit int) ([]SessionInfo, error)
 }
 
+// SessionRewinder is a place of sessions that can take runs out of them and copy them: what [Session.Rewind] and
+// [Session.Fork] need. The errors wrap [ErrNoSession] if there is no such session, and [ErrBusy] if one is reserved.
+type SessionRewinder interface {
+	// Rewind takes a run and all turns after its first one out of a session. The error wraps ErrNoSession if the session does
+	// not contain the run, and nothing changes. [Past].Rewound names them from then on.
+	Rewind(ctx context.Context, owner, id, beforeRun string) error
+	// Fork begins another session with the turns of a session. If there is one with the id fork, it is an error.
+	Fork(ctx context.Context, owner, id, fork string) error
+}
+
 // SessionInfo is a session without its turns.
 type SessionInfo struct {
 	Owner string // Caller.Owner of its caller: "program" for runs without [As]
@@ -44,12 +54,13 @@ type SessionInfo struct {
 	// Summary stands for earlier turns: see sqlite.Conversations.Summarize; "" = none.
 	Summary string
 
-	Created, Updated time.Time // of its first turn and of its last one
+	Created, Updated time.Time // of its first turn, or when it was forked, and of its last one
 	Expires          time.Time // zero = never
 }
 
-// ErrNoSession is wrapped by errors about a session that has no turns, has expired, or is deleted.
-var ErrNoSession = errors.New("there is no such session")
+// ErrNoSession is wrapped by errors about a session that has never had a turn, has expired, or is deleted, and about a run
+// that a session does not contain.
+var ErrNoSession = conversation.ErrNoSession
 
 // Info returns what is known of the session besides its turns. [As] names its caller, as for runs; other
 // options are refused. The error wraps [ErrNoSession] if the session has no turns.
@@ -71,26 +82,81 @@ func (s *Session) Turns(ctx context.Context, opts ...Option) ([]Turn, error) {
 	return kept.Turns(ctx, owner, s.id)
 }
 
-// Delete deletes the session with its turns: a next run begins anew. The journals of its runs stay in the store. While a
-// run of the session has not ended, the error is a [*SessionError]; [Session.Cancel] ends a run that waits. Options
-// and other errors are those of [Session.Info].
+// Delete deletes the session with its turns: a next run begins anew. What a fork has of them stays there. The journals of its
+// runs stay in the store. While a run of the session has not ended, the error is a [*SessionError]; [Session.Cancel] ends a run
+// that waits. Options and other errors are those of [Session.Info].
 func (s *Session) Delete(ctx context.Context, opts ...Option) error {
+	kept, owner, err := s.unlessBusy(ctx, opts)
+	if err != nil {
+		return err
+	}
+	return s.orBusy(kept.Delete(ctx, owner, s.id))
+}
+
+// Rewind takes a run of the session, and all that came after it, out of its history: a next run goes on from what was before.
+// The journals of the runs stay in the store; they cannot be resumed. The error wraps [ErrNoSession] if the session does not
+// contain the run, and nothing changes. While a run of the session has not ended, the error is a [*SessionError]. Options and
+// other errors are those of [Session.Info].
+func (s *Session) Rewind(ctx context.Context, beforeRun string, opts ...Option) error {
+	kept, owner, err := s.rewinder(ctx, opts)
+	if err != nil {
+		return err
+	}
+	return s.orBusy(kept.Rewind(ctx, owner, s.id, beforeRun))
+}
+
+// Fork begins another session, with the given id, that has the turns of this one, and returns it. From then on they are
+// independent: turns of one, rewinds and deletion do not change the other. In a store, the turns are stored once. If a
+// session has the id, the error is a [*ValidationError]. While a run of this session has not ended, it is a [*SessionError].
+// Options and other errors are those of [Session.Info].
+func (s *Session) Fork(ctx context.Context, id string, opts ...Option) (*Session, error) {
+	if err := checkSession(id); err != nil {
+		return nil, err
+	}
+	kept, owner, err := s.rewinder(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := kept.Fork(ctx, owner, s.id, id); errors.Is(err, org.ErrExists) {
+		return nil, invalid("there is a session %q; fork into another id, or delete it", id)
+	} else if err != nil {
+		return nil, s.orBusy(err)
+	}
+	return &Session{s.agent, id, s.memory}, nil
+}
+
+// rewinder is unlessBusy for a place of sessions that can rewind them.
+func (s *Session) rewinder(ctx context.Context, opts []Option) (SessionRewinder, string, error) {
+	kept, owner, err := s.unlessBusy(ctx, opts)
+	if err != nil {
+		return nil, "", err
+	}
+	rewinder, ok := kept.(SessionRewinder)
+	if !ok {
+		return nil, "", invalid("Agent.Conversation is a %T, which does not rewind or fork sessions: it does not implement SessionRewinder", kept)
+	}
+	return rewinder, owner, nil
+}
+
+// unlessBusy is shown for a session without a run that has not ended, and otherwise returns a *SessionError.
+func (s *Session) unlessBusy(ctx context.Context, opts []Option) (SessionStore, string, error) {
 	kept, owner, err := s.shown(opts)
 	if err != nil {
-		return err
+		return nil, "", err
 	}
-	c := &call{engine: s.agent.engine, caller: tool.CallerOf(owner), session: s.id, sessions: kept, id: "Delete"}
+	c := &call{engine: s.agent.engine, caller: tool.CallerOf(owner), session: s.id, sessions: kept, id: "change"}
 	past, leave, err := c.enterSession(ctx)
-	if err != nil {
-		return err
+	if err == nil {
+		err = c.mayFollow(ctx, past)
+		leave()
 	}
-	err = c.mayFollow(ctx, past)
-	leave()
-	if err != nil {
-		return err
-	}
-	if err = kept.Delete(ctx, owner, s.id); errors.Is(err, ErrBusy) { // a run has begun meanwhile
-		return c.busy()
+	return kept, owner, err
+}
+
+// orBusy returns a *SessionError for an error that wraps ErrBusy: a run has begun meanwhile.
+func (s *Session) orBusy(err error) error {
+	if errors.Is(err, ErrBusy) {
+		return (&call{session: s.id}).busy()
 	}
 	return err
 }
@@ -142,45 +208,7 @@ func shownTo(opts []Option) (owner string, err error) {
 	}
 	owner = o.caller.Owner()
 	if o.caller = (Caller{}); !reflect.DeepEqual(o, options{}) {
-		return "", invalid("sessions are shown and deleted with no other option than As")
+		return "", invalid("sessions are shown and changed with no other option than As")
 	}
 	return owner, nil
-}
-
-// Get implements SessionStore.
-func (m *memorySessions) Get(_ context.Context, owner, session string) (SessionInfo, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	key := sessionKey{owner, session}
-	if len(m.turns[key]) == 0 {
-		return SessionInfo{}, fmt.Errorf("session %s: %w", session, ErrNoSession)
-	}
-	at := m.times[key]
-	return SessionInfo{Owner: owner, ID: session, Created: at.created, Updated: at.updated}, nil
-}
-
-// Turns implements SessionStore.
-func (m *memorySessions) Turns(ctx context.Context, owner, session string) ([]Turn, error) {
-	if _, err := m.Get(ctx, owner, session); err != nil {
-		return nil, err
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return slices.Clone(m.turns[sessionKey{owner, session}]), nil
-}
-
-// Delete implements SessionStore.
-func (m *memorySessions) Delete(ctx context.Context, owner, session string) error {
-	if _, err := m.Get(ctx, owner, session); err != nil {
-		return err
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	key := sessionKey{owner, session}
-	if m.busy[key] != "" {
-		return ErrBusy
-	}
-	delete(m.turns, key)
-	delete(m.times, key)
-	return nil
 }

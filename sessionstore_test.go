@@ -271,4 +271,173 @@ func TestAPlaceOfSessionsThatDoesNotShowThem(t *testing.T) {
 	if _, err := a.Sessions(t.Context(), "", 0); !errors.As(err, &invalid) {
 		t.Errorf("%v", err)
 	}
+	a = &turnpike.Agent{Model: a.Model, Conversation: struct{ turnpike.SessionStore }{kept.Sessions.(turnpike.SessionStore)}}
+	if err := a.Session("s").Rewind(t.Context(), "run_x"); !errors.As(err, &invalid) || !strings.Contains(err.Error(), "SessionRewinder") {
+		t.Errorf("%v", err)
+	}
+}
+
+// texts returns what the turns of a session say.
+func texts(t *testing.T, s *turnpike.Session, opts ...turnpike.Option) string {
+	t.Helper()
+	turns, err := s.Turns(t.Context(), opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, turn := range turns {
+		out = append(out, turn.Items[0].Text())
+	}
+	return strings.Join(out, " ")
+}
+
+// A session is rewound to before a run, and forked, wherever it is kept; neither changes the other from then on.
+func TestASessionIsRewoundAndForked(t *testing.T) {
+	places(t, func(t *testing.T, at func(*turnpike.Agent) *turnpike.Agent) {
+		m := turnpiketest.NewScript(t, "text 1\n\ntext 2\n\ntext 3\n\ntext 4\n\ntext 5\n")
+		a := at(&turnpike.Agent{Model: m})
+		bob := turnpike.As(turnpike.Caller{ID: "bob"})
+		s := a.Session("s")
+		if _, err := s.Fork(t.Context(), "early"); !errors.Is(err, turnpike.ErrNoSession) {
+			t.Errorf("before the first run: %v", err)
+		}
+		run := func(s *turnpike.Session, in string, opts ...turnpike.Option) string {
+			t.Helper()
+			r, err := s.Run(t.Context(), turnpike.Text(in), opts...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r.RunID
+		}
+		run(s, "a")
+		second := run(s, "b")
+		foreign := run(s, "c", bob)
+		fork, err := s.Fork(t.Context(), "f")
+		if err != nil || fork.ID() != "f" {
+			t.Fatal(err)
+		}
+		for _, id := range []string{"f", "s", ""} {
+			var invalid *turnpike.ValidationError
+			if _, err := s.Fork(t.Context(), id); !errors.As(err, &invalid) {
+				t.Errorf("into %q: %v", id, err)
+			}
+		}
+		for _, id := range []string{foreign, "run_x", ""} {
+			if err := s.Rewind(t.Context(), id); !errors.Is(err, turnpike.ErrNoSession) || texts(t, s) != "a 1 b 2" {
+				t.Errorf("to %q: %v", id, err)
+			}
+		}
+		if err := s.Rewind(t.Context(), second); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Rewind(t.Context(), second); !errors.Is(err, turnpike.ErrNoSession) {
+			t.Errorf("a second time: %v", err)
+		}
+		run(s, "d")
+		run(fork, "e")
+		got := prompt(m.Requests()[3].Items) + ", " + prompt(m.Requests()[4].Items)
+		if got != "user a; assistant 1; user d, user a; assistant 1; user b; assistant 2; user e" {
+			t.Errorf("asked %q", got)
+		}
+		if err := s.Delete(t.Context()); err != nil || texts(t, fork) != "a 1 b 2 e 5" {
+			t.Errorf("deleted: %v", err)
+		}
+		again, err := fork.Fork(t.Context(), "s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := fork.Delete(t.Context()); err != nil || texts(t, again) != "a 1 b 2 e 5" || texts(t, s, bob) != "c 3" {
+			t.Errorf("the fork deleted: %v", err)
+		}
+		if err := s.Rewind(t.Context(), foreign, bob); err != nil || texts(t, s, bob) != "" {
+			t.Errorf("of its caller: %v", err)
+		}
+	})
+}
+
+// A session is not rewound or forked under its run.
+func TestASessionIsNotRewoundUnderItsRun(t *testing.T) {
+	places(t, func(t *testing.T, at func(*turnpike.Agent) *turnpike.Agent) {
+		entered, leave := make(chan struct{}), make(chan struct{})
+		m := turnpiketest.Model(t, turnpiketest.Turn(turnpiketest.Call("look", nil), turnpiketest.Call("pay", nil)))
+		a := at(&turnpike.Agent{Model: m, Tools: []tool.Tool{
+			tool.Func("look", "", func(context.Context, struct{}) (string, error) { close(entered); <-leave; return "seen", nil }),
+			tool.Func("pay", "", func(context.Context, struct{}) (string, error) { return "done", nil }).
+				ApproveIf(func(struct{}) bool { return true }),
+		}})
+		s := a.Session("s")
+		failed := make(chan error)
+		go func() {
+			_, err := s.Run(t.Context(), turnpike.Text("one"))
+			failed <- err
+		}()
+		<-entered
+		refused := func(when, runID string) {
+			var busy *turnpike.SessionError
+			if err := s.Rewind(t.Context(), "run_x"); !errors.As(err, &busy) || busy.RunID != runID {
+				t.Errorf("rewind, %s: %v", when, err)
+			}
+			if _, err := s.Fork(t.Context(), "f"); !errors.As(err, &busy) || busy.RunID != runID {
+				t.Errorf("fork, %s: %v", when, err)
+			}
+		}
+		refused("in progress", "")
+		close(leave)
+		var waiting *turnpike.Waiting
+		if err := <-failed; !errors.As(err, &waiting) {
+			t.Fatal(err)
+		}
+		refused("waiting", waiting.RunID)
+		if err := s.Cancel(t.Context(), waiting.RunID); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Rewind(t.Context(), waiting.RunID); err != nil || texts(t, s) != "" {
+			t.Errorf("cancelled: %v", err)
+		}
+	})
+}
+
+// A rewound session and its fork hold after a restart, and a run that was taken out is not resumed.
+func TestARewoundSessionAfterARestart(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "runs.db")
+	store := open(t, path)
+	m := turnpiketest.Model(t, turnpiketest.Say("One."), turnpiketest.Call("weather", city{"Bern"}), turnpiketest.Say("Three."))
+	agent := func(rounds int) *turnpike.Agent {
+		return &turnpike.Agent{Model: m, Store: store, Tools: []tool.Tool{weather()}, Limits: turnpike.Limits{Rounds: rounds}}
+	}
+	if _, err := agent(1).Session("s").Run(t.Context(), turnpike.Text("1")); err != nil {
+		t.Fatal(err)
+	}
+	var limit *turnpike.LimitError
+	if _, err := agent(1).Session("s").Run(t.Context(), turnpike.Text("2")); !errors.As(err, &limit) {
+		t.Fatal(err)
+	}
+	second := limit.Result().RunID
+	store = reopen(t, store, path)
+	if _, err := agent(1).Session("s").Fork(t.Context(), "f"); err != nil {
+		t.Fatal(err)
+	}
+	if err := agent(1).Session("s").Rewind(t.Context(), second); err != nil {
+		t.Fatal(err)
+	}
+	store = reopen(t, store, path)
+	var refused *turnpike.ResumeError
+	for _, resumed := range []*turnpike.Stream{agent(3).Resume(t.Context(), second), agent(3).Session("f").Resume(t.Context(), second)} {
+		if _, err := resumed.Result(); !errors.As(err, &refused) {
+			t.Errorf("resumed: %v", err)
+		}
+	}
+	if _, err := agent(3).Session("s").Run(t.Context(), turnpike.Text("3")); err != nil {
+		t.Fatal(err)
+	}
+	if got := prompt(m.Requests()[2].Items); got != "user 1; assistant One.; user 3" {
+		t.Errorf("asked %q", got)
+	}
+	if kept, err := agent(1).Sessions(t.Context(), "", 0); err != nil || len(kept) != 2 || kept[0].ID != "s" || kept[1].ID != "f" {
+		t.Errorf("the sessions are %+v, %v", kept, err)
+	}
+	turns, err := agent(1).Session("f").Turns(t.Context())
+	if err != nil || len(turns) != 5 || turns[4].RunID != second {
+		t.Errorf("the fork has %+v, %v", turns, err)
+	}
 }

@@ -8,8 +8,9 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike"
-	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/internal/conversation"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
+	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
@@ -21,8 +22,7 @@ const (
 	defaultTTL       = 30 * 24 * time.Hour
 	defaultTurnBytes = 1 << 20
 	defaultTurns     = 200
-	maxReadBytes     = 32 << 20 // of the turns that are read back at a time
-	maxPage          = 1000     // conversations
+	maxPage          = 1000 // conversations
 )
 
 // ErrNotFound is wrapped by the errors about a conversation that is missing or has expired.
@@ -30,8 +30,8 @@ var ErrNotFound = turnpike.ErrNoSession
 
 // ConversationOptions are limits of [Conversations]. The zero value is useful.
 type ConversationOptions struct {
-	// TTL is how long a conversation is kept after its last turn; 0 = 30 days, negative = for ever. What
-	// has expired is not found any more, and is deleted by later writes, up to 100 conversations each.
+	// TTL is how long a conversation is kept after its last turn, or after it was forked; 0 = 30 days, negative = for ever.
+	// What has expired is not found any more, and is deleted by later writes, up to 100 conversations each.
 	TTL time.Duration
 
 	// TurnBytes is how large a turn may be, as JSON; 0 = 1 MiB. A larger one ends its run with an error.
@@ -52,8 +52,9 @@ type Conversations struct {
 }
 
 var (
-	_ turnpike.SessionStore  = (*Conversations)(nil)
-	_ turnpike.SessionLister = (*Conversations)(nil)
+	_ turnpike.SessionStore    = (*Conversations)(nil)
+	_ turnpike.SessionLister   = (*Conversations)(nil)
+	_ turnpike.SessionRewinder = (*Conversations)(nil)
 )
 
 // Conversations returns the conversations of the store.
@@ -75,27 +76,28 @@ func (s *Store) Conversations(o ConversationOptions) *Conversations {
 // ConversationOptions.
 func (s *Store) Sessions() turnpike.Sessions { return s.Conversations(ConversationOptions{}) }
 
-// key returns the key of a conversation.
-func key(owner, id string) sqlite.AgentConversationKey {
-	return sqlite.AgentConversationKey{Org: local, Owner: owner, ID: id}
-}
-
 // Append implements turnpike.Conversation.
 func (c *Conversations) Append(ctx context.Context, turn turnpike.Turn) error {
-	of := sqlite.AgentTurn{RunID: turn.RunID, Number: turn.Number, Role: string(turn.Role), Items: turn.Items}
-	k := key(turn.Caller.Owner(), cmp.Or(turn.Session, turn.RunID))
-	return c.store.inner.AppendAgentTurn(ctx, k, of, c.o.TurnBytes, c.o.TTL)
+	body, err := item.List(turn.Items).MarshalJSON()
+	if err != nil {
+		return fmt.Errorf("turn %d of run %s: %w", turn.Number, turn.RunID, err)
+	}
+	if err := c.fits(fmt.Sprintf("turn %d of run %s", turn.Number, turn.RunID), len(body)); err != nil {
+		return err
+	}
+	n := conversation.ChainName{Owner: turn.Caller.Owner(), ID: cmp.Or(turn.Session, turn.RunID)}
+	one := journal.Conversation{RunID: turn.RunID, Part: turn.Number + 1, Role: string(turn.Role), Items: turn.Items}
+	return c.store.chains.Append(ctx, n, one, c.o.TTL)
 }
 
 // Enter implements turnpike.Sessions. The reservation holds for all agents that share the store.
-func (c *Conversations) Enter(ctx context.Context, owner, session, runID string) (turnpike.Past, func(), error) {
-	k := key(owner, session)
-	if err := c.store.reserve(k, runID); err != nil {
+func (c *Conversations) Enter(ctx context.Context, owner, session, _ string) (turnpike.Past, func(), error) {
+	leave, err := c.store.chains.Reserve(conversation.ChainName{Owner: owner, ID: session})
+	if err != nil {
 		return turnpike.Past{}, nil, err
 	}
-	leave := func() { c.store.release(k) }
-	past, err := c.past(ctx, k)
-	if err != nil {
+	past, err := c.past(ctx, owner, session)
+	if err != nil && !errors.Is(err, ErrNotFound) {
 		leave()
 		return turnpike.Past{}, nil, err
 	}
@@ -103,65 +105,24 @@ func (c *Conversations) Enter(ctx context.Context, owner, session, runID string)
 }
 
 // past reads what is in front of the next run.
-func (c *Conversations) past(ctx context.Context, k sqlite.AgentConversationKey) (turnpike.Past, error) {
-	found, err := c.store.inner.AgentConversation(ctx, k)
-	if errors.Is(err, org.ErrNotFound) {
-		return turnpike.Past{}, nil
-	} else if err != nil {
-		return turnpike.Past{}, err
-	}
-	turns, err := c.store.inner.AgentTurns(ctx, k, found.SummarizedThrough, c.o.Turns, maxReadBytes)
-	if err != nil {
-		return turnpike.Past{}, err
-	}
-	past := turnpike.Past{Summary: found.Summary}
+func (c *Conversations) past(ctx context.Context, owner, id string) (turnpike.Past, error) {
+	turns, info, err := c.store.chains.Turns(ctx, conversation.ChainName{Owner: owner, ID: id}, c.o.Turns)
+	past := turnpike.Past{Summary: info.Summary, Rewound: info.Rewound}
 	for _, t := range turns {
 		past.Turns = append(past.Turns, turnpike.Turn{
-			Session: k.ID, RunID: t.RunID, Caller: tool.CallerOf(k.Owner),
-			Number: t.Number, Role: turnpike.TurnRole(t.Role), Items: t.Items,
+			Session: id, RunID: t.RunID, Caller: tool.CallerOf(owner), Number: t.Part - 1, Role: turnpike.TurnRole(t.Role), Items: t.Items,
 		})
 	}
-	return past, nil
-}
-
-// reserve reserves a conversation for a run.
-func (s *Store) reserve(k sqlite.AgentConversationKey, runID string) error {
-	s.enteredMu.Lock()
-	defer s.enteredMu.Unlock()
-	if by := s.entered[k]; by != "" {
-		return fmt.Errorf("%w: %s", turnpike.ErrBusy, by)
-	}
-	if s.entered == nil {
-		s.entered = map[sqlite.AgentConversationKey]string{}
-	}
-	s.entered[k] = runID
-	return nil
-}
-
-func (s *Store) release(k sqlite.AgentConversationKey) {
-	s.enteredMu.Lock()
-	defer s.enteredMu.Unlock()
-	delete(s.entered, k)
+	return past, err
 }
 
 // Conversation is a stored conversation, without its turns. Its ID is that of the session, or of the run without one.
 type Conversation = turnpike.SessionInfo
 
-func conversationOf(c sqlite.AgentConversation) Conversation {
-	out := Conversation{
-		Owner: c.Owner, ID: c.ID, Title: c.Title, Participants: c.Participants, Metadata: c.Metadata,
-		Summary: c.Summary, Created: time.UnixMilli(c.CreatedAt).UTC(), Updated: time.UnixMilli(c.UpdatedAt).UTC(),
-	}
-	if c.ExpiresAt > 0 {
-		out.Expires = time.UnixMilli(c.ExpiresAt).UTC()
-	}
-	return out
-}
-
 // Get returns a conversation of an owner. The error wraps [ErrNotFound] if there is none.
 func (c *Conversations) Get(ctx context.Context, owner, id string) (Conversation, error) {
-	found, err := c.store.inner.AgentConversation(ctx, key(owner, id))
-	return conversationOf(found), named(id, err)
+	found, err := c.store.chains.Info(ctx, conversation.ChainName{Owner: owner, ID: id})
+	return Conversation(found.ChainShown), err
 }
 
 // List returns the conversations of an owner, those with the latest turn first: up to limit of them, at most
@@ -170,10 +131,10 @@ func (c *Conversations) List(ctx context.Context, owner, before string, limit in
 	if limit <= 0 || limit > maxPage {
 		limit = maxPage
 	}
-	found, err := c.store.inner.AgentConversations(ctx, local, owner, before, limit)
+	found, err := c.store.chains.List(ctx, owner, before, limit)
 	var out []Conversation
 	for _, one := range found {
-		out = append(out, conversationOf(one))
+		out = append(out, Conversation(one.ChainShown))
 	}
 	return out, err
 }
@@ -181,10 +142,7 @@ func (c *Conversations) List(ctx context.Context, owner, before string, limit in
 // Turns returns the newest turns of a conversation as the next run of the session gets them, those that the
 // summary stands for left out. The error wraps [ErrNotFound] if there is none.
 func (c *Conversations) Turns(ctx context.Context, owner, id string) ([]turnpike.Turn, error) {
-	if _, err := c.Get(ctx, owner, id); err != nil {
-		return nil, err
-	}
-	past, err := c.past(ctx, key(owner, id))
+	past, err := c.past(ctx, owner, id)
 	return past.Turns, err
 }
 
@@ -203,7 +161,7 @@ func (c *Conversations) Describe(
 	if err := c.fits("the description of a conversation", size); err != nil {
 		return err
 	}
-	return named(id, c.store.inner.DescribeAgent(ctx, key(owner, id), title, participants, metadata))
+	return c.store.chains.Describe(ctx, conversation.ChainName{Owner: owner, ID: id}, title, participants, metadata)
 }
 
 // Summarize stores a text that stands for the turns of a conversation from the first one to the last one of a run,
@@ -213,7 +171,7 @@ func (c *Conversations) Summarize(ctx context.Context, owner, id, throughRun, su
 	if err := c.fits("a summary", len(summary)); err != nil {
 		return err
 	}
-	return named(id, c.store.inner.SummarizeAgent(ctx, key(owner, id), throughRun, summary))
+	return c.store.chains.Summarize(ctx, conversation.ChainName{Owner: owner, ID: id}, throughRun, summary)
 }
 
 // fits returns an error for a text that is larger than a turn may be.
@@ -224,23 +182,21 @@ func (c *Conversations) fits(what string, size int) error {
 	return nil
 }
 
-// Delete deletes a conversation with its turns. The error wraps [ErrNotFound] if there is none, and
-// turnpike.ErrBusy if a run of the session is in progress. The journals of its runs stay.
-func (c *Conversations) Delete(ctx context.Context, owner, id string) error {
-	k := key(owner, id)
-	if err := c.store.reserve(k, "Delete"); err != nil {
-		return err
-	}
-	defer c.store.release(k)
-	return named(id, c.store.inner.DeleteAgent(ctx, k))
+// Rewind implements turnpike.SessionRewinder. A summary that stands for one of the runs that leave the conversation is
+// deleted, and the turns before are read back again.
+func (c *Conversations) Rewind(ctx context.Context, owner, id, beforeRun string) error {
+	return c.store.chains.Rewind(ctx, conversation.ChainName{Owner: owner, ID: id}, beforeRun)
 }
 
-func named(id string, err error) error {
-	if errors.Is(err, org.ErrNotFound) {
-		err = ErrNotFound
-	}
-	if err != nil {
-		return fmt.Errorf("conversation %s: %w", id, err)
-	}
-	return nil
+// Fork implements turnpike.SessionRewinder. The turns are stored once, until the last conversation with them is deleted. The
+// title, the participants, the metadata and the summary are copied.
+func (c *Conversations) Fork(ctx context.Context, owner, id, fork string) error {
+	return c.store.chains.Fork(ctx, conversation.ChainName{Owner: owner, ID: id}, fork, c.o.TTL)
+}
+
+// Delete deletes a conversation with its turns; those that another one has as a fork stay there. The error wraps
+// [ErrNotFound] if there is none, and turnpike.ErrBusy if a run of the session is in progress. The journals of its
+// runs stay.
+func (c *Conversations) Delete(ctx context.Context, owner, id string) error {
+	return c.store.chains.Delete(ctx, conversation.ChainName{Owner: owner, ID: id})
 }

@@ -19,6 +19,8 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/turnpike-gateway/turnpike/internal/clock"
+	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
 )
 
@@ -30,8 +32,7 @@ type Store struct {
 	before []func() // called by Close before the file is closed
 	closed bool
 
-	enteredMu sync.Mutex
-	entered   map[sqlite.AgentConversationKey]string // conversations that are reserved, and for which runs
+	chains *conversation.Chains
 }
 
 // Open opens a file, and creates it if it is missing, with its directory. It fails if another process has
@@ -42,7 +43,7 @@ func Open(path string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %w", err)
 	}
-	return &Store{inner: inner}, nil
+	return &Store{inner: inner, chains: conversation.NewChains(inner, local, clock.Wall)}, nil
 }
 
 // Ledger implements turnpike.Store.

@@ -56,8 +56,11 @@ type Conversation struct {
 	Listed []string `json:"listed,omitempty"`
 
 	// Previous is the id of the segment that the items follow; "" = none. The items of
-	// that segment are stored under its own key.
+	// that segment are stored under its own key. For a head it is the last segment: see [Chains].
 	Previous string `json:"previous,omitempty"`
+
+	// Role says whose a segment is that a head has; "" = it has a whole part of its run.
+	Role string `json:"role,omitempty"`
 
 	// Owner is the id of the named conversation that alone shows, continues and deletes a segment, or items
 	// that were added; "" = it belongs to the clients of the org. Clients cannot name an owner.
@@ -266,6 +269,8 @@ func DecodeHistory(key ConversationKey, body []byte, parts bool) (*Conversation,
 			c.Previous = jsonscan.Text(value)
 		case "owner":
 			c.Owner = jsonscan.Text(value)
+		case "role":
+			c.Role = jsonscan.Text(value)
 		case "part":
 			return json.Unmarshal(value, &c.Part)
 		case "step":

@@ -256,6 +256,33 @@ type Conversations interface {
 	Delete(ctx context.Context, org, principal string, key ConversationKey) (bool, error)
 }
 
+// LibraryPrefix begins the principals of what a [Chains] stores for programs. The schema of a store may have it.
+const LibraryPrefix = "library:"
+
+// Chains stores conversations that are chains of segments. The Previous of a head, which has a key of the kind [SessionID], is
+// the last segment of its chain; several heads can have one. A store of Conversations implements it.
+//
+// When a head of a principal with [LibraryPrefix] is deleted, expires, or gets another Previous, the segments that
+// no other head reaches any more are deleted with it.
+type Chains interface {
+	Conversations
+
+	// SaveAll saves all or none of them, in their order, as Save does.
+	SaveAll(ctx context.Context, org, principal string, all ...Saved) error
+
+	// Heads returns heads of a principal with LibraryPrefix, the latest first: at most limit, after the one with the id
+	// before; "" = from the first.
+	Heads(ctx context.Context, org, principal, before string, limit int) ([]*Conversation, error)
+}
+
+// Saved is a conversation to be stored under its keys.
+type Saved struct {
+	Conversation
+	TTL  time.Duration
+	Keys []ConversationKey
+	At   int64 // when it counts as saved, in Unix milliseconds; 0 = now
+}
+
 // SessionLister lists the sessions of a principal. A store of Conversations implements it.
 type SessionLister interface {
 	// StoredSessions returns what is stored under keys of the kind [SessionID] for a principal of an org, that first

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -40,37 +41,75 @@ type storedConversation struct {
 }
 
 // Save implements journal.Conversations.
-func (c *Conversations) Save(_ context.Context, orgID, principal string, one journal.Conversation, ttl time.Duration, keys ...journal.ConversationKey) error {
-	if err := one.Check(ttl, keys); err != nil {
-		return err
+func (c *Conversations) Save(ctx context.Context, orgID, principal string, one journal.Conversation, ttl time.Duration, keys ...journal.ConversationKey) error {
+	return c.SaveAll(ctx, orgID, principal, journal.Saved{Conversation: one, TTL: ttl, Keys: keys})
+}
+
+// SaveAll implements journal.Chains.
+func (c *Conversations) SaveAll(_ context.Context, orgID, principal string, all ...journal.Saved) error {
+	for _, one := range all {
+		if err := one.Check(one.TTL, one.Keys); err != nil {
+			return err
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.now()
 	c.drop(func(s *storedConversation) bool { return s.expired(now) })
-	s := &storedConversation{Conversation: clone(one), saved: now, expires: now.Add(ttl)}
-	s.Version++
-	for _, k := range keys {
-		key := conversationKey{orgID, principal, k}
-		old := c.byKey[key]
-		switch {
-		case one.Version == 0 && old != nil:
-			return fmt.Errorf("conversation %s: %w", k, org.ErrExists)
-		case one.Version != 0 && (old == nil || old.Version != one.Version):
-			return fmt.Errorf("conversation %s: %w", k, journal.ErrChanged)
+	c.dropUnreached(principal)
+	var stored []*storedConversation
+	for _, one := range all {
+		s := &storedConversation{Conversation: clone(one.Conversation), saved: now, expires: now.Add(one.TTL)}
+		if one.At != 0 {
+			s.saved = time.UnixMilli(one.At)
 		}
-		s.keys = append(s.keys, key)
+		s.Version++
+		for _, k := range one.Keys {
+			key := conversationKey{orgID, principal, k}
+			old := c.byKey[key]
+			switch {
+			case one.Version == 0 && old != nil:
+				return fmt.Errorf("conversation %s: %w", k, org.ErrExists)
+			case one.Version != 0 && (old == nil || old.Version != one.Version):
+				return fmt.Errorf("conversation %s: %w", k, journal.ErrChanged)
+			}
+			s.keys = append(s.keys, key)
+		}
+		stored = append(stored, s)
 	}
-	c.drop(func(old *storedConversation) bool { return old.keys[0] == s.keys[0] })
 	if c.byKey == nil {
 		c.byKey = map[conversationKey]*storedConversation{}
 	}
-	for _, key := range s.keys {
-		c.byKey[key] = s
+	for _, s := range stored {
+		c.drop(func(old *storedConversation) bool { return old.keys[0] == s.keys[0] })
+		for _, key := range s.keys {
+			c.byKey[key] = s
+		}
+		c.order = append(c.order, s)
 	}
-	c.order = append(c.order, s)
+	c.dropUnreached(principal)
 	c.applyCaps(orgID)
 	return nil
+}
+
+// dropUnreached drops the segments of a principal that no head reaches: see journal.Chains.
+func (c *Conversations) dropUnreached(principal string) {
+	if !strings.HasPrefix(principal, journal.LibraryPrefix) {
+		return
+	}
+	reached := map[*storedConversation]bool{}
+	for _, s := range c.order {
+		for s.keys[0].principal == principal && (s.keys[0].Kind == journal.SessionID || reached[s]) {
+			next := c.byKey[conversationKey{s.keys[0].org, principal, journal.ConversationKey{Kind: journal.ResponseID, ID: s.Previous}}]
+			if next == nil || reached[next] {
+				break
+			}
+			reached[next], s = true, next
+		}
+	}
+	c.drop(func(s *storedConversation) bool {
+		return s.keys[0].principal == principal && s.keys[0].Kind == journal.ResponseID && !reached[s]
+	})
 }
 
 // applyCaps drops those of the org, and then those of all orgs, that were saved first,
@@ -164,6 +203,32 @@ func (c *Conversations) FindChain(ctx context.Context, orgID, principal, id stri
 	return nil
 }
 
+// Heads implements journal.Chains.
+func (c *Conversations) Heads(_ context.Context, orgID, principal, before string, limit int) ([]*journal.Conversation, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.now()
+	var heads []*storedConversation
+	for _, s := range c.order {
+		if k := s.keys[0]; k.org == orgID && k.principal == principal && k.Kind == journal.SessionID && !s.expired(now) {
+			heads = append(heads, s)
+		}
+	}
+	slices.SortFunc(heads, func(a, b *storedConversation) int {
+		return cmp.Or(cmp.Compare(b.saved.UnixMilli(), a.saved.UnixMilli()), strings.Compare(b.keys[0].ID, a.keys[0].ID))
+	})
+	if before != "" {
+		at := slices.IndexFunc(heads, func(s *storedConversation) bool { return s.keys[0].ID == before })
+		heads = heads[cmp.Or(at+1, len(heads)):]
+	}
+	var out []*journal.Conversation
+	for _, s := range heads[:min(len(heads), limit)] {
+		one := clone(s.Conversation)
+		out = append(out, &one)
+	}
+	return out, nil
+}
+
 // UnknownEffects implements journal.Effects.
 func (c *Conversations) UnknownEffects(_ context.Context, orgID, after string, limit int) ([]journal.UnknownEffect, error) {
 	c.mu.Lock()
@@ -223,6 +288,7 @@ func (c *Conversations) Delete(_ context.Context, orgID, principal string, key j
 		return false, nil
 	}
 	c.drop(func(one *storedConversation) bool { return one == s })
+	c.dropUnreached(principal)
 	return !s.expired(c.now()), nil
 }
 

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -19,51 +20,48 @@ type conversation struct {
 	org, principal string
 	keys           []string // the least first
 	version        int64    // of the one that it replaces; 0 = it is new
-	body           string
+	previous, body string
 	parts          *sharedList // those that body does not name; nil = it names all
+	now            int64       // Unix milliseconds
 	savedAt        int64       // Unix milliseconds
 	expiresAt      int64       // Unix milliseconds
 }
 
 // Save implements journal.Conversations.
-func (s *Store) Save(ctx context.Context, orgID, principal string, c journal.Conversation, ttl time.Duration, keys ...journal.ConversationKey) error {
-	if err := c.Check(ttl, keys); err != nil {
-		return err
+func (s *Store) Save(
+	ctx context.Context, orgID, principal string, c journal.Conversation, ttl time.Duration, keys ...journal.ConversationKey,
+) error {
+	return s.SaveAll(ctx, orgID, principal, journal.Saved{Conversation: c, TTL: ttl, Keys: keys})
+}
+
+// SaveAll implements journal.Chains.
+func (s *Store) SaveAll(ctx context.Context, orgID, principal string, saved ...journal.Saved) error {
+	now, size, added := s.now(), 0, false
+	var all []conversation
+	for _, c := range saved {
+		one, err := conversationOf(c, now)
+		if err != nil {
+			return err
+		}
+		one.org, one.principal = orgID, principal
+		kind := c.Keys[0].Kind
+		added = added || c.Version == 0 && (kind == journal.SessionID || kind == journal.RequestKey) // by a request that can be refused
+		all, size = append(all, one), size+len(one.body)
 	}
-	parts, err := sharedParts(c.Parts)
-	if err != nil {
-		return err
-	}
-	if parts != nil {
-		c.Parts = nil
-	}
-	body, err := c.Encode()
-	if err != nil {
-		return err
-	}
-	now := s.now()
-	one := conversation{
-		org: orgID, principal: principal, version: c.Version, body: string(body), parts: parts,
-		savedAt: now.UnixMilli(), expiresAt: now.Add(ttl).UnixMilli(),
-	}
-	for _, k := range keys {
-		one.keys = append(one.keys, k.String())
-	}
-	slices.Sort(one.keys)
-	added := one.version == 0 && (keys[0].Kind == journal.SessionID || keys[0].Kind == journal.RequestKey) // by a request that can be refused
 	var dropped int64
-	err = s.writer.performOne(ctx, &write{awaited: true, plain: true, org: orgID, size: len(body), do: func(t *tx) error {
-		err := t.dropExpired(one)
+	err := s.writer.performOne(ctx, &write{awaited: true, plain: true, org: orgID, size: size, do: func(t *tx) (err error) {
+		for _, one := range all {
+			if err == nil {
+				err = t.dropExpired(one)
+			}
+		}
 		if err == nil && added {
 			err = t.checkStored(orgID)
 		}
-		if err == nil {
-			err = t.storeList(orgID, one.parts)
-		}
-		if err == nil && one.version == 0 {
-			err = one.insert(t)
-		} else if err == nil {
-			err = one.replace(t)
+		for _, one := range all {
+			if err == nil {
+				err = one.save(t)
+			}
 		}
 		if err == nil {
 			dropped, err = t.evictConversations(orgID)
@@ -76,23 +74,58 @@ func (s *Store) Save(ctx context.Context, orgID, principal string, c journal.Con
 	return s.wrap("save a conversation", err)
 }
 
+// conversationOf returns the stored form of c, without its org and principal.
+func conversationOf(c journal.Saved, now time.Time) (one conversation, err error) {
+	if err := c.Check(c.TTL, c.Keys); err != nil {
+		return one, err
+	}
+	one = conversation{
+		version: c.Version, previous: c.Previous,
+		now: now.UnixMilli(), savedAt: cmp.Or(c.At, now.UnixMilli()), expiresAt: now.Add(c.TTL).UnixMilli(),
+	}
+	if one.parts, err = sharedParts(c.Parts); err != nil {
+		return one, err
+	}
+	if one.parts != nil {
+		c.Parts = nil
+	}
+	body, err := c.Encode()
+	one.body = string(body)
+	for _, k := range c.Keys {
+		one.keys = append(one.keys, k.String())
+	}
+	slices.Sort(one.keys)
+	return one, err
+}
+
+// save stores c.
+func (c conversation) save(t *tx) error {
+	if err := t.storeList(c.org, c.parts); err != nil {
+		return err
+	}
+	if c.version == 0 {
+		return c.insert(t)
+	}
+	return c.replace(t)
+}
+
 // dropExpired deletes some conversations that have expired, and all of those that have
 // one of the keys of c.
 func (t *tx) dropExpired(c conversation) error {
 	var first sql.NullInt64
 	err := t.queryRow(`SELECT min(expires_at) FROM conversations`, nil, &first)
-	if err != nil || !first.Valid || first.Int64 > c.savedAt {
+	if err != nil || !first.Valid || first.Int64 > c.now {
 		return err
 	}
 	_, err = t.exec(`DELETE FROM conversations WHERE rowid IN
 		(SELECT rowid FROM conversations WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`,
-		c.savedAt, sweepBatch)
+		c.now, sweepBatch)
 	for _, key := range c.keys {
 		if err != nil {
 			break
 		}
 		_, err = t.exec(`DELETE FROM conversations WHERE org = ?1 AND principal = ?2 AND expires_at <= ?4
-			AND key = (SELECT conversation FROM conversation_keys WHERE org = ?1 AND principal = ?2 AND key = ?3)`, c.org, c.principal, key, c.savedAt)
+			AND key = (SELECT conversation FROM conversation_keys WHERE org = ?1 AND principal = ?2 AND key = ?3)`, c.org, c.principal, key, c.now)
 	}
 	return err
 }
@@ -110,8 +143,8 @@ func (t *tx) checkStored(orgID string) error {
 }
 
 func (c conversation) insert(t *tx) error {
-	_, err := t.exec(`INSERT INTO conversations (org, principal, key, version, body, parts, saved_at, expires_at)
-		VALUES (?, ?, ?, 1, ?, ?, ?, ?)`, c.org, c.principal, c.keys[0], c.body, c.parts.digest(), c.savedAt, c.expiresAt)
+	_, err := t.exec(`INSERT INTO conversations (org, principal, key, version, previous, body, parts, saved_at, expires_at)
+		VALUES (?, ?, ?, 1, ?, ?, ?, ?, ?)`, c.org, c.principal, c.keys[0], c.previous, c.body, c.parts.digest(), c.savedAt, c.expiresAt)
 	for _, key := range c.keys {
 		if err != nil {
 			break
@@ -132,9 +165,9 @@ func (c conversation) insert(t *tx) error {
 
 // replace stores c in place of the conversation with the same key and version.
 func (c conversation) replace(t *tx) error {
-	n, err := t.exec(`UPDATE conversations SET version = version + 1, body = ?, parts = ?, saved_at = ?, expires_at = ?
+	n, err := t.exec(`UPDATE conversations SET version = version + 1, previous = ?, body = ?, parts = ?, saved_at = ?, expires_at = ?
 		WHERE org = ? AND principal = ? AND key = ? AND version = ?`,
-		c.body, c.parts.digest(), c.savedAt, c.expiresAt, c.org, c.principal, c.keys[0], c.version)
+		c.previous, c.body, c.parts.digest(), c.savedAt, c.expiresAt, c.org, c.principal, c.keys[0], c.version)
 	switch {
 	case err != nil:
 		return err
@@ -242,11 +275,11 @@ const (
 		WHERE c.expires_at > ?4`
 
 	findChain = `WITH RECURSIVE chain (id, previous) AS (
-			SELECT c.rowid, CASE WHEN json_valid(c.body) THEN c.body ->> '$.previous' END FROM conversation_keys k
+			SELECT c.rowid, c.previous FROM conversation_keys k
 			CROSS JOIN conversations c ON c.org = k.org AND c.principal = k.principal AND c.key = k.conversation
 			WHERE k.org = ?1 AND k.principal = ?2 AND k.key = 'response:' || ?3 AND c.expires_at > ?4
 		UNION ALL
-			SELECT c.rowid, CASE WHEN json_valid(c.body) THEN c.body ->> '$.previous' END FROM chain
+			SELECT c.rowid, c.previous FROM chain
 			CROSS JOIN conversation_keys k ON k.org = ?1 AND k.principal = ?2 AND k.key = 'response:' || chain.previous
 			CROSS JOIN conversations c ON c.org = k.org AND c.principal = k.principal AND c.key = k.conversation
 			WHERE c.expires_at > ?4)
@@ -298,25 +331,41 @@ func (s *Store) FindAll(ctx context.Context, orgID, principal string, keys []jou
 
 // FindChain implements journal.Conversations.
 func (s *Store) FindChain(ctx context.Context, orgID, principal, id string, each func(*journal.Conversation) error) error {
-	for id != "" { // once more if the chain is not complete, or SQLite cannot read the JSON of a body
-		next := id
-		err := s.eachHistory(ctx, func(_ int, version int64, body, parts []byte) error {
-			c, err := journal.DecodeHistory(journal.ConversationKey{Kind: journal.ResponseID, ID: next}, body, true)
-			if err != nil {
-				return err
-			}
-			c.Version, next = version, c.Previous
-			if err := addParts(journal.ConversationKey{Kind: journal.ResponseID, ID: c.RunID}, c, parts); err != nil {
-				return err
-			}
-			return each(c)
-		}, findChain, orgID, principal, id)
-		if err != nil || next == id {
+	return s.eachHistory(ctx, func(_ int, version int64, body, parts []byte) error {
+		key := journal.ConversationKey{Kind: journal.ResponseID, ID: id}
+		c, err := journal.DecodeHistory(key, body, true)
+		if err != nil {
 			return err
 		}
-		id = next
-	}
-	return nil
+		if err := addParts(key, c, parts); err != nil {
+			return err
+		}
+		c.Version, id = version, c.Previous
+		return each(c)
+	}, findChain, orgID, principal, id)
+}
+
+// Heads implements journal.Chains.
+func (s *Store) Heads(ctx context.Context, orgID, principal, before string, limit int) ([]*journal.Conversation, error) {
+	prefix := journal.ConversationKey{Kind: journal.SessionID}.String()
+	out, err := list(ctx, s.db, func(row scanner) (*journal.Conversation, error) {
+		var key string
+		var version int64
+		var body []byte
+		if err := row.Scan(&key, &version, &body); err != nil {
+			return nil, err
+		}
+		c, err := journal.DecodeConversation(journal.ConversationKey{Kind: journal.SessionID, ID: strings.TrimPrefix(key, prefix)}, body)
+		if err == nil {
+			c.Version = version
+		}
+		return c, err
+	}, `SELECT key, version, body FROM conversations INDEXED BY conversations_heads
+		WHERE org = ?1 AND principal = ?2 AND principal >= 'library:' AND principal < 'library;' AND key >= 'session:' AND key < 'session;'
+		AND expires_at > ?3 AND (?4 = ?5 OR (saved_at, key) <
+			(SELECT saved_at, key FROM conversations WHERE org = ?1 AND principal = ?2 AND key = ?4))
+		ORDER BY saved_at DESC, key DESC LIMIT ?6`, orgID, principal, s.now().UnixMilli(), prefix+before, prefix, limit)
+	return out, s.wrap("list sessions", err)
 }
 
 // UnknownEffects implements journal.Effects.

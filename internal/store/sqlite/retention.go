@@ -45,7 +45,6 @@ func (s *Store) DeleteFinished(ctx context.Context, before time.Time) (deleted i
 	for _, text := range []string{
 		`DELETE FROM submit_keys WHERE rowid IN (SELECT rowid FROM submit_keys WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`,
 		`DELETE FROM conversations WHERE rowid IN (SELECT rowid FROM conversations WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`,
-		dropExpiredAgents,
 	} {
 		err := s.repeatWrite(ctx, func(t *tx) (int64, error) { return t.exec(text, now.UnixMilli(), sweepBatch) })
 		if err != nil {

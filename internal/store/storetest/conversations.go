@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -64,7 +65,7 @@ func historyRules() []rule {
 }
 
 func conversationCases() []rule {
-	return append(append(append(deletedConversations(), sessionRules()...), historyRules()...), []rule{
+	return append(slices.Concat(deletedConversations(), sessionRules(), historyRules(), chainRules()), []rule{
 		{"effects without items are listed, and no other", "a person resolves them", unknownEffects},
 		{"a conversation is found by each of its keys", "it is returned as it was saved", func(b *testBench) {
 			c := conversation("r", "id 1", "id 2")

@@ -231,6 +231,7 @@ CREATE TABLE conversations (
   principal  TEXT    NOT NULL,
   key        TEXT    NOT NULL,
   version    INTEGER NOT NULL, -- how often it was saved
+  previous   TEXT    NOT NULL DEFAULT '', -- id of the segment that it follows; empty = none
   body       TEXT    NOT NULL, -- JSON
   parts      TEXT, -- the list of the parts that body does not name; NULL = it names all. See shared_lists
   saved_at   INTEGER NOT NULL,
@@ -280,39 +281,39 @@ CREATE TRIGGER shared_lists_before AFTER DELETE ON shared_lists BEGIN
   UPDATE org_usage SET bytes = bytes - 250 - octet_length(old.body) WHERE org = old.org;
 END;
 
--- The conversations that a program's agents have: see package sqlite. A turn is appended once: a run
--- that is resumed appends again what its last process may not have appended.
-CREATE TABLE agent_conversations (
-  org                TEXT    NOT NULL,
-  owner              TEXT    NOT NULL, -- the caller whose it is
-  id                 TEXT    NOT NULL, -- of the session, or of the run without one
-  title              TEXT    NOT NULL DEFAULT '',
-  participants       TEXT    NOT NULL DEFAULT '[]', -- JSON
-  metadata           TEXT    NOT NULL DEFAULT '{}', -- JSON
-  summary            TEXT    NOT NULL DEFAULT '',
-  summarized_through INTEGER NOT NULL DEFAULT 0, -- seq of the last turn that the summary stands for; 0 = none
-  created_at         INTEGER NOT NULL,
-  updated_at         INTEGER NOT NULL,
-  expires_at         INTEGER NOT NULL, -- 0 = never
-  PRIMARY KEY (org, owner, id)
-) STRICT;
-CREATE INDEX agent_conversations_expire ON agent_conversations (expires_at) WHERE expires_at > 0;
-CREATE INDEX agent_conversations_latest ON agent_conversations (org, owner, updated_at, id);
+-- Sessions of programs are a head, and a chain of segments that each name the one before. Both have a principal that
+-- begins with "library:".
+CREATE INDEX conversations_previous ON conversations (org, principal, previous)
+  WHERE principal >= 'library:' AND principal < 'library;' AND previous <> '';
+CREATE INDEX conversations_heads ON conversations (org, principal, saved_at, key)
+  WHERE principal >= 'library:' AND principal < 'library;' AND key >= 'session:' AND key < 'session;';
 
-CREATE TABLE agent_turns (
-  seq          INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, -- the order of all turns
-  org          TEXT    NOT NULL,
-  owner        TEXT    NOT NULL,
-  conversation TEXT    NOT NULL,
-  run_id       TEXT    NOT NULL,
-  number       INTEGER NOT NULL, -- in the run; 0 = its input
-  role         TEXT    NOT NULL, -- user, assistant or tool
-  items        TEXT    NOT NULL, -- JSON: messages, reasoning, tool calls and their results
-  created_at   INTEGER NOT NULL,
-  UNIQUE (org, run_id, number),
-  FOREIGN KEY (org, owner, conversation) REFERENCES agent_conversations (org, owner, id) ON DELETE CASCADE
-) STRICT;
-CREATE INDEX agent_turns_conversation ON agent_turns (org, owner, conversation, seq);
+-- The segments that a head has left or leaves alone are deleted, up to one that another head or segment names.
+CREATE TRIGGER conversations_head_deleted AFTER DELETE ON conversations
+WHEN old.principal >= 'library:' AND old.principal < 'library;' AND old.previous <> '' AND substr(old.key, 1, 8) = 'session:' BEGIN
+  DELETE FROM conversations WHERE rowid IN (WITH RECURSIVE alone (id, previous, named) AS (
+      SELECT NULL, old.previous, 0
+    UNION ALL
+      SELECT c.rowid, c.previous, 1 FROM alone CROSS JOIN conversations c
+        ON c.org = old.org AND c.principal = old.principal AND c.key = 'response:' || alone.previous
+      WHERE alone.named = (SELECT count(*) FROM (SELECT 1 FROM conversations n INDEXED BY conversations_previous
+        WHERE n.org = old.org AND n.principal = old.principal AND n.previous = alone.previous
+        AND n.principal >= 'library:' AND n.principal < 'library;' AND n.previous <> '' LIMIT 2)))
+    SELECT id FROM alone);
+END;
+CREATE TRIGGER conversations_head_moved AFTER UPDATE OF previous ON conversations
+WHEN old.principal >= 'library:' AND old.principal < 'library;' AND old.previous <> '' AND substr(old.key, 1, 8) = 'session:'
+  AND new.previous <> old.previous BEGIN
+  DELETE FROM conversations WHERE rowid IN (WITH RECURSIVE alone (id, previous, named) AS (
+      SELECT NULL, old.previous, 0
+    UNION ALL
+      SELECT c.rowid, c.previous, 1 FROM alone CROSS JOIN conversations c
+        ON c.org = old.org AND c.principal = old.principal AND c.key = 'response:' || alone.previous
+      WHERE alone.named = (SELECT count(*) FROM (SELECT 1 FROM conversations n INDEXED BY conversations_previous
+        WHERE n.org = old.org AND n.principal = old.principal AND n.previous = alone.previous
+        AND n.principal >= 'library:' AND n.principal < 'library;' AND n.previous <> '' LIMIT 2)))
+    SELECT id FROM alone);
+END;
 
 -- Agents and their sessions --------------------------------------------------------------------
 

@@ -295,12 +295,7 @@ func (p *fold) tellCallDone(at event.Position, b loop.CallDone) error {
 	if e.Value, err = p.valueOf(b.ValueRef, result[0].Structured); err != nil {
 		return err
 	}
-	switch {
-	case b.ValueRef != "":
-		e.Files = builtin.FilesOf(e.Value)
-	case b.Files:
-		e.Files = filesOf(result[0].Structured)
-	}
+	e.Files = builtin.FilesOf(e.Value)
 	p.emit(at, e)
 	return nil
 }
@@ -322,15 +317,6 @@ func (p *fold) valueOf(ref string, structured json.RawMessage) (any, error) {
 		return nil, nil //nolint:nilerr,nilnil // as for a result without a value
 	}
 	return value, nil
-}
-
-// filesOf returns the files that a result without a typed value names, which an older version has stored.
-func filesOf(result json.RawMessage) []event.File {
-	var w struct {
-		Files []event.File `json:"files"`
-	}
-	_ = json.Unmarshal(result, &w) // the tool has written it
-	return w.Files
 }
 
 // firstImage returns the base64 of the first image; "" = there is none.

@@ -129,7 +129,7 @@ type Place struct {
 // Entry is an item of a conversation as its client wrote it, under the id by which clients name it.
 type Entry struct {
 	// ID is the client's, or what the gateway has given it. If a client sends an ID twice, it names the
-	// first. "" = the item was stored in the first form, and its id follows from its place.
+	// first.
 	ID   string          `json:"id,omitempty"`
 	JSON json.RawMessage `json:"json"` // in the form of the API that it came from
 
@@ -227,9 +227,8 @@ func (c Conversation) Check(ttl time.Duration, keys []ConversationKey) error {
 	return nil
 }
 
-// conversationVersion is the version of the stored form. One without Input is stored in the first, which
-// builds before the second can read: in that, the input of a segment is in RequestJSON.
-const conversationVersion = 2
+// conversationVersion is the version of the stored form.
+const conversationVersion = 1
 
 type storedConversation struct {
 	Form int `json:"v"`
@@ -241,11 +240,7 @@ func (c Conversation) Encode() ([]byte, error) {
 	var body bytes.Buffer
 	e := json.NewEncoder(&body)
 	e.SetEscapeHTML(false) // items are stored unchanged
-	form := conversationVersion
-	if len(c.Input) == 0 {
-		form = 1
-	}
-	if err := e.Encode(storedConversation{form, c}); err != nil {
+	if err := e.Encode(storedConversation{conversationVersion, c}); err != nil {
 		return nil, fmt.Errorf("conversation of run %s: %w", c.RunID, err)
 	}
 	return body.Bytes(), nil

@@ -494,9 +494,6 @@ type CallDone struct {
 
 	Label item.Label `json:"label,omitempty"` // where the content of the result comes from; "" = the tool has not said
 
-	// Files says that the structured content of the result lists files that the gateway has stored for the key of the run.
-	Files bool `json:"files,omitempty"`
-
 	ValueRef string `json:"value_ref,omitempty"` // the typed value of the result; "" = it has none
 }
 

@@ -211,7 +211,6 @@ func (t *toolCaller) done(c loop.Call, attempt int, r toolexec.Done, took time.D
 	done := loop.CallDone{
 		Key: c.Key, Attempt: attempt, Outcome: r.Outcome, ResultRef: ref, ResultDigest: r.Digest,
 		Bytes: int64(window.PartBytes(r.Parts)), Micros: took.Microseconds(), Label: r.Label,
-		Files: r.Made != nil,
 	}
 	rows := t.run.events.Store(ref, []item.Item{result})
 	if r.Value.JSON != nil {

@@ -25,6 +25,9 @@ type Conversations struct {
 	mu    sync.Mutex
 	byKey map[conversationKey]*storedConversation
 	order []*storedConversation // the one that was saved first comes first
+
+	adding map[runKey]string                       // the conversations to which runs add that have not ended
+	shared map[conversationKey]map[string]struct{} // the ids of the conversations that have a shared part
 }
 
 type conversationKey struct {
@@ -46,6 +49,11 @@ func (c *Conversations) Save(_ context.Context, orgID, principal string, one jou
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.save(orgID, principal, one, ttl, keys...)
+}
+
+// save is Save with mu held.
+func (c *Conversations) save(orgID, principal string, one journal.Conversation, ttl time.Duration, keys ...journal.ConversationKey) error {
 	now := c.now()
 	c.drop(func(s *storedConversation) bool { return s.expired(now) })
 	s := &storedConversation{Conversation: clone(one), saved: now, expires: now.Add(ttl)}
@@ -61,7 +69,7 @@ func (c *Conversations) Save(_ context.Context, orgID, principal string, one jou
 		}
 		s.keys = append(s.keys, key)
 	}
-	c.drop(func(old *storedConversation) bool { return old.keys[0] == s.keys[0] })
+	c.remove(func(old *storedConversation) bool { return old.keys[0] == s.keys[0] })
 	if c.byKey == nil {
 		c.byKey = map[conversationKey]*storedConversation{}
 	}
@@ -109,9 +117,20 @@ func (c *Conversations) applyCap(orgID string, limit int, which func(*storedConv
 	})
 }
 
-// drop removes the conversations for which which returns true. It asks in the order in
-// which they were saved.
+// drop removes the conversations for which which returns true, and the shared parts that no other has. It asks in the
+// order in which they were saved.
 func (c *Conversations) drop(which func(*storedConversation) bool) {
+	for _, s := range c.remove(which) {
+		if k := s.keys[0]; k.Kind == journal.SessionID && k.principal == "" {
+			for part := range c.shared {
+				c.unshare(k.org, part, k.ID)
+			}
+		}
+	}
+}
+
+// remove removes the conversations for which which returns true, and returns them.
+func (c *Conversations) remove(which func(*storedConversation) bool) (removed []*storedConversation) {
 	c.order = slices.DeleteFunc(c.order, func(s *storedConversation) bool {
 		if !which(s) {
 			return false
@@ -119,8 +138,10 @@ func (c *Conversations) drop(which func(*storedConversation) bool) {
 		for _, key := range s.keys {
 			delete(c.byKey, key)
 		}
+		removed = append(removed, s)
 		return true
 	})
+	return removed
 }
 
 // Find implements journal.Conversations.

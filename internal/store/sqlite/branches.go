@@ -1,0 +1,145 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/journal"
+)
+
+// addingRun finds a run that adds to a conversation and has not ended.
+const addingRun = `SELECT run_id FROM runs INDEXED BY runs_adding WHERE org = ? AND conversation = ? AND conversation <> '' AND status <> 'done' LIMIT 1`
+
+// AddingRun implements journal.Branches.
+func (s *Store) AddingRun(ctx context.Context, orgID, id string) (run string, err error) {
+	err = s.db.QueryRowContext(ctx, addingRun, orgID, id).Scan(&run)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
+	}
+	return run, s.wrap("find a run of a conversation", err)
+}
+
+// mustBeIdle returns a *[journal.SessionBusy] if a run that adds to a conversation has not ended.
+func (t *tx) mustBeIdle(orgID, id string) error {
+	busy := &journal.SessionBusy{Session: id}
+	err := t.queryRow(addingRun, []any{orgID, id}, &busy.RunID)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil
+	case err != nil:
+		return err
+	}
+	return busy
+}
+
+// mustHaveVersion returns an error that wraps journal.ErrChanged unless a conversation with parts is stored in a version.
+func (t *tx) mustHaveVersion(orgID, id string, version int64, now time.Time) error {
+	var stored int64
+	err := t.queryRow(`SELECT version FROM conversations WHERE org = ? AND principal = '' AND key = ? AND expires_at > ?`,
+		[]any{orgID, sessionKey(id).String(), now.UnixMilli()}, &stored)
+	switch {
+	case err != nil && !errors.Is(err, sql.ErrNoRows):
+		return err
+	case stored != version:
+		return fmt.Errorf("conversation %s: %w", id, journal.ErrChanged)
+	}
+	return nil
+}
+
+func sessionKey(id string) journal.ConversationKey {
+	return journal.ConversationKey{Kind: journal.SessionID, ID: id}
+}
+
+// Rewind implements journal.Branches.
+func (s *Store) Rewind(ctx context.Context, orgID, id string, c journal.Conversation, ttl time.Duration, dropped []journal.ConversationKey) error {
+	key := sessionKey(id)
+	if err := c.Check(ttl, []journal.ConversationKey{key}); err != nil {
+		return err
+	}
+	one, err := s.stored(orgID, c, ttl, key)
+	if err != nil {
+		return err
+	}
+	return s.write(ctx, "rewind a conversation", "conversation", func(t *tx) error {
+		if err := t.mustBeIdle(orgID, id); err != nil {
+			return err
+		}
+		if err := one.replace(t); err != nil {
+			return err
+		}
+		for _, part := range dropped {
+			if _, err := t.exec(`DELETE FROM shared_parts WHERE org = ? AND part = ? AND conversation = ?`, orgID, part.String(), key.String()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Fork implements journal.Branches.
+func (s *Store) Fork(ctx context.Context, orgID string, f journal.Fork, ttl time.Duration) error {
+	key := sessionKey(f.ID)
+	f.Conversation.Version = 0
+	if err := f.Check(ttl, []journal.ConversationKey{key}); err != nil {
+		return err
+	}
+	one, err := s.stored(orgID, f.Conversation, ttl, key)
+	if err != nil {
+		return err
+	}
+	var dropped int64
+	err = s.write(ctx, "fork a conversation", "conversation", func(t *tx) error {
+		err := t.dropExpired(one)
+		if err == nil {
+			err = t.checkStored(orgID)
+		}
+		if err == nil {
+			err = t.fork(one, f)
+		}
+		if err == nil {
+			dropped, err = t.evictConversations(orgID)
+		}
+		return err
+	})
+	if err == nil && dropped > 0 {
+		s.reportEvicted(orgID)
+	}
+	return err
+}
+
+// stored returns the stored form of a conversation with parts, from now on.
+func (s *Store) stored(orgID string, c journal.Conversation, ttl time.Duration, key journal.ConversationKey) (conversation, error) {
+	body, err := c.Encode()
+	now := s.now()
+	return conversation{
+		org: orgID, keys: []string{key.String()}, version: c.Version, body: string(body), savedAt: now.UnixMilli(), expiresAt: now.Add(ttl).UnixMilli(),
+	}, err
+}
+
+// fork stores the conversation of a fork, and that its parts are shared.
+func (t *tx) fork(one conversation, f journal.Fork) error {
+	if err := t.mustBeIdle(one.org, f.From); err != nil {
+		return err
+	}
+	if err := t.mustHaveVersion(one.org, f.From, f.Version, time.UnixMilli(one.savedAt)); err != nil {
+		return err
+	}
+	for _, part := range f.Shared {
+		for _, has := range []string{sessionKey(f.From).String(), one.keys[0]} {
+			if _, err := t.exec(`INSERT OR IGNORE INTO shared_parts (org, part, conversation) VALUES (?, ?, ?)`, one.org, part.String(), has); err != nil {
+				return err
+			}
+		}
+	}
+	return one.insert(t)
+}
+
+// Shared implements journal.Branches.
+func (s *Store) Shared(ctx context.Context, orgID string, part journal.ConversationKey, id string) (shared bool, err error) {
+	err = s.db.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM shared_parts WHERE org = ? AND part = ? AND conversation <> ?)`,
+		orgID, part.String(), sessionKey(id).String()).Scan(&shared)
+	return shared, s.wrap("find conversations with a part", err)
+}

@@ -14,10 +14,15 @@ type timeline struct {
 	up   *upstream
 	path string // of the object
 
-	// turn sends a message, and returns the answer and the id of its run.
-	turn func(h *timeline, message string, header ...string) (answer, string)
+	say  func(h *timeline, message string, header ...string) answer
 	id   string
 	chat []map[string]any // what the client of a chat session resends
+}
+
+// turn sends a message, and returns the answer and the id of its run.
+func (h *timeline) turn(message string, header ...string) (answer, string) {
+	a := h.say(h, message, header...)
+	return a, a.header.Get("Turnpike-Run-Id")
 }
 
 func (h *timeline) owner(method, path, body string, header ...string) answer {
@@ -42,7 +47,8 @@ func (h *timeline) change(what, body string, status int) map[string]any {
 func (h *timeline) refused(what, body string, status int, code string) {
 	h.t.Helper()
 	a := h.owner("POST", h.path+"/"+what, body)
-	if busy := code == "session_busy"; a.status != status || !strings.Contains(string(a.body), `"`+code+`"`) || busy != (a.header.Get("Retry-After") == "1") {
+	again := a.header.Get("Retry-After") == "1"
+	if a.status != status || !strings.Contains(string(a.body), `"`+code+`"`) || again != (code == "session_busy") {
 		h.t.Errorf("%s %s %s: %d %v %s", h.path, what, body, a.status, a.header, a.body)
 	}
 }
@@ -50,7 +56,7 @@ func (h *timeline) refused(what, body string, status int, code string) {
 // sees sends a message and fails the test unless the model sees these texts.
 func (h *timeline) sees(message string, want ...string) (run string) {
 	h.t.Helper()
-	a, run := h.turn(h, message)
+	a, run := h.turn(message)
 	if a.status != 200 {
 		h.t.Fatalf("%s: %d %s", h.path, a.status, a.body)
 	}
@@ -82,22 +88,23 @@ func timelines(d documented, up *upstream) map[string]*timeline {
 	named := made("/v1/conversations", `{"items":`+before+`,"metadata":{"a":"b"}}`)
 	agent := made("/api/agents", `{"name":"helper","model":"m"}`)
 	session := made("/api/agents/"+agent+"/sessions", `{"title":"t","initial_messages":`+before+`}`)
+	responds := func(h *timeline, message string, header ...string) answer {
+		return h.owner("POST", "/v1/responses", fmt.Sprintf(`{"model":"m","conversation":%q,"input":%q}`, h.id, message), header...)
+	}
+	runs := func(h *timeline, message string, header ...string) answer {
+		body := fmt.Sprintf(`{"message":%q,"session_id":%q}`, message, h.id)
+		return h.owner("POST", "/api/agents/"+agent+"/run/stream", body, header...)
+	}
+	chats := func(h *timeline, message string, header ...string) answer {
+		h.chat = append(h.chat[:len(h.chat):len(h.chat)], map[string]any{"role": "user", "content": message})
+		body, _ := json.Marshal(map[string]any{"model": "m", "messages": h.chat, "session_id": h.id})
+		h.chat = append(h.chat, map[string]any{"role": "assistant", "content": "re: " + message})
+		return h.owner("POST", "/v1/chat/completions", string(body), header...)
+	}
 	return map[string]*timeline{
-		"conversation": {documented: d, up: up, path: "/v1/conversations/" + named, id: named, turn: func(h *timeline, message string, header ...string) (answer, string) {
-			a := h.owner("POST", "/v1/responses", fmt.Sprintf(`{"model":"m","conversation":%q,"input":%q}`, h.id, message), header...)
-			return a, a.header.Get("Turnpike-Run-Id")
-		}},
-		"agent's session": {documented: d, up: up, path: "/api/sessions/" + session, id: session, turn: func(h *timeline, message string, header ...string) (answer, string) {
-			a := h.owner("POST", "/api/agents/"+agent+"/run/stream", fmt.Sprintf(`{"message":%q,"session_id":%q}`, message, h.id), header...)
-			return a, a.header.Get("Turnpike-Run-Id")
-		}},
-		"chat session": {documented: d, up: up, path: "/v1/sessions/chat", id: "chat", chat: []map[string]any{{"role": "user", "content": "before"}}, turn: func(h *timeline, message string, header ...string) (answer, string) {
-			h.chat = append(h.chat[:len(h.chat):len(h.chat)], map[string]any{"role": "user", "content": message})
-			body, _ := json.Marshal(map[string]any{"model": "m", "messages": h.chat, "session_id": h.id})
-			a := h.owner("POST", "/v1/chat/completions", string(body), header...)
-			h.chat = append(h.chat, map[string]any{"role": "assistant", "content": "re: " + message})
-			return a, a.header.Get("Turnpike-Run-Id")
-		}},
+		"conversation":    {d, up, "/v1/conversations/" + named, responds, named, nil},
+		"agent's session": {d, up, "/api/sessions/" + session, runs, session, nil},
+		"chat session":    {d, up, "/v1/sessions/chat", chats, "chat", []map[string]any{{"role": "user", "content": "before"}}},
 	}
 }
 
@@ -116,11 +123,12 @@ func TestAHistoryIsRewoundAndForked(t *testing.T) {
 	all := timelines(d, up)
 	type fork struct{ original, copy *timeline }
 	forks := map[string]fork{}
-	foreign := all["conversation"].at(all["conversation"].change("fork", "", 200)["id"].(string)).sees("foreign", "user before", "user foreign")
+	other := all["conversation"].change("fork", "", 200)["id"].(string)
+	foreign := all["conversation"].at(other).sees("foreign", "user before", "user foreign")
 	for kind, h := range all {
-		first := h.sees("one", "user before", "user one")
+		h.sees("one", "user before", "user one")
 		second := h.sees("two", "user before", "user one", "assistant re: one", "user two")
-		stored, third := h.turn(h, "three", "Idempotency-Key", "k "+kind)
+		stored, third := h.turn("three", "Idempotency-Key", "k "+kind)
 		calls := len(up.requests())
 
 		h.refused("rewind", `{}`, 400, "missing_required_parameter")
@@ -137,7 +145,8 @@ func TestAHistoryIsRewoundAndForked(t *testing.T) {
 		if kind == "chat session" {
 			h.chat = h.chat[:5]
 		}
-		if again, run := h.turn(h, "three", "Idempotency-Key", "k "+kind); again.status != 200 || run != third || kind != "agent's session" && string(again.body) != string(stored.body) {
+		again, run := h.turn("three", "Idempotency-Key", "k "+kind)
+		if again.status != 200 || run != third || kind != "agent's session" && string(again.body) != string(stored.body) {
 			t.Errorf("%s: the repeated request got %d of %s, want that of %s: %s", kind, again.status, run, third, again.body)
 		}
 		if len(up.requests()) != calls {
@@ -161,14 +170,18 @@ func TestAHistoryIsRewoundAndForked(t *testing.T) {
 		status := map[string]int{"agent's session": 201}[kind]
 		object = h.change("fork", body, max(status, 200))
 		id := object["id"].(string)
-		if metadata, _ := object["metadata"].(map[string]any); kind == "conversation" && metadata["a"] != "b" || kind == "agent's session" && (object["title"] != "t" || object["run_count"] != 0.0) || id == h.id {
+		metadata, _ := object["metadata"].(map[string]any)
+		lost := kind == "conversation" && metadata["a"] != "b"
+		if kind == "agent's session" {
+			lost = object["title"] != "t" || object["run_count"] != 0.0
+		}
+		if lost || id == h.id {
 			t.Errorf("%s: the fork is %v", kind, object)
 		}
 		forks[kind] = fork{h, h.at(id)}
 		if kind == "conversation" {
 			d.rewoundResponse(response, up)
 		}
-		_ = first
 	}
 	if err := d.stop(); err != nil {
 		t.Fatal(err)
@@ -201,7 +214,8 @@ func (d documented) rewoundResponse(id string, up *upstream) {
 	}
 	send("POST", "/v1/responses", fmt.Sprintf(`{"model":"m","previous_response_id":%q,"input":"branch"}`, id))
 	seen := up.requests()
-	if got := strings.Join(prompt(d.t, seen[len(seen)-1]), "|"); got != "user before|user one|assistant re: one|user two|assistant re: two|user branch" {
+	const want = "user before|user one|assistant re: one|user two|assistant re: two|user branch"
+	if got := strings.Join(prompt(d.t, seen[len(seen)-1]), "|"); got != want {
 		d.t.Errorf("the branch saw %s", got)
 	}
 }
@@ -228,7 +242,7 @@ func TestABusyHistoryIsNeitherRewoundNorForked(t *testing.T) {
 		}
 		done := make(chan answer, 1)
 		go func() {
-			a, _ := h.turn(h, "HOLD")
+			a, _ := h.turn("HOLD")
 			done <- a
 		}()
 		<-begun
@@ -249,12 +263,7 @@ func TestABusyHistoryIsNeitherRewoundNorForked(t *testing.T) {
 		if a := h.owner("POST", h.path+"/rewind", fmt.Sprintf(`{"before_run":%q}`, first)); a.status != 200 {
 			t.Errorf("%s: %d %s", kind, a.status, a.body)
 		}
-		if kind == "chat session" {
-			h.chat = nil
-		} else {
-			h.sees("new", "user before", "user new")
-			continue
-		}
-		h.sees("new", "user new")
+		h.chat = h.chat[:min(len(h.chat), 1)] // whose first message is of the first request
+		h.sees("new", "user before", "user new")
 	}
 }

@@ -17,15 +17,17 @@ import (
 
 // NotIdle is the error for a conversation or session that is neither rewound nor forked because a run of it has not ended.
 func NotIdle(id, runID string) *fault.Error {
-	f := fault.New(fault.Conflict, "session_busy", "%q has the run %s, which has not ended; send the request again when it has, or cancel the run", id, runID)
+	f := fault.New(fault.Conflict, "session_busy",
+		"%q has the run %s, which has not ended; send the request again when it has, or cancel the run", id, runID)
 	f.RetryAfter = time.Second
 	return f
 }
 
 // NoRun is the error for a run that is not in the history of the conversation or session with the id.
 func NoRun(id, runID string) *fault.Error {
-	return fault.New(fault.NotFound, "run_not_found", "before_run: the history of %q has no run %.100q: it added nothing, was taken out before, or is one of another conversation; "+
-		"use the id of a run or response that is in the history", id, runID).In("before_run")
+	return fault.New(fault.NotFound, "run_not_found",
+		"before_run: the history of %q has no run %.100q: it added nothing, was taken out before, or is one of another conversation; "+
+			"use the id of a run or response that is in the history", id, runID).In("before_run")
 }
 
 // Rewind takes a run, named by its id or by that of a segment of it, and everything after it out of a named conversation
@@ -118,7 +120,9 @@ const AllTurns = -1
 // its first turns: a turn is a run. It returns nil if there is no such conversation, and otherwise the error
 // of [NotIdle]. of is how many turns there are; with more turns than that the fork has all. shares says which of its
 // parts are deleted with a conversation.
-func ForkOf(ctx context.Context, kept journal.Conversations, orgID, id string, turns int, shares func(part string) bool) (f *journal.Fork, of int, err error) {
+func ForkOf(
+	ctx context.Context, kept journal.Conversations, orgID, id string, turns int, shares func(part string) bool,
+) (f *journal.Fork, of int, err error) {
 	c, err := idle(ctx, kept, orgID, id)
 	if err != nil || c == nil {
 		return nil, 0, err

@@ -132,7 +132,8 @@ func storeOptionsOf(ctx context.Context, archive journal.Archive, orgID string, 
 }
 
 // Delete deletes a stored segment of the caller's org and of an owner ("" = none), with its run if
-// nothing else of it is stored. One that a fork of the owner has too stays. A run that has not ended ends, if the segment is its latest. Delete
+// nothing else of it is stored. One that a fork of the owner has too stays. A run that has not ended ends, if the
+// segment is its latest. Delete
 // reports whether there was one. It need not be readable.
 func (s Segments) Delete(ctx context.Context, caller caller.Caller, owner, id string) (bool, error) {
 	orgID := caller.Org.ID

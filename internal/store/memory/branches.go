@@ -64,7 +64,9 @@ func (c *Conversations) AddingRun(_ context.Context, orgID, id string) (string, 
 }
 
 // Rewind implements journal.Branches.
-func (c *Conversations) Rewind(_ context.Context, orgID, id string, one journal.Conversation, ttl time.Duration, dropped []journal.ConversationKey) error {
+func (c *Conversations) Rewind(
+	_ context.Context, orgID, id string, one journal.Conversation, ttl time.Duration, dropped []journal.ConversationKey,
+) error {
 	if err := one.Check(ttl, []journal.ConversationKey{keyOf(id)}); err != nil {
 		return err
 	}

@@ -11,7 +11,8 @@ import (
 )
 
 // addingRun finds a run that adds to a conversation and has not ended.
-const addingRun = `SELECT run_id FROM runs INDEXED BY runs_adding WHERE org = ? AND conversation = ? AND conversation <> '' AND status <> 'done' LIMIT 1`
+const addingRun = `SELECT run_id FROM runs INDEXED BY runs_adding
+	WHERE org = ? AND conversation = ? AND conversation <> '' AND status <> 'done' LIMIT 1`
 
 // AddingRun implements journal.Branches.
 func (s *Store) AddingRun(ctx context.Context, orgID, id string) (run string, err error) {
@@ -54,7 +55,9 @@ func sessionKey(id string) journal.ConversationKey {
 }
 
 // Rewind implements journal.Branches.
-func (s *Store) Rewind(ctx context.Context, orgID, id string, c journal.Conversation, ttl time.Duration, dropped []journal.ConversationKey) error {
+func (s *Store) Rewind(
+	ctx context.Context, orgID, id string, c journal.Conversation, ttl time.Duration, dropped []journal.ConversationKey,
+) error {
 	key := sessionKey(id)
 	if err := c.Check(ttl, []journal.ConversationKey{key}); err != nil {
 		return err
@@ -71,7 +74,8 @@ func (s *Store) Rewind(ctx context.Context, orgID, id string, c journal.Conversa
 			return err
 		}
 		for _, part := range dropped {
-			if _, err := t.exec(`DELETE FROM shared_parts WHERE org = ? AND part = ? AND conversation = ?`, orgID, part.String(), key.String()); err != nil {
+			const unshare = `DELETE FROM shared_parts WHERE org = ? AND part = ? AND conversation = ?`
+			if _, err := t.exec(unshare, orgID, part.String(), key.String()); err != nil {
 				return err
 			}
 		}
@@ -115,7 +119,8 @@ func (s *Store) stored(orgID string, c journal.Conversation, ttl time.Duration, 
 	body, err := c.Encode()
 	now := s.now()
 	return conversation{
-		org: orgID, keys: []string{key.String()}, version: c.Version, body: string(body), savedAt: now.UnixMilli(), expiresAt: now.Add(ttl).UnixMilli(),
+		org: orgID, keys: []string{key.String()}, version: c.Version, body: string(body),
+		savedAt: now.UnixMilli(), expiresAt: now.Add(ttl).UnixMilli(),
 	}, err
 }
 
@@ -129,7 +134,8 @@ func (t *tx) fork(one conversation, f journal.Fork) error {
 	}
 	for _, part := range f.Shared {
 		for _, has := range []string{sessionKey(f.From).String(), one.keys[0]} {
-			if _, err := t.exec(`INSERT OR IGNORE INTO shared_parts (org, part, conversation) VALUES (?, ?, ?)`, one.org, part.String(), has); err != nil {
+			const share = `INSERT OR IGNORE INTO shared_parts (org, part, conversation) VALUES (?, ?, ?)`
+			if _, err := t.exec(share, one.org, part.String(), has); err != nil {
 				return err
 			}
 		}

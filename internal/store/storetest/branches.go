@@ -15,20 +15,20 @@ import (
 
 func branchCases() []rule {
 	return []rule{
-		{"a conversation is busy while a run adds to it", "a queued one and one that waits, too: neither a rewind nor a fork may change what the run goes on from", addingRuns},
+		{"a conversation is busy while a run adds to it", "also while that is queued or waits: what it goes on from must stay", addingRuns},
 		{"a run does not begin on a conversation that has changed", "it would go on from what a rewind has taken out", beginsOnVersion},
 		{"a rewind and the begin of a run exclude each other", "one of them succeeds", rewindOrBegin},
 		{"a rewind replaces the version that it has read", "what was added meanwhile is not lost", rewindsVersion},
 		{"a shared part lives as long as the last conversation that has it", "deleting one leaves the other whole, whichever it is", sharedParts},
 		{"a rewind of one conversation leaves the parts of the other", "and deletes those that no other has", sharedPartsRewound},
 		{"a shared part outlives a conversation that expires", "its fork may be kept for longer", sharedPartsExpire},
-		{"a fork of a session has its turns", "deleting the session or its agent leaves them, deleting the fork deletes the rest", forkedSessions},
+		{"a fork of a session has its turns", "deleting the session leaves them, deleting the fork deletes the rest", forkedSessions},
 		{"a fork of a session counts for its cap", "nothing is shared then", forkedSessionsCapped},
 	}
 }
 
 func branchPersistenceCases() []rule {
-	return []rule{{"that a conversation is busy and that parts are shared survives a restart", "the next process must know it", func(b *testBench) {
+	return []rule{{"what is busy and what is shared survives a restart", "the next process must know it", func(b *testBench) {
 		b.head("sess_x", "resp_1", "items_2")
 		b.begins("r", "sess_x", 0)
 		b.head("sess_y", "items_3")
@@ -189,7 +189,8 @@ func rewindsVersion(b *testBench) {
 	old := *c
 	old.Parts = nil
 	b.checkError(b.branches().Rewind(b.Context(), "a", "sess_x", old, journal.HandoverTTL, nil), journal.ErrChanged)
-	f := journal.Fork{ID: "sess_f", Conversation: journal.Conversation{Parts: c.Parts}, From: "sess_x", Version: 1, Shared: []journal.ConversationKey{response("resp_1")}}
+	f := journal.Fork{ID: "sess_f", Conversation: journal.Conversation{Parts: c.Parts}, From: "sess_x", Version: 1}
+	f.Shared = []journal.ConversationKey{response("resp_1")}
 	b.checkError(b.branches().Fork(b.Context(), "a", f, journal.HandoverTTL), journal.ErrChanged)
 	b.noConversation("a", "", session("sess_f"))
 	f.ID, f.Version = "sess_x", 2
@@ -240,8 +241,11 @@ func sharedPartsRewound(b *testBench) {
 func sharedPartsExpire(b *testBench) {
 	b.head("sess_x", "items_1")
 	b.step(time.Hour)
-	b.ok(b.Conversations.Save(b.Context(), "a", "", journal.Conversation{Version: 1, Parts: []string{"items_1"}}, 100*journal.HandoverTTL, session("sess_x")))
-	b.ok(b.Conversations.Save(b.Context(), "a", "", withVersion(conversation("items_1"), 1), 100*journal.HandoverTTL, session("items_1")))
+	longer := func(c journal.Conversation, key journal.ConversationKey) {
+		b.ok(b.Conversations.Save(b.Context(), "a", "", withVersion(c, 1), 100*journal.HandoverTTL, key))
+	}
+	longer(journal.Conversation{Parts: []string{"items_1"}}, session("sess_x"))
+	longer(conversation("items_1"), session("items_1"))
 	b.ok(b.fork("sess_x", "sess_y")) // for a shorter time
 	b.step(2 * journal.HandoverTTL)
 	b.ok(b.save("a", "", conversation("other"), response("other"))) // which deletes what has expired
@@ -277,7 +281,7 @@ func (b *testBench) forkSession(parts []string) error {
 	for _, part := range parts {
 		f.Shared = append(f.Shared, partKey(part))
 	}
-	s := agent.Session{Org: "a", ID: "sess_2", Agent: "agent_a", Principal: "p", Snapshot: agent.Snapshot{Agent: "agent_a"}, CreatedAt: b.now()}
+	s := agent.Session{Org: "a", ID: "sess_2", Agent: "agent_a", Principal: "p", CreatedAt: b.now()}
 	return b.Sessions.ForkSession(b.Context(), s, true, f)
 }
 

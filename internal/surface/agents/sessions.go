@@ -257,8 +257,8 @@ func (h *sessions) Fork() surface.Endpoint {
 			return 0, nil, err
 		}
 		s := agent.Session{
-			Org: from.Org, ID: h.newID(agent.SessionPrefix), Agent: from.Agent, Principal: from.Principal, Pinned: from.Pinned, Snapshot: from.Snapshot,
-			Title: from.Title, Metadata: from.Metadata, CreatedAt: h.now(),
+			Org: from.Org, ID: h.newID(agent.SessionPrefix), Agent: from.Agent, Principal: from.Principal,
+			Pinned: from.Pinned, Snapshot: from.Snapshot, Title: from.Title, Metadata: from.Metadata, CreatedAt: h.now(),
 		}
 		ctx, cancel := surface.Detached(r)
 		defer cancel()
@@ -285,7 +285,8 @@ func (h *sessions) fork(ctx context.Context, s agent.Session, declared bool, fro
 	case f == nil: // it was deleted meanwhile
 		return false, aSession(from).Missing()
 	case turns != nil && (n < 1 || n > of):
-		return false, surface.InvalidValue("turns", "turns: the session has %d runs in its history; use 1 to %d, or leave turns out for all", of, of)
+		return false, surface.InvalidValue("turns",
+			"turns: the session has %d runs in its history; use 1 to %d, or leave turns out for all", of, of)
 	}
 	f.ID = s.ID
 	again, err = conversation.Forked(ctx, f, h.store.ForkSession(ctx, s, declared, *f))

@@ -121,7 +121,10 @@ func TestAHistoryIsRewoundAndForked(t *testing.T) {
 	data, yaml := t.TempDir(), site{upstream: up.URL}.yaml()
 	d := manage(mustRunIn(t, data, yaml, environment()))
 	all := timelines(d, up)
-	type fork struct{ original, copy *timeline }
+	type fork struct {
+		original, copy *timeline
+		four           string // a run that both have
+	}
 	forks := map[string]fork{}
 	other := all["conversation"].change("fork", "", 200)["id"].(string)
 	foreign := all["conversation"].at(other).sees("foreign", "user before", "user foreign")
@@ -155,7 +158,12 @@ func TestAHistoryIsRewoundAndForked(t *testing.T) {
 		if kind == "chat session" {
 			h.chat = h.chat[:3]
 		}
-		h.sees("four", "user before", "user one", "assistant re: one", "user four")
+		if kind == "agent's session" {
+			if all := d.asOwner("GET", h.path+"/messages", "", 200); all["total"] != 3.0 {
+				t.Errorf("after the rewind the messages are %v", all)
+			}
+		}
+		four := h.sees("four", "user before", "user one", "assistant re: one", "user four")
 
 		body := `{}`
 		switch kind {
@@ -170,6 +178,13 @@ func TestAHistoryIsRewoundAndForked(t *testing.T) {
 		status := map[string]int{"agent's session": 201}[kind]
 		object = h.change("fork", body, max(status, 200))
 		id := object["id"].(string)
+		if kind == "conversation" {
+			keyed := func() answer { return h.owner("POST", h.path+"/fork", body, "Idempotency-Key", "f") }
+			once, again := keyed(), keyed()
+			if once.status != 200 || string(once.body) != string(again.body) || strings.Contains(string(once.body), id) {
+				t.Errorf("forks with one key: %d %s and %d %s", once.status, once.body, again.status, again.body)
+			}
+		}
 		metadata, _ := object["metadata"].(map[string]any)
 		lost := kind == "conversation" && metadata["a"] != "b"
 		if kind == "agent's session" {
@@ -178,7 +193,7 @@ func TestAHistoryIsRewoundAndForked(t *testing.T) {
 		if lost || id == h.id {
 			t.Errorf("%s: the fork is %v", kind, object)
 		}
-		forks[kind] = fork{h, h.at(id)}
+		forks[kind] = fork{h, h.at(id), four}
 		if kind == "conversation" {
 			d.rewoundResponse(response, up)
 		}
@@ -195,8 +210,10 @@ func TestAHistoryIsRewoundAndForked(t *testing.T) {
 		if a := f.original.owner("DELETE", f.original.path, ""); a.status != 200 {
 			t.Errorf("%s: %d %s", kind, a.status, a.body)
 		}
-		last := f.copy.sees("last", append(common[:5:5], "user copy", "assistant re: copy", "user last")...)
-		f.copy.change("rewind", fmt.Sprintf(`{"before_run":%q}`, last), 200)
+		f.copy.sees("last", append(common[:5:5], "user copy", "assistant re: copy", "user last")...)
+		f.copy.change("rewind", fmt.Sprintf(`{"before_run":%q}`, f.four), 200)
+		f.copy.chat = f.copy.chat[:min(len(f.copy.chat), 3)]
+		f.copy.sees("end", append(common[:3:3], "user end")...)
 		if a := f.copy.owner("DELETE", f.copy.path, ""); a.status != 200 {
 			t.Errorf("%s: %d %s", kind, a.status, a.body)
 		}

@@ -7,10 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -128,10 +130,67 @@ func TestAFencedOwnerDoesNotUndoARewind(t *testing.T) {
 	}
 	_, err := b.Rewind(t.Context(), session("s"), "run_3")
 	b.ok(err)
-	b.ok(b.Close(t.Context(), session("s"), b.since["run_3"], "run_3", &conversation.Added{Items: []item.Item{item.NewText(item.User, "again")}}, nil))
+	added := &conversation.Added{Items: []item.Item{item.NewText(item.User, "again")}}
+	b.ok(b.Close(t.Context(), session("s"), b.since["run_3"], "run_3", added, nil))
 	if c := b.find("s"); len(c.Items) != 2 || c.Items[1].Text() != "run_2" {
 		t.Errorf("the session has %v", c.Items)
 	}
+}
+
+// A segment that a fork of its session has, too, stays with its run until the fork is deleted.
+func TestASharedSegmentStaysWithItsRun(t *testing.T) {
+	w, later := &town{}, forgets{}
+	r := w.gatewayWith(t, func(o *run.Options) { o.LaterDeleter = later })
+	who := caller.Caller{Org: &org.Org{ID: "o"}}
+	save := func(id string, c journal.Conversation) {
+		t.Helper()
+		key := journal.ConversationKey{Kind: journal.SessionID, ID: id}
+		if id == "resp_1" {
+			key.Kind = journal.ResponseID
+		}
+		if err := w.conversations.Save(t.Context(), "o", "", c, time.Hour, key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	save("resp_1", journal.Conversation{RunID: "run_1", Part: 1, Owner: "sess_1"})
+	save("sess_1", journal.Conversation{Parts: []string{"resp_1"}})
+	all := func(string) bool { return true }
+	f, turns, err := conversation.ForkOf(t.Context(), &w.conversations, "o", "sess_1", conversation.AllTurns, all)
+	if err != nil || turns != 1 {
+		t.Fatalf("%d turns, %v", turns, err)
+	}
+	f.ID = "sess_2"
+	if again, err := conversation.StoreFork(t.Context(), &w.conversations, "o", f, time.Hour); err != nil || again {
+		t.Fatal(err)
+	}
+	drop := func(id string) {
+		t.Helper()
+		if was, err := r.Segments().Delete(t.Context(), who, id, "resp_1"); err != nil || was != (id == "sess_1") {
+			t.Errorf("%t, %v", was, err)
+		}
+		if _, err := w.conversations.Delete(t.Context(), "o", "", journal.ConversationKey{Kind: journal.SessionID, ID: id}); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Segments().Forget(t.Context(), "o", []string{"items_1", "resp_1"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	drop("sess_1")
+	if c, err := conversation.FindAny(t.Context(), &w.conversations, "o", "resp_1"); c == nil || err != nil || len(later) > 0 {
+		t.Errorf("the segment is %+v, %v; to be forgotten are %v", c, err, later)
+	}
+	drop("sess_2")
+	if c, err := conversation.FindAny(t.Context(), &w.conversations, "o", "resp_1"); c != nil || err != nil || !later["run_1"] {
+		t.Errorf("the segment is %+v, %v; to be forgotten are %v", c, err, later)
+	}
+}
+
+// forgets are the runs that are to be deleted.
+type forgets map[string]bool
+
+func (f forgets) DeleteLater(_ context.Context, _, run string) error {
+	f[run] = true
+	return nil
 }
 
 // A request that edits an earlier message of a chat session begins its run there: the runs that it replaces are not in the

@@ -7,10 +7,12 @@ import (
 )
 
 // A case is slower than before when the median of its ratios is below slowMedian and their upper quartile below
-// slowQuartile: on a busy machine single pairs say little.
+// slowQuartile: on a busy machine single pairs say little. It is also slower when it is by a tenth and spends slowCPU
+// times the CPU: that depends less on what else the machine does.
 const (
 	slowMedian   = 0.75
 	slowQuartile = 0.9
+	slowCPU      = 1.15
 )
 
 // againstPairs is how many pairs of passes compare two gateways.
@@ -37,7 +39,9 @@ func (c comparison) cpu() string {
 // slower returns a line about a case that is slower than before, and "" about one that is not.
 func (c comparison) slower(name string) string {
 	q := quartiles(c.ratios)
-	if !(q.median < slowMedian && q.max < slowQuartile) {
+	steady := q.median < slowMedian && q.max < slowQuartile
+	dearer := q.median < slowQuartile && c.cpuNow > slowCPU*c.cpuBefore // never with an unknown CPU
+	if !steady && !dearer {
 		return ""
 	}
 	return fmt.Sprintf("slower than the commit before: %s: %s, now / before: %.2f, quartiles %.2f and %.2f. %s",

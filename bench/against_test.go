@@ -81,6 +81,18 @@ func TestSlowerNeedsMostPairs(t *testing.T) {
 	}
 }
 
+func TestSlowerAlsoCountsCPU(t *testing.T) {
+	for _, tt := range []struct {
+		ratio, cpu float64
+		slower     bool
+	}{{0.85, 1.04, false}, {0.85, 1.2, true}, {1, 1.2, false}} {
+		c := comparison{what: "requests/s", ratios: []float64{tt.ratio}, cpuBefore: 1, cpuNow: tt.cpu}
+		if line := c.slower("small"); (line != "") != tt.slower {
+			t.Errorf("ratio %v, CPU %v: %q", tt.ratio, tt.cpu, line)
+		}
+	}
+}
+
 func TestQuartiles(t *testing.T) {
 	for _, tt := range []struct {
 		xs   []float64

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 )
 
 // Version is the version of the stored form of items that this build writes. It
@@ -49,4 +50,41 @@ func (l *List) UnmarshalJSON(data []byte) error {
 	}
 	*l = stored.Items
 	return nil
+}
+
+// Encode returns the stored form of each item of the list.
+func (l List) Encode() ([]json.RawMessage, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	out, ends := make([]json.RawMessage, len(l)), make([]int, len(l))
+	for i := range l {
+		if err := e.Encode(&l[i]); err != nil {
+			return nil, err
+		}
+		ends[i] = b.Len()
+	}
+	all, begin := b.Bytes(), 0
+	for i, end := range ends {
+		out[i], begin = all[begin:end-1:end-1], end // without the newline
+	}
+	return out, nil
+}
+
+// Join returns the stored form of the List with the items that [List.Encode] has encoded.
+func Join(items []json.RawMessage) []byte {
+	n := len(`{"v":1,"items":[]}`)
+	for _, it := range items {
+		n += len(it) + 1
+	}
+	b := make([]byte, 0, n)
+	b = strconv.AppendInt(append(b, `{"v":`...), Version, 10)
+	b = append(b, `,"items":[`...)
+	for i, it := range items {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, it...)
+	}
+	return append(b, `]}`...)
 }

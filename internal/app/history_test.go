@@ -154,3 +154,39 @@ func TestTheStatementsThatReadAHistoryDoNotGrow(t *testing.T) {
 		}
 	}
 }
+
+// What a turn stores does not grow with the turns before it.
+func TestATurnStoresWhatWasSaidInIt(t *testing.T) {
+	noLeaks(t)
+	data := t.TempDir()
+	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, r received) { says(strings.Repeat("yes ", 60)).write(w) })
+	g := mustRunWith(t, data, site{upstream: up.URL}.yaml(), environment(), app.Options{})
+	reader, err := sqlite.OpenReader(t.Context(), filepath.Join(data, app.DatabaseFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	stored := func() int64 {
+		n, err := reader.Usage(t.Context(), "o")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for _, h := range histories(g) {
+		var early int64
+		for turn := 2; turn <= 120; turn++ {
+			before := stored()
+			last := h.next(g, h.id)
+			if !h.named {
+				h.id = last
+			}
+			switch grew := stored() - before; {
+			case turn == 60:
+				early = grew
+			case turn > 100 && grew > early+1000: // facts that are written together are one row
+				t.Fatalf("turn %d of %s stored %d bytes, turn 60 stored %d", turn, h.name, grew, early)
+			}
+		}
+	}
+}

@@ -124,8 +124,21 @@ type Row struct {
 	Value any    // marshals to JSON; must not be changed afterwards
 }
 
+// Prompt is the value of a row with what a run begins with; its JSON is that of all items as an [item.List]. A store may store
+// once what the Rest of several runs of an org begins with.
+type Prompt struct {
+	Front item.List // in front of the conversation
+	Rest  item.List
+}
+
+// Parts is the value of a row with the ids of the parts of a conversation. A store may store once what several begin with.
+type Parts []string
+
 // JSON returns the row's value as it is stored, without HTML escapes.
 func (r Row) JSON() (json.RawMessage, error) {
+	if p, ok := r.Value.(Prompt); ok {
+		return slices.Concat(p.Front, p.Rest).MarshalJSON()
+	}
 	if items, ok := r.Value.(item.List); ok { // an Encoder would copy what it returns
 		return items.MarshalJSON()
 	}

@@ -329,8 +329,16 @@ func DecodeConversation(key ConversationKey, body []byte) (*Conversation, error)
 		Owner string   `json:"owner"`
 	}
 	_ = json.Unmarshal(body, &known)
-	bad := &Unreadable{Key: key, Err: err, Conversation: &Conversation{RunID: known.RunID, Part: known.Part, Parts: known.Parts, Owner: known.Owner}}
+	return nil, unreadable(key, Conversation{RunID: known.RunID, Part: known.Part, Parts: known.Parts, Owner: known.Owner}, err, why)
+}
+
+// DamagedConversation returns the error for a conversation of which something is missing; known is the rest.
+func DamagedConversation(key ConversationKey, known Conversation, err error) error {
+	return unreadable(key, known, err, "what is stored is damaged")
+}
+
+func unreadable(key ConversationKey, known Conversation, err error, why string) error {
 	f := fault.New(fault.Internal, "conversation_unreadable", "%s cannot be read by this build of the gateway: %s", key.title(), why)
-	f.Err = bad
-	return nil, f
+	f.Err = &Unreadable{Key: key, Err: err, Conversation: &known}
+	return f
 }

@@ -170,7 +170,9 @@ func (in *input) read(d *driver) error {
 	if in.room, err = roomFor(d.run.req.Account, began.Items); err != nil {
 		return err
 	}
-	in.rows = d.run.events.Store("input", began.Items) // which counts all items
+	d.run.events.Store("input", began.Items) // which counts all items
+	front := len(asked.System)
+	in.rows = []journal.Row{{Ref: "input", Value: journal.Prompt{Front: began.Items[:front], Rest: began.Items[front:]}}}
 	in.facts = []loop.Body{loop.InputAdded{ItemsRef: "input", By: loop.ByClient, Truncated: len(d.run.results.full) > 0, Bytes: window.Bytes(files.Shown(began.Items))}}
 	return nil
 }

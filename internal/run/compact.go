@@ -16,7 +16,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/route"
-	"github.com/turnpike-gateway/turnpike/internal/spend"
 	"github.com/turnpike-gateway/turnpike/internal/window"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -302,22 +301,15 @@ func (c *compactor) reserveSummary(a loop.Compact) error {
 	if (a.MaxCost == budget.Amount{}) || c.run.state().Reserved != nil {
 		return nil
 	}
-	batch, windows, scopes := c.reserver.reservation(compactionID(a.Number), a.MaxCost)
-	var hold *spend.Reservation
 	var err error
-	if batch.Reservations == nil {
-		hold, err = c.reserver.spend.Reserve(c.run.ctx, c.run.lease.Org, windows, a.MaxCost)
-	}
-	if err == nil {
-		err = c.run.commit(batch, loop.Reserved{Round: c.run.state().Spent.Rounds, Scopes: scopes, Amount: a.MaxCost, Compaction: a.Number})
-	}
-	if err == nil {
-		c.reserver.hold = hold
+	c.reserver.hold, err = c.reserver.reserve(compactionID(a.Number), a.MaxCost, func(scopes []string) []loop.Body {
+		return []loop.Body{loop.Reserved{Round: c.run.state().Spent.Rounds, Scopes: scopes, Amount: a.MaxCost, Compaction: a.Number}}
+	})
+	switch {
+	case err == nil:
 		crash.At(crash.AfterSummaryIntent)
 		return nil
-	}
-	hold.Settle(budget.Amount{})
-	if errors.As(err, new(*journal.OverBudget)) {
+	case errors.As(err, new(*journal.OverBudget)):
 		return err
 	}
 	return &stopsRun{err}

@@ -87,7 +87,7 @@ func addLoop(d *driver, r *Runner) {
 	d.tools = toolSet{run: &d.run, reader: r.o.Results}
 	d.model.tools = &d.tools
 	d.compactor = compactor{run: &d.run, tools: &d.tools, observer: &d.observer, reserver: &d.reserver, models: r.o.Models}
-	d.calls = toolCaller{run: &d.run, tools: &d.tools, catalog: r.o.Catalog, cache: resultCache{r.o.Cache, &d.run}, observer: &d.observer, yields: d.yields, spend: r.o.Spend}
+	d.calls = toolCaller{run: &d.run, tools: &d.tools, catalog: r.o.Catalog, cache: resultCache{r.o.Cache, &d.run}, observer: &d.observer, yields: d.yields, reserver: &d.reserver}
 	d.calls.hooks = hookCaller{run: &d.run, hooks: r.o.Hooks, observer: &d.observer}
 	d.declared = declaredServers{run: &d.run, dialer: r.o.Dialer, dispatcher: r.o.Dispatcher, own: r.o.OwnServers}
 	d.live = liveRun{lease: d.run.lease, cancel: d.run.cancel, caller: d.run.req.Principal}

@@ -17,7 +17,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/route"
-	"github.com/turnpike-gateway/turnpike/internal/spend"
 	"github.com/turnpike-gateway/turnpike/internal/window"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -138,9 +137,6 @@ func (m *modelCaller) refusedURL(a loop.CallModel, err error, b loop.Blocked) er
 
 // begin appends that a model call is about to be sent, and reserves its maximum cost in the
 // budgets. If a budget has no room for it, the run ends.
-//
-// A durable run reserves in the batch that starts the call. The others reserve from slices, in
-// memory: nobody continues them after a crash, which counts slices as spent.
 func (m *modelCaller) begin(a loop.CallModel) error {
 	started := loop.TurnStarted{Round: a.Round, Attempt: a.Attempt, Target: a.Target, Purpose: a.Purpose, Warned: a.Warn, NoTools: a.Purpose == loop.PurposeTurn && !a.OfferTools}
 	if started.Toolless = a.OfferTools && !m.run.relay && m.tools.toolless(a.Target); started.Toolless {
@@ -149,20 +145,10 @@ func (m *modelCaller) begin(a loop.CallModel) error {
 	if (a.MaxCost == budget.Amount{}) {
 		return m.run.append(nil, started)
 	}
-	batch, windows, scopes := m.reserver.reservation(attemptID(a.Round, a.Attempt), a.MaxCost)
-	var hold *spend.Reservation
 	var err error
-	if batch.Reservations == nil {
-		hold, err = m.reserver.spend.Reserve(m.run.ctx, m.run.lease.Org, windows, a.MaxCost)
-	}
-	if err == nil {
-		err = m.run.commit(batch, loop.Reserved{Round: a.Round, Attempt: a.Attempt, Scopes: scopes, Amount: a.MaxCost}, started)
-	}
-	if err == nil {
-		m.reserver.hold = hold
-		return nil
-	}
-	hold.Settle(budget.Amount{})
+	m.reserver.hold, err = m.reserver.reserve(attemptID(a.Round, a.Attempt), a.MaxCost, func(scopes []string) []loop.Body {
+		return []loop.Body{loop.Reserved{Round: a.Round, Attempt: a.Attempt, Scopes: scopes, Amount: a.MaxCost}, started}
+	})
 	if over, ok := errors.AsType[*journal.OverBudget](err); ok {
 		// Also if the run pauses: the call is not made.
 		return cmp.Or(m.run.append(nil, a.Refused(over.Budget, over.Used.Spent.Add(over.Used.Reserved))), errDecideAgain)

@@ -17,6 +17,7 @@ const (
 	requestRef = "request"
 	storeRef   = "response" // StoreOptions of a light run, whose request is not stored
 	catalogRef = "catalog"
+	partsRef   = "parts" // of the named conversation, in front of the run
 	inputFull  = "full:input"
 	begunRef   = "request:begun" // that of a run with deferred input, when it has begun; it replaces requestRef
 	traceRef   = "trace"         // of the run's trace context, see Observer
@@ -33,7 +34,6 @@ type storedRequest struct {
 	NotOwn         int                   `json:"not_own,omitempty"`
 	SystemItems    int                   `json:"system_items,omitempty"`
 	Place          journal.Place         `json:"place,omitzero"`
-	Parts          []string              `json:"parts,omitempty"`
 	Inherited      map[string]bool       `json:"inherited,omitempty"`
 	Permissions    []string              `json:"permissions,omitempty"`
 	CallerOrg      string                `json:"caller_org,omitempty"`
@@ -94,6 +94,12 @@ func requestOf(a *loop.Accepted, parks int, rows map[string]json.RawMessage) (*R
 			return nil, start{}, journal.Damaged(storeRef, err)
 		}
 	}
+	var parts []string
+	if raw, ok := rows[partsRef]; ok {
+		if err := json.Unmarshal(raw, &parts); err != nil {
+			return nil, start{}, journal.Damaged(partsRef, err)
+		}
+	}
 	continues, err := continuesOf(&q, rows)
 	if err != nil {
 		return nil, start{}, err
@@ -117,7 +123,7 @@ func requestOf(a *loop.Accepted, parks int, rows map[string]json.RawMessage) (*R
 			},
 			Input: q.Input,
 		}, start{
-			store: q.Store, notOwn: q.NotOwn, system: max(q.SystemItems, len(q.System)), place: q.Place, inherited: q.Inherited, parts: q.Parts,
+			store: q.Store, notOwn: q.NotOwn, system: max(q.SystemItems, len(q.System)), place: q.Place, inherited: q.Inherited, parts: parts,
 			brought: q.FromRequest, declared: q.RequestServers,
 		}, nil
 }

@@ -410,13 +410,16 @@ func (s *runState) requestRowsAs(ref string) []journal.Row {
 	q, b := s.req, &s.start
 	stored := storedRequest{
 		Input: q.Input, FromRequest: q.namesFromRequest(), RequestServers: s.storeRequestServers(), Previous: previousOf(q.Continues), Session: namedOf(q.Continues),
-		Store: b.store, NotOwn: b.notOwn, SystemItems: b.system, Place: b.place, Parts: b.parts, Inherited: b.inherited,
+		Store: b.store, NotOwn: b.notOwn, SystemItems: b.system, Place: b.place, Inherited: b.inherited,
 		Permissions: q.Permissions, CallerOrg: q.CallerOrg,
 	}
 	if !q.addsLater() || ref != requestRef { // the input is stored as the transcript that the run begins with
 		stored.System, stored.Items = nil, nil
 	}
 	rows := []journal.Row{{Ref: ref, Value: stored}}
+	if len(b.parts) > 0 {
+		rows = append(rows, journal.Row{Ref: partsRef, Value: journal.Parts(b.parts)})
+	}
 	if len(s.results.full) > 0 { // of a run that waits now, its own as well
 		rows = append(rows, journal.Row{Ref: inputFull, Value: s.results.full})
 	}

@@ -8,16 +8,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
-	"github.com/turnpike-gateway/turnpike/internal/spend"
 	"github.com/turnpike-gateway/turnpike/internal/toolexec"
 )
-
-// priceReservation is the reservation of the price of a call in flight.
-type priceReservation struct {
-	id     string             // in the journal, of a durable run
-	slices *spend.Reservation // of any other run
-	price  budget.Amount
-}
 
 // priceOf returns what the call costs if it is executed.
 func priceOf(c loop.Call) budget.Amount { return budget.Amount{NanoUSD: int64(c.Prepared.PriceNano)} }
@@ -30,36 +22,16 @@ func (t *toolCaller) sharesPrice(c loop.Call) bool {
 // pay appends that a call is about to be sent, and reserves its price in the budgets that the run
 // spends from. It returns false for a call that one of them has no room for, which gets that as its
 // answer.
-//
-// As with model calls, a durable run reserves in the batch that starts the call, and the others
-// reserve from slices.
 func (t *toolCaller) pay(c loop.Call, started loop.CallStarted) (bool, error) {
-	hold := priceReservation{price: priceOf(c)}
-	var batch journal.Batch
-	var windows []budget.Window
-	for _, b := range t.run.state().Budgets {
-		windows = append(windows, journal.WindowAt(b, t.run.now()))
-	}
-	var err error
-	if t.spend == nil || t.run.durable() {
-		hold.id = "call " + string(started.Key) + "." + strconv.Itoa(started.Attempt)
-		for _, w := range windows {
-			batch.Reservations = append(batch.Reservations, journal.Reservation{ID: hold.id, Budget: w, Amount: hold.price})
-		}
-	} else {
-		hold.slices, err = t.spend.Reserve(t.run.ctx, t.run.lease.Org, windows, hold.price)
-	}
-	if err == nil {
-		err = t.run.commit(batch, started)
-	}
+	id := "call " + string(started.Key) + "." + strconv.Itoa(started.Attempt)
+	hold, err := t.reserver.reserve(id, priceOf(c), func([]string) []loop.Body { return []loop.Body{started} })
 	if err == nil {
 		if t.holds == nil {
-			t.holds = map[loop.CallKey]priceReservation{}
+			t.holds = map[loop.CallKey]*reservation{}
 		}
 		t.holds[started.Key] = hold
 		return true, nil
 	}
-	hold.slices.Settle(budget.Amount{})
 	if over, ok := errors.AsType[*journal.OverBudget](err); ok {
 		return false, t.refuse(c, over)
 	}
@@ -84,19 +56,14 @@ func (t *toolCaller) paid(end loop.CallDone) []journal.Settled {
 		return nil
 	}
 	delete(t.holds, end.Key)
-	cost := t.run.state().CallCost(end)
-	if hold.slices != nil {
-		hold.slices.Settle(cost)
-		return nil
-	}
-	return []journal.Settled{{ID: hold.id, Amount: cost}}
+	return hold.settle(t.run.state().CallCost(end))
 }
 
 // settleHolds counts calls that have no result here as executed: nobody knows better. The store
 // does the same for the reservations of durable runs.
 func (t *toolCaller) settleHolds() {
 	for _, hold := range t.holds {
-		hold.slices.Settle(hold.price)
+		hold.slices.Settle(hold.most)
 	}
 	t.holds = nil
 }

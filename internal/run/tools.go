@@ -19,7 +19,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
-	"github.com/turnpike-gateway/turnpike/internal/spend"
 	"github.com/turnpike-gateway/turnpike/internal/toolexec"
 	"github.com/turnpike-gateway/turnpike/internal/window"
 	"github.com/turnpike-gateway/turnpike/item"
@@ -42,11 +41,11 @@ type toolCaller struct {
 	cache     resultCache
 	hooks     hookCaller
 	observer  *runObserver
-	yields    func() bool                       // reports whether the run is to be handed over to its next owner
-	cancelled map[loop.CallKey]time.Duration    // duration of the calls that the end of the run cancelled
-	entries   map[loop.CallKey]*catalog.Entry   // of the calls that are to be executed
-	spend     *spend.Keeper                     // nil = every run reserves in its journal
-	holds     map[loop.CallKey]priceReservation // of the prices of calls in flight that count in budgets
+	yields    func() bool                     // reports whether the run is to be handed over to its next owner
+	cancelled map[loop.CallKey]time.Duration  // duration of the calls that the end of the run cancelled
+	entries   map[loop.CallKey]*catalog.Entry // of the calls that are to be executed
+	reserver  *reserver
+	holds     map[loop.CallKey]*reservation // of the prices of calls in flight that count in budgets
 }
 
 // keep keeps what a call that is to be executed needs.

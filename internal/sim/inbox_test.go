@@ -118,8 +118,14 @@ func (b *book) hearsTurn(key runKey, h *history, f loop.Fact, rows []journal.Row
 	}
 	itemsOf := func(ref string) []item.Item {
 		for _, row := range rows {
-			if items, ok := row.Value.(item.List); ok && row.Ref == ref && ref != "" {
-				return items
+			if row.Ref != ref || ref == "" {
+				continue
+			}
+			switch value := row.Value.(type) {
+			case item.List:
+				return value
+			case journal.Prompt:
+				return slices.Concat(value.Front, value.Rest)
 			}
 		}
 		return nil

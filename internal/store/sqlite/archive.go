@@ -45,7 +45,8 @@ func (r *Reader) Runs(ctx context.Context, orgID string, q journal.Query) ([]jou
 func (r *Reader) Head(ctx context.Context, orgID, runID string) (journal.Head, error) {
 	row := r.db.QueryRowContext(ctx, `SELECT
 		(SELECT coalesce(sum(octet_length(body)), 0) FROM run_facts f WHERE f.org = r.org AND f.run_id = r.run_id) +
-		(SELECT coalesce(sum(octet_length(body)), 0) FROM run_rows w WHERE w.org = r.org AND w.run_id = r.run_id), `+
+		(SELECT coalesce(sum(octet_length(w.body) + coalesce(l.bytes, 0)), 0) FROM run_rows w
+			LEFT JOIN shared_lists l ON l.org = w.org AND l.digest = w.rest WHERE w.org = r.org AND w.run_id = r.run_id), `+
 		headColumns+` FROM runs r WHERE org = ? AND run_id = ?`, orgID, runID)
 	var bytes int64
 	h, err := scanHead(prefixedRow{row, []any{&bytes}})
@@ -99,7 +100,8 @@ func load(ctx context.Context, tx querier, key runKey) (*journal.Story, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, err := list(ctx, tx, scanRow, `SELECT ref, body FROM run_rows WHERE org = ? AND run_id = ?`, key.org, key.run)
+	rows, err := list(ctx, tx, scanRow, `SELECT ref, body, `+followsOf+` FROM run_rows w
+		WHERE org = ? AND run_id = ?`, key.org, key.run)
 	if err != nil {
 		return nil, err
 	}
@@ -247,8 +249,12 @@ func (r *Reader) findOwnRows(ctx context.Context, key runKey, refs []string, lim
 	if err != nil {
 		return nil, nil, err
 	}
-	rows, err := r.db.QueryContext(ctx, `SELECT e.key, octet_length(w.body), iif(octet_length(w.body) <= ?, w.body, NULL)
-		FROM json_each(?) e LEFT JOIN run_rows w ON w.org = ? AND w.run_id = ? AND w.ref = e.value`, limit, string(list), key.org, key.run)
+	rows, err := r.db.QueryContext(ctx, `WITH w AS (
+			SELECT e.key AS place, octet_length(w.body) + coalesce(l.bytes, 0) AS size, w.org, w.body, w.rest
+			FROM json_each(?2) e LEFT JOIN run_rows w ON w.org = ?3 AND w.run_id = ?4 AND w.ref = e.value
+			LEFT JOIN shared_lists l ON l.org = w.org AND l.digest = w.rest)
+		SELECT place, size, iif(size <= ?1, body, NULL), iif(size <= ?1, `+followsOf+`, NULL) FROM w`,
+		limit, string(list), key.org, key.run)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -257,8 +263,8 @@ func (r *Reader) findOwnRows(ctx context.Context, key runKey, refs []string, lim
 	for size := 0; size <= limit && rows.Next(); {
 		var place int
 		var n sql.NullInt64
-		var body []byte
-		if err := rows.Scan(&place, &n, &body); err != nil {
+		var body, rest []byte
+		if err := rows.Scan(&place, &n, &body, &rest); err != nil {
 			return nil, nil, err
 		}
 		if place != len(found) {
@@ -267,7 +273,7 @@ func (r *Reader) findOwnRows(ctx context.Context, key runKey, refs []string, lim
 		if !n.Valid {
 			missing[refs[place]] = append(missing[refs[place]], place)
 		}
-		found = append(found, foundRow{n.Valid, int(n.Int64), body})
+		found = append(found, foundRow{n.Valid, int(n.Int64), extended(body, rest)})
 		size += int(n.Int64)
 	}
 	return found, missing, rows.Err()
@@ -360,9 +366,10 @@ func scanHead(row scanner) (h journal.Head, err error) {
 	return h, err
 }
 
-func scanRow(r scanner) (row, error) {
-	var out row
-	err := r.Scan(&out.ref, &out.body)
+func scanRow(r scanner) (out row, err error) {
+	var rest []byte
+	err = r.Scan(&out.ref, &out.body, &rest)
+	out.body = extended(out.body, rest)
 	return out, err
 }
 

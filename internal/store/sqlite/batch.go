@@ -42,6 +42,7 @@ type fact struct {
 type row struct {
 	ref  string
 	body []byte
+	rest *sharedList // what follows in the list of body; nil = nothing
 }
 
 func encodeBatch(lease journal.Lease, b journal.Batch) (batch, error) {
@@ -59,11 +60,19 @@ func encodeBatch(lease journal.Lease, b journal.Batch) (batch, error) {
 		out.facts[i] = fact{f, string(f.Body.Kind()), key, attempt, body}
 	}
 	for i, r := range b.Rows {
-		body, err := r.JSON()
+		var err error
+		switch value := r.Value.(type) {
+		case journal.Prompt:
+			out.rows[i], err = newPromptRow(r.Ref, value)
+		case journal.Parts:
+			out.rows[i], err = newPartsRow(r.Ref, value)
+		default:
+			out.rows[i].ref = r.Ref
+			out.rows[i].body, err = r.JSON()
+		}
 		if err != nil {
 			return out, err
 		}
-		out.rows[i] = row{r.Ref, body}
 	}
 	return out, nil
 }
@@ -90,6 +99,11 @@ func (b batch) write(t *tx, c headChange) error {
 	}
 	if err := b.writeInbox(t, c); err != nil {
 		return err
+	}
+	for _, r := range b.rows {
+		if err := t.storeList(b.key.org, r.rest); err != nil {
+			return err
+		}
 	}
 	facts, rows := b.facts, b.rows
 	if packs(c.to.Summary.Grade) {

@@ -20,8 +20,9 @@ type conversation struct {
 	keys           []string // the least first
 	version        int64    // of the one that it replaces; 0 = it is new
 	body           string
-	savedAt        int64 // Unix milliseconds
-	expiresAt      int64 // Unix milliseconds
+	parts          *sharedList // those that body does not name; nil = it names all
+	savedAt        int64       // Unix milliseconds
+	expiresAt      int64       // Unix milliseconds
 }
 
 // Save implements journal.Conversations.
@@ -29,13 +30,20 @@ func (s *Store) Save(ctx context.Context, orgID, principal string, c journal.Con
 	if err := c.Check(ttl, keys); err != nil {
 		return err
 	}
+	parts, err := sharedParts(c.Parts)
+	if err != nil {
+		return err
+	}
+	if parts != nil {
+		c.Parts = nil
+	}
 	body, err := c.Encode()
 	if err != nil {
 		return err
 	}
 	now := s.now()
 	one := conversation{
-		org: orgID, principal: principal, version: c.Version, body: string(body),
+		org: orgID, principal: principal, version: c.Version, body: string(body), parts: parts,
 		savedAt: now.UnixMilli(), expiresAt: now.Add(ttl).UnixMilli(),
 	}
 	for _, k := range keys {
@@ -48,6 +56,9 @@ func (s *Store) Save(ctx context.Context, orgID, principal string, c journal.Con
 		err := t.dropExpired(one)
 		if err == nil && added {
 			err = t.checkStored(orgID)
+		}
+		if err == nil {
+			err = t.storeList(orgID, one.parts)
 		}
 		if err == nil && one.version == 0 {
 			err = one.insert(t)
@@ -73,7 +84,8 @@ func (t *tx) dropExpired(c conversation) error {
 	if err != nil || !first.Valid || first.Int64 > c.savedAt {
 		return err
 	}
-	_, err = t.exec(`DELETE FROM conversations WHERE rowid IN (SELECT rowid FROM conversations WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`,
+	_, err = t.exec(`DELETE FROM conversations WHERE rowid IN
+		(SELECT rowid FROM conversations WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`,
 		c.savedAt, sweepBatch)
 	for _, key := range c.keys {
 		if err != nil {
@@ -98,8 +110,8 @@ func (t *tx) checkStored(orgID string) error {
 }
 
 func (c conversation) insert(t *tx) error {
-	_, err := t.exec(`INSERT INTO conversations (org, principal, key, version, body, saved_at, expires_at) VALUES (?, ?, ?, 1, ?, ?, ?)`,
-		c.org, c.principal, c.keys[0], c.body, c.savedAt, c.expiresAt)
+	_, err := t.exec(`INSERT INTO conversations (org, principal, key, version, body, parts, saved_at, expires_at)
+		VALUES (?, ?, ?, 1, ?, ?, ?, ?)`, c.org, c.principal, c.keys[0], c.body, c.parts.digest(), c.savedAt, c.expiresAt)
 	for _, key := range c.keys {
 		if err != nil {
 			break
@@ -120,9 +132,9 @@ func (c conversation) insert(t *tx) error {
 
 // replace stores c in place of the conversation with the same key and version.
 func (c conversation) replace(t *tx) error {
-	n, err := t.exec(`UPDATE conversations SET version = version + 1, body = ?, saved_at = ?, expires_at = ?
+	n, err := t.exec(`UPDATE conversations SET version = version + 1, body = ?, parts = ?, saved_at = ?, expires_at = ?
 		WHERE org = ? AND principal = ? AND key = ? AND version = ?`,
-		c.body, c.savedAt, c.expiresAt, c.org, c.principal, c.keys[0], c.version)
+		c.body, c.parts.digest(), c.savedAt, c.expiresAt, c.org, c.principal, c.keys[0], c.version)
 	switch {
 	case err != nil:
 		return err
@@ -186,23 +198,37 @@ func (t *tx) evictOldest(orgID string, handovers bool, n int64, limit int) (int6
 
 // Find implements journal.Conversations.
 func (s *Store) Find(ctx context.Context, orgID, principal string, key journal.ConversationKey) (*journal.Conversation, error) {
-	var body []byte
+	var body, parts []byte
 	var version int64
-	err := s.db.QueryRowContext(ctx, `SELECT c.version, c.body FROM conversation_keys k
+	err := s.db.QueryRowContext(ctx, `SELECT c.version, c.body, `+partsOf+` FROM conversation_keys k
 		JOIN conversations c ON c.org = k.org AND c.principal = k.principal AND c.key = k.conversation
 		WHERE k.org = ? AND k.principal = ? AND k.key = ? AND c.expires_at > ?`,
-		orgID, principal, key.String(), s.now().UnixMilli()).Scan(&version, &body)
+		orgID, principal, key.String(), s.now().UnixMilli()).Scan(&version, &body, &parts)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	} else if err != nil {
 		return nil, s.wrap("find a conversation", err)
 	}
 	c, err := journal.DecodeConversation(key, body)
+	if bad, is := errors.AsType[*journal.Unreadable](err); is && bad.Conversation != nil {
+		return nil, errors.Join(err, addParts(key, bad.Conversation, parts))
+	}
 	if err != nil {
 		return nil, err
 	}
 	c.Version = version
-	return c, nil
+	return c, addParts(key, c, parts)
+}
+
+// addParts adds the parts of a shared list, which are nil if there is none, to a conversation that does not name them.
+func addParts(key journal.ConversationKey, c *journal.Conversation, elements []byte) error {
+	if elements == nil {
+		return nil
+	}
+	if err := json.Unmarshal(extended([]byte("[]"), elements), &c.Parts); err != nil {
+		return journal.DamagedConversation(key, *c, err)
+	}
+	return nil
 }
 
 // The queries of histories. CROSS JOIN fixes the order of the tables: without it the planner begins
@@ -210,7 +236,7 @@ func (s *Store) Find(ctx context.Context, orgID, principal string, key journal.C
 // all bodies before it returns the first row: json_each and the recursion already return the rows
 // in order.
 const (
-	findAll = `SELECT j.key, c.version, c.body FROM json_each(?3) j
+	findAll = `SELECT j.key, c.version, c.body, NULL FROM json_each(?3) j
 		CROSS JOIN conversation_keys k ON k.org = ?1 AND k.principal = ?2 AND k.key = j.value
 		CROSS JOIN conversations c ON c.org = k.org AND c.principal = k.principal AND c.key = k.conversation
 		WHERE c.expires_at > ?4`
@@ -224,12 +250,12 @@ const (
 			CROSS JOIN conversation_keys k ON k.org = ?1 AND k.principal = ?2 AND k.key = 'response:' || chain.previous
 			CROSS JOIN conversations c ON c.org = k.org AND c.principal = k.principal AND c.key = k.conversation
 			WHERE c.expires_at > ?4)
-		SELECT 0, c.version, c.body FROM chain CROSS JOIN conversations c ON c.rowid = chain.id`
+		SELECT 0, c.version, c.body, ` + partsOf + ` FROM chain CROSS JOIN conversations c ON c.rowid = chain.id`
 )
 
 // eachHistory calls each for the rows of one of these queries, with the first column and the body,
 // which is valid during the call.
-func (s *Store) eachHistory(ctx context.Context, each func(i int, version int64, body []byte) error, query string, args ...any) error {
+func (s *Store) eachHistory(ctx context.Context, each func(i int, version int64, body, parts []byte) error, query string, args ...any) error {
 	rows, err := s.db.QueryContext(ctx, query, append(args, s.now().UnixMilli())...)
 	if err != nil {
 		return s.wrap("find conversations", err)
@@ -239,10 +265,11 @@ func (s *Store) eachHistory(ctx context.Context, each func(i int, version int64,
 		var i int
 		var version int64
 		var body sql.RawBytes
-		if err := rows.Scan(&i, &version, &body); err != nil {
+		var parts []byte
+		if err := rows.Scan(&i, &version, &body, &parts); err != nil {
 			return s.wrap("find conversations", err)
 		}
-		if err := each(i, version, body); err != nil {
+		if err := each(i, version, body, parts); err != nil {
 			return err
 		}
 	}
@@ -259,7 +286,7 @@ func (s *Store) FindAll(ctx context.Context, orgID, principal string, keys []jou
 	if err != nil {
 		return err
 	}
-	return s.eachHistory(ctx, func(i int, version int64, body []byte) error {
+	return s.eachHistory(ctx, func(i int, version int64, body, _ []byte) error {
 		c, err := journal.DecodeHistory(keys[i], body, false)
 		if err != nil {
 			return err
@@ -273,12 +300,15 @@ func (s *Store) FindAll(ctx context.Context, orgID, principal string, keys []jou
 func (s *Store) FindChain(ctx context.Context, orgID, principal, id string, each func(*journal.Conversation) error) error {
 	for id != "" { // once more if the chain is not complete, or SQLite cannot read the JSON of a body
 		next := id
-		err := s.eachHistory(ctx, func(_ int, version int64, body []byte) error {
+		err := s.eachHistory(ctx, func(_ int, version int64, body, parts []byte) error {
 			c, err := journal.DecodeHistory(journal.ConversationKey{Kind: journal.ResponseID, ID: next}, body, true)
 			if err != nil {
 				return err
 			}
 			c.Version, next = version, c.Previous
+			if err := addParts(journal.ConversationKey{Kind: journal.ResponseID, ID: c.RunID}, c, parts); err != nil {
+				return err
+			}
 			return each(c)
 		}, findChain, orgID, principal, id)
 		if err != nil || next == id {

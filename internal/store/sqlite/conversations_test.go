@@ -19,11 +19,15 @@ func TestHistoriesAreReadByTheirKeysWithoutASort(t *testing.T) {
 	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db")})
 	const byKey = "SEARCH k USING INDEX sqlite_autoindex_conversation_keys_1 (org=? AND principal=? AND key=?)"
 	const byConversation = "SEARCH c USING INDEX sqlite_autoindex_conversations_1 (org=? AND principal=? AND key=?)"
+	const byDigest = "SEARCH l USING INDEX sqlite_autoindex_shared_lists_1 (org=? AND digest=?)"
 	for query, want := range map[string][]string{
 		findAll: {"SCAN j VIRTUAL TABLE INDEX 1:", byKey, byConversation},
 		findChain: {
 			"CO-ROUTINE chain", "SETUP", byKey, byConversation, "RECURSIVE STEP", "SCAN chain", byKey, byConversation,
 			"SCAN chain", "SEARCH c USING INTEGER PRIMARY KEY (rowid=?)",
+			// The ids of the parts of a segment, of which only those of the first segment of a chain can have many.
+			"CORRELATED SCALAR SUBQUERY 5", "CO-ROUTINE chain", "SETUP", byDigest, "RECURSIVE STEP", "SCAN chain", byDigest,
+			"USE TEMP B-TREE FOR group_concat(ORDER BY)", "SCAN chain",
 		},
 	} {
 		got, err := list(t.Context(), s.db, func(row scanner) (detail string, err error) {

@@ -35,7 +35,7 @@ type part struct {
 
 func (p *part) write(t *tx) error { return p.batch.write(t, p.change) }
 
-func (p *part) size() int { return size(p.batch.facts, p.batch.rows, p.change) }
+func (p *part) size() int { return p.batch.size(p.change) }
 
 // retain charges the run for the batch, which waits in memory for space on the disk.
 func (p *part) retain() {
@@ -62,7 +62,7 @@ func (h *held) with(b batch, c headChange) *held {
 	}
 	next.parts = append(next.parts, &part{batch: b, change: c})
 	next.rows += len(b.facts) + len(b.rows)
-	next.bytes += size(b.facts, b.rows, c)
+	next.bytes += b.size(c)
 	return next
 }
 

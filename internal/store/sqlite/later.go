@@ -85,7 +85,7 @@ func (t *tx) storeLater() error {
 // A body is bound as bytes, which the cast does not copy: a string would be a copy of it.
 const (
 	insertFact = `INSERT INTO run_facts (org, run_id, seq, epoch, kind, call_key, attempt, at, v, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT))`
-	insertRow  = `INSERT INTO run_rows (org, run_id, ref, body) VALUES (?, ?, ?, CAST(? AS TEXT))`
+	insertRow  = `INSERT INTO run_rows (org, run_id, ref, body, rest) VALUES (?, ?, ?, CAST(? AS TEXT), ?)`
 )
 
 // insertFacts stores facts, several per statement.
@@ -120,10 +120,10 @@ func (t *tx) insertFacts(facts []laterFact) error {
 // insertRows stores rows, several per statement.
 func (t *tx) insertRows(rows []laterRow) error {
 	for some := range insertParts(rows) {
-		args := make([]any, 0, 4*len(some))
+		args := make([]any, 0, 5*len(some))
 		for i := range some {
 			r := &some[i]
-			args = append(args, r.key.org, r.key.run, r.ref, r.body)
+			args = append(args, r.key.org, r.key.run, r.ref, r.body, r.rest.digest())
 		}
 		_, err := t.exec(t.insert(insertRow, len(some)), args...)
 		switch {

@@ -31,7 +31,7 @@ const (
 func packed(facts []fact, rows []row) ([]fact, []row) {
 	var small, large []row
 	for _, r := range rows {
-		if len(r.body) <= maxPacked {
+		if len(r.body) <= maxPacked && r.rest == nil {
 			small = append(small, r)
 		} else {
 			large = append(large, r)

@@ -65,7 +65,7 @@ func (s *Store) DeleteFinished(ctx context.Context, before time.Time) (deleted i
 		return n, err
 	})
 	if err == nil {
-		err = s.repeatWrite(ctx, (*tx).vacuum)
+		err = s.clean(ctx)
 	}
 	return deleted, s.wrap("delete finished runs", err)
 }
@@ -111,7 +111,7 @@ func (s *Store) DeleteOrgData(ctx context.Context, before time.Time, progress fu
 		}
 	}
 	if len(ids) > 0 {
-		err = s.repeatWrite(ctx, (*tx).vacuum)
+		err = s.clean(ctx)
 	}
 	return s.wrap("delete the data of deleted orgs", err)
 }
@@ -162,7 +162,7 @@ func (s *Store) DeleteForgotten(ctx context.Context) (deleted int, err error) {
 			continue
 		}
 		if err == nil && deleted > 0 {
-			err = s.repeatWrite(ctx, (*tx).vacuum)
+			err = s.clean(ctx)
 		}
 		return deleted, s.wrap("delete forgotten runs", err)
 	}
@@ -187,6 +187,14 @@ func (s *Store) dueForgotten(ctx context.Context) (due []runKey, err error) {
 		due = append(due, key)
 	}
 	return due, s.wrap("find forgotten runs", rows.Err())
+}
+
+// clean deletes the lists that were used by what was deleted, and returns free pages to the file system.
+func (s *Store) clean(ctx context.Context) error {
+	if err := s.repeatWrite(ctx, (*tx).dropLists); err != nil {
+		return err
+	}
+	return s.repeatWrite(ctx, (*tx).vacuum)
 }
 
 // repeatWrite performs the write until it changes no row.

@@ -15,6 +15,7 @@ const (
 	sizeOfRow             = 160
 	sizeOfConversation    = 250
 	sizeOfConversationKey = 300
+	sizeOfList            = 250
 )
 
 // addUsage adds to the org's usage. Triggers subtract deleted rows.
@@ -57,6 +58,17 @@ func size(facts []fact, rows []row, c headChange) int {
 	}
 	for i := range rows {
 		n += sizeOfRow + len(rows[i].body)
+	}
+	return n
+}
+
+// size returns the memory that the batch occupies, in bytes, about.
+func (b batch) size(c headChange) int {
+	n := size(b.facts, b.rows, c)
+	for _, r := range b.rows {
+		if r.rest != nil {
+			n += r.rest.bytes
+		}
 	}
 	return n
 }

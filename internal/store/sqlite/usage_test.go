@@ -18,9 +18,10 @@ func recount(t *testing.T, s *Store, orgID string) (bytes, conversations int64) 
 			(SELECT coalesce(sum(?3 + octet_length(body)), 0) FROM run_facts WHERE org = ?1) +
 			(SELECT coalesce(sum(?4 + octet_length(body)), 0) FROM run_rows WHERE org = ?1) +
 			(SELECT coalesce(sum(?5 + octet_length(body)), 0) FROM conversations WHERE org = ?1) +
+			(SELECT coalesce(sum(?7 + octet_length(body)), 0) FROM shared_lists WHERE org = ?1) +
 			(SELECT count(*) * ?6 FROM conversation_keys WHERE org = ?1),
 			(SELECT count(*) FROM conversations WHERE org = ?1)`,
-		orgID, sizeOfRun, sizeOfFact, sizeOfRow, sizeOfConversation, sizeOfConversationKey).Scan(&bytes, &conversations)
+		orgID, sizeOfRun, sizeOfFact, sizeOfRow, sizeOfConversation, sizeOfConversationKey, sizeOfList).Scan(&bytes, &conversations)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -82,6 +83,7 @@ func archiveCases() []rule {
 		{"a run that grows is read without gaps", "a follower reads pages while the owner appends: every fact once, in order", growingRun},
 		{"what is appended without waiting is read soon", "a light run can be followed", soonRead},
 		{"rows remain after the run has ended", "a finished run is still shown", rowsStay},
+		{"what runs begin with stays whole", "runs of a conversation begin with the same items, and a store may store those once", promptsStay},
 		{"a caller may modify a story", "Load returns copies", func(b *testBench) {
 			a := b.begin("a", "r")
 			b.ok(a.append(b.Context(), journal.Batch{Sync: true, Rows: []journal.Row{{Ref: "x", Value: 1}}}, input("x")))
@@ -228,6 +230,38 @@ func rowsStay(b *testBench) {
 	var got item.List
 	b.ok(json.Unmarshal(a.checkStored().Rows["input"], &got))
 	b.equal(got, items)
+}
+
+// What runs begin with is stored whole, however much of it other runs of the org have, and whichever of them are deleted.
+func promptsStay(b *testBench) {
+	text := func(role item.Role, n int) item.Item {
+		return item.NewText(role, fmt.Sprint(n, strings.Repeat(" said", 1000)))
+	}
+	system := item.List{item.NewText(item.System, "be brief")}
+	var said, branch item.List
+	for n := range 20 {
+		said = append(said, text(item.User, n), text(item.Assistant, n))
+	}
+	branch = append(append(branch, said[:8]...), text(item.User, 100))
+	edited := append(item.List{text(item.User, 101)}, said...)
+	for _, org := range []string{"a", "bb"} {
+		for i, p := range []journal.Prompt{
+			{Front: system}, {Rest: said[:2]}, {Front: system, Rest: said[:6]}, {Rest: said[:8]}, {Rest: said[:8]}, {Rest: branch},
+			{Rest: said}, {Rest: edited}, {Rest: said[:4]},
+		} {
+			r := b.begin(org, fmt.Sprint("r", i))
+			b.ok(r.append(b.Context(), journal.Batch{Sync: true, Rows: []journal.Row{{Ref: "input", Value: p}}}, input("input")))
+			want, err := slices.Concat(p.Front, p.Rest).MarshalJSON()
+			b.ok(err)
+			rows, err := b.Archive.Rows(b.Context(), org, fmt.Sprint("r", i), []string{"input"}, len(want)+8192)
+			b.ok(err)
+			for _, stored := range []json.RawMessage{rows[0], r.checkStored().Rows["input"]} {
+				if !bytes.Equal(stored, want) {
+					b.Errorf("prompt %d of %s has %d bytes that differ from the %d that were stored", i, org, len(stored), len(want))
+				}
+			}
+		}
+	}
 }
 
 // noLimit is more than a case stores.

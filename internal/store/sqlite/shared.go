@@ -1,0 +1,198 @@
+package sqlite
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+
+	"github.com/turnpike-gateway/turnpike/internal/journal"
+	"github.com/turnpike-gateway/turnpike/item"
+)
+
+// The input of a run that continues a conversation is the input of the run before it, the answer to that, and a few new
+// items; the parts of a named conversation are those that it had a turn ago, and one more. Such lists are stored as chains:
+// a row of shared_lists has the elements that follow those of another row, and is named by a digest of all elements up to its
+// end. A new list is looked up by where each of its elements ends, the longest first, and adds only what follows.
+//
+// Nothing else is shared: what anybody knows of a conversation plays no part, so that one that was changed, shortened or
+// deleted makes a list that shares what is still the same.
+//
+// A row counts its uses. What names it gives its use back when it is deleted (triggers do that), and dropLists deletes
+// those without.
+const (
+	minItems = 4 << 10 // bytes of items that are stored as a list; fewer stay in the row of their run, which is one row less
+	minParts = 1 << 10 // bytes of the ids of parts
+
+	maxEnds   = 1 << 10 // how many ends of a list are looked up. One that adds more elements is stored whole
+	firstEnds = 16      // most add fewer
+
+	digestBytes = 16
+)
+
+// sharedList is a list that is stored as a chain.
+type sharedList struct {
+	elements []json.RawMessage
+	digests  []string // of the elements up to each
+	bytes    int
+}
+
+// newShared returns nil if the elements have less than least bytes. kind keeps lists apart whose elements look alike.
+func newShared(kind string, elements []json.RawMessage, least int) *sharedList {
+	l := &sharedList{elements: elements}
+	for _, e := range elements {
+		l.bytes += len(e) + 1
+	}
+	if l.bytes < least {
+		return nil
+	}
+	sum := sha256.New()
+	sum.Write([]byte(kind))
+	for _, e := range elements {
+		sum.Write([]byte{0}) // in no JSON
+		sum.Write(e)
+		l.digests = append(l.digests, hex.EncodeToString(sum.Sum(nil)[:digestBytes]))
+	}
+	return l
+}
+
+// digest returns that of all elements, and NULL for nil.
+func (l *sharedList) digest() any {
+	if l == nil {
+		return nil
+	}
+	return l.digests[len(l.digests)-1]
+}
+
+// newPromptRow returns the row of what a run begins with.
+func newPromptRow(ref string, value journal.Prompt) (row, error) {
+	front, err := value.Front.Encode()
+	if err != nil {
+		return row{}, err
+	}
+	rest, err := value.Rest.Encode()
+	if err != nil {
+		return row{}, err
+	}
+	shared := newShared("items of version "+strconv.Itoa(item.Version), rest, minItems)
+	if shared == nil {
+		front = slices.Concat(front, rest)
+	}
+	return row{ref, item.Join(front), shared}, nil
+}
+
+// newPartsRow returns the row of the ids of the parts that stand in front of a run.
+func newPartsRow(ref string, ids journal.Parts) (row, error) {
+	shared, err := sharedParts(ids)
+	if err != nil || shared != nil {
+		return row{ref, []byte("[]"), shared}, err
+	}
+	body, err := json.Marshal(ids)
+	return row{ref: ref, body: body}, err
+}
+
+// sharedParts returns nil if ids are too few.
+func sharedParts(ids []string) (*sharedList, error) {
+	elements := make([]json.RawMessage, len(ids))
+	for i, id := range ids {
+		var err error
+		if elements[i], err = json.Marshal(id); err != nil {
+			return nil, err
+		}
+	}
+	return newShared("parts", elements, minParts), nil
+}
+
+// storeList stores the list, which may be nil, and counts a use of it.
+func (t *tx) storeList(orgID string, l *sharedList) error {
+	if l == nil {
+		return nil
+	}
+	before, n, size, err := t.findList(orgID, l)
+	if err != nil {
+		return err
+	}
+	if before != "" {
+		if _, err := t.exec(`UPDATE shared_lists SET uses = uses + 1 WHERE org = ? AND digest = ?`, orgID, before); err != nil {
+			return err
+		}
+	}
+	if n == len(l.elements) {
+		return nil
+	}
+	body := joined(l.elements[n:])
+	if _, err = t.exec(`INSERT INTO shared_lists (org, digest, before, elements, bytes, uses, body)
+		VALUES (?, ?, ?, ?, ?, 1, CAST(? AS TEXT))`, orgID, l.digest(), before, len(l.elements), size+len(body)+1, body); err != nil {
+		return err
+	}
+	return t.addUsage(orgID, sizeOfList+len(body), 0, 0)
+}
+
+// findList returns the longest list of the org that l begins with, or is.
+func (t *tx) findList(orgID string, l *sharedList) (digest string, elements, size int, err error) {
+	ends := l.digests[max(0, len(l.digests)-maxEnds):]
+	for some := min(len(ends), firstEnds); len(ends) > 0; some = len(ends) {
+		tried, err := json.Marshal(ends[len(ends)-some:])
+		if err != nil {
+			return "", 0, 0, err
+		}
+		err = t.queryRow(`SELECT digest, elements, bytes FROM json_each(?2) j CROSS JOIN shared_lists l ON l.org = ?1 AND l.digest = j.value
+			ORDER BY elements DESC LIMIT 1`, []any{orgID, string(tried)}, &digest, &elements, &size)
+		if !errors.Is(err, sql.ErrNoRows) {
+			return digest, elements, size, err
+		}
+		ends = ends[:len(ends)-some]
+	}
+	return "", 0, 0, nil
+}
+
+// dropLists deletes some lists that nothing uses, and returns their number. The one in front of one can then be unused, too.
+func (t *tx) dropLists() (int64, error) {
+	return t.deleteSome(`DELETE FROM shared_lists WHERE rowid IN
+		(SELECT rowid FROM shared_lists INDEXED BY shared_lists_unused WHERE uses = 0 LIMIT 16)`)
+}
+
+// Between the two stand an org and a digest; together they are SQL for the elements of that list, with a comma between two. They
+// are empty if not all of the list is there.
+const (
+	elementsOf = `(WITH RECURSIVE chain (org, before, elements, body) AS (
+			SELECT l.org, l.before, l.elements, l.body FROM shared_lists l WHERE (l.org, l.digest) = (`
+	inOrder = `)
+			UNION ALL SELECT l.org, l.before, l.elements, l.body
+			FROM chain CROSS JOIN shared_lists l ON l.org = chain.org AND l.digest = chain.before)
+		SELECT CASE max(before = '') WHEN 1 THEN group_concat(body, ',' ORDER BY elements) ELSE '' END FROM chain)`
+
+	// The parts of a conversation c, and what follows in a row w of a run; NULL where the row has all.
+	partsOf   = `CASE WHEN c.parts IS NOT NULL THEN ` + elementsOf + `c.org, c.parts` + inOrder + ` END`
+	followsOf = `CASE WHEN w.rest IS NOT NULL THEN ` + elementsOf + `w.org, w.rest` + inOrder + ` END`
+)
+
+// extended returns JSON that ends with an array, with further elements in it; nil = none. It returns what no reader decodes if
+// rest is empty, because something is missing then.
+func extended(body, rest []byte) []byte {
+	if rest == nil {
+		return body
+	}
+	end := bytes.LastIndexByte(body, ']')
+	if len(rest) == 0 || end < 1 {
+		return nil
+	}
+	out := make([]byte, 0, len(body)+1+len(rest))
+	out = append(out, body[:end]...)
+	if body[end-1] != '[' {
+		out = append(out, ',')
+	}
+	return append(append(out, rest...), body[end:]...)
+}
+
+// joined returns the elements with a comma between two.
+func joined(elements []json.RawMessage) (out []byte) {
+	for i, e := range elements {
+		out = append(appendComma(out, i), e...)
+	}
+	return out
+}

@@ -58,11 +58,7 @@ func sessionKey(id string) journal.ConversationKey {
 func (s *Store) Rewind(
 	ctx context.Context, orgID, id string, c journal.Conversation, ttl time.Duration, dropped []journal.ConversationKey,
 ) error {
-	key := sessionKey(id)
-	if err := c.Check(ttl, []journal.ConversationKey{key}); err != nil {
-		return err
-	}
-	one, err := s.stored(orgID, c, ttl, key)
+	one, err := s.stored(orgID, "", c, ttl, sessionKey(id))
 	if err != nil {
 		return err
 	}
@@ -75,7 +71,7 @@ func (s *Store) Rewind(
 		}
 		for _, part := range dropped {
 			const unshare = `DELETE FROM shared_parts WHERE org = ? AND part = ? AND conversation = ?`
-			if _, err := t.exec(unshare, orgID, part.String(), key.String()); err != nil {
+			if _, err := t.exec(unshare, orgID, part.String(), one.keys[0]); err != nil {
 				return err
 			}
 		}
@@ -85,12 +81,8 @@ func (s *Store) Rewind(
 
 // Fork implements journal.Branches.
 func (s *Store) Fork(ctx context.Context, orgID string, f journal.Fork, ttl time.Duration) error {
-	key := sessionKey(f.ID)
 	f.Conversation.Version = 0
-	if err := f.Check(ttl, []journal.ConversationKey{key}); err != nil {
-		return err
-	}
-	one, err := s.stored(orgID, f.Conversation, ttl, key)
+	one, err := s.stored(orgID, "", f.Conversation, ttl, sessionKey(f.ID))
 	if err != nil {
 		return err
 	}
@@ -112,16 +104,6 @@ func (s *Store) Fork(ctx context.Context, orgID string, f journal.Fork, ttl time
 		s.reportEvicted(orgID)
 	}
 	return err
-}
-
-// stored returns the stored form of a conversation with parts, from now on.
-func (s *Store) stored(orgID string, c journal.Conversation, ttl time.Duration, key journal.ConversationKey) (conversation, error) {
-	body, err := c.Encode()
-	now := s.now()
-	return conversation{
-		org: orgID, keys: []string{key.String()}, version: c.Version, body: string(body),
-		savedAt: now.UnixMilli(), expiresAt: now.Add(ttl).UnixMilli(),
-	}, err
 }
 
 // fork stores the conversation of a fork, and that its parts are shared.

@@ -27,38 +27,16 @@ type conversation struct {
 
 // Save implements journal.Conversations.
 func (s *Store) Save(ctx context.Context, orgID, principal string, c journal.Conversation, ttl time.Duration, keys ...journal.ConversationKey) error {
-	if err := c.Check(ttl, keys); err != nil {
-		return err
-	}
-	parts, err := sharedParts(c.Parts)
+	one, err := s.stored(orgID, principal, c, ttl, keys...)
 	if err != nil {
 		return err
 	}
-	if parts != nil {
-		c.Parts = nil
-	}
-	body, err := c.Encode()
-	if err != nil {
-		return err
-	}
-	now := s.now()
-	one := conversation{
-		org: orgID, principal: principal, version: c.Version, body: string(body), parts: parts,
-		savedAt: now.UnixMilli(), expiresAt: now.Add(ttl).UnixMilli(),
-	}
-	for _, k := range keys {
-		one.keys = append(one.keys, k.String())
-	}
-	slices.Sort(one.keys)
 	added := one.version == 0 && (keys[0].Kind == journal.SessionID || keys[0].Kind == journal.RequestKey) // by a request that can be refused
 	var dropped int64
-	err = s.writer.performOne(ctx, &write{awaited: true, plain: true, org: orgID, size: len(body), do: func(t *tx) error {
+	err = s.writer.performOne(ctx, &write{awaited: true, plain: true, org: orgID, size: len(one.body), do: func(t *tx) error {
 		err := t.dropExpired(one)
 		if err == nil && added {
 			err = t.checkStored(orgID)
-		}
-		if err == nil {
-			err = t.storeList(orgID, one.parts)
 		}
 		if err == nil && one.version == 0 {
 			err = one.insert(t)
@@ -74,6 +52,33 @@ func (s *Store) Save(ctx context.Context, orgID, principal string, c journal.Con
 		s.reportEvicted(orgID)
 	}
 	return s.wrap("save a conversation", err)
+}
+
+// stored returns the stored form of a conversation, for ttl from now on. What [journal.Conversation.Check] refuses is an error.
+func (s *Store) stored(
+	orgID, principal string, c journal.Conversation, ttl time.Duration, keys ...journal.ConversationKey,
+) (one conversation, err error) {
+	if err := c.Check(ttl, keys); err != nil {
+		return one, err
+	}
+	parts, err := sharedParts(c.Parts)
+	if err != nil {
+		return one, err
+	}
+	if parts != nil {
+		c.Parts = nil
+	}
+	body, err := c.Encode()
+	now := s.now()
+	one = conversation{
+		org: orgID, principal: principal, version: c.Version, body: string(body), parts: parts,
+		savedAt: now.UnixMilli(), expiresAt: now.Add(ttl).UnixMilli(),
+	}
+	for _, k := range keys {
+		one.keys = append(one.keys, k.String())
+	}
+	slices.Sort(one.keys)
+	return one, err
 }
 
 // dropExpired deletes some conversations that have expired, and all of those that have
@@ -110,6 +115,9 @@ func (t *tx) checkStored(orgID string) error {
 }
 
 func (c conversation) insert(t *tx) error {
+	if err := t.storeList(c.org, c.parts); err != nil {
+		return err
+	}
 	_, err := t.exec(`INSERT INTO conversations (org, principal, key, version, body, parts, saved_at, expires_at)
 		VALUES (?, ?, ?, 1, ?, ?, ?, ?)`, c.org, c.principal, c.keys[0], c.body, c.parts.digest(), c.savedAt, c.expiresAt)
 	for _, key := range c.keys {
@@ -132,6 +140,9 @@ func (c conversation) insert(t *tx) error {
 
 // replace stores c in place of the conversation with the same key and version.
 func (c conversation) replace(t *tx) error {
+	if err := t.storeList(c.org, c.parts); err != nil {
+		return err
+	}
 	n, err := t.exec(`UPDATE conversations SET version = version + 1, body = ?, parts = ?, saved_at = ?, expires_at = ?
 		WHERE org = ? AND principal = ? AND key = ? AND version = ?`,
 		c.body, c.parts.digest(), c.savedAt, c.expiresAt, c.org, c.principal, c.keys[0], c.version)

@@ -64,7 +64,7 @@ func (s *Store) createSession(ctx context.Context, one agent.Session, declared b
 	if err != nil {
 		return err
 	}
-	kept, err := s.stored(one.Org, c, journal.Kept, sessionKey(one.ID))
+	kept, err := s.stored(one.Org, "", c, journal.Kept, sessionKey(one.ID))
 	if err != nil {
 		return err
 	}

@@ -12,13 +12,15 @@ import (
 )
 
 // A rewind takes a run, and everything after it, out of a conversation; a fork is a new conversation that begins with what
-// another has. Neither copies an item of a named conversation: both change lists of parts. What a fork has, too, is
-// deleted with the last conversation that has it: see [journal.Branches].
+// another has. Neither copies an item of a named conversation: both store lists of parts. What both have is deleted with the
+// last of them: see [journal.Branches]. A run that begins has either seen the conversation in its present version, or is
+// not accepted; from then until its end is stored, no rewind is. So a rewind neither takes from a run what it goes on from,
+// nor loses what it adds. A chat session, which is stored whole, is copied.
 
 // NotIdle is the error for a conversation or session that is neither rewound nor forked because a run of it has not ended.
 func NotIdle(id, runID string) *fault.Error {
 	f := fault.New(fault.Conflict, "session_busy",
-		"%q has the run %s, which has not ended; send the request again when it has, or cancel the run", id, runID)
+		"%q has a run that has not ended, %s; send the request again when it has, or cancel it", id, runID)
 	f.RetryAfter = time.Second
 	return f
 }

@@ -1,6 +1,7 @@
 package conversation
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -393,7 +394,7 @@ func (s *Sessions) Put(ctx context.Context, n SessionName, c journal.Conversatio
 func (s *Sessions) Idle(ctx context.Context, n SessionName, c *journal.Conversation) error {
 	busy, err := s.busy(ctx, n, c)
 	if err == nil && busy {
-		err = NotIdle(n.ID, c.RunID)
+		err = NotIdle(n.ID, cmp.Or(c.RunID, "which begins"))
 	}
 	return err
 }

@@ -176,6 +176,9 @@ type Sessions interface {
 	// CreateSession adds a session without turns and its empty conversation. It returns org.ErrNotFound
 	// without the org, or if the agent is stored and was deleted or archived, or an *org.CapError.
 	CreateSession(ctx context.Context, s Session, declared bool) error
+	// ForkSession is CreateSession for a session whose conversation is that of f. The errors are also those of
+	// [journal.Branches].
+	ForkSession(ctx context.Context, s Session, declared bool, f journal.Fork) error
 	// Session returns a session, or org.ErrNotFound.
 	Session(ctx context.Context, orgID, id string) (Session, error)
 	// Sessions returns sessions, the latest updated first, and how many the query selects without Limit and

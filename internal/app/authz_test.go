@@ -61,6 +61,7 @@ func access() map[string]struct {
 	}
 	at := func(path string) func(*twoOrgs) string { return func(*twoOrgs) string { return path } }
 	says := func(body string) func(*twoOrgs) string { return func(*twoOrgs) string { return body } }
+	const rewindNone = `{"before_run":"run_none"}`
 	one := func(status int, path string) []visit { return []visit{{"own", status, at(path), nil, 0}} }
 	with := func(status int, path string, body func(*twoOrgs) string) []visit {
 		return []visit{{"own", status, at(path), body, 0}}
@@ -152,10 +153,11 @@ func access() map[string]struct {
 		"POST /v1/audio/transcriptions": {starts, with(200, "/v1/audio/transcriptions", says(relayed))},
 		"POST /v1/audio/translations":   {starts, with(200, "/v1/audio/translations", says(relayed))},
 
-		"GET /v1/sessions/{id}":       {starts, one(404, "/v1/sessions/none")},
-		"PUT /v1/sessions/{id}":       {starts, with(200, "/v1/sessions/put", says(`{"messages":[{"role":"user","content":"x"}]}`))},
-		"DELETE /v1/sessions/{id}":    {starts, with(200, "/v1/sessions/gone", says(``))},
-		"POST /v1/sessions/{id}/fork": {starts, with(404, "/v1/sessions/none/fork", says(`{"session_id":"fork"}`))},
+		"GET /v1/sessions/{id}":         {starts, one(404, "/v1/sessions/none")},
+		"PUT /v1/sessions/{id}":         {starts, with(200, "/v1/sessions/put", says(`{"messages":[{"role":"user","content":"x"}]}`))},
+		"DELETE /v1/sessions/{id}":      {starts, with(200, "/v1/sessions/gone", says(``))},
+		"POST /v1/sessions/{id}/fork":   {starts, with(404, "/v1/sessions/none/fork", says(`{"session_id":"fork"}`))},
+		"POST /v1/sessions/{id}/rewind": {starts, with(404, "/v1/sessions/none/rewind", says(rewindNone))},
 
 		"POST /v1/chat/completions":                  {starts, with(200, "/v1/chat/completions", says(question))},
 		"POST /v1/responses":                         {starts, with(200, "/v1/responses", says(askedResponses))},
@@ -169,6 +171,8 @@ func access() map[string]struct {
 		"GET /v1/conversations/{id}":                 {starts, things(200, "/v1/conversations/%s", (*twoOrgs).conversation)},
 		"POST /v1/conversations/{id}":                {starts, withBody(things(200, "/v1/conversations/%s", (*twoOrgs).conversation), `{"metadata":{}}`)},
 		"DELETE /v1/conversations/{id}":              {starts, things(200, "/v1/conversations/%s", (*twoOrgs).conversation)},
+		"POST /v1/conversations/{id}/fork":           {starts, things(200, "/v1/conversations/%s/fork", (*twoOrgs).conversation)},
+		"POST /v1/conversations/{id}/rewind":         {starts, with(404, "/v1/conversations/none/rewind", says(rewindNone))},
 		"GET /v1/conversations/{id}/items":           {starts, things(200, "/v1/conversations/%s/items", (*twoOrgs).conversation)},
 		"POST /v1/conversations/{id}/items":          {starts, withBody(things(200, "/v1/conversations/%s/items", (*twoOrgs).conversation), `{"items":[{"role":"user","content":"x"}]}`)},
 		"GET /v1/conversations/{id}/items/{item}":    {starts, things(200, "/v1/conversations/%s", (*twoOrgs).conversationItem)},
@@ -259,6 +263,8 @@ func access() map[string]struct {
 		"GET /api/sessions/{id}/inputs":                {readsRuns, forMembers(404, things(200, "/api/sessions/%s/inputs", (*twoOrgs).session))},
 		"GET /api/sessions/{id}/messages":              {readsRuns, forMembers(404, things(200, "/api/sessions/%s/messages", (*twoOrgs).session))},
 		"GET /api/sessions/{id}/runs":                  {readsRuns, forMembers(404, things(200, "/api/sessions/%s/runs", (*twoOrgs).session))},
+		"POST /api/sessions/{id}/fork":                 {starts, forMembers(404, things(201, "/api/sessions/%s/fork", (*twoOrgs).session))},
+		"POST /api/sessions/{id}/rewind":               {starts, with(404, "/api/sessions/none/rewind", says(rewindNone))},
 		"DELETE /api/sessions/{id}":                    {starts, forMembers(404, things(200, "/api/sessions/%s", (*twoOrgs).session))},
 		"/api/sessions/":                               {open, one(404, "/api/sessions/a/elsewhere")},
 		"GET /api/tools":                               {readsRuns, one(200, "/api/tools")},

@@ -32,6 +32,7 @@ type history struct {
 	callIDs map[string]string // ids of the provider's, by ours
 	listed  []string
 	parts   []string // of the session
+	version int64    // of the session
 
 	lastTarget event.Target // that answered last; zero = not known
 
@@ -78,7 +79,10 @@ func readHistory(ctx context.Context, kept journal.Conversations, ends Ends, req
 	var found []part
 	var err error
 	if req.Continues.Named {
-		h.parts, found, err = readNamed(ctx, kept, req, memory)
+		var named *journal.Conversation
+		if named, found, err = readNamed(ctx, kept, req, memory); err == nil {
+			h.parts, h.version = named.Parts, named.Version
+		}
 	} else {
 		found, err = readSegments(ctx, kept, req, memory)
 	}
@@ -250,7 +254,7 @@ func readSegments(ctx context.Context, kept journal.Conversations, req Request, 
 	}
 	var found []part
 	for _, c := range chain {
-		before, err := readParts(ctx, kept, req.Org, "", c.Parts, size)
+		before, err := readParts(ctx, kept, req.Org, false, c.Parts, size)
 		if err != nil {
 			return nil, err
 		}

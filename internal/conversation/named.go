@@ -1,6 +1,7 @@
 package conversation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,7 +42,7 @@ func namedKey(id string) journal.ConversationKey {
 }
 
 func partKey(id string) journal.ConversationKey {
-	if strings.HasPrefix(id, itemsPrefix) {
+	if IsAdded(id) {
 		return namedKey(id)
 	}
 	return segmentKey(id)
@@ -92,7 +93,7 @@ func Delete(ctx context.Context, kept journal.Conversations, orgID, id string) (
 		return false, err
 	}
 	for _, part := range c.Parts {
-		if err := DeleteAdded(ctx, kept, orgID, part); err != nil {
+		if err := DeleteAdded(ctx, kept, orgID, id, part); err != nil {
 			return false, err
 		}
 	}
@@ -108,31 +109,31 @@ func Parts(ctx context.Context, kept journal.Conversations, orgID, id string) ([
 	return c.Parts, nil
 }
 
-// readNamed reads the named conversation of a request: the ids of its parts, and those that are stored.
-func readNamed(ctx context.Context, kept journal.Conversations, req Request, memory *memlimit.Share) (parts []string, found []part, err error) {
+// readNamed reads the named conversation of a request, and those of its parts that are stored.
+func readNamed(ctx context.Context, kept journal.Conversations, req Request, memory *memlimit.Share) (named *journal.Conversation, found []part, err error) {
 	c := req.Continues
-	named, err := kept.Find(ctx, req.Org, "", namedKey(c.ID))
+	named, err = kept.Find(ctx, req.Org, "", namedKey(c.ID))
 	switch {
 	case err != nil:
 		return nil, nil, fmt.Errorf("conversation %s: %w", c.ID, err)
 	case named == nil:
 		return nil, nil, c.NotStored()
 	}
-	found, err = readParts(ctx, kept, req.Org, c.ID, named.Parts, &conversationSize{member: c.Member, remedy: "start another one", memory: memory})
+	found, err = readParts(ctx, kept, req.Org, true, named.Parts, &conversationSize{member: c.Member, remedy: "start another one", memory: memory})
 	slices.Reverse(found)
-	return named.Parts, found, err
+	return named, found, err
 }
 
-// readParts reads parts of a named conversation: those that it owns, and those that have no owner. It returns the
-// last one first.
-func readParts(ctx context.Context, kept journal.Conversations, orgID, owner string, parts []string, size *conversationSize) (found []part, err error) {
+// readParts reads parts of a named conversation, with those that have an owner only if owned is set: the owner is the
+// conversation, or one that it was forked from. It returns the last one first.
+func readParts(ctx context.Context, kept journal.Conversations, orgID string, owned bool, parts []string, size *conversationSize) (found []part, err error) {
 	if len(parts) == 0 {
 		return nil, nil
 	}
 	keys := partKeys(parts)
 	slices.Reverse(keys)
 	err = kept.FindAll(ctx, orgID, "", keys, func(i int, c *journal.Conversation) error {
-		if c.Owner != "" && c.Owner != owner {
+		if c.Owner != "" && !owned {
 			return nil
 		}
 		found = append(found, part{parts[len(parts)-1-i], c})
@@ -149,17 +150,23 @@ func partKeys(parts []string) []journal.ConversationKey {
 	return keys
 }
 
-// Append adds a segment to a named conversation, which is then stored for ttl from now on. One that was
-// deleted meanwhile stays deleted, and a segment that it has already is not added again.
-func Append(ctx context.Context, kept journal.Conversations, orgID, id, segment string, ttl time.Duration) error {
+// Append adds a segment of a run to a named conversation, which is then stored for ttl from now on. One that was
+// deleted meanwhile stays deleted, and a segment that it has already is not added again. So is none of a run that has
+// ended: an owner that did not notice would add again what a rewind has taken out since.
+func Append(ctx context.Context, kept journal.Conversations, ends Ends, orgID, id, run, segment string, ttl time.Duration) error {
+	var failed error
 	_, err := Change(ctx, kept, orgID, id, ttl, func(c *journal.Conversation) bool {
 		if slices.Contains(c.Parts, segment) {
+			return false
+		}
+		ended := false // after c was read: a rewind changes it later
+		if ended, failed = hasEnded(ctx, ends, orgID, run); ended || failed != nil {
 			return false
 		}
 		c.Parts = append(slices.Clip(StoredParts(ctx, kept, orgID, c.Parts)), segment)
 		return true
 	})
-	return err
+	return cmp.Or(err, failed)
 }
 
 // StoredParts returns the parts of a named conversation without those that are not stored any more. It
@@ -179,11 +186,15 @@ func StoredParts(ctx context.Context, kept journal.Conversations, orgID string, 
 	return stored
 }
 
-// DeleteAdded deletes a part of a named conversation if a client has added it. A segment stays.
-func DeleteAdded(ctx context.Context, kept journal.Conversations, orgID, part string) error {
-	if !strings.HasPrefix(part, itemsPrefix) {
+// DeleteAdded deletes a part of the named conversation with the id if a client has added it and no fork has it. A segment
+// stays.
+func DeleteAdded(ctx context.Context, kept journal.Conversations, orgID, id, part string) error {
+	if !IsAdded(part) {
 		return nil
 	}
-	_, err := kept.Delete(ctx, orgID, "", namedKey(part))
+	shared, err := IsShared(ctx, kept, orgID, id, part)
+	if err == nil && !shared {
+		_, err = kept.Delete(ctx, orgID, "", namedKey(part))
+	}
 	return err
 }

@@ -81,6 +81,11 @@ func FindDeletable(ctx context.Context, kept journal.Conversations, orgID, owner
 	return ofOwner(owner, c, err)
 }
 
+// FindAny is [FindDeletable] for a segment of any owner.
+func FindAny(ctx context.Context, kept journal.Conversations, orgID, id string) (*journal.Conversation, error) {
+	return deletable(kept.Find(ctx, orgID, "", segmentKey(id)))
+}
+
 // ofOwner returns a stored conversation if it is of the owner, and otherwise nil, as if it were not stored. An
 // error about a conversation of another owner is none. Its arguments are the results of a Find.
 func ofOwner(owner string, c *journal.Conversation, err error) (*journal.Conversation, error) {

@@ -1,6 +1,7 @@
 package conversation
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -41,6 +42,19 @@ type SessionInfo struct {
 	Remembered []loop.Remembered `json:"remembered,omitempty"` // tools that need no approval again
 
 	Key *journal.SubmitKey `json:"key,omitempty"` // of its latest run; nil = that has none
+
+	Runs []SessionRun `json:"runs,omitempty"` // that have added items which are left, in their order
+}
+
+// SessionRun is a run that has added to a session.
+type SessionRun struct {
+	ID    string `json:"id"`
+	Begin int    `json:"begin"` // the index of the first item of its request
+}
+
+// before returns the runs whose items begin in front of an index.
+func before(runs []SessionRun, index int) []SessionRun {
+	return slices.DeleteFunc(slices.Clone(runs), func(r SessionRun) bool { return r.Begin >= index })
 }
 
 // Info returns what is stored of a session beside its items.
@@ -303,6 +317,7 @@ func storedTTL(ttl time.Duration) int64 {
 // Added is what a run adds to its session.
 type Added struct {
 	Items   []item.Item // of the whole session
+	Begin   int         // the index of the first one that is not stored with it
 	Full    map[string]string
 	CallIDs map[string]string // ids of the provider's, by ours
 	Listed  []string
@@ -331,6 +346,7 @@ func (s *Sessions) Close(ctx context.Context, n SessionName, since int64, runID 
 			}
 			maps.Copy(ids, with.CallIDs)
 			c.CallIDs = ids
+			info.Runs = append(before(info.Runs, with.Begin), SessionRun{runID, with.Begin})
 		}
 		info.UpdatedAt, info.Remembered = s.now().UnixMilli(), remembered
 		c.RequestJSON = info.encode()
@@ -360,7 +376,7 @@ func (s *Sessions) Put(ctx context.Context, n SessionName, c journal.Conversatio
 	}
 	now := s.now().UnixMilli()
 	info := SessionInfo{CreatedAt: now, UpdatedAt: now, TTL: storedTTL(ttl)}
-	c.Version, c.RunID = 0, ""
+	c.Version, c.RunID, info.Runs = 0, "", before(Info(&c).Runs, len(c.Items))
 	if was != nil {
 		c.Version, info.CreatedAt = was.Version, Info(was).CreatedAt
 	} else if err := s.makeRoom(ctx, n); err != nil {
@@ -372,6 +388,45 @@ func (s *Sessions) Put(ctx context.Context, n SessionName, c journal.Conversatio
 		err = Busy(n.ID)
 	}
 	return &c, err
+}
+
+// Idle returns the error of [NotIdle] if the run of a stored session has not ended.
+func (s *Sessions) Idle(ctx context.Context, n SessionName, c *journal.Conversation) error {
+	busy, err := s.busy(ctx, n, c)
+	if err == nil && busy {
+		err = NotIdle(n.ID, cmp.Or(c.RunID, "which begins"))
+	}
+	return err
+}
+
+// Rewind takes a run, named by its id or by that of its segment, and everything after it out of a session. It returns the
+// session, or nil if there is none, and otherwise the error of [NotIdle] or [NoRun].
+func (s *Sessions) Rewind(ctx context.Context, n SessionName, run string) (*journal.Conversation, error) {
+	defer s.lock(n)()
+	c, err := s.Find(ctx, n)
+	if err != nil || c == nil {
+		return nil, err
+	}
+	if err := s.Idle(ctx, n, c); err != nil {
+		return nil, err
+	}
+	info := Info(c)
+	of := append(runsOf(run), run)
+	i := slices.IndexFunc(info.Runs, func(r SessionRun) bool { return slices.Contains(of, r.ID) })
+	if i < 0 {
+		return nil, NoRun(n.ID, run)
+	}
+	c.Items = c.Items[:info.Runs[i].Begin]
+	maps.DeleteFunc(c.Full, func(id, _ string) bool {
+		return !slices.ContainsFunc(c.Items, func(it item.Item) bool { return it.Kind == item.ToolResult && strings.Contains(it.Text(), id) })
+	})
+	c.RunID = "" // an owner of it that has not noticed its end adds nothing again: see Close
+	info.UpdatedAt, info.Key, info.Runs = s.now().UnixMilli(), nil, info.Runs[:i]
+	c.RequestJSON = info.encode()
+	if err := s.save(ctx, n, *c, info.keptFor()); !errors.Is(err, journal.ErrChanged) {
+		return c, err
+	}
+	return nil, Busy(n.ID) // another process has begun a run
 }
 
 // makeRoom deletes the sessions of a key that were not used for the longest time, so that one more is at most the

@@ -96,6 +96,7 @@ type Beginning struct {
 	Session *journal.Conversation
 
 	Parts      []string      // of the named conversation
+	Version    int64         // of the named conversation; 0 = it is none
 	Place      journal.Place // behind the conversation that the request continues
 	LastTarget event.Target  // that answered the conversation last; zero = not known
 
@@ -137,7 +138,7 @@ func Begin(ctx context.Context, kept journal.Conversations, ends Ends, req Reque
 			h.seen = h.items
 		}
 	}
-	w.Place = h.place
+	w.Place, w.Version = h.place, h.version
 	w.Full, w.Inherited, w.Listed, w.Parts, w.LastTarget, w.callIDs = h.full, h.inherited, h.listed, h.parts, h.lastTarget, h.callIDs
 	var out transcript
 	out.add(req.System)

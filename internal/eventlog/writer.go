@@ -105,6 +105,7 @@ func (w *Writer) Store(ref string, items []item.Item) []journal.Row {
 	if w.kept.items == nil {
 		w.kept.items = map[string][]item.Item{}
 	}
+	w.account.Release(HeldBytes(w.kept.items[ref])) // what was not accepted is stored again
 	w.kept.items[ref] = items
 	w.account.Add(HeldBytes(items))
 	return []journal.Row{{Ref: ref, Value: item.List(items)}}

@@ -63,6 +63,19 @@ type Opening struct {
 
 	// Turn makes the run the next turn of a session. Nil = it is none.
 	Turn *SessionTurn
+
+	// Adds names the conversation that the run adds to. Until the run has ended, that is neither rewound nor forked: see
+	// [Branches]. Nil = the run adds to none.
+	Adds *Adds
+}
+
+// Adds names a conversation with Parts.
+type Adds struct {
+	Conversation string // its id
+
+	// Version is the one that the run has read. If the conversation has another one now, or is not stored any more, the
+	// opening is refused with an error that wraps [ErrChanged]. 0 = the run reads it later.
+	Version int64
 }
 
 // SessionTurn makes a run the next turn of a session. All of it is stored in the transaction that accepts the
@@ -104,7 +117,7 @@ type Delivered struct {
 	Input   SessionInput
 }
 
-// SessionBusy reports that a session has a run that has not ended. Nothing was stored.
+// SessionBusy reports that a session, or a conversation with Parts, has a run that has not ended. Nothing was stored.
 type SessionBusy struct{ Session, RunID string }
 
 func (b *SessionBusy) Error() string {

@@ -283,6 +283,37 @@ type Saved struct {
 	At   int64 // when it counts as saved, in Unix milliseconds; 0 = now
 }
 
+// Branches rewinds and forks conversations with Parts: those under keys of the kind [SessionID], without a principal. A
+// store of Conversations implements it.
+//
+// A part that a fork has too is shared. It is deleted with the last conversation that has it, and not before.
+type Branches interface {
+	// AddingRun returns a run that adds to the conversation with the id ([Opening.Adds]) and has not ended; "" = none does.
+	AddingRun(ctx context.Context, org, id string) (string, error)
+
+	// Rewind replaces the conversation as Save does. dropped are the parts that c has no longer: those that were shared,
+	// and that no other conversation has, are deleted. If a run that adds to the conversation has not ended, the error
+	// wraps a *[SessionBusy].
+	Rewind(ctx context.Context, org, id string, c Conversation, ttl time.Duration, dropped []ConversationKey) error
+
+	// Fork stores the conversation of f, which must be new, as Save does. If a run that adds to f.From has not ended, the
+	// error wraps a *[SessionBusy]. It wraps ErrChanged if f.From has another Version.
+	Fork(ctx context.Context, org string, f Fork, ttl time.Duration) error
+
+	// Shared reports whether a conversation other than the one with the id has a part that was shared.
+	Shared(ctx context.Context, org string, part ConversationKey, id string) (bool, error)
+}
+
+// Fork is a conversation that begins with the parts of another one.
+type Fork struct {
+	ID string
+	Conversation
+
+	From    string // the id of the other one
+	Version int64  // of that
+	Shared  []ConversationKey
+}
+
 // SessionLister lists the sessions of a principal. A store of Conversations implements it.
 type SessionLister interface {
 	// StoredSessions returns what is stored under keys of the kind [SessionID] for a principal of an org, that first

@@ -39,30 +39,59 @@ func (d *driver) accept() (err error) {
 	if err := d.declared.dial(); err != nil {
 		return err
 	}
-	var input input
-	defer input.free()
-	asked := d.run.req
-	defer asked.forget()
+	defer d.run.req.forget()
 	opened, err := d.session.open()
 	if err != nil {
 		return err
 	}
 	defer func() { opened.accepted(&d.run, d.unsure, err) }()
+	d.run.nameInput()
+	deferred := false
+	for { // again if the conversation has changed since it was read
+		if deferred, err = d.open(); !errors.Is(err, journal.ErrChanged) || d.run.ctx.Err() != nil {
+			break
+		}
+	}
+	switch {
+	case err != nil:
+		return err
+	case d.run.req.Background:
+		return nil
+	}
+	d.leases.confirm(&d.live)
+	if deferred {
+		if err := d.addInput(); err != nil {
+			d.run.log.Debug("the input of a run is not added yet", "error", err) // the rules ask for it again
+		}
+	}
+	return nil
+}
+
+// open stores the first batch of the run. deferred says that the input is added later. An error that wraps
+// journal.ErrChanged says that the conversation is another one than the run has read.
+func (d *driver) open() (deferred bool, err error) {
+	var input input
+	defer input.free()
+	asked := d.run.req
+	d.run.start.listed = asked.Listed
+	d.run.results.forget()
 	switch {
 	case asked.Deferred: // it is read when the run begins
 	case asked.addsLater():
 		if _, err := asked.beginning(d.run.ctx, d.o); err != nil {
-			return err
+			return false, err
 		}
 	default:
 		if err := input.read(d); err != nil {
-			return err
+			return false, err
 		}
 	}
-	d.run.nameInput()
 	body := d.opening()
 	body.Deferred = asked.addsLater()
 	batch := journal.Batch{Rows: input.rows, Opening: &journal.Opening{Slots: body.Slots, Key: d.run.req.Key, Turn: d.run.req.Turn}}
+	if asked.Continues.Named {
+		batch.Opening.Adds = &journal.Adds{Conversation: asked.Continues.ID, Version: input.version}
+	}
 	if d.run.req.Background {
 		body.Queued, batch.Opening.Slots, batch.Opening.Queue = true, 0, d.run.req.MaxQueued
 	}
@@ -74,19 +103,11 @@ func (d *driver) accept() (err error) {
 	}
 	batch.Rows = append(batch.Rows, d.session.rows()...)
 	crash.At(crash.BeforeAccept)
-	if err := d.run.commit(batch, append([]loop.Body{body}, input.facts...)...); err != nil {
-		return d.refused(err)
+	err = d.run.commit(batch, append([]loop.Body{body}, input.facts...)...)
+	if err != nil && !errors.Is(err, journal.ErrChanged) {
+		err = d.refused(err)
 	}
-	if body.Queued {
-		return nil
-	}
-	d.leases.confirm(&d.live)
-	if body.Deferred {
-		if err := d.addInput(); err != nil {
-			d.run.log.Debug("the input of a run is not added yet", "error", err) // the rules ask for it again
-		}
-	}
-	return nil
+	return body.Deferred, err
 }
 
 // addInput adds the input of a run that was accepted without it. What was read of the conversation before the run was
@@ -127,6 +148,8 @@ type input struct {
 	rows  []journal.Row
 	facts []loop.Body
 	room  *memlimit.Share
+
+	version int64 // of the named conversation that it continues; 0 = it continues none
 }
 
 // read reads what the request of the run continues, and makes it the begin of its transcript.
@@ -138,7 +161,7 @@ func (in *input) read(d *driver) error {
 		return err
 	}
 	d.run.begins(began)
-	d.session.callIDs = began.CallIDs()
+	d.session.callIDs, in.version = began.CallIDs(), began.Version
 	asked.forget()
 	files, err := asked.filesOf(&asked.Policy, began.Items)
 	if err != nil {
@@ -182,9 +205,6 @@ func roomFor(account *memlimit.Account, items []item.Item) (*memlimit.Share, err
 // begins takes what the transcript of the request begins with.
 func (s *runState) begins(input *beginning) {
 	s.results.keep(input.Full)
-	if input.Before == 0 {
-		return
-	}
 	s.start.place = input.Place
 	s.start.notOwn, s.start.inherited, s.start.parts, s.start.lastTarget = input.Before, input.Inherited, input.Parts, input.LastTarget
 	for _, label := range input.Listed {

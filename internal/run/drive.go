@@ -559,7 +559,7 @@ func (d *driver) keepSegment(callIDs map[string]string) error {
 		}
 	}
 	if named := run.req.Continues; named.Named && (err == nil || errors.Is(err, org.ErrExists)) { // an owner before this one may have stored it
-		err = conversation.Append(ctx, d.o.Conversations, run.req.Org, named.ID, id, keep.For)
+		err = conversation.Append(ctx, d.o.Conversations, d.o.Archive, run.req.Org, named.ID, run.lease.RunID, id, keep.For)
 	} else if errors.Is(err, org.ErrExists) {
 		err = nil
 	}

@@ -21,6 +21,14 @@ type results struct {
 	full    map[string]string // by the id that the model knows
 }
 
+// forget drops what keep has kept. The run's goroutine calls it while no tool of the run reads it.
+func (r *results) forget() {
+	for _, text := range r.full {
+		r.account.Release(len(text))
+	}
+	r.full = nil
+}
+
 // keep keeps the full text of truncated results, by id. The run's goroutine calls it while
 // no tool of the run reads them.
 func (r *results) keep(full map[string]string) {

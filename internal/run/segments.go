@@ -132,7 +132,8 @@ func storeOptionsOf(ctx context.Context, archive journal.Archive, orgID string, 
 }
 
 // Delete deletes a stored segment of the caller's org and of an owner ("" = none), with its run if
-// nothing else of it is stored. A run that has not ended ends, if the segment is its latest. Delete
+// nothing else of it is stored. One that a fork of the owner has too stays. A run that has not ended ends, if the
+// segment is its latest. Delete
 // reports whether there was one. It need not be readable.
 func (s Segments) Delete(ctx context.Context, caller caller.Caller, owner, id string) (bool, error) {
 	orgID := caller.Org.ID
@@ -142,6 +143,13 @@ func (s Segments) Delete(ctx context.Context, caller caller.Caller, owner, id st
 			return false, err
 		}
 		if c != nil {
+			shared := false
+			if owner != "" {
+				shared, err = conversation.IsShared(ctx, s.r.o.Conversations, orgID, owner, id)
+			}
+			if shared || err != nil {
+				return shared, err
+			}
 			return s.deleteStored(ctx, orgID, id, c)
 		}
 		u, err := unfinishedSegment(ctx, s.r.o.Archive, orgID, owner, caller.Account, id)
@@ -163,6 +171,25 @@ func (s Segments) Delete(ctx context.Context, caller caller.Caller, owner, id st
 		return err == nil, err
 	}
 	return false, nil
+}
+
+// Forget deletes the runs of segments that conversations had which were deleted, if these are not stored any more: a
+// fork has had them for longer than the conversation of their run.
+func (s Segments) Forget(ctx context.Context, orgID string, ids []string) error {
+	for _, id := range ids {
+		runs := conversation.MayBe(id)
+		if len(runs) == 0 {
+			continue
+		}
+		c, err := conversation.FindAny(ctx, s.r.o.Conversations, orgID, id)
+		for i := 0; err == nil && c == nil && i < len(runs); i++ {
+			err = s.r.o.LaterDeleter.DeleteLater(ctx, orgID, runs[i].Run)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // deleteStored deletes a segment that is stored.

@@ -168,6 +168,7 @@ func (d *sessionKeeper) close(reason event.Reason, failed bool, callIDs map[stri
 	if isAnswer(reason) && !failed {
 		added = &conversation.Added{
 			Items: append(slices.Clip(run.events.Items("input")), run.events.Transcript(run.state().HiddenRefs())...),
+			Begin: run.start.notOwn,
 			Full:  run.results.full, CallIDs: maps.Clone(d.callIDs), Listed: run.state().Listed(), Target: lastTarget(run.state()),
 		}
 		added.Items = append(added.Items, run.unansweredCalls()...)

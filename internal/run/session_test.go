@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -76,7 +77,11 @@ func (b *sessionBench) end(id, run, said string) {
 	b.Helper()
 	var added *conversation.Added
 	if said != "" {
-		added = &conversation.Added{Items: []item.Item{item.NewText(item.User, said)}}
+		var before []item.Item
+		if c := b.find(id); c != nil {
+			before = slices.DeleteFunc(slices.Clone(c.Items), func(it item.Item) bool { return it.Text() == said })
+		}
+		added = &conversation.Added{Begin: len(before), Items: append(before, item.NewText(item.User, said))}
 	}
 	for range 2 { // the next owner of the run does it again
 		if err := b.Close(b.Context(), session(id), b.since[run], run, added, nil); err != nil {

@@ -36,6 +36,20 @@ func ReadOptionalFields(r *http.Request, account *memlimit.Account) (*Fields, er
 	return fieldsOf(members), err
 }
 
+// ReadRewind reads the body of a rewind: the run before which the history is to end.
+func ReadRewind(r *http.Request, account *memlimit.Account) (run string, err error) {
+	f, err := ReadFields(r, account)
+	if err != nil {
+		return "", err
+	}
+	f.Text("before_run", &run)
+	if err = f.Done(); err == nil && run == "" {
+		err = fault.New(fault.Invalid, "missing_required_parameter",
+			"before_run is required: the id of the run, or of its response, that is to leave the history with all that follows").In("before_run")
+	}
+	return run, err
+}
+
 func fieldsOf(members []Member) *Fields {
 	f := &Fields{values: make(map[string]json.RawMessage, len(members))}
 	for _, m := range members {

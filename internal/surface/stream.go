@@ -239,6 +239,7 @@ type StoredRuns interface {
 type Segments interface {
 	Unfinished(ctx context.Context, caller caller.Caller, id string) (*run.Unfinished, error)
 	Delete(ctx context.Context, caller caller.Caller, owner, id string) (bool, error)
+	Forget(ctx context.Context, orgID string, ids []string) error
 	Cancel(ctx context.Context, orgID string, c *journal.Conversation, inProgress bool, by org.Author) error
 }
 

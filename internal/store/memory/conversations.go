@@ -26,6 +26,9 @@ type Conversations struct {
 	mu    sync.Mutex
 	byKey map[conversationKey]*storedConversation
 	order []*storedConversation // the one that was saved first comes first
+
+	adding map[runKey]string                       // the conversations to which runs add that have not ended
+	shared map[conversationKey]map[string]struct{} // the ids of the conversations that have a shared part
 }
 
 type conversationKey struct {
@@ -54,6 +57,11 @@ func (c *Conversations) SaveAll(_ context.Context, orgID, principal string, all 
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.save(orgID, principal, all...)
+}
+
+// save is SaveAll with mu held, for what Check has admitted.
+func (c *Conversations) save(orgID, principal string, all ...journal.Saved) error {
 	now := c.now()
 	c.drop(func(s *storedConversation) bool { return s.expired(now) })
 	c.dropUnreached(principal)
@@ -81,7 +89,7 @@ func (c *Conversations) SaveAll(_ context.Context, orgID, principal string, all 
 		c.byKey = map[conversationKey]*storedConversation{}
 	}
 	for _, s := range stored {
-		c.drop(func(old *storedConversation) bool { return old.keys[0] == s.keys[0] })
+		c.remove(func(old *storedConversation) bool { return old.keys[0] == s.keys[0] })
 		for _, key := range s.keys {
 			c.byKey[key] = s
 		}
@@ -148,9 +156,20 @@ func (c *Conversations) applyCap(orgID string, limit int, which func(*storedConv
 	})
 }
 
-// drop removes the conversations for which which returns true. It asks in the order in
-// which they were saved.
+// drop removes the conversations for which which returns true, and the shared parts that no other has. It asks in the
+// order in which they were saved.
 func (c *Conversations) drop(which func(*storedConversation) bool) {
+	for _, s := range c.remove(which) {
+		if k := s.keys[0]; k.Kind == journal.SessionID && k.principal == "" {
+			for part := range c.shared {
+				c.unshare(k.org, part, k.ID)
+			}
+		}
+	}
+}
+
+// remove removes the conversations for which which returns true, and returns them.
+func (c *Conversations) remove(which func(*storedConversation) bool) (removed []*storedConversation) {
 	c.order = slices.DeleteFunc(c.order, func(s *storedConversation) bool {
 		if !which(s) {
 			return false
@@ -158,8 +177,10 @@ func (c *Conversations) drop(which func(*storedConversation) bool) {
 		for _, key := range s.keys {
 			delete(c.byKey, key)
 		}
+		removed = append(removed, s)
 		return true
 	})
+	return removed
 }
 
 // Find implements journal.Conversations.

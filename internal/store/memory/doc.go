@@ -5,6 +5,7 @@
 //	journal.Leases                             keys and MaxAuditRows audit rows, and what was
 //	                                       spent of each budget, and MaxUsageSums sums of usage
 //	journal.Conversations          Conversations   the last MaxConversations
+//	journal.Branches               Conversations   those of a Journal with Conversations
 //	org.Store                  Orgs        everything
 //	agent.Store                Orgs        everything
 //	journal.Webhooks           Orgs        everything, in its Outbox

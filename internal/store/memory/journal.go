@@ -39,6 +39,9 @@ type Journal struct {
 	// Caps apply to every org; the zero value is no limit.
 	Caps org.Caps
 
+	// Conversations know which runs add to them; nil = they are neither rewound nor forked.
+	Conversations *Conversations
+
 	Outbox *Outbox // gets what the webhooks of orgs are told; nil = there are no webhooks
 
 	NoAudit bool // no audit rows are kept: nobody reads them
@@ -114,6 +117,11 @@ func (j *Journal) Append(_ context.Context, lease journal.Lease, after int64, b 
 	if err := j.check(key, r, lease, b, &add); err != nil {
 		return fmt.Errorf("run %s: %w", lease.RunID, err)
 	}
+	if r.head.Seq == 0 && b.Opening != nil && b.Opening.Adds != nil && j.Conversations != nil {
+		if err := j.Conversations.begin(key, *b.Opening.Adds); err != nil {
+			return fmt.Errorf("run %s: %w", lease.RunID, err)
+		}
+	}
 	if !known {
 		j.add(key, r)
 	}
@@ -175,6 +183,9 @@ func (j *Journal) store(key runKey, r *runRecord, lease journal.Lease, b journal
 	grown := size(add.rows)
 	r.change(r.head.ApprovalChanges(b))
 	r.head = r.head.After(lease, b, j.leaseNow())
+	if j.Conversations != nil && r.head.Summary.Status == journal.Done {
+		j.Conversations.end(key)
+	}
 	r.head.Bytes += grown
 	r.facts = append(r.facts, b.Facts...)
 	maps.Copy(r.calls, add.calls)

@@ -44,6 +44,13 @@ func keyOf(id string) journal.ConversationKey {
 
 // CreateSession implements agent.Sessions.
 func (s *Sessions) CreateSession(ctx context.Context, one agent.Session, declared bool) error {
+	return s.create(ctx, one, declared, func() error {
+		return s.Conversations.Save(ctx, one.Org, "", journal.Conversation{}, journal.Kept, keyOf(one.ID))
+	})
+}
+
+// create stores a session, and its conversation with keep.
+func (s *Sessions) create(ctx context.Context, one agent.Session, declared bool, keep func() error) error {
 	s.Orgs.mu.Lock()
 	defer s.Orgs.mu.Unlock()
 	if _, err := s.Orgs.find(one.Org); err != nil {
@@ -61,7 +68,13 @@ func (s *Sessions) CreateSession(ctx context.Context, one agent.Session, declare
 	if err := s.add(one); err != nil {
 		return err
 	}
-	return s.Conversations.Save(ctx, one.Org, "", journal.Conversation{}, journal.Kept, keyOf(one.ID))
+	err := keep()
+	if err != nil {
+		s.Journal.mu.Lock()
+		defer s.Journal.mu.Unlock()
+		delete(s.Journal.sessions, sessionKey{one.Org, one.ID})
+	}
+	return err
 }
 
 func (s *Sessions) add(one agent.Session) error {
@@ -282,7 +295,7 @@ func (c *Conversations) dropSession(r *sessionRecord) {
 	defer c.mu.Unlock()
 	c.drop(func(s *storedConversation) bool {
 		k := s.keys[0]
-		return k.org == r.Org && k.principal == "" && slices.ContainsFunc(mine, func(id string) bool { return k.ID == id || strings.HasPrefix(k.ID, id+"p") })
+		return k.org == r.Org && k.principal == "" && !c.sharedBeside(k, r.ID) && slices.ContainsFunc(mine, func(id string) bool { return k.ID == id || strings.HasPrefix(k.ID, id+"p") })
 	})
 }
 

@@ -13,6 +13,7 @@ func TestStore(t *testing.T) {
 		outbox := &memory.Outbox{Now: c.Wall, Caps: caps}
 		journal := &memory.Journal{Now: c.Wall, LeaseNow: c.Leases, Caps: caps, Outbox: outbox}
 		conversations := &memory.Conversations{Now: c.Wall, Caps: caps}
+		journal.Conversations = conversations
 		orgs := &memory.Orgs{Caps: caps, Audit: journal, Conversations: conversations, Outbox: outbox}
 		return storetest.Store{Orgs: orgs, Agents: orgs, Sessions: &memory.Sessions{Orgs: orgs, Journal: journal, Conversations: conversations}, Journal: journal, Archive: journal, Slices: journal, Leases: journal, Conversations: conversations, Results: orgs, Audit: journal, LaterDeleter: journal, Sweep: journal.Sweep, Webhooks: orgs, Outbox: outbox, HookMessages: journal, Files: orgs}
 	}

@@ -64,7 +64,7 @@ func (s *Store) appendBatch(ctx context.Context, lease journal.Lease, after int6
 
 // isRefusal reports whether err is a refusal of the batch, not a failure of the file.
 func isRefusal(err error) bool {
-	return errors.Is(err, journal.ErrFenced) || errors.As(err, new(*journal.SessionBusy)) || errors.Is(err, org.ErrNotFound) || errors.Is(err, journal.ErrAhead) || errors.Is(err, journal.ErrNoSlot) ||
+	return errors.Is(err, journal.ErrFenced) || errors.Is(err, journal.ErrChanged) || errors.As(err, new(*journal.SessionBusy)) || errors.Is(err, org.ErrNotFound) || errors.Is(err, journal.ErrAhead) || errors.Is(err, journal.ErrNoSlot) ||
 		errors.As(err, new(*journal.Unreadable)) || errors.As(err, new(*org.CapError)) || errors.As(err, new(*journal.Submitted)) || errors.As(err, new(*journal.OverBudget))
 }
 

@@ -150,6 +150,11 @@ func (b batch) open(t *tx, c headChange) error {
 	if err := b.opening.Admit(t.caps, &orgState{t: t, org: b.key.org, c: &c}); err != nil {
 		return err
 	}
+	if a := b.opening.Adds; a != nil && a.Version != 0 {
+		if err := t.mustHaveVersion(b.key.org, a.Conversation, a.Version, c.now); err != nil {
+			return err
+		}
+	}
 	if turn := b.opening.Turn; turn != nil {
 		if err := t.beginTurn(b.key, *turn, c.now.UnixMilli()); err != nil {
 			return err
@@ -201,12 +206,16 @@ func (b batch) writeHead(t *tx, c headChange) error {
 }
 
 func (b batch) insertHead(t *tx, c headChange) error {
-	s := &c.to.Summary
+	s, conversation := &c.to.Summary, ""
+	if b.opening != nil && b.opening.Adds != nil {
+		conversation = b.opening.Adds.Conversation
+	}
 	_, err := t.exec(`INSERT INTO runs (org, run_id, principal, surface, grade, model, status, finish_reason,
-			rounds, calls, tokens, epoch, next_seq, created_at, updated_at, finished_at, owner, lease_until, waits, slots)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			rounds, calls, tokens, epoch, next_seq, created_at, updated_at, finished_at, owner, lease_until, waits, slots, conversation)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		b.key.org, b.key.run, s.Principal, s.Surface, string(s.Grade), s.Model, string(s.Status), string(s.Reason),
-		s.Rounds, s.Calls, s.Tokens, c.to.Epoch, c.to.Seq+1, s.CreatedAt, c.to.At, s.FinishedAt, c.to.Owner, c.to.LeaseUntil, s.Waits, s.Slots)
+		s.Rounds, s.Calls, s.Tokens, c.to.Epoch, c.to.Seq+1, s.CreatedAt, c.to.At, s.FinishedAt, c.to.Owner, c.to.LeaseUntil, s.Waits, s.Slots,
+		conversation)
 	if err == nil && b.forgets() {
 		_, err = t.exec(insertForgotten, b.key.org, b.key.run)
 	}

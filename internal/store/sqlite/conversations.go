@@ -39,11 +39,10 @@ func (s *Store) SaveAll(ctx context.Context, orgID, principal string, saved ...j
 	now, size, added := s.now(), 0, false
 	var all []conversation
 	for _, c := range saved {
-		one, err := conversationOf(c, now)
+		one, err := conversationOf(orgID, principal, c, now)
 		if err != nil {
 			return err
 		}
-		one.org, one.principal = orgID, principal
 		kind := c.Keys[0].Kind
 		added = added || c.Version == 0 && (kind == journal.SessionID || kind == journal.RequestKey) // by a request that can be refused
 		all, size = append(all, one), size+len(one.body)
@@ -74,13 +73,13 @@ func (s *Store) SaveAll(ctx context.Context, orgID, principal string, saved ...j
 	return s.wrap("save a conversation", err)
 }
 
-// conversationOf returns the stored form of c, without its org and principal.
-func conversationOf(c journal.Saved, now time.Time) (one conversation, err error) {
+// conversationOf returns the stored form of c.
+func conversationOf(orgID, principal string, c journal.Saved, now time.Time) (one conversation, err error) {
 	if err := c.Check(c.TTL, c.Keys); err != nil {
 		return one, err
 	}
 	one = conversation{
-		version: c.Version, previous: c.Previous,
+		org: orgID, principal: principal, version: c.Version, previous: c.Previous,
 		now: now.UnixMilli(), savedAt: cmp.Or(c.At, now.UnixMilli()), expiresAt: now.Add(c.TTL).UnixMilli(),
 	}
 	if one.parts, err = sharedParts(c.Parts); err != nil {

@@ -73,7 +73,8 @@ func wrap(op string, err error) error {
 	var capped *org.CapError
 	switch {
 	case errors.As(err, &known), errors.As(err, &capped), errors.Is(err, org.ErrNotFound), errors.Is(err, org.ErrExists),
-		errors.Is(err, journal.ErrChanged), errors.Is(err, agent.ErrToolMissing), errors.As(err, new(*agent.ToolInUseError)):
+		errors.Is(err, journal.ErrChanged), errors.As(err, new(*journal.SessionBusy)),
+		errors.Is(err, agent.ErrToolMissing), errors.As(err, new(*agent.ToolInUseError)):
 		return err
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, ErrClosed):
 		return fmt.Errorf("store: %s: %w", op, err)

@@ -49,17 +49,26 @@ func (t *tx) checkSessions(one agent.Session) error {
 
 // CreateSession implements agent.Sessions.
 func (s *Store) CreateSession(ctx context.Context, one agent.Session, declared bool) error {
+	return s.createSession(ctx, one, declared, journal.Conversation{}, func(t *tx, kept conversation) error { return kept.insert(t) })
+}
+
+// ForkSession implements agent.Sessions.
+func (s *Store) ForkSession(ctx context.Context, one agent.Session, declared bool, f journal.Fork) error {
+	f.ID, f.Conversation.Version = one.ID, 0
+	return s.createSession(ctx, one, declared, f.Conversation, func(t *tx, kept conversation) error { return t.fork(kept, f) })
+}
+
+// createSession stores a session, and its conversation with keep.
+func (s *Store) createSession(ctx context.Context, one agent.Session, declared bool, c journal.Conversation, keep func(*tx, conversation) error) error {
 	snapshot, metadata, err := agent.SessionRow(one)
 	if err != nil {
 		return err
 	}
-	body, err := journal.Conversation{}.Encode()
+	saved := journal.Saved{Conversation: c, TTL: journal.Kept, Keys: []journal.ConversationKey{sessionKey(one.ID)}}
+	kept, err := conversationOf(one.Org, "", saved, s.now())
 	if err != nil {
 		return err
 	}
-	now := s.now()
-	key := journal.ConversationKey{Kind: journal.SessionID, ID: one.ID}.String()
-	kept := conversation{org: one.Org, keys: []string{key}, body: string(body), savedAt: now.UnixMilli(), expiresAt: now.Add(journal.Kept).UnixMilli()}
 	return s.write(ctx, "create a session", "session", func(t *tx) error {
 		if err := t.mustExist(one.Org); err != nil {
 			return err
@@ -80,7 +89,7 @@ func (s *Store) CreateSession(ctx context.Context, one agent.Session, declared b
 			millis(one.CreatedAt), millis(one.CreatedAt)); err != nil {
 			return err
 		}
-		return kept.insert(t)
+		return keep(t, kept)
 	})
 }
 

@@ -46,8 +46,8 @@ type Options struct {
 }
 
 // Store implements org.Store, agent.Store, journal.Journal, journal.Archive, journal.Leases, journal.LaterDeleter,
-// journal.Conversations, journal.Recorder, journal.Outbox, journal.Webhooks, audit.Log and toolcache.Store on one
-// SQLite file. It is safe for concurrent use.
+// journal.Conversations, journal.Branches, journal.Recorder, journal.Outbox, journal.Webhooks, audit.Log and
+// toolcache.Store on one SQLite file. It is safe for concurrent use.
 type Store struct {
 	Reader
 	writer   *writer

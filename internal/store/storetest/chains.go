@@ -81,8 +81,8 @@ func listedHeads(b *testBench) {
 	b.equal(list("", 9), "c1 x1 b2")
 }
 
-// fork saves two heads: one with the segments 1 to 4, and one with 1 and 2.
-func (b *testBench) fork() {
+// twoHeads saves two heads: one with the segments 1 to 4, and one with 1 and 2.
+func (b *testBench) twoHeads() {
 	for i, id := range []string{"1", "2", "3", "4"} {
 		previous := []string{"", "1", "2", "3"}[i]
 		b.ok(b.chains().SaveAll(b.Context(), "a", library, linked("s", id, previous, int64(i))...))
@@ -103,7 +103,7 @@ func (b *testBench) segments() string {
 }
 
 func sharedSegments(b *testBench) {
-	b.fork()
+	b.twoHeads()
 	b.ok(b.chains().SaveAll(b.Context(), "a", library, linked("s", "3", "", 4)[1])) // it moves back
 	b.equal(b.segments(), "1 2 3")
 	b.deleted("a", library, session("s"), true)
@@ -112,7 +112,7 @@ func sharedSegments(b *testBench) {
 	b.deleted("a", library, session("fork"), true)
 	b.equal(b.segments(), "")
 
-	b.fork()
+	b.twoHeads()
 	b.deleted("a", library, session("fork"), true)
 	b.equal(b.segments(), "1 2 3 4")
 	none := linked("s", "", "", 4)[1]
@@ -121,7 +121,7 @@ func sharedSegments(b *testBench) {
 }
 
 func expiredHead(b *testBench) {
-	b.fork()
+	b.twoHeads()
 	lasting := linked("fork", "2", "", 1)[1]
 	lasting.TTL = 2 * time.Hour
 	b.ok(b.chains().SaveAll(b.Context(), "a", library, lasting))

@@ -72,14 +72,14 @@ type Clocks struct {
 func Run(t *testing.T, m Maker) {
 	for _, c := range slices.Concat(
 		orgCases(), manyOrgCases(), keyCases(), serverCases(), serverContentCases(), secretCases(), journalCases(), archiveCases(), conversationCases(), isolationCases(),
-		slotCases(), queueCases(), submitCases(), leaseCases(), asideCases(), budgetCases(), sliceCases(), auditCases(), auditLogCases(), usageCases(), capCases(), recordedCases(), resultCases(), resultBoundCases(), forgetCases(), approvalCases(), webhookCases(), outboxCases(), hookMessageCases(), agentCases(), sessionCases(), toolCases(), fileCases(),
+		slotCases(), queueCases(), submitCases(), leaseCases(), asideCases(), budgetCases(), sliceCases(), auditCases(), auditLogCases(), usageCases(), capCases(), recordedCases(), resultCases(), resultBoundCases(), forgetCases(), approvalCases(), webhookCases(), outboxCases(), hookMessageCases(), agentCases(), sessionCases(), branchCases(), toolCases(), fileCases(),
 	) {
 		c.test(t, m)
 	}
 	if m.Reopen == nil {
 		return
 	}
-	for _, c := range slices.Concat(persistenceCases(), usagePersistenceCases(), promiseCases(), outboxPersistenceCases(), hookMessagePersistenceCases(), agentPersistenceCases(), toolPersistenceCases(), filePersistenceCases()) {
+	for _, c := range slices.Concat(persistenceCases(), usagePersistenceCases(), promiseCases(), outboxPersistenceCases(), hookMessagePersistenceCases(), agentPersistenceCases(), toolPersistenceCases(), filePersistenceCases(), branchPersistenceCases()) {
 		c.test(t, m)
 	}
 }

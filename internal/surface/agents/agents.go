@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -316,7 +317,11 @@ func (h *definitions) Version() surface.Endpoint {
 
 // find returns the agent that the path names.
 func (h *lookup) find(r *http.Request, caller caller.Caller) (agent.Agent, error) {
-	id := r.PathValue("id")
+	return h.byID(r.Context(), caller, r.PathValue("id"))
+}
+
+// byID returns the agent with an id.
+func (h *lookup) byID(ctx context.Context, caller caller.Caller, id string) (agent.Agent, error) {
 	if !strings.HasPrefix(id, agent.Prefix) {
 		for _, a := range h.orgs.Declared(caller.Org.ID) {
 			if a.ID == id {
@@ -324,7 +329,7 @@ func (h *lookup) find(r *http.Request, caller caller.Caller) (agent.Agent, error
 			}
 		}
 	}
-	a, err := h.store.Agent(r.Context(), caller.Org.ID, id)
+	a, err := h.store.Agent(ctx, caller.Org.ID, id)
 	return a, surface.Refused(err, anAgent(id))
 }
 

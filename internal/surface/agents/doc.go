@@ -213,6 +213,8 @@ func (h *Handler) Routes() []surface.Route {
 		users.Route("GET /api/sessions/{id}/inputs", h.sessions.Inputs()),
 		users.Route("GET /api/sessions/{id}/runs", h.runs.SessionRuns()),
 		runners.Route("DELETE /api/sessions/{id}", h.sessions.DeleteSession("id")),
+		runners.Route("POST /api/sessions/{id}/rewind", h.sessions.Rewind()),
+		runners.Route("POST /api/sessions/{id}/fork", h.sessions.Fork()),
 		managers.Route("/api/sessions/", nil),
 
 		users.Route("GET /api/tools", h.tools.Tools()),

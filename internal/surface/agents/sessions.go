@@ -206,12 +206,99 @@ func (h *sessions) Session() surface.Endpoint {
 	})
 }
 
+// changeable returns the session with an id, if the caller may delete it.
+func (h *sessions) changeable(ctx context.Context, caller caller.Caller, id string) (agent.Session, error) {
+	s, err := h.findSession(ctx, caller, id)
+	if err == nil && !s.Continues(caller.Principal) {
+		err = aSession(id).Missing()
+	}
+	return s, err
+}
+
+// Rewind answers POST /api/sessions/{id}/rewind.
+func (h *sessions) Rewind() surface.Endpoint {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
+		run, err := surface.ReadRewind(r, caller.Account)
+		if err != nil {
+			return 0, nil, err
+		}
+		s, err := h.changeable(r.Context(), caller, r.PathValue("id"))
+		if err != nil {
+			return 0, nil, err
+		}
+		ctx, cancel := surface.Detached(r)
+		defer cancel()
+		c, err := conversation.Rewind(ctx, h.conversations, s.Org, s.ID, run, journal.Kept)
+		if err == nil && c == nil { // it was deleted meanwhile
+			err = aSession(s.ID).Missing()
+		}
+		return http.StatusOK, wireSession(s), err
+	})
+}
+
+// Fork answers POST /api/sessions/{id}/fork.
+func (h *sessions) Fork() surface.Endpoint {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
+		body, err := surface.ReadOptionalFields(r, caller.Account)
+		if err != nil {
+			return 0, nil, err
+		}
+		var turns *int
+		body.Number("turns", &turns)
+		if err := body.Done(); err != nil {
+			return 0, nil, err
+		}
+		from, err := h.changeable(r.Context(), caller, r.PathValue("id"))
+		if err != nil {
+			return 0, nil, err
+		}
+		a, err := h.agents.byID(r.Context(), caller, from.Agent)
+		if err != nil {
+			return 0, nil, err
+		}
+		s := agent.Session{
+			Org: from.Org, ID: h.newID(agent.SessionPrefix), Agent: from.Agent, Principal: from.Principal,
+			Pinned: from.Pinned, Snapshot: from.Snapshot, Title: from.Title, Metadata: from.Metadata, CreatedAt: h.now(),
+		}
+		ctx, cancel := surface.Detached(r)
+		defer cancel()
+		for again := true; again; {
+			if again, err = h.fork(ctx, s, a.Declared, from.ID, turns); err != nil && !again {
+				return 0, nil, err
+			}
+		}
+		s.UpdatedAt = s.CreatedAt
+		return http.StatusCreated, wireSession(s), nil
+	})
+}
+
+// fork stores a session with the first turns of another one; nil = with all. again says that it has changed meanwhile.
+func (h *sessions) fork(ctx context.Context, s agent.Session, declared bool, from string, turns *int) (again bool, err error) {
+	n := conversation.AllTurns
+	if turns != nil {
+		n = *turns
+	}
+	f, of, err := conversation.ForkOf(ctx, h.conversations, s.Org, from, n, func(string) bool { return true })
+	switch {
+	case err != nil:
+		return false, err
+	case f == nil: // it was deleted meanwhile
+		return false, aSession(from).Missing()
+	case turns != nil && (n < 1 || n > of):
+		return false, surface.InvalidValue("turns",
+			"turns: the session has %d runs in its history; use 1 to %d, or leave turns out for all", of, of)
+	}
+	f.ID = s.ID
+	again, err = conversation.Forked(ctx, f, h.store.ForkSession(ctx, s, declared, *f))
+	return again, surface.Refused(err, anAgent(s.Agent))
+}
+
 // DeleteSession answers DELETE /api/sessions/{id}, and that below an agent.
 func (h *sessions) DeleteSession(member string) surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		id := r.PathValue(member)
-		s, err := h.findSession(r.Context(), caller, id)
-		if err == nil && (!s.Continues(caller.Principal) || member != "id" && s.Agent != r.PathValue("id")) {
+		s, err := h.changeable(r.Context(), caller, id)
+		if err == nil && member != "id" && s.Agent != r.PathValue("id") {
 			err = aSession(id).Missing()
 		}
 		if err == nil {
@@ -244,7 +331,12 @@ func (h *sessions) DeleteAgent() surface.Endpoint {
 }
 
 // dropSession ends the run of a session that has not ended, and deletes its runs and then the session.
+// What a fork has, too, stays until that is deleted.
 func (h *sessions) dropSession(ctx context.Context, caller caller.Caller, s agent.Session) error {
+	parts, err := conversation.Parts(ctx, h.conversations, s.Org, s.ID)
+	if err != nil && !errors.As(err, new(*journal.Unreadable)) {
+		return err
+	}
 	for offset := 0; ; offset += surface.MaxLimit {
 		turns, _, err := h.store.SessionTurns(ctx, s.Org, s.ID, surface.MaxLimit, offset)
 		if err != nil {
@@ -267,6 +359,7 @@ func (h *sessions) dropSession(ctx context.Context, caller caller.Caller, s agen
 	}
 	if err == nil {
 		h.orgs.SessionDeleted(s.Org, s.ID)
+		err = h.segments.Forget(ctx, s.Org, parts)
 	}
 	return err
 }

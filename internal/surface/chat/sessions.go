@@ -41,6 +41,7 @@ func (h *Sessions) Routes() []surface.Route {
 		g.Route("PUT /v1/sessions/{id}", surface.Admitted(h.Put)),
 		g.Route("DELETE /v1/sessions/{id}", surface.Admitted(h.Delete)),
 		g.Route("POST /v1/sessions/{id}/fork", surface.Admitted(h.Fork)),
+		g.Route("POST /v1/sessions/{id}/rewind", surface.Admitted(h.Rewind)),
 	}
 }
 
@@ -78,9 +79,13 @@ func (h *Sessions) find(ctx context.Context, n conversation.SessionName) (*journ
 		return nil, surface.Failed(h.log, err)
 	}
 	if c == nil {
-		return nil, fault.New(fault.NotFound, "session_not_found", "no session of this API key has the id %q; it was deleted, or its time is over", n.ID).In("id")
+		return nil, notStored(n)
 	}
 	return c, nil
+}
+
+func notStored(n conversation.SessionName) error {
+	return fault.New(fault.NotFound, "session_not_found", "no session of this API key has the id %q; it was deleted, or its time is over", n.ID).In("id")
 }
 
 // Get answers GET /v1/sessions/{id}.
@@ -169,6 +174,9 @@ func (h *Sessions) Fork(w http.ResponseWriter, r *http.Request, caller caller.Ca
 	if err != nil {
 		return err
 	}
+	if err := h.stored.Idle(r.Context(), n, c); err != nil {
+		return surface.Failed(h.log, err)
+	}
 	ends := conversation.Turns(c.Items)
 	turns := len(ends)
 	if v := body["turns"]; v != nil && string(v) != "null" {
@@ -192,6 +200,28 @@ func (h *Sessions) Fork(w http.ResponseWriter, r *http.Request, caller caller.Ca
 		return surface.Failed(h.log, err)
 	}
 	return surface.WriteJSON(w, http.StatusOK, object(other.ID, copied.Items))
+}
+
+// Rewind answers POST /v1/sessions/{id}/rewind.
+func (h *Sessions) Rewind(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
+	n, err := name(r, caller)
+	if err != nil {
+		return err
+	}
+	run, err := surface.ReadRewind(r, caller.Account)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := surface.Detached(r)
+	defer cancel()
+	c, err := h.stored.Rewind(ctx, n, run)
+	if err != nil {
+		return surface.Failed(h.log, err)
+	}
+	if c == nil {
+		return notStored(n)
+	}
+	return surface.WriteJSON(w, http.StatusOK, object(n.ID, c.Items))
 }
 
 // imported reads a session in the form of exported. What the gateway says of it by itself is not read.

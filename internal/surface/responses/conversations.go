@@ -341,6 +341,103 @@ func (h *Handler) DeleteConversation(w http.ResponseWriter, r *http.Request, cal
 	return surface.WriteJSON(w, http.StatusOK, surface.Deleted(name, "conversation.deleted"))
 }
 
+// RewindConversation answers POST /v1/conversations/{id}/rewind.
+func (h *Handler) RewindConversation(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
+	run, err := surface.ReadRewind(r, caller.Account)
+	if err != nil {
+		return err
+	}
+	name := r.PathValue("id")
+	if _, err := h.findConversation(r.Context(), caller, name); err != nil {
+		return err
+	}
+	ctx, cancel := surface.Detached(r)
+	defer cancel()
+	c, err := conversation.Rewind(ctx, h.o.Conversations, caller.Org.ID, name, run, h.o.KeepFor())
+	if err != nil {
+		return surface.Failed(h.o.Log, err)
+	}
+	if c == nil {
+		return noConversation(name, "conversation_id")
+	}
+	return writeConversation(w, name, c)
+}
+
+// ForkConversation answers POST /v1/conversations/{id}/fork.
+func (h *Handler) ForkConversation(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
+	body, err := surface.ReadObject(r, caller.Account)
+	if err == nil {
+		err = surface.OnlyMembers(body)
+	}
+	if err != nil {
+		return err
+	}
+	name := r.PathValue("id")
+	key, err := keyOf(r, caller, "conversations.fork "+name, body)
+	if err != nil {
+		return err
+	}
+	k, err := h.begin(r.Context(), caller, key, func() error {
+		_, err := h.findConversation(r.Context(), caller, name)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := surface.Detached(r)
+	defer cancel()
+	fork := conversationPrefix + k.Suffix
+	made, err := h.findKeyed(ctx, caller, k, fork)
+	if err == nil && made == nil {
+		made, err = h.fork(ctx, caller, k, name, fork)
+	}
+	if err != nil {
+		return err
+	}
+	return writeConversation(w, fork, made)
+}
+
+// findKeyed returns the conversation that an earlier request with the key has made; nil = none has.
+func (h *Handler) findKeyed(ctx context.Context, caller caller.Caller, k *keyed, id string) (*journal.Conversation, error) {
+	if k.key == nil {
+		return nil, nil
+	}
+	c, err := conversation.Find(ctx, h.o.Conversations, caller.Org.ID, conversationPrefix, id)
+	if err == nil && c == nil && k.Done {
+		return nil, noConversation(id, "conversation_id")
+	}
+	return c, surface.Failed(h.o.Log, err)
+}
+
+// fork stores a fork of a conversation, which is returned.
+func (h *Handler) fork(ctx context.Context, caller caller.Caller, k *keyed, name, fork string) (*journal.Conversation, error) {
+	for {
+		f, _, err := conversation.ForkOf(ctx, h.o.Conversations, caller.Org.ID, name, conversation.AllTurns, conversation.IsAdded)
+		if err != nil {
+			return nil, surface.Failed(h.o.Log, err)
+		}
+		if f == nil {
+			return nil, noConversation(name, "conversation_id")
+		}
+		object, err := asObject(name, &f.Conversation)
+		if err != nil {
+			return nil, err
+		}
+		f.ID, object.CreatedAt = fork, k.CreatedAt
+		if f.RequestJSON, err = surface.Marshal(object.storedConversation); err != nil {
+			return nil, err
+		}
+		again, err := conversation.StoreFork(ctx, h.o.Conversations, caller.Org.ID, f, h.o.KeepFor())
+		if again {
+			continue
+		}
+		if err := k.made(err); err != nil {
+			return nil, surface.Failed(h.o.Log, err)
+		}
+		return &f.Conversation, h.finish(ctx, caller, k)
+	}
+}
+
 // AddItems answers POST /v1/conversations/{id}/items.
 func (h *Handler) AddItems(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	body, err := surface.ReadObject(r, caller.Account)
@@ -439,7 +536,7 @@ func (h *Handler) dropUnused(ctx context.Context, caller caller.Caller, k *keyed
 
 // dropPart deletes a part that is in no conversation. If that fails, it expires.
 func (h *Handler) dropPart(ctx context.Context, caller caller.Caller, part string) {
-	if err := conversation.DeleteAdded(ctx, h.o.Conversations, caller.Org.ID, part); err != nil {
+	if err := conversation.DeleteAdded(ctx, h.o.Conversations, caller.Org.ID, "", part); err != nil {
 		h.o.Log.Error("items of no conversation were not deleted; they expire", "org", caller.Org.ID, "error", err)
 	}
 }
@@ -880,7 +977,7 @@ func (h *Handler) deleteItem(ctx context.Context, caller caller.Caller, name, it
 		return nil, err
 	}
 	for part := range instead {
-		if err := conversation.DeleteAdded(ctx, h.o.Conversations, caller.Org.ID, part); err != nil {
+		if err := conversation.DeleteAdded(ctx, h.o.Conversations, caller.Org.ID, name, part); err != nil {
 			return nil, surface.Failed(h.o.Log, err)
 		}
 	}

@@ -21,6 +21,8 @@ func (h *Handler) Routes() []surface.Route {
 		stored.Route("GET /v1/conversations/{id}", surface.Admitted(h.GetConversation)),
 		stored.Route("POST /v1/conversations/{id}", surface.Admitted(h.UpdateConversation)),
 		stored.Route("DELETE /v1/conversations/{id}", surface.Admitted(h.DeleteConversation)),
+		stored.Route("POST /v1/conversations/{id}/rewind", surface.Admitted(h.RewindConversation)),
+		stored.Route("POST /v1/conversations/{id}/fork", surface.Admitted(h.ForkConversation)),
 		stored.Route("GET /v1/conversations/{id}/items", surface.Admitted(h.ListItems)),
 		stored.Route("POST /v1/conversations/{id}/items", surface.Admitted(h.AddItems)),
 		stored.Route("GET /v1/conversations/{id}/items/{item}", surface.Admitted(h.GetItem)),

@@ -98,8 +98,10 @@ CREATE TABLE runs (
   aside         TEXT    NOT NULL DEFAULT '{}', -- JSON; why it is set aside
   waits         INTEGER NOT NULL DEFAULT 0, -- approvals that are not decided
   slots         INTEGER NOT NULL DEFAULT 0, -- runs of the org that may run at a time; 0 = no limit
+  conversation  TEXT    NOT NULL DEFAULT '', -- the id of the one with parts that the run adds to; empty = none
   PRIMARY KEY (org, run_id)
 ) STRICT;
+CREATE INDEX runs_adding ON runs (org, conversation) WHERE conversation <> '' AND status <> 'done';
 CREATE INDEX runs_latest ON runs (org, created_at, run_id);
 -- Without lease_until, which every append changes: few runs are running, so that an org's
 -- leases are counted by looking at each.
@@ -281,6 +283,24 @@ CREATE TRIGGER shared_lists_before AFTER DELETE ON shared_lists BEGIN
   UPDATE org_usage SET bytes = bytes - 250 - octet_length(old.body) WHERE org = old.org;
 END;
 
+-- The parts that several conversations have, since one was forked: a row for each of these.
+CREATE TABLE shared_parts (
+  org          TEXT NOT NULL,
+  part         TEXT NOT NULL, -- a key of conversations
+  conversation TEXT NOT NULL, -- a key of conversations
+  PRIMARY KEY (org, part, conversation)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX shared_parts_of ON shared_parts (org, conversation);
+
+-- A shared part is deleted with the last conversation that has it.
+CREATE TRIGGER conversations_shared AFTER DELETE ON conversations WHEN old.principal = '' AND substr(old.key, 1, 8) = 'session:' BEGIN
+  DELETE FROM shared_parts WHERE org = old.org AND conversation = old.key;
+END;
+CREATE TRIGGER shared_parts_last AFTER DELETE ON shared_parts
+WHEN NOT EXISTS (SELECT 1 FROM shared_parts WHERE org = old.org AND part = old.part) BEGIN
+  DELETE FROM conversations WHERE org = old.org AND principal = '' AND key = old.part;
+END;
+
 -- Sessions of programs are a head, and a chain of segments that each name the one before. Both have a principal that
 -- begins with "library:".
 CREATE INDEX conversations_previous ON conversations (org, principal, previous)
@@ -437,12 +457,14 @@ CREATE INDEX session_inputs_interrupts ON session_inputs (seq) WHERE processed_a
 -- The conversation of a session is deleted with it, and never before. It is stored under the keys that
 -- package conversation makes of the ids of sessions and runs.
 CREATE TRIGGER sessions_conversation AFTER DELETE ON sessions BEGIN
-  DELETE FROM conversations WHERE org = old.org AND principal = ''
-    AND key IN ('session:' || old.id, 'session:items_' || substr(old.id, 6));
+  DELETE FROM conversations WHERE org = old.org AND principal = '' AND key = 'session:' || old.id;
+  DELETE FROM conversations WHERE org = old.org AND principal = '' AND key = 'session:items_' || substr(old.id, 6)
+    AND NOT EXISTS (SELECT 1 FROM shared_parts s WHERE s.org = conversations.org AND s.part = conversations.key);
 END;
 CREATE TRIGGER session_turns_conversation AFTER DELETE ON session_turns BEGIN
   DELETE FROM conversations WHERE org = old.org AND principal = '' AND (key = 'response:resp_' || substr(old.run_id, 5)
-    OR key > 'response:resp_' || substr(old.run_id, 5) || 'p' AND key < 'response:resp_' || substr(old.run_id, 5) || 'q');
+    OR key > 'response:resp_' || substr(old.run_id, 5) || 'p' AND key < 'response:resp_' || substr(old.run_id, 5) || 'q')
+    AND NOT EXISTS (SELECT 1 FROM shared_parts s WHERE s.org = conversations.org AND s.part = conversations.key);
 END;
 CREATE TRIGGER session_turns_orphan AFTER DELETE ON session_turns BEGIN
   INSERT OR IGNORE INTO orphaned_runs (org, run_id)

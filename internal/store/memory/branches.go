@@ -1,0 +1,151 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/agent"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
+)
+
+// begin notes that a run adds to a conversation. It returns an error that wraps journal.ErrChanged if that has another
+// version than the run has read.
+func (c *Conversations) begin(key runKey, a journal.Adds) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if a.Version != 0 {
+		if err := c.mustHaveVersion(key.org, a.Conversation, a.Version); err != nil {
+			return err
+		}
+	}
+	if c.adding == nil {
+		c.adding = map[runKey]string{}
+	}
+	c.adding[key] = a.Conversation
+	return nil
+}
+
+func (c *Conversations) end(key runKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.adding, key)
+}
+
+// mustHaveVersion is called with mu held.
+func (c *Conversations) mustHaveVersion(orgID, id string, version int64) error {
+	s := c.byKey[conversationKey{orgID, "", keyOf(id)}]
+	if s == nil || s.expired(c.now()) || s.Version != version {
+		return fmt.Errorf("conversation %s: %w", id, journal.ErrChanged)
+	}
+	return nil
+}
+
+// mustBeIdle is called with mu held.
+func (c *Conversations) mustBeIdle(orgID, id string) error {
+	for key, of := range c.adding {
+		if key.org == orgID && of == id {
+			return &journal.SessionBusy{Session: id, RunID: key.run}
+		}
+	}
+	return nil
+}
+
+// AddingRun implements journal.Branches.
+func (c *Conversations) AddingRun(_ context.Context, orgID, id string) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, of := range c.adding {
+		if key.org == orgID && of == id {
+			return key.run, nil
+		}
+	}
+	return "", nil
+}
+
+// Rewind implements journal.Branches.
+func (c *Conversations) Rewind(
+	_ context.Context, orgID, id string, one journal.Conversation, ttl time.Duration, dropped []journal.ConversationKey,
+) error {
+	if err := one.Check(ttl, []journal.ConversationKey{keyOf(id)}); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.mustBeIdle(orgID, id); err != nil {
+		return err
+	}
+	if err := c.save(orgID, "", journal.Saved{Conversation: one, TTL: ttl, Keys: []journal.ConversationKey{keyOf(id)}}); err != nil {
+		return err
+	}
+	for _, part := range dropped {
+		c.unshare(orgID, conversationKey{orgID, "", part}, id)
+	}
+	return nil
+}
+
+// unshare notes that a conversation does not have a part any more, and drops the part if it was shared and no other
+// conversation has it. It is called with mu held.
+func (c *Conversations) unshare(orgID string, part conversationKey, id string) {
+	have := c.shared[part]
+	if _, is := have[id]; !is || part.org != orgID {
+		return
+	}
+	if delete(have, id); len(have) == 0 {
+		delete(c.shared, part)
+		c.remove(func(s *storedConversation) bool { return s.keys[0] == part })
+	}
+}
+
+// Fork implements journal.Branches.
+func (c *Conversations) Fork(_ context.Context, orgID string, f journal.Fork, ttl time.Duration) error {
+	f.Conversation.Version = 0
+	if err := f.Check(ttl, []journal.ConversationKey{keyOf(f.ID)}); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.mustBeIdle(orgID, f.From); err != nil {
+		return err
+	}
+	if err := c.mustHaveVersion(orgID, f.From, f.Version); err != nil {
+		return err
+	}
+	if err := c.save(orgID, "", journal.Saved{Conversation: f.Conversation, TTL: ttl, Keys: []journal.ConversationKey{keyOf(f.ID)}}); err != nil {
+		return err
+	}
+	if c.shared == nil {
+		c.shared = map[conversationKey]map[string]struct{}{}
+	}
+	for _, part := range f.Shared {
+		key := conversationKey{orgID, "", part}
+		if c.shared[key] == nil {
+			c.shared[key] = map[string]struct{}{}
+		}
+		c.shared[key][f.From], c.shared[key][f.ID] = struct{}{}, struct{}{}
+	}
+	return nil
+}
+
+// Shared implements journal.Branches.
+func (c *Conversations) Shared(_ context.Context, orgID string, part journal.ConversationKey, id string) (bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.sharedBeside(conversationKey{orgID, "", part}, id), nil
+}
+
+// sharedBeside reports whether a conversation other than the one with the id has a shared part. It is called with mu held.
+func (c *Conversations) sharedBeside(part conversationKey, id string) bool {
+	for has := range c.shared[part] {
+		if has != id {
+			return true
+		}
+	}
+	return false
+}
+
+// ForkSession implements agent.Sessions.
+func (s *Sessions) ForkSession(ctx context.Context, one agent.Session, declared bool, f journal.Fork) error {
+	f.ID = one.ID
+	return s.create(ctx, one, declared, func() error { return s.Conversations.Fork(ctx, one.Org, f, journal.Kept) })
+}

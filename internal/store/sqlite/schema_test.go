@@ -108,7 +108,7 @@ func TestAConversationOfALaterBuildIsAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := s.writer.perform(t.Context(), func(t *tx) error {
-		_, err := t.exec(`UPDATE conversations SET body = '{"v":3}'`)
+		_, err := t.exec(`UPDATE conversations SET body = '{"v":2}'`)
 		return err
 	})
 	if err != nil {
@@ -116,7 +116,7 @@ func TestAConversationOfALaterBuildIsAnError(t *testing.T) {
 	}
 	c, err := s.Find(t.Context(), "a", "p", key)
 	var bad *journal.Unreadable
-	if !errors.As(err, &bad) || bad.Key != key || !strings.Contains(err.Error(), "stored in version 3, and this build reads versions up to 2") {
+	if !errors.As(err, &bad) || bad.Key != key || !strings.Contains(err.Error(), "stored in version 2, and this build reads versions up to 1") {
 		t.Errorf("got %+v, %v", c, err)
 	}
 	if errors.Is(err, org.ErrUnavailable) || fault.From(err).Reason != "conversation_unreadable" {

@@ -9,8 +9,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
 )
 
-// Open returns an empty store in RAM. o.Path is not used. The store is closed when the test ends, also in the bubble of a
-// synctest.Test. A store looks at its file every few seconds: a bubble that sleeps for days takes seconds.
+// Open returns an empty store in RAM; o.Path is ignored. The store is closed when the test ends. It works in the bubble of
+// a synctest.Test too, but checks its files four times a second: each day that a bubble sleeps takes about two seconds.
 func Open(t testing.TB, o sqlite.Options) *sqlite.Store {
 	t.Helper()
 	o.Path = filepath.Join(ramdir.New(t), "turnpike.db")

@@ -20,23 +20,33 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
-	"github.com/turnpike-gateway/turnpike/internal/store/memory"
+	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/internal/store/sqlite/sqlitetest"
 )
 
 func key() ed25519.PrivateKey { return ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)) }
 
 func public() ed25519.PublicKey { return key().Public().(ed25519.PublicKey) }
 
-func record(t *testing.T, j *memory.Journal, n int, at time.Time) {
+func record(t *testing.T, j *sqlite.Store, n int, at time.Time) {
 	t.Helper()
 	for i := range n {
 		if err := j.Record(t.Context(), "o", audit.Entry{Kind: "k", At: at.UnixMilli(), Body: i}); err != nil {
 			t.Fatal(err)
 		}
 	}
+	written(t, j)
 }
 
-func verify(t *testing.T, j *memory.Journal, witness []audit.Checkpoint) audit.Report {
+// written returns after all rows are written that were recorded: the store writes them in groups, and before a checkpoint.
+func written(t *testing.T, j *sqlite.Store) {
+	t.Helper()
+	if err := j.AddCheckpoint(t.Context(), audit.Checkpoint{Org: "nobody's"}.Sign(key())); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func verify(t *testing.T, j *sqlite.Store, witness []audit.Checkpoint) audit.Report {
 	t.Helper()
 	r, err := audit.Verify(t.Context(), "o", j, public(), witness)
 	if err != nil {
@@ -90,9 +100,9 @@ func TestKindsReturnsAllKinds(t *testing.T) {
 // A checkpoint is signed every 1,000 rows, every minute, and at the end. // P09
 func TestCheckpointsAreSignedInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var j memory.Journal
+		j := sqlitetest.Open(t, sqlite.Options{})
 		var witness []audit.Checkpoint
-		k := audit.NewKeeper(audit.KeeperOptions{Log: &j, Key: key(), Witness: func(c audit.Checkpoint) error {
+		k := audit.NewKeeper(audit.KeeperOptions{Log: j, Key: key(), Witness: func(c audit.Checkpoint) error {
 			witness = append(witness, c)
 			return nil
 		}})
@@ -101,18 +111,18 @@ func TestCheckpointsAreSignedInTime(t *testing.T) {
 			t.Helper()
 			time.Sleep(wait)
 			synctest.Wait()
-			if r := verify(t, &j, nil); r.SignedTo != want || len(r.Findings) > 0 {
+			if r := verify(t, j, nil); r.SignedTo != want || len(r.Findings) > 0 {
 				t.Errorf("signed up to row %d, want %d: %v", r.SignedTo, want, r.Findings)
 			}
 		}
-		record(t, &j, 10, time.Now())
+		record(t, j, 10, time.Now())
 		signed(6*time.Second, 10) // no earlier checkpoint
-		record(t, &j, 10, time.Now())
+		record(t, j, 10, time.Now())
 		signed(30*time.Second, 10)
 		signed(31*time.Second, 20)
-		record(t, &j, 1000, time.Now())
+		record(t, j, 1000, time.Now())
 		signed(6*time.Second, 1020)
-		record(t, &j, 1, time.Now())
+		record(t, j, 1, time.Now())
 		if err := k.Stop(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -126,21 +136,21 @@ func TestCheckpointsAreSignedInTime(t *testing.T) {
 // Checkpoints continue after the wall clock was set back. // P09
 func TestCheckpointsAreSignedInTimeAfterTheClockWasSetBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var j memory.Journal
+		j := sqlitetest.Open(t, sqlite.Options{})
 		var ahead atomic.Int64
 		k := audit.NewKeeper(audit.KeeperOptions{
-			Log: &j, Key: key(), Witness: func(audit.Checkpoint) error { return nil }, Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) },
+			Log: j, Key: key(), Witness: func(audit.Checkpoint) error { return nil }, Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) },
 		})
-		record(t, &j, 10, time.Now())
+		record(t, j, 10, time.Now())
 		k.Start()
 		defer func() { _ = k.Stop(t.Context()) }()
 		time.Sleep(6 * time.Second)
 		synctest.Wait()
 		ahead.Store(int64(-time.Hour))
-		record(t, &j, 10, time.Now())
+		record(t, j, 10, time.Now())
 		time.Sleep(61 * time.Second)
 		synctest.Wait()
-		if r := verify(t, &j, nil); r.SignedTo != 20 || len(r.Findings) > 0 {
+		if r := verify(t, j, nil); r.SignedTo != 20 || len(r.Findings) > 0 {
 			t.Errorf("signed up to row %d, want 20: %v", r.SignedTo, r.Findings)
 		}
 	})
@@ -149,22 +159,21 @@ func TestCheckpointsAreSignedInTimeAfterTheClockWasSetBack(t *testing.T) {
 // Retention signs what it removes, and the remaining chain verifies. // L07
 func TestRetentionRemovesOldRows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var j memory.Journal
+		j := sqlitetest.Open(t, sqlite.Options{})
 		var witness []audit.Checkpoint
-		k := audit.NewKeeper(audit.KeeperOptions{Log: &j, Key: key(), Keep: 24 * time.Hour, Witness: func(c audit.Checkpoint) error {
+		k := audit.NewKeeper(audit.KeeperOptions{Log: j, Key: key(), Keep: 24 * time.Hour, Witness: func(c audit.Checkpoint) error {
 			witness = append(witness, c)
 			return nil
 		}})
-		record(t, &j, 1500, time.Now())
+		record(t, j, 1500, time.Now().Add(-20*time.Hour))
 		k.Start()
-		time.Sleep(20 * time.Hour)
-		record(t, &j, 5, time.Now())
+		record(t, j, 5, time.Now())
 		time.Sleep(6 * time.Hour)
 		synctest.Wait()
 		if err := k.Stop(t.Context()); err != nil {
 			t.Error(err)
 		}
-		r := verify(t, &j, witness)
+		r := verify(t, j, witness)
 		if r.First != 1501 || r.Last != 1505 || len(r.Findings) > 0 {
 			t.Errorf("%+v", r)
 		}
@@ -179,21 +188,22 @@ func TestRetentionRemovesOldSums(t *testing.T) {
 		want        int64 // days that are left of 10
 	}{{0, 0, 10}, {3 * aDay, 0, 3}, {3 * aDay, 6 * aDay, 6}, {0, 2 * aDay, 2}} {
 		synctest.Test(t, func(t *testing.T) {
-			var j memory.Journal
-			k := audit.NewKeeper(audit.KeeperOptions{Log: &j, Key: key(), Keep: tt.rows, Usage: tt.usage, Witness: func(audit.Checkpoint) error { return nil }})
-			for range 10 {
-				if err := j.Record(t.Context(), "o", audit.Entry{Kind: audit.KindRequest, At: time.Now().UnixMilli(), Body: audit.Request{Attempts: 1}}); err != nil {
+			j := sqlitetest.Open(t, sqlite.Options{})
+			k := audit.NewKeeper(audit.KeeperOptions{Log: j, Key: key(), Keep: tt.rows, Usage: tt.usage, Witness: func(audit.Checkpoint) error { return nil }})
+			for n := range 10 {
+				at := time.Now().Add(time.Duration(n-10) * aDay).UnixMilli()
+				if err := j.Record(t.Context(), "o", audit.Entry{Kind: audit.KindRequest, At: at, Body: audit.Request{Attempts: 1}}); err != nil {
 					t.Fatal(err)
 				}
-				time.Sleep(aDay)
 			}
+			written(t, j)
 			k.Start()
 			time.Sleep(time.Minute)
 			synctest.Wait()
 			if err := k.Stop(t.Context()); err != nil {
 				t.Error(err)
 			}
-			all, err := audit.AddUsage(t.Context(), "o", &j, audit.UsageQuery{})
+			all, err := audit.AddUsage(t.Context(), "o", j, audit.UsageQuery{})
 			if err != nil || len(all) != 1 || all[0].Requests != tt.want {
 				t.Errorf("rows kept %s and sums %s: %+v, %v; want %d days", tt.rows, tt.usage, all, err, tt.want)
 			}
@@ -247,26 +257,26 @@ func TestAPageLooksAtAFewRows(t *testing.T) {
 // A checkpoint that the witness cannot store is tried again.
 func TestAFailedCheckpointIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var j memory.Journal
+		j := sqlitetest.Open(t, sqlite.Options{})
 		var full atomic.Bool
 		full.Store(true)
-		k := audit.NewKeeper(audit.KeeperOptions{Log: &j, Key: key(), Witness: func(audit.Checkpoint) error {
+		k := audit.NewKeeper(audit.KeeperOptions{Log: j, Key: key(), Witness: func(audit.Checkpoint) error {
 			if full.Load() {
 				return errors.New("disk full")
 			}
 			return nil
 		}})
-		record(t, &j, 3, time.Now())
+		record(t, j, 3, time.Now())
 		k.Start()
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if r := verify(t, &j, nil); r.SignedTo != 0 {
+		if r := verify(t, j, nil); r.SignedTo != 0 {
 			t.Errorf("%+v", r)
 		}
 		full.Store(false)
 		time.Sleep(6 * time.Second)
 		synctest.Wait()
-		if r := verify(t, &j, nil); r.SignedTo != 3 {
+		if r := verify(t, j, nil); r.SignedTo != 3 {
 			t.Errorf("%+v", r)
 		}
 		_ = k.Stop(t.Context())
@@ -274,18 +284,18 @@ func TestAFailedCheckpointIsTriedAgain(t *testing.T) {
 }
 
 func TestARecomputedChainDoesNotMatchItsCheckpoint(t *testing.T) {
-	var j, forged memory.Journal
-	record(t, &j, 10, time.Unix(1, 0))
-	record(t, &forged, 10, time.Unix(2, 0))
+	j, forged := sqlitetest.Open(t, sqlite.Options{}), sqlitetest.Open(t, sqlite.Options{})
+	record(t, j, 10, time.Unix(1, 0))
+	record(t, forged, 10, time.Unix(2, 0))
 	rows, err := j.AuditRows(t.Context(), "o", audit.Query{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := audit.Checkpoint{Org: "o", Number: 7, Hash: rows[6].Hash, At: 5}.Sign(key())
-	if r := verify(t, &forged, []audit.Checkpoint{c}); len(r.Findings) != 1 || r.Findings[0].First != 7 {
+	if r := verify(t, forged, []audit.Checkpoint{c}); len(r.Findings) != 1 || r.Findings[0].First != 7 {
 		t.Errorf("%+v", r)
 	}
-	if r := verify(t, &j, []audit.Checkpoint{c, c}); len(r.Findings) != 0 || r.Checkpoints != 1 || r.SignedTo != 7 {
+	if r := verify(t, j, []audit.Checkpoint{c, c}); len(r.Findings) != 0 || r.Checkpoints != 1 || r.SignedTo != 7 {
 		t.Errorf("%+v", r)
 	}
 }
@@ -427,14 +437,14 @@ func TestAKeyFileIsCreatedOnce(t *testing.T) {
 	}
 }
 
-type failing struct{ *memory.Journal }
+type failing struct{ audit.Chain }
 
 func (failing) AuditRows(context.Context, string, audit.Query) ([]audit.Row, error) {
 	return nil, errors.New("no")
 }
 
 func TestVerifyReturnsReadErrors(t *testing.T) {
-	if _, err := audit.Verify(t.Context(), "o", failing{&memory.Journal{}}, public(), nil); err == nil {
+	if _, err := audit.Verify(t.Context(), "o", failing{sqlitetest.Open(t, sqlite.Options{})}, public(), nil); err == nil {
 		t.Error("no error for a log that cannot be read")
 	}
 }
@@ -458,12 +468,13 @@ func (h *heldRows) AuditRows(ctx context.Context, orgID string, q audit.Query) (
 // An export holds few rows at a time, so that one whose client stops to read it holds
 // little, however large the log is. // K07 P40
 func TestAnExportHoldsFewRows(t *testing.T) {
-	log := &memory.Journal{}
+	log := sqlitetest.Open(t, sqlite.Options{})
 	for range 1500 {
 		if err := log.Record(t.Context(), "o", audit.Entry{Kind: audit.KindToolCall, At: 1, Principal: "p", RequestID: "r", Body: strings.Repeat("x", 2000)}); err != nil {
 			t.Fatal(err)
 		}
 	}
+	written(t, log)
 	rows := &heldRows{Rows: log}
 	trailer, err := audit.Export(t.Context(), io.Discard, "o", rows, audit.Query{})
 	if err != nil || trailer.Rows != 1500 || trailer.Last != 1500 {

@@ -13,16 +13,14 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/mcppool"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	stores "github.com/turnpike-gateway/turnpike/internal/store/memory"
+	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/internal/store/sqlite/sqlitetest"
 )
-
-// storedOrgs gives the embedded store another name than its method Orgs.
-type storedOrgs = stores.Orgs
 
 // troubled is a store of orgs whose keys can be made unreadable, and that counts
 // how often they are read.
 type troubled struct {
-	storedOrgs
+	*sqlite.Store
 
 	mu    sync.Mutex
 	err   error
@@ -38,7 +36,7 @@ func (s *troubled) fail(err error) {
 
 // Keys implements org.Store.
 func (s *troubled) Keys(ctx context.Context, orgID string) ([]org.Key, error) {
-	keys, err := s.storedOrgs.Keys(ctx, orgID)
+	keys, err := s.Store.Keys(ctx, orgID)
 	s.mu.Lock()
 	s.reads[orgID]++
 	hold := s.hold[orgID]
@@ -56,7 +54,7 @@ func (s *troubled) Keys(ctx context.Context, orgID string) ([]org.Key, error) {
 // key of its name.
 func testDirectory(t *testing.T) (*Directory, *troubled) {
 	t.Helper()
-	store := &troubled{reads: map[string]int{}, hold: map[string]chan struct{}{}}
+	store := &troubled{Store: sqlitetest.Open(t, sqlite.Options{}), reads: map[string]int{}, hold: map[string]chan struct{}{}}
 	for _, id := range []string{"a", "b"} {
 		if err := store.CreateOrg(t.Context(), org.Record{ID: id}, org.Author{}); err != nil {
 			t.Fatal(err)

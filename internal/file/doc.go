@@ -116,11 +116,6 @@ type Extension struct {
 	Until     time.Time // when the others end from now on
 }
 
-// Extends reports whether a file gets more time.
-func (x Extension) Extends(f File) bool {
-	return f.Container == x.Container && (x.ID == "" || f.ID == x.ID) && f.ExpiresAt.After(x.Now) && f.ExpiresAt.Before(x.Before)
-}
-
 // OutputTTL is how long a file that a tool has made is kept after it was used last. A client that wants it longer stores it.
 const OutputTTL = 30 * time.Minute
 

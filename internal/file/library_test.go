@@ -16,7 +16,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/blob/disk"
 	"github.com/turnpike-gateway/turnpike/internal/file"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/store/memory"
+	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/internal/store/sqlite/sqlitetest"
 )
 
 // shelf is a Library of the org a, with its clock.
@@ -30,7 +31,7 @@ type shelf struct {
 
 // breakable is a store that can fail.
 type breakable struct {
-	*memory.Orgs
+	*sqlite.Store
 	broken *error // what AddFile returns; nil = it works
 }
 
@@ -39,11 +40,12 @@ func (b breakable) AddFile(ctx context.Context, f file.File) error {
 	if *b.broken != nil {
 		return *b.broken
 	}
-	return b.Orgs.AddFile(ctx, f)
+	return b.Store.AddFile(ctx, f)
 }
 
 func newShelf(t *testing.T, limits blob.Limits) *shelf {
-	s := &shelf{T: t, now: time.Now().Add(time.Second).UTC().Truncate(time.Millisecond), breakable: breakable{&memory.Orgs{}, new(error)}}
+	store := breakable{sqlitetest.Open(t, sqlite.Options{}), new(error)}
+	s := &shelf{T: t, now: time.Now().Add(time.Second).UTC().Truncate(time.Millisecond), breakable: store}
 	if err := s.CreateOrg(t.Context(), org.Record{ID: "a"}, org.Author{}); err != nil {
 		t.Fatal(err)
 	}

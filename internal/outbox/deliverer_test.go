@@ -26,7 +26,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
-	"github.com/turnpike-gateway/turnpike/internal/store/memory"
+	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/internal/store/sqlite/sqlitetest"
 	"github.com/turnpike-gateway/turnpike/internal/webhook"
 )
 
@@ -35,10 +36,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // site is a store with webhooks, and what their receivers do. Time is that of the bubble.
 type site struct {
 	*testing.T
-	memory.Outbox
-	orgs    memory.Orgs
-	journal memory.Journal
-	log     strings.Builder
+	*sqlite.Store
+	log strings.Builder
 
 	mu       sync.Mutex
 	answer   map[string]http.HandlerFunc // by host
@@ -54,14 +53,7 @@ type received struct {
 }
 
 func newSite(t *testing.T) *site {
-	s := &site{T: t, answer: map[string]http.HandlerFunc{}}
-	s.orgs.Outbox, s.journal.Outbox, s.orgs.Audit = &s.Outbox, &s.Outbox, &s.journal
-	return s
-}
-
-// UpdateWebhook implements Store.
-func (s *site) UpdateWebhook(ctx context.Context, was, w org.Webhook, by org.Author) error {
-	return s.orgs.UpdateWebhook(ctx, was, w, by)
+	return &site{T: t, Store: sqlitetest.Open(t, sqlite.Options{Now: time.Now, LeaseNow: time.Now}), answer: map[string]http.HandlerFunc{}}
 }
 
 // RoundTrip hands a request to the handler of its host.
@@ -87,9 +79,9 @@ func (s *site) RoundTrip(r *http.Request) (*http.Response, error) {
 // hook adds a webhook, whose receiver is at a host with its name.
 func (s *site) hook(orgID, name string, answer http.HandlerFunc) org.Webhook {
 	s.Helper()
-	_ = s.orgs.CreateOrg(s.Context(), org.Record{ID: orgID}, org.Author{})
+	_ = s.CreateOrg(s.Context(), org.Record{ID: orgID}, org.Author{})
 	w := org.Webhook{Org: orgID, Name: name, URL: "http://" + name + "." + orgID + "/in", Events: []string{"*"}, Sealed: []byte(current)}
-	if err := s.orgs.CreateWebhook(s.Context(), w, org.Author{}); err != nil {
+	if err := s.CreateWebhook(s.Context(), w, org.Author{}); err != nil {
 		s.Fatal(err)
 	}
 	s.receives(w, answer)
@@ -138,18 +130,31 @@ func (s *site) tell(orgID, runID string, events ...string) {
 	for _, e := range events {
 		b.Notices = append(b.Notices, journal.Notice{Event: e, Object: runID, Subject: runID, At: time.Now().UnixMilli()})
 	}
-	if err := s.journal.Append(s.Context(), lease, 0, b); err != nil {
+	if err := s.Append(s.Context(), lease, 0, b); err != nil {
 		s.Fatal(err)
 	}
 }
 
 func (s *site) start() *Deliverer {
-	d := New(Options{
-		Store: s, Sender: webhook.New(&http.Client{Transport: s}), Open: open, Now: time.Now, Jitter: func() float64 { return 0 },
-		Log: slog.New(slog.NewTextHandler(&s.log, nil)),
-	})
+	d := s.deliverer(time.Now)
 	d.Start()
 	return d
+}
+
+func (s *site) deliverer(now func() time.Time) *Deliverer {
+	return New(Options{
+		Store: s, Sender: webhook.New(&http.Client{Transport: s}), Open: open, Now: now, Jitter: func() float64 { return 0 },
+		Log: slog.New(slog.NewTextHandler(&s.log, nil)),
+	})
+}
+
+// poll makes the attempts that are due.
+func (s *site) poll(d *Deliverer) {
+	s.Helper()
+	if err := d.pump.poll(s.Context(), s.Context()); err != nil {
+		s.Fatal(err)
+	}
+	d.pump.done.Wait()
 }
 
 const current = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -238,30 +243,35 @@ func TestAReceiverThatIsDownForAnHourGetsAllInOrder(t *testing.T) {
 
 // L10.
 func TestAMessageIsGivenUpAfter72Hours(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t)
-		w := s.hook("a", "w", answers(503))
-		d := s.start()
-		s.tell("a", "r1", org.RunWaiting, org.ResponseCompleted)
-		time.Sleep(71 * time.Hour)
-		if got := s.outcomes(w); !strings.HasPrefix(got[0], "run.waiting waiting") {
-			t.Errorf("after 71 hours: %q", got)
+	s := newSite(t)
+	w := s.hook("a", "w", answers(503))
+	begin := time.Now()
+	now := begin
+	d := s.deliverer(func() time.Time { return now })
+	until := func(hours time.Duration) {
+		for now.Sub(begin) < hours*time.Hour {
+			now = now.Add(time.Minute)
+			s.poll(d)
 		}
-		time.Sleep(2 * time.Hour)
-		d.Stop()
-		all, err := s.Deliveries(t.Context(), "a", "w", journal.DeliveryQuery{Limit: 10})
-		if err != nil {
-			t.Fatal(err)
-		}
-		first := all[1]
-		if first.Outcome != journal.MessageGivenUp || first.Error != "tried for 72 hours; the last attempt: the receiver has answered 503" || first.Status != 503 ||
-			first.EndedAt-first.At > journal.GiveUpAfter.Milliseconds() || first.EndedAt-first.At < (70*time.Hour).Milliseconds() {
-			t.Errorf("the first message is %+v", first)
-		}
-		if !strings.Contains(s.log.String(), "a message is given up") {
-			t.Errorf("the log does not say that a message is given up:\n%s", s.log.String())
-		}
-	})
+	}
+	s.tell("a", "r1", org.RunWaiting, org.ResponseCompleted)
+	until(71)
+	if got := s.outcomes(w); !strings.HasPrefix(got[0], "run.waiting waiting") {
+		t.Errorf("after 71 hours: %q", got)
+	}
+	until(73)
+	all, err := s.Deliveries(t.Context(), "a", "w", journal.DeliveryQuery{Limit: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := all[1]
+	if first.Outcome != journal.MessageGivenUp || first.Error != "tried for 72 hours; the last attempt: the receiver has answered 503" || first.Status != 503 ||
+		first.EndedAt-first.At > journal.GiveUpAfter.Milliseconds() || first.EndedAt-first.At < (70*time.Hour).Milliseconds() {
+		t.Errorf("the first message is %+v", first)
+	}
+	if !strings.Contains(s.log.String(), "a message is given up") {
+		t.Errorf("the log does not say that a message is given up:\n%s", s.log.String())
+	}
 }
 
 // One receiver that never answers has its own attempts only: another webhook of its org, and other
@@ -342,7 +352,7 @@ func TestAReceiverThatIsGoneStopsItsWebhook(t *testing.T) {
 		s.tell("a", "r2", org.RunWaiting)
 		time.Sleep(time.Hour)
 		d.Stop()
-		now, err := s.orgs.Webhook(t.Context(), "a", "w")
+		now, err := s.Webhook(t.Context(), "a", "w")
 		if err != nil || now.Stopped != org.StoppedGone || len(s.got(w)) != 1 {
 			t.Errorf("the webhook is %+v, %v; its receiver got %+v", now, err, s.got(w))
 		}
@@ -387,7 +397,7 @@ func TestBothSecretsSignDuringARotation(t *testing.T) {
 		})
 		next := w
 		next.Sealed, next.Previous = []byte("whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"), org.PreviousSealed{Sealed: w.Sealed, Until: time.Now().Add(time.Hour)}
-		if err := s.orgs.UpdateWebhook(t.Context(), w, next, org.Author{}); err != nil {
+		if err := s.UpdateWebhook(t.Context(), w, next, org.Author{}); err != nil {
 			t.Fatal(err)
 		}
 		d := s.start()
@@ -409,7 +419,7 @@ func TestAMessageWithoutASecretIsNotSent(t *testing.T) {
 		w := s.hook("a", "w", accepts)
 		next := w
 		next.Sealed = []byte("sealed under a lost key")
-		if err := s.orgs.UpdateWebhook(t.Context(), w, next, org.Author{}); err != nil {
+		if err := s.UpdateWebhook(t.Context(), w, next, org.Author{}); err != nil {
 			t.Fatal(err)
 		}
 		d := s.start()
@@ -552,11 +562,11 @@ func TestAReceiverThatLeadsInsideGetsItsMessagesOnceItIsWell(t *testing.T) {
 	way := egress.New(p, egress.Options{Resolver: resolver})
 	defer way.CloseIdleConnections()
 	s := newSite(t)
-	if err := s.orgs.CreateOrg(t.Context(), org.Record{ID: "a"}, org.Author{}); err != nil {
+	if err := s.CreateOrg(t.Context(), org.Record{ID: "a"}, org.Author{}); err != nil {
 		t.Fatal(err)
 	}
 	w := org.Webhook{Org: "a", Name: "w", URL: "http://hooks.example.com:" + port + "/in", Events: []string{"*"}, Sealed: []byte(current)}
-	if err := s.orgs.CreateWebhook(t.Context(), w, org.Author{}); err != nil {
+	if err := s.CreateWebhook(t.Context(), w, org.Author{}); err != nil {
 		t.Fatal(err)
 	}
 	now := time.Now()
@@ -567,10 +577,7 @@ func TestAReceiverThatLeadsInsideGetsItsMessagesOnceItIsWell(t *testing.T) {
 	attempt := func(after time.Duration) journal.Delivery {
 		t.Helper()
 		now = now.Add(after)
-		if err := d.pump.poll(t.Context(), t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		d.pump.done.Wait()
+		s.poll(d)
 		all, err := s.Deliveries(t.Context(), "a", "w", journal.DeliveryQuery{Limit: 10})
 		if err != nil {
 			t.Fatal(err)
@@ -611,7 +618,7 @@ func TestAWebhookOfTheFileIsSignedWithItsSecrets(t *testing.T) {
 		})
 		next := w
 		next.Sealed = nil
-		if err := s.orgs.UpdateWebhook(t.Context(), w, next, org.Author{}); err != nil {
+		if err := s.UpdateWebhook(t.Context(), w, next, org.Author{}); err != nil {
 			t.Fatal(err)
 		}
 		both := []secret.Value{secret.NewValue(current), secret.NewValue("whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD")}

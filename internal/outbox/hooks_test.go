@@ -18,13 +18,14 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/store/memory"
+	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/internal/store/sqlite/sqlitetest"
 )
 
 // hookSite is a store with messages for hooks, and what the hooks do. Time is that of the bubble.
 type hookSite struct {
 	*testing.T
-	memory.Journal
+	*sqlite.Store
 	log strings.Builder
 
 	mu     sync.Mutex
@@ -36,7 +37,8 @@ type hookSite struct {
 }
 
 func newHookSite(t *testing.T) *hookSite {
-	return &hookSite{T: t, answer: map[string]func(context.Context) error{}}
+	store := sqlitetest.Open(t, sqlite.Options{Now: time.Now, LeaseNow: time.Now})
+	return &hookSite{T: t, Store: store, answer: map[string]func(context.Context) error{}}
 }
 
 // Tell implements Teller.

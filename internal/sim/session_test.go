@@ -53,7 +53,6 @@ func (w *world) converse(slots int) {
 		return
 	}
 	for _, name := range orgs() {
-		_ = w.store.orgs.CreateOrg(context.Background(), org.Record{ID: name}, org.Author{})
 		for n := range 2 {
 			w.sessions = append(w.sessions, w.newSession(name, n, slots))
 		}

@@ -145,7 +145,7 @@ func (c *Conversations) sharedBeside(part conversationKey, id string) bool {
 }
 
 // ForkSession implements agent.Sessions.
-func (s *Sessions) ForkSession(ctx context.Context, one agent.Session, declared bool, f journal.Fork) error {
+func (s *Sessions) ForkSession(ctx context.Context, one agent.Session, _ bool, f journal.Fork) error {
 	f.ID = one.ID
-	return s.create(ctx, one, declared, func() error { return s.Conversations.Fork(ctx, one.Org, f, journal.Kept) })
+	return s.create(one, func() error { return s.Conversations.Fork(ctx, one.Org, f, journal.Kept) })
 }

@@ -168,7 +168,6 @@ func (j *Journal) setUsed(k budgetKey, u journal.Used, refused bool) {
 	}
 	rows, _ := j.audit.nextRows(k.org, []audit.Entry{u.TellEntry(percent, j.now().UnixMilli())}) // numbers and a text: cannot fail
 	j.audit.add(rows)
-	j.Outbox.notify(k.org, []journal.Notice{u.TellNotice(percent, j.now().UnixMilli())})
 }
 
 // tellRefused tells the audit log that a budget has refused a model call, unless the log says so

@@ -280,26 +280,6 @@ func (c *Conversations) StoredSessions(_ context.Context, orgID, principal strin
 	return out, nil
 }
 
-// dropSessions deletes the sessions of a key.
-func (c *Conversations) dropSessions(orgID, principal string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.drop(func(s *storedConversation) bool {
-		k := s.keys[0]
-		return k.org == orgID && k.principal == principal && k.Kind == journal.SessionID
-	})
-}
-
-// hasAny reports whether a conversation of the org is stored whose time is not over.
-func (c *Conversations) hasAny(orgID string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := c.now()
-	return slices.ContainsFunc(c.order, func(s *storedConversation) bool {
-		return !s.expired(now) && slices.ContainsFunc(s.keys, func(k conversationKey) bool { return k.org == orgID })
-	})
-}
-
 // Delete implements journal.Conversations.
 func (c *Conversations) Delete(_ context.Context, orgID, principal string, key journal.ConversationKey) (bool, error) {
 	c.mu.Lock()

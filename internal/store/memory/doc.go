@@ -1,16 +1,14 @@
-// Package memory implements the store's ports in memory. Everything is lost when the
-// process ends. Sizes are limited; the oldest entries are dropped first.
+// Package memory implements those of the store's ports in memory that the library runs on, and the simulator of
+// [internal/sim]. Everything is lost when the process ends. Sizes are limited; the oldest entries are dropped first.
 //
 //	journal.Journal, journal.Archive   Journal     the last MaxRuns runs, the last MaxSubmitKeys
-//	journal.Leases                             keys and MaxAuditRows audit rows, and what was
-//	                                       spent of each budget, and MaxUsageSums sums of usage
+//	journal.Leases, journal.Slices                 keys and MaxAuditRows audit rows, and what was
+//	                                               spent of each budget
 //	journal.Conversations          Conversations   the last MaxConversations
-//	journal.Branches               Conversations   those of a Journal with Conversations
-//	org.Store                  Orgs        everything
-//	agent.Store                Orgs        everything
-//	journal.Webhooks           Orgs        everything, in its Outbox
-//	journal.Outbox             Outbox      as many messages as the caps allow
-//	toolcache.Store            Orgs        within the bounds that the caller passes
+//	agent.Sessions                 Sessions        everything
+//
+// What a gateway has besides is stored by package sqlite alone: orgs, keys, servers, secrets, agents, tools, files,
+// webhooks and their messages, cached results, and sums of usage.
 //
 // The zero values are ready to use and safe for concurrent use.
 package memory

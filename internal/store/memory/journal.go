@@ -26,8 +26,8 @@ const (
 	MaxAuditRows  = 16_384   // of all orgs together; the numbering continues
 )
 
-// Journal implements journal.Journal, journal.Archive, journal.Leases, journal.LaterDeleter, journal.HookMessages,
-// journal.Recorder and audit.Log. The zero value is ready to use. What was spent of a budget is never
+// Journal implements journal.Journal, journal.Archive, journal.Slices, journal.Leases and journal.LaterDeleter. It
+// ignores messages for webhooks and hooks. The zero value is ready to use. What was spent of a budget is never
 // dropped.
 type Journal struct {
 	Now func() time.Time // wall clock, for the expiry of keys; nil = clock.Wall
@@ -41,8 +41,6 @@ type Journal struct {
 
 	// Conversations know which runs add to them; nil = they are neither rewound nor forked.
 	Conversations *Conversations
-
-	Outbox *Outbox // gets what the webhooks of orgs are told; nil = there are no webhooks
 
 	NoAudit bool // no audit rows are kept: nobody reads them
 
@@ -60,7 +58,6 @@ type Journal struct {
 	budgets  map[budgetKey]journal.Used
 	slices   map[sliceKey]journal.Slice
 	audit    auditLog
-	hooks    []*hookMessage // in the order in which they were added
 }
 
 type runKey struct{ org, run string }
@@ -132,7 +129,7 @@ func (j *Journal) Append(_ context.Context, lease journal.Lease, after int64, b 
 // checkedBatch is a batch that was checked and is ready to be stored.
 type checkedBatch struct {
 	rows   map[string]json.RawMessage
-	audit  []nextRow
+	audit  []audit.Row
 	calls  map[callFact]bool
 	charge charge
 }
@@ -191,8 +188,6 @@ func (j *Journal) store(key runKey, r *runRecord, lease journal.Lease, b journal
 	maps.Copy(r.calls, add.calls)
 	maps.Copy(r.rows, add.rows)
 	j.audit.add(add.audit)
-	j.Outbox.notify(key.org, b.Notices)
-	j.addHookMessages(b.HookMessages)
 	j.applyCharge(r, add.charge)
 	if r.head.Summary.Status == journal.Done {
 		j.settleAll(key.org, r)
@@ -287,7 +282,6 @@ func (j *Journal) drop(key runKey) {
 		j.order = slices.DeleteFunc(j.order, func(one runKey) bool { return one == key })
 		delete(j.runs, key)
 		j.bytes -= r.head.Bytes
-		j.dropHookMessages(func(m *hookMessage) bool { return m.Org == key.org && m.RunID == key.run })
 	}
 }
 
@@ -306,31 +300,8 @@ func (j *Journal) evict(grown int64) {
 		j.settleAll(key.org, r)
 		delete(j.runs, key)
 		j.bytes -= r.head.Bytes
-		j.dropHookMessages(func(m *hookMessage) bool { return m.Org == key.org && m.RunID == key.run })
 		return true
 	})
-}
-
-// hasRuns reports whether a run of the org is stored.
-func (j *Journal) hasRuns(orgID string) bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return slices.ContainsFunc(j.order, func(key runKey) bool { return key.org == orgID })
-}
-
-// hasAudit reports whether an audit row of the org is stored.
-func (j *Journal) hasAudit(orgID string) bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return slices.ContainsFunc(j.audit.rows, func(r audit.Row) bool { return r.Org == orgID })
-}
-
-// dropBudgets deletes the budgets of an org that has no runs, and its sums of usage.
-func (j *Journal) dropBudgets(orgID string) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	maps.DeleteFunc(j.budgets, func(k budgetKey, _ journal.Used) bool { return k.org == orgID })
-	maps.DeleteFunc(j.audit.sums, func(k usageSumKey, _ *usageSum) bool { return k.org == orgID })
 }
 
 func (j *Journal) now() time.Time {

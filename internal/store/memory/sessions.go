@@ -15,10 +15,9 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/org"
 )
 
-// Sessions implements agent.Sessions. Its sessions are part of the journal, whose lock guards them. All
-// fields are required.
+// Sessions implements agent.Sessions. Its sessions are part of the journal, whose lock guards them. It knows no
+// orgs and no agents: a session may name any. All fields are required.
 type Sessions struct {
-	Orgs          *Orgs
 	Journal       *Journal
 	Conversations *Conversations
 }
@@ -43,28 +42,14 @@ func keyOf(id string) journal.ConversationKey {
 }
 
 // CreateSession implements agent.Sessions.
-func (s *Sessions) CreateSession(ctx context.Context, one agent.Session, declared bool) error {
-	return s.create(ctx, one, declared, func() error {
+func (s *Sessions) CreateSession(ctx context.Context, one agent.Session, _ bool) error {
+	return s.create(one, func() error {
 		return s.Conversations.Save(ctx, one.Org, "", journal.Conversation{}, journal.Kept, keyOf(one.ID))
 	})
 }
 
 // create stores a session, and its conversation with keep.
-func (s *Sessions) create(ctx context.Context, one agent.Session, declared bool, keep func() error) error {
-	s.Orgs.mu.Lock()
-	defer s.Orgs.mu.Unlock()
-	if _, err := s.Orgs.find(one.Org); err != nil {
-		return err
-	}
-	if !declared {
-		a, err := s.Orgs.findAgent(one.Org, one.Agent)
-		if err != nil {
-			return err
-		}
-		if !a.ArchivedAt.IsZero() {
-			return fmt.Errorf("agent %s is archived: %w", one.Agent, org.ErrNotFound)
-		}
-	}
+func (s *Sessions) create(one agent.Session, keep func() error) error {
 	if err := s.add(one); err != nil {
 		return err
 	}
@@ -81,7 +66,7 @@ func (s *Sessions) add(one agent.Session) error {
 	j := s.Journal
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if caps := s.Orgs.Caps; caps.Sessions > 0 {
+	if caps := j.Caps; caps.Sessions > 0 {
 		n, ofKey := 0, 0
 		for key, s := range j.sessions {
 			if key.org != one.Org {
@@ -261,23 +246,6 @@ func (j *Journal) OrphanedRuns(_ context.Context, limit int) (out []journal.Wait
 		return cmp.Or(cmp.Compare(a.Org, b.Org), cmp.Compare(a.RunID, b.RunID))
 	})
 	return out[:min(len(out), limit)], nil
-}
-
-// dropSessions deletes the sessions of an org, or of one of its agents.
-func (j *Journal) dropSessions(orgID, agentID string, conversations *Conversations) {
-	j.mu.Lock()
-	var gone []*sessionRecord
-	for key, r := range j.sessions {
-		if key.org == orgID && (agentID == "" || r.Agent == agentID) {
-			j.orphan(r)
-			delete(j.sessions, key)
-			gone = append(gone, r)
-		}
-	}
-	j.mu.Unlock()
-	for _, r := range gone {
-		conversations.dropSession(r)
-	}
 }
 
 // dropSession deletes the conversation of a session: under its id and the ids that package conversation makes
@@ -474,4 +442,13 @@ func (j *Journal) InterruptedRuns(_ context.Context, limit int) ([]journal.Waiti
 		out = append(out, journal.WaitingRun{Org: k.Org, RunID: k.Run, Principal: first[k].Principal})
 	}
 	return out, nil
+}
+
+// page returns the part of the list that a limit and an offset select; nil = nothing.
+func page[T any](all []T, limit, offset int) []T {
+	all = all[min(offset, len(all)):]
+	if all = all[:min(limit, len(all))]; len(all) == 0 {
+		return nil
+	}
+	return all
 }

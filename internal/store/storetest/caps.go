@@ -17,6 +17,12 @@ func capCases() []rule {
 		{"revoked keys are capped", "the latest are kept, so that daily rotation does not grow the list forever", revokedCapped},
 		{"servers are capped", "deleting one makes room, and an existing one can be updated", serversCapped},
 		{"secrets are capped", "an existing one can be replaced", secretsCapped},
+	}
+}
+
+// runCapCases are those of runs and their conversations.
+func runCapCases() []rule {
+	return []rule{
 		{"conversations are capped", "a new one is accepted and the oldest is dropped, because its run has already ended", conversationsCapped},
 		{"stored bytes are capped", "new runs are refused; running ones can finish, a repeated key gets its run, and other orgs are not affected", storedCapped},
 	}
@@ -27,7 +33,7 @@ func (b *testBench) capped(caps org.Caps) {
 	b.Helper()
 	b.Store = b.maker.Capped(b.T, b.clocks(), caps)
 	for _, id := range []string{"a", "b"} {
-		b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: id}, org.Author{}))
+		b.createOrg(id)
 	}
 }
 

@@ -38,7 +38,13 @@ func deletedConversations() []rule {
 func sessionRules() []rule {
 	return []rule{
 		{"the sessions of a principal are listed, that first which was saved first", "the one that was not used for the longest time is deleted for a new one", storedSessions}, // J05
-		{"revoking a key deletes its sessions, and nothing else", "nobody can reach them any more", sessionsOfRevoked},                                                          // J07
+	}
+}
+
+// sessionRevokeCases are those of the sessions of keys that are revoked.
+func sessionRevokeCases() []rule {
+	return []rule{
+		{"revoking a key deletes its sessions, and nothing else", "nobody can reach them any more", sessionsOfRevoked}, // J07
 	}
 }
 

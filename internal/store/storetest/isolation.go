@@ -15,26 +15,36 @@ func isolationCases() []rule {
 	}
 }
 
-// populate creates an org with one of everything, with the same ids in every org.
+// populate creates an org with one of everything that the store has, with the same ids in every org.
 func (b *testBench) populate(orgID string) {
+	b.Helper()
+	if b.Orgs != nil {
+		b.populateOrg(orgID)
+	}
+	a := b.author(orgID, "run")
+	b.ok(a.append(b.Context(), journal.Batch{Sync: true, Rows: []journal.Row{{Ref: "row", Value: orgID}}}, accepted(orgID, "run"), started("0.0", 1)))
+	b.ok(b.save(orgID, "key", conversation(orgID, "call"), call("call")))
+}
+
+func (b *testBench) populateOrg(orgID string) {
 	b.Helper()
 	b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: orgID, Features: []string{orgID}}, org.Author{}))
 	b.ok(b.Orgs.CreateKey(b.Context(), org.Key{Org: orgID, ID: "key", Name: orgID, Hash: hash(len(orgID))}, org.Author{}))
 	b.ok(b.Orgs.CreateMCPServer(b.Context(), org.MCPServer{Org: orgID, Name: "server", URL: "http://" + orgID}, org.Author{}))
 	b.ok(b.Orgs.PutSecret(b.Context(), org.Secret{Org: orgID, Name: "secret", Sealed: []byte(orgID)}, org.Author{}))
-	a := b.author(orgID, "run")
-	b.ok(a.append(b.Context(), journal.Batch{Sync: true, Rows: []journal.Row{{Ref: "row", Value: orgID}}}, accepted(orgID, "run"), started("0.0", 1)))
-	b.ok(b.save(orgID, "key", conversation(orgID, "call"), call("call")))
 	b.keepResult(orgID, b.entry("result", orgID))
 }
 
 // checkPopulated fails the case unless the org has exactly what populate created.
 func (b *testBench) checkPopulated(orgID string) {
 	b.Helper()
-	b.keys(orgID, org.Key{Org: orgID, ID: "key", Name: orgID, Hash: hash(len(orgID))})
-	b.servers(orgID, org.MCPServer{Org: orgID, Name: "server", URL: "http://" + orgID})
-	b.secrets(orgID, org.Secret{Org: orgID, Name: "secret"})
-	b.secret(org.Secret{Org: orgID, Name: "secret", Sealed: []byte(orgID)})
+	if b.Orgs != nil {
+		b.keys(orgID, org.Key{Org: orgID, ID: "key", Name: orgID, Hash: hash(len(orgID))})
+		b.servers(orgID, org.MCPServer{Org: orgID, Name: "server", URL: "http://" + orgID})
+		b.secrets(orgID, org.Secret{Org: orgID, Name: "secret"})
+		b.secret(org.Secret{Org: orgID, Name: "secret", Sealed: []byte(orgID)})
+		b.checkResult(orgID, b.entry("result", orgID))
+	}
 	story, err := b.Archive.Load(b.Context(), orgID, "run")
 	b.ok(err)
 	if got := string(story.Rows["row"]); got != `"`+orgID+`"` || len(story.Facts) != 2 || story.Summary.Principal != "key of "+orgID {
@@ -46,7 +56,6 @@ func (b *testBench) checkPopulated(orgID string) {
 		b.Errorf("org %s has the runs %+v", orgID, runs)
 	}
 	b.conversation(orgID, "key", call("call"), conversation(orgID, "call"))
-	b.checkResult(orgID, b.entry("result", orgID))
 }
 
 func sameIDs(b *testBench) {
@@ -59,6 +68,23 @@ func sameIDs(b *testBench) {
 func changesStayInOrg(b *testBench) {
 	b.populate("a")
 	b.populate("bb")
+	if b.Orgs != nil {
+		b.changeOrg()
+	}
+	theirs := b.author("bb", "run")
+	theirs.facts = theirs.number(accepted("bb", "run"), started("0.0", 1))
+	theirs.lease.Epoch = 9
+	b.ok(theirs.append(b.Context(), journal.Batch{Sync: true, Rows: []journal.Row{{Ref: "more", Value: 1}}}, started("0.1", 1), loop.Finished{Reason: event.Complete}))
+	b.checkPopulated("a")
+	if b.Orgs != nil {
+		b.ok(b.Orgs.DeleteOrg(b.Context(), "bb", org.Author{}))
+		b.checkPopulated("a")
+	}
+}
+
+// changeOrg changes and deletes what the org bb has besides runs.
+func (b *testBench) changeOrg() {
+	b.Helper()
 	b.ok(b.updateOrg(org.Record{ID: "bb", Features: []string{"changed"}}, org.Author{}))
 	b.orgs(org.Record{ID: "a", Features: []string{"a"}}, org.Record{ID: "bb", Features: []string{"changed"}})
 	b.ok(b.Orgs.RevokeKey(b.Context(), "bb", "key", 1, org.Author{}))
@@ -66,28 +92,30 @@ func changesStayInOrg(b *testBench) {
 	b.ok(b.Orgs.DeleteMCPServer(b.Context(), "bb", "server", org.Author{}))
 	b.ok(b.Orgs.PutSecret(b.Context(), org.Secret{Org: "bb", Name: "secret", Sealed: []byte("changed")}, org.Author{}))
 	b.ok(b.Orgs.DeleteSecret(b.Context(), "bb", "secret", org.Author{}))
-	theirs := b.author("bb", "run")
-	theirs.facts = theirs.number(accepted("bb", "run"), started("0.0", 1))
-	theirs.lease.Epoch = 9
-	b.ok(theirs.append(b.Context(), journal.Batch{Sync: true, Rows: []journal.Row{{Ref: "more", Value: 1}}}, started("0.1", 1), loop.Finished{Reason: event.Complete}))
-	b.checkPopulated("a")
-	b.ok(b.Orgs.DeleteOrg(b.Context(), "bb", org.Author{}))
-	b.checkPopulated("a")
 }
 
 func idsOfAnotherOrg(b *testBench) {
 	b.populate("a")
-	b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "bb"}, org.Author{}))
-	b.keys("bb")
-	b.servers("bb")
+	b.createOrg("bb")
 	b.noConversation("bb", "key", call("call"))
-	b.checkNoResult("bb", "result")
 	for _, id := range []string{"run", "nobody's"} {
 		_, err := b.Archive.Load(b.Context(), "bb", id)
 		b.checkNotFound(err, "run "+id)
 		_, err = b.Archive.Runs(b.Context(), "bb", journal.Query{Before: id, Limit: 10})
 		b.checkNotFound(err, "run "+id)
 	}
+	if b.Orgs != nil {
+		b.checkForeignOrg()
+	}
+	b.checkPopulated("a")
+}
+
+// checkForeignOrg fails the case unless the org bb has none of what populateOrg has created in another one.
+func (b *testBench) checkForeignOrg() {
+	b.Helper()
+	b.keys("bb")
+	b.servers("bb")
+	b.checkNoResult("bb", "result")
 	for _, id := range []string{"key", "nobody's"} {
 		b.checkNotFound(b.Orgs.RevokeKey(b.Context(), "bb", id, 1, org.Author{}), "key "+id)
 	}
@@ -100,7 +128,6 @@ func idsOfAnotherOrg(b *testBench) {
 		b.checkNotFound(err, "secret "+id)
 		b.checkNotFound(b.Orgs.DeleteSecret(b.Context(), "bb", id, org.Author{}), "secret "+id)
 	}
-	b.checkPopulated("a")
 }
 
 // checkNotFound fails the case unless err is "what: not found" and nothing more.

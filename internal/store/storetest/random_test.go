@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
@@ -56,8 +55,6 @@ func TestMemoryAndSQLiteAgreeOnRandomOperations(t *testing.T) { // K07
 		"append: ok", "append: fenced", "append: behind", "append: exists already", "append: other",
 		"append: no slot", "append: submitted", "append: over budget", "claim: ok", "renew: ok", "release: ok", "used: ok", "audited: ok",
 		"head: ok", "head: not found", "set aside: ok", "restore: ok", "load: ok", "load: not found", "runs: ok", "runs: not found", "save: ok", "save: exists already", "save: changed", "find: ok",
-		"create key: ok", "create key: exists already", "create key: not found", "revoke key: ok", "delete org: ok",
-		"create server: ok", "create server: exists already", "update server: ok", "delete server: not found",
 	} {
 		if counts[want] == 0 {
 			t.Errorf("none of %d random operations was %q: %v", steps, want, counts)
@@ -140,12 +137,10 @@ func newPlayer(t *testing.T, seed uint64) *randomOps {
 	})
 	j := &memory.Journal{Now: clock, LeaseNow: clock}
 	conversations := &memory.Conversations{Now: clock}
-	p.stores[0] = storetest.Store{Orgs: &memory.Orgs{Audit: j, Conversations: conversations}, Journal: j, Archive: j, Slices: j, Leases: j, Conversations: conversations}
-	p.stores[1] = storetest.Store{Orgs: s, Journal: s, Archive: s, Slices: s, Leases: s, Conversations: s}
-	for _, store := range p.stores { // later there are runs of an org, and it cannot be created
-		if err := store.Orgs.AddOrgs(t.Context(), []org.Record{{ID: "a"}, {ID: "b"}, {ID: "c"}}); err != nil {
-			t.Fatal(err)
-		}
+	p.stores[0] = storetest.Store{Journal: j, Archive: j, Slices: j, Leases: j, Conversations: conversations}
+	p.stores[1] = storetest.Store{Journal: s, Archive: s, Slices: s, Leases: s, Conversations: s}
+	if err := s.AddOrgs(t.Context(), []org.Record{{ID: "a"}, {ID: "b"}, {ID: "c"}}); err != nil {
+		t.Fatal(err)
 	}
 	return p
 }
@@ -171,80 +166,15 @@ func (p *randomOps) coin() bool        { return p.rand.IntN(2) == 0 }
 // step performs one random operation.
 func (p *randomOps) step() (string, [2]answer) {
 	p.now = p.now.Add(time.Duration(p.rand.IntN(3)) * time.Millisecond)
-	switch n := p.rand.IntN(100); {
-	case n < 20:
-		return p.manage()
-	case n < 72:
+	switch n := p.rand.IntN(80); {
+	case n < 52:
 		return p.journal()
-	case n < 80:
+	case n < 60:
 		return p.lease()
-	case n < 88:
+	case n < 68:
 		return p.conversation()
 	}
 	return p.read()
-}
-
-func (p *randomOps) manage() (string, [2]answer) {
-	ctx := p.t.Context()
-	orgID, name := p.org(), p.name()
-	by := org.Author{Principal: p.principal(), RequestID: "req", At: p.now.UnixMilli()}
-	if p.coin() {
-		by.Principal = org.Operator
-	}
-	record := org.Record{ID: orgID, Features: []string{name}, Runtime: org.Runtime{MaxRounds: new(p.rand.IntN(50)), OnLimit: name}, CreatedAt: p.now, UpdatedAt: p.now}
-	key := org.Key{Org: orgID, ID: name, Role: org.Member, Hint: "tp_", CreatedAt: p.now}
-	key.Hash[0] = byte(p.rand.IntN(12))
-	server := org.MCPServer{Org: orgID, Name: name, URL: "http://" + name, Enabled: p.coin(), Headers: map[string]string{"a": name}, Timeout: time.Second, CreatedAt: p.now, UpdatedAt: p.now}
-	kind := p.rand.IntN(20)
-	if kind < 2 || kind == 3 {
-		record.ID = []string{"c", "d", "e"}[p.rand.IntN(3)] // a and b are never deleted; d and e have no runs
-		if record.ID != "c" {
-			by = org.Author{} // no audit rows keep the id from use
-		}
-	}
-	switch kind {
-	case 0, 1:
-		return "create org", p.only(func(s storetest.Store) error { return s.Orgs.CreateOrg(ctx, record, by) })
-	case 2:
-		return "update org", p.only(func(s storetest.Store) error {
-			was, err := s.Orgs.Org(ctx, record.ID)
-			if err != nil {
-				return err
-			}
-			return s.Orgs.UpdateOrg(ctx, was, record, by)
-		})
-	case 3:
-		if p.rand.IntN(4) > 0 {
-			return "orgs", p.both(func(s storetest.Store) (any, error) { return s.Orgs.Orgs(ctx) })
-		}
-		return "delete org", p.only(func(s storetest.Store) error { return s.Orgs.DeleteOrg(ctx, record.ID, by) })
-	case 4, 5, 6:
-		return "create key", p.only(func(s storetest.Store) error { return s.Orgs.CreateKey(ctx, key, by) })
-	case 7:
-		was := key
-		key.Role = org.Admin
-		return "update key", p.only(func(s storetest.Store) error { return s.Orgs.UpdateKey(ctx, was, key, by) })
-	case 8:
-		return "revoke key", p.only(func(s storetest.Store) error { return s.Orgs.RevokeKey(ctx, orgID, name, p.now.UnixMilli(), by) })
-	case 9, 10:
-		return "keys", p.both(func(s storetest.Store) (any, error) { return s.Orgs.Keys(ctx, orgID) })
-	case 11, 12, 13:
-		return "create server", p.only(func(s storetest.Store) error { return s.Orgs.CreateMCPServer(ctx, server, by) })
-	case 14, 15:
-		read := p.coin() // otherwise the server is not the one that is stored
-		return "update server", p.only(func(s storetest.Store) error {
-			was := server
-			if all, err := s.Orgs.MCPServers(ctx, orgID); err == nil {
-				if i := slices.IndexFunc(all, func(m org.MCPServer) bool { return m.Name == name }); i >= 0 && read {
-					was = all[i]
-				}
-			}
-			return s.Orgs.UpdateMCPServer(ctx, was, server, by)
-		})
-	case 16, 17:
-		return "delete server", p.only(func(s storetest.Store) error { return s.Orgs.DeleteMCPServer(ctx, orgID, name, by) })
-	}
-	return "servers", p.both(func(s storetest.Store) (any, error) { return s.Orgs.MCPServers(ctx, orgID) })
 }
 
 // journal appends a random batch, which may be refused. A batch that may be refused for

@@ -31,11 +31,19 @@ func sessionCases() []rule { // P25
 		{"sessions are listed in pages", "the latest updated first, with how many the query selects", sessionPages},
 		{"sessions are capped", "deleting one makes room", sessionsCapped},
 		{"a key may have half of the sessions of its org", "rounded up; deleting one makes room", sessionsOfAKeyCapped}, // A07
-		{"an agent takes its sessions with it, and an org", "with turns, inputs and what was said; the runs stay", sessionsOfDeleted},
 		{"deleting a session returns its runs that have not ended", "no turn begins afterwards, so none outlives the session; J03", sessionRemoved},
-		{"runs that outlive their session are listed", "of a deleted session and agent, also queued ones, until it is recorded that they are to end; J03", orphanedRuns},
+		{"runs that outlive their session are listed", "also queued ones, until it is recorded that they are to end; J03", orphanedRuns},
 		{"a session has the sums of its runs", "added with the end of each, and those of another session are not touched", sessionSums},
 		{"only an unused session is deleted as unused", "one that has begun a turn stays", unusedSession},
+	}
+}
+
+// sessionOwnerCases are those of sessions and the orgs and agents that they are of.
+func sessionOwnerCases() []rule {
+	return []rule{
+		{"a session is of an org and of an agent that exist", "an agent of the configuration file is not stored", sessionOfNone},
+		{"an agent takes its sessions with it, and an org", "with turns, inputs and what was said; the runs stay", sessionsOfDeleted},
+		{"runs that outlive their agent are listed", "as those that outlive their session; J03", orphanedByAgent},
 	}
 }
 
@@ -52,7 +60,7 @@ func (b *testBench) session(orgID, id string) agent.Session {
 // sessionOrg creates the org a with the session sess_1.
 func (b *testBench) sessionOrg() agent.Session {
 	b.Helper()
-	b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
+	b.createOrg("a")
 	return b.session("a", "sess_1")
 }
 
@@ -152,6 +160,10 @@ func sessionStored(b *testBench) {
 	if c == nil || len(c.Items) > 0 {
 		b.Errorf("its conversation is %+v", c)
 	}
+}
+
+func sessionOfNone(b *testBench) {
+	b.sessionOrg()
 	b.checkError(b.Sessions.CreateSession(b.Context(), agent.Session{Org: "none", ID: "sess_2"}, true), org.ErrNotFound)
 	b.checkError(b.Sessions.CreateSession(b.Context(), agent.Session{Org: "a", ID: "sess_2", Agent: "agent_none"}, false), org.ErrNotFound)
 	b.agent("a", "stored")
@@ -364,12 +376,22 @@ func sessionSums(b *testBench) {
 }
 
 func orphanedRuns(b *testBench) {
-	b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
-	b.agent("a", "a")
+	b.orphans(func() error { return b.removeSession("a", "sess_2", false, "r4") })
+}
+
+func orphanedByAgent(b *testBench) {
+	b.orphans(func() error {
+		b.agent("a", "a")
+		return b.Agents.RemoveAgent(b.Context(), "a", "agent_a", org.Author{})
+	})
+}
+
+// orphans deletes a session, and with remove another one whose run is r4.
+func (b *testBench) orphans(remove func() error) {
 	in := func(session string) func(*journal.SessionTurn) {
 		return func(t *journal.SessionTurn) { t.Session = session }
 	}
-	b.session("a", "sess_1")
+	b.sessionOrg()
 	b.begun("r1").end()
 	second := b.begun("r2")
 	third := b.begun("r3", queuedTurn)
@@ -378,7 +400,7 @@ func orphanedRuns(b *testBench) {
 	b.checkOrphaned()
 	b.ok(b.removeSession("a", "sess_1", false, "r2", "r3"))
 	b.checkOrphaned("a/r2 key of a", "a/r3 key of a")
-	b.ok(b.Agents.RemoveAgent(b.Context(), "a", "agent_a", org.Author{}))
+	b.ok(remove())
 	b.checkOrphaned("a/r2 key of a", "a/r3 key of a", "a/r4 key of a")
 	if first, err := b.Archive.OrphanedRuns(b.Context(), 1); err != nil || len(first) != 1 || first[0].RunID != "r2" {
 		b.Errorf("one of them is %v, %v", first, err)
@@ -445,7 +467,7 @@ func deliveredToRun(b *testBench) {
 func sessionForeign(b *testBench) {
 	b.sessionOrg()
 	b.begun("r1")
-	b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "b"}, org.Author{}))
+	b.createOrg("b")
 	_, err := b.Sessions.Session(b.Context(), "b", "sess_1")
 	b.checkError(err, org.ErrNotFound)
 	_, _, err = b.Sessions.TurnOf(b.Context(), "b", "r1")

@@ -83,6 +83,14 @@ func stored(t *testing.T, n int) *memory.Journal {
 	return store
 }
 
+// noHooks is the store of runs whose hooks are told nothing.
+type noHooks struct{}
+
+// HookMessages implements journal.HookMessagesOfRun.
+func (noHooks) HookMessages(context.Context, string, string) ([]journal.HookMessage, error) {
+	return nil, nil
+}
+
 // events returns the endpoint with a format of errors.
 func events(h *Handler) surface.Endpoint {
 	return h.Events(&surface.Errors{Object: func(e surface.Error) any { return map[string]string{"error": e.Code} }})
@@ -95,7 +103,7 @@ func ask(t *testing.T, o Options, serve func(*Handler) surface.Endpoint, role or
 		o.Heartbeats = sse.NewHeartbeats(0)
 	}
 	o.Log = slog.New(slog.DiscardHandler)
-	o.Hooks, _ = o.Archive.(journal.HookMessagesOfRun)
+	o.Hooks = noHooks{}
 	w, l := httptest.NewRecorder(), memlimit.New(memlimit.Options{Run: 1 << 20})
 	caller := caller.Caller{Org: &org.Org{ID: "o"}, Principal: org.Principal{ID: key, Role: role}, RequestID: "req_1", Account: l.Open("o")}
 	r := httptest.NewRequest("GET", target, nil)

@@ -43,7 +43,7 @@ func (w *withheld) add(more withheld, account *memlimit.Account) {
 // rowBytes returns the memory that a row occupies beside what the run keeps for itself.
 func rowBytes(r journal.Row) int {
 	switch v := r.Value.(type) {
-	case item.List: // charged by Writer.Store
+	case item.List, journal.Prompt: // charged by Writer.Store
 		return 0
 	case string:
 		return len(v)

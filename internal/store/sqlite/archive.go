@@ -100,14 +100,15 @@ func load(ctx context.Context, tx querier, key runKey) (*journal.Story, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, err := list(ctx, tx, scanRow, `SELECT ref, body, `+followsOf+` FROM run_rows w
-		WHERE org = ? AND run_id = ?`, key.org, key.run)
+	rows, err := list(ctx, tx, scanRow, `SELECT ref, body, coalesce(rest, '') FROM run_rows WHERE org = ? AND run_id = ?`, key.org, key.run)
 	if err != nil {
 		return nil, err
 	}
 	story := &journal.Story{Summary: summary, Rows: make(map[string]json.RawMessage, len(rows)+len(packedRows))}
 	for _, r := range rows {
-		story.Rows[r.ref] = r.body
+		if story.Rows[r.ref], err = r.whole(ctx, tx, key.org); err != nil {
+			return nil, err
+		}
 	}
 	for _, r := range packedRows {
 		story.Rows[r.Ref] = r.Body
@@ -203,16 +204,20 @@ func (r *Reader) rows(ctx context.Context, key runKey, refs []string, limit int)
 		case size > limit:
 			return nil, fmt.Errorf("row %s: %w", refs[i], &journal.TooLarge{Bytes: size})
 		}
-		out = append(out, one.body)
+		body, err := one.whole(ctx, r.db, key.org)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, body)
 	}
 	return out, nil
 }
 
 // foundRow is a row that was looked up.
 type foundRow struct {
-	stored bool
-	size   int
-	body   []byte // nil if it is larger than the limit
+	stored    bool
+	size      int
+	storedRow // without its body if it is larger than the limit
 }
 
 // findRows looks rows up, in the order of refs, until their bodies exceed the limit.
@@ -234,7 +239,7 @@ func (r *Reader) findRows(ctx context.Context, key runKey, refs []string, limit 
 		_, rows := stored.unpack(0)
 		for _, one := range rows {
 			for _, place := range missing[one.Ref] {
-				found[place] = foundRow{true, len(one.Body), one.Body}
+				found[place] = foundRow{true, len(one.Body), storedRow{body: one.Body}}
 			}
 			delete(missing, one.Ref)
 		}
@@ -249,11 +254,9 @@ func (r *Reader) findOwnRows(ctx context.Context, key runKey, refs []string, lim
 	if err != nil {
 		return nil, nil, err
 	}
-	rows, err := r.db.QueryContext(ctx, `WITH w AS (
-			SELECT e.key AS place, octet_length(w.body) + coalesce(l.bytes, 0) AS size, w.org, w.body, w.rest
-			FROM json_each(?2) e LEFT JOIN run_rows w ON w.org = ?3 AND w.run_id = ?4 AND w.ref = e.value
-			LEFT JOIN shared_lists l ON l.org = w.org AND l.digest = w.rest)
-		SELECT place, size, iif(size <= ?1, body, NULL), iif(size <= ?1, `+followsOf+`, NULL) FROM w`,
+	rows, err := r.db.QueryContext(ctx, `SELECT e.key, octet_length(w.body) + coalesce(l.bytes, 0), iif(octet_length(w.body) <= ?1, w.body, NULL), coalesce(w.rest, '')
+		FROM json_each(?2) e LEFT JOIN run_rows w ON w.org = ?3 AND w.run_id = ?4 AND w.ref = e.value
+		LEFT JOIN shared_lists l ON l.org = w.org AND l.digest = w.rest`,
 		limit, string(list), key.org, key.run)
 	if err != nil {
 		return nil, nil, err
@@ -263,8 +266,8 @@ func (r *Reader) findOwnRows(ctx context.Context, key runKey, refs []string, lim
 	for size := 0; size <= limit && rows.Next(); {
 		var place int
 		var n sql.NullInt64
-		var body, rest []byte
-		if err := rows.Scan(&place, &n, &body, &rest); err != nil {
+		var one storedRow
+		if err := rows.Scan(&place, &n, &one.body, &one.rest); err != nil {
 			return nil, nil, err
 		}
 		if place != len(found) {
@@ -273,7 +276,7 @@ func (r *Reader) findOwnRows(ctx context.Context, key runKey, refs []string, lim
 		if !n.Valid {
 			missing[refs[place]] = append(missing[refs[place]], place)
 		}
-		found = append(found, foundRow{n.Valid, int(n.Int64), extended(body, rest)})
+		found = append(found, foundRow{n.Valid, int(n.Int64), one})
 		size += int(n.Int64)
 	}
 	return found, missing, rows.Err()
@@ -366,11 +369,8 @@ func scanHead(row scanner) (h journal.Head, err error) {
 	return h, err
 }
 
-func scanRow(r scanner) (out row, err error) {
-	var rest []byte
-	err = r.Scan(&out.ref, &out.body, &rest)
-	out.body = extended(out.body, rest)
-	return out, err
+func scanRow(r scanner) (out storedRow, err error) {
+	return out, r.Scan(&out.ref, &out.body, &out.rest)
 }
 
 // prefixedRow is a row with extra columns before those that its reader scans.

@@ -26,13 +26,17 @@ var (
 	ErrPoisoned = errors.New("writes were lost, and the store refuses further writes")
 )
 
-// SchemaError reports a file that another version of the program made.
+// SchemaError reports a file that another version of the program made, or another program.
 type SchemaError struct {
 	Found, Known int64
 	First        int64 // of the baseline, if a build before it made the file, which no later one can read; otherwise 0
+	Foreign      bool  // another program made the file
 }
 
 func (e *SchemaError) Error() string {
+	if e.Foreign {
+		return "another program made the file: use another data directory or file"
+	}
 	if e.First > 0 {
 		return fmt.Sprintf("a build before release 0.1 made the file (schema version %d), and this version reads files from "+
 			"schema version %d on: use another data directory or file, or the build that made it", e.Found, e.First)

@@ -137,7 +137,7 @@ func (s *Store) DeleteLater(ctx context.Context, orgID, runID string) error {
 
 // DeleteForgotten deletes the runs that are to be forgotten and whose time is over, as
 // [Store.DeleteFinished] deletes others, and returns their number. It looks for them outside
-// of its writes: many others can be waiting for the end of their keys.
+// of its writes: many others can be waiting for the end of their keys. It also deletes what nothing uses any more.
 func (s *Store) DeleteForgotten(ctx context.Context) (deleted int, err error) {
 	for {
 		due, err := s.dueForgotten(ctx)
@@ -160,7 +160,11 @@ func (s *Store) DeleteForgotten(ctx context.Context) (deleted int, err error) {
 		if err == nil && len(due) == forgetBatch {
 			continue
 		}
-		if err == nil && deleted > 0 {
+		unused := deleted > 0
+		if err == nil && !unused { // those of what was deleted otherwise, or by a process that ended meanwhile
+			unused, err = s.unusedLists(ctx)
+		}
+		if err == nil && unused {
 			err = s.clean(ctx)
 		}
 		return deleted, s.wrap("delete forgotten runs", err)

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path"
+	"path/filepath"
 	"time"
 
 	"github.com/pressly/goose/v3"
@@ -33,18 +34,24 @@ func checkFile(ctx context.Context, file string) (found int64, err error) {
 	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}
+	if file, err = filepath.EvalSymlinks(file); err != nil { // its -wal is beside the target
+		return 0, err
+	}
 	db, err := connect(file, inspectSettings(file))
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	var tables, id int64
-	err = db.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema WHERE name = ?`, goose.DefaultTablename).Scan(&tables)
-	if err != nil || tables == 0 {
+	var ours, all, id int64
+	err = db.QueryRowContext(ctx, `SELECT (SELECT application_id FROM pragma_application_id), count(*), count(*) FILTER (WHERE name = ?)
+		FROM sqlite_schema`, goose.DefaultTablename).Scan(&id, &all, &ours)
+	if err == nil && ours == 0 && (all > 0 || id != 0) {
+		err = &SchemaError{Foreign: true}
+	}
+	if err != nil || ours == 0 {
 		return 0, err
 	}
-	err = db.QueryRowContext(ctx, `SELECT coalesce(max(version_id), 0), (SELECT application_id FROM pragma_application_id)
-		FROM `+goose.DefaultTablename+` WHERE is_applied`).Scan(&found, &id)
+	err = db.QueryRowContext(ctx, `SELECT coalesce(max(version_id), 0) FROM `+goose.DefaultTablename+` WHERE is_applied`).Scan(&found)
 	if err != nil {
 		return 0, err
 	}

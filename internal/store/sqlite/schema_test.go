@@ -126,6 +126,30 @@ func TestAConversationOfALaterBuildIsAnError(t *testing.T) {
 
 // A file of a build before the baseline is refused with one sentence wherever it is opened. The file and its -wal stay
 // the same, also if the process that had it open was killed.
+// A file of another program gets no tables, wherever a link to it stands.
+func TestAFileOfAnotherProgramIsRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "app.db")
+	db, _ := openMigrations(t, path)
+	execute(t, db, "CREATE TABLE mine (x)")
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(t.TempDir(), "turnpike.db")
+	if err := os.Symlink(path, link); err != nil {
+		t.Fatal(err)
+	}
+	before := contents(t, path)
+	for _, name := range []string{path, link} {
+		_, err := Open(t.Context(), Options{Path: name})
+		if !errors.Is(err, ErrSchema) || !strings.Contains(err.Error(), "another program made the file") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if !maps.Equal(contents(t, path), before) {
+		t.Error("the file changed")
+	}
+}
+
 func TestAFileOfABuildBeforeTheBaselineIsRefused(t *testing.T) {
 	for name, changes := range map[string][]string{
 		"of the first migration":   {"UPDATE goose_db_version SET version_id = 1 WHERE version_id > 0"},

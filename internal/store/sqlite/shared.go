@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"database/sql"
 	"encoding/hex"
@@ -150,47 +151,91 @@ func (t *tx) findList(orgID string, l *sharedList) (digest string, elements, siz
 	return "", 0, 0, nil
 }
 
+// unusedLists reports whether there are lists that nothing uses.
+func (r *Reader) unusedLists(ctx context.Context) (found bool, err error) {
+	err = r.db.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM shared_lists INDEXED BY shared_lists_unused WHERE uses = 0)`).Scan(&found)
+	return found, err
+}
+
 // dropLists deletes some lists that nothing uses, and returns their number. The one in front of one can then be unused, too.
 func (t *tx) dropLists() (int64, error) {
 	return t.deleteSome(`DELETE FROM shared_lists WHERE rowid IN
 		(SELECT rowid FROM shared_lists INDEXED BY shared_lists_unused WHERE uses = 0 LIMIT 16)`)
 }
 
-// Between the two stand an org and a digest; together they are SQL for the elements of that list, with a comma between two. They
-// are empty if not all of the list is there.
-const (
-	elementsOf = `(WITH RECURSIVE chain (org, before, elements, body) AS (
-			SELECT l.org, l.before, l.elements, l.body FROM shared_lists l WHERE (l.org, l.digest) = (`
-	inOrder = `)
+// partsOf is SQL for the parts of a conversation c, with a comma between two: NULL where its body names all, and empty if not all of
+// the list is there. The ids of the most parts that a conversation may have are some 40 KB.
+const partsOf = `CASE WHEN c.parts IS NOT NULL THEN (WITH RECURSIVE chain (org, before, elements, body) AS (
+			SELECT l.org, l.before, l.elements, l.body FROM shared_lists l WHERE (l.org, l.digest) = (c.org, c.parts)
 			UNION ALL SELECT l.org, l.before, l.elements, l.body
 			FROM chain CROSS JOIN shared_lists l ON l.org = chain.org AND l.digest = chain.before)
-		SELECT CASE max(before = '') WHEN 1 THEN group_concat(body, ',' ORDER BY elements) ELSE '' END FROM chain)`
+		SELECT CASE max(before = '') WHEN 1 THEN group_concat(body, ',' ORDER BY elements) ELSE '' END FROM chain) END`
 
-	// The parts of a conversation c, and what follows in a row w of a run; NULL where the row has all.
-	partsOf   = `CASE WHEN c.parts IS NOT NULL THEN ` + elementsOf + `c.org, c.parts` + inOrder + ` END`
-	followsOf = `CASE WHEN w.rest IS NOT NULL THEN ` + elementsOf + `w.org, w.rest` + inOrder + ` END`
-)
+// storedRow is a row of a run as it is stored, with the digest of what follows in its list; "" = nothing does.
+type storedRow struct {
+	ref, rest string
+	body      []byte
+}
+
+// whole returns the body with what follows in its list. SQLite would hold long lists several times, or write them into a
+// temporary file, to put them together.
+func (r storedRow) whole(ctx context.Context, db querier, orgID string) ([]byte, error) {
+	if r.rest == "" {
+		return r.body, nil
+	}
+	type link struct {
+		before string
+		body   []byte
+	}
+	links, err := list(ctx, db, func(row scanner) (l link, err error) { return l, row.Scan(&l.before, &l.body) },
+		`WITH RECURSIVE chain (digest, before) AS (
+			SELECT digest, before FROM shared_lists WHERE org = ?1 AND digest = ?2
+			UNION ALL SELECT l.digest, l.before FROM chain CROSS JOIN shared_lists l ON l.org = ?1 AND l.digest = chain.before)
+		SELECT l.before, l.body FROM chain CROSS JOIN shared_lists l ON l.org = ?1 AND l.digest = chain.digest`, orgID, r.rest)
+	if err != nil {
+		return nil, err
+	}
+	if len(links) == 0 || links[len(links)-1].before != "" {
+		return nil, nil // which no reader of the row decodes
+	}
+	bodies := make([][]byte, len(links))
+	for i, l := range links {
+		bodies[len(links)-1-i] = l.body
+	}
+	return extended(r.body, bodies...), nil
+}
 
 // extended returns JSON that ends with an array, with further elements in it; nil = none. It returns what no reader decodes if
-// rest is empty, because something is missing then.
-func extended(body, rest []byte) []byte {
-	if rest == nil {
+// they are empty, because something is missing then.
+func extended(body []byte, rest ...[]byte) []byte {
+	if rest[0] == nil {
 		return body
 	}
 	end := bytes.LastIndexByte(body, ']')
-	if len(rest) == 0 || end < 1 {
+	if len(rest[0]) == 0 || end < 1 {
 		return nil
 	}
-	out := make([]byte, 0, len(body)+1+len(rest))
-	out = append(out, body[:end]...)
-	if body[end-1] != '[' {
-		out = append(out, ',')
+	n := len(body)
+	for _, elements := range rest {
+		n += 1 + len(elements)
 	}
-	return append(append(out, rest...), body[end:]...)
+	out := append(make([]byte, 0, n), body[:end]...)
+	for _, elements := range rest {
+		if out[len(out)-1] != '[' {
+			out = append(out, ',')
+		}
+		out = append(out, elements...)
+	}
+	return append(out, body[end:]...)
 }
 
 // joined returns the elements with a comma between two.
-func joined(elements []json.RawMessage) (out []byte) {
+func joined(elements []json.RawMessage) []byte {
+	n := 0
+	for _, e := range elements {
+		n += len(e) + 1
+	}
+	out := make([]byte, 0, n)
 	for i, e := range elements {
 		out = append(appendComma(out, i), e...)
 	}

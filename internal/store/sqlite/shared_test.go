@@ -117,3 +117,22 @@ func TestAListOfWhichSomethingIsMissingIsDamage(t *testing.T) {
 		}
 	}
 }
+
+// Conversations that were deleted leave no list, also where runs are kept for ever.
+func TestListsThatNothingUsesAreDeleted(t *testing.T) {
+	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db")})
+	key := journal.ConversationKey{Kind: journal.SessionID, ID: "conv_1"}
+	c := journal.Conversation{}
+	for i := range 100 {
+		c.Parts = append(c.Parts, fmt.Sprintf("resp_%026d", i))
+	}
+	if err := s.Save(t.Context(), "a", "", c, journal.Kept, key); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Delete(t.Context(), "a", "", key); err != nil || rowsOf(t, s, "shared_lists") != 1 {
+		t.Fatal(err)
+	}
+	if n, err := s.DeleteForgotten(t.Context()); n != 0 || err != nil || rowsOf(t, s, "shared_lists") != 0 {
+		t.Errorf("%d runs were deleted, %v, and %d lists are left", n, err, rowsOf(t, s, "shared_lists"))
+	}
+}

@@ -158,7 +158,7 @@ func (p *randomOps) only(do func(storetest.Store) error) [2]answer {
 
 // Random values from small ranges, so that operations collide.
 func (p *randomOps) org() string       { return string(rune('a' + p.rand.IntN(3))) }
-func (p *randomOps) run() string       { return fmt.Sprint("r", p.rand.IntN(40)) }
+func (p *randomOps) run() string       { return fmt.Sprint("r", p.rand.IntN(60)) }
 func (p *randomOps) name() string      { return fmt.Sprint("n", p.rand.IntN(6)) }
 func (p *randomOps) principal() string { return fmt.Sprint("p", p.rand.IntN(2)) }
 func (p *randomOps) coin() bool        { return p.rand.IntN(2) == 0 }
@@ -299,7 +299,7 @@ func (p *randomOps) read() (string, [2]answer) {
 	if p.rand.IntN(3) == 0 {
 		return p.account()
 	}
-	orgID, runID := p.org(), fmt.Sprint("r", p.rand.IntN(45))
+	orgID, runID := p.org(), fmt.Sprint("r", p.rand.IntN(66))
 	if p.rand.IntN(3) == 0 {
 		return "head", p.both(func(s storetest.Store) (any, error) {
 			h, err := s.Archive.Head(ctx, orgID, runID)

@@ -28,6 +28,10 @@ done
 # unraced are the packages that compute in one goroutine.
 unraced='/(docs|internal/(archtest|config|jsonscan|loop|money|policy|rates|schema|sim|spelling|window))$'
 
+# clients installs the packages of the official clients and servers, and bubblewrap the sandbox of that name.
+clients() (cd conformance && npm ci --no-audit --no-fund)
+bubblewrap() { command -v bwrap || { apt-get update -q && apt-get install -qy bubblewrap; }; }
+
 if [ -z "${scratch:-}" ]; then
   scratch=$(mktemp -d)
   trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$scratch"' EXIT

@@ -49,7 +49,7 @@ func TestADamagedDatabaseIsNamedAndTakesNoWork(t *testing.T) { // C19
 	if a := w.ask(t.Context(), question{text: "another"}, nil); a.status != http.StatusServiceUnavailable || a.code != "store_unavailable" {
 		t.Errorf("a new run is answered with %+v", a)
 	}
-	eventually(t, "the log names the table", func() bool { return strings.Contains(p.output.String(), "tables=run_rows") })
+	eventually(t, "the log names the table", func() bool { return strings.Contains(p.output.String(), "tables=shared_lists") })
 	if status := w.get("/healthz"); status != http.StatusOK {
 		t.Errorf("/healthz says %d", status)
 	}

@@ -111,7 +111,8 @@ func (c *Conversations) Fork(_ context.Context, orgID string, f journal.Fork, tt
 	if err := c.mustHaveVersion(orgID, f.From, f.Version); err != nil {
 		return err
 	}
-	if err := c.save(orgID, "", journal.Saved{Conversation: f.Conversation, TTL: ttl, Keys: []journal.ConversationKey{keyOf(f.ID)}}); err != nil {
+	saved := journal.Saved{Conversation: f.Conversation, TTL: ttl, Keys: []journal.ConversationKey{keyOf(f.ID)}}
+	if err := c.save(orgID, "", saved); err != nil {
 		return err
 	}
 	if c.shared == nil {

@@ -254,7 +254,8 @@ func (r *Reader) findOwnRows(ctx context.Context, key runKey, refs []string, lim
 	if err != nil {
 		return nil, nil, err
 	}
-	rows, err := r.db.QueryContext(ctx, `SELECT e.key, octet_length(w.body) + coalesce(l.bytes, 0), iif(octet_length(w.body) <= ?1, w.body, NULL), coalesce(w.rest, '')
+	rows, err := r.db.QueryContext(ctx, `SELECT e.key, octet_length(w.body) + coalesce(l.bytes, 0),
+		iif(octet_length(w.body) <= ?1, w.body, NULL), coalesce(w.rest, '')
 		FROM json_each(?2) e LEFT JOIN run_rows w ON w.org = ?3 AND w.run_id = ?4 AND w.ref = e.value
 		LEFT JOIN shared_lists l ON l.org = w.org AND l.digest = w.rest`,
 		limit, string(list), key.org, key.run)

@@ -32,6 +32,7 @@ type history struct {
 	callIDs map[string]string // ids of the provider's, by ours
 	listed  []string
 	parts   []string // of the session
+	early   bool     // the end of a run was not known that decides what its part adds
 	version int64    // of the session
 
 	lastTarget event.Target // that answered last; zero = not known
@@ -94,6 +95,7 @@ func readHistory(ctx context.Context, kept journal.Conversations, ends Ends, req
 		return h, err
 	}
 	var all transcript
+	h.early = slices.ContainsFunc(found, func(p part) bool { return !isSettled(p.Conversation) && reasons[p.RunID] == "" })
 	added := additions(found, reasons)
 	for i, c := range found {
 		added := added[i]

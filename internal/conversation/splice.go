@@ -100,6 +100,9 @@ type Beginning struct {
 	Place      journal.Place // behind the conversation that the request continues
 	LastTarget event.Target  // that answered the conversation last; zero = not known
 
+	// Early says that a run whose end decides what it adds had not ended, or is not stored any more.
+	Early bool
+
 	callIDs map[string]string // ids of the provider's, by ours
 }
 
@@ -138,7 +141,7 @@ func Begin(ctx context.Context, kept journal.Conversations, ends Ends, req Reque
 			h.seen = h.items
 		}
 	}
-	w.Place, w.Version = h.place, h.version
+	w.Place, w.Version, w.Early = h.place, h.version, h.early
 	w.Full, w.Inherited, w.Listed, w.Parts, w.LastTarget, w.callIDs = h.full, h.inherited, h.listed, h.parts, h.lastTarget, h.callIDs
 	var out transcript
 	out.add(req.System)

@@ -111,11 +111,11 @@ func (d *driver) open() (deferred bool, err error) {
 }
 
 // addInput adds the input of a run that was accepted without it. What was read of the conversation before the run was
-// accepted is read again if it has changed: only now no other turn can add to it.
+// accepted is read again if it has changed, or if the turn before had not ended: only now no other turn can add to it.
 func (d *driver) addInput() error {
 	if read := d.run.req.begins; read != nil {
 		parts, err := conversation.Parts(d.run.ctx, d.o.Conversations, d.run.req.Org, d.run.req.Continues.ID)
-		if err != nil || !slices.Equal(parts, read.Parts) {
+		if err != nil || read.Early || !slices.Equal(parts, read.Parts) {
 			d.run.req.forget()
 		}
 	}

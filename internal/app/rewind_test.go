@@ -266,7 +266,6 @@ func TestABusyHistoryIsNeitherRewoundNorForked(t *testing.T) {
 		busy()
 		var queued chan answer
 		if kind == "agent's session" {
-			queued = make(chan answer, 1)
 			agent := d.asOwner("GET", h.path, "", 200)["agent_id"].(string)
 			queued = d.sendLater(agent, h.id, "queued", `,"when_busy":"enqueue"`)
 			d.inputs(h.id, 3)

@@ -159,7 +159,7 @@ func Append(ctx context.Context, kept journal.Conversations, ends Ends, orgID, i
 		if slices.Contains(c.Parts, segment) {
 			return false
 		}
-		ended := false // after c was read: a rewind changes it later
+		var ended bool // after c was read: a rewind changes it later
 		if ended, failed = hasEnded(ctx, ends, orgID, run); ended || failed != nil {
 			return false
 		}

@@ -248,8 +248,8 @@ func TestAMessageIsGivenUpAfter72Hours(t *testing.T) {
 	begin := time.Now()
 	now := begin
 	d := s.deliverer(func() time.Time { return now })
-	until := func(hours time.Duration) {
-		for now.Sub(begin) < hours*time.Hour {
+	until := func(hours int) {
+		for now.Sub(begin).Hours() < float64(hours) {
 			now = now.Add(time.Minute)
 			s.poll(d)
 		}

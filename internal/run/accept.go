@@ -46,7 +46,7 @@ func (d *driver) accept() (err error) {
 	}
 	defer func() { opened.accepted(&d.run, d.unsure, err) }()
 	d.run.nameInput()
-	deferred := false
+	var deferred bool
 	for { // again if the conversation has changed since it was read
 		if deferred, err = d.open(); !errors.Is(err, journal.ErrChanged) || d.run.ctx.Err() != nil {
 			break

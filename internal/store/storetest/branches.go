@@ -104,7 +104,8 @@ func (b *testBench) opens(run, id string, version int64, change func(*loop.Accep
 		a.lease.Epoch, a.lease.Owner = 0, ""
 	}
 	opening := &journal.Opening{Adds: &journal.Adds{Conversation: id, Version: version}}
-	return a, a.append(b.Context(), journal.Batch{Sync: true, Opening: opening}, body)
+	err := a.append(b.Context(), journal.Batch{Sync: true, Opening: opening}, body)
+	return a, err
 }
 
 func (b *testBench) begins(run, id string, version int64) *author {

@@ -38,7 +38,8 @@ type turn struct {
 	answer    []string  // of said: the marks of the latest answer
 	last      item.Kind // of what the model or a tool has added; "" = nothing
 	text      int       // how much of said there was then, if that is a message
-	cut       bool      // its last answer broke off after it was shown; what came later stands before it
+	cut       bool      // its last answer broke off after it was shown
+	seen      int       // how much of said was there when the latest model call began
 	hidden    []string  // the marks of what hooks have replaced
 	interrupt bool      // a message was accepted that ends it
 	atEnd     bool      // it was ending by itself when that came
@@ -153,10 +154,13 @@ func (b *book) hearsTurn(key runKey, h *history, f loop.Fact, rows []journal.Row
 		if t.last == item.Message {
 			t.text = len(t.said)
 		}
+	case loop.TurnStarted:
+		t.seen = len(t.said)
 	case loop.TurnFailed:
 		shown := (body.Forwarded || body.Class == model.Gone) && !h.state.Accepted.HoldsAnswers()
 		if marks := marksOf(itemsOf(body.PartialRef)...); shown && len(marks) > 0 {
-			t.said, t.cut = append(t.said, marks...), true
+			t.said, t.cut = slices.Insert(t.said, t.seen, marks...), true // what came during the call is not answered
+			t.text = t.seen + len(marks)
 		}
 	case loop.CallDone:
 		t.text, t.last = 0, item.ToolResult
@@ -226,7 +230,7 @@ func (b *book) begins(key runKey, t *turn) {
 // leaves what the model has answered, and no question without an answer.
 func (t *turn) stays(reason event.Reason) []string {
 	switch {
-	case t.cut, reason == event.Cancelled, !reason.Failed():
+	case reason == event.Cancelled, !reason.Failed(), t.cut && (reason == event.Lost || reason == event.CallerGone):
 		return t.said
 	case reason == event.Lost && (t.last == item.Message || t.last == item.ToolResult):
 		return t.said

@@ -28,41 +28,39 @@ func NotIdle(id, runID string) *fault.Error {
 // NoRun is the error for a run that is not in the history of the conversation or session with the id.
 func NoRun(id, runID string) *fault.Error {
 	return fault.New(fault.NotFound, "run_not_found",
-		"before_run: the history of %q has no run %.100q: it added nothing, was taken out before, or is one of another conversation; "+
+		"before_run: the history of %q has no run %.100q: it added nothing, was taken out before, or an item of it was deleted, or it is one of another conversation; "+
 			"use the id of a run or response that is in the history", id, runID).In("before_run")
 }
 
 // Rewind takes a run, named by its id or by that of a segment of it, and everything after it out of a named conversation
 // of the org, which is then stored for ttl from now on. Segments stay stored; items that clients have added are deleted,
-// unless a fork has them. It returns nil if there is no such conversation, and otherwise the error of [NotIdle] or [NoRun].
-func Rewind(ctx context.Context, kept journal.Conversations, orgID, id, run string, ttl time.Duration) (*journal.Conversation, error) {
+// unless a fork has them. It returns the ids of the parts that it has taken out, nil if there is no such conversation, and
+// otherwise the error of [NotIdle] or [NoRun].
+func Rewind(
+	ctx context.Context, kept journal.Conversations, orgID, id, run string, ttl time.Duration,
+) (c *journal.Conversation, dropped []string, err error) {
 	for {
 		c, err := idle(ctx, kept, orgID, id)
 		if err != nil || c == nil {
-			return nil, err
+			return nil, nil, err
 		}
 		at, err := placeOf(ctx, kept, orgID, c.Parts, run)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if at < 0 {
-			return nil, NoRun(id, run)
+			return nil, nil, NoRun(id, run)
 		}
 		dropped := c.Parts[at:]
 		c.Parts = slices.Clip(c.Parts[:at])
-		err = kept.(journal.Branches).Rewind(ctx, orgID, id, *c, ttl, partKeys(dropped))
+		err = kept.(journal.Branches).DropParts(ctx, orgID, id, *c, ttl, partKeys(dropped), true)
 		switch busy := new(journal.SessionBusy); {
 		case errors.Is(err, journal.ErrChanged) && ctx.Err() == nil:
 			continue
 		case errors.As(err, &busy):
-			return nil, NotIdle(id, busy.RunID)
+			return nil, nil, NotIdle(id, busy.RunID)
 		}
-		for _, part := range dropped {
-			if err == nil {
-				err = DeleteAdded(ctx, kept, orgID, id, part)
-			}
-		}
-		return c, err
+		return c, dropped, err
 	}
 }
 

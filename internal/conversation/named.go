@@ -84,20 +84,42 @@ func Change(ctx context.Context, kept journal.Conversations, orgID, id string, t
 	}
 }
 
-// Delete deletes a named conversation of the org with the items that clients have added. Its
-// segments stay. It reports whether there was one. The conversation is deleted last: after an
-// error it can be deleted again. It need not be readable.
-func Delete(ctx context.Context, kept journal.Conversations, orgID, id string) (bool, error) {
-	c, err := deletable(kept.Find(ctx, orgID, "", namedKey(id)))
-	if err != nil || c == nil {
-		return false, err
-	}
-	for _, part := range c.Parts {
-		if err := DeleteAdded(ctx, kept, orgID, id, part); err != nil {
-			return false, err
+// Without takes parts out of a named conversation, which is then stored for ttl from now on: those that change returns, after it
+// has changed the list. If it returns false, nothing is stored. Items that clients have added are deleted with the last
+// conversation that has them. The rest is as for [Change].
+func Without(
+	ctx context.Context, kept journal.Conversations, orgID, id string, ttl time.Duration,
+	change func(*journal.Conversation) (dropped []string, store bool),
+) (*journal.Conversation, error) {
+	for {
+		c, err := kept.Find(ctx, orgID, "", namedKey(id))
+		if err != nil || c == nil {
+			return c, err
+		}
+		dropped, store := change(c)
+		if !store {
+			return c, nil
+		}
+		err = kept.(journal.Branches).DropParts(ctx, orgID, id, *c, ttl, partKeys(dropped), false)
+		if err == nil || !errors.Is(err, journal.ErrChanged) || ctx.Err() != nil {
+			return c, err
 		}
 	}
-	return kept.Delete(ctx, orgID, "", namedKey(id))
+}
+
+// Delete deletes a named conversation of the org with the items that clients have added, unless a fork has them. Its
+// segments stay. It reports whether there was one. It need not be readable.
+func Delete(ctx context.Context, kept journal.Conversations, orgID, id string) (bool, error) {
+	for {
+		c, err := deletable(kept.Find(ctx, orgID, "", namedKey(id)))
+		if err != nil || c == nil {
+			return false, err
+		}
+		was, err := kept.(journal.Branches).DeleteWith(ctx, orgID, id, c.Version, partKeys(c.Parts))
+		if !errors.Is(err, journal.ErrChanged) || ctx.Err() != nil {
+			return was, err
+		}
+	}
 }
 
 // Parts returns the ids of the parts of a named conversation; nil = there is no such conversation.
@@ -186,14 +208,9 @@ func StoredParts(ctx context.Context, kept journal.Conversations, orgID string, 
 	return stored
 }
 
-// DeleteAdded deletes a part of the named conversation with the id if a client has added it and no fork has it. A segment
-// stays.
-func DeleteAdded(ctx context.Context, kept journal.Conversations, orgID, id, part string) error {
-	if !IsAdded(part) {
-		return nil
-	}
-	shared, err := IsShared(ctx, kept, orgID, id, part)
-	if err == nil && !shared {
+// DeleteAdded deletes a part that no conversation has if a client has added it. A segment stays.
+func DeleteAdded(ctx context.Context, kept journal.Conversations, orgID, part string) (err error) {
+	if IsAdded(part) {
 		_, err = kept.Delete(ctx, orgID, "", namedKey(part))
 	}
 	return err

@@ -291,10 +291,14 @@ type Branches interface {
 	// AddingRun returns a run that adds to the conversation with the id ([Opening.Adds]) and has not ended; "" = none does.
 	AddingRun(ctx context.Context, org, id string) (string, error)
 
-	// Rewind replaces the conversation as Save does. dropped are the parts that c has no longer: those that were shared,
-	// and that no other conversation has, are deleted. If a run that adds to the conversation has not ended, the error
-	// wraps a *[SessionBusy].
-	Rewind(ctx context.Context, org, id string, c Conversation, ttl time.Duration, dropped []ConversationKey) error
+	// DropParts replaces the conversation as Save does. dropped are the parts that c has no longer: of those that were shared or
+	// have a key of the kind [SessionID], those are deleted that no other conversation has. With idle, and if a run that
+	// adds to the conversation has not ended, nothing is stored, and the error wraps a *[SessionBusy].
+	DropParts(ctx context.Context, org, id string, c Conversation, ttl time.Duration, dropped []ConversationKey, idle bool) error
+
+	// DeleteWith deletes the conversation and, as DropParts does, its parts. It returns false if there is none. The error wraps
+	// ErrChanged if it has another version; 0 = any.
+	DeleteWith(ctx context.Context, org, id string, version int64, parts []ConversationKey) (bool, error)
 
 	// Fork stores the conversation of f, which must be new, as Save does. If a run that adds to f.From has not ended, the
 	// error wraps a *[SessionBusy]. It wraps ErrChanged if f.From has another Version.

@@ -73,7 +73,7 @@ func TestARewindMeetsARun(t *testing.T) {
 			one, two := turn(1), turn(2)
 			rewound := fmt.Errorf("not tried")
 			batches.before[tt.at] = func() {
-				_, rewound = conversation.Rewind(t.Context(), &w.conversations, "o", key.ID, two, time.Hour)
+				_, _, rewound = conversation.Rewind(t.Context(), &w.conversations, "o", key.ID, two, time.Hour)
 			}
 			three := turn(3)
 			want, parts := []string{"question 1", "done", "question 3"}, []string{one, three}
@@ -107,7 +107,7 @@ func TestAFencedOwnerDoesNotUndoARewind(t *testing.T) {
 	}
 	id := w.theRun(t).Summary.RunID
 	segment := conversation.SegmentID(id, "")
-	if _, err := conversation.Rewind(t.Context(), &w.conversations, "o", key.ID, id, time.Hour); err != nil {
+	if _, _, err := conversation.Rewind(t.Context(), &w.conversations, "o", key.ID, id, time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	if err := conversation.Append(t.Context(), &w.conversations, &w.journal, "o", key.ID, id, segment, time.Hour); err != nil {

@@ -63,25 +63,54 @@ func (c *Conversations) AddingRun(_ context.Context, orgID, id string) (string, 
 	return "", nil
 }
 
-// Rewind implements journal.Branches.
-func (c *Conversations) Rewind(
-	_ context.Context, orgID, id string, one journal.Conversation, ttl time.Duration, dropped []journal.ConversationKey,
+// DropParts implements journal.Branches.
+func (c *Conversations) DropParts(
+	_ context.Context, orgID, id string, one journal.Conversation, ttl time.Duration, dropped []journal.ConversationKey, idle bool,
 ) error {
 	if err := one.Check(ttl, []journal.ConversationKey{keyOf(id)}); err != nil {
 		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.mustBeIdle(orgID, id); err != nil {
-		return err
+	if idle {
+		if err := c.mustBeIdle(orgID, id); err != nil {
+			return err
+		}
 	}
 	if err := c.save(orgID, "", journal.Saved{Conversation: one, TTL: ttl, Keys: []journal.ConversationKey{keyOf(id)}}); err != nil {
 		return err
 	}
-	for _, part := range dropped {
-		c.unshare(orgID, conversationKey{orgID, "", part}, id)
-	}
+	c.dropParts(orgID, id, dropped)
 	return nil
+}
+
+// dropParts drops parts that a conversation had, and that no other one has: those that were shared, and added ones. It is
+// called with mu held.
+func (c *Conversations) dropParts(orgID, id string, parts []journal.ConversationKey) {
+	for _, part := range parts {
+		key := conversationKey{orgID, "", part}
+		c.unshare(orgID, key, id)
+		if part.Kind == journal.SessionID && len(c.shared[key]) == 0 {
+			c.remove(func(s *storedConversation) bool { return s.keys[0] == key })
+		}
+	}
+}
+
+// DeleteWith implements journal.Branches.
+func (c *Conversations) DeleteWith(_ context.Context, orgID, id string, version int64, parts []journal.ConversationKey) (bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := conversationKey{orgID, "", keyOf(id)}
+	s := c.byKey[key]
+	if s == nil || s.expired(c.now()) {
+		return false, nil
+	}
+	if version != 0 && s.Version != version {
+		return false, fmt.Errorf("conversation %s: %w", id, journal.ErrChanged)
+	}
+	c.drop(func(s *storedConversation) bool { return s.keys[0] == key })
+	c.dropParts(orgID, id, parts)
+	return true, nil
 }
 
 // unshare notes that a conversation does not have a part any more, and drops the part if it was shared and no other

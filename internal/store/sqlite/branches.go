@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -54,29 +55,63 @@ func sessionKey(id string) journal.ConversationKey {
 	return journal.ConversationKey{Kind: journal.SessionID, ID: id}
 }
 
-// Rewind implements journal.Branches.
-func (s *Store) Rewind(
-	ctx context.Context, orgID, id string, c journal.Conversation, ttl time.Duration, dropped []journal.ConversationKey,
+// DropParts implements journal.Branches.
+func (s *Store) DropParts(
+	ctx context.Context, orgID, id string, c journal.Conversation, ttl time.Duration, dropped []journal.ConversationKey, idle bool,
 ) error {
 	one, err := conversationOf(orgID, "", journal.Saved{Conversation: c, TTL: ttl, Keys: []journal.ConversationKey{sessionKey(id)}}, s.now())
 	if err != nil {
 		return err
 	}
-	return s.write(ctx, "rewind a conversation", "conversation", func(t *tx) error {
-		if err := t.mustBeIdle(orgID, id); err != nil {
-			return err
+	return s.write(ctx, "take parts out of a conversation", "conversation", func(t *tx) error {
+		if idle {
+			if err := t.mustBeIdle(orgID, id); err != nil {
+				return err
+			}
 		}
 		if err := one.save(t); err != nil {
 			return err
 		}
-		for _, part := range dropped {
-			const unshare = `DELETE FROM shared_parts WHERE org = ? AND part = ? AND conversation = ?`
-			if _, err := t.exec(unshare, orgID, part.String(), one.keys[0]); err != nil {
-				return err
-			}
-		}
-		return nil
+		return t.dropParts(orgID, id, dropped)
 	})
+}
+
+// dropParts deletes parts that a conversation had, and that no other one has: those that were shared, and added ones.
+func (t *tx) dropParts(orgID, id string, parts []journal.ConversationKey) error {
+	keys := make([]string, len(parts))
+	for i, part := range parts {
+		keys[i] = part.String()
+	}
+	list, err := json.Marshal(keys)
+	if err != nil {
+		return err
+	}
+	_, err = t.exec(`DELETE FROM shared_parts WHERE org = ? AND part IN (SELECT value FROM json_each(?)) AND conversation = ?`,
+		orgID, string(list), sessionKey(id).String()) // a trigger deletes those of nobody
+	if err != nil {
+		return err
+	}
+	_, err = t.exec(`DELETE FROM conversations WHERE org = ?1 AND principal = '' AND key IN (SELECT value FROM json_each(?2))
+		AND key >= 'session:' AND key < 'session;' AND NOT EXISTS (SELECT 1 FROM shared_parts s WHERE s.org = ?1 AND s.part = conversations.key)`,
+		orgID, string(list))
+	return err
+}
+
+// DeleteWith implements journal.Branches.
+func (s *Store) DeleteWith(ctx context.Context, orgID, id string, version int64, parts []journal.ConversationKey) (was bool, err error) {
+	now := s.now()
+	err = s.write(ctx, "delete a conversation", "conversation", func(t *tx) error {
+		if err := t.mustHaveVersion(orgID, id, version, now); version != 0 && err != nil {
+			return err
+		}
+		n, err := t.exec(`DELETE FROM conversations WHERE org = ? AND principal = '' AND key = ? AND expires_at > ?`,
+			orgID, sessionKey(id).String(), now.UnixMilli())
+		if was = n > 0; err != nil || !was {
+			return err
+		}
+		return t.dropParts(orgID, id, parts)
+	})
+	return was, err
 }
 
 // Fork implements journal.Branches.

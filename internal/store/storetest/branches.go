@@ -22,6 +22,7 @@ func branchCases() []rule {
 		{"a shared part lives as long as the last conversation that has it", "deleting one leaves the other whole, whichever it is", sharedParts},
 		{"a rewind of one conversation leaves the parts of the other", "and deletes those that no other has", sharedPartsRewound},
 		{"a shared part outlives a conversation that expires", "its fork may be kept for longer", sharedPartsExpire},
+		{"added items go with the last conversation that has them", "also when they are taken out, or the conversation is deleted", addedParts},
 		{"a fork of a session has its turns", "deleting the session leaves them, deleting the fork deletes the rest", forkedSessions},
 		{"a fork of a session counts for its cap", "nothing is shared then", forkedSessionsCapped},
 	}
@@ -93,7 +94,47 @@ func (b *testBench) rewind(id string, n int) error {
 		dropped = append(dropped, partKey(part))
 	}
 	c.Parts = c.Parts[:n]
-	return b.branches().Rewind(b.Context(), "a", id, *c, journal.HandoverTTL, dropped)
+	return b.branches().DropParts(b.Context(), "a", id, *c, journal.HandoverTTL, dropped, true)
+}
+
+func addedParts(b *testBench) {
+	b.head("sess_x", "resp_1", "items_2", "items_3")
+	stored := func(id string, want bool) {
+		b.Helper()
+		c, err := b.Conversations.Find(b.Context(), "a", "", partKey(id))
+		if b.ok(err); (c != nil) != want {
+			b.Fatalf("%s is stored: %t, want %t", id, c != nil, want)
+		}
+	}
+	b.ok(b.fork("sess_x", "sess_y"))
+	b.ok(b.rewind("sess_x", 2))
+	stored("items_3", true)
+	b.ok(b.rewind("sess_y", 2))
+	stored("items_3", false)
+
+	b.head("sess_z", "resp_4", "items_5")
+	c := b.parts("sess_z", "resp_4", "items_5")
+	deletes := func(id string, version int64, want bool, parts ...string) error {
+		b.Helper()
+		var keys []journal.ConversationKey
+		for _, part := range parts {
+			keys = append(keys, partKey(part))
+		}
+		was, err := b.branches().DeleteWith(b.Context(), "a", id, version, keys)
+		b.equal(was, want)
+		return err
+	}
+	b.checkError(deletes("sess_z", c.Version+1, false, c.Parts...), journal.ErrChanged)
+	b.parts("sess_z", "resp_4", "items_5")
+	b.ok(deletes("sess_z", c.Version, true, c.Parts...))
+	stored("items_5", false)
+	stored("resp_4", true) // a response of its own
+	b.ok(deletes("sess_z", 0, false))
+	b.ok(deletes("sess_x", 0, true, "resp_1", "items_2"))
+	stored("items_2", true)
+	b.ok(deletes("sess_y", 0, true, "resp_1", "items_2"))
+	stored("items_2", false)
+	stored("resp_1", false) // it was shared
 }
 
 // opens makes a run of the org a begin that adds to a conversation.
@@ -189,7 +230,7 @@ func rewindsVersion(b *testBench) {
 	b.ok(b.Conversations.Save(b.Context(), "a", "", *c, journal.HandoverTTL, session("sess_x")))
 	old := *c
 	old.Parts = nil
-	b.checkError(b.branches().Rewind(b.Context(), "a", "sess_x", old, journal.HandoverTTL, nil), journal.ErrChanged)
+	b.checkError(b.branches().DropParts(b.Context(), "a", "sess_x", old, journal.HandoverTTL, nil, true), journal.ErrChanged)
 	f := journal.Fork{ID: "sess_f", Conversation: journal.Conversation{Parts: c.Parts}, From: "sess_x", Version: 1}
 	f.Shared = []journal.ConversationKey{response("resp_1")}
 	b.checkError(b.branches().Fork(b.Context(), "a", f, journal.HandoverTTL), journal.ErrChanged)

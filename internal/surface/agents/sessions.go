@@ -228,9 +228,13 @@ func (h *sessions) Rewind() surface.Endpoint {
 		}
 		ctx, cancel := surface.Detached(r)
 		defer cancel()
-		c, err := conversation.Rewind(ctx, h.conversations, s.Org, s.ID, run, journal.Kept)
-		if err == nil && c == nil { // it was deleted meanwhile
+		c, dropped, err := conversation.Rewind(ctx, h.conversations, s.Org, s.ID, run, journal.Kept)
+		switch {
+		case err != nil:
+		case c == nil: // it was deleted meanwhile
 			err = aSession(s.ID).Missing()
+		default: // a fork may have had turns of a session that was deleted
+			err = h.segments.Forget(ctx, s.Org, dropped)
 		}
 		return http.StatusOK, wireSession(s), err
 	})
@@ -330,8 +334,8 @@ func (h *sessions) DeleteAgent() surface.Endpoint {
 	})
 }
 
-// dropSession ends the run of a session that has not ended, and deletes its runs and then the session.
-// What a fork has, too, stays until that is deleted.
+// dropSession deletes a session, ends the run of it that has not ended, and deletes its runs. The session is deleted first,
+// so that no fork begins with half of it. What a fork has, too, stays until that is deleted.
 func (h *sessions) dropSession(ctx context.Context, caller caller.Caller, s agent.Session) error {
 	parts, err := conversation.Parts(ctx, h.conversations, s.Org, s.ID)
 	if err != nil && !errors.As(err, new(*journal.Unreadable)) {
@@ -342,10 +346,8 @@ func (h *sessions) dropSession(ctx context.Context, caller caller.Caller, s agen
 		if err != nil {
 			return err
 		}
-		for _, t := range turns {
-			if _, err := h.segments.Delete(ctx, caller, s.ID, conversation.SegmentID(t.RunID, "")); err != nil {
-				return err
-			}
+		for _, t := range turns { // also those that were taken out
+			parts = append(parts, conversation.SegmentID(t.RunID, ""))
 		}
 		if len(turns) < surface.MaxLimit {
 			break

@@ -126,6 +126,22 @@ func (w *watched) Delete(ctx context.Context, orgID, principal string, key journ
 	return w.Conversations.Delete(ctx, orgID, principal, key)
 }
 
+func (w *watched) DropParts(
+	ctx context.Context, orgID, id string, c journal.Conversation, ttl time.Duration, dropped []journal.ConversationKey, idle bool,
+) error {
+	if err := w.changes(ctx, journal.ConversationKey{Kind: journal.SessionID, ID: id}); err != nil {
+		return err
+	}
+	return w.Conversations.DropParts(ctx, orgID, id, c, ttl, dropped, idle)
+}
+
+func (w *watched) DeleteWith(ctx context.Context, orgID, id string, version int64, parts []journal.ConversationKey) (bool, error) {
+	if err := w.changes(ctx, journal.ConversationKey{Kind: journal.SessionID, ID: id}); err != nil {
+		return false, err
+	}
+	return w.Conversations.DeleteWith(ctx, orgID, id, version, parts)
+}
+
 func newBench(t *testing.T, story string) *bench {
 	t.Helper()
 	specifications.once.Do(func() { specifications.Documents = spectest.Find(t) })

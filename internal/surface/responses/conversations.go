@@ -353,7 +353,7 @@ func (h *Handler) RewindConversation(w http.ResponseWriter, r *http.Request, cal
 	}
 	ctx, cancel := surface.Detached(r)
 	defer cancel()
-	c, err := conversation.Rewind(ctx, h.o.Conversations, caller.Org.ID, name, run, h.o.KeepFor())
+	c, _, err := conversation.Rewind(ctx, h.o.Conversations, caller.Org.ID, name, run, h.o.KeepFor())
 	if err != nil {
 		return surface.Failed(h.o.Log, err)
 	}
@@ -497,7 +497,12 @@ func (h *Handler) AddItems(w http.ResponseWriter, r *http.Request, caller caller
 // if they were deleted.
 func (h *Handler) addPart(ctx context.Context, caller caller.Caller, k *keyed, name string, list []json.RawMessage, added *part) ([]map[string]any, error) {
 	if k.Done {
-		items, err := h.itemsOf(ctx, caller, conversation.PartOf(k.Suffix, true), nil)
+		id := conversation.PartOf(k.Suffix, true)
+		has, err := conversation.Parts(ctx, h.o.Conversations, caller.Org.ID, name)
+		var items []map[string]any
+		if err == nil && slices.Contains(has, id) { // a fork may have them still
+			items, err = h.itemsOf(ctx, caller, id, nil)
+		}
 		if err == nil && len(items) == 0 {
 			err = fault.New(fault.NotFound, "item_not_found", "the items that the first request with this Idempotency-Key has added were deleted").In("Idempotency-Key")
 		}
@@ -536,7 +541,7 @@ func (h *Handler) dropUnused(ctx context.Context, caller caller.Caller, k *keyed
 
 // dropPart deletes a part that is in no conversation. If that fails, it expires.
 func (h *Handler) dropPart(ctx context.Context, caller caller.Caller, part string) {
-	if err := conversation.DeleteAdded(ctx, h.o.Conversations, caller.Org.ID, "", part); err != nil {
+	if err := conversation.DeleteAdded(ctx, h.o.Conversations, caller.Org.ID, part); err != nil {
 		h.o.Log.Error("items of no conversation were not deleted; they expire", "org", caller.Org.ID, "error", err)
 	}
 }
@@ -950,23 +955,27 @@ func (h *Handler) deleteItem(ctx context.Context, caller caller.Caller, name, it
 	}
 	replaced := false
 	if err == nil {
-		c, err = h.changeConversation(ctx, caller, name, func(c *journal.Conversation) bool {
+		c, err = conversation.Without(ctx, h.o.Conversations, caller.Org.ID, name, h.o.KeepFor(), func(c *journal.Conversation) (dropped []string, store bool) {
 			var parts []string
-			n := 0
 			for _, part := range c.Parts {
 				other, is := instead[part]
 				if !is {
 					other = []string{part}
 				} else {
-					n++
+					dropped = append(dropped, part)
 				}
 				parts = append(parts, other...)
 			}
-			if replaced = n >= len(instead); replaced {
+			if replaced = len(dropped) >= len(instead); replaced {
 				c.Parts = parts
 			}
-			return replaced
+			return dropped, replaced
 		})
+		if err != nil {
+			err = surface.Failed(h.o.Log, err)
+		} else if c == nil {
+			err = noConversation(name, "conversation_id")
+		}
 	}
 	if err != nil || !replaced {
 		for _, other := range instead {
@@ -975,11 +984,6 @@ func (h *Handler) deleteItem(ctx context.Context, caller caller.Caller, name, it
 			}
 		}
 		return nil, err
-	}
-	for part := range instead {
-		if err := conversation.DeleteAdded(ctx, h.o.Conversations, caller.Org.ID, name, part); err != nil {
-			return nil, surface.Failed(h.o.Log, err)
-		}
 	}
 	return c, nil
 }

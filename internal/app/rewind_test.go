@@ -1,11 +1,17 @@
 package app_test
 
 import (
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/turnpike-gateway/turnpike/internal/agent"
+	"github.com/turnpike-gateway/turnpike/internal/app"
 )
 
 // timeline is a conversation of one of the three kinds: a named conversation, a chat session, or a session of an agent.
@@ -218,6 +224,25 @@ func TestAHistoryIsRewoundAndForked(t *testing.T) {
 			t.Errorf("%s: %d %s", kind, a.status, a.body)
 		}
 	}
+	if left := remembered(t, data, agent.Surface); len(left) > 0 {
+		t.Errorf("of deleted sessions stay the runs %v", left)
+	}
+}
+
+// remembered returns the runs of a surface that are not to be deleted when they have ended.
+func remembered(t *testing.T, data, surface string) []string {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(data, app.DatabaseFile)+"?mode=ro&_pragma=busy_timeout(5000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var left string
+	if err := db.QueryRow(`SELECT coalesce(group_concat(run_id), '') FROM runs r WHERE surface = ?
+		AND NOT EXISTS (SELECT 1 FROM forgotten_runs f WHERE f.org = r.org AND f.run_id = r.run_id)`, surface).Scan(&left); err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(strings.Split(left, ","), func(run string) bool { return run == "" })
 }
 
 // rewoundResponse fails the test unless a response that was rewound is stored, and goes on as a branch.

@@ -28,7 +28,8 @@ func NotIdle(id, runID string) *fault.Error {
 // NoRun is the error for a run that is not in the history of the conversation or session with the id.
 func NoRun(id, runID string) *fault.Error {
 	return fault.New(fault.NotFound, "run_not_found",
-		"before_run: the history of %q has no run %.100q: it added nothing, was taken out before, or an item of it was deleted, or it is one of another conversation; "+
+		"before_run: the history of %q has no run %.100q: it added nothing, was taken out before, or an item of it was deleted, "+
+			"or it is one of another conversation; "+
 			"use the id of a run or response that is in the history", id, runID).In("before_run")
 }
 

@@ -955,7 +955,7 @@ func (h *Handler) deleteItem(ctx context.Context, caller caller.Caller, name, it
 	}
 	replaced := false
 	if err == nil {
-		c, err = conversation.Without(ctx, h.o.Conversations, caller.Org.ID, name, h.o.KeepFor(), func(c *journal.Conversation) (dropped []string, store bool) {
+		drop := func(c *journal.Conversation) (dropped []string, store bool) {
 			var parts []string
 			for _, part := range c.Parts {
 				other, is := instead[part]
@@ -970,7 +970,8 @@ func (h *Handler) deleteItem(ctx context.Context, caller caller.Caller, name, it
 				c.Parts = parts
 			}
 			return dropped, replaced
-		})
+		}
+		c, err = conversation.Without(ctx, h.o.Conversations, caller.Org.ID, name, h.o.KeepFor(), drop)
 		if err != nil {
 			err = surface.Failed(h.o.Log, err)
 		} else if c == nil {

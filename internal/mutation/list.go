@@ -431,7 +431,7 @@ func sessionMutations() []mutation {
 		{
 			Name: "a turn begins with what was read before it was accepted", Why: "a message that is sent when a turn ends goes on without what that turn has said",
 			In: "driver.addInput", From: "err != nil || read.Early || !slices.Equal(parts, read.Parts)",
-			To: "err != nil && !slices.Equal(parts, read.Parts)",
+			To:   "err != nil && !slices.Equal(parts, read.Parts)",
 			Test: "TestPromisesAreKept",
 		},
 		{

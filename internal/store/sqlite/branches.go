@@ -98,20 +98,20 @@ func (t *tx) dropParts(orgID, id string, parts []journal.ConversationKey) error 
 }
 
 // DeleteWith implements journal.Branches.
-func (s *Store) DeleteWith(ctx context.Context, orgID, id string, version int64, parts []journal.ConversationKey) (was bool, err error) {
+func (s *Store) DeleteWith(ctx context.Context, orgID, id string, version int64, parts []journal.ConversationKey) (bool, error) {
 	now := s.now()
-	err = s.write(ctx, "delete a conversation", "conversation", func(t *tx) error {
+	was, err := performed(ctx, s.writer, func(t *tx) (bool, error) {
 		if err := t.mustHaveVersion(orgID, id, version, now); version != 0 && err != nil {
-			return err
+			return false, err
 		}
 		n, err := t.exec(`DELETE FROM conversations WHERE org = ? AND principal = '' AND key = ? AND expires_at > ?`,
 			orgID, sessionKey(id).String(), now.UnixMilli())
-		if was = n > 0; err != nil || !was {
-			return err
+		if err != nil || n == 0 {
+			return false, err
 		}
-		return t.dropParts(orgID, id, parts)
+		return true, t.dropParts(orgID, id, parts)
 	})
-	return was, err
+	return was, s.wrap("delete a conversation", err)
 }
 
 // Fork implements journal.Branches.

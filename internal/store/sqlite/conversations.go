@@ -408,12 +408,10 @@ func (t *tx) deleteSessions(orgID, principal string) error {
 
 // Delete implements journal.Conversations.
 func (s *Store) Delete(ctx context.Context, orgID, principal string, key journal.ConversationKey) (bool, error) {
-	var n int64
 	now := s.now().UnixMilli()
-	err := s.writer.perform(ctx, func(t *tx) (err error) {
-		n, err = t.exec(`DELETE FROM conversations WHERE org = ?1 AND principal = ?2 AND expires_at > ?4
+	n, err := performed(ctx, s.writer, func(t *tx) (int64, error) {
+		return t.exec(`DELETE FROM conversations WHERE org = ?1 AND principal = ?2 AND expires_at > ?4
 			AND key = (SELECT conversation FROM conversation_keys WHERE org = ?1 AND principal = ?2 AND key = ?3)`, orgID, principal, key.String(), now)
-		return err
 	})
 	return n > 0, s.wrap("delete a conversation", err)
 }

@@ -73,33 +73,33 @@ func (r *Reader) DueHooks(ctx context.Context, now time.Time) ([]journal.HookKey
 
 // ClaimHookMessages implements journal.HookMessages.
 func (s *Store) ClaimHookMessages(ctx context.Context, now, until time.Time, asks []journal.HookAsk) (claimed []journal.HookMessage, err error) {
-	err = s.writer.perform(ctx, func(t *tx) error {
-		claimed = nil
+	claimed, err = performed(ctx, s.writer, func(t *tx) (claimed []journal.HookMessage, err error) {
 		for _, ask := range asks {
 			found, err := queryAll(t, scanHookMessage, selectHookMessages+`WHERE m.org = ? AND m.hook = ? AND m.ended_at = 0 AND m.claimed_until <= ? ORDER BY m.rowid LIMIT ?`,
 				ask.Org, ask.Hook, now.UnixMilli(), max(ask.Max, 0))
 			if err != nil {
-				return err
+				return nil, err
 			}
 			for _, m := range found {
 				if _, err := t.exec(`UPDATE hook_messages SET claimed_until = ? WHERE org = ? AND id = ?`, until.UnixMilli(), m.Org, m.ID); err != nil {
-					return err
+					return nil, err
 				}
 			}
 			claimed = append(claimed, found...)
 		}
-		return nil
+		return claimed, nil
 	})
 	return claimed, s.wrap("claim messages for hooks", err)
 }
 
 // SettleHookMessage implements journal.HookMessages.
 func (s *Store) SettleHookMessage(ctx context.Context, m journal.HookMessage, entries ...audit.Entry) (settled bool, err error) {
-	err = s.writer.perform(ctx, func(t *tx) (err error) {
-		if settled, err = t.endHookMessage(m); err != nil || !settled {
-			return err
+	settled, err = performed(ctx, s.writer, func(t *tx) (bool, error) {
+		settled, err := t.endHookMessage(m)
+		if err != nil || !settled {
+			return false, err
 		}
-		return t.addAudit(m.Org, entries)
+		return true, t.addAudit(m.Org, entries)
 	})
 	return settled, s.wrap("store what became of a message for a hook", err)
 }

@@ -143,17 +143,15 @@ func (r *Reader) DueWebhooks(ctx context.Context, now time.Time) ([]journal.Webh
 
 // ClaimDeliveries implements journal.Outbox.
 func (s *Store) ClaimDeliveries(ctx context.Context, now, until time.Time, asks []journal.ClaimAsk) ([]journal.ClaimedDelivery, error) {
-	var claimed []journal.ClaimedDelivery
-	err := s.writer.perform(ctx, func(t *tx) error {
-		claimed = nil
+	claimed, err := performed(ctx, s.writer, func(t *tx) (claimed []journal.ClaimedDelivery, err error) {
 		for _, ask := range asks {
 			some, err := t.claimOf(ask, now.UnixMilli(), until.UnixMilli())
 			if err != nil {
-				return err
+				return nil, err
 			}
 			claimed = append(claimed, some...)
 		}
-		return nil
+		return claimed, nil
 	})
 	return claimed, s.wrap("claim messages", err)
 }
@@ -183,10 +181,7 @@ func (t *tx) claimOf(ask journal.ClaimAsk, now, until int64) ([]journal.ClaimedD
 
 // SettleDelivery implements journal.Outbox.
 func (s *Store) SettleDelivery(ctx context.Context, d journal.Delivery) (settled bool, err error) {
-	err = s.writer.perform(ctx, func(t *tx) (err error) {
-		settled, err = t.settleDelivery(d)
-		return err
-	})
+	settled, err = performed(ctx, s.writer, func(t *tx) (bool, error) { return t.settleDelivery(d) })
 	return settled, s.wrap("store the outcome of a delivery", err)
 }
 

@@ -142,6 +142,20 @@ func (w *writer) performOne(ctx context.Context, one *write) error {
 	return one.wait(ctx)
 }
 
+// performed performs a write that has a result. After an error there is none: when ctx ends, the write may still be under way.
+func performed[T any](ctx context.Context, w *writer, do func(*tx) (T, error)) (T, error) {
+	var got T
+	err := w.perform(ctx, func(t *tx) (err error) {
+		got, err = do(t)
+		return err
+	})
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return got, nil
+}
+
 // wait waits for the result of the write, or until ctx ends.
 func (one *write) wait(ctx context.Context) error {
 	select {

@@ -21,12 +21,12 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/clock"
 	"github.com/turnpike-gateway/turnpike/internal/conversation"
-	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/internal/store/database"
 )
 
 // Store is a store in a SQLite file. Several agents may share it. It is safe for concurrent use.
 type Store struct {
-	inner *sqlite.Store
+	inner *database.Store
 
 	mu     sync.Mutex
 	before []func() // called by Close before the file is closed
@@ -39,7 +39,7 @@ type Store struct {
 // the file open, or if a later version has written it, or a build before release 0.1, whose file stays
 // unchanged. Close the store.
 func Open(path string) (*Store, error) {
-	inner, err := sqlite.Open(context.Background(), sqlite.Options{Path: path})
+	inner, err := database.Open(context.Background(), database.Options{Path: path})
 	if err != nil {
 		return nil, fmt.Errorf("open %w", err)
 	}

@@ -49,7 +49,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/spool"
 	"github.com/turnpike-gateway/turnpike/internal/sqltool"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
-	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/internal/store/database"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/internal/surface/admin"
 	"github.com/turnpike-gateway/turnpike/internal/surface/agents"
@@ -106,7 +106,7 @@ type Options struct {
 	RateClock func() time.Time
 
 	// Store may change the options of the store, for tests; nil = it changes nothing.
-	Store func(*sqlite.Options)
+	Store func(*database.Options)
 }
 
 func (o Options) limits(c *config.Config) httpd.Limits {
@@ -128,7 +128,7 @@ type App struct {
 
 	listener   net.Listener
 	shown      shown
-	store      *sqlite.Store
+	store      *database.Store
 	local      demo.Servers
 	demoURL    string // of the demo model; "" = it does not run
 	pool       *mcppool.Pool
@@ -195,7 +195,7 @@ func (a *App) build(ctx context.Context, o Options) error {
 		front := httpd.Starting(a.listener, surfaces{}.routes(), a.waitsFor, a.log)
 		defer front.Stop()
 	}
-	store := sqlite.Options{
+	store := database.Options{
 		Path: filepath.Join(a.config.Data, DatabaseFile), Log: a.log, Caps: a.config.OrgCaps, Fatal: func(err error) { a.fatal <- err },
 	}
 	if o.Store != nil {

@@ -24,7 +24,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/cli"
 	"github.com/turnpike-gateway/turnpike/internal/id"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/internal/store/database"
 )
 
 // auditNow runs a command of "turnpike audit" on a data directory.
@@ -228,7 +228,7 @@ func TestAnExportEndsWithItsChecksum(t *testing.T) {
 func filledAudit(t *testing.T, rows int) string {
 	t.Helper()
 	data := t.TempDir()
-	store, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(data, app.DatabaseFile), Log: slog.New(slog.DiscardHandler)})
+	store, err := database.Open(t.Context(), database.Options{Path: filepath.Join(data, app.DatabaseFile), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/app"
 	"github.com/turnpike-gateway/turnpike/internal/audit"
-	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/internal/store/database"
 )
 
 // counts answers a chat request and says how many tokens it had.
@@ -225,7 +225,7 @@ func TestWhatARelayIsCharged(t *testing.T) {
 	if err := g.stop(); err != nil { // which stores what was spent
 		t.Fatal(err)
 	}
-	store, err := sqlite.OpenReader(t.Context(), filepath.Join(data, app.DatabaseFile))
+	store, err := database.OpenReader(t.Context(), filepath.Join(data, app.DatabaseFile))
 	if err != nil {
 		t.Fatal(err)
 	}

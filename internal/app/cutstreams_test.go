@@ -16,7 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws/protocol/eventstream"
 
 	"github.com/turnpike-gateway/turnpike/internal/app"
-	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/internal/store/database"
 )
 
 // A provider that thinks before it speaks, and counts 10 tokens of input and 500 of output.
@@ -140,7 +140,7 @@ func TestAStreamThatIsCutCostsWhatWasReserved(t *testing.T) {
 			if err := g.stop(); err != nil { // which stores what was spent
 				t.Fatal(err)
 			}
-			store, err := sqlite.OpenReader(t.Context(), filepath.Join(data, app.DatabaseFile))
+			store, err := database.OpenReader(t.Context(), filepath.Join(data, app.DatabaseFile))
 			if err != nil {
 				t.Fatal(err)
 			}

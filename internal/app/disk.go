@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
-	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/internal/store/database"
 )
 
 // diskRetry is how long a caller is asked to wait for space on the disk.
@@ -89,11 +89,11 @@ const leastFree = 1 << 20
 
 // openStore opens the store. On a full disk it says so and waits until there is
 // space, or until ctx is done.
-func (a *App) openStore(ctx context.Context, o sqlite.Options) (*sqlite.Store, error) {
+func (a *App) openStore(ctx context.Context, o database.Options) (*database.Store, error) {
 	again := time.NewTicker(time.Second)
 	defer again.Stop()
 	for waits := false; ; waits = true {
-		store, err := sqlite.Open(ctx, o)
+		store, err := database.Open(ctx, o)
 		if err == nil {
 			a.diskFull.Store(false)
 			if waits {
@@ -102,7 +102,7 @@ func (a *App) openStore(ctx context.Context, o sqlite.Options) (*sqlite.Store, e
 			return store, nil
 		}
 		free, unknown := freeSpace(a.config.Data)
-		if unknown != nil || free >= leastFree || errors.Is(err, sqlite.ErrLocked) || errors.Is(err, sqlite.ErrSchema) {
+		if unknown != nil || free >= leastFree || errors.Is(err, database.ErrLocked) || errors.Is(err, database.ErrSchema) {
 			return nil, err
 		}
 		a.diskFull.Store(true)

@@ -20,7 +20,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/cli"
 	"github.com/turnpike-gateway/turnpike/internal/id"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
-	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/internal/store/database"
 )
 
 // heldRun is a durable run of two rounds whose second answer stops after its first piece,
@@ -406,7 +406,7 @@ func TestRunsCancelWithoutAGateway(t *testing.T) {
 	if status := cli.Main(t.Context(), withKey); status != 1 || !strings.Contains(errs.String(), "another process uses "+data) || !strings.Contains(errs.String(), "--url") {
 		t.Errorf("while a gateway runs elsewhere: %d %s", status, errs.String())
 	}
-	store, err := sqlite.OpenReader(t.Context(), filepath.Join(data, app.DatabaseFile))
+	store, err := database.OpenReader(t.Context(), filepath.Join(data, app.DatabaseFile))
 	if err != nil {
 		t.Fatal(err)
 	}

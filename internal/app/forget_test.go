@@ -20,7 +20,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/app"
 	"github.com/turnpike-gateway/turnpike/internal/id"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
-	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/internal/store/database"
 )
 
 // With "store": false nothing that the client, the model or a tool said is written to the data
@@ -150,7 +150,7 @@ func TestTextsOfAResponseThatIsNotStoredAreOnDiskOnlyIfItWaits(t *testing.T) {
 				t.Fatal(err)
 			}
 			later := func() time.Time { return time.Now().Add(journal.DeleteAfter + time.Minute) }
-			store, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(data, app.DatabaseFile), Now: later, Log: slog.New(slog.DiscardHandler)})
+			store, err := database.Open(t.Context(), database.Options{Path: filepath.Join(data, app.DatabaseFile), Now: later, Log: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Fatal(err)
 			}

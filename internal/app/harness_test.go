@@ -20,7 +20,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/app"
 	"github.com/turnpike-gateway/turnpike/internal/config"
 	"github.com/turnpike-gateway/turnpike/internal/ramdir"
-	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/internal/store/database"
 )
 
 // The harness boots the whole program between scripted neighbours:
@@ -74,7 +74,7 @@ var emptyStore = sync.OnceValues(func() ([]byte, error) {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	path := filepath.Join(dir, app.DatabaseFile)
-	store, err := sqlite.Open(context.Background(), sqlite.Options{Path: path, Log: slog.New(slog.DiscardHandler)})
+	store, err := database.Open(context.Background(), database.Options{Path: path, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ import (
 	conversations "github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/id"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
-	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/internal/store/database"
 	"github.com/turnpike-gateway/turnpike/internal/store/storetest"
 )
 
@@ -28,7 +28,7 @@ type history struct {
 }
 
 // grow adds copies of the first turn.
-func (h *history) grow(t *testing.T, store *sqlite.Store, turns int) {
+func (h *history) grow(t *testing.T, store *database.Store, turns int) {
 	t.Helper()
 	of := func(id string) journal.ConversationKey {
 		return journal.ConversationKey{Kind: journal.ResponseID, ID: id}
@@ -110,14 +110,14 @@ func TestTheStatementsThatReadAHistoryDoNotGrow(t *testing.T) {
 		says("yes").write(w)
 	})
 	begin := func() *gateway {
-		o := app.Options{Store: func(o *sqlite.Options) { o.Connector = sent.RecordAll }}
+		o := app.Options{Store: func(o *database.Options) { o.Connector = sent.RecordAll }}
 		return mustRunWith(t, data, site{upstream: up.URL}.yaml(), environment(), o)
 	}
 	g := begin()
 	all, turns, atTurn10 := histories(g), 1, map[*history]int{}
 	for _, turn := range []int{10, 700} {
 		_ = g.stop()
-		store, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(data, app.DatabaseFile)})
+		store, err := database.Open(t.Context(), database.Options{Path: filepath.Join(data, app.DatabaseFile)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -161,7 +161,7 @@ func TestATurnStoresWhatWasSaidInIt(t *testing.T) {
 	data := t.TempDir()
 	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, r received) { says(strings.Repeat("yes ", 60)).write(w) })
 	g := mustRunWith(t, data, site{upstream: up.URL}.yaml(), environment(), app.Options{})
-	reader, err := sqlite.OpenReader(t.Context(), filepath.Join(data, app.DatabaseFile))
+	reader, err := database.OpenReader(t.Context(), filepath.Join(data, app.DatabaseFile))
 	if err != nil {
 		t.Fatal(err)
 	}

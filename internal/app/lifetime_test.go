@@ -13,17 +13,17 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/app"
-	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/internal/store/database"
 )
 
 // years is later than everything that is deleted after a time.
 const years = 3 * 365 * 24 * time.Hour
 
 // later opens the store of a gateway that has stopped, in a later year, for do.
-func later(t *testing.T, data string, do func(*sqlite.Store) error) {
+func later(t *testing.T, data string, do func(*database.Store) error) {
 	t.Helper()
 	now := func() time.Time { return time.Now().Add(years) }
-	store, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(data, app.DatabaseFile), Now: now, Log: slog.New(slog.DiscardHandler)})
+	store, err := database.Open(t.Context(), database.Options{Path: filepath.Join(data, app.DatabaseFile), Now: now, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestADeletedOrgLeavesOnlyItsAuditLog(t *testing.T) {
 	if err := m.stop(); err != nil {
 		t.Fatal(err)
 	}
-	later(t, m.data, func(s *sqlite.Store) error {
+	later(t, m.data, func(s *database.Store) error {
 		_, err := s.DeleteForgotten(t.Context())
 		return errors.Join(err, s.DeleteOrgData(t.Context(), time.Now().Add(2*years), func(string, int) {}))
 	})
@@ -205,7 +205,7 @@ func TestADeletedSessionEndsItsRun(t *testing.T) {
 	if err := p.stop(); err != nil {
 		t.Fatal(err)
 	}
-	later(t, p.data, func(s *sqlite.Store) error { _, err := s.DeleteForgotten(t.Context()); return err })
+	later(t, p.data, func(s *database.Store) error { _, err := s.DeleteForgotten(t.Context()); return err })
 	for _, run := range p.runs {
 		for table, rows := range p.rows("o") {
 			if strings.Contains(rows, run) && table != "audit_log" {
@@ -245,7 +245,7 @@ func TestASessionOutlivesTheRecordsOfItsRuns(t *testing.T) {
 	if err := d.stop(); err != nil {
 		t.Fatal(err)
 	}
-	later(t, data, func(s *sqlite.Store) error {
+	later(t, data, func(s *database.Store) error {
 		n, err := s.DeleteFinished(t.Context(), time.Now().Add(years/3*2))
 		if n != 1 {
 			t.Errorf("%d runs were deleted", n)

@@ -18,7 +18,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/app"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/internal/store/database"
 )
 
 // sendAndLeave sends a request and closes the connection without reading the
@@ -156,7 +156,7 @@ func TestEveryChangeTakesEffectAlsoWhenItsClientLeavesAtOnce(t *testing.T) { // 
 // fillKeys puts keys of an org into the store of a gateway that does not run.
 func fillKeys(t *testing.T, data, orgID string, n int) {
 	t.Helper()
-	store, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(data, app.DatabaseFile)})
+	store, err := database.Open(t.Context(), database.Options{Path: filepath.Join(data, app.DatabaseFile)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/clock"
-	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/internal/store/database"
 )
 
 // When finished runs are deleted. The operator of a first start has read what it
@@ -29,7 +29,7 @@ type retention struct {
 
 // start says how many runs are to go, and deletes them and those that follow.
 // No days = only those are deleted that are to be forgotten. The same is done with files, by sweepFiles.
-func (r *retention) start(ctx context.Context, store *sqlite.Store, sweepFiles func(context.Context), days int, log *slog.Logger) {
+func (r *retention) start(ctx context.Context, store *database.Store, sweepFiles func(context.Context), days int, log *slog.Logger) {
 	ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	r.done.Go(func() {
 		repeat(ctx, forgetEvery, forgetEvery, func() {

@@ -17,7 +17,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/internal/store/database"
 )
 
 // storedRuns returns a data directory with runs of the org o, an hour apart, the
@@ -25,7 +25,7 @@ import (
 func storedRuns(t *testing.T) string {
 	t.Helper()
 	data := newData(t)
-	store, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(data, app.DatabaseFile)})
+	store, err := database.Open(t.Context(), database.Options{Path: filepath.Join(data, app.DatabaseFile)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/turnpike-gateway/turnpike/internal/app"
-	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/internal/store/database"
 )
 
 // spanSink is a collector that takes OTLP over HTTP, as any would.
@@ -410,7 +410,7 @@ func TestARunThatChangesItsOwnerIsOneTrace(t *testing.T) {
 func copyOf(t *testing.T, data string) string {
 	t.Helper()
 	to := t.TempDir()
-	r, err := sqlite.OpenReader(t.Context(), filepath.Join(data, app.DatabaseFile))
+	r, err := database.OpenReader(t.Context(), filepath.Join(data, app.DatabaseFile))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/cli"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
-	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/internal/store/database"
 )
 
 // Two master keys, as openssl rand -base64 32 makes them.
@@ -283,7 +283,7 @@ func TestASecretThatWasMovedInTheStoreDoesNotOpen(t *testing.T) { // K06 K07
 	d.keep("s", tools.URL, "owner-key")
 	_ = d.stop()
 
-	store, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(data, app.DatabaseFile)})
+	store, err := database.Open(t.Context(), database.Options{Path: filepath.Join(data, app.DatabaseFile)})
 	if err != nil {
 		t.Fatal(err)
 	}

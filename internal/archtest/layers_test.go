@@ -100,7 +100,7 @@ func layers() []layer {
 func outside() []string {
 	return []string{
 		"bench/...", "docs", "internal/archtest", "internal/mutation", "internal/ramdir", "internal/release", "internal/soak",
-		"internal/store/sqlite/sqlitetest",
+		"internal/store/database/sqlitetest",
 	}
 }
 
@@ -135,7 +135,7 @@ func TestOrgsKnowNoSurface(t *testing.T) {
 
 // Stores keep what internal/journal says, and know nothing of what performs runs.
 func TestStoresKnowTheJournalOnly(t *testing.T) {
-	for _, p := range named(t, []string{"internal/store/memory", "internal/store/sqlite", "internal/store/storetest"}) {
+	for _, p := range named(t, []string{"internal/store/memory", "internal/store/database", "internal/store/storetest"}) {
 		for _, path := range p.Imports {
 			if isOurs(path) && (inModule(path) == "internal/run" || inModule(path) == "internal/eventlog") {
 				t.Errorf("%s imports %s: what stores implement belongs in internal/journal", p.name(), inModule(path))

@@ -9,7 +9,7 @@ import (
 // mayUseSQL are the packages with statements of SQL: the stores, and the tools whose work it is.
 func mayUseSQL() map[string]string {
 	return map[string]string{
-		"internal/store/sqlite":    "it is the store",
+		"internal/store/database":  "it is the store",
 		"internal/store/storetest": "it records the statements of a store",
 		"internal/sqltool":         "database_query and database_write execute statements on databases of orgs",
 		"resource":                 "resource.Table makes tools of a table of the program's own database, over the driver that the program links",
@@ -57,7 +57,7 @@ func TestTheLibraryLinksNoDriver(t *testing.T) {
 func TestTheLibraryLinksNothingOfAGateway(t *testing.T) {
 	never := []string{
 		"github.com/turnpike-gateway/turnpike/internal/httpd", "github.com/turnpike-gateway/turnpike/internal/surface", "github.com/turnpike-gateway/turnpike/internal/config",
-		"github.com/turnpike-gateway/turnpike/internal/store/sqlite", "modernc.org", "go.opentelemetry.io", "github.com/spf13/cobra",
+		"github.com/turnpike-gateway/turnpike/internal/store/database", "modernc.org", "go.opentelemetry.io", "github.com/spf13/cobra",
 		"github.com/prometheus", "github.com/aws", "github.com/goccy/go-yaml",
 	}
 	for _, of := range []struct {
@@ -68,7 +68,7 @@ func TestTheLibraryLinksNothingOfAGateway(t *testing.T) {
 		{[]string{".", "./tool", "./provider/openai", "./provider/anthropic", "./provider/gemini", "./mcp"}, nil},
 		{[]string{"./resource"}, nil},
 		{[]string{"./provider/bedrock"}, []string{"github.com/aws"}},
-		{[]string{"./sqlite"}, []string{"github.com/turnpike-gateway/turnpike/internal/store/sqlite", "modernc.org"}},
+		{[]string{"./sqlite"}, []string{"github.com/turnpike-gateway/turnpike/internal/store/database", "modernc.org"}},
 	} {
 		for _, p := range goList(t, append([]string{"-deps"}, of.packages...)...) {
 			for _, path := range never {

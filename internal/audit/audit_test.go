@@ -20,15 +20,15 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
-	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
-	"github.com/turnpike-gateway/turnpike/internal/store/sqlite/sqlitetest"
+	"github.com/turnpike-gateway/turnpike/internal/store/database"
+	"github.com/turnpike-gateway/turnpike/internal/store/database/sqlitetest"
 )
 
 func key() ed25519.PrivateKey { return ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)) }
 
 func public() ed25519.PublicKey { return key().Public().(ed25519.PublicKey) }
 
-func record(t *testing.T, j *sqlite.Store, n int, at time.Time) {
+func record(t *testing.T, j *database.Store, n int, at time.Time) {
 	t.Helper()
 	for i := range n {
 		if err := j.Record(t.Context(), "o", audit.Entry{Kind: "k", At: at.UnixMilli(), Body: i}); err != nil {
@@ -39,14 +39,14 @@ func record(t *testing.T, j *sqlite.Store, n int, at time.Time) {
 }
 
 // written returns after all rows are written that were recorded: the store writes them in groups, and before a checkpoint.
-func written(t *testing.T, j *sqlite.Store) {
+func written(t *testing.T, j *database.Store) {
 	t.Helper()
 	if err := j.AddCheckpoint(t.Context(), audit.Checkpoint{Org: "nobody's"}.Sign(key())); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func verify(t *testing.T, j *sqlite.Store, witness []audit.Checkpoint) audit.Report {
+func verify(t *testing.T, j *database.Store, witness []audit.Checkpoint) audit.Report {
 	t.Helper()
 	r, err := audit.Verify(t.Context(), "o", j, public(), witness)
 	if err != nil {
@@ -100,7 +100,7 @@ func TestKindsReturnsAllKinds(t *testing.T) {
 // A checkpoint is signed every 1,000 rows, every minute, and at the end. // P09
 func TestCheckpointsAreSignedInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j := sqlitetest.Open(t, sqlite.Options{})
+		j := sqlitetest.Open(t, database.Options{})
 		var witness []audit.Checkpoint
 		k := audit.NewKeeper(audit.KeeperOptions{Log: j, Key: key(), Witness: func(c audit.Checkpoint) error {
 			witness = append(witness, c)
@@ -136,7 +136,7 @@ func TestCheckpointsAreSignedInTime(t *testing.T) {
 // Checkpoints continue after the wall clock was set back. // P09
 func TestCheckpointsAreSignedInTimeAfterTheClockWasSetBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j := sqlitetest.Open(t, sqlite.Options{})
+		j := sqlitetest.Open(t, database.Options{})
 		var ahead atomic.Int64
 		k := audit.NewKeeper(audit.KeeperOptions{
 			Log: j, Key: key(), Witness: func(audit.Checkpoint) error { return nil }, Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) },
@@ -159,7 +159,7 @@ func TestCheckpointsAreSignedInTimeAfterTheClockWasSetBack(t *testing.T) {
 // Retention signs what it removes, and the remaining chain verifies. // L07
 func TestRetentionRemovesOldRows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j := sqlitetest.Open(t, sqlite.Options{})
+		j := sqlitetest.Open(t, database.Options{})
 		var witness []audit.Checkpoint
 		k := audit.NewKeeper(audit.KeeperOptions{Log: j, Key: key(), Keep: 24 * time.Hour, Witness: func(c audit.Checkpoint) error {
 			witness = append(witness, c)
@@ -188,7 +188,7 @@ func TestRetentionRemovesOldSums(t *testing.T) {
 		want        int64 // days that are left of 10
 	}{{0, 0, 10}, {3 * aDay, 0, 3}, {3 * aDay, 6 * aDay, 6}, {0, 2 * aDay, 2}} {
 		synctest.Test(t, func(t *testing.T) {
-			j := sqlitetest.Open(t, sqlite.Options{})
+			j := sqlitetest.Open(t, database.Options{})
 			k := audit.NewKeeper(audit.KeeperOptions{Log: j, Key: key(), Keep: tt.rows, Usage: tt.usage, Witness: func(audit.Checkpoint) error { return nil }})
 			for n := range 10 {
 				at := time.Now().Add(time.Duration(n-10) * aDay).UnixMilli()
@@ -257,7 +257,7 @@ func TestAPageLooksAtAFewRows(t *testing.T) {
 // A checkpoint that the witness cannot store is tried again.
 func TestAFailedCheckpointIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j := sqlitetest.Open(t, sqlite.Options{})
+		j := sqlitetest.Open(t, database.Options{})
 		var full atomic.Bool
 		full.Store(true)
 		k := audit.NewKeeper(audit.KeeperOptions{Log: j, Key: key(), Witness: func(audit.Checkpoint) error {
@@ -284,7 +284,7 @@ func TestAFailedCheckpointIsTriedAgain(t *testing.T) {
 }
 
 func TestARecomputedChainDoesNotMatchItsCheckpoint(t *testing.T) {
-	j, forged := sqlitetest.Open(t, sqlite.Options{}), sqlitetest.Open(t, sqlite.Options{})
+	j, forged := sqlitetest.Open(t, database.Options{}), sqlitetest.Open(t, database.Options{})
 	record(t, j, 10, time.Unix(1, 0))
 	record(t, forged, 10, time.Unix(2, 0))
 	rows, err := j.AuditRows(t.Context(), "o", audit.Query{})
@@ -444,7 +444,7 @@ func (failing) AuditRows(context.Context, string, audit.Query) ([]audit.Row, err
 }
 
 func TestVerifyReturnsReadErrors(t *testing.T) {
-	if _, err := audit.Verify(t.Context(), "o", failing{sqlitetest.Open(t, sqlite.Options{})}, public(), nil); err == nil {
+	if _, err := audit.Verify(t.Context(), "o", failing{sqlitetest.Open(t, database.Options{})}, public(), nil); err == nil {
 		t.Error("no error for a log that cannot be read")
 	}
 }
@@ -468,7 +468,7 @@ func (h *heldRows) AuditRows(ctx context.Context, orgID string, q audit.Query) (
 // An export holds few rows at a time, so that one whose client stops to read it holds
 // little, however large the log is. // K07 P40
 func TestAnExportHoldsFewRows(t *testing.T) {
-	log := sqlitetest.Open(t, sqlite.Options{})
+	log := sqlitetest.Open(t, database.Options{})
 	for range 1500 {
 		if err := log.Record(t.Context(), "o", audit.Entry{Kind: audit.KindToolCall, At: 1, Principal: "p", RequestID: "r", Body: strings.Repeat("x", 2000)}); err != nil {
 			t.Fatal(err)

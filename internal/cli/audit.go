@@ -20,7 +20,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/config"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
-	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/internal/store/database"
 )
 
 func auditCommand(p Process) *cobra.Command {
@@ -321,7 +321,7 @@ func verifyingKey(ctx context.Context, p Process, c *config.Config, public strin
 
 // auditedOrgs returns the orgs that have rows, or had them when a checkpoint was
 // made.
-func auditedOrgs(ctx context.Context, store *sqlite.Reader, witness []audit.Checkpoint) ([]string, error) {
+func auditedOrgs(ctx context.Context, store *database.Reader, witness []audit.Checkpoint) ([]string, error) {
 	orgs, err := store.AuditOrgs(ctx)
 	if err != nil {
 		return nil, err

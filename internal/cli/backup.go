@@ -19,7 +19,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/blob/disk"
 	"github.com/turnpike-gateway/turnpike/internal/clock"
 	"github.com/turnpike-gateway/turnpike/internal/config"
-	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/internal/store/database"
 )
 
 // dataPlace says which data directory a command works on.
@@ -84,7 +84,7 @@ twice the size of the database and these files.`,
 // backup writes the archive to path, which must not exist, and returns what it
 // holds and its size. It leaves nothing behind after an error.
 func backup(ctx context.Context, c *config.Config, path string, said io.Writer) (m *manifest, size int64, err error) {
-	store, err := sqlite.OpenReader(ctx, filepath.Join(c.Data, app.DatabaseFile))
+	store, err := database.OpenReader(ctx, filepath.Join(c.Data, app.DatabaseFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, 0, app.NoData(c.Data)
 	}
@@ -131,7 +131,7 @@ func mustNotExist(path string) error {
 // gather copies what belongs into the archive to work. The checkpoints come before
 // the database: each of them speaks of rows that the database had before. The other
 // way round, the database of the archive could seem to have lost rows.
-func gather(ctx context.Context, c *config.Config, store *sqlite.Reader, work string, m *manifest, said io.Writer) error {
+func gather(ctx context.Context, c *config.Config, store *database.Reader, work string, m *manifest, said io.Writer) error {
 	for _, f := range []struct{ name, path string }{
 		{app.AuditKeyFile, filepath.Join(c.Data, app.AuditKeyFile)}, {app.CheckpointsFile, app.CheckpointsPath(c)},
 	} {

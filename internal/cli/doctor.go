@@ -30,7 +30,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/internal/sqltool"
-	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/internal/store/database"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -211,7 +211,7 @@ func (d *doctor) checkData(ctx context.Context) {
 		d.wrong(kind, "", d.data, "nothing can be written: "+plainPathError(err), "give the user of the gateway the right to write there, and check that the disk has space")
 		return
 	}
-	store, err := sqlite.OpenReader(ctx, filepath.Join(d.data, app.DatabaseFile))
+	store, err := database.OpenReader(ctx, filepath.Join(d.data, app.DatabaseFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		d.well(kind, "", d.data, "can be written; no gateway has stored anything yet")
 		return
@@ -227,7 +227,7 @@ func (d *doctor) checkData(ctx context.Context) {
 	for i := 0; err == nil && i < len(d.stored); i++ {
 		d.agents[d.stored[i].ID], _, err = store.Agents(ctx, d.stored[i].ID, agent.Query{Limit: maxDoctorAgents})
 	}
-	var rest []sqlite.UsageRest
+	var rest []database.UsageRest
 	if err == nil {
 		rest, err = store.UsageRest(ctx, audit.DayOf(time.Now().UnixMilli()))
 	}
@@ -242,7 +242,7 @@ func (d *doctor) checkData(ctx context.Context) {
 }
 
 // restText says what an org has more of than sums of usage.
-func restText(u sqlite.UsageRest) string {
+func restText(u database.UsageRest) string {
 	var many []string
 	if u.Users {
 		many = append(many, fmt.Sprintf("%d end users", audit.MaxUsageUsers))

@@ -10,14 +10,14 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/app"
 	"github.com/turnpike-gateway/turnpike/internal/audit"
-	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/internal/store/database"
 )
 
 // Doctor names the orgs of which today's usage is added up together.
 func TestDoctorNamesOrgsWithTooManyModels(t *testing.T) {
 	noLeaks(t)
 	dir := t.TempDir()
-	store, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(dir, app.DatabaseFile)})
+	store, err := database.Open(t.Context(), database.Options{Path: filepath.Join(dir, app.DatabaseFile)})
 	if err != nil {
 		t.Fatal(err)
 	}

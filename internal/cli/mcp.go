@@ -26,7 +26,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/internal/spelling"
-	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/internal/store/database"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
@@ -76,7 +76,7 @@ func (s *readStore) servers(ctx context.Context, p Process) (c *config.Config, o
 		return nil, "", nil, err
 	}
 	var known orgReader
-	store, err := sqlite.OpenReader(ctx, filepath.Join(s.directory(c), app.DatabaseFile))
+	store, err := database.OpenReader(ctx, filepath.Join(s.directory(c), app.DatabaseFile))
 	switch {
 	case err == nil:
 		defer store.Close()
@@ -318,7 +318,7 @@ func firstLine(text string) string {
 // opened for each look: a command has few.
 func vaultsOnDisk(keys *secret.Keyring, data string) mcppool.Vaults {
 	return mcppool.Vaults{Keys: keys, Read: func(ctx context.Context, orgID, name string) (org.Secret, error) {
-		store, err := sqlite.OpenReader(ctx, filepath.Join(data, app.DatabaseFile))
+		store, err := database.OpenReader(ctx, filepath.Join(data, app.DatabaseFile))
 		if err != nil {
 			return org.Secret{}, err
 		}

@@ -28,7 +28,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
-	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/internal/store/database"
 )
 
 func restoreCommand(p Process) *cobra.Command {
@@ -98,7 +98,7 @@ func (r *restoration) restore(ctx context.Context, file string) (err error) {
 	if err := r.wantEmpty(); err != nil {
 		return err
 	}
-	lock, err := sqlite.Lock(filepath.Join(r.c.Data, app.DatabaseFile))
+	lock, err := database.Lock(filepath.Join(r.c.Data, app.DatabaseFile))
 	if err != nil {
 		return fmt.Errorf("%s: %w", r.c.Data, err)
 	}
@@ -149,7 +149,7 @@ func (r *restoration) unpack(ctx context.Context, in *os.File, staging string) e
 	if r.manifest, err = readBundle(ctx, in, staging, seen); err != nil {
 		return err
 	}
-	if err := sqlite.CheckCopy(ctx, filepath.Join(staging, app.DatabaseFile)); err != nil {
+	if err := database.CheckCopy(ctx, filepath.Join(staging, app.DatabaseFile)); err != nil {
 		return fmt.Errorf("the database of the backup %s: %w", in.Name(), err)
 	}
 	return r.unpackFiles(ctx, staging)
@@ -161,7 +161,7 @@ func (r *restoration) settle(ctx context.Context, staging string) error {
 	if err != nil {
 		return err
 	}
-	store, err := sqlite.Open(ctx, sqlite.Options{Path: filepath.Join(staging, app.DatabaseFile), Log: r.log})
+	store, err := database.Open(ctx, database.Options{Path: filepath.Join(staging, app.DatabaseFile), Log: r.log})
 	if err != nil {
 		return err
 	}
@@ -172,7 +172,7 @@ func (r *restoration) settle(ctx context.Context, staging string) error {
 	return errors.Join(err, store.Close())
 }
 
-func (r *restoration) settleStore(ctx context.Context, store *sqlite.Store) error {
+func (r *restoration) settleStore(ctx context.Context, store *database.Store) error {
 	heads, err := store.AuditHeads(ctx)
 	if err != nil {
 		return err
@@ -217,7 +217,7 @@ func (r *restoration) signingKey(ctx context.Context, staging string) (ed25519.P
 }
 
 // sign makes a checkpoint at the end of every chain.
-func sign(ctx context.Context, store *sqlite.Store, key ed25519.PrivateKey, file audit.Witness, log *slog.Logger) error {
+func sign(ctx context.Context, store *database.Store, key ed25519.PrivateKey, file audit.Witness, log *slog.Logger) error {
 	k := audit.NewKeeper(audit.KeeperOptions{Log: store, Key: key, Now: clock.Wall, Witness: file.Add, Logger: log})
 	k.Start()
 	return k.Stop(ctx)
@@ -228,7 +228,7 @@ const stuckAfter = time.Minute
 
 // loseRuns ends every unfinished run of the store as lost, by the rules by which a
 // gateway ends runs, and returns them as they were. No model and no tool is called.
-func loseRuns(ctx context.Context, store *sqlite.Store, log *slog.Logger) ([]journal.Summary, error) {
+func loseRuns(ctx context.Context, store *database.Store, log *slog.Logger) ([]journal.Summary, error) {
 	open, err := store.Unfinished(ctx)
 	if err != nil || len(open) == 0 {
 		return nil, err
@@ -255,7 +255,7 @@ func loseRuns(ctx context.Context, store *sqlite.Store, log *slog.Logger) ([]jou
 }
 
 // awaitEnd returns when the store has no unfinished run.
-func awaitEnd(ctx context.Context, store *sqlite.Store) error {
+func awaitEnd(ctx context.Context, store *database.Store) error {
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()
 	left, since := -1, time.Now()

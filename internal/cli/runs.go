@@ -25,7 +25,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
-	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/internal/store/database"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/internal/surface/runs"
 )
@@ -47,13 +47,13 @@ func (s *readStore) flags(cmd *cobra.Command) {
 }
 
 // open returns the store; close it.
-func (s *readStore) open(ctx context.Context, p Process) (*sqlite.Reader, error) {
+func (s *readStore) open(ctx context.Context, p Process) (*database.Reader, error) {
 	c, err := s.located(p)
 	if err != nil {
 		return nil, err
 	}
 	data := s.directory(c)
-	store, err := sqlite.OpenReader(ctx, filepath.Join(data, app.DatabaseFile))
+	store, err := database.OpenReader(ctx, filepath.Join(data, app.DatabaseFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, app.NoData(data)
 	}
@@ -150,12 +150,12 @@ func cancelStored(cmd *cobra.Command, p Process, from *readStore, name string, w
 
 // openUnused opens the store for writing, if no gateway has it open. Why is the error of the
 // gateway's API. Close the store.
-func (s *readStore) openUnused(ctx context.Context, p Process, why error) (*sqlite.Store, error) {
+func (s *readStore) openUnused(ctx context.Context, p Process, why error) (*database.Store, error) {
 	path, err := s.path(p)
 	if err != nil {
 		return nil, err
 	}
-	reader, err := sqlite.OpenReader(ctx, path) // before the store is opened for writing: it must exist, and have this schema
+	reader, err := database.OpenReader(ctx, path) // before the store is opened for writing: it must exist, and have this schema
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && errors.Is(why, errDataNamed):
 		return nil, fmt.Errorf("there is no Turnpike data in %s", filepath.Dir(path))
@@ -167,11 +167,11 @@ func (s *readStore) openUnused(ctx context.Context, p Process, why error) (*sqli
 	if err := reader.Close(); err != nil {
 		return nil, err
 	}
-	store, err := sqlite.Open(ctx, sqlite.Options{Path: path})
+	store, err := database.Open(ctx, database.Options{Path: path})
 	switch {
-	case errors.Is(err, sqlite.ErrLocked) && errors.Is(why, errNoKey):
+	case errors.Is(err, database.ErrLocked) && errors.Is(why, errNoKey):
 		return nil, why
-	case errors.Is(err, sqlite.ErrLocked):
+	case errors.Is(err, database.ErrLocked):
 		return nil, fmt.Errorf("%w; another process uses %s: if it is a gateway, name its address with --url", why, filepath.Dir(path))
 	}
 	return store, err

@@ -22,7 +22,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/id"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
-	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/internal/store/database"
 )
 
 func serveCommand(p Process) *cobra.Command {
@@ -182,7 +182,7 @@ const lastTidying = 500 * time.Millisecond
 
 // closeFor closes the gateway whose service has ended with err.
 func closeFor(a *app.App, err error) {
-	if !errors.Is(err, sqlite.ErrPoisoned) {
+	if !errors.Is(err, database.ErrPoisoned) {
 		a.Close()
 		return
 	}

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/turnpike-gateway/turnpike/internal/config"
-	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/internal/store/database"
 )
 
 // A gateway whose address is taken creates and changes nothing. // A06
@@ -51,7 +51,7 @@ func TestTheStoreIsNextToTheFileOrNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	create := func(path string) {
-		store, err := sqlite.Open(t.Context(), sqlite.Options{Path: path})
+		store, err := database.Open(t.Context(), database.Options{Path: path})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
-	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/internal/store/database"
 	"github.com/turnpike-gateway/turnpike/internal/store/storetest"
 	"github.com/turnpike-gateway/turnpike/item"
 )
@@ -29,7 +29,7 @@ func BenchmarkHistory(b *testing.B) {
 }
 
 func benchmarkHistory(b *testing.B, kind string, turns int) {
-	store, err := sqlite.Open(b.Context(), sqlite.Options{
+	store, err := database.Open(b.Context(), database.Options{
 		Path: filepath.Join(b.TempDir(), "turnpike.db"), Connector: storetest.RecordStatements,
 	})
 	if err != nil {

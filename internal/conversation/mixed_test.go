@@ -10,7 +10,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
-	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/internal/store/database"
 	"github.com/turnpike-gateway/turnpike/item"
 )
 
@@ -24,7 +24,7 @@ func (handedOver) Reasons(_ context.Context, _ string, runs []string) (map[strin
 // A turn that calls a tool of the client first and then one of the gateway: what the client answers is the request's own,
 // and the result that is stored already stays in front.
 func TestTheResultOfTheClientIsTheRequestsOwn(t *testing.T) {
-	store, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(t.TempDir(), "turnpike.db")})
+	store, err := database.Open(t.Context(), database.Options{Path: filepath.Join(t.TempDir(), "turnpike.db")})
 	if err != nil {
 		t.Fatal(err)
 	}

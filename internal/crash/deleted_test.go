@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/internal/store/database"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
@@ -41,7 +41,7 @@ func TestRunsOfADeletedSessionEndAfterACrash(t *testing.T) {
 			p.kill()
 			clients.Wait()
 			close(gate) // a run that went on would be answered
-			w.inStore(func(ctx context.Context, s *sqlite.Store) (err error) {
+			w.inStore(func(ctx context.Context, s *database.Store) (err error) {
 				if deleted == "agent" {
 					return s.RemoveAgent(ctx, "default", agentID, org.Author{})
 				}
@@ -64,9 +64,9 @@ func TestRunsOfADeletedSessionEndAfterACrash(t *testing.T) {
 }
 
 // inStore changes the store while no gateway runs.
-func (w *world) inStore(change func(context.Context, *sqlite.Store) error) {
+func (w *world) inStore(change func(context.Context, *database.Store) error) {
 	w.Helper()
-	s, err := sqlite.Open(w.Context(), sqlite.Options{Path: filepath.Join(w.data, "turnpike.db")})
+	s, err := database.Open(w.Context(), database.Options{Path: filepath.Join(w.data, "turnpike.db")})
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
-	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/internal/store/database"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
@@ -277,7 +277,7 @@ func (w *world) stateCounts() map[string]int {
 // load reads the journal of a run and its rows for auditors from the file.
 func (w *world) load(id string) (*journal.Story, []audit.Row) {
 	w.Helper()
-	r, err := sqlite.OpenReader(w.Context(), filepath.Join(w.data, "turnpike.db"))
+	r, err := database.OpenReader(w.Context(), filepath.Join(w.data, "turnpike.db"))
 	if err != nil {
 		w.Fatal(err)
 	}

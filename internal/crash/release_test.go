@@ -23,7 +23,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/soak"
-	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/internal/store/database"
 	"github.com/turnpike-gateway/turnpike/tool"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
@@ -609,7 +609,7 @@ func inFlight(t *testing.T, file string, conversations int) {
 	t.Helper()
 	dir := t.TempDir()
 	unpack(t, file, dir)
-	store, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(dir, "data", "turnpike.db")})
+	store, err := database.Open(t.Context(), database.Options{Path: filepath.Join(dir, "data", "turnpike.db")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -657,12 +657,12 @@ func pack(t *testing.T, file, data string, story []byte) {
 		}
 	}
 	put(storyFile, story)
-	const database = "turnpike.db"
-	reader, err := sqlite.OpenReader(t.Context(), filepath.Join(data, database))
+	const databaseFile = "turnpike.db"
+	reader, err := database.OpenReader(t.Context(), filepath.Join(data, databaseFile))
 	if err != nil {
 		t.Fatal(err)
 	}
-	compact := filepath.Join(t.TempDir(), database)
+	compact := filepath.Join(t.TempDir(), databaseFile)
 	if err := errors.Join(reader.CopyTo(t.Context(), compact), reader.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -673,9 +673,9 @@ func pack(t *testing.T, file, data string, story []byte) {
 	for _, e := range entries {
 		path := filepath.Join(data, e.Name())
 		switch {
-		case e.Name() == database:
+		case e.Name() == databaseFile:
 			path = compact
-		case e.IsDir(), strings.HasPrefix(e.Name(), database):
+		case e.IsDir(), strings.HasPrefix(e.Name(), databaseFile):
 			continue
 		}
 		text, err := os.ReadFile(path)

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnpike-gateway/turnpike/internal/journal"
-	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/internal/store/database"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
@@ -66,7 +66,7 @@ func TestManyRunsWait(t *testing.T) {
 	begin = time.Now()
 	p = w.start("")
 	t.Logf("the start took %v; resident %d KiB, %d threads", time.Since(begin).Round(time.Millisecond), p.memory(t)>>10, threads(t, p))
-	reader, err := sqlite.OpenReader(t.Context(), w.data+"/turnpike.db")
+	reader, err := database.OpenReader(t.Context(), w.data+"/turnpike.db")
 	if err != nil {
 		t.Fatal(err)
 	}

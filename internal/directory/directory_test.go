@@ -13,14 +13,14 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/mcppool"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
-	"github.com/turnpike-gateway/turnpike/internal/store/sqlite/sqlitetest"
+	"github.com/turnpike-gateway/turnpike/internal/store/database"
+	"github.com/turnpike-gateway/turnpike/internal/store/database/sqlitetest"
 )
 
 // troubled is a store of orgs whose keys can be made unreadable, and that counts
 // how often they are read.
 type troubled struct {
-	*sqlite.Store
+	*database.Store
 
 	mu    sync.Mutex
 	err   error
@@ -54,7 +54,7 @@ func (s *troubled) Keys(ctx context.Context, orgID string) ([]org.Key, error) {
 // key of its name.
 func testDirectory(t *testing.T) (*Directory, *troubled) {
 	t.Helper()
-	store := &troubled{Store: sqlitetest.Open(t, sqlite.Options{}), reads: map[string]int{}, hold: map[string]chan struct{}{}}
+	store := &troubled{Store: sqlitetest.Open(t, database.Options{}), reads: map[string]int{}, hold: map[string]chan struct{}{}}
 	for _, id := range []string{"a", "b"} {
 		if err := store.CreateOrg(t.Context(), org.Record{ID: id}, org.Author{}); err != nil {
 			t.Fatal(err)

@@ -14,8 +14,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/mcppool"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
-	"github.com/turnpike-gateway/turnpike/internal/store/sqlite/sqlitetest"
+	"github.com/turnpike-gateway/turnpike/internal/store/database"
+	"github.com/turnpike-gateway/turnpike/internal/store/database/sqlitetest"
 )
 
 // counted is a store of orgs that counts how often it is asked.
@@ -88,7 +88,7 @@ func TestTheStartAsksTheStoreAsOftenForManyOrgsAsForOne(t *testing.T) { // A07
 	tools := catalog.New(catalog.Options{Log: log})
 	defer tools.Close()
 	for _, n := range []int{1, many} {
-		store := &counted{sqlitetest.Open(t, sqlite.Options{}), map[string]int{}}
+		store := &counted{sqlitetest.Open(t, database.Options{}), map[string]int{}}
 		declared := map[string]org.FromFile{}
 		for i := range n {
 			stored, file := fmt.Sprintf("stored%d", i), fmt.Sprintf("file%d", i)

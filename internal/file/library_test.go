@@ -16,8 +16,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/blob/disk"
 	"github.com/turnpike-gateway/turnpike/internal/file"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
-	"github.com/turnpike-gateway/turnpike/internal/store/sqlite/sqlitetest"
+	"github.com/turnpike-gateway/turnpike/internal/store/database"
+	"github.com/turnpike-gateway/turnpike/internal/store/database/sqlitetest"
 )
 
 // shelf is a Library of the org a, with its clock.
@@ -31,7 +31,7 @@ type shelf struct {
 
 // breakable is a store that can fail.
 type breakable struct {
-	*sqlite.Store
+	*database.Store
 	broken *error // what AddFile returns; nil = it works
 }
 
@@ -44,7 +44,7 @@ func (b breakable) AddFile(ctx context.Context, f file.File) error {
 }
 
 func newShelf(t *testing.T, limits blob.Limits) *shelf {
-	store := breakable{sqlitetest.Open(t, sqlite.Options{}), new(error)}
+	store := breakable{sqlitetest.Open(t, database.Options{}), new(error)}
 	s := &shelf{T: t, now: time.Now().Add(time.Second).UTC().Truncate(time.Millisecond), breakable: store}
 	if err := s.CreateOrg(t.Context(), org.Record{ID: "a"}, org.Author{}); err != nil {
 		t.Fatal(err)

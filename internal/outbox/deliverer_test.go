@@ -26,8 +26,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
-	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
-	"github.com/turnpike-gateway/turnpike/internal/store/sqlite/sqlitetest"
+	"github.com/turnpike-gateway/turnpike/internal/store/database"
+	"github.com/turnpike-gateway/turnpike/internal/store/database/sqlitetest"
 	"github.com/turnpike-gateway/turnpike/internal/webhook"
 )
 
@@ -36,7 +36,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // site is a store with webhooks, and what their receivers do. Time is that of the bubble.
 type site struct {
 	*testing.T
-	*sqlite.Store
+	*database.Store
 	log strings.Builder
 
 	mu       sync.Mutex
@@ -53,7 +53,7 @@ type received struct {
 }
 
 func newSite(t *testing.T) *site {
-	return &site{T: t, Store: sqlitetest.Open(t, sqlite.Options{Now: time.Now, LeaseNow: time.Now}), answer: map[string]http.HandlerFunc{}}
+	return &site{T: t, Store: sqlitetest.Open(t, database.Options{Now: time.Now, LeaseNow: time.Now}), answer: map[string]http.HandlerFunc{}}
 }
 
 // RoundTrip hands a request to the handler of its host.

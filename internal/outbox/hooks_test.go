@@ -18,14 +18,14 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
-	"github.com/turnpike-gateway/turnpike/internal/store/sqlite/sqlitetest"
+	"github.com/turnpike-gateway/turnpike/internal/store/database"
+	"github.com/turnpike-gateway/turnpike/internal/store/database/sqlitetest"
 )
 
 // hookSite is a store with messages for hooks, and what the hooks do. Time is that of the bubble.
 type hookSite struct {
 	*testing.T
-	*sqlite.Store
+	*database.Store
 	log strings.Builder
 
 	mu     sync.Mutex
@@ -37,7 +37,7 @@ type hookSite struct {
 }
 
 func newHookSite(t *testing.T) *hookSite {
-	store := sqlitetest.Open(t, sqlite.Options{Now: time.Now, LeaseNow: time.Now})
+	store := sqlitetest.Open(t, database.Options{Now: time.Now, LeaseNow: time.Now})
 	return &hookSite{T: t, Store: store, answer: map[string]func(context.Context) error{}}
 }
 

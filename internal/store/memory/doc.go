@@ -7,7 +7,7 @@
 //	journal.Conversations          Conversations   the last MaxConversations
 //	agent.Sessions                 Sessions        everything
 //
-// What a gateway has besides is stored by package sqlite alone: orgs, keys, servers, secrets, agents, tools, files,
+// What a gateway has besides is stored by package database alone: orgs, keys, servers, secrets, agents, tools, files,
 // webhooks and their messages, cached results, and sums of usage.
 //
 // The zero values are ready to use and safe for concurrent use.

@@ -18,7 +18,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/store/memory"
-	"github.com/turnpike-gateway/turnpike/internal/store/sqlite"
+	"github.com/turnpike-gateway/turnpike/internal/store/database"
 	"github.com/turnpike-gateway/turnpike/internal/store/storetest"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -126,7 +126,7 @@ func newPlayer(t *testing.T, seed uint64) *randomOps {
 		ends: map[journal.Lease]int64{}, epochs: map[journal.Lease]int64{}, unsynced: map[journal.Lease]bool{},
 	}
 	clock := func() time.Time { return p.now }
-	s, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(t.TempDir(), "turnpike.db"), Now: clock, LeaseNow: clock})
+	s, err := database.Open(t.Context(), database.Options{Path: filepath.Join(t.TempDir(), "turnpike.db"), Now: clock, LeaseNow: clock})
 	if err != nil {
 		t.Fatal(err)
 	}

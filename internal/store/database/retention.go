@@ -1,0 +1,247 @@
+package database
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/journal"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+)
+
+// Limits of one write of retention. Other writes wait for it.
+const (
+	deleteBatch = 100                   // runs
+	deleteTime  = 10 * time.Millisecond // after this time, no further run is deleted
+	vacuumBatch = 256                   // pages
+	sweepBatch  = 100                   // expired rows of a table; also limits the writes that delete some of them
+)
+
+// forgetBatch is how many runs that are to be forgotten are looked for at a time.
+const forgetBatch = 10_000
+
+// FinishedBefore returns the number of runs that ended before the given time.
+func (r *Reader) FinishedBefore(ctx context.Context, before time.Time) (n int, err error) {
+	err = r.db.QueryRowContext(ctx, `SELECT count(*) FROM runs INDEXED BY runs_finished WHERE status = 'done' AND finished_at < ?`,
+		before.UnixMilli()).Scan(&n)
+	return n, r.wrap("count finished runs", err)
+}
+
+// DeleteFinished deletes the runs that ended before the given time, with their facts
+// and rows, and returns the freed pages to the file system. It also deletes expired
+// idempotency keys and conversations, and windows of budgets that ended before that time, and it does so first: no key may refer to a deleted
+// run. For the same reason it keeps runs that are younger than journal.SubmitKeyTTL. Audit
+// rows are not deleted.
+//
+// It uses many small transactions, so that other writes can run in between. After an
+// error, what was deleted stays deleted.
+func (s *Store) DeleteFinished(ctx context.Context, before time.Time) (deleted int, err error) {
+	now := s.now()
+	if youngest := now.Add(-journal.SubmitKeyTTL); before.After(youngest) {
+		before = youngest
+	}
+	for _, text := range []string{
+		`DELETE FROM submit_keys WHERE rowid IN (SELECT rowid FROM submit_keys WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`,
+		`DELETE FROM conversations WHERE rowid IN (SELECT rowid FROM conversations WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`,
+	} {
+		err := s.repeatWrite(ctx, func(t *tx) (int64, error) { return t.exec(text, now.UnixMilli(), sweepBatch) })
+		if err != nil {
+			return 0, s.wrap("delete what has expired", err)
+		}
+	}
+	if err := s.repeatWrite(ctx, func(t *tx) (int64, error) {
+		return t.exec(`DELETE FROM budgets WHERE rowid IN (SELECT rowid FROM budgets INDEXED BY budgets_ended
+			WHERE ends_at > 0 AND ends_at <= ? AND reserved_tokens = 0 AND reserved_nano_usd = 0 LIMIT ?)
+			AND NOT EXISTS (SELECT 1 FROM reservations r WHERE r.org = budgets.org AND r.scope = budgets.scope)`, before.UnixMilli(), sweepBatch)
+	}); err != nil {
+		return 0, s.wrap("delete windows of budgets", err)
+	}
+	err = s.repeatWrite(ctx, func(t *tx) (int64, error) {
+		n, err := t.deleteFinished(before.UnixMilli(), now.Add(-journal.SubmitKeyTTL).UnixMilli())
+		deleted += int(n)
+		return n, err
+	})
+	if err == nil {
+		err = s.clean(ctx)
+	}
+	return deleted, s.wrap("delete finished runs", err)
+}
+
+// DeleteOrgData deletes what is stored of the orgs that were deleted before the given time,
+// except runs that have not ended and audit rows: runs, also those that were set aside,
+// conversations, and sums of usage. It calls progress after each org with the number of its runs and
+// conversations that are gone.
+func (s *Store) DeleteOrgData(ctx context.Context, before time.Time, progress func(orgID string, deleted int)) error {
+	ids, err := list(ctx, s.db, scanText, `SELECT org FROM deleted_orgs WHERE deleted_at < ?
+		AND NOT EXISTS (SELECT 1 FROM orgs WHERE id = org) ORDER BY org`, before.UnixMilli())
+	if err != nil {
+		return s.wrap("find deleted orgs", err)
+	}
+	for _, id := range ids {
+		deleted := 0
+		for _, text := range []string{
+			`DELETE FROM runs WHERE rowid IN (SELECT rowid FROM runs WHERE org = ? AND status NOT IN ('queued', 'running', 'waiting', 'paused') LIMIT 1)`,
+			`DELETE FROM conversations WHERE rowid IN (SELECT rowid FROM conversations WHERE org = ? LIMIT 1)`,
+		} {
+			if err := s.repeatWrite(ctx, func(t *tx) (int64, error) {
+				n, err := t.deleteSome(text, id)
+				deleted += int(n)
+				return n, err
+			}); err != nil {
+				return s.wrap("delete the data of org "+id, err)
+			}
+		}
+		if deleted > 0 {
+			progress(id, deleted)
+		}
+		if _, err := s.PruneUsage(ctx, id, math.MaxInt64); err != nil {
+			return fmt.Errorf("delete the data of org %s: %w", id, err)
+		}
+		if err := s.writer.perform(ctx, func(t *tx) error {
+			left, err := t.leftOf(id, 0)
+			if err != nil || slices.ContainsFunc(left, func(what string) bool { return what != org.LeftAudit }) {
+				return err
+			}
+			return t.dropOrg(id)
+		}); err != nil {
+			return s.wrap("delete the data of org "+id, err)
+		}
+	}
+	if len(ids) > 0 {
+		err = s.clean(ctx)
+	}
+	return s.wrap("delete the data of deleted orgs", err)
+}
+
+// deleteSome repeats a statement that deletes one row, until a write should end.
+func (t *tx) deleteSome(text string, args ...any) (deleted int64, err error) {
+	for began := time.Now(); deleted < deleteBatch && time.Since(began) < deleteTime; {
+		n, err := t.exec(text, args...)
+		if err != nil || n == 0 {
+			return deleted, err
+		}
+		deleted += n
+	}
+	return deleted, nil
+}
+
+// DeleteLater implements journal.LaterDeleter.
+func (s *Store) DeleteLater(ctx context.Context, orgID, runID string) error {
+	return s.wrap("forget a run", s.writer.perform(ctx, func(t *tx) error {
+		_, err := t.exec(insertForgotten, orgID, runID)
+		return err
+	}))
+}
+
+// DeleteForgotten deletes the runs that are to be forgotten and whose time is over, as
+// [Store.DeleteFinished] deletes others, and returns their number. It looks for them outside
+// of its writes: many others can be waiting for the end of their keys. It also deletes what nothing uses any more.
+func (s *Store) DeleteForgotten(ctx context.Context) (deleted int, err error) {
+	for {
+		due, err := s.dueForgotten(ctx)
+		if err != nil {
+			return deleted, err
+		}
+		for rest := due; err == nil && len(rest) > 0; {
+			n := 0
+			err = s.writer.perform(ctx, func(t *tx) (err error) {
+				n = 0
+				for began := time.Now(); err == nil && n < min(len(rest), deleteBatch) && (n == 0 || time.Since(began) < deleteTime); n++ {
+					_, err = t.exec(`DELETE FROM runs WHERE org = ? AND run_id = ?`, rest[n].org, rest[n].run)
+				}
+				return err
+			})
+			if err == nil {
+				deleted, rest = deleted+n, rest[n:]
+			}
+		}
+		if err == nil && len(due) == forgetBatch {
+			continue
+		}
+		unused := deleted > 0
+		if err == nil && !unused { // those of what was deleted otherwise, or by a process that ended meanwhile
+			unused, err = s.unusedLists(ctx)
+		}
+		if err == nil && unused {
+			err = s.clean(ctx)
+		}
+		return deleted, s.wrap("delete forgotten runs", err)
+	}
+}
+
+// dueForgotten returns some of the runs that are to be forgotten and whose time is over.
+func (s *Store) dueForgotten(ctx context.Context) (due []runKey, err error) {
+	now := s.now()
+	rows, err := s.db.QueryContext(ctx, `SELECT r.org, r.run_id FROM forgotten_runs f JOIN runs r ON r.org = f.org AND r.run_id = f.run_id
+		WHERE r.status = 'done' AND r.finished_at < ?
+		AND NOT EXISTS (SELECT 1 FROM submit_keys k WHERE k.org = f.org AND k.run_id = f.run_id AND k.expires_at > ?) LIMIT ?`,
+		now.Add(-journal.DeleteAfter).UnixMilli(), now.UnixMilli(), forgetBatch)
+	if err != nil {
+		return nil, s.wrap("find forgotten runs", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var key runKey
+		if err := rows.Scan(&key.org, &key.run); err != nil {
+			return nil, s.wrap("find forgotten runs", err)
+		}
+		due = append(due, key)
+	}
+	return due, s.wrap("find forgotten runs", rows.Err())
+}
+
+// clean deletes the lists that were used by what was deleted, and returns free pages to the file system.
+func (s *Store) clean(ctx context.Context) error {
+	if err := s.repeatWrite(ctx, (*tx).dropLists); err != nil {
+		return err
+	}
+	return s.repeatWrite(ctx, (*tx).vacuum)
+}
+
+// repeatWrite performs the write until it changes no row.
+func (s *Store) repeatWrite(ctx context.Context, do func(*tx) (int64, error)) error {
+	for {
+		var n int64
+		err := s.writer.perform(ctx, func(t *tx) (err error) {
+			n, err = do(t)
+			return err
+		})
+		if err != nil || n == 0 {
+			return err
+		}
+	}
+}
+
+// deleteFinished deletes some of the runs that ended before the given time, the
+// earliest first.
+func (t *tx) deleteFinished(before, createdBefore int64) (deleted int64, err error) {
+	return t.deleteSome(`DELETE FROM runs WHERE rowid = (SELECT rowid FROM runs INDEXED BY runs_finished
+		WHERE status = 'done' AND finished_at < ? AND created_at <= ? ORDER BY finished_at LIMIT 1)`, before, createdBefore)
+}
+
+// vacuum returns some of the file's free pages to the file system, and returns their
+// number.
+func (t *tx) vacuum() (int64, error) {
+	var before, after int64
+	if err := t.queryRow(`PRAGMA freelist_count`, nil, &before); err != nil || before == 0 {
+		return 0, err
+	}
+	s, err := t.statement(fmt.Sprintf(`PRAGMA incremental_vacuum(%d)`, vacuumBatch)) //nolint:sqlclosecheck // cached, and closed with t
+	if err != nil {
+		return 0, err
+	}
+	rows, err := s.QueryContext(context.Background())
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close()
+	for rows.Next() { // one page per row
+	}
+	if err := rows.Err(); err != nil {
+		return 0, err
+	}
+	err = t.queryRow(`PRAGMA freelist_count`, nil, &after)
+	return before - after, err
+}

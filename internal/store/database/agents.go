@@ -115,7 +115,7 @@ func (r *Reader) AgentVersion(ctx context.Context, orgID, id string, number int)
 
 // DeclareAgents implements agent.Store.
 func (s *Store) DeclareAgents(ctx context.Context, orgID string, all []agent.Agent, at time.Time) (out []agent.Agent, err error) {
-	err = s.write(ctx, "declare agents", "agents of "+orgID, func(t *tx) error {
+	err = s.write(ctx, orgID, "declare agents", "agents of "+orgID, func(t *tx) error {
 		out = slices.Clone(all)
 		if err := t.mustExist(orgID); err != nil {
 			return err
@@ -150,7 +150,7 @@ func (t *tx) declareAgent(a *agent.Agent, orgID string, at time.Time) error {
 // CreateAgent implements agent.Store.
 func (s *Store) CreateAgent(ctx context.Context, a agent.Agent, by org.Author) error {
 	a.Version = 1
-	return s.write(ctx, "create an agent", "agent "+a.Name, func(t *tx) error {
+	return s.write(ctx, a.Org, "create an agent", "agent "+a.Name, func(t *tx) error {
 		if err := t.mustExist(a.Org); err != nil {
 			return err
 		}
@@ -184,7 +184,7 @@ func (t *tx) addVersion(a agent.Agent, by org.Author) error {
 
 // UpdateAgent implements agent.Store.
 func (s *Store) UpdateAgent(ctx context.Context, was int, a agent.Agent, by org.Author) error {
-	return s.write(ctx, "update an agent", "agent "+a.ID, func(t *tx) error {
+	return s.write(ctx, a.Org, "update an agent", "agent "+a.ID, func(t *tx) error {
 		before, err := t.agent(a.Org, a.ID)
 		switch {
 		case err != nil:
@@ -217,7 +217,7 @@ func (t *tx) deleteOutdated(a agent.Agent) error {
 	old, err := queryAll(t, func(row scanner) (v stored, err error) {
 		err = row.Scan(&v.version, &v.size)
 		return v, err
-	}, `SELECT version, length(CAST(definition AS BLOB)) FROM `+versionsOf(a.ID)+` WHERE org = ? AND agent = ? AND version < ? ORDER BY version`, a.Org, a.ID, a.Version)
+	}, `SELECT version, octet_length(definition) FROM `+versionsOf(a.ID)+` WHERE org = ? AND agent = ? AND version < ? ORDER BY version`, a.Org, a.ID, a.Version)
 	if err != nil {
 		return err
 	}
@@ -240,7 +240,7 @@ func (t *tx) agent(orgID, id string) (agent.Agent, error) {
 
 // ArchiveAgent implements agent.Store.
 func (s *Store) ArchiveAgent(ctx context.Context, orgID, id string, at, updated time.Time, by org.Author) error {
-	return s.write(ctx, "archive an agent", "agent "+id, func(t *tx) error {
+	return s.write(ctx, orgID, "archive an agent", "agent "+id, func(t *tx) error {
 		before, err := t.agent(orgID, id)
 		if err != nil || before.ArchivedAt.IsZero() == at.IsZero() {
 			return err
@@ -256,7 +256,7 @@ func (s *Store) ArchiveAgent(ctx context.Context, orgID, id string, at, updated 
 
 // RemoveAgent implements agent.Store.
 func (s *Store) RemoveAgent(ctx context.Context, orgID, id string, by org.Author) error {
-	return s.write(ctx, "delete an agent", "agent "+id, func(t *tx) error {
+	return s.write(ctx, orgID, "delete an agent", "agent "+id, func(t *tx) error {
 		before, err := t.agent(orgID, id)
 		if err != nil {
 			return err
@@ -286,7 +286,7 @@ func (r *Reader) AgentSettings(ctx context.Context, orgID string) ([]agent.Setti
 
 // PutAgentSettings implements agent.Store.
 func (s *Store) PutAgentSettings(ctx context.Context, orgID string, settings []agent.Setting, by org.Author) error {
-	return s.write(ctx, "put settings of agents", "settings", func(t *tx) error {
+	return s.write(ctx, orgID, "put settings of agents", "settings", func(t *tx) error {
 		if err := t.mustExist(orgID); err != nil {
 			return err
 		}

@@ -26,7 +26,11 @@ func (s *Store) Append(ctx context.Context, lease journal.Lease, after int64, b 
 		}
 	}
 	err = s.appendBatch(ctx, lease, after, b, stored, b.Sync && after == 0)
-	if errors.Is(err, errOpened) {
+	stale := s.onServer() && isStale(err)
+	if stale {
+		s.heads.reload(stored.key)
+	}
+	if errors.Is(err, errOpened) || stale {
 		err = s.appendBatch(ctx, lease, after, b, stored, false)
 	}
 	switch {
@@ -43,6 +47,12 @@ func (s *Store) Append(ctx context.Context, lease journal.Lease, after int64, b 
 	return fmt.Errorf("run %s: %w", lease.RunID, s.wrap("append", err))
 }
 
+// isStale reports whether err says that the head in memory is not that of the database.
+func isStale(err error) bool {
+	var behind *journal.Behind
+	return errors.As(err, &behind) && len(behind.Facts) == 0 || errors.Is(err, journal.ErrAhead)
+}
+
 // errOpened reports that the first batch of a run met a run that exists.
 var errOpened = errors.New("the run exists")
 
@@ -51,6 +61,9 @@ var errOpened = errors.New("the run exists")
 // be new, which saves a query; the error wraps errOpened if it is not.
 func (s *Store) appendBatch(ctx context.Context, lease journal.Lease, after int64, b journal.Batch, stored batch, opens bool) error {
 	h := s.heads.lock(stored.key)
+	if s.onServer() {
+		h.distrust(lease)
+	}
 	if opens {
 		h.assumeNew()
 	}

@@ -44,7 +44,7 @@ func (r *Reader) Approvals(ctx context.Context, orgID string, q journal.Approval
 	if len(q.Statuses) == 1 && q.Statuses[0] == journal.ApprovalWaiting {
 		waiting = ` AND status = 'waiting'`
 	}
-	statuses, err := json.Marshal(q.Statuses)
+	statuses, err := json.Marshal(q.Statuses) // null for none
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (r *Reader) Approvals(ctx context.Context, orgID string, q journal.Approval
 func (r *Reader) approvals(ctx context.Context, orgID string, q journal.ApprovalQuery, at int64, waiting, statuses string) ([]journal.Approval, error) {
 	found, err := list(ctx, r.db, scanApproval, `SELECT `+approvalColumns+` FROM approvals
 		WHERE org = ?1 AND (created_at, id) < (?2, ?3) AND (?4 = 0 OR status IN (SELECT value FROM json_each(?5)))
-		AND (?6 = '' OR run_id = ?6) AND (?7 = '' OR server = ?7) AND (?9 OR call_key <> '')`+waiting+`
+		AND (?6 = '' OR run_id = ?6) AND (?7 = '' OR server = ?7) AND (?9 = 1 OR call_key <> '')`+waiting+`
 		ORDER BY created_at DESC, id DESC LIMIT ?8`,
 		orgID, at, q.Before, len(q.Statuses), statuses, q.RunID, q.Server, max(q.Limit, 0), q.Pauses)
 	return found, r.wrap("list approvals", err)

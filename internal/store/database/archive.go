@@ -44,8 +44,8 @@ func (r *Reader) Runs(ctx context.Context, orgID string, q journal.Query) ([]jou
 // Head implements journal.Archive.
 func (r *Reader) Head(ctx context.Context, orgID, runID string) (journal.Head, error) {
 	row := r.db.QueryRowContext(ctx, `SELECT
-		(SELECT coalesce(sum(octet_length(body)), 0) FROM run_facts f WHERE f.org = r.org AND f.run_id = r.run_id) +
-		(SELECT coalesce(sum(octet_length(w.body) + coalesce(l.bytes, 0)), 0) FROM run_rows w
+		(SELECT CAST(coalesce(sum(octet_length(body)), 0) AS BIGINT) FROM run_facts f WHERE f.org = r.org AND f.run_id = r.run_id) +
+		(SELECT CAST(coalesce(sum(octet_length(w.body) + coalesce(l.bytes, 0)), 0) AS BIGINT) FROM run_rows w
 			LEFT JOIN shared_lists l ON l.org = w.org AND l.digest = w.rest WHERE w.org = r.org AND w.run_id = r.run_id), `+
 		headColumns+` FROM runs r WHERE org = ? AND run_id = ?`, orgID, runID)
 	var bytes int64
@@ -138,7 +138,7 @@ func (r *Reader) Facts(ctx context.Context, orgID, runID string, after int64, li
 }
 
 func (r *Reader) facts(ctx context.Context, key runKey, after int64, limit int) (out []loop.Fact, err error) {
-	rows, err := r.db.QueryContext(ctx, `SELECT octet_length(body), seq, epoch, at, v, kind, iif(octet_length(body) <= ? OR kind = ?, body, NULL) FROM run_facts
+	rows, err := r.db.QueryContext(ctx, `SELECT octet_length(body), seq, epoch, at, v, kind, CASE WHEN octet_length(body) <= ? OR kind = ? THEN body END FROM run_facts
 		WHERE org = ? AND run_id = ? AND seq > ? ORDER BY seq`, limit, kindPack, key.org, key.run, after)
 	if err != nil {
 		return nil, err
@@ -254,10 +254,10 @@ func (r *Reader) findOwnRows(ctx context.Context, key runKey, refs []string, lim
 	if err != nil {
 		return nil, nil, err
 	}
-	rows, err := r.db.QueryContext(ctx, `SELECT e.key, octet_length(w.body) + coalesce(l.bytes, 0),
-		iif(octet_length(w.body) <= ?1, w.body, NULL), coalesce(w.rest, '')
+	rows, err := r.db.QueryContext(ctx, r.ordered(`SELECT e.key, octet_length(w.body) + coalesce(l.bytes, 0),
+		CASE WHEN octet_length(w.body) <= ?1 THEN w.body END, coalesce(w.rest, '')
 		FROM json_each(?2) e LEFT JOIN run_rows w ON w.org = ?3 AND w.run_id = ?4 AND w.ref = e.value
-		LEFT JOIN shared_lists l ON l.org = w.org AND l.digest = w.rest`,
+		LEFT JOIN shared_lists l ON l.org = w.org AND l.digest = w.rest`, `e.key`),
 		limit, string(list), key.org, key.run)
 	if err != nil {
 		return nil, nil, err

@@ -50,12 +50,20 @@ func (t *tx) nextRows(rows []audit.Row, orgID string, entries []audit.Entry) ([]
 // insertBatch is the most rows that one INSERT statement stores.
 const insertBatch = 64
 
-// insertParts divides what is stored into parts, in order, for one INSERT statement each. The
+// together returns how many facts or rows of runs one statement stores.
+func (t *tx) together() int {
+	if t.singly {
+		return 1
+	}
+	return insertBatch
+}
+
+// insertParts divides what is stored into parts of at most so many rows, in order, for one INSERT statement each. The
 // size of a part is a power of two, so that few statements are prepared.
-func insertParts[T any](all []T) iter.Seq[[]T] {
+func insertParts[T any](all []T, most int) iter.Seq[[]T] {
 	return func(yield func([]T) bool) {
 		for len(all) > 0 {
-			n := min(insertBatch, 1<<(bits.Len(uint(len(all)))-1))
+			n := min(most, 1<<(bits.Len(uint(len(all)))-1))
 			if !yield(all[:n]) {
 				return
 			}
@@ -86,7 +94,7 @@ const insertAudit = `INSERT INTO audit_log (org, n, at, kind, principal, run_id,
 
 // insertAudit stores the rows, several per statement.
 func (t *tx) insertAudit(rows []audit.Row) error {
-	for some := range insertParts(rows) {
+	for some := range insertParts(rows, insertBatch) {
 		args := make([]any, 0, len(some)*9)
 		for i := range some {
 			r := &some[i]
@@ -105,13 +113,16 @@ func (t *tx) chainEnd(orgID string) (chainEnd, error) {
 	if last, ok := t.ends[orgID]; ok {
 		return last, nil
 	}
+	if err := t.remote.own(t, orgID); err != nil {
+		return chainEnd{}, err
+	}
 	var last chainEnd
 	var hash []byte
 	err := t.queryRow(`SELECT n, hash FROM (
-			SELECT n, hash FROM (SELECT n, hash FROM audit_log WHERE org = ?1 ORDER BY n DESC LIMIT 1)
+			SELECT n, hash FROM (SELECT n, hash FROM audit_log WHERE org = ?1 ORDER BY n DESC LIMIT 1) AS last
 			UNION ALL
-			SELECT n, hash FROM (SELECT n, hash FROM audit_checkpoints WHERE org = ?1 AND cut = 1 ORDER BY n DESC LIMIT 1)
-		) ORDER BY n DESC LIMIT 1`, []any{orgID}, &last.number, &hash)
+			SELECT n, hash FROM (SELECT n, hash FROM audit_checkpoints WHERE org = ?1 AND cut = 1 ORDER BY n DESC LIMIT 1) AS cut
+		) AS ends ORDER BY n DESC LIMIT 1`, []any{orgID}, &last.number, &hash)
 	if errors.Is(err, sql.ErrNoRows) {
 		return chainEnd{}, nil
 	}
@@ -201,7 +212,8 @@ func (r *Reader) AuditHeads(ctx context.Context) ([]audit.Head, error) {
 		FROM known
 		JOIN audit_log a ON a.org = known.org AND a.n = (SELECT max(n) FROM audit_log WHERE org = known.org)
 		LEFT JOIN audit_checkpoints c ON c.org = known.org AND c.cut = 0
-			AND c.n = (SELECT max(n) FROM audit_checkpoints WHERE org = known.org AND cut = 0)`)
+			AND c.n = (SELECT max(n) FROM audit_checkpoints WHERE org = known.org AND cut = 0)
+		ORDER BY known.org`)
 	return heads, r.wrap("read the ends of the audit chains", err)
 }
 
@@ -239,7 +251,7 @@ func (s *Store) SyncAudit(ctx context.Context) error {
 	if err := s.flush(ctx); err != nil {
 		return s.wrap("record", err)
 	}
-	return s.wrap("sync the audit", s.writer.perform(ctx, func(*tx) error { return nil }))
+	return s.wrap("sync the audit", s.writer.barrier(ctx))
 }
 
 // AddCheckpoint implements audit.Log.
@@ -247,7 +259,7 @@ func (s *Store) AddCheckpoint(ctx context.Context, c audit.Checkpoint) error {
 	if err := s.flush(ctx); err != nil { // the checkpoint comes after the rows that were recorded before
 		return s.wrap("record", err)
 	}
-	return s.wrap("store a checkpoint", s.writer.perform(ctx, func(t *tx) error { return t.addCheckpoint(c) }))
+	return s.wrap("store a checkpoint", s.writer.perform(ctx, c.Org, func(t *tx) error { return t.addCheckpoint(c) }))
 }
 
 func (t *tx) addCheckpoint(c audit.Checkpoint) error {
@@ -269,7 +281,7 @@ func (s *Store) PruneAudit(ctx context.Context, c audit.Checkpoint) (removed int
 	}
 	for {
 		var n int64
-		err := s.writer.perform(ctx, func(t *tx) (err error) {
+		err := s.writer.perform(ctx, c.Org, func(t *tx) (err error) {
 			n, err = t.exec(`DELETE FROM audit_log WHERE org = ?1 AND n IN (SELECT n FROM audit_log WHERE org = ?1 AND n <= ?2 ORDER BY n LIMIT ?3)`,
 				c.Org, c.Number, pruneBatch)
 			if err != nil || n > 0 {

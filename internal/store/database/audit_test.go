@@ -18,7 +18,7 @@ func TestPartsOfAnInsert(t *testing.T) {
 			all[i] = i
 		}
 		var joined []int
-		for part := range insertParts(all) {
+		for part := range insertParts(all, insertBatch) {
 			if size := len(part); size > insertBatch || bits.OnesCount(uint(size)) != 1 {
 				t.Fatalf("of %d elements, a part has %d", n, size)
 			}

@@ -170,7 +170,7 @@ func (b batch) open(t *tx, c headChange) error {
 // the index of running runs.
 const (
 	updateCounters = `UPDATE runs SET rounds = ?5, calls = ?6, tokens = ?7, waits = ?13, epoch = max(epoch, ?4), next_seq = ?8, updated_at = max(updated_at, ?9),
-			owner = iif(?10, owner, ?11), lease_until = iif(?10, lease_until, ?12)`
+			owner = CASE WHEN ?10 = 1 THEN owner ELSE ?11 END, lease_until = CASE WHEN ?10 = 1 THEN lease_until ELSE ?12 END`
 	updateStatus = updateCounters + `, status = ?14, grade = ?15, finish_reason = ?16, finished_at = ?17, slots = ?18, aside = '{}'`
 
 	// admitted is journal.Head.Admit: the run may have been claimed while the batch was in
@@ -210,19 +210,22 @@ func (b batch) insertHead(t *tx, c headChange) error {
 	if b.opening != nil && b.opening.Adds != nil {
 		conversation = b.opening.Adds.Conversation
 	}
-	_, err := t.exec(`INSERT INTO runs (org, run_id, principal, surface, grade, model, status, finish_reason,
+	n, err := t.exec(`INSERT INTO runs (org, run_id, principal, surface, grade, model, status, finish_reason,
 			rounds, calls, tokens, epoch, next_seq, created_at, updated_at, finished_at, owner, lease_until, waits, slots, conversation)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 		b.key.org, b.key.run, s.Principal, s.Surface, string(s.Grade), s.Model, string(s.Status), string(s.Reason),
 		s.Rounds, s.Calls, s.Tokens, c.to.Epoch, c.to.Seq+1, s.CreatedAt, c.to.At, s.FinishedAt, c.to.Owner, c.to.LeaseUntil, s.Waits, s.Slots,
 		conversation)
+	if err == nil && n == 0 {
+		err = b.mismatch(t, c)
+	}
 	if err == nil && b.forgets() {
 		_, err = t.exec(insertForgotten, b.key.org, b.key.run)
 	}
 	return err
 }
 
-const insertForgotten = `INSERT OR IGNORE INTO forgotten_runs (org, run_id) SELECT org, run_id FROM runs WHERE org = ? AND run_id = ?`
+const insertForgotten = `INSERT INTO forgotten_runs (org, run_id) SELECT org, run_id FROM runs WHERE org = ? AND run_id = ? ON CONFLICT DO NOTHING`
 
 // forgets reports whether the batch opens a run that is to be forgotten.
 func (b batch) forgets() bool {
@@ -301,11 +304,12 @@ func (s *orgState) read() error {
 
 // addSubmitKey stores the key of a run. It also deletes some expired keys.
 func (t *tx) addSubmitKey(key runKey, k journal.SubmitKey, now time.Time) error {
-	_, err := t.exec(`DELETE FROM submit_keys WHERE rowid IN (SELECT rowid FROM submit_keys WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`, now.UnixMilli(), sweepBatch)
+	_, err := t.exec(`DELETE FROM submit_keys WHERE _rowid_ IN (SELECT _rowid_ FROM submit_keys WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`, now.UnixMilli(), sweepBatch)
 	if err != nil {
 		return err
 	}
-	_, err = t.exec(`INSERT OR REPLACE INTO submit_keys (org, principal, key, hash, run_id, expires_at) VALUES (?, ?, ?, ?, ?, ?)`,
+	_, err = t.exec(`INSERT INTO submit_keys (org, principal, key, hash, run_id, expires_at) VALUES (?, ?, ?, ?, ?, ?)
+		ON CONFLICT (org, principal, key) DO UPDATE SET hash = excluded.hash, run_id = excluded.run_id, expires_at = excluded.expires_at`,
 		key.org, k.Principal, k.Key, k.Hash, key.run, now.Add(journal.SubmitKeyTTL).UnixMilli())
 	return err
 }

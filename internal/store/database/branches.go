@@ -63,7 +63,7 @@ func (s *Store) DropParts(
 	if err != nil {
 		return err
 	}
-	return s.write(ctx, "take parts out of a conversation", "conversation", func(t *tx) error {
+	return s.write(ctx, orgID, "take parts out of a conversation", "conversation", func(t *tx) error {
 		if idle {
 			if err := t.mustBeIdle(orgID, id); err != nil {
 				return err
@@ -100,7 +100,7 @@ func (t *tx) dropParts(orgID, id string, parts []journal.ConversationKey) error 
 // DeleteWith implements journal.Branches.
 func (s *Store) DeleteWith(ctx context.Context, orgID, id string, version int64, parts []journal.ConversationKey) (bool, error) {
 	now := s.now()
-	was, err := performed(ctx, s.writer, func(t *tx) (bool, error) {
+	was, err := performed(ctx, s.writer, orgID, func(t *tx) (bool, error) {
 		if err := t.mustHaveVersion(orgID, id, version, now); version != 0 && err != nil {
 			return false, err
 		}
@@ -123,7 +123,7 @@ func (s *Store) Fork(ctx context.Context, orgID string, f journal.Fork, ttl time
 		return err
 	}
 	var dropped int64
-	err = s.write(ctx, "fork a conversation", "conversation", func(t *tx) error {
+	err = s.write(ctx, orgID, "fork a conversation", "conversation", func(t *tx) error {
 		err := t.dropExpired(one)
 		if err == nil {
 			err = t.checkStored(orgID)
@@ -152,7 +152,7 @@ func (t *tx) fork(one conversation, f journal.Fork) error {
 	}
 	for _, part := range f.Shared {
 		for _, has := range []string{sessionKey(f.From).String(), one.keys[0]} {
-			const share = `INSERT OR IGNORE INTO shared_parts (org, part, conversation) VALUES (?, ?, ?)`
+			const share = `INSERT INTO shared_parts (org, part, conversation) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`
 			if _, err := t.exec(share, one.org, part.String(), has); err != nil {
 				return err
 			}

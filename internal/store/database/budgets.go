@@ -69,7 +69,7 @@ func (t *tx) setUsed(orgID, scope string, u journal.Used, refused bool, now int6
 		}
 	}
 	_, err := t.exec(`INSERT INTO budgets (org, `+usedColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-		ON CONFLICT DO UPDATE SET spent_tokens = excluded.spent_tokens, spent_nano_usd = excluded.spent_nano_usd,
+		ON CONFLICT (org, scope) DO UPDATE SET spent_tokens = excluded.spent_tokens, spent_nano_usd = excluded.spent_nano_usd,
 			reserved_tokens = excluded.reserved_tokens, reserved_nano_usd = excluded.reserved_nano_usd,
 			overrun_tokens = excluded.overrun_tokens, overrun_nano_usd = excluded.overrun_nano_usd,
 			limit_tokens = excluded.limit_tokens, limit_nano_usd = excluded.limit_nano_usd,
@@ -153,7 +153,7 @@ func (t *tx) settleOne(orgID string, r reserved, cost budget.Amount, now int64) 
 
 // settleAll settles all reservations of the run at their full amount.
 func (t *tx) settleAll(key runKey, now int64) error {
-	open, err := queryAll(t, scanReserved, `SELECT scope, sum(tokens), sum(nano_usd) FROM reservations WHERE org = ? AND run_id = ? GROUP BY scope`, key.org, key.run)
+	open, err := queryAll(t, scanReserved, `SELECT scope, CAST(sum(tokens) AS BIGINT), CAST(sum(nano_usd) AS BIGINT) FROM reservations WHERE org = ? AND run_id = ? GROUP BY scope`, key.org, key.run)
 	if err != nil || len(open) == 0 {
 		return err
 	}
@@ -176,7 +176,7 @@ func (s *Store) tellRefused(ctx context.Context, orgID string, over *journal.Ove
 	if percent, _ := stored.Tell(true); percent == 0 { // the usual case needs no write
 		return nil
 	}
-	return s.writer.perform(ctx, func(t *tx) error {
+	return s.writer.perform(ctx, orgID, func(t *tx) error {
 		used, err := t.used(orgID, over.Budget.Scope)
 		if err != nil {
 			return err
@@ -189,7 +189,7 @@ func (s *Store) tellRefused(ctx context.Context, orgID string, over *journal.Ove
 // Exchange implements journal.Slices.
 func (s *Store) Exchange(ctx context.Context, orgID, owner string, uses []journal.SliceUse) ([]journal.Slice, error) {
 	out := make([]journal.Slice, len(uses))
-	err := s.writer.perform(ctx, func(t *tx) error {
+	err := s.writer.perform(ctx, orgID, func(t *tx) error {
 		for i, use := range uses {
 			var err error
 			if out[i], err = t.exchange(orgID, owner, use, s.now().UnixMilli()); err != nil {
@@ -231,7 +231,9 @@ func (t *tx) exchange(orgID, owner string, use journal.SliceUse, now int64) (jou
 		_, err = t.exec(`DELETE FROM slices WHERE org = ? AND scope = ? AND owner = ?`, orgID, use.Budget.Scope, owner)
 		return slice, err
 	}
-	_, err = t.exec(`INSERT OR REPLACE INTO slices (org, scope, owner, drawn_tokens, drawn_nano_usd, spent_tokens, spent_nano_usd) VALUES (?, ?, ?, ?, ?, ?, ?)`,
+	_, err = t.exec(`INSERT INTO slices (org, scope, owner, drawn_tokens, drawn_nano_usd, spent_tokens, spent_nano_usd) VALUES (?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (org, scope, owner) DO UPDATE SET drawn_tokens = excluded.drawn_tokens, drawn_nano_usd = excluded.drawn_nano_usd,
+			spent_tokens = excluded.spent_tokens, spent_nano_usd = excluded.spent_nano_usd`,
 		orgID, use.Budget.Scope, owner, slice.Drawn.Tokens, slice.Drawn.NanoUSD, slice.Spent.Tokens, slice.Spent.NanoUSD)
 	return slice, err
 }
@@ -239,14 +241,27 @@ func (t *tx) exchange(orgID, owner string, use journal.SliceUse, now int64) (jou
 // forfeitSlices counts all slices as spent. It is called on opening: this process has the lock of
 // the file, so their owners are gone, and what they spent since they last wrote is not known.
 func (s *Store) forfeitSlices(ctx context.Context) error {
-	return s.writer.perform(ctx, func(t *tx) error {
-		if _, err := t.exec(`UPDATE budgets SET spent_tokens = spent_tokens + s.tokens, spent_nano_usd = spent_nano_usd + s.nano_usd,
-				reserved_tokens = reserved_tokens - s.tokens, reserved_nano_usd = reserved_nano_usd - s.nano_usd
-			FROM (SELECT org, scope, sum(drawn_tokens) AS tokens, sum(drawn_nano_usd) AS nano_usd FROM slices GROUP BY org, scope) s
-			WHERE budgets.org = s.org AND budgets.scope = s.scope`); err != nil {
-			return err
+	return s.writer.perform(ctx, noOrg, func(t *tx) error {
+		orgs, err := queryAll(t, scanText, `SELECT DISTINCT org FROM slices`)
+		for _, orgID := range orgs {
+			if err == nil {
+				err = t.forfeit(orgID, ``)
+			}
 		}
-		_, err := t.exec(`DELETE FROM slices`)
 		return err
 	})
+}
+
+// forfeit counts the slices of an org that the condition selects as spent, and removes them.
+func (t *tx) forfeit(orgID, condition string, args ...any) error {
+	args = append([]any{orgID}, args...)
+	if _, err := t.exec(`UPDATE budgets SET spent_tokens = spent_tokens + s.tokens, spent_nano_usd = spent_nano_usd + s.nano_usd,
+			reserved_tokens = reserved_tokens - s.tokens, reserved_nano_usd = reserved_nano_usd - s.nano_usd
+		FROM (SELECT org, scope, CAST(sum(drawn_tokens) AS BIGINT) AS tokens, CAST(sum(drawn_nano_usd) AS BIGINT) AS nano_usd
+			FROM slices WHERE org = ?`+condition+` GROUP BY org, scope) s
+		WHERE budgets.org = s.org AND budgets.scope = s.scope`, args...); err != nil {
+		return err
+	}
+	_, err := t.exec(`DELETE FROM slices WHERE org = ?`+condition, args...)
+	return err
 }

@@ -20,7 +20,8 @@ type conversation struct {
 	org, principal string
 	keys           []string // the least first
 	version        int64    // of the one that it replaces; 0 = it is new
-	previous, body string
+	previous       string
+	body           []byte
 	parts          *sharedList // those that body does not name; nil = it names all
 	now            int64       // Unix milliseconds
 	savedAt        int64       // Unix milliseconds
@@ -88,8 +89,7 @@ func conversationOf(orgID, principal string, c journal.Saved, now time.Time) (on
 	if one.parts != nil {
 		c.Parts = nil
 	}
-	body, err := c.Encode()
-	one.body = string(body)
+	one.body, err = c.Encode()
 	for _, k := range c.Keys {
 		one.keys = append(one.keys, k.String())
 	}
@@ -116,8 +116,8 @@ func (t *tx) dropExpired(c conversation) error {
 	if err != nil || !first.Valid || first.Int64 > c.now {
 		return err
 	}
-	_, err = t.exec(`DELETE FROM conversations WHERE rowid IN
-		(SELECT rowid FROM conversations WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`,
+	_, err = t.exec(`DELETE FROM conversations WHERE _rowid_ IN
+		(SELECT _rowid_ FROM conversations WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`,
 		c.now, sweepBatch)
 	for _, key := range c.keys {
 		if err != nil {
@@ -143,7 +143,7 @@ func (t *tx) checkStored(orgID string) error {
 
 func (c conversation) insert(t *tx) error {
 	_, err := t.exec(`INSERT INTO conversations (org, principal, key, version, previous, body, parts, saved_at, expires_at)
-		VALUES (?, ?, ?, 1, ?, ?, ?, ?, ?)`, c.org, c.principal, c.keys[0], c.previous, c.body, c.parts.digest(), c.savedAt, c.expiresAt)
+		VALUES (?, ?, ?, 1, ?, CAST(? AS TEXT), ?, ?, ?)`, c.org, c.principal, c.keys[0], c.previous, c.body, c.parts.digest(), c.savedAt, c.expiresAt)
 	for _, key := range c.keys {
 		if err != nil {
 			break
@@ -164,7 +164,7 @@ func (c conversation) insert(t *tx) error {
 
 // replace stores c in place of the conversation with the same key and version.
 func (c conversation) replace(t *tx) error {
-	n, err := t.exec(`UPDATE conversations SET version = version + 1, previous = ?, body = ?, parts = ?, saved_at = ?, expires_at = ?
+	n, err := t.exec(`UPDATE conversations SET version = version + 1, previous = ?, body = CAST(? AS TEXT), parts = ?, saved_at = ?, expires_at = ?
 		WHERE org = ? AND principal = ? AND key = ? AND version = ?`,
 		c.previous, c.body, c.parts.digest(), c.savedAt, c.expiresAt, c.org, c.principal, c.keys[0], c.version)
 	switch {
@@ -224,7 +224,7 @@ func (t *tx) evictOldest(orgID string, handovers bool, n int64, limit int) (int6
 			return 0, nil
 		}
 	}
-	return t.exec(`DELETE FROM conversations WHERE rowid IN (SELECT rowid FROM conversations WHERE org = ? AND substr(key, 1, 5) = 'call:' IS ?
+	return t.exec(`DELETE FROM conversations WHERE _rowid_ IN (SELECT _rowid_ FROM conversations WHERE org = ? AND (substr(key, 1, 5) = 'call:') = (? = 1)
 		AND expires_at < 7000000000000 ORDER BY saved_at, rowid LIMIT ?)`, orgID, handovers, min(excess, sweepBatch))
 }
 
@@ -273,16 +273,16 @@ const (
 		CROSS JOIN conversations c ON c.org = k.org AND c.principal = k.principal AND c.key = k.conversation
 		WHERE c.expires_at > ?4`
 
-	findChain = `WITH RECURSIVE chain (id, previous) AS (
-			SELECT c.rowid, c.previous FROM conversation_keys k
+	findChain = `WITH RECURSIVE chain (id, previous, depth) AS (
+			SELECT c._rowid_, c.previous, 0 FROM conversation_keys k
 			CROSS JOIN conversations c ON c.org = k.org AND c.principal = k.principal AND c.key = k.conversation
 			WHERE k.org = ?1 AND k.principal = ?2 AND k.key = 'response:' || ?3 AND c.expires_at > ?4
 		UNION ALL
-			SELECT c.rowid, c.previous FROM chain
+			SELECT c._rowid_, c.previous, chain.depth + 1 FROM chain
 			CROSS JOIN conversation_keys k ON k.org = ?1 AND k.principal = ?2 AND k.key = 'response:' || chain.previous
 			CROSS JOIN conversations c ON c.org = k.org AND c.principal = k.principal AND c.key = k.conversation
 			WHERE c.expires_at > ?4)
-		SELECT 0, c.version, c.body, ` + partsOf + ` FROM chain CROSS JOIN conversations c ON c.rowid = chain.id`
+		SELECT 0, c.version, c.body, ` + partsOf + ` FROM chain CROSS JOIN conversations c ON c._rowid_ = chain.id`
 )
 
 // eachHistory calls each for the rows of one of these queries, with the first column and the body,
@@ -325,7 +325,7 @@ func (s *Store) FindAll(ctx context.Context, orgID, principal string, keys []jou
 		}
 		c.Version = version
 		return each(i, c)
-	}, findAll, orgID, principal, string(list))
+	}, s.ordered(findAll, `j.key`), orgID, principal, string(list))
 }
 
 // FindChain implements journal.Conversations.
@@ -341,7 +341,7 @@ func (s *Store) FindChain(ctx context.Context, orgID, principal, id string, each
 		}
 		c.Version, id = version, c.Previous
 		return each(c)
-	}, findChain, orgID, principal, id)
+	}, s.ordered(findChain, `chain.depth`), orgID, principal, id)
 }
 
 // Heads implements journal.Chains.
@@ -409,7 +409,7 @@ func (t *tx) deleteSessions(orgID, principal string) error {
 // Delete implements journal.Conversations.
 func (s *Store) Delete(ctx context.Context, orgID, principal string, key journal.ConversationKey) (bool, error) {
 	now := s.now().UnixMilli()
-	n, err := performed(ctx, s.writer, func(t *tx) (int64, error) {
+	n, err := performed(ctx, s.writer, orgID, func(t *tx) (int64, error) {
 		return t.exec(`DELETE FROM conversations WHERE org = ?1 AND principal = ?2 AND expires_at > ?4
 			AND key = (SELECT conversation FROM conversation_keys WHERE org = ?1 AND principal = ?2 AND key = ?3)`, orgID, principal, key.String(), now)
 	})

@@ -27,7 +27,7 @@ func TestHistoriesAreReadByTheirKeysWithoutASort(t *testing.T) {
 			"SCAN chain", "SEARCH c USING INTEGER PRIMARY KEY (rowid=?)",
 			// The ids of the parts of a segment, of which only those of the first segment of a chain can have many.
 			"CORRELATED SCALAR SUBQUERY 5", "CO-ROUTINE chain", "SETUP", byDigest, "RECURSIVE STEP", "SCAN chain", byDigest,
-			"USE TEMP B-TREE FOR group_concat(ORDER BY)", "SCAN chain",
+			"USE TEMP B-TREE FOR string_agg(ORDER BY)", "SCAN chain",
 		},
 	} {
 		got, err := list(t.Context(), s.db, func(row scanner) (detail string, err error) {
@@ -74,7 +74,7 @@ func TestAChainWithASegmentThatSQLiteCannotRead(t *testing.T) {
 		`{"v":1,"run_id":"2","previous":"1","items":7}`:    "",
 		`{"v":1,"run_id":"2","prev`:                        "",
 	} {
-		if err := s.writer.perform(t.Context(), func(t *tx) error {
+		if err := s.writer.perform(t.Context(), noOrg, func(t *tx) error {
 			_, err := t.exec(`UPDATE conversations SET body = ? WHERE key = 'response:2'`, body)
 			return err
 		}); err != nil {

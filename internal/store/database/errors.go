@@ -88,6 +88,9 @@ func wrap(op string, err error) error {
 
 // isUniqueViolation reports whether err is a violation of a unique constraint or primary key.
 func isUniqueViolation(err error) bool {
+	if stateOf(err) == "23505" {
+		return true
+	}
 	var e *modernc.Error
 	return errors.As(err, &e) &&
 		(e.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE || e.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
@@ -96,6 +99,9 @@ func isUniqueViolation(err error) bool {
 // isLackOfSpace reports whether err says that the disk is full. Nothing was stored, and the same
 // write can succeed later.
 func isLackOfSpace(err error) bool {
+	if stateOf(err) == "53100" {
+		return true
+	}
 	var e interface {
 		error
 		Code() int

@@ -19,7 +19,7 @@ func scanFile(row scanner) (f file.File, err error) {
 
 // AddFile implements file.Store.
 func (s *Store) AddFile(ctx context.Context, f file.File) error {
-	return s.write(ctx, "add a file", "file "+f.ID, func(t *tx) error {
+	return s.write(ctx, f.Org, "add a file", "file "+f.ID, func(t *tx) error {
 		if err := t.mustExist(f.Org); err != nil {
 			return err
 		}
@@ -71,7 +71,7 @@ func (r *Reader) Files(ctx context.Context, q file.Query) ([]file.File, error) {
 
 // DeleteFile implements file.Store.
 func (s *Store) DeleteFile(ctx context.Context, orgID, principal, id string) error {
-	err := s.write(ctx, "delete a file", "file "+id, func(t *tx) error {
+	err := s.write(ctx, orgID, "delete a file", "file "+id, func(t *tx) error {
 		return requireFound(t.exec(`DELETE FROM files WHERE org = ? AND id = ? AND ? IN (principal, '')`, orgID, id, principal))
 	})
 	if errors.Is(err, org.ErrNotFound) {
@@ -88,7 +88,7 @@ func (r *Reader) ExpiredFiles(ctx context.Context, now time.Time, limit int) ([]
 
 // ExtendFiles implements file.Store.
 func (s *Store) ExtendFiles(ctx context.Context, x file.Extension) error {
-	return s.write(ctx, "extend files", "files of "+x.Container, func(t *tx) error {
+	return s.write(ctx, x.Org, "extend files", "files of "+x.Container, func(t *tx) error {
 		_, err := t.exec(`UPDATE files SET expires_at = ? WHERE org = ? AND container = ? AND ? IN (id, '') AND expires_at > ? AND expires_at < ? AND expired = 0`,
 			millis(x.Until), x.Org, x.Container, x.ID, millis(x.Now), millis(x.Before))
 		return err
@@ -97,7 +97,7 @@ func (s *Store) ExtendFiles(ctx context.Context, x file.Extension) error {
 
 // MarkExpired implements file.Store.
 func (s *Store) MarkExpired(ctx context.Context, orgID, id string) error {
-	return s.write(ctx, "mark an expired file", "file "+id, func(t *tx) error {
+	return s.write(ctx, orgID, "mark an expired file", "file "+id, func(t *tx) error {
 		_, err := t.exec(`UPDATE files SET expired = 1 WHERE org = ? AND id = ?`, orgID, id)
 		return err
 	})
@@ -105,7 +105,7 @@ func (s *Store) MarkExpired(ctx context.Context, orgID, id string) error {
 
 // ForgetExpired implements file.Store.
 func (s *Store) ForgetExpired(ctx context.Context, before time.Time) error {
-	return s.write(ctx, "delete expired files", "files", func(t *tx) error {
+	return s.write(ctx, noOrg, "delete expired files", "files", func(t *tx) error {
 		_, err := t.exec(`DELETE FROM files WHERE expires_at > 0 AND expires_at < ? AND expired = 1`, millis(before))
 		return err
 	})

@@ -86,6 +86,21 @@ func (t *heads) claimed(key runKey, epoch int64) {
 	}
 }
 
+// reload makes the run's head, if there is one and no batch of the run is on its way, be loaded again.
+func (t *heads) reload(key runKey) {
+	t.mu.Lock()
+	h := t.byRun[key]
+	t.mu.Unlock()
+	if h == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.dropSucceeded() && h.idle() {
+		h.names, h.loaded = nil, false
+	}
+}
+
 // restored sets in the run's head, if there is one, that the run is not set aside any more. What
 // it holds back was appended before: that leaves the status alone, and is queued first.
 func (t *heads) restored(ctx context.Context, key runKey) error {
@@ -251,11 +266,29 @@ func (h *head) reset(ctx context.Context) error {
 	var first error
 	for _, one := range h.pending {
 		if one.err != nil && !one.awaited && first == nil && !errors.Is(one.err, journal.ErrFenced) {
-			first = fmt.Errorf("an earlier append: %w", one.err)
+			first = earlier(one.err)
 		}
 	}
 	h.pending, h.names, h.loaded = nil, nil, false
 	return first
+}
+
+// earlier returns the error for a write that comes after one that has failed with err. That another process has appended
+// meanwhile is not told to it: what it was to follow is lost.
+func earlier(err error) error {
+	if errors.As(err, new(*journal.Behind)) {
+		err = fmt.Errorf("%w: another process has appended", journal.ErrAhead)
+	}
+	return fmt.Errorf("an earlier append: %w", err)
+}
+
+// distrust makes the head be loaded again, unless the lease's owner, which is in this process, has appended last: other processes
+// append, too. It is called with h locked.
+func (h *head) distrust(lease journal.Lease) {
+	if h.dropSucceeded() || !h.idle() || lease.Epoch != 0 && h.loaded && h.Epoch == lease.Epoch {
+		return
+	}
+	h.names, h.loaded = nil, false
 }
 
 // load makes the head valid. It is called with h locked.

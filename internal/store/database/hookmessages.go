@@ -73,7 +73,7 @@ func (r *Reader) DueHooks(ctx context.Context, now time.Time) ([]journal.HookKey
 
 // ClaimHookMessages implements journal.HookMessages.
 func (s *Store) ClaimHookMessages(ctx context.Context, now, until time.Time, asks []journal.HookAsk) (claimed []journal.HookMessage, err error) {
-	claimed, err = performed(ctx, s.writer, func(t *tx) (claimed []journal.HookMessage, err error) {
+	claimed, err = performed(ctx, s.writer, noOrg, func(t *tx) (claimed []journal.HookMessage, err error) {
 		for _, ask := range asks {
 			found, err := queryAll(t, scanHookMessage, selectHookMessages+`WHERE m.org = ? AND m.hook = ? AND m.ended_at = 0 AND m.claimed_until <= ? ORDER BY m.rowid LIMIT ?`,
 				ask.Org, ask.Hook, now.UnixMilli(), max(ask.Max, 0))
@@ -94,7 +94,7 @@ func (s *Store) ClaimHookMessages(ctx context.Context, now, until time.Time, ask
 
 // SettleHookMessage implements journal.HookMessages.
 func (s *Store) SettleHookMessage(ctx context.Context, m journal.HookMessage, entries ...audit.Entry) (settled bool, err error) {
-	settled, err = performed(ctx, s.writer, func(t *tx) (bool, error) {
+	settled, err = performed(ctx, s.writer, m.Org, func(t *tx) (bool, error) {
 		settled, err := t.endHookMessage(m)
 		if err != nil || !settled {
 			return false, err
@@ -106,7 +106,7 @@ func (s *Store) SettleHookMessage(ctx context.Context, m journal.HookMessage, en
 
 // DropHookMessage implements journal.HookMessages.
 func (s *Store) DropHookMessage(ctx context.Context, orgID, id string) error {
-	return s.wrap("delete a message for a hook", s.writer.perform(ctx, func(t *tx) error {
+	return s.wrap("delete a message for a hook", s.writer.perform(ctx, orgID, func(t *tx) error {
 		_, err := t.exec(`DELETE FROM hook_messages WHERE org = ? AND id = ? AND ended_at = 0`, orgID, id)
 		return err
 	}))

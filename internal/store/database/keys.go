@@ -42,7 +42,7 @@ func (r *Reader) Key(ctx context.Context, orgID, id string) (org.Key, error) {
 
 // CreateKey implements org.Store.
 func (s *Store) CreateKey(ctx context.Context, k org.Key, by org.Author) error {
-	return s.write(ctx, "create a key", "key "+k.ID, func(t *tx) error {
+	return s.write(ctx, k.Org, "create a key", "key "+k.ID, func(t *tx) error {
 		if err := t.mustExist(k.Org); err != nil {
 			return err
 		}
@@ -68,7 +68,7 @@ func (s *Store) CreateKey(ctx context.Context, k org.Key, by org.Author) error {
 
 // UpdateKey implements org.Store.
 func (s *Store) UpdateKey(ctx context.Context, was, k org.Key, by org.Author) error {
-	return s.write(ctx, "update a key", "key "+k.ID, func(t *tx) error {
+	return s.write(ctx, k.Org, "update a key", "key "+k.ID, func(t *tx) error {
 		before, err := t.key(k.Org, k.ID)
 		if err != nil {
 			return err
@@ -97,7 +97,7 @@ func (s *Store) UpdateKey(ctx context.Context, was, k org.Key, by org.Author) er
 
 // RotateKey implements org.Store.
 func (s *Store) RotateKey(ctx context.Context, was, k org.Key, by org.Author) error {
-	return s.write(ctx, "rotate a key", "key "+k.ID, func(t *tx) error {
+	return s.write(ctx, k.Org, "rotate a key", "key "+k.ID, func(t *tx) error {
 		before, err := t.key(k.Org, k.ID)
 		if err != nil {
 			return err
@@ -145,7 +145,7 @@ func (t *tx) key(orgID, id string) (org.Key, error) {
 
 // RevokeKey implements org.Store.
 func (s *Store) RevokeKey(ctx context.Context, orgID, id string, at int64, by org.Author) error {
-	return s.write(ctx, "revoke a key", "key "+id, func(t *tx) error {
+	return s.write(ctx, orgID, "revoke a key", "key "+id, func(t *tx) error {
 		before, err := t.key(orgID, id)
 		if err != nil || !before.RevokedAt.IsZero() {
 			return err
@@ -171,8 +171,8 @@ func (t *tx) deleteOldRevoked(orgID string) error {
 	if t.caps.Keys == 0 {
 		return nil
 	}
-	_, err := t.exec(`DELETE FROM api_keys WHERE rowid IN (SELECT rowid FROM api_keys
-		WHERE org = ? AND revoked_at > 0 ORDER BY revoked_at DESC, rowid DESC LIMIT -1 OFFSET ?)`, orgID, t.caps.Keys)
+	_, err := t.exec(`DELETE FROM api_keys WHERE _rowid_ IN (SELECT _rowid_ FROM api_keys
+		WHERE org = ? AND revoked_at > 0 ORDER BY revoked_at DESC, rowid DESC LIMIT 9223372036854775807 OFFSET ?)`, orgID, t.caps.Keys)
 	return err
 }
 

@@ -90,7 +90,7 @@ const (
 
 // insertFacts stores facts, several per statement.
 func (t *tx) insertFacts(facts []laterFact) error {
-	for some := range insertParts(facts) {
+	for some := range insertParts(facts, t.together()) {
 		args := make([]any, 0, 10*len(some))
 		for i := range some {
 			f := &some[i]
@@ -102,13 +102,7 @@ func (t *tx) insertFacts(facts []laterFact) error {
 		}
 		_, err := t.exec(t.insert(insertFact, len(some)), args...)
 		switch {
-		case isUniqueViolation(err) && len(some) > 1: // SQLite does not say which
-			for i := range some {
-				if err := t.insertFacts(some[i : i+1]); err != nil {
-					return err
-				}
-			}
-		case isUniqueViolation(err):
+		case isUniqueViolation(err) && len(some) == 1: // of several, the database does not say which: see singly
 			return name{some[0].kind, string(some[0].callKey), some[0].attempt}.exists()
 		case err != nil:
 			return err
@@ -119,7 +113,7 @@ func (t *tx) insertFacts(facts []laterFact) error {
 
 // insertRows stores rows, several per statement.
 func (t *tx) insertRows(rows []laterRow) error {
-	for some := range insertParts(rows) {
+	for some := range insertParts(rows, t.together()) {
 		args := make([]any, 0, 5*len(some))
 		for i := range some {
 			r := &some[i]
@@ -127,13 +121,7 @@ func (t *tx) insertRows(rows []laterRow) error {
 		}
 		_, err := t.exec(t.insert(insertRow, len(some)), args...)
 		switch {
-		case isUniqueViolation(err) && len(some) > 1: // SQLite does not say which
-			for i := range some {
-				if err := t.insertRows(some[i : i+1]); err != nil {
-					return err
-				}
-			}
-		case isUniqueViolation(err):
+		case isUniqueViolation(err) && len(some) == 1:
 			return name{nameOfRow, some[0].ref, 0}.exists()
 		case err != nil:
 			return err

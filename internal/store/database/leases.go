@@ -16,23 +16,33 @@ func (s *Store) Claim(ctx context.Context, owner string, limit int) ([]journal.L
 	if err := s.heads.flushAll(ctx); err != nil { // a run's batches keep their place before a new lease
 		return nil, s.wrap("claim runs", err)
 	}
-	var claimed []journal.Lease
-	now := s.leaseNow()
-	s.seen(owner, now)
-	err := s.writer.perform(ctx, func(t *tx) (err error) {
-		claimed, err = t.claim(owner, s.lastOrg, limit, now, s.now())
-		if n := len(claimed); n > 0 {
-			s.lastOrg = claimed[n-1].Org
-		}
-		return err
-	})
+	if err := s.seen(ctx, owner, s.leaseNow()); err != nil {
+		return nil, s.wrap("claim runs", err)
+	}
+	claim := s.claimInFile
+	if s.onServer() {
+		claim = s.claimOnServer
+	}
+	claimed, err := claim(ctx, owner, limit)
 	if err != nil {
 		return nil, s.wrap("claim runs", err)
 	}
 	for _, lease := range claimed {
-		s.heads.claimed(runKey{lease.Org, lease.RunID}, lease.Epoch)
+		s.claimed(runKey{lease.Org, lease.RunID}, lease.Epoch)
 	}
 	return claimed, nil
+}
+
+// claimInFile claims runs of all orgs in one transaction.
+func (s *Store) claimInFile(ctx context.Context, owner string, limit int) ([]journal.Lease, error) {
+	now := s.leaseNow()
+	return performed(ctx, s.writer, noOrg, func(t *tx) ([]journal.Lease, error) {
+		claimed, err := t.claim(owner, s.lastOrg, limit, now, s.now())
+		if n := len(claimed); n > 0 {
+			s.lastOrg = claimed[n-1].Org
+		}
+		return claimed, err
+	})
 }
 
 // claim gives up to limit runs that owner may claim (journal.Head.Claimable) to owner,
@@ -77,32 +87,28 @@ func (s *Store) ClaimRun(ctx context.Context, owner string, key journal.RunKey) 
 	var lease journal.Lease
 	var claimed bool
 	now := s.leaseNow()
-	s.seen(owner, now)
-	err := s.writer.perform(ctx, func(t *tx) error {
-		h, err := t.head(of)
-		if claimed = err == nil && h.Claimable(owner, now); !claimed {
-			return err
-		}
-		if h.Summary.Status == journal.Queued {
-			var waits bool
-			if err := t.queryRow(`SELECT `+notItsTurn+` FROM runs AS q WHERE q.org = ? AND q.run_id = ?`, []any{of.org, of.run}, &waits); err != nil || waits {
-				claimed = false
-				return err
-			}
-		}
-		h, lease = h.Claim(owner, now)
-		if err := t.writeLease(h); err != nil {
-			return err
-		}
-		return t.settleAll(of, s.now().UnixMilli())
+	if err := s.seen(ctx, owner, now); err != nil {
+		return journal.Lease{}, false, s.wrap("claim a run", err)
+	}
+	err := s.writer.perform(ctx, of.org, func(t *tx) (err error) {
+		lease, claimed, err = t.claimOne(owner, of, now, s.now(), false)
+		return err
 	})
 	if err != nil {
 		return journal.Lease{}, false, s.wrap("claim run "+key.Run, err)
 	}
 	if claimed {
-		s.heads.claimed(of, lease.Epoch)
+		s.claimed(of, lease.Epoch)
 	}
 	return lease, claimed, nil
+}
+
+// claimed tells the head in memory of a new lease. On a server, others may have appended before.
+func (s *Store) claimed(key runKey, epoch int64) {
+	if s.onServer() {
+		s.heads.reload(key)
+	}
+	s.heads.claimed(key, epoch)
 }
 
 // head returns the head of a run, without Bytes, or org.ErrNotFound.
@@ -148,37 +154,58 @@ func (s *Store) Renew(ctx context.Context, owner string) ([]journal.Lease, error
 	if err := s.heads.flushAll(ctx); err != nil { // they carry an earlier end of their lease
 		return nil, s.wrap("renew leases", err)
 	}
-	var renewed []journal.Lease
 	now := s.leaseNow()
-	s.seen(owner, now)
-	err := s.writer.perform(ctx, func(t *tx) (err error) { // journal.Head.Renewable and Renew, for all runs at once
-		renewed, err = queryAll(t, scanLease, `UPDATE runs INDEXED BY runs_running SET lease_until = ?2 WHERE status = 'running' AND owner = ?1 AND owner <> ''
+	if err := s.seen(ctx, owner, now); err != nil {
+		return nil, s.wrap("renew leases", err)
+	}
+	renewed, err := performed(ctx, s.writer, renewal+owner, func(t *tx) ([]journal.Lease, error) { // journal.Head.Renewable and Renew, for all runs at once
+		return queryAll(t, scanLease, `UPDATE runs INDEXED BY runs_running SET lease_until = ?2 WHERE status = 'running' AND owner = ?1 AND owner <> ''
 			RETURNING org, run_id, epoch, owner`, owner, journal.LeaseEnd(now))
-		return err
 	})
+	if err == nil && s.onServer() {
+		err = s.forfeitDead(ctx)
+	}
 	if err != nil {
 		return nil, s.wrap("renew leases", err)
 	}
 	return renewed, nil
 }
 
-// seen notes that an owner is alive, and forgets those that are gone. Owners of other processes
-// are gone, because this process has the lock of the file: nothing is stored.
-func (s *Store) seen(owner string, now time.Time) {
+// renewal begins the names of the lanes in which leases are renewed. No org has such an id.
+const renewal = "\x00"
+
+// seen notes that an owner is alive, and forgets those that are gone. On a file, owners of other processes
+// are gone, because this process has its lock: nothing is stored.
+func (s *Store) seen(ctx context.Context, owner string, now time.Time) error {
+	until := journal.LeaseEnd(now)
 	s.ownersMu.Lock()
 	defer s.ownersMu.Unlock()
+	if s.onServer() && s.owners[owner] < until-journal.LeaseTTL.Milliseconds()/4 {
+		if _, err := s.db.ExecContext(ctx, `INSERT INTO owners (owner, until) VALUES (?, ?)
+			ON CONFLICT (owner) DO UPDATE SET until = excluded.until`, owner, until); err != nil {
+			return err
+		}
+	} else if s.onServer() {
+		return nil
+	}
 	if s.owners == nil {
 		s.owners = map[string]int64{}
 	}
 	maps.DeleteFunc(s.owners, func(_ string, until int64) bool { return until <= now.UnixMilli() })
-	s.owners[owner] = journal.LeaseEnd(now)
+	s.owners[owner] = until
+	return nil
 }
 
 // Alive implements journal.Leases.
-func (s *Store) Alive(_ context.Context, owner string) (bool, error) {
+func (s *Store) Alive(ctx context.Context, owner string) (alive bool, err error) {
+	now := s.leaseNow().UnixMilli()
+	if s.onServer() {
+		err = s.db.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM owners WHERE owner = ? AND until > ?)`, owner, now).Scan(&alive)
+		return alive, s.wrap("look for an owner of runs", err)
+	}
 	s.ownersMu.Lock()
 	defer s.ownersMu.Unlock()
-	return s.owners[owner] > s.leaseNow().UnixMilli(), nil
+	return s.owners[owner] > now, nil
 }
 
 func scanLease(row scanner) (l journal.Lease, err error) {
@@ -191,7 +218,7 @@ func (s *Store) Release(ctx context.Context, lease journal.Lease) error {
 	if err := s.heads.flush(ctx, runKey{lease.Org, lease.RunID}); err != nil { // it extends the lease
 		return s.wrap("release a lease", err)
 	}
-	err := s.writer.perform(ctx, func(t *tx) error {
+	err := s.writer.perform(ctx, lease.Org, func(t *tx) error {
 		_, err := t.changeLease(lease, func(h journal.Head) (journal.Head, bool) { return h.Release(lease) })
 		return err
 	})
@@ -207,7 +234,7 @@ func (s *Store) SetAside(ctx context.Context, lease journal.Lease, last int64, w
 		return false, s.wrap("set a run aside", err)
 	}
 	var done bool
-	err := s.writer.perform(ctx, func(t *tx) (err error) {
+	err := s.writer.perform(ctx, lease.Org, func(t *tx) (err error) {
 		done, err = t.changeLease(lease, func(h journal.Head) (journal.Head, bool) { return h.SetAside(lease, last, why) })
 		return err
 	})
@@ -218,26 +245,31 @@ func (s *Store) SetAside(ctx context.Context, lease journal.Lease, last int64, w
 
 // Restore implements journal.Leases.
 func (s *Store) Restore(ctx context.Context, again func(journal.Aside) bool) (int, error) {
-	var restored []runKey
-	err := s.writer.perform(ctx, func(t *tx) error {
-		restored = nil
-		aside, err := t.heads(`SELECT ` + headColumns + ` FROM runs INDEXED BY runs_aside WHERE status = 'set_aside'`)
-		for _, h := range aside {
-			next, ok := h.Restore()
-			if err == nil && ok && again(h.Summary.Aside) {
-				restored = append(restored, runKey{h.Summary.Org, h.Summary.RunID})
-				err = t.writeLease(next)
-			}
+	aside, err := list(ctx, s.db, scanHead, `SELECT `+headColumns+` FROM runs INDEXED BY runs_aside WHERE status = 'set_aside'`)
+	restored := 0
+	for _, found := range aside {
+		key := runKey{found.Summary.Org, found.Summary.RunID}
+		if err != nil || !again(found.Summary.Aside) {
+			continue
 		}
-		return err
-	})
-	if err != nil {
-		return 0, s.wrap("restore runs", err)
+		var was bool
+		was, err = performed(ctx, s.writer, key.org, func(t *tx) (bool, error) {
+			h, err := t.head(key)
+			if errors.Is(err, org.ErrNotFound) {
+				return false, nil
+			}
+			next, ok := h.Restore()
+			if err != nil || !ok {
+				return false, err
+			}
+			return true, t.writeLease(next)
+		})
+		if was && err == nil {
+			restored++
+			err = s.heads.restored(ctx, key)
+		}
 	}
-	for _, key := range restored {
-		err = errors.Join(err, s.heads.restored(ctx, key))
-	}
-	return len(restored), s.wrap("restore runs", err)
+	return restored, s.wrap("restore runs", err)
 }
 
 // probeSize is how many bytes a probe writes: about one round of a run.
@@ -247,13 +279,16 @@ const probeSize = 16 << 10
 // disk has left unstored of them: when Probe succeeds, there is no error of an earlier write to
 // report.
 func (s *Store) Probe(ctx context.Context) error {
-	if err := s.writer.perform(ctx, func(*tx) error { return nil }); err != nil {
+	if err := s.writer.barrier(ctx); err != nil {
 		return s.wrap("probe", err)
 	}
 	if err := s.flush(ctx); err != nil {
 		return s.wrap("probe", err)
 	}
-	err := s.writer.perform(ctx, func(t *tx) error {
+	err := s.writer.perform(ctx, noOrg, func(t *tx) error {
+		if s.onServer() { // the transaction has a number, which its commit writes
+			return nil
+		}
 		_, err := t.exec(`INSERT OR REPLACE INTO probes (id, body) VALUES (1, zeroblob(?))`, probeSize)
 		return err
 	})
@@ -263,7 +298,7 @@ func (s *Store) Probe(ctx context.Context) error {
 // expireLeases expires all leases. It is called on opening: this process has the lock of
 // the file, so no other owner is alive.
 func (s *Store) expireLeases(ctx context.Context) error {
-	return s.writer.perform(ctx, func(t *tx) error {
+	return s.writer.perform(ctx, noOrg, func(t *tx) error {
 		_, err := t.exec(`UPDATE runs INDEXED BY runs_running SET lease_until = 0 WHERE status = 'running' AND lease_until > 0`)
 		return err
 	})

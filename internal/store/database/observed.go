@@ -11,7 +11,7 @@ import (
 // observed returns the part of a statement from FROM on that selects runs of agents, the newest turns of the org.
 func observed(orgID string, q agent.RunQuery) (string, []any) {
 	args := []any{orgID, q.CreatedAfter.IsZero(), millis(q.CreatedAfter), q.CreatedBefore.IsZero(), millis(q.CreatedBefore), agent.ObservedTurns}
-	text := ` FROM (SELECT * FROM session_turns WHERE org = ? AND (? OR created_at > ?) AND (? OR created_at < ?) ORDER BY run_id DESC LIMIT ?) t
+	text := ` FROM (SELECT * FROM session_turns WHERE org = ? AND (? = 1 OR created_at > ?) AND (? = 1 OR created_at < ?) ORDER BY run_id DESC LIMIT ?) t
 		JOIN sessions s ON s.org = t.org AND s.id = t.session LEFT JOIN runs r ON r.org = t.org AND r.run_id = t.run_id WHERE true`
 	for column, value := range map[string]string{"s.agent": q.Agent, "t.session": q.Session, "s.principal": q.Principal} {
 		if value != "" {
@@ -27,7 +27,7 @@ func observed(orgID string, q agent.RunQuery) (string, []any) {
 	return text, args
 }
 
-const observedState = `coalesce(iif(r.finish_reason = '', r.status, r.finish_reason), '')`
+const observedState = `coalesce(CASE r.finish_reason WHEN '' THEN r.status ELSE r.finish_reason END, '')`
 
 // ObservedRuns implements agent.Observed.
 func (r *Reader) ObservedRuns(ctx context.Context, orgID string, q agent.RunQuery) ([]agent.ObservedRun, int, error) {
@@ -42,7 +42,7 @@ func (r *Reader) ObservedRuns(ctx context.Context, orgID string, q agent.RunQuer
 		return o, err
 	}, `SELECT t.run_id, t.session, s.agent, s.principal, t.version, `+observedState+`, coalesce(r.model, ''), coalesce(r.rounds, 0), coalesce(r.calls, 0),
 		coalesce(r.tokens, 0), t.created_at, coalesce(r.finished_at, 0), (SELECT CASE WHEN count(*) = 0 THEN '' WHEN min(m.ended_at) = 0 THEN 'waiting'
-			WHEN max(m.outcome <> 'succeeded') THEN 'failed' ELSE 'succeeded' END FROM hook_messages m WHERE m.org = t.org AND m.run_id = t.run_id)`+from+` ORDER BY t.run_id DESC LIMIT ? OFFSET ?`, append(args, q.Limit, q.Offset)...)
+			WHEN max(CASE m.outcome WHEN 'succeeded' THEN 0 ELSE 1 END) = 1 THEN 'failed' ELSE 'succeeded' END FROM hook_messages m WHERE m.org = t.org AND m.run_id = t.run_id)`+from+` ORDER BY t.run_id DESC LIMIT ? OFFSET ?`, append(args, q.Limit, q.Offset)...)
 	return found, total, r.wrap("list runs of agents", err)
 }
 
@@ -64,13 +64,13 @@ func observedCalls(orgID string, q agent.RunQuery) (string, []any) {
 func (r *Reader) ObservedCalls(ctx context.Context, orgID string, q agent.RunQuery) ([]agent.ObservedCall, int, error) {
 	all, args := observedCalls(orgID, q)
 	var total int
-	if err := r.db.QueryRowContext(ctx, `SELECT count(*) FROM (`+all+`)`, args...).Scan(&total); err != nil {
+	if err := r.db.QueryRowContext(ctx, `SELECT count(*) FROM (`+all+`) AS calls`, args...).Scan(&total); err != nil {
 		return nil, 0, r.wrap("count calls of agents", err)
 	}
 	found, err := list(ctx, r.db, func(row scanner) (o agent.ObservedCall, err error) {
 		err = row.Scan(&o.RunID, &o.Session, &o.Agent, asTime{&o.At}, &o.Body)
 		return o, err
-	}, `SELECT run_id, session, agent, at, body FROM (`+all+`) LIMIT ? OFFSET ?`, append(args, q.Limit, q.Offset)...)
+	}, `SELECT run_id, session, agent, at, body FROM (`+all+`) AS calls LIMIT ? OFFSET ?`, append(args, q.Limit, q.Offset)...)
 	return found, total, r.wrap("list calls of agents", err)
 }
 
@@ -86,7 +86,8 @@ func (r *Reader) ObservedNames(ctx context.Context, orgID string, q agent.RunQue
 		return nil, nil, r.wrap("list agents with runs", err)
 	}
 	all, args := observedCalls(orgID, q)
-	tools, err = list(ctx, r.db, name, `SELECT DISTINCT json_extract(body, '$.tool') AS tool FROM (`+all+`) WHERE tool IS NOT NULL ORDER BY tool LIMIT ?`, append(args, q.Limit)...)
+	tools, err = list(ctx, r.db, name, `SELECT DISTINCT tool FROM (SELECT json_extract(body, '$.tool') AS tool FROM (`+all+`) AS calls) AS named
+		WHERE tool IS NOT NULL ORDER BY tool LIMIT ?`, append(args, q.Limit)...)
 	return agents, tools, r.wrap("list tools of runs", err)
 }
 

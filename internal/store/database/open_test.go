@@ -67,7 +67,7 @@ func TestAnyFileNameWorks(t *testing.T) {
 func TestTheSettingsOfTheWriteConnection(t *testing.T) {
 	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db")})
 	want := map[string]string{"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1", "busy_timeout": "5000", "auto_vacuum": "2"}
-	err := s.writer.perform(t.Context(), func(tx *tx) error {
+	err := s.writer.perform(t.Context(), noOrg, func(tx *tx) error {
 		for name, value := range want {
 			var got string
 			if err := tx.queryRow("PRAGMA "+name, nil, &got); err != nil {
@@ -268,7 +268,7 @@ func TestOpenReaderNeedsAFileAndCreatesNone(t *testing.T) {
 func TestTheErrorForALaterVersionHasBothNumbers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "turnpike.db")
 	s := openStore(t, Options{Path: path})
-	err := s.writer.perform(t.Context(), func(tx *tx) error {
+	err := s.writer.perform(t.Context(), noOrg, func(tx *tx) error {
 		_, err := tx.exec(`INSERT INTO goose_db_version (version_id, is_applied) VALUES (999, 1)`)
 		return err
 	})

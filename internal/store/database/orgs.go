@@ -51,16 +51,16 @@ func (r *Reader) EachOrg(ctx context.Context, each func(org.Contents) error) err
 	if err != nil {
 		return r.wrap("read all orgs", err)
 	}
-	keys := openGroups(ctx, tx, scanKey, func(k org.Key) string { return k.Org },
+	keys := openGroups(ctx, tx, r.server, scanKey, func(k org.Key) string { return k.Org },
 		`SELECT `+keyColumns+` FROM api_keys ORDER BY org, created_at, id`)
 	defer keys.close()
-	servers := openGroups(ctx, tx, scanServer, func(m org.MCPServer) string { return m.Org },
+	servers := openGroups(ctx, tx, r.server, scanServer, func(m org.MCPServer) string { return m.Org },
 		`SELECT `+serverColumns+` FROM mcp_outbound_servers ORDER BY org, position, name`)
 	defer servers.close()
-	secrets := openGroups(ctx, tx, scanSecret, func(s org.Secret) string { return s.Org },
+	secrets := openGroups(ctx, tx, r.server, scanSecret, func(s org.Secret) string { return s.Org },
 		`SELECT `+secretColumns+` FROM secrets ORDER BY org, name`)
 	defer secrets.close()
-	off := openGroups(ctx, tx, scanSwitch, func(s switchedOff) string { return s.org }, `SELECT org, name FROM mcp_servers_off ORDER BY org, name`)
+	off := openGroups(ctx, tx, r.server, scanSwitch, func(s switchedOff) string { return s.org }, `SELECT org, name FROM mcp_servers_off ORDER BY org, name`)
 	defer off.close()
 	for _, record := range records {
 		c := org.Contents{Record: record, Keys: keys.take(record.ID), Servers: servers.take(record.ID), Secrets: secrets.take(record.ID)}
@@ -82,7 +82,7 @@ func (s *Store) AddOrgs(ctx context.Context, orgs []org.Record) error {
 	if len(orgs) == 0 {
 		return nil
 	}
-	return s.write(ctx, "add orgs", "orgs", func(t *tx) error {
+	return s.write(ctx, noOrg, "add orgs", "orgs", func(t *tx) error {
 		for _, r := range orgs {
 			features, runtime, err := encodeOrg(r)
 			if err != nil {
@@ -124,7 +124,7 @@ func (s *Store) CreateOrg(ctx context.Context, r org.Record, by org.Author) erro
 	if err != nil {
 		return fmt.Errorf("org %s: %w", r.ID, err)
 	}
-	return s.write(ctx, "create an org", "org "+r.ID, func(t *tx) error {
+	return s.write(ctx, r.ID, "create an org", "org "+r.ID, func(t *tx) error {
 		switch _, err := t.org(r.ID); {
 		case err == nil:
 			return org.ErrExists
@@ -149,7 +149,7 @@ func (s *Store) UpdateOrg(ctx context.Context, was, r org.Record, by org.Author)
 	if err != nil {
 		return fmt.Errorf("org %s: %w", r.ID, err)
 	}
-	return s.write(ctx, "update an org", "org "+r.ID, func(t *tx) error {
+	return s.write(ctx, r.ID, "update an org", "org "+r.ID, func(t *tx) error {
 		before, err := t.org(r.ID)
 		switch {
 		case err != nil:
@@ -167,7 +167,7 @@ func (s *Store) UpdateOrg(ctx context.Context, was, r org.Record, by org.Author)
 
 // DeleteOrg implements org.Store.
 func (s *Store) DeleteOrg(ctx context.Context, id string, by org.Author) error {
-	return s.write(ctx, "delete an org", "org "+id, func(t *tx) error {
+	return s.write(ctx, id, "delete an org", "org "+id, func(t *tx) error {
 		before, err := t.org(id)
 		if err != nil {
 			return err
@@ -179,7 +179,8 @@ func (s *Store) DeleteOrg(ctx context.Context, id string, by org.Author) error {
 		if _, err := t.exec(`DELETE FROM hook_messages WHERE org = ?`, id); err != nil {
 			return err
 		}
-		if _, err := t.exec(`INSERT OR REPLACE INTO deleted_orgs (org, deleted_at) VALUES (?, ?)`, id, s.now().UnixMilli()); err != nil {
+		if _, err := t.exec(`INSERT INTO deleted_orgs (org, deleted_at) VALUES (?, ?)
+			ON CONFLICT (org) DO UPDATE SET deleted_at = excluded.deleted_at`, id, s.now().UnixMilli()); err != nil {
 			return err
 		}
 		return t.record(id, by, by.OrgChanged(&before, nil))
@@ -252,11 +253,11 @@ func (t *tx) record(orgID string, by org.Author, e audit.Entry) error {
 	return nil
 }
 
-// write performs a write on the resource that what names. It waits for the result
+// write performs a write of an org on the resource that what names. It waits for the result
 // even after ctx has ended, because a queued write cannot be cancelled and the caller
 // must know whether it was made.
-func (s *Store) write(ctx context.Context, op, what string, do func(*tx) error) error {
-	one := &write{awaited: true, do: func(t *tx) error {
+func (s *Store) write(ctx context.Context, orgID, op, what string, do func(*tx) error) error {
+	one := &write{awaited: true, org: orgID, do: func(t *tx) error {
 		err := do(t)
 		if isUniqueViolation(err) {
 			return org.ErrExists

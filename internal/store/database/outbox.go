@@ -37,7 +37,7 @@ func deliveryFields(d *journal.Delivery) []any {
 // openOutbox ends the claims of the process that had the file before, and reads which webhooks there
 // are. It is called on opening.
 func (s *Store) openOutbox(ctx context.Context) error {
-	return s.writer.perform(ctx, func(t *tx) error {
+	return s.writer.perform(ctx, noOrg, func(t *tx) error {
 		if _, err := t.receiversOf(""); err != nil {
 			return err
 		}
@@ -111,7 +111,7 @@ func (t *tx) outboxFull(orgID string) (bool, error) {
 		return false, nil
 	}
 	var n int
-	err := t.queryRow(`SELECT coalesce(sum(waiting), 0) FROM webhooks WHERE org = ?`, []any{orgID}, &n)
+	err := t.queryRow(`SELECT CAST(coalesce(sum(waiting), 0) AS BIGINT) FROM webhooks WHERE org = ?`, []any{orgID}, &n)
 	return n >= t.caps.Deliveries, err
 }
 
@@ -126,8 +126,8 @@ func (t *tx) giveUpAll(orgID, webhook string, now int64) error {
 
 // trimEnded deletes the oldest messages of a webhook that have ended, beyond journal.MaxEnded.
 func (t *tx) trimEnded(orgID, webhook string) error {
-	_, err := t.exec(`DELETE FROM outbox WHERE rowid IN (SELECT rowid FROM outbox INDEXED BY outbox_due
-		WHERE org = ? AND webhook = ? AND ended_at > 0 ORDER BY ended_at DESC LIMIT -1 OFFSET ?)`, orgID, webhook, journal.MaxEnded)
+	_, err := t.exec(`DELETE FROM outbox WHERE _rowid_ IN (SELECT _rowid_ FROM outbox INDEXED BY outbox_due
+		WHERE org = ? AND webhook = ? AND ended_at > 0 ORDER BY ended_at DESC LIMIT 9223372036854775807 OFFSET ?)`, orgID, webhook, journal.MaxEnded)
 	return err
 }
 
@@ -143,7 +143,7 @@ func (r *Reader) DueWebhooks(ctx context.Context, now time.Time) ([]journal.Webh
 
 // ClaimDeliveries implements journal.Outbox.
 func (s *Store) ClaimDeliveries(ctx context.Context, now, until time.Time, asks []journal.ClaimAsk) ([]journal.ClaimedDelivery, error) {
-	claimed, err := performed(ctx, s.writer, func(t *tx) (claimed []journal.ClaimedDelivery, err error) {
+	claimed, err := performed(ctx, s.writer, noOrg, func(t *tx) (claimed []journal.ClaimedDelivery, err error) {
 		for _, ask := range asks {
 			some, err := t.claimOf(ask, now.UnixMilli(), until.UnixMilli())
 			if err != nil {
@@ -181,7 +181,7 @@ func (t *tx) claimOf(ask journal.ClaimAsk, now, until int64) ([]journal.ClaimedD
 
 // SettleDelivery implements journal.Outbox.
 func (s *Store) SettleDelivery(ctx context.Context, d journal.Delivery) (settled bool, err error) {
-	settled, err = performed(ctx, s.writer, func(t *tx) (bool, error) { return t.settleDelivery(d) })
+	settled, err = performed(ctx, s.writer, d.Org, func(t *tx) (bool, error) { return t.settleDelivery(d) })
 	return settled, s.wrap("store the outcome of a delivery", err)
 }
 
@@ -224,7 +224,7 @@ func (r *Reader) Deliveries(ctx context.Context, orgID, webhook string, q journa
 
 // Redeliver implements journal.Webhooks.
 func (s *Store) Redeliver(ctx context.Context, orgID, webhook, messageID string, at time.Time, by org.Author) (d journal.Delivery, err error) {
-	err = s.write(ctx, "redeliver a message", "message "+messageID, func(t *tx) error {
+	err = s.write(ctx, orgID, "redeliver a message", "message "+messageID, func(t *tx) error {
 		w, err := t.webhook(orgID, webhook)
 		if err != nil {
 			return err
@@ -261,15 +261,15 @@ func (s *Store) Redeliver(ctx context.Context, orgID, webhook, messageID string,
 
 // DeleteEnded implements journal.Outbox.
 func (s *Store) DeleteEnded(ctx context.Context, before time.Time) error {
-	return s.wrap("delete messages that have ended", s.repeatWrite(ctx, func(t *tx) (int64, error) {
-		return t.exec(`DELETE FROM outbox WHERE rowid IN (SELECT rowid FROM outbox INDEXED BY outbox_ended WHERE ended_at > 0 AND ended_at < ? LIMIT ?)`,
+	return s.wrap("delete messages that have ended", s.repeatWrite(ctx, noOrg, func(t *tx) (int64, error) {
+		return t.exec(`DELETE FROM outbox WHERE _rowid_ IN (SELECT _rowid_ FROM outbox INDEXED BY outbox_ended WHERE ended_at > 0 AND ended_at < ? LIMIT ?)`,
 			before.UnixMilli(), sweepBatch)
 	}))
 }
 
 // OutboxState implements journal.Outbox.
 func (r *Reader) OutboxState(ctx context.Context) (s journal.OutboxState, err error) {
-	err = r.db.QueryRowContext(ctx, `SELECT coalesce(sum(waiting), 0), coalesce(sum(given_up), 0), (SELECT coalesce(min(`+oldestOf+`), 0)
+	err = r.db.QueryRowContext(ctx, `SELECT CAST(coalesce(sum(waiting), 0) AS BIGINT), CAST(coalesce(sum(given_up), 0) AS BIGINT), (SELECT coalesce(min(`+oldestOf+`), 0)
 		FROM webhooks w INDEXED BY webhooks_waiting WHERE waiting > 0) FROM webhooks`).Scan(&s.Waiting, &s.GivenUp, &s.Oldest)
 	return s, r.wrap("sum up the outbox", err)
 }

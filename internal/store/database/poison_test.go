@@ -40,7 +40,7 @@ func failCommits(t *testing.T, s *Store, err error) (tried *int) {
 
 func perform(t *testing.T, s *Store, do func(*tx) error) {
 	t.Helper()
-	if err := s.writer.perform(t.Context(), do); err != nil {
+	if err := s.writer.perform(t.Context(), noOrg, do); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -12,6 +12,15 @@ import (
 type Reader struct {
 	db     *sql.DB
 	damage *damage // observes every error; nil for a Reader without a Store
+	server bool    // the database is on a server
+}
+
+// ordered returns a query whose rows SQLite returns in an order without being told to, in that order also on a server.
+func (r *Reader) ordered(query, by string) string {
+	if r.server {
+		return query + ` ORDER BY ` + by
+	}
+	return query
 }
 
 // wrap is the function wrap for errors that may report damage.
@@ -70,16 +79,23 @@ func scanAll[T any](rows *sql.Rows, scan func(scanner) (T, error)) ([]T, error) 
 // groups reads the rows of a query that is ordered by org, org by org. The first error
 // ends it. Close it.
 type groups[T any] struct {
-	rows *sql.Rows // nil = the query failed
+	rows *sql.Rows // nil = the query failed, or all rows are read
+	read []T       // on a server, whose connections have one query at a time: the rows that are not taken
 	scan func(scanner) (T, error)
 	org  func(T) string
 	next *T // the row that was read and not taken; nil = none
 	err  error
 }
 
-func openGroups[T any](ctx context.Context, db querier, scan func(scanner) (T, error), org func(T) string, query string) *groups[T] {
+func openGroups[T any](
+	ctx context.Context, db querier, server bool, scan func(scanner) (T, error), org func(T) string, query string,
+) *groups[T] {
 	rows, err := db.QueryContext(ctx, query) //nolint:rowserrcheck // close and advance do
 	g := &groups[T]{rows: rows, scan: scan, org: org, err: err}
+	if server && err == nil {
+		g.rows = nil
+		g.read, g.err = scanAll(rows, scan)
+	}
 	g.advance()
 	return g
 }
@@ -87,6 +103,12 @@ func openGroups[T any](ctx context.Context, db querier, scan func(scanner) (T, e
 // advance reads the next row.
 func (g *groups[T]) advance() {
 	g.next = nil
+	if len(g.read) > 0 {
+		g.next, g.read = &g.read[0], g.read[1:]
+	}
+	if g.next != nil || g.rows == nil {
+		return
+	}
 	if g.err != nil || !g.rows.Next() {
 		if g.err == nil {
 			g.err = g.rows.Err()

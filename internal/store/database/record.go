@@ -45,7 +45,7 @@ func (s *Store) RecordNow(ctx context.Context, orgID string, e audit.Entry) erro
 	if err := s.recorder.flush(ctx); err != nil { // the row comes after those that were recorded before
 		return s.wrap("record", err)
 	}
-	return s.wrap("record", s.writer.perform(ctx, func(t *tx) error { return t.addAudit(orgID, []audit.Entry{e}) }))
+	return s.wrap("record", s.writer.perform(ctx, orgID, func(t *tx) error { return t.addAudit(orgID, []audit.Entry{e}) }))
 }
 
 // leftRetry is how often entries that were left are written again. Without it, they would wait
@@ -103,20 +103,39 @@ func (r *recorder) flush(ctx context.Context) error {
 	if len(entries) == 0 {
 		return nil
 	}
-	one := &write{awaited: true, deferSync: true, plain: true, do: func(t *tx) error { return r.store(t, entries) }}
-	one.onDone = func(err error) { r.done(entries, err) }
-	err := r.w.submit(ctx, one)
-	if err != nil && ctx.Err() != nil { // the queue had no room in time: they are written later
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.keep(entries)
+	var first error
+	for orgID, of := range r.byLane(entries) {
+		one := &write{awaited: true, deferSync: true, plain: true, org: orgID, do: func(t *tx) error { return r.store(t, of) }}
+		one.onDone = func(err error) { r.done(of, err) }
+		err := r.w.submit(ctx, one)
+		if err != nil && ctx.Err() != nil { // the queue had no room in time: they are written later
+			r.mu.Lock()
+			r.keep(of)
+			r.mu.Unlock()
+		}
+		first = cmp.Or(first, err)
 	}
-	return err
+	return first
+}
+
+// byLane returns the entries of each write: one of all on a file, and one of each org on a server.
+func (r *recorder) byLane(entries []recordedEntry) map[string][]recordedEntry {
+	if r.w.lanes == nil {
+		return map[string][]recordedEntry{noOrg: entries}
+	}
+	out := map[string][]recordedEntry{}
+	for _, e := range entries {
+		out[e.org] = append(out[e.org], e)
+	}
+	return out
 }
 
 // store stores the entries, in the writer's goroutine.
 func (r *recorder) store(t *tx, entries []recordedEntry) error {
 	rows := r.rows[:0]
+	if t.remote != nil { // writes of several orgs use it at the same time
+		rows = nil
+	}
 	for i := range entries {
 		var err error
 		if rows, err = t.nextRows(rows, entries[i].org, []audit.Entry{entries[i].entry}); err != nil {
@@ -124,8 +143,10 @@ func (r *recorder) store(t *tx, entries []recordedEntry) error {
 		}
 	}
 	err := t.insertAudit(rows)
-	clear(rows) // their texts are not needed any longer
-	r.rows = rows
+	if t.remote == nil {
+		clear(rows) // their texts are not needed any longer
+		r.rows = rows
+	}
 	return err
 }
 

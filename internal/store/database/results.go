@@ -40,14 +40,14 @@ func (s *Store) KeepResult(orgID string, e toolcache.Entry, b toolcache.Bounds, 
 
 // DropResult implements toolcache.Store.
 func (s *Store) DropResult(orgID string, e toolcache.Entry) {
-	_ = s.writer.trySubmit(&write{do: func(t *tx) error {
+	_ = s.writer.trySubmit(&write{org: orgID, do: func(t *tx) error {
 		_, err := t.exec(`DELETE FROM tool_cache WHERE org = ? AND name = ? AND mac = ?`, orgID, e.Name[:], e.MAC)
 		return err
 	}})
 }
 
 func (t *tx) keepResult(orgID string, e toolcache.Entry) error {
-	if _, err := t.exec(`DELETE FROM tool_cache WHERE rowid IN (SELECT rowid FROM tool_cache WHERE expires_at <= ? LIMIT ?)`, e.KeptAt, sweepBatch); err != nil {
+	if _, err := t.exec(`DELETE FROM tool_cache WHERE _rowid_ IN (SELECT _rowid_ FROM tool_cache WHERE expires_at <= ? LIMIT ?)`, e.KeptAt, sweepBatch); err != nil {
 		return err
 	}
 	if _, err := t.exec(`DELETE FROM tool_cache WHERE org = ? AND name = ?`, orgID, e.Name[:]); err != nil {
@@ -69,7 +69,7 @@ func (t *tx) evictResults(orgID string, b toolcache.Bounds) error {
 		if entries <= b.Entries && bytes <= b.Bytes {
 			return nil
 		}
-		n, err := t.exec(`DELETE FROM tool_cache WHERE rowid = (SELECT rowid FROM tool_cache WHERE org = ? ORDER BY rowid LIMIT 1)`, orgID)
+		n, err := t.exec(`DELETE FROM tool_cache WHERE _rowid_ = (SELECT _rowid_ FROM tool_cache WHERE org = ? ORDER BY rowid LIMIT 1)`, orgID)
 		if err != nil || n == 0 {
 			return err
 		}

@@ -43,22 +43,22 @@ func (s *Store) DeleteFinished(ctx context.Context, before time.Time) (deleted i
 		before = youngest
 	}
 	for _, text := range []string{
-		`DELETE FROM submit_keys WHERE rowid IN (SELECT rowid FROM submit_keys WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`,
-		`DELETE FROM conversations WHERE rowid IN (SELECT rowid FROM conversations WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`,
+		`DELETE FROM submit_keys WHERE _rowid_ IN (SELECT _rowid_ FROM submit_keys WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`,
+		`DELETE FROM conversations WHERE _rowid_ IN (SELECT _rowid_ FROM conversations WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`,
 	} {
-		err := s.repeatWrite(ctx, func(t *tx) (int64, error) { return t.exec(text, now.UnixMilli(), sweepBatch) })
+		err := s.repeatWrite(ctx, noOrg, func(t *tx) (int64, error) { return t.exec(text, now.UnixMilli(), sweepBatch) })
 		if err != nil {
 			return 0, s.wrap("delete what has expired", err)
 		}
 	}
-	if err := s.repeatWrite(ctx, func(t *tx) (int64, error) {
-		return t.exec(`DELETE FROM budgets WHERE rowid IN (SELECT rowid FROM budgets INDEXED BY budgets_ended
+	if err := s.repeatWrite(ctx, noOrg, func(t *tx) (int64, error) {
+		return t.exec(`DELETE FROM budgets WHERE _rowid_ IN (SELECT _rowid_ FROM budgets INDEXED BY budgets_ended
 			WHERE ends_at > 0 AND ends_at <= ? AND reserved_tokens = 0 AND reserved_nano_usd = 0 LIMIT ?)
 			AND NOT EXISTS (SELECT 1 FROM reservations r WHERE r.org = budgets.org AND r.scope = budgets.scope)`, before.UnixMilli(), sweepBatch)
 	}); err != nil {
 		return 0, s.wrap("delete windows of budgets", err)
 	}
-	err = s.repeatWrite(ctx, func(t *tx) (int64, error) {
+	err = s.repeatWrite(ctx, noOrg, func(t *tx) (int64, error) {
 		n, err := t.deleteFinished(before.UnixMilli(), now.Add(-journal.SubmitKeyTTL).UnixMilli())
 		deleted += int(n)
 		return n, err
@@ -82,10 +82,10 @@ func (s *Store) DeleteOrgData(ctx context.Context, before time.Time, progress fu
 	for _, id := range ids {
 		deleted := 0
 		for _, text := range []string{
-			`DELETE FROM runs WHERE rowid IN (SELECT rowid FROM runs WHERE org = ? AND status NOT IN ('queued', 'running', 'waiting', 'paused') LIMIT 1)`,
-			`DELETE FROM conversations WHERE rowid IN (SELECT rowid FROM conversations WHERE org = ? LIMIT 1)`,
+			`DELETE FROM runs WHERE _rowid_ IN (SELECT _rowid_ FROM runs WHERE org = ? AND status NOT IN ('queued', 'running', 'waiting', 'paused') LIMIT 1)`,
+			`DELETE FROM conversations WHERE _rowid_ IN (SELECT _rowid_ FROM conversations WHERE org = ? LIMIT 1)`,
 		} {
-			if err := s.repeatWrite(ctx, func(t *tx) (int64, error) {
+			if err := s.repeatWrite(ctx, id, func(t *tx) (int64, error) {
 				n, err := t.deleteSome(text, id)
 				deleted += int(n)
 				return n, err
@@ -99,7 +99,7 @@ func (s *Store) DeleteOrgData(ctx context.Context, before time.Time, progress fu
 		if _, err := s.PruneUsage(ctx, id, math.MaxInt64); err != nil {
 			return fmt.Errorf("delete the data of org %s: %w", id, err)
 		}
-		if err := s.writer.perform(ctx, func(t *tx) error {
+		if err := s.writer.perform(ctx, id, func(t *tx) error {
 			left, err := t.leftOf(id, 0)
 			if err != nil || slices.ContainsFunc(left, func(what string) bool { return what != org.LeftAudit }) {
 				return err
@@ -129,7 +129,7 @@ func (t *tx) deleteSome(text string, args ...any) (deleted int64, err error) {
 
 // DeleteLater implements journal.LaterDeleter.
 func (s *Store) DeleteLater(ctx context.Context, orgID, runID string) error {
-	return s.wrap("forget a run", s.writer.perform(ctx, func(t *tx) error {
+	return s.wrap("forget a run", s.writer.perform(ctx, orgID, func(t *tx) error {
 		_, err := t.exec(insertForgotten, orgID, runID)
 		return err
 	}))
@@ -146,7 +146,7 @@ func (s *Store) DeleteForgotten(ctx context.Context) (deleted int, err error) {
 		}
 		for rest := due; err == nil && len(rest) > 0; {
 			n := 0
-			err = s.writer.perform(ctx, func(t *tx) (err error) {
+			err = s.writer.perform(ctx, noOrg, func(t *tx) (err error) {
 				n = 0
 				for began := time.Now(); err == nil && n < min(len(rest), deleteBatch) && (n == 0 || time.Since(began) < deleteTime); n++ {
 					_, err = t.exec(`DELETE FROM runs WHERE org = ? AND run_id = ?`, rest[n].org, rest[n].run)
@@ -194,17 +194,17 @@ func (s *Store) dueForgotten(ctx context.Context) (due []runKey, err error) {
 
 // clean deletes the lists that were used by what was deleted, and returns free pages to the file system.
 func (s *Store) clean(ctx context.Context) error {
-	if err := s.repeatWrite(ctx, (*tx).dropLists); err != nil {
+	if err := s.repeatWrite(ctx, noOrg, (*tx).dropLists); err != nil {
 		return err
 	}
-	return s.repeatWrite(ctx, (*tx).vacuum)
+	return s.repeatWrite(ctx, noOrg, (*tx).vacuum)
 }
 
-// repeatWrite performs the write until it changes no row.
-func (s *Store) repeatWrite(ctx context.Context, do func(*tx) (int64, error)) error {
+// repeatWrite performs the write of an org until it changes no row.
+func (s *Store) repeatWrite(ctx context.Context, orgID string, do func(*tx) (int64, error)) error {
 	for {
 		var n int64
-		err := s.writer.perform(ctx, func(t *tx) (err error) {
+		err := s.writer.perform(ctx, orgID, func(t *tx) (err error) {
 			n, err = do(t)
 			return err
 		})
@@ -217,7 +217,7 @@ func (s *Store) repeatWrite(ctx context.Context, do func(*tx) (int64, error)) er
 // deleteFinished deletes some of the runs that ended before the given time, the
 // earliest first.
 func (t *tx) deleteFinished(before, createdBefore int64) (deleted int64, err error) {
-	return t.deleteSome(`DELETE FROM runs WHERE rowid = (SELECT rowid FROM runs INDEXED BY runs_finished
+	return t.deleteSome(`DELETE FROM runs WHERE _rowid_ = (SELECT _rowid_ FROM runs INDEXED BY runs_finished
 		WHERE status = 'done' AND finished_at < ? AND created_at <= ? ORDER BY finished_at LIMIT 1)`, before, createdBefore)
 }
 

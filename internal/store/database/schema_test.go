@@ -107,7 +107,7 @@ func TestAConversationOfALaterBuildIsAnError(t *testing.T) {
 	if err := s.Save(t.Context(), "a", "p", journal.Conversation{}, journal.HandoverTTL, key); err != nil {
 		t.Fatal(err)
 	}
-	err := s.writer.perform(t.Context(), func(t *tx) error {
+	err := s.writer.perform(t.Context(), noOrg, func(t *tx) error {
 		_, err := t.exec(`UPDATE conversations SET body = '{"v":2}'`)
 		return err
 	})

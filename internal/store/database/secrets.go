@@ -32,7 +32,7 @@ func (r *Reader) Secret(ctx context.Context, orgID, name string) (org.Secret, er
 
 // PutSecret implements org.Store.
 func (s *Store) PutSecret(ctx context.Context, m org.Secret, by org.Author) error {
-	return s.write(ctx, "put a secret", "secret "+m.Name, func(t *tx) error {
+	return s.write(ctx, m.Org, "put a secret", "secret "+m.Name, func(t *tx) error {
 		if err := t.mustExist(m.Org); err != nil {
 			return err
 		}
@@ -59,7 +59,7 @@ func (s *Store) PutSecret(ctx context.Context, m org.Secret, by org.Author) erro
 
 // DeleteSecret implements org.Store.
 func (s *Store) DeleteSecret(ctx context.Context, orgID, name string, by org.Author) error {
-	return s.write(ctx, "delete a secret", "secret "+name, func(t *tx) error {
+	return s.write(ctx, orgID, "delete a secret", "secret "+name, func(t *tx) error {
 		before, err := t.secret(orgID, name)
 		if err != nil {
 			return err

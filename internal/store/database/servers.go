@@ -21,7 +21,7 @@ func (s *Store) CreateMCPServer(ctx context.Context, m org.MCPServer, by org.Aut
 	if err != nil {
 		return fmt.Errorf("MCP server %s: %w", m.Name, err)
 	}
-	return s.write(ctx, "create an MCP server", "MCP server "+m.Name, func(t *tx) error {
+	return s.write(ctx, m.Org, "create an MCP server", "MCP server "+m.Name, func(t *tx) error {
 		if err := t.mustExist(m.Org); err != nil {
 			return err
 		}
@@ -44,7 +44,7 @@ func (s *Store) UpdateMCPServer(ctx context.Context, was, m org.MCPServer, by or
 	if err != nil {
 		return fmt.Errorf("MCP server %s: %w", m.Name, err)
 	}
-	return s.write(ctx, "update an MCP server", "MCP server "+m.Name, func(t *tx) error {
+	return s.write(ctx, m.Org, "update an MCP server", "MCP server "+m.Name, func(t *tx) error {
 		before, err := t.server(m.Org, m.Name)
 		switch {
 		case err != nil:
@@ -62,7 +62,7 @@ func (s *Store) UpdateMCPServer(ctx context.Context, was, m org.MCPServer, by or
 
 // DeleteMCPServer implements org.Store.
 func (s *Store) DeleteMCPServer(ctx context.Context, orgID, name string, by org.Author) error {
-	return s.write(ctx, "delete an MCP server", "MCP server "+name, func(t *tx) error {
+	return s.write(ctx, orgID, "delete an MCP server", "MCP server "+name, func(t *tx) error {
 		before, err := t.server(orgID, name)
 		if err != nil {
 			return err
@@ -108,7 +108,7 @@ func (r *Reader) ServersOff(ctx context.Context, orgID string) ([]string, error)
 
 // SwitchServer implements org.Store.
 func (s *Store) SwitchServer(ctx context.Context, orgID, name string, on bool, by org.Author) error {
-	return s.write(ctx, "switch an MCP server", "MCP server "+name, func(t *tx) error {
+	return s.write(ctx, orgID, "switch an MCP server", "MCP server "+name, func(t *tx) error {
 		if err := t.mustExist(orgID); err != nil {
 			return err
 		}

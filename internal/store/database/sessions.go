@@ -15,7 +15,7 @@ import (
 )
 
 const sessionColumns = `s.org, s.id, s.agent, s.principal, s.pinned, s.snapshot, s.title, s.metadata, s.turns, s.run_id, s.created_at, s.updated_at, s.active_ms, s.cost_nano_usd,
-	coalesce(iif(r.finish_reason = '', r.status, r.finish_reason), '') FROM sessions s LEFT JOIN runs r ON r.org = s.org AND r.run_id = s.run_id`
+	coalesce(CASE r.finish_reason WHEN '' THEN r.status ELSE r.finish_reason END, '') FROM sessions s LEFT JOIN runs r ON r.org = s.org AND r.run_id = s.run_id`
 
 func scanSession(row scanner) (s agent.Session, err error) {
 	var snapshot, metadata []byte
@@ -69,7 +69,7 @@ func (s *Store) createSession(ctx context.Context, one agent.Session, declared b
 	if err != nil {
 		return err
 	}
-	return s.write(ctx, "create a session", "session", func(t *tx) error {
+	return s.write(ctx, one.Org, "create a session", "session", func(t *tx) error {
 		if err := t.mustExist(one.Org); err != nil {
 			return err
 		}
@@ -261,7 +261,10 @@ func (r *Reader) InterruptedRuns(ctx context.Context, limit int) ([]journal.Wait
 		err = row.Scan(&w.Org, &w.RunID, &w.Principal)
 		return w, err
 	}, `SELECT i.org, i.run_id, i.principal FROM session_inputs AS i INDEXED BY session_inputs_interrupts JOIN runs AS r ON r.org = i.org AND r.run_id = i.run_id
-		WHERE i.processed_at IS NULL AND i.kind = 'interrupt' AND r.status <> 'done' GROUP BY i.org, i.run_id ORDER BY min(i.seq) LIMIT ?`, limit)
+		WHERE i.processed_at IS NULL AND i.kind = 'interrupt' AND r.status <> 'done'
+			AND NOT EXISTS (SELECT 1 FROM session_inputs AS e WHERE e.org = i.org AND e.run_id = i.run_id AND e.processed_at IS NULL
+				AND e.kind = 'interrupt' AND e.seq < i.seq)
+		ORDER BY i.seq LIMIT ?`, limit)
 	return found, r.wrap("list interrupted runs", err)
 }
 
@@ -362,16 +365,16 @@ func (r *Reader) SessionInputs(ctx context.Context, orgID, id string, limit, off
 
 // RemoveSession implements agent.Sessions.
 func (s *Store) RemoveSession(ctx context.Context, orgID, id string, unused bool) (unfinished []string, err error) {
-	err = s.write(ctx, "delete a session", "session "+id, func(t *tx) error {
+	err = s.write(ctx, orgID, "delete a session", "session "+id, func(t *tx) error {
 		runs, err := queryAll(t, func(row scanner) (run string, err error) {
 			err = row.Scan(&run)
 			return run, err
 		}, `SELECT t.run_id FROM session_turns t JOIN runs r ON r.org = t.org AND r.run_id = t.run_id
-			WHERE t.org = ? AND t.session = ? AND r.status <> 'done' AND NOT ? ORDER BY t.number`, orgID, id, unused)
+			WHERE t.org = ? AND t.session = ? AND r.status <> 'done' AND ? = 0 ORDER BY t.number`, orgID, id, unused)
 		if err != nil {
 			return err
 		}
-		n, err := t.exec(`DELETE FROM sessions WHERE org = ? AND id = ? AND (turns = 0 OR NOT ?)`, orgID, id, unused)
+		n, err := t.exec(`DELETE FROM sessions WHERE org = ? AND id = ? AND (turns = 0 OR ? = 0)`, orgID, id, unused)
 		if err == nil && n == 0 && !unused {
 			return org.ErrNotFound
 		}

@@ -159,8 +159,8 @@ func (r *Reader) unusedLists(ctx context.Context) (found bool, err error) {
 
 // dropLists deletes some lists that nothing uses, and returns their number. The one in front of one can then be unused, too.
 func (t *tx) dropLists() (int64, error) {
-	return t.deleteSome(`DELETE FROM shared_lists WHERE rowid IN
-		(SELECT rowid FROM shared_lists INDEXED BY shared_lists_unused WHERE uses = 0 LIMIT 16)`)
+	return t.deleteSome(`DELETE FROM shared_lists WHERE _rowid_ IN
+		(SELECT _rowid_ FROM shared_lists INDEXED BY shared_lists_unused WHERE uses = 0 LIMIT 16)`)
 }
 
 // partsOf is SQL for the parts of a conversation c, with a comma between two: NULL where its body names all, and empty if not all of
@@ -169,7 +169,7 @@ const partsOf = `CASE WHEN c.parts IS NOT NULL THEN (WITH RECURSIVE chain (org, 
 			SELECT l.org, l.before, l.elements, l.body FROM shared_lists l WHERE (l.org, l.digest) = (c.org, c.parts)
 			UNION ALL SELECT l.org, l.before, l.elements, l.body
 			FROM chain CROSS JOIN shared_lists l ON l.org = chain.org AND l.digest = chain.before)
-		SELECT CASE max(before = '') WHEN 1 THEN group_concat(body, ',' ORDER BY elements) ELSE '' END FROM chain) END`
+		SELECT CASE max(CASE before WHEN '' THEN 1 ELSE 0 END) WHEN 1 THEN string_agg(body, ',' ORDER BY elements) ELSE '' END FROM chain) END`
 
 // storedRow is a row of a run as it is stored, with the digest of what follows in its list; "" = nothing does.
 type storedRow struct {
@@ -184,23 +184,28 @@ func (r storedRow) whole(ctx context.Context, db querier, orgID string) ([]byte,
 		return r.body, nil
 	}
 	type link struct {
-		before string
-		body   []byte
+		digest, before string
+		body           []byte
 	}
-	links, err := list(ctx, db, func(row scanner) (l link, err error) { return l, row.Scan(&l.before, &l.body) },
+	links, err := list(ctx, db, func(row scanner) (l link, err error) { return l, row.Scan(&l.digest, &l.before, &l.body) },
 		`WITH RECURSIVE chain (digest, before) AS (
 			SELECT digest, before FROM shared_lists WHERE org = ?1 AND digest = ?2
 			UNION ALL SELECT l.digest, l.before FROM chain CROSS JOIN shared_lists l ON l.org = ?1 AND l.digest = chain.before)
-		SELECT l.before, l.body FROM chain CROSS JOIN shared_lists l ON l.org = ?1 AND l.digest = chain.digest`, orgID, r.rest)
+		SELECT l.digest, l.before, l.body FROM chain CROSS JOIN shared_lists l ON l.org = ?1 AND l.digest = chain.digest`, orgID, r.rest)
 	if err != nil {
 		return nil, err
 	}
-	if len(links) == 0 || links[len(links)-1].before != "" {
-		return nil, nil // which no reader of the row decodes
+	byDigest := make(map[string]link, len(links))
+	for _, l := range links {
+		byDigest[l.digest] = l
 	}
 	bodies := make([][]byte, len(links))
-	for i, l := range links {
-		bodies[len(links)-1-i] = l.body
+	next := r.rest
+	for i := range links {
+		bodies[len(links)-1-i], next = byDigest[next].body, byDigest[next].before
+	}
+	if len(links) == 0 || next != "" {
+		return nil, nil // which no reader of the row decodes
 	}
 	return extended(r.body, bodies...), nil
 }

@@ -50,7 +50,7 @@ func TestAPromptIsStoredOnceAndDeletedWithItsLastRun(t *testing.T) {
 	drop := func(runs ...string) (left int) {
 		t.Helper()
 		for _, id := range runs {
-			if err := s.writer.perform(t.Context(), func(x *tx) error {
+			if err := s.writer.perform(t.Context(), noOrg, func(x *tx) error {
 				_, err := x.exec(`DELETE FROM runs WHERE org = 'a' AND run_id = ?`, id)
 				return err
 			}); err != nil {
@@ -106,7 +106,7 @@ func TestAListOfWhichSomethingIsMissingIsDamage(t *testing.T) {
 		t.Fatalf("found %v, %v", c, err)
 	}
 	for _, which := range []string{"min", "max"} {
-		if err := s.writer.perform(t.Context(), func(x *tx) error {
+		if err := s.writer.perform(t.Context(), noOrg, func(x *tx) error {
 			_, err := x.exec(`DELETE FROM shared_lists WHERE elements = (SELECT ` + which + `(elements) FROM shared_lists)`)
 			return err
 		}); err != nil {

@@ -59,7 +59,9 @@ type Store struct {
 	log      *slog.Logger
 	now      func() time.Time // wall clock
 	leaseNow func() time.Time // clock of leases
-	lastOrg  string           // the org that got the last lease; owned by the writer's goroutine
+
+	lastOrgMu sync.Mutex // guards lastOrg on a server; on a file the writer's goroutine owns it
+	lastOrg   string     // the org that got the last lease
 
 	ownersMu sync.Mutex
 	owners   map[string]int64 // until when an owner is alive, by leaseNow, in Unix milliseconds
@@ -164,7 +166,12 @@ func (s *Store) onReplaced(err error) {
 
 // Damage returns nil until SQLite finds the file damaged, and then an error that wraps
 // [ErrDamaged]. The error names the damaged tables as soon as they are known.
-func (s *Store) Damage() error { return s.damage.error() }
+func (s *Store) Damage() error {
+	if s.damage == nil {
+		return nil
+	}
+	return s.damage.error()
+}
 
 // QueueLength returns the number of writes that wait, including the group that is being
 // written.
@@ -181,9 +188,13 @@ func (s *Store) Close() error {
 	if s.files != nil {
 		s.files.close()
 	}
+	s.closing.Store(true)
+	if s.onServer() {
+		_ = s.flush(context.Background()) // the writer logs a failure
+		return s.writer.close()
+	}
 	s.damage.close()
 	err := s.Reader.Close()
-	s.closing.Store(true)
 	_ = s.flush(context.Background()) // the writer logs a failure
 	return errors.Join(err, s.writer.close(), s.lock.Close())
 }
@@ -191,10 +202,8 @@ func (s *Store) Close() error {
 // SetCaps replaces [Options.Caps] for the writes that are queued from now on. What an org
 // has stored already stays, also beyond a lower limit.
 func (s *Store) SetCaps(ctx context.Context, caps org.Caps) error {
-	return s.wrap("set the caps of orgs", s.writer.perform(ctx, func(t *tx) error {
-		t.caps = caps
-		return nil
-	}))
+	s.writer.caps.Store(&caps)
+	return nil
 }
 
 // flush queues the writes that were held back to be collected.

@@ -82,7 +82,7 @@ func (t *tx) tool(orgID, id string) (agent.Tool, error) {
 
 // CreateTool implements agent.Tools.
 func (s *Store) CreateTool(ctx context.Context, m agent.Tool, by org.Author) error {
-	return s.write(ctx, "create a tool", "tool "+m.Name, func(t *tx) error {
+	return s.write(ctx, m.Org, "create a tool", "tool "+m.Name, func(t *tx) error {
 		if err := t.mustExist(m.Org); err != nil {
 			return err
 		}
@@ -103,7 +103,7 @@ func (s *Store) CreateTool(ctx context.Context, m agent.Tool, by org.Author) err
 
 // UpdateTool implements agent.Tools.
 func (s *Store) UpdateTool(ctx context.Context, was, m agent.Tool, by org.Author) error {
-	return s.write(ctx, "update a tool", "tool "+m.ID, func(t *tx) error {
+	return s.write(ctx, m.Org, "update a tool", "tool "+m.ID, func(t *tx) error {
 		before, err := t.tool(m.Org, m.ID)
 		switch {
 		case err != nil:
@@ -132,7 +132,7 @@ func (s *Store) UpdateTool(ctx context.Context, was, m agent.Tool, by org.Author
 
 // RemoveTool implements agent.Tools.
 func (s *Store) RemoveTool(ctx context.Context, orgID, id string, by org.Author) error {
-	return s.write(ctx, "delete a tool", "tool "+id, func(t *tx) error {
+	return s.write(ctx, orgID, "delete a tool", "tool "+id, func(t *tx) error {
 		before, err := t.tool(orgID, id)
 		if err != nil {
 			return err

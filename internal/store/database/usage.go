@@ -21,7 +21,8 @@ const (
 // addUsage adds to the org's usage. Triggers subtract deleted rows.
 func (t *tx) addUsage(orgID string, bytes, conversations, handovers int) error {
 	_, err := t.exec(`INSERT INTO org_usage (org, bytes, conversations, handovers) VALUES (?, ?, ?, ?)
-		ON CONFLICT (org) DO UPDATE SET bytes = bytes + excluded.bytes, conversations = conversations + excluded.conversations, handovers = handovers + excluded.handovers`,
+		ON CONFLICT (org) DO UPDATE SET bytes = org_usage.bytes + excluded.bytes,
+			conversations = org_usage.conversations + excluded.conversations, handovers = org_usage.handovers + excluded.handovers`,
 		orgID, bytes, conversations, handovers)
 	return err
 }

@@ -78,7 +78,7 @@ func TestUsageFollowsWritesAndDeletes(t *testing.T) { // P40
 	before := checkUsage(t, s, "a")
 	remove := func(text string, args ...any) {
 		t.Helper()
-		if err := s.writer.perform(t.Context(), func(x *tx) error { _, err := x.exec(text, args...); return err }); err != nil {
+		if err := s.writer.perform(t.Context(), noOrg, func(x *tx) error { _, err := x.exec(text, args...); return err }); err != nil {
 			t.Fatal(err)
 		}
 	}

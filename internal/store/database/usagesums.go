@@ -165,7 +165,7 @@ func (t *tx) boundNames(s *usageSum) error {
 		}
 	}
 	_, err = t.exec(`INSERT INTO usage_days (org, day, end_users, models) VALUES (?, ?, ?, ?)
-		ON CONFLICT DO UPDATE SET end_users = end_users + excluded.end_users, models = models + excluded.models`, s.org, s.Day, newUser, newModel)
+		ON CONFLICT (org, day) DO UPDATE SET end_users = usage_days.end_users + excluded.end_users, models = usage_days.models + excluded.models`, s.org, s.Day, newUser, newModel)
 	return err
 }
 
@@ -205,10 +205,10 @@ func (r *Reader) UsageSums(ctx context.Context, orgID string, q audit.UsageDays,
 		columnOf("model", "''"), columnOf("provider", "''"), columnOf("target", "''"), columnOf("agent", "''"))
 	var sums []string
 	for column := range strings.SplitSeq(usageCountColumns, ",") {
-		sums = append(sums, "sum("+strings.TrimSpace(column)+")")
+		sums = append(sums, "CAST(sum("+strings.TrimSpace(column)+") AS BIGINT)")
 	}
 	rows, err := r.db.QueryContext(ctx, `SELECT count(*), `+key+`, `+strings.Join(sums, ", ")+
-		` FROM (SELECT * FROM usage_sums WHERE org = ? AND day >= ? AND day < ? LIMIT ?) GROUP BY `+strings.Join(columns, ", "),
+		` FROM (SELECT * FROM usage_sums WHERE org = ? AND day >= ? AND day < ? LIMIT ?) AS some GROUP BY `+strings.Join(columns, ", "),
 		orgID, q.From, q.To, audit.MaxUsageSums+1)
 	if err != nil {
 		return r.wrap("read the sums of usage", err)
@@ -274,7 +274,7 @@ func (s *Store) PruneUsage(ctx context.Context, orgID string, day int64) (remove
 		`DELETE FROM usage_models WHERE (org, day, model) IN (SELECT org, day, model FROM usage_models WHERE org = ? AND day < ? LIMIT ?)`,
 		`DELETE FROM usage_days WHERE (org, day) IN (SELECT org, day FROM usage_days WHERE org = ? AND day < ? LIMIT ?)`,
 	} {
-		if err := s.repeatWrite(ctx, func(t *tx) (int64, error) {
+		if err := s.repeatWrite(ctx, orgID, func(t *tx) (int64, error) {
 			n, err := t.exec(text, orgID, day, pruneBatch)
 			if i == 0 {
 				removed += n

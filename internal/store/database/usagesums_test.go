@@ -48,7 +48,7 @@ func restOf(t *testing.T, s *Store, day int64) string {
 func TestEndUsersBeyondTheLimitAreOneSum(t *testing.T) {
 	var log bytes.Buffer
 	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db"), Log: slog.New(slog.NewTextHandler(&log, nil))})
-	if err := s.writer.perform(t.Context(), func(t *tx) error {
+	if err := s.writer.perform(t.Context(), noOrg, func(t *tx) error {
 		_, err := t.exec(`INSERT INTO usage_days (org, day, end_users, models) VALUES ('a', 0, ?, 0)`, audit.MaxUsageUsers-1)
 		return err
 	}); err != nil {

@@ -72,7 +72,7 @@ func (s *Store) CreateWebhook(ctx context.Context, w org.Webhook, by org.Author)
 	if err != nil {
 		return fmt.Errorf("webhook %s: %w", w.Name, err)
 	}
-	return s.write(ctx, "create a webhook", "webhook "+w.Name, func(t *tx) error {
+	return s.write(ctx, w.Org, "create a webhook", "webhook "+w.Name, func(t *tx) error {
 		if err := t.mustExist(w.Org); err != nil {
 			return err
 		}
@@ -103,7 +103,7 @@ func (s *Store) UpdateWebhook(ctx context.Context, was, w org.Webhook, by org.Au
 	if err != nil {
 		return fmt.Errorf("webhook %s: %w", w.Name, err)
 	}
-	return s.write(ctx, "update a webhook", "webhook "+w.Name, func(t *tx) error {
+	return s.write(ctx, w.Org, "update a webhook", "webhook "+w.Name, func(t *tx) error {
 		before, err := t.webhook(w.Org, w.Name)
 		switch {
 		case err != nil:
@@ -128,7 +128,7 @@ func (s *Store) UpdateWebhook(ctx context.Context, was, w org.Webhook, by org.Au
 
 // DeleteWebhook implements journal.Webhooks.
 func (s *Store) DeleteWebhook(ctx context.Context, orgID, name string, by org.Author) error {
-	return s.write(ctx, "delete a webhook", "webhook "+name, func(t *tx) error {
+	return s.write(ctx, orgID, "delete a webhook", "webhook "+name, func(t *tx) error {
 		before, err := t.webhook(orgID, name)
 		if err != nil {
 			return err
@@ -183,6 +183,9 @@ func (r *receivers) committed() { clear(r.touched) }
 // receiversOf returns the webhooks of the org.
 func (t *tx) receiversOf(orgID string) ([]org.Webhook, error) {
 	r := &t.receivers
+	if t.remote != nil { // other processes change them
+		return queryAll(t, scanReceiver, `SELECT org, name, events, stopped FROM webhooks WHERE org = ? ORDER BY name`, orgID)
+	}
 	if !r.loaded {
 		all, err := queryAll(t, scanReceiver, `SELECT org, name, events, stopped FROM webhooks ORDER BY org, name`)
 		if err != nil {

@@ -22,10 +22,16 @@ const (
 	maxQueue    = 1024                  // writes; further ones wait for room
 )
 
-// writer owns the write connection. Its goroutine ends with close.
+// noOrg is the org of writes that belong to several orgs, or to none.
+const noOrg = ""
+
+// writer performs writes in transactions: one after the other on the write connection of a file, or those of each org
+// one after the other on the connections of a server, see lanes. Its goroutines end with close.
 type writer struct {
 	db     *sql.DB
-	tx     tx
+	tx     *tx    // of a file; nil with lanes
+	lanes  *lanes // of a server; nil = the database is a file
+	caps   atomic.Pointer[org.Caps]
 	queue  chan *write
 	slots  chan struct{} // one element per write that is queued or in the current group
 	log    *slog.Logger
@@ -61,7 +67,7 @@ type write struct {
 	dependsOn *write      // if this one fails, the write fails too; nil = independent
 	plain     bool        // do can be performed again after a rollback, and reads only what plain writes of the same transaction have stored
 	epoch     int64       // of an append
-	org       string      // whose write it is; set for writes with a size
+	org       string      // whose write it is
 	size      int         // bytes that it stores, about; 0 = few
 	since     time.Time   // when it was submitted
 	onDone    func(error) // called once with err, must not block; nil = not called
@@ -73,12 +79,12 @@ type write struct {
 func newWriter(db *sql.DB, conn *sql.Conn, o Options) *writer {
 	w := &writer{
 		db: db, log: o.Log, fatal: o.Fatal,
-		tx:    tx{conn: conn, caps: o.Caps, statements: map[string]*sql.Stmt{}, inserts: map[insertKey]string{}, ends: map[string]chainEnd{}, log: o.Log},
+		tx:    newTx(conn, o.Log),
 		queue: make(chan *write, maxQueue),
 		slots: make(chan struct{}, maxQueue),
 		ended: make(chan struct{}),
 	}
-	w.tx.commit = w.tx.commitNow
+	w.caps.Store(&o.Caps)
 	go w.run()
 	return w
 }
@@ -125,14 +131,40 @@ func (w *writer) enqueue(one *write) error {
 		w.gate.leave(one)
 		return err
 	}
+	if w.lanes != nil {
+		w.lanes.add(one)
+		return nil
+	}
 	w.queue <- one // does not block: queue and slots have the same capacity
 	return nil
 }
 
-// perform submits the write and waits until it is on disk. If ctx ends first, the
+// perform submits the write of an org and waits until it is on disk. If ctx ends first, the
 // write may be stored or not.
-func (w *writer) perform(ctx context.Context, do func(*tx) error) error {
-	return w.performOne(ctx, &write{do: do, awaited: true})
+func (w *writer) perform(ctx context.Context, orgID string, do func(*tx) error) error {
+	return w.performOne(ctx, &write{do: do, org: orgID, awaited: true})
+}
+
+// barrier waits until all writes that are queued now are on disk, or have failed.
+func (w *writer) barrier(ctx context.Context) error {
+	nothing := func(*tx) error { return nil }
+	if w.lanes == nil {
+		return w.perform(ctx, noOrg, nothing)
+	}
+	var all []*write
+	for _, orgID := range w.lanes.orgs() {
+		one := &write{do: nothing, org: orgID, awaited: true}
+		if err := w.submit(ctx, one); err != nil {
+			return err
+		}
+		all = append(all, one)
+	}
+	for _, one := range all {
+		if err := one.wait(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (w *writer) performOne(ctx context.Context, one *write) error {
@@ -142,10 +174,10 @@ func (w *writer) performOne(ctx context.Context, one *write) error {
 	return one.wait(ctx)
 }
 
-// performed performs a write that has a result. After an error there is none: when ctx ends, the write may still be under way.
-func performed[T any](ctx context.Context, w *writer, do func(*tx) (T, error)) (T, error) {
+// performed performs a write of an org that has a result. After an error there is none: when ctx ends, the write may still be under way.
+func performed[T any](ctx context.Context, w *writer, orgID string, do func(*tx) (T, error)) (T, error) {
 	var got T
-	err := w.perform(ctx, func(t *tx) (err error) {
+	err := w.perform(ctx, orgID, func(t *tx) (err error) {
 		got, err = do(t)
 		return err
 	})
@@ -174,7 +206,16 @@ func (w *writer) close() error {
 		close(w.queue)
 	}
 	w.mu.Unlock()
+	if w.lanes != nil {
+		for range maxQueue { // all writes have a result
+			w.slots <- struct{}{}
+		}
+		close(w.lanes.ready)
+	}
 	<-w.ended
+	if w.tx == nil {
+		return w.db.Close()
+	}
 	return errors.Join(w.tx.close(), w.db.Close())
 }
 
@@ -199,12 +240,12 @@ func (w *writer) run() {
 			if large := largeOf(group); large != nil {
 				w.current.Store(&working{now.since, large})
 			}
-			w.commit(group)
+			w.commit(w.tx, group)
 			if w.current.Swap(nil).large != nil {
 				lastLarge = time.Now()
 			}
 		case <-w.tx.syncDue():
-			w.commit(nil)
+			w.commit(w.tx, nil)
 		}
 	}
 }
@@ -222,6 +263,9 @@ func largeOf(group []*write) (orgs []string) {
 // lag returns how long the org's requests have to wait for the writer, see [Store.Lag].
 func (w *writer) lag(org string) time.Duration {
 	lag := w.gate.waited(org)
+	if w.lanes != nil {
+		return max(lag, w.lanes.lag(org))
+	}
 	if now := w.current.Load(); now != nil && (now.large == nil || slices.Contains(now.large, org)) {
 		lag = max(lag, time.Since(now.since))
 	}
@@ -285,11 +329,12 @@ func (w *writer) refusal() error {
 }
 
 // commit performs the group as one transaction and reports the results.
-func (w *writer) commit(group []*write) {
+func (w *writer) commit(t *tx, group []*write) {
 	err := w.poison(nil)
 	poisoned := err != nil
 	if err == nil {
-		err = w.transact(group)
+		t.caps = *w.caps.Load()
+		err = w.transact(t, group)
 		poisoned = errors.Is(err, ErrPoisoned)
 	}
 	for _, one := range group {
@@ -342,8 +387,8 @@ func (one *write) leave(parts []*part) {
 }
 
 // transact performs the group. If earlier writes may be lost, it poisons the writer.
-func (w *writer) transact(group []*write) error {
-	err := w.tx.perform(group)
+func (w *writer) transact(t *tx, group []*write) error {
+	err := t.perform(group)
 	if err == nil {
 		return nil
 	}
@@ -382,9 +427,10 @@ func (w *writer) poison(err error) error {
 	return err
 }
 
-// tx is the current transaction on the write connection. The writer's goroutine owns it.
+// tx is the current transaction on a write connection. The goroutine that performs it owns it.
 type tx struct {
 	conn            *sql.Conn
+	remote          *session // on a server; nil = on a file
 	caps            org.Caps
 	statements      map[string]*sql.Stmt // prepared statements, by text
 	inserts         map[insertKey]string // texts of statements for several rows
@@ -394,14 +440,24 @@ type tx struct {
 	receivers       receivers            // which webhooks want events
 	warned          map[string]usageRest // what the log says of sums of usage, by org
 	log             *slog.Logger
+	singly          bool      // rows are stored one by one, so that it is known which one the run has already
 	unsyncedCommits bool      // commits do not sync to disk
 	unsynced        time.Time // commit time of the oldest write that is not synced; zero = all are synced
 	retry           time.Time // earliest time of the next sync after a failed one
 }
 
+func newTx(conn *sql.Conn, log *slog.Logger) *tx {
+	t := &tx{conn: conn, statements: map[string]*sql.Stmt{}, inserts: map[insertKey]string{}, ends: map[string]chainEnd{}, log: log}
+	t.commit = t.commitNow
+	return t
+}
+
 // perform commits the writes that succeed, and sets the err of the others. Its own
 // error concerns the whole group.
 func (t *tx) perform(group []*write) error {
+	if t.remote != nil {
+		return t.remote.perform(t, group)
+	}
 	err := t.setUnsyncedCommits(t.mayDeferSync(group))
 	if err == nil {
 		err = t.transact(group)
@@ -438,16 +494,16 @@ func allPlain(group []*write) bool {
 // add with one statement per table. If a write fails, it undoes the group and returns false:
 // performTogether finds out which one fails, and stores the others.
 func (t *tx) performPlain(group []*write) (done bool, err error) {
-	if _, err := t.exec(`BEGIN IMMEDIATE`); err != nil {
+	if err := t.begin(group); err != nil {
 		return true, err
 	}
 	for _, one := range group {
 		if err := one.do(t); err != nil {
-			return isSyncFailure(err), t.rollback(err)
+			return isSyncFailure(err) || t.remote.repeats(err), t.rollback(err)
 		}
 	}
 	if err := t.storeLater(); err != nil {
-		return isSyncFailure(err), t.rollback(err)
+		return isSyncFailure(err) || t.remote.repeats(err), t.rollback(err)
 	}
 	if err := t.commitTransaction(); err != nil {
 		return true, t.rollback(err)
@@ -457,9 +513,11 @@ func (t *tx) performPlain(group []*write) (done bool, err error) {
 
 // performTogether performs the group as one transaction, each write in a savepoint.
 func (t *tx) performTogether(group []*write) error {
-	if _, err := t.exec(`BEGIN IMMEDIATE`); err != nil {
+	if err := t.begin(group); err != nil {
 		return err
 	}
+	t.singly = true
+	defer func() { t.singly = false }()
 	for _, one := range group {
 		if err := t.performOne(one); err != nil {
 			return t.rollback(err)
@@ -523,6 +581,9 @@ func (t *tx) commitTransaction() error {
 		return err
 	}
 	t.receivers.committed()
+	if t.remote != nil {
+		return nil
+	}
 	switch {
 	case !t.unsyncedCommits:
 		t.unsynced = time.Time{}
@@ -532,7 +593,19 @@ func (t *tx) commitTransaction() error {
 	return nil
 }
 
+// begin begins a transaction for a group.
+func (t *tx) begin(group []*write) error {
+	if t.remote != nil {
+		return t.remote.begin(t, group)
+	}
+	_, err := t.exec(`BEGIN IMMEDIATE`)
+	return err
+}
+
 func (t *tx) commitNow() error {
+	if t.remote != nil {
+		return t.remote.commit(t)
+	}
 	_, err := t.exec(`COMMIT`)
 	return err
 }
@@ -542,14 +615,14 @@ func (t *tx) performAlone(one *write) error {
 	if one.failsWithEarlier() {
 		return nil
 	}
-	if _, err := t.exec(`BEGIN IMMEDIATE`); err != nil {
+	if err := t.begin([]*write{one}); err != nil {
 		return err
 	}
 	if one.err = t.complete(one); one.err != nil {
-		if err := t.rollback(one.err); isSyncFailure(err) {
+		if err := t.rollback(one.err); isSyncFailure(err) || t.remote.repeats(err) {
 			return err
 		}
-		if len(one.carried()) > 1 {
+		if len(one.carried()) > 1 || isUniqueViolation(one.err) {
 			return t.performTogether([]*write{one})
 		}
 		one.leave(one.carried())
@@ -579,7 +652,7 @@ func (one *write) failsWithEarlier() bool {
 	if one.dependsOn == nil || one.dependsOn.err == nil || one.dependsOn.unstored != nil {
 		return false
 	}
-	one.err = fmt.Errorf("an earlier append: %w", one.dependsOn.err)
+	one.err = earlier(one.dependsOn.err)
 	return true
 }
 
@@ -593,7 +666,7 @@ func (t *tx) performOne(one *write) error {
 		return err
 	}
 	if one.err = t.complete(one); one.err != nil {
-		if isSyncFailure(one.err) {
+		if isSyncFailure(one.err) || t.remote.repeats(one.err) {
 			return one.err
 		}
 		t.later.forget()
@@ -635,18 +708,20 @@ func (t *tx) rollback(err error) error {
 	t.later.forget()
 	clear(t.ends)
 	t.receivers.rolledBack()
-	_, _ = t.exec(`ROLLBACK`)
+	if t.conn != nil {
+		_, _ = t.exec(`ROLLBACK`)
+	}
 	return err
 }
 
-// exec executes a statement and returns the number of changed rows. It takes no context:
+// exec executes a statement and returns the number of changed rows. It takes no context of a caller:
 // a queued write is performed even if its caller no longer waits.
 func (t *tx) exec(text string, args ...any) (int64, error) {
 	s, err := t.statement(text) //nolint:sqlclosecheck // cached, and closed with t
 	if err != nil {
 		return 0, err
 	}
-	r, err := s.ExecContext(context.Background(), args...)
+	r, err := s.ExecContext(t.context(), args...)
 	if err != nil {
 		return 0, err
 	}
@@ -659,7 +734,7 @@ func (t *tx) queryRow(text string, args []any, dest ...any) error {
 	if err != nil {
 		return err
 	}
-	return s.QueryRowContext(context.Background(), args...).Scan(dest...)
+	return s.QueryRowContext(t.context(), args...).Scan(dest...)
 }
 
 // queryOne reads one row with scan. It returns org.ErrNotFound if there is none.
@@ -669,7 +744,7 @@ func queryOne[T any](t *tx, scan func(scanner) (T, error), text string, args ...
 		var none T
 		return none, err
 	}
-	v, err := scan(s.QueryRowContext(context.Background(), args...))
+	v, err := scan(s.QueryRowContext(t.context(), args...))
 	if errors.Is(err, sql.ErrNoRows) {
 		err = org.ErrNotFound
 	}
@@ -682,15 +757,25 @@ func queryAll[T any](t *tx, scan func(scanner) (T, error), text string, args ...
 	if err != nil {
 		return nil, err
 	}
-	rows, err := s.QueryContext(context.Background(), args...)
+	rows, err := s.QueryContext(t.context(), args...)
 	if err != nil {
 		return nil, err
 	}
 	return scanAll(rows, scan)
 }
 
-// statement returns the prepared statement for text, from the cache if possible.
-func (t *tx) statement(text string) (*sql.Stmt, error) {
+// statement is a prepared statement of a file, or one that the driver of a server prepares.
+type statement interface {
+	ExecContext(ctx context.Context, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, args ...any) *sql.Row
+}
+
+// statement returns the statement for text, from the cache if possible.
+func (t *tx) statement(text string) (statement, error) {
+	if t.remote != nil {
+		return direct{t.conn, text}, nil
+	}
 	if s, ok := t.statements[text]; ok {
 		return s, nil
 	}
@@ -700,6 +785,14 @@ func (t *tx) statement(text string) (*sql.Stmt, error) {
 	}
 	t.statements[text] = s
 	return s, nil
+}
+
+// context returns the context of the transaction's statements.
+func (t *tx) context() context.Context {
+	if t.remote != nil {
+		return t.remote.ctx
+	}
+	return context.Background()
 }
 
 func (t *tx) close() error {

@@ -144,7 +144,7 @@ func TestAFullQueueBlocksAndLosesNothing(t *testing.T) {
 		t.Errorf("got %v, want context.DeadlineExceeded from a full queue", err)
 	}
 	release()
-	if err := s.writer.perform(t.Context(), nothing); err != nil {
+	if err := s.writer.perform(t.Context(), noOrg, nothing); err != nil {
 		t.Error(err)
 	}
 }
@@ -214,10 +214,10 @@ func TestAFullDiskRefusesEveryWriterAndIsNotFatal(t *testing.T) {
 // A smaller number than it has stops it from growing.
 func setMaxPages(t *testing.T, s *Store, pages string) {
 	t.Helper()
-	if err := s.repeatWrite(t.Context(), (*tx).vacuum); err != nil {
+	if err := s.repeatWrite(t.Context(), noOrg, (*tx).vacuum); err != nil {
 		t.Fatal(err)
 	}
-	err := s.writer.perform(t.Context(), func(tx *tx) error {
+	err := s.writer.perform(t.Context(), noOrg, func(tx *tx) error {
 		var n int
 		return tx.queryRow(`PRAGMA max_page_count = `+pages, nil, &n)
 	})

@@ -1,0 +1,131 @@
+package database
+
+import (
+	"context"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/journal"
+)
+
+// claimable lists runs that the owner ?1 may claim (journal.Head.Claimable) at the time ?2, the oldest of each org first, and
+// no more of an org than its slots allow, beginning with the org after ?3.
+const claimable = `WITH RECURSIVE waiting (org) AS ( -- the orgs with queued runs
+		(SELECT org FROM runs WHERE status = 'queued' ORDER BY org LIMIT 1)
+		UNION ALL
+		SELECT (SELECT n.org FROM runs AS n WHERE n.status = 'queued' AND n.org > waiting.org ORDER BY n.org LIMIT 1) FROM waiting WHERE waiting.org IS NOT NULL),
+	free AS (
+		SELECT org, run_id, slots, created_at FROM runs WHERE status = 'running' AND lease_until <= ?2 AND owner <> ?1
+		UNION ALL
+		SELECT some.* FROM waiting CROSS JOIN LATERAL ( -- no more of an org than can be claimed
+			SELECT q.org, q.run_id, q.slots, q.created_at FROM runs AS q WHERE q.status = 'queued' AND q.org = waiting.org AND NOT ` + notItsTurn + `
+			ORDER BY q.created_at, q.run_id LIMIT ?4) AS some),
+	placed AS (SELECT *, row_number() OVER (PARTITION BY org ORDER BY created_at, run_id) AS place FROM free)
+	SELECT org, run_id FROM placed
+	WHERE slots = 0 OR place + (SELECT count(*) FROM runs AS r WHERE r.status = 'running' AND r.org = placed.org AND r.lease_until > ?2) <= slots
+	ORDER BY place, org <= ?3, org LIMIT ?4`
+
+// claimOnServer claims runs of several orgs, each in the lane of its org: what is claimable is decided there again.
+func (s *Store) claimOnServer(ctx context.Context, owner string, limit int) ([]journal.Lease, error) {
+	now := s.leaseNow()
+	s.lastOrgMu.Lock()
+	after := s.lastOrg
+	s.lastOrgMu.Unlock()
+	found, err := list(ctx, s.db, func(row scanner) (key runKey, err error) {
+		err = row.Scan(&key.org, &key.run)
+		return key, err
+	}, claimable, owner, now.UnixMilli(), after, max(limit, 0))
+	if err != nil {
+		return nil, err
+	}
+	type asked struct {
+		one    *write
+		runs   []runKey
+		leases []journal.Lease
+	}
+	byOrg, orgs := map[string]*asked{}, []string(nil)
+	for _, key := range found {
+		if byOrg[key.org] == nil {
+			byOrg[key.org], orgs = &asked{}, append(orgs, key.org)
+		}
+		byOrg[key.org].runs = append(byOrg[key.org].runs, key)
+	}
+	for _, orgID := range orgs {
+		of := byOrg[orgID]
+		of.one = &write{awaited: true, org: orgID, do: func(t *tx) (err error) {
+			of.leases, err = t.claimSome(owner, of.runs, now, s.now())
+			return err
+		}}
+		if err := s.writer.submit(ctx, of.one); err != nil {
+			return nil, err
+		}
+	}
+	var claimed []journal.Lease
+	for _, orgID := range orgs {
+		if err := byOrg[orgID].one.wait(ctx); err != nil {
+			return nil, err
+		}
+		claimed = append(claimed, byOrg[orgID].leases...)
+	}
+	if n := len(claimed); n > 0 {
+		s.lastOrgMu.Lock()
+		s.lastOrg = claimed[n-1].Org
+		s.lastOrgMu.Unlock()
+	}
+	return claimed, nil
+}
+
+// claimSome gives those of an org's runs to owner that are claimable, and have a slot.
+func (t *tx) claimSome(owner string, runs []runKey, now, wall time.Time) (leases []journal.Lease, err error) {
+	for _, key := range runs {
+		lease, claimed, err := t.claimOne(owner, key, now, wall, true)
+		if err != nil {
+			return nil, err
+		}
+		if claimed {
+			leases = append(leases, lease)
+		}
+	}
+	return leases, nil
+}
+
+// claimOne gives the run to owner if it is claimable, and if it needs a slot and bounded is set, has one.
+func (t *tx) claimOne(owner string, key runKey, now, wall time.Time, bounded bool) (lease journal.Lease, claimed bool, err error) {
+	h, err := t.head(key)
+	if err != nil || !h.Claimable(owner, now) {
+		return lease, false, err
+	}
+	if h.Summary.Status == journal.Queued {
+		var waits bool
+		if err := t.queryRow(`SELECT `+notItsTurn+` FROM runs AS q WHERE q.org = ? AND q.run_id = ?`, []any{key.org, key.run}, &waits); err != nil || waits {
+			return lease, false, err
+		}
+	}
+	if bounded && h.Summary.Slots > 0 {
+		state := orgState{t: t, org: key.org, c: &headChange{leaseNow: now}}
+		if n, err := state.LeasedRuns(); err != nil || n >= h.Summary.Slots {
+			return lease, false, err
+		}
+	}
+	h, lease = h.Claim(owner, now)
+	if err := t.writeLease(h); err != nil {
+		return lease, false, err
+	}
+	return lease, true, t.settleAll(key, wall.UnixMilli())
+}
+
+// forfeitDead counts the slices of owners that are gone as spent: what they spent since they last wrote is not known.
+func (s *Store) forfeitDead(ctx context.Context) error {
+	now := s.leaseNow().UnixMilli()
+	const dead = ` AND NOT EXISTS (SELECT 1 FROM owners AS o WHERE o.owner = slices.owner AND o.until > ?)`
+	orgs, err := list(ctx, s.db, scanText, `SELECT DISTINCT org FROM slices WHERE true`+dead+` ORDER BY org`, now)
+	if err != nil {
+		return err
+	}
+	for _, orgID := range orgs {
+		if err := s.writer.perform(ctx, orgID, func(t *tx) error { return t.forfeit(orgID, dead, now) }); err != nil {
+			return err
+		}
+	}
+	_, err = s.db.ExecContext(ctx, `DELETE FROM owners WHERE until < ?`, now-24*time.Hour.Milliseconds())
+	return err
+}

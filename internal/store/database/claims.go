@@ -16,9 +16,9 @@ const claimable = `WITH RECURSIVE waiting (org) AS ( -- the orgs with queued run
 	free AS (
 		SELECT org, run_id, slots, created_at FROM runs WHERE status = 'running' AND lease_until <= ?2 AND owner <> ?1
 		UNION ALL
-		SELECT some.* FROM waiting CROSS JOIN LATERAL ( -- no more of an org than can be claimed
+		SELECT oldest.* FROM waiting CROSS JOIN LATERAL ( -- no more of an org than can be claimed
 			SELECT q.org, q.run_id, q.slots, q.created_at FROM runs AS q WHERE q.status = 'queued' AND q.org = waiting.org AND NOT ` + notItsTurn + `
-			ORDER BY q.created_at, q.run_id LIMIT ?4) AS some),
+			ORDER BY q.created_at, q.run_id LIMIT ?4) AS oldest),
 	placed AS (SELECT *, row_number() OVER (PARTITION BY org ORDER BY created_at, run_id) AS place FROM free)
 	SELECT org, run_id FROM placed
 	WHERE slots = 0 OR place + (SELECT count(*) FROM runs AS r WHERE r.status = 'running' AND r.org = placed.org AND r.lease_until > ?2) <= slots
@@ -59,12 +59,20 @@ func (s *Store) claimOnServer(ctx context.Context, owner string, limit int) ([]j
 			return nil, err
 		}
 	}
-	var claimed []journal.Lease
+	got := make(map[runKey]journal.Lease, len(found))
 	for _, orgID := range orgs {
 		if err := byOrg[orgID].one.wait(ctx); err != nil {
 			return nil, err
 		}
-		claimed = append(claimed, byOrg[orgID].leases...)
+		for _, lease := range byOrg[orgID].leases {
+			got[runKey{lease.Org, lease.RunID}] = lease
+		}
+	}
+	var claimed []journal.Lease
+	for _, key := range found {
+		if lease, ok := got[key]; ok {
+			claimed = append(claimed, lease)
+		}
 	}
 	if n := len(claimed); n > 0 {
 		s.lastOrgMu.Lock()

@@ -197,6 +197,9 @@ func (s *Store) clean(ctx context.Context) error {
 	if err := s.repeatWrite(ctx, noOrg, (*tx).dropLists); err != nil {
 		return err
 	}
+	if s.onServer() {
+		return nil // its autovacuum does it
+	}
 	return s.repeatWrite(ctx, noOrg, (*tx).vacuum)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 //	INDEXED BY x     nothing: the planner has statistics
 //	_rowid_          ctid, the place of a row, for statements that delete some rows (rowid is a column: the order of rows)
 //	CAST(? AS TEXT)  CAST($1 AS bytea): bodies are texts in a file and bytes on a server, which does not look into them
+//	CROSS JOIN t ON  JOIN t ON: SQLite does not change the order of the tables
 //	x''              CAST('' AS bytea)
 //
 // All else is written so that both take it, or is a function that the schema of the server has (min, max and instr of values,
@@ -91,7 +93,11 @@ func translate(text string) string {
 
 var spelled = strings.NewReplacer("_rowid_", "ctid", "AS TEXT)", "AS bytea)", "x''", "CAST('' AS bytea)") // read-only
 
+// joinedInOrder finds a table that is joined in the order of the statement.
+var joinedInOrder = regexp.MustCompile(`CROSS JOIN (\w+(?: AS)?(?: \w+)? ON )`)
+
 func translateText(text string) string {
+	text = joinedInOrder.ReplaceAllString(text, "JOIN $1")
 	var b strings.Builder
 	next := 1
 	for part, quoted := range quotes(spelled.Replace(text)) {

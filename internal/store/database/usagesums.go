@@ -208,7 +208,7 @@ func (r *Reader) UsageSums(ctx context.Context, orgID string, q audit.UsageDays,
 		sums = append(sums, "CAST(sum("+strings.TrimSpace(column)+") AS BIGINT)")
 	}
 	rows, err := r.db.QueryContext(ctx, `SELECT count(*), `+key+`, `+strings.Join(sums, ", ")+
-		` FROM (SELECT * FROM usage_sums WHERE org = ? AND day >= ? AND day < ? LIMIT ?) AS some GROUP BY `+strings.Join(columns, ", "),
+		` FROM (SELECT * FROM usage_sums WHERE org = ? AND day >= ? AND day < ? LIMIT ?) AS days GROUP BY `+strings.Join(columns, ", "),
 		orgID, q.From, q.To, audit.MaxUsageSums+1)
 	if err != nil {
 		return r.wrap("read the sums of usage", err)

@@ -201,12 +201,13 @@ func (one *write) wait(ctx context.Context) error {
 // close performs the queued writes and closes the connection.
 func (w *writer) close() error {
 	w.mu.Lock()
-	if !w.closed {
+	first := !w.closed
+	if first {
 		w.closed = true
 		close(w.queue)
 	}
 	w.mu.Unlock()
-	if w.lanes != nil {
+	if first && w.lanes != nil {
 		for range maxQueue { // all writes have a result
 			w.slots <- struct{}{}
 		}

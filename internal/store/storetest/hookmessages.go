@@ -194,6 +194,7 @@ func hookMessagesPersist(b *testBench) {
 	b.tellHooks("a", "r1", "h")
 	first := b.claimHooks("a", "h", 1)
 	b.Store = b.maker.Crash(b.T, b.Store)
+	b.ownersGone()
 	b.tellHooks("a", "r2", "h")
 	again := b.claimHooks("a", "h", 5)
 	if len(again) != 2 || again[0].ID != first[0].ID || again[1].RunID != "r2" {

@@ -14,6 +14,7 @@ func promiseCases() []rule { // P01
 			b.begin("b", "r")
 			b.begin("a", "waits").write(loop.Parked{})
 			b.Store = b.maker.Reopen(b.T, b.Store)
+			b.ownersGone()
 			b.ok(b.author("a", "other").open(journal.Opening{Slots: 1}))
 			claimed := b.claim("new", 10)
 			b.checkLeases(claimed, "a/r@2", "b/r@2")
@@ -33,6 +34,7 @@ func promiseCases() []rule { // P01
 			b.beginWithHold("a", "r")
 			b.Store = b.maker.Crash(b.T, b.Store)
 			b.checkHold("a", "r")
+			b.ownersGone()
 			b.checkLeases(b.claim("new", 10), "a/r@2")
 			b.checkUsed("a", "s", tokens(45), tokens(0))
 		}},
@@ -40,6 +42,7 @@ func promiseCases() []rule { // P01
 			b.exchange("p", journal.SliceUse{Budget: window("s", 1000), Spent: tokens(0), Need: tokens(100)})
 			b.exchange("p", journal.SliceUse{Budget: window("s", 1000), Spent: tokens(30), Need: tokens(100)})
 			b.Store = b.maker.Crash(b.T, b.Store)
+			b.ownersGone()
 			b.checkUsed("a", "s", tokens(130), tokens(0))
 			b.equal(b.exchange("q", journal.SliceUse{Budget: window("s", 1000), Need: tokens(7)}), tokens(7))
 		}},
@@ -48,10 +51,22 @@ func promiseCases() []rule { // P01
 			b.advance(journal.LeaseTTL)
 			b.claim("new", 1)
 			b.Store = b.maker.Crash(b.T, b.Store)
+			b.ownersGone()
 			b.checkLeases(b.claim("newer", 1), "a/r@3")
 			old.testBench = b
 			b.checkError(old.append(b.Context(), journal.Batch{Sync: true}, input("x")), journal.ErrFenced)
 		}},
+	}
+}
+
+// ownersGone makes the processes that had the store before be gone for good: where several can have it, their leases and
+// claims end with their time.
+func (b *testBench) ownersGone() {
+	b.Helper()
+	if b.maker.Shared {
+		b.advance(10 * journal.LeaseTTL)
+		_, err := b.Leases.Renew(b.Context(), "another owner")
+		b.ok(err)
 	}
 }
 

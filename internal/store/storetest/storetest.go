@@ -51,6 +51,10 @@ type Maker struct {
 	// belongs to one. The cases of the other ports are left out.
 	RunsOnly bool
 
+	// Shared says that several processes can have a store: nothing ends when one opens it, and what was claimed ends with
+	// its time.
+	Shared bool
+
 	// Open returns an empty store with these clocks. The implementation closes it
 	// when the test ends.
 	Open func(t *testing.T, c Clocks) Store

@@ -580,6 +580,7 @@ func messagesPersist(b *testBench) {
 	b.tell("a", "r1", org.RunWaiting)
 	claimed := b.checkClaimed("a", "w", 1, "r1")
 	b.Store = b.maker.Crash(b.T, b.Store)
+	b.ownersGone()
 	b.tell("a", "r2", org.RunWaiting)
 	again := b.checkClaimed("a", "w", 2, "r1", "r2")
 	if again[0].ID != claimed[0].ID || !again[0].To.Same(w) {

@@ -9,12 +9,13 @@ import (
 // mayUseSQL are the packages with statements of SQL: the stores, and the tools whose work it is.
 func mayUseSQL() map[string]string {
 	return map[string]string{
-		"internal/store/database":              "it is the store",
-		"internal/store/postgres":              "it is what the store needs of PostgreSQL",
-		"internal/store/storetest":             "it records the statements of a store",
-		"internal/sqltool":                     "database_query and database_write execute statements on databases of orgs",
+		"internal/store/database":  "it is the store",
+		"internal/store/postgres":  "it is what the store needs of PostgreSQL",
+		"internal/store/storetest": "it records the statements of a store",
+		"internal/sqltool":         "database_query and database_write execute statements on databases of orgs",
+		"resource":                 "resource.Table makes tools of a table of the program's own database, over the driver that the program links",
+
 		"internal/store/postgres/postgrestest": "it makes schemas for tests",
-		"resource":                             "resource.Table makes tools of a table of the program's own database, over the driver that the program links",
 	}
 }
 

@@ -118,7 +118,7 @@ func (b *Bell) Subscribe(kind string, heard func(Key)) (cancel func()) {
 	}
 }
 
-// Close sends what was rung, for up to 2 seconds, ends the connection and waits until no subscriber is called any more.
+// Close sends what was rung, for up to 4 seconds, ends the connection and waits until no subscriber is called any more.
 func (b *Bell) Close() {
 	b.stop()
 	b.running.Wait()
@@ -264,36 +264,30 @@ func (b *Bell) hearOne(conn *pgx.Conn) error {
 // send sends what was rung.
 func (b *Bell) send() {
 	wait := firstWait
-	for {
+	for b.ctx.Err() == nil {
 		select {
 		case <-b.waiting.rung:
-		case <-b.ctx.Done():
-			// Those who close have often just rung.
-			ctx, cancel := context.WithTimeout(context.Background(), ringWithin)
-			defer cancel()
-			_ = b.sendAll(ctx, b.waiting.take()) // nobody is left who would try again
-			return
+			sleep(b.ctx, ringEvery)
+		case <-b.ctx.Done(): // those who close have often just rung
 		}
-		sleep(b.ctx, ringEvery)
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(b.ctx), ringWithin)
 		keys := b.waiting.take()
-		err := b.sendAll(ctx, keys)
-		cancel()
+		err := b.sendAll(keys)
 		if err == nil {
 			wait = firstWait
 			continue
 		}
 		b.options.log().Debug("doorbells were not sent", "schema", b.schema, "keys", len(keys), "error", err)
-		if b.ctx.Err() != nil {
-			return
-		}
 		b.waiting.add(keys)
 		sleep(b.ctx, wait)
 		wait = min(2*wait, readEvery)
 	}
+	_ = b.sendAll(b.waiting.take()) // what was rung meanwhile; nobody is left who would try again
 }
 
-func (b *Bell) sendAll(ctx context.Context, keys []Key) error {
+// sendAll sends the keys, also when the bell is being closed.
+func (b *Bell) sendAll(keys []Key) error {
+	ctx, cancel := context.WithTimeout(context.Background(), ringWithin)
+	defer cancel()
 	for _, m := range messages(b.own, keys) {
 		if err := b.notify(ctx, m); err != nil {
 			return err

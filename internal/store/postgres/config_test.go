@@ -131,7 +131,7 @@ func TestConnectionsHaveTheSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tx.Rollback()
+	defer tx.Rollback() //nolint:errcheck // it has changed nothing
 	if _, err := tx.ExecContext(t.Context(), o.SetLocal()); err != nil {
 		t.Error(err)
 	}

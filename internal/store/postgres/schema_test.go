@@ -142,6 +142,7 @@ func TestTextsAreComparedByTheirBytes(t *testing.T) {
 func TestOneOfSeveralStartersMigrates(t *testing.T) {
 	t.Parallel()
 	o := postgrestest.New(t)
+	postgrestest.Exec(t, o, `DROP SCHEMA `+o.Schema)
 	const starters = 5
 	versions, errs := make([]postgres.Version, starters), make([]error, starters)
 	var all sync.WaitGroup

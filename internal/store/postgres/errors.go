@@ -98,7 +98,8 @@ func (e *SchemaError) Error() string {
 	case e.Missing && e.Schema == "":
 		return "the search_path of the role names no schema that is there: set postgres.schema, or make one with CREATE SCHEMA"
 	case e.Missing:
-		return fmt.Sprintf("the schema %q is not there: make it with CREATE SCHEMA, or start once with postgres.migrate: start", e.Schema)
+		return fmt.Sprintf("the schema %q is not there, or the role has no USAGE on it: make it with CREATE SCHEMA or by a start with "+
+			"postgres.migrate: start, or GRANT USAGE", e.Schema)
 	case e.Foreign:
 		return fmt.Sprintf("the schema %q has tables of another program: set postgres.schema to one of the gateway's own", e.Schema)
 	case e.Oldest > 0:

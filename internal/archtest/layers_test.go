@@ -74,6 +74,8 @@ func layers() []layer {
 		{"test kits", "test programs are their own children, as the gateway is", []string{"internal/sandbox/sandboxtest"}},
 		{"sandbox", "PDFs of strangers are read in child processes, no matter which package asks", []string{"internal/pdf"}},
 		{"sandbox", "the library for PDFs is in child processes: nothing but the program reaches it", []string{"internal/pdf/child"}},
+		{"store kit", "what stores do with SQL is done once; what an engine needs beside it lies above",
+			[]string{"internal/store/database"}},
 		{"adapters", "each adapter speaks to one part of the outside world; two that know each other cannot be changed alone", []string{
 			"internal/provider/...", "internal/mcptool", "internal/mcpserver", "internal/outbox", "internal/resulttool", "internal/httptool", "internal/codetool", "internal/webtool", "internal/sqltool", "internal/storagetool", "internal/blob/disk", "internal/blob/s3", "internal/hook", "internal/knowledge", "internal/delegate",
 			"internal/store/...", "internal/coord/...", "internal/telemetry", "internal/analytics", "internal/surface/..."}},
@@ -100,7 +102,7 @@ func layers() []layer {
 func outside() []string {
 	return []string{
 		"bench/...", "docs", "internal/archtest", "internal/mutation", "internal/ramdir", "internal/release", "internal/soak",
-		"internal/store/database/sqlitetest",
+		"internal/store/database/sqlitetest", "internal/store/postgres/postgrestest",
 	}
 }
 
@@ -135,7 +137,9 @@ func TestOrgsKnowNoSurface(t *testing.T) {
 
 // Stores keep what internal/journal says, and know nothing of what performs runs.
 func TestStoresKnowTheJournalOnly(t *testing.T) {
-	for _, p := range named(t, []string{"internal/store/memory", "internal/store/database", "internal/store/storetest"}) {
+	for _, p := range named(t, []string{
+		"internal/store/memory", "internal/store/database", "internal/store/postgres", "internal/store/storetest",
+	}) {
 		for _, path := range p.Imports {
 			if isOurs(path) && (inModule(path) == "internal/run" || inModule(path) == "internal/eventlog") {
 				t.Errorf("%s imports %s: what stores implement belongs in internal/journal", p.name(), inModule(path))

@@ -10,9 +10,12 @@ import (
 func mayUseSQL() map[string]string {
 	return map[string]string{
 		"internal/store/database":  "it is the store",
+		"internal/store/postgres":  "it is what the store needs of PostgreSQL",
 		"internal/store/storetest": "it records the statements of a store",
 		"internal/sqltool":         "database_query and database_write execute statements on databases of orgs",
 		"resource":                 "resource.Table makes tools of a table of the program's own database, over the driver that the program links",
+
+		"internal/store/postgres/postgrestest": "it makes schemas for tests",
 	}
 }
 
@@ -58,7 +61,7 @@ func TestTheLibraryLinksNothingOfAGateway(t *testing.T) {
 	never := []string{
 		"github.com/turnpike-gateway/turnpike/internal/httpd", "github.com/turnpike-gateway/turnpike/internal/surface", "github.com/turnpike-gateway/turnpike/internal/config",
 		"github.com/turnpike-gateway/turnpike/internal/store/database", "modernc.org", "go.opentelemetry.io", "github.com/spf13/cobra",
-		"github.com/prometheus", "github.com/aws", "github.com/goccy/go-yaml",
+		"github.com/prometheus", "github.com/aws", "github.com/goccy/go-yaml", "github.com/jackc",
 	}
 	for _, of := range []struct {
 		packages []string

@@ -32,8 +32,10 @@ func dialers() map[string][]string {
 func mayDial() map[string]string {
 	return map[string]string{
 		"internal/egress": "it is the one dialer",
-		"bench/...":       "a load generator and its servers: they measure the gateway from outside",
-		"turnpiketest":    "servers and clients for tests; no part of a gateway",
+		"internal/store/postgres": "the operator names the server of the store, as a data directory; its driver dials, " +
+			"and the rules for addresses that others name do not apply",
+		"bench/...":    "a load generator and its servers: they measure the gateway from outside",
+		"turnpiketest": "servers and clients for tests; no part of a gateway",
 	}
 }
 

@@ -1,0 +1,244 @@
+package postgres_test
+
+import (
+	"database/sql"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	_ "modernc.org/sqlite"
+
+	"github.com/turnpike-gateway/turnpike/internal/store/database"
+	"github.com/turnpike-gateway/turnpike/internal/store/postgres"
+	"github.com/turnpike-gateway/turnpike/internal/store/postgres/postgrestest"
+)
+
+// The server gets the whole file at once.
+func TestEachMigrationIsOneBlockForGoose(t *testing.T) {
+	files, err := filepath.Glob("migrations/*.sql")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("migrations %q, error %v", files, err)
+	}
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, block, _ := strings.Cut(string(text), "-- +goose Up\n")
+		if !strings.HasPrefix(block, "-- +goose StatementBegin\n") || !strings.HasSuffix(block, "\n-- +goose StatementEnd\n") {
+			t.Errorf("%s: put everything after \"-- +goose Up\" between one StatementBegin and one StatementEnd", name)
+		}
+	}
+}
+
+// sqlite returns a database in memory with the schema of SQLite.
+func sqlite(t *testing.T) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite", ":memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	db.SetMaxOpenConns(1)
+	files, err := filepath.Glob("../database/migrations/*.sql")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("migrations %q, error %v", files, err)
+	}
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		up, _, _ := strings.Cut(string(text), "-- +goose Down\n")
+		if _, err := db.ExecContext(t.Context(), up); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+	return db
+}
+
+// without returns the names that do not begin with one of the tables' names.
+func without(names []string, tables ...string) []string {
+	return slices.DeleteFunc(names, func(name string) bool {
+		return slices.ContainsFunc(tables, func(table string) bool { return strings.HasPrefix(name, table+" ") })
+	})
+}
+
+func TestTheTablesAreThoseOfSQLite(t *testing.T) {
+	t.Parallel()
+	_, db := migrated(t)
+	lite := sqlite(t)
+	own := []string{"goose_db_version", "replicas", "settings_epoch", "installation", "duties", "file_chunks", "schema_oldest"}
+
+	// Table, column, place in the primary key, whether it may be NULL.
+	want := without(rows(t, lite, `SELECT m.name || ' ' || c.name || ' ' || lower(c.type) || ' ' || c.pk || iif(c."notnull", '', ' null')
+		FROM sqlite_schema m, pragma_table_info(m.name) c WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite_%'`), "probes")
+	bodies := []string{"run_facts body", "run_rows body", "conversations body", "shared_lists body", "audit_log body"}
+	for i, column := range want {
+		column = strings.NewReplacer(" integer ", " bigint ", " blob ", " bytea ").Replace(column)
+		for _, body := range bodies {
+			column = strings.Replace(column, body+" text", body+" bytea", 1)
+		}
+		want[i] = column
+	}
+	for _, table := range []string{"conversations", "hook_messages", "outbox", "tool_cache"} {
+		want = append(want, table+" rowid bigint 0")
+	}
+	got := without(rows(t, db, `SELECT c.table_name || ' ' || c.column_name || ' ' || c.data_type
+			|| ' ' || coalesce(array_position(k.conkey, a.attnum::smallint), 0)
+			|| CASE c.is_nullable WHEN 'YES' THEN ' null' ELSE '' END
+		FROM information_schema.columns c JOIN pg_attribute a ON a.attrelid = c.table_name::regclass AND a.attname = c.column_name
+		LEFT JOIN pg_constraint k ON k.conrelid = a.attrelid AND k.contype = 'p' WHERE c.table_schema = current_schema()`), own...)
+	slices.Sort(want)
+	slices.Sort(got)
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("columns, - of SQLite, + of PostgreSQL:\n%s", d)
+	}
+
+	// Each index of SQLite is there; the columns may end with the rowid, which SQLite adds itself.
+	want = rows(t, lite, `SELECT tbl_name || ' ' || name FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL ORDER BY 1`)
+	got = rows(t, db, `SELECT tablename || ' ' || indexname FROM pg_indexes WHERE schemaname = current_schema()`)
+	for _, index := range want {
+		if !slices.Contains(got, index) {
+			t.Errorf("the index %s is missing", index)
+		}
+	}
+
+	// Foreign keys, but for those of the two largest tables.
+	want = without(rows(t, lite, `SELECT m.name || ' ' || group_concat(f."from") || ' ' || f."table" || ' ' || lower(f.on_delete)
+		FROM sqlite_schema m, pragma_foreign_key_list(m.name) f WHERE m.type = 'table'
+		GROUP BY m.name, f.id ORDER BY 1`), "run_facts", "run_rows")
+	got = rows(t, db, `SELECT k.conrelid::regclass || ' ' || (SELECT string_agg(a.attname, ',' ORDER BY n)
+			FROM unnest(k.conkey) WITH ORDINALITY u(attnum, n)
+			JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = u.attnum)
+		|| ' ' || k.confrelid::regclass || ' ' || CASE k.confdeltype WHEN 'c' THEN 'cascade' WHEN 'a' THEN 'no action' END
+		FROM pg_constraint k WHERE k.contype = 'f' AND k.connamespace = current_schema()::regnamespace`)
+	slices.Sort(want)
+	slices.Sort(got)
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("foreign keys, - of SQLite, + of PostgreSQL:\n%s", d)
+	}
+}
+
+// Servers sort texts by their locale, and C and Go by bytes.
+func TestTextsAreComparedByTheirBytes(t *testing.T) {
+	t.Parallel()
+	_, db := migrated(t)
+	const texts = `FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid WHERE c.relnamespace = current_schema()::regnamespace
+		AND c.relkind = 'r' AND a.attnum > 0 AND a.atttypid = 'text'::regtype`
+	if n := rows(t, db, `SELECT count(*) `+texts); n[0] < "1" {
+		t.Fatal("no column is a text")
+	}
+	for _, column := range rows(t, db, `SELECT c.relname || '.' || a.attname `+texts+` AND a.attcollation <> '"C"'::regcollation`) {
+		t.Errorf(`%s: add COLLATE "C"`, column)
+	}
+}
+
+func TestOneOfSeveralStartersMigrates(t *testing.T) {
+	t.Parallel()
+	o := postgrestest.New(t)
+	postgrestest.Exec(t, o, `DROP SCHEMA `+o.Schema)
+	const starters = 5
+	versions, errs := make([]postgres.Version, starters), make([]error, starters)
+	var all sync.WaitGroup
+	for i := range starters {
+		all.Go(func() { versions[i], errs[i] = postgres.Migrate(t.Context(), o) })
+	}
+	all.Wait()
+	applied := 0
+	for i, v := range versions {
+		if errs[i] != nil {
+			t.Errorf("starter %d: %v", i, errs[i])
+		}
+		if v.Now != 100 || v.Schema != o.Schema {
+			t.Errorf("starter %d: version %+v", i, v)
+		}
+		applied += v.Applied
+	}
+	if applied != 1 {
+		t.Errorf("%d migrations were applied, want 1", applied)
+	}
+}
+
+func TestASchemaIsCreatedIfItIsMissing(t *testing.T) {
+	t.Parallel()
+	o := postgrestest.New(t)
+	postgrestest.Exec(t, o, `DROP SCHEMA `+o.Schema)
+	o.Migrate = postgres.MigrateNever
+	var e *postgres.SchemaError
+	if _, err := postgres.Migrate(t.Context(), o); !errors.As(err, &e) || !e.Missing || !errors.Is(err, database.ErrSchema) {
+		t.Errorf("never, without the schema: error %v", err)
+	}
+	o.Migrate = postgres.MigrateStart
+	if v, err := postgres.Migrate(t.Context(), o); err != nil || v.Found != 0 || v.Now != 100 || v.Applied != 1 {
+		t.Errorf("start: version %+v, error %v", v, err)
+	}
+	if v, err := postgres.Migrate(t.Context(), o); err != nil || v.Found != 100 || v.Now != 100 || v.Applied != 0 {
+		t.Errorf("again: version %+v, error %v", v, err)
+	}
+	o.Migrate = postgres.MigrateNever
+	if v, err := postgres.Migrate(t.Context(), o); err != nil || v.Now != 100 {
+		t.Errorf("never: version %+v, error %v", v, err)
+	}
+}
+
+func TestSchemasThatThisBuildCannotUseAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, statements string
+		migrate          string
+		want             postgres.SchemaError
+		says             string
+	}{
+		{name: "nothing in it", migrate: "never", want: postgres.SchemaError{Known: 100}, says: "has version 0, 100 expected: start once"},
+		{name: "a table of another program", statements: `CREATE TABLE orders (id bigint)`,
+			want: postgres.SchemaError{Known: 100, Foreign: true}, says: "tables of another program: set postgres.schema"},
+		{name: "migrations of another program", statements: `CREATE TABLE goose_db_version (version_id bigint, is_applied boolean);
+			INSERT INTO goose_db_version VALUES (20240101, true)`,
+			want: postgres.SchemaError{Known: 100, Foreign: true}, says: "tables of another program"},
+		{name: "a later build that does not share it", statements: `CREATE TABLE goose_db_version (version_id bigint, is_applied boolean);
+			INSERT INTO goose_db_version VALUES (100, true), (107, true); CREATE TABLE schema_oldest (oldest bigint);
+			INSERT INTO schema_oldest VALUES (103)`,
+			want: postgres.SchemaError{Found: 107, Known: 100, Oldest: 103}, says: "has version 107, which builds from version 103 on can use"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			o := postgrestest.New(t)
+			o.Migrate = c.migrate
+			postgrestest.Exec(t, o, c.statements)
+			_, err := postgres.Migrate(t.Context(), o)
+			c.want.Schema = o.Schema
+			var e *postgres.SchemaError
+			if !errors.As(err, &e) || *e != c.want || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("error %v (%+v), want %+v that says %q", err, e, c.want, c.says)
+			}
+		})
+	}
+}
+
+// An old build goes on, and starts again, while replicas are exchanged one by one.
+func TestASchemaOfALaterBuildThatHasOnlyAddedToItIsUsed(t *testing.T) {
+	t.Parallel()
+	o, db := migrated(t)
+	if _, err := db.ExecContext(t.Context(), `INSERT INTO goose_db_version (version_id, is_applied) VALUES (104, true)`); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := postgres.Migrate(t.Context(), o); err != nil || v.Found != 104 || v.Now != 104 || v.Applied != 0 {
+		t.Errorf("version %+v, error %v", v, err)
+	}
+}
+
+// Monitoring, for example, makes some.
+func TestViewsInASchemaAreNoOtherProgram(t *testing.T) {
+	t.Parallel()
+	o := postgrestest.New(t)
+	postgrestest.Exec(t, o, `CREATE VIEW v AS SELECT 1 AS one`)
+	if _, err := postgres.Migrate(t.Context(), o); err != nil {
+		t.Error(err)
+	}
+}

@@ -890,4 +890,33 @@ CREATE TABLE schema_oldest (
   oldest bigint NOT NULL
 );
 INSERT INTO schema_oldest (oldest) VALUES (100);
+
+-- Owners of runs that are alive: until when, by the clock of leases.
+CREATE TABLE owners (
+  owner text COLLATE "C" NOT NULL PRIMARY KEY,
+  until bigint           NOT NULL
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+
+-- Functions ------------------------------------------------------------------------------------
+
+-- What SQLite has and the statements use: see package database, translate.go.
+CREATE FUNCTION max(a bigint, b bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT greatest(a, b)';
+CREATE FUNCTION min(a bigint, b bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT least(a, b)';
+CREATE FUNCTION instr(a text, b text) RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT strpos(a, b)';
+
+-- The elements of a list, with their places; none of null.
+CREATE FUNCTION json_each(doc text) RETURNS TABLE (key bigint, value text) LANGUAGE sql IMMUTABLE ROWS 10
+  AS 'SELECT e.place - 1, e.value FROM json_array_elements_text(CASE WHEN doc = ''null'' THEN ''[]'' ELSE doc END::json) WITH ORDINALITY AS e (value, place)';
+CREATE FUNCTION json_each(doc text, path text) RETURNS TABLE (key bigint, value text) LANGUAGE sql IMMUTABLE ROWS 10
+  AS 'SELECT e.place - 1, e.value FROM json_array_elements_text(coalesce(json_extract_path(doc::json, VARIADIC string_to_array(substr(path, 3), ''.'')), ''[]''))
+    WITH ORDINALITY AS e (value, place)';
+
+-- A member of an object, as text.
+CREATE FUNCTION json_extract(doc text, path text) RETURNS text LANGUAGE sql IMMUTABLE
+  AS 'SELECT json_extract_path_text(doc::json, VARIADIC string_to_array(substr(path, 3), ''.''))';
+CREATE FUNCTION json_extract(doc bytea, path text) RETURNS text LANGUAGE sql IMMUTABLE
+  AS 'SELECT json_extract_path_text(convert_from(doc, ''UTF8'')::json, VARIADIC string_to_array(substr(path, 3), ''.''))';
+CREATE FUNCTION json_array_length(doc bytea, path text) RETURNS integer LANGUAGE sql IMMUTABLE
+  AS 'SELECT CASE json_typeof(e.list) WHEN ''array'' THEN json_array_length(e.list) END
+    FROM (SELECT json_extract_path(convert_from(doc, ''UTF8'')::json, VARIADIC string_to_array(substr(path, 3), ''.'')) AS list) AS e';
 -- +goose StatementEnd

@@ -1,0 +1,105 @@
+package postgres_test
+
+import (
+	"database/sql"
+	"log/slog"
+	"testing"
+
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/store/database"
+	"github.com/turnpike-gateway/turnpike/internal/store/postgres"
+	"github.com/turnpike-gateway/turnpike/internal/store/postgres/postgrestest"
+	"github.com/turnpike-gateway/turnpike/internal/store/storetest"
+)
+
+func TestStore(t *testing.T) {
+	k := newMaker(t)
+	storetest.Run(t, storetest.Maker{Shared: true, Open: k.open, Capped: k.capped, Reopen: k.reopen, Crash: k.crash})
+}
+
+// maker opens stores for storetest in one schema, one after the other.
+type maker struct {
+	options postgres.Options
+	empty   string // statements that delete all rows
+	clocks  map[*database.Store]storetest.Clocks
+}
+
+func newMaker(t *testing.T) maker {
+	t.Helper()
+	k := maker{options: postgrestest.New(t), clocks: map[*database.Store]storetest.Clocks{}}
+	if _, err := postgres.Migrate(t.Context(), k.options); err != nil {
+		t.Fatal(err)
+	}
+	db := k.db(t)
+	defer db.Close()
+	rows, err := db.QueryContext(t.Context(), `SELECT tablename FROM pg_tables WHERE schemaname = current_schema() AND tablename NOT IN ('goose_db_version', 'settings_epoch', 'schema_oldest')`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	k.empty = `SET session_replication_role = replica`
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			t.Fatal(err)
+		}
+		k.empty += `; DELETE FROM ` + name
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func (k maker) db(t *testing.T) *sql.DB {
+	t.Helper()
+	c, err := k.options.Connector()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sql.OpenDB(database.Translated(c))
+}
+
+func (k maker) open(t *testing.T, c storetest.Clocks) storetest.Store {
+	return k.capped(t, c, org.Caps{})
+}
+
+func (k maker) capped(t *testing.T, c storetest.Clocks, caps org.Caps) storetest.Store {
+	t.Helper()
+	db := k.db(t)
+	defer db.Close()
+	if _, err := db.ExecContext(t.Context(), k.empty); err != nil { // faster than TRUNCATE, which syncs a file for each table and index
+		t.Fatal(err)
+	}
+	return k.again(t, c, caps)
+}
+
+func (k maker) again(t *testing.T, c storetest.Clocks, caps org.Caps) storetest.Store {
+	t.Helper()
+	s := database.OpenServer(k.db(t), database.ServerOptions{Name: k.options.Schema, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Now: c.Wall, LeaseNow: c.Leases, Caps: caps})
+	k.clocks[s] = c
+	t.Cleanup(func() { _ = s.Close() })
+	sweep := func(t *testing.T) {
+		t.Helper()
+		if _, err := s.DeleteForgotten(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	return storetest.Store{
+		Orgs: s, Agents: s, Sessions: s, Journal: s, Archive: s, Slices: s, Leases: s, Conversations: s, Results: s, Audit: s,
+		LaterDeleter: s, Sweep: sweep, Webhooks: s, Outbox: s, HookMessages: s, Files: s,
+	}
+}
+
+// crash opens the schema again as another process would, while the store that had it before does nothing.
+func (k maker) crash(t *testing.T, old storetest.Store) storetest.Store {
+	return k.again(t, k.clocks[old.Orgs.(*database.Store)], org.Caps{})
+}
+
+func (k maker) reopen(t *testing.T, old storetest.Store) storetest.Store {
+	s := old.Orgs.(*database.Store)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return k.again(t, k.clocks[s], org.Caps{})
+}

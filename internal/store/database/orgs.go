@@ -101,6 +101,9 @@ func (s *Store) AddOrgs(ctx context.Context, orgs []org.Record) error {
 				r.ID, features, runtime, millis(r.CreatedAt), millis(r.UpdatedAt)); err != nil {
 				return err
 			}
+			if err := t.raise(r.ID); err != nil {
+				return err
+			}
 		}
 		return nil
 	})
@@ -250,7 +253,19 @@ func (t *tx) record(orgID string, by org.Author, e audit.Entry) error {
 			return err
 		}
 	}
-	return nil
+	return t.raise(orgID)
+}
+
+// raise gives what an org has a new epoch, if other processes are to see it. The row of the epoch stays locked until the commit.
+func (t *tx) raise(orgID string) error {
+	if t.remote == nil {
+		return nil
+	}
+	if err := t.queryRow(`UPDATE settings_epoch SET epoch = epoch + 1 RETURNING epoch`, nil, &t.made); err != nil {
+		return err
+	}
+	_, err := t.exec(`INSERT INTO settings_changes (org, epoch) VALUES (?, ?) ON CONFLICT (org) DO UPDATE SET epoch = excluded.epoch`, orgID, t.made)
+	return err
 }
 
 // write performs a write of an org on the resource that what names. It waits for the result

@@ -24,6 +24,16 @@ type ServerOptions struct {
 	// LeaseNow is the clock of leases: that of the server, so that all processes of the installation have the same. Required.
 	LeaseNow func() time.Time
 
+	// Begin are statements with which each transaction begins; "" = none.
+	Begin string
+
+	// Appended is called when a batch of a run is stored. It must not wait. Nil = it is not called.
+	Appended func(orgID, runID string)
+
+	// Changed is called when a change of what an org has is stored, before the change is answered, with the epoch that it has. It must
+	// not wait. Nil = it is not called.
+	Changed func(epoch int64)
+
 	// Caps apply to every org until SetCaps replaces them; the zero value is no limit.
 	Caps org.Caps
 }
@@ -41,7 +51,7 @@ func OpenServer(db *sql.DB, o ServerOptions) *Store {
 		o.Writers = 8
 	}
 	w := &writer{
-		db: db, log: o.Log, lanes: newLanes(),
+		db: db, log: o.Log, lanes: newLanes(), appended: o.Appended,
 		queue: make(chan *write), slots: make(chan struct{}, maxQueue), ended: make(chan struct{}),
 	}
 	w.caps.Store(&o.Caps)
@@ -49,7 +59,7 @@ func OpenServer(db *sql.DB, o ServerOptions) *Store {
 	for range o.Writers {
 		workers.Go(func() {
 			t := newTx(nil, o.Log)
-			t.remote = &session{db: db, name: o.Name}
+			t.remote = &session{db: db, options: &o}
 			w.lanes.run(w, t)
 			if t.conn != nil {
 				_ = t.conn.Close() // it returns to the pool

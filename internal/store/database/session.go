@@ -30,8 +30,8 @@ const (
 // the only writer of a file hold for the writers of an org: what a transaction reads of the org, no other one changes
 // before its commit. What it adds to the chain of another org needs the lock of that one, too.
 type session struct {
-	db   *sql.DB
-	name string // of the installation, with which ids of orgs are hashed
+	db      *sql.DB
+	options *ServerOptions
 
 	ctx    context.Context // of the transaction
 	cancel context.CancelFunc
@@ -86,8 +86,8 @@ func (s *session) once(t *tx, group []*write) error {
 
 // begin begins a transaction for a group, whose writes are of one org.
 func (s *session) begin(t *tx, group []*write) error {
-	s.org = group[0].org
-	if _, err := t.exec(`BEGIN`); err != nil {
+	s.org, t.made = group[0].org, 0
+	if _, err := t.exec(`BEGIN; ` + s.options.Begin); err != nil {
 		return err
 	}
 	text := `SELECT CAST(pg_advisory_xact_lock(?) AS text), CAST(pg_current_xact_id() AS text), pg_backend_pid()`
@@ -107,7 +107,7 @@ func (s *session) begin(t *tx, group []*write) error {
 // lockOf returns the key of an org's lock. Two orgs with the same one only wait for each other.
 func (s *session) lockOf(orgID string) int64 {
 	h := fnv.New64a()
-	_, _ = io.WriteString(h, s.name+"\x00"+orgID) // never fails
+	_, _ = io.WriteString(h, s.options.Name+"\x00"+orgID) // never fails
 	return int64(h.Sum64())
 }
 
@@ -123,10 +123,13 @@ func (s *session) own(t *tx, orgID string) error {
 // commit commits the transaction. If the answer is lost, it looks up whether it was made.
 func (s *session) commit(t *tx) error {
 	_, err := t.exec(`COMMIT`)
-	if !isLost(err) {
-		return err
+	if isLost(err) {
+		err = s.lookUp(err)
 	}
-	return s.lookUp(err)
+	if err == nil && t.made > 0 && s.options.Changed != nil {
+		s.options.Changed(t.made)
+	}
+	return err
 }
 
 // lookUp returns nil if the transaction was committed, lost if it was not, and an error that wraps errUnknown if neither can be said.

@@ -28,16 +28,18 @@ const noOrg = ""
 // writer performs writes in transactions: one after the other on the write connection of a file, or those of each org
 // one after the other on the connections of a server, see lanes. Its goroutines end with close.
 type writer struct {
-	db     *sql.DB
-	tx     *tx    // of a file; nil with lanes
-	lanes  *lanes // of a server; nil = the database is a file
-	caps   atomic.Pointer[org.Caps]
-	queue  chan *write
-	slots  chan struct{} // one element per write that is queued or in the current group
-	log    *slog.Logger
-	fatal  func(error) // may be nil
-	damage *damage
-	ended  chan struct{}
+	db    *sql.DB
+	tx    *tx    // of a file; nil with lanes
+	lanes *lanes // of a server; nil = the database is a file
+	caps  atomic.Pointer[org.Caps]
+
+	appended func(orgID, runID string) // see ServerOptions.Appended; may be nil
+	queue    chan *write
+	slots    chan struct{} // one element per write that is queued or in the current group
+	log      *slog.Logger
+	fatal    func(error) // may be nil
+	damage   *damage
+	ended    chan struct{}
 
 	gate    gate                    // large writes pass it on their way to the queue
 	current atomic.Pointer[working] // the group that is being written; nil = none
@@ -343,6 +345,11 @@ func (w *writer) commit(t *tx, group []*write) {
 			one.err = err
 		}
 		w.damage.observe(one.err)
+		if one.err == nil && w.appended != nil {
+			for _, p := range one.carried() {
+				w.appended(p.batch.key.org, p.batch.key.run)
+			}
+		}
 		one.settle(err != nil)
 		close(one.done)
 		<-w.slots
@@ -441,6 +448,7 @@ type tx struct {
 	receivers       receivers            // which webhooks want events
 	warned          map[string]usageRest // what the log says of sums of usage, by org
 	log             *slog.Logger
+	made            int64     // the epoch that the transaction has given to what it has changed, on a server; 0 = none
 	singly          bool      // rows are stored one by one, so that it is known which one the run has already
 	unsyncedCommits bool      // commits do not sync to disk
 	unsynced        time.Time // commit time of the oldest write that is not synced; zero = all are synced
@@ -666,6 +674,7 @@ func (t *tx) performOne(one *write) error {
 	if _, err := t.exec(`SAVEPOINT one`); err != nil {
 		return err
 	}
+	made := t.made
 	if one.err = t.complete(one); one.err != nil {
 		if isSyncFailure(one.err) || t.remote.repeats(one.err) {
 			return one.err
@@ -673,6 +682,7 @@ func (t *tx) performOne(one *write) error {
 		t.later.forget()
 		clear(t.ends)
 		t.receivers.rolledBack()
+		t.made = made
 		if _, err := t.exec(`ROLLBACK TO one`); err != nil {
 			return one.err // SQLite has rolled back the transaction: the disk is full or failing
 		}

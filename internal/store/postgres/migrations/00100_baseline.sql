@@ -858,6 +858,13 @@ CREATE TABLE settings_epoch (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 INSERT INTO settings_epoch (epoch) VALUES (1);
 
+-- In which epoch what an org has was changed last.
+CREATE TABLE settings_changes (
+  org   text COLLATE "C" NOT NULL PRIMARY KEY,
+  epoch bigint           NOT NULL
+);
+CREATE INDEX settings_changes_epoch ON settings_changes (epoch);
+
 -- What all replicas must have alike, and what they share.
 CREATE TABLE installation (
   name   text COLLATE "C" NOT NULL PRIMARY KEY,

@@ -41,7 +41,7 @@ type Audit interface {
 	RecordNow(ctx context.Context, org string, e audit.Entry) error
 }
 
-// Options are what a Handler needs. All but Tools, Recorded and RateClock are required.
+// Options are what a Handler needs. All but Tools, Recorded, RateClock and Living are required.
 type Options struct {
 	Catalog *catalog.Catalog
 	Orgs    Orgs
@@ -56,6 +56,7 @@ type Options struct {
 	Recorded     func(org string, e audit.Entry) // is called for each audit entry; nil = nobody is told
 	Now          func() time.Time                // the wall clock
 	RateClock    func() time.Time                // the clock of rate limits, which does not go back; nil = time.Now
+	Living       func() int                      // replicas of the gateway, which share rate limits; nil = one
 	Log          *slog.Logger
 	Version      string
 }
@@ -85,7 +86,7 @@ func New(o Options) *Handler {
 	if o.RateClock == nil {
 		o.RateClock = time.Now
 	}
-	h := &Handler{o: o, rates: ratelimit.NewWithClock(o.RateClock), fresh: map[string]bool{}}
+	h := &Handler{o: o, rates: ratelimit.NewWithClock(o.RateClock).Share(o.Living), fresh: map[string]bool{}}
 	h.open, h.stop = context.WithCancel(context.Background())
 	h.life, h.kill = context.WithCancel(context.Background())
 	serverOf := func(r *http.Request) *mcp.Server { return requestOf(r.Context()).server }

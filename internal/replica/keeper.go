@@ -215,7 +215,8 @@ func (k *Keeper) logFailure(ctx context.Context, err error) {
 		return
 	}
 	k.failing = true
-	k.o.Log.Error("the replica cannot confirm the settings, and refuses requests until it can; it tries again", "refuses_within", Grace, "error", err)
+	k.o.Log.Error("the replica cannot confirm its settings, and refuses requests until it can; it tries again",
+		"refuses_within", Grace, "error", err)
 }
 
 // Ring makes the replica beat now.
@@ -242,7 +243,8 @@ func (k *Keeper) Out() error {
 	if now := time.Now(); now.Before(until) && now.Round(0).Before(until.Round(0)) {
 		return nil
 	}
-	out := fault.New(fault.Unavailable, "replica_out", "this replica of the gateway could not confirm its settings with the others, so it answers no requests at the moment; send the request again")
+	out := fault.New(fault.Unavailable, "replica_out",
+		"this replica of the gateway could not confirm its settings with the others, so it answers no requests at the moment; send the request again")
 	out.RetryAfter = time.Second
 	return out
 }

@@ -438,12 +438,13 @@ func TestAReplicaThatCannotReadStopsAnswering(t *testing.T) {
 		s := newStore()
 		failing := false
 		p := s.process("a")
-		p.Keeper = replica.New(replica.Options{Beats: p, ID: "a", Log: slog.New(slog.DiscardHandler), Reload: func(ctx context.Context, orgs []string) error {
+		reload := func(ctx context.Context, orgs []string) error {
 			if failing {
 				return errors.New("damaged")
 			}
 			return p.reload(ctx, orgs)
-		}})
+		}
+		p.Keeper = replica.New(replica.Options{Beats: p, ID: "a", Log: slog.New(slog.DiscardHandler), Reload: reload})
 		p.start(t)
 		failing = true
 		epoch := s.change("o")
@@ -526,7 +527,7 @@ func TestStartWithoutAStore(t *testing.T) {
 // One process alone has no Keeper: it may always answer, and waits for nobody.
 func TestNoKeeper(t *testing.T) {
 	var k *replica.Keeper
-	if k.Prepare(t.Context()) != nil || k.Start(t.Context()) != nil || k.Out() != nil || k.Living() != 1 || k.Status() != (replica.Status{Living: 1}) {
+	if k.Prepare(t.Context()) != nil || k.Start(t.Context()) != nil || k.Out() != nil || k.Living() != 1 {
 		t.Error("a nil Keeper is not that of one process")
 	}
 	k.Ring()
@@ -535,10 +536,13 @@ func TestNoKeeper(t *testing.T) {
 	k.Stop(t.Context())
 }
 
-func TestShare(t *testing.T) {
-	for _, c := range [][3]int{{256, 1, 256}, {256, 3, 85}, {2, 3, 1}, {1, 1, 1}, {64, 0, 64}, {10_000, 7, 1428}} {
-		if got := replica.Share(c[0], c[1]); got != c[2] {
-			t.Errorf("Share(%d, %d) = %d, want %d", c[0], c[1], got, c[2])
+// Of the places of a limit each replica uses its part, and at least one.
+func TestWeight(t *testing.T) {
+	for _, c := range []struct{ n, living, places int }{
+		{256, 1, 256}, {256, 3, 85}, {2, 3, 1}, {1, 1, 1}, {64, 0, 64}, {10_000, 7, 1428}, {3, 3, 1}, {5, 2, 2},
+	} {
+		if got := c.n / int(replica.Weight(c.n, c.living)); got != c.places {
+			t.Errorf("of %d places a replica of %d uses %d, want %d", c.n, c.living, got, c.places)
 		}
 	}
 }

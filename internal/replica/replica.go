@@ -74,6 +74,6 @@ type State struct {
 	Living int   // replicas with a beat younger than [Lifetime] that are not draining, with the one that asks
 }
 
-// Share returns a replica's part of a limit on what happens at a time: n divided by the number of living
-// replicas, rounded down, and at least 1.
-func Share(n, living int) int { return max(1, n/max(1, living)) }
+// Weight returns of how much of n places each user takes, so that a replica has its part of them: n divided by
+// the number of living replicas, rounded down, and at least 1.
+func Weight(n, living int) int64 { return int64(max(1, min(n, living))) }

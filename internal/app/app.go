@@ -172,6 +172,7 @@ type App struct {
 	replica    *replica.Keeper // nil = this process is the only one
 	owner      string          // the id of the replica, which leases and slices of budgets name; "" = the only process
 	patience   time.Duration   // see Options.Drain
+	runKeys    *secret.Keyring // see runKeys
 	api        *httpd.API
 	fatal      chan error // what the process must end for
 	acceptLoss bool
@@ -313,8 +314,7 @@ func (a *App) buildRunner(ctx context.Context, o Options, router *route.Router, 
 	if a.sandbox, err = a.newSandbox(ctx, o.Program); err != nil {
 		return err
 	}
-	keys, err := runKeys(a.keys.Vault, filepath.Join(a.config.Data, RunKeyFile))
-	if err != nil {
+	if a.runKeys, err = runKeys(a.keys.Vault, filepath.Join(a.config.Data, RunKeyFile)); err != nil {
 		return err
 	}
 	journal := journal.Journal(a.store)
@@ -330,7 +330,7 @@ func (a *App) buildRunner(ctx context.Context, o Options, router *route.Router, 
 	a.afterRuns = outbox.NewHooks(outbox.HookOptions{Store: a.store, Teller: hooks, Log: a.log, Told: a.shown.hookTold()})
 	a.runner = run.New(run.Options{
 		Catalog: a.catalog, Journal: journal, Conversations: a.store, Leases: a.store, Archive: a.store, LaterDeleter: a.store,
-		Resources: resources{a.directory, router}, Router: router, Models: router, Dialer: a.pool, Dispatcher: a.dispatch, OwnServers: ownServers{a.store, a.pool, a.builtins}, Keys: keys, Memory: retained, MaxFollowers: a.config.MaxFollowersPerRun,
+		Resources: resources{a.directory, router}, Router: router, Models: router, Dialer: a.pool, Dispatcher: a.dispatch, OwnServers: ownServers{a.store, a.pool, a.builtins}, Keys: a.runKeys, Memory: retained, MaxFollowers: a.config.MaxFollowersPerRun,
 		Build: Version(), Log: a.log, Gone: a.directory.Gone, Access: a.directory.Access, Allowance: a.allowance, Recorder: a.store, Spend: a.spend, Hooks: hooks, Observer: a.shown.observer(),
 		Price:          a.price,
 		SessionDeleted: a.sessionDeleted, Owner: a.owner, MayClaim: func() bool { return a.replica.Out() == nil },
@@ -356,7 +356,7 @@ func (a *App) buildAPI(o Options, router *route.Router, retained *memlimit.Limit
 	}
 	a.mcp = mcpserver.New(mcpserver.Options{
 		Catalog: a.catalog, Orgs: a.directory, Audit: a.store, Spend: a.spend, Tools: o.Tools, MaxRoundsCap: a.maxRoundsCap,
-		Recorded: a.shown.recorded(), Now: clock.Wall, RateClock: o.RateClock, Living: a.replica.Living, Log: a.log, Version: Version(),
+		Recorded: a.shown.recorded(), Now: clock.Wall, RateClock: o.RateClock, Living: a.replica.Living, Seals: a.seals(), Log: a.log, Version: Version(),
 	})
 	a.shown.mcp.Store(a.mcp)
 	all := surfaces{

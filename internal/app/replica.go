@@ -8,6 +8,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/id"
 	"github.com/turnpike-gateway/turnpike/internal/replica"
+	"github.com/turnpike-gateway/turnpike/internal/secret"
 )
 
 // lastBeat is how long a stop takes to remove the replica from the store.
@@ -54,4 +55,12 @@ func (a *App) replicas() func() (int, int64, time.Duration) {
 		s := a.replica.Status()
 		return s.Living, s.Lag, s.Out
 	}
+}
+
+// seals returns what seals what clients bring to any replica, or nil.
+func (a *App) seals() *secret.Keyring {
+	if a.replica == nil {
+		return nil
+	}
+	return a.runKeys
 }

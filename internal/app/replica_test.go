@@ -1,9 +1,11 @@
 package app_test
 
 import (
+	"bufio"
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -222,4 +224,81 @@ func TestAReplicaThatStopsLeaves(t *testing.T) {
 	if len(i.left) != 1 || i.left[0] != first.ID {
 		t.Errorf("%q have left, want %s", i.left, first.ID)
 	}
+}
+
+// A session of /mcp that began on one replica goes on on another, for its key alone, until its client ends it. // D26 K07
+func TestAnMCPSessionGoesOnOnAnotherReplica(t *testing.T) {
+	noLeaks(t)
+	tools := newMCP(t, map[string]handler{"look": echo}, "look")
+	yaml := site{upstream: newUpstream(t, saysChat("hello")).URL, servers: []string{server("tools", tools.URL, "trust: true")}}.yaml()
+	data, in := t.TempDir(), []string{"Authorization", "Bearer member-key", "Mcp-Session-Id", ""}
+	boot := func() *gateway {
+		return mustRunWith(t, data, yaml, environment(), app.Options{Beats: newInstallation()})
+	}
+	first := boot()
+	in[3] = first.initialize("member-key")
+	list := `{"jsonrpc":"2.0","id":7,"method":"tools/list"}`
+	if a, _ := first.rpc(list, in...); a.status != 200 || !strings.Contains(string(a.body), `"look"`) {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	if err := first.stop(); err != nil {
+		t.Fatal(err)
+	}
+	second := boot()
+	var all sync.WaitGroup
+	for n := range 8 {
+		all.Go(func() {
+			if a, _ := second.rpc(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/list"}`, n), in...); a.status != 200 || !strings.Contains(string(a.body), `"look"`) {
+				t.Errorf("the list is answered %d %s", a.status, a.body)
+			}
+		})
+	}
+	all.Wait()
+	if a, _ := second.rpc(`{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"look","arguments":{"n":1}}}`, in...); a.status != 200 {
+		t.Errorf("a call is answered %d %s", a.status, a.body)
+	}
+	for name, fields := range map[string][]string{
+		"another key": {"Authorization", "Bearer admin-key", "Mcp-Session-Id", in[3]},
+		"another id":  {"Authorization", "Bearer member-key", "Mcp-Session-Id", in[3][:len(in[3])-2] + "xx"},
+	} {
+		if a, _ := second.rpc(list, fields...); a.status != 404 {
+			t.Errorf("%s is answered %d %s", name, a.status, a.body)
+		}
+	}
+	if a := second.send("DELETE", "/mcp", nil, in...); a.status != 204 {
+		t.Errorf("DELETE is answered %d %s", a.status, a.body)
+	}
+	if a, _ := second.rpc(list, in...); a.status != 404 {
+		t.Errorf("a session that has ended is answered %d %s", a.status, a.body)
+	}
+}
+
+// A stream of a session that began on another replica hears that the list of tools has changed. // D28
+func TestAStreamOnAnotherReplicaHearsOfChanges(t *testing.T) {
+	noLeaks(t)
+	tools := newMCP(t, map[string]handler{"look": echo}, "look")
+	yaml := site{upstream: newUpstream(t, saysChat("hello")).URL, servers: []string{server("tools", tools.URL, "trust: true")}}.yaml()
+	data := t.TempDir()
+	boot := func() *gateway {
+		return mustRunWith(t, data, yaml, environment(), app.Options{Beats: newInstallation()})
+	}
+	first := boot()
+	session := first.initialize("member-key")
+	if err := first.stop(); err != nil {
+		t.Fatal(err)
+	}
+	second := boot()
+	r := second.request(t.Context(), "GET", "/mcp", nil, "Authorization", "Bearer member-key", "Mcp-Session-Id", session, "Accept", "text/event-stream")
+	resp, err := second.client.Do(r)
+	if err != nil || resp.StatusCode != 200 {
+		t.Fatal(resp, err)
+	}
+	defer resp.Body.Close()
+	tools.add("grown", echo, false)
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		if strings.Contains(lines.Text(), "notifications/tools/list_changed") {
+			return
+		}
+	}
+	t.Error("the stream ends without the change")
 }

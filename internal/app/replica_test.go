@@ -248,13 +248,15 @@ func TestAnMCPSessionGoesOnOnAnotherReplica(t *testing.T) {
 	var all sync.WaitGroup
 	for n := range 8 {
 		all.Go(func() {
-			if a, _ := second.rpc(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/list"}`, n), in...); a.status != 200 || !strings.Contains(string(a.body), `"look"`) {
+			message := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/list"}`, n)
+			if a, _ := second.rpc(message, in...); a.status != 200 || !strings.Contains(string(a.body), `"look"`) {
 				t.Errorf("the list is answered %d %s", a.status, a.body)
 			}
 		})
 	}
 	all.Wait()
-	if a, _ := second.rpc(`{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"look","arguments":{"n":1}}}`, in...); a.status != 200 {
+	call := `{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"look","arguments":{"n":1}}}`
+	if a, _ := second.rpc(call, in...); a.status != 200 {
 		t.Errorf("a call is answered %d %s", a.status, a.body)
 	}
 	for name, fields := range map[string][]string{
@@ -288,8 +290,8 @@ func TestAStreamOnAnotherReplicaHearsOfChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := boot()
-	r := second.request(t.Context(), "GET", "/mcp", nil, "Authorization", "Bearer member-key", "Mcp-Session-Id", session, "Accept", "text/event-stream")
-	resp, err := second.client.Do(r)
+	in := []string{"Authorization", "Bearer member-key", "Mcp-Session-Id", session, "Accept", "text/event-stream"}
+	resp, err := second.client.Do(second.request(t.Context(), "GET", "/mcp", nil, in...))
 	if err != nil || resp.StatusCode != 200 {
 		t.Fatal(resp, err)
 	}

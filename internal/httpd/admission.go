@@ -93,7 +93,7 @@ type admission struct {
 
 func newAdmission(o Options) admission {
 	return admission{
-		store: storeQueue{settle: o.Settle},
-		rates: ratelimit.New().Share(o.Living), slots: &fairSemaphore{limit: o.Limits.Requests, byOrg: map[string]int{}}, throttle: newRefusalThrottle(),
+		rates: ratelimit.New().Share(o.Living), slots: &fairSemaphore{limit: o.Limits.Requests, byOrg: map[string]int{}},
+		throttle: newRefusalThrottle(), store: storeQueue{settle: o.Settle},
 	}
 }

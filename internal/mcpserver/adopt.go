@@ -100,7 +100,9 @@ func (h *Handler) enter(r *http.Request, caller caller.Caller, name string) (*se
 func (h *Handler) rejoin(r *http.Request, caller caller.Caller, s *session, revision string) error {
 	hello, err := json.Marshal(map[string]any{
 		"jsonrpc": "2.0", "id": 0, "method": "initialize",
-		"params": map[string]any{"protocolVersion": revision, "capabilities": struct{}{}, "clientInfo": map[string]string{"name": "adopted", "version": "1"}},
+		"params": map[string]any{
+			"protocolVersion": revision, "capabilities": struct{}{}, "clientInfo": map[string]string{"name": "adopted", "version": "1"},
+		},
 	})
 	if err != nil {
 		return err

@@ -244,7 +244,7 @@ func (k *Keeper) Out() error {
 		return nil
 	}
 	out := fault.New(fault.Unavailable, "replica_out",
-		"this replica of the gateway could not confirm its settings with the others, so it answers no requests at the moment; send the request again")
+		"this replica of the gateway could not confirm its settings with the others, so it answers no requests now; send the request again")
 	out.RetryAfter = time.Second
 	return out
 }

@@ -150,7 +150,7 @@ func registerReplicas(r *prometheus.Registry, replicas func() (living int, lag i
 	gauge := func(name, help string, value func() float64) {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "turnpike", Name: name, Help: help}, value))
 	}
-	gauge("replica_living", "Replicas that live and are not stopping. Rate limits and max_concurrent_calls are divided by it.", func() float64 {
+	gauge("replica_living", "Replicas that live and are not stopping, by which limits are divided.", func() float64 {
 		living, _, _ := replicas()
 		return float64(living)
 	})
@@ -159,7 +159,8 @@ func registerReplicas(r *prometheus.Registry, replicas func() (living int, lag i
 		return float64(lag)
 	})
 	r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Namespace: "turnpike", Name: "replica_out_seconds_total", Help: "Seconds in which this replica has refused requests because it could not confirm its settings.",
+		Namespace: "turnpike", Name: "replica_out_seconds_total",
+		Help: "Seconds in which this replica has refused requests because it could not confirm its settings.",
 	}, func() float64 {
 		_, _, out := replicas()
 		return out.Seconds()

@@ -40,6 +40,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/outbox"
 	"github.com/turnpike-gateway/turnpike/internal/provider/demo"
 	"github.com/turnpike-gateway/turnpike/internal/rates"
+	"github.com/turnpike-gateway/turnpike/internal/replica"
 	"github.com/turnpike-gateway/turnpike/internal/resulttool"
 	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
@@ -107,10 +108,26 @@ type Options struct {
 
 	// Store may change the options of the store, for tests; nil = it changes nothing.
 	Store func(*database.Options)
+
+	// Beats is where the replicas of the installation see each other; nil = this process is the only one.
+	Beats replica.Beats
+	// ReplicaID begins the id of this replica, which each start completes; "" = it has no name.
+	ReplicaID string
+	// Drain is how long runs may go on while the gateway stops, before they are left to another process; 0 = 20 s.
+	Drain time.Duration
 }
+
+// softStop is the default of [Options.Drain].
+const softStop = 20 * time.Second
+
+// afterDrain is how long requests in progress may go on after [Options.Drain].
+const afterDrain = 5 * time.Second
 
 func (o Options) limits(c *config.Config) httpd.Limits {
 	o.Limits.Connections, o.Limits.Requests = c.MaxConnections, c.MaxRequests
+	if o.Drain > 0 {
+		o.Limits.DrainTimeout = cmp.Or(o.Limits.DrainTimeout, o.Drain+afterDrain)
+	}
 	return o.Limits
 }
 
@@ -152,6 +169,10 @@ type App struct {
 	retention  retention
 	disk       *disk
 	heartbeats *sse.Heartbeats
+	replica    *replica.Keeper // nil = this process is the only one
+	owner      string          // the id of the replica, which leases and slices of budgets name; "" = the only process
+	patience   time.Duration   // see Options.Drain
+	runKeys    *secret.Keyring // see runKeys
 	api        *httpd.API
 	fatal      chan error // what the process must end for
 	acceptLoss bool
@@ -204,6 +225,9 @@ func (a *App) build(ctx context.Context, o Options) error {
 	if a.store, err = a.openStore(ctx, store); err != nil {
 		return err
 	}
+	if err := a.joinReplicas(ctx, o); err != nil {
+		return err
+	}
 	if err := a.showTelemetry(ctx, o.Env); err != nil {
 		return err
 	}
@@ -251,6 +275,7 @@ func (a *App) buildOrgs(ctx context.Context, o Options, router *route.Router) (e
 	a.pool = mcppool.New(mcppool.Options{
 		Out: a.out, Secrets: a.secrets, Vaults: mcppool.Vaults{Keys: a.keys.Vault, Read: a.store.Secret}, Refused: directory.RefusedServer,
 		Log: a.log, Changed: a.toolsChanged, Unreachable: a.catalog.Unreachable, Tracer: a.shown.tracer(),
+		Living: a.replica.Living,
 	})
 	a.shown.pool.Store(a.pool)
 	if err := a.buildBuiltins(o.Program, router); err != nil {
@@ -258,7 +283,7 @@ func (a *App) buildOrgs(ctx context.Context, o Options, router *route.Router) (e
 	}
 	a.directory, err = directory.New(ctx, directory.Options{
 		Store: a.store, FromFile: directory.FromFile(a.config, a.keys), Operator: a.keys.Operator, Pool: a.pool, Catalog: a.catalog, Log: a.log,
-		Changed: a.orgChanged, Models: router.MayServe, Builtins: a.builtins.Servers,
+		Changed: a.orgChanged, Models: router.MayServe, Builtins: a.builtins.Servers, Find: a.findKey(),
 	})
 	if err != nil {
 		return err
@@ -289,15 +314,14 @@ func (a *App) buildRunner(ctx context.Context, o Options, router *route.Router, 
 	if a.sandbox, err = a.newSandbox(ctx, o.Program); err != nil {
 		return err
 	}
-	keys, err := runKeys(a.keys.Vault, filepath.Join(a.config.Data, RunKeyFile))
-	if err != nil {
+	if a.runKeys, err = runKeys(a.keys.Vault, filepath.Join(a.config.Data, RunKeyFile)); err != nil {
 		return err
 	}
 	journal := journal.Journal(a.store)
 	if o.Watch != nil {
 		journal = o.Watch(journal)
 	}
-	a.spend = spend.New(a.store, id.New("process_"), a.log)
+	a.spend = spend.New(a.store, cmp.Or(a.owner, id.New("process_")), a.log)
 	a.shown.spend.Store(a.spend)
 	a.deliverer = outbox.New(outbox.Options{
 		Store: a.store, Sender: webhook.New(a.out.Guarded(egress.GuardedOptions{})), Open: a.openSecret, Declared: a.directory.WebhookSecrets, Log: a.log, Attempted: a.shown.attempted(),
@@ -306,11 +330,11 @@ func (a *App) buildRunner(ctx context.Context, o Options, router *route.Router, 
 	a.afterRuns = outbox.NewHooks(outbox.HookOptions{Store: a.store, Teller: hooks, Log: a.log, Told: a.shown.hookTold()})
 	a.runner = run.New(run.Options{
 		Catalog: a.catalog, Journal: journal, Conversations: a.store, Leases: a.store, Archive: a.store, LaterDeleter: a.store,
-		Resources: resources{a.directory, router}, Router: router, Models: router, Dialer: a.pool, Dispatcher: a.dispatch, OwnServers: ownServers{a.store, a.pool, a.builtins}, Keys: keys, Memory: retained, MaxFollowers: a.config.MaxFollowersPerRun,
+		Resources: resources{a.directory, router}, Router: router, Models: router, Dialer: a.pool, Dispatcher: a.dispatch, OwnServers: ownServers{a.store, a.pool, a.builtins}, Keys: a.runKeys, Memory: retained, MaxFollowers: a.config.MaxFollowersPerRun,
 		Build: Version(), Log: a.log, Gone: a.directory.Gone, Access: a.directory.Access, Allowance: a.allowance, Recorder: a.store, Spend: a.spend, Hooks: hooks, Observer: a.shown.observer(),
 		Price:          a.price,
-		SessionDeleted: a.sessionDeleted,
-		Results:        resulttool.Reader{}, Cache: toolcache.New(a.store, toolcache.Options{Pepper: a.keys.Pepper.Reveal(), Log: a.log}),
+		SessionDeleted: a.sessionDeleted, Owner: a.owner, MayClaim: func() bool { return a.replica.Out() == nil },
+		Results: resulttool.Reader{}, Cache: toolcache.New(a.store, toolcache.Options{Pepper: a.keys.Pepper.Reveal(), Log: a.log}),
 	})
 	a.builtins.Connect(a.sandbox, a.runner)
 	return nil
@@ -332,7 +356,8 @@ func (a *App) buildAPI(o Options, router *route.Router, retained *memlimit.Limit
 	}
 	a.mcp = mcpserver.New(mcpserver.Options{
 		Catalog: a.catalog, Orgs: a.directory, Audit: a.store, Spend: a.spend, Tools: o.Tools, MaxRoundsCap: a.maxRoundsCap,
-		Recorded: a.shown.recorded(), Now: clock.Wall, RateClock: o.RateClock, Log: a.log, Version: Version(),
+		Recorded: a.shown.recorded(), Now: clock.Wall, RateClock: o.RateClock, Living: a.replica.Living, Seals: a.seals(),
+		Log: a.log, Version: Version(),
 	})
 	a.shown.mcp.Store(a.mcp)
 	all := surfaces{
@@ -369,6 +394,7 @@ func (a *App) buildAPI(o Options, router *route.Router, retained *memlimit.Limit
 		Loopback: a.listener != nil && addrPort(a.listener).Addr().IsLoopback(), Hosts: a.config.PublicHosts, Origins: a.config.AllowedOrigins,
 		Limits: o.limits(a.config), Overload: overload{a.store.Lag, cmp.Or(o.SlowStore, slowStore), inUse}.why,
 		Memory: retained, Log: a.log, Trace: a.shown.extract(), OnRefused: a.shown.refused(),
+		Out: a.replica.Out, Settle: a.replica.Settle, Living: a.replica.Living,
 	})
 	return err
 }
@@ -468,10 +494,6 @@ const StopsWithin = httpd.StopsWithin + lastSpans + lastCheckpoint + lastSpendin
 // lastSpending is how long a stop takes to return slices of budgets.
 const lastSpending = 2 * time.Second
 
-// softStop is how long durable runs may go on while the gateway stops, before
-// they are left to its next process.
-const softStop = 20 * time.Second
-
 // Serve takes over the runs that an earlier process has left, and answers
 // requests until ctx is done. It returns at once, and without tidying up, when
 // what was written to the disk may not be there.
@@ -497,6 +519,9 @@ func (a *App) Serve(ctx context.Context) error {
 // begin takes over the runs that an earlier process has left, and starts what works beside requests,
 // until ctx ends or Close.
 func (a *App) begin(ctx context.Context) error {
+	if err := a.replica.Start(ctx); err != nil {
+		return err
+	}
 	if err := a.runner.Open(ctx); err != nil {
 		return err
 	}
@@ -565,9 +590,10 @@ func (a *App) endRecording() {
 
 // drain ends what is under way, at the latest when hard ends.
 func (a *App) drain(hard context.Context) {
+	a.replica.Drain()
 	var both sync.WaitGroup
 	both.Go(func() { a.mcp.Close(hard) })
-	both.Go(func() { a.runner.Close(hard, softStop) })
+	both.Go(func() { a.runner.Close(hard, a.patience) })
 	both.Wait()
 }
 
@@ -576,7 +602,7 @@ func (a *App) health() error {
 	if err := a.store.Damage(); err != nil {
 		return fault.New(fault.Unavailable, "store_unavailable", "%v; see the gateway's log", err)
 	}
-	if err := a.runner.Health(); err != nil {
+	if err := cmp.Or(a.runner.Health(), a.replica.Out()); err != nil {
 		return err
 	}
 	return a.disk.refusal()
@@ -642,6 +668,7 @@ func (a *App) Close() {
 		a.databases.Close()
 	}
 	a.local.Stop()
+	a.leaveReplicas()
 	if a.store != nil {
 		if err := a.store.Close(); err != nil {
 			a.log.Error("closing the store", "error", err)

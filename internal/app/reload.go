@@ -49,6 +49,7 @@ func (a *App) Reload(ctx context.Context, c *config.Config) error {
 	if err := a.apply(ctx, next, newProviders); err != nil {
 		return err
 	}
+	a.replica.Settle(ctx)
 	if days := c.Runs.RetentionDays; days != was.config.Runs.RetentionDays {
 		a.retention.stop()
 		a.retention.start(ctx, a.store, a.sweepFiles, days, a.log)

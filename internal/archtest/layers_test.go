@@ -35,6 +35,8 @@ func layers() []layer {
 
 		{"ground", "what was taken of a limit is kept for whoever lets requests in, by what an org says of its limits", []string{"internal/ratelimit"}},
 
+		{"ground", "whether this process may answer, and its share of a limit, is asked wherever requests come in", []string{"internal/replica"}},
+
 		{"ground", "what callers make the gateway retain is charged wherever it is read, and a refusal says so to the caller", []string{"internal/memlimit"}},
 		{"ground", "request bodies that are too large for memory lie in files, whoever reads them", []string{"internal/spool"}},
 

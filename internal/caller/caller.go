@@ -40,6 +40,10 @@ type Admission interface {
 	// requests wait.
 	Admit(ctx context.Context, orgID string) (leave func(), err error)
 
+	// Settle returns when every replica of the gateway obeys the changes that this one has stored, or when ctx
+	// ends. A change is answered after it.
+	Settle(ctx context.Context)
+
 	// Hold counts an answer of so many bytes that the client of a key is about to read. The
 	// caller must call done when the client has read it. Hold returns an error if the clients
 	// of the key read too many large answers.
@@ -64,6 +68,13 @@ func (c Caller) Admit(ctx context.Context) (leave func(), err error) {
 		return c.Admission.Admit(ctx, "")
 	}
 	return c.Admission.Admit(ctx, c.Org.ID)
+}
+
+// Settle waits until the changes hold everywhere: see [Admission].
+func (c Caller) Settle(ctx context.Context) {
+	if c.Admission != nil {
+		c.Admission.Settle(ctx)
+	}
 }
 
 // Hold counts an answer until its client has read it, and charges it to the account: see [Admission].

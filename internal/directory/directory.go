@@ -17,6 +17,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/clock"
@@ -24,6 +26,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/mcppool"
 	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/ratelimit"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 )
 
@@ -47,7 +50,8 @@ type Directory struct {
 	// keys maps the hash of a key to the *entry of its org. How long a look-up
 	// takes depends on the hash of what was sent, which tells nothing about a
 	// key: unknown keys and nearly right ones take the same steps.
-	keys sync.Map
+	keys    sync.Map
+	unknown unknownKeys
 
 	mu      sync.Mutex // held for a few steps only, never while the store is asked
 	entries map[string]*entry
@@ -76,6 +80,7 @@ type snapshot struct {
 	keys    []key              // by hash
 	byID    map[string]org.Key // all keys, also revoked ones; of two with one id, the one that works
 	servers []catalog.Server
+	secrets map[string]time.Time // when each was last changed, by name
 
 	switched *catalog.Server // with the tools that the switches of the org offer; nil = none
 
@@ -132,7 +137,7 @@ func (s *snapshot) key(hash [sha256.Size]byte) (key, bool) {
 	return s.keys[i], true
 }
 
-// Options are what a directory needs. All fields but Operator, Now, Models and Changed are required.
+// Options are what a directory needs. All fields but Operator, Now, Models, Builtins, Changed and Find are required.
 type Options struct {
 	Store    org.Store
 	FromFile org.File     // what the file says, see [FromFile]
@@ -154,6 +159,11 @@ type Options struct {
 	// Changed is called after a change of an org has taken effect, also after its deletion. Nil =
 	// nobody is told.
 	Changed func(orgID string)
+
+	// Find returns the org of the key with the hash, or org.ErrNotFound. It is called, a few times
+	// in a second, for keys that the directory does not know: another process may have added them. Nil = there is no
+	// other process.
+	Find func(ctx context.Context, hash [sha256.Size]byte) (orgID string, err error)
 }
 
 // New returns a directory with all orgs. Orgs that the file declares get a row in the
@@ -163,6 +173,7 @@ func New(ctx context.Context, o Options) (*Directory, error) {
 		o.Now = clock.Wall
 	}
 	d := &Directory{options: o, operator: sha256.Sum256([]byte(o.Operator.Reveal())), entries: map[string]*entry{}}
+	d.unknown.find, d.unknown.reload, d.unknown.rate = o.Find, d.Reload, ratelimit.New()
 	d.fromFile.Store(&o.FromFile)
 	d.base, d.stop = context.WithCancel(context.WithoutCancel(ctx))
 	if err := d.loadAll(ctx); err != nil {
@@ -191,9 +202,20 @@ func (d *Directory) Close() {
 	d.loads.Wait()
 }
 
-// Authenticate implements httpd.Directory.
-func (d *Directory) Authenticate(key string) (caller.Caller, bool) {
+// Authenticate implements httpd.Directory. It asks the store for an unknown key if there are other replicas.
+func (d *Directory) Authenticate(ctx context.Context, key string) (caller.Caller, bool) {
 	hash := sha256.Sum256([]byte(key))
+	found, ok := d.known(hash)
+	if !ok && d.options.Find != nil && !d.IsOperator(key) && d.unknown.load(ctx, hash) {
+		if found, ok = d.known(hash); !ok {
+			d.unknown.miss(hash)
+		}
+	}
+	return found, ok
+}
+
+// known returns the caller of the key with the hash.
+func (d *Directory) known(hash [sha256.Size]byte) (caller.Caller, bool) {
 	p, ok := d.keys.Load(hash)
 	if !ok {
 		return caller.Caller{}, false
@@ -367,15 +389,24 @@ func onlyInFile(b org.Bucket) bool {
 
 func vaultRef(text string) bool { return text == "" || secret.Ref(text).Kind() == secret.Vault }
 
-// both returns the ids of the orgs in either map.
-func both(a, b map[string]org.FromFile) map[string]struct{} {
-	ids := map[string]struct{}{}
-	for _, orgs := range []map[string]org.FromFile{a, b} {
-		for id := range orgs {
-			ids[id] = struct{}{}
+// both returns the keys of either map.
+func both[T any](a, b map[string]T) map[string]struct{} {
+	keys := map[string]struct{}{}
+	for _, one := range []map[string]T{a, b} {
+		for key := range one {
+			keys[key] = struct{}{}
 		}
 	}
-	return ids
+	return keys
+}
+
+// changeTimes returns when each secret was last changed.
+func changeTimes(secrets []org.Secret) map[string]time.Time {
+	at := make(map[string]time.Time, len(secrets))
+	for _, s := range secrets {
+		at[s.Name] = s.UpdatedAt
+	}
+	return at
 }
 
 // ServerStatus implements admin.Directory.
@@ -387,8 +418,19 @@ func (d *Directory) ServerStatus(orgID, name string) org.ServerStatus {
 // the old secret are given up: the server may have tied its session to it, and a
 // program has it in its environment.
 func (d *Directory) SecretChanged(ctx context.Context, orgID, name string) error {
-	d.options.Pool.Drop(orgID, secret.Ref(string(secret.Vault)+":"+name))
+	d.options.Pool.Drop(orgID, vaultSecret(name))
 	return d.Reload(ctx, orgID)
+}
+
+func vaultSecret(name string) secret.Ref { return secret.Ref(string(secret.Vault) + ":" + name) }
+
+// dropChanged gives up connections as SecretChanged does, for secrets that another process has changed.
+func (d *Directory) dropChanged(orgID string, before, now map[string]time.Time) {
+	for name := range both(before, now) {
+		if !before[name].Equal(now[name]) {
+			d.options.Pool.Drop(orgID, vaultSecret(name))
+		}
+	}
 }
 
 // Reload implements admin.Directory: it takes what is stored of the org into
@@ -404,6 +446,19 @@ func (d *Directory) Reload(ctx context.Context, orgID string) error {
 		return fmt.Errorf("org %s: apply a change: %w", orgID, ctx.Err())
 	}
 }
+
+// ReloadAll does what Reload does for several orgs. After an error some of them are not applied yet.
+func (d *Directory) ReloadAll(ctx context.Context, orgs []string) error {
+	var loads errgroup.Group
+	loads.SetLimit(loadsAtOnce)
+	for _, id := range orgs {
+		loads.Go(func() error { return d.Reload(ctx, id) })
+	}
+	return loads.Wait()
+}
+
+// loadsAtOnce is how many orgs ReloadAll reads at the same time: as many as leave connections to requests.
+const loadsAtOnce = 4
 
 // ask wants a load of the org that begins from now on, and tells loaded how the
 // first one went. Many that ask during a load share the next one.
@@ -513,6 +568,9 @@ func (d *Directory) load(ctx context.Context, p *entry) error {
 	case err != nil:
 		return err
 	default:
+		if before := p.now.Load(); before.org != nil {
+			d.dropChanged(p.id, before.secrets, changeTimes(stored.Secrets))
+		}
 		d.replace(p, d.merge(ctx, stored))
 	}
 	if d.options.Changed != nil {
@@ -610,7 +668,7 @@ func (d *Directory) merge(ctx context.Context, stored org.Contents) *snapshot {
 		},
 		keys:    workingKeys(keys, servers),
 		byID:    keysByID(keys),
-		servers: servers, serverNames: names, switched: switched,
+		servers: servers, serverNames: names, switched: switched, secrets: changeTimes(stored.Secrets),
 	}
 }
 

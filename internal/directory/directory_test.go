@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"testing"
@@ -77,7 +78,7 @@ func testDirectory(t *testing.T) (*Directory, *troubled) {
 }
 
 func (d *Directory) knows(key string) bool {
-	_, ok := d.Authenticate(key)
+	_, ok := d.Authenticate(context.Background(), key)
 	return ok
 }
 
@@ -170,6 +171,102 @@ func TestADeletedOrgLeavesNothingBehindInTheDirectory(t *testing.T) {
 		}
 		if err := d.Reload(t.Context(), "a"); err != nil || !d.knows("again") || d.knows("a") {
 			t.Errorf("created again, the org has %v %v, %v", d.knows("again"), d.knows("a"), err)
+		}
+	})
+}
+
+// A key that another replica has added is looked up once, however many requests come with it. // A01
+func TestAnUnknownKeyIsLookedUpInTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, store := testDirectory(t)
+		var mu sync.Mutex
+		asked := 0
+		find := func(_ context.Context, hash [sha256.Size]byte) (string, error) {
+			mu.Lock()
+			asked++
+			mu.Unlock()
+			time.Sleep(10 * time.Millisecond)
+			for _, id := range []string{"a", "b"} {
+				keys, err := store.Keys(context.Background(), id)
+				if err != nil {
+					return "", err
+				}
+				for _, k := range keys {
+					if k.Hash == hash {
+						return id, nil
+					}
+				}
+			}
+			return "", org.ErrNotFound
+		}
+		d.options.Find, d.unknown.find = find, find
+		added := org.Key{Org: "b", ID: "new", Hash: sha256.Sum256([]byte("new"))}
+		if err := store.CreateKey(t.Context(), added, org.Author{}); err != nil {
+			t.Fatal(err)
+		}
+		var all sync.WaitGroup
+		for range 50 {
+			all.Go(func() {
+				if !d.knows("new") {
+					t.Error("a key that is stored is not known")
+				}
+			})
+		}
+		all.Wait()
+		if asked != 1 {
+			t.Errorf("the store was asked %d times", asked)
+		}
+		if err := store.RevokeKey(t.Context(), "b", "new", 1, org.Author{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.ReloadAll(t.Context(), []string{"a", "b"}); err != nil {
+			t.Fatal(err)
+		}
+		asked = 0
+		for range 10 {
+			if d.knows("new") {
+				t.Error("a key that was revoked is known")
+			}
+		}
+		if asked != 1 {
+			t.Errorf("the store was asked %d times for a key that was revoked", asked)
+		}
+		time.Sleep(time.Minute)
+		asked = 0
+		for range 5 {
+			if d.knows("guess") {
+				t.Error("a key that is not stored is known")
+			}
+			time.Sleep(missedFor - 1)
+		}
+		if asked != 3 {
+			t.Errorf("the store was asked %d times for a key that it does not have, in 8 seconds", asked)
+		}
+	})
+}
+
+// Guesses of keys do not load the store. // A01 S05
+func TestFewUnknownKeysAreLookedUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _ := testDirectory(t)
+		asked := 0
+		find := func(context.Context, [sha256.Size]byte) (string, error) {
+			asked++
+			return "", org.ErrNotFound
+		}
+		d.options.Find, d.unknown.find = find, find
+		for i := range 10_000 {
+			d.knows(fmt.Sprint("guess", i))
+			time.Sleep(time.Millisecond)
+		}
+		if asked < 110 || asked > 120 {
+			t.Errorf("the store was asked %d times in 10 seconds, want 20 and then 10 each second", asked)
+		}
+		if n := len(d.unknown.missed); n > maxMissed {
+			t.Errorf("%d keys are remembered", n)
+		}
+		if !d.knows("a") {
+			t.Error("a key that is known is not")
 		}
 	})
 }

@@ -27,7 +27,7 @@ func TestKeysAndTheirOldSecretsExpire(t *testing.T) {
 		t.Fatal(err)
 	}
 	works := func(secret string) bool {
-		caller, ok := d.Authenticate(secret)
+		caller, ok := d.Authenticate(t.Context(), secret)
 		return ok && !caller.Principal.Expired(now)
 	}
 	for _, at := range []struct {

@@ -91,8 +91,9 @@ type admission struct {
 	overloadReported atomic.Pointer[time.Time] // nil = never
 }
 
-func newAdmission(most int) admission {
+func newAdmission(o Options) admission {
 	return admission{
-		rates: ratelimit.New(), slots: &fairSemaphore{limit: most, byOrg: map[string]int{}}, throttle: newRefusalThrottle(),
+		rates: ratelimit.New().Share(o.Living), slots: &fairSemaphore{limit: o.Limits.Requests, byOrg: map[string]int{}},
+		throttle: newRefusalThrottle(), store: storeQueue{settle: o.Settle},
 	}
 }

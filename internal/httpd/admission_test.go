@@ -23,9 +23,12 @@ import (
 // knownKeys is a directory of keys. No key is the operator's.
 type knownKeys map[string]caller.Caller
 
-func (k knownKeys) Authenticate(key string) (caller.Caller, bool) { c, ok := k[key]; return c, ok }
-func (knownKeys) IsOperator(string) bool                          { return false }
-func (knownKeys) Gone(string, string) string                      { return "" }
+func (k knownKeys) Authenticate(_ context.Context, key string) (caller.Caller, bool) {
+	c, ok := k[key]
+	return c, ok
+}
+func (knownKeys) IsOperator(string) bool     { return false }
+func (knownKeys) Gone(string, string) string { return "" }
 
 // callerOf returns a caller with limits of its key and of its org.
 func callerOf(orgID string, ofKey, ofOrg org.Rate) caller.Caller {

@@ -1,6 +1,7 @@
 package httpd
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -13,9 +14,11 @@ import (
 // noKeys is a directory without keys.
 type noKeys struct{}
 
-func (noKeys) Authenticate(string) (caller.Caller, bool) { return caller.Caller{}, false }
-func (noKeys) IsOperator(string) bool                    { return false }
-func (noKeys) Gone(string, string) string                { return "" }
+func (noKeys) Authenticate(context.Context, string) (caller.Caller, bool) {
+	return caller.Caller{}, false
+}
+func (noKeys) IsOperator(string) bool     { return false }
+func (noKeys) Gone(string, string) string { return "" }
 
 // respond returns the response to a request with the given header fields (name,
 // value, …). No key is known, so a request that passes the checks gets 401.

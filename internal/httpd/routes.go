@@ -24,7 +24,7 @@ import (
 // for concurrent use.
 type Directory interface {
 	// Authenticate returns the caller of a key, or false if the key is not valid.
-	Authenticate(key string) (caller.Caller, bool)
+	Authenticate(ctx context.Context, key string) (caller.Caller, bool)
 	// IsOperator reports whether key is the operator's key.
 	IsOperator(key string) bool
 	// Gone returns why a principal that Authenticate has returned before is none any more:
@@ -61,6 +61,15 @@ type Options struct {
 	// Memory is charged for the memory that requests retain. Nil uses one with
 	// default limits.
 	Memory *memlimit.Limiter
+
+	// Out returns an error if requests are refused, other than health checks, because the process may not have
+	// the settings that hold. It is called for every request. Nil means never.
+	Out func() error
+	// Settle returns when every replica obeys the changes that this process has stored, or when ctx ends.
+	// Changes are answered after it. Nil = there are no others.
+	Settle func(ctx context.Context)
+	// Living returns the number of living replicas, which share the rate limits. Nil = there is one.
+	Living func() int
 
 	// Overload returns why no model request can be taken at the moment, in words
 	// for the client, or "". It is called for every model request. Nil means never.
@@ -106,7 +115,10 @@ func New(o Options) (*API, error) {
 	if o.Memory == nil {
 		o.Memory = memlimit.New(memlimit.Options{})
 	}
-	a := &API{o: o, logSource: logSource(), admission: newAdmission(o.Limits.Requests)}
+	if o.Out == nil {
+		o.Out = func() error { return nil }
+	}
+	a := &API{o: o, logSource: logSource(), admission: newAdmission(o)}
 	for _, origin := range o.Origins {
 		if err := a.crossOrigin.AddTrustedOrigin(origin); err != nil {
 			return nil, err
@@ -141,7 +153,11 @@ func (a *API) dispatch(w http.ResponseWriter, r *http.Request) {
 		defer a.inFlight.end()
 	}
 	a.setBodyDeadline(w, r)
-	if err := a.checkRequest(r); err != nil {
+	err := a.checkRequest(r)
+	if err == nil && !isProbe(r) {
+		err = a.o.Out()
+	}
+	if err != nil {
 		closeAfterResponse(w, r)
 		a.refuse(w, r, err)
 		return
@@ -323,7 +339,7 @@ func (a *API) caller(r *http.Request) (caller.Caller, error) {
 	if err != nil {
 		return caller.Caller{}, err
 	}
-	found, ok := a.o.Directory.Authenticate(key)
+	found, ok := a.o.Directory.Authenticate(r.Context(), key)
 	switch {
 	case ok && found.Principal.Expired(clock.Wall()):
 		return caller.Caller{}, expiredKey(found.Principal)
@@ -340,18 +356,16 @@ func (a *API) authorizeOperator(rt surface.Route) http.HandlerFunc {
 	serve := a.answering(rt)
 	return func(w http.ResponseWriter, r *http.Request) {
 		key, err := bearer(r.Header.Get("Authorization"))
-		_, known := a.o.Directory.Authenticate(key)
 		if err == nil && a.o.Directory.IsOperator(key) {
 			noteCaller(w, caller.Caller{Principal: org.Principal{ID: "operator"}})
 			a.serve(w, r, caller.Caller{}, rt, serve)
 			return
 		}
-		switch {
-		case err != nil:
-		case known:
-			err = fault.New(fault.Forbidden, "role_not_allowed", "only the operator can do this, with the operator_key of the configuration")
-		default:
+		if err == nil {
 			err = unknownKey()
+			if _, known := a.o.Directory.Authenticate(r.Context(), key); known {
+				err = fault.New(fault.Forbidden, "role_not_allowed", "only the operator can do this, with the operator_key of the configuration")
+			}
 		}
 		closeAfterResponse(w, r)
 		rt.Errors.Write(w, err)

@@ -23,6 +23,7 @@ const (
 // zero value is ready to use.
 type storeQueue struct {
 	heldAnswers
+	settle func(context.Context) // see Options.Settle
 
 	mu    sync.Mutex
 	byOrg map[string]*queue // only orgs that have requests
@@ -57,6 +58,13 @@ func (q *storeQueue) Admit(ctx context.Context, orgID string) (leave func(), err
 		return nil, surface.Gone(ctx.Err())
 	}
 	return nil, ctx.Err()
+}
+
+// Settle implements caller.Admission.
+func (q *storeQueue) Settle(ctx context.Context) {
+	if q.settle != nil {
+		q.settle(ctx)
+	}
 }
 
 // enter puts a request into the queue of the org. It returns a channel that is closed when

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/replica"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
@@ -55,10 +56,11 @@ func (t *Tool) Call(ctx context.Context, c tool.Call) (tool.Result, error) {
 	if err != nil {
 		return tool.Result{}, fmt.Errorf("%w: %w", tool.ErrNotSent, err)
 	}
-	if t.calls.Acquire(ctx, 1) != nil {
+	weight := replica.Weight(t.settings.MaxConcurrentCalls, t.o.Living())
+	if t.calls.Acquire(ctx, weight) != nil {
 		return tool.Result{}, fmt.Errorf("%w: %w", tool.ErrNotSent, context.Cause(ctx))
 	}
-	defer t.calls.Release(1)
+	defer t.calls.Release(weight)
 	if c.Memory != nil {
 		if err := c.Memory.Acquire(t.most()); err != nil {
 			return tool.Result{}, fmt.Errorf("%w: its response needs more memory than the run may retain: %w", tool.ErrNotSent, err)

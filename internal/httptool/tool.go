@@ -24,6 +24,10 @@ type Options struct {
 	// Headers returns the headers of a request; nil = none. It is called for each attempt.
 	Headers func(ctx context.Context) (http.Header, error)
 
+	// Living returns the number of living replicas of the gateway: each makes its part of the calls that
+	// may be made at a time, and at least one. Nil = there is one.
+	Living func() int
+
 	Log *slog.Logger // nil = discard
 }
 
@@ -49,6 +53,9 @@ type places interface {
 func (o Options) withDefaults() Options {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Living == nil {
+		o.Living = func() int { return 1 }
 	}
 	return o
 }

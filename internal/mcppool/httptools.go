@@ -70,6 +70,9 @@ func (p *Pool) newEndpoints(orgID, server string, settings []org.HTTPTool, fromF
 	e := &endpoints{settings: settings, places: map[string]catalog.Place{}}
 	for _, s := range settings {
 		o := httptool.Options{Client: p.options.Out.Guarded(egress.GuardedOptions{}), Log: log}
+		if fromFile { // others are those of a single run, which has one process
+			o.Living = p.options.Living
+		}
 		if len(s.Headers) > 0 {
 			o.Headers = func(ctx context.Context) (http.Header, error) {
 				out := make(http.Header, len(s.Headers))

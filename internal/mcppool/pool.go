@@ -63,7 +63,7 @@ type pooled struct {
 	unresolved atomic.Pointer[string] // what the last look into the vault lacked; nil = nothing
 }
 
-// Options are what a pool needs. All fields but Changed, Unreachable and Tracer are required.
+// Options are what a pool needs. All fields but Changed, Unreachable, Tracer and Living are required.
 type Options struct {
 	Out     *egress.Egress
 	Secrets *secret.Resolver // of what the configuration file refers to
@@ -77,6 +77,10 @@ type Options struct {
 	Unreachable func(orgID, server, origin string, err error)
 
 	Tracer mcptool.Tracer // nil = calls carry no trace context
+
+	// Living returns the number of living replicas of the gateway, which share the calls that may be made at a
+	// time. Nil = there is one.
+	Living func() int
 }
 
 // New returns a pool without clients. Close it.
@@ -112,7 +116,7 @@ func (p *Pool) Keep(ctx context.Context, orgID string, servers []org.MCPServer, 
 		}
 		c := before[s.Name]
 		if c == nil || !sameConnection(c.server, s) || (c.refused == nil) != (refused[i] == nil) {
-			c = p.connect(s, refused[i])
+			c = p.connect(s, refused[i], p.options.Living)
 		} else {
 			delete(before, s.Name)
 		}
@@ -241,7 +245,7 @@ func (p *Pool) revised(c *pooled, s catalog.Server) catalog.Server {
 
 // Connect returns a client of the server that is not part of the pool. Close it.
 func (p *Pool) Connect(s org.MCPServer) *mcptool.Client {
-	return p.connect(s, p.options.Refused(s)).client
+	return p.connect(s, p.options.Refused(s), nil).client
 }
 
 // OwnListTimeout is how long a run waits for the lists of its own servers, all of them together.
@@ -256,7 +260,7 @@ func (p *Pool) Own(s org.MCPServer) (server catalog.Server, release func()) {
 	return server, func() { _ = client.Close() } // a session that was not ended ends by itself
 }
 
-func (p *Pool) connect(s org.MCPServer, refused error) *pooled {
+func (p *Pool) connect(s org.MCPServer, refused error, living func() int) *pooled {
 	retries := s.MaxRetries
 	if retries == 0 {
 		retries = -1
@@ -268,7 +272,7 @@ func (p *Pool) connect(s org.MCPServer, refused error) *pooled {
 	c.client = mcptool.New(mcptool.Server{
 		Name: s.Name, URL: s.URL, Command: s.Command, Env: p.environment(c), Headers: p.headers(c),
 		Timeout: s.Timeout, MaxRetries: retries, Trust: s.Trust,
-		Reads: s.Reads, Keyed: s.Keyed, MaxConcurrent: s.MaxConcurrentCalls,
+		Reads: s.Reads, Keyed: s.Keyed, MaxConcurrent: s.MaxConcurrentCalls, Living: living,
 		OnListChanged: func() { p.options.Changed(s.Org, s.Name) },
 		OnUnreachable: func(err error) { p.options.Unreachable(s.Org, s.Name, "", err) }, Tracer: p.options.Tracer,
 	}, p.options.Out.Guarded(egress.GuardedOptions{}), p.options.Log.With("org", s.Org))

@@ -20,8 +20,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
-	"github.com/turnpike-gateway/turnpike/internal/id"
 	"github.com/turnpike-gateway/turnpike/internal/ratelimit"
+	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/internal/spend"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -41,7 +41,7 @@ type Audit interface {
 	RecordNow(ctx context.Context, org string, e audit.Entry) error
 }
 
-// Options are what a Handler needs. All but Tools, Recorded and RateClock are required.
+// Options are what a Handler needs. All but Tools, Recorded, RateClock, Living and Seals are required.
 type Options struct {
 	Catalog *catalog.Catalog
 	Orgs    Orgs
@@ -56,6 +56,8 @@ type Options struct {
 	Recorded     func(org string, e audit.Entry) // is called for each audit entry; nil = nobody is told
 	Now          func() time.Time                // the wall clock
 	RateClock    func() time.Time                // the clock of rate limits, which does not go back; nil = time.Now
+	Living       func() int                      // replicas of the gateway, which share rate limits; nil = one
+	Seals        *secret.Keyring                 // seals the ids of sessions, the same for all replicas; nil = there is one
 	Log          *slog.Logger
 	Version      string
 }
@@ -75,6 +77,9 @@ type Handler struct {
 	calls sync.WaitGroup
 	tasks sync.WaitGroup
 
+	adopting sync.Mutex
+	ended    map[string]time.Time // sessions that clients have ended; guarded by adopting
+
 	mu     sync.Mutex
 	closed bool
 	fresh  map[string]bool // orgs whose lists are compared at the moment → whether to do it again
@@ -85,7 +90,7 @@ func New(o Options) *Handler {
 	if o.RateClock == nil {
 		o.RateClock = time.Now
 	}
-	h := &Handler{o: o, rates: ratelimit.NewWithClock(o.RateClock), fresh: map[string]bool{}}
+	h := &Handler{o: o, rates: ratelimit.NewWithClock(o.RateClock).Share(o.Living), fresh: map[string]bool{}, ended: map[string]time.Time{}}
 	h.open, h.stop = context.WithCancel(context.Background())
 	h.life, h.kill = context.WithCancel(context.Background())
 	serverOf := func(r *http.Request) *mcp.Server { return requestOf(r.Context()).server }
@@ -178,11 +183,11 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request, caller caller.Cal
 	case r.Header.Get(versionHeader) >= sessionless:
 		return h.postWithoutSession(w, r, one, m)
 	case name != "":
-		if one.session = h.sessions.enter(caller.Org.ID, caller.Principal.ID, name); one.session == nil {
-			return unknownSession()
+		if one.session, err = h.enter(r, caller, name); err != nil {
+			return err
 		}
 	case m.Method == "initialize":
-		one.session = h.newSession(caller, id.New("mcp_"))
+		one.session = h.newSession(caller, h.newID(caller, body))
 		if err := h.sessions.add(one.session); err != nil {
 			return err
 		}
@@ -219,29 +224,33 @@ func (h *Handler) postWithoutSession(w http.ResponseWriter, r *http.Request, one
 func (h *Handler) get(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	ctx, cancel := until(r.Context(), h.open)
 	defer cancel()
-	return h.existing(w, r.WithContext(ctx), caller)
+	r = r.WithContext(ctx)
+	s, err := h.enter(r, caller, r.Header.Get(sessionHeader))
+	if err != nil {
+		return err
+	}
+	defer h.left(s)
+	one := &request{caller: caller, server: s.server, session: s}
+	if h.o.Seals != nil && !s.listed() { // another replica may have listed the tools
+		if err := h.listed(ctx, one); err != nil {
+			return err
+		}
+	}
+	return h.serve(w, r, one, nil, h.stateful)
 }
 
 // delete answers DELETE /mcp, which ends a session.
 func (h *Handler) delete(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
-	s := h.sessions.enter(caller.Org.ID, caller.Principal.ID, r.Header.Get(sessionHeader))
-	if s == nil {
-		return unknownSession()
+	name := r.Header.Get(sessionHeader)
+	s, err := h.enter(r, caller, name)
+	if err != nil {
+		return err
 	}
 	h.sessions.remove(s)
 	s.end()
+	h.forget(name)
 	w.WriteHeader(http.StatusNoContent)
 	return nil
-}
-
-// existing answers a request of a session that must exist.
-func (h *Handler) existing(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
-	s := h.sessions.enter(caller.Org.ID, caller.Principal.ID, r.Header.Get(sessionHeader))
-	if s == nil {
-		return unknownSession()
-	}
-	defer h.left(s)
-	return h.serve(w, r, &request{caller: caller, server: s.server, session: s}, nil, h.stateful)
 }
 
 func unknownSession() error {

@@ -49,6 +49,13 @@ func (s *session) lists(digest string) {
 	s.shown = digest
 }
 
+// listed reports whether the client was sent a list, as far as this process knows.
+func (s *session) listed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.shown != ""
+}
+
 // differs notes the digest of the list as it is now, and reports whether the client has another.
 func (s *session) differs(digest string) bool {
 	s.mu.Lock()

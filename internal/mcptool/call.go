@@ -8,6 +8,7 @@ import (
 	"net/url"
 
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
+	"github.com/turnpike-gateway/turnpike/internal/replica"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
@@ -70,17 +71,18 @@ func (r *remote) Call(ctx context.Context, call tool.Call) (tool.Result, error) 
 	return r.settle(ctx, limited, o)
 }
 
-// acquire waits until fewer than [Server.MaxConcurrent] calls are in progress. Calls wait in
+// acquire waits until fewer than [Server.MaxConcurrent] calls are in progress, or this replica's part of them. Calls wait in
 // the order in which they came. The error is the cause of the end of ctx, or errClosed. The
 // caller must call release after the call.
 func (c *Client) acquire(ctx context.Context) (release func(), err error) {
-	release = func() { c.calls.Release(1) }
-	if c.calls.TryAcquire(1) { // fails while other calls wait
+	weight := replica.Weight(c.server.MaxConcurrent, c.server.Living())
+	release = func() { c.calls.Release(weight) }
+	if c.calls.TryAcquire(weight) { // fails while other calls wait
 		return release, nil
 	}
 	ctx, unbind := c.bound(ctx)
 	defer unbind()
-	if c.calls.Acquire(ctx, 1) != nil {
+	if c.calls.Acquire(ctx, weight) != nil {
 		return nil, context.Cause(ctx)
 	}
 	return release, nil

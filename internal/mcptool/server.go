@@ -54,6 +54,10 @@ type Server struct {
 	// does not include the wait.
 	MaxConcurrent int
 
+	// Living returns the number of living replicas of the gateway: each makes its part of MaxConcurrent
+	// calls at a time, and at least one. Nil = there is one.
+	Living func() int
+
 	// Trust means that the annotations of the server's tools are believed: a tool with
 	// readOnlyHint has the class [tool.Read].
 	Trust bool
@@ -108,6 +112,9 @@ func (s Server) withDefaults() Server {
 	}
 	if s.MaxConcurrent <= 0 {
 		s.MaxConcurrent = defaultCalls
+	}
+	if s.Living == nil {
+		s.Living = func() int { return 1 }
 	}
 	switch {
 	case s.MaxRetries == 0:

@@ -21,7 +21,7 @@ func someRate(r *rand.Rand) org.Rate {
 func TestEveryWindowAllowsAtMostBurstPlusRate(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 400 {
-		limit := someRate(r)
+		limit := share{someRate(r), 1}
 		var b bucket
 		var taken []int64 // times of the allowed requests
 		now := r.Int64N(1 << 40)
@@ -57,7 +57,7 @@ func TestEveryWindowAllowsAtMostBurstPlusRate(t *testing.T) {
 func TestRetryAfterIsExact(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 2000 {
-		limit := someRate(r)
+		limit := share{someRate(r), 1}
 		n := 1 + r.IntN(limit.EffectiveBurst())
 		b := bucket{level: int64(limit.EffectiveBurst()) * requestUnits, at: r.Int64N(1 << 40), drainRate: int64(limit.PerMinute)}
 		b = b.advanced(limit, b.at+r.Int64N(b.emptyAfter()))
@@ -80,7 +80,7 @@ func TestRetryAfterIsExact(t *testing.T) {
 
 // A time before the bucket's own, such as of another CPU core, drains nothing.
 func TestEarlierTimeDoesNotDrainTheBucket(t *testing.T) {
-	limit := org.Rate{PerMinute: 60}
+	limit := share{org.Rate{PerMinute: 60}, 1}
 	b := bucket{level: 3 * requestUnits, at: 1000, drainRate: 60}
 	if got := b.advanced(limit, 10); got != b {
 		t.Errorf("the bucket is %+v, want %+v", got, b)
@@ -115,3 +115,96 @@ func TestEmptyBucketsAreRemoved(t *testing.T) {
 		}
 	})
 }
+
+// A replica's share of a limit: the burst is divided and rounded up, the interval is multiplied. // K08
+func TestShareOfALimit(t *testing.T) {
+	minute := time.Minute
+	for _, c := range []struct {
+		limit    org.Rate
+		living   int
+		burst    int
+		interval time.Duration // between requests once the burst is used up
+	}{
+		{rate(60, 0), 1, 60, time.Second},
+		{rate(60, 0), 2, 30, 2 * time.Second},
+		{rate(60, 0), 7, 9, 7 * time.Second},
+		{rate(60, 10), 3, 4, 3 * time.Second},
+		{rate(60, 1), 3, 1, 3 * time.Second},
+		{rate(1, 1), 5, 1, 5 * minute},
+		{rate(7, 3), 2, 2, 17142857143 * time.Nanosecond},
+		{rate(org.MaxRate, org.MaxRate), 1000, 1000, minute / 1000},
+	} {
+		s := share{c.limit, c.living}
+		b := bucket{}.advanced(s, 0)
+		taken := 0
+		for ; b.waitFor(s, 1) == 0; taken++ {
+			b.level += s.units(1)
+		}
+		if taken != c.burst || s.burst() != c.burst {
+			t.Errorf("%+v of %d: %d at once, want %d", c.limit, c.living, taken, c.burst)
+		}
+		if got := time.Duration(b.waitFor(s, 1)); got != c.interval {
+			t.Errorf("%+v of %d: the next after %v, want %v", c.limit, c.living, got, c.interval)
+		}
+		if b.remaining(s) != 0 {
+			t.Errorf("%+v of %d: %d remain", c.limit, c.living, b.remaining(s))
+		}
+	}
+}
+
+// All replicas together never admit more than the limit and living-1 requests, whatever each is asked. // K08
+func TestSharesAddUpToTheLimit(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for range 400 {
+		limit, living := someRate(r), 1+r.IntN(6)
+		s := share{limit, living}
+		buckets := make([]bucket, living)
+		now, admitted := int64(0), int64(0)
+		for range 300 {
+			now += r.Int64N(1 + 2*requestUnits/int64(limit.PerMinute))
+			b := &buckets[r.IntN(living)]
+			if *b = b.advanced(s, now); b.waitFor(s, 1) == 0 {
+				b.level += s.units(1)
+				admitted++
+			}
+		}
+		if most := int64(limit.EffectiveBurst()+living-1)*requestUnits + now*int64(limit.PerMinute); admitted*requestUnits > most {
+			t.Fatalf("%+v of %d replicas: %d were admitted in %d ns", limit, living, admitted, now)
+		}
+	}
+}
+
+// A replica that joins or leaves changes no level: what was used up stays used up, and what was free is free. // K08
+func TestShareFollowsTheNumberOfReplicas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		living := 1
+		l := New().Share(func() int { return living })
+		req := Request{Org: "a", OrgRate: rate(60, 12)}
+		takes := func(want int) {
+			t.Helper()
+			n := 0
+			for l.Take(t.Context(), req).Allowed {
+				n++
+			}
+			if n != want {
+				t.Errorf("%d were allowed with %d replicas, want %d", n, living, want)
+			}
+		}
+		takes(12)
+		living = 3
+		takes(0)
+		time.Sleep(12 * time.Second)
+		takes(4)
+		living = 1
+		takes(0)
+		time.Sleep(2 * time.Second)
+		takes(2)
+		time.Sleep(12 * time.Second)
+		takes(12)
+		living = 0 // not known yet
+		time.Sleep(12 * time.Second)
+		takes(12)
+	})
+}
+
+func rate(perMinute, burst int) org.Rate { return org.Rate{PerMinute: perMinute, Burst: burst} }

@@ -4,7 +4,8 @@
 //	                                └ one leaky bucket per limit in use
 //
 // Each request carries the current limits, so a changed limit applies immediately.
-// Buckets are kept in memory only: a restart resets them.
+// Buckets are kept in memory only: a restart resets them. Of several replicas each admits its share of
+// a limit: see [Limiter.Share].
 package ratelimit
 
 import (
@@ -39,8 +40,8 @@ type Request struct {
 type Verdict struct {
 	Allowed    bool
 	Scope      Scope
-	Limit      org.Rate
-	Remaining  int           // requests that would be allowed now
+	Limit      org.Rate      // the whole limit, also where the Limiter has a share of it
+	Remaining  int           // requests that this process would allow now
 	Reset      time.Duration // until the whole burst is available, without further requests
 	RetryAfter time.Duration // until this Request would be allowed, without further requests; 0 if Allowed
 }
@@ -49,6 +50,7 @@ type Verdict struct {
 // shards with one lock each, so few of them ever contend.
 type Limiter struct {
 	now    func() time.Time
+	living func() int
 	began  time.Time
 	seed   maphash.Seed
 	shards [shards]shard
@@ -72,9 +74,18 @@ func New() *Limiter { return NewWithClock(time.Now) }
 
 // NewWithClock returns a Limiter with no buckets and a clock, which must not go back.
 func NewWithClock(now func() time.Time) *Limiter {
-	l := &Limiter{now: now, began: now(), seed: maphash.MakeSeed()}
+	l := &Limiter{now: now, living: func() int { return 1 }, began: now(), seed: maphash.MakeSeed()}
 	for i := range l.shards {
 		l.shards[i] = shard{buckets: map[bucketKey]*bucket{}, removeAt: minRemoveAt}
+	}
+	return l
+}
+
+// Share divides every limit by the number of living replicas, which living returns, from now on. It is
+// called before the first Take, and returns the Limiter. Nil = this process has the whole limit.
+func (l *Limiter) Share(living func() int) *Limiter {
+	if living != nil {
+		l.living = living
 	}
 	return l
 }
@@ -91,8 +102,9 @@ func (l *Limiter) Take(_ context.Context, req Request) Verdict {
 	defer s.mu.Unlock()
 	now := int64(l.now().Sub(l.began)) // monotonic
 	s.removeEmpty(now)
-	ofOrg := s.check(Org, bucketKey{req.Org, ""}, req.OrgRate, n, now)
-	ofKey := s.check(Key, bucketKey{req.Org, req.Key}, req.KeyRate, n, now)
+	living := max(1, l.living())
+	ofOrg := s.check(Org, bucketKey{req.Org, ""}, share{req.OrgRate, living}, n, now)
+	ofKey := s.check(Key, bucketKey{req.Org, req.Key}, share{req.KeyRate, living}, n, now)
 	if ofOrg.wait == 0 && ofKey.wait == 0 {
 		ofOrg.take(n)
 		ofKey.take(n)
@@ -103,13 +115,13 @@ func (l *Limiter) Take(_ context.Context, req Request) Verdict {
 // check is the state of one limit for one request. The zero check is no limit.
 type check struct {
 	scope  Scope
-	limit  org.Rate
+	limit  share
 	bucket *bucket
 	wait   int64 // nanoseconds until the request fits; 0 = it fits now
 }
 
 // check returns the state of one limit at the time now. mu is held.
-func (s *shard) check(scope Scope, of bucketKey, limit org.Rate, n int, now int64) check {
+func (s *shard) check(scope Scope, of bucketKey, limit share, n int, now int64) check {
 	if !limit.IsLimit() {
 		return check{}
 	}
@@ -125,7 +137,7 @@ func (s *shard) check(scope Scope, of bucketKey, limit org.Rate, n int, now int6
 // take adds n requests to the bucket. They must fit.
 func (a check) take(n int) {
 	if a.bucket != nil {
-		a.bucket.level += int64(n) * requestUnits
+		a.bucket.level += a.limit.units(n)
 	}
 }
 
@@ -139,7 +151,7 @@ func binding(a, b check) Verdict {
 		a = b
 	}
 	return Verdict{
-		Allowed: a.wait == 0, Scope: a.scope, Limit: a.limit, Remaining: a.bucket.remaining(a.limit),
+		Allowed: a.wait == 0, Scope: a.scope, Limit: a.limit.Rate, Remaining: a.bucket.remaining(a.limit),
 		Reset: time.Duration(a.bucket.emptyAfter()), RetryAfter: time.Duration(a.wait),
 	}
 }

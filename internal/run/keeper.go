@@ -44,6 +44,8 @@ type leaseKeeper struct {
 
 	expire func(context.Context) error // ends approvals that nobody has decided in time
 
+	mayClaim func() bool // see Options.MayClaim
+
 	base     context.Context // of durable runs, which outlive their callers; ends with close
 	end      context.CancelCauseFunc
 	tasks    sync.WaitGroup     // runs that are live
@@ -203,7 +205,7 @@ func (k *leaseKeeper) maintain() {
 		}
 	}
 	k.releaseOrphans(ctx)
-	if k.isQuiet() {
+	if k.isQuiet() || k.mayClaim != nil && !k.mayClaim() {
 		return
 	}
 	expiring, stop := context.WithTimeout(ctx, expireTimeout)

@@ -77,6 +77,10 @@ type Options struct {
 	// gone. Nil = nothing is known of orgs: the bounds of package budget hold.
 	Allowance func(orgID, principal, endUser string) (Allowance, bool)
 
+	// MayClaim reports whether this process may take over runs at the moment: it has the settings that hold. Nil =
+	// it always may.
+	MayClaim func() bool
+
 	// Alone says that Open is not called: each durable run renews the leases of this process by itself.
 	Alone bool
 
@@ -141,7 +145,7 @@ func New(o Options) *Runner {
 	r := &Runner{o: o, followers: eventlog.NewFollowers(o.MaxFollowers)}
 	r.audience = audience{o: &r.o, followers: r.followers, append: r.appendForeign, end: r.requestEnd}
 	r.leases = newLeaseKeeper(o.Leases, o.Owner, &storeHealth{log: o.Log}, r.takeOver, r.audience.maintain)
-	r.audience.leases = r.leases
+	r.audience.leases, r.leases.mayClaim = r.leases, o.MayClaim
 	r.sessions = conversation.NewSessions(o.Conversations, o.Archive, o.Now, func(n conversation.SessionName, since int64) {
 		if o.SessionDeleted != nil {
 			o.SessionDeleted(n.Org, nameForTools(n, since))

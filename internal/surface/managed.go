@@ -22,7 +22,8 @@ import (
 
 // Managed turns a function that returns what to answer into an [Endpoint] of an API that manages
 // something. The request is admitted to the store first. One that may change something is completed
-// whether or not its client waits for the answer.
+// whether or not its client waits for the answer, and answered when every replica obeys the change: all
+// changes of settings over HTTP pass here.
 func Managed(log *slog.Logger, serve func(*http.Request, caller.Caller) (status int, body any, err error)) Endpoint {
 	return func(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 		if changes(r) {
@@ -41,6 +42,9 @@ func Managed(log *slog.Logger, serve func(*http.Request, caller.Caller) (status 
 			defer leave()
 			return serve(r, caller)
 		}()
+		if changes(r) { // also after an error: something may have been stored
+			caller.Settle(r.Context())
+		}
 		switch {
 		case err != nil:
 		case changes(r):

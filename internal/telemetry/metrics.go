@@ -133,12 +133,38 @@ func newMetrics(r *prometheus.Registry, o Options) *metrics {
 			Namespace: "turnpike", Name: "budget_writes_total", Help: "Writes to the store for budgets of relayed requests and of runs that are not durable.",
 		}, func() float64 { return float64(o.BudgetWrites()) }))
 	}
+	registerReplicas(r, o.Replicas)
 	if o.Queue != nil {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Namespace: "turnpike", Name: "store_queue_length", Help: "Writes that wait for the store, including the group that is being written.",
 		}, func() float64 { return float64(o.Queue()) }))
 	}
 	return m
+}
+
+// registerReplicas registers what a replica knows of itself and the others; nothing for one process.
+func registerReplicas(r *prometheus.Registry, replicas func() (living int, lag int64, out time.Duration)) {
+	if replicas == nil {
+		return
+	}
+	gauge := func(name, help string, value func() float64) {
+		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "turnpike", Name: name, Help: help}, value))
+	}
+	gauge("replica_living", "Replicas that live and are not stopping, by which limits are divided.", func() float64 {
+		living, _, _ := replicas()
+		return float64(living)
+	})
+	gauge("replica_epoch_lag", "Changes of keys, servers and settings that this replica knows of and has not applied.", func() float64 {
+		_, lag, _ := replicas()
+		return float64(lag)
+	})
+	r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Namespace: "turnpike", Name: "replica_out_seconds_total",
+		Help: "Seconds in which this replica has refused requests because it could not confirm its settings.",
+	}, func() float64 {
+		_, _, out := replicas()
+		return out.Seconds()
+	}))
 }
 
 func (m *metrics) registerRequests(r *prometheus.Registry) {

@@ -75,6 +75,9 @@ type Options struct {
 	// Targets returns the circuit breakers of the targets of routes, and of others that are not
 	// closed. Nil leaves the metric out.
 	Targets func() []Target
+	// Replicas returns the number of living replicas, how many changes this one knows of and has not
+	// applied, and how long it has refused requests. Nil leaves the metrics out.
+	Replicas func() (living int, lag int64, out time.Duration)
 	// Expiring returns how many API keys expire within 7 days. Nil leaves the metric out.
 	Expiring func() int
 }

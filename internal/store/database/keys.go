@@ -3,6 +3,7 @@ package database
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"database/sql"
 	"encoding/json"
 	"errors"
@@ -38,6 +39,15 @@ func (r *Reader) Key(ctx context.Context, orgID, id string) (org.Key, error) {
 		return org.Key{}, fmt.Errorf("key %s: %w", id, r.wrap("read a key", err))
 	}
 	return k, nil
+}
+
+// OrgOfKey returns the org of the key with the hash, which may be revoked, or org.ErrNotFound.
+func (r *Reader) OrgOfKey(ctx context.Context, hash [sha256.Size]byte) (orgID string, err error) {
+	err = r.db.QueryRowContext(ctx, `SELECT org FROM api_keys WHERE hash = ?`, hash[:]).Scan(&orgID)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", org.ErrNotFound
+	}
+	return orgID, r.wrap("find a key", err)
 }
 
 // CreateKey implements org.Store.

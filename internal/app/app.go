@@ -351,14 +351,14 @@ func (a *App) buildAPI(o Options, router *route.Router, retained *memlimit.Limit
 		admin: admin.New(admin.Options{
 			Store: a.store, Webhooks: a.store, Outbox: a.store, Audit: a.store, Budgets: a.store, Routes: router, Directory: a.directory, Vault: a.keys.Vault, Log: a.log,
 			Reader: directory.Reader{
-				RoundsCap: a.maxRoundsCap, Vault: a.keys.Vault != nil, RunsCode: a.config.Sandbox.Runs(), Serves: func(model string) bool { return router.Resolve(model) != nil },
+				RoundsCap: a.maxRoundsCap, Vault: a.keys.Vault != nil, RunsCode: a.config.Sandbox.Runs(), Storage: a.config.Storage(), Serves: func(model string) bool { return router.Resolve(model) != nil },
 			},
 			Judge: directory.JudgeURL(a.out), CheckDatabases: a.checkDatabases,
 			NewKey: func() string { return id.New("tp_") }, Now: clock.Wall,
 		}),
 		files: files.New(files.Options{Files: a.files, Buckets: a.buckets, Org: a.directory.Org, Links: a.links, Bodies: bodies, Record: a.store.RecordNow, Log: a.log, Now: clock.Wall}),
 		agents: agents.New(agents.Options{
-			Store: a.store, Secrets: a.store, Vault: a.keys.Vault, Reader: directory.Reader{RoundsCap: a.maxRoundsCap, Vault: a.keys.Vault != nil},
+			Store: a.store, Secrets: a.store, Vault: a.keys.Vault, Reader: directory.Reader{RoundsCap: a.maxRoundsCap, Vault: a.keys.Vault != nil, Storage: a.config.Storage()},
 			Judge: directory.JudgeURL(a.out), NewID: id.New, Log: a.log, Now: clock.Wall, Servers: agentServers{a}, Orgs: agentOrgs{a},
 			Kit: agents.NewKit(kit), Sessions: a.store, Observed: a.store, Conversations: a.store, Archive: a.store, HookMessages: a.store, Runner: a.runner,
 			Inbox: a.runner.Inbox(), Decisions: a.runner.Decisions(), Segments: a.runner.Segments(),

@@ -9,7 +9,7 @@ import (
 // Bucket is where an org keeps files: see [Runtime].Buckets. It contains no credential.
 type Bucket struct {
 	Name string `json:"name"`           // unique in the org; the model names it
-	Kind string `json:"kind,omitempty"` // BucketDisk (also when empty) or BucketS3
+	Kind string `json:"kind,omitempty"` // BucketDisk (also when empty), BucketS3 or BucketDatabase
 
 	Quota   int64 `json:"quota_bytes,omitempty"`    // of all files together; 0 = no limit but those of the operator and of the service
 	MaxFile int64 `json:"max_file_bytes,omitempty"` // of one file; 0 = DefaultMaxFile
@@ -27,6 +27,8 @@ type Bucket struct {
 const (
 	BucketDisk = "disk" // files in the gateway's data directory
 	BucketS3   = "s3"   // a service that speaks the API of Amazon S3
+
+	BucketDatabase = "database" // the gateway's PostgreSQL database
 )
 
 const (

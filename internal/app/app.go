@@ -111,6 +111,9 @@ type Options struct {
 
 func (o Options) limits(c *config.Config) httpd.Limits {
 	o.Limits.Connections, o.Limits.Requests = c.MaxConnections, c.MaxRequests
+	if c.Replica != nil {
+		o.Limits.DrainTimeout = cmp.Or(o.Limits.DrainTimeout, c.Replica.Drain+afterSoftStop)
+	}
 	return o.Limits
 }
 
@@ -461,7 +464,7 @@ func (a *App) URL() string {
 }
 
 // StopsWithin is the longest time that Serve and Close take together after the context
-// of Serve ends. The program of an MCP server that does not end when it is asked is
+// of Serve ends, without the setting replica.drain. The program of an MCP server that does not end when it is asked is
 // killed after four seconds, and its last output is read for one.
 const StopsWithin = httpd.StopsWithin + lastSpans + lastCheckpoint + lastSpending + outbox.HooksStopWithin + 5*time.Second
 
@@ -469,8 +472,20 @@ const StopsWithin = httpd.StopsWithin + lastSpans + lastCheckpoint + lastSpendin
 const lastSpending = 2 * time.Second
 
 // softStop is how long durable runs may go on while the gateway stops, before
-// they are left to its next process.
-const softStop = 20 * time.Second
+// they are left to its next process, or to another replica. afterSoftStop is how long other
+// requests have from then on.
+const (
+	softStop      = 20 * time.Second
+	afterSoftStop = 5 * time.Second
+)
+
+// softStop returns how long durable runs may go on while the gateway stops.
+func (a *App) softStop() time.Duration {
+	if r := a.config.Replica; r != nil {
+		return r.Drain
+	}
+	return softStop
+}
 
 // Serve takes over the runs that an earlier process has left, and answers
 // requests until ctx is done. It returns at once, and without tidying up, when
@@ -567,7 +582,7 @@ func (a *App) endRecording() {
 func (a *App) drain(hard context.Context) {
 	var both sync.WaitGroup
 	both.Go(func() { a.mcp.Close(hard) })
-	both.Go(func() { a.runner.Close(hard, softStop) })
+	both.Go(func() { a.runner.Close(hard, a.softStop()) })
 	both.Wait()
 }
 

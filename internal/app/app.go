@@ -244,7 +244,7 @@ func (a *App) buildOrgs(ctx context.Context, o Options, router *route.Router) (e
 	if err := renewSecrets(ctx, a.keys.Vault, a.store, a.log); err != nil {
 		return err
 	}
-	if a.buckets, err = a.newBuckets(); err != nil {
+	if a.buckets, err = a.newBuckets(nil); err != nil {
 		return err
 	}
 	a.files = file.New(file.Options{Store: a.store, Content: a.buckets.ofKeys, Log: a.log, Now: clock.Wall})
@@ -273,7 +273,7 @@ func (a *App) buildOrgs(ctx context.Context, o Options, router *route.Router) (e
 		return err
 	}
 	a.agents.Store(&declared)
-	a.buckets.warn()
+	a.buckets.warn(ctx)
 	return storeWebhooks(ctx, a.directory.FileWebhooks(), a.store, a.log)
 }
 
@@ -354,14 +354,16 @@ func (a *App) buildAPI(o Options, router *route.Router, retained *memlimit.Limit
 		admin: admin.New(admin.Options{
 			Store: a.store, Webhooks: a.store, Outbox: a.store, Audit: a.store, Budgets: a.store, Routes: router, Directory: a.directory, Vault: a.keys.Vault, Log: a.log,
 			Reader: directory.Reader{
-				RoundsCap: a.maxRoundsCap, Vault: a.keys.Vault != nil, RunsCode: a.config.Sandbox.Runs(), Storage: a.config.Storage(), Serves: func(model string) bool { return router.Resolve(model) != nil },
+				RoundsCap: a.maxRoundsCap, Vault: a.keys.Vault != nil, RunsCode: a.config.Sandbox.Runs(), Storage: a.config.Storage(),
+				Serves: func(model string) bool { return router.Resolve(model) != nil },
 			},
 			Judge: directory.JudgeURL(a.out), CheckDatabases: a.checkDatabases,
 			NewKey: func() string { return id.New("tp_") }, Now: clock.Wall,
 		}),
 		files: files.New(files.Options{Files: a.files, Buckets: a.buckets, Org: a.directory.Org, Links: a.links, Bodies: bodies, Record: a.store.RecordNow, Log: a.log, Now: clock.Wall}),
 		agents: agents.New(agents.Options{
-			Store: a.store, Secrets: a.store, Vault: a.keys.Vault, Reader: directory.Reader{RoundsCap: a.maxRoundsCap, Vault: a.keys.Vault != nil, Storage: a.config.Storage()},
+			Store: a.store, Secrets: a.store, Vault: a.keys.Vault, Reader: directory.Reader{RoundsCap: a.maxRoundsCap, Vault: a.keys.Vault != nil,
+				Storage: a.config.Storage()},
 			Judge: directory.JudgeURL(a.out), NewID: id.New, Log: a.log, Now: clock.Wall, Servers: agentServers{a}, Orgs: agentOrgs{a},
 			Kit: agents.NewKit(kit), Sessions: a.store, Observed: a.store, Conversations: a.store, Archive: a.store, HookMessages: a.store, Runner: a.runner,
 			Inbox: a.runner.Inbox(), Decisions: a.runner.Decisions(), Segments: a.runner.Segments(),

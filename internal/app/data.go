@@ -34,4 +34,5 @@ func NoData(directory string) error {
 }
 
 // ErrPostgres reports that a configuration names a PostgreSQL database where only the data directory can be used.
-var ErrPostgres = errors.New("database: PostgreSQL cannot be used here in this version; leave database out to use SQLite in the data directory")
+var ErrPostgres = errors.New("database: PostgreSQL cannot be used here in this version; leave database out to use SQLite in the data " +
+	"directory")

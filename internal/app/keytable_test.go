@@ -301,7 +301,9 @@ func companions(path string) map[string]string {
 	case "database":
 		return map[string]string{"master_key": `"env:SAMPLE_2"`}
 	case "postgres.pooler":
-		return map[string]string{"listen_url": `"env:SAMPLE_2"`}
+		return map[string]string{"migrate": `"never"`}
+	case "postgres.listen_url":
+		return map[string]string{"pooler": `"prepared"`, "migrate": `"never"`}
 	case "postgres.lock_timeout":
 		return map[string]string{"statement_timeout": `"10m"`}
 	case "master_key_previous":

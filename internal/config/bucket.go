@@ -131,11 +131,7 @@ func (b buckets) json() any {
 func (b buckets) shown() string {
 	var all []string
 	for _, one := range *b.into {
-		kind := one.Kind
-		if kind == "" {
-			kind = org.BucketDisk
-		}
-		all = append(all, one.Name+" ("+kind+")")
+		all = append(all, one.Name+" ("+one.KindName()+")")
 	}
 	return "[" + strings.Join(all, ", ") + "]"
 }

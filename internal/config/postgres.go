@@ -58,20 +58,26 @@ func (c *Config) Storage() Storage { return Storage{c.UsesPostgres(), c.Replica 
 func (p *Postgres) keys() []key {
 	const env = "TURNPIKE_POSTGRES_"
 	return []key{
-		{name: "schema", value: text(&p.Schema, "", "schema", orEmpty(checkSchema)).or("the first schema of the role's search_path"), env: env + "SCHEMA",
+		{name: "schema", value: text(&p.Schema, "", "schema", orEmpty(checkSchema)).or("the first schema of the role's search_path"),
+			env: env + "SCHEMA",
 			doc: "Schema of the installation. Two installations in one database have two schemas. At most 54 characters."},
 		{name: "pool", value: integer(&p.Pool, 16, 4, 1000), env: env + "POOL",
 			doc: "Maximum connections of one replica to the database. Two more are used for renewals and notifications."},
 		{name: "pooler", value: word(&p.Pooler, PoolerNone, PoolerNone, PoolerTransaction, PoolerPrepared), env: env + "POOLER",
-			doc: "What database leads to. none: the server. transaction: a pooler that gives each transaction another connection, such as PgBouncer; nothing is prepared on connections. prepared: such a pooler that keeps prepared statements, such as PgBouncer from 1.21 on with max_prepared_statements."},
+			doc: "What database leads to. none: the server. transaction: a pooler that gives each transaction another connection, such as " +
+				"PgBouncer; nothing is prepared on connections. prepared: such a pooler that keeps prepared statements, such as PgBouncer from 1.21 " +
+				"on with max_prepared_statements."},
 		{name: "listen_url", value: databaseKey(&p.ListenURL), env: env + "LISTEN_URL",
-			doc: "URL of the same database without a pooler, for migrations and notifications. Empty: database."},
-		{name: "statement_timeout", value: duration(&p.StatementTimeout, 10*time.Second, 100*time.Millisecond, time.Hour), env: env + "STATEMENT_TIMEOUT",
+			doc: "Only with a pooler: URL of the same database without it, for migrations and notifications. Without it a reader looks for news " +
+				"every 2 seconds."},
+		{name: "statement_timeout", value: duration(&p.StatementTimeout, 10*time.Second, 100*time.Millisecond, time.Hour),
+			env: env + "STATEMENT_TIMEOUT",
 			doc: "Maximum time of a statement. The database ends it then."},
 		{name: "lock_timeout", value: duration(&p.LockTimeout, 3*time.Second, 10*time.Millisecond, time.Hour), env: env + "LOCK_TIMEOUT",
 			doc: "Maximum time that a statement waits for a lock."},
 		{name: "migrate", value: word(&p.Migrate, MigrateAtStart, MigrateAtStart, MigrateNever), env: env + "MIGRATE",
-			doc: "start: the first replica of a new version brings the schema up to date. never: a replica does not start with an older schema; the role needs no right to change it."},
+			doc: "start: the first replica of a new version brings the schema up to date. never: a replica does not start with an older schema; " +
+				"the role needs no right to change it."},
 	}
 }
 
@@ -107,10 +113,14 @@ func CheckPostgresURL(v secret.Value) error {
 		rest, ok = strings.CutPrefix(s, "postgresql://")
 	}
 	if !ok {
-		return errors.New("is not a URL of PostgreSQL; want one such as postgres://turnpike@db.example.com:5432/turnpike")
+		return errors.New("is not a URL of PostgreSQL; want one such as " + postgresExample)
 	}
 	before, query, _ := strings.Cut(rest, "?")
 	authority, path, _ := strings.Cut(before, "/")
+	user, hosts, named := strings.Cut(authority, "@")
+	if !named {
+		user, hosts = "", authority
+	}
 	switch {
 	case strings.Contains(rest, "#"):
 		return errors.New("contains #; write it as %23")
@@ -126,11 +136,17 @@ func CheckPostgresURL(v secret.Value) error {
 	switch {
 	case err != nil:
 		return errors.New("has parameters after ? that cannot be read; want NAME=VALUE with & between them")
-	case authority[strings.IndexByte(authority, '@')+1:] == "" && values.Get("host") == "":
-		return errors.New("names no host; want one such as postgres://turnpike@db.example.com:5432/turnpike")
+	case hosts == "" && values.Get("host") == "":
+		return errors.New("names no host; want one such as " + postgresExample)
+	case strings.TrimPrefix(user, ":") == "" && values.Get("user") == "":
+		return errors.New("names no user; want one such as " + postgresExample)
+	case path == "" && values.Get("dbname") == "" && values.Get("database") == "":
+		return errors.New("names no database; want one such as " + postgresExample)
 	}
 	return nil
 }
+
+const postgresExample = "postgres://turnpike@db.example.com:5432/turnpike"
 
 // PublicPostgresURL returns a URL that [CheckPostgresURL] accepts without its passwords, for people.
 func PublicPostgresURL(v secret.Value) string {
@@ -195,6 +211,10 @@ func (d *decoder) checkPostgres(c *Config) {
 	if p.Pooler != PoolerNone && p.Migrate == MigrateAtStart && p.ListenURL.IsZero() && !d.refused("postgres.listen_url") {
 		d.failPath("postgres.pooler", "%s needs postgres.listen_url, because migrations need a connection of their own; "+
 			"set it to the URL of the server, or postgres.migrate to never", p.Pooler)
+	}
+	if p.Pooler == PoolerNone && !p.ListenURL.IsZero() && !d.refused("postgres.pooler") {
+		d.failPath("postgres.listen_url", "is a way around a pooler, and postgres.pooler says that there is none; set the pooler, or remove "+
+			"listen_url")
 	}
 	if p.LockTimeout > p.StatementTimeout {
 		d.failPath("postgres.lock_timeout", "%s is above postgres.statement_timeout (%s), so it would have no effect; lower it",

@@ -300,7 +300,8 @@ func (o *opener) rotate(ctx context.Context, row, next Row, key []byte) error {
 	if next, err = o.table.Read(ctx, MasterNext); err != nil || next.is(key) {
 		return err
 	}
-	return &MismatchError{"master_key", "another rotation of the master key has begun; set master_key to the new key that the other replicas have, " +
+	return &MismatchError{"master_key", "another rotation of the master key has begun; set master_key to the new key that the other " +
+		"replicas have, " +
 		"and end that rotation first: start a replica with the new key and without master_key_previous"}
 }
 
@@ -323,7 +324,8 @@ func (o *opener) shared(ctx context.Context, name, setting string, configured []
 		return nil, &MismatchError{setting, "is not that of the installation, which was made at its first start and is kept in the database; " +
 			"remove the setting, or " + forget(name)}
 	}
-	return nil, &MismatchError{setting, "is not that of the installation; set it to the value that the other replicas have, or, to change it, " + forget(name)}
+	return nil, &MismatchError{setting, "is not that of the installation; set it to the value that the other replicas have, or, to change " +
+		"it, " + forget(name)}
 }
 
 // forget says how an installation gets another secret.
@@ -374,11 +376,13 @@ func (o *opener) opened(ctx context.Context, row Row, setting string) ([]byte, e
 
 func (o *opener) unseal(row Row, setting string) ([]byte, error) {
 	if row.Sealed == nil {
-		return nil, &MismatchError{setting, "is missing; the installation has one of its configuration: set it to the value that the other replicas have, or, to have one made, " + forget(row.Name)}
+		return nil, &MismatchError{setting, "is missing; the installation has one of its configuration: set it to the value that the other " +
+			"replicas have, or, to have one made, " + forget(row.Name)}
 	}
 	text, err := o.keyring.Open(noOrg, sealedSpace+row.Name, row.Sealed)
 	if errors.Is(err, secret.ErrMasterKey) {
-		return nil, &MismatchError{"master_key", fmt.Sprintf("does not open the secret '%s' of the installation, so the key is being changed; set master_key_previous to the other key of the change", row.Name)}
+		return nil, &MismatchError{"master_key", fmt.Sprintf("does not open the secret '%s' of the installation, so the key is being changed; "+
+			"set master_key_previous to the other key of the change", row.Name)}
 	}
 	if err != nil {
 		return nil, o.damaged(row.Name)

@@ -80,7 +80,8 @@ func refuses(t *testing.T, s Secrets, c Configured, setting, text string) {
 	if !errors.As(err, &mismatch) || mismatch.Setting != setting || !strings.Contains(err.Error(), text) {
 		t.Errorf("%v, want %s: %s", err, setting, text)
 	}
-	if err != nil && (strings.Contains(err.Error(), "CANARY") || strings.Contains(err.Error(), one[:20]) || strings.Contains(err.Error(), two[:20])) {
+	if err != nil && (strings.Contains(err.Error(), "CANARY") || strings.Contains(err.Error(), one[:20]) || strings.Contains(err.Error(),
+		two[:20])) {
 		t.Errorf("the error has a secret: %v", err)
 	}
 }
@@ -104,7 +105,8 @@ func TestAllReplicasHaveTheKeysOfTheFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if second := mustOpen(t, s, Configured{Master: value(base64.RawURLEncoding.EncodeToString(raw))}); !sameKeys(first, second) { // the same key in another form
+	if second := mustOpen(t, s, Configured{Master: value(base64.RawURLEncoding.EncodeToString(raw))}); !sameKeys(first,
+		second) { // the same key in another form
 		t.Error("the second start has other keys")
 	}
 	for name, row := range s.rows {
@@ -147,11 +149,15 @@ func TestAReplicaWithAnotherSecretDoesNotStart(t *testing.T) {
 		t.Errorf("%+v", keys)
 	}
 	mustOpen(t, s, given)
-	refuses(t, s, Configured{Master: value(two), Pepper: given.Pepper, Audit: audit}, "master_key", "set it to the key that the other replicas have")
-	refuses(t, s, Configured{Master: value(two), Previous: value(three), Pepper: given.Pepper, Audit: audit}, "master_key", "neither master_key nor master_key_previous")
-	refuses(t, s, Configured{Master: value(one), Pepper: value("CANARY-2"), Audit: audit}, "cache_pepper", "delete the row 'cache_pepper' of the table installation")
+	refuses(t, s, Configured{Master: value(two), Pepper: given.Pepper, Audit: audit}, "master_key", "set it to the key that the other "+
+		"replicas have")
+	refuses(t, s, Configured{Master: value(two), Previous: value(three), Pepper: given.Pepper, Audit: audit}, "master_key", "neither "+
+		"master_key nor master_key_previous")
+	refuses(t, s, Configured{Master: value(one), Pepper: value("CANARY-2"), Audit: audit}, "cache_pepper", "delete the row 'cache_pepper' "+
+		"of the table installation")
 	refuses(t, s, Configured{Master: value(one), Audit: audit}, "cache_pepper", "is missing")
-	refuses(t, s, Configured{Master: value(one), Pepper: given.Pepper, Audit: other}, "audit.key", "set it to the value that the other replicas have")
+	refuses(t, s, Configured{Master: value(one), Pepper: given.Pepper, Audit: other}, "audit.key", "set it to the value that the other "+
+		"replicas have")
 	refuses(t, s, Configured{Master: value(one), Pepper: given.Pepper}, "audit.key", "is missing")
 	if _, err := Audit(t.Context(), s, Configured{Master: value(one)}); err == nil {
 		t.Error("a key that the table does not have was read")
@@ -248,7 +254,8 @@ func TestADamagedRowIsNotUsed(t *testing.T) {
 			row.Sealed = s.rows[RunKey].Sealed
 		}
 		broken.rows[name] = row
-		if _, err := Open(t.Context(), broken, Configured{Master: value(one)}); err == nil || !strings.Contains(err.Error(), "'"+name+"' in the table installation is damaged") {
+		if _, err := Open(t.Context(), broken, Configured{Master: value(one)}); err == nil || !strings.Contains(err.Error(), "'"+name+"' in "+
+			"the table installation is damaged") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -1,6 +1,7 @@
 package org
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 	"unicode/utf8"
@@ -46,6 +47,9 @@ const (
 
 // IsS3 reports whether the files are in an S3 service.
 func (b Bucket) IsS3() bool { return b.Kind == BucketS3 }
+
+// KindName returns the kind, which has a default.
+func (b Bucket) KindName() string { return cmp.Or(b.Kind, BucketDisk) }
 
 // LargestFile returns how large a file of the bucket may be, in bytes.
 func (b Bucket) LargestFile() int64 {

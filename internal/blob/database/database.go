@@ -212,9 +212,11 @@ func (b *Bucket) fits(size int64, bucket, all blob.Usage) error {
 	case b.settings.Quota > 0 && size > 0 && bucket.Bytes+size > b.settings.Quota:
 		return blob.QuotaError(b.settings.Quota)
 	case most.Files > 0 && all.Files+1 > most.Files:
-		return &blob.LimitError{What: fmt.Sprintf("the org may have %d files in the gateway's database; delete some, or ask the operator to raise the limit", most.Files), Setting: "org_caps.files"}
+		return &blob.LimitError{What: fmt.Sprintf("the org may have %d files in the gateway's database; delete some, or ask the operator to "+
+			"raise the limit", most.Files), Setting: "org_caps.files"}
 	case most.Bytes > 0 && size > 0 && all.Bytes+size > most.Bytes:
-		return &blob.LimitError{What: fmt.Sprintf("the files of the org may have %d MiB together in the gateway's database; delete some, or ask the operator to raise the limit", most.Bytes>>20), Setting: "org_caps.files_mib"}
+		return &blob.LimitError{What: fmt.Sprintf("the files of the org may have %d MiB together in the gateway's database; delete some, or "+
+			"ask the operator to raise the limit", most.Bytes>>20), Setting: "org_caps.files_mib"}
 	}
 	return nil
 }

@@ -234,7 +234,8 @@ func TestTheFilesOfAnOrgHaveALimit(t *testing.T) { // A07
 		return ""
 	}
 	for _, c := range []struct{ bucket, path, text, want string }{
-		{"b", "x", "12345", ""}, {"c", "x", "123456", "org_caps.files_mib"}, {"c", "x", "12345", ""}, {"c", "y", "", ""}, {"b", "z", "", "org_caps.files"},
+		{"b", "x", "12345", ""}, {"c", "x", "123456", "org_caps.files_mib"}, {"c", "x", "12345", ""}, {"c", "y", "", ""}, {"b", "z", "",
+			"org_caps.files"},
 	} {
 		if got := put(c.bucket, c.path, c.text); got != c.want {
 			t.Errorf("%+v: %q", c, got)

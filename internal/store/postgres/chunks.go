@@ -42,7 +42,8 @@ func (c *Chunks) update(ctx context.Context, org string, do func(*sql.Tx) error)
 			return err
 		}
 	}
-	if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' files ' || $1::text, 0))`, org); err != nil {
+	if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' files ' || $1::text, 0))`,
+		org); err != nil {
 		return err
 	}
 	if err := do(tx); err != nil {
@@ -66,14 +67,17 @@ func changed(result sql.Result, err, missing error) error {
 func (c *Chunks) Begin(ctx context.Context, f files.File, fits func(bucket, all blob.Usage) error) error {
 	return c.update(ctx, f.Space.Org, func(tx *sql.Tx) error {
 		var own, all blob.Usage
-		if err := tx.QueryRowContext(ctx, `SELECT count(*) FILTER (WHERE bucket = $3), coalesce(sum(bytes) FILTER (WHERE bucket = $3), 0), count(*), coalesce(sum(bytes), 0)
-			FROM bucket_files WHERE org = $1 AND space = $2 AND state <> 'deleted'`, f.Space.Org, f.Space.Created, f.Bucket).Scan(&own.Files, &own.Bytes, &all.Files, &all.Bytes); err != nil {
+		if err := tx.QueryRowContext(ctx, `SELECT count(*) FILTER (WHERE bucket = $3), coalesce(sum(bytes) FILTER (WHERE bucket = $3), 0),
+			count(*), coalesce(sum(bytes), 0)
+			FROM bucket_files WHERE org = $1 AND space = $2 AND state <> 'deleted'`, f.Space.Org, f.Space.Created, f.Bucket).Scan(&own.Files,
+			&own.Bytes, &all.Files, &all.Bytes); err != nil {
 			return err
 		}
 		if err := fits(own, all); err != nil {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, `INSERT INTO bucket_files (org, space, id, bucket, path, bytes, sha256, state, at) VALUES ($1, $2, $3, $4, $5, $6, '', 'writing', `+nowMillis+`)`,
+		_, err := tx.ExecContext(ctx, `INSERT INTO bucket_files (org, space, id, bucket, path, bytes, sha256, state, at) VALUES ($1, $2, $3,
+			$4, $5, $6, '', 'writing', `+nowMillis+`)`,
 			f.Space.Org, f.Space.Created, f.ID, f.Bucket, f.Path, f.Bytes)
 		return err
 	})
@@ -81,7 +85,8 @@ func (c *Chunks) Begin(ctx context.Context, f files.File, fits func(bucket, all 
 
 // WriteChunk implements files.Table. The lock on the row keeps Discard from missing the chunk.
 func (c *Chunks) WriteChunk(ctx context.Context, f files.File, n int64, body []byte) error {
-	result, err := c.db.ExecContext(ctx, `WITH f AS (SELECT org, id FROM bucket_files WHERE org = $1 AND space = $2 AND id = $3 AND state = 'writing' FOR SHARE)
+	result, err := c.db.ExecContext(ctx, `WITH f AS (SELECT org, id FROM bucket_files WHERE org = $1 AND space = $2 AND id = $3 AND state =
+		'writing' FOR SHARE)
 		INSERT INTO file_chunks (org, id, n, body) SELECT f.org, f.id, $4::bigint, $5::bytea FROM f`, f.Space.Org, f.Space.Created, f.ID, n, body)
 	return changed(result, err, blob.ErrDeleted)
 }
@@ -128,7 +133,8 @@ func scanFile(row interface{ Scan(...any) error }) (f files.File, err error) {
 
 // Find implements files.Table.
 func (c *Chunks) Find(ctx context.Context, s files.Space, bucket, path string) (files.File, error) {
-	f, err := scanFile(c.db.QueryRowContext(ctx, `SELECT `+fileColumns+` WHERE org = $1 AND space = $2 AND bucket = $3 AND path = $4 AND state = 'stored'`,
+	f, err := scanFile(c.db.QueryRowContext(ctx, `SELECT `+fileColumns+` WHERE org = $1 AND space = $2 AND bucket = $3 AND path = $4 AND
+		state = 'stored'`,
 		s.Org, s.Created, bucket, path))
 	if err != nil {
 		return files.File{}, orError(err, blob.ErrNotFound)
@@ -194,14 +200,16 @@ func (c *Chunks) Delete(ctx context.Context, s files.Space, bucket, path string)
 
 // Usage implements files.Table.
 func (c *Chunks) Usage(ctx context.Context, s files.Space, bucket string) (u blob.Usage, err error) {
-	err = c.db.QueryRowContext(ctx, `SELECT count(*), coalesce(sum(bytes), 0) FROM bucket_files WHERE org = $1 AND space = $2 AND bucket = $3 AND state <> 'deleted'`,
+	err = c.db.QueryRowContext(ctx, `SELECT count(*), coalesce(sum(bytes), 0) FROM bucket_files WHERE org = $1 AND space = $2 AND bucket =
+		$3 AND state <> 'deleted'`,
 		s.Org, s.Created, bucket).Scan(&u.Files, &u.Bytes)
 	return u, err
 }
 
 // Left implements files.Table.
 func (c *Chunks) Left(ctx context.Context, written, lost time.Duration, limit int) ([]files.File, error) {
-	return c.list(ctx, `SELECT `+fileColumns+` WHERE state = 'writing' AND at <= `+nowMillis+` - $1 OR state = 'deleted' AND at <= `+nowMillis+` - $2 ORDER BY at, id LIMIT $3`,
+	return c.list(ctx, `SELECT `+fileColumns+` WHERE state = 'writing' AND at <= `+nowMillis+` - $1 OR state = 'deleted' AND at <=
+		`+nowMillis+` - $2 ORDER BY at, id LIMIT $3`,
 		written.Milliseconds(), lost.Milliseconds(), limit)
 }
 
@@ -211,12 +219,14 @@ const discardBatch = 64
 // Discard implements files.Table.
 func (c *Chunks) Discard(ctx context.Context, f files.File) error {
 	key := []any{f.Space.Org, f.Space.Created, f.ID}
-	result, err := c.db.ExecContext(ctx, `UPDATE bucket_files SET state = 'deleted', bytes = 0 WHERE org = $1 AND space = $2 AND id = $3 AND state <> 'stored'`, key...)
+	result, err := c.db.ExecContext(ctx, `UPDATE bucket_files SET state = 'deleted', bytes = 0 WHERE org = $1 AND space = $2 AND id = $3 AND
+		state <> 'stored'`, key...)
 	if err := changed(result, err, sql.ErrNoRows); err != nil {
 		return orError(err, nil) // it has a name, or is gone
 	}
 	for {
-		result, err := c.db.ExecContext(ctx, `DELETE FROM file_chunks WHERE org = $1 AND id = $2 AND n IN (SELECT n FROM file_chunks WHERE org = $1 AND id = $2 ORDER BY n LIMIT $3)`,
+		result, err := c.db.ExecContext(ctx, `DELETE FROM file_chunks WHERE org = $1 AND id = $2 AND n IN (SELECT n FROM file_chunks WHERE org
+			= $1 AND id = $2 ORDER BY n LIMIT $3)`,
 			f.Space.Org, f.ID, discardBatch)
 		if err := changed(result, err, sql.ErrNoRows); errors.Is(err, sql.ErrNoRows) {
 			break
@@ -233,7 +243,8 @@ func (c *Chunks) Spaces(ctx context.Context) (all []files.Space, err error) {
 	rows, err := c.db.QueryContext(ctx, `WITH RECURSIVE s AS (
 		(SELECT org, space FROM bucket_files ORDER BY org, space LIMIT 1)
 		UNION ALL
-		SELECT next.org, next.space FROM s, LATERAL (SELECT f.org, f.space FROM bucket_files f WHERE (f.org, f.space) > (s.org, s.space) ORDER BY f.org, f.space LIMIT 1) next
+		SELECT next.org, next.space FROM s, LATERAL (SELECT f.org, f.space FROM bucket_files f WHERE (f.org, f.space) > (s.org,
+			s.space) ORDER BY f.org, f.space LIMIT 1) next
 	) SELECT org, space FROM s`)
 	if err != nil {
 		return nil, err
@@ -252,7 +263,8 @@ func (c *Chunks) Spaces(ctx context.Context) (all []files.Space, err error) {
 // Abandon implements files.Table.
 func (c *Chunks) Abandon(ctx context.Context, s files.Space) error {
 	return c.update(ctx, s.Org, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `UPDATE bucket_files SET state = 'deleted', bytes = 0, at = 0 WHERE org = $1 AND space = $2 AND (state <> 'deleted' OR at > 0)`, s.Org, s.Created)
+		_, err := tx.ExecContext(ctx, `UPDATE bucket_files SET state = 'deleted', bytes = 0, at = 0 WHERE org = $1 AND space = $2 AND (state <>
+			'deleted' OR at > 0)`, s.Org, s.Created)
 		return err
 	})
 }

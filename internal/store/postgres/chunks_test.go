@@ -85,7 +85,8 @@ func inSchema(t *testing.T, tables string) (db *sql.DB, schema string) {
 func noLimits() blob.Limits { return blob.Limits{} }
 
 func chunkStore(db *sql.DB, limits func() blob.Limits) *files.Store {
-	return files.New(postgres.NewChunks(db, "SET LOCAL lock_timeout = 10000"), files.Options{Limits: limits, Log: slog.New(slog.DiscardHandler)})
+	return files.New(postgres.NewChunks(db, "SET LOCAL lock_timeout = 10000"), files.Options{Limits: limits,
+		Log: slog.New(slog.DiscardHandler)})
 }
 
 // count returns what a query counts.
@@ -218,7 +219,8 @@ func TestReadersOfAReplacedFileFinish(t *testing.T) {
 	if err := table.Discard(t.Context(), left[0]); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.ReadAll(late); !errors.Is(err, blob.ErrNotFound) || !strings.Contains(err.Error(), "replaced or deleted while it was read") {
+	if _, err := io.ReadAll(late); !errors.Is(err, blob.ErrNotFound) || !strings.Contains(err.Error(), "replaced or deleted while it was "+
+		"read") {
 		t.Errorf("%v", err)
 	}
 	if n := count(t, db, `SELECT count(*) FROM file_chunks`); n != 1 {
@@ -279,7 +281,8 @@ func TestFilesOfDeletedOrgsAreDeleted(t *testing.T) { // J17
 	if err := store.Sweep(t.Context(), live); err != nil {
 		t.Fatal(err)
 	}
-	if files, chunks := count(t, db, `SELECT count(*) FROM bucket_files`), count(t, db, `SELECT count(*) FROM file_chunks`); files != 4 || chunks != 4 {
+	if files, chunks := count(t, db, `SELECT count(*) FROM bucket_files`), count(t, db, `SELECT count(*) FROM file_chunks`); files != 4 ||
+		chunks != 4 {
 		t.Errorf("%d files with %d chunks are left", files, chunks)
 	}
 	if n := count(t, db, `SELECT count(*) FROM bucket_files WHERE org = 'a' AND space = 1`); n != 0 {
@@ -298,7 +301,8 @@ func TestTheLimitOfAnOrgHoldsAcrossReplicas(t *testing.T) { // A07
 		store := chunkStore(db, limits)
 		all.Go(func() {
 			for j := range 5 {
-				_, err := store.Bucket(files.Space{Org: "a"}, org.Bucket{Name: string(rune('a' + i))}).Put(t.Context(), string(rune('a'+j)), strings.NewReader("x"))
+				_, err := store.Bucket(files.Space{Org: "a"}, org.Bucket{Name: string(rune('a' + i))}).Put(t.Context(), string(rune('a'+j)),
+					strings.NewReader("x"))
 				var limit *blob.LimitError
 				switch {
 				case err == nil:
@@ -317,7 +321,8 @@ func TestTheLimitOfAnOrgHoldsAcrossReplicas(t *testing.T) { // A07
 	}
 	large := chunkStore(db, func() blob.Limits { return blob.Limits{Bytes: 100} }).Bucket(files.Space{Org: "a"}, org.Bucket{Name: "a"})
 	var limit *blob.LimitError
-	if _, err := large.Put(t.Context(), "large", bytes.NewReader(make([]byte, 91))); !errors.As(err, &limit) || limit.Setting != "org_caps.files_mib" {
+	if _, err := large.Put(t.Context(), "large", bytes.NewReader(make([]byte, 91))); !errors.As(err, &limit) ||
+		limit.Setting != "org_caps.files_mib" {
 		t.Errorf("%v", err)
 	}
 }
@@ -356,7 +361,8 @@ func TestStatementsOfFilesUseAnIndex(t *testing.T) {
 	for _, s := range []struct{ statement, args string }{
 		{`SELECT count(*) FROM bucket_files WHERE org = $1 AND space = $2 AND state <> 'deleted'`, `'a', 1`},
 		{`SELECT id FROM bucket_files WHERE org = $1 AND space = $2 AND bucket = $3 AND path = $4 AND state = 'stored'`, `'a', 1, 'b', 'c'`},
-		{`SELECT id FROM bucket_files WHERE org = $1 AND space = $2 AND bucket = $3 AND state = 'stored' AND path >= $4 AND path > $5 AND path < $6 ORDER BY path LIMIT 9`, `'a', 1, 'b', 'c', 'd', 'e'`},
+		{`SELECT id FROM bucket_files WHERE org = $1 AND space = $2 AND bucket = $3 AND state = 'stored' AND path >= $4 AND path > $5 AND path
+			< $6 ORDER BY path LIMIT 9`, `'a', 1, 'b', 'c', 'd', 'e'`},
 		{`SELECT id FROM bucket_files WHERE state = 'writing' AND at <= $1 OR state = 'deleted' AND at <= $2 ORDER BY at, id LIMIT 9`, `1, 2`},
 		{`SELECT n FROM file_chunks WHERE org = $1 AND id = $2 ORDER BY n LIMIT $3`, `'a', 'b', 3`},
 	} {

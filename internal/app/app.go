@@ -31,6 +31,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/file"
 	"github.com/turnpike-gateway/turnpike/internal/httpd"
 	"github.com/turnpike-gateway/turnpike/internal/id"
+	"github.com/turnpike-gateway/turnpike/internal/installation"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/mcppool"
 	"github.com/turnpike-gateway/turnpike/internal/mcpserver"
@@ -121,6 +122,7 @@ func (o Options) limits(c *config.Config) httpd.Limits {
 type App struct {
 	config  *config.Config // of the start
 	keys    *config.Secrets
+	shared  *installation.Keys       // what all replicas share; nil = keys that the configuration does not name are in files
 	current atomic.Pointer[settings] // what Reload changes is read from here
 	agents  atomic.Pointer[declaredAgents]
 	card    atomic.Pointer[money.Card] // the prices of models
@@ -207,6 +209,9 @@ func (a *App) build(ctx context.Context, o Options) error {
 	if a.store, err = a.openStore(ctx, store); err != nil {
 		return err
 	}
+	if err := a.install(ctx, nil); err != nil {
+		return err
+	}
 	if err := a.showTelemetry(ctx, o.Env); err != nil {
 		return err
 	}
@@ -241,8 +246,10 @@ func (a *App) buildOrgs(ctx context.Context, o Options, router *route.Router) (e
 	if err := checkHookKeys(ctx, directory.FromFile(a.config, a.keys), a.store); err != nil {
 		return err
 	}
-	if err := renewSecrets(ctx, a.keys.Vault, a.store, a.log); err != nil {
-		return err
+	if a.renews() {
+		if err := renewSecrets(ctx, a.keys.Vault, a.store, a.log); err != nil {
+			return err
+		}
 	}
 	if a.buckets, err = a.newBuckets(nil); err != nil {
 		return err
@@ -292,7 +299,7 @@ func (a *App) buildRunner(ctx context.Context, o Options, router *route.Router, 
 	if a.sandbox, err = a.newSandbox(ctx, o.Program); err != nil {
 		return err
 	}
-	keys, err := runKeys(a.keys.Vault, filepath.Join(a.config.Data, RunKeyFile))
+	keys, err := a.runKeys()
 	if err != nil {
 		return err
 	}
@@ -313,7 +320,7 @@ func (a *App) buildRunner(ctx context.Context, o Options, router *route.Router, 
 		Build: Version(), Log: a.log, Gone: a.directory.Gone, Access: a.directory.Access, Allowance: a.allowance, Recorder: a.store, Spend: a.spend, Hooks: hooks, Observer: a.shown.observer(),
 		Price:          a.price,
 		SessionDeleted: a.sessionDeleted,
-		Results:        resulttool.Reader{}, Cache: toolcache.New(a.store, toolcache.Options{Pepper: a.keys.Pepper.Reveal(), Log: a.log}),
+		Results:        resulttool.Reader{}, Cache: toolcache.New(a.store, toolcache.Options{Pepper: a.pepper(), Log: a.log}),
 	})
 	a.builtins.Connect(a.sandbox, a.runner)
 	return nil

@@ -2,13 +2,10 @@ package app
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 
 	"github.com/turnpike-gateway/turnpike/internal/blob"
@@ -134,20 +131,11 @@ func (a *App) orgIDs(ctx context.Context) ([]string, error) {
 	return ids, err
 }
 
-// newLinks returns what makes signed URLs. Its key is of this data directory, and of no backup.
+// newLinks returns what makes signed URLs.
 func (a *App) newLinks() (*files.Links, error) {
-	path := filepath.Join(a.config.Data, URLKeyFile)
-	key, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		key = make([]byte, 32)
-		_, _ = rand.Read(key) // never fails
-		err = createSynced(path, key)
-	}
+	key, err := a.urlKey()
 	if err != nil {
-		return nil, fmt.Errorf("the key of signed URLs: %w", err)
-	}
-	if len(key) < 32 {
-		return nil, fmt.Errorf("%s is not a key of 32 bytes; delete the file to have another one made: URLs that were signed are void then", path)
+		return nil, err
 	}
 	l := &files.Links{Signer: blob.NewSigner(key), Public: func() string { return a.current.Load().config.PublicURL }, Now: clock.Wall}
 	if a.listener != nil && addrPort(a.listener).Addr().IsLoopback() {

@@ -30,7 +30,8 @@ func (s Secrets) Read(ctx context.Context, name string) (r installation.Row, err
 
 // PutIfAbsent implements installation.Secrets.
 func (s Secrets) PutIfAbsent(ctx context.Context, r installation.Row) error {
-	_, err := s.db.ExecContext(ctx, `INSERT INTO installation (name, salt, digest, sealed, state) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (name) DO NOTHING`,
+	_, err := s.db.ExecContext(ctx, `INSERT INTO installation (name, salt, digest, sealed, state) VALUES ($1, $2, $3, $4, $5) ON CONFLICT
+		(name) DO NOTHING`,
 		r.Name, r.Salt, r.Digest, orEmpty(r.Sealed), r.State)
 	return err
 }

@@ -166,8 +166,8 @@ func (x *examiner) durability() (Line, error) {
 func (x *examiner) encryption() (Line, error) {
 	var encrypted bool
 	var version, address sql.NullString
-	if err := x.one(`SELECT s.ssl, s.version, host(inet_server_addr()) FROM pg_stat_ssl s WHERE s.pid = pg_backend_pid()`, &encrypted,
-		&version, &address); err != nil {
+	if err := x.one(`SELECT coalesce(bool_or(ssl), false), max(version), host(inet_server_addr()) FROM pg_stat_ssl
+		WHERE pid = pg_backend_pid()`, &encrypted, &version, &address); err != nil {
 		return Line{}, err
 	}
 	ip, err := netip.ParseAddr(address.String)

@@ -31,6 +31,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/file"
 	"github.com/turnpike-gateway/turnpike/internal/httpd"
 	"github.com/turnpike-gateway/turnpike/internal/id"
+	"github.com/turnpike-gateway/turnpike/internal/installation"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/mcppool"
 	"github.com/turnpike-gateway/turnpike/internal/mcpserver"
@@ -51,6 +52,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/sqltool"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
 	"github.com/turnpike-gateway/turnpike/internal/store/database"
+	"github.com/turnpike-gateway/turnpike/internal/store/postgres"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/internal/surface/admin"
 	"github.com/turnpike-gateway/turnpike/internal/surface/agents"
@@ -109,24 +111,14 @@ type Options struct {
 	// Store may change the options of the store, for tests; nil = it changes nothing.
 	Store func(*database.Options)
 
-	// Beats is where the replicas of the installation see each other; nil = this process is the only one.
+	// Beats is where the replicas of the installation see each other, for tests; nil = the store says so.
 	Beats replica.Beats
-	// ReplicaID begins the id of this replica, which each start completes; "" = it has no name.
-	ReplicaID string
-	// Drain is how long runs may go on while the gateway stops, before they are left to another process; 0 = 20 s.
-	Drain time.Duration
 }
-
-// softStop is the default of [Options.Drain].
-const softStop = 20 * time.Second
-
-// afterDrain is how long requests in progress may go on after [Options.Drain].
-const afterDrain = 5 * time.Second
 
 func (o Options) limits(c *config.Config) httpd.Limits {
 	o.Limits.Connections, o.Limits.Requests = c.MaxConnections, c.MaxRequests
-	if o.Drain > 0 {
-		o.Limits.DrainTimeout = cmp.Or(o.Limits.DrainTimeout, o.Drain+afterDrain)
+	if c.Replica != nil {
+		o.Limits.DrainTimeout = cmp.Or(o.Limits.DrainTimeout, c.Replica.Drain+afterSoftStop)
 	}
 	return o.Limits
 }
@@ -135,6 +127,7 @@ func (o Options) limits(c *config.Config) httpd.Limits {
 type App struct {
 	config  *config.Config // of the start
 	keys    *config.Secrets
+	shared  *installation.Keys       // what all replicas share; nil = keys that the configuration does not name are in files
 	current atomic.Pointer[settings] // what Reload changes is read from here
 	agents  atomic.Pointer[declaredAgents]
 	card    atomic.Pointer[money.Card] // the prices of models
@@ -146,6 +139,7 @@ type App struct {
 	listener   net.Listener
 	shown      shown
 	store      *database.Store
+	server     *postgres.Store // what store is of; nil = a file
 	local      demo.Servers
 	demoURL    string // of the demo model; "" = it does not run
 	pool       *mcppool.Pool
@@ -171,8 +165,7 @@ type App struct {
 	heartbeats *sse.Heartbeats
 	replica    *replica.Keeper // nil = this process is the only one
 	owner      string          // the id of the replica, which leases and slices of budgets name; "" = the only process
-	patience   time.Duration   // see Options.Drain
-	runKeys    *secret.Keyring // see runKeys
+	sealing    *secret.Keyring // see runKeys
 	api        *httpd.API
 	fatal      chan error // what the process must end for
 	acceptLoss bool
@@ -225,6 +218,9 @@ func (a *App) build(ctx context.Context, o Options) error {
 	if a.store, err = a.openStore(ctx, store); err != nil {
 		return err
 	}
+	if err := a.install(ctx, a.serverSecrets()); err != nil {
+		return err
+	}
 	if err := a.joinReplicas(ctx, o); err != nil {
 		return err
 	}
@@ -262,10 +258,12 @@ func (a *App) buildOrgs(ctx context.Context, o Options, router *route.Router) (e
 	if err := checkHookKeys(ctx, directory.FromFile(a.config, a.keys), a.store); err != nil {
 		return err
 	}
-	if err := renewSecrets(ctx, a.keys.Vault, a.store, a.log); err != nil {
-		return err
+	if a.renews() {
+		if err := renewSecrets(ctx, a.keys.Vault, a.store, a.log); err != nil {
+			return err
+		}
 	}
-	if a.buckets, err = a.newBuckets(); err != nil {
+	if a.buckets, err = a.newBuckets(a.chunks()); err != nil {
 		return err
 	}
 	a.files = file.New(file.Options{Store: a.store, Content: a.buckets.ofKeys, Log: a.log, Now: clock.Wall})
@@ -295,7 +293,7 @@ func (a *App) buildOrgs(ctx context.Context, o Options, router *route.Router) (e
 		return err
 	}
 	a.agents.Store(&declared)
-	a.buckets.warn()
+	a.buckets.warn(ctx)
 	return storeWebhooks(ctx, a.directory.FileWebhooks(), a.store, a.log)
 }
 
@@ -314,7 +312,7 @@ func (a *App) buildRunner(ctx context.Context, o Options, router *route.Router, 
 	if a.sandbox, err = a.newSandbox(ctx, o.Program); err != nil {
 		return err
 	}
-	if a.runKeys, err = runKeys(a.keys.Vault, filepath.Join(a.config.Data, RunKeyFile)); err != nil {
+	if a.sealing, err = a.runKeys(); err != nil {
 		return err
 	}
 	journal := journal.Journal(a.store)
@@ -330,13 +328,14 @@ func (a *App) buildRunner(ctx context.Context, o Options, router *route.Router, 
 	a.afterRuns = outbox.NewHooks(outbox.HookOptions{Store: a.store, Teller: hooks, Log: a.log, Told: a.shown.hookTold()})
 	a.runner = run.New(run.Options{
 		Catalog: a.catalog, Journal: journal, Conversations: a.store, Leases: a.store, Archive: a.store, LaterDeleter: a.store,
-		Resources: resources{a.directory, router}, Router: router, Models: router, Dialer: a.pool, Dispatcher: a.dispatch, OwnServers: ownServers{a.store, a.pool, a.builtins}, Keys: a.runKeys, Memory: retained, MaxFollowers: a.config.MaxFollowersPerRun,
+		Resources: resources{a.directory, router}, Router: router, Models: router, Dialer: a.pool, Dispatcher: a.dispatch, OwnServers: ownServers{a.store, a.pool, a.builtins}, Keys: a.sealing, Memory: retained, MaxFollowers: a.config.MaxFollowersPerRun,
 		Build: Version(), Log: a.log, Gone: a.directory.Gone, Access: a.directory.Access, Allowance: a.allowance, Recorder: a.store, Spend: a.spend, Hooks: hooks, Observer: a.shown.observer(),
 		Price:          a.price,
-		SessionDeleted: a.sessionDeleted, Owner: a.owner, MayClaim: func() bool { return a.replica.Out() == nil },
-		Results: resulttool.Reader{}, Cache: toolcache.New(a.store, toolcache.Options{Pepper: a.keys.Pepper.Reveal(), Log: a.log}),
+		SessionDeleted: a.sessionDeleted, Elsewhere: a.elsewhere(), Owner: a.owner, MayClaim: func() bool { return a.replica.Out() == nil },
+		Results: resulttool.Reader{}, Cache: toolcache.New(a.store, toolcache.Options{Pepper: a.pepper(), Log: a.log}),
 	})
 	a.builtins.Connect(a.sandbox, a.runner)
+	a.hearOthers()
 	return nil
 }
 
@@ -376,14 +375,16 @@ func (a *App) buildAPI(o Options, router *route.Router, retained *memlimit.Limit
 		admin: admin.New(admin.Options{
 			Store: a.store, Webhooks: a.store, Outbox: a.store, Audit: a.store, Budgets: a.store, Routes: router, Directory: a.directory, Vault: a.keys.Vault, Log: a.log,
 			Reader: directory.Reader{
-				RoundsCap: a.maxRoundsCap, Vault: a.keys.Vault != nil, RunsCode: a.config.Sandbox.Runs(), Serves: func(model string) bool { return router.Resolve(model) != nil },
+				RoundsCap: a.maxRoundsCap, Vault: a.keys.Vault != nil, RunsCode: a.config.Sandbox.Runs(), Storage: a.config.Storage(),
+				Serves: func(model string) bool { return router.Resolve(model) != nil },
 			},
 			Judge: directory.JudgeURL(a.out), CheckDatabases: a.checkDatabases,
 			NewKey: func() string { return id.New("tp_") }, Now: clock.Wall,
 		}),
 		files: files.New(files.Options{Files: a.files, Buckets: a.buckets, Org: a.directory.Org, Links: a.links, Bodies: bodies, Record: a.store.RecordNow, Log: a.log, Now: clock.Wall}),
 		agents: agents.New(agents.Options{
-			Store: a.store, Secrets: a.store, Vault: a.keys.Vault, Reader: directory.Reader{RoundsCap: a.maxRoundsCap, Vault: a.keys.Vault != nil},
+			Store: a.store, Secrets: a.store, Vault: a.keys.Vault, Reader: directory.Reader{RoundsCap: a.maxRoundsCap, Vault: a.keys.Vault != nil,
+				Storage: a.config.Storage()},
 			Judge: directory.JudgeURL(a.out), NewID: id.New, Log: a.log, Now: clock.Wall, Servers: agentServers{a}, Orgs: agentOrgs{a},
 			Kit: agents.NewKit(kit), Sessions: a.store, Observed: a.store, Conversations: a.store, Archive: a.store, HookMessages: a.store, Runner: a.runner,
 			Inbox: a.runner.Inbox(), Decisions: a.runner.Decisions(), Segments: a.runner.Segments(),
@@ -487,12 +488,28 @@ func (a *App) URL() string {
 }
 
 // StopsWithin is the longest time that Serve and Close take together after the context
-// of Serve ends. The program of an MCP server that does not end when it is asked is
+// of Serve ends, without the setting replica.drain. The program of an MCP server that does not end when it is asked is
 // killed after four seconds, and its last output is read for one.
 const StopsWithin = httpd.StopsWithin + lastSpans + lastCheckpoint + lastSpending + outbox.HooksStopWithin + 5*time.Second
 
 // lastSpending is how long a stop takes to return slices of budgets.
 const lastSpending = 2 * time.Second
+
+// softStop is how long durable runs may go on while the gateway stops, before
+// they are left to its next process, or to another replica. afterSoftStop is how long other
+// requests have from then on.
+const (
+	softStop      = 20 * time.Second
+	afterSoftStop = 5 * time.Second
+)
+
+// softStop returns how long durable runs may go on while the gateway stops.
+func (a *App) softStop() time.Duration {
+	if r := a.config.Replica; r != nil {
+		return r.Drain
+	}
+	return softStop
+}
 
 // Serve takes over the runs that an earlier process has left, and answers
 // requests until ctx is done. It returns at once, and without tidying up, when
@@ -593,7 +610,7 @@ func (a *App) drain(hard context.Context) {
 	a.replica.Drain()
 	var both sync.WaitGroup
 	both.Go(func() { a.mcp.Close(hard) })
-	both.Go(func() { a.runner.Close(hard, a.patience) })
+	both.Go(func() { a.runner.Close(hard, a.softStop()) })
 	both.Wait()
 }
 
@@ -670,7 +687,7 @@ func (a *App) Close() {
 	a.local.Stop()
 	a.leaveReplicas()
 	if a.store != nil {
-		if err := a.store.Close(); err != nil {
+		if err := a.closeStore(); err != nil {
 			a.log.Error("closing the store", "error", err)
 		}
 		a.store = nil

@@ -14,12 +14,9 @@ import (
 
 // newKeeper returns what signs the ends of the audit's chains.
 func (a *App) newKeeper(ctx context.Context) (*audit.Keeper, error) {
-	key := a.keys.Audit
-	if key == nil {
-		var err error
-		if key, err = audit.LoadOrCreateKey(filepath.Join(a.config.Data, AuditKeyFile)); err != nil {
-			return nil, fmt.Errorf("audit key: %w", err)
-		}
+	key, err := a.auditKey()
+	if err != nil {
+		return nil, err
 	}
 	if err := a.checkLoss(ctx, key); err != nil {
 		return nil, err
@@ -87,7 +84,11 @@ func (a *App) checkLoss(ctx context.Context, key ed25519.PrivateKey) error {
 		a.log.Info("no data was lost: --accept-data-loss has no effect")
 		return nil
 	case len(losses) > 0 && !a.acceptLoss:
-		return &lossError{filepath.Join(a.config.Data, DatabaseFile), file.Path, losses}
+		place := filepath.Join(a.config.Data, DatabaseFile)
+		if a.config.UsesPostgres() {
+			place = "the database"
+		}
+		return &lossError{place, file.Path, losses}
 	}
 	for _, l := range losses {
 		if err := a.recordLoss(ctx, file, key, l); err != nil {

@@ -2,16 +2,14 @@ package app
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 
 	"github.com/turnpike-gateway/turnpike/internal/blob"
+	blobdatabase "github.com/turnpike-gateway/turnpike/internal/blob/database"
 	blobdisk "github.com/turnpike-gateway/turnpike/internal/blob/disk"
 	"github.com/turnpike-gateway/turnpike/internal/blob/s3"
 	"github.com/turnpike-gateway/turnpike/internal/clock"
@@ -24,27 +22,37 @@ import (
 
 // buckets opens the buckets of orgs. It implements [blob.Buckets].
 type buckets struct {
-	disk   *blobdisk.Store
-	s3     *s3.Store
-	org    func(id string) (*org.Org, bool) // false = there is no such org
-	refuse func() error                     // why no more may be written to the disk; nil = it may
+	disk     *blobdisk.Store
+	s3       *s3.Store
+	database *blobdatabase.Store              // nil = it takes no files
+	replicas bool                             // others could not read what is on this disk
+	org      func(id string) (*org.Org, bool) // false = there is no such org
+	refuse   func() error                     // why no more may be written to the disk; nil = it may
 
 	observe func(operation, kind, outcome string) // nil = nobody counts
 	log     *slog.Logger
 }
 
-// newBuckets returns what opens buckets. It is called before there is a directory.
-func (a *App) newBuckets() (*buckets, error) {
-	store, err := blobdisk.New(filepath.Join(a.config.Data, FilesDirectory), blobdisk.Options{Log: a.log, Limits: func() blob.Limits {
+// newBuckets returns what opens buckets. It is called before there is a directory. chunks is where the store has the files of
+// buckets; nil = nowhere.
+func (a *App) newBuckets(chunks blobdatabase.Table) (*buckets, error) {
+	limits := func() blob.Limits {
 		caps := a.current.Load().config.OrgCaps
 		return blob.Limits{Bytes: caps.FileBytes, Files: int64(caps.Files)}
-	}})
+	}
+	store, err := blobdisk.New(filepath.Join(a.config.Data, FilesDirectory), blobdisk.Options{Log: a.log, Limits: limits})
 	if err != nil {
 		return nil, err
 	}
+	var inDatabase *blobdatabase.Store
+	if chunks != nil {
+		inDatabase = blobdatabase.New(chunks, blobdatabase.Options{Log: a.log, Limits: limits})
+	}
 	return &buckets{
-		disk: store, s3: s3.New(s3.Options{Client: a.out.Guarded(egress.GuardedOptions{}), Secret: a.orgSecret, Log: a.log}), log: a.log, observe: a.shown.stored(),
-		org: func(id string) (*org.Org, bool) { return a.directory.Org(id) }, refuse: func() error { return a.disk.refusal() },
+		disk: store, database: inDatabase, replicas: a.config.Replica != nil,
+		s3: s3.New(s3.Options{Client: a.out.Guarded(egress.GuardedOptions{}), Secret: a.orgSecret, Log: a.log}), log: a.log,
+		observe: a.shown.stored(),
+		org:     func(id string) (*org.Org, bool) { return a.directory.Org(id) }, refuse: func() error { return a.disk.refusal() },
 	}, nil
 }
 
@@ -61,17 +69,26 @@ func (b *buckets) Open(ctx context.Context, orgID, name string) (blob.Bucket, er
 	if !ok {
 		return nil, fmt.Errorf("%w: %q", blob.ErrNoBucket, name)
 	}
-	if settings.IsS3() {
+	switch {
+	case settings.IsS3():
 		remote, err := b.s3.Bucket(ctx, orgID, settings)
 		if err != nil {
 			return nil, err
 		}
 		return watched{remote, b, orgID, settings}, nil
+	case settings.Kind == org.BucketDatabase && b.database == nil:
+		return nil, &blob.RefusedError{Why: "the bucket is in a PostgreSQL database, and the gateway has none", Setting: "kind of the bucket"}
+	case settings.Kind == org.BucketDatabase:
+		return watched{b.database.Bucket(blobdatabase.SpaceOf(o.ID, o.CreatedAt), settings), b, orgID, settings}, nil
+	case b.replicas:
+		return nil, &blob.RefusedError{Why: "the bucket is on the disk of one of several replicas, and the others could not read it",
+			Setting: "kind of the bucket"}
 	}
 	return watched{b.disk.Bucket(space(o), settings), b, orgID, settings}, nil
 }
 
-// filesBucket is the bucket with the files of the keys of an org, on disk. No bucket of settings has its name.
+// filesBucket is the bucket with the files of the keys of an org, in the database if it takes files, else on disk. No bucket
+// of settings has its name.
 const filesBucket = "_files"
 
 // ofKeys returns the content of the files of the keys of an org.
@@ -81,6 +98,10 @@ func (b *buckets) ofKeys(_ context.Context, orgID string) (blob.Bucket, error) {
 		return nil, blob.ErrDeleted
 	}
 	settings := org.Bucket{Name: filesBucket}
+	if b.database != nil {
+		settings.Kind = org.BucketDatabase
+		return watched{b.database.Bucket(blobdatabase.SpaceOf(o.ID, o.CreatedAt), settings), b, orgID, settings}, nil
+	}
 	return watched{b.disk.Bucket(space(o), settings), b, orgID, settings}, nil
 }
 
@@ -110,20 +131,11 @@ func (a *App) orgIDs(ctx context.Context) ([]string, error) {
 	return ids, err
 }
 
-// newLinks returns what makes signed URLs. Its key is of this data directory, and of no backup.
+// newLinks returns what makes signed URLs.
 func (a *App) newLinks() (*files.Links, error) {
-	path := filepath.Join(a.config.Data, URLKeyFile)
-	key, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		key = make([]byte, 32)
-		_, _ = rand.Read(key) // never fails
-		err = createSynced(path, key)
-	}
+	key, err := a.urlKey()
 	if err != nil {
-		return nil, fmt.Errorf("the key of signed URLs: %w", err)
-	}
-	if len(key) < 32 {
-		return nil, fmt.Errorf("%s is not a key of 32 bytes; delete the file to have another one made: URLs that were signed are void then", path)
+		return nil, err
 	}
 	l := &files.Links{Signer: blob.NewSigner(key), Public: func() string { return a.current.Load().config.PublicURL }, Now: clock.Wall}
 	if a.listener != nil && addrPort(a.listener).Addr().IsLoopback() {
@@ -151,11 +163,22 @@ func (b *buckets) live(s blobdisk.Space) bool {
 	return ok && space(o).Is(s)
 }
 
+// liveInDatabase reports whether the org of a name space in the database exists.
+func (b *buckets) liveInDatabase(s blobdatabase.Space) bool {
+	o, ok := b.org(s.Org)
+	return ok && blobdatabase.SpaceOf(o.ID, o.CreatedAt) == s
+}
+
 // warn says at the start how many deleted orgs have files, which will be deleted.
-func (b *buckets) warn() {
-	switch n, err := b.disk.Strangers(b.live); {
+func (b *buckets) warn(ctx context.Context) {
+	n, err := b.disk.Strangers(b.live)
+	if b.database != nil {
+		more, missing := b.database.Strangers(ctx, b.liveInDatabase)
+		n, err = n+more, errors.Join(err, missing)
+	}
+	switch {
 	case err != nil:
-		b.log.Error("cannot read the directory of buckets", "error", err)
+		b.log.Error("cannot list the files of buckets", "error", err)
 	case n > 0:
 		b.log.Warn("the files of orgs that do not exist will be deleted", "orgs", n, "in", firstRetention)
 	}
@@ -163,7 +186,11 @@ func (b *buckets) warn() {
 
 // sweep deletes the files of orgs that do not exist.
 func (b *buckets) sweep(ctx context.Context) {
-	if err := b.disk.Sweep(ctx, b.live); err != nil && ctx.Err() == nil {
+	err := b.disk.Sweep(ctx, b.live)
+	if b.database != nil {
+		err = errors.Join(err, b.database.Sweep(ctx, b.liveInDatabase))
+	}
+	if err != nil && ctx.Err() == nil {
 		b.log.Error("the files of deleted orgs were not deleted; the gateway tries again within the hour", "error", err)
 	}
 }
@@ -181,11 +208,7 @@ func (w watched) saw(operation string, err error) {
 	if w.of.observe == nil {
 		return
 	}
-	kind := org.BucketDisk
-	if w.settings.IsS3() {
-		kind = org.BucketS3
-	}
-	w.of.observe(operation, kind, outcomeOf(err))
+	w.of.observe(operation, w.settings.KindName(), outcomeOf(err))
 }
 
 // outcomeOf returns the word of metrics for the end of an operation.
@@ -219,7 +242,7 @@ func (w watched) Open(ctx context.Context, path string) (io.ReadCloser, blob.Inf
 
 // Put implements [blob.Bucket]. Nothing is written to a disk that is nearly full.
 func (w watched) Put(ctx context.Context, path string, body io.ReadSeeker) (blob.Info, error) {
-	if !w.settings.IsS3() {
+	if w.settings.KindName() == org.BucketDisk {
 		if err := w.of.refuse(); err != nil {
 			err = &blob.RefusedError{Why: "the gateway's disk is nearly full; nothing was written", Setting: "min_free_disk_mib", Err: err}
 			w.saw("write", err)

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 
@@ -19,9 +20,9 @@ const (
 	PDFDirectory    = "pdf" // what the reader of PDFs has compiled
 )
 
-// CheckpointsPath returns where the checkpoints of the audit are.
+// CheckpointsPath returns where the checkpoints of the audit are a second time; "" = only in the store, which is PostgreSQL.
 func CheckpointsPath(c *config.Config) string {
-	if c.Audit.Checkpoints != "" {
+	if c.Audit.Checkpoints != "" || c.UsesPostgres() {
 		return c.Audit.Checkpoints
 	}
 	return filepath.Join(c.Data, CheckpointsFile)
@@ -31,3 +32,7 @@ func CheckpointsPath(c *config.Config) string {
 func NoData(directory string) error {
 	return fmt.Errorf("no Turnpike data found in %s: name the data directory with --data, or a configuration with --config", directory)
 }
+
+// ErrPostgres reports that a configuration names a PostgreSQL database where only the data directory can be used.
+var ErrPostgres = errors.New("database: PostgreSQL cannot be used here in this version; leave database out to use SQLite in the data " +
+	"directory")

@@ -90,6 +90,9 @@ const leastFree = 1 << 20
 // openStore opens the store. On a full disk it says so and waits until there is
 // space, or until ctx is done.
 func (a *App) openStore(ctx context.Context, o database.Options) (*database.Store, error) {
+	if a.config.UsesPostgres() {
+		return a.openServer(ctx)
+	}
 	again := time.NewTicker(time.Second)
 	defer again.Stop()
 	for waits := false; ; waits = true {

@@ -93,6 +93,7 @@ func sampleOf(t *testing.T, k config.KeyDoc) sample {
 		"file":                                   {`"/elsewhere"`, `"a\u0001"`},
 		"env:NAME, file:PATH or a literal":       {`"env:SAMPLE"`, `"env:not a name"`},
 		"name":                                   {`"sample"`, `"a b"`},
+		"schema":                                 {`"sample"`, `"a b"`},
 		"header name":                            {`"X-Sample"`, `"a b"`},
 		"region":                                 {`"sample"`, `"a b"`},
 		"version":                                {`"sample"`, `"a b"`},
@@ -297,6 +298,14 @@ func companions(path string) map[string]string {
 		return map[string]string{"drivers": `["bwrap"]`}
 	case "orgs[].runtime.buckets[].kind":
 		return map[string]string{"bucket": `"other"`, "access_key": `"secret:other"`, "secret_key": `"secret:other"`}
+	case "database":
+		return map[string]string{"master_key": `"env:SAMPLE_2"`}
+	case "postgres.pooler":
+		return map[string]string{"migrate": `"never"`}
+	case "postgres.listen_url":
+		return map[string]string{"pooler": `"prepared"`, "migrate": `"never"`}
+	case "postgres.lock_timeout":
+		return map[string]string{"statement_timeout": `"10m"`}
 	case "master_key_previous":
 		return map[string]string{"master_key": `"env:SAMPLE_2"`}
 	}
@@ -316,6 +325,9 @@ func fileWith(t *testing.T, path, value string, with map[string]string) []byte {
 		file["routes"] = []any{map[string]any{"model": "r", "strategy": "weighted", "targets": []any{
 			map[string]any{"provider": "p", "model": "x"}, map[string]any{"provider": "p", "model": "z"},
 		}}}
+	}
+	if strings.HasPrefix(path, "postgres") || strings.HasPrefix(path, "replica") {
+		file["database"], file["master_key"] = "env:SAMPLE", "env:SAMPLE_2"
 	}
 	if strings.HasPrefix(path, "models[]") {
 		file["models"] = []any{map[string]any{"model": "m", "context_window": 1_000_000_000, "max_input_tokens": 512}}

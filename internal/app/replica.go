@@ -1,7 +1,6 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"time"
@@ -17,13 +16,20 @@ const lastBeat = time.Second
 // joinReplicas makes this process one of the replicas of its installation, if there can be others. It is called
 // before any settings are read from the store.
 func (a *App) joinReplicas(ctx context.Context, o Options) error {
-	a.patience = cmp.Or(o.Drain, softStop)
-	if o.Beats == nil {
+	beats := o.Beats
+	if beats == nil && a.server != nil && a.config.Replica != nil {
+		beats = a.server.Beats()
+	}
+	if beats == nil {
 		return nil
 	}
-	a.owner = id.New(cmp.Or(o.ReplicaID, "replica") + "_") // a name that comes back is another replica
+	name := "replica"
+	if r := a.config.Replica; r != nil && r.ID != "" {
+		name = r.ID
+	}
+	a.owner = id.New(name + "_") // a name that comes back is another replica
 	a.replica = replica.New(replica.Options{
-		Beats: o.Beats, ID: a.owner, Version: Version(), Log: a.log,
+		Beats: beats, ID: a.owner, Version: Version(), Log: a.log,
 		// What this process keeps of the settings in the store is in the directory, which tells the others:
 		// the clients of servers, the lists of tools, runs and streams of keys, and sessions.
 		Reload: func(ctx context.Context, orgs []string) error { return a.directory.ReloadAll(ctx, orgs) },
@@ -62,5 +68,5 @@ func (a *App) seals() *secret.Keyring {
 	if a.replica == nil {
 		return nil
 	}
-	return a.runKeys
+	return a.sealing
 }

@@ -112,7 +112,7 @@ func replicaAt(t *testing.T, o app.Options) (*gateway, *installation, *database.
 	up := newUpstream(t, script(says("fine")))
 	i := newInstallation()
 	var store *database.Store
-	o.Beats, o.ReplicaID = i, "web-1"
+	o.Beats = i
 	o.Watch = func(j journal.Journal) journal.Journal {
 		store = j.(*database.Store)
 		return j
@@ -215,7 +215,7 @@ func TestAReplicaThatStopsLeaves(t *testing.T) {
 	noLeaks(t)
 	g, i, _ := replicaAt(t, app.Options{})
 	first := i.beat()
-	if !strings.HasPrefix(first.ID, "web-1_") || first.Draining || first.Version == "" {
+	if !strings.HasPrefix(first.ID, "replica_") || first.Draining || first.Version == "" {
 		t.Errorf("the replica is %+v", first)
 	}
 	if err := g.stop(); err != nil {

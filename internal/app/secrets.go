@@ -2,14 +2,8 @@ package app
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base64"
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
-	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -118,40 +112,6 @@ func (a *App) vaultSecret(ctx context.Context, orgID, name string) (secret.Value
 		return secret.Value{}, err
 	}
 	return a.openSecret(orgID, name, stored.Sealed)
-}
-
-// runKeys returns what seals the addresses and credentials of the servers that requests declare,
-// for the next owner of a durable run: the master key, or without one a key of this data
-// directory, which the first start makes. A backup of the database does not have it.
-func runKeys(vault *secret.Keyring, path string) (*secret.Keyring, error) {
-	if vault != nil {
-		return vault, nil
-	}
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		key := make([]byte, 32)
-		_, _ = rand.Read(key) // never fails
-		text = []byte(base64.StdEncoding.EncodeToString(key))
-		err = createSynced(path, text)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("the key of stored runs: %w", err)
-	}
-	keys, err := secret.NewKeyring(secret.NewValue(strings.TrimSpace(string(text))))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w; delete the file to have another one made: runs that wait lose the servers of their requests", path, err)
-	}
-	return keys, nil
-}
-
-// createSynced creates a file that only its owner may read, on disk when it returns.
-func createSynced(path string, text []byte) error {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(text)
-	return errors.Join(err, file.Sync(), file.Close())
 }
 
 // orgSecret returns what a reference in the settings of an org stands for. Only those of the configuration file may

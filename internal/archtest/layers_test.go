@@ -44,6 +44,9 @@ func layers() []layer {
 		{"ground", "files of orgs are kept in buckets of several kinds, which have one port", []string{"internal/blob"}},
 		{"ground", "files of keys have ids, whichever part of the gateway stores or reads them; their content is in a bucket", []string{"internal/file"}},
 
+		{"ground", "files in the database are cut into chunks alike, whichever store keeps these", []string{"internal/blob/database"}},
+		{"ground", "what exists once per installation is decided without a store, which keeps it", []string{"internal/installation"}},
+
 		{"rules", "what a call costs follows from its usage and its price alone, and budgets are made of it", []string{"internal/money"}},
 		{"rules", "the rules are plain data in, verdict out", []string{"internal/budget", "internal/policy", "internal/window"}},
 		{"the loop", "the loop is decided from facts, by the rules and nothing else", []string{"internal/loop"}},

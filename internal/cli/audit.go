@@ -273,7 +273,9 @@ func verify(cmd *cobra.Command, p Process, from *readStore, public, checkpoints 
 	}
 	out := cmd.OutOrStdout()
 	printMalformed(out, checkpoints, malformed)
-	if _, err := os.Stat(checkpoints); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(checkpoints); checkpoints == "" {
+		fmt.Fprintln(out, "no checkpoint file is configured: only the checkpoints in the database are used")
+	} else if errors.Is(err, fs.ErrNotExist) {
 		fmt.Fprintf(out, "%s does not exist: only the checkpoints in the database are used\n", plain(checkpoints))
 	}
 	found, unsigned := 0, 0

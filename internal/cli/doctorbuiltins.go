@@ -36,7 +36,11 @@ func (d *doctor) checkBuckets(ctx context.Context) {
 	})
 	d.orgs(func(id string, _ []org.MCPServer, runtime org.Runtime) {
 		for _, one := range runtime.Buckets {
-			if !one.IsS3() {
+			switch one.KindName() {
+			case org.BucketDatabase:
+				d.untried(kind, id, one.Name, "is in the gateway's database, which has lines of its own")
+				continue
+			case org.BucketDisk:
 				d.checkDiskBucket(id, one.Name)
 				continue
 			}
@@ -94,6 +98,11 @@ func tryS3(ctx context.Context, store *s3.Store, orgID string, settings org.Buck
 // orgs belong to the gateway, which may run: it counts what is in them.
 func (d *doctor) checkDiskBucket(orgID, name string) {
 	const kind = "bucket"
+	if d.config.Replica != nil {
+		d.wrong(kind, orgID, name, "is on the disk of one of several replicas, and the others cannot read it", "set its kind to database or "+
+			"s3, and copy its files")
+		return
+	}
 	dir := filepath.Join(d.data, app.FilesDirectory)
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		d.untried(kind, orgID, name, "its directory does not exist yet; the gateway creates it at its start")

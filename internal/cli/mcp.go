@@ -75,6 +75,9 @@ func (s *readStore) servers(ctx context.Context, p Process) (c *config.Config, o
 	if c, err = s.config(p); err != nil {
 		return nil, "", nil, err
 	}
+	if c.UsesPostgres() && s.data == "" {
+		return nil, "", nil, app.ErrPostgres
+	}
 	var known orgReader
 	store, err := database.OpenReader(ctx, filepath.Join(s.directory(c), app.DatabaseFile))
 	switch {

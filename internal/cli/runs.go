@@ -52,6 +52,9 @@ func (s *readStore) open(ctx context.Context, p Process) (*database.Reader, erro
 	if err != nil {
 		return nil, err
 	}
+	if c.UsesPostgres() {
+		return nil, app.ErrPostgres
+	}
 	data := s.directory(c)
 	store, err := database.OpenReader(ctx, filepath.Join(data, app.DatabaseFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -65,6 +68,9 @@ func (s *readStore) path(p Process) (string, error) {
 	c, err := s.located(p)
 	if err != nil {
 		return "", err
+	}
+	if c.UsesPostgres() {
+		return "", app.ErrPostgres
 	}
 	return filepath.Join(s.directory(c), app.DatabaseFile), nil
 }

@@ -16,7 +16,7 @@ func TestBucketsAreChecked(t *testing.T) {
 	for buckets, want := range map[string]string{
 		`{kind: disk}`:                                    "name",
 		`{name: ../x}`:                                    "is not a name",
-		`{name: a, kind: ftp}`:                            "disk or s3",
+		`{name: a, kind: ftp}`:                            "disk, s3 or database",
 		`{name: a}, {name: a}`:                            "already used",
 		strings.Repeat(`{name: a},`, 21):                  "at most 20",
 		`{name: a, endpoint: "https://e.com"}`:            "endpoint: is only for the kind s3",
@@ -33,6 +33,8 @@ func TestBucketsAreChecked(t *testing.T) {
 		`{name: a, kind: s3, access_key: "AKIAEXAMPLE1"}`: "must be a reference",
 		`{name: a, kind: s3, secret_key: "${SECRET}"}`:    "is not replaced",
 		`{name: a, kind: s3, secret_key: "x secret:k"}`:   "must be a reference",
+		`{name: a, kind: database}`: "kind: database needs PostgreSQL; set database to postgres://…, or the kind to " +
+			"disk or s3",
 	} {
 		_, err := Part{Name: "body", Data: []byte("buckets: [" + buckets + "]")}.Runtime(50)
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -13,6 +13,9 @@ import (
 
 // check finds what is wrong between keys that are right by themselves.
 func (d *decoder) check(c *Config) {
+	d.placeReplica(c)
+	d.storage = c.Storage()
+	d.checkPostgres(c)
 	unique(d, c.Providers, "providers[%d].name", func(p Provider) string { return p.Name })
 	for i := range c.Providers {
 		d.checkProvider(fmt.Sprintf("providers[%d]", i), &c.Providers[i])

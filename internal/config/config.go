@@ -34,14 +34,16 @@ type Config struct {
 	PublicHosts        []string // names of the gateway, in lower case, without ports
 	AllowedOrigins     []string // sites such as https://app.example.com
 	MaxConnections     int
-	MaxRequests        int    // under way at a time
-	MaxRetainedMiB     int    // by all requests and runs; 0 = what the machine allows
-	MaxRetainedRunMiB  int    // by one run
-	MaxRelayBodyMiB    int    // of a request to a relayed endpoint
-	MaxSpoolMiB        int    // of the files of all such requests
-	MaxFollowersPerRun int    // of one run, by repeats of its Idempotency-Key
-	Data               string // directory
-	Database           secret.Text
+	MaxRequests        int         // under way at a time
+	MaxRetainedMiB     int         // by all requests and runs; 0 = what the machine allows
+	MaxRetainedRunMiB  int         // by one run
+	MaxRelayBodyMiB    int         // of a request to a relayed endpoint
+	MaxSpoolMiB        int         // of the files of all such requests
+	MaxFollowersPerRun int         // of one run, by repeats of its Idempotency-Key
+	Data               string      // directory
+	Database           secret.Text // URL of PostgreSQL; empty: SQLite in Data
+	Postgres           Postgres
+	Replica            *Replica // nil = there is one gateway
 	Redis              secret.Text
 	ClickHouse         secret.Text
 	MaxRoundsCap       int
@@ -71,8 +73,9 @@ type Config struct {
 	// credential written into the file. They never quote a credential.
 	Warnings []string
 
-	file  string
-	where map[string]origin
+	file    string
+	where   map[string]origin
+	replica Replica // what Replica points to
 }
 
 // ToolDispatch is the URL that executes tools which requests define.
@@ -131,7 +134,7 @@ type Compaction struct {
 // Audit is how the audit is kept.
 type Audit struct {
 	Key           secret.Text // signs checkpoints; empty: a file in the data directory
-	Checkpoints   string      // file; empty: one in the data directory
+	Checkpoints   string      // file; empty: one in the data directory, with PostgreSQL none
 	RetentionDays int         // 0 = rows are kept for ever
 	UsageDays     int         // how long the sums of their usage are kept; 0 = as long as rows
 }

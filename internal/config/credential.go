@@ -51,7 +51,7 @@ func harmlessURL(s string) bool {
 		return false
 	}
 	_, password := u.User.Password()
-	return !password
+	return !password && !u.Query().Has("password")
 }
 
 func (c credential) changed() (string, bool) { return "this", !c.into.IsZero() }

@@ -58,6 +58,7 @@ type decoder struct {
 	mistakes []Mistake
 	warnings []Mistake
 	where    map[string]origin // the values that were given, by path
+	storage  Storage
 
 	// Of a part that is read by itself, see part.go:
 	nulls bool // null gives a key of the part its default

@@ -82,8 +82,8 @@ func TestABadVariableIsNamed(t *testing.T) {
 		"a number out of range": {"TURNPIKE_MAX_ROUNDS_CAP", "0", "max_rounds_cap: 0 is out of range (1..256)"},
 		"a network that is none": {"TURNPIKE_OUTBOUND_SSRF_ALLOWLIST_CIDRS", "10.0.0.0/8,,x",
 			`outbound.ssrf.allowlist_cidrs: "" is not a CIDR such as 10.0.0.0/8`},
-		"what is not built": {"TURNPIKE_DATABASE_URL", "postgres://u:CANARY@h/d",
-			`database: a value other than the default is not built yet in this version; leave it out or set it to ""`},
+		"what is not built": {"TURNPIKE_REDIS_URL", "redis://u:CANARY@h/d",
+			`redis: a value other than the default is not built yet in this version; leave it out or set it to ""`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Parse("t.yaml", nil, variablesOf(map[string]string{c.name: c.value}))
@@ -100,7 +100,7 @@ func TestWithoutAFile(t *testing.T) {
 		t.Fatal(has, err)
 	}
 	want := &Config{
-		Listen: "127.0.0.1:1", MaxConnections: 20_000, MaxRequests: 20_000, MaxRetainedRunMiB: 64, MaxRelayBodyMiB: 32, MaxSpoolMiB: 1024, MaxFollowersPerRun: 16, Data: "./turnpike-data", Runs: Runs{RetentionDays: 30}, MinFreeDiskMiB: 256, OrgCaps: defaultCaps, ToolDispatch: noDispatch(), Sandbox: noSandbox(), Outbound: Outbound{allBlocked()}, Log: Log{"text", "info"},
+		Listen: "127.0.0.1:1", MaxConnections: 20_000, MaxRequests: 20_000, MaxRetainedRunMiB: 64, MaxRelayBodyMiB: 32, MaxSpoolMiB: 1024, MaxFollowersPerRun: 16, Postgres: noPostgres(), Data: "./turnpike-data", Runs: Runs{RetentionDays: 30}, MinFreeDiskMiB: 256, OrgCaps: defaultCaps, ToolDispatch: noDispatch(), Sandbox: noSandbox(), Outbound: Outbound{allBlocked()}, Log: Log{"text", "info"},
 		Providers: []Provider{{Name: "openai", Kind: "openai", BaseURL: "http://localhost:1234/v1", APIKey: mustText(t, "env:OPENAI_API_KEY"), Models: []string{"*"}}},
 		Orgs:      []Org{{ID: "default", Features: []string{MCPOutbound}, Runtime: defaultRuntime()}},
 	}

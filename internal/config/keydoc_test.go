@@ -56,7 +56,7 @@ func TestEveryFieldHasAKey(t *testing.T) {
 			keys []key
 			but  []string // fields that are no settings
 		}{
-			{&c, c.keys(), []string{"Warnings", "RateRows"}},
+			{&c, c.keys(), []string{"Warnings", "RateRows", "Replica"}},
 			{&p, p.keys(), nil},
 			{&r, r.keys(), nil},
 			{&rt, rt.keys(), nil},

@@ -38,9 +38,15 @@ func (c *Config) keys() []key {
 		{name: "max_followers_per_run", live: true, value: integer(&c.MaxFollowersPerRun, 16, 1, 1000), env: "TURNPIKE_MAX_FOLLOWERS_PER_RUN",
 			doc: "Maximum concurrent requests that follow one run, beside the one that started it. An org may have 1,000 in total. Further requests get 429."},
 		{name: "data", value: pathKey{text(&c.Data, "./turnpike-data", "directory", checkPath)}, env: "TURNPIKE_DATA",
-			doc: "Directory of the SQLite file and of uploaded files."},
-		{name: "database", value: credentialKey(&c.Database), unbuilt: unbuilt{nil, `leave it out or set it to ""`}, env: "TURNPIKE_DATABASE_URL",
-			doc: "Empty: SQLite in data. postgres://…: a database for several machines."},
+			doc: "Directory of the SQLite file and of uploaded files. With database only of files that one machine needs while it works."},
+		{name: "database", value: databaseKey(&c.Database), env: "TURNPIKE_DATABASE_URL",
+			doc: "PostgreSQL database that one or several gateways use: postgres://ROLE@HOST:PORT/DATABASE, with the password, or a reference to " +
+				"such a URL. It needs master_key. Empty: SQLite in data."},
+		{name: "postgres", value: object{c.Postgres.keys()},
+			doc: "Only with database: how it is used."},
+		{name: "replica", presence: true, value: object{c.replica.keys()},
+			doc: "Only with database: written, also as {}, several gateways may use the database at the same time. Buckets of kind disk are " +
+				"refused then."},
 		{name: "redis", value: credentialKey(&c.Redis), unbuilt: unbuilt{nil, `leave it out or set it to ""`}, env: "TURNPIKE_REDIS_URL",
 			doc: "Redis for shared limits, cache and notifications. Empty: none."},
 		{name: "clickhouse", value: credentialKey(&c.ClickHouse), unbuilt: unbuilt{nil, `leave it out or set it to ""`}, env: "TURNPIKE_CLICKHOUSE_URL",
@@ -52,11 +58,13 @@ func (c *Config) keys() []key {
 		{name: "operator_key", value: credentialKey(&c.OperatorKey), env: "TURNPIKE_OPERATOR_KEY",
 			doc: "Key of the operator, who creates and deletes orgs over /api/orgs. Empty: /api/orgs is disabled."},
 		{name: "master_key", value: credentialKey(&c.MasterKey), env: "TURNPIKE_MASTER_KEY",
-			doc: "Encrypts the secrets of orgs: 32 random bytes in base64 or hexadecimal, for example from openssl rand -base64 32. Empty: orgs have no vault."},
+			doc: "Encrypts the secrets of orgs: 32 random bytes in base64 or hexadecimal, for example from openssl rand -base64 32. Empty: orgs " +
+				"have no vault. With database it is required, and the same for all replicas."},
 		{name: "master_key_previous", value: credentialKey(&c.MasterKeyPrevious), env: "TURNPIKE_MASTER_KEY_PREVIOUS",
 			doc: "The previous master_key. Set it for the first start after you change master_key."},
 		{name: "cache_pepper", value: credentialKey(&c.CachePepper), env: "TURNPIKE_AGENT_CACHE_PEPPER",
-			doc: "Signs the entries of the result cache (tool_cache_ttl_seconds): a long random text. Changing it invalidates all entries. Empty: a new random value at every start."},
+			doc: "Signs the entries of the result cache (tool_cache_ttl_seconds): a long random text. Changing it invalidates all entries. " +
+				"Empty: a new random value at every start; with database one that is made once and kept there."},
 		{name: "providers", live: true, value: objects[Provider]{&c.Providers, (*Provider).keys},
 			doc: "Model APIs. A request goes to the first provider whose models match. name/model goes to the provider called name, unless a route or a provider lists that whole name."},
 		{name: "routes", live: true, value: objects[Route]{&c.Routes, (*Route).keys},
@@ -112,9 +120,10 @@ func capKeys(o *org.Caps) []key {
 		{name: "responses", value: integer(&o.Responses, 100_000, 1, 10_000_000), env: env + "RESPONSES",
 			doc: "Maximum stored responses, conversations, and lists of items added to them, together. Beyond it the oldest is deleted, with a log line."},
 		{name: "files", value: integer(&o.Files, 10_000, 1, 1_000_000), env: env + "FILES",
-			doc: "Maximum files in all buckets of kind disk together. Beyond it no more are written."},
+			doc: "Maximum files in all buckets of the kinds disk and database together. Beyond it no more are written."},
 		{name: "files_mib", value: mebibytes(&o.FileBytes, 1024, 1, math.MaxInt32), env: env + "FILES_MIB",
-			doc: "Maximum size of the files in all buckets of kind disk together, in MiB. What does not fit is refused before it is written."},
+			doc: "Maximum size of the files in all buckets of the kinds disk and database together, in MiB. What does not fit is refused before " +
+				"it is written."},
 		{name: "stored_mib", value: mebibytes(&o.Stored, 10_240, 1, math.MaxInt32), env: env + "STORED_MIB",
 			doc: "Maximum size of stored runs, handovers, responses and conversations, in MiB. At the limit new runs, conversations and items are refused. Runs in progress finish, and relayed requests are served."},
 	}
@@ -209,9 +218,12 @@ func (r *Runs) keys() []key {
 func (a *Audit) keys() []key {
 	return []key{
 		{name: "key", value: credentialKey(&a.Key), env: "TURNPIKE_AUDIT_KEY",
-			doc: "Signs checkpoints of the audit log: 32 random bytes in base64 or hexadecimal. Empty: the file audit.key in data, which the gateway creates if needed."},
-		{name: "checkpoints", value: pathKey{text(&a.Checkpoints, "", "file", checkPath).or("the file audit.checkpoints in data")}, env: "TURNPIKE_AUDIT_CHECKPOINTS",
-			doc: "File in which checkpoints are kept a second time. Best on another disk, where lines can only be added."},
+			doc: "Signs checkpoints of the audit log: 32 random bytes in base64 or hexadecimal. Empty: the file audit.key in data, which the " +
+				"gateway creates if needed; with database a key that is made once and kept there, encrypted with master_key."},
+		{name: "checkpoints", value: pathKey{text(&a.Checkpoints, "", "file", anyText).or("the file audit.checkpoints in data; with database " +
+			"none")}, env: "TURNPIKE_AUDIT_CHECKPOINTS",
+			doc: "File in which checkpoints are kept a second time, beside the store. Best on another disk, where lines can only be added. With " +
+				"replicas each one writes to the file of its own machine."},
 		{name: "retention_days", value: integer(&a.RetentionDays, 0, 0, 36_500), env: "TURNPIKE_AUDIT_RETENTION_DAYS",
 			doc: "Days after which audit rows are deleted. 0: never."},
 		{name: "usage_retention_days", value: integer(&a.UsageDays, 0, 0, 36_500), env: "TURNPIKE_AUDIT_USAGE_RETENTION_DAYS",

@@ -23,7 +23,7 @@ func TestMistakes(t *testing.T) {
 		"a remote sandbox without a URL":      {"sandbox: {drivers: [remote]}", "t.yaml:1:20: sandbox.drivers: has remote without sandbox.url; set it, or remove remote"},
 		"an unknown driver":                   {"sandbox: {drivers: [docker]}", "t.yaml:1:21: sandbox.drivers[0]: \"docker\" is not allowed; want quickjs, wasm, bwrap, landlock, remote or auto"},
 		"a digest that is none":               {"sandbox: {python_wasm_sha256: xyz}", "t.yaml:1:31: sandbox.python_wasm_sha256: \"xyz\" is not 64 lower-case hexadecimal digits"},
-		"a list instead of a file":            {"- a", "t.yaml:1:1: found a list, want a map with listen, public_hosts, public_url, allowed_origins, max_connections, max_requests, max_retained_mib, max_retained_run_mib, max_relay_body_mib, max_spool_mib, max_followers_per_run, data, database, redis, clickhouse, max_rounds_cap, org_caps, operator_key, master_key, master_key_previous, cache_pepper, providers, routes, models, compaction, tool_dispatch_url, tool_dispatch_secret, tool_dispatch_timeout, tool_dispatch_tools, rates, outbound, audit, log, runs, min_free_disk_mib, telemetry, sandbox, mcp_servers, orgs"},
+		"a list instead of a file":            {"- a", "t.yaml:1:1: found a list, want a map with listen, public_hosts, public_url, allowed_origins, max_connections, max_requests, max_retained_mib, max_retained_run_mib, max_relay_body_mib, max_spool_mib, max_followers_per_run, data, database, postgres, replica, redis, clickhouse, max_rounds_cap, org_caps, operator_key, master_key, master_key_previous, cache_pepper, providers, routes, models, compaction, tool_dispatch_url, tool_dispatch_secret, tool_dispatch_timeout, tool_dispatch_tools, rates, outbound, audit, log, runs, min_free_disk_mib, telemetry, sandbox, mcp_servers, orgs"},
 		"a second document":                   {"data: a\n---\ndata: b", "t.yaml:3:1: starts a second document; want one"},
 		"an unknown key near a known one":     {"listn: x", "t.yaml:1:1: listn: unknown key; did you mean listen?"},
 		"an unknown key near none":            {"outbound: {ssrf: {}, firewall: on}", "t.yaml:1:22: outbound.firewall: unknown key; known here: ssrf"},
@@ -198,7 +198,6 @@ func TestWhatIsNotBuiltIsRefusedOnlyWhereItIsAskedFor(t *testing.T) {
 	server := func(s string) string { return "orgs: [{id: a, mcp_servers: [{name: s, " + s + "}]}]" }
 	runtime := func(s string) string { return "orgs: [{id: a, runtime: {" + s + "}}]" }
 	for name, c := range map[string]struct{ file, want string }{
-		"a database":         {"database: env:DB", "t.yaml:1:11: database" + other + `""`},
 		"redis":              {"redis: 'redis://h'", "t.yaml:1:8: redis" + other + `""`},
 		"clickhouse":         {"clickhouse: 'http://h'", "t.yaml:1:13: clickhouse" + other + `""`},
 		"none of them":       {"database: ''\nredis: ''\nclickhouse: ''\nrates: ''", ""},

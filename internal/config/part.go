@@ -19,6 +19,8 @@ type Part struct {
 	// Patched says that Data is the result of a merge patch: null gives a key
 	// its default. Otherwise null is a mistake, as it is in the file.
 	Patched bool
+
+	Storage Storage // of the gateway: which kinds of buckets it has
 }
 
 // MCPServer reads one MCP server as it would stand in an org's mcp_servers.
@@ -75,7 +77,7 @@ func only(keys []key, names []string) []key {
 
 // read reads a map of the keys.
 func (p Part) read(keys []key, check func(*decoder)) error {
-	d := &decoder{file: p.Name, where: map[string]origin{}, nulls: p.Patched}
+	d := &decoder{file: p.Name, where: map[string]origin{}, nulls: p.Patched, storage: p.Storage}
 	reset(keys)
 	if root := d.tree(p.Data); root != nil {
 		d.mapping("", root, keys)

@@ -20,6 +20,10 @@ type Secrets struct {
 	Keys      map[string]map[string]secret.Value   // callers' keys by org id and key name
 	Webhooks  map[string]map[string]WebhookSecrets // by org id and name of the webhook
 	Operator  secret.Value                         // empty when there is none
+	Database  secret.Value                         // URL of PostgreSQL; empty for SQLite
+	Listen    secret.Value                         // the same without a pooler; empty = Database
+	Master    secret.Value                         // the master key as it was given; empty when there is none
+	Previous  secret.Value                         // the one before; empty when there is none
 	Vault     *secret.Keyring                      // seals the secrets of orgs; nil when there is no master key
 	Audit     ed25519.PrivateKey                   // signs checkpoints of the audit; nil when the configuration has no key
 	Pepper    secret.Value                         // of the result cache; empty when there is none
@@ -41,7 +45,9 @@ func (c *Config) Resolve(ctx context.Context, r *secret.Resolver) (*Secrets, err
 	l := lookup{config: c, resolver: r, keys: map[string]string{}}
 	s := &Secrets{Providers: map[string]secret.Value{}, AWS: map[string]AWS{}, Keys: map[string]map[string]secret.Value{}, Webhooks: map[string]map[string]WebhookSecrets{}}
 	s.Operator = l.key(ctx, "operator_key", c.OperatorKey)
-	s.Vault = l.keyring(ctx)
+	s.Database = l.postgresURL(ctx, "database", c.Database)
+	s.Listen = l.postgresURL(ctx, "postgres.listen_url", c.Postgres.ListenURL)
+	s.Vault, s.Master, s.Previous = l.keyring(ctx)
 	s.Audit = l.auditKey(ctx)
 	s.Pepper = l.value(ctx, "cache_pepper", c.CachePepper)
 	s.Sandbox = l.value(ctx, "sandbox.api_key", c.Sandbox.APIKey)
@@ -120,7 +126,8 @@ func (c *Config) ShortKeys(s *Secrets) []Mistake {
 // there is no master key. What is wrong is an *[Error].
 func (c *Config) Keyring(ctx context.Context, r *secret.Resolver) (*secret.Keyring, error) {
 	l := lookup{config: c, resolver: r}
-	return l.keyring(ctx), newError(l.mistakes)
+	ring, _, _ := l.keyring(ctx)
+	return ring, newError(l.mistakes)
 }
 
 // AuditKey looks up what signs checkpoints of the audit, and nothing else; nil
@@ -164,23 +171,23 @@ func (l *lookup) key(ctx context.Context, path string, t secret.Text) secret.Val
 	return v
 }
 
-func (l *lookup) keyring(ctx context.Context) *secret.Keyring {
+// keyring returns what seals the secrets of orgs, nil for none, and the master keys that it is made of.
+func (l *lookup) keyring(ctx context.Context) (ring *secret.Keyring, key, previous secret.Value) {
 	const now, was = "master_key", "master_key_previous"
-	key := l.value(ctx, now, l.config.MasterKey)
-	if key.IsZero() {
-		return nil
+	if key = l.value(ctx, now, l.config.MasterKey); key.IsZero() {
+		return nil, key, previous
 	}
 	ring, err := secret.NewKeyring(key)
 	if err != nil {
 		l.fail(now, err.Error())
-		return nil
+		return nil, key, previous
 	}
-	if key = l.value(ctx, was, l.config.MasterKeyPrevious); !key.IsZero() {
-		if ring, err = ring.WithPrevious(key); err != nil {
+	if previous = l.value(ctx, was, l.config.MasterKeyPrevious); !previous.IsZero() {
+		if ring, err = ring.WithPrevious(previous); err != nil {
 			l.fail(was, err.Error())
 		}
 	}
-	return ring
+	return ring, key, previous
 }
 
 func (l *lookup) auditKey(ctx context.Context) ed25519.PrivateKey {

@@ -73,6 +73,7 @@ type Reader struct {
 	RoundsCap func() int // max_rounds_cap; 0 = not set
 	Vault     bool       // there is one to refer to
 	RunsCode  bool       // there is a sandbox
+	Storage   config.Storage
 
 	// Serves reports whether a provider serves the model now. Nil = it is not asked.
 	Serves func(model string) bool
@@ -116,7 +117,7 @@ func (r Reader) HTTPTool(json []byte) (org.HTTPTool, error) {
 
 // Runtime implements admin.Reader.
 func (r Reader) Runtime(json []byte) (org.Runtime, error) {
-	rt, err := config.Part{Name: "body", Data: json, Patched: true}.Runtime(r.RoundsCap())
+	rt, err := config.Part{Name: "body", Data: json, Patched: true, Storage: r.Storage}.Runtime(r.RoundsCap())
 	if err != nil {
 		return org.Runtime{}, refusal(fault.Unprocessable, err)
 	}

@@ -46,7 +46,8 @@ func refusedRuntime(r org.Record) error {
 		return err
 	}
 	return readBack(config.RuntimeSettings(clampRounds(r.Runtime)), func(settings []byte) error {
-		_, err := Reader{RoundsCap: func() int { return math.MaxInt }, Vault: true, RunsCode: true}.Runtime(settings)
+		_, err := Reader{RoundsCap: func() int { return math.MaxInt }, Vault: true, RunsCode: true,
+			Storage: config.Storage{Database: true}}.Runtime(settings)
 		return err
 	})
 }

@@ -123,6 +123,16 @@ func (f *Followers) Ring(key journal.RunKey) {
 	}
 }
 
+// RingAll wakes those who listen to any run.
+func (f *Followers) RingAll() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, b := range f.bells {
+		close(b.changed)
+		b.changed = make(chan struct{})
+	}
+}
+
 // NewFeed returns the feed of a run, which wakes the run's followers and is charged to the account.
 // fresh says that the run begins: the feed then has its events from the first one on. The feed of a
 // run that was taken over has those after the first event of its new owner.

@@ -1,6 +1,7 @@
 package org
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 	"unicode/utf8"
@@ -9,7 +10,7 @@ import (
 // Bucket is where an org keeps files: see [Runtime].Buckets. It contains no credential.
 type Bucket struct {
 	Name string `json:"name"`           // unique in the org; the model names it
-	Kind string `json:"kind,omitempty"` // BucketDisk (also when empty) or BucketS3
+	Kind string `json:"kind,omitempty"` // BucketDisk (also when empty), BucketS3 or BucketDatabase
 
 	Quota   int64 `json:"quota_bytes,omitempty"`    // of all files together; 0 = no limit but those of the operator and of the service
 	MaxFile int64 `json:"max_file_bytes,omitempty"` // of one file; 0 = DefaultMaxFile
@@ -27,6 +28,8 @@ type Bucket struct {
 const (
 	BucketDisk = "disk" // files in the gateway's data directory
 	BucketS3   = "s3"   // a service that speaks the API of Amazon S3
+
+	BucketDatabase = "database" // the gateway's PostgreSQL database
 )
 
 const (
@@ -44,6 +47,9 @@ const (
 
 // IsS3 reports whether the files are in an S3 service.
 func (b Bucket) IsS3() bool { return b.Kind == BucketS3 }
+
+// KindName returns the kind, which has a default.
+func (b Bucket) KindName() string { return cmp.Or(b.Kind, BucketDisk) }
 
 // LargestFile returns how large a file of the bucket may be, in bytes.
 func (b Bucket) LargestFile() int64 {

@@ -103,10 +103,27 @@ func (r *Runner) requestEnd(ctx context.Context, orgID, runID string, end loop.C
 		return err
 	}
 	crash.At(crash.AfterCancel)
-	r.leases.wake(journal.RunKey{Org: orgID, Run: runID})
+	key := journal.RunKey{Org: orgID, Run: runID}
+	r.leases.wake(key)
 	r.leases.claimSoon()
+	if r.o.Elsewhere != nil {
+		r.o.Elsewhere(key)
+	}
 	return nil
 }
+
+// Heard tells the callers that follow a run in this process that another process has appended to its journal. The zero key
+// means any run.
+func (r *Runner) Heard(key journal.RunKey) {
+	if key == (journal.RunKey{}) {
+		r.followers.RingAll()
+		return
+	}
+	r.followers.Ring(key)
+}
+
+// HeardEnd makes a run that is performed in this process read that somebody has asked another process to end it.
+func (r *Runner) HeardEnd(key journal.RunKey) { r.leases.wake(key) }
 
 // foreign is what somebody else than the owner of a run appends, as one batch.
 type foreign struct {

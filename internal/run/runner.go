@@ -61,6 +61,10 @@ type Options struct {
 	// started it; 0 = DefaultFollowers.
 	MaxFollowers int
 
+	// Elsewhere is called after it was recorded that a run is to end, which another process may perform. It must not wait. Nil = there
+	// is no other process.
+	Elsewhere func(key journal.RunKey)
+
 	// SessionDeleted is called for each session of a key that was deleted, with [tool.Call].Session of its calls. Nil = nobody is told.
 	SessionDeleted func(orgID, session string)
 

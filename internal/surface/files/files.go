@@ -16,7 +16,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/blob"
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
-	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
@@ -50,10 +49,7 @@ func (h *Handler) ListBuckets() surface.Endpoint {
 			Data []bucketObject `json:"data"`
 		}{[]bucketObject{}}
 		for _, b := range caller.Org.Runtime.Buckets {
-			one := bucketObject{Name: b.Name, Kind: org.BucketDisk, MaxFileMiB: b.LargestFile() >> 20}
-			if b.IsS3() {
-				one.Kind = org.BucketS3
-			}
+			one := bucketObject{Name: b.Name, Kind: b.KindName(), MaxFileMiB: b.LargestFile() >> 20}
 			if b.Quota > 0 {
 				one.QuotaMiB = new(b.Quota >> 20)
 			}

@@ -891,6 +891,23 @@ CREATE TABLE file_chunks (
 );
 ALTER TABLE file_chunks ALTER COLUMN body SET STORAGE EXTERNAL; -- files are mostly compressed, and read in pieces
 
+-- The files of buckets, a row for each content: writing until its file has a name, stored, and deleted until its chunks are.
+CREATE TABLE bucket_files (
+  org    text COLLATE "C" NOT NULL,
+  space  bigint NOT NULL,
+  id     text COLLATE "C" NOT NULL,
+  bucket text COLLATE "C" NOT NULL,
+  path   text COLLATE "C" NOT NULL,
+  bytes  bigint NOT NULL,
+  sha256 text COLLATE "C" NOT NULL,
+  state  text COLLATE "C" NOT NULL CHECK (state IN ('writing', 'stored', 'deleted')),
+  at     bigint NOT NULL,
+  PRIMARY KEY (org, space, id)
+);
+CREATE UNIQUE INDEX bucket_files_stored ON bucket_files (org, space, bucket, path) WHERE state = 'stored';
+CREATE INDEX bucket_files_writing ON bucket_files (at, id) WHERE state = 'writing';
+CREATE INDEX bucket_files_deleted ON bucket_files (at, id) WHERE state = 'deleted';
+
 -- The lowest version of the schema whose build may work with this one. One row. A migration that takes
 -- away what builds before it use raises it.
 CREATE TABLE schema_oldest (

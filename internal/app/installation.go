@@ -1,0 +1,118 @@
+package app
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/installation"
+	"github.com/turnpike-gateway/turnpike/internal/secret"
+)
+
+// install compares the secrets of the configuration with those of the installation, and takes its keys. table is where
+// the store has them; nil = each key that the configuration does not name is in a file of the data directory.
+func (a *App) install(ctx context.Context, table installation.Secrets) (err error) {
+	if table == nil {
+		return nil
+	}
+	a.shared, err = installation.Open(ctx, table, installation.Configured{
+		Master: a.keys.Master, Previous: a.keys.Previous, Pepper: a.keys.Pepper, Audit: a.keys.Audit,
+	})
+	if err != nil {
+		return fmt.Errorf("the secrets of this replica and of the installation: %w", err)
+	}
+	return nil
+}
+
+// renews reports whether secrets that the previous master key has sealed are put under the present one.
+func (a *App) renews() bool { return a.shared == nil || a.shared.Renews }
+
+// pepper returns that of the result cache; empty = a new one for this process.
+func (a *App) pepper() string {
+	if a.shared != nil {
+		return a.shared.Pepper.Reveal()
+	}
+	return a.keys.Pepper.Reveal()
+}
+
+// auditKey returns what signs the ends of the audit's chains.
+func (a *App) auditKey() (ed25519.PrivateKey, error) {
+	switch {
+	case a.shared != nil:
+		return a.shared.Audit, nil
+	case a.keys.Audit != nil:
+		return a.keys.Audit, nil
+	}
+	key, err := audit.LoadOrCreateKey(filepath.Join(a.config.Data, AuditKeyFile))
+	if err != nil {
+		return nil, fmt.Errorf("audit key: %w", err)
+	}
+	return key, nil
+}
+
+// urlKey returns what signs URLs. Without an installation it is of this data directory, and of no backup.
+func (a *App) urlKey() ([]byte, error) {
+	if a.shared != nil {
+		return a.shared.URLs, nil
+	}
+	path := filepath.Join(a.config.Data, URLKeyFile)
+	key, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		key = make([]byte, 32)
+		_, _ = rand.Read(key) // never fails
+		err = createSynced(path, key)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the key of signed URLs: %w", err)
+	}
+	if len(key) < 32 {
+		return nil, fmt.Errorf("%s is not a key of 32 bytes; delete the file to have another one made: URLs that were signed are void then", path)
+	}
+	return key, nil
+}
+
+// runKeys returns what seals the addresses and credentials of the servers that requests declare,
+// for the next owner of a durable run: the key of the installation, else the master key, or without one a key of this data
+// directory, which the first start makes. A backup of the database does not have it.
+func (a *App) runKeys() (*secret.Keyring, error) {
+	switch {
+	case a.shared != nil:
+		return a.shared.Runs, nil
+	case a.keys.Vault != nil:
+		return a.keys.Vault, nil
+	}
+	path := filepath.Join(a.config.Data, RunKeyFile)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		key := make([]byte, 32)
+		_, _ = rand.Read(key) // never fails
+		text = []byte(base64.StdEncoding.EncodeToString(key))
+		err = createSynced(path, text)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the key of stored runs: %w", err)
+	}
+	keys, err := secret.NewKeyring(secret.NewValue(strings.TrimSpace(string(text))))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w; delete the file to have another one made: runs that wait lose the servers of their requests", path, err)
+	}
+	return keys, nil
+}
+
+// createSynced creates a file that only its owner may read, on disk when it returns.
+func createSynced(path string, text []byte) error {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(text)
+	return errors.Join(err, file.Sync(), file.Close())
+}

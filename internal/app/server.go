@@ -1,0 +1,74 @@
+package app
+
+import (
+	"context"
+
+	blobdatabase "github.com/turnpike-gateway/turnpike/internal/blob/database"
+	"github.com/turnpike-gateway/turnpike/internal/config"
+	"github.com/turnpike-gateway/turnpike/internal/installation"
+	"github.com/turnpike-gateway/turnpike/internal/journal"
+	"github.com/turnpike-gateway/turnpike/internal/store/database"
+	"github.com/turnpike-gateway/turnpike/internal/store/postgres"
+)
+
+// PostgresOptions returns how the database of a configuration is reached, whose credentials are resolved.
+func PostgresOptions(c *config.Config, keys *config.Secrets) postgres.Options {
+	p := c.Postgres
+	return postgres.Options{
+		URL: keys.Database.Reveal(), Schema: p.Schema, Pool: p.Pool, Pooler: p.Pooler, ListenURL: keys.Listen.Reveal(),
+		StatementTimeout: p.StatementTimeout, LockTimeout: p.LockTimeout, Migrate: p.Migrate,
+	}
+}
+
+// openServer opens the store on PostgreSQL.
+func (a *App) openServer(ctx context.Context) (*database.Store, error) {
+	o := PostgresOptions(a.config, a.keys)
+	o.Log = a.log
+	store, err := postgres.Open(ctx, o, database.ServerOptions{Log: a.log, Caps: a.config.OrgCaps})
+	if err != nil {
+		return nil, err
+	}
+	a.server = store
+	return store.Store, nil
+}
+
+// hearOthers makes the runs of this process hear what other replicas append to them.
+func (a *App) hearOthers() {
+	if a.server == nil {
+		return
+	}
+	a.server.Bell.Subscribe(postgres.RingRun, func(k postgres.Key) { a.runner.Heard(journal.RunKey{Org: k.Org, Run: k.ID}) })
+	a.server.Bell.Subscribe(postgres.RingCancel, func(k postgres.Key) { a.runner.HeardEnd(journal.RunKey{Org: k.Org, Run: k.ID}) })
+}
+
+// elsewhere returns what tells other replicas that a run is to end, or nil.
+func (a *App) elsewhere() func(journal.RunKey) {
+	if a.server == nil {
+		return nil
+	}
+	return func(key journal.RunKey) { a.server.Bell.Ring(postgres.Key{Kind: postgres.RingCancel, Org: key.Org, ID: key.Run}) }
+}
+
+// closeStore closes the store, with what belongs to it.
+func (a *App) closeStore() error {
+	if a.server != nil {
+		return a.server.Close()
+	}
+	return a.store.Close()
+}
+
+// serverSecrets returns where the installation has what its replicas share; nil = in files.
+func (a *App) serverSecrets() installation.Secrets {
+	if a.server == nil {
+		return nil
+	}
+	return postgres.NewSecrets(a.server.DB())
+}
+
+// chunks returns where the store has the files of buckets; nil = nowhere.
+func (a *App) chunks() blobdatabase.Table {
+	if a.server == nil {
+		return nil
+	}
+	return postgres.NewChunks(a.server.DB(), PostgresOptions(a.config, a.keys).SetLocal())
+}

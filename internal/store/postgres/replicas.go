@@ -1,0 +1,102 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/replica"
+)
+
+// forgetReplica is after how long without a beat the row of a replica is deleted.
+const forgetReplica = 24 * time.Hour
+
+// Beats returns where the replicas of the installation see each other.
+func (s *Store) Beats() *Beats {
+	b := &Beats{store: s, rung: make(chan struct{}, 1)}
+	s.Bell.Subscribe(RingSettings, func(Key) {
+		select {
+		case b.rung <- struct{}{}:
+		default: // it is rung already
+		}
+	})
+	return b
+}
+
+// Beats implements replica.Beats.
+type Beats struct {
+	store *Store
+	rung  chan struct{}
+}
+
+// Epoch implements replica.Beats.
+func (b *Beats) Epoch(ctx context.Context) (epoch int64, err error) {
+	err = b.store.beats.QueryRowContext(ctx, `SELECT epoch FROM settings_epoch`).Scan(&epoch)
+	return epoch, err
+}
+
+// Beat implements replica.Beats. It also corrects the clock of leases. The bell is quiet while there is no other replica.
+func (b *Beats) Beat(ctx context.Context, me replica.Beat) (replica.State, error) {
+	var draining int64
+	if me.Draining {
+		draining = 1
+	}
+	var state replica.State
+	var others, now int64
+	before := b.store.clock.steady.Now()
+	err := b.store.beats.QueryRowContext(ctx, `WITH beat AS (
+			INSERT INTO replicas AS r (id, seen_at, started_at, applied, version, draining) VALUES ($1, `+nowMillis+`, `+nowMillis+`, $2, $3, $4)
+			ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, applied = excluded.applied, version = excluded.version, draining = excluded.draining)
+		SELECT (SELECT epoch FROM settings_epoch), `+nowMillis+`,
+			(SELECT count(*) FROM replicas WHERE id <> $1 AND seen_at > `+nowMillis+` - $5::bigint),
+			(SELECT count(*) FROM replicas WHERE id <> $1 AND seen_at > `+nowMillis+` - $5::bigint AND draining = 0)`,
+		me.ID, me.Applied, me.Version, draining, replica.Lifetime.Milliseconds()).Scan(&state.Epoch, &now, &others, &state.Living)
+	if err != nil {
+		return replica.State{}, err
+	}
+	if !me.Draining {
+		state.Living++
+	}
+	b.store.clock.note(before, now)
+	b.store.Bell.Quiet(others == 0)
+	return state, nil
+}
+
+// Changed implements replica.Beats.
+func (b *Beats) Changed(ctx context.Context, after int64) (orgs []string, err error) {
+	text := `SELECT org FROM settings_changes WHERE epoch > $1 ORDER BY org`
+	if after < 0 {
+		text = `SELECT org FROM settings_changes WHERE epoch > $1 UNION SELECT id FROM orgs ORDER BY 1`
+	}
+	rows, err := b.store.DB().QueryContext(ctx, text, after)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var org string
+		if err := rows.Scan(&org); err != nil {
+			return nil, err
+		}
+		orgs = append(orgs, org)
+	}
+	return orgs, rows.Err()
+}
+
+// Made implements replica.Beats.
+func (b *Beats) Made() int64 { return b.store.made.Load() }
+
+// Confirmed implements replica.Beats.
+func (b *Beats) Confirmed(ctx context.Context, epoch int64) (all bool, err error) {
+	err = b.store.DB().QueryRowContext(ctx, `SELECT NOT EXISTS (SELECT 1 FROM replicas WHERE seen_at > `+nowMillis+` - $2::bigint AND applied < $1)`,
+		epoch, replica.Grace.Milliseconds()).Scan(&all)
+	return all, err
+}
+
+// Bell implements replica.Beats.
+func (b *Beats) Bell() <-chan struct{} { return b.rung }
+
+// Leave implements replica.Beats. It also deletes the rows of replicas that did not leave.
+func (b *Beats) Leave(ctx context.Context, id string) error {
+	_, err := b.store.beats.ExecContext(ctx, `DELETE FROM replicas WHERE id = $1 OR seen_at < `+nowMillis+` - $2::bigint`, id, forgetReplica.Milliseconds())
+	return err
+}

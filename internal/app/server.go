@@ -46,7 +46,9 @@ func (a *App) elsewhere() func(journal.RunKey) {
 	if a.server == nil {
 		return nil
 	}
-	return func(key journal.RunKey) { a.server.Bell.Ring(postgres.Key{Kind: postgres.RingCancel, Org: key.Org, ID: key.Run}) }
+	return func(key journal.RunKey) {
+		a.server.Bell.Ring(postgres.Key{Kind: postgres.RingCancel, Org: key.Org, ID: key.Run})
+	}
 }
 
 // closeStore closes the store, with what belongs to it.

@@ -74,7 +74,8 @@ type doctor struct {
 
 // checks are all checks, in the order in which their findings are printed. A new part of the gateway adds its check here.
 func (d *doctor) checks() []func(context.Context) {
-	return []func(context.Context){d.checkData, d.checkProviders, d.checkServers, d.checkHooks, d.checkDatabases, d.checkBuckets, d.checkSandbox, d.checkWebhooks}
+	return []func(context.Context){d.checkData, d.checkPostgres, d.checkProviders, d.checkServers, d.checkHooks, d.checkDatabases,
+		d.checkBuckets, d.checkSandbox, d.checkWebhooks}
 }
 
 func doctorCommand(p Process) *cobra.Command {
@@ -84,7 +85,7 @@ func doctorCommand(p Process) *cobra.Command {
 		Use:   "doctor",
 		Short: "Try everything that the configuration names, and say what is wrong and what to do",
 		Long: `Try what the configuration and the data directory name, as the gateway would: the
-data directory, each provider, MCP server, hook, database, bucket and webhook, and the sandbox
+data directory, the PostgreSQL database if there is one, each provider, MCP server, hook, database, bucket and webhook, and the sandbox
 for code. MCP servers with a command are started for the check. A small file is written
 to each bucket, read and deleted, and 6*7 is run in the sandbox. Nothing else is changed,
 and receivers of webhooks get no message. "well" is only said of what was tried. Secrets
@@ -155,6 +156,9 @@ func examine(ctx context.Context, p Process, from *readStore) ([]finding, error)
 	if err != nil {
 		return nil, err
 	}
+	if from.data != "" { // whatever the configuration says of a database
+		c.Database = secret.Text{}
+	}
 	program, err := p.ownProgram()
 	if err != nil {
 		return nil, err
@@ -209,6 +213,10 @@ func (d *doctor) checkData(ctx context.Context) {
 	}
 	if err != nil {
 		d.wrong(kind, "", d.data, "nothing can be written: "+plainPathError(err), "give the user of the gateway the right to write there, and check that the disk has space")
+		return
+	}
+	if d.config.UsesPostgres() {
+		d.well(kind, "", d.data, "can be written; what is stored is in PostgreSQL")
 		return
 	}
 	store, err := database.OpenReader(ctx, filepath.Join(d.data, app.DatabaseFile))

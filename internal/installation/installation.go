@@ -397,3 +397,35 @@ func (o *opener) unseal(row Row, setting string) ([]byte, error) {
 func (o *opener) damaged(name string) error {
 	return fmt.Errorf("the secret '%s' in the table installation is damaged; restore the database, or %s", name, forget(name))
 }
+
+// Check does what Open does, and changes nothing: an error is one that a start would return.
+func Check(ctx context.Context, table Secrets, c Configured) error {
+	_, err := Open(ctx, &unwritten{table, map[string]Row{}}, c)
+	return err
+}
+
+// unwritten is a table with rows over it that are not stored.
+type unwritten struct {
+	table Secrets
+	rows  map[string]Row
+}
+
+// Read implements Secrets.
+func (u *unwritten) Read(ctx context.Context, name string) (Row, error) {
+	if r, ok := u.rows[name]; ok {
+		return r, nil
+	}
+	return u.table.Read(ctx, name)
+}
+
+// PutIfAbsent implements Secrets.
+func (u *unwritten) PutIfAbsent(_ context.Context, r Row) error {
+	u.rows[r.Name] = r
+	return nil
+}
+
+// Replace implements Secrets.
+func (u *unwritten) Replace(_ context.Context, _, is Row) error {
+	u.rows[is.Name] = is
+	return nil
+}

@@ -263,3 +263,24 @@ func TestADamagedRowIsNotUsed(t *testing.T) {
 		t.Errorf("without a master key: %v", err)
 	}
 }
+
+func TestCheckChangesNothing(t *testing.T) {
+	s := newTable()
+	if err := Check(t.Context(), s, Configured{Master: value(one)}); err != nil || len(s.rows) != 0 {
+		t.Errorf("%d rows, %v", len(s.rows), err)
+	}
+	mustOpen(t, s, Configured{Master: value(one)})
+	before := maps.Clone(s.rows)
+	if err := Check(t.Context(), s, Configured{Master: value(two), Previous: value(one)}); err != nil {
+		t.Error(err)
+	}
+	var mismatch *MismatchError
+	if err := Check(t.Context(), s, Configured{Master: value(two)}); !errors.As(err, &mismatch) {
+		t.Errorf("%v", err)
+	}
+	for name, row := range s.rows {
+		if was := before[name]; !row.same(was) || !bytes.Equal(row.Sealed, was.Sealed) || len(before) != len(s.rows) {
+			t.Errorf("%s has changed", name)
+		}
+	}
+}

@@ -1,0 +1,210 @@
+package cli
+
+import (
+	"context"
+	"crypto/ed25519"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/turnpike-gateway/turnpike/internal/app"
+	"github.com/turnpike-gateway/turnpike/internal/config"
+	"github.com/turnpike-gateway/turnpike/internal/installation"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/secret"
+	"github.com/turnpike-gateway/turnpike/internal/store/postgres"
+)
+
+// openPostgres opens connections to the database with the URL, in the schema of the configuration. Close them.
+func openPostgres(url secret.Value, c *config.Config) (*sql.DB, error) {
+	settings, err := pgx.ParseConfig(url.Reveal())
+	if err != nil { // it quotes the URL
+		return nil, errors.New("the URL in database cannot be used; check its host, port and parameters")
+	}
+	if c.Postgres.Schema != "" {
+		settings.RuntimeParams["search_path"] = c.Postgres.Schema
+	}
+	return stdlib.OpenDB(*settings), nil
+}
+
+// directURL returns the URL of the server itself, and whether there is a pooler in spite of it.
+func directURL(ctx context.Context, c *config.Config, r *secret.Resolver) (url secret.Value, pooled bool, err error) {
+	url, err = c.DatabaseURL(ctx, r)
+	if err != nil || c.Postgres.ListenURL.IsZero() {
+		return url, c.Postgres.Pooler != config.PoolerNone, err
+	}
+	url, err = c.ListenURL(ctx, r)
+	return url, false, err
+}
+
+// checkPostgres checks the database of the gateway, and that its secrets are those of the installation.
+func (d *doctor) checkPostgres(ctx context.Context) {
+	const kind = "postgres"
+	if !d.config.UsesPostgres() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, doctorTime)
+	defer cancel()
+	url, pooled, err := directURL(ctx, d.config, d.resolver)
+	var db *sql.DB
+	if err == nil {
+		db, err = openPostgres(url, d.config)
+	}
+	if err != nil {
+		d.wrong(kind, "", "connection", err.Error(), "correct database, or what it refers to")
+		return
+	}
+	defer db.Close()
+	p := d.config.Postgres
+	for _, l := range postgres.Examine(ctx, db, postgres.Examination{
+		Schema: p.Schema, Pool: p.Pool, Migrates: p.Migrate == config.MigrateAtStart, Pooled: pooled, Version: app.Version(),
+	}) {
+		d.found = append(d.found, finding{kind, "", l.Name, l.Status, l.Detail, l.Remedy})
+	}
+	d.checkInstallation(ctx, db)
+}
+
+// checkInstallation compares the secrets of the configuration with those of the installation.
+func (d *doctor) checkInstallation(ctx context.Context, db *sql.DB) {
+	const kind, name = "postgres", "secrets"
+	keys, err := d.config.Resolve(ctx, d.resolver)
+	if err != nil {
+		d.untried(kind, "", name, "the credentials of the configuration cannot be read")
+		return
+	}
+	table := postgres.NewSecrets(db)
+	if _, err := table.Read(ctx, installation.Master); err != nil {
+		d.untried(kind, "", name, "no gateway has stored any yet")
+		return
+	}
+	err = installation.Check(ctx, table, installation.Configured{Master: keys.Master, Previous: keys.Previous, Pepper: keys.Pepper,
+		Audit: keys.Audit})
+	if err != nil {
+		d.wrong(kind, "", name, err.Error(), "do what the message says; a gateway with this configuration does not start")
+		return
+	}
+	d.well(kind, "", name, "master_key, cache_pepper and the keys of the audit, of URLs and of runs are those of the installation")
+}
+
+// installedAuditKey returns the key of the audit that the database keeps.
+func installedAuditKey(ctx context.Context, p Process, c *config.Config) (ed25519.PrivateKey, error) {
+	resolver := secret.NewResolver(p.Env)
+	master, previous, err := c.MasterKeys(ctx, resolver)
+	if err != nil {
+		return nil, err
+	}
+	url, err := c.DatabaseURL(ctx, resolver)
+	if err != nil {
+		return nil, err
+	}
+	db, err := openPostgres(url, c)
+	if err != nil {
+		return nil, err
+	}
+	defer db.Close()
+	key, err := installation.Audit(ctx, postgres.NewSecrets(db), installation.Configured{Master: master, Previous: previous})
+	if errors.Is(err, installation.ErrNotFound) {
+		return nil, errors.New("no gateway has made a key of the audit in the database yet; start one")
+	}
+	return key, err
+}
+
+// nothingCopied is the exit status of a backup that is somebody else's to make.
+const nothingCopied = 3
+
+// explainBackup says how the data of a gateway on PostgreSQL is copied, and what is not in the database.
+func explainBackup(ctx context.Context, out io.Writer, p Process, c *config.Config, file, archive string) error {
+	resolver := secret.NewResolver(p.Env)
+	url, _, err := directURL(ctx, c, resolver)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, `Nothing was copied: the data is in PostgreSQL. Copy it with
+
+  pg_dump --schema=%s -Fc --file=%s %s
+
+pg_dump reads the password from PGPASSWORD or ~/.pgpass, or asks for it. Restore the copy with pg_restore
+before a gateway starts on it. Not in the database, and needed with it:
+
+`, shellWord(schemaOf(ctx, url, c)), shellWord(archive), shellWord(config.PublicPostgresURL(url)))
+	for _, line := range outsideDatabase(c, file) {
+		fmt.Fprintln(out, "  - "+plain(line))
+	}
+	return &exitError{status: nothingCopied}
+}
+
+// schemaOf returns the schema of the installation; SCHEMA if it is not known.
+func schemaOf(ctx context.Context, url secret.Value, c *config.Config) string {
+	if c.Postgres.Schema != "" {
+		return c.Postgres.Schema
+	}
+	const unknown = "SCHEMA"
+	db, err := openPostgres(url, c)
+	if err != nil {
+		return unknown
+	}
+	defer db.Close()
+	ctx, cancel := context.WithTimeout(ctx, doctorTime)
+	defer cancel()
+	name, err := postgres.CurrentSchema(ctx, db)
+	switch {
+	case err != nil || name == "":
+		return unknown
+	case strings.ToLower(name) != name || strings.ContainsAny(name, `*?."`): // what pg_dump takes for a pattern
+		return `"` + strings.ReplaceAll(name, `"`, `""`) + `"`
+	}
+	return name
+}
+
+// shellWord returns a text as a shell takes it for one word.
+func shellWord(s string) string {
+	plainWord := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-./:@,+=", r)
+	}
+	if s != "" && !strings.ContainsFunc(s, func(r rune) bool { return !plainWord(r) }) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// outsideDatabase lists what a gateway needs beside its database.
+func outsideDatabase(c *config.Config, file string) (all []string) {
+	if file != "" {
+		all = append(all, "the configuration "+file+", and the files and variables that it refers to")
+	} else {
+		all = append(all, "the variables that configure the gateway")
+	}
+	all = append(all, "master_key ("+c.MasterKey.String()+"): without it, the secrets of orgs and the keys of the installation cannot be "+
+		"opened")
+	for _, one := range []struct {
+		name string
+		text secret.Text
+	}{{"master_key_previous", c.MasterKeyPrevious}, {"cache_pepper", c.CachePepper}, {"audit.key", c.Audit.Key}} {
+		if !one.text.IsZero() {
+			all = append(all, one.name+" ("+one.text.String()+"): a gateway with another one does not start")
+		}
+	}
+	if c.Audit.Checkpoints != "" {
+		all = append(all, "audit.checkpoints ("+c.Audit.Checkpoints+"): shows whether a database is older than it should be; keep it elsewhere")
+	}
+	buckets := map[string]bool{}
+	for _, o := range c.Orgs {
+		for _, b := range o.Runtime.Buckets {
+			switch b.KindName() {
+			case org.BucketS3:
+				buckets[fmt.Sprintf("the files of the bucket %s of the org %s, in S3 (%s)", b.Name, o.ID, b.Bucket)] = true
+			case org.BucketDisk:
+				buckets[fmt.Sprintf("the files of the bucket %s of the org %s, in the data directory %s", b.Name, o.ID, c.Data)] = true
+			}
+		}
+	}
+	all = append(all, slices.Sorted(maps.Keys(buckets))...)
+	return append(all, "the files of buckets that orgs have set over the API, in S3 or on a disk; GET /api/buckets lists those of an org")
+}

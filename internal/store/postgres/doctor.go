@@ -87,7 +87,7 @@ func plainError(err error) string { return strings.Join(strings.Fields(err.Error
 // examiner is one use of Examine.
 type examiner struct {
 	Examination
-	ctx     context.Context //nolint:containedctx // of the call
+	ctx     context.Context // of the call
 	conn    *sql.Conn
 	current string // schema; "" = there is none
 	found   []Line

@@ -3,16 +3,12 @@ package cli
 import (
 	"context"
 	"crypto/ed25519"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"strings"
-
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/turnpike-gateway/turnpike/internal/app"
 	"github.com/turnpike-gateway/turnpike/internal/config"
@@ -22,16 +18,9 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/store/postgres"
 )
 
-// openPostgres opens connections to the database with the URL, in the schema of the configuration. Close them.
-func openPostgres(url secret.Value, c *config.Config) (*sql.DB, error) {
-	settings, err := pgx.ParseConfig(url.Reveal())
-	if err != nil { // it quotes the URL
-		return nil, errors.New("the URL in database cannot be used; check its host, port and parameters")
-	}
-	if c.Postgres.Schema != "" {
-		settings.RuntimeParams["search_path"] = c.Postgres.Schema
-	}
-	return stdlib.OpenDB(*settings), nil
+// visitPostgres returns a visit of the database with the URL, in the schema of the configuration. Close it.
+func visitPostgres(url secret.Value, c *config.Config) (*postgres.Visit, error) {
+	return postgres.NewVisit(url.Reveal(), c.Postgres.Schema)
 }
 
 // directURL returns the URL of the server itself, and whether there is a pooler in spite of it.
@@ -53,33 +42,32 @@ func (d *doctor) checkPostgres(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, doctorTime)
 	defer cancel()
 	url, pooled, err := directURL(ctx, d.config, d.resolver)
-	var db *sql.DB
+	var visit *postgres.Visit
 	if err == nil {
-		db, err = openPostgres(url, d.config)
+		visit, err = visitPostgres(url, d.config)
 	}
 	if err != nil {
 		d.wrong(kind, "", "connection", err.Error(), "correct database, or what it refers to")
 		return
 	}
-	defer db.Close()
+	defer visit.Close()
 	p := d.config.Postgres
-	for _, l := range postgres.Examine(ctx, db, postgres.Examination{
+	for _, l := range visit.Examine(ctx, postgres.Examination{
 		Schema: p.Schema, Pool: p.Pool, Migrates: p.Migrate == config.MigrateAtStart, Pooled: pooled, Version: app.Version(),
 	}) {
 		d.found = append(d.found, finding{kind, "", l.Name, l.Status, l.Detail, l.Remedy})
 	}
-	d.checkInstallation(ctx, db)
+	d.checkInstallation(ctx, visit.Secrets())
 }
 
 // checkInstallation compares the secrets of the configuration with those of the installation.
-func (d *doctor) checkInstallation(ctx context.Context, db *sql.DB) {
+func (d *doctor) checkInstallation(ctx context.Context, table installation.Secrets) {
 	const kind, name = "postgres", "secrets"
 	keys, err := d.config.Resolve(ctx, d.resolver)
 	if err != nil {
 		d.untried(kind, "", name, "the credentials of the configuration cannot be read")
 		return
 	}
-	table := postgres.NewSecrets(db)
 	if _, err := table.Read(ctx, installation.Master); err != nil {
 		d.untried(kind, "", name, "no gateway has stored any yet")
 		return
@@ -104,12 +92,12 @@ func installedAuditKey(ctx context.Context, p Process, c *config.Config) (ed2551
 	if err != nil {
 		return nil, err
 	}
-	db, err := openPostgres(url, c)
+	visit, err := visitPostgres(url, c)
 	if err != nil {
 		return nil, err
 	}
-	defer db.Close()
-	key, err := installation.Audit(ctx, postgres.NewSecrets(db), installation.Configured{Master: master, Previous: previous})
+	defer visit.Close()
+	key, err := installation.Audit(ctx, visit.Secrets(), installation.Configured{Master: master, Previous: previous})
 	if errors.Is(err, installation.ErrNotFound) {
 		return nil, errors.New("no gateway has made a key of the audit in the database yet; start one")
 	}
@@ -146,14 +134,14 @@ func schemaOf(ctx context.Context, url secret.Value, c *config.Config) string {
 		return c.Postgres.Schema
 	}
 	const unknown = "SCHEMA"
-	db, err := openPostgres(url, c)
+	visit, err := visitPostgres(url, c)
 	if err != nil {
 		return unknown
 	}
-	defer db.Close()
+	defer visit.Close()
 	ctx, cancel := context.WithTimeout(ctx, doctorTime)
 	defer cancel()
-	name, err := postgres.CurrentSchema(ctx, db)
+	name, err := visit.Schema(ctx)
 	switch {
 	case err != nil || name == "":
 		return unknown

@@ -13,7 +13,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/config"
 	"github.com/turnpike-gateway/turnpike/internal/installation"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
-	"github.com/turnpike-gateway/turnpike/internal/store/postgres"
 )
 
 const masterKey = "q2pV0S0j5m7J4O0w1hYk3XrT9bZcUeNfGdLa8iQxRzs="
@@ -142,12 +141,12 @@ func TestDoctorExaminesPostgres(t *testing.T) {
 	if said, status := o.run("audit", "key"); status != 1 || !strings.Contains(said, "no gateway has made a key") {
 		t.Errorf("exit status %d: %s", status, said)
 	}
-	own, err := openPostgres(secret.NewValue(server), o.config(t))
+	own, err := visitPostgres(secret.NewValue(server), o.config(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer own.Close()
-	keys, err := installation.Open(t.Context(), postgres.NewSecrets(own), installation.Configured{Master: secret.NewValue(masterKey)})
+	keys, err := installation.Open(t.Context(), own.Secrets(), installation.Configured{Master: secret.NewValue(masterKey)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -432,14 +431,4 @@ func (x *examiner) replicas() (Line, error) {
 		return untried("no gateway runs")
 	}
 	return well("%s", someOf(all))
-}
-
-// CurrentSchema returns the schema that connections use; "" = none.
-func CurrentSchema(ctx context.Context, db *sql.DB) (string, error) {
-	var name sql.NullString
-	err := db.QueryRowContext(ctx, `SELECT current_schema()`).Scan(&name)
-	if errors.Is(err, sql.ErrNoRows) {
-		err = nil
-	}
-	return name.String, err
 }

@@ -13,7 +13,6 @@ import (
 	"net"
 	"net/url"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -219,9 +218,14 @@ func (d *doctor) checkData(ctx context.Context) {
 		d.well(kind, "", d.data, "can be written; what is stored is in PostgreSQL")
 		return
 	}
-	store, err := database.OpenReader(ctx, filepath.Join(d.data, app.DatabaseFile))
+	d.readStored(ctx, kind, d.data, "can be written")
+}
+
+// readStored reads the store. name and tried are those of the line about it.
+func (d *doctor) readStored(ctx context.Context, kind, name, tried string) {
+	store, err := d.openStored(ctx)
 	if errors.Is(err, fs.ErrNotExist) {
-		d.well(kind, "", d.data, "can be written; no gateway has stored anything yet")
+		d.well(kind, "", name, tried+"; no gateway has stored anything yet")
 		return
 	}
 	if err == nil {
@@ -240,10 +244,10 @@ func (d *doctor) checkData(ctx context.Context) {
 		rest, err = store.UsageRest(ctx, audit.DayOf(time.Now().UnixMilli()))
 	}
 	if err != nil {
-		d.wrong(kind, "", d.data, "the store cannot be read: "+err.Error(), "do what the message says; restore a backup if the file is damaged")
+		d.wrong(kind, "", name, "the store cannot be read: "+err.Error(), "do what the message says; restore a backup if the file is damaged")
 		return
 	}
-	d.well(kind, "", d.data, fmt.Sprintf("can be written, and the store with %d orgs can be read", len(d.stored)))
+	d.well(kind, "", name, fmt.Sprintf("%s, and the store with %d orgs can be read", tried, len(d.stored)))
 	for _, u := range rest {
 		d.well("usage", u.Org, "today", restText(u))
 	}
@@ -259,6 +263,11 @@ func restText(u database.UsageRest) string {
 		many = append(many, fmt.Sprintf("%d models", audit.MaxUsageModels))
 	}
 	return "more than " + strings.Join(many, " and ") + ": the usage of the others is added up together; the setting models of keys limits the names of models"
+}
+
+// openStored opens what the gateway has stored, for reading.
+func (d *doctor) openStored(ctx context.Context) (*database.Reader, error) {
+	return openStored(ctx, d.config, d.resolver, d.data)
 }
 
 func plainPathError(err error) string {
@@ -334,7 +343,7 @@ func (d *doctor) orgs(f func(id string, servers []org.MCPServer, runtime org.Run
 // checkServers connects to each MCP server.
 func (d *doctor) checkServers(ctx context.Context) {
 	pool := mcppool.New(mcppool.Options{
-		Out: d.way, Secrets: d.resolver, Vaults: vaultsOnDisk(d.keyring, d.data), Refused: directory.RefusedServer, Log: slog.New(slog.DiscardHandler),
+		Out: d.way, Secrets: d.resolver, Vaults: storedVaults(d.keyring, d.openStored), Refused: directory.RefusedServer, Log: slog.New(slog.DiscardHandler),
 	})
 	defer pool.Close()
 	d.orgs(func(id string, servers []org.MCPServer, _ org.Runtime) {
@@ -404,7 +413,7 @@ func databaseTried(engine string, writes bool) string {
 
 // secretOf looks up references of an org.
 func (d *doctor) secretOf(orgID string) func(context.Context, string) (string, error) {
-	vault := vaultsOnDisk(d.keyring, d.data)
+	vault := storedVaults(d.keyring, d.openStored)
 	resolver := d.resolver
 	if d.keyring != nil {
 		resolver = resolver.WithVault(func(ctx context.Context, name string) (secret.Value, error) {

@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -15,22 +17,40 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/installation"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
+	"github.com/turnpike-gateway/turnpike/internal/store/database"
 	"github.com/turnpike-gateway/turnpike/internal/store/postgres"
 )
 
-// visitPostgres returns a visit of the database with the URL, in the schema of the configuration. Close it.
-func visitPostgres(url secret.Value, c *config.Config) (*postgres.Visit, error) {
-	return postgres.NewVisit(url.Reveal(), c.Postgres.Schema)
+// postgresOptions returns how the database of the configuration is reached.
+func postgresOptions(ctx context.Context, c *config.Config, r *secret.Resolver) (postgres.Options, error) {
+	database, err := c.DatabaseURL(ctx, r)
+	if err != nil {
+		return postgres.Options{}, err
+	}
+	listen, err := c.ListenURL(ctx, r)
+	return app.PostgresOptions(c, &config.Secrets{Database: database, Listen: listen}), err
 }
 
-// directURL returns the URL of the server itself, and whether there is a pooler in spite of it.
-func directURL(ctx context.Context, c *config.Config, r *secret.Resolver) (url secret.Value, pooled bool, err error) {
-	url, err = c.DatabaseURL(ctx, r)
-	if err != nil || c.Postgres.ListenURL.IsZero() {
-		return url, c.Postgres.Pooler != config.PoolerNone, err
+// visitPostgres returns a visit of the database of the configuration. Close it.
+func visitPostgres(ctx context.Context, c *config.Config, r *secret.Resolver) (*postgres.Visit, error) {
+	o, err := postgresOptions(ctx, c, r)
+	if err != nil {
+		return nil, err
 	}
-	url, err = c.ListenURL(ctx, r)
-	return url, false, err
+	return postgres.NewVisit(o)
+}
+
+// openStored opens what a gateway has stored in its database, or in the data directory, for reading. The error wraps
+// fs.ErrNotExist if that is nothing yet. Close the reader.
+func openStored(ctx context.Context, c *config.Config, r *secret.Resolver, data string) (*database.Reader, error) {
+	if !c.UsesPostgres() {
+		return database.OpenReader(ctx, filepath.Join(data, app.DatabaseFile))
+	}
+	o, err := postgresOptions(ctx, c, r)
+	if err != nil {
+		return nil, err
+	}
+	return postgres.OpenReader(ctx, o)
 }
 
 // checkPostgres checks the database of the gateway, and that its secrets are those of the installation.
@@ -41,11 +61,7 @@ func (d *doctor) checkPostgres(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, doctorTime)
 	defer cancel()
-	url, pooled, err := directURL(ctx, d.config, d.resolver)
-	var visit *postgres.Visit
-	if err == nil {
-		visit, err = visitPostgres(url, d.config)
-	}
+	visit, err := visitPostgres(ctx, d.config, d.resolver)
 	if err != nil {
 		d.wrong(kind, "", "connection", err.Error(), "correct database, or what it refers to")
 		return
@@ -53,11 +69,12 @@ func (d *doctor) checkPostgres(ctx context.Context) {
 	defer visit.Close()
 	p := d.config.Postgres
 	for _, l := range visit.Examine(ctx, postgres.Examination{
-		Schema: p.Schema, Pool: p.Pool, Migrates: p.Migrate == config.MigrateAtStart, Pooled: pooled, Version: app.Version(),
+		Schema: p.Schema, Pool: p.Pool, Migrates: p.Migrate == config.MigrateAtStart, Version: app.Version(),
 	}) {
 		d.found = append(d.found, finding{kind, "", l.Name, l.Status, l.Detail, l.Remedy})
 	}
 	d.checkInstallation(ctx, visit.Secrets())
+	d.readStored(ctx, kind, "store", "can be reached")
 }
 
 // checkInstallation compares the secrets of the configuration with those of the installation.
@@ -88,11 +105,7 @@ func installedAuditKey(ctx context.Context, p Process, c *config.Config) (ed2551
 	if err != nil {
 		return nil, err
 	}
-	url, err := c.DatabaseURL(ctx, resolver)
-	if err != nil {
-		return nil, err
-	}
-	visit, err := visitPostgres(url, c)
+	visit, err := visitPostgres(ctx, c, resolver)
 	if err != nil {
 		return nil, err
 	}
@@ -110,10 +123,11 @@ const nothingCopied = 3
 // explainBackup says how the data of a gateway on PostgreSQL is copied, and what is not in the database.
 func explainBackup(ctx context.Context, out io.Writer, p Process, c *config.Config, file, archive string) error {
 	resolver := secret.NewResolver(p.Env)
-	url, _, err := directURL(ctx, c, resolver)
+	o, err := postgresOptions(ctx, c, resolver)
 	if err != nil {
 		return err
 	}
+	server := secret.NewValue(cmp.Or(o.ListenURL, o.URL))
 	fmt.Fprintf(out, `Nothing was copied: the data is in PostgreSQL. Copy it with
 
   pg_dump --schema=%s -Fc --file=%s %s
@@ -121,7 +135,7 @@ func explainBackup(ctx context.Context, out io.Writer, p Process, c *config.Conf
 pg_dump reads the password from PGPASSWORD or ~/.pgpass, or asks for it. Restore the copy with pg_restore
 before a gateway starts on it. Not in the database, and needed with it:
 
-`, shellWord(schemaOf(ctx, url, c)), shellWord(archive), shellWord(config.PublicPostgresURL(url)))
+`, shellWord(schemaOf(ctx, o)), shellWord(archive), shellWord(config.PublicPostgresURL(server)))
 	for _, line := range outsideDatabase(c, file) {
 		fmt.Fprintln(out, "  - "+plain(line))
 	}
@@ -129,12 +143,12 @@ before a gateway starts on it. Not in the database, and needed with it:
 }
 
 // schemaOf returns the schema of the installation; SCHEMA if it is not known.
-func schemaOf(ctx context.Context, url secret.Value, c *config.Config) string {
-	if c.Postgres.Schema != "" {
-		return c.Postgres.Schema
+func schemaOf(ctx context.Context, o postgres.Options) string {
+	if o.Schema != "" {
+		return o.Schema
 	}
 	const unknown = "SCHEMA"
-	visit, err := visitPostgres(url, c)
+	visit, err := postgres.NewVisit(o)
 	if err != nil {
 		return unknown
 	}

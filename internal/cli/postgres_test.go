@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"crypto/rand"
-	"database/sql"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -13,6 +11,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/config"
 	"github.com/turnpike-gateway/turnpike/internal/installation"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
+	"github.com/turnpike-gateway/turnpike/internal/store/postgres"
+	"github.com/turnpike-gateway/turnpike/internal/store/postgres/postgrestest"
 )
 
 const masterKey = "q2pV0S0j5m7J4O0w1hYk3XrT9bZcUeNfGdLa8iQxRzs="
@@ -109,7 +109,7 @@ func TestCommandsDoNotReadSQLiteWhereADatabaseIsNamed(t *testing.T) {
 	for _, args := range [][]string{{"runs", "list"}, {"mcp", "list"}, {"audit", "list"}, {"audit", "verify"}, {"audit", "key"}, {"usage"},
 		{"serve"}} {
 		said, status := o.run(args...)
-		if status == 0 || !strings.Contains(said, "PostgreSQL") && !strings.Contains(said, "connect") {
+		if status == 0 || !strings.Contains(said, "127.0.0.1") || strings.Contains(said, "turnpike.db") {
 			t.Errorf("%v: exit status %d: %s", args, status, said)
 		}
 	}
@@ -117,31 +117,24 @@ func TestCommandsDoNotReadSQLiteWhereADatabaseIsNamed(t *testing.T) {
 
 func TestDoctorExaminesPostgres(t *testing.T) {
 	noLeaks(t)
-	server := os.Getenv("TURNPIKE_TEST_POSTGRES_URL")
-	if server == "" {
-		t.Skip("TURNPIKE_TEST_POSTGRES_URL is not set: there is no server for this test")
-	}
-	schema := "tp_test_" + strings.ToLower(rand.Text())
-	db, err := sql.Open("pgx", server)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	defer db.ExecContext(t.Context(), `DROP SCHEMA `+schema+` CASCADE`) //nolint:errcheck // of the test
-	if _, err := db.ExecContext(t.Context(), `CREATE SCHEMA `+schema+`; CREATE TABLE `+schema+`.installation
-		(name text PRIMARY KEY, salt bytea, digest bytea, sealed bytea, state text)`); err != nil {
-		t.Fatal(err)
-	}
-	o := newOnPostgres(t, withPassword(t, server), "postgres: {schema: "+schema+"}\n")
+	at := postgrestest.New(t)
+	o := newOnPostgres(t, withPassword(t, at.URL), "postgres: {schema: "+at.Schema+"}\n")
 	said, _ := o.run("doctor")
 	contains(t, said, "well       postgres version: PostgreSQL ")
 	contains(t, said, "well       postgres encoding: UTF8")
-	contains(t, said, "not tried  postgres schema: the schema "+schema+" has no tables yet")
+	contains(t, said, "not tried  postgres schema: the schema "+at.Schema+" has no tables yet")
 	contains(t, said, "not tried  postgres secrets: no gateway has stored any yet")
+	contains(t, said, "postgres store: can be reached; no gateway has stored anything yet")
+	if said, status := o.run("runs", "list"); status != 1 || !strings.Contains(said, "no gateway has stored anything in the database yet") {
+		t.Errorf("exit status %d: %s", status, said)
+	}
+	if _, err := postgres.Migrate(t.Context(), at); err != nil {
+		t.Fatal(err)
+	}
 	if said, status := o.run("audit", "key"); status != 1 || !strings.Contains(said, "no gateway has made a key") {
 		t.Errorf("exit status %d: %s", status, said)
 	}
-	own, err := visitPostgres(secret.NewValue(server), o.config(t))
+	own, err := visitPostgres(t.Context(), o.config(t), secret.NewResolver(func(name string) (string, bool) { v, ok := o.env[name]; return v, ok }))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,6 +145,8 @@ func TestDoctorExaminesPostgres(t *testing.T) {
 	}
 	said, _ = o.run("doctor")
 	contains(t, said, "well       postgres secrets: master_key")
+	contains(t, said, "well       postgres store: can be reached, and the store with 0 orgs can be read")
+	contains(t, said, "well       postgres schema: "+at.Schema+" has version ")
 	if said, status := o.run("audit", "key"); status != 0 || strings.TrimSpace(said) != audit.EncodePublicKey(keys.Audit) {
 		t.Errorf("exit status %d: %s", status, said)
 	}

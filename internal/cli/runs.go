@@ -25,6 +25,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/internal/store/database"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/internal/surface/runs"
@@ -52,12 +53,12 @@ func (s *readStore) open(ctx context.Context, p Process) (*database.Reader, erro
 	if err != nil {
 		return nil, err
 	}
-	if c.UsesPostgres() {
-		return nil, app.ErrPostgres
-	}
 	data := s.directory(c)
-	store, err := database.OpenReader(ctx, filepath.Join(data, app.DatabaseFile))
-	if errors.Is(err, fs.ErrNotExist) {
+	store, err := openStored(ctx, c, secret.NewResolver(p.Env), data)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && c.UsesPostgres():
+		return nil, fmt.Errorf("no gateway has stored anything in the database yet: %w", err)
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, app.NoData(data)
 	}
 	return store, err

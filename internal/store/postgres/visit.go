@@ -3,32 +3,40 @@ package postgres
 import (
 	"context"
 	"database/sql"
-	"errors"
+	"fmt"
+	"io/fs"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/turnpike-gateway/turnpike/internal/installation"
+	"github.com/turnpike-gateway/turnpike/internal/store/database"
 )
 
-// Visit is a look at a database by a command, beside the gateways that use it. Close it.
-type Visit struct{ db *sql.DB }
-
-// NewVisit returns a Visit of the database with a URL, in a schema; "" = the first of the role's search_path. It opens no
-// connection yet. The error does not quote the URL.
-func NewVisit(url, schema string) (*Visit, error) {
-	settings, err := pgx.ParseConfig(url)
-	if err != nil {
-		return nil, errors.New("the URL in database cannot be used; check its host, port and parameters")
-	}
-	if schema != "" {
-		settings.RuntimeParams["search_path"] = schema
-	}
-	return &Visit{stdlib.OpenDB(*settings)}, nil
+// Visit is a look at a database by a command, beside the gateways that use it, and around their pooler if that is possible.
+// Close it.
+type Visit struct {
+	db     *sql.DB
+	pooled bool
 }
 
-// Examine checks the database, see [Examine].
-func (v *Visit) Examine(ctx context.Context, e Examination) []Line { return Examine(ctx, v.db, e) }
+// NewVisit returns a Visit. It opens no connection yet. The error does not have the password.
+func NewVisit(o Options) (*Visit, error) {
+	c, alone, err := o.direct()
+	if err != nil {
+		return nil, err
+	}
+	if alone && o.Schema != "" {
+		c.RuntimeParams["search_path"] = quoteName(o.Schema)
+	}
+	return &Visit{stdlib.OpenDB(*c), !alone}, nil
+}
+
+// Examine checks the database, see [Examine]. Of e, Pooled and Known need not be set.
+func (v *Visit) Examine(ctx context.Context, e Examination) []Line {
+	_, e.Known = versions()
+	e.Pooled = v.pooled
+	return Examine(ctx, v.db, e)
+}
 
 // Secrets returns what exists once per installation.
 func (v *Visit) Secrets() installation.Secrets { return NewSecrets(v.db) }
@@ -42,3 +50,23 @@ func (v *Visit) Schema(ctx context.Context) (string, error) {
 
 // Close closes the connections.
 func (v *Visit) Close() error { return v.db.Close() }
+
+// OpenReader opens the store for reading, beside the gateways that use it. It changes nothing. The error wraps fs.ErrNotExist
+// if no gateway has stored anything yet, and a [*SchemaError] if this build cannot use the schema. Close the reader.
+func OpenReader(ctx context.Context, o Options) (*database.Reader, error) {
+	o.Migrate = MigrateNever
+	v, err := Migrate(ctx, o)
+	if err != nil {
+		if v.Schema != "" && v.Found == 0 {
+			return nil, fmt.Errorf("the schema %s has no tables: %w", v.Schema, fs.ErrNotExist)
+		}
+		return nil, err
+	}
+	connector, err := o.Connector()
+	if err != nil {
+		return nil, err
+	}
+	db := sql.OpenDB(database.Translated(connector))
+	db.SetMaxOpenConns(2) // more than one: a reader may ask for the details of what it lists
+	return database.NewReader(db), nil
+}

@@ -64,18 +64,6 @@ func (s *readStore) open(ctx context.Context, p Process) (*database.Reader, erro
 	return store, err
 }
 
-// path returns where the store's file is.
-func (s *readStore) path(p Process) (string, error) {
-	c, err := s.located(p)
-	if err != nil {
-		return "", err
-	}
-	if c.UsesPostgres() {
-		return "", app.ErrPostgres
-	}
-	return filepath.Join(s.directory(c), app.DatabaseFile), nil
-}
-
 // located returns the configuration, which is empty if the data directory is given.
 func (s *readStore) located(p Process) (*config.Config, error) {
 	if s.data != "" {
@@ -158,10 +146,14 @@ func cancelStored(cmd *cobra.Command, p Process, from *readStore, name string, w
 // openUnused opens the store for writing, if no gateway has it open. Why is the error of the
 // gateway's API. Close the store.
 func (s *readStore) openUnused(ctx context.Context, p Process, why error) (*database.Store, error) {
-	path, err := s.path(p)
+	c, err := s.located(p)
 	if err != nil {
 		return nil, err
 	}
+	if c.UsesPostgres() {
+		return nil, fmt.Errorf("%w; what is stored is in PostgreSQL, so a running gateway must do it: start one, or name its address with --url", why)
+	}
+	path := filepath.Join(s.directory(c), app.DatabaseFile)
 	reader, err := database.OpenReader(ctx, path) // before the store is opened for writing: it must exist, and have this schema
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && errors.Is(why, errDataNamed):

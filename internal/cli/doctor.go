@@ -343,7 +343,8 @@ func (d *doctor) orgs(f func(id string, servers []org.MCPServer, runtime org.Run
 // checkServers connects to each MCP server.
 func (d *doctor) checkServers(ctx context.Context) {
 	pool := mcppool.New(mcppool.Options{
-		Out: d.way, Secrets: d.resolver, Vaults: storedVaults(d.keyring, d.openStored), Refused: directory.RefusedServer, Log: slog.New(slog.DiscardHandler),
+		Out: d.way, Secrets: d.resolver, Vaults: storedVaults(d.keyring, d.openStored), Refused: directory.RefusedServer,
+		Log: slog.New(slog.DiscardHandler),
 	})
 	defer pool.Close()
 	d.orgs(func(id string, servers []org.MCPServer, _ org.Runtime) {

@@ -134,7 +134,11 @@ func TestDoctorExaminesPostgres(t *testing.T) {
 	if said, status := o.run("audit", "key"); status != 1 || !strings.Contains(said, "no gateway has made a key") {
 		t.Errorf("exit status %d: %s", status, said)
 	}
-	own, err := visitPostgres(t.Context(), o.config(t), secret.NewResolver(func(name string) (string, bool) { v, ok := o.env[name]; return v, ok }))
+	own, err := visitPostgres(t.Context(), o.config(t), secret.NewResolver(func(name string) (string, bool) {
+		v,
+			ok := o.env[name]
+		return v, ok
+	}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -151,7 +151,8 @@ func (s *readStore) openUnused(ctx context.Context, p Process, why error) (*data
 		return nil, err
 	}
 	if c.UsesPostgres() {
-		return nil, fmt.Errorf("%w; what is stored is in PostgreSQL, so a running gateway must do it: start one, or name its address with --url", why)
+		return nil, fmt.Errorf("%w; what is stored is in PostgreSQL, so a running gateway must do it: start one, or name its address with "+
+			"--url", why)
 	}
 	path := filepath.Join(s.directory(c), app.DatabaseFile)
 	reader, err := database.OpenReader(ctx, path) // before the store is opened for writing: it must exist, and have this schema

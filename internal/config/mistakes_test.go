@@ -35,7 +35,8 @@ func TestMistakes(t *testing.T) {
 			"allowed_origins, max_connections, max_requests, max_retained_mib, max_retained_run_mib, max_relay_body_mib, max_spool_mib, " +
 			"max_followers_per_run, data, database, postgres, replica, redis, clickhouse, max_rounds_cap, org_caps, operator_key, master_key, " +
 			"master_key_previous, cache_pepper, providers, routes, models, compaction, tool_dispatch_url, tool_dispatch_secret, " +
-			"tool_dispatch_timeout, tool_dispatch_tools, rates, outbound, audit, log, runs, min_free_disk_mib, telemetry, sandbox, mcp_servers, orgs"},
+			"tool_dispatch_timeout, tool_dispatch_tools, rates, outbound, audit, log, runs, min_free_disk_mib, telemetry, sandbox, mcp_servers, " +
+			"orgs"},
 		"a second document":                   {"data: a\n---\ndata: b", "t.yaml:3:1: starts a second document; want one"},
 		"an unknown key near a known one":     {"listn: x", "t.yaml:1:1: listn: unknown key; did you mean listen?"},
 		"an unknown key near none":            {"outbound: {ssrf: {}, firewall: on}", "t.yaml:1:22: outbound.firewall: unknown key; known here: ssrf"},

@@ -284,3 +284,24 @@ func TestCheckChangesNothing(t *testing.T) {
 		}
 	}
 }
+
+func TestKeysOfFilesAreCarriedOver(t *testing.T) {
+	s := newTable()
+	k := Carried{Audit: ed25519.NewKeyFromSeed(random()), URLs: random(), Runs: random()}
+	for range 2 {
+		if err := Carry(t.Context(), s, Configured{Master: value(one)}, k); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keys := mustOpen(t, s, Configured{Master: value(one)})
+	if !keys.Audit.Equal(k.Audit) || !bytes.Equal(keys.URLs, k.URLs) || !bytes.Equal(keys.RunKey, k.Runs) {
+		t.Error("the keys are others")
+	}
+	if err := Carry(t.Context(), newTable(), Configured{Master: value(one)}, Carried{URLs: []byte("short")}); err == nil {
+		t.Error("a short key was carried over")
+	}
+	named, none := Configured{Master: value(one), Audit: ed25519.NewKeyFromSeed(random())}, newTable()
+	if err := Carry(t.Context(), none, named, Carried{Audit: k.Audit}); err != nil || len(none.rows) != 0 {
+		t.Errorf("%d rows, %v", len(none.rows), err)
+	}
+}

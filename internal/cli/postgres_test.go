@@ -122,6 +122,7 @@ func TestDoctorExaminesPostgres(t *testing.T) {
 	said, _ := o.run("doctor")
 	contains(t, said, "well       postgres version: PostgreSQL ")
 	contains(t, said, "well       postgres encoding: UTF8")
+	contains(t, said, "well       postgres notifications: what is sent over database is heard")
 	contains(t, said, "not tried  postgres schema: the schema "+at.Schema+" has no tables yet")
 	contains(t, said, "not tried  postgres secrets: no gateway has stored any yet")
 	contains(t, said, "postgres store: can be reached; no gateway has stored anything yet")

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"fmt"
 	"io/fs"
@@ -15,8 +16,9 @@ import (
 // Visit is a look at a database by a command, beside the gateways that use it, and around their pooler if that is possible.
 // Close it.
 type Visit struct {
-	db     *sql.DB
-	pooled bool
+	options Options
+	db      *sql.DB
+	pooled  bool
 }
 
 // NewVisit returns a Visit. It opens no connection yet. The error does not have the password.
@@ -28,14 +30,57 @@ func NewVisit(o Options) (*Visit, error) {
 	if alone && o.Schema != "" {
 		c.RuntimeParams["search_path"] = quoteName(o.Schema)
 	}
-	return &Visit{stdlib.OpenDB(*c), !alone}, nil
+	return &Visit{o, stdlib.OpenDB(*c), !alone}, nil
 }
 
 // Examine checks the database, see [Examine]. Of e, Pooled and Known need not be set.
 func (v *Visit) Examine(ctx context.Context, e Examination) []Line {
 	_, e.Known = versions()
 	e.Pooled = v.pooled
-	return Examine(ctx, v.db, e)
+	found := Examine(ctx, v.db, e)
+	if len(found) > 1 { // it can be reached
+		found = append(found, v.notifications(ctx))
+	}
+	return found
+}
+
+// notifications sends a notification as the gateway does, and listens for it.
+func (v *Visit) notifications(ctx context.Context) Line {
+	const name, remedy = "notifications", "set postgres.listen_url to the URL of the server; without notifications, readers look every 2 s"
+	if v.pooled {
+		return Line{name, Wrong, "there is no connection around the pooler to listen on", remedy}
+	}
+	ctx, cancel := context.WithTimeout(ctx, heardAfter)
+	defer cancel()
+	if err := v.hear(ctx, "turnpike_doctor_"+rand.Text()); err != nil {
+		return Line{name, Wrong, "what is sent over database is not heard: " + plainError(err), remedy}
+	}
+	return Line{name, Well, "what is sent over database is heard", ""}
+}
+
+// hear listens on a channel and returns when it has heard itself.
+func (v *Visit) hear(ctx context.Context, channel string) error {
+	listening, err := v.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer listening.Close()
+	if _, err := listening.ExecContext(ctx, `LISTEN `+quoteName(channel)); err != nil {
+		return err
+	}
+	connector, err := v.options.Connector()
+	if err != nil {
+		return err
+	}
+	sending := sql.OpenDB(connector)
+	defer sending.Close()
+	if _, err := sending.ExecContext(ctx, `SELECT pg_notify($1, '')`, channel); err != nil {
+		return err
+	}
+	return listening.Raw(func(conn any) error {
+		_, err := conn.(*stdlib.Conn).Conn().WaitForNotification(ctx)
+		return err
+	})
 }
 
 // Secrets returns what exists once per installation.

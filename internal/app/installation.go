@@ -148,7 +148,8 @@ func WriteKeys(ctx context.Context, table installation.Secrets, keys *config.Sec
 	if err != nil {
 		return err
 	}
-	err = errors.Join(createSynced(filepath.Join(data, RunKeyFile), encodeKey(k.RunKey)), createSynced(filepath.Join(data, URLKeyFile), k.URLs))
+	err = errors.Join(createSynced(filepath.Join(data, RunKeyFile), encodeKey(k.RunKey)), createSynced(filepath.Join(data, URLKeyFile),
+		k.URLs))
 	if keys.Audit == nil {
 		err = errors.Join(err, createSynced(filepath.Join(data, AuditKeyFile), append(encodeKey(k.Audit.Seed()), '\n')))
 	}

@@ -87,7 +87,7 @@ func (s *session) once(t *tx, group []*write) error {
 
 // begin begins a transaction for a group, whose writes are of one org.
 func (s *session) begin(t *tx, group []*write) error {
-	s.org, t.made = group[0].org, 0
+	s.org, t.raised, t.made = group[0].org, nil, 0
 	if _, err := t.exec(`BEGIN; ` + s.options.Begin); err != nil {
 		return err
 	}

@@ -448,6 +448,7 @@ type tx struct {
 	receivers       receivers            // which webhooks want events
 	warned          map[string]usageRest // what the log says of sums of usage, by org
 	log             *slog.Logger
+	raised          []string  // orgs of which the transaction has changed what they have, on a server
 	made            int64     // the epoch that the transaction has given to what it has changed, on a server; 0 = none
 	singly          bool      // rows are stored one by one, so that it is known which one the run has already
 	unsyncedCommits bool      // commits do not sync to disk
@@ -586,6 +587,9 @@ func (t *tx) commitTransaction() error {
 			return err
 		}
 	}
+	if err := t.storeEpoch(); err != nil {
+		return err
+	}
 	if err := t.commit(); err != nil {
 		return err
 	}
@@ -674,7 +678,7 @@ func (t *tx) performOne(one *write) error {
 	if _, err := t.exec(`SAVEPOINT one`); err != nil {
 		return err
 	}
-	made := t.made
+	raised := len(t.raised)
 	if one.err = t.complete(one); one.err != nil {
 		if isSyncFailure(one.err) || t.remote.repeats(one.err) {
 			return one.err
@@ -682,7 +686,7 @@ func (t *tx) performOne(one *write) error {
 		t.later.forget()
 		clear(t.ends)
 		t.receivers.rolledBack()
-		t.made = made
+		t.raised = t.raised[:raised]
 		if _, err := t.exec(`ROLLBACK TO one`); err != nil {
 			return one.err // SQLite has rolled back the transaction: the disk is full or failing
 		}

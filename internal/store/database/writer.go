@@ -67,6 +67,7 @@ type write struct {
 	dependsOn *write      // if this one fails, the write fails too; nil = independent
 	plain     bool        // do can be performed again after a rollback, and reads only what plain writes of the same transaction have stored
 	epoch     int64       // of an append
+	told      int64       // the epoch of an append that is in it and has returned already; 0 = none is
 	org       string      // whose write it is
 	size      int         // bytes that it stores, about; 0 = few
 	since     time.Time   // when it was submitted

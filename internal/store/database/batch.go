@@ -304,7 +304,8 @@ func (s *orgState) read() error {
 
 // addSubmitKey stores the key of a run. It also deletes some expired keys.
 func (t *tx) addSubmitKey(key runKey, k journal.SubmitKey, now time.Time) error {
-	_, err := t.exec(`DELETE FROM submit_keys WHERE _rowid_ IN (SELECT _rowid_ FROM submit_keys WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`, now.UnixMilli(), sweepBatch)
+	_, err := t.exec(`DELETE FROM submit_keys WHERE _rowid_ IN (SELECT _rowid_ FROM submit_keys WHERE expires_at <= ? AND `+sweptOrg+` ORDER BY expires_at LIMIT ?)`,
+		now.UnixMilli(), t.swept(key.org), sweepBatch)
 	if err != nil {
 		return err
 	}

@@ -40,10 +40,7 @@ func newReplicas(t *testing.T, n int, caps org.Caps) *replicas {
 // another opens one more store.
 func (r *replicas) another(caps org.Caps) *database.Store {
 	r.Helper()
-	clocks := storetest.Clocks{
-		Wall:   func() time.Time { return time.UnixMilli(r.wall.Load()).UTC() },
-		Leases: func() time.Time { return time.UnixMilli(r.leases.Load()).UTC() },
-	}
+	clocks := storetest.Clocks{Wall: r.now, Leases: r.leaseNow}
 	return r.maker.again(r.T, clocks, caps).Orgs.(*database.Store)
 }
 
@@ -56,6 +53,8 @@ func (r *replicas) advance(d time.Duration) {
 }
 
 func (r *replicas) now() time.Time { return time.UnixMilli(r.wall.Load()).UTC() }
+
+func (r *replicas) leaseNow() time.Time { return time.UnixMilli(r.leases.Load()).UTC() }
 
 // withOrgs adds orgs with these ids.
 func (r *replicas) withOrgs(ids ...string) {

@@ -355,11 +355,10 @@ func TestReplicasShareParts(t *testing.T) {
 	r.withOrgs("a", "b")
 	part := func(id string) journal.ConversationKey { return journal.ConversationKey{Kind: journal.ResponseID, ID: id} }
 	head := func(id string) journal.ConversationKey { return journal.ConversationKey{Kind: journal.SessionID, ID: id} }
-	var parts []string
+	parts := partIDs(40)
 	var shared []journal.ConversationKey
-	for i := range 40 {
-		id := fmt.Sprint("resp_", i)
-		parts, shared = append(parts, id), append(shared, part(id))
+	for i, id := range parts {
+		shared = append(shared, part(id))
 		for _, orgID := range []string{"a", "b"} {
 			r.ok(r.of(i).Save(t.Context(), orgID, "", journal.Conversation{RunID: id}, time.Hour, part(id)))
 		}
@@ -536,7 +535,7 @@ func TestReplicasShareTheAuditLog(t *testing.T) {
 		if r.ok(err); len(report.Findings) > 0 {
 			t.Errorf("the chain of %s: %v", orgID, report.Findings)
 		}
-		q := audit.UsageQuery{By: []string{"principal", "model"}}
+		q := audit.UsageQuery{By: []string{audit.ByKey, audit.ByModel}}
 		want, err := audit.SumUsage(t.Context(), orgID, r.stores[0], q)
 		r.ok(err)
 		if got, err := audit.AddUsage(t.Context(), orgID, r.stores[1], q); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {

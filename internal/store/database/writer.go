@@ -677,6 +677,7 @@ func (t *tx) performOne(one *write) error {
 		if _, err := t.exec(`ROLLBACK TO one`); err != nil {
 			return one.err // SQLite has rolled back the transaction: the disk is full or failing
 		}
+		t.remote.rolledBack()
 		if err := t.performParts(one); err != nil {
 			return err
 		}
@@ -725,7 +726,7 @@ func (t *tx) exec(text string, args ...any) (int64, error) {
 	}
 	r, err := s.ExecContext(t.context(), args...)
 	if err != nil {
-		return 0, err
+		return 0, t.remote.saw(err)
 	}
 	return r.RowsAffected()
 }
@@ -736,7 +737,7 @@ func (t *tx) queryRow(text string, args []any, dest ...any) error {
 	if err != nil {
 		return err
 	}
-	return s.QueryRowContext(t.context(), args...).Scan(dest...)
+	return t.remote.saw(s.QueryRowContext(t.context(), args...).Scan(dest...))
 }
 
 // queryOne reads one row with scan. It returns org.ErrNotFound if there is none.
@@ -747,6 +748,7 @@ func queryOne[T any](t *tx, scan func(scanner) (T, error), text string, args ...
 		return none, err
 	}
 	v, err := scan(s.QueryRowContext(t.context(), args...))
+	err = t.remote.saw(err)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = org.ErrNotFound
 	}
@@ -761,9 +763,10 @@ func queryAll[T any](t *tx, scan func(scanner) (T, error), text string, args ...
 	}
 	rows, err := s.QueryContext(t.context(), args...)
 	if err != nil {
-		return nil, err
+		return nil, t.remote.saw(err)
 	}
-	return scanAll(rows, scan)
+	all, err := scanAll(rows, scan)
+	return all, t.remote.saw(err)
 }
 
 // statement is a prepared statement of a file, or one that the driver of a server prepares.

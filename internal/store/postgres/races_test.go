@@ -353,8 +353,12 @@ func TestReplicasShareConversations(t *testing.T) {
 func TestReplicasShareParts(t *testing.T) {
 	r := newReplicas(t, 3, org.Caps{})
 	r.withOrgs("a", "b")
-	part := func(id string) journal.ConversationKey { return journal.ConversationKey{Kind: journal.ResponseID, ID: id} }
-	head := func(id string) journal.ConversationKey { return journal.ConversationKey{Kind: journal.SessionID, ID: id} }
+	part := func(id string) journal.ConversationKey {
+		return journal.ConversationKey{Kind: journal.ResponseID, ID: id}
+	}
+	head := func(id string) journal.ConversationKey {
+		return journal.ConversationKey{Kind: journal.SessionID, ID: id}
+	}
 	parts := partIDs(40)
 	var shared []journal.ConversationKey
 	for i, id := range parts {

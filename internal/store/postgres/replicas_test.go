@@ -131,7 +131,7 @@ func (p *pen) write(bodies ...loop.Body) {
 // stored returns what the facts of the run say that this test writes, and fails the test if there is a hole.
 func (p *pen) stored() (said []string) {
 	p.Helper()
-	story, err := p.stores[1].Load(p.Context(), p.lease.Org, p.lease.RunID)
+	story, err := p.stores[len(p.stores)-1].Load(p.Context(), p.lease.Org, p.lease.RunID)
 	p.ok(err)
 	for i, f := range story.Facts {
 		if f.Seq != int64(i+1) {

@@ -14,7 +14,9 @@ import (
 
 func TestStore(t *testing.T) {
 	k := newMaker(t)
+	k.watch = &watcher{}
 	storetest.Run(t, storetest.Maker{Shared: true, Open: k.open, Capped: k.capped, Reopen: k.reopen, Crash: k.crash})
+	t.Run("plans", func(t *testing.T) { k.checkPlans(t, k.watch) })
 }
 
 // maker opens stores for storetest in one schema, one after the other.
@@ -22,6 +24,7 @@ type maker struct {
 	options postgres.Options
 	empty   string // statements that delete all rows
 	clocks  map[*database.Store]storetest.Clocks
+	watch   *watcher // sees the statements of the stores; may be nil
 }
 
 func newMaker(t *testing.T) maker {
@@ -76,7 +79,15 @@ func (k maker) capped(t *testing.T, c storetest.Clocks, caps org.Caps) storetest
 
 func (k maker) again(t *testing.T, c storetest.Clocks, caps org.Caps) storetest.Store {
 	t.Helper()
-	s := database.OpenServer(k.db(t), database.ServerOptions{Name: k.options.Schema, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Now: c.Wall, LeaseNow: c.Leases, Caps: caps})
+	db := k.db(t)
+	if k.watch != nil {
+		c, err := k.options.Connector()
+		if err != nil {
+			t.Fatal(err)
+		}
+		db = sql.OpenDB(database.Translated(watchedConnector{c, k.watch}))
+	}
+	s := database.OpenServer(db, database.ServerOptions{Name: k.options.Schema, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Now: c.Wall, LeaseNow: c.Leases, Caps: caps})
 	k.clocks[s] = c
 	t.Cleanup(func() { _ = s.Close() })
 	sweep := func(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 // watcher sees the statements that stores execute, as the server gets them.
 type watcher struct {
 	mu    sync.Mutex
-	seen  []string       // in their order
+	seen  []string       // in their order, until take; nil = they are not kept
 	args  map[string]int // the number of arguments, by statement
 	codes map[string]int // how often the server has answered with an error, by its code
 }
@@ -25,7 +25,9 @@ type watcher struct {
 func (w *watcher) note(text string, args int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.seen = append(w.seen, text)
+	if w.seen != nil {
+		w.seen = append(w.seen, text)
+	}
 	if w.args == nil {
 		w.args, w.codes = map[string]int{}, map[string]int{}
 	}
@@ -40,7 +42,7 @@ func (w *watcher) take() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	seen := w.seen
-	w.seen = nil
+	w.seen = []string{}
 	return seen
 }
 

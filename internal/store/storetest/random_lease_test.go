@@ -31,7 +31,7 @@ func (p *randomOps) epoch(key journal.Lease) int64 {
 }
 
 // lease claims, renews or releases leases, sets a run aside, or restores such runs.
-func (p *randomOps) lease() (string, [2]answer) {
+func (p *randomOps) lease() (string, []answer) {
 	ctx := p.t.Context()
 	if p.rand.IntN(3) == 0 {
 		p.now = p.now.Add(journal.LeaseTTL / 2)
@@ -100,7 +100,7 @@ func (p *randomOps) addConditions(b *journal.Batch, opens bool) (risky bool) {
 }
 
 // account reads a budget or audit rows.
-func (p *randomOps) account() (string, [2]answer) {
+func (p *randomOps) account() (string, []answer) {
 	ctx := p.t.Context()
 	orgID, scope, runID := p.org(), p.scope(), p.run()
 	if p.coin() {

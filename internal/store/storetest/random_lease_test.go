@@ -62,6 +62,9 @@ func (p *randomOps) lease() (string, []answer) {
 		last := head.Seq - int64(p.rand.IntN(5)/4)
 		return "set aside", p.both(func(s storetest.Store) (any, error) { return s.Leases.SetAside(ctx, l, last, why) })
 	}
+	if p.shared {
+		p.sync()
+	}
 	limit := p.rand.IntN(5)
 	answers := p.both(func(s storetest.Store) (any, error) { return s.Leases.Claim(ctx, owner, limit) })
 	for _, l := range answers[0].value.([]journal.Lease) {

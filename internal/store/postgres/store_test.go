@@ -16,7 +16,7 @@ func TestStore(t *testing.T) {
 	k := newMaker(t)
 	k.watch = &watcher{}
 	storetest.Run(t, storetest.Maker{Shared: true, Open: k.open, Capped: k.capped, Reopen: k.reopen, Crash: k.crash})
-	t.Run("plans", func(t *testing.T) { k.checkPlans(t, k.watch) })
+	t.Run("plans", func(t *testing.T) { k.checkPlans(t) })
 }
 
 // maker opens stores for storetest in one schema, one after the other.
@@ -60,6 +60,9 @@ func (k maker) db(t *testing.T) *sql.DB {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if k.watch != nil {
+		c = watchedConnector{c, k.watch}
+	}
 	return sql.OpenDB(database.Translated(c))
 }
 
@@ -79,15 +82,7 @@ func (k maker) capped(t *testing.T, c storetest.Clocks, caps org.Caps) storetest
 
 func (k maker) again(t *testing.T, c storetest.Clocks, caps org.Caps) storetest.Store {
 	t.Helper()
-	db := k.db(t)
-	if k.watch != nil {
-		c, err := k.options.Connector()
-		if err != nil {
-			t.Fatal(err)
-		}
-		db = sql.OpenDB(database.Translated(watchedConnector{c, k.watch}))
-	}
-	s := database.OpenServer(db, database.ServerOptions{Name: k.options.Schema, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Now: c.Wall, LeaseNow: c.Leases, Caps: caps})
+	s := database.OpenServer(k.db(t), database.ServerOptions{Name: k.options.Schema, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Now: c.Wall, LeaseNow: c.Leases, Caps: caps})
 	k.clocks[s] = c
 	t.Cleanup(func() { _ = s.Close() })
 	sweep := func(t *testing.T) {

@@ -50,7 +50,7 @@ type Options struct {
 
 // Sides are what Finish gets.
 type Sides struct {
-	Server    *sql.DB          // the schema
+	Secrets   postgres.Secrets // of the schema
 	Directory string           // of the source, or where files of the target are put until it is complete
 	Target    *database.Reader // of the target
 }
@@ -104,8 +104,6 @@ type Copied struct {
 // Left is a table that was not copied.
 type Left struct{ Table, Why string }
 
-var noLog = slog.New(slog.DiscardHandler) // read-only
-
 // The most that a page has.
 const (
 	maxRows  = 1000
@@ -128,7 +126,7 @@ func Copy(ctx context.Context, o Options) (r Result, err error) {
 		return r, errors.New("a copy goes from a data directory to a PostgreSQL database, or back: turnpike backup and pg_dump make others")
 	}
 	if o.Log == nil {
-		o.Log = noLog
+		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Progress == nil {
 		o.Progress = &Progress{}
@@ -163,7 +161,7 @@ func (c *copying) copy(ctx context.Context) error {
 		return err
 	}
 	if err := c.goOn(ctx); err != nil {
-		return fmt.Errorf("%w\n%s", err, c.target.howToGoOn())
+		return fmt.Errorf("%w. %s", err, c.target.howToGoOn())
 	}
 	return nil
 }
@@ -256,10 +254,11 @@ func (c *copying) finish(ctx context.Context) (err error) {
 	} else {
 		s.Directory = c.target.staging
 	}
-	s.Server = sql.OpenDB(server.connector)
-	defer func() { err = errors.Join(err, s.Server.Close()) }()
+	db := sql.OpenDB(server.connector)
+	defer func() { err = errors.Join(err, db.Close()) }()
+	s.Secrets = postgres.NewSecrets(db)
 	if c.target.server {
-		s.Target = database.NewServerReader(sql.OpenDB(database.Translated(server.connector)))
+		s.Target = database.ReadServer(sql.OpenDB(database.Translated(server.connector)))
 	} else if s.Target, err = database.OpenReader(ctx, c.target.file); err != nil {
 		return err
 	}

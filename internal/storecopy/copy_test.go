@@ -1,10 +1,13 @@
 package storecopy
 
 import (
+	"archive/tar"
+	"compress/gzip"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -100,7 +103,8 @@ func newSource(t testing.TB) string {
 	defer db.Close()
 	exec1(t, db, `PRAGMA foreign_keys = off`)
 	f := filler{t: t, db: db, refers: map[string][2]string{}}
-	rows, err := db.QueryContext(t.Context(), `SELECT m.name || '.' || f."from", f."table", f."to" FROM sqlite_schema m, pragma_foreign_key_list(m.name) f`)
+	rows, err := db.QueryContext(t.Context(), `SELECT m.name || '.' || f."from", f."table", f."to"
+		FROM sqlite_schema m, pragma_foreign_key_list(m.name) f`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,17 +249,13 @@ func mustCopy(t testing.TB, o Options) Result {
 	return r
 }
 
-// withFiles returns the options of a schema that keeps files of buckets.
-func withFiles(t testing.TB) postgres.Options {
+// migrated returns the options of a schema.
+func migrated(t testing.TB) postgres.Options {
 	t.Helper()
 	o := postgrestest.New(t)
 	if _, err := postgres.Migrate(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-	postgrestest.Exec(t, o, `CREATE TABLE IF NOT EXISTS bucket_files (
-  org text COLLATE "C" NOT NULL, space bigint NOT NULL, id text COLLATE "C" NOT NULL, bucket text COLLATE "C" NOT NULL,
-  path text COLLATE "C" NOT NULL, bytes bigint NOT NULL, sha256 text COLLATE "C" NOT NULL, state text COLLATE "C" NOT NULL,
-  at bigint NOT NULL, PRIMARY KEY (org, space, id))`)
 	return o
 }
 
@@ -272,18 +272,20 @@ func server(t testing.TB, o postgres.Options) *sql.DB {
 
 func TestThereAndBackAllIsEqual(t *testing.T) {
 	t.Parallel()
-	o := withFiles(t)
+	o := migrated(t)
 	from, to := newSource(t), filepath.Join(ramdir.New(t), "data")
 	r := mustCopy(t, Options{From: directory(from), Server: o})
 	if len(r.Tables) < 35 || r.Files != 3 || r.Resumed || len(r.Left) < 8 {
 		t.Errorf("%+v", r)
 	}
 	db := server(t, o)
-	if got := query(t, db, `SELECT count(*) FROM runs WHERE lease_until > 0 UNION ALL SELECT count(*) FROM slices`); got[0] != line(int64(0)) || got[1] != got[0] {
+	got := query(t, db, `SELECT count(*) FROM runs WHERE lease_until > 0 UNION ALL SELECT count(*) FROM slices`)
+	if got[0] != line(int64(0)) || got[1] != got[0] {
 		t.Errorf("leases, slices: %s", got)
 	}
 	for _, next := range []string{
-		`INSERT INTO session_inputs (org, session, id, kind, principal, body, created_at) SELECT org, id, 'x', '', '', '', 0 FROM sessions LIMIT 1 RETURNING seq = 5000000001`,
+		`INSERT INTO session_inputs (org, session, id, kind, principal, body, created_at)
+			SELECT org, id, 'x', '', '', '', 0 FROM sessions LIMIT 1 RETURNING seq = 5000000001`,
 		`INSERT INTO outbox (org, id, webhook, event, object, subject, at, next_at, give_up_at)
 			SELECT org, 'x', name, '', '', '', 0, 0, 0 FROM webhooks LIMIT 1 RETURNING rowid = 1001`,
 	} {
@@ -319,9 +321,51 @@ func TestThereAndBackAllIsEqual(t *testing.T) {
 	}
 }
 
+// A killed gateway of a release, with runs in flight.
+func TestAReleaseIsEqualThereAndBack(t *testing.T) {
+	t.Parallel()
+	o := migrated(t)
+	from, to := unpack(t, "../crash/testdata/releases/baseline.tar.gz"), filepath.Join(ramdir.New(t), "data")
+	mustCopy(t, Options{From: directory(from), Server: o})
+	mustCopy(t, Options{To: directory(to), Server: o})
+	was := dump(t, from)
+	if d := cmp.Diff(was, dump(t, to)); d != "" || len(was) < 300 {
+		t.Errorf("%d rows; - source, + after both ways:\n%s", len(was), d)
+	}
+}
+
+// unpack returns the data directory of an archive.
+func unpack(t testing.TB, file string) string {
+	t.Helper()
+	dir := ramdir.New(t)
+	packed, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer packed.Close()
+	z, err := gzip.NewReader(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for archive := tar.NewReader(z); ; {
+		h, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return filepath.Join(dir, "data")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, filepath.FromSlash(h.Name))
+		text, err := io.ReadAll(archive)
+		if err = errors.Join(err, os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, text, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestAnInterruptedCopyGoesOn(t *testing.T) {
 	t.Parallel()
-	o := withFiles(t)
+	o := migrated(t)
 	from, to := newSource(t), filepath.Join(ramdir.New(t), "data")
 	for _, options := range []Options{{From: directory(from), Server: o}, {To: directory(to), Server: o}} {
 		options.pageRows, options.pageBytes = 3, 1<<20
@@ -394,7 +438,7 @@ func copyAsChild() {
 // A killed process leaves its row, and its temporary files.
 func TestAKilledCopyGoesOn(t *testing.T) {
 	t.Parallel()
-	o := withFiles(t)
+	o := migrated(t)
 	from, to := newSource(t), filepath.Join(ramdir.New(t), "data")
 	for _, place := range [][2]string{{from, ""}, {"", to}} {
 		for try := 0; ; try++ {
@@ -432,7 +476,7 @@ func refused(t testing.TB, o Options, want string) {
 
 func TestNothingIsCopiedWhileAGatewayRuns(t *testing.T) {
 	t.Parallel()
-	o := withFiles(t)
+	o := migrated(t)
 	db := server(t, o)
 	from := newSource(t)
 	s, err := database.Open(t.Context(), database.Options{Path: filepath.Join(from, "turnpike.db")})
@@ -469,7 +513,7 @@ func TestNothingIsCopiedWhileAGatewayRuns(t *testing.T) {
 
 func TestATargetMustBeEmpty(t *testing.T) {
 	t.Parallel()
-	o := withFiles(t)
+	o := migrated(t)
 	db := server(t, o)
 	from := newSource(t)
 	exec1(t, db, `INSERT INTO orgs (id, features, runtime, created_at, updated_at) VALUES ('x', '', '', 0, 0)`)
@@ -499,7 +543,7 @@ func TestATargetMustBeEmpty(t *testing.T) {
 
 func TestATextThatPostgreSQLCannotHoldIsNamed(t *testing.T) {
 	t.Parallel()
-	o := withFiles(t)
+	o := migrated(t)
 	from := newSource(t)
 	for text, why := range map[string]string{"a\x00b": "has a NUL", "a\xffb": "is not UTF-8"} {
 		db := raw(t, filepath.Join(from, "turnpike.db"))
@@ -507,9 +551,11 @@ func TestATextThatPostgreSQLCannotHoldIsNamed(t *testing.T) {
 		if err := db.Close(); err != nil {
 			t.Fatal(err)
 		}
-		refused(t, Options{From: directory(from), Server: o}, `the column title of the table sessions, in the row org = "org é '\"\n3", id = "id é '\"\n3", `+why)
+		refused(t, Options{From: directory(from), Server: o}, `the column title of the table sessions, in the row org = "org é '\"\n3", `+
+			`id = "id é '\"\n3", `+why)
 	}
-	if got := query(t, server(t, o), `SELECT count(*) FROM orgs UNION ALL SELECT count(*) FROM installation`); got[0] != got[1] || got[0] != line(int64(0)) {
+	got := query(t, server(t, o), `SELECT count(*) FROM orgs UNION ALL SELECT count(*) FROM installation`)
+	if got[0] != got[1] || got[0] != line(int64(0)) {
 		t.Errorf("something was copied: %s", got)
 	}
 }
@@ -517,7 +563,7 @@ func TestATextThatPostgreSQLCannotHoldIsNamed(t *testing.T) {
 // A gateway that has used the source between two tries.
 func TestASourceThatHasChangedIsNoticed(t *testing.T) {
 	t.Parallel()
-	o := withFiles(t)
+	o := migrated(t)
 	from := newSource(t)
 	options := Options{From: directory(from), Server: o}
 	options.after, _ = errKilled(9)
@@ -539,11 +585,12 @@ func TestASourceThatHasChangedIsNoticed(t *testing.T) {
 // What triggers do on an insert has to be made good: see counted.
 func TestTheTriggersOfInsertsAreKnown(t *testing.T) {
 	t.Parallel()
-	o := withFiles(t)
+	o := migrated(t)
 	db := raw(t, filepath.Join(newSource(t), "turnpike.db"))
 	defer db.Close()
 	want := []string{line("outbox_added"), line("tool_cache_kept")}
-	if d := cmp.Diff(want, query(t, db, `SELECT name FROM sqlite_schema WHERE type = 'trigger' AND sql LIKE '% INSERT ON %' ORDER BY name`)); d != "" {
+	if d := cmp.Diff(want, query(t, db, `SELECT name FROM sqlite_schema WHERE type = 'trigger' AND sql LIKE '% INSERT ON %'
+		ORDER BY name`)); d != "" {
 		t.Errorf("SQLite: %s", d)
 	}
 	if d := cmp.Diff(want, query(t, server(t, o), `SELECT g.tgname::text FROM pg_trigger g JOIN pg_class c ON c.oid = g.tgrelid

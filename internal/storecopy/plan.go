@@ -18,6 +18,7 @@ func left() map[string]string {
 		"goose_db_version": own,
 		"schema_oldest":    own,
 		"settings_epoch":   "it counts changes for replicas that run, and none does",
+		"settings_changes": "it counts changes for replicas that run, and none does",
 		"replicas":         "no replica runs",
 		"owners":           "no owner of runs is alive",
 		"duties":           "no replica runs",

@@ -463,14 +463,15 @@ func (s *side) lastNumber(ctx context.Context, table, column string) (last int64
 
 func (s *side) setLastNumber(ctx context.Context, table, column string, last int64) error {
 	if s.server {
-		_, err := s.conn.ExecContext(ctx, `SELECT setval(pg_get_serial_sequence(quote_ident($1), $2), greatest($3::bigint, 1), $3::bigint > 0)`,
-			table, column, last)
+		_, err := s.conn.ExecContext(ctx, `SELECT setval(pg_get_serial_sequence(quote_ident($1), $2), greatest($3::bigint, 1),
+			$3::bigint > 0)`, table, column, last)
 		return err
 	}
 	// Only a table with AUTOINCREMENT keeps the last number; the others go on after the highest one.
 	return s.within(ctx, func(tx *sql.Tx) error {
 		var keeps bool
-		err := tx.QueryRowContext(ctx, `SELECT sql LIKE '%AUTOINCREMENT%' FROM sqlite_schema WHERE type = 'table' AND name = ?`, table).Scan(&keeps)
+		err := tx.QueryRowContext(ctx, `SELECT sql LIKE '%AUTOINCREMENT%' FROM sqlite_schema WHERE type = 'table' AND name = ?`, table).
+			Scan(&keeps)
 		if err != nil || !keeps {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -234,7 +235,7 @@ func (s *side) install(ctx context.Context) error {
 
 // dropState makes the file one that has never been a target, and closes it.
 func (s *side) dropState(ctx context.Context) error {
-	db, err := database.OpenAlone(ctx, s.file, noLog)
+	db, err := database.OpenAlone(ctx, s.file, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
@@ -301,8 +302,8 @@ func (s *side) takeServer(ctx context.Context, db *sql.DB, c *copying) error {
 	s.closers = append(s.closers, s.conn.Close)
 	var databaseName string
 	var got bool
-	err = s.conn.QueryRowContext(ctx, `SELECT current_database(), pg_try_advisory_lock(hashtextextended('turnpike copy ' || current_schema(), 0))`).
-		Scan(&databaseName, &got)
+	err = s.conn.QueryRowContext(ctx, `SELECT current_database(),
+		pg_try_advisory_lock(hashtextextended('turnpike copy ' || current_schema(), 0))`).Scan(&databaseName, &got)
 	if err != nil {
 		return err
 	}
@@ -338,7 +339,8 @@ func (s *side) mark(ctx context.Context, c *copying) error {
 	if s.asTarget {
 		text = "of " + c.source.name
 	}
-	_, err = s.conn.ExecContext(ctx, `INSERT INTO installation (name, state) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING`, postgres.Copying, text)
+	_, err = s.conn.ExecContext(ctx, `INSERT INTO installation (name, state) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING`,
+		postgres.Copying, text)
 	return err
 }
 

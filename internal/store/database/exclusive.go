@@ -48,6 +48,3 @@ func Settle(ctx context.Context, db *sql.DB) error {
 	}
 	return tx.Commit()
 }
-
-// NewServerReader returns a Reader of a database on a server; db has a connector of [Translated]. Close closes db.
-func NewServerReader(db *sql.DB) *Reader { return &Reader{db: db, server: true} }

@@ -117,7 +117,7 @@ func (s *storeCopy) configure(ctx context.Context, p Process, file, from, to str
 		}
 		*one.into = &storecopy.Directory{
 			Path: one.text, Database: app.DatabaseFile, Files: app.FilesDirectory,
-			Keys: []string{app.AuditKeyFile, app.RunKeyFile, app.URLKeyFile},
+			Others: []string{app.AuditKeyFile, app.RunKeyFile, app.URLKeyFile, app.CheckpointsFile},
 		}
 	}
 	return nil

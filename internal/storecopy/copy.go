@@ -28,7 +28,7 @@ type Directory struct {
 	Path     string
 	Database string   // the name of the file of the database
 	Files    string   // the name of the directory with the files of buckets
-	Keys     []string // names of files that a target must not have
+	Others   []string // names of other files that a target must not have
 }
 
 // Options say what is copied. One of From and To is a directory, and the other one nil: then it is the schema of Server.
@@ -138,11 +138,11 @@ func Copy(ctx context.Context, o Options) (r Result, err error) {
 	if c.source, err = c.openSource(ctx); err != nil {
 		return r, err
 	}
-	defer func() { err = errors.Join(err, c.source.release()) }()
+	defer func() { err = errors.Join(err, c.source.release(ctx)) }()
 	if c.target, err = c.openTarget(ctx); err != nil {
 		return r, err
 	}
-	defer func() { err = errors.Join(err, c.target.release()) }()
+	defer func() { err = errors.Join(err, c.target.release(ctx)) }()
 	if c.target.verified {
 		c.result.Resumed = true
 		return c.result, c.target.install(ctx)

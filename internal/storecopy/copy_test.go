@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -34,7 +36,7 @@ func TestMain(m *testing.M) {
 }
 
 func directory(path string) *Directory {
-	return &Directory{Path: path, Database: "turnpike.db", Files: "blobs", Keys: []string{"audit.key"}}
+	return &Directory{Path: path, Database: "turnpike.db", Files: "blobs", Others: []string{"audit.key"}}
 }
 
 // raw opens a file as no store does: nothing refers to anything.
@@ -405,6 +407,31 @@ func TestAnInterruptedCopyGoesOn(t *testing.T) {
 	}
 }
 
+// Somebody presses Ctrl-C.
+func TestACancelledCopyGoesOn(t *testing.T) {
+	t.Parallel()
+	o := migrated(t)
+	from, to := newSource(t), filepath.Join(ramdir.New(t), "data")
+	for _, options := range []Options{{From: directory(from), Server: o}, {To: directory(to), Server: o}} {
+		ctx, cancel := context.WithCancel(t.Context())
+		options.after = func(string) error {
+			cancel()
+			return nil
+		}
+		if _, err := Copy(ctx, options); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "Repeat the command") {
+			t.Errorf("%v", err)
+		}
+		err := postgres.CheckCopying(t.Context(), server(t, o))
+		if isTarget := options.From != nil; errors.Is(err, postgres.ErrCopying) != isTarget {
+			t.Errorf("a target: %v, and a gateway starts on it: %v", isTarget, err)
+		}
+		options.after = nil
+		if r := mustCopy(t, options); !r.Resumed {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
 const childVariable = "TURNPIKE_STORECOPY_CHILD"
 
 // copyAsChild copies until it kills itself.
@@ -500,6 +527,19 @@ func TestNothingIsCopiedWhileAGatewayRuns(t *testing.T) {
 	exec1(t, db, `UPDATE owners SET until = `+now)
 	mustCopy(t, Options{From: directory(from), Server: o})
 
+	conn, err := db.Conn(t.Context())
+	if err == nil {
+		err = postgres.LockCopying(t.Context(), conn)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	hasty := o
+	hasty.LockTimeout = time.Millisecond
+	refused(t, Options{To: directory(t.TempDir()), Server: hasty}, "another process copies it")
+	if err := conn.Raw(func(any) error { return driver.ErrBadConn }); !errors.Is(err, driver.ErrBadConn) { // closes it
+		t.Fatal(err)
+	}
 	to := t.TempDir()
 	lock, err := database.Lock(filepath.Join(to, "turnpike.db"))
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/store/database"
 	"github.com/turnpike-gateway/turnpike/internal/store/postgres"
@@ -53,23 +54,31 @@ func (s *side) close() error {
 	return err
 }
 
-// release ends the use of a side. A source, and a target in which nothing was begun, can be used again.
-func (s *side) release() error {
+// unmarkTime is how long a server may take to forget a copy.
+const unmarkTime = 10 * time.Second
+
+// release ends the use of a side. A source, and a target in which nothing was begun, can be used again, also after the end of ctx.
+func (s *side) release(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unmarkTime)
+	defer cancel()
 	var err error
 	if s.marked {
-		err = s.unmark(context.Background())
+		err = s.unmark(ctx)
 	}
 	return errors.Join(err, s.close())
 }
 
-// unmark removes the row Copying, unless there is an unfinished copy in the schema.
+// unmark removes the row Copying, unless there is an unfinished copy in the schema. The connection may be one that was interrupted,
+// so that another one does it.
 func (s *side) unmark(ctx context.Context) error {
-	begun, err := s.hasTable(ctx, stateTable)
-	if err != nil || begun {
-		return err
+	db := sql.OpenDB(s.connector)
+	_, err := db.ExecContext(ctx, `DELETE FROM installation WHERE name = $1
+		AND NOT EXISTS (SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename = '`+stateTable+`')`, postgres.Copying)
+	if err = errors.Join(err, db.Close()); err != nil {
+		return fmt.Errorf("%s: the row of the copy is left in the table installation, and no gateway starts there: repeat the copy, or delete "+
+			"the row '%s': %w", s.name, postgres.Copying, err)
 	}
-	_, err = s.conn.ExecContext(ctx, `DELETE FROM installation WHERE name = $1`, postgres.Copying)
-	return err
+	return nil
 }
 
 func (c *copying) openSource(ctx context.Context) (*side, error) {
@@ -184,7 +193,7 @@ func (c *copying) openStaging(ctx context.Context, s *side) error {
 
 // wantEmpty returns an error unless a copy can be put into the directory.
 func (d *Directory) wantEmpty() error {
-	for _, name := range append([]string{d.Database, d.Files}, d.Keys...) {
+	for _, name := range append([]string{d.Database, d.Database + "-wal", d.Database + "-journal", d.Files}, d.Others...) {
 		_, err := os.Lstat(filepath.Join(d.Path, name))
 		if err == nil {
 			if entries, _ := os.ReadDir(filepath.Join(d.Path, name)); name == d.Files && len(entries) == 0 {
@@ -289,7 +298,7 @@ func (c *copying) openServer(ctx context.Context, asTarget bool) (*side, error) 
 	db := sql.OpenDB(s.connector)
 	s.closers = append(s.closers, db.Close)
 	if err := s.takeServer(ctx, db, c); err != nil {
-		return nil, errors.Join(err, s.release())
+		return nil, errors.Join(err, s.release(ctx))
 	}
 	return s, nil
 }
@@ -301,15 +310,12 @@ func (s *side) takeServer(ctx context.Context, db *sql.DB, c *copying) error {
 	}
 	s.closers = append(s.closers, s.conn.Close)
 	var databaseName string
-	var got bool
-	err = s.conn.QueryRowContext(ctx, `SELECT current_database(),
-		pg_try_advisory_lock(hashtextextended('turnpike copy ' || current_schema(), 0))`).Scan(&databaseName, &got)
-	if err != nil {
+	if err := s.conn.QueryRowContext(ctx, `SELECT current_database()`).Scan(&databaseName); err != nil {
 		return err
 	}
 	s.name = fmt.Sprintf("the schema %s of the database %s", s.schema, databaseName)
-	if !got {
-		return fmt.Errorf("another process copies %s: wait for its end", s.name)
+	if err := postgres.LockCopying(ctx, s.conn); err != nil {
+		return fmt.Errorf("%s: %w", s.name, err)
 	}
 	if err := s.mark(ctx, c); err != nil {
 		return err

@@ -35,6 +35,16 @@ func CheckCopying(ctx context.Context, db interface {
 	return fmt.Errorf("%w (%s): wait for turnpike store copy, or repeat it as it was begun", ErrCopying, state)
 }
 
+// LockCopying takes the lock of those that copy the schema, until the connection ends. It waits as long as Options.LockTimeout says: the
+// server may have to find out first that a process that had it is gone.
+func LockCopying(ctx context.Context, conn *sql.Conn) error {
+	_, err := conn.ExecContext(ctx, `SELECT pg_advisory_lock(hashtextextended('turnpike copy ' || current_schema(), 0))`)
+	if isCode(err, "55P03") {
+		return errors.New("another process copies it: wait for its end")
+	}
+	return err
+}
+
 // aliveFor is how long a replica counts as alive after its last beat.
 const aliveFor = 15_000 // milliseconds
 

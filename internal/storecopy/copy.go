@@ -168,7 +168,7 @@ func (c *copying) copy(ctx context.Context) error {
 
 // begin makes the target one of this source, or finds out that it is.
 func (c *copying) begin(ctx context.Context) error {
-	print, err := c.fingerprint(ctx)
+	found, err := c.fingerprint(ctx)
 	if err != nil {
 		return err
 	}
@@ -178,7 +178,7 @@ func (c *copying) begin(ctx context.Context) error {
 	}
 	if begun {
 		c.result.Resumed = true
-		return c.sameCopy(ctx, print)
+		return c.sameCopy(ctx, found)
 	}
 	if err := c.wantEmpty(ctx); err != nil {
 		return err
@@ -192,19 +192,19 @@ func (c *copying) begin(ctx context.Context) error {
 		if _, err := tx.ExecContext(ctx, c.target.stateDDL()); err != nil {
 			return err
 		}
-		return c.target.setState(ctx, tx, state{name: whole, cursor: []byte(c.source.name), digest: print})
+		return c.target.setState(ctx, tx, state{name: whole, cursor: []byte(c.source.name), digest: found})
 	})
 }
 
 // sameCopy returns an error unless the unfinished copy in the target is of the source as it is.
-func (c *copying) sameCopy(ctx context.Context, print []byte) error {
+func (c *copying) sameCopy(ctx context.Context, found []byte) error {
 	was, err := c.target.state(ctx, whole)
 	switch {
 	case err != nil:
 		return err
 	case string(was.cursor) != c.source.name:
 		return fmt.Errorf("%s has an unfinished copy of %s: repeat that copy, or name another target", c.target.name, was.cursor)
-	case !bytes.Equal(was.digest, print):
+	case !bytes.Equal(was.digest, found):
 		return fmt.Errorf("%s has an unfinished copy of %s, which has changed since: %s", c.target.name, c.source.name, c.target.howToStartOver())
 	}
 	return nil

@@ -143,23 +143,7 @@ func (f filler) fill() {
 	for _, found := range query(f.t, f.db, `SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'
 		AND name NOT IN ('goose_db_version', 'probes', 'tool_cache', 'tool_cache_sizes') ORDER BY name`) {
 		table := strings.TrimSuffix(strings.TrimPrefix(found, `[]interface {}{"`), `"}`)
-		rows, err := f.db.QueryContext(f.t.Context(), `SELECT name, type, "notnull" OR pk > 0 FROM pragma_table_info(?)`, table)
-		if err != nil {
-			f.t.Fatal(err)
-		}
-		var names, types []string
-		var needed []bool
-		for rows.Next() {
-			var name, typ string
-			var need bool
-			if err := rows.Scan(&name, &typ, &need); err != nil {
-				f.t.Fatal(err)
-			}
-			names, types, needed = append(names, `"`+name+`"`), append(types, typ), append(needed, need)
-		}
-		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
-			f.t.Fatal(err)
-		}
+		names, types, needed := f.columns(table)
 		for i := range filled {
 			var values []any
 			for c, name := range names {
@@ -173,6 +157,27 @@ func (f filler) fill() {
 				strings.TrimSuffix(strings.Repeat("?, ", len(into)), ", ")+`)`, values...)
 		}
 	}
+}
+
+// columns returns the names of a table's columns, their types, and whether they must have a value.
+func (f filler) columns(table string) (names, types []string, needed []bool) {
+	rows, err := f.db.QueryContext(f.t.Context(), `SELECT name, type, "notnull" OR pk > 0 FROM pragma_table_info(?)`, table)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name, typ string
+		var need bool
+		if err := rows.Scan(&name, &typ, &need); err != nil {
+			f.t.Fatal(err)
+		}
+		names, types, needed = append(names, `"`+name+`"`), append(types, typ), append(needed, need)
+	}
+	if err := rows.Err(); err != nil {
+		f.t.Fatal(err)
+	}
+	return names, types, needed
 }
 
 // value returns that of a column in the i-th row: those that name each other are equal.

@@ -275,7 +275,7 @@ func (s *side) add(ctx context.Context, tx *sql.Tx, t *table, rows [][]any) erro
 		}
 	}
 	if !s.server {
-		return s.insert(ctx, tx, t, rows)
+		return insert(ctx, tx, t, rows)
 	}
 	names := make([]string, len(t.columns))
 	for i, one := range t.columns {
@@ -301,30 +301,37 @@ func converted(v any, k kind) any {
 }
 
 // insert inserts rows into a file, several with one statement.
-func (s *side) insert(ctx context.Context, tx *sql.Tx, t *table, rows [][]any) error {
+func insert(ctx context.Context, tx *sql.Tx, t *table, rows [][]any) (err error) {
 	for _, n := range []int{100, 10, 1} {
-		if len(rows) < n {
-			continue
-		}
-		one := `(` + strings.TrimSuffix(strings.Repeat("?, ", len(t.columns)), ", ") + `)`
-		statement, err := tx.PrepareContext(ctx, `INSERT INTO `+quote(t.name)+` (`+t.quoted(t.all())+`) VALUES `+
-			strings.TrimSuffix(strings.Repeat(one+", ", n), ", "))
-		if err != nil {
-			return err
-		}
-		for len(rows) >= n && err == nil {
-			var values []any
-			for _, row := range rows[:n] {
-				values = append(values, row...)
-			}
-			_, err = statement.ExecContext(ctx, values...)
-			rows = rows[n:]
-		}
-		if err := errors.Join(err, statement.Close()); err != nil {
+		if rows, err = insertSome(ctx, tx, t, rows, n); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// insertSome inserts n rows at a time, and returns the fewer ones that are left.
+func insertSome(ctx context.Context, tx *sql.Tx, t *table, rows [][]any, n int) ([][]any, error) {
+	if len(rows) < n {
+		return rows, nil
+	}
+	one := `(` + strings.TrimSuffix(strings.Repeat("?, ", len(t.columns)), ", ") + `)`
+	statement, err := tx.PrepareContext(ctx, `INSERT INTO `+quote(t.name)+` (`+t.quoted(t.all())+`) VALUES `+
+		strings.TrimSuffix(strings.Repeat(one+", ", n), ", "))
+	if err != nil {
+		return nil, err
+	}
+	defer statement.Close()
+	for ; len(rows) >= n; rows = rows[n:] {
+		var values []any
+		for _, row := range rows[:n] {
+			values = append(values, row...)
+		}
+		if _, err := statement.ExecContext(ctx, values...); err != nil {
+			return nil, err
+		}
+	}
+	return rows, nil
 }
 
 // recount gives the columns that triggers have changed the values of the source.

@@ -274,7 +274,7 @@ func writeSynced(path, text string) error {
 		return err
 	}
 	_, err = file.WriteString(text)
-	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
+	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
 		return err
 	}
 	if err := os.Rename(temporary, path); err != nil {

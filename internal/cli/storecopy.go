@@ -3,11 +3,9 @@ package cli
 import (
 	"context"
 	"crypto/ed25519"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -117,7 +115,7 @@ func (s *storeCopy) configure(ctx context.Context, p Process, file, from, to str
 		}
 		*one.into = &storecopy.Directory{
 			Path: one.text, Database: app.DatabaseFile, Files: app.FilesDirectory,
-			Others: []string{app.AuditKeyFile, app.RunKeyFile, app.URLKeyFile, app.CheckpointsFile},
+			Others: append(keyFiles(), app.CheckpointsFile),
 		}
 	}
 	return nil
@@ -191,91 +189,39 @@ func everyTick(do func()) (end func()) {
 	}
 }
 
-// finish carries the keys over and verifies the audit of the target.
+// finish carries the keys over, from files into the table of the installation or back, and verifies the audit of the target.
 func (s *storeCopy) finish(ctx context.Context, sides storecopy.Sides) error {
-	carried, err := s.carryKeys(ctx, sides)
+	var err error
+	if s.options.From != nil {
+		err = app.CarryKeys(ctx, sides.Secrets, s.keys, sides.Directory)
+	} else {
+		for _, name := range keyFiles() { // of a try that was interrupted
+			err = errors.Join(err, os.RemoveAll(filepath.Join(sides.Directory, name)))
+		}
+		if err == nil {
+			err = app.WriteKeys(ctx, sides.Secrets, s.keys, sides.Directory)
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("the keys of the installation: %w", err)
 	}
-	return s.verifyAudit(ctx, sides.Target, carried)
-}
-
-// carryKeys carries the keys from the files of a data directory into the table of the installation, or back.
-func (s *storeCopy) carryKeys(ctx context.Context, sides storecopy.Sides) (k installation.Carried, err error) {
-	table := sides.Secrets
-	named := installation.Configured{Master: s.keys.Master, Previous: s.keys.Previous, Pepper: s.keys.Pepper, Audit: s.keys.Audit}
-	if s.options.From == nil {
-		if k, err = installation.Export(ctx, table, named); err != nil {
-			return k, err
-		}
-		return k, writeKeys(sides.Directory, k)
-	}
-	if k, err = readKeys(sides.Directory); err != nil {
-		return k, err
-	}
-	return k, installation.Import(ctx, table, named, k)
-}
-
-// readKeys reads the keys that are in files of a data directory.
-func readKeys(dir string) (k installation.Carried, err error) {
-	key, err := audit.LoadKey(filepath.Join(dir, app.AuditKeyFile))
+	key, err := installation.Audit(ctx, sides.Secrets, installation.Configured{
+		Master: s.keys.Master, Previous: s.keys.Previous, Audit: s.keys.Audit,
+	})
 	switch {
-	case err == nil:
-		k.Audit = key.Seed()
-	case !errors.Is(err, fs.ErrNotExist):
-		return k, err
+	case errors.Is(err, installation.ErrNotFound): // nothing has been signed
+		return s.verifyAudit(ctx, sides.Target, make(ed25519.PublicKey, ed25519.PublicKeySize))
+	case err != nil:
+		return err
 	}
-	k.URLs, err = os.ReadFile(filepath.Join(dir, app.URLKeyFile))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return k, err
-	}
-	text, err := os.ReadFile(filepath.Join(dir, app.RunKeyFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return k, nil
-	}
-	if err == nil {
-		k.Runs, err = installation.ParseRunKey(strings.TrimSpace(string(text)))
-	}
-	return k, err
+	return s.verifyAudit(ctx, sides.Target, key.Public().(ed25519.PublicKey))
 }
 
-// writeKeys writes them in the form in which the gateway reads them.
-func writeKeys(dir string, k installation.Carried) error {
-	for _, one := range []struct {
-		name string
-		key  []byte
-		text string
-	}{
-		{app.AuditKeyFile, k.Audit, base64.StdEncoding.EncodeToString(k.Audit) + "\n"},
-		{app.URLKeyFile, k.URLs, string(k.URLs)},
-		{app.RunKeyFile, k.Runs, installation.RunKeyText(k.Runs)},
-	} {
-		if one.key == nil {
-			continue
-		}
-		file, err := os.OpenFile(filepath.Join(dir, one.name), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-		if err != nil {
-			return err
-		}
-		_, err = file.WriteString(one.text)
-		if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+// keyFiles are the files of a data directory whose keys a database keeps itself.
+func keyFiles() []string { return []string{app.AuditKeyFile, app.RunKeyFile, app.URLKeyFile} }
 
 // verifyAudit verifies every chain of the target.
-func (s *storeCopy) verifyAudit(ctx context.Context, target *database.Reader, k installation.Carried) error {
-	var public ed25519.PublicKey
-	switch {
-	case s.keys.Audit != nil:
-		public = s.keys.Audit.Public().(ed25519.PublicKey)
-	case k.Audit != nil:
-		public = ed25519.NewKeyFromSeed(k.Audit).Public().(ed25519.PublicKey)
-	default: // nothing has been signed
-		public = make(ed25519.PublicKey, ed25519.PublicKeySize)
-	}
+func (s *storeCopy) verifyAudit(ctx context.Context, target *database.Reader, public ed25519.PublicKey) error {
 	path := s.c.Audit.Checkpoints
 	if path == "" && s.options.From != nil {
 		path = filepath.Join(s.options.From.Path, app.CheckpointsFile)

@@ -88,10 +88,10 @@ func TestAReleaseMovesToPostgreSQLAndBack(t *testing.T) {
 		}
 	}
 	var out strings.Builder
-	verify := []string{"audit", "verify", "--data", to}
-	if status := Main(t.Context(), Process{Args: verify, Stdout: &out, Stderr: &out, Env: func(string) (string, bool) { return "", false }}); status != 0 &&
-		status != 3 {
-		t.Errorf("exit status %d: %s", status, out.String())
+	verified := Main(t.Context(), Process{Args: []string{"audit", "verify", "--data", to}, Stdout: &out, Stderr: &out,
+		Env: func(string) (string, bool) { return "", false }})
+	if verified != 0 && verified != 3 { // 3 = the gateway was killed before it had signed all
+		t.Errorf("exit status %d: %s", verified, out.String())
 	}
 	if said, status := store("--from", from, "--to", o.URL); status != 1 || !strings.Contains(said, "is not empty") {
 		t.Errorf("a target that has rows: exit status %d: %s", status, said)

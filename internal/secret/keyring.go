@@ -8,7 +8,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 )
 
 // The errors that a Keyring wraps.
@@ -35,7 +34,7 @@ var (
 // row that is copied to another org or name does not open.
 type Keyring struct {
 	current  *master
-	previous []*master // only open
+	previous *master // only opens; nil = none
 }
 
 // The sealed form: its version, and sizes in bytes.
@@ -59,7 +58,7 @@ func NewKeyring(key Value) (*Keyring, error) {
 }
 
 // WithPrevious returns a Keyring that also opens secrets sealed under the previous
-// master key, beside those that k opens. It seals under the current one only.
+// master key. It seals under the current one only.
 func (k *Keyring) WithPrevious(previous Value) (*Keyring, error) {
 	m, err := parseMaster(previous)
 	switch {
@@ -68,7 +67,7 @@ func (k *Keyring) WithPrevious(previous Value) (*Keyring, error) {
 	case m.id == k.current.id:
 		return nil, errors.New("is the same as master_key; remove it")
 	}
-	return &Keyring{current: k.current, previous: append(slices.Clone(k.previous), m)}, nil
+	return &Keyring{current: k.current, previous: m}, nil
 }
 
 // Seal returns v sealed for the org and the name.
@@ -138,8 +137,8 @@ func (k *Keyring) unwrap(org, name string, sealed []byte) (data [masterSize]byte
 
 // find returns the master key with the id, or nil.
 func (k *Keyring) find(id []byte) *master {
-	for _, m := range append([]*master{k.current}, k.previous...) {
-		if bytes.Equal(m.id[:], id) {
+	for _, m := range []*master{k.current, k.previous} {
+		if m != nil && bytes.Equal(m.id[:], id) {
 			return m
 		}
 	}

@@ -183,18 +183,3 @@ func TestAMasterKeyMustBeThirtyTwoRandomBytes(t *testing.T) { // K06
 		}
 	}
 }
-
-func TestSeveralPreviousKeysOpen(t *testing.T) {
-	keys := []string{masterKey, otherKey, "s0R4mT8qLxZcVbNiUyEeWwQaPpKkJhGg7d6f5a3s2d1="}
-	all, err := keyring(t, keys[0]).WithPrevious(secret.NewValue(keys[1]))
-	if err == nil {
-		all, err = all.WithPrevious(secret.NewValue(keys[2]))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, key := range keys {
-		opens(t, all, "org", "name", seal(t, keyring(t, key), "org", "name", "v"), "v")
-	}
-	opens(t, keyring(t, keys[0]), "org", "name", seal(t, all, "org", "name", "v"), "v")
-}

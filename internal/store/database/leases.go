@@ -305,7 +305,9 @@ func (s *Store) Probe(ctx context.Context) error {
 // the file, so no other owner is alive.
 func (s *Store) expireLeases(ctx context.Context) error {
 	return s.writer.perform(ctx, noOrg, func(t *tx) error {
-		_, err := t.exec(`UPDATE runs INDEXED BY runs_running SET lease_until = 0 WHERE status = 'running' AND lease_until > 0`)
+		_, err := t.exec(expiredLeases)
 		return err
 	})
 }
+
+const expiredLeases = `UPDATE runs INDEXED BY runs_running SET lease_until = 0 WHERE status = 'running' AND lease_until > 0`

@@ -41,13 +41,18 @@ func (s *Store) openOutbox(ctx context.Context) error {
 		if _, err := t.receiversOf(""); err != nil {
 			return err
 		}
-		if _, err := t.exec(`UPDATE outbox SET claimed_until = 0 WHERE claimed_until > 0`); err != nil {
+		if _, err := t.exec(unclaimedOutbox); err != nil {
 			return err
 		}
-		_, err := t.exec(`UPDATE hook_messages SET claimed_until = 0 WHERE ended_at = 0 AND claimed_until > 0`)
+		_, err := t.exec(unclaimedHookMessages)
 		return err
 	})
 }
+
+const (
+	unclaimedOutbox       = `UPDATE outbox SET claimed_until = 0 WHERE claimed_until > 0`
+	unclaimedHookMessages = `UPDATE hook_messages SET claimed_until = 0 WHERE ended_at = 0 AND claimed_until > 0`
+)
 
 // notify puts notices into the outbox of the org: of those webhooks that want them.
 func (t *tx) notify(orgID string, notices []journal.Notice) error {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"strings"
 	"time"
 )
 
@@ -216,7 +217,8 @@ func isLost(err error) bool {
 	}
 	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) ||
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
-		errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(net.Error))
+		errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(net.Error)) ||
+		strings.Contains(err.Error(), "conn closed") // what the driver says of a connection that it has closed meanwhile
 }
 
 // ofConn is an error of the connection, and not of the server, of the driver of servers.

@@ -1,8 +1,11 @@
 package postgres_test
 
 import (
+	"context"
 	"database/sql"
+	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -10,6 +13,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/store/postgres"
 	"github.com/turnpike-gateway/turnpike/internal/store/postgres/postgrestest"
 	"github.com/turnpike-gateway/turnpike/internal/store/storetest"
+	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
 func TestStore(t *testing.T) {
@@ -112,4 +116,32 @@ func (k maker) reopen(t *testing.T, old storetest.Store) storetest.Store {
 		t.Fatal(err)
 	}
 	return k.again(t, k.clocks[s], org.Caps{})
+}
+
+func TestAStartWaitsForAServerThatRefusesConnections(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	said := stopOn{message: "the database cannot be reached", stop: cancel}
+	o := postgres.Options{URL: fmt.Sprintf("postgres://turnpike@127.0.0.1:%d/turnpike", turnpiketest.FreePort(t)), Log: slog.New(&said)}
+	_, err := postgres.Open(ctx, o, database.ServerOptions{})
+	if err == nil || ctx.Err() == nil {
+		t.Errorf("it did not wait: %v", err)
+	}
+}
+
+// stopOn is a log that calls stop when a message begins with the text.
+type stopOn struct {
+	message string
+	stop    func()
+}
+
+func (s *stopOn) Enabled(context.Context, slog.Level) bool { return true }
+func (s *stopOn) WithAttrs([]slog.Attr) slog.Handler       { return s }
+func (s *stopOn) WithGroup(string) slog.Handler            { return s }
+
+func (s *stopOn) Handle(_ context.Context, r slog.Record) error {
+	if strings.HasPrefix(r.Message, s.message) {
+		s.stop()
+	}
+	return nil
 }

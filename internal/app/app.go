@@ -548,7 +548,7 @@ func (a *App) begin(ctx context.Context) error {
 	a.deliverer.Start()
 	a.afterRuns.Start()
 	a.builtins.Start(ctx, a.directory.IDs())
-	a.retention.start(ctx, a.store, a.sweepFiles, a.config.Runs.RetentionDays, a.log)
+	a.retention.start(ctx, a.store, a.sweepFiles, a.duty, a.config.Runs.RetentionDays, a.log)
 	return nil
 }
 

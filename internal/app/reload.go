@@ -52,7 +52,7 @@ func (a *App) Reload(ctx context.Context, c *config.Config) error {
 	a.replica.Settle(ctx)
 	if days := c.Runs.RetentionDays; days != was.config.Runs.RetentionDays {
 		a.retention.stop()
-		a.retention.start(ctx, a.store, a.sweepFiles, days, a.log)
+		a.retention.start(ctx, a.store, a.sweepFiles, a.duty, days, a.log)
 	}
 	a.recordConfiguration(ctx, c)
 	count := len(credentials)

@@ -29,10 +29,16 @@ type retention struct {
 
 // start says how many runs are to go, and deletes them and those that follow.
 // No days = only those are deleted that are to be forgotten. The same is done with files, by sweepFiles.
-func (r *retention) start(ctx context.Context, store *database.Store, sweepFiles func(context.Context), days int, log *slog.Logger) {
+// duty reports whether this process does what all replicas would do otherwise, every time that the interval has passed.
+func (r *retention) start(ctx context.Context, store *database.Store, sweepFiles func(context.Context), duty func(context.Context, string, time.Duration) bool,
+	days int, log *slog.Logger,
+) {
 	ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	r.done.Go(func() {
 		repeat(ctx, forgetEvery, forgetEvery, func() {
+			if !duty(ctx, "forget", forgetEvery) {
+				return
+			}
 			if _, err := store.DeleteForgotten(ctx); err != nil && ctx.Err() == nil {
 				log.Error("runs that are to be forgotten were not deleted", "error", err)
 			}
@@ -51,6 +57,9 @@ func (r *retention) start(ctx context.Context, store *database.Store, sweepFiles
 	}
 	r.done.Go(func() {
 		repeat(ctx, firstRetention, retainEvery, func() {
+			if !duty(ctx, "retention", retainEvery) {
+				return
+			}
 			n, err := store.DeleteFinished(ctx, limit())
 			if n > 0 {
 				log.Info("finished runs were deleted (runs.retention_days)", "runs", n, "older_than_days", days)

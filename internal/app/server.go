@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"time"
 
 	blobdatabase "github.com/turnpike-gateway/turnpike/internal/blob/database"
 	"github.com/turnpike-gateway/turnpike/internal/config"
@@ -73,4 +74,18 @@ func (a *App) chunks() blobdatabase.Table {
 		return nil
 	}
 	return postgres.NewChunks(a.server.DB(), PostgresOptions(a.config, a.keys).SetLocal())
+}
+
+// duty reports whether this process does what one replica does for all, every time that the interval has passed. If that cannot be
+// said, it does: doing it twice does no harm.
+func (a *App) duty(ctx context.Context, name string, every time.Duration) bool {
+	if a.server == nil || a.owner == "" {
+		return true
+	}
+	has, err := a.server.HasDuty(ctx, name, a.owner, 2*every)
+	if err != nil {
+		a.log.Warn("cannot tell which replica does what one does for all: this one does it", "duty", name, "error", err)
+		return true
+	}
+	return has
 }

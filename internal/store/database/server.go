@@ -12,8 +12,12 @@ import (
 
 // ServerOptions configure a [Store] on a PostgreSQL server.
 type ServerOptions struct {
-	// Writers is how many connections write: the writes of one org are performed on one at a time. 0 = 8.
-	Writers int
+	// Writers are the connections that write, apart from those that read, so that neither waits for the other. The writes of one org
+	// are performed on one at a time. Required; Close closes it.
+	Writers *sql.DB
+
+	// Writing is how many they are at most. 0 = 8.
+	Writing int
 
 	// Name is that of the installation in the database, such as its schema. The locks of orgs are made of it.
 	Name string
@@ -38,8 +42,8 @@ type ServerOptions struct {
 	Caps org.Caps
 }
 
-// OpenServer returns a store on the server of db, whose connector is one of [Translated] and whose schema is that of this build. Several
-// processes may have one. Close closes db.
+// OpenServer returns a store on the server of db, which is for reading. Its connectors are those of [Translated], and the schema is that of
+// this build. Several processes may have one. Close closes db.
 func OpenServer(db *sql.DB, o ServerOptions) *Store {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -47,19 +51,19 @@ func OpenServer(db *sql.DB, o ServerOptions) *Store {
 	if o.Now == nil {
 		o.Now = clock.Wall
 	}
-	if o.Writers == 0 {
-		o.Writers = 8
+	if o.Writing == 0 {
+		o.Writing = 8
 	}
 	w := &writer{
-		db: db, log: o.Log, lanes: newLanes(), appended: o.Appended,
+		db: o.Writers, log: o.Log, lanes: newLanes(), appended: o.Appended,
 		queue: make(chan *write), slots: make(chan struct{}, maxQueue), ended: make(chan struct{}),
 	}
 	w.caps.Store(&o.Caps)
 	var workers sync.WaitGroup
-	for range o.Writers {
+	for range o.Writing {
 		workers.Go(func() {
 			t := newTx(nil, o.Log)
-			t.remote = &session{db: db, options: &o}
+			t.remote = &session{db: o.Writers, read: db, options: &o}
 			w.lanes.run(w, t)
 			if t.conn != nil {
 				_ = t.conn.Close() // it returns to the pool
@@ -74,6 +78,9 @@ func OpenServer(db *sql.DB, o ServerOptions) *Store {
 	s.db, s.server = db, true
 	return s
 }
+
+// ReadServer returns what reads the store on the server of db, as OpenServer does.
+func ReadServer(db *sql.DB) *Reader { return &Reader{db: db, server: true} }
 
 // onServer reports whether the store is on a server, where other processes write, too.
 func (s *Store) onServer() bool { return s.writer.lanes != nil }

@@ -30,7 +30,8 @@ const (
 // the only writer of a file hold for the writers of an org: what a transaction reads of the org, no other one changes
 // before its commit. What it adds to the chain of another org needs the lock of that one, too.
 type session struct {
-	db      *sql.DB
+	db      *sql.DB // whose connection it is
+	read    *sql.DB // with other connections, to look up what became of a commit
 	options *ServerOptions
 
 	ctx    context.Context // of the transaction
@@ -138,7 +139,7 @@ func (s *session) lookUp(lost error) error {
 	defer cancel()
 	for began := time.Now(); ; {
 		var status sql.NullString
-		err := s.db.QueryRowContext(ctx, `SELECT pg_xact_status(CAST(CAST(? AS varchar) AS xid8))`, s.xid).Scan(&status)
+		err := s.read.QueryRowContext(ctx, `SELECT pg_xact_status(CAST(CAST(? AS varchar) AS xid8))`, s.xid).Scan(&status)
 		switch {
 		case err == nil && status.String == "committed":
 			return nil
@@ -147,7 +148,7 @@ func (s *session) lookUp(lost error) error {
 		case err == nil && status.String != "in progress":
 			return fmt.Errorf("%w: %w", errUnknown, lost)
 		case err == nil && time.Since(began) > statusTime:
-			_, _ = s.db.ExecContext(ctx, `SELECT pg_terminate_backend(?)`, s.pid) // its transaction is rolled back
+			_, _ = s.read.ExecContext(ctx, `SELECT pg_terminate_backend(?)`, s.pid) // its transaction is rolled back
 		}
 		select {
 		case <-ctx.Done():

@@ -191,7 +191,7 @@ func (s *Store) Close() error {
 	s.closing.Store(true)
 	if s.onServer() {
 		_ = s.flush(context.Background()) // the writer logs a failure
-		return s.writer.close()
+		return errors.Join(s.writer.close(), s.Reader.Close())
 	}
 	s.damage.close()
 	err := s.Reader.Close()

@@ -100,3 +100,14 @@ func (b *Beats) Leave(ctx context.Context, id string) error {
 	_, err := b.store.beats.ExecContext(ctx, `DELETE FROM replicas WHERE id = $1 OR seen_at < `+nowMillis+` - $2::bigint`, id, forgetReplica.Milliseconds())
 	return err
 }
+
+// HasDuty gives the duty with the name to owner for that time, unless another owner has it, and reports whether owner has it. What it
+// is for may be done by two replicas all the same: by one that is slow, and by the next.
+func (s *Store) HasDuty(ctx context.Context, name, owner string, lasts time.Duration) (has bool, err error) {
+	err = s.beats.QueryRowContext(ctx, `WITH taken AS (
+			INSERT INTO duties AS d (name, owner, until) VALUES ($1, $2, `+nowMillis+` + $3::bigint)
+			ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, until = excluded.until WHERE d.owner = excluded.owner OR d.until < `+nowMillis+`
+			RETURNING 1)
+		SELECT EXISTS (SELECT 1 FROM taken)`, name, owner, lasts.Milliseconds()).Scan(&has)
+	return has, err
+}

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -39,16 +40,14 @@ func Open(ctx context.Context, o Options, s database.ServerOptions) (*Store, err
 	if err != nil {
 		return nil, err
 	}
-	db, beats := sql.OpenDB(database.Translated(connector)), sql.OpenDB(connector)
-	db.SetMaxOpenConns(o.PoolSize())
-	db.SetMaxIdleConns(o.PoolSize())
-	beats.SetMaxOpenConns(1)
+	writing := max(2, o.PoolSize()/2)
+	db, writers, beats := pool(database.Translated(connector), max(2, o.PoolSize()-writing)), pool(database.Translated(connector), writing), pool(connector, 1)
 	out := &Store{Schema: found.Schema, beats: beats, clock: &serverClock{steady: clock.NewSteady(clock.Wall())}}
 	if err := out.clock.set(ctx, beats); err != nil {
-		return nil, errors.Join(fmt.Errorf("the clock of the database: %w", err), db.Close(), beats.Close())
+		return nil, errors.Join(fmt.Errorf("the clock of the database: %w", err), db.Close(), writers.Close(), beats.Close())
 	}
 	out.Bell = NewBell(o, found.Schema, db)
-	s.Name, s.Begin, s.LeaseNow, s.Writers = found.Schema, o.SetLocal(), out.clock.Now, max(2, o.PoolSize()/2)
+	s.Name, s.Begin, s.LeaseNow, s.Writers, s.Writing = found.Schema, o.SetLocal(), out.clock.Now, writers, writing
 	s.Appended = func(orgID, runID string) { out.Bell.Ring(Key{Kind: RingRun, Org: orgID, ID: runID}) }
 	s.Changed = func(epoch int64) {
 		for was := out.made.Load(); was < epoch && !out.made.CompareAndSwap(was, epoch); was = out.made.Load() {
@@ -57,6 +56,27 @@ func Open(ctx context.Context, o Options, s database.ServerOptions) (*Store, err
 	}
 	out.Store = database.OpenServer(db, s)
 	return out, nil
+}
+
+// pool returns connections, of which as many are kept as there may be.
+func pool(c driver.Connector, size int) *sql.DB {
+	db := sql.OpenDB(c)
+	db.SetMaxOpenConns(size)
+	db.SetMaxIdleConns(size)
+	return db
+}
+
+// Read returns what reads the store of an installation, whose schema must be that of this build. Close it.
+func Read(ctx context.Context, o Options) (*database.Reader, error) {
+	connector, err := o.Connector()
+	if err != nil {
+		return nil, err
+	}
+	o.Migrate = MigrateNever
+	if _, err := Migrate(ctx, o); err != nil {
+		return nil, err
+	}
+	return database.ReadServer(pool(database.Translated(connector), 2)), nil
 }
 
 // migrateWhenThere is Migrate, which waits for a server that cannot be reached.

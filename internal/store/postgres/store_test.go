@@ -76,7 +76,7 @@ func (k maker) capped(t *testing.T, c storetest.Clocks, caps org.Caps) storetest
 
 func (k maker) again(t *testing.T, c storetest.Clocks, caps org.Caps) storetest.Store {
 	t.Helper()
-	s := database.OpenServer(k.db(t), database.ServerOptions{Name: k.options.Schema, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Now: c.Wall, LeaseNow: c.Leases, Caps: caps})
+	s := database.OpenServer(k.db(t), database.ServerOptions{Writers: k.db(t), Name: k.options.Schema, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Now: c.Wall, LeaseNow: c.Leases, Caps: caps})
 	k.clocks[s] = c
 	t.Cleanup(func() { _ = s.Close() })
 	sweep := func(t *testing.T) {

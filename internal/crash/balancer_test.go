@@ -44,6 +44,7 @@ func newBalancer(t *testing.T) *balancer {
 		Rewrite:       func(*httputil.ProxyRequest) {}, // RoundTrip chooses the replica
 		Transport:     b,
 		FlushInterval: -1,
+		ErrorLog:      quiet,
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
 			if errors.Is(err, errNoReplica) {
 				w.Header().Set("Retry-After", "1")

@@ -178,7 +178,7 @@ func (c *manyRuns) wantAll(dead []string, killed time.Time, over time.Duration) 
 			slowest = max(slowest, time.UnixMilli(again[0].At).Sub(killed))
 		}
 	}
-	if resumed < len(dead) || slowest > takeover {
+	if resumed != len(dead) || slowest > takeover {
 		c.Errorf("%d of %d runs of the dead replica were resumed, the last one after %v, want %v at most", resumed, len(dead), slowest, takeover)
 	}
 	if n := c.overspent(); n > 0 {

@@ -258,7 +258,7 @@ func (r *replicated) wantOneHistory(run string) (fates []*fate, resumed []loop.F
 		if f.Seq != int64(i+1) {
 			r.Errorf("run %s: fact %d has the number %d", run, i+1, f.Seq)
 		}
-		if f.Body.Kind() == loop.KindResumed {
+		if f.Epoch > 1 && f.Body.Kind() == loop.KindResumed { // the first one is that of a run that waited for a slot
 			resumed = append(resumed, f)
 		}
 	}

@@ -32,12 +32,15 @@ const operatorKey = "sk-crash-operator-7f10c3b8a25e9d46"
 // onServer are further members of the configuration of a replica.
 const onServer = `
 database: env:DATABASE_URL
-postgres: {schema: %s, pool: 8}
+postgres: {schema: %s, pool: 5}
 replica: {id: REPLICA, drain: 20s}
 master_key: env:MASTER_KEY
 operator_key: env:OPERATOR_KEY
 rates: %s
 `
+
+// worlds has a place for each world that uses the server of the tests at the same time: its connections are few.
+var worlds = make(chan struct{}, 3)
 
 // price is 1 USD per million tokens of input and 10 of output.
 const price = "- {model: m, provider: up, from: 2020-01-01, input: 1, output: 10}\n"
@@ -64,7 +67,10 @@ type replica struct {
 // newReplicated makes a world with n replicas that are not started, on a schema that ends with the test.
 func newReplicated(t *testing.T, o options, n int) *replicated {
 	t.Helper()
-	return newReplicatedOn(t, o, n, postgrestest.New(t), "")
+	schema := postgrestest.New(t)
+	worlds <- struct{}{}
+	t.Cleanup(func() { <-worlds })
+	return newReplicatedOn(t, o, n, schema, "")
 }
 
 // newReplicatedOn is newReplicated on a given schema. The gateways reach it at another URL unless that is empty.

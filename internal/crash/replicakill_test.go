@@ -67,20 +67,6 @@ func (c *manyRuns) ask(i int) {
 	c.note(i, strings.Replace(r.object.ID, "resp_", "run_", 1), r.status == http.StatusOK, fmt.Sprintf("%d %s %s", r.status, r.code, r.said))
 }
 
-// respondUntil is respond, which is repeated while there is no answer.
-func (c *manyRuns) respondUntil(q asked) (r reply) {
-	for range 1000 {
-		r = c.respond(c.Context(), q)
-		if r.status != 0 && r.status != http.StatusServiceUnavailable && r.code != "broken" {
-			return r
-		}
-		if pause(c.Context(), 25*time.Millisecond) != nil {
-			return r
-		}
-	}
-	return r
-}
-
 func (c *manyRuns) note(i int, run string, ok bool, said string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -48,7 +48,7 @@ func (s *steady) finish() {
 	s.clients.Wait()
 }
 
-// answered returns how many requests were answered.
+// answeredSoFar returns how many requests were answered.
 func (s *steady) answeredSoFar() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,7 +81,12 @@ func (s *steady) one(kind string, n int) {
 	switch kind {
 	case "background":
 		r := s.respondUntil(asked{input: text, background: true, key: key})
-		ok, said = r.status == http.StatusOK, fmt.Sprintf("%d %s %s", r.status, r.code, r.said)
+		for id := r.object.ID; id != "" && r.object.Status != "completed" && pause(s.Context(), 25*time.Millisecond) == nil; {
+			if now := s.stored(s.Context(), id); now.status == http.StatusOK {
+				r = now
+			}
+		}
+		ok, said, last = r.status == http.StatusOK && r.object.Status == "completed", fmt.Sprintf("%d %s %s", r.status, r.code, r.said), r.object.text()
 	case "light":
 		var a answer
 		for a = s.ask(s.Context(), question{text: text}, nil); a.status == http.StatusServiceUnavailable && s.Context().Err() == nil; again++ {

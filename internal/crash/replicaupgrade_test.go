@@ -4,6 +4,7 @@ package crash_test
 
 import (
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -34,13 +35,13 @@ func TestReplicasOfAnOldBuildDuringAnUpgrade(t *testing.T) {
 	took := time.Since(began)
 	progress(40)
 	one := r.replicas[0]
-	one.process.kill()
+	one.stop()
 	one.begin() // the old build, on the new schema
 	r.awaitReady(2)
 	progress(20)
 	r.exec(`UPDATE schema_oldest SET oldest = 101`)
 	progress(20)
-	one.process.kill()
+	one.stop()
 	refused := one.startRefused()
 	if !strings.Contains(refused, "101") || !strings.Contains(refused, "100") {
 		t.Errorf("an old build on a schema that excludes it says: %s", refused)
@@ -49,6 +50,16 @@ func TestReplicasOfAnOldBuildDuringAnUpgrade(t *testing.T) {
 	s.finish()
 	s.judgeAll("the additive migration took " + took.Round(time.Millisecond).String())
 	t.Logf("an old build says of a schema that excludes it: %s", refused)
+}
+
+// stop asks the replica to stop, and waits until it has.
+func (r *replica) stop() {
+	r.Helper()
+	r.process.signal(syscall.SIGTERM)
+	await(r.T, "the end of the replica", r.process.ended)
+	if !r.process.cmd.ProcessState.Success() {
+		r.Errorf("the replica ended with %v", r.process.cmd.ProcessState)
+	}
 }
 
 // startRefused starts a gateway that must end by itself, and returns the last line that it wrote.

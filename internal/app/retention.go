@@ -30,7 +30,8 @@ type retention struct {
 // start says how many runs are to go, and deletes them and those that follow.
 // No days = only those are deleted that are to be forgotten. The same is done with files, by sweepFiles.
 // duty reports whether this process does what all replicas would do otherwise, every time that the interval has passed.
-func (r *retention) start(ctx context.Context, store *database.Store, sweepFiles func(context.Context), duty func(context.Context, string, time.Duration) bool,
+func (r *retention) start(
+	ctx context.Context, store *database.Store, sweepFiles func(context.Context), duty func(context.Context, string, time.Duration) bool,
 	days int, log *slog.Logger,
 ) {
 	ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))

@@ -169,7 +169,8 @@ func (b batch) open(t *tx, c headChange) error {
 // The two updates of a head. Most appends use the first one, which does not affect
 // the index of running runs.
 const (
-	updateCounters = `UPDATE runs SET rounds = ?5, calls = ?6, tokens = ?7, waits = ?13, epoch = max(epoch, ?4), next_seq = ?8, updated_at = max(updated_at, ?9),
+	updateCounters = `UPDATE runs SET rounds = ?5, calls = ?6, tokens = ?7, waits = ?13, epoch = max(epoch, ?4), next_seq = ?8,
+			updated_at = max(updated_at, ?9),
 			owner = CASE WHEN ?10 = 1 THEN owner ELSE ?11 END, lease_until = CASE WHEN ?10 = 1 THEN lease_until ELSE ?12 END`
 	updateStatus = updateCounters + `, status = ?14, grade = ?15, finish_reason = ?16, finished_at = ?17, slots = ?18, aside = '{}'`
 
@@ -225,7 +226,8 @@ func (b batch) insertHead(t *tx, c headChange) error {
 	return err
 }
 
-const insertForgotten = `INSERT INTO forgotten_runs (org, run_id) SELECT org, run_id FROM runs WHERE org = ? AND run_id = ? ON CONFLICT DO NOTHING`
+const insertForgotten = `INSERT INTO forgotten_runs (org, run_id) SELECT org, run_id FROM runs WHERE org = ? AND run_id = ?
+	ON CONFLICT DO NOTHING`
 
 // forgets reports whether the batch opens a run that is to be forgotten.
 func (b batch) forgets() bool {

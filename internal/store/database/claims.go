@@ -7,12 +7,13 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 )
 
-// claimable lists runs that the owner ?1 may claim (journal.Head.Claimable) at the time ?2, the oldest of each org first, and
-// no more of an org than its slots allow, beginning with the org after ?3.
+// claimable lists runs that the owner ?1 may claim (journal.Head.Claimable) at the time ?2, the oldest of each org first,
+// and no more of an org than its slots allow, beginning with the org after ?3.
 const claimable = `WITH RECURSIVE waiting (org) AS ( -- the orgs with queued runs
 		(SELECT org FROM runs WHERE status = 'queued' ORDER BY org LIMIT 1)
 		UNION ALL
-		SELECT (SELECT n.org FROM runs AS n WHERE n.status = 'queued' AND n.org > waiting.org ORDER BY n.org LIMIT 1) FROM waiting WHERE waiting.org IS NOT NULL),
+		SELECT (SELECT n.org FROM runs AS n WHERE n.status = 'queued' AND n.org > waiting.org ORDER BY n.org LIMIT 1)
+			FROM waiting WHERE waiting.org IS NOT NULL),
 	free AS (
 		SELECT org, run_id, slots, created_at FROM runs WHERE status = 'running' AND lease_until <= ?2 AND owner <> ?1
 		UNION ALL
@@ -21,7 +22,8 @@ const claimable = `WITH RECURSIVE waiting (org) AS ( -- the orgs with queued run
 			ORDER BY q.created_at, q.run_id LIMIT ?4) AS oldest),
 	placed AS (SELECT *, row_number() OVER (PARTITION BY org ORDER BY created_at, run_id) AS place FROM free)
 	SELECT org, run_id FROM placed
-	WHERE slots = 0 OR place + (SELECT count(*) FROM runs AS r WHERE r.status = 'running' AND r.org = placed.org AND r.lease_until > ?2) <= slots
+	WHERE slots = 0 OR place + (SELECT count(*) FROM runs AS r
+		WHERE r.status = 'running' AND r.org = placed.org AND r.lease_until > ?2) <= slots
 	ORDER BY place, org <= ?3, org LIMIT ?4`
 
 // claimOnServer claims runs of several orgs, each in the lane of its org: what is claimable is decided there again.
@@ -104,7 +106,8 @@ func (t *tx) claimOne(owner string, key runKey, now, wall time.Time, bounded boo
 	}
 	if h.Summary.Status == journal.Queued {
 		var waits bool
-		if err := t.queryRow(`SELECT `+notItsTurn+` FROM runs AS q WHERE q.org = ? AND q.run_id = ?`, []any{key.org, key.run}, &waits); err != nil || waits {
+		err := t.queryRow(`SELECT `+notItsTurn+` FROM runs AS q WHERE q.org = ? AND q.run_id = ?`, []any{key.org, key.run}, &waits)
+		if err != nil || waits {
 			return lease, false, err
 		}
 	}

@@ -143,7 +143,8 @@ func (t *tx) checkStored(orgID string) error {
 
 func (c conversation) insert(t *tx) error {
 	_, err := t.exec(`INSERT INTO conversations (org, principal, key, version, previous, body, parts, saved_at, expires_at)
-		VALUES (?, ?, ?, 1, ?, CAST(? AS TEXT), ?, ?, ?)`, c.org, c.principal, c.keys[0], c.previous, c.body, c.parts.digest(), c.savedAt, c.expiresAt)
+		VALUES (?, ?, ?, 1, ?, CAST(? AS TEXT), ?, ?, ?)`,
+		c.org, c.principal, c.keys[0], c.previous, c.body, c.parts.digest(), c.savedAt, c.expiresAt)
 	for _, key := range c.keys {
 		if err != nil {
 			break
@@ -164,7 +165,8 @@ func (c conversation) insert(t *tx) error {
 
 // replace stores c in place of the conversation with the same key and version.
 func (c conversation) replace(t *tx) error {
-	n, err := t.exec(`UPDATE conversations SET version = version + 1, previous = ?, body = CAST(? AS TEXT), parts = ?, saved_at = ?, expires_at = ?
+	n, err := t.exec(`UPDATE conversations SET version = version + 1, previous = ?, body = CAST(? AS TEXT), parts = ?,
+			saved_at = ?, expires_at = ?
 		WHERE org = ? AND principal = ? AND key = ? AND version = ?`,
 		c.previous, c.body, c.parts.digest(), c.savedAt, c.expiresAt, c.org, c.principal, c.keys[0], c.version)
 	switch {
@@ -224,7 +226,8 @@ func (t *tx) evictOldest(orgID string, handovers bool, n int64, limit int) (int6
 			return 0, nil
 		}
 	}
-	return t.exec(`DELETE FROM conversations WHERE _rowid_ IN (SELECT _rowid_ FROM conversations WHERE org = ? AND (substr(key, 1, 5) = 'call:') = (? = 1)
+	return t.exec(`DELETE FROM conversations WHERE _rowid_ IN (SELECT _rowid_ FROM conversations
+		WHERE org = ? AND (substr(key, 1, 5) = 'call:') = (? = 1)
 		AND expires_at < 7000000000000 ORDER BY saved_at, rowid LIMIT ?)`, orgID, handovers, min(excess, sweepBatch))
 }
 

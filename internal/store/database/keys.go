@@ -182,7 +182,8 @@ func (t *tx) deleteOldRevoked(orgID string) error {
 		return nil
 	}
 	_, err := t.exec(`DELETE FROM api_keys WHERE _rowid_ IN (SELECT _rowid_ FROM api_keys
-		WHERE org = ? AND revoked_at > 0 ORDER BY revoked_at DESC, created_at DESC, id DESC LIMIT 9223372036854775807 OFFSET ?)`, orgID, t.caps.Keys)
+		WHERE org = ? AND revoked_at > 0 ORDER BY revoked_at DESC, created_at DESC, id DESC LIMIT 9223372036854775807 OFFSET ?)`,
+		orgID, t.caps.Keys)
 	return err
 }
 

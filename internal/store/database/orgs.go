@@ -264,7 +264,8 @@ func (t *tx) raise(orgID string) error {
 	if err := t.queryRow(`UPDATE settings_epoch SET epoch = epoch + 1 RETURNING epoch`, nil, &t.made); err != nil {
 		return err
 	}
-	_, err := t.exec(`INSERT INTO settings_changes (org, epoch) VALUES (?, ?) ON CONFLICT (org) DO UPDATE SET epoch = excluded.epoch`, orgID, t.made)
+	_, err := t.exec(`INSERT INTO settings_changes (org, epoch) VALUES (?, ?)
+		ON CONFLICT (org) DO UPDATE SET epoch = excluded.epoch`, orgID, t.made)
 	return err
 }
 

@@ -127,7 +127,8 @@ func (t *tx) giveUpAll(orgID, webhook string, now int64) error {
 // trimEnded deletes the oldest messages of a webhook that have ended, beyond journal.MaxEnded.
 func (t *tx) trimEnded(orgID, webhook string) error {
 	_, err := t.exec(`DELETE FROM outbox WHERE _rowid_ IN (SELECT _rowid_ FROM outbox INDEXED BY outbox_due
-		WHERE org = ? AND webhook = ? AND ended_at > 0 ORDER BY ended_at DESC LIMIT 9223372036854775807 OFFSET ?)`, orgID, webhook, journal.MaxEnded)
+		WHERE org = ? AND webhook = ? AND ended_at > 0 ORDER BY ended_at DESC LIMIT 9223372036854775807 OFFSET ?)`,
+		orgID, webhook, journal.MaxEnded)
 	return err
 }
 
@@ -262,7 +263,8 @@ func (s *Store) Redeliver(ctx context.Context, orgID, webhook, messageID string,
 // DeleteEnded implements journal.Outbox.
 func (s *Store) DeleteEnded(ctx context.Context, before time.Time) error {
 	return s.wrap("delete messages that have ended", s.repeatWrite(ctx, noOrg, func(t *tx) (int64, error) {
-		return t.exec(`DELETE FROM outbox WHERE _rowid_ IN (SELECT _rowid_ FROM outbox INDEXED BY outbox_ended WHERE ended_at > 0 AND ended_at < ? LIMIT ?)`,
+		return t.exec(`DELETE FROM outbox WHERE _rowid_ IN (SELECT _rowid_ FROM outbox INDEXED BY outbox_ended
+			WHERE ended_at > 0 AND ended_at < ? LIMIT ?)`,
 			before.UnixMilli(), sweepBatch)
 	}))
 }

@@ -90,7 +90,7 @@ type groups[T any] struct {
 func openGroups[T any](
 	ctx context.Context, db querier, server bool, scan func(scanner) (T, error), org func(T) string, query string,
 ) *groups[T] {
-	rows, err := db.QueryContext(ctx, query) //nolint:rowserrcheck // close and advance do
+	rows, err := db.QueryContext(ctx, query)
 	g := &groups[T]{rows: rows, scan: scan, org: org, err: err}
 	if server && err == nil {
 		g.rows = nil

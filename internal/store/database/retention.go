@@ -231,7 +231,7 @@ func (t *tx) vacuum() (int64, error) {
 	if err := t.queryRow(`PRAGMA freelist_count`, nil, &before); err != nil || before == 0 {
 		return 0, err
 	}
-	s, err := t.statement(fmt.Sprintf(`PRAGMA incremental_vacuum(%d)`, vacuumBatch)) //nolint:sqlclosecheck // cached, and closed with t
+	s, err := t.statement(fmt.Sprintf(`PRAGMA incremental_vacuum(%d)`, vacuumBatch))
 	if err != nil {
 		return 0, err
 	}

@@ -21,11 +21,14 @@ import (
 //
 // All else is written so that both take it, or is a function that the schema of the server has (min, max and instr of values,
 // json_each, json_extract, json_array_length).
-type translated struct{ driver.Connector }
+type translated struct {
+	driver.Connector
+	*translator
+}
 
 // Translated returns a connector whose connections translate the statements of this package for PostgreSQL. Flags are bound as
 // numbers, as they are stored. c is one of package stdlib of pgx.
-func Translated(c driver.Connector) driver.Connector { return translated{c} }
+func Translated(c driver.Connector) driver.Connector { return translated{c, newTranslator()} }
 
 // Connect implements driver.Connector.
 func (c translated) Connect(ctx context.Context) (driver.Conn, error) {
@@ -33,7 +36,7 @@ func (c translated) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &translatedConn{inner.(serverConn)}, nil
+	return &translatedConn{inner.(serverConn), c.translator}, nil
 }
 
 // serverConn is what a connection of pgx is.
@@ -47,7 +50,10 @@ type serverConn interface {
 	driver.SessionResetter
 }
 
-type translatedConn struct{ serverConn }
+type translatedConn struct {
+	serverConn
+	*translator
+}
 
 // BeginTx implements driver.ConnBeginTx. The statements of a transaction that only reads see the same state, as those on a file do.
 func (c *translatedConn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, error) {
@@ -58,15 +64,15 @@ func (c *translatedConn) BeginTx(ctx context.Context, o driver.TxOptions) (drive
 }
 
 func (c *translatedConn) PrepareContext(ctx context.Context, text string) (driver.Stmt, error) {
-	return c.serverConn.PrepareContext(ctx, translate(text))
+	return c.serverConn.PrepareContext(ctx, c.translate(text))
 }
 
 func (c *translatedConn) ExecContext(ctx context.Context, text string, args []driver.NamedValue) (driver.Result, error) {
-	return c.serverConn.ExecContext(ctx, translate(text), args)
+	return c.serverConn.ExecContext(ctx, c.translate(text), args)
 }
 
 func (c *translatedConn) QueryContext(ctx context.Context, text string, args []driver.NamedValue) (driver.Rows, error) {
-	return c.serverConn.QueryContext(ctx, translate(text), args)
+	return c.serverConn.QueryContext(ctx, c.translate(text), args)
 }
 
 // CheckNamedValue implements driver.NamedValueChecker.
@@ -80,27 +86,34 @@ func (c *translatedConn) CheckNamedValue(v *driver.NamedValue) error {
 	return nil
 }
 
-var translations sync.Map // from a statement of this package to that of the server; there are some hundreds
+// translator makes statements of PostgreSQL of those of this package.
+type translator struct {
+	spelled *strings.Replacer
+	inOrder *regexp.Regexp // a table that is joined in the order of the statement
+	known   sync.Map       // from a statement of this package to that of the server; there are some hundreds
+}
 
-func translate(text string) string {
-	if known, ok := translations.Load(text); ok {
+func newTranslator() *translator {
+	return &translator{
+		spelled: strings.NewReplacer("_rowid_", "ctid", "AS TEXT)", "AS bytea)", "x''", "CAST('' AS bytea)"),
+		inOrder: regexp.MustCompile(`CROSS JOIN (\w+(?: AS)?(?: \w+)? ON )`),
+	}
+}
+
+func (t *translator) translate(text string) string {
+	if known, ok := t.known.Load(text); ok {
 		return known.(string)
 	}
-	out := translateText(text)
-	translations.Store(text, out)
+	out := number(t.spelled.Replace(t.inOrder.ReplaceAllString(text, "JOIN $1")))
+	t.known.Store(text, out)
 	return out
 }
 
-var spelled = strings.NewReplacer("_rowid_", "ctid", "AS TEXT)", "AS bytea)", "x''", "CAST('' AS bytea)") // read-only
-
-// joinedInOrder finds a table that is joined in the order of the statement.
-var joinedInOrder = regexp.MustCompile(`CROSS JOIN (\w+(?: AS)?(?: \w+)? ON )`)
-
-func translateText(text string) string {
-	text = joinedInOrder.ReplaceAllString(text, "JOIN $1")
+// number returns a statement with the numbers of its parameters, and without the indexes that it names.
+func number(text string) string {
 	var b strings.Builder
 	next := 1
-	for part, quoted := range quotes(spelled.Replace(text)) {
+	for part, quoted := range quotes(text) {
 		if quoted {
 			b.WriteString(part)
 			continue

@@ -165,7 +165,8 @@ func (t *tx) boundNames(s *usageSum) error {
 		}
 	}
 	_, err = t.exec(`INSERT INTO usage_days (org, day, end_users, models) VALUES (?, ?, ?, ?)
-		ON CONFLICT (org, day) DO UPDATE SET end_users = usage_days.end_users + excluded.end_users, models = usage_days.models + excluded.models`, s.org, s.Day, newUser, newModel)
+		ON CONFLICT (org, day) DO UPDATE SET end_users = usage_days.end_users + excluded.end_users, models = usage_days.models + excluded.models`,
+		s.org, s.Day, newUser, newModel)
 	return err
 }
 
@@ -270,7 +271,8 @@ type UsageRest struct {
 // PruneUsage implements audit.Log.
 func (s *Store) PruneUsage(ctx context.Context, orgID string, day int64) (removed int64, err error) {
 	for i, text := range []string{
-		`DELETE FROM usage_sums WHERE (` + usageKeyColumns + `) IN (SELECT ` + usageKeyColumns + ` FROM usage_sums WHERE org = ? AND day < ? LIMIT ?)`,
+		`DELETE FROM usage_sums WHERE (` + usageKeyColumns + `) IN (SELECT ` + usageKeyColumns + `
+			FROM usage_sums WHERE org = ? AND day < ? LIMIT ?)`,
 		`DELETE FROM usage_models WHERE (org, day, model) IN (SELECT org, day, model FROM usage_models WHERE org = ? AND day < ? LIMIT ?)`,
 		`DELETE FROM usage_days WHERE (org, day) IN (SELECT org, day FROM usage_days WHERE org = ? AND day < ? LIMIT ?)`,
 	} {

@@ -728,7 +728,7 @@ func (t *tx) rollback(err error) error {
 // exec executes a statement and returns the number of changed rows. It takes no context of a caller:
 // a queued write is performed even if its caller no longer waits.
 func (t *tx) exec(text string, args ...any) (int64, error) {
-	s, err := t.statement(text) //nolint:sqlclosecheck // cached, and closed with t
+	s, err := t.statement(text)
 	if err != nil {
 		return 0, err
 	}
@@ -741,7 +741,7 @@ func (t *tx) exec(text string, args ...any) (int64, error) {
 
 // queryRow reads one row. It returns sql.ErrNoRows if there is none.
 func (t *tx) queryRow(text string, args []any, dest ...any) error {
-	s, err := t.statement(text) //nolint:sqlclosecheck // cached, and closed with t
+	s, err := t.statement(text)
 	if err != nil {
 		return err
 	}
@@ -750,7 +750,7 @@ func (t *tx) queryRow(text string, args []any, dest ...any) error {
 
 // queryOne reads one row with scan. It returns org.ErrNotFound if there is none.
 func queryOne[T any](t *tx, scan func(scanner) (T, error), text string, args ...any) (T, error) {
-	s, err := t.statement(text) //nolint:sqlclosecheck // cached, and closed with t
+	s, err := t.statement(text)
 	if err != nil {
 		var none T
 		return none, err
@@ -764,7 +764,7 @@ func queryOne[T any](t *tx, scan func(scanner) (T, error), text string, args ...
 
 // queryAll returns all rows of a statement.
 func queryAll[T any](t *tx, scan func(scanner) (T, error), text string, args ...any) ([]T, error) {
-	s, err := t.statement(text) //nolint:sqlclosecheck // cached, and closed with t
+	s, err := t.statement(text)
 	if err != nil {
 		return nil, err
 	}

@@ -373,6 +373,7 @@ func TestStatementsOfFilesUseAnIndex(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		defer rows.Close()
 		var plan strings.Builder
 		for rows.Next() {
 			var line string
@@ -384,7 +385,6 @@ func TestStatementsOfFilesUseAnIndex(t *testing.T) {
 		if err := rows.Err(); err != nil || strings.Contains(plan.String(), "Seq Scan") {
 			t.Errorf("%s: %v\n%s", s.statement, err, plan.String())
 		}
-		rows.Close()
 		if _, err := conn.ExecContext(t.Context(), `DEALLOCATE tried`); err != nil {
 			t.Fatal(err)
 		}

@@ -61,7 +61,7 @@ func Examine(ctx context.Context, db *sql.DB, e Examination) []Line {
 		return []Line{{"connection", Wrong, "cannot be reached: " + plainError(err), "check database, the network, and that the server " +
 			"accepts the role"}}
 	}
-	defer conn.Close() //nolint:errcheck // it was read
+	defer conn.Close()
 	x := &examiner{Examination: e, ctx: ctx, conn: conn}
 	for _, check := range []struct {
 		name string

@@ -44,8 +44,10 @@ func (b *Beats) Beat(ctx context.Context, me replica.Beat) (replica.State, error
 	var others, now int64
 	before := b.store.clock.steady.Now()
 	err := b.store.beats.QueryRowContext(ctx, `WITH beat AS (
-			INSERT INTO replicas AS r (id, seen_at, started_at, applied, version, draining) VALUES ($1, `+nowMillis+`, `+nowMillis+`, $2, $3, $4)
-			ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, applied = excluded.applied, version = excluded.version, draining = excluded.draining)
+			INSERT INTO replicas AS r (id, seen_at, started_at, applied, version, draining)
+			VALUES ($1, `+nowMillis+`, `+nowMillis+`, $2, $3, $4)
+			ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, applied = excluded.applied,
+				version = excluded.version, draining = excluded.draining)
 		SELECT (SELECT epoch FROM settings_epoch), `+nowMillis+`,
 			(SELECT count(*) FROM replicas WHERE id <> $1 AND seen_at > `+nowMillis+` - $5::bigint),
 			(SELECT count(*) FROM replicas WHERE id <> $1 AND seen_at > `+nowMillis+` - $5::bigint AND draining = 0)`,
@@ -87,7 +89,8 @@ func (b *Beats) Made() int64 { return b.store.made.Load() }
 
 // Confirmed implements replica.Beats.
 func (b *Beats) Confirmed(ctx context.Context, epoch int64) (all bool, err error) {
-	err = b.store.DB().QueryRowContext(ctx, `SELECT NOT EXISTS (SELECT 1 FROM replicas WHERE seen_at > `+nowMillis+` - $2::bigint AND applied < $1)`,
+	err = b.store.DB().QueryRowContext(ctx, `SELECT NOT EXISTS (SELECT 1 FROM replicas
+		WHERE seen_at > `+nowMillis+` - $2::bigint AND applied < $1)`,
 		epoch, replica.Grace.Milliseconds()).Scan(&all)
 	return all, err
 }
@@ -97,7 +100,8 @@ func (b *Beats) Bell() <-chan struct{} { return b.rung }
 
 // Leave implements replica.Beats. It also deletes the rows of replicas that did not leave.
 func (b *Beats) Leave(ctx context.Context, id string) error {
-	_, err := b.store.beats.ExecContext(ctx, `DELETE FROM replicas WHERE id = $1 OR seen_at < `+nowMillis+` - $2::bigint`, id, forgetReplica.Milliseconds())
+	_, err := b.store.beats.ExecContext(ctx, `DELETE FROM replicas WHERE id = $1 OR seen_at < `+nowMillis+` - $2::bigint`,
+		id, forgetReplica.Milliseconds())
 	return err
 }
 
@@ -106,7 +110,8 @@ func (b *Beats) Leave(ctx context.Context, id string) error {
 func (s *Store) HasDuty(ctx context.Context, name, owner string, lasts time.Duration) (has bool, err error) {
 	err = s.beats.QueryRowContext(ctx, `WITH taken AS (
 			INSERT INTO duties AS d (name, owner, until) VALUES ($1, $2, `+nowMillis+` + $3::bigint)
-			ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, until = excluded.until WHERE d.owner = excluded.owner OR d.until < `+nowMillis+`
+			ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, until = excluded.until
+				WHERE d.owner = excluded.owner OR d.until < `+nowMillis+`
 			RETURNING 1)
 		SELECT EXISTS (SELECT 1 FROM taken)`, name, owner, lasts.Milliseconds()).Scan(&has)
 	return has, err

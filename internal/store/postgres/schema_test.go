@@ -73,7 +73,10 @@ func TestTheTablesAreThoseOfSQLite(t *testing.T) {
 	t.Parallel()
 	_, db := migrated(t)
 	lite := sqlite(t)
-	own := []string{"goose_db_version", "replicas", "owners", "settings_changes", "bucket_files", "settings_epoch", "installation", "duties", "file_chunks", "schema_oldest"}
+	own := []string{
+		"goose_db_version", "replicas", "owners", "settings_changes", "bucket_files",
+		"settings_epoch", "installation", "duties", "file_chunks", "schema_oldest",
+	}
 
 	// Table, column, place in the primary key, whether it may be NULL.
 	want := without(rows(t, lite, `SELECT m.name || ' ' || c.name || ' ' || lower(c.type) || ' ' || c.pk || iif(c."notnull", '', ' null')

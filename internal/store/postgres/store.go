@@ -41,7 +41,8 @@ func Open(ctx context.Context, o Options, s database.ServerOptions) (*Store, err
 		return nil, err
 	}
 	writing := max(2, o.PoolSize()/2)
-	db, writers, beats := pool(database.Translated(connector), max(2, o.PoolSize()-writing)), pool(database.Translated(connector), writing), pool(connector, 1)
+	translated := database.Translated(connector)
+	db, writers, beats := pool(translated, max(2, o.PoolSize()-writing)), pool(translated, writing), pool(connector, 1)
 	out := &Store{Schema: found.Schema, beats: beats, clock: &serverClock{steady: clock.NewSteady(clock.Wall())}}
 	if err := out.clock.set(ctx, beats); err != nil {
 		return nil, errors.Join(fmt.Errorf("the clock of the database: %w", err), db.Close(), writers.Close(), beats.Close())

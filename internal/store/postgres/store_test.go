@@ -32,7 +32,8 @@ func newMaker(t *testing.T) maker {
 	}
 	db := k.db(t)
 	defer db.Close()
-	rows, err := db.QueryContext(t.Context(), `SELECT tablename FROM pg_tables WHERE schemaname = current_schema() AND tablename NOT IN ('goose_db_version', 'settings_epoch', 'schema_oldest')`)
+	rows, err := db.QueryContext(t.Context(), `SELECT tablename FROM pg_tables WHERE schemaname = current_schema()
+		AND tablename NOT IN ('goose_db_version', 'settings_epoch', 'schema_oldest')`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +77,10 @@ func (k maker) capped(t *testing.T, c storetest.Clocks, caps org.Caps) storetest
 
 func (k maker) again(t *testing.T, c storetest.Clocks, caps org.Caps) storetest.Store {
 	t.Helper()
-	s := database.OpenServer(k.db(t), database.ServerOptions{Writers: k.db(t), Name: k.options.Schema, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Now: c.Wall, LeaseNow: c.Leases, Caps: caps})
+	s := database.OpenServer(k.db(t), database.ServerOptions{
+		Writers: k.db(t), Name: k.options.Schema, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Now: c.Wall, LeaseNow: c.Leases, Caps: caps,
+	})
 	k.clocks[s] = c
 	t.Cleanup(func() { _ = s.Close() })
 	sweep := func(t *testing.T) {

@@ -250,10 +250,13 @@ func (r *replicated) wantNothingHeld() {
 	}
 }
 
-// overspent counts the budgets of which more is spent and reserved than their limit and what calls have cost beyond their reservation.
+// overspentBudgets counts the budgets of which more is spent and reserved than their limit and what calls have cost beyond their reservation.
+const overspentBudgets = `SELECT count(*) FROM budgets WHERE limit_nano_usd > 0 AND spent_nano_usd + reserved_nano_usd > limit_nano_usd + overrun_nano_usd`
+
+// overspent returns how many budgets are overspent.
 func (r *replicated) overspent() int {
 	r.Helper()
-	return r.one(`SELECT count(*) FROM budgets WHERE limit_nano_usd > 0 AND spent_nano_usd + reserved_nano_usd > limit_nano_usd + overrun_nano_usd`)
+	return r.one(overspentBudgets)
 }
 
 // wantOneHistory fails the test unless each fact of a run is one that the rules allow in its place, and returns the fates of its calls.

@@ -68,12 +68,16 @@ func (s *steady) client(kind string) {
 			return
 		default:
 		}
-		s.mu.Lock()
-		s.next++
-		n := s.next
-		s.mu.Unlock()
-		s.one(kind, n)
+		s.one(kind, s.number())
 	}
+}
+
+// number returns the number of another errand.
+func (s *steady) number() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.next++
+	return s.next
 }
 
 // one sends a request until it is answered. A request without a key is sent again only if it was refused.
@@ -92,8 +96,10 @@ func (s *steady) one(kind string, n int) {
 		ok, said, last = r.status == http.StatusOK && r.object.Status == "completed", fmt.Sprintf("%d %s %s", r.status, r.code, r.said), r.object.text()
 	case "light":
 		var a answer
-		for a = s.ask(s.Context(), question{text: text}, nil); a.status == http.StatusServiceUnavailable && s.Context().Err() == nil; again++ {
+		a = s.ask(s.Context(), question{text: text}, nil)
+		for ; a.status == http.StatusServiceUnavailable && s.Context().Err() == nil; again++ {
 			_ = pause(s.Context(), 25*time.Millisecond)
+			text = fmt.Sprintf("Errand %d.", s.number()) // the run may have begun: this is another one
 			a = s.ask(s.Context(), question{text: text}, nil)
 		}
 		ok, said, last = a.status == http.StatusOK && a.code == "", fmt.Sprintf("%+v", a), a.last()
@@ -167,8 +173,9 @@ func (s *steady) judgeAll(what string) {
 	}
 	resumed, unknown := 0, 0
 	for id, state := range s.runs() {
-		if state != "complete" && !(s.mayBreak && state == "lost") {
+		if light := s.replicated.one(`SELECT count(*) FROM runs WHERE run_id = $1 AND grade = 'light'`, id) == 1; state != "complete" && !(s.mayBreak && light) {
 			s.Errorf("run %s is %s", id, state)
+			s.tell(id)
 		}
 		fates, again := s.wantOneHistory(id)
 		resumed += len(again)
@@ -184,6 +191,16 @@ func (s *steady) judgeAll(what string) {
 	s.wantNothingHeld()
 	s.Logf("%s: requests %v, %d failed, %d without a key lost, %d sent again; runs %v, %d taken over; %d once effects, %d doubled, %d outcomes unknown",
 		what, s.ended, len(s.failed), s.broken, s.refused, s.stateCounts(), resumed, effects, len(twice), unknown)
+}
+
+// tell logs the journal of a run.
+func (w *world) tell(id string) {
+	w.Helper()
+	story, _ := w.load(id)
+	for _, f := range story.Facts {
+		body, _ := json.Marshal(f.Body)
+		w.Logf("%s %d epoch %d %s %s %.300s", id, f.Seq, f.Epoch, time.UnixMilli(f.At).UTC().Format("15:04:05.000"), f.Body.Kind(), body)
+	}
 }
 
 // A replica is asked to stop under load: what is under way there ends, or is continued by the other one. Then one replica after the

@@ -127,8 +127,25 @@ func (r *replicated) newReplica(id, config string, env []string) *replica {
 func (r *replica) begin() {
 	r.Helper()
 	old := r.base()
-	r.process = r.serve()
+	for began := time.Now(); ; {
+		r.process = r.start("")
+		if r.supervised && r.process.over() && time.Since(began) < patience {
+			continue // as a supervisor does
+		}
+		break
+	}
 	r.balancer.add(r.base(), old)
+	waitFor(r.T, patience, "the replica takes work", r.ready)
+}
+
+// over reports whether the process has ended.
+func (p *process) over() bool {
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
+	}
 }
 
 // beginAll starts all replicas, and returns when each of them has seen the others.

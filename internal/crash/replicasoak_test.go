@@ -125,7 +125,7 @@ func (d *disturbance) follower(streams, reconnects *int) {
 			}
 		}
 		if ends := terminal(events); !slices.Equal(ends, []string{"completed"}) {
-			d.Errorf("%s has the ends %q", r.object.ID, ends)
+			d.Errorf("%s has the ends %q, its events are %q", r.object.ID, ends, events)
 		}
 		*streams++
 	}
@@ -158,6 +158,9 @@ func TestReplicasSurviveKillsAndAnUnreliableDatabase(t *testing.T) {
 	long := soak.Value(t, 20*time.Second, 20*time.Second, 10*time.Minute)
 	d := &disturbance{steady: newSteady(t, r), server: server, cutter: cutter, until: time.Now().Add(long), pace: soak.Value(t, 4, 4, 1)}
 	d.mayBreak = true
+	for _, one := range r.replicas {
+		one.supervised = true
+	}
 	_, made, _ := r.send(t.Context(), http.MethodPost, "/api/keys", ownKey, `{"name":"spender","role":"member","budgets":[{"period":"total","usd":0.02}]}`)
 	key := between(made, `"key":"`, `"`)
 	if key == "" {

@@ -189,6 +189,11 @@ func (s *Store) tellRefused(ctx context.Context, orgID string, over *journal.Ove
 // Exchange implements journal.Slices.
 func (s *Store) Exchange(ctx context.Context, orgID, owner string, uses []journal.SliceUse) ([]journal.Slice, error) {
 	out := make([]journal.Slice, len(uses))
+	if s.onServer() { // slices of owners that nobody has seen are forfeit
+		if err := s.seen(ctx, owner, s.leaseNow()); err != nil {
+			return nil, s.wrap("exchange slices of budgets", err)
+		}
+	}
 	err := s.writer.perform(ctx, orgID, func(t *tx) error {
 		for i, use := range uses {
 			var err error

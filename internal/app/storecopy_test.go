@@ -20,7 +20,9 @@ func TestAGatewayMovesToPostgreSQLAndBack(t *testing.T) {
 	variables := environment()
 	variables["DATABASE"], variables["MASTER"] = o.URL, masterKey
 	yaml := "operator_key: operator-key\nmaster_key: env:MASTER\n" +
-		site{upstream: newUpstream(t, script(says("one"), says("two"), says("three"), says("four"))).URL, runtime: "buckets: [{name: docs}]"}.yaml()
+		site{
+			upstream: newUpstream(t, script(says("one"), says("two"), says("three"), says("four"))).URL, runtime: "buckets: [{name: docs}]",
+		}.yaml()
 	onPostgres := yaml + fmt.Sprintf("\ndatabase: env:DATABASE\npostgres: {schema: %q, pool: 6}\nreplica: {}\n", o.Schema)
 	file := filepath.Join(t.TempDir(), "turnpike.yaml")
 	if err := os.WriteFile(file, []byte(onPostgres), 0o600); err != nil {
@@ -49,7 +51,8 @@ func TestAGatewayMovesToPostgreSQLAndBack(t *testing.T) {
 	still := func(g *gateway) {
 		t.Helper()
 		for path, want := range map[string]string{
-			"/api/buckets/docs/files/a/x.txt": "hello", signed: "hello", "/api/secrets": `"token"`, "/api/keys": `"k"`, "/api/audit?limit=100": "audit_log.management",
+			"/api/buckets/docs/files/a/x.txt": "hello", signed: "hello", "/api/secrets": `"token"`, "/api/keys": `"k"`,
+			"/api/audit?limit=100": "audit_log.management",
 		} {
 			a := g.send("GET", path, nil, "Authorization", "Bearer owner-key")
 			if a.status != 200 || !strings.Contains(string(a.body), want) {

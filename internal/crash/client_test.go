@@ -38,7 +38,7 @@ type answer struct {
 // final reports whether there is nothing to be repeated: the run is over.
 func (a answer) final() bool {
 	switch a.code {
-	case "broken", "run_in_progress", "run_handed_over", "stopping", "store_unavailable":
+	case "broken", "run_in_progress", "run_handed_over", "stopping", "store_unavailable", "replica_out", "overloaded":
 		return false
 	}
 	return true

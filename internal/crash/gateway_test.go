@@ -70,6 +70,10 @@ type world struct {
 	prefix   []string // command line that the gateway's is added to; nil = none
 	inside   []string // command line that those of other commands are added to; nil = none
 
+	supervised bool // start returns a gateway that has ended while it started
+
+	server *database.Reader // of a database on a server; nil = the file in data
+
 	mu  sync.Mutex
 	url string // of the process that serves; guarded by mu
 }
@@ -143,6 +147,9 @@ func (w *world) start(point string) *process {
 		}
 		select {
 		case <-p.ended:
+			if w.supervised {
+				return true
+			}
 			w.Fatalf("the gateway ended before it listened: %v", p.cmd.ProcessState)
 		default:
 		}
@@ -236,6 +243,9 @@ func (w *world) command(args ...string) string {
 // runs returns how each run of the org stands, by id, as the command says it.
 func (w *world) runs() map[string]string {
 	w.Helper()
+	if w.server != nil {
+		return w.storedRuns()
+	}
 	states := map[string]string{}
 	const page = 1000
 	for before := ""; ; {
@@ -277,11 +287,14 @@ func (w *world) stateCounts() map[string]int {
 // load reads the journal of a run and its rows for auditors from the file.
 func (w *world) load(id string) (*journal.Story, []audit.Row) {
 	w.Helper()
-	r, err := database.OpenReader(w.Context(), filepath.Join(w.data, "turnpike.db"))
-	if err != nil {
-		w.Fatal(err)
+	r := w.server
+	if r == nil {
+		var err error
+		if r, err = database.OpenReader(w.Context(), filepath.Join(w.data, "turnpike.db")); err != nil {
+			w.Fatal(err)
+		}
+		defer r.Close()
 	}
-	defer r.Close()
 	story, err := r.Load(w.Context(), "default", id)
 	if err != nil {
 		w.Fatal(err)

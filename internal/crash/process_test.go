@@ -29,8 +29,17 @@ type process struct {
 // begin runs a program with env as its whole environment.
 func begin(t *testing.T, env []string, program string, args ...string) *process {
 	t.Helper()
+	return beginAs(t, nil, env, program, args...)
+}
+
+// beginAs is begin as another user; nil = as that of the test.
+func beginAs(t *testing.T, who *syscall.Credential, env []string, program string, args ...string) *process {
+	t.Helper()
 	ctx, cancel := lifetime(t)
 	p := &process{cmd: exec.CommandContext(ctx, program, args...), output: &output{}, ended: make(chan struct{})}
+	if who != nil {
+		p.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: who}
+	}
 	p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = env, p.output, p.output
 	if err := p.cmd.Start(); err != nil {
 		cancel()

@@ -51,6 +51,8 @@ type provider struct {
 
 	mu   sync.Mutex
 	seen [][]message // transcripts in the order of their coming; guarded by mu
+
+	offered []string // names of the tools that the last request offers; guarded by mu
 }
 
 // newProvider starts a provider, which ends with the test.
@@ -74,6 +76,7 @@ func (p *provider) transcripts() [][]message {
 func (p *provider) answer(w http.ResponseWriter, r *http.Request) {
 	var ask struct {
 		Messages []message
+		Tools    []struct{ Function struct{ Name string } }
 		Stream   bool
 	}
 	if err := json.NewDecoder(r.Body).Decode(&ask); err != nil || !ask.Stream {
@@ -82,6 +85,10 @@ func (p *provider) answer(w http.ResponseWriter, r *http.Request) {
 	}
 	p.mu.Lock()
 	p.seen = append(p.seen, ask.Messages)
+	p.offered = nil
+	for _, tool := range ask.Tools {
+		p.offered = append(p.offered, tool.Function.Name)
+	}
 	p.mu.Unlock()
 	said := p.script(ask.Messages)
 	if said.status != 0 {

@@ -86,7 +86,7 @@ func migrateWhenThere(ctx context.Context, o Options) (Version, error) {
 	defer cancel()
 	for said := false; ; {
 		v, err := Migrate(ctx, o)
-		if class := Classify(err); class != Lost && class != Unreachable {
+		if class := Classify(err); err == nil || class != Lost && class != Unreachable {
 			return v, err
 		}
 		if !said {

@@ -18,7 +18,9 @@ import (
 
 func TestStore(t *testing.T) {
 	k := newMaker(t)
+	k.watch = &watcher{}
 	storetest.Run(t, storetest.Maker{Shared: true, Open: k.open, Capped: k.capped, Reopen: k.reopen, Crash: k.crash})
+	t.Run("plans", func(t *testing.T) { k.checkPlans(t) })
 }
 
 // maker opens stores for storetest in one schema, one after the other.
@@ -26,6 +28,7 @@ type maker struct {
 	options postgres.Options
 	empty   string // statements that delete all rows
 	clocks  map[*database.Store]storetest.Clocks
+	watch   *watcher // sees the statements of the stores; may be nil
 }
 
 func newMaker(t *testing.T) maker {
@@ -61,6 +64,9 @@ func (k maker) db(t *testing.T) *sql.DB {
 	c, err := k.options.Connector()
 	if err != nil {
 		t.Fatal(err)
+	}
+	if k.watch != nil {
+		c = watchedConnector{c, k.watch}
 	}
 	return sql.OpenDB(database.Translated(c))
 }

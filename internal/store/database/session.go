@@ -87,10 +87,14 @@ func (s *session) once(t *tx, group []*write) error {
 	return err
 }
 
+// beginAlone begins a transaction. A process that is paused, or whose machine is gone, must not keep the lock of its org: the server ends
+// the session of a transaction that waits this long for its next statement. It is less than the others wait for a lock.
+const beginAlone = `BEGIN; SET LOCAL idle_in_transaction_session_timeout = 2000; `
+
 // begin begins a transaction for a group, whose writes are of one org.
 func (s *session) begin(t *tx, group []*write) error {
 	s.org, s.failed, t.raised, t.made = group[0].org, nil, nil, 0
-	if _, err := t.exec(`BEGIN; ` + s.options.Begin); err != nil {
+	if _, err := t.exec(beginAlone + s.options.Begin); err != nil {
 		return err
 	}
 	text := `SELECT CAST(pg_advisory_xact_lock(?) AS text), CAST(pg_current_xact_id() AS text), pg_backend_pid()`
@@ -207,7 +211,7 @@ func isLost(err error) bool {
 		return true
 	}
 	switch state := stateOf(err); {
-	case state == "25006", state == "53300", len(state) == 5 && (state[:2] == "08" || state[:3] == "57P"):
+	case state == "25006", state == "25P03", state == "53300", len(state) == 5 && (state[:2] == "08" || state[:3] == "57P"):
 		return true
 	case state != "":
 		return false

@@ -80,15 +80,15 @@ func (s *Store) DeleteOrgData(ctx context.Context, before time.Time, progress fu
 	}
 	for _, id := range ids {
 		deleted := 0
-		for _, text := range []string{
-			`DELETE FROM runs WHERE _rowid_ IN (SELECT _rowid_ FROM runs WHERE org = ? AND status NOT IN ('queued', 'running', 'waiting', 'paused') LIMIT 1)`,
-			`DELETE FROM conversations WHERE _rowid_ IN (SELECT _rowid_ FROM conversations WHERE org = ? LIMIT 1)`,
+		for _, d := range []due{ // in the order of their keys, so that no server reads what others have
+			{
+				table: "runs", keys: []string{"run_id"}, order: "run_id", args: []any{id},
+				condition: `org = ? AND status NOT IN ('queued', 'running', 'waiting', 'paused')`,
+			},
+			{table: "conversations", keys: []string{"principal", "key"}, order: "principal, key", condition: `org = ?`, args: []any{id}},
 		} {
-			if err := s.repeatWrite(ctx, id, func(t *tx) (int64, error) {
-				n, err := t.deleteSome(text, id)
-				deleted += int(n)
-				return n, err
-			}); err != nil {
+			n, err := s.deleteDue(ctx, d)
+			if deleted += n; err != nil {
 				return s.wrap("delete the data of org "+id, err)
 			}
 		}
@@ -112,18 +112,6 @@ func (s *Store) DeleteOrgData(ctx context.Context, before time.Time, progress fu
 		err = s.clean(ctx)
 	}
 	return s.wrap("delete the data of deleted orgs", err)
-}
-
-// deleteSome repeats a statement that deletes one row, until a write should end.
-func (t *tx) deleteSome(text string, args ...any) (deleted int64, err error) {
-	for began := time.Now(); deleted < deleteBatch && time.Since(began) < deleteTime; {
-		n, err := t.exec(text, args...)
-		if err != nil || n == 0 {
-			return deleted, err
-		}
-		deleted += n
-	}
-	return deleted, nil
 }
 
 // DeleteLater implements journal.LaterDeleter.

@@ -188,7 +188,8 @@ func (s *Store) fence(ctx context.Context, key runKey, h *head, lease journal.Le
 		return nil
 	}
 	if err := s.writer.perform(context.WithoutCancel(ctx), key.org, func(t *tx) error {
-		_, err := t.exec(`UPDATE runs SET epoch = epoch + 1, owner = '', lease_until = 0 WHERE org = ? AND run_id = ? AND epoch = ?`, key.org, key.run, h.broken)
+		_, err := t.exec(`UPDATE runs SET epoch = epoch + 1, owner = '', lease_until = 0 WHERE org = ? AND run_id = ? AND epoch = ?`,
+			key.org, key.run, h.broken)
 		return err
 	}); err != nil {
 		return err

@@ -17,6 +17,8 @@ const maxHeads = 4096
 
 type runKey struct{ org, run string }
 
+func (k runKey) orgOf() string { return k.org }
+
 // head is the end of a run's journal as it will be after all queued writes. It allows
 // a batch to be refused at once, before it is written. It stays correct because only
 // this process writes to the file.

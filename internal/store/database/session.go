@@ -15,7 +15,7 @@ import (
 
 // Limits of the transactions on a server.
 const (
-	transactionTime = 10 * time.Second      // of one; the connection is closed then. Also how long one is repeated that others are preferred to
+	transactionTime = 10 * time.Second      // of one; its connection is closed then. Also after which one is not repeated
 	lostTime        = 2 * time.Second       // how long one is repeated while the server cannot be reached
 	maxRepeats      = 5                     // of one that another one was preferred to
 	repeatDelay     = 5 * time.Millisecond  // before the first repetition, with jitter; doubled each time
@@ -211,7 +211,8 @@ func isLost(err error) bool {
 	if errors.As(err, new(ofConn)) {
 		return true
 	}
-	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(net.Error))
 }
 

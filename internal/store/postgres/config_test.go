@@ -60,7 +60,8 @@ func TestTheURLDecidesAndNotTheEnvironment(t *testing.T) {
 	}
 	const prepared = pgx.QueryExecModeCacheStatement
 	session := map[string]string{
-		"application_name": "turnpike", "client_encoding": "UTF8", "jit": "off", "statement_timeout": "10000", "lock_timeout": "3000", "idle_in_transaction_session_timeout": "5000",
+		"application_name": "turnpike", "client_encoding": "UTF8", "jit": "off", "statement_timeout": "10000", "lock_timeout": "3000",
+		"idle_in_transaction_session_timeout": "5000",
 	}
 	for _, c := range []struct {
 		options postgres.Options

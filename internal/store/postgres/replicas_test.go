@@ -114,7 +114,8 @@ func (p *pen) foreign(store *database.Store) *pen {
 // append appends the bodies. It counts them if there is no error.
 func (p *pen) append(b journal.Batch, bodies ...loop.Body) error {
 	for i, body := range bodies {
-		b.Facts = append(b.Facts, loop.Fact{Seq: p.seq + 1 + int64(i), Epoch: p.lease.Epoch, At: p.wall.Load(), Version: loop.Version, Body: body})
+		f := loop.Fact{Seq: p.seq + 1 + int64(i), Epoch: p.lease.Epoch, At: p.wall.Load(), Version: loop.Version, Body: body}
+		b.Facts = append(b.Facts, f)
 	}
 	err := p.store.Append(p.Context(), p.lease, p.seq, b)
 	if err == nil {
@@ -207,7 +208,8 @@ func (p *pen) check(held, others int, synced bool) {
 	}
 	failed := p.writeLast(&folded, synced)
 	stored := p.stored()
-	what := fmt.Sprintf("%d held back, %d of another replica, synced %t: stored %q, the owner has %q, failed %v", held, others, synced, stored, folded, failed)
+	what := fmt.Sprintf("%d held back, %d of another replica, synced %t: stored %q, the owner has %q, failed %v",
+		held, others, synced, stored, folded, failed)
 	if failed == nil && !slices.Equal(stored, folded) {
 		p.Errorf("%s", what)
 	}

@@ -163,7 +163,8 @@ func TestTerminatedSessions(t *testing.T) {
 				continue
 			}
 			if _, err := r.stores[0].DB().ExecContext(t.Context(), `SELECT pg_terminate_backend(a.pid) FROM pg_locks l
-				JOIN pg_stat_activity a ON a.pid = l.pid WHERE l.locktype = 'advisory' AND a.application_name = ? LIMIT 1`, r.maker.options.Schema); err != nil {
+				JOIN pg_stat_activity a ON a.pid = l.pid WHERE l.locktype = 'advisory' AND a.application_name = ? LIMIT 1`,
+				r.maker.options.Schema); err != nil {
 				ended <- err
 				return
 			}

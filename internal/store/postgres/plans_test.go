@@ -162,8 +162,8 @@ func TestPlanOfClaims(t *testing.T) {
 	r := newReplicas(t, 1, org.Caps{})
 	w := &watcher{}
 	s := r.watched(w, org.Caps{})
-	const insert = `INSERT INTO runs (org, run_id, principal, surface, grade, model, status, finish_reason, rounds, calls, tokens, epoch, next_seq,
-		created_at, updated_at, finished_at, slots)
+	const insert = `INSERT INTO runs (org, run_id, principal, surface, grade, model, status, finish_reason, rounds, calls, tokens, epoch,
+		next_seq, created_at, updated_at, finished_at, slots)
 		SELECT %s, 'run ' || i, 'p', 'chat', 'durable', 'm', '%s', '', 0, 0, 0, 0, 2, i, 0, i, 64 FROM generate_series(1, %d) i`
 	postgresExec(r, fmt.Sprintf(insert, `'done ' || i % 100`, "done", 5000))
 	postgresExec(r, fmt.Sprintf(insert, `'big'`, "queued", 10_000))

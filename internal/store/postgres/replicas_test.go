@@ -275,10 +275,16 @@ func (p *pen) goesOn(stored []string) {
 func TestForeignAppendInFrontOfLostOnes(t *testing.T) {
 	r := newReplicas(t, 2, org.Caps{})
 	r.withOrgs("a")
-	p := r.begin(r.stores[0], "a", "r", loop.Durable)
-	there, here := p.foreign(r.stores[1]), p.foreign(r.stores[0])
-	r.ok(p.append(journal.Batch{}, input("held")))
-	there.write(input("there"))
+	var p, there, here *pen
+	for n, held := 0, false; !held; n++ { // until the owner still holds back its fact when the other replica writes
+		p = r.begin(r.stores[0], "a", fmt.Sprint("run ", n), loop.Durable)
+		there, here = p.foreign(r.stores[1]), p.foreign(r.stores[0])
+		r.ok(p.append(journal.Batch{}, input("held")))
+		err := there.append(journal.Batch{Sync: true}, input("there"))
+		if held = !errors.As(err, new(*journal.Behind)); held {
+			r.ok(err)
+		}
+	}
 	err := here.append(journal.Batch{Sync: true}, cancel())
 	if behind, ok := errors.AsType[*journal.Behind](err); !ok || !slices.Equal(said(behind.Facts), []string{"there"}) {
 		t.Fatalf("an append behind another one has the error %v", err)

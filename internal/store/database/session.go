@@ -10,13 +10,12 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"strings"
 	"time"
 )
 
 // Limits of the transactions on a server.
 const (
-	transactionTime = 10 * time.Second      // of one; the connection is closed then
+	transactionTime = 10 * time.Second      // of one; its connection is closed then. Also after which one is not repeated
 	lostTime        = 2 * time.Second       // how long one is repeated while the server cannot be reached
 	maxRepeats      = 5                     // of one that another one was preferred to
 	repeatDelay     = 5 * time.Millisecond  // before the first repetition, with jitter; doubled each time
@@ -52,7 +51,8 @@ func (s *session) perform(t *tx, group []*write) error {
 	began := time.Now()
 	for try := 0; ; try++ {
 		err := s.once(t, group)
-		if err == nil || !s.repeats(err) || try >= maxRepeats && !isLost(err) || time.Since(began) > lostTime {
+		switch took := time.Since(began); {
+		case err == nil, !s.repeats(err), isLost(err) && took > lostTime, !isLost(err) && (try >= maxRepeats || took > transactionTime):
 			return err
 		}
 		for _, one := range group {
@@ -87,14 +87,10 @@ func (s *session) once(t *tx, group []*write) error {
 	return err
 }
 
-// beginAlone begins a transaction. A process that is paused, or whose machine is gone, must not keep the lock of its org: the server ends
-// the session of a transaction that waits this long for its next statement. It is less than the others wait for a lock.
-const beginAlone = `BEGIN; SET LOCAL idle_in_transaction_session_timeout = 2000; `
-
 // begin begins a transaction for a group, whose writes are of one org.
 func (s *session) begin(t *tx, group []*write) error {
 	s.org, s.failed, t.raised, t.made = group[0].org, nil, nil, 0
-	if _, err := t.exec(beginAlone + s.options.Begin); err != nil {
+	if _, err := t.exec(`BEGIN; ` + s.options.Begin); err != nil {
 		return err
 	}
 	text := `SELECT CAST(pg_advisory_xact_lock(?) AS text), CAST(pg_current_xact_id() AS text), pg_backend_pid()`
@@ -221,8 +217,7 @@ func isLost(err error) bool {
 	}
 	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) ||
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
-		errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(net.Error)) ||
-		strings.Contains(err.Error(), "conn closed") // what the driver says of a connection that it has closed meanwhile
+		errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(net.Error))
 }
 
 // ofConn is an error of the connection, and not of the server, of the driver of servers.

@@ -15,7 +15,6 @@ func TestIsLost(t *testing.T) {
 		want bool
 	}{
 		{nil, false},
-		{fmt.Errorf("append: %w", pgconn.ErrConnClosed), true},
 		{io.ErrUnexpectedEOF, true},
 		{context.DeadlineExceeded, true},
 		{&pgconn.PgError{Code: "57P01"}, true},

@@ -8,6 +8,8 @@
 //	                      ends when it does
 //	sh needs=node         runs where Node and the packages of conformance/ are; needs_test.go
 //	                      finds the other blocks that cannot run without it
+//	sh needs=postgres     runs where TURNPIKE_TEST_POSTGRES_URL names a PostgreSQL server, in a
+//	                      schema of its own
 //	sh elsewhere          is only checked for syntax: it needs the network, or a
 //	                      machine of the reader's
 //	sh ci                 is only checked to stand in .ci/run, which runs it

@@ -13,12 +13,13 @@ import (
 
 // machine is what the blocks of a page find where the tests run.
 type machine struct {
-	node    bool                             // Node and the packages of conformance/ are there
-	missing func(programs []string) []string // those that are not installed
+	node     bool                             // Node and the packages of conformance/ are there
+	postgres bool                             // a PostgreSQL server is there
+	missing  func(programs []string) []string // those that are not installed
 }
 
 // skips returns, for each block, why it cannot run here, "" for nothing. A block
-// is skipped if it needs Node or a program that is not installed, or if it uses
+// is skipped if it needs Node, PostgreSQL or a program that is not installed, or if it uses
 // what a skipped block above it would have made: a variable, a function or a file.
 func skips(blocks []block, m machine) []string {
 	why := make([]string, len(blocks))
@@ -48,13 +49,19 @@ func skips(blocks []block, m machine) []string {
 // isCommand reports whether the block is run, on a machine that has all it needs.
 func (b block) isCommand() bool { return b.lang == "sh" && !b.is("elsewhere") && !b.is("ci") }
 
-const noNode = "Node, or the packages of conformance/, are not installed"
+const (
+	noNode     = "Node, or the packages of conformance/, are not installed"
+	noPostgres = "TURNPIKE_TEST_POSTGRES_URL names no PostgreSQL server"
+)
 
 func needsMore(b block, m machine, functions []string) string {
 	programs := slices.DeleteFunc(programsOf(b), func(name string) bool { return slices.Contains(functions, name) })
 	node := func(name string) bool { return slices.Contains([]string{"node", "npm", "npx"}, name) }
 	if !m.node && (b.value("needs") == "node" || slices.ContainsFunc(programs, node)) {
 		return noNode
+	}
+	if !m.postgres && b.value("needs") == "postgres" {
+		return noPostgres
 	}
 	if missing := m.missing(programs); len(missing) > 0 {
 		return "not installed: " + strings.Join(missing, ", ")
@@ -180,6 +187,7 @@ func TestABlockIsSkippedIfItNeedsWhatIsNotThere(t *testing.T) {
 	}{
 		{"a variable of a skipped block", without + "export KEY=a OTHER=b\n```\n```sh\ncurl -d \"$OTHER\"\n```\n",
 			[]string{noNode, "$OTHER is made at line 1"}},
+		{"what a server of PostgreSQL would have", "```sh needs=postgres\nexport ID=a\n```\n```sh\necho $ID\n```\n```sh\ntrue\n```\n", []string{noPostgres, "$ID is made", ""}},
 		{"a variable that was taken from an answer", without + "id=$(curl x)\n```\n```sh\ncurl \"/${id}\"\n```\n", []string{noNode, "$id is made"}},
 		{"a file of a skipped block", without + "curl -o answer.json x\n```\n```sh\ncat answer.json\n```\n", []string{noNode, "answer.json is made"}},
 		{"a file with a longer name is another one", without + "curl x > a.json\n```\n```sh\ncat ba.json a.jsonl\n```\n", []string{noNode, ""}},

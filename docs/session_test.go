@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/provider/demo"
+	"github.com/turnpike-gateway/turnpike/internal/store/postgres/postgrestest"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
@@ -71,13 +73,14 @@ func newSession(t *testing.T, binary string, all []block) *session {
 	t.Cleanup(claude.Close)
 	google := turnpiketest.NewUpstream(turnpiketest.NewScript(t, "text Hello."), turnpiketest.UpstreamOptions{Strict: true})
 	t.Cleanup(google.Close)
-	s.replacePorts(t, "https://api.openai.com", model.URL, "https://api.anthropic.com", strings.TrimSuffix(claude.URL, "/v1"),
+	database, schema := s.findPostgres(t)
+	s.replacePorts(t, []string{pageDatabase, database, pageSchema, schema}, "https://api.openai.com", model.URL, "https://api.anthropic.com", strings.TrimSuffix(claude.URL, "/v1"),
 		"https://generativelanguage.googleapis.com", strings.TrimSuffix(google.URL, "/v1"))
 	s.env = []string{
 		"PATH=" + filepath.Dir(binary) + string(os.PathListSeparator) + os.Getenv("PATH"), "HOME=" + s.dir,
 		"NO_UPDATE_NOTIFIER=1", "npm_config_offline=true",
 	}
-	s.skips = skips(all, machine{node: s.findNode(t), missing: func(programs []string) []string {
+	s.skips = skips(all, machine{node: s.findNode(t), postgres: database != "", missing: func(programs []string) []string {
 		missing, err := notInstalled(t.Context(), s.env, programs)
 		if err != nil {
 			t.Fatal(err)
@@ -87,10 +90,33 @@ func newSession(t *testing.T, binary string, all []block) *session {
 	return s
 }
 
-// replacePorts gives the page a free port for each that it names.
-func (s *session) replacePorts(t *testing.T, more ...string) {
+// The database and the schema of a page that needs PostgreSQL. It is tested in a schema of its own.
+const (
+	pageDatabase = "postgres://turnpike@db.example.com/turnpike"
+	pageSchema   = "turnpike_prod"
+)
+
+// findPostgres returns the database and the schema for the page; empty if it needs none, or if there is none.
+func (s *session) findPostgres(t *testing.T) (url, schema string) {
+	t.Helper()
+	needs := func(b block) bool { return b.value("needs") == "postgres" }
+	if os.Getenv("TURNPIKE_TEST_POSTGRES_URL") == "" || !slices.ContainsFunc(s.blocks, needs) {
+		return "", ""
+	}
+	o := postgrestest.New(t)
+	return o.URL, o.Schema
+}
+
+// replacePorts gives the page a free port for each that it names. Each second element of both, if it is not empty, takes the place of
+// the one before it, and is shown as that in what the page prints; those of more are not printed.
+func (s *session) replacePorts(t *testing.T, both []string, more ...string) {
 	t.Helper()
 	var there, back []string
+	for pair := range slices.Chunk(both, 2) {
+		if pair[1] != "" {
+			there, back = append(there, pair[0], pair[1]), append(back, pair[1], pair[0])
+		}
+	}
 	seen := map[string]bool{}
 	for _, b := range s.blocks {
 		for _, m := range regexp.MustCompile(`127\.0\.0\.1:([1-9][0-9]{3,4})`).FindAllStringSubmatch(b.text, -1) {

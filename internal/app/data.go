@@ -1,7 +1,6 @@
 package app
 
 import (
-	"errors"
 	"fmt"
 	"path/filepath"
 
@@ -32,7 +31,3 @@ func CheckpointsPath(c *config.Config) string {
 func NoData(directory string) error {
 	return fmt.Errorf("no Turnpike data found in %s: name the data directory with --data, or a configuration with --config", directory)
 }
-
-// ErrPostgres reports that a configuration names a PostgreSQL database where only the data directory can be used.
-var ErrPostgres = errors.New("database: PostgreSQL cannot be used here in this version; leave database out to use SQLite in the data " +
-	"directory")

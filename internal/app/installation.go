@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
+	"github.com/turnpike-gateway/turnpike/internal/config"
 	"github.com/turnpike-gateway/turnpike/internal/installation"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 )
@@ -23,9 +24,7 @@ func (a *App) install(ctx context.Context, table installation.Secrets) (err erro
 	if table == nil {
 		return nil
 	}
-	a.shared, err = installation.Open(ctx, table, installation.Configured{
-		Master: a.keys.Master, Previous: a.keys.Previous, Pepper: a.keys.Pepper, Audit: a.keys.Audit,
-	})
+	a.shared, err = installation.Open(ctx, table, configured(a.keys))
 	if err != nil {
 		return fmt.Errorf("the secrets of this replica and of the installation: %w", err)
 	}
@@ -83,28 +82,78 @@ func (a *App) urlKey() ([]byte, error) {
 // for the next owner of a durable run: the key of the installation, else the master key, or without one a key of this data
 // directory, which the first start makes. A backup of the database does not have it.
 func (a *App) runKeys() (*secret.Keyring, error) {
-	switch {
-	case a.shared != nil:
+	if a.shared != nil {
 		return a.shared.Runs, nil
-	case a.keys.Vault != nil:
-		return a.keys.Vault, nil
 	}
 	path := filepath.Join(a.config.Data, RunKeyFile)
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		key := make([]byte, 32)
+	key, err := readRunKey(path)
+	switch {
+	case key == nil && err == nil && a.keys.Vault != nil:
+		return a.keys.Vault, nil
+	case key == nil && err == nil:
+		key = make([]byte, 32)
 		_, _ = rand.Read(key) // never fails
-		text = []byte(base64.StdEncoding.EncodeToString(key))
-		err = createSynced(path, text)
+		err = createSynced(path, encodeKey(key))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the key of stored runs: %w", err)
 	}
-	keys, err := secret.NewKeyring(secret.NewValue(strings.TrimSpace(string(text))))
+	if a.keys.Vault != nil { // runs of the time before it had a master key
+		return installation.RunKeys(key, a.keys.Master)
+	}
+	return secret.NewKeyring(secret.NewValue(string(encodeKey(key))))
+}
+
+func encodeKey(key []byte) []byte { return []byte(base64.StdEncoding.EncodeToString(key)) }
+
+// readRunKey returns the key of runs in a file; nil = there is no file.
+func readRunKey(path string) ([]byte, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	key, err := secret.ParseKey(secret.NewValue(strings.TrimSpace(string(text))))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w; delete the file to have another one made: runs that wait lose the servers of their requests", path, err)
 	}
-	return keys, nil
+	return key[:], nil
+}
+
+// configured returns what a configuration says of the secrets of an installation.
+func configured(keys *config.Secrets) installation.Configured {
+	return installation.Configured{Master: keys.Master, Previous: keys.Previous, Pepper: keys.Pepper, Audit: keys.Audit}
+}
+
+// CarryKeys puts the keys that are files of a data directory into the table of an installation, which has none of them.
+func CarryKeys(ctx context.Context, table installation.Secrets, keys *config.Secrets, data string) (err error) {
+	var k installation.Carried
+	if k.Runs, err = readRunKey(filepath.Join(data, RunKeyFile)); err != nil {
+		return err
+	}
+	if k.URLs, err = os.ReadFile(filepath.Join(data, URLKeyFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if k.Audit, err = audit.LoadKey(filepath.Join(data, AuditKeyFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return installation.Carry(ctx, table, configured(keys), k)
+}
+
+// WriteKeys is the opposite of CarryKeys. The files must not exist.
+func WriteKeys(ctx context.Context, table installation.Secrets, keys *config.Secrets, data string) error {
+	k, err := installation.Open(ctx, table, configured(keys))
+	if err != nil {
+		return err
+	}
+	err = errors.Join(createSynced(filepath.Join(data, RunKeyFile), encodeKey(k.RunKey)), createSynced(filepath.Join(data, URLKeyFile),
+		k.URLs))
+	if keys.Audit == nil {
+		err = errors.Join(err, createSynced(filepath.Join(data, AuditKeyFile), append(encodeKey(k.Audit.Seed()), '\n')))
+	}
+	return err
 }
 
 // createSynced creates a file that only its owner may read, on disk when it returns.

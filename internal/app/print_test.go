@@ -99,6 +99,7 @@ func TestNoCommandPassesControlCharactersToATerminal(t *testing.T) {
 		"usage":               {{"--org", "o", "--by", "key,model,end_user,day"}, {"--by", hostile}, {"--from", hostile}},
 		"backup":              {{hostile + "/x"}, {hostilePath}},
 		"restore":             {{"right.yaml", "--data", hostile}, {hostile, "--data", hostile}},
+		"store copy":          {{"--from", hostile, "--to", hostile}, {"-c", "right.yaml", "--from", hostile, "--to", hostile}},
 		"config init":         {{hostilePath}, {hostile + "/x"}},
 		"config check":        {{"wrong.yaml"}, {hostilePath}, {"right.yaml"}},
 		"version":             {{}, {hostile}},

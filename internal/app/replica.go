@@ -1,8 +1,10 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
+	"os"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/id"
@@ -24,8 +26,9 @@ func (a *App) joinReplicas(ctx context.Context, o Options) error {
 		return nil
 	}
 	name := "replica"
-	if r := a.config.Replica; r != nil && r.ID != "" {
-		name = r.ID
+	if r := a.config.Replica; r != nil {
+		host, _ := os.Hostname() // without a name it is a replica
+		name = cmp.Or(r.ID, host, name)
 	}
 	a.owner = id.New(name + "_") // a name that comes back is another replica
 	a.replica = replica.New(replica.Options{

@@ -11,6 +11,7 @@ func mayUseSQL() map[string]string {
 	return map[string]string{
 		"internal/store/database":  "it is the store",
 		"internal/store/postgres":  "it is what the store needs of PostgreSQL",
+		"internal/storecopy":       "it copies the tables of one store to another, whatever they are",
 		"internal/store/storetest": "it records the statements of a store",
 		"internal/sqltool":         "database_query and database_write execute statements on databases of orgs",
 		"resource":                 "resource.Table makes tools of a table of the program's own database, over the driver that the program links",

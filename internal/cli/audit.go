@@ -185,6 +185,9 @@ func auditKey(p Process, from *readStore) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if from.data != "" {
+				c.Database = secret.Text{}
+			}
 			key, err := signingKey(cmd.Context(), p, c, from.directory(c))
 			if err != nil {
 				return err
@@ -200,6 +203,9 @@ func signingKey(ctx context.Context, p Process, c *config.Config, data string) (
 	key, err := c.AuditKey(ctx, secret.NewResolver(p.Env))
 	if key != nil || err != nil {
 		return key, err
+	}
+	if c.UsesPostgres() {
+		return installedAuditKey(ctx, p, c)
 	}
 	key, err = audit.LoadKey(filepath.Join(data, app.AuditKeyFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -240,8 +246,8 @@ func verify(cmd *cobra.Command, p Process, from *readStore, public, checkpoints 
 	if err != nil {
 		return err
 	}
-	if from.data != "" {
-		c.Data = from.data
+	if from.data != "" { // whatever the configuration says of a database
+		c.Data, c.Database = from.data, secret.Text{}
 	}
 	key, err := verifyingKey(cmd.Context(), p, c, public)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/blob/disk"
 	"github.com/turnpike-gateway/turnpike/internal/clock"
 	"github.com/turnpike-gateway/turnpike/internal/config"
+	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/internal/store/database"
 )
 
@@ -37,8 +38,8 @@ func (d *dataPlace) config(p Process) (*config.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	if d.data != "" {
-		c.Data = d.data
+	if d.data != "" { // whatever the configuration says of a database
+		c.Data, c.Database = d.data, secret.Text{}
 	}
 	return c, nil
 }
@@ -56,6 +57,10 @@ the master key nor the configuration.
 The archive can be read by its owner only. It holds transcripts, the hashes of
 API keys and the key that signs the audit: keep it as safe as the data directory.
 
+With a PostgreSQL database nothing is copied. The command prints the pg_dump
+command that copies the database to FILE, and what is needed beside it, and ends
+with the exit status 3.
+
 FILE must not exist. While the copy is made, its directory needs free space for
 twice the size of the database and these files.`,
 		Example: `  turnpike backup --config turnpike.yaml turnpike-2026-01-31.tar`,
@@ -64,6 +69,9 @@ twice the size of the database and these files.`,
 			c, err := place.config(p)
 			if err != nil {
 				return err
+			}
+			if c.UsesPostgres() {
+				return explainBackup(cmd.Context(), cmd.OutOrStdout(), p, c, configFile(place.file), args[0])
 			}
 			m, size, err := backup(cmd.Context(), c, args[0], p.Stderr)
 			if err != nil {

@@ -13,7 +13,6 @@ import (
 	"net"
 	"net/url"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -74,7 +73,8 @@ type doctor struct {
 
 // checks are all checks, in the order in which their findings are printed. A new part of the gateway adds its check here.
 func (d *doctor) checks() []func(context.Context) {
-	return []func(context.Context){d.checkData, d.checkProviders, d.checkServers, d.checkHooks, d.checkDatabases, d.checkBuckets, d.checkSandbox, d.checkWebhooks}
+	return []func(context.Context){d.checkData, d.checkPostgres, d.checkProviders, d.checkServers, d.checkHooks, d.checkDatabases,
+		d.checkBuckets, d.checkSandbox, d.checkWebhooks}
 }
 
 func doctorCommand(p Process) *cobra.Command {
@@ -84,7 +84,7 @@ func doctorCommand(p Process) *cobra.Command {
 		Use:   "doctor",
 		Short: "Try everything that the configuration names, and say what is wrong and what to do",
 		Long: `Try what the configuration and the data directory name, as the gateway would: the
-data directory, each provider, MCP server, hook, database, bucket and webhook, and the sandbox
+data directory, the PostgreSQL database if there is one, each provider, MCP server, hook, database, bucket and webhook, and the sandbox
 for code. MCP servers with a command are started for the check. A small file is written
 to each bucket, read and deleted, and 6*7 is run in the sandbox. Nothing else is changed,
 and receivers of webhooks get no message. "well" is only said of what was tried. Secrets
@@ -155,6 +155,9 @@ func examine(ctx context.Context, p Process, from *readStore) ([]finding, error)
 	if err != nil {
 		return nil, err
 	}
+	if from.data != "" { // whatever the configuration says of a database
+		c.Database = secret.Text{}
+	}
 	program, err := p.ownProgram()
 	if err != nil {
 		return nil, err
@@ -211,9 +214,18 @@ func (d *doctor) checkData(ctx context.Context) {
 		d.wrong(kind, "", d.data, "nothing can be written: "+plainPathError(err), "give the user of the gateway the right to write there, and check that the disk has space")
 		return
 	}
-	store, err := database.OpenReader(ctx, filepath.Join(d.data, app.DatabaseFile))
+	if d.config.UsesPostgres() {
+		d.well(kind, "", d.data, "can be written; what is stored is in PostgreSQL")
+		return
+	}
+	d.readStored(ctx, kind, d.data, "can be written")
+}
+
+// readStored reads the store. name and tried are those of the line about it.
+func (d *doctor) readStored(ctx context.Context, kind, name, tried string) {
+	store, err := d.openStored(ctx)
 	if errors.Is(err, fs.ErrNotExist) {
-		d.well(kind, "", d.data, "can be written; no gateway has stored anything yet")
+		d.well(kind, "", name, tried+"; no gateway has stored anything yet")
 		return
 	}
 	if err == nil {
@@ -232,10 +244,10 @@ func (d *doctor) checkData(ctx context.Context) {
 		rest, err = store.UsageRest(ctx, audit.DayOf(time.Now().UnixMilli()))
 	}
 	if err != nil {
-		d.wrong(kind, "", d.data, "the store cannot be read: "+err.Error(), "do what the message says; restore a backup if the file is damaged")
+		d.wrong(kind, "", name, "the store cannot be read: "+err.Error(), "do what the message says; restore a backup if the file is damaged")
 		return
 	}
-	d.well(kind, "", d.data, fmt.Sprintf("can be written, and the store with %d orgs can be read", len(d.stored)))
+	d.well(kind, "", name, fmt.Sprintf("%s, and the store with %d orgs can be read", tried, len(d.stored)))
 	for _, u := range rest {
 		d.well("usage", u.Org, "today", restText(u))
 	}
@@ -251,6 +263,11 @@ func restText(u database.UsageRest) string {
 		many = append(many, fmt.Sprintf("%d models", audit.MaxUsageModels))
 	}
 	return "more than " + strings.Join(many, " and ") + ": the usage of the others is added up together; the setting models of keys limits the names of models"
+}
+
+// openStored opens what the gateway has stored, for reading.
+func (d *doctor) openStored(ctx context.Context) (*database.Reader, error) {
+	return openStored(ctx, d.config, d.resolver, d.data)
 }
 
 func plainPathError(err error) string {
@@ -326,7 +343,8 @@ func (d *doctor) orgs(f func(id string, servers []org.MCPServer, runtime org.Run
 // checkServers connects to each MCP server.
 func (d *doctor) checkServers(ctx context.Context) {
 	pool := mcppool.New(mcppool.Options{
-		Out: d.way, Secrets: d.resolver, Vaults: vaultsOnDisk(d.keyring, d.data), Refused: directory.RefusedServer, Log: slog.New(slog.DiscardHandler),
+		Out: d.way, Secrets: d.resolver, Vaults: storedVaults(d.keyring, d.openStored), Refused: directory.RefusedServer,
+		Log: slog.New(slog.DiscardHandler),
 	})
 	defer pool.Close()
 	d.orgs(func(id string, servers []org.MCPServer, _ org.Runtime) {
@@ -396,7 +414,7 @@ func databaseTried(engine string, writes bool) string {
 
 // secretOf looks up references of an org.
 func (d *doctor) secretOf(orgID string) func(context.Context, string) (string, error) {
-	vault := vaultsOnDisk(d.keyring, d.data)
+	vault := storedVaults(d.keyring, d.openStored)
 	resolver := d.resolver
 	if d.keyring != nil {
 		resolver = resolver.WithVault(func(ctx context.Context, name string) (secret.Value, error) {

@@ -23,7 +23,8 @@ type matcherOf struct{ name, matcher string }
 // its agents, and of an agent's hooks among those of the org and of the agent.
 func (d *doctor) checkHooks(ctx context.Context) {
 	pool := mcppool.New(mcppool.Options{
-		Out: d.way, Secrets: d.resolver, Vaults: vaultsOnDisk(d.keyring, d.data), Refused: directory.RefusedServer, Log: slog.New(slog.DiscardHandler),
+		Out: d.way, Secrets: d.resolver, Vaults: storedVaults(d.keyring, d.openStored), Refused: directory.RefusedServer,
+		Log: slog.New(slog.DiscardHandler),
 	})
 	defer pool.Close()
 	tools := catalog.New(catalog.Options{})

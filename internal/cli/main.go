@@ -83,7 +83,7 @@ Start with:
 	root.SetIn(p.Stdin)
 	root.SetOut(p.Stdout)
 	root.SetErr(p.Stderr)
-	root.AddCommand(serveCommand(p), demoCommand(p), healthCommand(p), runsCommand(p), approvalsCommand(p), keysCommand(p), secretsCommand(p), webhooksCommand(p), agentsCommand(p), sessionsCommand(p), mcpCommand(p), outboundCommand(p), doctorCommand(p), sandboxCommand(p), ratesCommand(p), budgetsCommand(p), usageCommand(p), auditCommand(p), backupCommand(p), restoreCommand(p), configCommand(p), versionCommand())
+	root.AddCommand(serveCommand(p), demoCommand(p), healthCommand(p), runsCommand(p), approvalsCommand(p), keysCommand(p), secretsCommand(p), webhooksCommand(p), agentsCommand(p), sessionsCommand(p), mcpCommand(p), outboundCommand(p), doctorCommand(p), sandboxCommand(p), ratesCommand(p), budgetsCommand(p), usageCommand(p), auditCommand(p), backupCommand(p), restoreCommand(p), storeCommand(p), configCommand(p), versionCommand())
 	return root
 }
 

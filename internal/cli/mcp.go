@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -75,11 +74,11 @@ func (s *readStore) servers(ctx context.Context, p Process) (c *config.Config, o
 	if c, err = s.config(p); err != nil {
 		return nil, "", nil, err
 	}
-	if c.UsesPostgres() && s.data == "" {
-		return nil, "", nil, app.ErrPostgres
+	if s.data != "" { // whatever the configuration says of a database
+		c.Database = secret.Text{}
 	}
 	var known orgReader
-	store, err := database.OpenReader(ctx, filepath.Join(s.directory(c), app.DatabaseFile))
+	store, err := openStored(ctx, c, secret.NewResolver(p.Env), s.directory(c))
 	switch {
 	case err == nil:
 		defer store.Close()
@@ -165,10 +164,13 @@ one of its settings names.`,
 			if err != nil {
 				return err
 			}
+			stored := func(ctx context.Context) (*database.Reader, error) {
+				return openStored(ctx, c, resolver, from.directory(c))
+			}
 			way := egress.New(app.OutboundPolicy(c.Outbound.SSRF), egress.Options{})
 			defer way.CloseIdleConnections()
 			pool := mcppool.New(mcppool.Options{
-				Out: way, Secrets: resolver, Vaults: vaultsOnDisk(keys, from.directory(c)), Refused: directory.RefusedServer, Log: slog.New(slog.DiscardHandler),
+				Out: way, Secrets: resolver, Vaults: storedVaults(keys, stored), Refused: directory.RefusedServer, Log: slog.New(slog.DiscardHandler),
 			})
 			return checkServer(cmd.Context(), cmd.OutOrStdout(), pool, all[i])
 		},
@@ -317,11 +319,11 @@ func firstLine(text string) string {
 	return plain(line)
 }
 
-// vaultsOnDisk are the vaults of a gateway that may be running. The file is
+// storedVaults are the vaults of a gateway that may be running. Its store is
 // opened for each look: a command has few.
-func vaultsOnDisk(keys *secret.Keyring, data string) mcppool.Vaults {
+func storedVaults(keys *secret.Keyring, open func(context.Context) (*database.Reader, error)) mcppool.Vaults {
 	return mcppool.Vaults{Keys: keys, Read: func(ctx context.Context, orgID, name string) (org.Secret, error) {
-		store, err := database.OpenReader(ctx, filepath.Join(data, app.DatabaseFile))
+		store, err := open(ctx)
 		if err != nil {
 			return org.Secret{}, err
 		}

@@ -53,6 +53,10 @@ the ones that it had.`,
 			if err != nil {
 				return err
 			}
+			if c.UsesPostgres() {
+				return errors.New("restore: the configuration names a PostgreSQL database, which pg_restore restores; name a data directory with " +
+					"--data to restore an archive of SQLite there")
+			}
 			log, _, flush := newLog(p.Stderr, config.Log{Level: "warn"})
 			defer flush()
 			r := &restoration{c: c, env: p.Env, log: log, said: p.Stderr}

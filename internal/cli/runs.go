@@ -25,6 +25,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/internal/store/database"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/internal/surface/runs"
@@ -52,27 +53,15 @@ func (s *readStore) open(ctx context.Context, p Process) (*database.Reader, erro
 	if err != nil {
 		return nil, err
 	}
-	if c.UsesPostgres() {
-		return nil, app.ErrPostgres
-	}
 	data := s.directory(c)
-	store, err := database.OpenReader(ctx, filepath.Join(data, app.DatabaseFile))
-	if errors.Is(err, fs.ErrNotExist) {
+	store, err := openStored(ctx, c, secret.NewResolver(p.Env), data)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && c.UsesPostgres():
+		return nil, fmt.Errorf("no gateway has stored anything in the database yet: %w", err)
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, app.NoData(data)
 	}
 	return store, err
-}
-
-// path returns where the store's file is.
-func (s *readStore) path(p Process) (string, error) {
-	c, err := s.located(p)
-	if err != nil {
-		return "", err
-	}
-	if c.UsesPostgres() {
-		return "", app.ErrPostgres
-	}
-	return filepath.Join(s.directory(c), app.DatabaseFile), nil
 }
 
 // located returns the configuration, which is empty if the data directory is given.
@@ -157,10 +146,15 @@ func cancelStored(cmd *cobra.Command, p Process, from *readStore, name string, w
 // openUnused opens the store for writing, if no gateway has it open. Why is the error of the
 // gateway's API. Close the store.
 func (s *readStore) openUnused(ctx context.Context, p Process, why error) (*database.Store, error) {
-	path, err := s.path(p)
+	c, err := s.located(p)
 	if err != nil {
 		return nil, err
 	}
+	if c.UsesPostgres() {
+		return nil, fmt.Errorf("%w; what is stored is in PostgreSQL, so a running gateway must do it: start one, or name its address with "+
+			"--url", why)
+	}
+	path := filepath.Join(s.directory(c), app.DatabaseFile)
 	reader, err := database.OpenReader(ctx, path) // before the store is opened for writing: it must exist, and have this schema
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && errors.Is(why, errDataNamed):

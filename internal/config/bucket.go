@@ -23,7 +23,9 @@ func bucketList(into *[]org.Bucket) buckets {
 func bucketKeys(b *org.Bucket) []key {
 	return []key{
 		{name: "name", value: text(&b.Name, "", "name", checkID), required: true, doc: "Name of the bucket, unique in the org. Models and the API use it."},
-		{name: "kind", value: word(&b.Kind, org.BucketDisk, org.BucketDisk, org.BucketS3, org.BucketDatabase), doc: "disk: files in data. s3: a service with the API of Amazon S3. database: in the PostgreSQL database of the gateway, if it has one; the default where replica is set, which refuses disk."},
+		{name: "kind", value: word(&b.Kind, org.BucketDisk, org.BucketDisk, org.BucketS3, org.BucketDatabase), doc: "disk: files in data. s3: " +
+			"a service with the API of Amazon S3. database: in the PostgreSQL database of the gateway, if it has one; the default where replica " +
+			"is set, which refuses disk."},
 		{name: "quota_mib", value: unsetZero(mebibytes(&b.Quota, 0, 1, 1<<30).or("no limit")), doc: "Maximum size of all files of the bucket together, in MiB. What does not fit is refused before it is written."},
 		{name: "max_file_mib", value: mebibytes(&b.MaxFile, org.DefaultMaxFile>>20, 1, org.MaxMaxFile>>20), doc: "Maximum size of a file, in MiB."},
 		{name: "endpoint", value: address(&b.Endpoint, checkURL).or("that of AWS in the region"), doc: "Only for s3: URL of the service. The outbound policy applies to it."},

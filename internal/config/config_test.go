@@ -102,7 +102,11 @@ func TestEveryKeyReachesItsField(t *testing.T) {
 	ssrf.AllowlistCIDRs = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("fd00::/64")}
 	want := &Config{
 		Log:    Log{"json", "warn"},
-		Listen: "127.0.0.1:9000", MaxConnections: 20_000, MaxRequests: 20_000, MaxRetainedRunMiB: 64, MaxRelayBodyMiB: 32, MaxSpoolMiB: 1024, MaxFollowersPerRun: 16, Data: "/var/lib/turnpike", Postgres: noPostgres(), MaxRoundsCap: 20, Runs: Runs{RetentionDays: 7}, MinFreeDiskMiB: 0, ToolDispatch: noDispatch(), Sandbox: noSandbox(), OrgCaps: org.Caps{Keys: 5, MCPServers: 6, Secrets: 7, Webhooks: 12, Agents: 14, Tools: 16, Sessions: 15, Deliveries: 13, Approvals: 10, Handovers: 8, Responses: 11, Files: 17, FileBytes: 18 << 20, Stored: 9 << 20},
+		Listen: "127.0.0.1:9000", MaxConnections: 20_000, MaxRequests: 20_000, MaxRetainedRunMiB: 64, MaxRelayBodyMiB: 32, MaxSpoolMiB: 1024,
+		MaxFollowersPerRun: 16, Data: "/var/lib/turnpike", Postgres: noPostgres(), MaxRoundsCap: 20, Runs: Runs{RetentionDays: 7},
+		MinFreeDiskMiB: 0, ToolDispatch: noDispatch(), Sandbox: noSandbox(), OrgCaps: org.Caps{Keys: 5, MCPServers: 6, Secrets: 7,
+			Webhooks: 12, Agents: 14, Tools: 16, Sessions: 15, Deliveries: 13, Approvals: 10, Handovers: 8, Responses: 11, Files: 17,
+			FileBytes: 18 << 20, Stored: 9 << 20},
 		Providers: []Provider{
 			{Name: "openai", Kind: "openai", BaseURL: "http://10.0.0.7:8000/v1", APIKey: mustText(t, "env:OPENAI_API_KEY"), Models: []string{"gpt-5.4", "gpt-*", "gpt-5.4"}},
 			{Name: "toy", Kind: "demo", Models: []string{"*"}},
@@ -143,7 +147,10 @@ func TestEveryKeyReachesItsField(t *testing.T) {
 }
 
 func TestAnEmptyFileHasEveryDefault(t *testing.T) {
-	want := &Config{Listen: "127.0.0.1:8080", MaxConnections: 20_000, MaxRequests: 20_000, MaxRetainedRunMiB: 64, MaxRelayBodyMiB: 32, MaxSpoolMiB: 1024, MaxFollowersPerRun: 16, Data: "./turnpike-data", Postgres: noPostgres(), Runs: Runs{RetentionDays: 30}, MinFreeDiskMiB: 256, OrgCaps: defaultCaps, ToolDispatch: noDispatch(), Sandbox: noSandbox(), Outbound: Outbound{allBlocked()}, Log: Log{"text", "info"}}
+	want := &Config{Listen: "127.0.0.1:8080", MaxConnections: 20_000, MaxRequests: 20_000, MaxRetainedRunMiB: 64, MaxRelayBodyMiB: 32,
+		MaxSpoolMiB: 1024, MaxFollowersPerRun: 16, Data: "./turnpike-data", Postgres: noPostgres(), Runs: Runs{RetentionDays: 30},
+		MinFreeDiskMiB: 256, OrgCaps: defaultCaps, ToolDispatch: noDispatch(), Sandbox: noSandbox(), Outbound: Outbound{allBlocked()},
+		Log: Log{"text", "info"}}
 	for _, data := range []string{"", "\n# nothing\n", "{}", "---\n"} {
 		got, err := Parse("turnpike.yaml", []byte(data), nothing)
 		if err != nil {

@@ -100,7 +100,9 @@ func TestWithoutAFile(t *testing.T) {
 		t.Fatal(has, err)
 	}
 	want := &Config{
-		Listen: "127.0.0.1:1", MaxConnections: 20_000, MaxRequests: 20_000, MaxRetainedRunMiB: 64, MaxRelayBodyMiB: 32, MaxSpoolMiB: 1024, MaxFollowersPerRun: 16, Postgres: noPostgres(), Data: "./turnpike-data", Runs: Runs{RetentionDays: 30}, MinFreeDiskMiB: 256, OrgCaps: defaultCaps, ToolDispatch: noDispatch(), Sandbox: noSandbox(), Outbound: Outbound{allBlocked()}, Log: Log{"text", "info"},
+		Listen: "127.0.0.1:1", MaxConnections: 20_000, MaxRequests: 20_000, MaxRetainedRunMiB: 64, MaxRelayBodyMiB: 32, MaxSpoolMiB: 1024,
+		MaxFollowersPerRun: 16, Postgres: noPostgres(), Data: "./turnpike-data", Runs: Runs{RetentionDays: 30}, MinFreeDiskMiB: 256,
+		OrgCaps: defaultCaps, ToolDispatch: noDispatch(), Sandbox: noSandbox(), Outbound: Outbound{allBlocked()}, Log: Log{"text", "info"},
 		Providers: []Provider{{Name: "openai", Kind: "openai", BaseURL: "http://localhost:1234/v1", APIKey: mustText(t, "env:OPENAI_API_KEY"), Models: []string{"*"}}},
 		Orgs:      []Org{{ID: "default", Features: []string{MCPOutbound}, Runtime: defaultRuntime()}},
 	}

@@ -11,19 +11,32 @@ import (
 // TestMistakes holds the exact words of every kind of refusal.
 func TestMistakes(t *testing.T) {
 	for name, c := range map[string]struct{ file, want string }{
-		"no YAML":                             {"listen: [a", "t.yaml:1:9: is not YAML: sequence end token ']' not found"},
-		"a line that a tab indents":           {"orgs:\n\t- id: a", "t.yaml:2:1: is not YAML: a tab cannot indent a line; use spaces"},
-		"a line that is indented too little":  {"orgs:\n  - id: a\n   keys: []", "t.yaml:3:4: is not YAML: value is not allowed in this context; is the line indented like the lines around it?"},
-		"a key without a space after it":      {"providers:\n  - name: a\n    kind:demo\n", "t.yaml:3:5: is not YAML: non-map value is specified; want a space after the colon of each key"},
-		"a variable of the shell":             {"operator_key: ${KEY}", "t.yaml:1:15: operator_key: ${KEY} is not replaced in this file; write env:KEY instead, at the end of the value"},
-		"a dispatch secret without a URL":     {"tool_dispatch_secret: env:S", "t.yaml:1:23: tool_dispatch_secret: needs tool_dispatch_url"},
-		"a dispatch timeout without a URL":    {"tool_dispatch_timeout: 5s", "t.yaml:1:24: tool_dispatch_timeout: needs tool_dispatch_url"},
-		"a dispatch without tools":            {"tool_dispatch_url: http://a.example/\ntool_dispatch_tools: []", "t.yaml:2:22: tool_dispatch_tools: is empty, so nothing would be sent to tool_dispatch_url; list tool names, or remove tool_dispatch_url"},
-		"auto and another driver":             {"sandbox: {drivers: [auto, wasm]}", "t.yaml:1:20: sandbox.drivers: has auto beside other drivers; list auto alone, or the drivers that you want"},
-		"a remote sandbox without a URL":      {"sandbox: {drivers: [remote]}", "t.yaml:1:20: sandbox.drivers: has remote without sandbox.url; set it, or remove remote"},
-		"an unknown driver":                   {"sandbox: {drivers: [docker]}", "t.yaml:1:21: sandbox.drivers[0]: \"docker\" is not allowed; want quickjs, wasm, bwrap, landlock, remote or auto"},
-		"a digest that is none":               {"sandbox: {python_wasm_sha256: xyz}", "t.yaml:1:31: sandbox.python_wasm_sha256: \"xyz\" is not 64 lower-case hexadecimal digits"},
-		"a list instead of a file":            {"- a", "t.yaml:1:1: found a list, want a map with listen, public_hosts, public_url, allowed_origins, max_connections, max_requests, max_retained_mib, max_retained_run_mib, max_relay_body_mib, max_spool_mib, max_followers_per_run, data, database, postgres, replica, redis, clickhouse, max_rounds_cap, org_caps, operator_key, master_key, master_key_previous, cache_pepper, providers, routes, models, compaction, tool_dispatch_url, tool_dispatch_secret, tool_dispatch_timeout, tool_dispatch_tools, rates, outbound, audit, log, runs, min_free_disk_mib, telemetry, sandbox, mcp_servers, orgs"},
+		"no YAML":                   {"listen: [a", "t.yaml:1:9: is not YAML: sequence end token ']' not found"},
+		"a line that a tab indents": {"orgs:\n\t- id: a", "t.yaml:2:1: is not YAML: a tab cannot indent a line; use spaces"},
+		"a line that is indented too little": {"orgs:\n  - id: a\n   keys: []", "t.yaml:3:4: is not YAML: value is not allowed in this " +
+			"context; is the line indented like the lines around it?"},
+		"a key without a space after it": {"providers:\n  - name: a\n    kind:demo\n", "t.yaml:3:5: is not YAML: non-map value is " +
+			"specified; want a space after the colon of each key"},
+		"a variable of the shell": {"operator_key: ${KEY}", "t.yaml:1:15: operator_key: ${KEY} is not replaced in this file; write " +
+			"env:KEY instead, at the end of the value"},
+		"a dispatch secret without a URL":  {"tool_dispatch_secret: env:S", "t.yaml:1:23: tool_dispatch_secret: needs tool_dispatch_url"},
+		"a dispatch timeout without a URL": {"tool_dispatch_timeout: 5s", "t.yaml:1:24: tool_dispatch_timeout: needs tool_dispatch_url"},
+		"a dispatch without tools": {"tool_dispatch_url: http://a.example/\ntool_dispatch_tools: []", "t.yaml:2:22: " +
+			"tool_dispatch_tools: is empty, so nothing would be sent to tool_dispatch_url; list tool names, or remove tool_dispatch_url"},
+		"auto and another driver": {"sandbox: {drivers: [auto, wasm]}", "t.yaml:1:20: sandbox.drivers: has auto beside other " +
+			"drivers; list auto alone, or the drivers that you want"},
+		"a remote sandbox without a URL": {"sandbox: {drivers: [remote]}", "t.yaml:1:20: sandbox.drivers: has remote without sandbox.url; " +
+			"set it, or remove remote"},
+		"an unknown driver": {"sandbox: {drivers: [docker]}", "t.yaml:1:21: sandbox.drivers[0]: \"docker\" is not allowed; " +
+			"want quickjs, wasm, bwrap, landlock, remote or auto"},
+		"a digest that is none": {"sandbox: {python_wasm_sha256: xyz}", "t.yaml:1:31: sandbox.python_wasm_sha256: \"xyz\" is not " +
+			"64 lower-case hexadecimal digits"},
+		"a list instead of a file": {"- a", "t.yaml:1:1: found a list, want a map with listen, public_hosts, public_url, " +
+			"allowed_origins, max_connections, max_requests, max_retained_mib, max_retained_run_mib, max_relay_body_mib, max_spool_mib, " +
+			"max_followers_per_run, data, database, postgres, replica, redis, clickhouse, max_rounds_cap, org_caps, operator_key, master_key, " +
+			"master_key_previous, cache_pepper, providers, routes, models, compaction, tool_dispatch_url, tool_dispatch_secret, " +
+			"tool_dispatch_timeout, tool_dispatch_tools, rates, outbound, audit, log, runs, min_free_disk_mib, telemetry, sandbox, mcp_servers, " +
+			"orgs"},
 		"a second document":                   {"data: a\n---\ndata: b", "t.yaml:3:1: starts a second document; want one"},
 		"an unknown key near a known one":     {"listn: x", "t.yaml:1:1: listn: unknown key; did you mean listen?"},
 		"an unknown key near none":            {"outbound: {ssrf: {}, firewall: on}", "t.yaml:1:22: outbound.firewall: unknown key; known here: ssrf"},

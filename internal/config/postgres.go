@@ -265,7 +265,23 @@ func (d *decoder) placeBucket(path string, b *org.Bucket) {
 // DatabaseURL looks up the URL of the database, and nothing else; empty for SQLite. What is wrong is an *[Error].
 func (c *Config) DatabaseURL(ctx context.Context, r *secret.Resolver) (secret.Value, error) {
 	l := lookup{config: c, resolver: r}
-	return l.postgresURL(ctx, "database", c.Database), newError(l.mistakes)
+	url := l.postgresURL(ctx, "database", c.Database)
+	return url, newError(l.mistakes)
+}
+
+// MasterKeys looks up the master key and the one before, and nothing else; empty where there is none. What is wrong is an
+// *[Error].
+func (c *Config) MasterKeys(ctx context.Context, r *secret.Resolver) (key, previous secret.Value, err error) {
+	l := lookup{config: c, resolver: r}
+	_, key, previous = l.keyring(ctx)
+	return key, previous, newError(l.mistakes)
+}
+
+// ListenURL is DatabaseURL for the URL without a pooler; empty where none is configured.
+func (c *Config) ListenURL(ctx context.Context, r *secret.Resolver) (secret.Value, error) {
+	l := lookup{config: c, resolver: r}
+	url := l.postgresURL(ctx, "postgres.listen_url", c.Postgres.ListenURL)
+	return url, newError(l.mistakes)
 }
 
 // postgresURL is the URL of a PostgreSQL database; empty for none.

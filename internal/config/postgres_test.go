@@ -159,7 +159,7 @@ func TestTheURLOfADatabaseIsCheckedAndNotQuoted(t *testing.T) {
 		}
 		file := "database: '" + url + "'\nmaster_key: env:MK\npostgres: {pooler: transaction, listen_url: '" + url + "'}"
 		c, err := Parse("t.yaml", []byte(file), nothing)
-		said := ""
+		var said string
 		if err != nil {
 			said = err.Error()
 		} else {

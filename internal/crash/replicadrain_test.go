@@ -26,7 +26,7 @@ type steady struct {
 	mayBreak bool // replicas are killed, so that requests without a key may be lost
 
 	mu      sync.Mutex
-	broken  int            // guarded by mu, like the rest
+	broken  int // guarded by mu, like the rest
 	next    int
 	ended   map[string]int // requests by their kind that were answered
 	failed  []string

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/turnpike-gateway/turnpike/internal/caller"
+	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/internal/surface/chat"
 )
@@ -267,5 +269,20 @@ func TestAClientThatNeverSendsItsBodyIsAnswered(t *testing.T) {
 	_ = conn.Close()
 	if err := stop(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A process that may not have the settings that hold answers health checks alone. // A01
+func TestAProcessThatIsOutAnswersHealthChecksAlone(t *testing.T) {
+	out := fault.New(fault.Unavailable, "replica_out", "not now")
+	out.RetryAfter = time.Second
+	a := newTestAPI(func(http.ResponseWriter, *http.Request) {}, Limits{})
+	a.o.Out = func() error { return out }
+	for path, status := range map[string]int{"/healthz": 200, "/v1/models": 503, "/unknown": 503} {
+		w := httptest.NewRecorder()
+		a.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", path, nil))
+		if w.Code != status || status == 503 && (!strings.Contains(w.Body.String(), `"replica_out"`) || w.Header().Get("Retry-After") != "1") {
+			t.Errorf("%s is answered %d %s", path, w.Code, w.Body)
+		}
 	}
 }

@@ -115,9 +115,6 @@ func New(o Options) (*API, error) {
 	if o.Memory == nil {
 		o.Memory = memlimit.New(memlimit.Options{})
 	}
-	if o.Out == nil {
-		o.Out = func() error { return nil }
-	}
 	a := &API{o: o, logSource: logSource(), admission: newAdmission(o)}
 	for _, origin := range o.Origins {
 		if err := a.crossOrigin.AddTrustedOrigin(origin); err != nil {
@@ -154,7 +151,7 @@ func (a *API) dispatch(w http.ResponseWriter, r *http.Request) {
 	}
 	a.setBodyDeadline(w, r)
 	err := a.checkRequest(r)
-	if err == nil && !isProbe(r) {
+	if err == nil && a.o.Out != nil && !isProbe(r) {
 		err = a.o.Out()
 	}
 	if err != nil {

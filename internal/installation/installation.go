@@ -84,6 +84,7 @@ type Keys struct {
 	Pepper secret.Value
 	Audit  ed25519.PrivateKey
 	URLs   []byte          // 32 bytes that sign URLs
+	RunKey []byte          // 32 bytes, of which Runs is made
 	Runs   *secret.Keyring // seals what durable runs keep for their next owner; it also opens what the master key has sealed
 
 	// Renews reports whether what was sealed under the previous master key is to be put under the present one. It is
@@ -131,17 +132,53 @@ func Open(ctx context.Context, table Secrets, c Configured) (*Keys, error) {
 	if keys.URLs, err = o.made(ctx, URLKey); err != nil {
 		return nil, err
 	}
-	runs, err := o.made(ctx, RunKey)
-	if err != nil {
+	if keys.RunKey, err = o.made(ctx, RunKey); err != nil {
 		return nil, err
 	}
-	if keys.Runs, err = keyring(secret.NewValue(base64.StdEncoding.EncodeToString(runs)), c.Master); err != nil {
+	if keys.Runs, err = RunKeys(keys.RunKey, c.Master); err != nil {
 		return nil, err
 	}
 	if o.ended.Name != "" { // with the new key all of it was opened
 		err = table.Replace(ctx, o.old, o.ended)
 	}
 	return keys, err
+}
+
+// RunKeys returns what seals with a key of runs, and also opens what the master key has sealed.
+func RunKeys(key []byte, master secret.Value) (*secret.Keyring, error) {
+	return keyring(secret.NewValue(base64.StdEncoding.EncodeToString(key)), master)
+}
+
+// Carried are keys that an installation had in files. nil = there is none.
+type Carried struct {
+	Audit ed25519.PrivateKey // not used if the configuration has a key
+	URLs  []byte             // 32 bytes
+	Runs  []byte             // 32 bytes
+}
+
+// Carry fills the table with the keys of an installation that had none. A key that the table has stays.
+func Carry(ctx context.Context, table Secrets, c Configured, k Carried) error {
+	o := opener{table: table, c: c}
+	var err error
+	if o.keyring, err = keyring(c.Master, c.Previous); err != nil {
+		return err
+	}
+	keys := map[string][]byte{URLKey: k.URLs, RunKey: k.Runs}
+	if k.Audit != nil && c.Audit == nil {
+		keys[AuditKey] = k.Audit.Seed()
+	}
+	for name, key := range keys {
+		if key == nil {
+			continue
+		}
+		if len(key) != 32 {
+			return fmt.Errorf("the key %s has %d bytes; want 32", name, len(key))
+		}
+		if _, err := o.stored(ctx, name, func() (Row, error) { return o.sealedRow(name, key) }); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Audit returns what signs the audit, and changes nothing; for commands. The error wraps ErrNotFound before the first
@@ -396,4 +433,36 @@ func (o *opener) unseal(row Row, setting string) ([]byte, error) {
 
 func (o *opener) damaged(name string) error {
 	return fmt.Errorf("the secret '%s' in the table installation is damaged; restore the database, or %s", name, forget(name))
+}
+
+// Check does what Open does, and changes nothing: an error is one that a start would return.
+func Check(ctx context.Context, table Secrets, c Configured) error {
+	_, err := Open(ctx, &unwritten{table, map[string]Row{}}, c)
+	return err
+}
+
+// unwritten is a table with rows over it that are not stored.
+type unwritten struct {
+	table Secrets
+	rows  map[string]Row
+}
+
+// Read implements Secrets.
+func (u *unwritten) Read(ctx context.Context, name string) (Row, error) {
+	if r, ok := u.rows[name]; ok {
+		return r, nil
+	}
+	return u.table.Read(ctx, name)
+}
+
+// PutIfAbsent implements Secrets.
+func (u *unwritten) PutIfAbsent(_ context.Context, r Row) error {
+	u.rows[r.Name] = r
+	return nil
+}
+
+// Replace implements Secrets.
+func (u *unwritten) Replace(_ context.Context, _, is Row) error {
+	u.rows[is.Name] = is
+	return nil
 }

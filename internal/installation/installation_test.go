@@ -263,3 +263,45 @@ func TestADamagedRowIsNotUsed(t *testing.T) {
 		t.Errorf("without a master key: %v", err)
 	}
 }
+
+func TestCheckChangesNothing(t *testing.T) {
+	s := newTable()
+	if err := Check(t.Context(), s, Configured{Master: value(one)}); err != nil || len(s.rows) != 0 {
+		t.Errorf("%d rows, %v", len(s.rows), err)
+	}
+	mustOpen(t, s, Configured{Master: value(one)})
+	before := maps.Clone(s.rows)
+	if err := Check(t.Context(), s, Configured{Master: value(two), Previous: value(one)}); err != nil {
+		t.Error(err)
+	}
+	var mismatch *MismatchError
+	if err := Check(t.Context(), s, Configured{Master: value(two)}); !errors.As(err, &mismatch) {
+		t.Errorf("%v", err)
+	}
+	for name, row := range s.rows {
+		if was := before[name]; !row.same(was) || !bytes.Equal(row.Sealed, was.Sealed) || len(before) != len(s.rows) {
+			t.Errorf("%s has changed", name)
+		}
+	}
+}
+
+func TestKeysOfFilesAreCarriedOver(t *testing.T) {
+	s := newTable()
+	k := Carried{Audit: ed25519.NewKeyFromSeed(random()), URLs: random(), Runs: random()}
+	for range 2 {
+		if err := Carry(t.Context(), s, Configured{Master: value(one)}, k); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keys := mustOpen(t, s, Configured{Master: value(one)})
+	if !keys.Audit.Equal(k.Audit) || !bytes.Equal(keys.URLs, k.URLs) || !bytes.Equal(keys.RunKey, k.Runs) {
+		t.Error("the keys are others")
+	}
+	if err := Carry(t.Context(), newTable(), Configured{Master: value(one)}, Carried{URLs: []byte("short")}); err == nil {
+		t.Error("a short key was carried over")
+	}
+	named, none := Configured{Master: value(one), Audit: ed25519.NewKeyFromSeed(random())}, newTable()
+	if err := Carry(t.Context(), none, named, Carried{Audit: k.Audit}); err != nil || len(none.rows) != 0 {
+		t.Errorf("%d rows, %v", len(none.rows), err)
+	}
+}

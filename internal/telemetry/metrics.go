@@ -147,17 +147,19 @@ func registerReplicas(r *prometheus.Registry, replicas func() (living int, lag i
 	if replicas == nil {
 		return
 	}
-	gauge := func(name, help string, value func() float64) {
-		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "turnpike", Name: name, Help: help}, value))
-	}
-	gauge("replica_living", "Replicas that live and are not stopping, by which limits are divided.", func() float64 {
+	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "turnpike", Name: "replica_living", Help: "Replicas that live and are not stopping, by which limits are divided.",
+	}, func() float64 {
 		living, _, _ := replicas()
 		return float64(living)
-	})
-	gauge("replica_epoch_lag", "Changes of keys, servers and settings that this replica knows of and has not applied.", func() float64 {
+	}))
+	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "turnpike", Name: "replica_epoch_lag",
+		Help: "Changes of keys, servers and settings that this replica knows of and has not applied.",
+	}, func() float64 {
 		_, lag, _ := replicas()
 		return float64(lag)
-	})
+	}))
 	r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Namespace: "turnpike", Name: "replica_out_seconds_total",
 		Help: "Seconds in which this replica has refused requests because it could not confirm its settings.",

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"strings"
+	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/blob"
 )
@@ -155,4 +156,116 @@ func syncAll(root *os.Root) error {
 		}
 		return syncDirectories(root, []string{name})
 	})
+}
+
+// Entry is a file outside of a Store.
+type Entry struct {
+	Space    Space
+	Bucket   string
+	Path     string
+	Size     int64
+	SHA256   string // of the content, in hexadecimal
+	Modified time.Time
+}
+
+// Name returns the name that the file has in the directory of a Store, with slashes.
+func (e Entry) Name() string {
+	return e.Space.directory() + "/" + (&Bucket{directory: lower(e.Bucket) + dirEnd}).name(e.Path)
+}
+
+// Walk calls do for each file of a Store's directory, in one order always. The content ends with blob.ErrDamaged if it is not that
+// of its digest. No directory has no files. No Store may use it.
+func Walk(ctx context.Context, directory string, do func(e Entry, content io.Reader) error) error {
+	root, err := os.OpenRoot(directory)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || ctx.Err() != nil || !d.Type().IsRegular() || checkArchived(name) != nil {
+			return errors.Join(err, ctx.Err())
+		}
+		file, err := root.Open(name)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		e, err := entryOf(name, file)
+		if err == nil {
+			err = do(e, newContent(file, e.SHA256))
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		return nil
+	})
+}
+
+// entryOf reads the header of a file that is open at its beginning.
+func entryOf(name string, file *os.File) (e Entry, err error) {
+	orgName, rest, _ := strings.Cut(name, "/")
+	e.Space, _ = spaceOf(orgName) // checkArchived has
+	p, _ := pathOf(rest)
+	bucket, p, _ := strings.Cut(p, "/")
+	e.Bucket, e.Path = raised(bucket), p
+	info, err := file.Stat()
+	if err != nil {
+		return e, err
+	}
+	e.Size, e.Modified = contentSize(p, info.Size()), info.ModTime()
+	e.SHA256, err = readHeader(file, p)
+	return e, err
+}
+
+// Write puts a file into a Store's directory, which no Store uses; one with its name is replaced. It is on disk when Write returns,
+// but for the names of directories: see [SyncNames]. The error wraps blob.ErrDamaged if the content is not that of the digest.
+func Write(ctx context.Context, directory string, e Entry, content io.Reader) (err error) {
+	name := e.Name()
+	if err := checkArchived(name); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(directory, orgMode); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(directory)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if err := root.MkdirAll(path.Dir(name), orgMode); err != nil {
+		return err
+	}
+	file, err := root.OpenFile(name, os.O_CREATE|os.O_TRUNC|os.O_RDWR, fileMode)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	if _, err := io.Copy(file, interruptible{ctx, io.MultiReader(strings.NewReader(header(e.Path, e.SHA256)), content)}); err != nil {
+		return err
+	}
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	if err := check(file, name); err != nil {
+		return err
+	}
+	if err := file.Sync(); err != nil {
+		return err
+	}
+	return root.Chtimes(name, e.Modified, e.Modified)
+}
+
+// SyncNames puts the names of all directories of a Store's directory on disk. No directory has none.
+func SyncNames(directory string) error {
+	root, err := os.OpenRoot(directory)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(syncAll(root), root.Close())
 }

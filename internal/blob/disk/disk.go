@@ -242,9 +242,18 @@ func spaceOf(name string) (Space, bool) {
 	if !ok || err != nil {
 		return Space{}, false
 	}
+	s := Space{Org: raised(id)}
+	if ms != 0 {
+		s.CreatedAt = time.UnixMilli(ms)
+	}
+	return s, s.directory() == name
+}
+
+// raised is the reverse of lower.
+func raised(name string) string {
 	var b strings.Builder
 	upper := false
-	for _, c := range []byte(id) {
+	for _, c := range []byte(name) {
 		if c == '^' {
 			upper = true
 			continue
@@ -255,9 +264,5 @@ func spaceOf(name string) (Space, bool) {
 		upper = false
 		b.WriteByte(c)
 	}
-	s := Space{Org: b.String()}
-	if ms != 0 {
-		s.CreatedAt = time.UnixMilli(ms)
-	}
-	return s, s.directory() == name
+	return b.String()
 }

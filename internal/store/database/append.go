@@ -47,8 +47,11 @@ func (s *Store) Append(ctx context.Context, lease journal.Lease, after int64, b 
 	return fmt.Errorf("run %s: %w", lease.RunID, s.wrap("append", err))
 }
 
-// isStale reports whether err says that the head in memory is not that of the database.
+// isStale reports whether err says that the head in memory is not that of the database, and nothing else is wrong.
 func isStale(err error) bool {
+	if errors.Is(err, errEarlier) {
+		return false
+	}
 	var behind *journal.Behind
 	return errors.As(err, &behind) && len(behind.Facts) == 0 || errors.Is(err, journal.ErrAhead)
 }
@@ -70,7 +73,7 @@ func (s *Store) appendBatch(ctx context.Context, lease journal.Lease, after int6
 	one, err := s.enqueue(ctx, h, lease, after, b, stored)
 	h.mu.Unlock()
 	if err == nil && b.Sync {
-		err = s.awaitDisk(ctx, stored.key, h, one)
+		err = s.awaitDisk(ctx, lease, h, one)
 	}
 	return err
 }
@@ -140,7 +143,7 @@ func (s *Store) enqueue(ctx context.Context, h *head, lease journal.Lease, after
 // error of the previous owner's writes must not reach the new owner.
 func (s *Store) catchUp(ctx context.Context, h *head, lease journal.Lease, after int64) error {
 	key := runKey{lease.Org, lease.RunID}
-	if err := h.load(ctx, s.db, key); err != nil {
+	if err := s.load(ctx, key, h, lease); err != nil {
 		return err
 	}
 	if epoch, waits := h.lastEpoch(); h.Seq <= after && (!waits || epoch == lease.Epoch) {
@@ -155,18 +158,58 @@ func (s *Store) catchUp(ctx context.Context, h *head, lease journal.Lease, after
 	if err != nil {
 		return err
 	}
+	return s.load(ctx, key, h, lease)
+}
+
+// load makes the head valid, and fences an owner of which an append was lost. It is called with h locked.
+func (s *Store) load(ctx context.Context, key runKey, h *head, lease journal.Lease) error {
+	err := h.load(ctx, s.db, key)
+	toOwner := lease.Epoch == h.broken && err != nil && !errors.Is(err, journal.ErrAhead)
+	if h.broken == 0 || toOwner || !s.onServer() {
+		h.broken = 0
+		return err
+	}
+	if err := s.fence(ctx, key, h, lease); err != nil {
+		return err
+	}
 	return h.load(ctx, s.db, key)
+}
+
+// fence ends the lease of an owner that has appended what was not stored, because of another process for example: what others
+// append would come in its place, and the owner would not know. The run can be claimed at once. It returns an error that wraps
+// journal.ErrFenced if the lease is the owner's. It is called with h locked.
+func (s *Store) fence(ctx context.Context, key runKey, h *head, lease journal.Lease) error {
+	if h.broken == 0 || !s.onServer() {
+		h.broken = 0
+		return nil
+	}
+	if err := s.writer.perform(context.WithoutCancel(ctx), key.org, func(t *tx) error {
+		_, err := t.exec(`UPDATE runs SET epoch = epoch + 1, owner = '', lease_until = 0 WHERE org = ? AND run_id = ? AND epoch = ?`, key.org, key.run, h.broken)
+		return err
+	}); err != nil {
+		return err
+	}
+	broken := h.broken
+	h.broken, h.names, h.loaded = 0, nil, false
+	if lease.Epoch == 0 || lease.Epoch > broken {
+		return nil
+	}
+	return fmt.Errorf("%w: what it had appended was not stored, because another process has appended", journal.ErrFenced)
 }
 
 // awaitDisk waits until the write is on disk. It removes the head of a run that has
 // ended, or whose write failed.
-func (s *Store) awaitDisk(ctx context.Context, key runKey, h *head, one *write) error {
+func (s *Store) awaitDisk(ctx context.Context, lease journal.Lease, h *head, one *write) error {
+	key := runKey{lease.Org, lease.RunID}
 	err := one.wait(ctx)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
 	case err != nil && one.ended():
 		_ = h.reset(ctx) // err includes the error of an earlier write
+		if lost := s.fence(ctx, key, h, lease); lost != nil {
+			err = lost
+		}
 		s.heads.remove(key, h)
 	case err == nil && h.Summary.Status != journal.Running:
 		s.heads.remove(key, h)

@@ -304,13 +304,15 @@ func (s *orgState) read() error {
 	return err
 }
 
-// addSubmitKey stores the key of a run. It also deletes some expired keys.
+// addSubmitKey stores the key of a run. On a file it also deletes some expired keys.
 func (t *tx) addSubmitKey(key runKey, k journal.SubmitKey, now time.Time) error {
-	_, err := t.exec(`DELETE FROM submit_keys WHERE _rowid_ IN (SELECT _rowid_ FROM submit_keys WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`, now.UnixMilli(), sweepBatch)
-	if err != nil {
-		return err
+	if t.remote == nil { // on a server they can be other orgs', and retention deletes them
+		if _, err := t.exec(`DELETE FROM submit_keys WHERE _rowid_ IN (SELECT _rowid_ FROM submit_keys WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`,
+			now.UnixMilli(), sweepBatch); err != nil {
+			return err
+		}
 	}
-	_, err = t.exec(`INSERT INTO submit_keys (org, principal, key, hash, run_id, expires_at) VALUES (?, ?, ?, ?, ?, ?)
+	_, err := t.exec(`INSERT INTO submit_keys (org, principal, key, hash, run_id, expires_at) VALUES (?, ?, ?, ?, ?, ?)
 		ON CONFLICT (org, principal, key) DO UPDATE SET hash = excluded.hash, run_id = excluded.run_id, expires_at = excluded.expires_at`,
 		key.org, k.Principal, k.Key, k.Hash, key.run, now.Add(journal.SubmitKeyTTL).UnixMilli())
 	return err

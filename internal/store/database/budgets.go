@@ -189,6 +189,11 @@ func (s *Store) tellRefused(ctx context.Context, orgID string, over *journal.Ove
 // Exchange implements journal.Slices.
 func (s *Store) Exchange(ctx context.Context, orgID, owner string, uses []journal.SliceUse) ([]journal.Slice, error) {
 	out := make([]journal.Slice, len(uses))
+	if s.onServer() { // slices of owners that nobody has seen are forfeit
+		if err := s.seen(ctx, owner, s.leaseNow()); err != nil {
+			return nil, s.wrap("exchange slices of budgets", err)
+		}
+	}
 	err := s.writer.perform(ctx, orgID, func(t *tx) error {
 		for i, use := range uses {
 			var err error
@@ -255,13 +260,18 @@ func (s *Store) forfeitSlices(ctx context.Context) error {
 // forfeit counts the slices of an org that the condition selects as spent, and removes them.
 func (t *tx) forfeit(orgID, condition string, args ...any) error {
 	args = append([]any{orgID}, args...)
-	if _, err := t.exec(`UPDATE budgets SET spent_tokens = spent_tokens + s.tokens, spent_nano_usd = spent_nano_usd + s.nano_usd,
-			reserved_tokens = reserved_tokens - s.tokens, reserved_nano_usd = reserved_nano_usd - s.nano_usd
-		FROM (SELECT org, scope, CAST(sum(drawn_tokens) AS BIGINT) AS tokens, CAST(sum(drawn_nano_usd) AS BIGINT) AS nano_usd
-			FROM slices WHERE org = ?`+condition+` GROUP BY org, scope) s
-		WHERE budgets.org = s.org AND budgets.scope = s.scope`, args...); err != nil {
+	if _, err := t.exec(forfeited(`WHERE org = ?`+condition), args...); err != nil {
 		return err
 	}
 	_, err := t.exec(`DELETE FROM slices WHERE org = ?`+condition, args...)
 	return err
+}
+
+// forfeited is the statement that counts the slices of a WHERE clause as spent.
+func forfeited(where string) string {
+	return `UPDATE budgets SET spent_tokens = spent_tokens + s.tokens, spent_nano_usd = spent_nano_usd + s.nano_usd,
+			reserved_tokens = reserved_tokens - s.tokens, reserved_nano_usd = reserved_nano_usd - s.nano_usd
+		FROM (SELECT org, scope, CAST(sum(drawn_tokens) AS BIGINT) AS tokens, CAST(sum(drawn_nano_usd) AS BIGINT) AS nano_usd
+			FROM slices ` + where + ` GROUP BY org, scope) s
+		WHERE budgets.org = s.org AND budgets.scope = s.scope`
 }

@@ -39,36 +39,15 @@ func (s *Store) claimOnServer(ctx context.Context, owner string, limit int) ([]j
 	if err != nil {
 		return nil, err
 	}
-	type asked struct {
-		one    *write
-		runs   []runKey
-		leases []journal.Lease
+	leases, err := inLanes(ctx, s.writer, found, func(key runKey) string { return key.org }, func(t *tx, runs []runKey) ([]journal.Lease, error) {
+		return t.claimSome(owner, runs, now, s.now())
+	})
+	if err != nil {
+		return nil, err
 	}
-	byOrg, orgs := map[string]*asked{}, []string(nil)
-	for _, key := range found {
-		if byOrg[key.org] == nil {
-			byOrg[key.org], orgs = &asked{}, append(orgs, key.org)
-		}
-		byOrg[key.org].runs = append(byOrg[key.org].runs, key)
-	}
-	for _, orgID := range orgs {
-		of := byOrg[orgID]
-		of.one = &write{awaited: true, org: orgID, do: func(t *tx) (err error) {
-			of.leases, err = t.claimSome(owner, of.runs, now, s.now())
-			return err
-		}}
-		if err := s.writer.submit(ctx, of.one); err != nil {
-			return nil, err
-		}
-	}
-	got := make(map[runKey]journal.Lease, len(found))
-	for _, orgID := range orgs {
-		if err := byOrg[orgID].one.wait(ctx); err != nil {
-			return nil, err
-		}
-		for _, lease := range byOrg[orgID].leases {
-			got[runKey{lease.Org, lease.RunID}] = lease
-		}
+	got := make(map[runKey]journal.Lease, len(leases))
+	for _, lease := range leases {
+		got[runKey{lease.Org, lease.RunID}] = lease
 	}
 	var claimed []journal.Lease
 	for _, key := range found {
@@ -124,18 +103,71 @@ func (t *tx) claimOne(owner string, key runKey, now, wall time.Time, bounded boo
 	return lease, true, t.settleAll(key, wall.UnixMilli())
 }
 
+// renewal begins the names of the lanes in which leases are renewed. No org has such an id.
+const renewal = "\x00"
+
+// renewOnServer renews the leases of an owner at once, apart from those of runs that are being written, for which it would
+// wait with the others locked: these are renewed in the lanes of their orgs.
+func (s *Store) renewOnServer(ctx context.Context, owner string, until int64) ([]journal.Lease, error) {
+	const renewable = `status = 'running' AND owner = ?1 AND owner <> ''`
+	renewed, err := performed(ctx, s.writer, renewal+owner, func(t *tx) ([]journal.Lease, error) {
+		return queryAll(t, scanLease, `UPDATE runs SET lease_until = ?2
+			WHERE (org, run_id) IN (SELECT org, run_id FROM runs WHERE `+renewable+` FOR NO KEY UPDATE SKIP LOCKED)
+			RETURNING org, run_id, epoch, owner`, owner, until)
+	})
+	if err != nil {
+		return nil, err
+	}
+	all, err := list(ctx, s.db, scanLease, `SELECT org, run_id, epoch, owner FROM runs WHERE `+renewable, owner)
+	if err != nil {
+		return nil, err
+	}
+	done := make(map[runKey]bool, len(renewed))
+	for _, l := range renewed {
+		done[runKey{l.Org, l.RunID}] = true
+	}
+	var left []runKey
+	for _, l := range all {
+		if key := (runKey{l.Org, l.RunID}); !done[key] {
+			left = append(left, key)
+		}
+	}
+	others, err := inLanes(ctx, s.writer, left, func(key runKey) string { return key.org }, func(t *tx, runs []runKey) (got []journal.Lease, err error) {
+		for _, key := range runs {
+			if err != nil {
+				break
+			}
+			var some []journal.Lease
+			some, err = queryAll(t, scanLease, `UPDATE runs SET lease_until = ?2 WHERE org = ?3 AND run_id = ?4 AND `+renewable+`
+				RETURNING org, run_id, epoch, owner`, owner, until, key.org, key.run)
+			got = append(got, some...)
+		}
+		return got, err
+	})
+	return append(renewed, others...), err
+}
+
 // forfeitDead counts the slices of owners that are gone as spent: what they spent since they last wrote is not known.
 func (s *Store) forfeitDead(ctx context.Context) error {
 	now := s.leaseNow().UnixMilli()
-	const dead = ` AND NOT EXISTS (SELECT 1 FROM owners AS o WHERE o.owner = slices.owner AND o.until > ?)`
-	orgs, err := list(ctx, s.db, scanText, `SELECT DISTINCT org FROM slices WHERE true`+dead+` ORDER BY org`, now)
+	type slicesOf struct{ org, owner string }
+	dead, err := list(ctx, s.db, func(row scanner) (of slicesOf, err error) {
+		err = row.Scan(&of.org, &of.owner)
+		return of, err
+	}, `SELECT DISTINCT org, owner FROM slices WHERE NOT EXISTS (SELECT 1 FROM owners AS o WHERE o.owner = slices.owner AND o.until > ?) ORDER BY org, owner`, now)
 	if err != nil {
 		return err
 	}
-	for _, orgID := range orgs {
-		if err := s.writer.perform(ctx, orgID, func(t *tx) error { return t.forfeit(orgID, dead, now) }); err != nil {
-			return err
+	orgOf := func(of slicesOf) string { return of.org }
+	if _, err := inLanes(ctx, s.writer, dead, orgOf, func(t *tx, all []slicesOf) ([]struct{}, error) {
+		for _, of := range all {
+			if err := t.forfeit(of.org, ` AND owner = ?`, of.owner); err != nil {
+				return nil, err
+			}
 		}
+		return nil, nil
+	}); err != nil {
+		return err
 	}
 	_, err = s.db.ExecContext(ctx, `DELETE FROM owners WHERE until < ?`, now-24*time.Hour.Milliseconds())
 	return err

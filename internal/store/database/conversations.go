@@ -117,8 +117,8 @@ func (t *tx) dropExpired(c conversation) error {
 		return err
 	}
 	_, err = t.exec(`DELETE FROM conversations WHERE _rowid_ IN
-		(SELECT _rowid_ FROM conversations WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`,
-		c.now, sweepBatch)
+		(SELECT _rowid_ FROM conversations WHERE expires_at <= ? AND `+sweptOrg+` ORDER BY expires_at LIMIT ?)`,
+		c.now, t.swept(c.org), sweepBatch)
 	for _, key := range c.keys {
 		if err != nil {
 			break

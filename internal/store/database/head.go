@@ -30,6 +30,7 @@ type head struct {
 	assumed      bool              // the run was not looked up, because it should be new
 	pending      []*write          // queued writes in order; some may have ended
 	held         *held             // batches that are not queued yet, after pending; nil = none
+	broken       int64             // the epoch of an owner that does not know that its batches were lost; 0 = none. See Store.fence
 	writer       *writer           // of held
 }
 
@@ -205,7 +206,7 @@ func (one *write) ended() bool {
 
 // idle reports whether no batch of the run is on its way to the file. It is called with
 // h locked, after dropSucceeded.
-func (h *head) idle() bool { return len(h.pending) == 0 && h.held == nil }
+func (h *head) idle() bool { return len(h.pending) == 0 && h.held == nil && h.broken == 0 }
 
 // assumeNew makes the head that of a new run if nothing is known about the run. It is
 // called with h locked.
@@ -265,8 +266,14 @@ func (h *head) reset(ctx context.Context) error {
 	}
 	var first error
 	for _, one := range h.pending {
-		if one.err != nil && !one.awaited && first == nil && !errors.Is(one.err, journal.ErrFenced) {
+		if one.err == nil || errors.Is(one.err, journal.ErrFenced) {
+			continue
+		}
+		if !one.awaited && first == nil {
 			first = earlier(one.err)
+		}
+		if !one.awaited || errors.As(one.err, new(*journal.Behind)) || one.epoch != one.told && !isRefusal(one.err) {
+			h.broken = max(h.broken, one.told)
 		}
 	}
 	h.pending, h.names, h.loaded = nil, nil, false
@@ -279,8 +286,10 @@ func earlier(err error) error {
 	if errors.As(err, new(*journal.Behind)) {
 		err = fmt.Errorf("%w: another process has appended", journal.ErrAhead)
 	}
-	return fmt.Errorf("an earlier append: %w", err)
+	return fmt.Errorf("%w: %w", errEarlier, err)
 }
+
+var errEarlier = errors.New("an earlier append")
 
 // distrust makes the head be loaded again, unless the lease's owner, which is in this process, has appended last: other processes
 // append, too. It is called with h locked.

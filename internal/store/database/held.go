@@ -69,6 +69,17 @@ func (h *held) with(b batch, c headChange) *held {
 // last returns the effect of the last batch. It must not be changed.
 func (h *held) last() *headChange { return &h.parts[len(h.parts)-1].change }
 
+// told returns the highest epoch of those batches whose appender does not wait for the result. The last one's does if it is
+// awaited.
+func (h *held) told(awaited bool) (epoch int64) {
+	for i, p := range h.parts {
+		if !awaited || i < len(h.parts)-1 {
+			epoch = max(epoch, p.change.lease.Epoch)
+		}
+	}
+	return epoch
+}
+
 // join returns the batches as one.
 func join(parts []*part) *part {
 	if len(parts) == 1 {
@@ -123,7 +134,7 @@ func (h *head) expire(w *writer, since time.Time) {
 	}
 	late := h.held
 	if _, err := h.submit(context.Background(), w, late, false); err != nil {
-		failed := &write{epoch: late.last().lease.Epoch, done: make(chan struct{}), err: err}
+		failed := &write{epoch: late.last().lease.Epoch, told: late.told(false), done: make(chan struct{}), err: err}
 		close(failed.done)
 		h.held, h.pending = nil, append(h.pending, failed)
 	}
@@ -146,7 +157,7 @@ func (h *head) submit(ctx context.Context, w *writer, next *held, awaited bool) 
 	lease := next.last().lease
 	one := &write{
 		awaited: awaited, collected: true, plain: true, parts: next.parts, do: join(next.parts).write,
-		epoch: lease.Epoch, org: lease.Org, size: next.bytes,
+		epoch: lease.Epoch, told: next.told(awaited), org: lease.Org, size: next.bytes,
 	}
 	if n := len(h.pending); n > 0 {
 		one.dependsOn = h.pending[n-1]

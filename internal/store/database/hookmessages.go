@@ -73,7 +73,8 @@ func (r *Reader) DueHooks(ctx context.Context, now time.Time) ([]journal.HookKey
 
 // ClaimHookMessages implements journal.HookMessages.
 func (s *Store) ClaimHookMessages(ctx context.Context, now, until time.Time, asks []journal.HookAsk) (claimed []journal.HookMessage, err error) {
-	claimed, err = performed(ctx, s.writer, noOrg, func(t *tx) (claimed []journal.HookMessage, err error) {
+	orgOf := func(ask journal.HookAsk) string { return ask.Org }
+	claimed, err = inLanes(ctx, s.writer, asks, orgOf, func(t *tx, asks []journal.HookAsk) (claimed []journal.HookMessage, err error) {
 		for _, ask := range asks {
 			found, err := queryAll(t, scanHookMessage, selectHookMessages+`WHERE m.org = ? AND m.hook = ? AND m.ended_at = 0 AND m.claimed_until <= ? ORDER BY m.rowid LIMIT ?`,
 				ask.Org, ask.Hook, now.UnixMilli(), max(ask.Max, 0))

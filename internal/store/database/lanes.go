@@ -1,6 +1,7 @@
 package database
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"time"
@@ -87,4 +88,37 @@ func (l *lanes) lag(orgID string) time.Duration {
 		return time.Since(of.since)
 	}
 	return 0
+}
+
+// inLanes performs a write for each org that all are of, with those of the org, and returns the results of all. The writes are under
+// way at the same time. After an error, some of them may have been made. On a file it is one write.
+func inLanes[T, R any](ctx context.Context, w *writer, all []T, orgOf func(T) string, do func(t *tx, of []T) ([]R, error)) ([]R, error) {
+	var orgs []string
+	byOrg := map[string][]T{}
+	for _, one := range all {
+		orgID := noOrg
+		if w.lanes != nil {
+			orgID = orgOf(one)
+		}
+		if byOrg[orgID] == nil {
+			orgs = append(orgs, orgID)
+		}
+		byOrg[orgID] = append(byOrg[orgID], one)
+	}
+	writes, results := make([]*write, len(orgs)), make([][]R, len(orgs))
+	for i, orgID := range orgs {
+		writes[i] = &write{awaited: true, org: orgID, do: func(t *tx) (err error) {
+			results[i], err = do(t, byOrg[orgID])
+			return err
+		}}
+		if err := w.submit(ctx, writes[i]); err != nil {
+			return nil, err
+		}
+	}
+	for _, one := range writes {
+		if err := one.wait(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return slices.Concat(results...), nil
 }

@@ -158,10 +158,11 @@ func (s *Store) Renew(ctx context.Context, owner string) ([]journal.Lease, error
 	if err := s.seen(ctx, owner, now); err != nil {
 		return nil, s.wrap("renew leases", err)
 	}
-	renewed, err := performed(ctx, s.writer, renewal+owner, func(t *tx) ([]journal.Lease, error) { // journal.Head.Renewable and Renew, for all runs at once
-		return queryAll(t, scanLease, `UPDATE runs INDEXED BY runs_running SET lease_until = ?2 WHERE status = 'running' AND owner = ?1 AND owner <> ''
-			RETURNING org, run_id, epoch, owner`, owner, journal.LeaseEnd(now))
-	})
+	renew := s.renewInFile
+	if s.onServer() {
+		renew = s.renewOnServer
+	}
+	renewed, err := renew(ctx, owner, journal.LeaseEnd(now))
 	if err == nil && s.onServer() {
 		err = s.forfeitDead(ctx)
 	}
@@ -171,8 +172,13 @@ func (s *Store) Renew(ctx context.Context, owner string) ([]journal.Lease, error
 	return renewed, nil
 }
 
-// renewal begins the names of the lanes in which leases are renewed. No org has such an id.
-const renewal = "\x00"
+// renewInFile is journal.Head.Renewable and Renew, for all runs of an owner at once.
+func (s *Store) renewInFile(ctx context.Context, owner string, until int64) ([]journal.Lease, error) {
+	return performed(ctx, s.writer, noOrg, func(t *tx) ([]journal.Lease, error) {
+		return queryAll(t, scanLease, `UPDATE runs INDEXED BY runs_running SET lease_until = ?2 WHERE status = 'running' AND owner = ?1 AND owner <> ''
+			RETURNING org, run_id, epoch, owner`, owner, until)
+	})
+}
 
 // seen notes that an owner is alive, and forgets those that are gone. On a file, owners of other processes
 // are gone, because this process has its lock: nothing is stored.
@@ -299,7 +305,9 @@ func (s *Store) Probe(ctx context.Context) error {
 // the file, so no other owner is alive.
 func (s *Store) expireLeases(ctx context.Context) error {
 	return s.writer.perform(ctx, noOrg, func(t *tx) error {
-		_, err := t.exec(`UPDATE runs INDEXED BY runs_running SET lease_until = 0 WHERE status = 'running' AND lease_until > 0`)
+		_, err := t.exec(expiredLeases)
 		return err
 	})
 }
+
+const expiredLeases = `UPDATE runs INDEXED BY runs_running SET lease_until = 0 WHERE status = 'running' AND lease_until > 0`

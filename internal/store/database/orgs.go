@@ -101,9 +101,7 @@ func (s *Store) AddOrgs(ctx context.Context, orgs []org.Record) error {
 				r.ID, features, runtime, millis(r.CreatedAt), millis(r.UpdatedAt)); err != nil {
 				return err
 			}
-			if err := t.raise(r.ID); err != nil {
-				return err
-			}
+			t.raise(r.ID)
 		}
 		return nil
 	})
@@ -253,20 +251,33 @@ func (t *tx) record(orgID string, by org.Author, e audit.Entry) error {
 			return err
 		}
 	}
-	return t.raise(orgID)
+	t.raise(orgID)
+	return nil
 }
 
-// raise gives what an org has a new epoch, if other processes are to see it. The row of the epoch stays locked until the commit.
-func (t *tx) raise(orgID string) error {
-	if t.remote == nil {
+// raise says that what an org has was changed: it gets a new epoch before the commit, if other processes are to see it.
+func (t *tx) raise(orgID string) {
+	if t.remote != nil {
+		t.raised = append(t.raised, orgID)
+	}
+}
+
+// storeEpoch gives what was changed its epoch. The row of the epoch is the last thing that the transaction locks.
+func (t *tx) storeEpoch() error {
+	if len(t.raised) == 0 {
 		return nil
 	}
 	if err := t.queryRow(`UPDATE settings_epoch SET epoch = epoch + 1 RETURNING epoch`, nil, &t.made); err != nil {
 		return err
 	}
-	_, err := t.exec(`INSERT INTO settings_changes (org, epoch) VALUES (?, ?)
-		ON CONFLICT (org) DO UPDATE SET epoch = excluded.epoch`, orgID, t.made)
-	return err
+	slices.Sort(t.raised)
+	for _, orgID := range slices.Compact(t.raised) {
+		if _, err := t.exec(`INSERT INTO settings_changes (org, epoch) VALUES (?, ?)
+			ON CONFLICT (org) DO UPDATE SET epoch = excluded.epoch`, orgID, t.made); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // write performs a write of an org on the resource that what names. It waits for the result

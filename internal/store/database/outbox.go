@@ -41,13 +41,18 @@ func (s *Store) openOutbox(ctx context.Context) error {
 		if _, err := t.receiversOf(""); err != nil {
 			return err
 		}
-		if _, err := t.exec(`UPDATE outbox SET claimed_until = 0 WHERE claimed_until > 0`); err != nil {
+		if _, err := t.exec(unclaimedOutbox); err != nil {
 			return err
 		}
-		_, err := t.exec(`UPDATE hook_messages SET claimed_until = 0 WHERE ended_at = 0 AND claimed_until > 0`)
+		_, err := t.exec(unclaimedHookMessages)
 		return err
 	})
 }
+
+const (
+	unclaimedOutbox       = `UPDATE outbox SET claimed_until = 0 WHERE claimed_until > 0`
+	unclaimedHookMessages = `UPDATE hook_messages SET claimed_until = 0 WHERE ended_at = 0 AND claimed_until > 0`
+)
 
 // notify puts notices into the outbox of the org: of those webhooks that want them.
 func (t *tx) notify(orgID string, notices []journal.Notice) error {
@@ -144,7 +149,8 @@ func (r *Reader) DueWebhooks(ctx context.Context, now time.Time) ([]journal.Webh
 
 // ClaimDeliveries implements journal.Outbox.
 func (s *Store) ClaimDeliveries(ctx context.Context, now, until time.Time, asks []journal.ClaimAsk) ([]journal.ClaimedDelivery, error) {
-	claimed, err := performed(ctx, s.writer, noOrg, func(t *tx) (claimed []journal.ClaimedDelivery, err error) {
+	orgOf := func(ask journal.ClaimAsk) string { return ask.Org }
+	claimed, err := inLanes(ctx, s.writer, asks, orgOf, func(t *tx, asks []journal.ClaimAsk) (claimed []journal.ClaimedDelivery, err error) {
 		for _, ask := range asks {
 			some, err := t.claimOf(ask, now.UnixMilli(), until.UnixMilli())
 			if err != nil {
@@ -262,11 +268,10 @@ func (s *Store) Redeliver(ctx context.Context, orgID, webhook, messageID string,
 
 // DeleteEnded implements journal.Outbox.
 func (s *Store) DeleteEnded(ctx context.Context, before time.Time) error {
-	return s.wrap("delete messages that have ended", s.repeatWrite(ctx, noOrg, func(t *tx) (int64, error) {
-		return t.exec(`DELETE FROM outbox WHERE _rowid_ IN (SELECT _rowid_ FROM outbox INDEXED BY outbox_ended
-			WHERE ended_at > 0 AND ended_at < ? LIMIT ?)`,
-			before.UnixMilli(), sweepBatch)
-	}))
+	_, err := s.deleteDue(ctx, due{
+		table: "outbox", index: "outbox_ended", keys: []string{"id"}, condition: `ended_at > 0 AND ended_at < ?`, args: []any{before.UnixMilli()},
+	})
+	return s.wrap("delete messages that have ended", err)
 }
 
 // OutboxState implements journal.Outbox.

@@ -50,7 +50,10 @@ func OpenReader(ctx context.Context, path string) (*Reader, error) {
 	return &Reader{db: db}, nil
 }
 
-// Close closes the file.
+// NewReader returns a Reader of a database on a server, whose connections are [Translated].
+func NewReader(db *sql.DB) *Reader { return &Reader{db: db, server: true} }
+
+// Close closes the file, or the connections.
 func (r *Reader) Close() error { return r.db.Close() }
 
 // list returns all rows of a query.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/journal"
@@ -42,26 +43,24 @@ func (s *Store) DeleteFinished(ctx context.Context, before time.Time) (deleted i
 	if youngest := now.Add(-journal.SubmitKeyTTL); before.After(youngest) {
 		before = youngest
 	}
-	for _, text := range []string{
-		`DELETE FROM submit_keys WHERE _rowid_ IN (SELECT _rowid_ FROM submit_keys WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`,
-		`DELETE FROM conversations WHERE _rowid_ IN (SELECT _rowid_ FROM conversations WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`,
+	for _, d := range []due{
+		{table: "submit_keys", keys: []string{"principal", "key"}, condition: `expires_at <= ?`, order: "expires_at", args: []any{now.UnixMilli()}},
+		{table: "conversations", keys: []string{"principal", "key"}, condition: `expires_at <= ?`, order: "expires_at", args: []any{now.UnixMilli()}},
+		{table: "tool_cache", keys: []string{"name"}, condition: `expires_at <= ?`, order: "expires_at", args: []any{now.UnixMilli()}},
+		{
+			table: "budgets", index: "budgets_ended", keys: []string{"scope"}, args: []any{before.UnixMilli()},
+			condition: `ends_at > 0 AND ends_at <= ? AND reserved_tokens = 0 AND reserved_nano_usd = 0
+				AND NOT EXISTS (SELECT 1 FROM reservations r WHERE r.org = budgets.org AND r.scope = budgets.scope)`,
+		},
 	} {
-		err := s.repeatWrite(ctx, noOrg, func(t *tx) (int64, error) { return t.exec(text, now.UnixMilli(), sweepBatch) })
-		if err != nil {
-			return 0, s.wrap("delete what has expired", err)
+		if _, err := s.deleteDue(ctx, d); err != nil {
+			return 0, s.wrap("delete what has expired from the "+d.table, err)
 		}
 	}
-	if err := s.repeatWrite(ctx, noOrg, func(t *tx) (int64, error) {
-		return t.exec(`DELETE FROM budgets WHERE _rowid_ IN (SELECT _rowid_ FROM budgets INDEXED BY budgets_ended
-			WHERE ends_at > 0 AND ends_at <= ? AND reserved_tokens = 0 AND reserved_nano_usd = 0 LIMIT ?)
-			AND NOT EXISTS (SELECT 1 FROM reservations r WHERE r.org = budgets.org AND r.scope = budgets.scope)`, before.UnixMilli(), sweepBatch)
-	}); err != nil {
-		return 0, s.wrap("delete windows of budgets", err)
-	}
-	err = s.repeatWrite(ctx, noOrg, func(t *tx) (int64, error) {
-		n, err := t.deleteFinished(before.UnixMilli(), now.Add(-journal.SubmitKeyTTL).UnixMilli())
-		deleted += int(n)
-		return n, err
+	deleted, err = s.deleteDue(ctx, due{
+		table: "runs", index: "runs_finished", keys: []string{"run_id"}, order: "finished_at",
+		condition: `status = 'done' AND finished_at < ? AND created_at <= ?`,
+		args:      []any{before.UnixMilli(), now.Add(-journal.SubmitKeyTTL).UnixMilli()},
 	})
 	if err == nil {
 		err = s.clean(ctx)
@@ -140,24 +139,13 @@ func (s *Store) DeleteLater(ctx context.Context, orgID, runID string) error {
 // of its writes: many others can be waiting for the end of their keys. It also deletes what nothing uses any more.
 func (s *Store) DeleteForgotten(ctx context.Context) (deleted int, err error) {
 	for {
-		due, err := s.dueForgotten(ctx)
+		forgotten, err := s.dueForgotten(ctx)
 		if err != nil {
 			return deleted, err
 		}
-		for rest := due; err == nil && len(rest) > 0; {
-			n := 0
-			err = s.writer.perform(ctx, noOrg, func(t *tx) (err error) {
-				n = 0
-				for began := time.Now(); err == nil && n < min(len(rest), deleteBatch) && (n == 0 || time.Since(began) < deleteTime); n++ {
-					_, err = t.exec(`DELETE FROM runs WHERE org = ? AND run_id = ?`, rest[n].org, rest[n].run)
-				}
-				return err
-			})
-			if err == nil {
-				deleted, rest = deleted+n, rest[n:]
-			}
-		}
-		if err == nil && len(due) == forgetBatch {
+		n, err := s.deleteRows(ctx, forgotten, `DELETE FROM runs WHERE org = ? AND run_id = ?`)
+		deleted += n
+		if err == nil && len(forgotten) == forgetBatch {
 			continue
 		}
 		unused := deleted > 0
@@ -172,29 +160,18 @@ func (s *Store) DeleteForgotten(ctx context.Context) (deleted int, err error) {
 }
 
 // dueForgotten returns some of the runs that are to be forgotten and whose time is over.
-func (s *Store) dueForgotten(ctx context.Context) (due []runKey, err error) {
+func (s *Store) dueForgotten(ctx context.Context) (found []rowKey, err error) {
 	now := s.now()
-	rows, err := s.db.QueryContext(ctx, `SELECT r.org, r.run_id FROM forgotten_runs f JOIN runs r ON r.org = f.org AND r.run_id = f.run_id
+	found, err = list(ctx, s.db, scanRowKey(1), `SELECT r.org, r.run_id FROM forgotten_runs f JOIN runs r ON r.org = f.org AND r.run_id = f.run_id
 		WHERE r.status = 'done' AND r.finished_at < ?
 		AND NOT EXISTS (SELECT 1 FROM submit_keys k WHERE k.org = f.org AND k.run_id = f.run_id AND k.expires_at > ?) LIMIT ?`,
 		now.Add(-journal.DeleteAfter).UnixMilli(), now.UnixMilli(), forgetBatch)
-	if err != nil {
-		return nil, s.wrap("find forgotten runs", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var key runKey
-		if err := rows.Scan(&key.org, &key.run); err != nil {
-			return nil, s.wrap("find forgotten runs", err)
-		}
-		due = append(due, key)
-	}
-	return due, s.wrap("find forgotten runs", rows.Err())
+	return found, s.wrap("find forgotten runs", err)
 }
 
 // clean deletes the lists that were used by what was deleted, and returns free pages to the file system.
 func (s *Store) clean(ctx context.Context) error {
-	if err := s.repeatWrite(ctx, noOrg, (*tx).dropLists); err != nil {
+	if err := s.dropLists(ctx); err != nil {
 		return err
 	}
 	if s.onServer() {
@@ -217,11 +194,101 @@ func (s *Store) repeatWrite(ctx context.Context, orgID string, do func(*tx) (int
 	}
 }
 
-// deleteFinished deletes some of the runs that ended before the given time, the
-// earliest first.
-func (t *tx) deleteFinished(before, createdBefore int64) (deleted int64, err error) {
-	return t.deleteSome(`DELETE FROM runs WHERE _rowid_ = (SELECT _rowid_ FROM runs INDEXED BY runs_finished
-		WHERE status = 'done' AND finished_at < ? AND created_at <= ? ORDER BY finished_at LIMIT 1)`, before, createdBefore)
+// due are rows of a table that are to be deleted.
+type due struct {
+	table, index string   // the index is named if SQLite would take another one
+	keys         []string // the columns of the primary key after the org
+	condition    string   // on rows that are due
+	order        string   // which ones come first; "" = any
+	args         []any    // of condition
+}
+
+// rowKey is the primary key of a row that is of an org.
+type rowKey struct {
+	org  string
+	rest []any
+}
+
+func scanRowKey(columns int) func(scanner) (rowKey, error) {
+	return func(row scanner) (rowKey, error) {
+		key := rowKey{rest: make([]any, columns)}
+		to := []any{&key.org}
+		for i := range key.rest {
+			to = append(to, &key.rest[i])
+		}
+		err := row.Scan(to...)
+		return key, err
+	}
+}
+
+// dueBatch is how many rows that are due are looked for at a time.
+const dueBatch = 1000
+
+// deleteDue deletes rows that are due, and returns their number. It looks for them outside of its writes, each of which is of one
+// org: a row that is not due any more when its write is performed stays.
+func (s *Store) deleteDue(ctx context.Context, d due) (deleted int, err error) {
+	find := `SELECT org, ` + strings.Join(d.keys, ", ") + ` FROM ` + d.table
+	if d.index != "" {
+		find += ` INDEXED BY ` + d.index
+	}
+	find += ` WHERE ` + d.condition
+	if d.order != "" {
+		find += ` ORDER BY ` + d.order
+	}
+	text := `DELETE FROM ` + d.table + ` WHERE org = ? AND ` + strings.Join(d.keys, " = ? AND ") + ` = ? AND ` + d.condition
+	for {
+		found, err := list(ctx, s.db, scanRowKey(len(d.keys)), find+` LIMIT ?`, append(slices.Clip(d.args), dueBatch)...)
+		if err != nil || len(found) == 0 {
+			return deleted, err
+		}
+		n, err := s.deleteRows(ctx, found, text, d.args...)
+		if deleted += n; err != nil || n == 0 {
+			return deleted, err
+		}
+	}
+}
+
+// deleteRows deletes rows with a statement for each, whose first arguments are its key, and returns how many were there.
+func (s *Store) deleteRows(ctx context.Context, rows []rowKey, text string, args ...any) (deleted int, err error) {
+	type result struct {
+		deleted int64
+		left    []rowKey
+	}
+	for len(rows) > 0 {
+		results, err := inLanes(ctx, s.writer, rows, func(key rowKey) string { return key.org }, func(t *tx, of []rowKey) ([]result, error) {
+			var r result
+			n := 0
+			for began := time.Now(); n < min(len(of), deleteBatch) && (n == 0 || time.Since(began) < deleteTime); n++ {
+				changed, err := t.exec(text, slices.Concat([]any{of[n].org}, of[n].rest, args)...)
+				if err != nil {
+					return nil, err
+				}
+				r.deleted += changed
+			}
+			r.left = of[n:]
+			return []result{r}, nil
+		})
+		if err != nil {
+			return deleted, err
+		}
+		rows = nil
+		for _, r := range results {
+			deleted, rows = deleted+int(r.deleted), append(rows, r.left...)
+		}
+	}
+	return deleted, nil
+}
+
+// sweptOrg is the condition on rows that a write deletes by the way: on a server those of its org, and on a file those of all.
+// Its argument is tx.swept.
+const sweptOrg = `org = coalesce(nullif(?, ''), org)`
+
+// swept returns the argument of sweptOrg for a write of an org.
+func (t *tx) swept(orgID string) string {
+	if t.remote == nil {
+		return noOrg
+	}
+	return orgID
 }
 
 // vacuum returns some of the file's free pages to the file system, and returns their

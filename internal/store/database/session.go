@@ -10,6 +10,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"strings"
 	"time"
 )
 
@@ -40,6 +41,7 @@ type session struct {
 	org    string
 	xid    string // of the transaction
 	pid    int    // of the process of the server
+	failed error  // of a statement, after which the server refuses others, and rolls back when it is to commit; nil = none
 }
 
 // errUnknown reports a commit of which it is not known whether it was made.
@@ -87,7 +89,7 @@ func (s *session) once(t *tx, group []*write) error {
 
 // begin begins a transaction for a group, whose writes are of one org.
 func (s *session) begin(t *tx, group []*write) error {
-	s.org, t.made = group[0].org, 0
+	s.org, s.failed, t.raised, t.made = group[0].org, nil, nil, 0
 	if _, err := t.exec(`BEGIN; ` + s.options.Begin); err != nil {
 		return err
 	}
@@ -123,8 +125,11 @@ func (s *session) own(t *tx, orgID string) error {
 
 // commit commits the transaction. If the answer is lost, it looks up whether it was made.
 func (s *session) commit(t *tx) error {
+	if s.failed != nil { // a COMMIT would succeed
+		return fmt.Errorf("the error of a statement was passed over: %w", s.failed)
+	}
 	_, err := t.exec(`COMMIT`)
-	if isLost(err) {
+	if err != nil && (isLost(err) || stateOf(err) == "") { // otherwise the server has answered
 		err = s.lookUp(err)
 	}
 	if err == nil && t.made > 0 && s.options.Changed != nil {
@@ -170,6 +175,21 @@ func (s *session) repeats(err error) bool {
 	return isLost(err)
 }
 
+// saw notes that a statement has failed, and returns err. The receiver may be nil.
+func (s *session) saw(err error) error {
+	if s != nil && err != nil && s.failed == nil && stateOf(err) != "" {
+		s.failed = err
+	}
+	return err
+}
+
+// rolledBack says that all since a savepoint is undone. The receiver may be nil.
+func (s *session) rolledBack() {
+	if s != nil {
+		s.failed = nil
+	}
+}
+
 // lostError is an error of a connection that is lost.
 type lostError struct{ err error }
 
@@ -192,9 +212,19 @@ func isLost(err error) bool {
 	case state != "":
 		return false
 	}
+	if errors.As(err, new(ofConn)) {
+		return true
+	}
 	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) ||
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
-		errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(net.Error))
+		errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(net.Error)) ||
+		strings.Contains(err.Error(), "conn closed") // what the driver says of a connection that it has closed meanwhile
+}
+
+// ofConn is an error of the connection, and not of the server, of the driver of servers.
+type ofConn interface {
+	error
+	SafeToRetry() bool
 }
 
 // stateOf returns the SQLSTATE of a server's error; "" = it is none.

@@ -157,10 +157,10 @@ func (r *Reader) unusedLists(ctx context.Context) (found bool, err error) {
 	return found, err
 }
 
-// dropLists deletes some lists that nothing uses, and returns their number. The one in front of one can then be unused, too.
-func (t *tx) dropLists() (int64, error) {
-	return t.deleteSome(`DELETE FROM shared_lists WHERE _rowid_ IN
-		(SELECT _rowid_ FROM shared_lists INDEXED BY shared_lists_unused WHERE uses = 0 LIMIT 16)`)
+// dropLists deletes the lists that nothing uses. The one in front of one can then be unused, too.
+func (s *Store) dropLists(ctx context.Context) error {
+	_, err := s.deleteDue(ctx, due{table: "shared_lists", index: "shared_lists_unused", keys: []string{"digest"}, condition: `uses = 0`})
+	return err
 }
 
 // partsOf is SQL for the parts of a conversation c, with a comma between two: NULL where its body names all, and empty if not all of

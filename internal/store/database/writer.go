@@ -69,6 +69,7 @@ type write struct {
 	dependsOn *write      // if this one fails, the write fails too; nil = independent
 	plain     bool        // do can be performed again after a rollback, and reads only what plain writes of the same transaction have stored
 	epoch     int64       // of an append
+	told      int64       // the epoch of an append that is in it and has returned already; 0 = none is
 	org       string      // whose write it is
 	size      int         // bytes that it stores, about; 0 = few
 	since     time.Time   // when it was submitted
@@ -448,6 +449,7 @@ type tx struct {
 	receivers       receivers            // which webhooks want events
 	warned          map[string]usageRest // what the log says of sums of usage, by org
 	log             *slog.Logger
+	raised          []string  // orgs of which the transaction has changed what they have, on a server
 	made            int64     // the epoch that the transaction has given to what it has changed, on a server; 0 = none
 	singly          bool      // rows are stored one by one, so that it is known which one the run has already
 	unsyncedCommits bool      // commits do not sync to disk
@@ -586,6 +588,9 @@ func (t *tx) commitTransaction() error {
 			return err
 		}
 	}
+	if err := t.storeEpoch(); err != nil {
+		return err
+	}
 	if err := t.commit(); err != nil {
 		return err
 	}
@@ -674,7 +679,7 @@ func (t *tx) performOne(one *write) error {
 	if _, err := t.exec(`SAVEPOINT one`); err != nil {
 		return err
 	}
-	made := t.made
+	raised := len(t.raised)
 	if one.err = t.complete(one); one.err != nil {
 		if isSyncFailure(one.err) || t.remote.repeats(one.err) {
 			return one.err
@@ -682,10 +687,11 @@ func (t *tx) performOne(one *write) error {
 		t.later.forget()
 		clear(t.ends)
 		t.receivers.rolledBack()
-		t.made = made
+		t.raised = t.raised[:raised]
 		if _, err := t.exec(`ROLLBACK TO one`); err != nil {
 			return one.err // SQLite has rolled back the transaction: the disk is full or failing
 		}
+		t.remote.rolledBack()
 		if err := t.performParts(one); err != nil {
 			return err
 		}
@@ -734,7 +740,7 @@ func (t *tx) exec(text string, args ...any) (int64, error) {
 	}
 	r, err := s.ExecContext(t.context(), args...)
 	if err != nil {
-		return 0, err
+		return 0, t.remote.saw(err)
 	}
 	return r.RowsAffected()
 }
@@ -745,7 +751,7 @@ func (t *tx) queryRow(text string, args []any, dest ...any) error {
 	if err != nil {
 		return err
 	}
-	return s.QueryRowContext(t.context(), args...).Scan(dest...)
+	return t.remote.saw(s.QueryRowContext(t.context(), args...).Scan(dest...))
 }
 
 // queryOne reads one row with scan. It returns org.ErrNotFound if there is none.
@@ -756,6 +762,7 @@ func queryOne[T any](t *tx, scan func(scanner) (T, error), text string, args ...
 		return none, err
 	}
 	v, err := scan(s.QueryRowContext(t.context(), args...))
+	err = t.remote.saw(err)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = org.ErrNotFound
 	}
@@ -770,9 +777,10 @@ func queryAll[T any](t *tx, scan func(scanner) (T, error), text string, args ...
 	}
 	rows, err := s.QueryContext(t.context(), args...)
 	if err != nil {
-		return nil, err
+		return nil, t.remote.saw(err)
 	}
-	return scanAll(rows, scan)
+	all, err := scanAll(rows, scan)
+	return all, t.remote.saw(err)
 }
 
 // statement is a prepared statement of a file, or one that the driver of a server prepares.

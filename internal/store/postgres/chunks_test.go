@@ -366,27 +366,34 @@ func TestStatementsOfFilesUseAnIndex(t *testing.T) {
 		{`SELECT id FROM bucket_files WHERE state = 'writing' AND at <= $1 OR state = 'deleted' AND at <= $2 ORDER BY at, id LIMIT 9`, `1, 2`},
 		{`SELECT n FROM file_chunks WHERE org = $1 AND id = $2 ORDER BY n LIMIT $3`, `'a', 'b', 3`},
 	} {
-		if _, err := conn.ExecContext(t.Context(), `PREPARE tried AS `+s.statement); err != nil {
-			t.Fatal(err)
-		}
-		rows, err := conn.QueryContext(t.Context(), `EXPLAIN EXECUTE tried(`+s.args+`)`)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer rows.Close()
-		var plan strings.Builder
-		for rows.Next() {
-			var line string
-			if err := rows.Scan(&line); err != nil {
-				t.Fatal(err)
-			}
-			plan.WriteString(line + "\n")
-		}
-		if err := rows.Err(); err != nil || strings.Contains(plan.String(), "Seq Scan") {
-			t.Errorf("%s: %v\n%s", s.statement, err, plan.String())
-		}
-		if _, err := conn.ExecContext(t.Context(), `DEALLOCATE tried`); err != nil {
-			t.Fatal(err)
+		if plan := planOf(t, conn, s.statement, s.args); strings.Contains(plan, "Seq Scan") {
+			t.Errorf("%s:\n%s", s.statement, plan)
 		}
 	}
+}
+
+// planOf returns the plan of a statement, whatever its arguments are.
+func planOf(t *testing.T, conn *sql.Conn, statement, args string) string {
+	t.Helper()
+	if _, err := conn.ExecContext(t.Context(), `PREPARE tried AS `+statement); err != nil {
+		t.Fatal(err)
+	}
+	defer conn.ExecContext(t.Context(), `DEALLOCATE tried`) //nolint:errcheck // the next PREPARE fails then
+	rows, err := conn.QueryContext(t.Context(), `EXPLAIN EXECUTE tried(`+args+`)`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	var plan strings.Builder
+	for rows.Next() {
+		var line string
+		if err := rows.Scan(&line); err != nil {
+			t.Fatal(err)
+		}
+		plan.WriteString(line + "\n")
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return plan.String()
 }

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -87,7 +86,7 @@ func plainError(err error) string { return strings.Join(strings.Fields(err.Error
 // examiner is one use of Examine.
 type examiner struct {
 	Examination
-	ctx     context.Context //nolint:containedctx // of the call
+	ctx     context.Context // of the call
 	conn    *sql.Conn
 	current string // schema; "" = there is none
 	found   []Line
@@ -432,14 +431,4 @@ func (x *examiner) replicas() (Line, error) {
 		return untried("no gateway runs")
 	}
 	return well("%s", someOf(all))
-}
-
-// CurrentSchema returns the schema that connections use; "" = none.
-func CurrentSchema(ctx context.Context, db *sql.DB) (string, error) {
-	var name sql.NullString
-	err := db.QueryRowContext(ctx, `SELECT current_schema()`).Scan(&name)
-	if errors.Is(err, sql.ErrNoRows) {
-		err = nil
-	}
-	return name.String, err
 }

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/replica"
@@ -24,8 +25,9 @@ func (s *Store) Beats() *Beats {
 
 // Beats implements replica.Beats.
 type Beats struct {
-	store *Store
-	rung  chan struct{}
+	store  *Store
+	rung   chan struct{}
+	joined atomic.Bool // it has beaten
 }
 
 // Epoch implements replica.Beats.
@@ -59,6 +61,9 @@ func (b *Beats) Beat(ctx context.Context, me replica.Beat) (replica.State, error
 		state.Living++
 	}
 	b.store.clock.note(before, now)
+	if !b.joined.Swap(true) {
+		b.store.Bell.Ring(Key{Kind: RingSettings}) // the others begin to ring for this one
+	}
 	b.store.Bell.Quiet(others == 0)
 	return state, nil
 }

@@ -1,8 +1,11 @@
 package postgres_test
 
 import (
+	"context"
 	"database/sql"
+	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -10,11 +13,14 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/store/postgres"
 	"github.com/turnpike-gateway/turnpike/internal/store/postgres/postgrestest"
 	"github.com/turnpike-gateway/turnpike/internal/store/storetest"
+	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
 func TestStore(t *testing.T) {
 	k := newMaker(t)
+	k.watch = &watcher{}
 	storetest.Run(t, storetest.Maker{Shared: true, Open: k.open, Capped: k.capped, Reopen: k.reopen, Crash: k.crash})
+	t.Run("plans", func(t *testing.T) { k.checkPlans(t) })
 }
 
 // maker opens stores for storetest in one schema, one after the other.
@@ -22,6 +28,7 @@ type maker struct {
 	options postgres.Options
 	empty   string // statements that delete all rows
 	clocks  map[*database.Store]storetest.Clocks
+	watch   *watcher // sees the statements of the stores; may be nil
 }
 
 func newMaker(t *testing.T) maker {
@@ -57,6 +64,9 @@ func (k maker) db(t *testing.T) *sql.DB {
 	c, err := k.options.Connector()
 	if err != nil {
 		t.Fatal(err)
+	}
+	if k.watch != nil {
+		c = watchedConnector{c, k.watch}
 	}
 	return sql.OpenDB(database.Translated(c))
 }
@@ -106,4 +116,32 @@ func (k maker) reopen(t *testing.T, old storetest.Store) storetest.Store {
 		t.Fatal(err)
 	}
 	return k.again(t, k.clocks[s], org.Caps{})
+}
+
+func TestAStartWaitsForAServerThatRefusesConnections(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	said := stopOn{message: "the database cannot be reached", stop: cancel}
+	o := postgres.Options{URL: fmt.Sprintf("postgres://turnpike@127.0.0.1:%d/turnpike", turnpiketest.FreePort(t)), Log: slog.New(&said)}
+	_, err := postgres.Open(ctx, o, database.ServerOptions{})
+	if err == nil || ctx.Err() == nil {
+		t.Errorf("it did not wait: %v", err)
+	}
+}
+
+// stopOn is a log that calls stop when a message begins with the text.
+type stopOn struct {
+	message string
+	stop    func()
+}
+
+func (s *stopOn) Enabled(context.Context, slog.Level) bool { return true }
+func (s *stopOn) WithAttrs([]slog.Attr) slog.Handler       { return s }
+func (s *stopOn) WithGroup(string) slog.Handler            { return s }
+
+func (s *stopOn) Handle(_ context.Context, r slog.Record) error {
+	if strings.HasPrefix(r.Message, s.message) {
+		s.stop()
+	}
+	return nil
 }

@@ -31,7 +31,7 @@ func (p *randomOps) epoch(key journal.Lease) int64 {
 }
 
 // lease claims, renews or releases leases, sets a run aside, or restores such runs.
-func (p *randomOps) lease() (string, [2]answer) {
+func (p *randomOps) lease() (string, []answer) {
 	ctx := p.t.Context()
 	if p.rand.IntN(3) == 0 {
 		p.now = p.now.Add(journal.LeaseTTL / 2)
@@ -61,6 +61,9 @@ func (p *randomOps) lease() (string, [2]answer) {
 		head, _ := p.stores[0].Archive.Head(ctx, l.Org, l.RunID) // the zero head if there is none
 		last := head.Seq - int64(p.rand.IntN(5)/4)
 		return "set aside", p.both(func(s storetest.Store) (any, error) { return s.Leases.SetAside(ctx, l, last, why) })
+	}
+	if p.shared {
+		p.sync()
 	}
 	limit := p.rand.IntN(5)
 	answers := p.both(func(s storetest.Store) (any, error) { return s.Leases.Claim(ctx, owner, limit) })
@@ -100,7 +103,7 @@ func (p *randomOps) addConditions(b *journal.Batch, opens bool) (risky bool) {
 }
 
 // account reads a budget or audit rows.
-func (p *randomOps) account() (string, [2]answer) {
+func (p *randomOps) account() (string, []answer) {
 	ctx := p.t.Context()
 	orgID, scope, runID := p.org(), p.scope(), p.run()
 	if p.coin() {

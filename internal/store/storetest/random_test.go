@@ -1,6 +1,7 @@
 package storetest_test
 
 import (
+	"database/sql"
 	"errors"
 	"flag"
 	"fmt"
@@ -19,12 +20,17 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/store/database"
 	"github.com/turnpike-gateway/turnpike/internal/store/memory"
+	"github.com/turnpike-gateway/turnpike/internal/store/postgres"
+	"github.com/turnpike-gateway/turnpike/internal/store/postgres/postgrestest"
 	"github.com/turnpike-gateway/turnpike/internal/store/storetest"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
-var seed = flag.Uint64("seed", 0, "seed of the random operations; 0 = from the clock")
+var (
+	seed       = flag.Uint64("seed", 0, "seed of the random operations; 0 = from the clock")
+	onPostgres = flag.Int("postgres-steps", 1500, "random operations on PostgreSQL, which commits each to the disk of its server")
+)
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -35,26 +41,41 @@ func TestMemoryAndSQLiteAgreeOnRandomOperations(t *testing.T) { // K07
 	if testing.Short() {
 		steps = 1_000
 	}
+	agree(t, false, openSQLite, steps)
+}
+
+func TestMemoryAndPostgreSQLAgreeOnRandomOperations(t *testing.T) {
+	steps := *onPostgres
+	if testing.Short() {
+		steps = min(steps, 300)
+	}
+	agree(t, true, openPostgreSQL, steps)
+}
+
+// agree performs random operations on the model and another store.
+func agree(t *testing.T, shared bool, open func(*testing.T, func() time.Time) *database.Store, steps int) {
 	if *seed == 0 {
 		*seed = uint64(time.Now().UnixNano())
 	}
 	t.Logf("go test -run %s -seed %d", t.Name(), *seed)
-	p := newPlayer(t, *seed)
+	p := newPlayer(t, *seed, shared, open)
 	counts := map[string]int{}
 	for range steps {
 		name, answers := p.step()
 		counts[fmt.Sprintf("%s: %s", name, outcome(answers[0].err))]++
 		if diff := cmp.Diff(answers[0].plain(), answers[1].plain(), cmpopts.EquateEmpty()); diff != "" {
-			t.Fatalf("%s (-memory +sqlite):\n%s", name, diff)
+			t.Fatalf("%s (-memory +database):\n%s", name, diff)
 		}
 	}
-	if testing.Short() {
+	if steps < 10_000 {
+		t.Log(counts)
 		return
 	}
 	for _, want := range []string{
 		"append: ok", "append: fenced", "append: behind", "append: exists already", "append: other",
 		"append: no slot", "append: submitted", "append: over budget", "claim: ok", "renew: ok", "release: ok", "used: ok", "audited: ok",
 		"head: ok", "head: not found", "set aside: ok", "restore: ok", "load: ok", "load: not found", "runs: ok", "runs: not found", "save: ok", "save: exists already", "save: changed", "find: ok",
+		"turn: ok", "turn: busy", "deliver: ok", "deliver: submitted", "session: ok", "create session: ok", "remove session: ok",
 	} {
 		if counts[want] == 0 {
 			t.Errorf("none of %d random operations was %q: %v", steps, want, counts)
@@ -98,6 +119,8 @@ func outcome(err error) string {
 		return "fenced"
 	case errors.Is(err, journal.ErrNoSlot):
 		return "no slot"
+	case errors.As(err, new(*journal.SessionBusy)):
+		return "busy"
 	case errors.As(err, new(*journal.Submitted)):
 		return "submitted"
 	case errors.As(err, new(*journal.OverBudget)):
@@ -111,25 +134,44 @@ func outcome(err error) string {
 // randomOps performs the same random operations on two stores.
 type randomOps struct {
 	t        *testing.T
+	shared   bool // the other store is on a server: what was not synced may not be seen by a claim
 	rand     *rand.Rand
-	stores   [2]storetest.Store
+	stores   []storetest.Store // the first is the model
 	now      time.Time
 	fresh    int // for values that must be unique
 	ends     map[journal.Lease]int64
 	epochs   map[journal.Lease]int64 // the current epochs
 	unsynced map[journal.Lease]bool  // runs with unsynced appends
+	turns    []journal.Lease         // runs that are turns of sessions, without epochs
 }
 
-func newPlayer(t *testing.T, seed uint64) *randomOps {
-	p := &randomOps{
-		t: t, rand: rand.New(rand.NewPCG(seed, 1)), now: time.UnixMilli(1_700_000_000_000).UTC(),
-		ends: map[journal.Lease]int64{}, epochs: map[journal.Lease]int64{}, unsynced: map[journal.Lease]bool{},
-	}
-	clock := func() time.Time { return p.now }
+func openSQLite(t *testing.T, clock func() time.Time) *database.Store {
 	s, err := database.Open(t.Context(), database.Options{Path: filepath.Join(t.TempDir(), "turnpike.db"), Now: clock, LeaseNow: clock})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return s
+}
+
+func openPostgreSQL(t *testing.T, clock func() time.Time) *database.Store {
+	o := postgrestest.New(t)
+	if _, err := postgres.Migrate(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	c, err := o.Connector()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return database.OpenServer(sql.OpenDB(database.Translated(c)), database.ServerOptions{Name: o.Schema, Now: clock, LeaseNow: clock})
+}
+
+func newPlayer(t *testing.T, seed uint64, shared bool, open func(*testing.T, func() time.Time) *database.Store) *randomOps {
+	p := &randomOps{
+		t: t, shared: shared, rand: rand.New(rand.NewPCG(seed, 1)), now: time.UnixMilli(1_700_000_000_000).UTC(),
+		ends: map[journal.Lease]int64{}, epochs: map[journal.Lease]int64{}, unsynced: map[journal.Lease]bool{},
+	}
+	clock := func() time.Time { return p.now }
+	s := open(t, clock)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -137,22 +179,27 @@ func newPlayer(t *testing.T, seed uint64) *randomOps {
 	})
 	j := &memory.Journal{Now: clock, LeaseNow: clock}
 	conversations := &memory.Conversations{Now: clock}
-	p.stores[0] = storetest.Store{Journal: j, Archive: j, Slices: j, Leases: j, Conversations: conversations}
-	p.stores[1] = storetest.Store{Journal: s, Archive: s, Slices: s, Leases: s, Conversations: s}
+	j.Conversations = conversations
+	sessions := &memory.Sessions{Journal: j, Conversations: conversations}
+	p.stores = []storetest.Store{
+		{Sessions: sessions, Journal: j, Archive: j, Slices: j, Leases: j, Conversations: conversations},
+		{Sessions: s, Journal: s, Archive: s, Slices: s, Leases: s, Conversations: s},
+	}
 	if err := s.AddOrgs(t.Context(), []org.Record{{ID: "a"}, {ID: "b"}, {ID: "c"}}); err != nil {
 		t.Fatal(err)
 	}
 	return p
 }
 
-func (p *randomOps) both(do func(storetest.Store) (any, error)) (answers [2]answer) {
-	for i, s := range p.stores {
-		answers[i].value, answers[i].err = do(s)
+func (p *randomOps) both(do func(storetest.Store) (any, error)) (answers []answer) {
+	for _, s := range p.stores {
+		value, err := do(s)
+		answers = append(answers, answer{value, err})
 	}
 	return answers
 }
 
-func (p *randomOps) only(do func(storetest.Store) error) [2]answer {
+func (p *randomOps) only(do func(storetest.Store) error) []answer {
 	return p.both(func(s storetest.Store) (any, error) { return nil, do(s) })
 }
 
@@ -164,9 +211,11 @@ func (p *randomOps) principal() string { return fmt.Sprint("p", p.rand.IntN(2)) 
 func (p *randomOps) coin() bool        { return p.rand.IntN(2) == 0 }
 
 // step performs one random operation.
-func (p *randomOps) step() (string, [2]answer) {
+func (p *randomOps) step() (string, []answer) {
 	p.now = p.now.Add(time.Duration(p.rand.IntN(3)) * time.Millisecond)
-	switch n := p.rand.IntN(80); {
+	switch n := p.rand.IntN(90); {
+	case n >= 80:
+		return p.session()
 	case n < 52:
 		return p.journal()
 	case n < 60:
@@ -181,7 +230,7 @@ func (p *randomOps) step() (string, [2]answer) {
 // its content is synced, because SQLite reports the error of an unsynced one later. So is one
 // that ends, parks or resumes a run, as by every driver: until it is written, SQLite counts the
 // slot of the run as before.
-func (p *randomOps) journal() (string, [2]answer) {
+func (p *randomOps) journal() (string, []answer) {
 	lease := journal.Lease{Org: p.org(), RunID: p.run()}
 	after := p.ends[lease]
 	batch, risky := p.batch(lease, &after)
@@ -260,7 +309,7 @@ func (p *randomOps) body() (body loop.Body, repeats bool) {
 	return loop.Finished{Reason: event.Complete}, false
 }
 
-func (p *randomOps) conversation() (string, [2]answer) {
+func (p *randomOps) conversation() (string, []answer) {
 	ctx := p.t.Context()
 	orgID, principal := p.org(), p.principal()
 	if p.rand.IntN(20) == 0 {
@@ -282,20 +331,25 @@ func (p *randomOps) conversation() (string, [2]answer) {
 	return "save", p.only(func(s storetest.Store) error { return s.Conversations.Save(ctx, orgID, principal, c, ttl, keys...) })
 }
 
-// read syncs all runs with unsynced appends, and then reads.
-func (p *randomOps) read() (string, [2]answer) {
-	ctx := p.t.Context()
+// sync syncs all runs with unsynced appends.
+func (p *randomOps) sync() {
 	for lease, loose := range p.unsynced {
 		if !loose {
 			continue
 		}
 		for _, s := range p.stores {
-			if err := s.Journal.Append(ctx, lease, p.ends[lease], journal.Batch{Sync: true}); err != nil {
+			if err := s.Journal.Append(p.t.Context(), lease, p.ends[lease], journal.Batch{Sync: true}); err != nil {
 				p.t.Fatalf("sync of unsynced appends: %v", err)
 			}
 		}
 	}
 	clear(p.unsynced)
+}
+
+// read syncs all runs with unsynced appends, and then reads.
+func (p *randomOps) read() (string, []answer) {
+	ctx := p.t.Context()
+	p.sync()
 	if p.rand.IntN(3) == 0 {
 		return p.account()
 	}

@@ -1,0 +1,75 @@
+package app_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/app"
+	"github.com/turnpike-gateway/turnpike/internal/store/postgres/postgrestest"
+)
+
+// twoReplicas starts two replicas on one PostgreSQL database.
+func twoReplicas(t *testing.T, s site) (a, b *gateway) {
+	t.Helper()
+	o := postgrestest.New(t)
+	variables := environment()
+	variables["DATABASE"], variables["MASTER"] = o.URL, masterKey
+	yaml := s.yaml() + fmt.Sprintf(`
+database: env:DATABASE
+postgres: {schema: %q, pool: 6}
+master_key: env:MASTER
+replica: {}
+`, o.Schema)
+	boot := func() *gateway {
+		g := mustRunWith(t, t.TempDir(), yaml, variables, app.Options{})
+		if a := g.send("GET", "/readyz", nil); a.status != 200 {
+			t.Fatalf("/readyz is %d: %s", a.status, a.body)
+		}
+		return g
+	}
+	return boot(), boot()
+}
+
+// A change on one replica holds for the next request on the other, every time. // A01 A07 K08
+func TestAChangeOnOneReplicaHoldsOnTheOther(t *testing.T) {
+	noLeaks(t)
+	tools := newMCP(t, map[string]handler{"look": echo}, "look")
+	a, b := twoReplicas(t, site{upstream: newUpstream(t, saysChat("hello")).URL})
+	d := manage(a)
+	var took []time.Duration
+	change := func(method, path, body string, want int) map[string]any {
+		t.Helper()
+		began := time.Now()
+		made := d.do(method, path, "owner-key", body, want)
+		took = append(took, time.Since(began))
+		return made
+	}
+	is := func(key string, want int) {
+		t.Helper()
+		if got := b.send("GET", "/api/keys", nil, "Authorization", "Bearer "+key); got.status != want {
+			t.Errorf("the other replica answers %d, want %d: %s", got.status, want, got.body)
+		}
+	}
+	for n := range 15 {
+		made := change("POST", "/api/keys", fmt.Sprintf(`{"name":"k%d","role":"admin"}`, n), http.StatusCreated)
+		key := made["key"].(string)
+		is(key, 200)
+		change("PATCH", "/api/keys/"+made["id"].(string), `{"role":"member"}`, http.StatusOK)
+		is(key, 403)
+		change("DELETE", "/api/keys/"+made["id"].(string), "", http.StatusOK)
+		is(key, 401)
+	}
+	change("POST", "/api/mcp-servers", fmt.Sprintf(`{"name":"tools","url":%q,"trust":true}`, tools.URL), http.StatusCreated)
+	if got := b.connect("member-key", "").names(); !slices.Equal(got, []string{"look"}) {
+		t.Errorf("the tools on the other replica are %v", got)
+	}
+	change("DELETE", "/api/mcp-servers/tools", "", http.StatusOK)
+	if got := b.connect("member-key", "").names(); len(got) != 0 {
+		t.Errorf("the tools on the other replica are %v", got)
+	}
+	slices.Sort(took)
+	t.Logf("%d changes: median %v, nine of ten %v, longest %v", len(took), took[len(took)/2], took[len(took)*9/10], took[len(took)-1])
+}

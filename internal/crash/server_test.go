@@ -100,7 +100,7 @@ func (s *server) url(port int) string {
 // start starts the server, and returns when it takes connections.
 func (s *server) start() error {
 	s.process = beginAs(s.T, s.who, baseEnv(), filepath.Join(s.programs, "postgres"), "-D", s.data, "-c", "listen_addresses=127.0.0.1",
-		"-c", fmt.Sprint("port=", s.port), "-c", "unix_socket_directories=", "-c", "max_connections=100", "-c", "shared_buffers=64MB")
+		"-c", "wal_writer_delay=10s", "-c", fmt.Sprint("port=", s.port), "-c", "unix_socket_directories=", "-c", "max_connections=100", "-c", "shared_buffers=64MB")
 	for until := time.Now().Add(patience); time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
 		if strings.Contains(s.process.output.String(), "database system is ready to accept connections") {
 			return nil
@@ -129,6 +129,8 @@ type commitCutter struct {
 	armed    atomic.Int64 // how many commits to cut, half of them before and half of them after
 
 	before, after atomic.Int64 // how many were cut
+
+	inCommit func() // is called before a connection is cut instead of the commit; nil = nothing is
 }
 
 func newCommitCutter(t *testing.T, port int) *commitCutter {
@@ -217,6 +219,9 @@ func (c *commitCutter) forward(client, server net.Conn, heard func(), mute *atom
 		first = false
 		if isCommit(kind, string(body), commits) && c.armed.Load() > 0 {
 			if n := c.armed.Add(-1); n%2 == 0 {
+				if c.inCommit != nil {
+					c.inCommit()
+				}
 				c.before.Add(1)
 				return
 			}

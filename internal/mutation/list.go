@@ -41,7 +41,7 @@ func gatewayMutations() []mutation {
 		},
 		{
 			Name: "a gateway that stops claims runs", Why: "it claims the runs that it has handed over, and cannot stop",
-			In: "leaseKeeper.maintain", From: "if k.isQuiet() { return }", To: "",
+			In: "leaseKeeper.maintain", From: "if k.isQuiet() || k.mayClaim != nil && !k.mayClaim() { return }", To: "",
 			Test: "TestAGatewayThatStopsClaimsNothing",
 		},
 		{
@@ -51,7 +51,7 @@ func gatewayMutations() []mutation {
 		},
 		{
 			Name: "a cancel does not wake the owner", Why: "a cancelled run waits for its model or tool until that answers",
-			In: "Runner.requestEnd", From: "r.leases.wake(journal.RunKey{Org: orgID, Run: runID})", To: "_ = journal.RunKey{Org: orgID, Run: runID}",
+			In: "Runner.requestEnd", From: "r.leases.wake(key)", To: "_ = journal.RunKey{Org: orgID, Run: runID}",
 			Test: "TestACancelledRunEndsAtOnceAndAccountsForItsCalls",
 		},
 	}

@@ -130,7 +130,7 @@ type commitCutter struct {
 
 	before, after atomic.Int64 // how many were cut
 
-	inCommit func() // is called before a connection is cut instead of the commit; nil = nothing is
+	watch func(query string) bool // is called before a query is passed on, and cuts the connection instead if it returns true; nil = none is
 }
 
 func newCommitCutter(t *testing.T, port int) *commitCutter {
@@ -198,7 +198,7 @@ func (c *commitCutter) serve(client net.Conn) {
 
 // forward reads messages of the client and passes them on, until it ends or a commit is cut. heard waits for the answer to one.
 func (c *commitCutter) forward(client, server net.Conn, heard func(), mute *atomic.Bool) {
-	commits := map[string]bool{} // prepared statements
+	prepared := map[string]string{} // queries by the names of statements
 	first := true
 	for {
 		head := make([]byte, 5)
@@ -217,11 +217,12 @@ func (c *commitCutter) forward(client, server net.Conn, heard func(), mute *atom
 			kind = head[0]
 		}
 		first = false
-		if isCommit(kind, string(body), commits) && c.armed.Load() > 0 {
+		query := queryOf(kind, string(body), prepared)
+		if query != "" && c.watch != nil && c.watch(query) {
+			return
+		}
+		if strings.EqualFold(query, "COMMIT") && c.armed.Load() > 0 {
 			if n := c.armed.Add(-1); n%2 == 0 {
-				if c.inCommit != nil {
-					c.inCommit()
-				}
 				c.before.Add(1)
 				return
 			}
@@ -238,19 +239,18 @@ func (c *commitCutter) forward(client, server net.Conn, heard func(), mute *atom
 	}
 }
 
-// isCommit reports whether a message of a client begins to execute COMMIT.
-func isCommit(kind byte, body string, commits map[string]bool) bool {
-	switch is := func(query string) bool { return strings.EqualFold(strings.TrimRight(query, "\x00"), "COMMIT") }; kind {
+// queryOf returns the query that a message of a client begins to execute; "" = none.
+func queryOf(kind byte, body string, prepared map[string]string) string {
+	switch kind {
 	case 'Q':
-		return is(body)
+		return strings.TrimRight(body, "\x00")
 	case 'P':
 		name, rest, _ := strings.Cut(body, "\x00")
-		query, _, _ := strings.Cut(rest, "\x00")
-		commits[name] = is(query)
+		prepared[name], _, _ = strings.Cut(rest, "\x00")
 	case 'B':
 		_, rest, _ := strings.Cut(body, "\x00")
 		name, _, _ := strings.Cut(rest, "\x00")
-		return commits[name]
+		return prepared[name]
 	}
-	return false
+	return ""
 }

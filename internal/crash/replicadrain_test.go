@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -234,6 +235,17 @@ func TestARollingRestartOfReplicasLosesNothing(t *testing.T) {
 	s.judgeAll(fmt.Sprintf("%d restarts, one stop took %v at most", restarts, slowest.Round(time.Millisecond)))
 }
 
+// followHere reads the events of a response on this replica until the stream ends, in a goroutine.
+func (r *replica) followHere(id string) <-chan []string {
+	got := make(chan []string, 1)
+	go func() {
+		var events []string
+		_ = r.streamResponse(r.Context(), id, -1, func(e string) { events = append(events, e) })
+		got <- events
+	}()
+	return got
+}
+
 // Durable runs that take longer than a replica may take to stop are continued by the other one at once. // R10 P02
 func TestAReplicaThatStopsHandsItsRunsOver(t *testing.T) {
 	t.Parallel()
@@ -251,16 +263,18 @@ func TestAReplicaThatStopsHandsItsRunsOver(t *testing.T) {
 		}
 	}
 	r.beginAll()
+	stopping := r.replicas[0]
 	var all []<-chan insistence
 	for i := range n {
 		all = append(all, r.insist(question{text: "Run the errand.", key: fmt.Sprint("long-", i), stream: i%2 == 0}, nil))
 	}
-	waitFor(t, patience, "all runs wait for their models", func() bool { return len(r.provider.transcripts()) == 2*n })
-	stopping := r.replicas[0]
+	id := stopping.respond(t.Context(), asked{background: true, key: "long-background"}).object.ID
+	followed := stopping.followHere(id)
+	waitFor(t, patience, "all runs wait for their models", func() bool { return len(r.provider.transcripts()) == 2*(n+1) })
 	held := len(r.owners()[stopping.id])
 	began := time.Now()
 	stopping.process.signal(syscall.SIGTERM)
-	waitFor(t, patience, "the other replica has all runs", func() bool { return len(r.owners()[r.replicas[1].id]) == n })
+	waitFor(t, patience, "the other replica has all runs", func() bool { return len(r.owners()[r.replicas[1].id]) == n+1 })
 	took := time.Since(began)
 	await(t, "the end of the replica", stopping.process.ended)
 	if !stopping.process.cmd.ProcessState.Success() || took > 10*time.Second {
@@ -269,19 +283,30 @@ func TestAReplicaThatStopsHandsItsRunsOver(t *testing.T) {
 	if rows := r.one(`SELECT count(*) FROM replicas`); rows != 1 {
 		t.Errorf("%d replicas have rows, want 1", rows)
 	}
+	events := await(t, "the end of the stream of the replica that stops", followed)
 	release()
+	if ends := terminal(events); len(ends) > 0 {
+		t.Errorf("the stream of a run that was handed over has the ends %q", ends)
+	}
+	if err := r.streamResponse(t.Context(), id, len(events)-1, func(e string) { events = append(events, e) }); err != nil || !slices.Equal(terminal(events), []string{"completed"}) {
+		t.Errorf("continued on the other replica: %v, %q", err, terminal(events))
+	}
+	var whole []string
+	if err := r.streamResponse(t.Context(), id, -1, func(e string) { whole = append(whole, e) }); err != nil || !slices.Equal(events, whole) {
+		t.Errorf("%v, the continued stream is\n%q\nwant\n%q", err, events, whole)
+	}
 	for _, got := range all {
 		if in := r.answered(got); in.status != http.StatusOK || !strings.HasPrefix(in.last(), "Done: ") {
 			t.Errorf("answered %+v", in.answer)
 		}
 	}
-	if sends := len(r.tools.Calls()); sends != 4*n {
-		t.Errorf("%d tool calls, want %d", sends, 4*n)
+	if sends := len(r.tools.Calls()); sends != 4*(n+1) {
+		t.Errorf("%d tool calls, want %d", sends, 4*(n+1))
 	}
 	for id := range r.runs() {
 		r.wantOneHistory(id)
 	}
 	r.wantNothingHeld()
 	t.Logf("%d of %d runs were with the replica that stopped, and were taken over %v after SIGTERM, with drain: 1s; it ended after %v",
-		held, n, took.Round(time.Millisecond), time.Since(began).Round(time.Millisecond))
+		held, n+1, took.Round(time.Millisecond), time.Since(began).Round(time.Millisecond))
 }

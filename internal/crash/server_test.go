@@ -100,7 +100,7 @@ func (s *server) url(port int) string {
 // start starts the server, and returns when it takes connections.
 func (s *server) start() error {
 	s.process = beginAs(s.T, s.who, baseEnv(), filepath.Join(s.programs, "postgres"), "-D", s.data, "-c", "listen_addresses=127.0.0.1",
-		"-c", fmt.Sprint("port=", s.port), "-c", "unix_socket_directories=", "-c", "max_connections=100", "-c", "shared_buffers=64MB")
+		"-c", "wal_writer_delay=10s", "-c", fmt.Sprint("port=", s.port), "-c", "unix_socket_directories=", "-c", "max_connections=100", "-c", "shared_buffers=64MB")
 	for until := time.Now().Add(patience); time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
 		if strings.Contains(s.process.output.String(), "database system is ready to accept connections") {
 			return nil
@@ -129,6 +129,8 @@ type commitCutter struct {
 	armed    atomic.Int64 // how many commits to cut, half of them before and half of them after
 
 	before, after atomic.Int64 // how many were cut
+
+	watch func(query string) bool // is called before a query is passed on, and cuts the connection instead if it returns true; nil = none is
 }
 
 func newCommitCutter(t *testing.T, port int) *commitCutter {
@@ -196,7 +198,7 @@ func (c *commitCutter) serve(client net.Conn) {
 
 // forward reads messages of the client and passes them on, until it ends or a commit is cut. heard waits for the answer to one.
 func (c *commitCutter) forward(client, server net.Conn, heard func(), mute *atomic.Bool) {
-	commits := map[string]bool{} // prepared statements
+	prepared := map[string]string{} // queries by the names of statements
 	first := true
 	for {
 		head := make([]byte, 5)
@@ -215,7 +217,11 @@ func (c *commitCutter) forward(client, server net.Conn, heard func(), mute *atom
 			kind = head[0]
 		}
 		first = false
-		if isCommit(kind, string(body), commits) && c.armed.Load() > 0 {
+		query := queryOf(kind, string(body), prepared)
+		if query != "" && c.watch != nil && c.watch(query) {
+			return
+		}
+		if strings.EqualFold(query, "COMMIT") && c.armed.Load() > 0 {
 			if n := c.armed.Add(-1); n%2 == 0 {
 				c.before.Add(1)
 				return
@@ -233,19 +239,18 @@ func (c *commitCutter) forward(client, server net.Conn, heard func(), mute *atom
 	}
 }
 
-// isCommit reports whether a message of a client begins to execute COMMIT.
-func isCommit(kind byte, body string, commits map[string]bool) bool {
-	switch is := func(query string) bool { return strings.EqualFold(strings.TrimRight(query, "\x00"), "COMMIT") }; kind {
+// queryOf returns the query that a message of a client begins to execute; "" = none.
+func queryOf(kind byte, body string, prepared map[string]string) string {
+	switch kind {
 	case 'Q':
-		return is(body)
+		return strings.TrimRight(body, "\x00")
 	case 'P':
 		name, rest, _ := strings.Cut(body, "\x00")
-		query, _, _ := strings.Cut(rest, "\x00")
-		commits[name] = is(query)
+		prepared[name], _, _ = strings.Cut(rest, "\x00")
 	case 'B':
 		_, rest, _ := strings.Cut(body, "\x00")
 		name, _, _ := strings.Cut(rest, "\x00")
-		return commits[name]
+		return prepared[name]
 	}
-	return false
+	return ""
 }

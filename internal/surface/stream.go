@@ -192,7 +192,7 @@ func (h *Handler) Replay(w http.ResponseWriter, r *http.Request, caller caller.C
 		return err
 	case err != nil:
 		h.logInternal(err)
-		s.encoder.Fail(h.s.Errors.Body(err))
+		s.breakOff(h.s.Errors.Body(err), err)
 	case s.waiting:
 		s.encoder.Finish()
 	case s.paused != nil: // as long as the org allows
@@ -226,6 +226,23 @@ type Encoder interface {
 	Finish()
 	// Fail ends a stream that has begun with the error object of the API.
 	Fail(object []byte)
+}
+
+// Resumable is an Encoder whose clients continue a stream that breaks, after the last event that they have.
+type Resumable interface {
+	// Resumable reports whether the client of this stream can do so.
+	Resumable() bool
+}
+
+// breakOff ends a stream with an error that is not the end of its run. If the run continues and the client can follow it
+// elsewhere, no event is sent: the numbers of the next ones belong to the run.
+func (s *Stream) breakOff(object []byte, err error) {
+	c, is := s.encoder.(Resumable)
+	if f, known := errors.AsType[*fault.Error](err); is && c.Resumable() && known && f.Code == fault.Unavailable {
+		_ = s.out.Comment("the stream continues after the last event when the response is asked for again") // after an error the client has left
+		return
+	}
+	s.encoder.Fail(object)
 }
 
 // StoredRuns has the runs of stored answers. Implemented by *run.Runner.
@@ -312,7 +329,7 @@ func (h *Handler) answerStream(w http.ResponseWriter, r *http.Request, req *run.
 	case err != nil && ClientLeft(r.Context()):
 	case err != nil:
 		h.logInternal(err)
-		s.encoder.Fail(h.s.Errors.Body(err))
+		s.breakOff(h.s.Errors.Body(err), err)
 	case s.End.Reason.Failed() && !begun:
 		w.Header().Del(servedHeader) // of an earlier round
 		h.s.Errors.writeEnd(w, s.End, mayAddress)

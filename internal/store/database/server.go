@@ -13,7 +13,7 @@ import (
 // ServerOptions configure a [Store] on a PostgreSQL server.
 type ServerOptions struct {
 	// Writers are the connections that write, apart from those that read, so that neither waits for the other. The writes of one org
-	// are performed on one at a time. Required; Close closes it.
+	// are performed on one at a time. Nil = those that read. Close closes it.
 	Writers *sql.DB
 
 	// Writing is how many they are at most. 0 = 8.
@@ -50,6 +50,9 @@ func OpenServer(db *sql.DB, o ServerOptions) *Store {
 	}
 	if o.Now == nil {
 		o.Now = clock.Wall
+	}
+	if o.Writers == nil {
+		o.Writers = db
 	}
 	if o.Writing == 0 {
 		o.Writing = 8

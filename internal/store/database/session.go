@@ -40,6 +40,7 @@ type session struct {
 	org    string
 	xid    string // of the transaction
 	pid    int    // of the process of the server
+	since  string // when the server was started
 	failed error  // of a statement, after which the server refuses others, and rolls back when it is to commit; nil = none
 }
 
@@ -93,14 +94,14 @@ func (s *session) begin(t *tx, group []*write) error {
 	if _, err := t.exec(`BEGIN; ` + s.options.Begin); err != nil {
 		return err
 	}
-	text := `SELECT CAST(pg_advisory_xact_lock(?) AS text), CAST(pg_current_xact_id() AS text), pg_backend_pid()`
+	text := `SELECT CAST(pg_advisory_xact_lock(?) AS text), CAST(pg_current_xact_id() AS text), pg_backend_pid(), CAST(pg_postmaster_start_time() AS text)`
 	if s.lazy {
 		text += `, set_config('synchronous_commit', 'off', true)`
 	} else {
 		text += `, ''`
 	}
 	var ignored string
-	err := t.queryRow(text, []any{s.lockOf(s.org)}, &ignored, &s.xid, &s.pid, &ignored)
+	err := t.queryRow(text, []any{s.lockOf(s.org)}, &ignored, &s.xid, &s.pid, &s.since, &ignored)
 	if err != nil {
 		return t.rollback(err)
 	}
@@ -138,16 +139,22 @@ func (s *session) commit(t *tx) error {
 	return err
 }
 
-// lookUp returns nil if the transaction was committed, lost if it was not, and an error that wraps errUnknown if neither can be said.
+// lookUp returns nil if the transaction was committed, lost if it was not, and an error that wraps errUnknown if neither can be said. A server
+// that has crashed, or has replaced another one, gives numbers of transactions that were lost to others: what it says of one that is older than
+// itself holds only if that one was not committed.
 func (s *session) lookUp(lost error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), unknownTime)
 	defer cancel()
 	for began := time.Now(); ; {
 		var status sql.NullString
-		err := s.read.QueryRowContext(ctx, `SELECT pg_xact_status(CAST(CAST(? AS varchar) AS xid8))`, s.xid).Scan(&status)
-		switch {
-		case err == nil && status.String == "committed":
+		var since string
+		err := s.read.QueryRowContext(ctx, `SELECT pg_xact_status(CAST(CAST(? AS varchar) AS xid8)), CAST(pg_postmaster_start_time() AS text)`,
+			s.xid).Scan(&status, &since)
+		switch same := since == s.since; {
+		case err == nil && status.String == "committed" && same:
 			return nil
+		case err == nil && status.String == "in progress" && !same:
+			return &lostError{lost}
 		case err == nil && status.String == "aborted", stateOf(err) == "22023": // never begun: lost with a server that another one has replaced
 			return &lostError{lost}
 		case err == nil && status.String != "in progress":

@@ -688,7 +688,10 @@ func (t *tx) performOne(one *write) error {
 		clear(t.ends)
 		t.receivers.rolledBack()
 		t.raised = t.raised[:raised]
-		if _, err := t.exec(`ROLLBACK TO one`); err != nil {
+		switch _, err := t.exec(`ROLLBACK TO one`); {
+		case err != nil && t.remote != nil:
+			return err // the connection is lost: what this write was refused for is nothing to the others
+		case err != nil:
 			return one.err // SQLite has rolled back the transaction: the disk is full or failing
 		}
 		t.remote.rolledBack()

@@ -658,6 +658,9 @@ func (e *encoder) failed(object []byte) *response {
 	return r
 }
 
+// Resumable implements surface.Resumable.
+func (e *encoder) Resumable() bool { return e.echo.background && e.End.Reason == "" }
+
 // Fail implements surface.Encoder.
 func (e *encoder) Fail(object []byte) {
 	r := e.failed(object)

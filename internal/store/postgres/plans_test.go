@@ -110,7 +110,7 @@ func wholeIndexes(plan string, partial []string) (tables []string) {
 	lines := strings.Split(plan, "\n")
 	for i, line := range lines {
 		found := indexScan.FindStringSubmatch(line)
-		if found != nil && !slices.Contains(partial, found[1]) && !strings.Contains(lines[i+1], "Index Cond") {
+		if len(found) > 2 && !slices.Contains(partial, found[1]) && !strings.Contains(lines[i+1], "Index Cond") {
 			tables = append(tables, found[2])
 		}
 	}

@@ -266,7 +266,7 @@ func (p *pen) goesOn(stored []string) {
 	if err := p.append(journal.Batch{Sync: true}, input("late")); !errors.Is(err, journal.ErrFenced) {
 		p.Errorf("an append of the former owner has the error %v, want that it is fenced", err)
 	}
-	if got, want := p.stored(), append(stored, "next", "finished"); !slices.Equal(got, want) {
+	if got, want := p.stored(), slices.Concat(stored, []string{"next", "finished"}); !slices.Equal(got, want) {
 		p.Errorf("stored %q, want %q", got, want)
 	}
 }

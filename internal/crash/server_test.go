@@ -166,8 +166,11 @@ func (c *commitCutter) serve(client net.Conn) {
 	var mute atomic.Bool
 	answered := make(chan struct{}, 1)
 	var back sync.WaitGroup
+	var watching sync.Mutex // the client hears nothing while watch is called, also not that the server is gone
 	back.Go(func() {
 		defer client.Close()
+		defer watching.Unlock()
+		defer watching.Lock()
 		part := make([]byte, 32<<10)
 		for {
 			n, err := server.Read(part)
@@ -186,7 +189,7 @@ func (c *commitCutter) serve(client net.Conn) {
 			}
 		}
 	})
-	c.forward(client, server, func() {
+	c.forward(client, server, &watching, func() {
 		select {
 		case <-answered:
 		case <-time.After(time.Second):
@@ -197,7 +200,7 @@ func (c *commitCutter) serve(client net.Conn) {
 }
 
 // forward reads messages of the client and passes them on, until it ends or a commit is cut. heard waits for the answer to one.
-func (c *commitCutter) forward(client, server net.Conn, heard func(), mute *atomic.Bool) {
+func (c *commitCutter) forward(client, server net.Conn, watching *sync.Mutex, heard func(), mute *atomic.Bool) {
 	prepared := map[string]string{} // queries by the names of statements
 	first := true
 	for {
@@ -218,8 +221,13 @@ func (c *commitCutter) forward(client, server net.Conn, heard func(), mute *atom
 		}
 		first = false
 		query := queryOf(kind, string(body), prepared)
-		if query != "" && c.watch != nil && c.watch(query) {
-			return
+		if query != "" && c.watch != nil {
+			watching.Lock()
+			cut := c.watch(query)
+			watching.Unlock()
+			if cut {
+				return
+			}
 		}
 		if strings.EqualFold(query, "COMMIT") && c.armed.Load() > 0 {
 			if n := c.armed.Add(-1); n%2 == 0 {

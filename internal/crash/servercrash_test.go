@@ -66,7 +66,7 @@ func TestACommitThatIsLostInACrashIsNotTakenForAnotherOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if recorded == nil && len(rows) != 1 || len(rows) > 1 {
+	if recorded == nil && len(rows) != 1 || len(rows) > 1 || next < lost {
 		t.Errorf("the store says %v, and has %d rows", recorded, len(rows))
 	}
 	t.Logf("the lost transaction had a number below %d, the last one after the crash %d; the store says %v, and has %d rows", lost, next, recorded, len(rows))

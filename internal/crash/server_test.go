@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -57,7 +58,8 @@ func newServer(t *testing.T) *server {
 		}
 	}
 	s.data = filepath.Join(dir, "data")
-	cmd := exec.CommandContext(t.Context(), filepath.Join(s.programs, "initdb"), "-D", s.data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+	cmd := exec.CommandContext(t.Context(), filepath.Join(s.programs, "initdb"), "-D", s.data, "-U", "postgres", "-A", "trust", "-E",
+		"UTF8", "--locale=C", "--no-sync")
 	cmd.Dir, cmd.Env, cmd.SysProcAttr = dir, baseEnv(), &syscall.SysProcAttr{Credential: s.who}
 	if text, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("initdb: %v\n%s", err, text)
@@ -100,7 +102,8 @@ func (s *server) url(port int) string {
 // start starts the server, and returns when it takes connections.
 func (s *server) start() error {
 	s.process = beginAs(s.T, s.who, baseEnv(), filepath.Join(s.programs, "postgres"), "-D", s.data, "-c", "listen_addresses=127.0.0.1",
-		"-c", "wal_writer_delay=10s", "-c", fmt.Sprint("port=", s.port), "-c", "unix_socket_directories=", "-c", "max_connections=100", "-c", "shared_buffers=64MB")
+		"-c", "wal_writer_delay=10s", "-c", fmt.Sprint("port=",
+			s.port), "-c", "unix_socket_directories=", "-c", "max_connections=100", "-c", "shared_buffers=64MB")
 	for until := time.Now().Add(patience); time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
 		if strings.Contains(s.process.output.String(), "database system is ready to accept connections") {
 			return nil
@@ -236,7 +239,7 @@ func (c *commitCutter) forward(client, server net.Conn, watching *sync.Mutex, he
 			}
 			mute.Store(true)
 		}
-		if _, err := server.Write(append(head, body...)); err != nil {
+		if _, err := server.Write(slices.Concat(head, body)); err != nil {
 			return
 		}
 		if mute.Load() && (kind == 'Q' || kind == 'S') {

@@ -16,7 +16,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/store/postgres"
 )
 
-// The server crashes before it gets a COMMIT, and gives the number of the lost transaction to another one, which is committed. The store does
+// The server crashes before it gets a COMMIT, and gives the number of the lost transaction to another one, which is committed.
+// The store does
 // not take it for its own: what it says is stored is stored. // P01
 func TestACommitThatIsLostInACrashIsNotTakenForAnotherOne(t *testing.T) {
 	t.Parallel()
@@ -69,10 +70,12 @@ func TestACommitThatIsLostInACrashIsNotTakenForAnotherOne(t *testing.T) {
 	if recorded == nil && len(rows) != 1 || len(rows) > 1 || next < lost {
 		t.Errorf("the store says %v, and has %d rows", recorded, len(rows))
 	}
-	t.Logf("the lost transaction had a number below %d, the last one after the crash %d; the store says %v, and has %d rows", lost, next, recorded, len(rows))
+	t.Logf("the lost transaction had a number below %d, the last one after the crash %d; the store says %v, and has %d rows", lost,
+		next, recorded, len(rows))
 }
 
-// Two writes are performed together, one of which is refused, and the connection is lost when it is undone. The other one is stored, and is not told of
+// Two writes are performed together, one of which is refused, and the connection is lost when it is undone. The other one is
+// stored, and is not told of
 // the refusal.
 func TestAWriteIsNotRefusedForAnotherOneWhenTheConnectionIsLost(t *testing.T) {
 	t.Parallel()
@@ -84,7 +87,8 @@ func TestAWriteIsNotRefusedForAnotherOneWhenTheConnectionIsLost(t *testing.T) {
 	}
 	defer store.Close()
 	key := org.Key{Org: "a", ID: "key_a", Name: "a", Role: org.Member, Hash: [32]byte{1}}
-	if err := errors.Join(store.CreateOrg(t.Context(), org.Record{ID: "a"}, org.Author{}), store.CreateKey(t.Context(), key, org.Author{})); err != nil {
+	if err := errors.Join(store.CreateOrg(t.Context(), org.Record{ID: "a"}, org.Author{}), store.CreateKey(t.Context(), key,
+		org.Author{})); err != nil {
 		t.Fatal(err)
 	}
 	note := func() error {

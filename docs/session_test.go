@@ -74,7 +74,8 @@ func newSession(t *testing.T, binary string, all []block) *session {
 	google := turnpiketest.NewUpstream(turnpiketest.NewScript(t, "text Hello."), turnpiketest.UpstreamOptions{Strict: true})
 	t.Cleanup(google.Close)
 	database, schema := s.findPostgres(t)
-	s.replacePorts(t, []string{pageDatabase, database, pageSchema, schema}, "https://api.openai.com", model.URL, "https://api.anthropic.com", strings.TrimSuffix(claude.URL, "/v1"),
+	s.replacePorts(t, []string{pageDatabase, database, pageSchema, schema}, "https://api.openai.com", model.URL,
+		"https://api.anthropic.com", strings.TrimSuffix(claude.URL, "/v1"),
 		"https://generativelanguage.googleapis.com", strings.TrimSuffix(google.URL, "/v1"))
 	s.env = []string{
 		"PATH=" + filepath.Dir(binary) + string(os.PathListSeparator) + os.Getenv("PATH"), "HOME=" + s.dir,

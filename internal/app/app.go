@@ -539,6 +539,11 @@ func (a *App) begin(ctx context.Context) error {
 	if err := a.replica.Start(ctx); err != nil {
 		return err
 	}
+	if a.server != nil { // a copy that began before this process could be seen
+		if err := postgres.CheckCopying(ctx, a.server.DB()); err != nil {
+			return err
+		}
+	}
 	if err := a.runner.Open(ctx); err != nil {
 		return err
 	}

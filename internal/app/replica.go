@@ -19,7 +19,7 @@ const lastBeat = time.Second
 // before any settings are read from the store.
 func (a *App) joinReplicas(ctx context.Context, o Options) error {
 	beats := o.Beats
-	if beats == nil && a.server != nil && a.config.Replica != nil {
+	if beats == nil && a.server != nil { // also without the key replica: at a restart the next process can overlap with this one
 		beats = a.server.Beats()
 	}
 	if beats == nil {

@@ -45,7 +45,13 @@ func (r *retention) start(
 			}
 		})
 	})
-	r.done.Go(func() { repeat(ctx, firstRetention, retainEvery, func() { sweepFiles(ctx) }) })
+	r.done.Go(func() {
+		repeat(ctx, firstRetention, retainEvery, func() {
+			if duty(ctx, "files", retainEvery) {
+				sweepFiles(ctx)
+			}
+		})
+	})
 	if days == 0 {
 		return
 	}

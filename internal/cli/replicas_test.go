@@ -312,7 +312,8 @@ func TestKubernetesStartsTwoReplicas(t *testing.T) {
 	if grace := time.Duration(pod.Grace) * time.Second; grace <= pause+stopsWithin(got) {
 		t.Errorf("terminationGracePeriodSeconds is %s, and preStop and the gateway may need %s", grace, pause+stopsWithin(got))
 	}
-	if user := strings.Split(i.one(t, "USER"), ":")[0]; !pod.SecurityContext.RunAsNonRoot || user != strconv.Itoa(pod.SecurityContext.RunAsUser) {
+	security := pod.SecurityContext
+	if user := strings.Split(i.one(t, "USER"), ":")[0]; !security.RunAsNonRoot || user != strconv.Itoa(security.RunAsUser) {
 		t.Errorf("the user is not that of the image, %s: %+v", user, pod.SecurityContext)
 	}
 	var mounts []string

@@ -26,11 +26,11 @@ func (s *Store) Append(ctx context.Context, lease journal.Lease, after int64, b 
 		}
 	}
 	err = s.appendBatch(ctx, lease, after, b, stored, b.Sync && after == 0)
-	stale := s.onServer() && isStale(err)
-	if stale {
-		s.heads.reload(stored.key)
+	if errors.Is(err, errOpened) {
+		err = s.appendBatch(ctx, lease, after, b, stored, false)
 	}
-	if errors.Is(err, errOpened) || stale {
+	for try := 0; s.onServer() && isStale(err, lease) && try < maxRepeats; try++ {
+		s.heads.reload(ctx, stored.key)
 		err = s.appendBatch(ctx, lease, after, b, stored, false)
 	}
 	switch {
@@ -47,9 +47,10 @@ func (s *Store) Append(ctx context.Context, lease journal.Lease, after int64, b 
 	return fmt.Errorf("run %s: %w", lease.RunID, s.wrap("append", err))
 }
 
-// isStale reports whether err says that the head in memory is not that of the database, and nothing else is wrong.
-func isStale(err error) bool {
-	if errors.Is(err, errEarlier) {
+// isStale reports whether err says that the head in memory is not that of the database, and nothing is lost of what the lease's
+// owner has appended before.
+func isStale(err error, lease journal.Lease) bool {
+	if lease.Epoch != 0 && errors.Is(err, errEarlier) {
 		return false
 	}
 	var behind *journal.Behind
@@ -158,6 +159,9 @@ func (s *Store) catchUp(ctx context.Context, h *head, lease journal.Lease, after
 	if err != nil {
 		return err
 	}
+	if s.onServer() && !h.dropSucceeded() { // others may have appended before what was written now
+		h.names, h.loaded = nil, false
+	}
 	return s.load(ctx, key, h, lease)
 }
 
@@ -184,7 +188,8 @@ func (s *Store) fence(ctx context.Context, key runKey, h *head, lease journal.Le
 		return nil
 	}
 	if err := s.writer.perform(context.WithoutCancel(ctx), key.org, func(t *tx) error {
-		_, err := t.exec(`UPDATE runs SET epoch = epoch + 1, owner = '', lease_until = 0 WHERE org = ? AND run_id = ? AND epoch = ?`, key.org, key.run, h.broken)
+		_, err := t.exec(`UPDATE runs SET epoch = epoch + 1, owner = '', lease_until = 0 WHERE org = ? AND run_id = ? AND epoch = ?`,
+			key.org, key.run, h.broken)
 		return err
 	}); err != nil {
 		return err

@@ -307,7 +307,8 @@ func (s *orgState) read() error {
 // addSubmitKey stores the key of a run. On a file it also deletes some expired keys.
 func (t *tx) addSubmitKey(key runKey, k journal.SubmitKey, now time.Time) error {
 	if t.remote == nil { // on a server they can be other orgs', and retention deletes them
-		if _, err := t.exec(`DELETE FROM submit_keys WHERE _rowid_ IN (SELECT _rowid_ FROM submit_keys WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`,
+		if _, err := t.exec(`DELETE FROM submit_keys WHERE _rowid_ IN
+			(SELECT _rowid_ FROM submit_keys WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)`,
 			now.UnixMilli(), sweepBatch); err != nil {
 			return err
 		}

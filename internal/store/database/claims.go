@@ -39,7 +39,7 @@ func (s *Store) claimOnServer(ctx context.Context, owner string, limit int) ([]j
 	if err != nil {
 		return nil, err
 	}
-	leases, err := inLanes(ctx, s.writer, found, func(key runKey) string { return key.org }, func(t *tx, runs []runKey) ([]journal.Lease, error) {
+	leases, err := inLanes(ctx, s.writer, found, runKey.orgOf, func(t *tx, runs []runKey) ([]journal.Lease, error) {
 		return t.claimSome(owner, runs, now, s.now())
 	})
 	if err != nil {
@@ -132,7 +132,7 @@ func (s *Store) renewOnServer(ctx context.Context, owner string, until int64) ([
 			left = append(left, key)
 		}
 	}
-	others, err := inLanes(ctx, s.writer, left, func(key runKey) string { return key.org }, func(t *tx, runs []runKey) (got []journal.Lease, err error) {
+	others, err := inLanes(ctx, s.writer, left, runKey.orgOf, func(t *tx, runs []runKey) (got []journal.Lease, err error) {
 		for _, key := range runs {
 			if err != nil {
 				break
@@ -154,7 +154,8 @@ func (s *Store) forfeitDead(ctx context.Context) error {
 	dead, err := list(ctx, s.db, func(row scanner) (of slicesOf, err error) {
 		err = row.Scan(&of.org, &of.owner)
 		return of, err
-	}, `SELECT DISTINCT org, owner FROM slices WHERE NOT EXISTS (SELECT 1 FROM owners AS o WHERE o.owner = slices.owner AND o.until > ?) ORDER BY org, owner`, now)
+	}, `SELECT DISTINCT org, owner FROM slices
+		WHERE NOT EXISTS (SELECT 1 FROM owners AS o WHERE o.owner = slices.owner AND o.until > ?) ORDER BY org, owner`, now)
 	if err != nil {
 		return err
 	}

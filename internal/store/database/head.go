@@ -17,6 +17,8 @@ const maxHeads = 4096
 
 type runKey struct{ org, run string }
 
+func (k runKey) orgOf() string { return k.org }
+
 // head is the end of a run's journal as it will be after all queued writes. It allows
 // a batch to be refused at once, before it is written. It stays correct because only
 // this process writes to the file.
@@ -87,8 +89,8 @@ func (t *heads) claimed(key runKey, epoch int64) {
 	}
 }
 
-// reload makes the run's head, if there is one and no batch of the run is on its way, be loaded again.
-func (t *heads) reload(key runKey) {
+// reload makes the run's head, if there is one, be loaded again when all batches of the run that are on their way have a result.
+func (t *heads) reload(ctx context.Context, key runKey) {
 	t.mu.Lock()
 	h := t.byRun[key]
 	t.mu.Unlock()
@@ -97,6 +99,7 @@ func (t *heads) reload(key runKey) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	_ = h.drain(ctx) // the run's next append gets the error
 	if !h.dropSucceeded() && h.idle() {
 		h.names, h.loaded = nil, false
 	}

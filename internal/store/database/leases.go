@@ -28,7 +28,7 @@ func (s *Store) Claim(ctx context.Context, owner string, limit int) ([]journal.L
 		return nil, s.wrap("claim runs", err)
 	}
 	for _, lease := range claimed {
-		s.claimed(runKey{lease.Org, lease.RunID}, lease.Epoch)
+		s.claimed(ctx, runKey{lease.Org, lease.RunID}, lease.Epoch)
 	}
 	return claimed, nil
 }
@@ -98,15 +98,15 @@ func (s *Store) ClaimRun(ctx context.Context, owner string, key journal.RunKey) 
 		return journal.Lease{}, false, s.wrap("claim run "+key.Run, err)
 	}
 	if claimed {
-		s.claimed(of, lease.Epoch)
+		s.claimed(ctx, of, lease.Epoch)
 	}
 	return lease, claimed, nil
 }
 
 // claimed tells the head in memory of a new lease. On a server, others may have appended before.
-func (s *Store) claimed(key runKey, epoch int64) {
+func (s *Store) claimed(ctx context.Context, key runKey, epoch int64) {
 	if s.onServer() {
-		s.heads.reload(key)
+		s.heads.reload(ctx, key)
 	}
 	s.heads.claimed(key, epoch)
 }

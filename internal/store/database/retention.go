@@ -44,9 +44,7 @@ func (s *Store) DeleteFinished(ctx context.Context, before time.Time) (deleted i
 		before = youngest
 	}
 	for _, d := range []due{
-		{table: "submit_keys", keys: []string{"principal", "key"}, condition: `expires_at <= ?`, order: "expires_at", args: []any{now.UnixMilli()}},
-		{table: "conversations", keys: []string{"principal", "key"}, condition: `expires_at <= ?`, order: "expires_at", args: []any{now.UnixMilli()}},
-		{table: "tool_cache", keys: []string{"name"}, condition: `expires_at <= ?`, order: "expires_at", args: []any{now.UnixMilli()}},
+		expired("submit_keys", now, "principal", "key"), expired("conversations", now, "principal", "key"), expired("tool_cache", now, "name"),
 		{
 			table: "budgets", index: "budgets_ended", keys: []string{"scope"}, args: []any{before.UnixMilli()},
 			condition: `ends_at > 0 AND ends_at <= ? AND reserved_tokens = 0 AND reserved_nano_usd = 0
@@ -80,15 +78,15 @@ func (s *Store) DeleteOrgData(ctx context.Context, before time.Time, progress fu
 	}
 	for _, id := range ids {
 		deleted := 0
-		for _, text := range []string{
-			`DELETE FROM runs WHERE _rowid_ IN (SELECT _rowid_ FROM runs WHERE org = ? AND status NOT IN ('queued', 'running', 'waiting', 'paused') LIMIT 1)`,
-			`DELETE FROM conversations WHERE _rowid_ IN (SELECT _rowid_ FROM conversations WHERE org = ? LIMIT 1)`,
+		for _, d := range []due{ // in the order of their keys, so that no server reads what others have
+			{
+				table: "runs", keys: []string{"run_id"}, order: "run_id", args: []any{id},
+				condition: `org = ? AND status NOT IN ('queued', 'running', 'waiting', 'paused')`,
+			},
+			{table: "conversations", keys: []string{"principal", "key"}, order: "principal, key", condition: `org = ?`, args: []any{id}},
 		} {
-			if err := s.repeatWrite(ctx, id, func(t *tx) (int64, error) {
-				n, err := t.deleteSome(text, id)
-				deleted += int(n)
-				return n, err
-			}); err != nil {
+			n, err := s.deleteDue(ctx, d)
+			if deleted += n; err != nil {
 				return s.wrap("delete the data of org "+id, err)
 			}
 		}
@@ -112,18 +110,6 @@ func (s *Store) DeleteOrgData(ctx context.Context, before time.Time, progress fu
 		err = s.clean(ctx)
 	}
 	return s.wrap("delete the data of deleted orgs", err)
-}
-
-// deleteSome repeats a statement that deletes one row, until a write should end.
-func (t *tx) deleteSome(text string, args ...any) (deleted int64, err error) {
-	for began := time.Now(); deleted < deleteBatch && time.Since(began) < deleteTime; {
-		n, err := t.exec(text, args...)
-		if err != nil || n == 0 {
-			return deleted, err
-		}
-		deleted += n
-	}
-	return deleted, nil
 }
 
 // DeleteLater implements journal.LaterDeleter.
@@ -162,8 +148,8 @@ func (s *Store) DeleteForgotten(ctx context.Context) (deleted int, err error) {
 // dueForgotten returns some of the runs that are to be forgotten and whose time is over.
 func (s *Store) dueForgotten(ctx context.Context) (found []rowKey, err error) {
 	now := s.now()
-	found, err = list(ctx, s.db, scanRowKey(1), `SELECT r.org, r.run_id FROM forgotten_runs f JOIN runs r ON r.org = f.org AND r.run_id = f.run_id
-		WHERE r.status = 'done' AND r.finished_at < ?
+	found, err = list(ctx, s.db, scanRowKey(1), `SELECT r.org, r.run_id FROM forgotten_runs f
+		JOIN runs r ON r.org = f.org AND r.run_id = f.run_id WHERE r.status = 'done' AND r.finished_at < ?
 		AND NOT EXISTS (SELECT 1 FROM submit_keys k WHERE k.org = f.org AND k.run_id = f.run_id AND k.expires_at > ?) LIMIT ?`,
 		now.Add(-journal.DeleteAfter).UnixMilli(), now.UnixMilli(), forgetBatch)
 	return found, s.wrap("find forgotten runs", err)
@@ -201,6 +187,11 @@ type due struct {
 	condition    string   // on rows that are due
 	order        string   // which ones come first; "" = any
 	args         []any    // of condition
+}
+
+// expired are the rows of a table with the column expires_at.
+func expired(table string, now time.Time, keys ...string) due {
+	return due{table: table, keys: keys, condition: `expires_at <= ?`, order: "expires_at", args: []any{now.UnixMilli()}}
 }
 
 // rowKey is the primary key of a row that is of an org.

@@ -10,13 +10,12 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"strings"
 	"time"
 )
 
 // Limits of the transactions on a server.
 const (
-	transactionTime = 10 * time.Second      // of one; the connection is closed then
+	transactionTime = 10 * time.Second      // of one; its connection is closed then. Also after which one is not repeated
 	lostTime        = 2 * time.Second       // how long one is repeated while the server cannot be reached
 	maxRepeats      = 5                     // of one that another one was preferred to
 	repeatDelay     = 5 * time.Millisecond  // before the first repetition, with jitter; doubled each time
@@ -53,7 +52,8 @@ func (s *session) perform(t *tx, group []*write) error {
 	began := time.Now()
 	for try := 0; ; try++ {
 		err := s.once(t, group)
-		if err == nil || !s.repeats(err) || try >= maxRepeats && !isLost(err) || time.Since(began) > lostTime {
+		switch took := time.Since(began); {
+		case err == nil, !s.repeats(err), isLost(err) && took > lostTime, !isLost(err) && (try >= maxRepeats || took > transactionTime):
 			return err
 		}
 		for _, one := range group {
@@ -214,7 +214,7 @@ func isLost(err error) bool {
 		return true
 	}
 	switch state := stateOf(err); {
-	case state == "25006", state == "53300", len(state) == 5 && (state[:2] == "08" || state[:3] == "57P"):
+	case state == "25006", state == "25P03", state == "53300", len(state) == 5 && (state[:2] == "08" || state[:3] == "57P"):
 		return true
 	case state != "":
 		return false
@@ -224,8 +224,7 @@ func isLost(err error) bool {
 	}
 	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) ||
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
-		errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(net.Error)) ||
-		strings.Contains(err.Error(), "conn closed") // what the driver says of a connection that it has closed meanwhile
+		errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(net.Error))
 }
 
 // ofConn is an error of the connection, and not of the server, of the driver of servers.

@@ -15,11 +15,11 @@ func TestIsLost(t *testing.T) {
 		want bool
 	}{
 		{nil, false},
-		{fmt.Errorf("append: %w", pgconn.ErrConnClosed), true},
 		{io.ErrUnexpectedEOF, true},
 		{context.DeadlineExceeded, true},
 		{&pgconn.PgError{Code: "57P01"}, true},
 		{&pgconn.PgError{Code: "25006"}, true},
+		{&pgconn.PgError{Code: "25P03"}, true}, // it was paused within a transaction
 		{&pgconn.PgError{Code: "53300"}, true},
 		{&pgconn.PgError{Code: "23505"}, false},
 		{&pgconn.PgError{Code: "40001"}, false},

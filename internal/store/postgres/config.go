@@ -84,6 +84,7 @@ func (o Options) config(name, text string) (*pgx.ConnConfig, error) {
 		c.RuntimeParams["jit"] = "off"
 		c.RuntimeParams["statement_timeout"] = strconv.FormatInt(o.statementTimeout().Milliseconds(), 10)
 		c.RuntimeParams["lock_timeout"] = strconv.FormatInt(o.lockTimeout().Milliseconds(), 10)
+		c.RuntimeParams["idle_in_transaction_session_timeout"] = strconv.FormatInt(idleTimeout.Milliseconds(), 10)
 		if o.Schema != "" {
 			c.RuntimeParams["search_path"] = quoteName(o.Schema)
 		}

@@ -61,6 +61,7 @@ func TestTheURLDecidesAndNotTheEnvironment(t *testing.T) {
 	const prepared = pgx.QueryExecModeCacheStatement
 	session := map[string]string{
 		"application_name": "turnpike", "client_encoding": "UTF8", "jit": "off", "statement_timeout": "10000", "lock_timeout": "3000",
+		"idle_in_transaction_session_timeout": "2000",
 	}
 	for _, c := range []struct {
 		options postgres.Options
@@ -80,7 +81,7 @@ func TestTheURLDecidesAndNotTheEnvironment(t *testing.T) {
 				URL: "postgres://u@localhost/d?application_name=mine", Schema: `a"b`, StatementTimeout: time.Minute, LockTimeout: time.Second,
 			}, "localhost:5432", "-", map[string]string{
 				"application_name": "mine", "client_encoding": "UTF8", "jit": "off", "search_path": `"a""b"`,
-				"statement_timeout": "60000", "lock_timeout": "1000",
+				"statement_timeout": "60000", "lock_timeout": "1000", "idle_in_transaction_session_timeout": "2000",
 			}, prepared,
 		},
 		{

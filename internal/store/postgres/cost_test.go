@@ -17,9 +17,13 @@ func TestStatementsOfAnAppend(t *testing.T) {
 	r.withOrgs("a")
 	w := &watcher{}
 	s := r.watched(w, org.Caps{})
-	entry := audit.Entry{Kind: audit.KindRequest, At: r.wall.Load(), Principal: "p", Body: audit.Request{Surface: audit.SurfaceRelay, Model: "m", Status: audit.OK, InputTokens: 1}}
+	body := audit.Request{Surface: audit.SurfaceRelay, Model: "m", Status: audit.OK, InputTokens: 1}
+	entry := audit.Entry{Kind: audit.KindRequest, At: r.wall.Load(), Principal: "p", Body: body}
 	window := budget.Window{Scope: "s", Limit: budget.Amount{Tokens: 1000}}
+	reservation := journal.Reservation{ID: "1", Budget: window, Amount: budget.Amount{Tokens: 1}}
 	for _, grade := range grades() {
+		opening := &journal.Opening{Slots: 5, Key: &journal.SubmitKey{Principal: "p", Key: string(grade), Hash: "h"}}
+		settled := journal.Batch{Settled: []journal.Settled{{ID: "1"}}, Audit: []audit.Entry{entry}}
 		p := r.pen(s, "a", string(grade))
 		for _, one := range []struct {
 			name  string
@@ -28,11 +32,11 @@ func TestStatementsOfAnAppend(t *testing.T) {
 			body  loop.Body
 		}{
 			{"open", 6, journal.Batch{}, p.accepted(grade)},
-			{"open with slots and a key", 9, journal.Batch{Opening: &journal.Opening{Slots: 5, Key: &journal.SubmitKey{Principal: "p", Key: string(grade), Hash: "h"}}}, nil},
+			{"open with slots and a key", 9, journal.Batch{Opening: opening}, nil},
 			{"a fact", 6, journal.Batch{}, input("x")},
 			{"facts and a row", 8, journal.Batch{Rows: []journal.Row{{Ref: "row", Value: 1}}}, input("x")},
-			{"a reservation", 9, journal.Batch{Reservations: []journal.Reservation{{ID: "1", Budget: window, Amount: budget.Amount{Tokens: 1}}}}, input("x")},
-			{"the end of a call: settled, with an audit row", 12, journal.Batch{Settled: []journal.Settled{{ID: "1"}}, Audit: []audit.Entry{entry}}, input("x")},
+			{"a reservation", 9, journal.Batch{Reservations: []journal.Reservation{reservation}}, input("x")},
+			{"the end of a call: settled, with an audit row", 12, settled, input("x")},
 			{"the end", 7, journal.Batch{}, finish()},
 		} {
 			to := p

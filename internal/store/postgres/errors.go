@@ -67,7 +67,7 @@ func classOf(code string, connecting bool) Class {
 		return Full
 	case "53300", "57P03": // too many connections; the server starts or stops
 		return Unreachable
-	case "57P01", "57P02", "57P05": // the server, or its operator, has ended the session
+	case "57P01", "57P02", "57P05", "25P03": // the server, or its operator, has ended the session
 		return lostOr(connecting)
 	}
 	if strings.HasPrefix(code, "08") {

@@ -64,6 +64,26 @@ func TestStalledCommit(t *testing.T) {
 	}
 }
 
+// A process that was stopped in the middle of a transaction does not keep others from writing for the org.
+func TestStoppedProcess(t *testing.T) {
+	t.Parallel()
+	r := newReplicas(t, 1, org.Caps{})
+	r.withOrgs("a")
+	s, p := r.proxied(org.Caps{})
+	stopped := r.begin(s, "a", "r", loop.Durable)
+	other := r.begin(r.stores[0], "a", "s", loop.Durable)
+	p.set(once("COMMIT", stall))
+	done := make(chan error, 1)
+	go func() { done <- stopped.append(journal.Batch{Sync: true}, input("x")) }()
+	r.await(r.stores[0].DB(), `SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction' AND query LIKE '%org_usage%'
+		AND pid IN (SELECT pid FROM pg_locks WHERE relation = 'run_facts'::regclass)`, done)
+	other.write(input("y"))
+	p.close()
+	if err := <-done; err == nil || len(stopped.stored()) > 0 {
+		t.Errorf("the append of the process that was stopped has the error %v, and stored %q", err, stopped.stored())
+	}
+}
+
 // What is answered with success is stored once, and what is answered with an error is not stored, or it is said that nobody knows.
 func TestManyCutConnections(t *testing.T) {
 	r := newReplicas(t, 1, org.Caps{})
@@ -142,8 +162,9 @@ func TestTerminatedSessions(t *testing.T) {
 			if n%6 != 0 {
 				continue
 			}
-			if _, err := r.stores[0].DB().ExecContext(t.Context(), `SELECT pg_terminate_backend(a.pid) FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-				WHERE l.locktype = 'advisory' AND a.application_name = ? LIMIT 1`, r.maker.options.Schema); err != nil {
+			if _, err := r.stores[0].DB().ExecContext(t.Context(), `SELECT pg_terminate_backend(a.pid) FROM pg_locks l
+				JOIN pg_stat_activity a ON a.pid = l.pid WHERE l.locktype = 'advisory' AND a.application_name = ? LIMIT 1`,
+				r.maker.options.Schema); err != nil {
 				ended <- err
 				return
 			}

@@ -28,6 +28,10 @@ const (
 	DefaultLockTimeout      = 3 * time.Second
 )
 
+// idleTimeout is after which time the server ends a transaction in which nothing happens: that of a process that was stopped, or
+// cannot be reached, and has the lock of an org. It is less than the others wait for a lock.
+const idleTimeout = 2 * time.Second
+
 // Options say where the store is and how it is reached.
 type Options struct {
 	// URL is postgres://user:password@host:port/database?parameters. The host may be a list, or the parameter host the
@@ -78,8 +82,8 @@ func (o Options) SetLocal() string {
 	if !o.pooled() {
 		return ""
 	}
-	return fmt.Sprintf("SET LOCAL statement_timeout = %d; SET LOCAL lock_timeout = %d",
-		o.statementTimeout().Milliseconds(), o.lockTimeout().Milliseconds())
+	return fmt.Sprintf("SET LOCAL statement_timeout = %d; SET LOCAL lock_timeout = %d; SET LOCAL idle_in_transaction_session_timeout = %d",
+		o.statementTimeout().Milliseconds(), o.lockTimeout().Milliseconds(), idleTimeout.Milliseconds())
 }
 
 func (o Options) pooled() bool { return o.Pooler != "" && o.Pooler != PoolerNone }

@@ -22,6 +22,7 @@ const (
 	cutAfter          // the server gets the message, and the connection ends before there is an answer
 	cutAnswer         // the server answers, and the connection ends before the client gets that
 	stallAnswer       // the client gets no answer, and the connection stays
+	stall             // the server does not get the message, nor any after it, and the connection stays
 )
 
 // proxy is between stores and the server, and cuts connections.
@@ -154,6 +155,9 @@ func (p *proxy) forward(client, server net.Conn, answers *answers) {
 		var come chan struct{}
 		switch todo {
 		case cutBefore:
+			return
+		case stall:
+			_, _ = io.Copy(io.Discard, client)
 			return
 		case cutAnswer, stallAnswer:
 			come = answers.withhold()

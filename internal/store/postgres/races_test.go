@@ -46,9 +46,11 @@ func TestReplicasNeverExceedABudget(t *testing.T) {
 			var over *journal.OverBudget
 			var err error
 			if i%3 == 0 {
-				_, err = r.of(i).Exchange(t.Context(), "a", fmt.Sprint("owner ", i), []journal.SliceUse{{Budget: w, Need: budget.Amount{Tokens: 11 * int64(n+1)}}})
+				use := journal.SliceUse{Budget: w, Need: budget.Amount{Tokens: 11 * int64(n+1)}}
+				_, err = r.of(i).Exchange(t.Context(), "a", fmt.Sprint("owner ", i), []journal.SliceUse{use})
 			} else {
-				err = p.append(journal.Batch{Sync: true, Reservations: []journal.Reservation{{ID: fmt.Sprint(n), Budget: w, Amount: budget.Amount{Tokens: 11}}}})
+				reservation := journal.Reservation{ID: fmt.Sprint(n), Budget: w, Amount: budget.Amount{Tokens: 11}}
+				err = p.append(journal.Batch{Sync: true, Reservations: []journal.Reservation{reservation}})
 			}
 			switch {
 			case err == nil:
@@ -113,8 +115,9 @@ func TestReplicasNeverExceedTheSlots(t *testing.T) {
 func TestReplicasClaimInTurns(t *testing.T) {
 	r := newReplicas(t, 3, org.Caps{})
 	queue := func(orgID string, n int) {
-		postgresExec(r, fmt.Sprintf(`INSERT INTO runs (org, run_id, principal, surface, grade, model, status, finish_reason, rounds, calls, tokens, epoch,
-			next_seq, created_at, updated_at, finished_at) SELECT '%s', 'run ' || i, 'p', 'chat', 'durable', 'm', 'queued', '', 0, 0, 0, 0, 2, %d + i, 0, 0
+		postgresExec(r, fmt.Sprintf(`INSERT INTO runs (org, run_id, principal, surface, grade, model, status, finish_reason, rounds, calls,
+			tokens, epoch, next_seq, created_at, updated_at, finished_at)
+			SELECT '%s', 'run ' || i, 'p', 'chat', 'durable', 'm', 'queued', '', 0, 0, 0, 0, 2, %d + i, 0, 0
 			FROM generate_series(1, %d) i`, orgID, len(orgID), n))
 	}
 	queue("big", 3000)
@@ -192,12 +195,14 @@ func TestReplicasMakeOneRunOfAKey(t *testing.T) {
 
 func (r *replicas) session(id string) {
 	r.Helper()
-	s := agent.Session{Org: "a", ID: id, Agent: "agent_a", Principal: "p", Snapshot: agent.Snapshot{Agent: "agent_a", Version: 1}, CreatedAt: r.now()}
+	of := agent.Snapshot{Agent: "agent_a", Version: 1}
+	s := agent.Session{Org: "a", ID: id, Agent: "agent_a", Principal: "p", Snapshot: of, CreatedAt: r.now()}
 	r.ok(r.stores[0].CreateSession(r.Context(), s, true))
 }
 
 func message(id, key string) journal.SessionInput {
-	return journal.SessionInput{ID: id, Kind: agent.InputMessage, Principal: "p", Body: json.RawMessage(`{"message":"x"}`), Key: key, Digest: "d"}
+	body := json.RawMessage(`{"message":"x"}`)
+	return journal.SessionInput{ID: id, Kind: agent.InputMessage, Principal: "p", Body: body, Key: key, Digest: "d"}
 }
 
 // turn opens a run as a turn of a session.
@@ -210,7 +215,8 @@ func (p *pen) turn(session, key string, queued bool) error {
 	} else {
 		bodies = append(bodies, input("input"))
 	}
-	t := journal.SessionTurn{Session: session, Principal: "p", Version: 1, Rounds: 25, Queued: queued, Input: message("in_"+p.lease.RunID, key)}
+	in := message("in_"+p.lease.RunID, key)
+	t := journal.SessionTurn{Session: session, Principal: "p", Version: 1, Rounds: 25, Queued: queued, Input: in}
 	return p.append(journal.Batch{Sync: true, Opening: &journal.Opening{Turn: &t}}, bodies...)
 }
 
@@ -279,7 +285,8 @@ func TestReplicasShareSessions(t *testing.T) {
 				return err
 			}
 		})
-		if got := slices.Sorted(slices.Values(owner.stored())); !slices.Equal(got, []string{"input", "key 0", "key 1", "key 2", "key 3"}) || delivered.Load() != 4 {
+		want := []string{"input", "key 0", "key 1", "key 2", "key 3"}
+		if got := slices.Sorted(slices.Values(owner.stored())); !slices.Equal(got, want) || delivered.Load() != 4 {
 			t.Errorf("%d inputs were delivered: %q", delivered.Load(), got)
 		}
 	})
@@ -418,8 +425,10 @@ func TestReplicasShareParts(t *testing.T) {
 	})
 	close(stop)
 	r.ok(sweeper.Wait())
-	if n := r.count(`SELECT count(*) FROM shared_lists l WHERE uses <> (SELECT count(*) FROM conversations c WHERE c.org = l.org AND c.parts = l.digest)
-		+ (SELECT count(*) FROM shared_lists o WHERE o.org = l.org AND o.before = l.digest) + (SELECT count(*) FROM run_rows w WHERE w.org = l.org AND w.rest = l.digest)`); n > 0 {
+	if n := r.count(`SELECT count(*) FROM shared_lists l
+		WHERE uses <> (SELECT count(*) FROM conversations c WHERE c.org = l.org AND c.parts = l.digest)
+		+ (SELECT count(*) FROM shared_lists o WHERE o.org = l.org AND o.before = l.digest)
+		+ (SELECT count(*) FROM run_rows w WHERE w.org = l.org AND w.rest = l.digest)`); n > 0 {
 		t.Errorf("%d lists do not know how often they are used", n)
 	}
 	r.checkUsage()
@@ -428,10 +437,12 @@ func TestReplicasShareParts(t *testing.T) {
 // checkUsage fails the test if org_usage is not what is stored.
 func (r *replicas) checkUsage() {
 	r.Helper()
-	if n := r.count(`SELECT count(*) FROM org_usage u WHERE conversations <> (SELECT count(*) FROM conversations c WHERE c.org = u.org) OR bytes <>
-		(SELECT 500 * count(*) FROM runs t WHERE t.org = u.org) + (SELECT coalesce(sum(250 + octet_length(body)), 0) FROM run_facts t WHERE t.org = u.org)
+	if n := r.count(`SELECT count(*) FROM org_usage u WHERE conversations <> (SELECT count(*) FROM conversations c WHERE c.org = u.org)
+		OR bytes <> (SELECT 500 * count(*) FROM runs t WHERE t.org = u.org)
+		+ (SELECT coalesce(sum(250 + octet_length(body)), 0) FROM run_facts t WHERE t.org = u.org)
 		+ (SELECT coalesce(sum(160 + octet_length(body)), 0) FROM run_rows t WHERE t.org = u.org)
-		+ (SELECT coalesce(sum(250 + octet_length(body)), 0) FROM conversations t WHERE t.org = u.org) + (SELECT 300 * count(*) FROM conversation_keys t WHERE t.org = u.org)
+		+ (SELECT coalesce(sum(250 + octet_length(body)), 0) FROM conversations t WHERE t.org = u.org)
+		+ (SELECT 300 * count(*) FROM conversation_keys t WHERE t.org = u.org)
 		+ (SELECT coalesce(sum(250 + octet_length(body)), 0) FROM shared_lists t WHERE t.org = u.org)`); n > 0 {
 		r.Errorf("of %d orgs, the sum of what is stored is wrong", n)
 	}
@@ -443,7 +454,8 @@ func TestReplicasPumpTheOutbox(t *testing.T) {
 	r.withOrgs("a", "b")
 	const runs = 6
 	for _, id := range []string{"a", "b"} {
-		r.ok(r.stores[0].CreateWebhook(t.Context(), org.Webhook{Org: id, Name: "w", URL: "https://example.com", Events: []string{"*"}, Sealed: []byte("s"), CreatedAt: r.now()}, org.Author{}))
+		w := org.Webhook{Org: id, Name: "w", URL: "https://example.com", Events: []string{"*"}, Sealed: []byte("s"), CreatedAt: r.now()}
+		r.ok(r.stores[0].CreateWebhook(t.Context(), w, org.Author{}))
 	}
 	r.each(2*runs, func(i int) error {
 		orgID := []string{"a", "b"}[i%2]
@@ -455,7 +467,8 @@ func TestReplicasPumpTheOutbox(t *testing.T) {
 		for n := range 3 {
 			notices = append(notices, journal.Notice{Event: "run.x", Object: fmt.Sprint(n), Subject: p.lease.RunID, At: r.wall.Load()})
 		}
-		hook := journal.HookMessage{ID: p.lease.RunID, Org: orgID, RunID: p.lease.RunID, Hook: "h", At: r.wall.Load(), Outcome: journal.HookWaiting}
+		run := p.lease.RunID
+		hook := journal.HookMessage{ID: run, Org: orgID, RunID: run, Hook: "h", At: r.wall.Load(), Outcome: journal.HookWaiting}
 		return p.append(journal.Batch{Sync: true, Notices: notices, HookMessages: []journal.HookMessage{hook}}, finish())
 	})
 	var mu sync.Mutex
@@ -512,7 +525,8 @@ func TestReplicasShareTheAuditLog(t *testing.T) {
 		orgID := []string{"a", "b"}[i%2]
 		p := r.pen(r.of(i), orgID, fmt.Sprint("run ", i))
 		entry := audit.Entry{Kind: audit.KindRequest, At: r.wall.Load(), Principal: fmt.Sprint("p", i%3), Body: audit.Request{
-			Surface: audit.SurfaceRelay, Provider: "p", Model: fmt.Sprint("m", i%2), Status: audit.OK, InputTokens: int64(i), OutputTokens: 4, CostNanoUSD: 7,
+			Surface: audit.SurfaceRelay, Provider: "p", Model: fmt.Sprint("m", i%2), Status: audit.OK,
+			InputTokens: int64(i), OutputTokens: 4, CostNanoUSD: 7,
 		}}
 		if err := p.append(journal.Batch{Sync: true, Audit: []audit.Entry{entry}}, p.accepted(loop.Light)); err != nil {
 			return err
@@ -525,8 +539,9 @@ func TestReplicasShareTheAuditLog(t *testing.T) {
 				return err
 			}
 		}
-		if err := r.of(i).CreateKey(t.Context(), org.Key{Org: orgID, ID: fmt.Sprint("key ", i), Name: fmt.Sprint("key ", i), Role: org.Owner, Hash: [32]byte{byte(i)}, CreatedAt: r.now()},
-			org.Author{Principal: org.Operator, At: r.wall.Load()}); err != nil {
+		name := fmt.Sprint("key ", i)
+		key := org.Key{Org: orgID, ID: name, Name: name, Role: org.Owner, Hash: [32]byte{byte(i)}, CreatedAt: r.now()}
+		if err := r.of(i).CreateKey(t.Context(), key, org.Author{Principal: org.Operator, At: r.wall.Load()}); err != nil {
 			return err
 		}
 		return p.append(journal.Batch{Sync: true, Audit: []audit.Entry{entry}}, finish())

@@ -103,10 +103,10 @@ func (b *Beats) Confirmed(ctx context.Context, epoch int64) (all bool, err error
 // Bell implements replica.Beats.
 func (b *Beats) Bell() <-chan struct{} { return b.rung }
 
-// Leave implements replica.Beats. It also deletes the rows of replicas that did not leave.
+// Leave implements replica.Beats. As an owner of runs it is gone, too. It also deletes the rows of replicas that did not leave.
 func (b *Beats) Leave(ctx context.Context, id string) error {
-	_, err := b.store.beats.ExecContext(ctx, `DELETE FROM replicas WHERE id = $1 OR seen_at < `+nowMillis+` - $2::bigint`,
-		id, forgetReplica.Milliseconds())
+	_, err := b.store.beats.ExecContext(ctx, `WITH gone AS (DELETE FROM owners WHERE owner = $1)
+		DELETE FROM replicas WHERE id = $1 OR seen_at < `+nowMillis+` - $2::bigint`, id, forgetReplica.Milliseconds())
 	return err
 }
 

@@ -114,7 +114,8 @@ func (p *pen) foreign(store *database.Store) *pen {
 // append appends the bodies. It counts them if there is no error.
 func (p *pen) append(b journal.Batch, bodies ...loop.Body) error {
 	for i, body := range bodies {
-		b.Facts = append(b.Facts, loop.Fact{Seq: p.seq + 1 + int64(i), Epoch: p.lease.Epoch, At: p.wall.Load(), Version: loop.Version, Body: body})
+		f := loop.Fact{Seq: p.seq + 1 + int64(i), Epoch: p.lease.Epoch, At: p.wall.Load(), Version: loop.Version, Body: body}
+		b.Facts = append(b.Facts, f)
 	}
 	err := p.store.Append(p.Context(), p.lease, p.seq, b)
 	if err == nil {
@@ -207,7 +208,8 @@ func (p *pen) check(held, others int, synced bool) {
 	}
 	failed := p.writeLast(&folded, synced)
 	stored := p.stored()
-	what := fmt.Sprintf("%d held back, %d of another replica, synced %t: stored %q, the owner has %q, failed %v", held, others, synced, stored, folded, failed)
+	what := fmt.Sprintf("%d held back, %d of another replica, synced %t: stored %q, the owner has %q, failed %v",
+		held, others, synced, stored, folded, failed)
 	if failed == nil && !slices.Equal(stored, folded) {
 		p.Errorf("%s", what)
 	}
@@ -273,10 +275,16 @@ func (p *pen) goesOn(stored []string) {
 func TestForeignAppendInFrontOfLostOnes(t *testing.T) {
 	r := newReplicas(t, 2, org.Caps{})
 	r.withOrgs("a")
-	p := r.begin(r.stores[0], "a", "r", loop.Durable)
-	there, here := p.foreign(r.stores[1]), p.foreign(r.stores[0])
-	r.ok(p.append(journal.Batch{}, input("held")))
-	there.write(input("there"))
+	var p, there, here *pen
+	for n, held := 0, false; !held; n++ { // until the owner still holds back its fact when the other replica writes
+		p = r.begin(r.stores[0], "a", fmt.Sprint("run ", n), loop.Durable)
+		there, here = p.foreign(r.stores[1]), p.foreign(r.stores[0])
+		r.ok(p.append(journal.Batch{}, input("held")))
+		err := there.append(journal.Batch{Sync: true}, input("there"))
+		if held = !errors.As(err, new(*journal.Behind)); held {
+			r.ok(err)
+		}
+	}
 	err := here.append(journal.Batch{Sync: true}, cancel())
 	if behind, ok := errors.AsType[*journal.Behind](err); !ok || !slices.Equal(said(behind.Facts), []string{"there"}) {
 		t.Fatalf("an append behind another one has the error %v", err)

@@ -63,12 +63,13 @@ func TestRetentionKeepsWhatIsRenewed(t *testing.T) {
 		name, change, count string
 		store               func()
 	}{
-		{"a conversation", `UPDATE conversations SET expires_at = %d WHERE principal = 'p'`, `SELECT count(*) FROM conversations WHERE principal = 'p'`, func() {
+		{"a conversation", `UPDATE conversations SET expires_at = %d WHERE principal = 'p'`, `SELECT count(*) FROM conversation_keys`, func() {
 			r.ok(r.stores[0].Save(t.Context(), "a", "p", journal.Conversation{RunID: "x"}, time.Hour, key))
 		}},
 		{"a key", `UPDATE submit_keys SET expires_at = %d`, `SELECT count(*) FROM submit_keys`, func() {
 			p := r.pen(r.stores[0], "a", "r")
-			r.ok(p.append(journal.Batch{Sync: true, Opening: &journal.Opening{Key: &journal.SubmitKey{Principal: "p", Key: "k", Hash: "h"}}}, p.accepted(loop.Light)))
+			opening := &journal.Opening{Key: &journal.SubmitKey{Principal: "p", Key: "k", Hash: "h"}}
+			r.ok(p.append(journal.Batch{Sync: true, Opening: opening}, p.accepted(loop.Light)))
 		}},
 		{"a list", `UPDATE shared_lists SET uses = %d`, `SELECT count(*) FROM shared_lists`, func() {
 			parts := journal.Conversation{Parts: partIDs(100)}
@@ -89,7 +90,8 @@ func TestRetentionKeepsWhatIsRenewed(t *testing.T) {
 	r.ok(r.stores[0].Save(t.Context(), "b", "p", journal.Conversation{RunID: "x"}, time.Minute, key))
 	r.advance(time.Minute)
 	r.ok(r.during(`UPDATE conversations SET expires_at = `+fmt.Sprint(r.now().Add(time.Hour).UnixMilli())+` WHERE org = 'b'`, func() error {
-		return r.stores[1].Save(t.Context(), "a", "p", journal.Conversation{RunID: "y"}, time.Hour, journal.ConversationKey{Kind: journal.CallID, ID: "d"})
+		other := journal.ConversationKey{Kind: journal.CallID, ID: "d"}
+		return r.stores[1].Save(t.Context(), "a", "p", journal.Conversation{RunID: "y"}, time.Hour, other)
 	}))
 	if r.count(`SELECT count(*) FROM conversations WHERE org = 'b'`) == 0 {
 		t.Error("a conversation of another org was deleted that was not due any more")
@@ -175,7 +177,9 @@ func TestOrgIsDeletedWhileOthersWrite(t *testing.T) {
 			return err
 		}
 		for n := range 4 {
-			err := r.of(i+n).CreateKey(t.Context(), org.Key{Org: "a", ID: fmt.Sprint("k", i, n), Name: fmt.Sprint(i, n), Role: org.Owner, Hash: [32]byte{byte(i), byte(n)}, CreatedAt: r.now()}, org.Author{})
+			name := fmt.Sprint("k", i, n)
+			key := org.Key{Org: "a", ID: name, Name: name, Role: org.Owner, Hash: [32]byte{byte(i), byte(n)}, CreatedAt: r.now()}
+			err := r.of(i+n).CreateKey(t.Context(), key, org.Author{})
 			if errors.Is(err, org.ErrNotFound) {
 				refused.Add(1)
 			} else if err != nil {

@@ -30,7 +30,8 @@ type Store struct {
 }
 
 // Open connects to the server, brings the schema up to date as o.Migrate says, and returns the store. A server that cannot be
-// reached is waited for, for a minute. Of s, Log, Now and Caps count. Close the store.
+// reached is waited for, for a minute. Of s, Log, Now and Caps count. Close the store. The error wraps [ErrCopying] while the
+// installation is copied.
 func Open(ctx context.Context, o Options, s database.ServerOptions) (*Store, error) {
 	connector, err := o.Connector()
 	if err != nil {
@@ -46,6 +47,9 @@ func Open(ctx context.Context, o Options, s database.ServerOptions) (*Store, err
 	out := &Store{Schema: found.Schema, beats: beats, clock: &serverClock{steady: clock.NewSteady(clock.Wall())}}
 	if err := out.clock.set(ctx, beats); err != nil {
 		return nil, errors.Join(fmt.Errorf("the clock of the database: %w", err), db.Close(), writers.Close(), beats.Close())
+	}
+	if err := CheckCopying(ctx, beats); err != nil {
+		return nil, errors.Join(err, db.Close(), writers.Close(), beats.Close())
 	}
 	out.Bell = NewBell(o, found.Schema, db)
 	s.Name, s.Begin, s.LeaseNow, s.Writers, s.Writing = found.Schema, o.SetLocal(), out.clock.Now, writers, writing

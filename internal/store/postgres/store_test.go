@@ -5,9 +5,12 @@ import (
 	"database/sql"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/turnpike-gateway/turnpike/internal/journal"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/store/database"
 	"github.com/turnpike-gateway/turnpike/internal/store/postgres"
@@ -144,4 +147,25 @@ func (s *stopOn) Handle(_ context.Context, r slog.Record) error {
 		s.stop()
 	}
 	return nil
+}
+
+// A transaction holds the lock of its org. A process that is paused within one must lose it, or the org waits for as long.
+func TestATransactionOfAPausedProcessEnds(t *testing.T) {
+	o := postgrestest.New(t)
+	s, err := postgres.Open(t.Context(), o, database.ServerOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	postgrestest.Exec(t, o, `CREATE TABLE seen (idle text);
+		CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			INSERT INTO seen VALUES (current_setting('idle_in_transaction_session_timeout')); RETURN NULL;
+		END $$;
+		CREATE TRIGGER see AFTER INSERT ON run_facts EXECUTE FUNCTION see()`)
+	if err := wholeRun(t.Context(), s.Store, journal.Lease{Org: "a", RunID: "r", Epoch: 1}, loop.Durable); err != nil {
+		t.Fatal(err)
+	}
+	if got := rows(t, open(t, o), `SELECT DISTINCT idle FROM seen`); !slices.Equal(got, []string{"2s"}) {
+		t.Errorf("transactions may be idle for %q", got)
+	}
 }

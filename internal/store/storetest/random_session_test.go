@@ -55,7 +55,8 @@ func (p *randomOps) session() (string, []answer) {
 }
 
 func (p *randomOps) input() journal.SessionInput {
-	in := journal.SessionInput{ID: fmt.Sprint("in_", p.fresh), Kind: agent.InputMessage, Principal: p.principal(), Body: json.RawMessage(`{"x":1}`)}
+	in := journal.SessionInput{ID: fmt.Sprint("in_", p.fresh), Kind: agent.InputMessage, Principal: p.principal()}
+	in.Body = json.RawMessage(`{"x":1}`)
 	if p.coin() {
 		in.Key, in.Digest = fmt.Sprint("k", p.rand.IntN(5)), fmt.Sprint(p.fresh)
 	}
@@ -65,7 +66,10 @@ func (p *randomOps) input() journal.SessionInput {
 func (p *randomOps) turn(key journal.Lease, id string) (string, []answer) {
 	turn := journal.SessionTurn{Session: id, Version: 1, Rounds: 3, Queued: p.coin(), Input: p.input()}
 	lease := key
-	body := loop.Accepted{Org: key.Org, RunID: key.RunID, Principal: p.principal(), Surface: agent.Surface, Policy: loop.Policy{Grade: loop.Durable}, Queued: turn.Queued, Deferred: turn.Queued}
+	body := loop.Accepted{
+		Org: key.Org, RunID: key.RunID, Principal: p.principal(), Surface: agent.Surface, Policy: loop.Policy{Grade: loop.Durable},
+		Queued: turn.Queued, Deferred: turn.Queued,
+	}
 	bodies := []loop.Body{body}
 	if !turn.Queued {
 		lease.Epoch, lease.Owner, bodies = 1, p.owner(), append(bodies, loop.InputAdded{ItemsRef: "x", By: loop.ByClient})

@@ -21,6 +21,15 @@ import (
 // not take it for its own: what it says is stored is stored. // P01
 func TestACommitThatIsLostInACrashIsNotTakenForAnotherOne(t *testing.T) {
 	t.Parallel()
+	for _, of := range []string{"the server", "one of its processes"} {
+		t.Run(of, func(t *testing.T) {
+			t.Parallel()
+			lostInCrash(t, of == "the server")
+		})
+	}
+}
+
+func lostInCrash(t *testing.T, whole bool) {
 	server := newServer(t)
 	cutter := newCommitCutter(t, server.port)
 	store, err := postgres.Open(t.Context(), postgres.Options{URL: server.url(cutter.port()), Schema: "lost"}, database.ServerOptions{})
@@ -38,10 +47,8 @@ func TestACommitThatIsLostInACrashIsNotTakenForAnotherOne(t *testing.T) {
 		if err := direct.QueryRow(`SELECT CAST(CAST(pg_snapshot_xmax(pg_current_snapshot()) AS text) AS bigint)`).Scan(&lost); err != nil {
 			t.Error(err)
 		}
-		if err := server.stop(syscall.SIGQUIT); err != nil {
-			t.Error(err)
-		}
-		if err := server.start(); err != nil {
+		err := server.crash(direct, whole)
+		if err != nil {
 			t.Error(err)
 		}
 		for next < lost {
@@ -124,6 +131,28 @@ func TestAWriteIsNotRefusedForAnotherOneWhenTheConnectionIsLost(t *testing.T) {
 	if step.Load() != 3 {
 		t.Error("no connection was cut when a write was undone: the test has tested nothing")
 	}
+}
+
+// crash ends the server at once, or one of its processes, for which the server ends the others, and returns when it takes
+// connections again.
+func (s *server) crash(db *sql.DB, whole bool) error {
+	if whole {
+		if err := s.stop(syscall.SIGQUIT); err != nil {
+			return err
+		}
+		return s.start()
+	}
+	var pid int
+	if err := db.QueryRow(`SELECT pg_backend_pid()`).Scan(&pid); err != nil {
+		return err
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		return err
+	}
+	eventually(s.T, "the server has recovered", func() bool {
+		return strings.Count(s.process.output.String(), "database system is ready to accept connections") == 2
+	})
+	return nil
 }
 
 // openServer connects to the server directly.

@@ -33,11 +33,13 @@ func newChanging(t *testing.T) *changing {
 	c.beginAll()
 	a := c.replicas[0]
 	c.must(a, http.MethodPost, "/api/orgs", operatorKey, `{"id":"acme","features":["mcp_outbound"]}`, http.StatusCreated)
-	c.owner = between(c.must(a, http.MethodPost, "/api/orgs/acme/keys", operatorKey, `{"name":"first","role":"owner"}`, http.StatusCreated), `"key":"`, `"`)
+	c.owner = between(c.must(a, http.MethodPost, "/api/orgs/acme/keys", operatorKey, `{"name":"first","role":"owner"}`,
+		http.StatusCreated), `"key":"`, `"`)
 	if c.owner == "" {
 		t.Fatal("the org has no key")
 	}
-	c.must(a, http.MethodPost, "/api/mcp-servers", c.owner, fmt.Sprintf(`{"name":"tools","url":%q,"reads":["look"]}`, c.tools.URL), http.StatusCreated)
+	c.must(a, http.MethodPost, "/api/mcp-servers", c.owner, fmt.Sprintf(`{"name":"tools","url":%q,"reads":["look"]}`, c.tools.URL),
+		http.StatusCreated)
 	return c
 }
 
@@ -131,7 +133,8 @@ func TestAChangeOnOneReplicaHoldsForTheNextRequestOnTheOther(t *testing.T) {
 	}
 	slices.Sort(c.took)
 	at := func(percent int) time.Duration { return c.took[len(c.took)*percent/100].Round(time.Millisecond) }
-	t.Logf("%d changes in both directions, half of them reductions: %d stale answers, %d requests refused by a replica that could not confirm its settings; a change took p50 %v, p90 %v, p99 %v, at most %v",
+	t.Logf("%d changes in both directions, half of them reductions: %d stale answers, %d requests refused by a replica that could not confirm its settings; "+
+		"a change took p50 %v, p90 %v, p99 %v, at most %v",
 		c.changes, c.stale, c.out, at(50), at(90), at(99), c.took[len(c.took)-1].Round(time.Millisecond))
 }
 
@@ -144,7 +147,8 @@ func TestAChangeDoesNotWaitForAReplicaThatIsStopped(t *testing.T) {
 	out, obeyed, slowest := 0, 0, time.Duration(0)
 	for i := range soak.Value(t, 2, 3, 20) {
 		var key struct{ ID, Key string }
-		if err := json.Unmarshal([]byte(c.must(a, http.MethodPost, "/api/keys", c.owner, fmt.Sprintf(`{"name":"p%d","role":"member"}`, i), http.StatusCreated)), &key); err != nil {
+		if err := json.Unmarshal([]byte(c.must(a, http.MethodPost, "/api/keys", c.owner, fmt.Sprintf(`{"name":"p%d","role":"member"}`, i),
+			http.StatusCreated)), &key); err != nil {
 			t.Fatal(err)
 		}
 		if status, text, _ := c.ask(b, key.Key); status != http.StatusOK {

@@ -85,7 +85,8 @@ func (s *steady) number() int {
 func (s *steady) one(kind string, n int) {
 	text, key := fmt.Sprintf("Errand %d.", n), fmt.Sprint("steady-", n)
 	var said, last string
-	ok, again := false, 0
+	var ok bool
+	again := 0
 	switch kind {
 	case "background":
 		r := s.respondUntil(asked{input: text, background: true, key: key})
@@ -94,7 +95,8 @@ func (s *steady) one(kind string, n int) {
 				r = now
 			}
 		}
-		ok, said, last = r.status == http.StatusOK && r.object.Status == "completed", fmt.Sprintf("%d %s %s", r.status, r.code, r.said), r.object.text()
+		ok, said, last = r.status == http.StatusOK && r.object.Status == "completed", fmt.Sprintf("%d %s %s", r.status, r.code,
+			r.said), r.object.text()
 	case "light":
 		var a answer
 		a = s.ask(s.Context(), question{text: text}, nil)
@@ -106,7 +108,8 @@ func (s *steady) one(kind string, n int) {
 		ok, said, last = a.status == http.StatusOK && a.code == "", fmt.Sprintf("%+v", a), a.last()
 	default:
 		in := <-s.insist(question{text: text, key: key, stream: kind == "stream"}, nil)
-		ok, said, last, again = in.status == http.StatusOK && in.code == "" && in.err == nil, fmt.Sprintf("%+v %v", in.answer, in.err), in.last(), len(in.before)
+		ok, said, last, again = in.status == http.StatusOK && in.code == "" && in.err == nil, fmt.Sprintf("%+v %v", in.answer,
+			in.err), in.last(), len(in.before)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,7 +177,8 @@ func (s *steady) judgeAll(what string) {
 	}
 	resumed, unknown := 0, 0
 	for id, state := range s.runs() {
-		if light := s.replicated.one(`SELECT count(*) FROM runs WHERE run_id = $1 AND grade = 'light'`, id) == 1; state != "complete" && !(s.mayBreak && light) {
+		if light := s.replicated.one(`SELECT count(*) FROM runs WHERE run_id = $1 AND grade = 'light'`, id) == 1; state != "complete" &&
+			!(s.mayBreak && light) {
 			s.Errorf("run %s is %s", id, state)
 			s.tell(id)
 		}
@@ -190,7 +194,8 @@ func (s *steady) judgeAll(what string) {
 		s.Errorf("%d budgets are overspent", n)
 	}
 	s.wantNothingHeld()
-	s.Logf("%s: requests %v, %d failed, %d without a key lost, %d sent again; runs %v, %d taken over; %d once effects, %d doubled, %d outcomes unknown",
+	s.Logf("%s: requests %v, %d failed, %d without a key lost, %d sent again; "+
+		"runs %v, %d taken over; %d once effects, %d doubled, %d outcomes unknown",
 		what, s.ended, len(s.failed), s.broken, s.refused, s.stateCounts(), resumed, effects, len(twice), unknown)
 }
 
@@ -208,7 +213,8 @@ func (w *world) tell(id string) {
 // other is started anew. // R10 O05 P02
 func TestARollingRestartOfReplicasLosesNothing(t *testing.T) {
 	t.Parallel()
-	r := newReplicated(t, options{script: numbered, runtime: "concurrency: 64, budgets: [{scope: org, period: total, usd: 1000}]", tools: toolsOfAll()}, 2)
+	r := newReplicated(t, options{script: numbered, runtime: "concurrency: 64, budgets: [{scope: org, period: total, usd: 1000}]",
+		tools: toolsOfAll()}, 2)
 	r.beginAll()
 	s := newSteady(t, r)
 	s.begin(8)
@@ -288,7 +294,8 @@ func TestAReplicaThatStopsHandsItsRunsOver(t *testing.T) {
 	if ends := terminal(events); len(ends) > 0 {
 		t.Errorf("the stream of a run that was handed over has the ends %q", ends)
 	}
-	if err := r.streamResponse(t.Context(), id, len(events)-1, func(e string) { events = append(events, e) }); err != nil || !slices.Equal(terminal(events), []string{"completed"}) {
+	if err := r.streamResponse(t.Context(), id, len(events)-1, func(e string) { events = append(events, e) }); err != nil ||
+		!slices.Equal(terminal(events), []string{"completed"}) {
 		t.Errorf("continued on the other replica: %v, %q", err, terminal(events))
 	}
 	var whole []string

@@ -26,10 +26,9 @@ type manyRuns struct {
 	clients sync.WaitGroup
 	release func() // what the models of all runs wait for in their second turn
 
-	mu       sync.Mutex
-	accepted int            // guarded by mu, like the rest
-	failed   []string       // what clients got instead of an answer
-	runOf    map[int]string // by number of the errand
+	mu     sync.Mutex
+	failed []string       // what clients got instead of an answer; guarded by mu, like the rest
+	runOf  map[int]string // by number of the errand
 }
 
 // toolsOfAll are a tool of each class.
@@ -90,7 +89,7 @@ func TestAReplicaIsKilledUnderManyRuns(t *testing.T) {
 	waitFor(t, 4*patience, "all runs wait for their models", func() bool { return len(c.provider.transcripts()) == 2*n })
 	t.Logf("%d runs wait after %v", n, time.Since(began))
 	dead := c.owners()["a"]
-	if len(dead) < n/4 || len(dead) > 3*n/4 {
+	if len(dead) < n/10 || len(dead) > 9*n/10 {
 		t.Errorf("the first replica has %d of %d runs", len(dead), n)
 	}
 	killed := time.Now()
@@ -173,5 +172,6 @@ func (c *manyRuns) wantAll(dead []string, killed time.Time, over time.Duration) 
 	c.wantNothingHeld()
 	c.Logf("%d runs at once, %d of them on the replica that was killed: %d failed, %d lost, %d effects doubled, %d outcomes unknown, "+
 		"%d resumed, the last one after %v; all over after %v",
-		c.n, len(dead), len(c.failed), c.n-c.stateCounts()["complete"], doubled, unknown, resumed, slowest.Round(time.Millisecond), over.Round(time.Millisecond))
+		c.n, len(dead), len(c.failed), c.n-c.stateCounts()["complete"], doubled, unknown, resumed,
+		slowest.Round(time.Millisecond), over.Round(time.Millisecond))
 }

@@ -74,7 +74,8 @@ func pausedReplica(t *testing.T, held string, late bool) {
 		t.Errorf("the journal has %d facts, and had %d when the run was over", len(story.Facts), before)
 	}
 	r.wantNothingHeld()
-	t.Logf("taken over after %v; %d facts, %d outcomes unknown, %d once effects", took.Round(time.Millisecond), before, counted.unknown, counted.effects)
+	t.Logf("taken over after %v; %d facts, %d outcomes unknown, %d once effects", took.Round(time.Millisecond), before,
+		counted.unknown, counted.effects)
 }
 
 // heldErrand is the errand in which something waits until release is called. See newErrand.

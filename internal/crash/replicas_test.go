@@ -193,7 +193,8 @@ func (r *replicated) exec(statement string, args ...any) {
 // storedRuns is runs for a database on a server.
 func (w *world) storedRuns() map[string]string {
 	w.Helper()
-	rows, err := w.server.DB().QueryContext(w.Context(), `SELECT run_id, CASE WHEN status = 'done' THEN finish_reason ELSE status END FROM runs WHERE org = 'default'`)
+	rows, err := w.server.DB().QueryContext(w.Context(),
+		`SELECT run_id, CASE WHEN status = 'done' THEN finish_reason ELSE status END FROM runs WHERE org = 'default'`)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -262,13 +263,16 @@ func (r *replicated) wantNothingHeld() {
 		return r.one(`SELECT count(*) FROM reservations`) == 0
 	})
 	// Living replicas have slices of budgets, which they give back when they stop.
-	if n := r.one(`SELECT count(*) FROM budgets b WHERE reserved_nano_usd <> (SELECT coalesce(sum(drawn_nano_usd), 0) FROM slices s WHERE s.org = b.org AND s.scope = b.scope)`); n > 0 {
+	if n := r.one(`SELECT count(*) FROM budgets b WHERE reserved_nano_usd <>
+		(SELECT coalesce(sum(drawn_nano_usd), 0) FROM slices s WHERE s.org = b.org AND s.scope = b.scope)`); n > 0 {
 		r.Errorf("%d budgets have something reserved after the end that is in no slice", n)
 	}
 }
 
-// overspentBudgets counts the budgets of which more is spent and reserved than their limit and what calls have cost beyond their reservation.
-const overspentBudgets = `SELECT count(*) FROM budgets WHERE limit_nano_usd > 0 AND spent_nano_usd + reserved_nano_usd > limit_nano_usd + overrun_nano_usd`
+// overspentBudgets counts the budgets of which more is spent and reserved than their limit and what calls have cost beyond
+// their reservation.
+const overspentBudgets = `SELECT count(*) FROM budgets WHERE limit_nano_usd > 0
+	AND spent_nano_usd + reserved_nano_usd > limit_nano_usd + overrun_nano_usd`
 
 // overspent returns how many budgets are overspent.
 func (r *replicated) overspent() int {

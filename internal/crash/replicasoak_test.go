@@ -139,20 +139,23 @@ func (d *disturbance) spender(key string, statuses map[int]int) {
 			return
 		default:
 		}
-		status, _, _ := d.send(d.Context(), http.MethodPost, "/v1/chat/completions", key, fmt.Sprintf(`{"model":"m","max_tokens":100,"messages":[{"role":"user","content":"Errand %d."}]}`, 2_000_000+n))
+		status, _, _ := d.send(d.Context(), http.MethodPost, "/v1/chat/completions", key,
+			fmt.Sprintf(`{"model":"m","max_tokens":100,"messages":[{"role":"user","content":"Errand %d."}]}`, 2_000_000+n))
 		statuses[status]++
 		_ = pause(d.Context(), 50*time.Millisecond)
 	}
 }
 
 // Three replicas are killed and paused, their database is stopped and started, and connections are cut in commits: every run that was
-// accepted ends, no call that must not be repeated takes effect twice, no budget is overspent, no slot leaks and no stream has a gap. // P01 P02 P03 P05 B07
+// accepted ends, no call that must not be repeated takes effect twice, no budget is overspent, no slot leaks and no stream has
+// a gap. // P01 P02 P03 P05 B07
 func TestReplicasSurviveKillsAndAnUnreliableDatabase(t *testing.T) {
 	soak.Require(t, soak.Job, "it disturbs three replicas and a database for a while")
 	t.Parallel()
 	server := newServer(t)
 	cutter := newCommitCutter(t, server.port)
-	r := newReplicatedOn(t, options{script: numbered, runtime: "concurrency: 64, budgets: [{scope: org, period: total, usd: 1000}]", tools: toolsOfAll()}, 3,
+	r := newReplicatedOn(t, options{script: numbered, runtime: "concurrency: 64, budgets: [{scope: org, period: total, usd: 1000}]",
+		tools: toolsOfAll()}, 3,
 		postgres.Options{URL: server.url(server.port), Schema: "soak"}, server.url(cutter.port()))
 	r.beginAll()
 	long := soak.Value(t, 20*time.Second, 20*time.Second, 10*time.Minute)
@@ -161,7 +164,8 @@ func TestReplicasSurviveKillsAndAnUnreliableDatabase(t *testing.T) {
 	for _, one := range r.replicas {
 		one.supervised = true
 	}
-	_, made, _ := r.send(t.Context(), http.MethodPost, "/api/keys", ownKey, `{"name":"spender","role":"member","budgets":[{"period":"total","usd":0.02}]}`)
+	_, made, _ := r.send(t.Context(), http.MethodPost, "/api/keys", ownKey,
+		`{"name":"spender","role":"member","budgets":[{"period":"total","usd":0.02}]}`)
 	key := between(made, `"key":"`, `"`)
 	if key == "" {
 		t.Fatalf("the key of the spender: %s", made)
@@ -177,7 +181,8 @@ func TestReplicasSurviveKillsAndAnUnreliableDatabase(t *testing.T) {
 	others.Wait()
 	cutter.armed.Store(0)
 	d.finish()
-	d.judgeAll(fmt.Sprintf("%v with 3 replicas: %d kills, %d pauses; the database stopped %d times fast and %d times at once, %d commits cut before and %d after; "+
+	d.judgeAll(fmt.Sprintf("%v with 3 replicas: %d kills, %d pauses; the database stopped %d times fast and "+
+		"%d times at once, %d commits cut before and %d after; "+
 		"%d streams followed with %d connections; budgets looked at %d times; a key with a small budget got %v",
 		long, d.kills, d.pauses, d.fast, d.immediate, cutter.before.Load(), cutter.after.Load(), streams, reconnects, d.watched, statuses))
 }

@@ -79,7 +79,7 @@ func (w *world) readFrames(ctx context.Context, req *http.Request, got func(fram
 // get returns a request for the stream at the replica.
 func (s cutStream) get(at *replica, run, after string) (*http.Request, error) {
 	path, header := s.resume(run, after)
-	req, err := http.NewRequest(http.MethodGet, at.base()+path, nil) //nolint:noctx // readFrames gives it one
+	req, err := http.NewRequest(http.MethodGet, at.base()+path, nil)
 	if err == nil && header != "" {
 		req.Header.Set("Last-Event-ID", header)
 	}
@@ -92,7 +92,7 @@ func cutStreams() []cutStream {
 		return func(run, after string) (string, string) { return fmt.Sprintf(format, run), after }
 	}
 	post := func(at *replica, path, body string) *http.Request {
-		req, err := http.NewRequest(http.MethodPost, at.base()+path, strings.NewReader(body)) //nolint:noctx // readFrames gives it one
+		req, err := http.NewRequest(http.MethodPost, at.base()+path, strings.NewReader(body))
 		if err != nil {
 			at.Fatal(err)
 		}
@@ -116,7 +116,7 @@ func cutStreams() []cutStream {
 			key := "chat-1"
 			go r.replicas[0].ask(r.Context(), question{text: "Run the errand.", key: key, stream: true}, nil)
 			eventually(r.T, "the run is stored", func() bool { return len(r.runs()) == 1 })
-			req, err := http.NewRequest(http.MethodGet, r.replicas[0].base()+"/v1/runs/"+r.onlyRun()+"/events", nil) //nolint:noctx // readFrames gives it one
+			req, err := http.NewRequest(http.MethodGet, r.replicas[0].base()+"/v1/runs/"+r.onlyRun()+"/events", nil)
 			if err != nil {
 				r.Fatal(err)
 			}

@@ -13,7 +13,8 @@ import (
 // on, and can be started anew. One that excludes this build keeps it from starting. // P09
 func TestReplicasOfAnOldBuildDuringAnUpgrade(t *testing.T) {
 	t.Parallel()
-	r := newReplicated(t, options{script: numbered, runtime: "concurrency: 64, budgets: [{scope: org, period: total, usd: 1000}]", tools: toolsOfAll()}, 2)
+	r := newReplicated(t, options{script: numbered, runtime: "concurrency: 64, budgets: [{scope: org, period: total, usd: 1000}]",
+		tools: toolsOfAll()}, 2)
 	r.beginAll()
 	s := newSteady(t, r)
 	s.begin(8)

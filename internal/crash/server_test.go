@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -57,7 +58,8 @@ func newServer(t *testing.T) *server {
 		}
 	}
 	s.data = filepath.Join(dir, "data")
-	cmd := exec.CommandContext(t.Context(), filepath.Join(s.programs, "initdb"), "-D", s.data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+	cmd := exec.CommandContext(t.Context(), filepath.Join(s.programs, "initdb"), "-D", s.data, "-U", "postgres", "-A", "trust", "-E",
+		"UTF8", "--locale=C", "--no-sync")
 	cmd.Dir, cmd.Env, cmd.SysProcAttr = dir, baseEnv(), &syscall.SysProcAttr{Credential: s.who}
 	if text, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("initdb: %v\n%s", err, text)
@@ -100,7 +102,8 @@ func (s *server) url(port int) string {
 // start starts the server, and returns when it takes connections.
 func (s *server) start() error {
 	s.process = beginAs(s.T, s.who, baseEnv(), filepath.Join(s.programs, "postgres"), "-D", s.data, "-c", "listen_addresses=127.0.0.1",
-		"-c", "wal_writer_delay=10s", "-c", fmt.Sprint("port=", s.port), "-c", "unix_socket_directories=", "-c", "max_connections=100", "-c", "shared_buffers=64MB")
+		"-c", "wal_writer_delay=10s", "-c", fmt.Sprint("port=",
+			s.port), "-c", "unix_socket_directories=", "-c", "max_connections=100", "-c", "shared_buffers=64MB")
 	for until := time.Now().Add(patience); time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
 		if strings.Contains(s.process.output.String(), "database system is ready to accept connections") {
 			return nil
@@ -166,8 +169,11 @@ func (c *commitCutter) serve(client net.Conn) {
 	var mute atomic.Bool
 	answered := make(chan struct{}, 1)
 	var back sync.WaitGroup
+	var watching sync.Mutex // the client hears nothing while watch is called, also not that the server is gone
 	back.Go(func() {
 		defer client.Close()
+		defer watching.Unlock()
+		defer watching.Lock()
 		part := make([]byte, 32<<10)
 		for {
 			n, err := server.Read(part)
@@ -186,7 +192,7 @@ func (c *commitCutter) serve(client net.Conn) {
 			}
 		}
 	})
-	c.forward(client, server, func() {
+	c.forward(client, server, &watching, func() {
 		select {
 		case <-answered:
 		case <-time.After(time.Second):
@@ -197,7 +203,7 @@ func (c *commitCutter) serve(client net.Conn) {
 }
 
 // forward reads messages of the client and passes them on, until it ends or a commit is cut. heard waits for the answer to one.
-func (c *commitCutter) forward(client, server net.Conn, heard func(), mute *atomic.Bool) {
+func (c *commitCutter) forward(client, server net.Conn, watching *sync.Mutex, heard func(), mute *atomic.Bool) {
 	prepared := map[string]string{} // queries by the names of statements
 	first := true
 	for {
@@ -218,8 +224,13 @@ func (c *commitCutter) forward(client, server net.Conn, heard func(), mute *atom
 		}
 		first = false
 		query := queryOf(kind, string(body), prepared)
-		if query != "" && c.watch != nil && c.watch(query) {
-			return
+		if query != "" && c.watch != nil {
+			watching.Lock()
+			cut := c.watch(query)
+			watching.Unlock()
+			if cut {
+				return
+			}
 		}
 		if strings.EqualFold(query, "COMMIT") && c.armed.Load() > 0 {
 			if n := c.armed.Add(-1); n%2 == 0 {
@@ -228,7 +239,7 @@ func (c *commitCutter) forward(client, server net.Conn, heard func(), mute *atom
 			}
 			mute.Store(true)
 		}
-		if _, err := server.Write(append(head, body...)); err != nil {
+		if _, err := server.Write(slices.Concat(head, body)); err != nil {
 			return
 		}
 		if mute.Load() && (kind == 'Q' || kind == 'S') {

@@ -16,10 +16,20 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/store/postgres"
 )
 
-// The server crashes before it gets a COMMIT, and gives the number of the lost transaction to another one, which is committed. The store does
+// The server crashes before it gets a COMMIT, and gives the number of the lost transaction to another one, which is committed.
+// The store does
 // not take it for its own: what it says is stored is stored. // P01
 func TestACommitThatIsLostInACrashIsNotTakenForAnotherOne(t *testing.T) {
 	t.Parallel()
+	for _, of := range []string{"the server", "one of its processes"} {
+		t.Run(of, func(t *testing.T) {
+			t.Parallel()
+			lostInCrash(t, of == "the server")
+		})
+	}
+}
+
+func lostInCrash(t *testing.T, whole bool) {
 	server := newServer(t)
 	cutter := newCommitCutter(t, server.port)
 	store, err := postgres.Open(t.Context(), postgres.Options{URL: server.url(cutter.port()), Schema: "lost"}, database.ServerOptions{})
@@ -37,10 +47,8 @@ func TestACommitThatIsLostInACrashIsNotTakenForAnotherOne(t *testing.T) {
 		if err := direct.QueryRow(`SELECT CAST(CAST(pg_snapshot_xmax(pg_current_snapshot()) AS text) AS bigint)`).Scan(&lost); err != nil {
 			t.Error(err)
 		}
-		if err := server.stop(syscall.SIGQUIT); err != nil {
-			t.Error(err)
-		}
-		if err := server.start(); err != nil {
+		err := server.crash(direct, whole)
+		if err != nil {
 			t.Error(err)
 		}
 		for next < lost {
@@ -66,13 +74,15 @@ func TestACommitThatIsLostInACrashIsNotTakenForAnotherOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if recorded == nil && len(rows) != 1 || len(rows) > 1 {
+	if recorded == nil && len(rows) != 1 || len(rows) > 1 || next < lost {
 		t.Errorf("the store says %v, and has %d rows", recorded, len(rows))
 	}
-	t.Logf("the lost transaction had a number below %d, the last one after the crash %d; the store says %v, and has %d rows", lost, next, recorded, len(rows))
+	t.Logf("the lost transaction had a number below %d, the last one after the crash %d; the store says %v, and has %d rows", lost,
+		next, recorded, len(rows))
 }
 
-// Two writes are performed together, one of which is refused, and the connection is lost when it is undone. The other one is stored, and is not told of
+// Two writes are performed together, one of which is refused, and the connection is lost when it is undone. The other one is
+// stored, and is not told of
 // the refusal.
 func TestAWriteIsNotRefusedForAnotherOneWhenTheConnectionIsLost(t *testing.T) {
 	t.Parallel()
@@ -84,7 +94,8 @@ func TestAWriteIsNotRefusedForAnotherOneWhenTheConnectionIsLost(t *testing.T) {
 	}
 	defer store.Close()
 	key := org.Key{Org: "a", ID: "key_a", Name: "a", Role: org.Member, Hash: [32]byte{1}}
-	if err := errors.Join(store.CreateOrg(t.Context(), org.Record{ID: "a"}, org.Author{}), store.CreateKey(t.Context(), key, org.Author{})); err != nil {
+	if err := errors.Join(store.CreateOrg(t.Context(), org.Record{ID: "a"}, org.Author{}), store.CreateKey(t.Context(), key,
+		org.Author{})); err != nil {
 		t.Fatal(err)
 	}
 	note := func() error {
@@ -120,6 +131,28 @@ func TestAWriteIsNotRefusedForAnotherOneWhenTheConnectionIsLost(t *testing.T) {
 	if step.Load() != 3 {
 		t.Error("no connection was cut when a write was undone: the test has tested nothing")
 	}
+}
+
+// crash ends the server at once, or one of its processes, for which the server ends the others, and returns when it takes
+// connections again.
+func (s *server) crash(db *sql.DB, whole bool) error {
+	if whole {
+		if err := s.stop(syscall.SIGQUIT); err != nil {
+			return err
+		}
+		return s.start()
+	}
+	var pid int
+	if err := db.QueryRow(`SELECT pg_backend_pid()`).Scan(&pid); err != nil {
+		return err
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		return err
+	}
+	eventually(s.T, "the server has recovered", func() bool {
+		return strings.Count(s.process.output.String(), "database system is ready to accept connections") == 2
+	})
+	return nil
 }
 
 // openServer connects to the server directly.

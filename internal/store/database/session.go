@@ -40,9 +40,14 @@ type session struct {
 	org    string
 	xid    string // of the transaction
 	pid    int    // of the process of the server
-	since  string // when the server was started
+	since  string // when the server of the connection was started, or has crashed
 	failed error  // of a statement, after which the server refuses others, and rolls back when it is to commit; nil = none
 }
+
+// sinceWhen changes with each start of the server and each crash. After a crash of one of its processes the server is not
+// started anew, but its
+// statistics are.
+const sinceWhen = `CAST(pg_postmaster_start_time() AS text) || coalesce(CAST(pg_stat_get_bgwriter_stat_reset_time() AS text), '')`
 
 // errUnknown reports a commit of which it is not known whether it was made.
 var errUnknown = errors.New("the connection to the database was lost during a commit, and what became of it is not known")
@@ -73,6 +78,10 @@ func (s *session) once(t *tx, group []*write) error {
 		if err != nil {
 			return &lostError{err}
 		}
+		if err := conn.QueryRowContext(s.ctx, `SELECT `+sinceWhen).Scan(&s.since); err != nil {
+			_ = conn.Close()
+			return err
+		}
 		t.conn = conn
 	}
 	s.lazy = true
@@ -94,14 +103,14 @@ func (s *session) begin(t *tx, group []*write) error {
 	if _, err := t.exec(`BEGIN; ` + s.options.Begin); err != nil {
 		return err
 	}
-	text := `SELECT CAST(pg_advisory_xact_lock(?) AS text), CAST(pg_current_xact_id() AS text), pg_backend_pid(), CAST(pg_postmaster_start_time() AS text)`
+	text := `SELECT CAST(pg_advisory_xact_lock(?) AS text), CAST(pg_current_xact_id() AS text), pg_backend_pid()`
 	if s.lazy {
 		text += `, set_config('synchronous_commit', 'off', true)`
 	} else {
 		text += `, ''`
 	}
 	var ignored string
-	err := t.queryRow(text, []any{s.lockOf(s.org)}, &ignored, &s.xid, &s.pid, &s.since, &ignored)
+	err := t.queryRow(text, []any{s.lockOf(s.org)}, &ignored, &s.xid, &s.pid, &ignored)
 	if err != nil {
 		return t.rollback(err)
 	}
@@ -139,17 +148,16 @@ func (s *session) commit(t *tx) error {
 	return err
 }
 
-// lookUp returns nil if the transaction was committed, lost if it was not, and an error that wraps errUnknown if neither can be said. A server
-// that has crashed, or has replaced another one, gives numbers of transactions that were lost to others: what it says of one that is older than
-// itself holds only if that one was not committed.
+// lookUp returns nil if the transaction was committed, lost if it was not, and an error that wraps errUnknown if neither can be said.
+// A server that has crashed, or has replaced another one, gives numbers of transactions that were lost to others: what it says of an
+// older one holds only if that one was not committed.
 func (s *session) lookUp(lost error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), unknownTime)
 	defer cancel()
 	for began := time.Now(); ; {
 		var status sql.NullString
 		var since string
-		err := s.read.QueryRowContext(ctx, `SELECT pg_xact_status(CAST(CAST(? AS varchar) AS xid8)), CAST(pg_postmaster_start_time() AS text)`,
-			s.xid).Scan(&status, &since)
+		err := s.read.QueryRowContext(ctx, `SELECT pg_xact_status(CAST(CAST(? AS varchar) AS xid8)), `+sinceWhen, s.xid).Scan(&status, &since)
 		switch same := since == s.since; {
 		case err == nil && status.String == "committed" && same:
 			return nil

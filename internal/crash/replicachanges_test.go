@@ -133,9 +133,17 @@ func TestAChangeOnOneReplicaHoldsForTheNextRequestOnTheOther(t *testing.T) {
 	}
 	slices.Sort(c.took)
 	at := func(percent int) time.Duration { return c.took[len(c.took)*percent/100].Round(time.Millisecond) }
-	t.Logf("%d changes in both directions, half of them reductions: %d stale answers, %d requests refused by a replica that could not confirm its settings; "+
-		"a change took p50 %v, p90 %v, p99 %v, at most %v",
-		c.changes, c.stale, c.out, at(50), at(90), at(99), c.took[len(c.took)-1].Round(time.Millisecond))
+	t.Logf(
+		"%d changes in both directions, half of them reductions: %d stale answers, %d requests refused by a replica "+
+			"that could not confirm its settings; a change took p50 %v, p90 %v, p99 %v, at most %v",
+		c.changes,
+		c.stale,
+		c.out,
+		at(50),
+		at(90),
+		at(99),
+		c.took[len(c.took)-1].Round(time.Millisecond),
+	)
 }
 
 // A change while a replica is stopped is answered within about 2 seconds. The woken replica refuses requests until it has read what has

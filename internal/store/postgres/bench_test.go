@@ -45,7 +45,7 @@ func engines(b *testing.B, orgs int, do func(b *testing.B, stores []*database.St
 				if err != nil {
 					b.Fatal(err)
 				}
-				defer s.Close()
+				b.Cleanup(func() { _ = s.Close() })
 				s.Bell.Quiet(n == 1) // as a replica without others does
 				stores[i] = s.Store
 			}

@@ -10,7 +10,7 @@ import (
 )
 
 // A migration of a later build that only adds to the schema is applied while two replicas of this build run under load: they go
-// on, and can be started anew. One that excludes this build keeps it from starting. // P09
+// on, and can be started anew. One that excludes this build ends their service, and keeps it from starting. // P09
 func TestReplicasOfAnOldBuildDuringAnUpgrade(t *testing.T) {
 	t.Parallel()
 	r := newReplicated(t, options{script: numbered, runtime: "concurrency: 64, budgets: [{scope: org, period: total, usd: 1000}]",
@@ -41,12 +41,14 @@ func TestReplicasOfAnOldBuildDuringAnUpgrade(t *testing.T) {
 	r.awaitReady(2)
 	progress(20)
 	r.exec(`UPDATE schema_oldest SET oldest = 101`)
-	progress(20)
+	r.awaitReady(0) // those that run answer nothing more
 	one.stop()
 	refused := one.startRefused()
 	if !strings.Contains(refused, "101") || !strings.Contains(refused, "100") {
 		t.Errorf("an old build on a schema that excludes it says: %s", refused)
 	}
+	r.exec(`UPDATE schema_oldest SET oldest = 100`)
+	r.awaitReady(1)
 	progress(20) // the other one
 	s.finish()
 	s.judgeAll("the additive migration took " + took.Round(time.Millisecond).String())

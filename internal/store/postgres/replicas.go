@@ -36,14 +36,15 @@ func (b *Beats) Epoch(ctx context.Context) (epoch int64, err error) {
 	return epoch, err
 }
 
-// Beat implements replica.Beats. It also corrects the clock of leases. The bell is quiet while there is no other replica.
+// Beat implements replica.Beats. It also corrects the clock of leases. The bell is quiet while there is no other replica. The error
+// is a *[SchemaError] if a later build has changed the schema so that this one must not use it any more.
 func (b *Beats) Beat(ctx context.Context, me replica.Beat) (replica.State, error) {
 	var draining int64
 	if me.Draining {
 		draining = 1
 	}
 	var state replica.State
-	var others, now int64
+	var others, now, found, oldest int64
 	before := b.store.clock.steady.Now()
 	err := b.store.beats.QueryRowContext(ctx, `WITH beat AS (
 			INSERT INTO replicas AS r (id, seen_at, started_at, applied, version, draining)
@@ -52,10 +53,14 @@ func (b *Beats) Beat(ctx context.Context, me replica.Beat) (replica.State, error
 				version = excluded.version, draining = excluded.draining)
 		SELECT (SELECT epoch FROM settings_epoch), `+nowMillis+`,
 			(SELECT count(*) FROM replicas WHERE id <> $1 AND seen_at > `+nowMillis+` - $5::bigint),
-			(SELECT count(*) FROM replicas WHERE id <> $1 AND seen_at > `+nowMillis+` - $5::bigint AND draining = 0)`,
-		me.ID, me.Applied, me.Version, draining, replica.Lifetime.Milliseconds()).Scan(&state.Epoch, &now, &others, &state.Living)
+			(SELECT count(*) FROM replicas WHERE id <> $1 AND seen_at > `+nowMillis+` - $5::bigint AND draining = 0),
+			(SELECT max(version_id) FROM goose_db_version WHERE is_applied), (SELECT oldest FROM schema_oldest)`,
+		me.ID, me.Applied, me.Version, draining, replica.Lifetime.Milliseconds()).Scan(&state.Epoch, &now, &others, &state.Living, &found, &oldest)
 	if err != nil {
 		return replica.State{}, err
+	}
+	if _, known := versions(); oldest > known {
+		return replica.State{}, &SchemaError{Schema: b.store.Schema, Found: found, Known: known, Oldest: oldest}
 	}
 	if !me.Draining {
 		state.Living++

@@ -247,32 +247,52 @@ func TestTheMatrixHasEveryPoint(t *testing.T) {
 // answer of an undisturbed run.
 func TestTheMatrixOfCrashes(t *testing.T) { // P01 P24
 	t.Parallel()
+	total := runMatrix(t, newWorld, sampled(t, matrixRuns(), matrixRun.row))
+	if soak.Depth(t) == soak.Soak && (total.unknown == 0 || total.broken == 0 || total.sends == total.keys) {
+		t.Errorf("the matrix never saw a call whose outcome is unknown, a broken stream, or a keyed call that was repeated: %+v", total)
+	}
+}
+
+// The same on PostgreSQL, where the run goes on when the lease of the gateway that was killed has ended.
+func TestTheMatrixOfCrashesOnPostgreSQL(t *testing.T) { // P01 P24
+	soak.Require(t, soak.Job, "each case waits for the end of a lease")
+	t.Parallel()
+	runs := matrixRuns()
+	runMatrix(t, newWorldOnServer, soak.Sample(t, runs, soak.Value(t, 0, 4, len(runs)), nil))
+}
+
+// newWorldOnServer is newWorld with a schema on PostgreSQL.
+func newWorldOnServer(t *testing.T, o options) *world {
+	t.Helper()
+	return newReplicated(t, o, 1).replicas[0].world
+}
+
+// runMatrix plays cases of the matrix, and reports what was seen.
+func runMatrix(t *testing.T, in func(*testing.T, options) *world, cases []matrixRun) counts {
+	t.Helper()
 	var mu sync.Mutex
 	table := map[string]counts{}
 	t.Run("cases", func(t *testing.T) {
-		for _, c := range sampled(t, matrixRuns(), matrixRun.row) {
+		for _, c := range cases {
 			t.Run(fmt.Sprintf("%s serial=%v stream=%v", c.name, c.serial, c.stream), func(t *testing.T) {
 				t.Parallel()
-				got := c.run(t, c.stream)
+				got := c.run(t, in, c.stream)
 				mu.Lock()
 				defer mu.Unlock()
 				table[c.row()] = table[c.row()].plus(got)
 			})
 		}
 	})
-	total := report(t, table)
-	if soak.Depth(t) == soak.Soak && (total.unknown == 0 || total.broken == 0 || total.sends == total.keys) {
-		t.Errorf("the matrix never saw a call whose outcome is unknown, a broken stream, or a keyed call that was repeated: %+v", total)
-	}
+	return report(t, table)
 }
 
 // run plays the errand in a disturbed world, and judges it.
-func (c matrixCase) run(t *testing.T, stream bool) counts {
+func (c matrixCase) run(t *testing.T, world func(*testing.T, options) *world, stream bool) counts {
 	runtime := "max_run_tokens: 100000" // sets tokens aside before each model call
 	if c.serial {
 		runtime += ", tool_parallelism: serial"
 	}
-	w, release := newErrand(t, c.held, runtime)
+	w, release := newErrandIn(t, world, c.held, runtime)
 	q := question{text: "Run the errand.", stream: stream, key: "errand-1"}
 	var got <-chan insistence
 	c.disturb(w, func() { got = w.insist(q, nil) })

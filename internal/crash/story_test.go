@@ -34,6 +34,12 @@ func errand(transcript []message) turn {
 // word. Nothing does where held is empty.
 func newErrand(t *testing.T, held, runtime string) (w *world, release func()) {
 	t.Helper()
+	return newErrandIn(t, newWorld, held, runtime)
+}
+
+// newErrandIn is newErrand in a world that in makes.
+func newErrandIn(t *testing.T, in func(*testing.T, options) *world, held, runtime string) (w *world, release func()) {
+	t.Helper()
 	gate := make(chan struct{})
 	release = sync.OnceFunc(func() { close(gate) })
 	if held == "" {
@@ -53,7 +59,7 @@ func newErrand(t *testing.T, held, runtime string) (w *world, release func()) {
 			return said
 		}
 	}
-	w = newWorld(t, options{script: play, tools: tools, runtime: runtime})
+	w = in(t, options{script: play, tools: tools, runtime: runtime})
 	w.held = held
 	return w, release
 }

@@ -55,7 +55,8 @@ func (b *Beats) Beat(ctx context.Context, me replica.Beat) (replica.State, error
 			(SELECT count(*) FROM replicas WHERE id <> $1 AND seen_at > `+nowMillis+` - $5::bigint),
 			(SELECT count(*) FROM replicas WHERE id <> $1 AND seen_at > `+nowMillis+` - $5::bigint AND draining = 0),
 			(SELECT max(version_id) FROM goose_db_version WHERE is_applied), (SELECT oldest FROM schema_oldest)`,
-		me.ID, me.Applied, me.Version, draining, replica.Lifetime.Milliseconds()).Scan(&state.Epoch, &now, &others, &state.Living, &found, &oldest)
+		me.ID, me.Applied, me.Version, draining, replica.Lifetime.Milliseconds(),
+	).Scan(&state.Epoch, &now, &others, &state.Living, &found, &oldest)
 	if err != nil {
 		return replica.State{}, err
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -436,17 +437,17 @@ func TestAReplicaAnswersWhileMuchChanges(t *testing.T) {
 func TestAReplicaThatCannotReadStopsAnswering(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
-		failing := false
+		var failing atomic.Bool
 		p := s.process("a")
 		reload := func(ctx context.Context, orgs []string) error {
-			if failing {
+			if failing.Load() {
 				return errors.New("damaged")
 			}
 			return p.reload(ctx, orgs)
 		}
 		p.Keeper = replica.New(replica.Options{Beats: p, ID: "a", Log: slog.New(slog.DiscardHandler), Reload: reload})
 		p.start(t)
-		failing = true
+		failing.Store(true)
 		epoch := s.change("o")
 		time.Sleep(replica.Grace + replica.Interval)
 		if p.Out() == nil || p.Status().Lag != 1 {
@@ -455,7 +456,7 @@ func TestAReplicaThatCannotReadStopsAnswering(t *testing.T) {
 		if ok, _ := p.Confirmed(t.Context(), epoch); ok {
 			t.Error("the change is confirmed")
 		}
-		failing = false
+		failing.Store(false)
 		time.Sleep(replica.Interval)
 		if p.Out() != nil || p.Status().Lag != 0 {
 			t.Errorf("the status is %+v", p.Status())
@@ -500,7 +501,10 @@ func TestAnOlderStoreIsReadWhole(t *testing.T) {
 		s.epoch = 3
 		s.mu.Unlock()
 		time.Sleep(2 * replica.Interval)
-		if got := len(a.reads[len(a.reads)-1]); got != 5 || a.Out() != nil {
+		a.mu.Lock()
+		got := len(a.reads[len(a.reads)-1])
+		a.mu.Unlock()
+		if got != 5 || a.Out() != nil {
 			t.Errorf("it has read %d orgs: %v", got, a.Out())
 		}
 	})

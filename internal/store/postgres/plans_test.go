@@ -23,6 +23,7 @@ var scans = map[string]string{
 // ofAll are statements that name no org, by a part of their text, with the reason.
 var ofAll = map[string]string{
 	"FROM owners":                       "owners are processes",
+	"UPDATE settings_epoch":             "one row for all orgs",
 	"FROM slices\n\t\tWHERE NOT EXISTS": "those of processes that are gone",
 	"FROM usage_estimates":              "there is one", "SELECT min(expires_at) FROM conversations": "whether anything has expired",
 

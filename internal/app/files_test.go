@@ -32,7 +32,7 @@ func filed(t *testing.T, data, more string) documented {
 // signedPath returns the path of a signed URL of a file.
 func (d documented) signedPath(path string) string {
 	d.t.Helper()
-	signed := d.do("POST", "/api/buckets/docs/signed-urls", "reader-key", fmt.Sprintf(`{"path":%q,"expires_in_seconds":60}`, path), 200)["signed_url"].(string)
+	signed := d.do("POST", "/api/buckets/docs/signed-urls", "reader-key", fmt.Sprintf(`{"path":%q,"expires_in_seconds":600}`, path), 200)["signed_url"].(string)
 	if !strings.HasPrefix(signed, d.URL+"/v1/blobs/") {
 		d.t.Errorf("%s, want one of %s", signed, d.URL)
 	}

@@ -135,7 +135,7 @@ func (r *replica) begin() {
 		break
 	}
 	r.balancer.add(r.base(), old)
-	waitFor(r.T, patience, "the replica takes work", r.ready)
+	waitFor(r.T, 3*patience, "the replica takes work", r.ready) // the database may be away
 }
 
 // over reports whether the process has ended.

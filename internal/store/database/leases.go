@@ -161,6 +161,7 @@ func (s *Store) Renew(ctx context.Context, owner string) ([]journal.Lease, error
 	renew := s.renewInFile
 	if s.onServer() {
 		renew = s.renewOnServer
+		s.awaitQueued(ctx) // a run that one of them makes run has a lease, too
 	}
 	renewed, err := renew(ctx, owner, journal.LeaseEnd(now))
 	if err == nil && s.onServer() {
@@ -170,6 +171,17 @@ func (s *Store) Renew(ctx context.Context, owner string) ([]journal.Lease, error
 		return nil, s.wrap("renew leases", err)
 	}
 	return renewed, nil
+}
+
+// queuedTime is how long a renewal waits for the writes that are queued before it.
+const queuedTime = time.Second
+
+// awaitQueued waits until the writes that are queued have a result, but not for long: an org whose writes wait must not end
+// the leases of the others.
+func (s *Store) awaitQueued(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, queuedTime)
+	defer cancel()
+	_ = s.writer.barrier(ctx) // whoever has queued a write gets its error
 }
 
 // renewInFile is journal.Head.Renewable and Renew, for all runs of an owner at once.

@@ -13,7 +13,7 @@ import (
 const noTraceTag = "grpcnotrace"
 
 // largestProgram is the limit for a binary without Python, in bytes.
-const largestProgram = 54_000_000
+const largestProgram = 56_500_000
 
 // checkSize returns an error if a binary with so many bytes is too large.
 func (r *release) checkSize(size int) error {

@@ -9,7 +9,7 @@
 //
 //	keys, err := installation.Open(ctx, table, installation.Configured{Master: master, Pepper: pepper})
 //
-// A digest is PBKDF2-SHA256 with a salt of its own: a pepper may be a word, and whoever reads the table must not find it.
+// A digest is PBKDF2-SHA256 with a salt of its own: a pepper may be a word, and a reader of the table must not find it.
 package installation
 
 import (

@@ -181,7 +181,7 @@ const queuedTime = time.Second
 func (s *Store) awaitQueued(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, queuedTime)
 	defer cancel()
-	_ = s.writer.barrier(ctx) // whoever has queued a write gets its error
+	_ = s.writer.barrier(ctx) // the caller of each write gets its error
 }
 
 // renewInFile is journal.Head.Renewable and Renew, for all runs of an owner at once.

@@ -20,7 +20,7 @@ var ErrCopying = errors.New("a copy of the installation has not ended")
 
 // CheckCopying returns an error that wraps [ErrCopying] while the schema of db is copied, or after that was interrupted: a gateway
 // must not serve then. It is called after the first beat of the replica is stored, which is deleted again if there is an error:
-// whoever begins a copy writes its row first, and then looks for beats.
+// a copy writes its row first, and then looks for beats.
 func CheckCopying(ctx context.Context, db interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }) error {

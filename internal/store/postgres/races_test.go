@@ -68,7 +68,7 @@ func TestReplicasNeverExceedABudget(t *testing.T) {
 	}
 }
 
-// R7 and B07: a slot is a lease, whoever gives it.
+// R7 and B07: each lease takes a slot, on an opening and on a claim.
 func TestReplicasNeverExceedTheSlots(t *testing.T) {
 	const slots = 8
 	r := newReplicas(t, 3, org.Caps{})

@@ -453,8 +453,8 @@ func (s *State) spend(a budget.Amount) {
 	s.Spent.NanoUSD = int64(money.Nano(s.Spent.NanoUSD).Add(money.Nano(a.NanoUSD)))
 }
 
-// addInput appends the input to the transcript. Input that arrives during a model call, or while
-// calls have no results, follows the answer and its results: the model sees it in its next turn.
+// addInput appends the input to the transcript. Input that arrives during a model call, after an answer that broke
+// off, or while calls have no results, follows the answer and its results: the model sees it in its next turn.
 func (s *State) addInput(b InputAdded) {
 	s.UncountedBytes += b.Bytes
 	s.Truncated = s.Truncated || b.Truncated
@@ -462,7 +462,7 @@ func (s *State) addInput(b InputAdded) {
 	if b.By == ByClient && s.Turn == nil && s.Attempt.Number == 0 {
 		seg.Kind, s.begun = Input, true
 	}
-	if s.Attempt.Open || s.callsOpen() || s.Continues() {
+	if s.Attempt.Open || s.CutRef() != "" || s.callsOpen() || s.Continues() {
 		s.late = append(slices.Clip(s.late), seg)
 		return
 	}

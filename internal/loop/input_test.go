@@ -1,9 +1,11 @@
 package loop
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/model"
 )
 
 // A message that no model has seen has a place of its own until the results of the calls under way are there. // P25
@@ -15,6 +17,16 @@ func TestInputThatIsLateIsKnown(t *testing.T) {
 	s = play(t, accepted(), InputAdded{ItemsRef: "in", By: ByClient}, catalogued(), asked(0, 1), InputAdded{ItemsRef: "late", By: ByOther}, turn(0, "end"))
 	if got := s.LateRefs(); len(got) != 0 {
 		t.Errorf("after the answer late are %v", got)
+	}
+}
+
+// A message that comes after an answer broke off follows the text that was shown, which does not answer
+// it. // P25
+func TestInputAfterAnAnswerThatBrokeOffIsLate(t *testing.T) {
+	shown := func(b *TurnFailed) { b.Forwarded, b.PartialRef = true, "partial" }
+	facts := []Body{accepted(), InputAdded{ItemsRef: "in", By: ByClient}, catalogued(), asked(0, 1), failed(1, model.Transient, shown), InputAdded{ItemsRef: "late", By: ByOther}}
+	if s := play(t, facts...); s.CutRef() != "partial" || !slices.Equal(s.LateRefs(), []string{"late"}) {
+		t.Errorf("the text is %q, late are %v", s.CutRef(), s.LateRefs())
 	}
 }
 

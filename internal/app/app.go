@@ -168,6 +168,7 @@ type App struct {
 	sealing    *secret.Keyring // see runKeys
 	api        *httpd.API
 	fatal      chan error // what the process must end for
+	closing    []func()   // what Close does, from the last one to the first
 	acceptLoss bool
 	diskFull   atomic.Bool // the start waits for space
 	serving    atomic.Bool // Serve was called: all parts are there
@@ -218,15 +219,18 @@ func (a *App) build(ctx context.Context, o Options) error {
 	if a.store, err = a.openStore(ctx, store); err != nil {
 		return err
 	}
+	a.atClose(a.closeStore)
 	if err := a.install(ctx, a.serverSecrets()); err != nil {
 		return err
 	}
+	a.atClose(a.leaveReplicas)
 	if err := a.joinReplicas(ctx, o); err != nil {
 		return err
 	}
 	if err := a.showTelemetry(ctx, o.Env); err != nil {
 		return err
 	}
+	a.atClose(a.local.Stop)
 	providers, err := a.providers(a.current.Load())
 	if err != nil {
 		return err
@@ -255,6 +259,7 @@ func (a *App) build(ctx context.Context, o Options) error {
 // and the directory of orgs and keys.
 func (a *App) buildOrgs(ctx context.Context, o Options, router *route.Router) (err error) {
 	a.catalog = catalog.New(catalog.Options{Log: a.log})
+	a.atClose(a.catalog.Close)
 	if err := checkHookKeys(ctx, directory.FromFile(a.config, a.keys), a.store); err != nil {
 		return err
 	}
@@ -275,6 +280,7 @@ func (a *App) buildOrgs(ctx context.Context, o Options, router *route.Router) (e
 		Log: a.log, Changed: a.toolsChanged, Unreachable: a.catalog.Unreachable, Tracer: a.shown.tracer(),
 		Living: a.replica.Living,
 	})
+	a.atClose(a.pool.Close)
 	a.shown.pool.Store(a.pool)
 	if err := a.buildBuiltins(o.Program, router); err != nil {
 		return err
@@ -286,6 +292,7 @@ func (a *App) buildOrgs(ctx context.Context, o Options, router *route.Router) (e
 	if err != nil {
 		return err
 	}
+	a.atClose(a.directory.Close)
 	a.shown.directory.Store(a.directory)
 	a.warnOfKeys(a.config)
 	declared, err := declareAgents(ctx, a.config, a.store, a.log)
@@ -302,6 +309,9 @@ func (a *App) startAudit(ctx context.Context) (err error) {
 	if a.keeper, err = a.newKeeper(ctx); err != nil {
 		return err
 	}
+	a.atClose(a.stopKeeper)
+	a.atClose(a.endRecording) // before the last checkpoint, which is also of these rows
+	a.atClose(a.retention.stop)
 	a.recordConfiguration(ctx, a.config)
 	a.warnOfShortKeys(a.config, a.keys)
 	return nil
@@ -312,6 +322,7 @@ func (a *App) buildRunner(ctx context.Context, o Options, router *route.Router, 
 	if a.sandbox, err = a.newSandbox(ctx, o.Program); err != nil {
 		return err
 	}
+	a.atClose(a.sandbox.Close)
 	if a.sealing, err = a.runKeys(); err != nil {
 		return err
 	}
@@ -320,12 +331,15 @@ func (a *App) buildRunner(ctx context.Context, o Options, router *route.Router, 
 		journal = o.Watch(journal)
 	}
 	a.spend = spend.New(a.store, cmp.Or(a.owner, id.New("process_")), a.log)
+	a.atClose(a.stopSpend)
 	a.shown.spend.Store(a.spend)
 	a.deliverer = outbox.New(outbox.Options{
 		Store: a.store, Sender: webhook.New(a.out.Guarded(egress.GuardedOptions{})), Open: a.openSecret, Declared: a.directory.WebhookSecrets, Log: a.log, Attempted: a.shown.attempted(),
 	})
+	a.atClose(a.deliverer.Stop)
 	hooks := a.hooks(retained)
 	a.afterRuns = outbox.NewHooks(outbox.HookOptions{Store: a.store, Teller: hooks, Log: a.log, Told: a.shown.hookTold()})
+	a.atClose(a.afterRuns.Stop)
 	a.runner = run.New(run.Options{
 		Catalog: a.catalog, Journal: journal, Conversations: a.store, Leases: a.store, Archive: a.store, LaterDeleter: a.store,
 		Resources: resources{a.directory, router}, Router: router, Models: router, Dialer: a.pool, Dispatcher: a.dispatch, OwnServers: ownServers{a.store, a.pool, a.builtins}, Keys: a.sealing, Memory: retained, MaxFollowers: a.config.MaxFollowersPerRun,
@@ -334,6 +348,7 @@ func (a *App) buildRunner(ctx context.Context, o Options, router *route.Router, 
 		SessionDeleted: a.sessionDeleted, Elsewhere: a.elsewhere(), Owner: a.owner, MayClaim: func() bool { return a.replica.Out() == nil },
 		Results: resulttool.Reader{}, Cache: toolcache.New(a.store, toolcache.Options{Pepper: a.pepper(), Log: a.log}),
 	})
+	a.atClose(stopNow(func(ctx context.Context) { a.runner.Close(ctx, 0) }))
 	a.builtins.Connect(a.sandbox, a.runner)
 	a.hearOthers()
 	return nil
@@ -343,7 +358,9 @@ func (a *App) buildRunner(ctx context.Context, o Options, router *route.Router, 
 func (a *App) buildAPI(o Options, router *route.Router, retained *memlimit.Limiter, inUse *memory) (err error) {
 	a.heartbeats = sse.NewHeartbeats(0)
 	a.heartbeats.Start()
+	a.atClose(a.heartbeats.Stop)
 	a.models = route.NewListing(router, route.ListingOptions{Memory: retained, Log: a.log})
+	a.atClose(a.models.Close)
 	a.disk = newDisk(a.config.Data, a.config.MinFreeDiskMiB, a.log)
 	bodies, err := spool.New(filepath.Join(a.config.Data, SpoolDirectory), int64(a.config.MaxRelayBodyMiB)<<20, int64(a.config.MaxSpoolMiB)<<20)
 	if err != nil {
@@ -358,6 +375,7 @@ func (a *App) buildAPI(o Options, router *route.Router, retained *memlimit.Limit
 		Recorded: a.shown.recorded(), Now: clock.Wall, RateClock: o.RateClock, Living: a.replica.Living, Seals: a.seals(),
 		Log: a.log, Version: Version(),
 	})
+	a.atClose(stopNow(a.mcp.Close))
 	a.shown.mcp.Store(a.mcp)
 	all := surfaces{
 		mcp:       a.mcp,
@@ -451,8 +469,11 @@ func (a *App) listen() (err error) {
 	if a.listener, err = listenAt("listen", a.config.Listen); err != nil {
 		return err
 	}
+	a.atClose(func() { _ = a.listener.Close() }) // Serve has closed it already
 	if at := a.config.Telemetry.MetricsListen; at != "" {
-		a.shown.listener, err = listenAt("telemetry.metrics_listen", at)
+		if a.shown.listener, err = listenAt("telemetry.metrics_listen", at); err == nil {
+			a.atClose(func() { _ = a.shown.listener.Close() })
+		}
 	}
 	return err
 }
@@ -630,75 +651,33 @@ func (a *App) health() error {
 	return a.disk.refusal()
 }
 
+// atClose adds what Close does before everything that was added so far. Each part is followed by it as soon as it is
+// made, so that parts end in the reverse order.
+func (a *App) atClose(end func()) { a.closing = append(a.closing, end) }
+
 // Close gives back everything that New took. It may be called after a failed
 // New and more than once.
 func (a *App) Close() {
-	if a.listener != nil {
-		if err := a.listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
-			a.log.Warn("closing the listener", "error", err)
-		}
+	for len(a.closing) > 0 {
+		end := a.closing[len(a.closing)-1]
+		a.closing = a.closing[:len(a.closing)-1]
+		end()
 	}
-	now, cancel := context.WithCancel(context.Background())
-	cancel()
-	if a.mcp != nil {
-		a.mcp.Close(now)
-	}
-	if a.runner != nil {
-		a.runner.Close(now, 0)
-	}
-	if a.sandbox != nil {
-		a.sandbox.Close()
-	}
-	if a.builtins != nil {
-		a.builtins.Close()
-	}
-	if a.spend != nil {
-		stopping, cancel := context.WithTimeout(context.Background(), lastSpending)
-		a.spend.Stop(stopping)
+}
+
+// stopSpend writes what runs have spent.
+func (a *App) stopSpend() {
+	ctx, cancel := context.WithTimeout(context.Background(), lastSpending)
+	defer cancel()
+	a.spend.Stop(ctx)
+}
+
+// stopNow ends the runs and the calls over /mcp that drain has left, or that a failed start would leave.
+func stopNow(end func(ctx context.Context)) func() {
+	return func() {
+		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-	}
-	if a.deliverer != nil {
-		a.deliverer.Stop()
-	}
-	if a.afterRuns != nil {
-		a.afterRuns.Stop()
-	}
-	a.retention.stop()
-	a.endRecording()
-	if a.keeper != nil {
-		if err := a.stopKeeper(); err != nil {
-			a.log.Warn("the last audit rows have no checkpoint", "error", err)
-		}
-	}
-	if a.heartbeats != nil {
-		a.heartbeats.Stop()
-	}
-	a.shown.stop(a.log)
-	if a.directory != nil {
-		a.directory.Close()
-	}
-	if a.catalog != nil {
-		a.catalog.Close()
-	}
-	if a.models != nil {
-		a.models.Close()
-	}
-	if a.pool != nil {
-		a.pool.Close()
-	}
-	if a.databases != nil {
-		a.databases.Close()
-	}
-	a.local.Stop()
-	a.leaveReplicas()
-	if a.store != nil {
-		if err := a.closeStore(); err != nil {
-			a.log.Error("closing the store", "error", err)
-		}
-		a.store = nil
-	}
-	if a.out != nil {
-		a.out.CloseIdleConnections()
+		end(ctx)
 	}
 }
 

@@ -19,6 +19,7 @@ func (a *App) buildBuiltins(program []string, router *route.Router) (err error) 
 	a.databases = sqltool.NewConnections(sqltool.ConnectionOptions{
 		Dial: a.out.DialGuarded, OperatorDial: a.out.DialOperator, Own: sqltool.OwnFiles(a.config.Data), Program: program, Log: a.log,
 	})
+	a.atClose(a.databases.Close)
 	o := builtins.Options{
 		Runtime: func(orgID string) org.Runtime { return a.directory.Runtime(orgID) },
 		Secret:  a.orgSecret, Client: a.out.Guarded(egress.GuardedOptions{}), Databases: a.databases, Buckets: a.buckets, Link: a.linkToFile,
@@ -38,5 +39,6 @@ func (a *App) buildBuiltins(program []string, router *route.Router) (err error) 
 		}
 	}
 	a.builtins = builtins.New(o)
+	a.atClose(a.builtins.Close)
 	return nil
 }

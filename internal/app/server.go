@@ -53,11 +53,14 @@ func (a *App) elsewhere() func(journal.RunKey) {
 }
 
 // closeStore closes the store, with what belongs to it.
-func (a *App) closeStore() error {
+func (a *App) closeStore() {
+	closes := a.store.Close
 	if a.server != nil {
-		return a.server.Close()
+		closes = a.server.Close
 	}
-	return a.store.Close()
+	if err := closes(); err != nil {
+		a.log.Error("closing the store", "error", err)
+	}
 }
 
 // serverSecrets returns where the installation has what its replicas share; nil = in files.

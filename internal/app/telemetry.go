@@ -67,6 +67,7 @@ func (a *App) showTelemetry(ctx context.Context, env config.Environment) error {
 		way.Annotate = telemetry.Inject
 	}
 	a.out = egress.New(OutboundPolicy(a.config.Outbound.SSRF), way)
+	a.atClose(a.out.CloseIdleConnections)
 	if !s.spans && s.listener == nil {
 		return nil
 	}
@@ -84,6 +85,7 @@ func (a *App) showTelemetry(ctx context.Context, env config.Environment) error {
 	if s.telemetry, err = telemetry.New(ctx, o); err != nil {
 		return fmt.Errorf("telemetry: %w", err)
 	}
+	a.atClose(func() { s.stop(a.log) })
 	s.serve(a.log)
 	return nil
 }
@@ -277,18 +279,13 @@ func (s *shown) refused() func(org, code string) {
 
 // stop sends what is left, and stops answering.
 func (s *shown) stop(log *slog.Logger) {
-	if s.telemetry != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), lastSpans)
-		defer cancel()
-		if err := s.telemetry.Stop(ctx); err != nil {
-			log.Warn("the last spans were not sent", "error", err)
-		}
+	ctx, cancel := context.WithTimeout(context.Background(), lastSpans)
+	defer cancel()
+	if err := s.telemetry.Stop(ctx); err != nil {
+		log.Warn("the last spans were not sent", "error", err)
 	}
-	switch {
-	case s.server != nil:
+	if s.server != nil {
 		_ = s.server.Close()
-	case s.listener != nil:
-		_ = s.listener.Close()
 	}
 	s.tasks.Wait()
 }

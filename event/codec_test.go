@@ -31,13 +31,14 @@ var encodings = []struct {
 	}},
 		`{"v":1,"type":"tools_listed","servers":[{"server":"s","tools":[{"name":"look","description":"<Looks>.","input_schema":{"type":"object"}}]},` +
 			`{"server":"t","tools":null,"error":"down"}]}`},
-	{event.RoundStarted{Round: 1, Attempt: 2, Missing: []string{"s"}, Target: event.Target{Provider: "p", Model: "m"}, Continues: 3, NoTools: true},
-		`{"v":1,"type":"round_started","round":1,"attempt":2,"missing_servers":["s"],"target":{"provider":"p","model":"m"},"continues":3,"no_tools":true}`},
+	{event.RoundStarted{Round: 1, Attempt: 2, Missing: []string{"s"}, Target: event.Target{Provider: "p", Model: "m"}, Continues: 3, NoTools: true, At: time.UnixMilli(1700000000123).UTC()},
+		`{"v":1,"type":"round_started","round":1,"attempt":2,"missing_servers":["s"],"target":{"provider":"p","model":"m"},"continues":3,"no_tools":true,"at":"2023-11-14T22:13:20.123Z"}`},
 	{event.ModelFallback{
 		Round: 1, From: event.Target{Provider: "p", Model: "m"}, To: event.Target{Provider: "q", Model: "n"}, Class: model.Transient,
 		Skipped: []event.SkippedTarget{{Target: event.Target{Provider: "r", Model: "o"}, Reason: "breaker_open"}},
+		At:      time.UnixMilli(1700000000123).UTC(),
 	}, `{"v":1,"type":"model_fallback","round":1,"from":{"provider":"p","model":"m"},"to":{"provider":"q","model":"n"},"class":"transient",` +
-		`"skipped":[{"target":{"provider":"r","model":"o"},"reason":"breaker_open"}]}`},
+		`"skipped":[{"target":{"provider":"r","model":"o"},"reason":"breaker_open"}],"at":"2023-11-14T22:13:20.123Z"}`},
 	{event.TextDelta{Round: 1, Item: 2, Part: 3, Text: "<a> & é", Phase: "commentary"}, `{"v":1,"type":"text_delta","round":1,"item":2,"part":3,"text":"<a> & é","phase":"commentary"}`},
 	{event.ReasoningDelta{Round: 1, Item: 2, Part: 3, Text: "so"}, `{"v":1,"type":"reasoning_delta","round":1,"item":2,"part":3,"text":"so"}`},
 	{event.RefusalDelta{Round: 1, Item: 2, Part: 3, Text: "no", Phase: "final_answer"}, `{"v":1,"type":"refusal_delta","round":1,"item":2,"part":3,"text":"no","phase":"final_answer"}`},
@@ -50,13 +51,13 @@ var encodings = []struct {
 	{event.ItemDone{Round: 1, Item: 2}, `{"v":1,"type":"item_done","round":1,"item":2}`},
 	{event.NativeItem{Round: 1, Item: 2, JSON: []byte(`{"type":"web_search_call"}`)},
 		`{"v":1,"type":"native_item","round":1,"item":2,"json":{"type":"web_search_call"}}`},
-	{event.RoundDone{Round: 1, Stop: model.StopEnd, Usage: model.Usage{Input: 1, Output: 2, Total: 3, CachedInput: 4, CacheWrite: 5, Reasoning: 6}},
-		`{"v":1,"type":"round_done","round":1,"stop":"stop","usage":{"input":1,"output":2,"total":3,"cached_input":4,"cache_write":5,"reasoning":6}}`},
-	{event.ToolStarted{Round: 1, Key: "1.0", Name: "s__look", Server: "s", Arguments: []byte(`{"a":1}`), Shown: true, Tool: "look", Hosted: "web_search", Approval: "a"},
-		`{"v":1,"type":"tool_started","round":1,"call_key":"1.0","name":"s__look","server":"s","arguments":{"a":1},"shown":true,"tool":"look","hosted":"web_search","approval":"a"}`},
-	{event.ToolDone{Round: 1, Key: "1.0", Name: "s__look", Server: "s", Outcome: "ok", Text: "seen", Label: "untrusted", Duration: 1500 * time.Microsecond, Shown: true, Tool: "look", Hosted: "web_search", Arguments: "{", Approval: "a", Image: "iVBO",
+	{event.RoundDone{Round: 1, Stop: model.StopEnd, Usage: model.Usage{Input: 1, Output: 2, Total: 3, CachedInput: 4, CacheWrite: 5, Reasoning: 6}, At: time.UnixMilli(1700000000123).UTC()},
+		`{"v":1,"type":"round_done","round":1,"stop":"stop","usage":{"input":1,"output":2,"total":3,"cached_input":4,"cache_write":5,"reasoning":6},"at":"2023-11-14T22:13:20.123Z"}`},
+	{event.ToolStarted{Round: 1, Key: "1.0", Name: "s__look", Server: "s", Arguments: []byte(`{"a":1}`), Shown: true, Tool: "look", Hosted: "web_search", Approval: "a", At: time.UnixMilli(1700000000123).UTC()},
+		`{"v":1,"type":"tool_started","round":1,"call_key":"1.0","name":"s__look","server":"s","arguments":{"a":1},"shown":true,"tool":"look","hosted":"web_search","approval":"a","at":"2023-11-14T22:13:20.123Z"}`},
+	{event.ToolDone{Round: 1, Key: "1.0", Name: "s__look", Server: "s", Outcome: "ok", Text: "seen", Label: "untrusted", Duration: 1500 * time.Microsecond, At: time.UnixMilli(1700000000123).UTC(), Shown: true, Tool: "look", Hosted: "web_search", Arguments: "{", Approval: "a", Image: "iVBO",
 		Files: []event.File{{ID: "file-1", Name: "a.txt", Path: "d/a.txt", MediaType: "text/plain", Bytes: 1, SHA256: "ca", CreatedAt: time.UnixMilli(1700000000123).UTC(), ExpiresAt: time.UnixMilli(1700000001000).UTC(), Preview: "a"}}},
-		`{"v":1,"type":"tool_done","round":1,"call_key":"1.0","name":"s__look","server":"s","outcome":"ok","text":"seen","label":"untrusted","duration_ns":1500000,"shown":true,"tool":"look","hosted":"web_search","arguments":"{","approval":"a","image":"iVBO",` +
+		`{"v":1,"type":"tool_done","round":1,"call_key":"1.0","name":"s__look","server":"s","outcome":"ok","text":"seen","label":"untrusted","duration_ns":1500000,"at":"2023-11-14T22:13:20.123Z","shown":true,"tool":"look","hosted":"web_search","arguments":"{","approval":"a","image":"iVBO",` +
 			`"files":[{"id":"file-1","filename":"a.txt","path":"d/a.txt","mime_type":"text/plain","bytes":1,"sha256":"ca","created_at":"2023-11-14T22:13:20.123Z","expires_at":"2023-11-14T22:13:21Z","preview":"a"}]}`},
 	{event.Waiting{
 		Usage: model.Usage{Input: 1, Output: 2, Total: 3}, Rounds: 1, ToolCalls: 2, SideEffects: true, At: time.UnixMilli(1700000000123).UTC(), CostNanoUSD: new(int64(7)),

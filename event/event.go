@@ -93,6 +93,8 @@ type RoundStarted struct {
 
 	// NoTools says that no server gives the run a tool.
 	NoTools bool `json:"no_tools,omitempty"`
+
+	At time.Time `json:"at,omitzero"` // UTC, in milliseconds; the zero time = not known
 }
 
 // Target is a model of a provider.
@@ -109,17 +111,19 @@ func (t Target) String() string {
 	return t.Provider + "/" + t.Model
 }
 
-// ModelFallback says that a target has failed for good in a round, and that another one is
-// tried. RoundStarted with the same round follows. It is reported only while none of the deltas
-// of the round has reached the caller.
+// ModelFallback says that another target than From is tried in a round: From has failed for good in it, or the round
+// begins while From, its first target, is left out. RoundStarted with the same round follows. It is reported only while
+// none of the deltas of the round has reached the caller.
 type ModelFallback struct {
 	Round int         `json:"round"`
 	From  Target      `json:"from"`
 	To    Target      `json:"to"`
-	Class model.Class `json:"class"` // how From failed
+	Class model.Class `json:"class"` // how From failed; "" = it was not called, and Skipped has the reason
 
 	// Skipped are targets that are not tried, with the reason, such as breaker_open.
 	Skipped []SkippedTarget `json:"skipped,omitempty"`
+
+	At time.Time `json:"at,omitzero"` // UTC, in milliseconds; the zero time = not known
 }
 
 // SkippedTarget is a target that is not tried in a round.
@@ -208,6 +212,7 @@ type RoundDone struct {
 	Round int         `json:"round"`
 	Stop  model.Stop  `json:"stop"`
 	Usage model.Usage `json:"usage"`
+	At    time.Time   `json:"at,omitzero"` // UTC, in milliseconds; the zero time = not known
 }
 
 // ToolStarted says that the gateway is about to execute a tool call.
@@ -229,6 +234,8 @@ type ToolStarted struct {
 
 	// Approval is the id of the approval with which the call is executed; "" = it needs none.
 	Approval string `json:"approval,omitempty"`
+
+	At time.Time `json:"at,omitzero"` // UTC, in milliseconds; the zero time = not known
 }
 
 // ToolDone says how a call of a gateway's tool ended. A call that was not executed,
@@ -242,6 +249,7 @@ type ToolDone struct {
 	Text     string        `json:"text"`            // the result that the model gets
 	Label    string        `json:"label,omitempty"` // where the content comes from, such as untrusted; "" = the tool has not said
 	Duration time.Duration `json:"duration_ns"`     // 0 = not executed, or unknown; in whole microseconds
+	At       time.Time     `json:"at,omitzero"`     // UTC, in milliseconds; the zero time = not known
 
 	Shown     bool   `json:"shown,omitempty"`     // as in [ToolStarted]
 	Tool      string `json:"tool,omitempty"`      // as in [ToolStarted]

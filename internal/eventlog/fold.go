@@ -68,7 +68,7 @@ func (p *fold) emit(at event.Position, e event.Event) {
 }
 
 // tellCallStarted emits that a call is executed.
-func (p *fold) tellCallStarted(at event.Position, b loop.CallStarted) error {
+func (p *fold) tellCallStarted(f loop.Fact, b loop.CallStarted) error {
 	c, ok := p.state.Call(b.Key)
 	if !ok || c.Prepared == nil {
 		return nil
@@ -79,9 +79,10 @@ func (p *fold) tellCallStarted(at event.Position, b loop.CallStarted) error {
 	}
 	e := event.ToolStarted{
 		Round: p.state.Turn.Round, Key: string(c.Key), Name: c.Name, Server: loop.LabelOf(c.Prepared.Server), Arguments: arguments, Approval: c.WaitID(),
+		At: timeOf(f),
 	}
 	e.Shown, e.Hosted, e.Tool = p.state.ShownAs(c)
-	p.emit(at, e)
+	p.emit(event.Position{Seq: f.Seq}, e)
 	return nil
 }
 
@@ -92,16 +93,16 @@ func (p *fold) tell(f loop.Fact) error {
 	at := event.Position{Seq: f.Seq}
 	switch b := f.Body.(type) {
 	case loop.Accepted:
-		p.emit(at, event.Started{RunID: b.RunID, Model: b.Model, At: time.UnixMilli(f.At).UTC(), Queued: b.Queued})
+		p.emit(at, event.Started{RunID: b.RunID, Model: b.Model, At: timeOf(f), Queued: b.Queued})
 	case loop.TurnStarted:
 		if b.Attempt == 1 && p.state.HeldAnswer() { // more input came, and the answer before it is no answer
 			p.call = event.Position{Seq: f.Seq - 1}
-			p.emit(p.nextDelta(), roundDone(&p.state))
+			p.emit(p.nextDelta(), roundDone(&p.state, f))
 		}
 		p.call, p.round = at, b.Round
 		if b.Purpose != loop.PurposeRaw {
 			e := event.RoundStarted{Round: b.Round, Attempt: b.Attempt, Missing: p.state.MissingServers(b.Toolless), Continues: p.state.Continued, NoTools: p.state.NoServers()}
-			e.Target = targetOf(&p.state, b.Target)
+			e.Target, e.At = targetOf(&p.state, b.Target), timeOf(f)
 			p.emit(at, e)
 		}
 	case loop.TurnFailed:
@@ -113,7 +114,7 @@ func (p *fold) tell(f loop.Fact) error {
 		if err := p.tellItems(f.Seq, b.Round, b.ItemsRef, b.Calls, true); err != nil {
 			return err
 		}
-		p.emit(at, roundDone(&p.state))
+		p.emit(at, roundDone(&p.state, f))
 	case loop.Catalogued:
 		if b.ListedRef == "" {
 			return nil
@@ -124,9 +125,9 @@ func (p *fold) tell(f loop.Fact) error {
 		}
 		p.emit(at, event.ToolsListed{Servers: list})
 	case loop.CallStarted:
-		return p.tellCallStarted(at, b)
+		return p.tellCallStarted(f, b)
 	case loop.CallDone:
-		return p.tellCallDone(at, b)
+		return p.tellCallDone(f, b)
 	case loop.Parked:
 		e, err := p.waiting(f.At)
 		if err != nil {
@@ -154,7 +155,7 @@ func (p *fold) tell(f loop.Fact) error {
 		if b.WaitID != "" {
 			r := b.Raise
 			p.emit(at, event.LimitsRaised{
-				ID: b.WaitID, By: b.By, Rounds: r.Rounds, Calls: r.Calls, Tokens: r.Tokens, NanoUSD: r.NanoUSD, ActiveMS: r.ActiveMS, At: time.UnixMilli(f.At).UTC(),
+				ID: b.WaitID, By: b.By, Rounds: r.Rounds, Calls: r.Calls, Tokens: r.Tokens, NanoUSD: r.NanoUSD, ActiveMS: r.ActiveMS, At: timeOf(f),
 			})
 		}
 	case loop.Compacted:
@@ -165,14 +166,14 @@ func (p *fold) tell(f loop.Fact) error {
 		if err := p.checkEnd(b); err != nil {
 			return &journal.Unreadable{Seq: f.Seq, Kind: b.Kind(), Version: f.Version, Err: err}
 		}
-		if err := p.tellAnswer(f.Seq); err != nil {
+		if err := p.tellAnswer(f); err != nil {
 			return err
 		}
 		p.emit(at, p.ending(b, f.At))
 	case loop.Blocked, loop.CallPrepared, loop.CallWaiting, loop.CancelRequested,
 		loop.InputAdded, loop.ReserveRefused, loop.Reserved, loop.Resumed: // no event
 	case loop.Routed:
-		if e, ok := fallbackEvent(&p.state); ok {
+		if e, ok := fallbackEvent(&p.state, f); ok {
 			p.emit(at, e)
 		}
 	}
@@ -242,19 +243,25 @@ func targetOf(s *loop.State, i int) event.Target {
 	return event.Target{Provider: t.Provider, Model: t.Model}
 }
 
-// fallbackEvent returns the event of a Routed that was just folded, if another target is tried
-// after a failure.
-func fallbackEvent(s *loop.State) (event.ModelFallback, bool) {
+// fallbackEvent returns the event of a Routed that was just folded, if another target is tried than the one that has
+// failed, or than the first one, which is left out.
+func fallbackEvent(s *loop.State, f loop.Fact) (event.ModelFallback, bool) {
 	from, to, ok := s.Fallback()
 	if !ok {
 		return event.ModelFallback{}, false
 	}
-	e := event.ModelFallback{Round: s.Routed.Round, From: targetOf(s, from), To: targetOf(s, to), Class: s.Attempt.Failed.Class}
+	e := event.ModelFallback{Round: s.Routed.Round, From: targetOf(s, from), To: targetOf(s, to), At: timeOf(f)}
+	if s.Routed.Attempt > 0 {
+		e.Class = s.Attempt.Failed.Class
+	}
 	for _, t := range s.SkippedTargets() {
 		e.Skipped = append(e.Skipped, event.SkippedTarget{Target: targetOf(s, t.Target), Reason: t.Reason})
 	}
 	return e, true
 }
+
+// timeOf returns when a fact was appended, as events have it.
+func timeOf(f loop.Fact) time.Time { return time.UnixMilli(f.At).UTC() }
 
 // tellFailedCall emits what the model said before its call failed.
 func (p *fold) tellFailedCall(seq int64, b loop.TurnFailed) error {
@@ -266,7 +273,7 @@ func (p *fold) tellFailedCall(seq int64, b loop.TurnFailed) error {
 	return p.tellItems(seq, p.state.Spent.Rounds, b.PartialRef, nil, false)
 }
 
-func (p *fold) tellCallDone(at event.Position, b loop.CallDone) error {
+func (p *fold) tellCallDone(f loop.Fact, b loop.CallDone) error {
 	c, ok := p.state.Call(b.Key)
 	if !ok {
 		return nil
@@ -281,6 +288,7 @@ func (p *fold) tellCallDone(at event.Position, b loop.CallDone) error {
 	e := event.ToolDone{
 		Round: p.state.Turn.Round, Key: string(c.Key), Name: c.Name, Outcome: b.Outcome,
 		Text: item.PlainText(result[0].Parts), Label: string(b.Label), Duration: time.Duration(b.Micros) * time.Microsecond,
+		At: timeOf(f),
 	}
 	if c.Prepared != nil {
 		e.Server = loop.LabelOf(c.Prepared.Server)
@@ -296,7 +304,7 @@ func (p *fold) tellCallDone(at event.Position, b loop.CallDone) error {
 		return err
 	}
 	e.Files = builtin.FilesOf(e.Value)
-	p.emit(at, e)
+	p.emit(event.Position{Seq: f.Seq}, e)
 	return nil
 }
 
@@ -436,13 +444,13 @@ func (p *fold) tellItems(seq int64, round int, ref string, calls []loop.TurnCall
 	return nil
 }
 
-// tellAnswer emits the answer of a run on which hooks decide, before the fact seq that ends the run: the
+// tellAnswer emits the answer of a run on which hooks decide, before the fact that ends the run: the
 // answer as they have left it, or nothing if the run has ended before they have decided.
-func (p *fold) tellAnswer(seq int64) error {
+func (p *fold) tellAnswer(f loop.Fact) error {
 	if !p.state.HeldAnswer() {
 		return nil
 	}
-	p.call = event.Position{Seq: seq - 1}
+	p.call = event.Position{Seq: f.Seq - 1}
 	if ref := p.state.JudgedAnswer(); ref != "" {
 		items, err := p.content.itemsOf(ref)
 		if err != nil {
@@ -450,13 +458,13 @@ func (p *fold) tellAnswer(seq int64) error {
 		}
 		p.tellAll(p.state.Turn.Round, items, nil, true)
 	}
-	p.emit(p.nextDelta(), roundDone(&p.state))
+	p.emit(p.nextDelta(), roundDone(&p.state, f))
 	return nil
 }
 
-// roundDone returns the event of the end of the latest turn.
-func roundDone(s *loop.State) event.RoundDone {
-	e := event.RoundDone{Round: s.Turn.Round, Stop: s.Turn.Stop, Usage: s.Turn.Usage}
+// roundDone returns the event of the end of the latest turn, which f says.
+func roundDone(s *loop.State, f loop.Fact) event.RoundDone {
+	e := event.RoundDone{Round: s.Turn.Round, Stop: s.Turn.Stop, Usage: s.Turn.Usage, At: timeOf(f)}
 	if s.HeldAnswer() && s.AnswerDenied() { // what is told is not from the model
 		e.Stop = model.StopEnd
 	}

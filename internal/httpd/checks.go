@@ -9,12 +9,13 @@ import (
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
 // checkRequest makes the checks that do not depend on the caller. It runs before
 // authentication and reads nothing of the body.
 func (a *API) checkRequest(r *http.Request) error {
-	for _, check := range [...]func(*http.Request) error{checkHeader, a.checkHost, a.checkOrigin, checkQuery, a.checkContentType} {
+	for _, check := range [...]func(*http.Request) error{checkHeader, a.checkHost, a.checkOrigin, checkQuery} {
 		if err := check(r); err != nil {
 			return err
 		}
@@ -104,35 +105,29 @@ func checkQuery(r *http.Request) error {
 	return nil
 }
 
-// takesForms reports whether the route of the request takes forms.
-func (a *API) takesForms(r *http.Request) bool {
-	rt, _ := a.find(r)
-	return rt.Forms
-}
-
 // checkContentType refuses a Content-Type or Content-Encoding other than plain
-// JSON, and forms where a route takes them. A missing type passes, as does the form type that curl -d sends by
+// JSON, unless the route takes forms, or any type. A missing type passes, as does the form type that curl -d sends by
 // default, unless a browser sent it: a browser sends real forms.
-func (a *API) checkContentType(r *http.Request) error {
+func checkContentType(r *http.Request, rt surface.Route) error {
 	if r.ContentLength == 0 {
 		return nil
 	}
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
 		return fault.New(fault.MediaType, "unsupported_encoding", "the content encoding %q is not supported; send the request body unencoded", coding).In("Content-Encoding")
 	}
-	said := r.Header.Get("Content-Type")
-	if said == "" || said == "application/json" {
+	name := r.Header.Get("Content-Type")
+	if rt.AnyType || name == "" || name == "application/json" {
 		return nil
 	}
-	kind, _, err := mime.ParseMediaType(said)
+	kind, _, err := mime.ParseMediaType(name)
 	fromAPage := r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != ""
 	switch {
 	case err != nil:
 	case kind == "application/json", strings.HasPrefix(kind, "application/") && strings.HasSuffix(kind, "+json"):
 		return nil
-	case kind == "application/x-www-form-urlencoded" && !fromAPage, kind == "multipart/form-data" && a.takesForms(r):
+	case kind == "application/x-www-form-urlencoded" && !fromAPage, kind == "multipart/form-data" && rt.Forms:
 		return nil
 	}
 	return fault.New(fault.MediaType, "unsupported_media_type", "the content type %q is not supported; send JSON, with the header "+
-		"\"Content-Type: application/json\"", said).In("Content-Type")
+		"\"Content-Type: application/json\"", name).In("Content-Type")
 }

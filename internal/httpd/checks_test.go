@@ -2,12 +2,15 @@ package httpd
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/turnpike-gateway/turnpike/internal/caller"
+	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/internal/surface/admin"
 )
 
@@ -140,32 +143,64 @@ func TestAQueryThatCannotBeReadIsRefused(t *testing.T) {
 	}
 }
 
+// A route takes JSON, and any type, or forms, where it says so. An unknown key is refused first.
 func TestContentTypes(t *testing.T) {
+	route := surface.Group{Errors: surface.ManagementErrors(), MaxBody: 10}
+	forms, anyType := route, route
+	forms.Forms, anyType.AnyType = true, true
+	ok := func(w http.ResponseWriter, _ *http.Request, _ caller.Caller) error {
+		return surface.WriteJSON(w, 200, 1)
+	}
+	a, err := New(Options{
+		Directory: knownKeys{"KEY": callerOf("o", org.Rate{}, org.Rate{})}, Health: func() error { return nil }, Document: admin.ServeDocument,
+		Routes: []surface.Route{route.Route("/", nil), route.Route("POST /json", ok), forms.Route("POST /form", ok), anyType.Route("PUT /any", ok)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const page, form = true, "multipart/form-data; boundary=x"
 	for _, tt := range []struct {
-		kind    string // Content-Type; "" = none
-		page    bool   // sent by a browser
-		refused bool
+		route string
+		kind  string // Content-Type; "" = none
+		page  bool   // sent by a browser
+		want  int
 	}{
-		{"application/json", false, false}, {"application/json", true, false}, {"application/json; charset=utf-8", false, false},
-		{"APPLICATION/JSON", false, false}, {"application/vnd.api+json", false, false}, {"", false, false},
-		{"application/x-www-form-urlencoded", false, false}, // curl -d
-		{"application/x-www-form-urlencoded", true, true},
-		{"text/plain", false, true}, {"text/plain;charset=UTF-8", true, true}, {"multipart/form-data; boundary=x", true, true},
-		{"text/xml", false, true}, {"application/octet-stream", false, true}, {"json", false, true}, {"text/x+json", false, true}, {"/", false, true},
+		{"POST /json", "application/json", false, 200}, {"POST /json", "application/json", page, 200}, {"POST /json", "application/json; charset=utf-8", false, 200},
+		{"POST /json", "APPLICATION/JSON", false, 200}, {"POST /json", "application/vnd.api+json", false, 200}, {"POST /json", "", false, 200},
+		{"POST /json", "application/x-www-form-urlencoded", false, 200}, // curl -d
+		{"POST /json", "application/x-www-form-urlencoded", page, 415},
+		{"POST /json", "text/plain", false, 415}, {"POST /json", "text/plain;charset=UTF-8", page, 415}, {"POST /json", form, page, 415},
+		{"POST /json", "text/xml", false, 415}, {"POST /json", "application/octet-stream", false, 415}, {"POST /json", "json", false, 415},
+		{"POST /json", "text/x+json", false, 415}, {"POST /json", "/", false, 415},
+		{"POST /form", form, page, 200}, {"POST /form", "text/plain", false, 415},
+		{"PUT /any", "text/csv", false, 200}, {"PUT /any", "image/png", page, 200}, {"PUT /any", form, false, 200}, {"PUT /any", "no type", false, 200}, {"PUT /any", "", false, 200},
 	} {
-		fields := []string{"Content-Type", tt.kind}
-		if tt.page {
-			fields = append(fields, "Origin", "http://example.com")
+		ask := func(body io.Reader, fields ...string) int {
+			method, path, _ := strings.Cut(tt.route, " ")
+			r := httptest.NewRequest(method, path, body)
+			r.Header.Set("Content-Type", tt.kind)
+			if tt.page {
+				r.Header.Set("Origin", "http://example.com")
+			}
+			for i := 0; i < len(fields); i += 2 {
+				r.Header.Set(fields[i], fields[i+1])
+			}
+			w := httptest.NewRecorder()
+			a.ServeHTTP(w, r)
+			return w.Code
 		}
-		if w := respond(t, Options{}, "POST", "/api/keys", "{}", fields...); (w.Code == 415) != tt.refused || w.Code != 415 && w.Code != 401 {
-			t.Errorf("%q: status %d, %s", tt.kind, w.Code, w.Body)
+		if got := ask(strings.NewReader("{}"), "Authorization", "Bearer KEY"); got != tt.want {
+			t.Errorf("%s with %q: status %d, want %d", tt.route, tt.kind, got, tt.want)
 		}
-	}
-	if w := respond(t, Options{}, "GET", "/v1/models", "", "Content-Type", "text/plain"); w.Code != 401 {
-		t.Errorf("without a body: status %d", w.Code)
-	}
-	if w := respond(t, Options{}, "POST", "/v1/chat/completions", "x", "Content-Encoding", "gzip"); w.Code != 415 {
-		t.Errorf("a compressed body: status %d", w.Code)
+		if got := ask(strings.NewReader("{}")); got != 401 {
+			t.Errorf("%s with %q and without a key: status %d", tt.route, tt.kind, got)
+		}
+		if got := ask(nil, "Authorization", "Bearer KEY"); got != 200 {
+			t.Errorf("%s with %q and without a body: status %d", tt.route, tt.kind, got)
+		}
+		if got := ask(strings.NewReader("{}"), "Authorization", "Bearer KEY", "Content-Encoding", "gzip"); got != 415 {
+			t.Errorf("%s with %q and a compressed body: status %d", tt.route, tt.kind, got)
+		}
 	}
 }
 

@@ -249,6 +249,9 @@ func (a *API) authorize(rt surface.Route) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		caller, err := a.caller(r)
 		noteCaller(w, caller)
+		if err == nil {
+			err = checkContentType(r, rt)
+		}
 		if err == nil && rt.ChecksOrigin {
 			err = a.checkOriginAs(r, http.MethodPost)
 		}
@@ -353,12 +356,16 @@ func (a *API) authorizeOperator(rt surface.Route) http.HandlerFunc {
 	serve := a.answering(rt)
 	return func(w http.ResponseWriter, r *http.Request) {
 		key, err := bearer(r.Header.Get("Authorization"))
-		if err == nil && a.o.Directory.IsOperator(key) {
+		isOperator := err == nil && a.o.Directory.IsOperator(key)
+		if isOperator {
 			noteCaller(w, caller.Caller{Principal: org.Principal{ID: "operator"}})
+			err = checkContentType(r, rt)
+		}
+		switch {
+		case isOperator && err == nil:
 			a.serve(w, r, caller.Caller{}, rt, serve)
 			return
-		}
-		if err == nil {
+		case err == nil:
 			err = unknownKey()
 			if _, known := a.o.Directory.Authenticate(r.Context(), key); known {
 				err = fault.New(fault.Forbidden, "role_not_allowed", "only the operator can do this, with the operator_key of the configuration")

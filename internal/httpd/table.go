@@ -1,6 +1,7 @@
 package httpd
 
 import (
+	"cmp"
 	"net/http"
 	"strings"
 
@@ -25,7 +26,8 @@ func (rs routes) of(path string) *http.ServeMux {
 	return rs.mux
 }
 
-// newRoutes registers the routes of a table with their handlers.
+// newRoutes registers the routes of a table with their handlers. An unknown path that ends with a slash stands for the
+// path without it, too, which would be redirected otherwise.
 func newRoutes(table []surface.Route, handler func(surface.Route) http.HandlerFunc) routes {
 	rs := routes{http.NewServeMux(), map[string]*http.ServeMux{}, map[string]surface.Route{}}
 	for _, rt := range table {
@@ -38,6 +40,10 @@ func newRoutes(table []surface.Route, handler func(surface.Route) http.HandlerFu
 		}
 		mux.HandleFunc(rt.Pattern, handler(rt))
 		rs.byPattern[rt.Pattern] = rt
+		if alone := strings.TrimSuffix(rt.Pattern, "/"); rt.Serve == nil && alone != rt.Pattern && alone != "" {
+			mux.HandleFunc(alone, handler(rt))
+			rs.byPattern[alone] = rt
+		}
 	}
 	return rs
 }
@@ -79,7 +85,8 @@ func (rs routes) lookup(r *http.Request, method string) (rt surface.Route, known
 func (a *API) notFound(w http.ResponseWriter, r *http.Request) {
 	closeAfterResponse(w, r)
 	rt, methods := a.find(r)
-	err := fault.New(fault.NotFound, "not_found", "no route for %s %s; the API is POST /v1/chat/completions, POST /v1/responses, /v1/conversations, GET /v1/models, /v1/runs, /v1/approvals, /mcp and /api (see /openapi.json)", r.Method, r.URL.Path)
+	hint := "the API is POST /v1/chat/completions, POST /v1/responses, /v1/conversations, GET /v1/models, /v1/runs, /v1/approvals, /mcp and /api (see /openapi.json)"
+	err := fault.New(fault.NotFound, "not_found", "no route for %s %s; %s", r.Method, r.URL.Path, cmp.Or(rt.Hint, hint))
 	if len(methods) > 0 {
 		allow := strings.Join(methods, ", ")
 		w.Header().Set("Allow", allow)

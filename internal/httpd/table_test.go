@@ -13,6 +13,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/internal/surface/admin"
+	"github.com/turnpike-gateway/turnpike/internal/surface/agents"
 	"github.com/turnpike-gateway/turnpike/internal/surface/approvals"
 	"github.com/turnpike-gateway/turnpike/internal/surface/chat"
 	"github.com/turnpike-gateway/turnpike/internal/surface/responses"
@@ -28,6 +29,8 @@ func formOf(body string) string {
 		return "chat"
 	case strings.HasPrefix(body, `{"error":{"code":`):
 		return "admin"
+	case strings.HasPrefix(body, `{"error":"`):
+		return "agents"
 	}
 	return body
 }
@@ -35,7 +38,7 @@ func formOf(body string) string {
 // allRoutes returns the routes of the surfaces. Their endpoints must not be called.
 func allRoutes() []surface.Route {
 	return slices.Concat((*chat.Handler)(nil).Routes(), (*responses.Handler)(nil).Routes(), (*runs.Handler)(nil).Routes(),
-		(*approvals.Handler)(nil).Routes(), (*admin.Handler)(nil).Routes())
+		(*approvals.Handler)(nil).Routes(), (*admin.Handler)(nil).Routes(), (*agents.Handler)(nil).Routes())
 }
 
 // withOther returns an API that has a route of another API, whose path says nothing of it.
@@ -70,7 +73,7 @@ func TestTheErrorFormatBelongsToTheRoute(t *testing.T) {
 			{"no key", 401, func(*http.Request) {}},
 			{"another host", 421, func(r *http.Request) { r.Host = "evil.example" }},
 			{"a key in the URL", 400, func(r *http.Request) { r.URL.RawQuery = "api_key=x" }},
-			{"another type", 415, func(r *http.Request) { r.Header.Set("Content-Type", "text/html") }},
+			{"no key, another type", 401, func(r *http.Request) { r.Header.Set("Content-Type", "text/html") }},
 			{"another method", 405, func(r *http.Request) { r.Method = "PURGE" }},
 		} {
 			r := httptest.NewRequest(rt.method, rt.path, strings.NewReader("{}"))
@@ -101,7 +104,8 @@ func TestAnUnknownPathHasTheFormatOfItsAPI(t *testing.T) {
 		form, allow  string
 	}{
 		{"GET", "/", 404, "chat", ""}, {"GET", "/v1", 404, "chat", ""}, {"POST", "/v2/chat/completions", 404, "chat", ""}, {"GET", "/apix", 404, "chat", ""},
-		{"GET", "/api", 404, "chat", ""}, {"GET", "/api/", 404, "admin", ""}, {"GET", "/api/nothing", 404, "admin", ""},
+		{"GET", "/api", 404, "admin", ""}, {"GET", "/api/", 404, "admin", ""}, {"GET", "/api/nothing", 404, "admin", ""},
+		{"GET", "/api/sessions", 404, "agents", ""}, {"POST", "/api/sessions/x/y/z", 404, "agents", ""}, {"PUT", "/api/tools", 405, "agents", "GET, POST"}, {"GET", "/api/observability", 404, "agents", ""},
 		{"GET", "/v1/chat/completions", 405, "chat", "POST"}, {"PUT", "/api/keys", 405, "admin", "GET, POST"}, {"DELETE", "/v1/other", 405, "other", "POST"},
 		{"POST", "/v1/responses/resp_1", 405, "chat", "GET, DELETE"},
 	} {

@@ -28,8 +28,12 @@ type Group struct {
 	// "" = all other paths. The values of two groups must not begin with each other.
 	Apart string
 
-	Forms  bool // its bodies may be forms
-	Spools bool // it counts what it holds of a body by itself
+	// Hint says where to find what callers look for at unknown paths of the group; "" = the error names the APIs.
+	Hint string
+
+	Forms   bool // its bodies may be forms
+	AnyType bool // its bodies may have any Content-Type
+	Spools  bool // it counts what it holds of a body by itself
 
 	StaysOpen bool // its requests may stay open for long, and end when their key is revoked
 }

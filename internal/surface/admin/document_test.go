@@ -198,10 +198,11 @@ func storedEvents(t *testing.T) (zero, full []event.Event) {
 		event.ToolsListed{Servers: []event.ListedServer{{Server: "s", Tools: []tool.Definition{{
 			Name: "look", Title: "Look", Description: "Looks.", InputSchema: []byte(`{"type":"object"}`), Annotations: tool.Annotations{ReadOnly: new(true), Destructive: new(true), Idempotent: new(true), OpenWorld: new(true)},
 		}}, Error: "down"}}},
-		event.RoundStarted{Round: 1, Attempt: 2, Missing: []string{"s"}, Target: event.Target{Provider: "p", Model: "m"}, Continues: 1, NoTools: true},
+		event.RoundStarted{Round: 1, Attempt: 2, Missing: []string{"s"}, Target: event.Target{Provider: "p", Model: "m"}, Continues: 1, NoTools: true, At: time.UnixMilli(1700000000123).UTC()},
 		event.ModelFallback{
 			Round: 1, From: event.Target{Provider: "p", Model: "m"}, To: event.Target{Provider: "q", Model: "n"}, Class: model.Transient,
 			Skipped: []event.SkippedTarget{{Target: event.Target{Provider: "r", Model: "o"}, Reason: "breaker_open"}},
+			At:      time.UnixMilli(1700000000123).UTC(),
 		},
 		event.TextDelta{Round: 1, Item: 2, Part: 3, Text: "a", Phase: "commentary"}, event.ReasoningDelta{Round: 1, Item: 2, Part: 3, Text: "a"},
 		event.RefusalDelta{Round: 1, Item: 2, Part: 3, Text: "a", Phase: "commentary"}, event.CallDelta{Round: 1, Item: 2, CallID: "c", Name: "n", Arguments: "{"},
@@ -209,9 +210,9 @@ func storedEvents(t *testing.T) (zero, full []event.Event) {
 		event.Citation{Round: 1, Item: 2, Citation: item.Citation{Kind: item.CitesFile, Part: 1, URL: "http://a", Title: "A", FileID: "f", Filename: "n", ContainerID: "c", Start: 1, End: 2, Index: 3}},
 		event.NativeProgress{Round: 1, Item: 2, JSON: []byte(`{"type":"response.web_search_call.searching"}`)},
 		event.ItemDone{Round: 1, Item: 2},
-		event.RoundDone{Round: 1, Stop: model.StopEnd, Usage: u},
-		event.ToolStarted{Round: 1, Key: "1.0", Name: "n", Server: "s", Arguments: []byte(`{"a":1}`), Shown: true, Tool: "m", Hosted: "web_search", Approval: "appr_1"},
-		event.ToolDone{Round: 1, Key: "1.0", Name: "n", Server: "s", Outcome: loop.Cached, Text: "a", Label: "untrusted", Duration: 5, Shown: true, Tool: "m", Hosted: "web_search", Arguments: "{", Image: "iVBO", Approval: "appr_1",
+		event.RoundDone{Round: 1, Stop: model.StopEnd, Usage: u, At: time.UnixMilli(1700000000123).UTC()},
+		event.ToolStarted{Round: 1, Key: "1.0", Name: "n", Server: "s", Arguments: []byte(`{"a":1}`), Shown: true, Tool: "m", Hosted: "web_search", Approval: "appr_1", At: time.UnixMilli(1700000000123).UTC()},
+		event.ToolDone{Round: 1, Key: "1.0", Name: "n", Server: "s", Outcome: loop.Cached, Text: "a", Label: "untrusted", Duration: 5, At: time.UnixMilli(1700000000123).UTC(), Shown: true, Tool: "m", Hosted: "web_search", Arguments: "{", Image: "iVBO", Approval: "appr_1",
 			Files: []event.File{{ID: "file-1", Name: "a.txt", Path: "d/a.txt", MediaType: "text/plain", Bytes: 1, SHA256: "ca", CreatedAt: time.UnixMilli(1700000000123).UTC(), ExpiresAt: time.UnixMilli(1700000001000).UTC(), Preview: "a"}}},
 		event.Waiting{Usage: u, CostNanoUSD: new(int64(8)), Rounds: 1, ToolCalls: 2, SideEffects: true, At: time.UnixMilli(1700000000123).UTC(), Approvals: []event.Approval{
 			{ID: "appr_1", Key: "1.0", Name: "n", Server: "s", Tool: "m", Arguments: []byte(`{"a":1}`), ExpiresAt: time.UnixMilli(1700000000123).UTC()},

@@ -172,6 +172,8 @@ func (h *Handler) Routes() []surface.Route {
 	managers := surface.Group{Errors: Errors(), Roles: surface.Managers, MaxBody: surface.MaxManagementBody}
 	users, readers := managers.By(surface.RunReaders), managers.By(surface.Readers)
 	starters, runners, deciders := surface.ModelRequests(Errors()), managers.By(surface.Runners), managers.By(surface.AnyRole)
+	unknownSessions := managers
+	unknownSessions.Hint = "GET /api/agents/{id}/sessions lists the sessions of an agent, and GET /api/sessions/{id} shows one"
 	return []surface.Route{
 		users.Route("GET /api/agents", h.agents.List()),
 		managers.Route("POST /api/agents", h.agents.Create()),
@@ -215,7 +217,7 @@ func (h *Handler) Routes() []surface.Route {
 		runners.Route("DELETE /api/sessions/{id}", h.sessions.DeleteSession("id")),
 		runners.Route("POST /api/sessions/{id}/rewind", h.sessions.Rewind()),
 		runners.Route("POST /api/sessions/{id}/fork", h.sessions.Fork()),
-		managers.Route("/api/sessions/", nil),
+		unknownSessions.Route("/api/sessions/", nil),
 
 		users.Route("GET /api/tools", h.tools.Tools()),
 		managers.Route("POST /api/tools", h.tools.CreateTool()),

@@ -13,7 +13,6 @@ func (h *Handler) Routes() []surface.Route {
 		models.Route("GET /v1/models", h.ServeModels),
 		models.Route("GET /v1/models/{model...}", h.ServeModel),
 
-		unknown.Route("/api", nil), // otherwise http.ServeMux redirects it to "/api/"
 		unknown.Route("/", nil),
 	}
 }

@@ -58,7 +58,7 @@ func (h *Handler) Routes() []surface.Route {
 	}
 	writers := readers.By(surface.Runners)
 	uploads := writers.Open()
-	uploads.Spools, uploads.MaxBody = true, 1<<40
+	uploads.AnyType, uploads.Spools, uploads.MaxBody = true, true, 1<<40
 	if h != nil {
 		uploads.MaxBody = h.o.Bodies.MaxBody()
 	}

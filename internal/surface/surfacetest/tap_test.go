@@ -84,12 +84,12 @@ func formatEvents(events []timed) string {
 
 // formatFields writes a struct as JSON. Zero fields are left out, but for the
 // round, which is often the first. So is the value of a result, which is not part of
-// the JSON of its event.
+// the JSON of its event, and the time of an event of a round, which the line begins with.
 func formatFields(v reflect.Value) string {
 	var members []string
 	for i := range v.NumField() {
 		name := v.Type().Field(i).Name
-		if v.Field(i).IsZero() && name != "Round" || name == "Value" {
+		if v.Field(i).IsZero() && name != "Round" || name == "Value" || name == "At" && v.FieldByName("Round").IsValid() {
 			continue
 		}
 		members = append(members, fmt.Sprintf("%q:%s", name, formatValue(v.Field(i).Interface())))

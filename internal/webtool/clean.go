@@ -27,6 +27,7 @@ type cleaner struct {
 	hiding map[string]bool // simple selectors of the page's own style sheets that hide: .class, #id
 	nodes  int
 	text   int
+	hides  int  // bytes of text that is not shown
 	cut    bool // the page was too large
 }
 
@@ -72,8 +73,17 @@ func (c *cleaner) keeps(n *html.Node, g ground) bool {
 	default:
 		return false // comments, and what is none of HTML
 	}
-	if n.Namespace != "" || isDropped(n.DataAtom) || c.hidden(n, g.colored) {
+	switch {
+	case n.Namespace == "math":
+		return c.keepsMath(n, g)
+	case n.Namespace != "" || isDropped(n.DataAtom):
 		return false
+	case c.hidden(n, g.colored):
+		c.hides += visible(n)
+		return false
+	}
+	if isOneOf(n, atom.Span, atom.Font) && strings.Contains(declarations(attribute(n, "style"))["text-decoration"], "line-through") {
+		rename(n, atom.Del)
 	}
 	g.colored = g.colored || hasBackground(n)
 	switch n.DataAtom {
@@ -113,7 +123,7 @@ func (c *cleaner) addText(n *html.Node, g ground) {
 // isDropped reports whether the elements have no text that is shown.
 func isDropped(a atom.Atom) bool {
 	switch a {
-	case atom.Script, atom.Style, atom.Noscript, atom.Template, atom.Svg, atom.Math, atom.Iframe, atom.Object, atom.Embed, atom.Canvas, atom.Audio, atom.Video,
+	case atom.Script, atom.Style, atom.Noscript, atom.Template, atom.Svg, atom.Iframe, atom.Object, atom.Embed, atom.Canvas, atom.Audio, atom.Video,
 		atom.Input, atom.Select, atom.Textarea, atom.Button, atom.Datalist, atom.Link, atom.Meta, atom.Base, atom.Frame, atom.Frameset, atom.Noframes, atom.Applet, atom.Noembed:
 		return true
 	}
@@ -127,6 +137,11 @@ func keepsAttribute(a html.Attribute) bool {
 	case "colspan", "rowspan":
 		n, err := strconv.Atoi(a.Val)
 		return err == nil && n > 0 && n <= maxSpan
+	case "start", "value": // of lists
+		n, err := strconv.Atoi(a.Val)
+		return err == nil && n > -maxNodes && n < 1e9
+	case "reversed":
+		return true
 	}
 	return false
 }
@@ -317,21 +332,28 @@ func block(text string) (body, rest string) {
 	return text, ""
 }
 
-// absolute makes the links and images of a page absolute, and removes what is no link of the web.
+// absolute makes the links and images of a page absolute, and removes what is no link of the web, no mail address and no
+// telephone number.
 func absolute(root *html.Node, base *url.URL) {
 	for n := range root.Descendants() {
 		if n.Type != html.ElementNode {
 			continue
 		}
 		n.Attr = slices.DeleteFunc(n.Attr, func(a html.Attribute) bool {
-			return (a.Key == "href" || a.Key == "src") && resolve(base, a.Val) == ""
+			return (a.Key == "href" || a.Key == "src") && resolve(base, a.Val) == "" && !isContact(n, a)
 		})
 		for i, a := range n.Attr {
-			if a.Key == "href" || a.Key == "src" {
+			if (a.Key == "href" || a.Key == "src") && !isContact(n, a) {
 				n.Attr[i].Val = resolve(base, a.Val)
 			}
 		}
 	}
+}
+
+// isContact reports whether a link has a mail address or a telephone number.
+func isContact(n *html.Node, a html.Attribute) bool {
+	u, err := url.Parse(strings.TrimSpace(a.Val))
+	return isOneOf(n, atom.A) && a.Key == "href" && err == nil && (u.Scheme == "mailto" || u.Scheme == "tel")
 }
 
 // resolve returns the absolute URL of a link; "" = it leads to nothing on the web.

@@ -2,6 +2,7 @@ package webtool
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"compress/zlib"
 	"context"
@@ -14,13 +15,16 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
+	"golang.org/x/net/html"
 	"golang.org/x/net/html/charset"
 	"golang.org/x/net/idna"
+	"golang.org/x/text/encoding"
 
 	"github.com/turnpike-gateway/turnpike/internal/egress"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -270,15 +274,40 @@ func textOf(data []byte, contentType string, cut bool) (string, bool) {
 	if utf8.Valid(data) && bytes.IndexByte(data, 0) < 0 {
 		return strings.TrimPrefix(string(data), "\ufeff"), true
 	}
-	encoding, _, certain := charset.DetermineEncoding(data, contentType)
+	coding, _, certain := charset.DetermineEncoding(data, contentType)
+	if !certain {
+		coding = cmp.Or(declared(data), coding)
+	}
 	if !certain && !textual(contentType) {
 		return "", false
 	}
-	decoded, err := encoding.NewDecoder().Bytes(data)
+	decoded, err := coding.NewDecoder().Bytes(data)
 	if err != nil || bytes.IndexByte(decoded, 0) >= 0 {
 		return "", false
 	}
 	return strings.TrimPrefix(strings.ToValidUTF8(string(decoded), "\ufffd"), "\ufeff"), true
+}
+
+// declared returns the encoding that the head of a page names, wherever in the head, or the declaration of an XML document;
+// nil = there is none.
+func declared(data []byte) encoding.Encoding {
+	if m := regexp.MustCompile(`^\s*<\?xml[^>]{0,200}\sencoding\s*=\s*["']([\w.:-]+)["']`).FindSubmatch(data[:min(len(data), 1024)]); m != nil {
+		e, _ := charset.Lookup(string(m[1]))
+		return e
+	}
+	z := html.NewTokenizer(bytes.NewReader(data))
+	for {
+		kind := z.Next()
+		name, _ := z.TagName()
+		switch {
+		case kind == html.ErrorToken, kind == html.StartTagToken && string(name) == "body", kind == html.EndTagToken && string(name) == "head":
+			return nil
+		case (kind == html.StartTagToken || kind == html.SelfClosingTagToken) && string(name) == "meta":
+			if e, found, _ := charset.DetermineEncoding(z.Raw(), ""); found != "windows-1252" { // which it returns without a name, too
+				return e
+			}
+		}
+	}
 }
 
 // textual reports whether a content type is that of text.

@@ -11,6 +11,7 @@ import (
 	"github.com/JohannesKaufmann/html-to-markdown/v2/converter"
 	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/base"
 	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/commonmark"
+	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/strikethrough"
 	"github.com/JohannesKaufmann/html-to-markdown/v2/plugin/table"
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
@@ -28,13 +29,18 @@ func readHTML(p page, text string, at *url.URL, format string) (page, error) {
 	}
 	origin := baseOf(root, at)
 	p.title = titleOf(root)
+	other := elsewhere(root, origin, at)
 	c := clean(root)
 	if c.cut {
 		p.notice = "The page is very large. The rest was not read."
 	}
 	absolute(root, origin)
+	p.notice = strings.TrimSpace(p.notice + " " + other.notice(visible(root) == 0, c.hides))
 	if format == "links" {
 		p.links = linksOf(root)
+		for _, address := range other.all() {
+			p.links = append(p.links, link{URL: address})
+		}
 		return p, nil
 	}
 	content := mainPart(root, at)
@@ -113,10 +119,12 @@ func markdown(n *html.Node) (text string, err error) {
 			err = refuse("the page cannot be converted to Markdown: %v", cutText(fmt.Sprint(v), 100))
 		}
 	}()
+	prepare(n, false)
 	c := converter.NewConverter(converter.WithPlugins(
-		base.NewBasePlugin(), commonmark.NewCommonmarkPlugin(),
+		base.NewBasePlugin(), commonmark.NewCommonmarkPlugin(), strikethrough.NewStrikethroughPlugin(),
 		table.NewTablePlugin(table.WithCellPaddingBehavior(table.CellPaddingBehaviorMinimal), table.WithHeaderPromotion(true)),
 	))
+	plainly(c)
 	out, err := c.ConvertNode(n)
 	if err != nil {
 		return "", refuse("the page cannot be converted to Markdown")
@@ -129,7 +137,7 @@ func linksOf(root *html.Node) (links []link) {
 	seen := map[string]bool{}
 	for n := range root.Descendants() {
 		address := attribute(n, "href")
-		if n.Type != html.ElementNode || n.DataAtom != atom.A || address == "" || seen[address] || len(links) > maxLinks {
+		if !isOneOf(n, atom.A, atom.Area) || !strings.HasPrefix(address, "http") || seen[address] || len(links) > maxLinks {
 			continue
 		}
 		seen[address] = true

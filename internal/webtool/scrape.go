@@ -266,7 +266,11 @@ func (p page) result(format, described string) tool.Result {
 	if cut := cutText(text, room); len(cut) < len(text) {
 		text = cutText(text, room-len(notice)) + notice
 	}
-	if text == "" && described == "" {
+	switch {
+	case text != "" || described != "":
+	case p.notice != "":
+		text = "[The page has no text.]"
+	default:
 		text = "[The page has no text. It may need a browser that runs scripts.]"
 	}
 	b.WriteString(text + described)

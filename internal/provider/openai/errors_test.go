@@ -33,7 +33,7 @@ func TestErrorAnswers(t *testing.T) {
 		{"the same in llama.cpp's words", 400, `{"error":{"code":400,"message":"the request exceeds the available context size","type":"exceed_context_size_error"}}`, model.TooLong, "the request exceeds the available context size"},
 		{"the same in vLLM's words", 400, `{"object":"error","message":"This model's maximum context length is 8 tokens","type":"BadRequestError","code":400}`, model.TooLong, "This model's maximum context length is 8 tokens"},
 		{"the same in Copilot's words", 400, `{"error":{"message":"prompt token count of 152434 exceeds the limit of 128000","code":"model_max_prompt_tokens_exceeded"}}`, model.TooLong, "prompt token count of 152434 exceeds the limit of 128000"},
-		{"the same in the words of text-generation-inference", 422, `{"error":"Input validation error: `+"`inputs` tokens + `max_new_tokens`"+` must be <= 4096. Given: 5000","error_type":"validation"}`,
+		{"the same in the words of text-generation-inference", 422, `{"error":"Input validation error: ` + "`inputs` tokens + `max_new_tokens`" + ` must be <= 4096. Given: 5000","error_type":"validation"}`,
 			model.TooLong, "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000"},
 		{"no credentials", 401, `{"error":"who?"}`, model.Target, "who?"},
 		{"no money", 402, `{"message":"pay"}`, model.Target, "pay"},

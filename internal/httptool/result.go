@@ -1,6 +1,7 @@
 package httptool
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"mime"
@@ -8,6 +9,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"golang.org/x/net/html/charset"
+
+	"github.com/turnpike-gateway/turnpike/internal/egress"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
@@ -21,17 +25,23 @@ func (t *Tool) most() int {
 
 // read returns the result of a response. An error means that the response is not complete.
 func (t *Tool) read(resp *http.Response) (*tool.Result, error) {
-	data, err := io.ReadAll(io.LimitReader(resp.Body, int64(t.most())))
+	body, err := egress.Unpack(resp.Header, resp.Body)
+	if err != nil {
+		r := tool.Error("the endpoint answered with " + statusText(resp.StatusCode) + ", but its content cannot be read: " + err.Error())
+		return &r, nil
+	}
+	data, err := io.ReadAll(io.LimitReader(body, int64(t.most())))
 	if err != nil {
 		return nil, err
 	}
+	data = inUTF8(data, resp.Header)
 	if t.dispatch != nil {
 		data = contentOf(data)
 	}
 	text, ok := textOf(data, t.settings.MaxCharacters)
 	switch {
 	case !ok:
-		text = "[content that is not UTF-8 text: " + mediaType(resp.Header) + "]"
+		text = "[content that is not text in UTF-8 or in a known charset: " + mediaType(resp.Header) + "]"
 	case strings.TrimSpace(text) == "":
 		text = ""
 	}
@@ -47,6 +57,20 @@ func (t *Tool) read(resp *http.Response) (*tool.Result, error) {
 		r = tool.Text(text)
 	}
 	return &r, nil
+}
+
+// inUTF8 returns the data in UTF-8, if it is not and the header names a charset that is known; the data as it is otherwise.
+func inUTF8(data []byte, h http.Header) []byte {
+	_, parameters, _ := mime.ParseMediaType(h.Get("Content-Type"))
+	encoding, name := charset.Lookup(parameters["charset"])
+	if encoding == nil || name == "utf-8" || utf8.Valid(data) && bytes.IndexByte(data, 0) < 0 {
+		return data
+	}
+	decoded, err := encoding.NewDecoder().Bytes(data)
+	if err != nil {
+		return data
+	}
+	return decoded
 }
 
 // textOf returns at most so many characters of a text, with a notice if there are more; false if

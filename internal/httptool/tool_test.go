@@ -1,6 +1,8 @@
 package httptool
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -183,6 +185,28 @@ func TestWhatIsNotAURLOfATool(t *testing.T) {
 	}
 }
 
+func coded(coding, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Encoding", coding)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+func typed(contentType, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", contentType)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+func gzipped(s string) string {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, _ = io.WriteString(w, s)
+	_ = w.Close()
+	return b.String()
+}
+
 // E11, C22. What the model gets of a response.
 func TestAResponseIsTheResult(t *testing.T) {
 	long := strings.Repeat("ü", 25)
@@ -201,11 +225,15 @@ func TestAResponseIsTheResult(t *testing.T) {
 		"binary": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "image/png")
 			_, _ = w.Write([]byte("\x89PNG\x00"))
-		}, "the endpoint answered with 200 OK and [content that is not UTF-8 text: image/png]", true},
-		"compressed": {func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Encoding", "gzip")
-			_, _ = w.Write([]byte("\x1f\x8b\x08\x00"))
-		}, "the endpoint answered with 200 OK and [content that is not UTF-8 text: unknown type]", true},
+		}, "the endpoint answered with 200 OK and [content that is not text in UTF-8 or in a known charset: image/png]", true},
+		"compressed":                {coded("gzip", gzipped("hello")), "hello", false},
+		"compressed, longer":        {coded("gzip", gzipped(strings.Repeat("a", 1<<20))), strings.Repeat("a", 20) + "\n\n[Truncated: the response is longer than 20 characters]", false},
+		"compressed, as it says":    {coded("gzip", "hello"), "the endpoint answered with 200 OK, but its content cannot be read: the answer is not gzip, as its header says", true},
+		"compressed in another way": {coded("br", "hello"), "the endpoint answered with 200 OK, but its content cannot be read: the answer has the content encoding \"br\", which was not asked for", true},
+		"in latin-1":                {typed("application/json; charset=iso-8859-1", "{\"n\":\"caf\xe9\"}"), `{"n":"café"}`, false},
+		"in UTF-16":                 {typed("text/plain; charset=utf-16le", "h\x00i\x00"), "hi", false},
+		"UTF-8 that says latin-1":   {typed("text/plain; charset=iso-8859-1", "café"), "café", false},
+		"an unknown charset":        {typed("text/plain; charset=x-none", "caf\xe9"), "the endpoint answered with 200 OK and [content that is not text in UTF-8 or in a known charset: text/plain]", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, c.answer)

@@ -2,8 +2,12 @@ package mcptool
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"mime"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -118,9 +122,27 @@ func decodePiece(raw json.RawMessage) item.Part {
 		return item.Part{Kind: item.Resource, URL: w.URI, MIMEType: w.MIMEType, Name: w.Name, Title: w.Title, Description: w.Description}
 	case "resource":
 		r := w.Resource
+		if inBlob, ok := textIn(r); ok {
+			return item.Part{Kind: item.Resource, URL: r.URI, MIMEType: r.MIMEType, Text: inBlob}
+		}
 		return item.Part{Kind: item.Resource, URL: r.URI, MIMEType: r.MIMEType, Text: r.Text, Data: r.Blob}
 	}
 	return text(fmt.Sprintf("[content of unknown type %.40q left out]", w.Type))
+}
+
+// textIn returns the text that a resource of a text type has as its blob; false if it is not text in UTF-8.
+func textIn(r wireResource) (string, bool) {
+	kind, _, _ := mime.ParseMediaType(r.MIMEType)
+	textual := strings.HasPrefix(kind, "text/") || strings.HasSuffix(kind, "json") || strings.HasSuffix(kind, "xml") ||
+		strings.HasSuffix(kind, "yaml") || kind == "application/javascript"
+	if !textual || r.Text != "" || r.Blob == "" {
+		return "", false
+	}
+	data, err := base64.StdEncoding.DecodeString(r.Blob)
+	if err != nil || !utf8.Valid(data) || bytes.IndexByte(data, 0) >= 0 {
+		return "", false
+	}
+	return strings.TrimPrefix(string(data), "\ufeff"), true
 }
 
 func text(s string) item.Part { return item.Part{Kind: item.Text, Text: s} }

@@ -3,8 +3,6 @@ package webtool
 import (
 	"bytes"
 	"cmp"
-	"compress/gzip"
-	"compress/zlib"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -232,20 +230,9 @@ func describe(limited context.Context, x exchange, err error) string {
 // readBody reads at most n bytes of a body, decompressed, and reports whether there are more. The compressed
 // bytes are bounded by the same number.
 func readBody(resp *http.Response, n int) (data []byte, more bool, err error) {
-	var body io.Reader
-	body = io.LimitReader(resp.Body, int64(n)+1)
-	switch coding := strings.ToLower(strings.TrimSpace(resp.Header.Get("Content-Encoding"))); coding {
-	case "", "identity":
-	case "gzip", "x-gzip":
-		if body, err = gzip.NewReader(body); err != nil {
-			return nil, false, refuse("the answer is not gzip, as it says")
-		}
-	case "deflate":
-		if body, err = zlib.NewReader(body); err != nil {
-			return nil, false, refuse("the answer is not deflate, as it says")
-		}
-	default:
-		return nil, false, refuse("the answer has the content encoding %q, which was not asked for", cutText(coding, 40))
+	body, err := egress.Unpack(resp.Header, io.LimitReader(resp.Body, int64(n)+1))
+	if err != nil {
+		return nil, false, refuse("%s", err)
 	}
 	var b bytes.Buffer
 	_, err = io.Copy(&b, io.LimitReader(body, int64(n)+1))

@@ -117,16 +117,22 @@ const (
 	maxLimit = maxTokens
 )
 
-// tooLong matches the limit in the messages of providers and of engines: OpenAI and what is compatible with it,
-// Anthropic, Gemini, llama.cpp, Bedrock.
+// tooLong matches the limit in the messages of providers and of engines.
 var tooLong = regexp.MustCompile(`(?i)(?:` +
 	`context limit: *\d+ *\+ *\d+ *>|` +
 	`tokens >|` +
-	`maximum context length (?:is|of)|` +
+	`(?:context|model|prompt|allowed) length(?: is| of)?(?: only)?|` +
+	`n_ctx|` +
+	`range of input length should be \[1,|` +
 	`maximum number of tokens allowed|` +
 	`max(?:imum)? (?:input|prompt) tokens(?: is)?|` +
+	`exceeds the limit of|` +
+	`model token limit|` +
+	"`max_new_tokens` must be <=|" +
+	"`inputs` must have less than|" +
+	`too large for model with|` +
 	`available context size|` +
-	`context (?:window|length) of` +
+	`context window of` +
 	`)[ :(]{0,3}(\d[\d,]*)`)
 
 // FromError returns the limit that a provider names in its refusal of a prompt, in tokens; 0 = it names none.

@@ -90,11 +90,13 @@ func wrongKey(d Details) bool {
 // tooLong reports whether the context is too long, by the code, or by the message of
 // providers without a code.
 func tooLong(d Details) bool {
-	return d.has("context_length_exceeded", "exceed_context_size", "context_window_exceeded") ||
+	return d.has("context_length_exceeded", "exceed_context_size", "context_window_exceeded", "max_prompt_tokens_exceeded") ||
 		containsAny(strings.ToLower(d.message),
-			"maximum context length", "max context length", "context length exceeded", "exceeds the context",
-			"context window", "available context size", "maximum prompt length", "prompt is too long",
-			"prompt too long", "input is too long", "too many input tokens", "maximum number of tokens",
+			"context length", "context window", "context size", "context limit", "model length",
+			"maximum prompt length", "prompt is too long", "prompt too long", "input is too long",
+			"maximum allowed length", "maximum allowed input length", "range of input length",
+			"prompt token count", "model token limit", "too many input tokens", "maximum number of tokens",
+			"`max_new_tokens` must be", "`inputs` must have less than", // text-generation-inference
 			"reduce the length of the messages")
 }
 

@@ -317,16 +317,3 @@ func TestSettingsOfAgentsOverTheAPI(t *testing.T) {
 	}
 }
 
-// Without a vault nothing secret is stored.
-func TestSecretSettingsNeedTheVault(t *testing.T) {
-	noLeaks(t)
-	up := newUpstream(t, script(says("hi")))
-	d := manage(MustRun(t, site{upstream: up.URL}.yaml()))
-	if got := d.asOwner("PUT", "/api/settings/EXA_API_KEY", `{"value":"x"}`, 409); got["code"] != "vault_off" {
-		t.Errorf("%v", got)
-	}
-	d.asOwner("DELETE", "/api/settings/EXA_API_KEY", "", 200)
-	if got := d.asOwner("POST", "/api/agents", `{"name":"x","hooks":[{"event":"OnRunStart","type":"http","config":{"url":"https://example.com","secret":"secret:s"}}]}`, 409); got["code"] != "vault_off" {
-		t.Errorf("%v", got)
-	}
-}

@@ -223,6 +223,9 @@ func (a *App) build(ctx context.Context, o Options) error {
 	if err := a.install(ctx, a.serverSecrets()); err != nil {
 		return err
 	}
+	if err := a.ownMasterKey(ctx); err != nil {
+		return err
+	}
 	a.atClose(a.leaveReplicas)
 	if err := a.joinReplicas(ctx, o); err != nil {
 		return err

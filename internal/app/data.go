@@ -11,6 +11,7 @@ import (
 const (
 	DatabaseFile    = "turnpike.db"
 	AuditKeyFile    = "audit.key"
+	MasterKeyFile   = "master.key" // if the configuration has no master key
 	RunKeyFile      = "runs.key"
 	CheckpointsFile = "audit.checkpoints"
 	SpoolDirectory  = "spool" // request bodies while they are served

@@ -130,7 +130,6 @@ func TestWhoMayAskWhat(t *testing.T) {
 		{"another path", "POST", "/v1/rerank", "Bearer owner-key", 404, "not_found"},
 		{"a path that only begins right", "POST", "/v1/chat/completions/x", "Bearer owner-key", 404, "not_found"},
 		{"the root", "GET", "/", "", 404, "not_found"},
-		{"compacting a response", "POST", "/v1/responses/compact", "Bearer owner-key", 501, "compaction_unavailable"},
 		{"reading completions", "GET", "/v1/chat/completions", "Bearer owner-key", 405, "method_not_allowed"},
 		{"deleting completions", "DELETE", "/v1/chat/completions", "Bearer owner-key", 405, "method_not_allowed"},
 		{"writing models", "POST", "/v1/models", "Bearer owner-key", 405, "method_not_allowed"},

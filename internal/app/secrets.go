@@ -2,8 +2,14 @@ package app
 
 import (
 	"context"
+	"crypto/rand"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -14,6 +20,71 @@ import (
 type vaultStore interface {
 	org.Store
 	journal.Webhooks
+}
+
+// ReadMasterKey returns the master key that a gateway on SQLite made in its data directory; empty if it made none.
+func ReadMasterKey(data string) (secret.Value, error) {
+	path := filepath.Join(data, MasterKeyFile)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return secret.Value{}, nil
+	}
+	if err != nil {
+		return secret.Value{}, fmt.Errorf("the master key: %w", err)
+	}
+	key := secret.NewValue(strings.TrimSpace(string(text)))
+	if _, err := secret.ParseKey(key); err != nil {
+		return secret.Value{}, fmt.Errorf("the master key %s %w; restore the file from your copy", path, err)
+	}
+	return key, nil
+}
+
+// ownMasterKey takes the master key of the data directory if the configuration has none, and makes it at the first
+// start. It makes none for a database with encrypted secrets, which only the lost key can decrypt: then the vault is off.
+func (a *App) ownMasterKey(ctx context.Context) error {
+	if a.server != nil || !a.keys.Master.IsZero() {
+		return nil
+	}
+	key, err := ReadMasterKey(a.config.Data)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(a.config.Data, MasterKeyFile)
+	if key.IsZero() {
+		count, err := sealedSecrets(ctx, a.store)
+		if err != nil {
+			return err
+		}
+		if count > 0 {
+			a.log.Warn("the master key is missing: the secrets of orgs and webhooks cannot be decrypted, and no new ones can be stored; restore the file, or "+
+				"set master_key to the key that the gateway had", "file", path, "secrets", count)
+			return nil
+		}
+		random := make([]byte, 32)
+		_, _ = rand.Read(random) // never fails
+		key = secret.NewValue(string(encodeKey(random)))
+		if err := createSynced(path, append(encodeKey(random), '\n')); err != nil {
+			return fmt.Errorf("the master key: %w", err)
+		}
+		a.log.Warn("made a master key, which encrypts the secrets of orgs; keep a copy in another place: no backup contains it", "file", path)
+	}
+	a.keys.Master = key
+	a.keys.Vault, err = secret.NewKeyring(key)
+	return err
+}
+
+// sealedSecrets counts what is encrypted with a master key.
+func sealedSecrets(ctx context.Context, store vaultStore) (count int, err error) {
+	if err := store.EachOrg(ctx, func(c org.Contents) error { count += len(c.Secrets); return nil }); err != nil {
+		return 0, err
+	}
+	webhooks, err := store.AllWebhooks(ctx)
+	for _, w := range webhooks {
+		if !w.Declared() {
+			count++
+		}
+	}
+	return count, err
 }
 
 // renewSecrets puts every secret under the present master key, so that the

@@ -3,8 +3,11 @@ package app_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -202,7 +205,48 @@ func TestAServerOfAnOrgRefersToItsVaultAndToNothingElse(t *testing.T) { // K06
 	}
 }
 
-func TestWithoutAMasterKeyTheVaultIsOff(t *testing.T) { // K06
+// A gateway that was given no master key makes one at its first start, and uses it again.
+func TestAMasterKeyIsMadeInTheDataDirectory(t *testing.T) { // K06
+	noLeaks(t)
+	tools := newMCP(t, map[string]handler{"echo": echo})
+	up := newUpstream(t, callThenAnswer)
+	data := t.TempDir()
+	boot := func() documented { return manage(mustRunIn(t, data, site{upstream: up.URL}.yaml(), environment())) }
+	path := filepath.Join(data, "master.key")
+
+	d := boot()
+	d.do("PUT", "/api/secrets/gh", "owner-key", `{"value":"x"}`, 200)
+	d.keep("s", tools.URL, "owner-key")
+	if !strings.Contains(d.log.String(), "keep a copy in another place") {
+		t.Errorf("the log does not say where the key is: %s", d.log.String())
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	_ = d.stop()
+
+	d = boot()
+	d.post(chatBody).completion(t)
+	if got := tools.bearers("tools/call"); fmt.Sprint(got) != "[x]" || strings.Contains(d.log.String(), "master key") {
+		t.Errorf("the calls came with %v; %s", got, d.log.String())
+	}
+	_ = d.stop()
+
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	d = boot()
+	if refusal := d.do("PUT", "/api/secrets/b", "owner-key", `{"value":"x"}`, 409)["error"].(map[string]any); !strings.Contains(refusal["message"].(string), "master.key") {
+		t.Errorf("the refusal is %v", refusal)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(d.log.String(), "the master key is missing") {
+		t.Errorf("%v, %s", err, d.log.String())
+	}
+	d.do("PUT", "/api/settings/EXA_API_KEY", "owner-key", `{"value":"x"}`, 409) // nothing secret is stored
+	d.do("POST", "/api/agents", "owner-key", `{"name":"x","hooks":[{"event":"OnRunStart","type":"http","config":{"url":"https://example.com","secret":"secret:s"}}]}`, 409)
+}
+
+func TestWithoutItsMasterKeyTheVaultIsOff(t *testing.T) { // K06
 	noLeaks(t)
 	tools := newMCP(t, map[string]handler{"echo": echo})
 	up := newUpstream(t, callThenAnswer)
@@ -214,12 +258,12 @@ func TestWithoutAMasterKeyTheVaultIsOff(t *testing.T) { // K06
 
 	d = manage(mustRunIn(t, data, site{upstream: up.URL}.yaml(), environment()))
 	refusal := d.do("PUT", "/api/secrets/gh", "owner-key", `{"value":"x"}`, 409)["error"].(map[string]any)
-	if text := refusal["message"].(string); !strings.Contains(text, "TURNPIKE_MASTER_KEY") || !strings.Contains(text, "openssl rand -base64 32") || refusal["code"] != "vault_off" {
+	if text := refusal["message"].(string); !strings.Contains(text, "master.key") || !strings.Contains(text, "master_key") || refusal["code"] != "vault_off" {
 		t.Errorf("the refusal is %v", refusal)
 	}
 	d.do("POST", "/api/mcp-servers", "owner-key", `{"name":"t","url":"https://example.com/mcp","headers":{"X-Api-Key":"secret:gh"}}`, 422)
 	d.post(chatBody).completion(t)
-	if state, why := d.status("s", "owner-key"); state != "failed" || why != "secret:gh: the vault is off because master_key is not set" {
+	if state, why := d.status("s", "owner-key"); state != "failed" || why != "secret:gh: "+secret.ErrNoVault.Error() {
 		t.Errorf("%s, %q", state, why)
 	}
 	if list := d.do("GET", "/api/secrets", "owner-key", "", 200)["data"].([]any); len(list) != 1 {

@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -164,7 +165,7 @@ func examine(ctx context.Context, p Process, from *readStore) ([]finding, error)
 	}
 	d := &doctor{program: program, config: c, resolver: secret.NewResolver(p.Env), data: from.directory(c), way: egress.New(app.OutboundPolicy(c.Outbound.SSRF), egress.Options{})}
 	defer d.way.CloseIdleConnections()
-	if d.keyring, err = c.Keyring(ctx, d.resolver); err != nil {
+	if d.keyring, err = vaultKeys(ctx, c, d.resolver, d.data); err != nil {
 		d.wrong("configuration", "", "master_key", err.Error(), "correct master_key, or what it refers to")
 	}
 	d.found = mistaken(d.found, refusedServers(c))
@@ -248,9 +249,48 @@ func (d *doctor) readStored(ctx context.Context, kind, name, tried string) {
 		return
 	}
 	d.well(kind, "", name, fmt.Sprintf("%s, and the store with %d orgs can be read", tried, len(d.stored)))
+	d.checkMasterKey()
 	for _, u := range rest {
 		d.well("usage", u.Org, "today", restText(u))
 	}
+}
+
+// checkMasterKey says where the master key is that the gateway made.
+func (d *doctor) checkMasterKey() {
+	if d.config.UsesPostgres() || !d.config.MasterKey.IsZero() {
+		return
+	}
+	const kind = "master key"
+	path := filepath.Join(d.data, app.MasterKeyFile)
+	sealed := 0
+	for _, w := range d.webhooks {
+		if !w.Declared() {
+			sealed++
+		}
+	}
+	for _, o := range d.stored {
+		sealed += len(o.Secrets)
+	}
+	switch {
+	case d.keyring != nil:
+		d.well(kind, "", path, "encrypts the secrets of orgs; no backup contains it, so keep a copy in another place than the backups")
+	case sealed > 0:
+		d.wrong(kind, "", path, "is missing, so the secrets of orgs and webhooks cannot be decrypted", "restore the file from your copy, or set master_key to the key that the gateway had")
+	}
+}
+
+// vaultKeys returns what encrypts the secrets of orgs: the master key of the configuration, or the one that the gateway
+// made in its data directory; nil if there is neither.
+func vaultKeys(ctx context.Context, c *config.Config, r *secret.Resolver, data string) (*secret.Keyring, error) {
+	ring, err := c.Keyring(ctx, r)
+	if ring != nil || err != nil || c.UsesPostgres() {
+		return ring, err
+	}
+	key, err := app.ReadMasterKey(data)
+	if err != nil || key.IsZero() {
+		return nil, err
+	}
+	return secret.NewKeyring(key)
 }
 
 // restText says what an org has more of than sums of usage.

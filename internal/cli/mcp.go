@@ -160,7 +160,7 @@ one of its settings names.`,
 				return fmt.Errorf("the org %s has no MCP server called %q", orgID, args[0])
 			}
 			resolver := secret.NewResolver(p.Env)
-			keys, err := c.Keyring(cmd.Context(), resolver)
+			keys, err := vaultKeys(cmd.Context(), c, resolver, from.directory(c))
 			if err != nil {
 				return err
 			}

@@ -98,7 +98,7 @@ func (s *storeCopy) configure(ctx context.Context, p Process, file, from, to str
 	}
 	if s.keys.Master.IsZero() {
 		return errors.New("master_key is missing; an installation on PostgreSQL keeps its keys under it: set it, or TURNPIKE_MASTER_KEY, " +
-			"to the key of the gateway, or to 32 random bytes (openssl rand -base64 32) if it has none")
+			"to the key of the gateway (file:…/master.key in its data directory if it made one), or to 32 random bytes (openssl rand -base64 32) if it has none")
 	}
 	s.options.Server = app.PostgresOptions(s.c, s.keys)
 	for _, one := range []struct {

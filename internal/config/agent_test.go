@@ -114,7 +114,6 @@ func TestAgentsThatTheFileRefuses(t *testing.T) {
 		`{name: a, model: m, mcp_servers: [{name: s, url: "https://s"}, {name: s, url: "https://s"}]}`:                                         `orgs[0].agents[0].mcp_servers[1].name: "s" is already used by mcp_servers[0]`,
 		`{name: a, model: m, mcp_servers: [{name: s, url: "https://s", headers: {Authorization: canary}}]}`:                                    "orgs[0].agents[0].mcp_servers[0].headers.Authorization: contains a credential; refer to it with env:NAME, file:PATH or secret:NAME",
 		`{name: a, model: m, mcp_servers: [{name: s, url: "https://s?api_key=canary"}]}`:                                                       `orgs[0].agents[0].mcp_servers[0].url: the URL parameter "api_key" looks like a credential; send it in a header with env:NAME, file:PATH or secret:NAME`,
-		`{name: a, model: m, mcp_servers: [{name: s, url: "https://s", headers: {Authorization: "secret:x"}}]}`:                                "orgs[0].agents[0].mcp_servers[0].headers.Authorization: secret:x needs the vault",
 		`{name: a, model: m, hooks: [{event: OnDelegation, type: rule}]}`:                                                                      "orgs[0].agents[0].hooks[0].event: OnDelegation is not available in this version",
 		`{name: a, model: m, hooks: [{event: OnRunStart, type: script}]}`:                                                                      "orgs[0].agents[0].hooks[0].type: must be one of http, rule, approval",
 		`{name: a, model: m, hooks: [{event: OnRunStart, type: rule, config: {condition: a CONTAIN x}}]}`:                                      "orgs[0].agents[0].hooks[0].config.condition: \"CONTAIN\" is not an operator",
@@ -122,7 +121,6 @@ func TestAgentsThatTheFileRefuses(t *testing.T) {
 		`{name: a, model: m, hooks: [{event: OnRunStart, type: http, config: {url: "https://x", timeout_seconds: 31}}]}`:                       "orgs[0].agents[0].hooks[0].config.timeout_seconds: must be a whole number from 1 to 30",
 		`{name: a, model: m, hooks: [{event: OnRunStart, type: http, config: {url: "https://x", timeout_seconds: 0}}]}`:                        "orgs[0].agents[0].hooks[0].config.timeout_seconds: must be a whole number of seconds, at least 1",
 		`{name: a, model: m, hooks: [{event: OnRunStart, type: http, config: {url: "https://x", headers: {X-Key: "env:CANARY"}}}]}`:            "orgs[0].agents[0].hooks[0].config.headers.X-Key: a header of a hook cannot refer to the gateway's environment or files",
-		`{name: a, model: m, hooks: [{event: OnRunStart, type: http, config: {url: "https://x", secret: "secret:x"}}]}`:                        "orgs[0].agents[0].hooks[0].config.secret: secret:x needs the vault",
 		`{name: a, model: m, hooks: [{event: PreToolUse, type: rule, config: {condition: a CONTAINS x, rules: [{condition: b CONTAINS x}]}}]}`: "orgs[0].agents[0].hooks[0].config.condition: cannot be combined with rules",
 	} {
 		_, err := Parse("t.yaml", []byte("orgs: [{id: a, agents: ["+agents+"]}]"), nothing)

@@ -36,7 +36,7 @@ func (d *decoder) check(c *Config) {
 	d.checkSandbox(&c.Sandbox)
 	d.checkCode(c)
 	d.checkKeys(c.Orgs)
-	d.checkVault(c)
+	d.checkPreviousKey(c)
 	d.checkDispatch(c)
 }
 
@@ -322,43 +322,10 @@ func (d *decoder) checkKeys(orgs []Org) {
 	}
 }
 
-// checkVault finds references to a vault that there cannot be.
-func (d *decoder) checkVault(c *Config) {
-	unread := func(m Mistake) bool { return m.Path == "master_key" }
-	if !c.MasterKey.IsZero() || slices.ContainsFunc(d.mistakes, unread) {
-		return
-	}
-	if !c.MasterKeyPrevious.IsZero() {
+// checkPreviousKey reports a previous master key without a present one.
+func (d *decoder) checkPreviousKey(c *Config) {
+	if c.MasterKey.IsZero() && !d.refused("master_key") && !c.MasterKeyPrevious.IsZero() {
 		d.failPath("master_key_previous", "needs master_key")
-	}
-	for i, o := range c.Orgs {
-		for j, m := range o.MCPServers {
-			path := fmt.Sprintf("orgs[%d].mcp_servers[%d].", i, j)
-			d.checkVaultless(path+"headers", m.Headers)
-			d.checkVaultless(path+"env", m.Env)
-		}
-		for j, t := range o.HTTPTools {
-			d.checkVaultless(fmt.Sprintf("orgs[%d].http_tools[%d].headers", i, j), t.Headers)
-		}
-		for j, a := range o.Agents {
-			path := fmt.Sprintf("orgs[%d].agents[%d]", i, j)
-			for k, m := range a.Servers {
-				d.checkVaultless(fmt.Sprintf("%s.mcp_servers[%d].headers", path, k), m.Settings.Headers)
-			}
-			for k, h := range a.Hooks {
-				at := fmt.Sprintf("%s.hooks[%d].config", path, k)
-				d.checkVaultless(at+".headers", h.Config.Headers)
-				d.checkVaultless(at, map[string]string{"secret": h.Config.Secret})
-			}
-		}
-	}
-}
-
-func (d *decoder) checkVaultless(path string, texts map[string]string) {
-	for name, text := range texts {
-		if t, err := secret.Parse(text); err == nil && t.Ref().Kind() == secret.Vault {
-			d.failPath(join(path, name), "%s needs the vault, which is off; set master_key, or TURNPIKE_MASTER_KEY, to 32 random bytes (openssl rand -base64 32)", t.Ref())
-		}
 	}
 }
 

@@ -58,8 +58,9 @@ func (c *Config) keys() []key {
 		{name: "operator_key", value: credentialKey(&c.OperatorKey), env: "TURNPIKE_OPERATOR_KEY",
 			doc: "Key of the operator, who creates and deletes orgs over /api/orgs. Empty: /api/orgs is disabled."},
 		{name: "master_key", value: credentialKey(&c.MasterKey), env: "TURNPIKE_MASTER_KEY",
-			doc: "Encrypts the secrets of orgs: 32 random bytes in base64 or hexadecimal, for example from openssl rand -base64 32. Empty: orgs " +
-				"have no vault. With database it is required, and the same for all replicas."},
+			doc: "Encrypts the secrets of orgs: 32 random bytes in base64 or hexadecimal, for example from openssl rand -base64 32. Empty: the " +
+				"file master.key in data, which the gateway creates if needed and no backup contains. With database it is required, and the " +
+				"same for all replicas."},
 		{name: "master_key_previous", value: credentialKey(&c.MasterKeyPrevious), env: "TURNPIKE_MASTER_KEY_PREVIOUS",
 			doc: "The previous master_key. Set it for the first start after you change master_key."},
 		{name: "cache_pepper", value: credentialKey(&c.CachePepper), env: "TURNPIKE_AGENT_CACHE_PEPPER",

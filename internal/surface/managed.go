@@ -133,8 +133,8 @@ func credentialName(name string) bool {
 
 // NoVault refuses what needs the vault.
 func NoVault(what string) error {
-	return fault.New(fault.Conflict, "vault_off", "this gateway has no vault for %s; the operator turns it on by setting master_key, or TURNPIKE_MASTER_KEY, "+
-		"to 32 random bytes, for example from \"openssl rand -base64 32\"", what)
+	return fault.New(fault.Conflict, "vault_off", "the vault of this gateway is off, so it cannot store %s: its key is missing. The operator restores the file "+
+		"master.key in the data directory, or sets master_key to its content", what)
 }
 
 // MaxAttempts is how often a change is made while other requests change the same object.

@@ -111,6 +111,13 @@ func function(name, schema string) object {
 	return object{"type": "function", "function": object{"name": name, "description": "does " + name, "parameters": json.RawMessage(schema)}}
 }
 
+// reading is function for a tool whose source says that it only reads.
+func reading(name, schema string) object {
+	f := function(name, schema)
+	f["function"].(object)["annotations"] = object{"readOnlyHint": true}
+	return f
+}
+
 func user(text string) object { return object{"role": "user", "content": text} }
 
 func request(messages []object, tools []object, more object) object {
@@ -151,7 +158,7 @@ func TestTheQuestionTakesTwoRoundsOfRealTools(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tools = append(tools, function(tool.Name, string(schema)))
+		tools = append(tools, reading(tool.Name, string(schema)))
 	}
 	url := model(t)
 	messages := []object{user(demo.Question)}
@@ -174,9 +181,14 @@ func TestTheQuestionTakesTwoRoundsOfRealTools(t *testing.T) {
 }
 
 func TestTheScript(t *testing.T) {
-	weather, sum := function("get_weather", citySchema), function("get-sum", sumSchema)
-	echo := function("mcp__everything__echo", `{"type":"object","properties":{"message":{"type":"string"}},"required":["message"]}`)
+	weather, sum := reading("get_weather", citySchema), reading("get-sum", sumSchema)
+	echo := reading("mcp__everything__echo", `{"type":"object","properties":{"message":{"type":"string"}},"required":["message"]}`)
 	remove := function("delete_account", `{"type":"object","properties":{"id":{"type":"integer"}},"required":["id"]}`)
+	note := function("mcp__notes__add_note", `{"type":"object","properties":{"text":{"type":"string"}},"required":["text"]}`)
+	asked := func(question string) string {
+		return "I am Turnpike's scripted demo model: I follow a script, no AI is at work. You asked: \"" + question + "\""
+	}
+	const hint = ". I call tools that only read, tools that the question names, and any tool for: use TOOL with {…}"
 	question := []object{{"role": "system", "content": "Be brief."}, user("Weather in New York? Then 2.5 and 3.")}
 	once := turn(question, "c1", "get_weather", `{}`, "19 degrees")
 	for name, c := range map[string]struct {
@@ -195,10 +207,20 @@ func TestTheScript(t *testing.T) {
 			want: said{`Here is what the tools found: get_weather said "19 degrees", and get-sum said "21.5". (From Turnpike's scripted demo model: no AI wrote this.)`, "", "", "stop"}},
 		"a new question starts the script again": {messages: append(turn(once, "c2", "get-sum", `{}`, "21.5"), object{"role": "assistant", "content": "Done."}, user("And in Paris?")), tools: []object{weather},
 			want: said{"Let me ask get_weather.", "get_weather", `{"city":"Paris"}`, "tool_calls"}},
-		"a tool that destroys is not chosen": {messages: []object{user("Hi")}, tools: []object{remove},
-			want: said{`I am Turnpike's scripted demo model: I follow a script, no AI is at work. You asked: "Hi"`, "", "", "stop"}},
+		"a tool that may write is not called unasked": {messages: []object{user("Hi, I have an account")}, tools: []object{remove, note},
+			want: said{asked("Hi, I have an account") + hint, "", "", "stop"}},
+		"a tool that shows secrets is not called unasked": {messages: []object{user("Hi")}, tools: []object{reading("get-env", `{"type":"object"}`)},
+			want: said{asked("Hi") + hint, "", "", "stop"}},
+		"a tool that may write is called when the question names it": {messages: []object{user("Add a note: milk")}, tools: []object{weather, note},
+			want: said{"Let me ask mcp__notes__add_note.", "mcp__notes__add_note", `{"text":"Add a note: milk"}`, "tool_calls"}},
+		"a call that the question writes out": {messages: []object{user(`Please use add_note with {"text": "milk", "n": 1}, thanks`)}, tools: []object{weather, note},
+			want: said{"Let me ask mcp__notes__add_note.", "mcp__notes__add_note", `{"text": "milk", "n": 1}`, "tool_calls"}},
+		"the second call that it writes out": {messages: turn([]object{user(`call get_weather with {"city":"Oslo"}, then use add_note with {"text":"x"}`)}, "c1", "get_weather", `{"city":"Oslo"}`, "no data"), tools: []object{weather, note},
+			want: said{"Next, mcp__notes__add_note with what came back.", "mcp__notes__add_note", `{"text":"x"}`, "tool_calls"}},
+		"after the calls that it writes out comes the answer": {messages: turn([]object{user(`use add_note with {"text":"x"}`)}, "c1", "mcp__notes__add_note", `{"text":"x"}`, "denied"), tools: []object{weather, note},
+			want: said{`Here is what the tools found: mcp__notes__add_note said "denied". (From Turnpike's scripted demo model: no AI wrote this.)`, "", "", "stop"}},
 		"tool_choice none": {messages: []object{user("Hi")}, tools: []object{weather}, more: object{"tool_choice": "none"},
-			want: said{`I am Turnpike's scripted demo model: I follow a script, no AI is at work. You asked: "Hi"`, "", "", "stop"}},
+			want: said{asked("Hi") + hint, "", "", "stop"}},
 		"tool_choice named": {messages: question, tools: []object{weather, remove}, more: object{"tool_choice": object{"type": "function", "function": object{"name": "delete_account"}}},
 			want: said{"Let me ask delete_account.", "delete_account", `{"id":3}`, "tool_calls"}},
 		"tool_choice required after all were used": {messages: once, tools: []object{weather}, more: object{"tool_choice": "required"},

@@ -15,6 +15,12 @@
 //	turn 1   a call     web_scrape {"url":"http://127.0.0.1:1/prices"}
 //	turn 2   a call     code_execute {"language":"javascript","code":"const numbers = [24.5, …"}
 //
+// A question that writes calls out gets exactly these, in its order:
+//
+//	question            use add_note with {"text":"milk"}
+//
+// Otherwise it calls only tools whose source says that they read, and tools that the question names.
+//
 // It works with whatever tools it is offered (pick.go, arguments.go), also with
 // none. Equal requests get equal answers.
 //

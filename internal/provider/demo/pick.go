@@ -1,18 +1,27 @@
 package demo
 
 import (
+	"encoding/json"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
 )
 
-// turns is how many calls the script makes before it answers.
+// turns is how many calls the script makes of its own accord before it answers.
 const turns = 2
 
 // pick chooses the tool to call, and its arguments; false when the model is to answer.
 func pick(r *request, said conversation) (name, args string, ok bool) {
 	tools := named(r.Tools, r.ToolChoice.allowed...)
 	if r.ToolChoice.mode == "" || r.ToolChoice.mode == "auto" {
+		if orders := ordersIn(said.question, tools); len(orders) > 0 {
+			if len(said.results) >= len(orders) {
+				return "", "", false
+			}
+			next := orders[len(said.results)]
+			return next.tool, next.arguments, true
+		}
 		if name, args, asks := builtinCall(tools, said); asks {
 			return name, args, name != ""
 		}
@@ -29,14 +38,64 @@ func pickAny(r *request, tools []offered, said conversation) (offered, bool) {
 	if r.ToolChoice.mode == "function" {
 		return named(tools, r.ToolChoice.name)[0], true
 	}
-	unused := slices.DeleteFunc(slices.Clone(tools), func(t offered) bool {
-		return said.called(t.Function.Name) || harmful(t.Function.Name)
+	usable := slices.DeleteFunc(slices.Clone(tools), func(t offered) bool {
+		return said.called(t.Function.Name) || !t.isNamed(said.question) && !t.isHarmless()
 	})
-	if len(unused) > 0 && len(said.results) < turns {
-		return slices.MinFunc(unused, func(a, b offered) int { return rank(a, said) - rank(b, said) }), true
+	if len(usable) > 0 && len(said.results) < turns {
+		return slices.MinFunc(usable, func(a, b offered) int { return rank(a, said) - rank(b, said) }), true
 	}
 	// A caller that insists gets a call, whatever is left.
 	return tools[0], r.ToolChoice.mode == "required"
+}
+
+// order is a call that the question writes out.
+type order struct{ tool, arguments string }
+
+// ordersIn returns the calls that a text writes out, in its order: "use TOOL with {…}", or call instead of use. TOOL is the
+// name of an offered tool, also without the prefix of its server.
+func ordersIn(text string, tools []offered) (all []order) {
+	for _, m := range regexp.MustCompile(`(?i)\b(?:use|call)\s+([\w.:-]+)\s+with\s+\{`).FindAllStringSubmatchIndex(text, -1) {
+		var arguments json.RawMessage
+		if json.NewDecoder(strings.NewReader(text[m[1]-1:])).Decode(&arguments) != nil {
+			continue
+		}
+		name := text[m[2]:m[3]]
+		i := slices.IndexFunc(tools, func(t offered) bool {
+			return t.Function.Name == name || strings.HasSuffix(t.Function.Name, "__"+name)
+		})
+		if i >= 0 {
+			all = append(all, order{tools[i].Function.Name, string(arguments)})
+		}
+	}
+	return all
+}
+
+// isNamed reports whether a text contains the tool's name, or each of its words: "add a note" names add_note. Words that
+// say only that a tool reads may be missing.
+func (t offered) isNamed(text string) bool {
+	name := t.Function.Name
+	if i := strings.LastIndex(name, "__"); i >= 0 {
+		name = name[i+2:] // without the prefix of its server
+	}
+	if strings.Contains(text, name) {
+		return true
+	}
+	reads := []string{"fetch", "find", "get", "list", "lookup", "read", "search", "show"}
+	words := parts(name)
+	if telling := slices.DeleteFunc(slices.Clone(words), func(w string) bool { return slices.Contains(reads, w) }); len(telling) > 0 {
+		words = telling
+	}
+	in := plainWords(text)
+	return !slices.ContainsFunc(words, func(w string) bool { return !slices.Contains(in, w) })
+}
+
+// isHarmless reports whether a tool's source says that it only reads, and its name does not say that it shows secrets or
+// takes long.
+func (t offered) isHarmless() bool {
+	a := t.Function.Annotations
+	return a.ReadOnlyHint && !slices.ContainsFunc(parts(t.Function.Name), func(w string) bool {
+		return slices.Contains([]string{"env", "long", "secret", "secrets"}, w)
+	})
 }
 
 // rank orders tools, the best first: those that the question names, then those
@@ -57,24 +116,10 @@ func rank(t offered, said conversation) int {
 	case has("echo"):
 		order = 3
 	}
-	for _, asked := range plainWords(said.question) {
-		if len(asked) > 2 && !slices.Contains([]string{"mcp", "get", "the", "tool", "demo", "and", "for", "with", "from", "what", "how"}, asked) && slices.Contains(its, asked) {
-			return order - 10
-		}
+	if t.isNamed(said.question) {
+		order -= 10
 	}
 	return order
-}
-
-// harmful reports whether a tool's name says that it changes something, tells
-// about the machine or takes long: the script does not choose it by itself.
-func harmful(name string) bool {
-	bad := []string{
-		"approve", "buy", "cancel", "create", "delete", "deploy", "destroy", "disable", "drop", "elicitation", "enable", "env",
-		"exec", "execute", "insert", "kill", "long", "merge", "move", "pay", "post", "publish", "push", "put", "remove", "rename",
-		"reset", "restart", "revoke", "run", "sampling", "secret", "send", "set", "shell", "stop", "submit", "toggle", "transfer",
-		"trigger", "update", "upload", "write",
-	}
-	return slices.ContainsFunc(parts(name), func(p string) bool { return slices.Contains(bad, p) })
 }
 
 // parts splits a tool's name into its words: getSum, get-sum and

@@ -44,6 +44,9 @@ type offered struct {
 		Name        string          `json:"name"`
 		Description string          `json:"description"`
 		Parameters  json.RawMessage `json:"parameters"`
+		Annotations struct {
+			ReadOnlyHint bool `json:"readOnlyHint"`
+		} `json:"annotations"` // hints of the tool's source; absent: it may write
 	} `json:"function"`
 }
 

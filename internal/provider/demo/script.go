@@ -27,7 +27,7 @@ func play(r *request, body []byte) reply {
 		p.call.Function.Name, p.call.Function.Arguments = name, arguments
 		p.text = announce(name, len(said.results))
 	} else {
-		p.text = conclude(said)
+		p.text = conclude(said, len(named(r.Tools)))
 	}
 	p.limit(r)
 	p.usage = count(r, p)
@@ -84,9 +84,14 @@ func announce(tool string, results int) string {
 	return fmt.Sprintf("Next, %s with what came back.", tool)
 }
 
-func conclude(c conversation) string {
+// conclude returns the text of an answer. tools is how many the model might have called.
+func conclude(c conversation, tools int) string {
 	if len(c.results) == 0 {
-		return fmt.Sprintf("I am Turnpike's scripted demo model: I follow a script, no AI is at work. You asked: %q", shorten(c.question))
+		text := fmt.Sprintf("I am Turnpike's scripted demo model: I follow a script, no AI is at work. You asked: %q", shorten(c.question))
+		if tools > 0 {
+			text += ". I call tools that only read, tools that the question names, and any tool for: use TOOL with {…}"
+		}
+		return text
 	}
 	said := make([]string, len(c.results))
 	for i, r := range c.results {

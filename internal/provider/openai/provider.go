@@ -48,6 +48,9 @@ type Options struct {
 	// Params have none of the two; "" means max_completion_tokens at OpenAI and
 	// Azure and max_tokens elsewhere.
 	MaxTokensParam string
+
+	// ToolHints sends which tools only read, as MCP's annotations of the function. OpenAI refuses the member.
+	ToolHints bool
 }
 
 // Provider is one provider of the dialect. It is safe for concurrent use.

@@ -24,7 +24,7 @@ func (p *Provider) encode(req *model.Request, asks bool) []byte {
 	dst := make([]byte, 0, wire.SizeOf(req, native))
 	dst = jsonscan.AppendString(append(dst, `{"model":`...), req.Model)
 	if tools := p.offered(req); len(tools) > 0 {
-		dst = appendTools(append(dst, `,"tools":`...), req.Dialect, tools)
+		dst = p.appendTools(append(dst, `,"tools":`...), req.Dialect, tools)
 		dst = p.appendToolChoice(dst, req)
 	}
 	dst = appendMessages(append(dst, `,"messages":`...), req.Items)
@@ -59,7 +59,7 @@ func (p *Provider) takesAllowedTools(req *model.Request) bool {
 	return req.Dialect == model.DialectChat || p.openAI
 }
 
-func appendTools(dst []byte, dialect string, tools []model.Tool) []byte {
+func (p *Provider) appendTools(dst []byte, dialect string, tools []model.Tool) []byte {
 	for i, t := range tools {
 		dst = append(dst, "[,"[min(i, 1)])
 		if t.Native != nil && dialect == model.DialectChat {
@@ -74,6 +74,9 @@ func appendTools(dst []byte, dialect string, tools []model.Tool) []byte {
 		dst = append(append(dst, `,"parameters":`...), parameters...)
 		if t.Strict != nil {
 			dst = strconv.AppendBool(appendName(dst, "strict"), *t.Strict)
+		}
+		if reads := t.Annotations.ReadOnly; p.o.ToolHints && reads != nil {
+			dst = append(strconv.AppendBool(append(dst, `,"annotations":{"readOnlyHint":`...), *reads), '}')
 		}
 		dst = append(dst, `}}`...)
 	}

@@ -150,7 +150,7 @@ func (h *Handler) readWebhook(r *http.Request, caller caller.Caller, w *org.Webh
 // newSecret gives the webhook a new secret and returns it.
 func (h *Handler) newSecret(w *org.Webhook) (string, error) {
 	if h.o.Vault == nil {
-		return "", surface.NoVault("webhooks, whose secrets it keeps,")
+		return "", surface.NoVault("the secrets of webhooks")
 	}
 	v := webhook.NewSecret()
 	sealed, err := h.o.Vault.Seal(w.Org, w.SecretName(), v)

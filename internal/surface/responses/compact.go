@@ -71,8 +71,8 @@ func (s compactionSeal) missing() error {
 	if s.keys != nil {
 		return nil
 	}
-	return fault.New(fault.NotConfigured, "compaction_unavailable", "a compacted conversation is sealed with the master key of the gateway, and it has none; "+
-		"the operator sets master_key")
+	return fault.New(fault.NotConfigured, "compaction_unavailable", "a compacted conversation is encrypted with the master key of the gateway, which is missing; "+
+		"the operator restores the file master.key in the data directory, or sets master_key to its content")
 }
 
 // seal returns the encrypted_content of a compaction. The oldest texts are left out if it would be too long.

@@ -103,7 +103,7 @@ func (a *Agent) newCall(in Input, opts []Option) (*call, error) {
 			return nil, err
 		}
 	}
-	if o.limits.USD.set && !e.price(e.target).Known() {
+	if !o.limits.USD.IsZero() && !e.price(e.target).Known() {
 		return nil, invalid("the model %s has no price, and Limits.USD applies; set Agent.Rates[%q]", e.target.Model, e.target.Model)
 	}
 	c := &call{engine: e, id: newRunID(), input: in.items, o: o, caller: o.caller, lastTurn: item.LastTurn(in.items), ended: map[string]outcome{}}
@@ -434,7 +434,7 @@ func (c *call) ending(s *loop.State, has partial) error {
 		return limit(TokenLimit, "the run has used %d of its %d tokens, and the next model call may need more than the rest (Limits.Tokens)", s.Spent.Tokens, s.Limits.Tokens)
 	case event.Money, event.BudgetExceeded:
 		return limit(CostLimit, "the run has spent %s of its %s US dollars, and the next model call may cost more than the rest (Limits.USD)",
-			Money{s.Spent.NanoUSD, true}, Money{*s.Limits.NanoUSD, true})
+			tool.NanoUSD(s.Spent.NanoUSD), tool.NanoUSD(*s.Limits.NanoUSD))
 	case event.Deadline:
 		return limit(TimeLimit, "the run has taken %v (Limits.Time)", time.Duration(s.Limits.ActiveMS)*time.Millisecond)
 	case event.Memory:
@@ -593,12 +593,12 @@ type gated struct {
 // Class implements tool.Classed.
 func (g gated) Class() tool.Class { return tool.ClassOf(g.Tool) }
 
-// CostNanoUSD implements tool.Priced.
-func (g gated) CostNanoUSD() int64 {
+// Cost implements tool.Priced.
+func (g gated) Cost() tool.Money {
 	if p, ok := g.Tool.(tool.Priced); ok {
-		return p.CostNanoUSD()
+		return p.Cost()
 	}
-	return 0
+	return tool.Money{}
 }
 
 // Asks implements tool.Asker.

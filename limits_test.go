@@ -2,6 +2,7 @@ package turnpike_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -169,7 +170,7 @@ func TestABuiltInPrice(t *testing.T) {
 func TestAToolWithAPrice(t *testing.T) {
 	agent := func(limit string) *turnpike.Agent {
 		return &turnpike.Agent{
-			Model: turnpiketest.NewScript(t, endless), Tools: []tool.Tool{weather().Price(turnpike.USD("0.10").Nano())},
+			Model: turnpiketest.NewScript(t, endless), Tools: []tool.Tool{weather().Price(turnpike.USD("0.10"))},
 			Rates: map[string]turnpike.Rate{"model": {Input: turnpike.USD("0")}}, Limits: turnpike.Limits{USD: turnpike.USD(limit)},
 		}
 	}
@@ -190,6 +191,9 @@ func TestWhatARunHasCost(t *testing.T) {
 	r, err := a.Run(t.Context(), turnpike.Text("go"))
 	if err != nil || r.Cost.String() != "0.00016" { // 30 × 2 + 10 × 10 of 10⁻⁶
 		t.Errorf("%v, %v", r, err)
+	}
+	if out, err := json.Marshal(r); err != nil || !strings.Contains(string(out), `"Cost":"0.00016"`) {
+		t.Errorf("%s, %v", out, err)
 	}
 }
 

@@ -6,51 +6,18 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/money"
+	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// Money is an amount of US dollars, exact to 10⁻⁹. The zero value is no amount, which as a limit means
-// no limit. USD("0") is an amount.
-type Money struct {
-	nano int64
-	set  bool
-}
+// Money is an amount of US dollars: see [tool.Money].
+type Money = tool.Money
 
-// USD returns an amount from a decimal number of US dollars, such as "0.50". It panics if the text is
-// not one; see [ParseUSD].
-func USD(text string) Money {
-	m, err := ParseUSD(text)
-	if err != nil {
-		panic("turnpike.USD: " + err.Error())
-	}
-	return m
-}
+// USD panics if the text is not an amount; see [ParseUSD]. It returns the amount of a decimal number of US dollars, such
+// as "0.50".
+func USD(text string) Money { return tool.USD(text) }
 
-// ParseUSD returns an amount from a decimal number of US dollars that is not negative, with at most
-// nine decimals.
-func ParseUSD(text string) (Money, error) {
-	n, err := money.ParseUSD(text)
-	if err == nil && n < 0 {
-		err = fmt.Errorf("amount %q: negative", text)
-	}
-	if err != nil {
-		return Money{}, err
-	}
-	return Money{int64(n), true}, nil
-}
-
-// IsZero reports whether there is no amount. It is false for USD("0").
-func (m Money) IsZero() bool { return !m.set }
-
-// Nano returns the amount in 10⁻⁹ US dollars.
-func (m Money) Nano() int64 { return m.nano }
-
-// String returns the amount as a decimal number, such as "0.5"; "" if there is none.
-func (m Money) String() string {
-	if !m.set {
-		return ""
-	}
-	return money.Nano(m.nano).String()
-}
+// ParseUSD returns the amount of a decimal number of US dollars that is not negative, with at most nine decimals.
+func ParseUSD(text string) (Money, error) { return tool.ParseUSD(text) }
 
 // Limits bound one run. Each trips by itself, and the run ends with a [*LimitError]. The zero value is
 // useful.
@@ -107,7 +74,7 @@ func (l Limits) within(o Limits) Limits {
 	l.CallsPerTurn = int(tighter(int64(l.CallsPerTurn), int64(o.CallsPerTurn), budget.DefaultCallsPerTurn))
 	l.Tokens = tighter(l.Tokens, o.Tokens, 0)
 	l.Time = time.Duration(tighter(int64(l.Time), int64(o.Time), 0))
-	if !l.USD.set || o.USD.set && o.USD.nano < l.USD.nano {
+	if l.USD.IsZero() || !o.USD.IsZero() && o.USD.Nano() < l.USD.Nano() {
 		l.USD = o.USD
 	}
 	return l
@@ -130,8 +97,8 @@ func (l Limits) sealed() budget.Limits {
 	if l.Time == 0 {
 		out.ActiveMS = noLimit.Milliseconds()
 	}
-	if l.USD.set {
-		out.NanoUSD = new(l.USD.nano)
+	if !l.USD.IsZero() {
+		out.NanoUSD = new(l.USD.Nano())
 	}
 	return out.Clamp(maxRounds)
 }
@@ -156,20 +123,20 @@ func (r Rate) price() (money.Price, error) {
 		of   Money
 		into *money.Rate
 	}{{"Input", r.Input, &p.Input}, {"Output", r.Output, &p.Output}, {"CachedInput", r.CachedInput, &p.CachedInput}, {"CacheWrite", r.CacheWrite, &p.CacheWrite}} {
-		rate, err := money.ParseRate(money.Nano(one.of.nano).String())
+		rate, err := money.ParseRate(money.Nano(one.of.Nano()).String())
 		if err != nil {
 			return p, fmt.Errorf("%s: %w", one.name, err)
 		}
 		*one.into = rate
 	}
-	if !r.CachedInput.set {
+	if r.CachedInput.IsZero() {
 		p.CachedInput = p.Input
 	}
-	if !r.CacheWrite.set {
+	if r.CacheWrite.IsZero() {
 		p.CacheWrite = p.Input
 	}
 	p.CacheWrite1h = p.CacheWrite
-	p.GPUSecond = money.Nano(r.PerSecond.nano)
+	p.GPUSecond = money.Nano(r.PerSecond.Nano())
 	p.From = "2000-01-01" // since ever
 	return p, nil
 }

@@ -1,7 +1,6 @@
 package turnpike
 
 import (
-	"encoding/json"
 	"strings"
 	"time"
 
@@ -9,6 +8,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
+	"github.com/turnpike-gateway/turnpike/tool"
 )
 
 // Result is what a run has come to.
@@ -43,7 +43,7 @@ type Result struct {
 type Call struct {
 	ID        string
 	Name      string
-	Arguments json.RawMessage // as the model wrote them; may be no valid JSON
+	Arguments string // as the model wrote them; may be invalid JSON
 }
 
 // Step is a part of a trace: what the model said in a round, or one tool call with its result.
@@ -77,7 +77,7 @@ func newResult(runID string, s *loop.State, items []item.Item, ended map[string]
 		Trace: traceOf(items, ended),
 	}
 	if paid := s.Paid(); paid != nil {
-		r.Cost = Money{*paid, true}
+		r.Cost = tool.NanoUSD(*paid)
 	}
 	if s.Finished != nil {
 		r.Reason = reasonOf(s.Finished.Reason)
@@ -85,7 +85,7 @@ func newResult(runID string, s *loop.State, items []item.Item, ended map[string]
 	for _, c := range s.ClientCalls() {
 		for _, it := range items {
 			if it.Kind == item.ToolCall && it.CallID == c.ProviderID {
-				r.Calls = append(r.Calls, Call{ID: it.CallID, Name: it.Name, Arguments: json.RawMessage(it.Arguments)})
+				r.Calls = append(r.Calls, Call{ID: it.CallID, Name: it.Name, Arguments: it.Arguments})
 				break
 			}
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/item"
+	"github.com/turnpike-gateway/turnpike/tool"
 )
 
 // Decision is what a person has decided about a tool call that waits.
@@ -226,10 +227,12 @@ func (c *call) rest(p run.Performed) (Limits, bool) {
 			return l, false
 		}
 	}
-	if l.USD.set {
-		if l.USD.nano -= s.Spent.NanoUSD; l.USD.nano <= 0 {
+	if !l.USD.IsZero() {
+		left := l.USD.Nano() - s.Spent.NanoUSD
+		if left <= 0 {
 			return l, false
 		}
+		l.USD = tool.NanoUSD(left)
 	}
 	if l.Time > 0 {
 		if l.Time -= time.Duration(s.At-s.ActiveSince+s.ActiveMS) * time.Millisecond; l.Time < time.Millisecond {

@@ -120,7 +120,7 @@ func (s *shop) MCPTools() []tool.Tool {
 	}
 	return []tool.Tool{tool.Func("restock", "Order more of a product.", func(_ context.Context, o order) (string, error) {
 		return fmt.Sprintf("%d of %s are ordered", o.N, o.ID), nil
-	}).ApproveIf(func(o order) bool { return o.N > 100 }).Key(func(o order) string { return o.ID }).Price(7)}
+	}).ApproveIf(func(o order) bool { return o.N > 100 }).Key(func(o order) string { return o.ID }).Price(tool.NanoUSD(7))}
 }
 
 func anybody() tool.Caller { return tool.Caller{ID: "root", Permissions: []string{"*"}} }
@@ -196,7 +196,7 @@ func TestWhatToolsOfAResourceSayOfThemselves(t *testing.T) {
 			if !asks(json.RawMessage(`{"id":"1","n":101}`)) || asks(json.RawMessage(`{"id":"1","n":1}`)) {
 				t.Error("approval of a method")
 			}
-			if key := one.(tool.Keyer).EffectKey(json.RawMessage(`{"id":"1","n":1}`)); key != "restock_product:restock:1" || one.(tool.Priced).CostNanoUSD() != 7 {
+			if key := one.(tool.Keyer).EffectKey(json.RawMessage(`{"id":"1","n":1}`)); key != "restock_product:restock:1" || one.(tool.Priced).Cost().Nano() != 7 {
 				t.Error(key)
 			}
 		}

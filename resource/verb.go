@@ -79,12 +79,12 @@ func (v *verb) EffectKey(arguments json.RawMessage) string {
 	return ""
 }
 
-// CostNanoUSD implements tool.Priced.
-func (v *verb) CostNanoUSD() int64 {
+// Cost implements tool.Priced.
+func (v *verb) Cost() tool.Money {
 	if p, ok := v.inner.(tool.Priced); ok {
-		return p.CostNanoUSD()
+		return p.Cost()
 	}
-	return 0
+	return tool.Money{}
 }
 
 // Call implements tool.Tool.

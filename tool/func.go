@@ -26,7 +26,7 @@ type Function[In any] struct {
 	asks    func(In) bool
 	key     func(In) string
 	timeout time.Duration
-	cost    int64         // of a call, in 10⁻⁹ US dollars
+	cost    Money         // of a call
 	turn    chan struct{} // has room for the one call that is under way; nil = calls may overlap
 	err     error         // of a method
 }
@@ -188,18 +188,15 @@ func (f *Function[In]) Key(key func(In) string) *Function[In] {
 	return f
 }
 
-// Price says what a call costs, in 10⁻⁹ US dollars, such as turnpike.USD("0.01").Nano(). Calls that were
-// executed, or may have been, count towards the limit on money of their run.
-func (f *Function[In]) Price(nanoUSD int64) *Function[In] {
-	if nanoUSD < 0 {
-		f.err = errors.Join(f.err, fmt.Errorf("tool %s: a negative price", f.def.Name))
-	}
-	f.cost = nanoUSD
+// Price says what a call costs, such as USD("0.01"). Calls that were executed, or may have been, count towards the limit on
+// money of their run.
+func (f *Function[In]) Price(cost Money) *Function[In] {
+	f.cost = cost
 	return f
 }
 
-// CostNanoUSD implements [Priced].
-func (f *Function[In]) CostNanoUSD() int64 { return f.cost }
+// Cost implements [Priced].
+func (f *Function[In]) Cost() Money { return f.cost }
 
 // Timeout limits the time of a call. Its context ends then.
 func (f *Function[In]) Timeout(d time.Duration) *Function[In] {

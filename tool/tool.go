@@ -110,9 +110,8 @@ type Asker interface {
 type Priced interface {
 	Tool
 
-	// CostNanoUSD returns what a call costs, in 10⁻⁹ US dollars. It is constant for the life of the
-	// Tool, and not negative.
-	CostNanoUSD() int64
+	// Cost returns what a call costs; no amount = nothing. It is constant for the life of the Tool.
+	Cost() Money
 }
 
 // Source lists tools: an MCP server, a set of Go functions.

@@ -19,6 +19,8 @@ type layer struct {
 func layers() []layer {
 	vocabulary := "the public vocabulary is data that everybody speaks; it knows nothing of the gateway"
 	return []layer{
+		{"ground", "amounts of money are exact decimals wherever they are read, in the vocabulary, too", []string{"internal/decimal"}},
+
 		{"vocabulary", vocabulary, []string{"item"}},
 		{"vocabulary", vocabulary, []string{"tool"}},
 		{"vocabulary", vocabulary, []string{"model"}},

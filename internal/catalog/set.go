@@ -443,7 +443,7 @@ func priceOf(server Server, name string, t tool.Tool) *money.Nano {
 		return price
 	}
 	if priced, ok := t.(tool.Priced); ok {
-		return new(money.Nano(max(0, priced.CostNanoUSD())))
+		return new(money.Nano(priced.Cost().Nano()))
 	}
 	return nil
 }

@@ -12,10 +12,10 @@ package money
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math"
-	"strings"
+
+	"github.com/turnpike-gateway/turnpike/internal/decimal"
 )
 
 // Nano is an amount of money in nano-USD, 10⁻⁹ US dollars.
@@ -56,14 +56,14 @@ func (n Nano) Sub(m Nano) Nano {
 
 // String returns the amount in US dollars, exactly and without an exponent, such as
 // "0.00125".
-func (n Nano) String() string { return formatDecimal(int64(n), nanoDigits) }
+func (n Nano) String() string { return decimal.Format(int64(n), nanoDigits) }
 
 // ParseUSD returns the amount of a decimal number of US dollars, such as "0.00125".
 // More than nine decimals, exponents and amounts that are out of range are errors.
 func ParseUSD(s string) (Nano, error) {
-	n, err := parseDecimal(s, nanoDigits)
+	n, err := decimal.Parse(s, nanoDigits)
 	if err != nil {
-		return 0, fmt.Errorf("amount %q: %w", shorten(s), err)
+		return 0, fmt.Errorf("amount %s: %w", decimal.Quote(s), err)
 	}
 	return Nano(n), nil
 }
@@ -75,79 +75,13 @@ const (
 	rateDigits = 6
 )
 
-var (
-	errNumber   = errors.New("not a decimal number such as 1.25")
-	errDecimals = errors.New("too many decimals")
-	errRange    = errors.New("out of range")
-)
-
-// parseDecimal returns s times 10^digits.
-func parseDecimal(s string, digits int) (int64, error) {
-	unsigned, negative := strings.CutPrefix(s, "-")
-	whole, decimals, point := strings.Cut(unsigned, ".")
-	if whole == "" || point && decimals == "" || !isDigits(whole) || !isDigits(decimals) {
-		return 0, errNumber
-	}
-	decimals = strings.TrimRight(decimals, "0")
-	if len(decimals) > digits {
-		return 0, fmt.Errorf("%w: at most %d", errDecimals, digits)
-	}
-	n := int64(0) // negative, since there is one more negative number
-	for _, c := range []byte(whole + decimals + strings.Repeat("0", digits-len(decimals))) {
-		digit := int64(c - '0')
-		if n < (math.MinInt64+digit)/10 {
-			return 0, errRange
-		}
-		n = n*10 - digit
-	}
-	switch {
-	case negative:
-		return n, nil
-	case n == math.MinInt64:
-		return 0, errRange
-	}
-	return -n, nil
-}
-
-func isDigits(s string) bool {
-	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' {
-			return false
-		}
-	}
-	return true
-}
-
-// formatDecimal returns n divided by 10^digits.
-func formatDecimal(n int64, digits int) string {
-	sign, abs := "", uint64(n)
-	if n < 0 {
-		sign, abs = "-", -uint64(n)
-	}
-	s := fmt.Sprintf("%0*d", digits+1, abs)
-	whole, decimals := s[:len(s)-digits], strings.TrimRight(s[len(s)-digits:], "0")
-	if decimals != "" {
-		decimals = "." + decimals
-	}
-	return sign + whole + decimals
-}
-
-// shorten limits what an error quotes.
-func shorten(s string) string {
-	const most = 40
-	if len(s) > most {
-		return s[:most] + "…"
-	}
-	return s
-}
-
 // Date is a day in UTC, written as 2026-03-01. "" = none, which is before every other.
 type Date string
 
 // ParseDate returns the date that s is, or an error if there is no such day.
 func ParseDate(s string) (Date, error) {
 	if !Date(s).valid() {
-		return "", fmt.Errorf("date %q: not a day such as 2026-03-01", shorten(s))
+		return "", fmt.Errorf("date %s: not a day such as 2026-03-01", decimal.Quote(s))
 	}
 	return Date(s), nil
 }
@@ -160,7 +94,7 @@ func (d Date) valid() bool {
 		return false
 	}
 	year, month, day := d[:4], d[5:7], d[8:]
-	if !isDigits(string(year+month+day)) || year == "0000" || month < "01" || month > "12" || day < "01" {
+	if !decimal.IsDigits(string(year+month+day)) || year == "0000" || month < "01" || month > "12" || day < "01" {
 		return false
 	}
 	last := Date("31")

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"math"
 	"testing"
+
+	"github.com/turnpike-gateway/turnpike/internal/decimal"
 )
 
 func TestUSDIsWrittenAndReadExactly(t *testing.T) {
@@ -28,9 +30,9 @@ func TestUSDIsWrittenAndReadExactly(t *testing.T) {
 
 func TestWhatIsNoAmountIsAnError(t *testing.T) {
 	for text, want := range map[string]error{
-		"": errNumber, "-": errNumber, ".5": errNumber, "1.": errNumber, "+1": errNumber, "1e3": errNumber, "1,5": errNumber,
-		"1\t": errNumber, "--1": errNumber, "1.2.3": errNumber, "$1": errNumber, "NaN": errNumber, "٣": errNumber,
-		"0.0000000001": errDecimals, "9223372036.854775808": errRange, "-9223372036.854775809": errRange, "99999999999999999999": errRange,
+		"": decimal.ErrNumber, "-": decimal.ErrNumber, ".5": decimal.ErrNumber, "1.": decimal.ErrNumber, "+1": decimal.ErrNumber, "1e3": decimal.ErrNumber, "1,5": decimal.ErrNumber,
+		"1\t": decimal.ErrNumber, "--1": decimal.ErrNumber, "1.2.3": decimal.ErrNumber, "$1": decimal.ErrNumber, "NaN": decimal.ErrNumber, "٣": decimal.ErrNumber,
+		"0.0000000001": decimal.ErrDecimals, "9223372036.854775808": decimal.ErrRange, "-9223372036.854775809": decimal.ErrRange, "99999999999999999999": decimal.ErrRange,
 	} {
 		if got, err := ParseUSD(text); !errors.Is(err, want) || got != 0 {
 			t.Errorf("ParseUSD(%q) = %d, %v, want the error %v", text, got, err, want)

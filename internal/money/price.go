@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/bits"
 
+	"github.com/turnpike-gateway/turnpike/internal/decimal"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -21,18 +22,18 @@ const (
 )
 
 // String returns the rate in US dollars per million tokens, exactly.
-func (r Rate) String() string { return formatDecimal(int64(r), rateDigits) }
+func (r Rate) String() string { return decimal.Format(int64(r), rateDigits) }
 
 // ParseRate returns the rate of a decimal number of US dollars per million tokens, such
 // as "1.25". More than six decimals, exponents, negative rates and rates above MaxRate
 // are errors.
 func ParseRate(s string) (Rate, error) {
-	n, err := parseDecimal(s, rateDigits)
+	n, err := decimal.Parse(s, rateDigits)
 	if err == nil && (n < 0 || n > int64(MaxRate)) {
-		err = fmt.Errorf("%w: 0 to %s", errRange, MaxRate)
+		err = fmt.Errorf("%w: 0 to %s", decimal.ErrRange, MaxRate)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("rate %q: %w", shorten(s), err)
+		return 0, fmt.Errorf("rate %s: %w", decimal.Quote(s), err)
 	}
 	return Rate(n), nil
 }

@@ -218,12 +218,12 @@ func (o watched) Asks(arguments json.RawMessage) bool {
 	return ok && a.Asks(arguments)
 }
 
-// CostNanoUSD implements tool.Priced.
-func (o watched) CostNanoUSD() int64 {
+// Cost implements tool.Priced.
+func (o watched) Cost() tool.Money {
 	if p, ok := o.Tool.(tool.Priced); ok {
-		return p.CostNanoUSD()
+		return p.Cost()
 	}
-	return 0
+	return tool.Money{}
 }
 
 // EffectKey implements tool.Keyer.

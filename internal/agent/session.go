@@ -190,6 +190,8 @@ type Sessions interface {
 	TurnOf(ctx context.Context, orgID, runID string) (Session, SessionTurn, error)
 	// SessionInputs returns inputs of a session, the oldest first, and how many there are.
 	SessionInputs(ctx context.Context, orgID, id string, limit, offset int) (found []Input, total int, err error)
+	// InputsOf returns the inputs of a session that a run has got, in their order.
+	InputsOf(ctx context.Context, orgID, id, runID string) ([]Input, error)
 	// RemoveSession deletes a session, or returns org.ErrNotFound. With unused it does so only if no turn
 	// has begun, and otherwise does nothing. It returns the runs of its turns that have not ended, in their order:
 	// no turn begins afterwards, so the caller ends all there are.

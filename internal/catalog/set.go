@@ -36,8 +36,29 @@ type Entry struct {
 	Price       *money.Nano // of an execution; nil = nobody has said
 	FromRequest bool        // the server is not one of the org
 
+	kind  kind
 	own   bool // a tool of the gateway itself
 	again bool // an earlier tool of the server has the same Name: it is another form of it
+}
+
+// kind is what executes a tool. The tools of a set are in the order of the kinds.
+type kind int
+
+const (
+	ofGateway  kind = iota // the gateway itself: a built-in tool
+	ofEndpoint             // an address of the tool's own: an HTTP tool
+	ofServer               // an MCP server
+)
+
+// kindOf returns the kind of a tool of the server, by the server's own name of it.
+func kindOf(server Server, name string) kind {
+	if server.placeOf(name).ID == "" {
+		return ofGateway
+	}
+	if _, own := server.Places[name]; own {
+		return ofEndpoint
+	}
+	return ofServer
 }
 
 // AllowedBy reports whether a key may use the tool.
@@ -432,7 +453,7 @@ func newEntry(server Server, u usable, name string) Entry {
 	return Entry{
 		Definition: def, Name: original.Name, Server: server.Name, Tool: u.tool, Schema: u.schema, Class: class,
 		Polling: slices.Contains(server.Polling, original.Name), Cacheable: server.reuses(original.Name, def.Annotations, class),
-		Digest: u.digest, Origin: server.Origin, Place: server.placeOf(original.Name), FromRequest: server.FromRequest, Price: priceOf(server, original.Name, u.tool),
+		Digest: u.digest, Origin: server.Origin, Place: server.placeOf(original.Name), kind: kindOf(server, original.Name), FromRequest: server.FromRequest, Price: priceOf(server, original.Name, u.tool),
 	}
 }
 
@@ -468,10 +489,12 @@ func (e *Entry) offer() model.Tool {
 	return model.Tool{Definition: def}
 }
 
-// sort sorts the tools by name. The same tools then always give the same bytes, whichever
+// sort sorts the tools by kind, then by name. The same tools then always give the same bytes, whichever
 // server answered first, so that providers can cache the prompt.
 func (s *Set) sort() {
-	slices.SortFunc(s.entries, func(a, b Entry) int { return cmp.Compare(a.Definition.Name, b.Definition.Name) })
+	slices.SortFunc(s.entries, func(a, b Entry) int {
+		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.Definition.Name, b.Definition.Name))
+	})
 	for i, e := range s.entries {
 		s.byName[e.Definition.Name] = i
 		s.offered = append(s.offered, e.offer())

@@ -244,7 +244,7 @@ func targetOf(s *loop.State, i int) event.Target {
 }
 
 // fallbackEvent returns the event of a Routed that was just folded, if another target is tried than the one that has
-// failed, or than the first one, which is left out.
+// failed, or than the first one of a fallback list.
 func fallbackEvent(s *loop.State, f loop.Fact) (event.ModelFallback, bool) {
 	from, to, ok := s.Fallback()
 	if !ok {

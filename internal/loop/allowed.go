@@ -137,7 +137,8 @@ func allowAccepted(b Accepted) error {
 // allowRouted allows an order of targets that are left, each once.
 func allowRouted(s *State, b Routed) error {
 	a, ok := Decide(*s).(Route)
-	ok = ok && a.Round == b.Round && a.Attempt == b.Attempt && (a.Attempt > 0 || len(b.Order) > 0)
+	ok = ok && a.Round == b.Round && a.Attempt == b.Attempt && (a.Attempt > 0 || len(b.Order) > 0) &&
+		(b.First == nil || a.Attempt == 0 && slices.Contains(a.Left, *b.First) && *b.First != b.Order[0])
 	for i, target := range b.Order {
 		ok = ok && slices.Contains(a.Left, target) && !slices.Contains(b.Order[:i], target)
 	}

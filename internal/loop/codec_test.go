@@ -19,7 +19,7 @@ func TestFactsRoundTrip(t *testing.T) {
 		InputAdded{"i", ByHook, "h", true, 7}, asked(1, 2), failed(1, model.Transient), turn(0, model.StopCalls, "a", "b…"),
 		prepared("0.0", reads), started("0.0"), done("0.0"), CallWaiting{"0.0", "w", OnChild, 7, 1, "n", "s", "t", "td", "args:0.0", "ad", "pl", "example.com", AskedByServer, "pd", "gw", "h", "why"}, CallResolved{"w", true, "me", "ok", true, false},
 		CancelRequested{"me", event.Memory, "c", "why"}, Expired{"w", true}, Parked{5}, Paused{"w", event.Tokens, "org/total", 7, 8, 9, "gw", "no"}, Resumed{"w", true}, Reserved{1, 2, []string{"run"}, budget.Amount{Tokens: 3}, 4},
-		Routed{1, 2, []int{1}, []SkippedTarget{{0, SkipOpen}}}, ReserveRefused{1, 2, "org/total", budget.Amount{Tokens: 3}, event.Tokens, budget.Amount{Tokens: 5}, budget.Amount{Tokens: 4}, 7}, Finished{event.Complete, "c", "why", []HandedOverCall{{"0.0", "call_1"}}},
+		Routed{1, 2, []int{1}, []SkippedTarget{{0, SkipOpen}}, new(0)}, ReserveRefused{1, 2, "org/total", budget.Amount{Tokens: 3}, event.Tokens, budget.Amount{Tokens: 5}, budget.Amount{Tokens: 4}, 7}, Finished{event.Complete, "c", "why", []HandedOverCall{{"0.0", "call_1"}}},
 		HookRan{PreToolUse, "h", "0.0", HookModify, "patch", true, "why", 7, true}, Compacted{3, []string{"input", "sum"}, 900, 80, 320, 1, true, model.Usage{Input: 9, Output: 1}, -5, true, true, true, []window.Share{{Name: "summary", Tokens: 3}}},
 		LimitsRaised{"me", budget.Raise{Rounds: 1, Calls: 2, Tokens: 3, NanoUSD: 4, ActiveMS: 5}, "w", []budget.Shared{{Scope: "org", Limit: budget.Amount{Tokens: 1}}}, true},
 	}

@@ -292,6 +292,10 @@ type Routed struct {
 	Attempt int             `json:"attempt,omitempty"` // model calls that the round had made; 0 = the round begins
 	Order   []int           `json:"order,omitempty"`   // indices into Accepted.Targets; the others are not tried
 	Skipped []SkippedTarget `json:"skipped,omitempty"` // targets that the router leaves out
+
+	// First is the target that a fallback list names first, if another one is the first of Order when the round begins:
+	// its circuit breaker is open, or the conversation stays with the other. nil = it is the first of Order.
+	First *int `json:"first,omitempty"`
 }
 
 // SkippedTarget is a target that is not tried.

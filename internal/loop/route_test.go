@@ -106,31 +106,34 @@ func TestTheFirstFailureIsReported(t *testing.T) { // I09
 	}
 }
 
-// A round that begins while the first target is left out falls back, too. Rounds that stay with the other one do not
-// say so again.
-func TestARoundThatLeavesOutTheFirstTargetFallsBack(t *testing.T) { // I09
-	open := Routed{Order: []int{1}, Skipped: []SkippedTarget{{0, SkipOpen}}}
-	again := open
+// A round that begins at another target than the first of a fallback list falls back, too. Rounds that stay with it do
+// not say so again.
+func TestARoundThatBeginsAtAnotherTargetFallsBack(t *testing.T) { // I09
+	first, other := 0, 1
+	open := Routed{Order: []int{1}, Skipped: []SkippedTarget{{0, SkipOpen}}, First: &first}
+	again, stays := open, Routed{Order: []int{1, 0}, First: &first}
 	again.Round = 1
-	ran := []Body{askedOf(1, 0, 1), turn(0, model.StopCalls, "a"), prepared("0.0"), started("0.0"), done("0.0")}
-	other := []Body{routed(0, 0, 0, 1), askedOf(0, 0, 1), turn(0, model.StopCalls, "a"), prepared("0.0"), started("0.0"), done("0.0")}
+	oneRound := func(target int, order Body) []Body {
+		return with(begin(twoTargets), order, askedOf(target, 0, 1), turn(0, model.StopCalls, "a"), prepared("0.0"), started("0.0"), done("0.0"))
+	}
 	for name, tt := range map[string]struct {
 		facts []Body
 		want  bool
 	}{
-		"the run begins":                 {with(begin(twoTargets), open), true},
-		"the run goes on":                {with(with(with(begin(twoTargets), open), ran...), again), false},
-		"the first one has answered":     {with(with(begin(twoTargets), other...), again), true},
-		"another target is left out":     {with(begin(twoTargets), Routed{Order: []int{0}, Skipped: []SkippedTarget{{1, SkipOpen}}}), false},
-		"the router prefers the other":   {with(begin(twoTargets), routed(0, 0, 1, 0)), false},
-		"nothing is left that may serve": {with(begin(twoTargets), Routed{Skipped: []SkippedTarget{{0, SkipOpen}, {1, SkipOpen}}}), false},
+		"the first one is left out":       {with(begin(twoTargets), open), true},
+		"the conversation stays":          {with(begin(twoTargets), stays), true},
+		"the next round stays":            {with(oneRound(1, open), again), false},
+		"the next round moves":            {with(oneRound(0, routed(0, 0, 0, 1)), again), true},
+		"another one is left out":         {with(begin(twoTargets), Routed{Order: []int{0}, Skipped: []SkippedTarget{{1, SkipOpen}}}), false},
+		"a strategy without a first":      {with(begin(twoTargets), routed(0, 0, 1, 0)), false},
+		"the first one is where it is to": {with(begin(twoTargets), routed(0, 0, 0, 1)), false},
 	} {
-		s := State{}
-		for _, b := range tt.facts {
-			s = Apply(s, Fact{Seq: s.Seq + 1, Body: b})
-		}
+		s := play(t, tt.facts...)
 		if from, to, ok := s.Fallback(); ok != tt.want || ok && (from != 0 || to != 1) {
 			t.Errorf("%s: from %d to %d (%v)", name, from, to, ok)
 		}
+	}
+	if s := play(t, begin(twoTargets)...); Allowed(s, Fact{Body: Routed{Order: []int{1, 0}, First: &other}}) == nil {
+		t.Error("the first of the order is tried instead of itself")
 	}
 }

@@ -594,23 +594,25 @@ func (s *State) SkippedTargets() []SkippedTarget {
 }
 
 // Fallback returns the target that is tried instead of another one, as indices into Accepted.Targets, if the latest
-// fact is a Routed after a failure that leaves a target to try. It does so as well if the Routed begins a round and
-// leaves out the first target, unless the round before it went to the same target.
+// fact is a Routed after a failure that leaves a target to try. It does so as well if the Routed begins a round at another
+// target than the first one, unless the round before it went to the same target.
 func (s *State) Fallback() (from, to int, ok bool) {
 	if s.Routed == nil || s.Accepted == nil || s.Routed.Attempt > 0 && s.Attempt.Failed == nil {
 		return 0, 0, false
 	}
 	d := decision{s}
-	to = slices.IndexFunc(d.order(), func(target int) bool { return d.unfit(target) == "" })
-	if to < 0 {
+	i := slices.IndexFunc(s.Routed.Order, func(target int) bool { return d.unfit(target) == "" })
+	if i < 0 {
 		return 0, 0, false
 	}
-	to = d.order()[to]
+	to = s.Routed.Order[i]
 	if s.Routed.Attempt > 0 {
 		return s.Attempt.Target, to, true
 	}
-	skipsFirst := slices.ContainsFunc(s.SkippedTargets(), func(t SkippedTarget) bool { return t.Target == 0 })
-	return 0, to, skipsFirst && (s.Turn == nil || s.Attempt.Target != to)
+	if from = s.Routed.Order[0]; s.Routed.First != nil {
+		from = *s.Routed.First
+	}
+	return from, to, from != to && (s.Turn == nil || s.Attempt.Target != to)
 }
 
 // Announce returns the servers, and marks those whose tools the run lists for its caller:

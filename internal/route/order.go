@@ -59,6 +59,10 @@ type Ask struct {
 type Choice struct {
 	Order   []int // indices into Ask.Targets
 	Skipped []loop.SkippedTarget
+
+	// First is the target that a fallback list has first, if another one is the first of Order; nil = it is the first, or the
+	// order is not that of a fallback list.
+	First *int
 }
 
 // Order returns the order in which the targets that are left are tried. A target whose circuit
@@ -66,7 +70,8 @@ type Choice struct {
 func (r *Router) Order(a Ask) Choice {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	order, sticky := r.arrange(a)
+	order, sticky, fallback := r.arrange(a)
+	head := order[0]
 	if sticky {
 		order = first(order, r.pinned(a))
 	}
@@ -83,14 +88,17 @@ func (r *Router) Order(a Ask) Choice {
 		}
 	}
 	if len(c.Order) > 0 {
+		if fallback && c.Order[0] != head && slices.Contains(a.Left, head) {
+			c.First = &head
+		}
 		r.breakers.tried(nameOf(a.Targets[c.Order[0]]), now)
 	}
 	return c
 }
 
 // arrange returns all targets of the run in the order of the strategy, and whether a
-// conversation keeps its target. It is called with mu held.
-func (r *Router) arrange(a Ask) (order []int, sticky bool) {
+// conversation keeps its target, and whether the first one is the first of a fallback list. It is called with mu held.
+func (r *Router) arrange(a Ask) (order []int, sticky, fallback bool) {
 	sticky = true
 	table := r.current.Load()
 	names := []string{a.Model}
@@ -110,6 +118,9 @@ func (r *Router) arrange(a Ask) (order []int, sticky bool) {
 				members = append(members, member{i, targetName{rt.Provider, rt.Model}, max(rt.Weight, 1)})
 			}
 		}
+		if len(order) == 0 {
+			fallback = route.Strategy == Fallback || len(members) == 1
+		}
 		order = append(order, r.arrangeRoute(route, members, a.Key)...)
 	}
 	for i := range a.Targets { // of a configuration that has changed since the run began
@@ -117,7 +128,7 @@ func (r *Router) arrange(a Ask) (order []int, sticky bool) {
 			order = append(order, i)
 		}
 	}
-	return order, sticky
+	return order, sticky, fallback
 }
 
 // member is a target of a run that a route has.
@@ -254,7 +265,7 @@ func (r *Router) settled(a Ask, target int) bool {
 	if route, ok := table.route(a.Model); ok && (route.Strategy == Latency || !route.Sticky) {
 		return !route.Sticky
 	}
-	order, _ := r.arrange(a)
+	order, _, _ := r.arrange(a)
 	return order[0] == target
 }
 

@@ -199,7 +199,7 @@ func TestTheBreaker(t *testing.T) { // M09, failure 5
 	}
 	b.fail(a, 0, 4)
 	c := b.Order(a)
-	if diff := cmp.Diff(Choice{[]int{1}, []loop.SkippedTarget{{Target: 0, Reason: loop.SkipOpen}}}, c); diff != "" || state(0) != Open {
+	if diff := cmp.Diff(Choice{[]int{1}, []loop.SkippedTarget{{Target: 0, Reason: loop.SkipOpen}}, new(0)}, c); diff != "" || state(0) != Open {
 		t.Fatalf("after 5 failures: %s (-want +got):\n%s", state(0), diff)
 	}
 	b.fail(a, 1, 5)
@@ -252,5 +252,26 @@ func TestTheMemoryOfARouterIsBounded(t *testing.T) {
 	b.at = b.at.Add(pinFor + 1)
 	if a := b.ask("m", fmt.Sprint("conversation ", maxPins+499)); b.pinned(a) != -1 {
 		t.Error("a conversation is remembered for longer than pinFor")
+	}
+}
+
+// The first target of a fallback list is named if another one is first: its breaker is open, or the conversation stays
+// with the other.
+func TestTheFirstOfAFallbackListIsNamed(t *testing.T) { // I09
+	for _, s := range []Strategy{Fallback, Weighted} {
+		b := newBench(s, true, 1, 1)
+		a := b.ask("m", "c")
+		head := b.Order(a)
+		if head.First != nil {
+			t.Errorf("%s: %d is the first already", s, *head.First)
+		}
+		a.Last = 1 - head.Order[0]
+		if c := b.Order(a); c.Order[0] != a.Last || (c.First != nil) != (s == Fallback) {
+			t.Errorf("%s: the conversation stays: %+v", s, c)
+		}
+		a.Left = a.Left[1:]
+		if c := b.Order(a); c.First != nil {
+			t.Errorf("%s: %d has been tried", s, *c.First)
+		}
 	}
 }

@@ -381,6 +381,9 @@ func (m *modelCaller) route(a loop.Route) error {
 		}
 		chosen := m.router.Order(ask)
 		body.Order, body.Skipped = chosen.Order, chosen.Skipped
+		if a.Attempt == 0 {
+			body.First = chosen.First
+		}
 	}
 	for _, s := range body.Skipped {
 		t := m.run.req.Targets[s.Target]

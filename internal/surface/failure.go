@@ -16,23 +16,30 @@ import (
 
 // writeEnd answers with the failure that ended a run before anything was sent.
 func (x *Errors) writeEnd(w http.ResponseWriter, end event.Finished, mayAddress bool) {
-	status, body := x.endBody(end, mayAddress)
+	status := x.EndStatus(w.Header(), end, mayAddress)
+	_, body := x.endBody(end, mayAddress)
+	write(w, status, body)
+}
+
+// EndStatus returns the HTTP status of a run that failed before anything was sent, and sets the fields of the header that belong to it.
+func (x *Errors) EndStatus(h http.Header, end event.Finished, mayAddress bool) int {
 	if up := upstream(end); up != nil {
 		for name, values := range up.Header {
 			if name != "Content-Type" || x.passes(up) {
-				w.Header()[name] = values
+				h[name] = values
 			}
 		}
 	}
 	if f := end.Failure; f != nil && f.RetryAt > 0 {
 		if n := seconds(time.Until(time.UnixMilli(f.RetryAt))); n > 0 {
-			w.Header().Set("Retry-After", strconv.Itoa(n))
+			h.Set("Retry-After", strconv.Itoa(n))
 		}
 	}
 	if final(end) {
-		w.Header().Set("X-Should-Retry", "false")
+		h.Set("X-Should-Retry", "false")
 	}
-	write(w, status, body)
+	status, _ := x.endBody(end, mayAddress)
+	return status
 }
 
 // final reports whether a client must not send the request again by itself: a tool

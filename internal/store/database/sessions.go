@@ -353,14 +353,25 @@ func (r *Reader) SessionInputs(ctx context.Context, orgID, id string, limit, off
 	if err := r.db.QueryRowContext(ctx, `SELECT count(*) FROM session_inputs WHERE org = ? AND session = ?`, orgID, id).Scan(&total); err != nil {
 		return nil, 0, r.wrap("count inputs of a session", err)
 	}
-	found, err := list(ctx, r.db, func(row scanner) (in agent.Input, err error) {
-		var body []byte
-		err = row.Scan(&in.ID, &in.Kind, &in.Principal, &body, &in.Key, &in.Digest, &in.RunID, asTime{&in.CreatedAt}, asTime{&in.ProcessedAt})
-		in.Body = body
-		return in, err
-	}, `SELECT id, kind, principal, body, coalesce(key, ''), digest, run_id, created_at, coalesce(processed_at, 0) FROM session_inputs
+	found, err := list(ctx, r.db, scanInput, `SELECT `+inputColumns+` FROM session_inputs
 		WHERE org = ? AND session = ? ORDER BY seq LIMIT ? OFFSET ?`, orgID, id, limit, offset)
 	return found, total, r.wrap("list inputs of a session", err)
+}
+
+// InputsOf implements agent.Sessions.
+func (r *Reader) InputsOf(ctx context.Context, orgID, id, runID string) ([]agent.Input, error) {
+	found, err := list(ctx, r.db, scanInput, `SELECT `+inputColumns+` FROM session_inputs
+		WHERE org = ? AND session = ? AND run_id = ? ORDER BY seq`, orgID, id, runID)
+	return found, r.wrap("list inputs of a run", err)
+}
+
+const inputColumns = `id, kind, principal, body, coalesce(key, ''), digest, run_id, created_at, coalesce(processed_at, 0)`
+
+func scanInput(row scanner) (in agent.Input, err error) {
+	var body []byte
+	err = row.Scan(&in.ID, &in.Kind, &in.Principal, &body, &in.Key, &in.Digest, &in.RunID, asTime{&in.CreatedAt}, asTime{&in.ProcessedAt})
+	in.Body = body
+	return in, err
 }
 
 // RemoveSession implements agent.Sessions.

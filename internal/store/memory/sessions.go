@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -194,6 +195,12 @@ func (s *Sessions) SessionInputs(_ context.Context, orgID, id string, limit, off
 		all = append(all, in.Input)
 	}
 	return page(all, limit, offset), len(all), nil
+}
+
+// InputsOf implements agent.Sessions.
+func (s *Sessions) InputsOf(ctx context.Context, orgID, id, runID string) ([]agent.Input, error) {
+	all, _, err := s.SessionInputs(ctx, orgID, id, math.MaxInt, 0)
+	return slices.DeleteFunc(all, func(in agent.Input) bool { return in.RunID != runID }), err
 }
 
 // RemoveSession implements agent.Sessions.

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/agent"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
@@ -127,7 +129,9 @@ func (b *testBench) checkInputs(want ...string) []agent.Input {
 	all, total, err := b.Sessions.SessionInputs(b.Context(), "a", "sess_1", 100, 0)
 	b.ok(err)
 	var got []string
+	byRun := map[string][]agent.Input{}
 	for _, in := range all {
+		byRun[in.RunID] = append(byRun[in.RunID], in)
 		text := in.ID + " " + in.RunID
 		if in.ProcessedAt.IsZero() {
 			text += " …"
@@ -136,6 +140,16 @@ func (b *testBench) checkInputs(want ...string) []agent.Input {
 	}
 	if !slices.Equal(got, want) || total != len(want) {
 		b.Errorf("the inputs are %q of %d, want %q", got, total, want)
+	}
+	for run, inputs := range byRun {
+		of, err := b.Sessions.InputsOf(b.Context(), "a", "sess_1", run)
+		b.ok(err)
+		if diff := cmp.Diff(inputs, of); diff != "" {
+			b.Errorf("inputs of the run %q (-want +got):\n%s", run, diff)
+		}
+	}
+	if of, err := b.Sessions.InputsOf(b.Context(), "b", "sess_1", "run_1"); err != nil || len(of) > 0 {
+		b.Errorf("another org has the inputs %v, %v", of, err)
 	}
 	return all
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -28,6 +29,7 @@ type lookup struct {
 // definitions answers requests for agents, their versions, MCP servers, hooks and tools.
 type definitions struct {
 	lookup
+	kit     *surface.Handler
 	reader  Reader
 	vault   *secret.Keyring
 	servers Servers
@@ -53,6 +55,8 @@ type agentObject struct {
 	Servers []serverObject     `json:"mcp_servers,omitzero"`
 	Tools   []assignmentObject `json:"tools,omitzero"`
 	Hooks   []hookObject       `json:"hooks,omitzero"`
+
+	Warnings []string `json:"warnings,omitempty"` // in the answer to a change
 }
 
 func wireAgent(a agent.Agent) agentObject {
@@ -148,6 +152,7 @@ func (h *definitions) Create() surface.Endpoint {
 			return 0, nil, surface.Refused(err, anAgent(a.ID))
 		}
 		out, err := h.whole(a, caller)
+		out.Warnings = h.unserved(a)
 		if err == nil && hooked {
 			out.Hooks = h.warned(r, caller, a, out.Hooks)
 		}
@@ -183,11 +188,24 @@ func (h *definitions) Patch() surface.Endpoint {
 			return 0, nil, err
 		}
 		out, err := h.whole(a, caller)
+		out.Warnings = h.unserved(a)
 		if err == nil && surface.FieldsOf("", body).Has("hooks") {
 			out.Hooks = h.warned(r, caller, a, out.Hooks)
 		}
 		return http.StatusOK, out, err
 	})
+}
+
+// unserved returns a warning for each model of an agent that nobody serves now. It is no error: a route of that name can be
+// made later.
+func (h *definitions) unserved(a agent.Agent) (warnings []string) {
+	for _, one := range []struct{ member, name string }{{"model", a.Model}, {"settings.fallback_model", a.Settings.FallbackModel}} {
+		if one.name != "" && !h.kit.Serves(one.name) {
+			warnings = append(warnings, fmt.Sprintf("%s: no provider of this gateway serves the model %q, so runs of the agent are refused until one does; "+
+				"GET /v1/models lists all names", one.member, one.name))
+		}
+	}
+	return warnings
 }
 
 // apply applies the members of a body to a definition.

@@ -13,6 +13,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/spelling"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
@@ -130,10 +131,9 @@ func (h *definitions) readAssignment(ctx context.Context, orgID string, f *surfa
 
 // findAssigned finds the tool of an assignment, and sets its id.
 func (h *definitions) findAssigned(ctx context.Context, orgID string, f *surface.Fields, one *agent.Assignment) error {
-	missingTool := fault.New(fault.NotFound, "not_found", "there is no %s tool with the name %.80q", one.Type, one.Name).In(f.At("tool_name"))
 	if one.Type == builtinTool {
 		if !slices.Contains(builtin.OfAgents(), one.Name) {
-			return missingTool
+			return unknownTool(f, one, "GET /api/tools?type=builtin lists the built-in tools")
 		}
 		if one.ToolID != "" {
 			return surface.InvalidValue(f.At("tool_id"), "%s is for custom tools; a built-in tool has none", f.At("tool_id"))
@@ -143,12 +143,20 @@ func (h *definitions) findAssigned(ctx context.Context, orgID string, f *surface
 	t, err := h.customTool(ctx, orgID, *one)
 	switch {
 	case errors.Is(err, org.ErrNotFound), err == nil && t.Name != one.Name:
-		return missingTool
+		return unknownTool(f, one, "create it with POST /api/tools")
 	case err != nil:
 		return err
 	}
 	one.ToolID = t.ID
 	return nil
+}
+
+// unknownTool is the error for a tool that does not exist. help says what to do.
+func unknownTool(f *surface.Fields, one *agent.Assignment, help string) error {
+	if near := spelling.Nearest(one.Name, builtin.OfAgents()); near != "" {
+		help = fmt.Sprintf("did you mean the built-in tool %s?", near)
+	}
+	return fault.New(fault.Invalid, "unknown_tool", "there is no %s tool with the name %.80q; %s", one.Type, one.Name, help).In(f.At("tool_name"))
 }
 
 // readOverride reads config_override.

@@ -138,7 +138,7 @@ type Handler struct {
 func New(o Options) *Handler {
 	b := base{o.Log, o.Now, o.NewID}
 	h := &Handler{
-		agents:   definitions{lookup{b, o.Store, o.Orgs}, o.Reader, o.Vault, o.Servers, o.Judge},
+		agents:   definitions{lookup{b, o.Store, o.Orgs}, o.Kit, o.Reader, o.Vault, o.Servers, o.Judge},
 		tools:    customTools{b, o.Store, o.Reader, o.Orgs, o.Judge},
 		observed: observed{b, o.Observed},
 		settings: orgSettings{b, o.Store, o.Secrets, o.Vault, o.Kit, o.Orgs},

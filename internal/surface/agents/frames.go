@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/agent"
+	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -38,7 +40,17 @@ type call struct {
 	ID         string          `json:"call_id"`
 	Arguments  json.RawMessage `json:"arguments"`
 	Preview    string          `json:"result_preview"`
-	DurationMS int64           `json:"duration_ms"`
+	Result     *string         `json:"result,omitempty"` // whole, in the record of the run; nil = it is not there
+	IsError    bool            `json:"is_error"`
+	DurationMS int64           `json:"duration_ms"` // rounded up; 0 = it was not executed
+}
+
+// target is a model of a provider that a run has called, on the wire.
+type target struct {
+	Provider string `json:"provider"`
+	Model    string `json:"model"`
+	Calls    int    `json:"model_calls"`
+	Answers  int    `json:"answers"` // how many of the calls have ended with an answer
 }
 
 // usage is what a run has used, on the wire.
@@ -62,9 +74,9 @@ func wireUsage(u model.Usage, cost *int64) usage {
 // events make the same frames whenever they are followed. It keeps what the end of the run repeats.
 type projection struct {
 	turn    agent.SessionTurn
-	charge  func(bytes int) error // for what is kept
-	reveals bool                  // the caller may see addresses
-	now     func() time.Time
+	charge  func(bytes int) error                // for what is kept
+	reveals bool                                 // the caller may see addresses
+	whole   bool                                 // results are kept, for the record
 	send    func(id string, frame ordered) error // nil = the frames are not sent
 	refuse  func(event.Finished) error           // for a run that the outbound policy ends before the first frame; nil = it has frames, too
 
@@ -88,13 +100,20 @@ type projection struct {
 	asked     map[string]json.RawMessage // the arguments of calls that have waited, by key
 	why       map[string]string          // the messages of hooks that ask for approval, by the key of the call
 	waits     []string                   // ids of the approvals that are asked for
+	targets   []target
+	target    int    // index into targets of the latest model call
+	model     string // that has answered last; without an answer the one that was called last
 	end       *event.Finished
+	when      time.Time // of the event that the next frame is about
 	seq, part int
 }
 
 // Emit implements eventlog.Sink.
 func (p *projection) Emit(at event.Position, e event.Event) error {
 	p.part = 0
+	if t := event.Time(e); !t.IsZero() {
+		p.when = t
+	}
 	emit := func(kind string, members any) error { return p.frame(at, kind, members) }
 	if c, is := e.(event.Compacted); is && !p.begun {
 		p.early = append(p.early, c)
@@ -116,6 +135,9 @@ func (p *projection) Emit(at event.Position, e event.Event) error {
 	case event.Started:
 		p.started = e
 	case event.RoundStarted:
+		if err := p.calling(e.Target); err != nil {
+			return err
+		}
 		return p.round(e, emit)
 	case event.ModelFallback:
 		p.reactive = false
@@ -128,6 +150,10 @@ func (p *projection) Emit(at event.Position, e event.Event) error {
 		return p.say(&p.reasoning, e.Text, "reasoning_delta", emit)
 	case event.RoundDone:
 		p.finish, p.reactive, p.answered = e.Stop, false, true
+		if len(p.targets) > 0 {
+			p.targets[p.target].Answers++
+			p.model = p.targets[p.target].Model
+		}
 		if p.reasoning.Len() > 0 {
 			return emit("reasoning", reasoningFrame{p.step, p.reasoning.String()})
 		}
@@ -166,8 +192,11 @@ func (p *projection) begin(e event.Event, emit emitter) error {
 	if p.missing == nil {
 		p.missing = []string{}
 	}
+	defer func(now time.Time) { p.when = now }(p.when)
+	p.when = p.started.At
 	err := emit("start", startFrame{p.started.RunID, p.turn.Session, nil, p.turn.Reasoning, p.missing})
 	for _, e := range p.early {
+		p.when = event.Time(e)
 		if c, is := e.(event.Compacted); is && err == nil {
 			err = p.compact(c, emit)
 		}
@@ -177,6 +206,24 @@ func (p *projection) begin(e event.Event, emit emitter) error {
 	}
 	p.early = nil
 	return err
+}
+
+// calling notes that a target is called.
+func (p *projection) calling(t event.Target) error {
+	p.target = slices.IndexFunc(p.targets, func(one target) bool { return one.Provider == t.Provider && one.Model == t.Model })
+	if p.target < 0 {
+		const own = 64
+		if err := p.charge(own + len(t.Provider) + len(t.Model)); err != nil {
+			return err
+		}
+		p.target = len(p.targets)
+		p.targets = append(p.targets, target{Provider: t.Provider, Model: t.Model})
+	}
+	p.targets[p.target].Calls++
+	if !slices.ContainsFunc(p.targets, func(one target) bool { return one.Answers > 0 }) {
+		p.model = t.Model
+	}
+	return nil
 }
 
 // hook sends what a hook has decided.
@@ -293,9 +340,16 @@ func (p *projection) answer(e event.ToolDone, emit emitter) error {
 		at = len(p.calls) - 1
 	}
 	c := &p.calls[at]
-	c.Preview, c.DurationMS = preview(e.Text), e.Duration.Milliseconds()
+	c.Preview, c.IsError = preview(e.Text), e.Outcome != event.CallOK && e.Outcome != event.CallCached
+	c.DurationMS = int64((e.Duration + time.Millisecond - 1) / time.Millisecond)
+	if p.whole {
+		if err := p.charge(len(e.Text)); err != nil {
+			return err
+		}
+		c.Result = &e.Text
+	}
 	meta := resultMeta{utf8.RuneCountInString(e.Text), "text"}
-	return emit("tool_result", resultFrame{p.step, e.Name, e.Key, c.Preview, meta, c.DurationMS})
+	return emit("tool_result", resultFrame{p.step, e.Name, e.Key, c.Preview, meta, c.IsError, c.DurationMS})
 }
 
 // preview returns the first characters of a text.
@@ -335,11 +389,7 @@ func (p *projection) finished(e event.Finished, emit emitter) error {
 	}
 	status, why := p.status()
 	if status == runFailed {
-		failed := errorFrame{Error: why, RunID: p.started.RunID}
-		if e.Reason == event.Blocked && e.Failure != nil {
-			failed.Code = &e.Failure.Code
-		}
-		if err := emit("error", failed); err != nil {
+		if err := emit("error", errorFrame{why.Error, why.Code, p.started.RunID}); err != nil {
 			return err
 		}
 	} else if p.text.Len() > 0 && !p.toolless {
@@ -350,48 +400,87 @@ func (p *projection) finished(e event.Finished, emit emitter) error {
 	return emit("complete", p.result())
 }
 
-// status returns what became of the run so far, and why it has failed or was cancelled; "" otherwise.
-func (p *projection) status() (status, why string) {
+// status returns what became of the run so far, and why it has failed or was cancelled; the zero value otherwise.
+func (p *projection) status() (status string, why errorObject) {
 	switch {
 	case p.end == nil && len(p.waits) > 0:
-		return runWaiting, ""
+		return runWaiting, why
 	case p.end == nil:
-		return runRunning, ""
+		return runRunning, why
 	}
-	switch r := p.end.Reason; r {
+	reason := p.end.Reason
+	why.Code = string(reason)
+	switch reason {
 	case event.NoProgress:
-		return runFailed, doomLoop + cmp.Or(p.end.Repeated, "repeated tool calls")
+		why.Error = doomLoop + cmp.Or(p.end.Repeated, "repeated tool calls")
+		return runFailed, why
 	case event.Cancelled:
-		return runCancelled, "The run was cancelled."
+		why.Error = "The run was cancelled."
+		return runCancelled, why
 	case event.CallerGone:
-		return runCancelled, "The client closed the connection before the run was complete."
+		why.Error = "The client closed the connection before the run was complete."
+		return runCancelled, why
 	case event.Deadline:
-		return runCancelled, "The run reached its time limit."
+		why.Error = "The run reached its time limit."
+		return runCancelled, why
 	case event.Tokens, event.Money:
-		return runFailed, "The run reached a limit of its budget (" + string(r) + ")."
+		why.Error = "The run reached a limit of its budget (" + string(reason) + ")."
+		return runFailed, why
 	default:
-		if !r.Failed() {
-			return runCompleted, ""
+		if !reason.Failed() {
+			return runCompleted, errorObject{}
 		}
 	}
 	var object errorObject
-	if err := json.Unmarshal(Errors().End(*p.end, p.reveals), &object); err != nil || object.Error == "" {
-		object.Error = string(p.end.Reason)
+	if err := json.Unmarshal(Errors().End(*p.end, p.reveals), &object); err == nil {
+		why.Error, why.Code = object.Error, cmp.Or(object.Code, why.Code)
 	}
-	return runFailed, object.Error
+	why.Error = cmp.Or(why.Error, string(reason))
+	return runFailed, why
 }
 
 // result returns the run as complete, and the answers about it, have it.
 func (p *projection) result() runResult {
 	status, why := p.status()
 	out := runResult{
-		RunID: p.started.RunID, SessionID: p.turn.Session, Content: p.text.String(), Status: status, Error: why, Steps: p.step,
+		RunID: p.started.RunID, SessionID: p.turn.Session, Content: p.text.String(), Status: status, Error: why.Error, Code: why.Code, Steps: p.step,
 		Calls: append([]call{}, p.calls...),
 	}
 	if p.end != nil {
 		out.Usage = wireUsage(p.end.Usage, p.end.CostNanoUSD)
 	}
 	return out
+}
+
+// write answers with the run as one JSON object, with the members of others, and the status of its end.
+func (p *projection) write(w http.ResponseWriter, others ...any) error {
+	status, why := p.status()
+	code := http.StatusOK
+	switch {
+	case p.end == nil: // it waits for a person
+		code = http.StatusAccepted
+	case status != runCompleted:
+		code = p.failed(w.Header())
+		fault.Note(w, why.Code)
+	}
+	return surface.WriteJSON(w, code, append(ordered{p.result()}, others...))
+}
+
+// failed returns the HTTP status of a run that has failed or was cancelled, and sets the fields of the header that belong to it.
+func (p *projection) failed(h http.Header) int {
+	status := 0
+	switch p.end.Reason {
+	case event.Deadline:
+		status = http.StatusGatewayTimeout
+	case event.Tokens, event.Money:
+		status = http.StatusTooManyRequests
+	case event.NoProgress:
+		status = http.StatusUnprocessableEntity
+	default:
+		return Errors().EndStatus(h, *p.end, p.reveals)
+	}
+	h.Set("X-Should-Retry", "false") // the same request takes as long, or costs as much, again
+	return status
 }
 
 // frame sends a frame. Deltas have no seq and no ts.
@@ -407,7 +496,7 @@ func (p *projection) frame(at event.Position, kind string, members any) error {
 	}
 	head := frameHead{Event: kind, Type: kind}
 	if !delta {
-		head.Seq, head.TS = p.seq, surface.Timestamp(p.now().UnixMilli())
+		head.Seq, head.TS = p.seq, surface.Timestamp(p.when.UnixMilli())
 	}
 	return p.send(id.String(), ordered{head, members})
 }

@@ -250,13 +250,16 @@ func (h *runs) sessionOf(r *http.Request, caller caller.Caller, a agent.Agent, i
 	return s, true, surface.Refused(h.store.CreateSession(r.Context(), s, a.Declared), anAgent(a.ID))
 }
 
-// Stream answers POST /api/agents/{id}/run/stream.
+// Stream answers POST /api/agents/{id}/run/stream: with frames, or with one JSON object if the client takes no stream.
 func (h *runs) Stream(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	b, err := h.begin(r, caller, false)
 	if err != nil {
 		return surface.Failed(h.log, err)
 	}
 	w.Header().Set(runIDHeader, b.id)
+	if surface.WantsJSON(r.Header) {
+		return h.whole(w, r, caller, b)
+	}
 	err = h.follow(w, r, caller, b.turn, frameID{}, true)
 	h.clientLeft(r, caller, b)
 	return err
@@ -293,14 +296,14 @@ func (h *runs) follow(w http.ResponseWriter, r *http.Request, caller caller.Call
 	default:
 		var object errorObject
 		_ = json.Unmarshal(Errors().Body(surface.Failed(h.log, err)), &object) // what Body has encoded
-		failed := errorFrame{object.Error, &object.Code, turn.RunID}
+		failed := errorFrame{object.Error, object.Code, turn.RunID}
 		_ = out.Send("", ordered{frameHead{Event: "error", Type: "error"}, failed}) // after an error the client has left
 	}
 	return nil
 }
 
 func (h *runs) projection(caller caller.Caller, turn agent.SessionTurn) *projection {
-	return &projection{turn: turn, charge: caller.Account.Acquire, reveals: caller.Principal.Role.MaySeeAddresses(), now: h.now}
+	return &projection{turn: turn, charge: caller.Account.Acquire, reveals: caller.Principal.Role.MaySeeAddresses()}
 }
 
 // clientLeft stops the run of a client that has left, unless the client, or a person, is to come back for it.
@@ -330,19 +333,25 @@ func (h *runs) Run(w http.ResponseWriter, r *http.Request, caller caller.Caller)
 		return surface.Failed(h.log, err)
 	}
 	w.Header().Set(runIDHeader, b.id)
-	w.Header().Set("Turnpike-Hint", "POST /api/agents/{id}/run/stream runs the agent with its tools")
+	w.Header().Set("Turnpike-Hint", withTools)
+	return h.whole(w, r, caller, b, toollessRun{Hint: withTools})
+}
+
+// withTools says how an agent runs with its tools.
+const withTools = "POST /api/agents/{id}/run/stream runs the agent with its tools; with the header Accept: application/json it answers with one object"
+
+// whole answers with the run as one JSON object when it has ended, or waits for a person.
+func (h *runs) whole(w http.ResponseWriter, r *http.Request, caller caller.Caller, b begun, others ...any) error {
 	p := h.projection(caller, b.turn)
-	err = h.runner.Follow(r.Context(), eventlog.Follow{Org: caller.Org.ID, RunID: b.id, Account: caller.Account, Client: true}, p)
+	err := h.runner.Follow(r.Context(), eventlog.Follow{Org: caller.Org.ID, RunID: b.id, Account: caller.Account, ToWaiting: true}, p)
 	h.clientLeft(r, caller, b)
 	if err != nil {
 		return surface.Failed(h.log, err)
 	}
-	out := p.result()
-	status := http.StatusOK
-	if out.Status == runFailed {
-		status = http.StatusBadGateway
+	if len(p.waits) > 0 {
+		others = append(others, waitingRun{p.waits})
 	}
-	return surface.WriteJSON(w, status, ordered{out, toollessRun{}})
+	return p.write(w, others...)
 }
 
 // findRun returns the turn that the path names, if it exists for the caller.
@@ -361,16 +370,17 @@ func (h *runs) GetRun(w http.ResponseWriter, r *http.Request, caller caller.Call
 	if err != nil {
 		return surface.Failed(h.log, err)
 	}
-	out, err := h.runObject(r.Context(), caller, s, turn)
+	out, err := h.runObject(r.Context(), caller, s, turn, true)
 	if err != nil {
 		return surface.Failed(h.log, err)
 	}
 	return surface.WriteStored(w, caller, http.StatusOK, out)
 }
 
-// runObject returns a run on the wire.
-func (h *runs) runObject(ctx context.Context, caller caller.Caller, s agent.Session, turn agent.SessionTurn) (ordered, error) {
+// runObject returns a run on the wire, with the results of its calls if it is to be whole.
+func (h *runs) runObject(ctx context.Context, caller caller.Caller, s agent.Session, turn agent.SessionTurn, whole bool) (ordered, error) {
 	p := h.projection(caller, turn)
+	p.whole = whole
 	err := h.runner.Follow(ctx, eventlog.Follow{Org: caller.Org.ID, RunID: turn.RunID, Account: caller.Account, Now: true}, p)
 	if errors.Is(err, org.ErrNotFound) { // retention_days has deleted it
 		return ordered{deletedRun{turn.RunID, s.ID, s.Agent, turn.Version, "deleted", millis.Time(turn.CreatedAt)}}, nil
@@ -378,7 +388,13 @@ func (h *runs) runObject(ctx context.Context, caller caller.Caller, s agent.Sess
 	if err != nil {
 		return nil, err
 	}
-	record := runRecord{AgentID: s.Agent, AgentVersion: turn.Version, CreatedAt: millis.Time(turn.CreatedAt), Approvals: append([]string{}, p.waits...)}
+	record := runRecord{
+		AgentID: s.Agent, AgentVersion: turn.Version, Model: surface.Given(p.model), Targets: append([]target{}, p.targets...),
+		CreatedAt: millis.Time(turn.CreatedAt), Approvals: append([]string{}, p.waits...),
+	}
+	if record.Input, err = h.input(ctx, caller, s, turn); err != nil {
+		return nil, err
+	}
 	if p.end != nil {
 		record.CompletedAt = millis.Time(p.end.At)
 	}
@@ -388,6 +404,26 @@ func (h *runs) runObject(ctx context.Context, caller caller.Caller, s agent.Sess
 	}
 	record.OnRunComplete = toldHooks(told)
 	return ordered{p.result(), record}, nil
+}
+
+// input returns the messages of a run, parted by blank lines; nil if there are none.
+func (h *runs) input(ctx context.Context, caller caller.Caller, s agent.Session, turn agent.SessionTurn) (*string, error) {
+	inputs, err := h.store.InputsOf(ctx, s.Org, s.ID, turn.RunID)
+	if err != nil {
+		return nil, err
+	}
+	var texts []string
+	for _, in := range inputs {
+		var body struct{ Message string }
+		if in.Kind != agent.InputMessage || json.Unmarshal(in.Body, &body) != nil {
+			continue
+		}
+		if err := caller.Account.Acquire(2 * len(body.Message)); err != nil {
+			return nil, err
+		}
+		texts = append(texts, body.Message)
+	}
+	return surface.Given(strings.Join(texts, "\n\n")), nil
 }
 
 // SessionRuns answers GET /api/sessions/{id}/runs, the latest first.
@@ -408,7 +444,7 @@ func (h *runs) SessionRuns() surface.Endpoint {
 		}
 		out := []ordered{}
 		for _, t := range turns {
-			one, err := h.runObject(r.Context(), caller, s, t)
+			one, err := h.runObject(r.Context(), caller, s, t, false)
 			if err != nil {
 				return 0, nil, err
 			}

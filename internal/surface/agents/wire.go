@@ -100,6 +100,7 @@ type (
 		ID         string     `json:"call_id"`
 		Preview    string     `json:"result_preview"`
 		Meta       resultMeta `json:"result_meta"`
+		IsError    bool       `json:"is_error"` // the call has failed, or was not executed
 		DurationMS int64      `json:"duration_ms"`
 	}
 	resultMeta struct {
@@ -125,9 +126,9 @@ type (
 		Message   string           `json:"message"`
 	}
 	errorFrame struct {
-		Error string  `json:"error"`
-		Code  *string `json:"code,omitempty"`
-		RunID string  `json:"run_id"`
+		Error string `json:"error"`
+		Code  string `json:"code"`
+		RunID string `json:"run_id"`
 	}
 )
 
@@ -138,6 +139,7 @@ type runResult struct {
 	Content   string `json:"content"`
 	Status    string `json:"status"`
 	Error     string `json:"error,omitempty"`
+	Code      string `json:"code,omitempty"` // of the error
 	Steps     int    `json:"steps"`
 	Calls     []call `json:"tool_calls"`
 	Usage     usage  `json:"usage"`
@@ -145,13 +147,22 @@ type runResult struct {
 
 // toollessRun is what the answer to a run without tools has beside the result.
 type toollessRun struct {
-	ToolsUsed bool `json:"tools_used"` // false
+	ToolsUsed bool   `json:"tools_used"` // false
+	Hint      string `json:"hint"`
+}
+
+// waitingRun is what the answer to a run has beside the result, if it waits.
+type waitingRun struct {
+	Approvals []string `json:"approvals"`
 }
 
 // runRecord is what the record of a run has beside the result.
 type runRecord struct {
 	AgentID       string     `json:"agent_id"`
 	AgentVersion  int        `json:"agent_version"`
+	Input         *string    `json:"input"` // its messages, parted by blank lines; nil = they wait, or are deleted
+	Model         *string    `json:"model"` // that has answered last; nil = none was called
+	Targets       []target   `json:"targets"`
 	CreatedAt     *string    `json:"created_at"`
 	CompletedAt   *string    `json:"completed_at"` // nil = it has not ended
 	Approvals     []string   `json:"approvals"`

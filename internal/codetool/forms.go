@@ -53,7 +53,7 @@ const (
 		"conversation. Print what you need to see. The standard library is there; other packages may be missing. A session that reaches its time " +
 		"or memory limit, or is idle for an hour, loses its variables; the next result then says state_lost."
 	javaScriptDescription = "Run JavaScript in a sandbox without network. Variables%s are kept for later calls of this conversation. Print what you need to " +
-		"see with console.log. There are the language, console and timers%s, and no modules and no fetch. A session that reaches its time or " +
+		"see with console.log. JavaScript has the language, console and timers%s" + missingJavaScript + "A session that reaches its time or " +
 		"memory limit, or is idle for an hour, loses its variables; the next result then says state_lost."
 )
 

@@ -1,6 +1,7 @@
 package sandbox_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -23,7 +24,8 @@ func TestJavaScript(t *testing.T) {
 		{"a promise as the value", "(async () => ({ answer: 42 }))()", "", "", `{"answer":42}`},
 		{"a map and a set", "new Map([['k', 1], ['l', new Set(['s'])]])", "", "", `Map(2) {"k" => 1,"l" => Set(1) {"s"}}`},
 		{"values that JSON loses", "({n: 12345678901234567890n, x: NaN, l: [undefined, 2n], " +
-			"e: new Error('E'), r: /a/g, f() {}, u: undefined})", "", "", `{"n":12345678901234567890,"x":NaN,"l":[undefined,2],"e":[Error: E],"r":/a/g}`},
+			"e: new Error('E'), r: /a/g, f() {}, u: undefined})", "", "",
+			`{"n":12345678901234567890,"x":NaN,"l":[undefined,2],"e":[Error: E],"r":/a/g}`},
 		{"bytes and dates", "[new Uint8Array([1, 2]), new ArrayBuffer(3), new Date(0)]", "", "",
 			`[Uint8Array(2) [1,2],[ArrayBuffer of 3 bytes],"1970-01-01T00:00:00.000Z"]`},
 		{"a rejection that is handled", "const p = Promise.reject(1); await null; try { await p } catch { 'ok' }", "", "", `"ok"`},
@@ -61,6 +63,17 @@ func TestJavaScript(t *testing.T) {
 		if o.Exit != 1 || !strings.Contains(o.Stderr, c.stderr) || o.Ended != "" {
 			t.Errorf("%s: %+v", c.name, o)
 		}
+	}
+}
+
+// Of much output the begin and the end are kept.
+func TestMuchOutput(t *testing.T) {
+	m := newManager(t, sandbox.Options{Drivers: []string{sandbox.QuickJS}})
+	o := run(t, m, js("acme", "s", "print('FIRST'); for (let i = 0; i < 200; i++) print('x'.repeat(9999)); print('LAST')"))
+	want := fmt.Sprintf("\n[%d bytes were dropped here]\n", o.StdoutDropped)
+	if !strings.HasPrefix(o.Stdout, "FIRST\n") || !strings.HasSuffix(o.Stdout, "LAST\n") || !strings.Contains(o.Stdout, want) ||
+		len(o.Stdout)-len(want)+int(o.StdoutDropped) != len("FIRST\nLAST\n")+2_000_000 {
+		t.Errorf("%d bytes, %d dropped", len(o.Stdout), o.StdoutDropped)
 	}
 }
 

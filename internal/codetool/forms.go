@@ -37,7 +37,8 @@ func Forms(o Options, languages []sandbox.Language, named string) []catalog.Form
 		forms = append(forms, catalog.Form{Tool: &inLanguage{t, l, second}, As: builtin.ExecuteJavaScript})
 	}
 	if o.Files != nil && len(forms) > 0 {
-		forms = append(forms, catalog.Form{Tool: &listFiles{o}, As: builtin.ListFiles}, catalog.Form{Tool: &readFile{o}, As: builtin.ReadFile})
+		forms = append(forms, catalog.Form{Tool: &listFiles{o: o}, As: builtin.ListFiles})
+		forms = append(forms, catalog.Form{Tool: &readFile{o: o}, As: builtin.ReadFile})
 	}
 	return forms
 }

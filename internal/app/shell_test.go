@@ -40,7 +40,7 @@ func TestCommandsOfChat(t *testing.T) {
 	a := d.send("POST", chatPath, strings.NewReader(`{"model":"m","messages":[{"role":"user","content":"x"}],"enable_code_execution":true,"stream":true}`))
 	for _, want := range []string{
 		`"phase":"calling","data":{"tool_type":"shell","commands":["cat a.txt; echo oh \u003e\u00262","sh -c 'exit 7' \u003e b.txt; exit 7"]}`,
-		`"stdout":"from python","stderr":"oh\n","exit_code":7,"status":"completed","working_directory":null,"timed_out":false,`,
+		`"stdout":"from python","stderr":"oh\n","exit_code":7,"status":"completed","working_directory":"/work","timed_out":false,`,
 		`"name":"b.txt"`,
 	} {
 		if text := string(a.body); !strings.Contains(text, want) && !strings.Contains(text, strings.NewReplacer(`\u003e`, ">", `\u0026`, "&").Replace(want)) {

@@ -10,21 +10,38 @@ import (
 
 // The values of results: see tool.Result.Value. Their JSON is what the model reads, unless that is cut.
 
-// CodeResult is the value of a call that has run code.
+// CodeResult is the value of a call that has run code. What the model must read comes before the output, which can be long.
 type CodeResult struct {
 	Language  string `json:"language"`
-	Driver    string `json:"driver"` // the sandbox that ran the code
-	Exit      int    `json:"exit"`   // 0 = no error, -1 = the session has ended
-	Result    string `json:"result,omitempty"`
-	Stdout    string `json:"stdout"`
-	Stderr    string `json:"stderr"`
-	Truncated bool   `json:"truncated,omitempty"` // a part of the output was dropped
-	StateLost bool   `json:"state_lost,omitempty"`
+	Driver    string `json:"driver"`          // the sandbox that ran the code
+	Exit      int    `json:"exit"`            // 0 = no error, -1 = the session has ended
 	Error     string `json:"error,omitempty"` // why the session has ended
 	Note      string `json:"note,omitempty"`
+	StateLost bool   `json:"state_lost,omitempty"`
 
 	Files       []event.File  `json:"files,omitempty"`
 	NotProduced []NotProduced `json:"not_produced,omitempty"`
+
+	Truncated bool   `json:"truncated,omitempty"` // a part of the output was dropped
+	Result    string `json:"result,omitempty"`
+	Stdout    string `json:"stdout"`
+	Stderr    string `json:"stderr"`
+
+	Images []string `json:"images_base64,omitempty"` // that the code has shown; the JSON for the model does not have them
+}
+
+// Directory returns the working directory as the code sees it; "" = it is one of the host, or of a service, and is not shown.
+func (r CodeResult) Directory() string { return directoryOf(r.Driver) }
+
+// Directory is as [CodeResult.Directory].
+func (r ShellResult) Directory() string { return directoryOf(r.Driver) }
+
+func directoryOf(driver string) string {
+	switch driver {
+	case "wasm", "bwrap", "quickjs":
+		return "/work"
+	}
+	return ""
 }
 
 // NotProduced is a file that the caller named and does not get.

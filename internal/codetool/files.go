@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/turnpike-gateway/turnpike/internal/builtin"
+	"github.com/turnpike-gateway/turnpike/internal/file"
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -23,14 +24,21 @@ const MaxListed = 100
 const maxSlice = 65_536
 
 // listFiles lists the files of the session.
-type listFiles struct{ o Options }
+type listFiles struct {
+	o     Options
+	given *file.Set // of the conversation; nil = none
+}
+
+// WithFiles implements [toolexec.Receiver].
+func (t *listFiles) WithFiles(files *file.Set) tool.Tool { return &listFiles{t.o, files} }
 
 // Definition implements [tool.Tool].
 func (t *listFiles) Definition() tool.Definition {
 	yes, no := true, false
 	return tool.Definition{
 		Name: builtin.CodeExecute, Title: "List files",
-		Description: "List the files of this conversation that were handed over or stored: id, name, media type and size. Read the text of one with read_file.",
+		Description: "List the files of this conversation, those of the user and those that were handed over or stored: " +
+			"id, name, media type and size. Read the text of one with read_file.",
 		InputSchema: json.RawMessage(`{"type":"object","properties":{},"additionalProperties":false}`),
 		Annotations: tool.Annotations{ReadOnly: &yes, OpenWorld: &no},
 	}
@@ -58,6 +66,11 @@ func (t *listFiles) Call(ctx context.Context, c tool.Call) (tool.Result, error) 
 		Files []listedFile `json:"files"`
 		More  bool         `json:"more,omitempty"` // there are older ones
 	}{Files: []listedFile{}, More: len(found) > MaxListed}
+	if t.given != nil {
+		for _, g := range t.given.Files {
+			out.Files = append(out.Files, listedFile{g.Name, g.Name, g.Name, g.MediaType, g.Bytes})
+		}
+	}
 	for _, f := range found[:min(len(found), MaxListed)] {
 		out.Files = append(out.Files, listedFile{f.ID, f.Name, f.Path, f.MediaType, f.Bytes})
 	}
@@ -65,10 +78,36 @@ func (t *listFiles) Call(ctx context.Context, c tool.Call) (tool.Result, error) 
 }
 
 // readFile reads a part of a file that is text.
-type readFile struct{ o Options }
+type readFile struct {
+	o     Options
+	given *file.Set // of the conversation; nil = none
+}
+
+// WithFiles implements [toolexec.Receiver].
+func (t *readFile) WithFiles(files *file.Set) tool.Tool { return &readFile{t.o, files} }
+
+// open opens a file of the user, by its name in the working directory or its id, or one that code has made.
+func (t *readFile) open(ctx context.Context, c tool.Call, id string) (io.ReadCloser, file.File, error) {
+	var all []file.Given
+	if t.given != nil {
+		all = t.given.Files
+	}
+	for _, g := range all {
+		switch named := (file.File{ID: g.Name, Name: g.Name}); {
+		case g.Name != id && (g.Input == nil || g.Input.ID != id):
+		case g.Input == nil:
+			return io.NopCloser(g.Content()), named, nil
+		default:
+			content, err := t.o.Open(ctx, c, *g.Input)
+			return content, named, err
+		}
+	}
+	return t.o.Files.Open(ctx, c, id)
+}
 
 const readSchema = `{"type":"object","properties":{` +
-	`"file_id":{"type":"string","minLength":1,"maxLength":200,"description":"An id of list_files, or of the files of a result."},` +
+	`"file_id":{"type":"string","minLength":1,"maxLength":200,` +
+	`"description":"An id of list_files, or of the files of a result, or the name of a file of the user."},` +
 	`"start":{"type":"integer","minimum":0,"description":"First character, 0 by default."},` +
 	`"end":{"type":"integer","minimum":0,"description":"Character after the last. At most 65536 characters are returned."}},` +
 	`"required":["file_id"],"additionalProperties":false}`
@@ -122,7 +161,7 @@ func (t *readFile) Call(ctx context.Context, c tool.Call) (tool.Result, error) {
 		}
 		defer c.Memory.Release(most)
 	}
-	content, f, err := t.o.Files.Open(ctx, c, args.FileID)
+	content, f, err := t.open(ctx, c, args.FileID)
 	if err != nil {
 		return refused(err.Error(), ""), nil
 	}

@@ -37,7 +37,8 @@ func Forms(o Options, languages []sandbox.Language, named string) []catalog.Form
 		forms = append(forms, catalog.Form{Tool: &inLanguage{t, l, second}, As: builtin.ExecuteJavaScript})
 	}
 	if o.Files != nil && len(forms) > 0 {
-		forms = append(forms, catalog.Form{Tool: &listFiles{o}, As: builtin.ListFiles}, catalog.Form{Tool: &readFile{o}, As: builtin.ReadFile})
+		forms = append(forms, catalog.Form{Tool: &listFiles{o: o}, As: builtin.ListFiles})
+		forms = append(forms, catalog.Form{Tool: &readFile{o: o}, As: builtin.ReadFile})
 	}
 	return forms
 }
@@ -53,7 +54,7 @@ const (
 		"conversation. Print what you need to see. The standard library is there; other packages may be missing. A session that reaches its time " +
 		"or memory limit, or is idle for an hour, loses its variables; the next result then says state_lost."
 	javaScriptDescription = "Run JavaScript in a sandbox without network. Variables%s are kept for later calls of this conversation. Print what you need to " +
-		"see with console.log. There are the language, console and timers%s, and no modules and no fetch. A session that reaches its time or " +
+		"see with console.log. JavaScript has the language, console and timers%s" + missingJavaScript + "A session that reaches its time or " +
 		"memory limit, or is idle for an hour, loses its variables; the next result then says state_lost."
 )
 

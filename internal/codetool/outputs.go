@@ -2,10 +2,12 @@ package codetool
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -39,7 +41,39 @@ type outputs struct {
 	keep    func(name string, body io.ReadSeeker) (Kept, error)
 	kept    []Kept
 	missing []builtin.NotProduced
-	ran     bool // the working directory was read
+	images  []string // base64 of the images that the call has shown
+	ran     bool     // the working directory was read
+}
+
+// The images of a call that events have, in bytes. The files have larger ones.
+const (
+	maxSeen    = 512 << 10 // of one
+	maxAllSeen = 1 << 20   // of all
+)
+
+// see keeps an image for the events. The code can have put anything in its place.
+func (o *outputs) see(dir *os.Root, name string) {
+	f, err := dir.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxSeen+1))
+	if err != nil || len(data) > maxSeen || o.seen()+len(data) > maxAllSeen || http.DetectContentType(data) != "image/png" {
+		return
+	}
+	o.images = append(o.images, base64.StdEncoding.EncodeToString(data))
+}
+
+// seen returns about how many bytes the images have.
+func (o *outputs) seen() (n int) {
+	for _, image := range o.images {
+		n += base64.StdEncoding.DecodedLen(len(image))
+	}
+	return n
 }
 
 // collect stores the files that the call names, those that the request requires and the call has written, and the images that it has
@@ -56,6 +90,7 @@ func (o *outputs) collect(ctx context.Context, dir *os.Root, shown []string) {
 		}
 	}
 	for _, name := range shown {
+		o.see(dir, name)
 		if !o.has(dir, name) {
 			o.add(ctx, dir, name)
 		}

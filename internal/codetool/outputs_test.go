@@ -5,6 +5,7 @@ package codetool_test
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -12,11 +13,13 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/codetool"
 	"github.com/turnpike-gateway/turnpike/internal/sandbox"
 	"github.com/turnpike-gateway/turnpike/internal/sandbox/sandboxtest"
@@ -217,6 +220,8 @@ func TestOutputsOfPython(t *testing.T) {
 	}
 }
 
+const png = "\x89PNG\r\n\x1a\n"
+
 // Images that the code has shown are kept as outputs are, once. One that does not fit is told. // J23
 func TestImagesThatAreShownAreKept(t *testing.T) {
 	dir := t.TempDir()
@@ -257,6 +262,19 @@ func TestImagesThatAreShownAreKept(t *testing.T) {
 	o = codetool.Options{Sandbox: &fake{outcome: sandbox.Outcome{Driver: "wasm", Notes: []string{"figure 1: TypeError: no\x00"}}}, Keep: keep}
 	if r := call(t, o, `{"language":"python","code":"1"}`); r.IsError || !strings.Contains(string(r.Structured), `"note":"Not shown to the user: figure 1: TypeError: no�."`) {
 		t.Errorf("a note: %s", r.Structured)
+	}
+	// Events have the images themselves; the model reads of the files. What is no image, or too large, is not among them.
+	for name, content := range map[string]string{"i.png": png, "j.png": png + strings.Repeat("x", 512<<10), "k.png": png + "k"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o = codetool.Options{Sandbox: inDirectory{dir, []string{"i.png", "j.png", "figure_1.png", "figure_6.png", "k.png"}}, Keep: keep}
+	r := call(t, o, `{"language":"python","code":"1"}`)
+	value, _ := r.Value.(builtin.CodeResult)
+	want := []string{base64.StdEncoding.EncodeToString([]byte(png)), base64.StdEncoding.EncodeToString([]byte(png + "k"))}
+	if !slices.Equal(value.Images, want) || strings.Contains(string(r.Structured), want[0]) {
+		t.Errorf("%d images, %s", len(value.Images), r.Structured)
 	}
 	for keep, want := range map[bool]bool{true: true, false: false} {
 		o := codetool.Options{Sandbox: &fake{}}

@@ -13,7 +13,7 @@ import (
 func resultOf(args arguments, o sandbox.Outcome, out *outputs) tool.Result {
 	a := builtin.CodeResult{
 		Language: string(args.Language), Driver: o.Driver, Exit: o.Exit, Result: readable(o.Result),
-		Stdout: output(o.Stdout, o.StdoutDropped), Stderr: output(o.Stderr, o.StderrDropped),
+		Stdout: readable(o.Stdout), Stderr: readable(o.Stderr),
 		Truncated: o.StdoutDropped+o.StderrDropped > 0, StateLost: o.StateLost,
 	}
 	a.Files, a.NotProduced = out.told(o.Driver)
@@ -28,11 +28,12 @@ func resultOf(args arguments, o sandbox.Outcome, out *outputs) tool.Result {
 	notes = append(notes, out.notes(o)...)
 	a.Note = strings.Join(notes, " ")
 	r := asJSON(a)
+	a.Images = out.images
 	r.IsError, r.Value = r.IsError || a.Exit != 0, a
 	return r
 }
 
-// output returns an output as valid UTF-8, with a line that says how much of it was dropped.
+// output returns an output of a command as valid UTF-8, with a line that says how much of it was dropped.
 func output(text string, dropped int64) string {
 	text = readable(text)
 	if dropped > 0 {

@@ -31,9 +31,12 @@ const outputsSchema = `,"outputs":{"type":"array","maxItems":10,"items":{"type":
 
 const description = "Run Python or JavaScript in a sandbox without network. Variables, and files in the working directory, " +
 	"are kept for later calls of this conversation, separately for each language. Print what you need to see. " +
-	"Python has its standard library; other packages may be missing. JavaScript has the language, console and timers%s, " +
-	"and no modules and no fetch. A session that reaches its time or memory limit, or is idle for an hour, loses its variables; " +
+	"Python has its standard library; other packages may be missing. JavaScript has the language, console and timers%s" +
+	missingJavaScript + "A session that reaches its time or memory limit, or is idle for an hour, loses its variables; " +
 	"the next result then says state_lost."
+
+// missingJavaScript is what models use first and do not find.
+const missingJavaScript = ". It has no Intl, URL, TextEncoder, structuredClone, atob, crypto, process, modules or fetch. "
 
 // shownDescription is the part of it for images.
 const shownDescription = " Images that Python shows become files that the user gets, without being in outputs: matplotlib figures that are shown, or " +
@@ -193,7 +196,8 @@ func (t *codeExecute) perform(ctx context.Context, c tool.Call, args arguments, 
 		r, err = t.notRun(ctx, args, err)
 	}
 	if c.Memory != nil && err == nil {
-		c.Memory.Release(max(0, mostKept-4*len(r.Structured))) // it is kept as text, as JSON, and as a value with its JSON
+		// It is kept as text, as JSON, and as a value with its JSON; images are a part of the value.
+		c.Memory.Release(max(0, mostKept-4*len(r.Structured)-3*out.seen()))
 	}
 	return r, err
 }

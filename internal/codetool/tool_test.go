@@ -73,9 +73,9 @@ func TestCodeRuns(t *testing.T) {
 			`{"language":"javascript","driver":"quickjs","exit":0,"result":"41","stdout":"<&>\n","stderr":""}`},
 		{`{"language":"javascript","code":"n + 1"}`, `{"language":"javascript","driver":"quickjs","exit":0,"result":"42","stdout":"","stderr":""}`},
 		{`{"language":"javascript","code":"for (;;);","timeout":0.3}`,
-			`{"language":"javascript","driver":"quickjs","exit":-1,"stdout":"","stderr":"","error":"the time limit was reached","note":"The session has ended with this call, and its variables are gone."}`},
+			`{"language":"javascript","driver":"quickjs","exit":-1,"error":"the time limit was reached","note":"The session has ended with this call, and its variables are gone.","stdout":"","stderr":""}`},
 		{`{"language":"javascript","code":"typeof n"}`,
-			`{"language":"javascript","driver":"quickjs","exit":0,"result":"\"undefined\"","stdout":"","stderr":"","state_lost":true,"note":"The variables of earlier calls were lost before this call; define them again."}`},
+			`{"language":"javascript","driver":"quickjs","exit":0,"note":"The variables of earlier calls were lost before this call; define them again.","state_lost":true,"result":"\"undefined\"","stdout":"","stderr":""}`},
 		{`{"language":"javascript","code":"typeof n"}`, `{"language":"javascript","driver":"quickjs","exit":0,"result":"\"undefined\"","stdout":"","stderr":""}`},
 	} {
 		r := call(t, o, c.args)
@@ -138,7 +138,7 @@ func TestSessionsAndLimitsAreThoseOfTheCall(t *testing.T) {
 func TestOutputIsReadable(t *testing.T) {
 	f := &fake{outcome: sandbox.Outcome{Driver: "wasm", Stdout: "a\xff\x00b", StdoutDropped: 5, Exit: 3, Result: "\xff"}}
 	r := call(t, codetool.Options{Sandbox: f}, `{"language":"python","code":"1"}`)
-	if want := `{"language":"python","driver":"wasm","exit":3,"result":"�","stdout":"a��b\n[5 more bytes were dropped]","stderr":"","truncated":true}`; string(r.Structured) != want || !r.IsError {
+	if want := `{"language":"python","driver":"wasm","exit":3,"truncated":true,"result":"�","stdout":"a��b","stderr":""}`; string(r.Structured) != want || !r.IsError {
 		t.Errorf("%s", r.Structured)
 	}
 }

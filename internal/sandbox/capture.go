@@ -2,20 +2,22 @@ package sandbox
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"sync"
 )
 
-// capture reads an output of an interpreter, always, so that no output blocks it. It keeps the first
-// bytes between two marks.
+// capture reads an output of an interpreter, always, so that no output blocks it. It keeps the begin and the end of what
+// is between two marks.
 type capture struct {
 	done chan struct{} // closed when the output has ended
 
 	mu      sync.Mutex
 	mark    []byte        // of the call; nil = there is none, and what comes is dropped
-	text    []byte        // of the call, at most maxOutput
+	text    []byte        // of the call, at most half of maxOutput
+	tail    []byte        // the end of what follows, at least half of maxOutput if there is so much
+	beyond  int64         // bytes of what follows
 	pending []byte        // may be the beginning of a mark
-	dropped int64         // bytes of the call that are not in text
 	wantEnd bool          // a line follows the mark
 	inReply bool          // the mark was seen, and the line is read
 	reply   []byte        // the line, at most maxReply
@@ -42,20 +44,22 @@ func newCapture(r io.Reader, reply bool) *capture {
 func (c *capture) begin(mark string) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.mark, c.text, c.pending, c.dropped, c.reply, c.inReply = []byte(mark), nil, nil, 0, nil, false
+	c.mark, c.text, c.tail, c.beyond, c.pending, c.reply, c.inReply = []byte(mark), nil, nil, 0, nil, nil, false
 	c.marked = make(chan struct{})
 	return c.marked
 }
 
-// end ends a call and returns what was kept.
+// end ends a call and returns what was kept, with a line where something was dropped.
 func (c *capture) end() (text string, dropped int64, reply []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.mark != nil {
 		c.keep(c.pending)
 	}
-	text, dropped, reply = string(c.text), c.dropped, c.reply
-	c.mark, c.text, c.pending, c.reply = nil, nil, nil, nil
+	tail := c.tail[max(0, len(c.tail)-maxOutput/2):]
+	dropped, reply = c.beyond-int64(len(tail)), c.reply
+	text = joined(string(c.text), string(tail), dropped)
+	c.mark, c.text, c.tail, c.pending, c.reply = nil, nil, nil, nil, nil
 	return text, dropped, reply
 }
 
@@ -101,9 +105,21 @@ func (c *capture) complete() {
 	close(c.marked)
 }
 
-// keep adds to the text what has room; called with mu held.
+// keep adds to the text what has room, and to the tail what follows; called with mu held.
 func (c *capture) keep(p []byte) {
-	n := min(len(p), maxOutput-len(c.text))
+	n := min(len(p), maxOutput/2-len(c.text))
 	c.text = append(c.text, p[:n]...)
-	c.dropped += int64(len(p) - n)
+	c.tail = append(c.tail, p[n:]...)
+	c.beyond += int64(len(p) - n)
+	if len(c.tail) > maxOutput {
+		c.tail = append(c.tail[:0], c.tail[len(c.tail)-maxOutput/2:]...)
+	}
+}
+
+// joined returns the begin and the end of an output, and says how many bytes between them were dropped.
+func joined(begin, end string, dropped int64) string {
+	if dropped == 0 {
+		return begin + end
+	}
+	return begin + fmt.Sprintf("\n[%d bytes were dropped here]\n", dropped) + end
 }

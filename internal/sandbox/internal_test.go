@@ -107,6 +107,7 @@ func TestAnOrgHasAsManyDirectoriesAsItMayHave(t *testing.T) {
 // Output is the same however the reads cut it.
 func TestOutputIsCutAtTheMark(t *testing.T) {
 	const mark = "\x00MARK\x00"
+	half := strings.Repeat("x", maxOutput/2)
 	for _, c := range []struct {
 		text          string
 		want, reply   string
@@ -118,7 +119,9 @@ func TestOutputIsCutAtTheMark(t *testing.T) {
 		{mark + "\n", "", "", 0, true, false},
 		{"a\x00MAR" + mark + "x\n", "a\x00MAR", "x", 0, true, false},
 		{"a\x00MAR", "a\x00MAR", "", 0, false, false},
-		{strings.Repeat("x", maxOutput) + "yz" + mark + "\n", strings.Repeat("x", maxOutput), "", 2, true, false},
+		{strings.Repeat("x", maxOutput) + mark + "\n", strings.Repeat("x", maxOutput), "", 0, true, false},
+		{half + "yz" + half + mark + "\n", half + "\n[2 bytes were dropped here]\n" + half, "", 2, true, false},
+		{half + half + half + half + "z" + mark + "\n", half + "\n[524289 bytes were dropped here]\n" + half[1:] + "z", "", maxOutput + 1, true, false},
 		{"a" + mark + strings.Repeat("r", maxReply+10) + "\n", "a", strings.Repeat("r", maxReply), 0, true, false},
 		{"a" + mark + "b", "a", "", 0, true, true},
 	} {

@@ -160,6 +160,10 @@ func (p *process) Run(ctx context.Context, code string) (Outcome, error) {
 		return o, nil //nolint:nilerr // the code has done it
 	}
 	o.Exit, o.Result, o.Notes = r.Exit, r.Result, notesOf(r)
+	if r.Ended != "" {
+		p.Close()
+		o.Ended = lastOf(r.Ended)
+	}
 	if len(o.Result) > MaxResult+len("…") {
 		o.Result = strings.ToValidUTF8(o.Result[:MaxResult], "") + "…"
 	}

@@ -131,7 +131,8 @@ func kept(text string) (string, int64) {
 	if len(text) <= maxOutput {
 		return text, 0
 	}
-	return text[:maxOutput], int64(len(text) - maxOutput)
+	dropped := int64(len(text) - maxOutput)
+	return joined(text[:maxOutput/2], text[len(text)-maxOutput/2:], dropped), dropped
 }
 
 // send sends one request. Its errors name no address: they are logged and shown to operators.

@@ -60,8 +60,8 @@ func TestRemote(t *testing.T) {
 	if o := run(t, m, python("x")); !o.StateLost || o.Exit != 1 {
 		t.Errorf("%+v", o)
 	}
-	answer = `{"stdout":"` + strings.Repeat("x", 700<<10) + `"}`
-	if o := run(t, m, python("x")); len(o.Stdout) != 512<<10 || o.StdoutDropped != 188<<10 {
+	answer = `{"stdout":"` + strings.Repeat("x", 700<<10) + `END"}`
+	if o := run(t, m, python("x")); len(o.Stdout) > 513<<10 || o.StdoutDropped != 188<<10+3 || !strings.HasSuffix(o.Stdout, "xEND") {
 		t.Errorf("%d, %d", len(o.Stdout), o.StdoutDropped)
 	}
 	for _, c := range []struct {

@@ -15,6 +15,8 @@ type Order struct {
 type Reply struct {
 	Exit   int    `json:"exit"`   // 0 = no error
 	Result string `json:"result"` // value of the last expression; "" = none
+	// Ended says why the interpreter cannot run more code; "" = it can.
+	Ended string `json:"ended,omitempty"`
 	// Notes say which images were not drawn, and why.
 	Notes []string `json:"notes,omitempty"`
 }

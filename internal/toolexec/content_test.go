@@ -305,6 +305,44 @@ func TestTheValueOfAResult(t *testing.T) {
 	}
 }
 
+// Of code that prints much, the model reads why it failed, its files, and the begin and the end of its output.
+func TestMuchOutputLosesNothingElse(t *testing.T) {
+	long := "FIRST\n" + strings.Repeat("line ü\n", 40_000) + "LAST"
+	values := map[string]builtin.Fitting{
+		"code": builtin.CodeResult{
+			Exit: -1, Error: "TIME", Note: "NOTE", Files: []event.File{{ID: "FILE"}}, Stdout: long, Result: "RESULT",
+			Stderr: strings.Repeat("Warning\n", 9000) + "BOOM",
+		},
+		"commands": builtin.ShellResult{
+			Note: "NOTE", Files: []event.File{{ID: "FILE"}},
+			Output: []builtin.ShellOutput{{Stdout: long, Stderr: "TIME"}, {Stdout: "RESULT", Stderr: "BOOM"}},
+		},
+	}
+	for name, value := range values {
+		for _, limit := range []Cap{{Chars: 50_000}, {Bytes: 16_384, Hint: " Read it."}, {Bytes: 2000, Chars: 9000}} {
+			e, _ := builtin.Encode(value)
+			d, err := Execute(t.Context(), &catalog.Entry{Name: "code", Tool: says{string(e.JSON), value}}, tool.Call{}, limit)
+			text := d.Text()
+			size := max(limit.Bytes, limit.Chars)
+			if limit.Bytes > 0 {
+				size = limit.Bytes
+			}
+			if err != nil || len(text) > size || len(text) < size*9/10 || d.Full != string(e.JSON) {
+				t.Errorf("%s, %+v: %d bytes, %v", name, limit, len(text), err)
+			}
+			parts := []string{"TIME", "NOTE", "FILE", "FIRST", "LAST", "BOOM", "RESULT", "are left out here", "[truncated; full result is ", limit.Hint}
+			for _, part := range parts {
+				if !strings.Contains(text, part) {
+					t.Errorf("%s, %+v: %q is missing in %.3000s", name, limit, part, text)
+				}
+			}
+			if first, _, _ := strings.Cut(text, "\n[truncated"); !json.Valid([]byte(first)) {
+				t.Errorf("%s, %+v: no JSON: %.300s", name, limit, text)
+			}
+		}
+	}
+}
+
 // panics is a value that cannot be encoded.
 type panics struct{}
 

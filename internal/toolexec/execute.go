@@ -191,13 +191,13 @@ func finished(o loop.Outcome, r tool.Result, limit Cap) Done {
 	}
 	done := Done{Outcome: o, Parts: c.parts, Structured: c.structured, Label: r.Label, Digest: digestOf(string(o), c.parts), Hidden: c.hidden}
 	done.keepValue(r.Value)
-	done.truncate(limit)
+	done.truncate(limit, r.Value)
 	return done
 }
 
 // truncate cuts the text to the part of the limit that the descriptions of binary parts
-// leave. The cut text comes before these parts.
-func (d *Done) truncate(limit Cap) {
+// leave. The cut text comes before these parts. The text of a value that can be made shorter keeps all its members.
+func (d *Done) truncate(limit Cap, value any) {
 	if !limit.cuts(item.PlainText(d.Parts)) {
 		return
 	}
@@ -217,22 +217,49 @@ func (d *Done) truncate(limit Cap) {
 	}
 	full := item.PlainText(texts)
 	cut := Truncate(full, room)
+	if v, ok := value.(builtin.Fitting); ok && !limit.HeadOnly {
+		cut = fitted(v, full, room, d.Outcome == loop.Error)
+	}
 	if cut != full {
 		d.Full = full
 	}
 	d.Parts = append([]item.Part{{Kind: item.Text, Text: cut}}, binary...)
 }
 
+// fitted returns the text of a value that was made shorter: its JSON, and a line that names the true size and how to read the rest.
+func fitted(v builtin.Fitting, full string, limit Cap, failed bool) string {
+	marker := fmt.Sprintf("\n[truncated; full result is %d bytes]%s", len(full), limit.Hint)
+	room := limit.Chars // a character has a byte or more
+	if limit.Bytes > 0 && (room == 0 || limit.Bytes < room) {
+		room = limit.Bytes
+	}
+	e, err := encoded(v.Fit(room - len(marker) - len(failureMark)))
+	if err != nil {
+		return Truncate(full, limit)
+	}
+	c := &content{}
+	text := c.text(string(e.JSON))
+	if failed {
+		text = failureMark + text
+	}
+	if text += marker; limit.cuts(text) { // even without its long texts
+		return Truncate(full, limit)
+	}
+	return text
+}
+
+// failureMark begins the text of a failed call.
+const failureMark = "Error: "
+
 // failure adds a prefix to the error of a tool, for dialects that cannot mark a result as
 // an error.
 func failure(parts []item.Part) []item.Part {
-	const mark = "Error: "
 	switch {
 	case item.PlainText(parts) == "":
-		return []item.Part{{Kind: item.Text, Text: mark + "the tool reported an error and said no more"}}
+		return []item.Part{{Kind: item.Text, Text: failureMark + "the tool reported an error and said no more"}}
 	case parts[0].Kind == item.Text:
-		parts[0].Text = mark + parts[0].Text
+		parts[0].Text = failureMark + parts[0].Text
 		return parts
 	}
-	return append([]item.Part{{Kind: item.Text, Text: mark + "the tool failed"}}, parts...)
+	return append([]item.Part{{Kind: item.Text, Text: failureMark + "the tool failed"}}, parts...)
 }

@@ -214,7 +214,7 @@ func TestAResultIsCutByItsCharacters(t *testing.T) {
 		t.Errorf("at the limit: %q", got)
 	}
 	d := Done{Parts: []item.Part{{Kind: item.Text, Text: long}, {Kind: item.Image, Data: "AA==", MIMEType: "image/png"}}}
-	d.truncate(Cap{Chars: 50})
+	d.truncate(Cap{Chars: 50}, nil)
 	if len(d.Parts) != 2 || d.Parts[1].Data == "" || !strings.HasSuffix(d.Parts[0].Text, "[Truncated: 60 chars total]") || d.Full != long {
 		t.Errorf("a result with a picture: %+v", d)
 	}

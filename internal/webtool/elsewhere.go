@@ -34,7 +34,8 @@ func elsewhere(root *html.Node, base, at *url.URL) (o others) {
 				*list = append(*list, address)
 			}
 		case isOneOf(n, atom.Meta) && strings.EqualFold(attribute(n, "http-equiv"), "refresh") && o.refresh == "":
-			m := regexp.MustCompile(`(?i)^[\s\d.]*[;,\s]\s*(?:url\s*=\s*)?["']?([^"']+)`).FindStringSubmatch(cutText(attribute(n, "content"), maxAttribute))
+			form := regexp.MustCompile(`(?i)^[\s\d.]*[;,\s]\s*(?:url\s*=\s*)?["']?([^"']+)`)
+			m := form.FindStringSubmatch(cutText(attribute(n, "content"), maxAttribute))
 			if m == nil {
 				continue
 			}
@@ -70,7 +71,8 @@ func (o others) notice(empty bool, hidden int) string {
 		says = append(says, "The page shows other pages in frames: "+strings.Join(o.inner, ", ")+".")
 	}
 	if empty && hidden > 0 {
-		says = append(says, fmt.Sprintf("The page hides all of its text, %d bytes, which was not read. A browser that runs scripts may show it.", hidden))
+		says = append(says, fmt.Sprintf("The page hides all of its text, %d bytes, which was not read. ", hidden)+
+			"A browser that runs scripts may show it.")
 	}
 	return strings.Join(says, " ")
 }

@@ -278,7 +278,8 @@ func textOf(data []byte, contentType string, cut bool) (string, bool) {
 // declared returns the encoding that the head of a page names, wherever in the head, or the declaration of an XML document;
 // nil = there is none.
 func declared(data []byte) encoding.Encoding {
-	if m := regexp.MustCompile(`^\s*<\?xml[^>]{0,200}\sencoding\s*=\s*["']([\w.:-]+)["']`).FindSubmatch(data[:min(len(data), 1024)]); m != nil {
+	form := regexp.MustCompile(`^\s*<\?xml[^>]{0,200}\sencoding\s*=\s*["']([\w.:-]+)["']`)
+	if m := form.FindSubmatch(data[:min(len(data), 1024)]); m != nil {
 		e, _ := charset.Lookup(string(m[1]))
 		return e
 	}
@@ -287,7 +288,7 @@ func declared(data []byte) encoding.Encoding {
 		kind := z.Next()
 		name, _ := z.TagName()
 		switch {
-		case kind == html.ErrorToken, kind == html.StartTagToken && string(name) == "body", kind == html.EndTagToken && string(name) == "head":
+		case kind == html.ErrorToken, string(name) == "body", kind == html.EndTagToken && string(name) == "head":
 			return nil
 		case (kind == html.StartTagToken || kind == html.SelfClosingTagToken) && string(name) == "meta":
 			if e, found, _ := charset.DetermineEncoding(z.Raw(), ""); found != "windows-1252" { // which it returns without a name, too

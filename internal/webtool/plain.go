@@ -152,10 +152,11 @@ func element(name atom.Atom) *html.Node {
 
 // plainly registers how what [prepare] leaves is written.
 func plainly(c *converter.Converter) {
-	c.Register.RendererFor(rawText, converter.TagTypeInline, func(_ converter.Context, w converter.Writer, n *html.Node) converter.RenderStatus {
+	raw := func(_ converter.Context, w converter.Writer, n *html.Node) converter.RenderStatus {
 		_, _ = w.WriteString(attribute(n, "text"))
 		return converter.RenderSuccess
-	}, converter.PriorityEarly)
+	}
+	c.Register.RendererFor(rawText, converter.TagTypeInline, raw, converter.PriorityEarly)
 	for _, name := range []string{"sup", "sub"} {
 		c.Register.RendererFor(name, converter.TagTypeInline, writeRaised, converter.PriorityEarly)
 	}

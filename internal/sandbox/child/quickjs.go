@@ -27,6 +27,7 @@ var prelude string
 type quickJS struct {
 	vm    *quickjs.VM
 	files *files
+	lost  *rejections
 	hooks map[string]quickjs.Value // functions of the prelude
 }
 
@@ -48,7 +49,7 @@ func newQuickJS() (interpreter, error) {
 		return nil, fmt.Errorf("prelude: %w", err)
 	}
 	q := &quickJS{vm: vm, files: files, hooks: map[string]quickjs.Value{}}
-	for _, name := range []string{"begin", "exit", "text", "next", "fire", "clear"} {
+	for _, name := range []string{"begin", "exit", "text", "next", "fire", "clear", "rejected", "room"} {
 		atom, err := vm.NewAtom(name)
 		if err != nil {
 			return nil, err
@@ -56,6 +57,9 @@ func newQuickJS() (interpreter, error) {
 		if q.hooks[name], err = hooks.GetPropertyValue(atom); err != nil {
 			return nil, err
 		}
+	}
+	if q.lost, err = trackRejections(vm, q.hooks["rejected"]); err != nil {
+		return nil, err
 	}
 	return q, nil
 }
@@ -117,6 +121,9 @@ func (q *quickJS) run(code string) sandbox.Reply {
 	case 0:
 		return sandbox.Reply{Result: text}
 	case -1:
+		if _, err := q.hook("room"); err != nil {
+			return failed(err) // there was no memory for what follows the promise
+		}
 		return failed(errors.New("the program waits for a promise that nothing settles"))
 	}
 	return failed(errors.New(text))
@@ -147,13 +154,18 @@ func (q *quickJS) hook(name string) (any, error) {
 	return q.hooks[name].Call(quickjs.UndefinedValue)
 }
 
-// failed writes an error to standard error, as other interpreters do.
+// failed writes an error to standard error, as other interpreters do. Without memory the session ends: its variables would keep it full.
 func failed(err error) sandbox.Reply {
-	text := cmp.Or(err.Error(), "InternalError: out of memory") // then there is none for the text, either
+	const outOfMemory = "InternalError: out of memory"
+	text := cmp.Or(err.Error(), outOfMemory) // then there is none for the text, either
+	ended := ""
+	if strings.HasPrefix(text, outOfMemory) {
+		ended = fmt.Sprintf("the memory limit of %d MiB was reached", quickjsMemory>>20)
+	}
 	var e *quickjs.Error
 	if errors.As(err, &e) && e.Stack != "" && !strings.Contains(text, e.Stack) {
 		text += "\n" + e.Stack
 	}
 	fmt.Fprintln(os.Stderr, strings.TrimRight(text, "\n"))
-	return sandbox.Reply{Exit: 1}
+	return sandbox.Reply{Exit: 1, Ended: ended}
 }

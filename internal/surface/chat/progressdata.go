@@ -30,8 +30,7 @@ type codeData struct {
 	*codeOutput
 }
 
-// codeOutput is what code that has run has done. The built-in tool makes no images and videos, and does not say where
-// it runs.
+// codeOutput is what code that has run has done. The built-in tool makes no videos.
 type codeOutput struct {
 	Stdout      string   `json:"stdout"`
 	Stderr      string   `json:"stderr"`
@@ -130,7 +129,8 @@ func outputOf(ev event.ToolDone) *codeOutput {
 	}
 	switch v, _, ok := surface.CodeResultOf(ev); {
 	case ok:
-		out.Stdout, out.Stderr = v.Stdout, v.Stderr
+		out.Stdout, out.Stderr, out.Directory = v.Stdout, v.Stderr, shownDirectory(v.Directory())
+		out.Images = append(out.Images, v.Images...)
 		if v.Error == "" && v.Exit != 0 {
 			v.Error = lastLine(v.Stderr)
 		}
@@ -148,12 +148,13 @@ func outputOf(ev event.ToolDone) *codeOutput {
 // commandsOf returns the result of the built-in tool that runs commands. A result of another form is shown as errors.
 func commandsOf(ev event.ToolDone) *shellOutput {
 	out := &shellOutput{Status: "failed", TimeMS: ev.Duration.Milliseconds(), Outcome: string(ev.Outcome), FileIDs: surface.FileIDs(ev)}
-	ran := surface.ShellResultOf(ev).Output
+	shell := surface.ShellResultOf(ev)
+	ran := shell.Output
 	if len(ran) == 0 {
 		out.Stderr = ev.Text
 		return out
 	}
-	out.Status = "completed"
+	out.Status, out.Directory = "completed", shownDirectory(shell.Directory())
 	for _, one := range ran {
 		out.Stdout += one.Stdout
 		out.Stderr += one.Stderr
@@ -163,6 +164,14 @@ func commandsOf(ev event.ToolDone) *shellOutput {
 		}
 	}
 	return out
+}
+
+// shownDirectory returns null for a directory that is not shown.
+func shownDirectory(directory string) *string {
+	if directory == "" {
+		return nil
+	}
+	return &directory
 }
 
 func lastLine(text string) string {

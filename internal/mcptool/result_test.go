@@ -33,7 +33,7 @@ func TestContentBecomesParts(t *testing.T) {
 			parts(item.Part{Kind: item.Resource, MIMEType: "text/plain; charset=utf-8", Text: "NONCE ä"})},
 		{"a blob that is JSON", `{"content":[{"type":"resource","resource":{"mimeType":"application/ld+json","blob":"e30="}}]}`,
 			parts(item.Part{Kind: item.Resource, MIMEType: "application/ld+json", Text: "{}"})},
-		{"a blob of a text type that is not text", `{"content":[{"type":"resource","resource":{"uri":"u","mimeType":"text/plain","blob":"/wA="}}]}`,
+		{"a blob that is not text", `{"content":[{"type":"resource","resource":{"uri":"u","mimeType":"text/plain","blob":"/wA="}}]}`,
 			parts(item.Part{Kind: item.Resource, URL: "u", MIMEType: "text/plain", Data: "/wA="})},
 		{"an unknown type", `{"content":[{"type":"hologram"},7]}`, parts(text(`[content of unknown type "hologram" left out]`), text("[unreadable content left out]"))},
 		{"structured only", `{"structuredContent":{"n":12345678901234567890}}`, tool.Result{Parts: []item.Part{}, Structured: json.RawMessage(`{"n":12345678901234567890}`)}},

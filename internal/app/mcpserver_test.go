@@ -295,7 +295,7 @@ func TestTheMCPServerAnswersInTheFormOfTheClient(t *testing.T) {
 	noLeaks(t)
 	g, tools := toolSite(t, "")
 	first := []string{"Authorization", "Bearer member-key", "Accept", "application/json"}
-	for _, params := range []string{`{"capabilities":[]}`, `{"capabilities":{"roots":[]}}`, `{"protocolVersion":7,"clientInfo":{"version":1}}`, `[]`} {
+	for _, params := range []string{`{"capabilities":[]}`, `{"capabilities":{"roots":[]}}`, `{"protocolVersion":7,"clientInfo":[]}`, `[]`} {
 		a, r := g.rpc(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+params+`}`, first...)
 		if a.status != http.StatusOK || r.Error.Message != "" || !strings.Contains(string(a.body), `"serverInfo"`) {
 			t.Errorf("initialize with %s is answered with %d %s", params, a.status, a.body)

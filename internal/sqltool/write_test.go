@@ -166,9 +166,11 @@ func TestListsInPostgres(t *testing.T) {
 	odd := []any{"a", "b,c", "{d}", `"e"`, `back\slash`, "", "NULL", nil}
 	d.writes(d.write("insert", "items", object{
 		"id": 1, "tags": odd, "nums": []any{1, nil}, "grid": [][]int{{1, 2}, {3, 4}}, "tagged": []string{"x y"},
-		"docs": []any{[]int{1}, object{"a": "b"}, "c", nil}, "doc": []any{1, object{"a": []int{2}}}, "plain": []string{"x"}, "name": []int{1},
+		"docs": []any{[]int{1}, object{"a": "b"}, "c", nil}, "doc": []any{1, object{"a": []int{2}}},
+		"plain": []string{"x"}, "name": []int{1},
 	}, nil), 1, "")
-	got := s.run(`SELECT tags = ARRAY['a', 'b,c', '{d}', '"e"', E'back\\slash', '', 'NULL', NULL], nums = ARRAY[1, NULL], grid = ARRAY[[1, 2], [3, 4]], tagged[1],
+	got := s.run(`SELECT tags = ARRAY['a', 'b,c', '{d}', '"e"', E'back\\slash', '', 'NULL', NULL], nums = ARRAY[1, NULL],
+		grid = ARRAY[[1, 2], [3, 4]], tagged[1],
 		docs = ARRAY['[1]', '{"a": "b"}', '"c"', NULL]::jsonb[], doc, plain, name FROM items`)[0]
 	if want := []string{"t", "t", "t", "x y", "t", `[1, {"a": [2]}]`, `["x"]`, "[1]"}; !slices.Equal(got, want) {
 		t.Errorf("the row is %q, want %q", got, want)

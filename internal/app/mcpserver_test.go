@@ -290,6 +290,46 @@ func TestErrorsOfTheMCPServer(t *testing.T) {
 	}
 }
 
+// The answer is of a type that the client accepts, and its id is that of the request. A notification gets none. // D26
+func TestTheMCPServerAnswersInTheFormOfTheClient(t *testing.T) {
+	noLeaks(t)
+	g, tools := toolSite(t, "")
+	first := []string{"Authorization", "Bearer member-key", "Accept", "application/json"}
+	for _, params := range []string{`{"capabilities":[]}`, `{"capabilities":{"roots":[]}}`, `{"protocolVersion":7,"clientInfo":[]}`, `[]`} {
+		a, r := g.rpc(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+params+`}`, first...)
+		if a.status != http.StatusOK || r.Error.Message != "" || !strings.Contains(string(a.body), `"serverInfo"`) {
+			t.Errorf("initialize with %s is answered with %d %s", params, a.status, a.body)
+		}
+	}
+	in := []string{"Authorization", "Bearer member-key", "Mcp-Session-Id", g.initialize("member-key")}
+	for _, c := range []struct {
+		accept, message  string
+		status           int
+		contentType, has string
+	}{
+		{"application/json", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, 200, "application/json", `"tools":[`},
+		{"application/json", `{"jsonrpc":"2.0","id":1e308,"method":"ping"}`, 200, "application/json", `"id":1e308,"result":{}}`},
+		{"text/event-stream", `{"jsonrpc":"2.0","id":9007199254740993,"method":"ping"}`, 200, "text/event-stream", `"id":9007199254740993,`},
+		{"", `{"jsonrpc":"2.0","id":1.5,"method":"tools/nothing"}`, 400, "application/json", `"id":1.5,`},
+		{"*/*", "\ufeff" + `{"jsonrpc":"2.0","id":-5,"method":"ping"}`, 200, "text/event-stream", `"id":-5,`},
+		{"text/html", `{"jsonrpc":"2.0","id":1,"method":"ping"}`, 400, "application/json", "Accept"},
+		{"application/json", `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen"}`, 400, "application/json", "Accept"},
+		{"application/json", `{"jsonrpc":"2.0","method":"notifications/vendor/x"}`, 202, "", ""},
+		{"*/*", `{"jsonrpc":"2.0","method":"notifications/cancelled"}`, 202, "", ""},
+		{"application/json", `{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"look","arguments":null}}`,
+			200, "application/json", `"text":`},
+	} {
+		a, _ := g.rpc(c.message, append(in, "Accept", c.accept)...)
+		kind, _, _ := strings.Cut(a.header.Get("Content-Type"), ";")
+		if a.status != c.status || kind != c.contentType || !strings.Contains(string(a.body), c.has) || c.has == "" && len(a.body) > 0 {
+			t.Errorf("%q with Accept %q is answered with %d %s %s", c.message, c.accept, a.status, kind, a.body)
+		}
+	}
+	if n := len(tools.of("tools/call")); n != 1 {
+		t.Errorf("the tool was called %d times", n)
+	}
+}
+
 // Over the rate limit of a tool the result is an error that models can read. Of 60 calls in one moment 50 are
 // executed, and after 100 ms two more. // D27
 func TestACallOverTheRateLimitOfItsToolIsAnErrorResult(t *testing.T) {

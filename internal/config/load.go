@@ -98,6 +98,7 @@ func Parse(name string, data []byte, env Environment) (*Config, error) {
 // tree parses the YAML; nil for an empty file and for one that is no YAML,
 // which it reports.
 func (d *decoder) tree(data []byte) ast.Node {
+	data = bytes.TrimPrefix(data, []byte("\ufeff")) // a byte order mark, which some editors write
 	if len(data) > MaxSize {
 		d.fail(origin{}, "", "is larger than %d bytes", MaxSize)
 		return nil

@@ -210,6 +210,8 @@ func gzipped(s string) string {
 // E11, C22. What the model gets of a response.
 func TestAResponseIsTheResult(t *testing.T) {
 	long := strings.Repeat("ü", 25)
+	const unreadable = "the endpoint answered with 200 OK, but its content cannot be read: "
+	const binary = "[content that is not text in UTF-8 or in a known charset: "
 	for name, c := range map[string]struct {
 		answer http.HandlerFunc
 		want   string
@@ -225,15 +227,17 @@ func TestAResponseIsTheResult(t *testing.T) {
 		"binary": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "image/png")
 			_, _ = w.Write([]byte("\x89PNG\x00"))
-		}, "the endpoint answered with 200 OK and [content that is not text in UTF-8 or in a known charset: image/png]", true},
-		"compressed":                {coded("gzip", gzipped("hello")), "hello", false},
-		"compressed, longer":        {coded("gzip", gzipped(strings.Repeat("a", 1<<20))), strings.Repeat("a", 20) + "\n\n[Truncated: the response is longer than 20 characters]", false},
-		"compressed, as it says":    {coded("gzip", "hello"), "the endpoint answered with 200 OK, but its content cannot be read: the answer is not gzip, as its header says", true},
-		"compressed in another way": {coded("br", "hello"), "the endpoint answered with 200 OK, but its content cannot be read: the answer has the content encoding \"br\", which was not asked for", true},
+		}, "the endpoint answered with 200 OK and " + binary + "image/png]", true},
+		"compressed": {coded("gzip", gzipped("hello")), "hello", false},
+		"compressed, longer": {coded("gzip", gzipped(strings.Repeat("a", 1<<20))),
+			strings.Repeat("a", 20) + "\n\n[Truncated: the response is longer than 20 characters]", false},
+		"compressed, as it says":    {coded("gzip", "hello"), unreadable + "the answer is not gzip, as its header says", true},
+		"compressed in another way": {coded("br", ""), unreadable + `the answer has the content encoding "br", which was not asked for`, true},
 		"in latin-1":                {typed("application/json; charset=iso-8859-1", "{\"n\":\"caf\xe9\"}"), `{"n":"café"}`, false},
 		"in UTF-16":                 {typed("text/plain; charset=utf-16le", "h\x00i\x00"), "hi", false},
 		"UTF-8 that says latin-1":   {typed("text/plain; charset=iso-8859-1", "café"), "café", false},
-		"an unknown charset":        {typed("text/plain; charset=x-none", "caf\xe9"), "the endpoint answered with 200 OK and [content that is not text in UTF-8 or in a known charset: text/plain]", true},
+		"an unknown charset": {typed("text/plain; charset=x-none", "caf\xe9"),
+			"the endpoint answered with 200 OK and " + binary + "text/plain]", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, c.answer)

@@ -107,8 +107,8 @@ func (h *Handler) rejoin(r *http.Request, caller caller.Caller, s *session, revi
 	if err != nil {
 		return err
 	}
-	for i, message := range [][]byte{hello, []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)} {
-		one, err := http.NewRequestWithContext(r.Context(), http.MethodPost, r.URL.Path, bytes.NewReader(message))
+	for i, body := range [][]byte{hello, []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)} {
+		one, err := http.NewRequestWithContext(r.Context(), http.MethodPost, r.URL.Path, bytes.NewReader(body))
 		if err != nil {
 			return err
 		}
@@ -119,7 +119,7 @@ func (h *Handler) rejoin(r *http.Request, caller caller.Caller, s *session, revi
 			one.Header.Set(sessionHeader, s.id)
 		}
 		w := &unread{header: http.Header{}}
-		if err := h.serve(w, one, &request{caller: caller, server: s.server, session: s}, nil, h.stateful); err != nil {
+		if err := h.serve(w, one, &request{caller: caller, server: s.server, session: s}, message{}, h.stateful); err != nil {
 			return err
 		}
 		if w.status >= http.StatusBadRequest {

@@ -54,7 +54,11 @@ func (h *Handler) call(ctx context.Context, one *request, params *mcp.CallToolPa
 	if one.session != nil && one.session.differs(digest(set)) {
 		one.session.notify()
 	}
-	p := toolexec.Prepare(set, toolexec.Rules{Validation: policy.Validation, NoUnpriced: policy.NoUnpriced, Asks: policy.Asks}, "0.0", params.Name, string(params.Arguments))
+	arguments := string(params.Arguments)
+	if arguments == "null" { // as if the member were absent
+		arguments = ""
+	}
+	p := toolexec.Prepare(set, toolexec.Rules{Validation: policy.Validation, NoUnpriced: policy.NoUnpriced, Asks: policy.Asks}, "0.0", params.Name, arguments)
 	if p.Owner == tool.Unknown {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf(
 			"unknown tool %q: it does not exist, or it is not within the scope of this key", params.Name)}

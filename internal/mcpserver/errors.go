@@ -64,12 +64,15 @@ func rpcErrorOf(id json.RawMessage, code int, message string, data *rpcErrorData
 	return rpcError{"2.0", id, rpcErrorObject{code, message, data}}
 }
 
-// rpcWriter turns the plain errors of the SDK into JSON-RPC errors.
+// rpcWriter writes the answer of the SDK as the client takes it: plain errors as JSON-RPC errors, ids as they came, and
+// the stream of one answer as JSON if the client accepts no stream.
 type rpcWriter struct {
 	http.ResponseWriter
-	id    json.RawMessage // of the message; nil = none
-	plain *bytes.Buffer   // the text of an error; nil = the answer is none
-	code  int
+	m      message       // that is answered
+	asJSON bool          // the client accepts no stream
+	plain  *bytes.Buffer // the text of an error; nil = the answer is none
+	code   int
+	stream *bytes.Buffer // the stream that becomes JSON; nil = it is written as it comes
 }
 
 // WriteHeader implements http.ResponseWriter.
@@ -78,36 +81,75 @@ func (w *rpcWriter) WriteHeader(status int) {
 		w.plain, w.code = &bytes.Buffer{}, status
 		return
 	}
+	if w.becomesJSON() {
+		w.stream = &bytes.Buffer{}
+		return
+	}
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Write implements io.Writer.
+// Write implements io.Writer. The SDK writes an event, or a whole error, at once.
 func (w *rpcWriter) Write(p []byte) (int, error) {
 	if w.plain != nil {
 		return w.plain.Write(p)
 	}
-	return w.ResponseWriter.Write(p)
+	if w.becomesJSON() {
+		w.stream = &bytes.Buffer{}
+	}
+	if w.stream != nil {
+		return w.stream.Write(p)
+	}
+	_, err := w.ResponseWriter.Write(w.withID(p))
+	return len(p), err
+}
+
+// becomesJSON reports whether what the SDK begins to write is a stream that the client does not accept.
+func (w *rpcWriter) becomesJSON() bool {
+	return w.asJSON && w.stream == nil && w.Header().Get("Content-Type") == "text/event-stream"
+}
+
+// withID returns what the SDK writes with the id as the client sent it.
+func (w *rpcWriter) withID(p []byte) []byte {
+	given := exactID(w.m.ID)
+	if bytes.Equal(given, w.m.ID) {
+		return p
+	}
+	return bytes.Replace(p, append([]byte(`"id":`), given...), append([]byte(`"id":`), w.m.ID...), 1)
 }
 
 // Flush implements http.Flusher.
-func (w *rpcWriter) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
+func (w *rpcWriter) Flush() {
+	if !w.asJSON {
+		_ = http.NewResponseController(w.ResponseWriter).Flush()
+	}
+}
 
 // Unwrap is for [http.ResponseController].
 func (w *rpcWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// end writes the error, if there is one.
+// end writes what was kept back.
 func (w *rpcWriter) end() error {
+	if w.stream != nil {
+		w.Header().Set("Content-Type", "application/json")
+		_, err := w.ResponseWriter.Write(w.withID(responseIn(w.stream.Bytes())))
+		return err
+	}
 	if w.plain == nil {
 		return nil
 	}
 	text, code := strings.TrimSpace(w.plain.String()), jsonrpc.CodeInvalidRequest
+	if w.m.Method != "" && w.m.ID == nil && strings.Contains(text, "JSON RPC") { // a notification is not answered, known or not
+		w.Header().Del("Content-Type")
+		w.ResponseWriter.WriteHeader(http.StatusAccepted)
+		return nil
+	}
 	switch {
 	case strings.Contains(text, "JSON RPC not handled"), strings.Contains(text, "method not found"):
 		code = jsonrpc.CodeMethodNotFound
 	case w.code >= http.StatusInternalServerError:
 		code = jsonrpc.CodeInternalError
 	}
-	return surface.WriteJSON(w.ResponseWriter, w.code, rpcErrorOf(w.id, code, text, nil))
+	return surface.WriteJSON(w.ResponseWriter, w.code, rpcErrorOf(w.m.ID, code, text, nil))
 }
 
 // The kinds of calls that were refused and may be sent again later, or in another way.

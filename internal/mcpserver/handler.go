@@ -148,6 +148,7 @@ type message struct {
 	Version string          `json:"jsonrpc"`
 	ID      json.RawMessage `json:"id"`
 	Method  string          `json:"method"`
+	Params  json.RawMessage `json:"params"`
 }
 
 // The header fields of the protocol.
@@ -170,7 +171,7 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request, caller caller.Cal
 	if err != nil {
 		return err
 	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
+	body = bytes.TrimPrefix(body, []byte("\ufeff"))
 	var m message
 	switch err := json.Unmarshal(body, &m); {
 	case !json.Valid(body):
@@ -178,6 +179,15 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request, caller caller.Cal
 	case err != nil || m.Version != "2.0":
 		return fault.New(fault.Invalid, "invalid_request", "the body is not one JSON-RPC 2.0 message; batches are not supported")
 	}
+	if asJSON, asStream := accepts(r.Header.Values("Accept")); !asJSON && !asStream || !asStream && m.Method == listen {
+		return fault.New(fault.Invalid, "not_acceptable",
+			"the header Accept does not allow the answer; send \"Accept: application/json, text/event-stream\"")
+	}
+	forSDK, err := m.forSDK(body)
+	if err != nil {
+		return err
+	}
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(forSDK)), int64(len(forSDK))
 	one := &request{caller: caller}
 	switch name := r.Header.Get(sessionHeader); {
 	case r.Header.Get(versionHeader) >= sessionless:
@@ -196,15 +206,18 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request, caller caller.Cal
 	}
 	defer h.left(one.session)
 	one.server = one.session.server
-	return h.serve(w, r, one, m.ID, h.stateful)
+	return h.serve(w, r, one, m, h.stateful)
 }
+
+// listen is the method of a request that is answered with a stream without end.
+const listen = "subscriptions/listen"
 
 // postWithoutSession answers a request of a revision that has no sessions.
 func (h *Handler) postWithoutSession(w http.ResponseWriter, r *http.Request, one *request, m message) error {
 	own := h.newSession(one.caller, "")
 	defer own.cancel()
 	one.server = own.server
-	if m.Method == "subscriptions/listen" {
+	if m.Method == listen {
 		if err := h.sessions.add(own); err != nil {
 			return err
 		}
@@ -217,7 +230,7 @@ func (h *Handler) postWithoutSession(w http.ResponseWriter, r *http.Request, one
 			return err
 		}
 	}
-	return h.serve(w, r, one, m.ID, h.stateless)
+	return h.serve(w, r, one, m, h.stateless)
 }
 
 // get answers GET /mcp: the stream of what the client is told.
@@ -236,7 +249,7 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, caller caller.Call
 			return err
 		}
 	}
-	return h.serve(w, r, one, nil, h.stateful)
+	return h.serve(w, r, one, message{}, h.stateful)
 }
 
 // delete answers DELETE /mcp, which ends a session.
@@ -257,13 +270,17 @@ func unknownSession() error {
 	return fault.New(fault.NotFound, "session_not_found", "the key has no session with the id of the header %s; it may have ended; send initialize without the header", sessionHeader)
 }
 
-// serve lets the SDK answer a request.
-func (h *Handler) serve(w http.ResponseWriter, r *http.Request, one *request, message json.RawMessage, sdk http.Handler) error {
+// serve lets the SDK answer a request. m is the message of a POST.
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request, one *request, m message, sdk http.Handler) error {
 	one.ctx = r.Context()
 	if r.Header.Get(versionHeader) == unstated { // in a session, its revision counts
 		r.Header.Del(versionHeader)
 	}
-	answer := &rpcWriter{ResponseWriter: w, id: message}
+	answer := &rpcWriter{ResponseWriter: w, m: m}
+	if _, asStream := accepts(r.Header.Values("Accept")); asStream || r.Method == http.MethodPost {
+		r.Header.Set("Accept", "application/json, text/event-stream") // the SDK wants both, and answers with a stream
+		answer.asJSON = !asStream
+	}
 	sdk.ServeHTTP(answer, r.WithContext(context.WithValue(r.Context(), requestKey{}, one)))
 	return answer.end()
 }

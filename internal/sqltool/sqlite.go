@@ -250,19 +250,23 @@ func beginsSQLite(text string) bool {
 
 // hasSecond reports whether something follows a semicolon that is neither in quotes nor in a comment.
 func hasSecond(text string) bool {
+	ended := false // there was a semicolon: only spaces and comments may follow
 	for i := 0; i < len(text); i++ {
 		end := ""
 		switch c := text[i]; {
 		case c == ';':
-			return strings.Trim(text[i:], "; \t\r\n\f") != ""
-		case c == '\'' || c == '"' || c == '`':
-			end = string(c)
-		case c == '[':
-			end = "]"
+			ended = true
+		case strings.ContainsRune(" \t\r\n\f", rune(c)):
 		case strings.HasPrefix(text[i:], "--"):
 			end = "\n"
 		case strings.HasPrefix(text[i:], "/*"):
 			i, end = i+1, "*/"
+		case ended:
+			return true
+		case c == '\'' || c == '"' || c == '`':
+			end = string(c)
+		case c == '[':
+			end = "]"
 		}
 		if end == "" {
 			continue

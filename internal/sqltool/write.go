@@ -71,8 +71,9 @@ type write struct {
 // column is a column with a value.
 type column struct {
 	name  string
-	value *string // as text; nil = NULL
-	typed any     // as SQLite has it
+	value *string         // as text; nil = NULL
+	typed any             // as SQLite has it
+	list  json.RawMessage // the value, if it is a list; else nil
 }
 
 // Call implements [tool.Tool].
@@ -119,7 +120,11 @@ func columnsOf(member string, values map[string]json.RawMessage) (out []column, 
 		if err != nil {
 			return nil, &refusedError{fmt.Sprintf("the value of %s in %s cannot be read", name, member)}
 		}
-		out = append(out, column{name, value, typed})
+		c := column{name: name, value: value, typed: typed}
+		if value != nil && jsonscan.IsKind(jsonscan.TrimSpace(values[name]), '[') {
+			c.list = jsonscan.TrimSpace(values[name])
+		}
+		out = append(out, c)
 	}
 	return out, nil
 }
@@ -267,6 +272,9 @@ func (w write) postgres(ctx context.Context, conn *pgconn.PgConn, timeout time.D
 		return "", 0, err
 	}
 	text, parameters := w.statement(quoteName(schema)+"."+quoteName(table), values, where, func(n int) string { return "$" + strconv.Itoa(n) })
+	if err := listsToArrays(ctx, conn, text, parameters); err != nil {
+		return "", 0, err
+	}
 	sent := make([][]byte, len(parameters))
 	for i, p := range parameters {
 		sent[i] = []byte(*p.value)

@@ -154,6 +154,36 @@ func TestPostgresWrites(t *testing.T) {
 	d.writes(d.write("delete", "items", nil, object{"id": 1}), 0, "may do more than read")
 }
 
+// A list is written as an array where the type of the column is one, and as JSON where it is not. // E03
+func TestListsInPostgres(t *testing.T) {
+	s := newServer(t)
+	s.run(`CREATE DOMAIN labels AS text[]; CREATE TABLE items (id int PRIMARY KEY, tags text[], nums int[], grid int[][], tagged labels,
+		docs jsonb[], doc jsonb, plain json, name text)`)
+	writer := s.role("writer", "")
+	s.run("GRANT ALL ON items TO " + writer)
+	d := newDesk(t, org.Database{Name: "shop", URL: "secret:w", WriteURL: "secret:w", Schemas: []string{"public"}})
+	d.secrets["secret:w"] = s.as(writer)
+	odd := []any{"a", "b,c", "{d}", `"e"`, `back\slash`, "", "NULL", nil}
+	d.writes(d.write("insert", "items", object{
+		"id": 1, "tags": odd, "nums": []any{1, nil}, "grid": [][]int{{1, 2}, {3, 4}}, "tagged": []string{"x y"},
+		"docs": []any{[]int{1}, object{"a": "b"}, "c", nil}, "doc": []any{1, object{"a": []int{2}}},
+		"plain": []string{"x"}, "name": []int{1},
+	}, nil), 1, "")
+	got := s.run(`SELECT tags = ARRAY['a', 'b,c', '{d}', '"e"', E'back\\slash', '', 'NULL', NULL], nums = ARRAY[1, NULL],
+		grid = ARRAY[[1, 2], [3, 4]], tagged[1],
+		docs = ARRAY['[1]', '{"a": "b"}', '"c"', NULL]::jsonb[], doc, plain, name FROM items`)[0]
+	if want := []string{"t", "t", "t", "x y", "t", `[1, {"a": [2]}]`, `["x"]`, "[1]"}; !slices.Equal(got, want) {
+		t.Errorf("the row is %q, want %q", got, want)
+	}
+	d.writes(d.write("update", "items", object{"tags": []string{}, "nums": []int{}}, object{"tags": odd, "nums": []any{1, nil}}), 1, "")
+	if got := s.run("SELECT cardinality(tags), cardinality(nums) FROM items")[0]; !slices.Equal(got, []string{"0", "0"}) {
+		t.Errorf("empty lists are stored as %q", got)
+	}
+	d.writes(d.write("update", "items", object{"nums": []string{"x"}}, object{"id": 1}), 0, "22P02")
+	d.writes(d.write("update", "items", object{"missing": []int{1}}, object{"id": 1}), 0, "42703")
+	d.writes(d.write("update", "items", object{"tags": []string{"\x00"}}, object{"id": 1}), 0, "the list for tags cannot be written")
+}
+
 // A write is executed at most once, and waits for a person unless the operator says otherwise. // E03
 func TestWritesAskAndReadsDoNot(t *testing.T) {
 	d := newDesk(t)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"iter"
 	"net/http"
 	"strconv"
@@ -48,7 +49,27 @@ func SaysNothing(m Member) bool {
 // server charges the capacity of the buffer to the caller's account. Only a relay returns it:
 // what is decoded of a body refers to it.
 func readBody(r *http.Request) ([]byte, error) {
-	return memlimit.ReadLent(r.Body, min(r.ContentLength, MaxBody), nil)
+	body, err := memlimit.ReadLent(r.Body, min(r.ContentLength, MaxBody), nil)
+	if bytes.HasPrefix(body, []byte(mark)) {
+		body = body[:copy(body, body[len(mark):])] // the buffer is returned whole
+	}
+	return body, err
+}
+
+// mark is a byte order mark in UTF-8. Some clients write it before JSON, where it means nothing.
+const mark = "\ufeff"
+
+// skipMark returns a reader of r without a mark at its beginning.
+func skipMark(r io.Reader) (io.Reader, error) {
+	var first [len(mark)]byte
+	n, err := io.ReadFull(r, first[:])
+	switch {
+	case err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF):
+		return nil, err
+	case string(first[:]) == mark:
+		return r, nil
+	}
+	return io.MultiReader(bytes.NewReader(first[:n]), r), nil
 }
 
 // Scan reads a body once: it checks that it is one JSON object and returns the

@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 )
@@ -24,6 +27,33 @@ func TestScanReturnsTheMembersAsTheyStand(t *testing.T) {
 	}
 	if len(members) != len(want) {
 		t.Errorf("%d members, want %d", len(members), len(want))
+	}
+}
+
+// A byte order mark before the JSON of a request means nothing, and no provider gets it.
+func TestAByteOrderMarkIsSkipped(t *testing.T) {
+	for body, want := range map[string]string{
+		"\ufeff{\"model\":\"m\"}": `{"model":"m"}`,
+		"{\"model\":\"\ufeffm\"}": "{\"model\":\"\ufeffm\"}",
+		"\ufeff":                  "",
+		"{}":                      "{}",
+		"\xef\xbb":                "\xef\xbb",
+		"":                        "",
+	} {
+		got, err := readBody(httptest.NewRequest("POST", "/", strings.NewReader(body)))
+		if err != nil || string(got) != want {
+			t.Errorf("%q is read as %q, %v", body, got, err)
+		}
+		from, err := skipMark(iotest.OneByteReader(strings.NewReader(body)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(from); err != nil || string(got) != want {
+			t.Errorf("%q is relayed as %q, %v", body, got, err)
+		}
+	}
+	if _, err := skipMark(iotest.ErrReader(io.ErrClosedPipe)); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("a body that cannot be read: %v", err)
 	}
 }
 

@@ -153,7 +153,11 @@ func readRelayed(r *http.Request, x Relayed, body *spool.Body) (*relayedBody, er
 	case form:
 		return readForm(r.Body, params["boundary"], body)
 	}
-	return readJSON(r.Body, body)
+	from, err := skipMark(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	return readJSON(from, body)
 }
 
 // maxRelayedMember is how many bytes of a member the gateway reads. One that is longer is not one of

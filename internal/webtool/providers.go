@@ -138,9 +138,13 @@ func (s *Source) searxNG(ctx context.Context, settings org.WebSearch, a search) 
 func searxHits(data []byte) ([]hit, error) {
 	var answer struct {
 		Results []struct{ Title, URL, Content, PublishedDate, Author *string }
+		Failed  json.RawMessage `json:"unresponsive_engines"`
 	}
 	if json.Unmarshal(data, &answer) != nil || answer.Results == nil {
 		return nil, refuse("SearXNG answered with something that is not a list of results; is the URL that of an instance?")
+	}
+	if failed := failedEngines(answer.Failed); failed != "" && len(answer.Results) == 0 {
+		return nil, refuse("SearXNG found nothing, because search engines failed: %s. There may be results; try again later", failed)
 	}
 	hits := make([]hit, 0, len(answer.Results))
 	for _, r := range answer.Results {
@@ -149,6 +153,25 @@ func searxHits(data []byte) ([]hit, error) {
 		})
 	}
 	return hits, nil
+}
+
+// maxEngines is how many search engines a refusal names.
+const maxEngines = 10
+
+// failedEngines returns the search engines of an instance that failed, each with its reason; "" = none did. The list has
+// pairs of a name and a reason.
+func failedEngines(list json.RawMessage) string {
+	var engines [][]string
+	if json.Unmarshal(list, &engines) != nil {
+		return ""
+	}
+	var all []string
+	for _, e := range engines[:min(len(engines), maxEngines)] {
+		if one := cutText(strings.Join(e, ": "), 100); one != "" {
+			all = append(all, one)
+		}
+	}
+	return strings.Join(all, "; ")
 }
 
 // duckDuckGo reads the HTML page of DuckDuckGo.

@@ -313,8 +313,19 @@ func TestSearxNG(t *testing.T) {
 	if failed || text != `{"provider":"searxng","query":"q & r","results":[{"title":"A","url":"https://example.com/a","published_date":"2026-01-01T00:00:00","text":"about a"}]}` {
 		t.Errorf("%s", text)
 	}
-	if got.Method != "GET" || got.URL.Path != "/searx/search" || got.URL.Query().Get("q") != "q & r site:example.com OR site:example.org" || got.URL.Query().Get("pageno") != "1" || got.Header.Get("Authorization") != "Bearer t" {
+	query := got.URL.Query()
+	if got.Method != "GET" || got.URL.Path != "/searx/search" || query.Get("q") != "q & r site:example.com OR site:example.org" ||
+		query.Get("pageno") != "1" || got.Header.Get("Authorization") != "Bearer t" {
 		t.Errorf("%s %s %v", got.Method, got.URL, got.Header)
+	}
+	for _, answer = range []string{`{"results":[],"unresponsive_engines":[]}`, `{"results":[]}`, `{"results":[],"unresponsive_engines":{}}`} {
+		if text, failed := w.text(SearchName, map[string]any{"query": "q"}); failed || text != `{"provider":"searxng","query":"q","results":[]}` {
+			t.Errorf("nothing was found, and the model reads %s", text)
+		}
+	}
+	answer = `{"results":[],"unresponsive_engines":[["brave","Suspended: too many requests"],["google","CAPTCHA"]]}`
+	if text, failed := w.text(SearchName, map[string]any{"query": "q"}); !failed || !strings.Contains(text, "brave: Suspended: too many requests; google: CAPTCHA.") {
+		t.Errorf("the engines failed, and the model reads %s", text)
 	}
 	status = 403
 	if text, failed := w.text(SearchName, map[string]any{"query": "q"}); !failed || !strings.Contains(text, "search.formats") {

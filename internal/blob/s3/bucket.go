@@ -278,6 +278,14 @@ func (b *Bucket) failed(ctx context.Context, err error) error {
 	case !errors.As(err, &service):
 		return refused("the service of the bucket could not be reached, or broke off; a write may have been carried out", "endpoint of the bucket")
 	}
+	redirect := service.status/100 == 3
+	switch {
+	case (redirect || service.status == http.StatusBadRequest) && service.region != "" && service.region != b.client.region:
+		return refused("the bucket is in the region "+service.region+", and the requests are signed for "+b.client.region, "region of the bucket")
+	case redirect:
+		return refused("the service redirects requests for the bucket to another endpoint, and redirects are not followed; "+
+			"are endpoint and region right?", "endpoint of the bucket")
+	}
 	switch service.code {
 	case "NoSuchKey", "NotFound":
 		return blob.ErrNotFound

@@ -1,6 +1,7 @@
 package s3
 
 import (
+	"cmp"
 	"context"
 	"encoding/xml"
 	"errors"
@@ -160,10 +161,26 @@ func (c *client) send(ctx context.Context, r call) (*http.Response, error) {
 		return nil, err
 	}
 	answer, err := c.http.Do(request)
-	if err != nil || answer.StatusCode/100 == 2 {
+	var fatal tool.Fatal
+	switch {
+	case err != nil && answer != nil && !errors.As(err, &fatal): // a redirect, which the client does not follow
+		return nil, &serviceError{status: answer.StatusCode, region: regionIn(answer.Header.Get(headerRegion))}
+	case err != nil || answer.StatusCode/100 == 2:
 		return answer, err
 	}
 	return nil, readError(r.method, answer)
+}
+
+// headerRegion is the field in which a service says where a bucket is.
+const headerRegion = "X-Amz-Bucket-Region"
+
+// regionIn returns a text if it can be the name of a region, and "" otherwise.
+func regionIn(text string) string {
+	const most = 40
+	if len(text) > most || strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+		return ""
+	}
+	return text
 }
 
 // sending is the body of one attempt. A transport may read it after it has returned an answer, until it closes it; stop
@@ -199,6 +216,7 @@ func (s *sending) stop() {
 type serviceError struct {
 	status int
 	code   string // "" = the answer has none: no S3 service has sent it
+	region string // where the bucket is, if the answer says so
 }
 
 func (e *serviceError) Error() string { return fmt.Sprintf("status %d, code %.100q", e.status, e.code) }
@@ -206,7 +224,7 @@ func (e *serviceError) Error() string { return fmt.Sprintf("status %d, code %.10
 // readError returns the error of an answer, and closes it.
 func readError(method string, answer *http.Response) error {
 	defer finish(answer)
-	e := &serviceError{status: answer.StatusCode}
+	e := &serviceError{status: answer.StatusCode, region: regionIn(answer.Header.Get(headerRegion))}
 	if method == http.MethodHead { // its answer has no body
 		e.code = strings.ReplaceAll(http.StatusText(answer.StatusCode), " ", "")
 		return e
@@ -214,9 +232,10 @@ func readError(method string, answer *http.Response) error {
 	var document struct {
 		XMLName xml.Name `xml:"Error"`
 		Code    string   `xml:"Code"`
+		Region  string   `xml:"Region"` // of AuthorizationHeaderMalformed
 	}
 	if xml.NewDecoder(io.LimitReader(answer.Body, maxError)).Decode(&document) == nil {
-		e.code = document.Code
+		e.code, e.region = document.Code, cmp.Or(e.region, regionIn(document.Region))
 	}
 	return e
 }

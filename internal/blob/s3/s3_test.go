@@ -115,6 +115,7 @@ func TestObjectsOfOthers(t *testing.T) {
 
 // What the service refuses is told in words that name neither an address nor a credential, with the setting that can help.
 func TestErrorsOfTheService(t *testing.T) {
+	const malformed = `<Error><Code>AuthorizationHeaderMalformed</Code>`
 	for name, c := range map[string]struct {
 		status  int
 		answer  string
@@ -124,7 +125,9 @@ func TestErrorsOfTheService(t *testing.T) {
 		"another secret": {403, `<Error><Code>SignatureDoesNotMatch</Code><Message>canary</Message></Error>`, "access_key and secret_key of the bucket"},
 		"another bucket": {404, `<Error><Code>NoSuchBucket</Code><Message>canary</Message></Error>`, "bucket of the bucket"},
 		"not S3":         {200, `<html>canary</html>`, "endpoint of the bucket"},
-		"a redirect":     {307, ``, "endpoint of the bucket"},
+		"a redirect":     {307, `<Error><Code>TemporaryRedirect</Code><Message>canary</Message></Error>`, "endpoint of the bucket"},
+		"its region":     {400, malformed + `<Region>us-east-1</Region></Error>`, "access_key and secret_key of the bucket"},
+		"another region": {400, malformed + `<Region>eu-west-1</Region></Error>`, "region of the bucket"},
 		"a failure":      {500, `<Error><Code>InternalError</Code><Message>canary</Message></Error>`, ""},
 		"endless":        {200, "<ListBucketResult><Name>shared</Name>", ""},
 	} {
@@ -152,6 +155,51 @@ func TestErrorsOfTheService(t *testing.T) {
 			}
 			if sent.Load() > attempts*4*maxAnswer {
 				t.Errorf("%d bytes were read", sent.Load())
+			}
+		})
+	}
+}
+
+// A redirect is not followed and not asked for again. The refusal says what to correct: the region, where the service
+// names it, or the endpoint.
+func TestRedirectsOfTheService(t *testing.T) {
+	for name, c := range map[string]struct {
+		status  int
+		header  map[string]string
+		setting string
+	}{
+		"to another endpoint":         {307, map[string]string{"Location": "/elsewhere"}, "endpoint of the bucket"},
+		"without a place":             {301, nil, "endpoint of the bucket"},
+		"to another region":           {307, map[string]string{"Location": "/x", "X-Amz-Bucket-Region": "eu-west-1"}, "region of the bucket"},
+		"to a region, and no place":   {301, map[string]string{"X-Amz-Bucket-Region": "eu-west-1"}, "region of the bucket"},
+		"to what is not a region":     {301, map[string]string{"X-Amz-Bucket-Region": "evil\u00e9 region"}, "endpoint of the bucket"},
+		"to the region of the bucket": {301, map[string]string{"X-Amz-Bucket-Region": "us-east-1"}, "endpoint of the bucket"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var asked atomic.Int64
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				asked.Add(1)
+				for name, value := range c.header {
+					w.Header().Set(name, value)
+				}
+				w.WriteHeader(c.status)
+			}))
+			defer server.Close()
+			b := must(newStore(t).Bucket(t.Context(), "a", at(server.URL, org.Bucket{Name: "files"})))
+			for call, send := range map[string]func() error{
+				"list":  func() error { _, err := b.List(t.Context(), blob.Query{Limit: 1}); return err },
+				"stat":  func() error { _, err := b.Stat(t.Context(), "a"); return err },
+				"write": func() error { _, err := b.Put(t.Context(), "a", strings.NewReader("x")); return err },
+			} {
+				asked.Store(0)
+				err := send()
+				var refused *blob.RefusedError
+				if !errors.As(err, &refused) || refused.Setting != c.setting || strings.Contains(err.Error(), "may have been carried out") {
+					t.Errorf("%s: %v (%+v)", call, err, refused)
+				}
+				if asked.Load() != 1 {
+					t.Errorf("%s: the service was asked %d times", call, asked.Load())
+				}
 			}
 		})
 	}

@@ -154,6 +154,9 @@ func (w *writer) unchanged(raw []byte, isClients bool) {
 				continue
 			}
 		case "content", "encrypted_content":
+			if kind == item.Message {
+				v = annotated(v)
+			}
 			if kind == item.Reasoning && (jsonscan.IsNull(v) || isEmpty(v) && !jsonscan.HasText(v)) {
 				continue // the API refuses null, and empty content of some models
 			}
@@ -163,6 +166,26 @@ func (w *writer) unchanged(raw []byte, isClients bool) {
 	if w.dst = append(w.dst, '}'); len(w.dst) == begin+len("{}") {
 		w.dst = w.dst[:begin]
 	}
+}
+
+// annotated returns the content of a message with a list of annotations in each text of the model: strict servers require
+// one, and not every client sends it.
+func annotated(content []byte) []byte {
+	var out []byte
+	missing := false
+	for _, part := range jsonscan.Elements(content) {
+		part = jsonscan.TrimSpace(part)
+		if jsonscan.Text(jsonscan.Member(part, "type")) == "output_text" && jsonscan.Member(part, "annotations") == nil {
+			out, missing = append(append(out, `,{"annotations":[],`...), part[1:]...), true
+			continue
+		}
+		out = append(append(out, ','), part...)
+	}
+	if !missing {
+		return content
+	}
+	out[0] = '['
+	return append(out, ']')
 }
 
 // exactNames are members that decide what an item is. Some readers ignore the case of names.
@@ -230,7 +253,7 @@ func (w *writer) answer(it *item.Item) {
 		case p.Text == "":
 			continue
 		case p.Kind == item.Text:
-			w.dst = jsonscan.AppendString(append(w.dst, `{"type":"output_text","text":`...), p.Text)
+			w.dst = jsonscan.AppendString(append(w.dst, `{"type":"output_text","annotations":[],"text":`...), p.Text)
 		case p.Kind == item.Refusal:
 			w.dst = jsonscan.AppendString(append(w.dst, `{"type":"refusal","refusal":`...), p.Text)
 		default:

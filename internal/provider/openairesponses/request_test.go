@@ -44,7 +44,7 @@ func TestInput(t *testing.T) { // M02 M05 P08
 			`{"type":"message","role":"system","content":[{"type":"input_text","text":"a"}]},` + hi + `,{"type":"message","role":"developer","content":[{"type":"input_text","text":"b"}]}`},
 		{"an answer is as many items as the model said, with the results after it", []item.Item{
 			user, of(1, item.NewText(item.Assistant, "Let me see.")), of(1, item.NewCall("c1", "f", `{"a":1}`)), of(1, item.NewCall("c2", "g", "")), item.NewResult("c1", "5", false), item.NewResult("c2", "no", true)},
-			hi + `,{"type":"message","role":"assistant","content":[{"type":"output_text","text":"Let me see."}]},{"type":"function_call","call_id":"c1","name":"f","arguments":"{\"a\":1}"},{"type":"function_call","call_id":"c2","name":"g","arguments":""},` +
+			hi + `,{"type":"message","role":"assistant","content":[{"type":"output_text","annotations":[],"text":"Let me see."}]},{"type":"function_call","call_id":"c1","name":"f","arguments":"{\"a\":1}"},{"type":"function_call","call_id":"c2","name":"g","arguments":""},` +
 				`{"type":"function_call_output","call_id":"c1","output":"5"},{"type":"function_call_output","call_id":"c2","output":"no"}`},
 		{"what the provider wrote goes back without its id and status", []item.Item{
 			wrote(item.Item{Kind: item.Reasoning}, `{"id":"rs_1","type":"reasoning","status":"completed","content":[],"encrypted_content":"g\u0041==","summary":[]}`),
@@ -56,7 +56,7 @@ func TestInput(t *testing.T) { // M02 M05 P08
 			wrote(item.NewText(item.Assistant, "u"), `{"type":"item_reference","id":"msg_1","Type":"message","role":"user","content":"u"}`),
 			wrote(item.Item{Kind: item.Reasoning}, `{"id":"rs_1","type":"reasoning","summary":[],"encrypted_content":null,"content":[{"type":"reasoning_text","text":"Hm."}]}`),
 			wrote(item.Item{Kind: item.Reasoning}, `{"id":"rs_2","type":"reasoning","summary":[{"type":"summary_text","text":"Hm."}]}`), of(1, item.NewText(item.Assistant, "a"))},
-			`{"id":"ws_1","type":"web_search_call","status":"completed","action":{"type":"search"}},{"type":"message","role":"assistant","content":[{"type":"output_text","text":"u"}]},{"type":"reasoning","summary":[],"content":[{"type":"reasoning_text","text":"Hm."}]},{"type":"message","role":"assistant","content":[{"type":"output_text","text":"a"}]}`},
+			`{"id":"ws_1","type":"web_search_call","status":"completed","action":{"type":"search"}},{"type":"message","role":"assistant","content":[{"type":"output_text","annotations":[],"text":"u"}]},{"type":"reasoning","summary":[],"content":[{"type":"reasoning_text","text":"Hm."}]},{"type":"message","role":"assistant","content":[{"type":"output_text","annotations":[],"text":"a"}]}`},
 		{"a record of a provider's tool that a client sent gets another id", []item.Item{{Kind: item.Other, Turn: 1,
 			Native: item.Native{Dialect: model.DialectResponses, JSON: json.RawMessage(`{"id":"ws_1","type":"web_search_call","status":"completed","action":{"type":"search"}}`)}}},
 			`{"id":"ws_ee92e8791c136a7cb12214b795cd0d74","type":"web_search_call","status":"completed","action":{"type":"search"}}`},
@@ -245,5 +245,22 @@ func TestManyCallsAreWrittenSoon(t *testing.T) {
 	appendInput(nil, items)
 	if took := time.Since(start); took > 10*time.Second {
 		t.Errorf("%v", took)
+	}
+}
+
+// A text of the model has annotations, whoever wrote the item; what has them keeps its bytes.
+func TestTextsOfTheModelHaveAnnotations(t *testing.T) {
+	const bare, whole = `{"type":"output_text","text":"a"}`, `{"annotations":[],"type":"output_text","text":"a"}`
+	for content, want := range map[string]string{
+		"[" + bare + "]":                      "[" + whole + "]",
+		`[{"type":"refusal"},` + bare + " ]":  `[{"type":"refusal"},` + whole + "]",
+		`[ {"type":"input_text","text":""} ]`: `[ {"type":"input_text","text":""} ]`,
+		"[ " + whole + " ]":                   "[ " + whole + " ]",
+		`[]`:                                  `[]`,
+		`"text"`:                              `"text"`,
+	} {
+		if got := string(annotated([]byte(content))); got != want {
+			t.Errorf("%s becomes %s", content, got)
+		}
 	}
 }

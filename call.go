@@ -341,12 +341,12 @@ func (c *call) end(ctx context.Context, p run.Performed, err error) (*Result, er
 	}
 	r := c.result(p)
 	if !c.o.trace {
-		r.Trace = nil
+		r.Steps = nil
 	}
 	return r, nil
 }
 
-// result returns the result of the run, with its trace; nil if it has not begun.
+// result returns the result of the run, with its steps; nil if it has not begun.
 func (c *call) result(p run.Performed) *Result {
 	if p.State.Accepted == nil {
 		return nil

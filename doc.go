@@ -47,7 +47,7 @@
 //
 // A run that does not end with an answer returns an error of a type of this package, such as
 // [*LimitError] or [*ModelError]. It is a [Failure]: it has the [Result] as far as the run came,
-// with its trace.
+// with its steps.
 //
 // # Approvals
 //

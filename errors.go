@@ -19,7 +19,7 @@ type Failure interface {
 	// Status returns the HTTP status for a program that answers requests with runs.
 	Status() int
 
-	// Result returns how far the run came, with its trace; nil for a run that has not begun.
+	// Result returns how far the run came, with its steps; nil for a run that has not begun.
 	Result() *Result
 }
 

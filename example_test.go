@@ -77,12 +77,12 @@ func Example_typedTool() {
 		fmt.Println(err)
 		return
 	}
-	for _, step := range result.Trace {
-		if step.Tool != "" {
-			fmt.Println(step.Round, step.Tool, step.Arguments, step.Error)
+	for _, step := range result.Steps {
+		for _, c := range step.Calls {
+			fmt.Println(step.Round, c.Tool, c.Arguments, c.Error)
 		}
 	}
-	fmt.Println(result.Trace[1].Result)
+	fmt.Println(result.Steps[1].Calls[0].Result)
 	// Output:
 	// 1 weather {"city":"Bern","unit":"K"} true
 	// 2 weather {"city":"Bern","unit":"C"} false
@@ -144,9 +144,9 @@ func Example_hooks() {
 		fmt.Println(err)
 		return
 	}
-	for _, step := range result.Trace {
-		if step.Tool != "" {
-			fmt.Println(step.Tool, step.Arguments, "→", step.Result)
+	for _, step := range result.Steps {
+		for _, c := range step.Calls {
+			fmt.Println(c.Tool, c.Arguments, "→", c.Result)
 		}
 	}
 	fmt.Println(result.Text)
@@ -196,7 +196,7 @@ func Example_budgets() {
 	_, err := agent.Run(context.Background(), turnpike.Text("Watch it."))
 	var limit *turnpike.LimitError
 	if errors.As(err, &limit) {
-		fmt.Println(limit.Kind, limit.Status(), len(limit.Result().Trace), "steps")
+		fmt.Println(limit.Kind, limit.Status(), len(limit.Result().Steps), "steps")
 	}
 	// Output: iterations 429 2 steps
 }
@@ -231,7 +231,7 @@ func Example_abort() {
 	agent := &turnpike.Agent{Model: scripted(turnpiketest.Call("wait", nil)), Tools: []tool.Tool{wait}}
 	_, err := agent.Run(ctx, turnpike.Text("Wait for it."))
 	var abort *turnpike.AbortError
-	fmt.Println(errors.As(err, &abort), errors.Is(err, context.Canceled), abort.Result().Trace[0].Outcome)
+	fmt.Println(errors.As(err, &abort), errors.Is(err, context.Canceled), abort.Result().Steps[0].Calls[0].Outcome)
 	// Output: true true unknown
 }
 
@@ -327,7 +327,7 @@ func Example_approval() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(result.Trace[0].Result)
+	fmt.Println(result.Steps[0].Calls[0].Result)
 	fmt.Println(result.Text)
 	// Output:
 	// refund {"order":"A7","cents":5000}
@@ -357,7 +357,7 @@ func ExampleGenerate() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(result.Reason, result.Calls[0].Name, string(result.Calls[0].Arguments))
+	fmt.Println(result.Reason, result.Calls[0].Name, result.Calls[0].Arguments)
 	// Output: tool_calls weather {"city":"Bern"}
 }
 

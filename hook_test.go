@@ -31,7 +31,7 @@ type wireOf struct {
 }
 
 // hooked runs an agent with these hooks whose model wires once, and returns the call.
-func hooked(t *testing.T, h turnpike.Hooks, cents int) turnpike.Step {
+func hooked(t *testing.T, h turnpike.Hooks, cents int) turnpike.StepCall {
 	t.Helper()
 	m := turnpiketest.Model(t, turnpiketest.Call("wire", wireOf{"ada", cents}), turnpiketest.Say("Done."))
 	r := mustRun(t, &turnpike.Agent{Model: m, Tools: []tool.Tool{wire()}, Hooks: h})

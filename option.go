@@ -43,7 +43,7 @@ func Only(names ...string) Option {
 // Within limits the call beyond the limits of the agent: it can only tighten them.
 func Within(l Limits) Option { return func(o *options) { o.limits = o.limits.within(l) } }
 
-// ShowTrace puts the trace into the Result of a run that succeeds. Errors always have it.
+// ShowTrace puts the Steps into the Result of a run that succeeds. Results of errors always have them.
 func ShowTrace() Option { return func(o *options) { o.trace = true } }
 
 // Tools adds tools for the call.

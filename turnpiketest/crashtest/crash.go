@@ -159,8 +159,8 @@ func (w *world) finish(t testing.TB, newAgent func() *turnpike.Agent, input turn
 		}
 		r, err = a.Resume(ctx, id, decisions...).Result()
 	}
-	for _, step := range r.Trace {
-		if step.Error {
+	for _, step := range r.Steps {
+		if slices.ContainsFunc(step.Calls, func(c turnpike.StepCall) bool { return c.Error }) {
 			return r.Text, false
 		}
 	}

@@ -35,10 +35,10 @@ type Agent struct {
 	// Compaction is what runs do with prompts that are too long for the context window of the model.
 	Compaction Compaction
 
-	// Approve says which tool calls need the approval of a person, beside those whose tool asks for
+	// NeedsApproval says which tool calls need the approval of a person, beside those whose tool asks for
 	// it: by the name of the tool and its arguments. The same call always has the same answer.
 	// Nil = no others.
-	Approve func(tool string, arguments json.RawMessage) bool
+	NeedsApproval func(tool string, arguments json.RawMessage) bool
 
 	// Hooks are functions that may deny or change tool calls and their results.
 	Hooks Hooks

@@ -51,7 +51,7 @@
 //
 // # Approvals
 //
-// A call needs the approval of a person if its tool says so, or Agent.Approve does:
+// A call needs the approval of a person if its tool says so, or Agent.NeedsApproval does:
 //
 //	refund := tool.Func("refund", "Refund an order.", pay).ApproveIf(func(in order) bool { return in.Cents > 1000 })
 //

@@ -131,7 +131,7 @@ func Example_hooks() {
 				return nil, err
 			}
 			if in.Cents > 1000 {
-				return nil, &turnpike.Denied{Message: "refunds over 10 dollars are for people"}
+				return nil, &turnpike.DenyError{Message: "refunds over 10 dollars are for people"}
 			}
 			return nil, nil // the arguments of the model
 		},
@@ -165,7 +165,7 @@ func Example_answerHook() {
 	}
 	agent.Hooks.PreAnswer = func(_ context.Context, _ turnpike.HookRun, answer string) (string, error) {
 		if strings.Contains(answer, "password") {
-			return "", &turnpike.Denied{Message: "answers contain no passwords"}
+			return "", &turnpike.DenyError{Message: "answers contain no passwords"}
 		}
 		return cardNumber.ReplaceAllString(answer, "****"), nil
 	}
@@ -177,7 +177,7 @@ func Example_answerHook() {
 	fmt.Println(result.Text)
 
 	_, err = agent.Run(context.Background(), turnpike.Text("My password?"))
-	var denied *turnpike.AnswerDenied
+	var denied *turnpike.HookError
 	fmt.Println(errors.As(err, &denied), err)
 	// Output:
 	// Your card is ****.

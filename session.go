@@ -109,7 +109,7 @@ type SessionError struct {
 	Session string
 	RunID   string // the other run; "" = one that has only begun
 	Message string
-	partial
+	Partial
 }
 
 func (e *SessionError) Error() string { return e.Message }
@@ -207,7 +207,7 @@ func (c *call) mayFollow(ctx context.Context, past Past) error {
 	if errors.Is(err, org.ErrNotFound) { // it was in memory, or was never stored, or is deleted
 		return nil
 	} else if err != nil {
-		return errorOf(ctx, err, partial{})
+		return errorOf(ctx, err, Partial{})
 	}
 	refuse := func(format string) error {
 		return &SessionError{Session: c.session, RunID: last, Message: fmt.Sprintf(format, c.session, last)}

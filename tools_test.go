@@ -249,8 +249,8 @@ func TestAnMCPServer(t *testing.T) {
 	}
 	a = &turnpike.Agent{
 		Model: turnpiketest.NewScript(t, "call c1 now {}\n\ntext x\n"), Sources: []tool.Source{source},
-		Outbound: turnpike.Outbound{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
-		Approve:  func(name string, _ json.RawMessage) bool { return name == "now" },
+		Outbound:      turnpike.Outbound{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
+		NeedsApproval: func(name string, _ json.RawMessage) bool { return name == "now" },
 	}
 	_, err = a.Run(t.Context(), turnpike.Text("go"), turnpike.Only("now"))
 	var waiting *turnpike.Waiting

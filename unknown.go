@@ -40,13 +40,13 @@ func (a *Agent) UnknownEffects(ctx context.Context, after string) ([]UnknownEffe
 	for {
 		found, err := e.effects.UnknownEffects(ctx, orgID, after, maxUnknown)
 		if err != nil {
-			return nil, errorOf(ctx, err, partial{})
+			return nil, errorOf(ctx, err, Partial{})
 		}
 		for _, one := range found {
 			after = one.ID
 			unknown, err := e.isUnknown(ctx, one)
 			if err != nil {
-				return nil, errorOf(ctx, err, partial{})
+				return nil, errorOf(ctx, err, Partial{})
 			}
 			if unknown != nil {
 				out = append(out, *unknown)
@@ -116,7 +116,7 @@ func (a *Agent) ResolveEffect(ctx context.Context, u UnknownEffect, r Resolution
 		message := fmt.Sprintf("the effect %s is resolved already, or its call was made again", u.Key)
 		return &ResumeError{Message: message, status: http.StatusConflict}
 	} else if err != nil {
-		return errorOf(ctx, err, partial{})
+		return errorOf(ctx, err, Partial{})
 	}
 	return nil
 }

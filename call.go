@@ -42,7 +42,7 @@ type call struct {
 	ended    map[string]outcome // tool calls, by their keys
 
 	conversation Conversation // gets the turns; nil = nobody does
-	sessions     Sessions     // keeps the session; nil = the run is part of none
+	sessions     SessionStore // keeps the session; nil = the run is part of none
 	session      string       // id of it
 	history      int          // how many items of the input are earlier turns of it
 

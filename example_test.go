@@ -385,7 +385,7 @@ func ExampleAgent_Session() {
 	defer func() { _ = store.Close() }()
 
 	m := turnpiketest.Model(new(testing.T), turnpiketest.Say("21 °C."), turnpiketest.Say("18 °C."))
-	agent := &turnpike.Agent{Model: m, Conversation: store.Conversations(sqlite.ConversationOptions{TTL: 90 * 24 * time.Hour})}
+	agent := &turnpike.Agent{Model: m, Conversation: sqlite.NewSessions(store, sqlite.SessionOptions{TTL: 90 * 24 * time.Hour})}
 	chat := agent.Session("window 7")
 	for _, question := range []string{"How warm is it in Bern?", "And in Basel?"} {
 		result, err := chat.Run(context.Background(), turnpike.Text(question))
@@ -422,23 +422,26 @@ func ExampleAgent_Sessions() {
 			return
 		}
 		agent := &turnpike.Agent{Model: m, Store: store}
-		kept, err := agent.Sessions(context.Background(), "", 10)
-		if err != nil {
-			fmt.Println(err)
-			return
+		found := ""
+		for session, err := range agent.Sessions(context.Background(), turnpike.Program()) {
+			if err != nil {
+				fmt.Println(err)
+				return
+			}
+			found = session.ID
 		}
-		if len(kept) == 0 {
+		if found == "" {
 			_, err = agent.Session("window 7").Run(context.Background(), turnpike.Text("How warm is it in Bern?"))
 		} else {
-			turns, err := agent.Session(kept[0].ID).Turns(context.Background())
+			turns, err := agent.Session(found).Turns(context.Background())
 			if err != nil {
 				fmt.Println(err)
 				return
 			}
 			for _, turn := range turns {
-				fmt.Println(kept[0].ID, turn.Role, turn.Items[0].Text())
+				fmt.Println(found, turn.Role, turn.Items[0].Text())
 			}
-			err = agent.Session(kept[0].ID).Delete(context.Background())
+			err = agent.Session(found).Delete(context.Background())
 			if err != nil {
 				fmt.Println(err)
 				return

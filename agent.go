@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"sync"
 
+	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -35,16 +36,16 @@ type Agent struct {
 	// Compaction is what runs do with prompts that are too long for the context window of the model.
 	Compaction Compaction
 
-	// Approve says which tool calls need the approval of a person, beside those whose tool asks for
+	// NeedsApproval says which tool calls need the approval of a person, beside those whose tool asks for
 	// it: by the name of the tool and its arguments. The same call always has the same answer.
 	// Nil = no others.
-	Approve func(tool string, arguments json.RawMessage) bool
+	NeedsApproval func(tool string, arguments json.RawMessage) bool
 
 	// Hooks are functions that may deny or change tool calls and their results.
 	Hooks Hooks
 
 	// Conversation gets the turns of each run, except with Mode(Return); nil = nobody does. See also
-	// [Agent.Session] and sqlite.Store.Conversations.
+	// [Agent.Session] and sqlite.NewSessions.
 	Conversation Conversation
 
 	// Store keeps runs on disk, such as sqlite.Open does; nil = runs live in memory.
@@ -132,7 +133,11 @@ const (
 // Store keeps the runs of agents. The stores are in packages of their own, such as sqlite.
 type Store interface {
 	// Ledger returns the store for this package; other packages have no use for it.
-	Ledger() any
+	Ledger() ledger.Ledger
+
+	// Sessions returns what keeps the sessions of agents without a Conversation; nil = they are in memory.
+	Sessions() SessionStore
+
 	// Close ends the runs that [Agent.Start] has begun, for whoever resumes them, and then closes
 	// the store.
 	Close() error

@@ -42,7 +42,7 @@ type call struct {
 	ended    map[string]outcome // tool calls, by their keys
 
 	conversation Conversation // gets the turns; nil = nobody does
-	sessions     Sessions     // keeps the session; nil = the run is part of none
+	sessions     SessionStore // keeps the session; nil = the run is part of none
 	session      string       // id of it
 	history      int          // how many items of the input are earlier turns of it
 
@@ -341,12 +341,12 @@ func (c *call) end(ctx context.Context, p run.Performed, err error) (*Result, er
 	}
 	r := c.result(p)
 	if !c.o.trace {
-		r.Trace = nil
+		r.Steps = nil
 	}
 	return r, nil
 }
 
-// result returns the result of the run, with its trace; nil if it has not begun.
+// result returns the result of the run, with its steps; nil if it has not begun.
 func (c *call) result(p run.Performed) *Result {
 	if p.State.Accepted == nil {
 		return nil
@@ -356,15 +356,15 @@ func (c *call) result(p run.Performed) *Result {
 
 // failure returns the error of a run; nil if it has an answer. err is that of the driver.
 func (c *call) failure(ctx context.Context, p run.Performed, err error) error {
-	has := partial{c.result(p)}
+	has := Partial{c.result(p)}
 	s := &p.State
 	switch {
 	case c.failed != nil:
-		return &LostError{Message: "the conversation of the run cannot be stored", Cause: c.failed, partial: has}
+		return &LostError{Message: "the conversation of the run cannot be stored", Cause: c.failed, Partial: has}
 	case err != nil:
 		return errorOf(ctx, err, has)
 	case s.Finished == nil:
-		w := &Waiting{RunID: c.id, partial: has}
+		w := &Waiting{RunID: c.id, Partial: has}
 		for _, a := range c.waiting.Approvals {
 			w.Approvals = append(w.Approvals, Approval{ID: a.ID, Tool: a.Name, Arguments: a.Arguments, ExpiresAt: a.ExpiresAt})
 		}
@@ -375,15 +375,15 @@ func (c *call) failure(ctx context.Context, p run.Performed, err error) error {
 		if cause == nil {
 			cause = errCancelled
 		}
-		return &AbortError{Cause: cause, partial: has}
+		return &AbortError{Cause: cause, Partial: has}
 	}
-	return c.ending(s, has)
+	return c.ending(p, has)
 }
 
 var errCancelled = errors.New("the run was cancelled")
 
 // errorOf returns the error of a run that could not be recorded, or was refused.
-func errorOf(ctx context.Context, err error, has partial) error {
+func errorOf(ctx context.Context, err error, has Partial) error {
 	var own Failure
 	var known *fault.Error
 	var full *memlimit.Refused
@@ -393,37 +393,38 @@ func errorOf(ctx context.Context, err error, has partial) error {
 	case errors.As(err, &own):
 		return err
 	case errors.As(err, &full):
-		return &LimitError{Kind: MemoryLimit, Message: fault.From(full).Message, partial: has}
+		return &LimitError{Kind: MemoryLimit, Message: fault.From(full).Message, Partial: has}
 	case errors.As(err, &fatal):
 		reason, address := fatal.Blocked()
-		return &BlockedError{Reason: reason, Address: address, partial: has}
+		return &BlockedError{Reason: reason, Address: address, Partial: has}
 	case ctx.Err() != nil:
-		return &AbortError{Cause: context.Cause(ctx), partial: has}
+		return &AbortError{Cause: context.Cause(ctx), Partial: has}
 	case errors.Is(err, org.ErrNotFound):
-		return &ResumeError{Message: "the store has no such run: " + err.Error(), status: 404, partial: has}
+		return &ResumeError{Message: "the store has no such run: " + err.Error(), status: 404, Partial: has}
 	case errors.As(err, &not):
-		return &ResumeError{Message: not.Error(), status: 409, partial: has}
+		return &ResumeError{Message: not.Error(), status: 409, Partial: has}
 	case errors.As(err, &known) && known.Code == fault.Conflict:
-		return &ResumeError{Message: known.Message, status: 409, partial: has}
+		return &ResumeError{Message: known.Message, status: 409, Partial: has}
 	case errors.As(err, &known) && (known.Code == fault.Invalid || known.Code == fault.Unprocessable):
-		return &ValidationError{Message: known.Message, partial: has}
+		return &ValidationError{Message: known.Message, Partial: has}
 	}
-	return &LostError{Message: "the run cannot go on", Cause: err, partial: has}
+	return &LostError{Message: "the run cannot go on", Cause: err, Partial: has}
 }
 
 // ending returns the error of a run that has ended; nil if it has an answer.
-func (c *call) ending(s *loop.State, has partial) error {
+func (c *call) ending(p run.Performed, has Partial) error {
+	s := &p.State
 	var f event.Failure
 	if c.finished != nil && c.finished.Failure != nil {
 		f = *c.finished.Failure
 	}
 	limit := func(kind LimitKind, format string, args ...any) error {
-		return &LimitError{Kind: kind, Message: fmt.Sprintf(format, args...), partial: has}
+		return &LimitError{Kind: kind, Message: fmt.Sprintf(format, args...), Partial: has}
 	}
 	switch s.Finished.Reason {
 	case event.Complete, event.ClientCalls, event.OutputCut, event.Refused:
 		if message, denied := s.AnswerDenial(); denied {
-			return &AnswerDenied{Message: message, partial: has}
+			return &HookError{Message: message, Partial: has}
 		}
 		return nil
 	case event.MaxRounds:
@@ -442,34 +443,58 @@ func (c *call) ending(s *loop.State, has partial) error {
 	case event.NoProgress:
 		return &ProgressError{has}
 	case event.Blocked:
-		return &BlockedError{Reason: s.Blocked.Reason, Address: s.Blocked.Address, Server: loop.LabelOf(s.Blocked.Server), partial: has}
+		return &BlockedError{Reason: s.Blocked.Reason, Address: s.Blocked.Address, Server: loop.LabelOf(s.Blocked.Server), Partial: has}
 	case event.ModelError:
-		return &ModelError{Message: f.Message, Cause: f.Upstream, partial: has}
+		return &ModelError{Message: c.modelMessage(f.Message, p.Failed), Cause: p.Failed, Partial: has}
 	case event.TooLong:
-		return &ContextError{Message: f.Message, Cause: f.Upstream, partial: has}
+		return &ContextError{Message: f.Message, Cause: p.Failed, Partial: has}
 	case event.ServerUnavailable:
 		server := loop.LabelOf(s.Cause().Server)
-		return &ServerError{Server: server, Message: fmt.Sprintf("the MCP server %s is required and not available", server), partial: has}
+		return &ServerError{Server: server, Message: fmt.Sprintf("the MCP server %s is required and not available", server), Partial: has}
 	case event.ToolAbort:
 		return c.toolFailure(s, f.Message, has)
 	case event.Invalid, event.HookDenied:
-		return &ValidationError{Message: f.Message, partial: has}
+		return &ValidationError{Message: f.Message, Partial: has}
 	case event.Cancelled, event.CallerGone, event.Lost:
 	}
-	return &LostError{Message: cmp.Or(f.Message, "the run was lost"), partial: has}
+	return &LostError{Message: cmp.Or(f.Message, "the run was lost"), Partial: has}
+}
+
+// modelMessage returns what a program reads of a failed model call. message is what clients of a gateway read.
+func (c *call) modelMessage(message string, failed *model.Error) string {
+	provider := c.engine.target.Provider
+	options := "the options of the model"
+	if slices.Contains([]string{"openai", "anthropic", "gemini", "bedrock"}, provider) {
+		options = provider + ".Options"
+	}
+	switch {
+	case failed == nil:
+		return cmp.Or(message, "the model call failed")
+	case failed.Credential && provider == "bedrock":
+		return fmt.Sprintf("%s refuses the credentials (status %d): %s; check APIKey, or AccessKeyID and SecretAccessKey, in %s", provider, failed.Status, failed.Message, options)
+	case failed.Credential:
+		return fmt.Sprintf("%s refuses the API key (status %d): %s; check APIKey in %s", provider, failed.Status, failed.Message, options)
+	case failed.Status == 0 && failed.Param == "" && failed.Message == "":
+		cause := "the connection failed"
+		if failed.Err != nil {
+			cause = failed.Err.Error()
+		}
+		return fmt.Sprintf("%s could not be reached, or its answer broke off: %s; if it happens again, check BaseURL in %s", provider, cause, options)
+	}
+	return message
 }
 
 // toolFailure returns the error of a run that a tool call has ended.
-func (c *call) toolFailure(s *loop.State, message string, has partial) error {
+func (c *call) toolFailure(s *loop.State, message string, has Partial) error {
 	one, _ := s.Call(s.Cause().Call)
 	message = strings.TrimPrefix(message, "tool "+one.Name+" failed: ")
 	message = strings.TrimPrefix(message, "Error: ")
 	if one.Outcome == loop.Unknown {
-		return &UnknownOutcome{Tool: one.Name, CallID: one.ProviderID, Message: message, partial: has}
+		return &UnknownOutcome{Tool: one.Name, CallID: one.ProviderID, Message: message, Partial: has}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return &ToolError{Tool: one.Name, CallID: one.ProviderID, Message: message, Cause: c.causes[string(one.Key)], partial: has}
+	return &ToolError{Tool: one.Name, CallID: one.ProviderID, Message: message, Cause: c.causes[string(one.Key)], Partial: has}
 }
 
 // note remembers why a tool call failed.
@@ -606,7 +631,7 @@ func (g gated) Asks(arguments json.RawMessage) bool {
 	if a, ok := g.Tool.(tool.Asker); ok && a.Asks(arguments) {
 		return true
 	}
-	approve := g.engine.agent.Approve
+	approve := g.engine.agent.NeedsApproval
 	return approve != nil && approve(g.Definition().Name, arguments)
 }
 

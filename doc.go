@@ -47,11 +47,11 @@
 //
 // A run that does not end with an answer returns an error of a type of this package, such as
 // [*LimitError] or [*ModelError]. It is a [Failure]: it has the [Result] as far as the run came,
-// with its trace.
+// with its steps.
 //
 // # Approvals
 //
-// A call needs the approval of a person if its tool says so, or Agent.Approve does:
+// A call needs the approval of a person if its tool says so, or Agent.NeedsApproval does:
 //
 //	refund := tool.Func("refund", "Refund an order.", pay).ApproveIf(func(in order) bool { return in.Cents > 1000 })
 //

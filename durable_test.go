@@ -92,8 +92,8 @@ func TestAnApprovalAfterARestart(t *testing.T) {
 		t.Fatalf("%+v, %v; paid %d for %+v; %v", r, err, paid, by, kinds)
 	}
 	got := calls(r)
-	if len(got) != 3 || got[0].Result != "paid" || got[1].Result != "paid" || !strings.Contains(got[2].Result, "too much") || r.Trace[0].Text != "Two." {
-		t.Errorf("%+v", r.Trace)
+	if len(got) != 3 || got[0].Result != "paid" || got[1].Result != "paid" || !strings.Contains(got[2].Result, "too much") || r.Steps[0].Text != "Two." {
+		t.Errorf("%+v", r.Steps)
 	}
 	again, err := a.Resume(t.Context(), waiting.RunID).Result()
 	if err != nil || again.Text != "Done." || len(again.Items) != len(r.Items) {

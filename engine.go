@@ -16,6 +16,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/egress"
 	"github.com/turnpike-gateway/turnpike/internal/id"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
+	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/route"
@@ -67,16 +68,6 @@ type engine struct {
 	flying map[string]bool  // calls with effects that are under way, see effect.go
 }
 
-// ledger is a store as this package uses it.
-type ledger interface {
-	journal.Journal
-	journal.Archive
-	journal.Leases
-	journal.Picker
-	effects
-	journal.LaterDeleter
-}
-
 // effects is where the effects of calls are noted.
 type effects interface {
 	journal.Conversations
@@ -125,16 +116,12 @@ func newEngine(a *Agent) (*engine, error) {
 	if err := e.connect(); err != nil {
 		return nil, err
 	}
-	var store ledger
+	var store ledger.Ledger
 	if a.Store == nil {
 		e.memory = &volatile{Journal: memory.Journal{NoAudit: true}}
 		store = e.memory
 	} else {
-		var ok bool
-		if store, ok = a.Store.Ledger().(ledger); !ok {
-			return nil, invalid("Agent.Store is not a store of this module")
-		}
-		e.durable = true
+		store, e.durable = a.Store.Ledger(), true
 	}
 	e.archive, e.effects = store, store
 	e.runner = run.New(run.Options{
@@ -142,9 +129,7 @@ func newEngine(a *Agent) (*engine, error) {
 		Resources: e, Price: e.price, Hooks: asker{e}, Alone: true, Log: e.log,
 	})
 	e.here = e.runner.Performer()
-	if s, ok := a.Store.(interface{ OnClose(func()) }); ok {
-		s.OnClose(e.close)
-	}
+	store.OnClose(e.close)
 	return e, nil
 }
 
@@ -155,6 +140,9 @@ type volatile struct {
 }
 
 type conversations = memory.Conversations
+
+// OnClose implements ledger.Ledger: memory is not closed.
+func (*volatile) OnClose(func()) {}
 
 // close hands the runs that Start has begun over to whoever resumes them.
 func (e *engine) close() {

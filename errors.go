@@ -19,18 +19,18 @@ type Failure interface {
 	// Status returns the HTTP status for a program that answers requests with runs.
 	Status() int
 
-	// Result returns how far the run came, with its trace; nil for a run that has not begun.
+	// Result returns how far the run came, with its steps; nil for a run that has not begun.
 	Result() *Result
 }
 
 // ErrConsumed is the error of a stream that is read a second time.
 var ErrConsumed = errors.New("the stream was read already; a stream is read once")
 
-// partial is the part of an error that has the result.
-type partial struct{ result *Result }
+// Partial is how far the run of an error came. A test that makes an error with a result sets it.
+type Partial struct{ Run *Result } // nil = the run has not begun
 
 // Result implements [Failure].
-func (p partial) Result() *Result { return p.result }
+func (p Partial) Result() *Result { return p.Run }
 
 // LimitKind says which limit a run has reached.
 type LimitKind string
@@ -50,7 +50,7 @@ const (
 type LimitError struct {
 	Kind    LimitKind
 	Message string
-	partial
+	Partial
 }
 
 func (e *LimitError) Error() string { return e.Message }
@@ -62,7 +62,7 @@ func (e *LimitError) Status() int { return http.StatusTooManyRequests }
 type Waiting struct {
 	RunID     string
 	Approvals []Approval // in the order of the calls
-	partial
+	Partial
 }
 
 func (e *Waiting) Error() string {
@@ -84,7 +84,7 @@ type Approval struct {
 // of the context, and [context.Canceled].
 type AbortError struct {
 	Cause error
-	partial
+	Partial
 }
 
 func (e *AbortError) Error() string { return fmt.Sprintf("the run was aborted: %v", e.Cause) }
@@ -100,7 +100,7 @@ type ToolError struct {
 	Tool, CallID string
 	Message      string // what the tool said
 	Cause        error  // the error of the function; nil for other tools
-	partial
+	Partial
 }
 
 func (e *ToolError) Error() string { return fmt.Sprintf("tool %s: %s", e.Tool, e.Message) }
@@ -121,7 +121,7 @@ func (e *ToolError) Unwrap() error { return e.Cause }
 // that the answer is not what [Into] asks for. Wrong arguments of a tool call are told to the model.
 type ValidationError struct {
 	Message string
-	partial
+	Partial
 }
 
 func (e *ValidationError) Error() string { return e.Message }
@@ -137,7 +137,7 @@ func invalid(format string, args ...any) *ValidationError {
 type UnknownOutcome struct {
 	Tool, CallID string
 	Message      string
-	partial
+	Partial
 }
 
 func (e *UnknownOutcome) Error() string { return fmt.Sprintf("tool %s: %s", e.Tool, e.Message) }
@@ -146,7 +146,7 @@ func (e *UnknownOutcome) Error() string { return fmt.Sprintf("tool %s: %s", e.To
 func (e *UnknownOutcome) Status() int { return http.StatusInternalServerError }
 
 // ProgressError says that the model has repeated the same tool calls, also after it was told so.
-type ProgressError struct{ partial }
+type ProgressError struct{ Partial }
 
 func (e *ProgressError) Error() string {
 	return "the model repeats the same tool calls, and the run was ended"
@@ -161,7 +161,7 @@ type BlockedError struct {
 	Reason  string // such as loopback or private
 	Address string
 	Server  string // the source; "" = none
-	partial
+	Partial
 }
 
 func (e *BlockedError) Error() string {
@@ -178,8 +178,8 @@ func (e *BlockedError) Status() int { return http.StatusForbidden }
 // ModelError says that the model could not be called, or has failed.
 type ModelError struct {
 	Message string
-	Cause   *model.Error // what the provider answered; nil = not known
-	partial
+	Cause   *model.Error // what the provider answered, and in its Err why it did not; nil = not known. Err is nil after a restart
+	Partial
 }
 
 func (e *ModelError) Error() string { return e.Message }
@@ -200,23 +200,23 @@ func (e *ModelError) Unwrap() error {
 	return e.Cause
 }
 
-// AnswerDenied says that Hooks.PreAnswer has denied the answer of a run, or has failed. What the tools of the run did
+// HookError says that Hooks.PreAnswer has denied the answer of a run, or has failed. What the tools of the run did
 // stays. The next run of a [Session] has a message in place of the answer that says so.
-type AnswerDenied struct {
-	Message string // of the [*Denied] that the hook returned
-	partial
+type HookError struct {
+	Message string // of the [*DenyError] that the hook returned
+	Partial
 }
 
-func (e *AnswerDenied) Error() string { return "the answer was denied: " + e.Message }
+func (e *HookError) Error() string { return "the answer was denied: " + e.Message }
 
 // Status implements [Failure].
-func (e *AnswerDenied) Status() int { return http.StatusForbidden }
+func (e *HookError) Status() int { return http.StatusForbidden }
 
 // ServerError says that an MCP server that is required is not available.
 type ServerError struct {
 	Server  string
 	Message string
-	partial
+	Partial
 }
 
 func (e *ServerError) Error() string { return e.Message }
@@ -228,7 +228,7 @@ func (e *ServerError) Status() int { return http.StatusServiceUnavailable }
 type ContextError struct {
 	Message string
 	Cause   *model.Error
-	partial
+	Partial
 }
 
 func (e *ContextError) Error() string { return e.Message }
@@ -249,7 +249,7 @@ func (e *ContextError) Unwrap() error {
 type ResumeError struct {
 	Message string
 	status  int
-	partial
+	Partial
 }
 
 func (e *ResumeError) Error() string { return e.Message }
@@ -262,7 +262,7 @@ func (e *ResumeError) Status() int { return e.status }
 type LostError struct {
 	Message string
 	Cause   error
-	partial
+	Partial
 }
 
 func (e *LostError) Error() string {

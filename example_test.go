@@ -77,12 +77,12 @@ func Example_typedTool() {
 		fmt.Println(err)
 		return
 	}
-	for _, step := range result.Trace {
-		if step.Tool != "" {
-			fmt.Println(step.Round, step.Tool, step.Arguments, step.Error)
+	for _, step := range result.Steps {
+		for _, c := range step.Calls {
+			fmt.Println(step.Round, c.Tool, c.Arguments, c.Error)
 		}
 	}
-	fmt.Println(result.Trace[1].Result)
+	fmt.Println(result.Steps[1].Calls[0].Result)
 	// Output:
 	// 1 weather {"city":"Bern","unit":"K"} true
 	// 2 weather {"city":"Bern","unit":"C"} false
@@ -131,7 +131,7 @@ func Example_hooks() {
 				return nil, err
 			}
 			if in.Cents > 1000 {
-				return nil, &turnpike.Denied{Message: "refunds over 10 dollars are for people"}
+				return nil, &turnpike.DenyError{Message: "refunds over 10 dollars are for people"}
 			}
 			return nil, nil // the arguments of the model
 		},
@@ -144,9 +144,9 @@ func Example_hooks() {
 		fmt.Println(err)
 		return
 	}
-	for _, step := range result.Trace {
-		if step.Tool != "" {
-			fmt.Println(step.Tool, step.Arguments, "→", step.Result)
+	for _, step := range result.Steps {
+		for _, c := range step.Calls {
+			fmt.Println(c.Tool, c.Arguments, "→", c.Result)
 		}
 	}
 	fmt.Println(result.Text)
@@ -165,7 +165,7 @@ func Example_answerHook() {
 	}
 	agent.Hooks.PreAnswer = func(_ context.Context, _ turnpike.HookRun, answer string) (string, error) {
 		if strings.Contains(answer, "password") {
-			return "", &turnpike.Denied{Message: "answers contain no passwords"}
+			return "", &turnpike.DenyError{Message: "answers contain no passwords"}
 		}
 		return cardNumber.ReplaceAllString(answer, "****"), nil
 	}
@@ -177,7 +177,7 @@ func Example_answerHook() {
 	fmt.Println(result.Text)
 
 	_, err = agent.Run(context.Background(), turnpike.Text("My password?"))
-	var denied *turnpike.AnswerDenied
+	var denied *turnpike.HookError
 	fmt.Println(errors.As(err, &denied), err)
 	// Output:
 	// Your card is ****.
@@ -196,7 +196,7 @@ func Example_budgets() {
 	_, err := agent.Run(context.Background(), turnpike.Text("Watch it."))
 	var limit *turnpike.LimitError
 	if errors.As(err, &limit) {
-		fmt.Println(limit.Kind, limit.Status(), len(limit.Result().Trace), "steps")
+		fmt.Println(limit.Kind, limit.Status(), len(limit.Result().Steps), "steps")
 	}
 	// Output: iterations 429 2 steps
 }
@@ -231,7 +231,7 @@ func Example_abort() {
 	agent := &turnpike.Agent{Model: scripted(turnpiketest.Call("wait", nil)), Tools: []tool.Tool{wait}}
 	_, err := agent.Run(ctx, turnpike.Text("Wait for it."))
 	var abort *turnpike.AbortError
-	fmt.Println(errors.As(err, &abort), errors.Is(err, context.Canceled), abort.Result().Trace[0].Outcome)
+	fmt.Println(errors.As(err, &abort), errors.Is(err, context.Canceled), abort.Result().Steps[0].Calls[0].Outcome)
 	// Output: true true unknown
 }
 
@@ -327,7 +327,7 @@ func Example_approval() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(result.Trace[0].Result)
+	fmt.Println(result.Steps[0].Calls[0].Result)
 	fmt.Println(result.Text)
 	// Output:
 	// refund {"order":"A7","cents":5000}
@@ -357,7 +357,7 @@ func ExampleGenerate() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(result.Reason, result.Calls[0].Name, string(result.Calls[0].Arguments))
+	fmt.Println(result.Reason, result.Calls[0].Name, result.Calls[0].Arguments)
 	// Output: tool_calls weather {"city":"Bern"}
 }
 
@@ -385,7 +385,7 @@ func ExampleAgent_Session() {
 	defer func() { _ = store.Close() }()
 
 	m := turnpiketest.Model(new(testing.T), turnpiketest.Say("21 °C."), turnpiketest.Say("18 °C."))
-	agent := &turnpike.Agent{Model: m, Conversation: store.Conversations(sqlite.ConversationOptions{TTL: 90 * 24 * time.Hour})}
+	agent := &turnpike.Agent{Model: m, Conversation: sqlite.NewSessions(store, sqlite.SessionOptions{TTL: 90 * 24 * time.Hour})}
 	chat := agent.Session("window 7")
 	for _, question := range []string{"How warm is it in Bern?", "And in Basel?"} {
 		result, err := chat.Run(context.Background(), turnpike.Text(question))
@@ -422,23 +422,26 @@ func ExampleAgent_Sessions() {
 			return
 		}
 		agent := &turnpike.Agent{Model: m, Store: store}
-		kept, err := agent.Sessions(context.Background(), "", 10)
-		if err != nil {
-			fmt.Println(err)
-			return
+		found := ""
+		for session, err := range agent.Sessions(context.Background(), turnpike.Program()) {
+			if err != nil {
+				fmt.Println(err)
+				return
+			}
+			found = session.ID
 		}
-		if len(kept) == 0 {
+		if found == "" {
 			_, err = agent.Session("window 7").Run(context.Background(), turnpike.Text("How warm is it in Bern?"))
 		} else {
-			turns, err := agent.Session(kept[0].ID).Turns(context.Background())
+			turns, err := agent.Session(found).Turns(context.Background())
 			if err != nil {
 				fmt.Println(err)
 				return
 			}
 			for _, turn := range turns {
-				fmt.Println(kept[0].ID, turn.Role, turn.Items[0].Text())
+				fmt.Println(found, turn.Role, turn.Items[0].Text())
 			}
-			err = agent.Session(kept[0].ID).Delete(context.Background())
+			err = agent.Session(found).Delete(context.Background())
 			if err != nil {
 				fmt.Println(err)
 				return

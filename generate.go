@@ -68,7 +68,7 @@ func Into[T any](ctx context.Context, a *Agent, in Input, opts ...Option) (T, *R
 		return out, nil, err
 	}
 	if err := json.Unmarshal([]byte(r.Text), &out); err != nil {
-		return out, r, &ValidationError{Message: fmt.Sprintf("the answer is no %s: %v", reflect.TypeFor[T](), err), partial: partial{r}}
+		return out, r, &ValidationError{Message: fmt.Sprintf("the answer is no %s: %v", reflect.TypeFor[T](), err), Partial: Partial{r}}
 	}
 	return out, r, nil
 }

@@ -18,7 +18,7 @@ import (
 //
 // A hook must return when its context ends: with the run, or after Timeout. A hook that returns an error, panics
 // or is late has failed. Hooks fail closed: a call is not executed, a result is withheld, and an answer is denied. Agent.Log
-// has the line hook_failed with the error. The model does not get the error, unless it is a [*Denied].
+// has the line hook_failed with the error. The model does not get the error, unless it is a [*DenyError].
 //
 // With a Store, what a hook has decided is stored, and it is not asked again after a restart. It is asked again if
 // the process dies before the decision is stored. A run has the hooks that its agent had when
@@ -38,7 +38,7 @@ type Hooks struct {
 	// PreAnswer is called with the final text of a run before anything of it is told. It returns the text in its place:
 	// the result, the stream, and the next run of the [Session] have that one. "" is a text like others. A text that
 	// is replaced has no reasoning and no citations. If it returns an error, the run ends with an
-	// [*AnswerDenied]. With PreAnswer, a stream has the text of a run only after the hook has decided, and nothing that the
+	// [*HookError]. With PreAnswer, a stream has the text of a run only after the hook has decided, and nothing that the
 	// model writes beside tool calls.
 	PreAnswer func(ctx context.Context, r HookRun, answer string) (string, error)
 
@@ -63,11 +63,11 @@ type HookCall struct {
 	Arguments json.RawMessage
 }
 
-// Denied is the error that a hook returns to deny, with a reason for the model or the program. Other errors of hooks deny too; their
+// DenyError is the error that a hook returns to deny, with a reason for the model or the program. Other errors of hooks deny too; their
 // text is only logged.
-type Denied struct{ Message string }
+type DenyError struct{ Message string }
 
-func (e *Denied) Error() string { return cmp.Or(e.Message, "denied") }
+func (e *DenyError) Error() string { return cmp.Or(e.Message, "denied") }
 
 // hookTimeout is the default of Hooks.Timeout: that of http hooks of the gateway.
 const hookTimeout = 5 * time.Second
@@ -131,7 +131,7 @@ func (a asker) Ask(ctx context.Context, q run.HookQuestion) (run.HookAnswer, err
 
 func (h *Hooks) beforeTool(ctx context.Context, c HookCall) (run.HookAnswer, error) {
 	arguments, err := h.PreTool(ctx, c)
-	if denied, ok := errors.AsType[*Denied](err); ok {
+	if denied, ok := errors.AsType[*DenyError](err); ok {
 		return run.HookAnswer{Verdict: loop.HookDeny, Message: denied.Error()}, nil
 	}
 	if err != nil || arguments == nil {
@@ -142,7 +142,7 @@ func (h *Hooks) beforeTool(ctx context.Context, c HookCall) (run.HookAnswer, err
 
 func (h *Hooks) afterTool(ctx context.Context, c HookCall, result string) (run.HookAnswer, error) {
 	text, err := h.PostTool(ctx, c, result)
-	if denied, ok := errors.AsType[*Denied](err); ok {
+	if denied, ok := errors.AsType[*DenyError](err); ok {
 		text, err = "Error: the result is withheld: "+denied.Error(), nil
 	}
 	if err != nil || text == result {
@@ -153,7 +153,7 @@ func (h *Hooks) afterTool(ctx context.Context, c HookCall, result string) (run.H
 
 func (h *Hooks) beforeAnswer(ctx context.Context, r HookRun, answer string) (run.HookAnswer, error) {
 	text, err := h.PreAnswer(ctx, r, answer)
-	if denied, ok := errors.AsType[*Denied](err); ok {
+	if denied, ok := errors.AsType[*DenyError](err); ok {
 		return run.HookAnswer{Verdict: loop.HookDeny, Message: denied.Error()}, nil
 	}
 	if err != nil || text == answer {

@@ -31,7 +31,7 @@ type wireOf struct {
 }
 
 // hooked runs an agent with these hooks whose model wires once, and returns the call.
-func hooked(t *testing.T, h turnpike.Hooks, cents int) turnpike.Step {
+func hooked(t *testing.T, h turnpike.Hooks, cents int) turnpike.StepCall {
 	t.Helper()
 	m := turnpiketest.Model(t, turnpiketest.Call("wire", wireOf{"ada", cents}), turnpiketest.Say("Done."))
 	r := mustRun(t, &turnpike.Agent{Model: m, Tools: []tool.Tool{wire()}, Hooks: h})
@@ -58,7 +58,7 @@ func TestHooksBeforeTools(t *testing.T) {
 			return nil, nil
 		}, "sent ada"},
 		"denies": {func(context.Context, turnpike.HookCall) (json.RawMessage, error) {
-			return nil, &turnpike.Denied{Message: "not to ada"}
+			return nil, &turnpike.DenyError{Message: "not to ada"}
 		}, "Error: Blocked by hook — not to ada"},
 		"replaces":              {arguments(`{"to":"bob","cents":1}`), "sent bob"},
 		"replaces with invalid": {arguments(`{"to":7}`), "a hook has changed the arguments, and the changed ones are not valid"},
@@ -91,7 +91,7 @@ func TestADeniedCallDoesNotAbort(t *testing.T) {
 	m := turnpiketest.Model(t, turnpiketest.Call("wire", wireOf{"ada", 5}), turnpiketest.Say("Done."))
 	a := &turnpike.Agent{Model: m, Tools: []tool.Tool{wire()}, ToolErrors: turnpike.Abort, Hooks: turnpike.Hooks{
 		PreTool: func(context.Context, turnpike.HookCall) (json.RawMessage, error) {
-			return nil, &turnpike.Denied{Message: "no"}
+			return nil, &turnpike.DenyError{Message: "no"}
 		},
 	}}
 	if r := mustRun(t, a); r.Text != "Done." || !calls(r)[0].Error || calls(r)[0].Outcome != event.CallDenied || r.SideEffects {
@@ -118,7 +118,7 @@ func TestHooksAfterTools(t *testing.T) {
 		}, 5, "sent ada"},
 		"replaces it": {says("[redacted]", nil), 5, "[redacted]"},
 		"empties it":  {says("", nil), 5, ""},
-		"denies":      {says("x", &turnpike.Denied{Message: "secret"}), 5, withheld + "secret"},
+		"denies":      {says("x", &turnpike.DenyError{Message: "secret"}), 5, withheld + "secret"},
 		"fails":       {says("x", errors.New("password")), 5, withheld + "a check that is required has failed"},
 		"panics":      {func(context.Context, turnpike.HookCall, string) (string, error) { panic("password") }, 5, withheld + "a check that is required has failed"},
 		"sees an error": {func(_ context.Context, _ turnpike.HookCall, result string) (string, error) {
@@ -153,7 +153,7 @@ func TestHooksBeforeTheAnswer(t *testing.T) {
 		}, "The code is 7.", ""},
 		"replaces it": {says("No codes.", nil), "No codes.", ""},
 		"empties it":  {says("", nil), "", ""},
-		"denies it":   {says("x", &turnpike.Denied{Message: "no codes"}), "[Response blocked: no codes]", "no codes"},
+		"denies it":   {says("x", &turnpike.DenyError{Message: "no codes"}), "[Response blocked: no codes]", "no codes"},
 		"fails":       {says("x", errors.New("password")), "[Response blocked: a check that is required has failed]", "a check that is required has failed"},
 		"panics": {func(context.Context, turnpike.HookRun, string) (string, error) { panic("password") },
 			"[Response blocked: a check that is required has failed]", "a check that is required has failed"},
@@ -170,7 +170,7 @@ func TestHooksBeforeTheAnswer(t *testing.T) {
 				}
 			}
 			r, err := s.Result()
-			var denied *turnpike.AnswerDenied
+			var denied *turnpike.HookError
 			if errors.As(err, &denied) != (c.denied != "") || denied != nil && (denied.Message != c.denied || denied.Status() != 403) || denied == nil && err != nil {
 				t.Fatalf("%v", err)
 			}
@@ -265,7 +265,7 @@ func TestAnAnswerAfterARestart(t *testing.T) {
 	asked := 0
 	hooks := turnpike.Hooks{PreAnswer: func(_ context.Context, _ turnpike.HookRun, answer string) (string, error) {
 		if asked++; asked == 2 {
-			return "", &turnpike.Denied{Message: "no codes"}
+			return "", &turnpike.DenyError{Message: "no codes"}
 		}
 		return strings.ReplaceAll(answer, "7", "*"), nil
 	}}
@@ -274,7 +274,7 @@ func TestAnAnswerAfterARestart(t *testing.T) {
 	if err != nil || r.Text != "The code is *." {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	var denied *turnpike.AnswerDenied
+	var denied *turnpike.HookError
 	if _, err := a.Run(t.Context(), turnpike.Text("go")); !errors.As(err, &denied) {
 		t.Fatal(err)
 	}

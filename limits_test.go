@@ -11,6 +11,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike"
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
@@ -87,11 +88,9 @@ func TestEachLimitTripsAlone(t *testing.T) {
 	}
 }
 
-func calls(r *turnpike.Result) (out []turnpike.Step) {
-	for _, s := range r.Trace {
-		if s.Tool != "" {
-			out = append(out, s)
-		}
+func calls(r *turnpike.Result) (out []turnpike.StepCall) {
+	for _, s := range r.Steps {
+		out = append(out, s.Calls...)
 	}
 	return out
 }
@@ -352,5 +351,29 @@ func TestAPanicInTheLoop(t *testing.T) {
 	}()
 	if _, err := s.Result(); !errors.Is(err, context.Canceled) {
 		t.Error(err)
+	}
+}
+
+// Each step has what its round has used and cost: its model calls, also those that failed, and its tools. // L04
+func TestStepsHaveTheirUsageAndCost(t *testing.T) {
+	a := &turnpike.Agent{
+		Model: turnpiketest.NewScript(t, "text Let me see.\ncall c1 weather {\"city\":\"Bern\"}\nusage 100 20\n\ntext Cut\nusage 50 5\nfail 503\n\ntext Sunny.\nusage 200 10\n"),
+		Tools: []tool.Tool{weather().Price(turnpike.USD("0.10"))},
+		Rates: map[string]turnpike.Rate{"model": {Input: turnpike.USD("1000"), Output: turnpike.USD("10000")}},
+	}
+	r, err := a.Run(t.Context(), turnpike.Text("go"), turnpike.ShowTrace())
+	if err != nil || len(r.Steps) != 2 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	var usage model.Usage
+	cost := int64(0)
+	for _, s := range r.Steps {
+		usage, cost = usage.Add(s.Usage), cost+s.Cost.Nano()
+	}
+	if first := r.Steps[0]; first.Text != "Let me see." || len(first.Calls) != 1 || first.Usage.Input != 100 || first.Cost != turnpike.USD("0.4") {
+		t.Errorf("%+v", first)
+	}
+	if usage != r.Usage || cost != r.Cost.Nano() || r.Steps[1].Usage.Input < 200 {
+		t.Errorf("the steps have %+v and %d of %+v", usage, cost, r)
 	}
 }

@@ -32,7 +32,15 @@ type options struct {
 // As runs on behalf of a caller: the model sees the tools that the caller has the permission for,
 // and each call is checked again. Without it the program itself is the caller, who may do everything.
 func As(c Caller) Option {
-	return func(o *options) { o.caller = Caller{ID: c.ID, Org: c.Org, Permissions: slices.Clone(c.Permissions)} }
+	return func(o *options) { o.caller = copied(c) }
+}
+
+// Program returns the caller that the program itself is, who may do everything: that of runs without [As].
+func Program() Caller { return everything() }
+
+// copied returns the caller with permissions of its own.
+func copied(c Caller) Caller {
+	return Caller{ID: c.ID, Org: c.Org, Permissions: slices.Clone(c.Permissions)}
 }
 
 // Only offers the model no other tools than those named. A name that no tool has is an error.
@@ -43,7 +51,7 @@ func Only(names ...string) Option {
 // Within limits the call beyond the limits of the agent: it can only tighten them.
 func Within(l Limits) Option { return func(o *options) { o.limits = o.limits.within(l) } }
 
-// ShowTrace puts the trace into the Result of a run that succeeds. Errors always have it.
+// ShowTrace puts the Steps into the Result of a run that succeeds. Results of errors always have them.
 func ShowTrace() Option { return func(o *options) { o.trace = true } }
 
 // Tools adds tools for the call.

@@ -1,8 +1,13 @@
 package turnpike_test
 
 import (
+	"errors"
+	"io"
+	"net"
 	"net/http"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike"
@@ -73,5 +78,55 @@ func TestProviders(t *testing.T) {
 			}
 			upstream.Close()
 		}
+	}
+}
+
+// answers is a transport that gives one answer.
+type answers func() (*http.Response, error)
+
+func (a answers) RoundTrip(*http.Request) (*http.Response, error) { return a() }
+
+// The chain of a failed model call ends at its cause, and its text names fields of Go.
+func TestAFailedModelCallHasItsCause(t *testing.T) {
+	refused := errors.New("connection refused")
+	down := answers(func() (*http.Response, error) { return nil, &net.OpError{Op: "dial", Net: "tcp", Err: refused} })
+	locked := answers(func() (*http.Response, error) {
+		body := io.NopCloser(strings.NewReader(`{"error":{"message":"bad key"}}`))
+		return &http.Response{StatusCode: 401, Header: http.Header{"Content-Type": {"application/json"}}, Body: body}, nil
+	})
+	for name, newModel := range map[string]func(c *http.Client) model.Model{
+		"openai": func(c *http.Client) model.Model {
+			return openai.Model("gpt-5.4", openai.Options{APIKey: "k", HTTPClient: c})
+		},
+		"anthropic": func(c *http.Client) model.Model {
+			return anthropic.Model("claude-sonnet-5", anthropic.Options{APIKey: "k", HTTPClient: c})
+		},
+		"gemini": func(c *http.Client) model.Model {
+			return gemini.Model("gemini-3-flash", gemini.Options{APIKey: "k", HTTPClient: c})
+		},
+		"bedrock": func(c *http.Client) model.Model {
+			return bedrock.Model("m", bedrock.Options{Region: "us-east-1", APIKey: "k", HTTPClient: c})
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var failed *turnpike.ModelError
+			_, err := (&turnpike.Agent{Model: newModel(&http.Client{Transport: down})}).Run(t.Context(), turnpike.Text("go"))
+			if !errors.As(err, &failed) || !errors.As(err, new(*net.OpError)) || !errors.Is(err, refused) || !strings.Contains(err.Error(), "BaseURL in "+name+".Options") {
+				t.Errorf("%s: %#v: %v", name, err, err)
+			}
+			_, err = (&turnpike.Agent{Model: newModel(&http.Client{Transport: locked})}).Run(t.Context(), turnpike.Text("go"))
+			if !errors.As(err, &failed) || failed.Cause == nil || failed.Cause.Status != 401 || !strings.Contains(err.Error(), name+".Options") || strings.Contains(err.Error(), "api_key") {
+				t.Errorf("%s: %#v: %v", name, err, err)
+			}
+		})
+	}
+}
+
+// A test of a program can make an error with a result.
+func TestAnErrorWithAResult(t *testing.T) {
+	var err error = &turnpike.LimitError{Kind: turnpike.CostLimit, Partial: turnpike.Partial{Run: &turnpike.Result{Text: "so far"}}}
+	var failure turnpike.Failure
+	if !errors.As(err, &failure) || failure.Result().Text != "so far" {
+		t.Error(err)
 	}
 }

@@ -28,16 +28,48 @@ type Result struct {
 	Usage model.Usage // summed over all rounds
 	Cost  Money       // of the model calls and of tools with a price; no amount = nothing has one
 
-	// Reason is why the run ended: stop, length (the model's output limit), content_filter,
-	// tool_calls, or what the error says, such as max_rounds.
-	Reason string
+	Reason Reason // why the run ended; "" = it waits, or is not stored as ended
 
 	Rounds      int  // model calls, retries not counted
 	SideEffects bool // a tool that may change something has been called
 
-	// Trace is everything that the run did, in order: with [ShowTrace], and in the result of an error.
-	Trace []Step
+	// Missing names the MCP servers that were left out, because they did not list their tools when the run began.
+	Missing []string
+
+	// Steps are the rounds of the run, in order: with [ShowTrace], and in the result of an error. Together they have the Usage
+	// and the Cost of the result.
+	Steps []Step
 }
+
+// Reason is why a run ended. Those of the second group come with an error.
+type Reason string
+
+// The reasons.
+const (
+	ReasonStop          Reason = "stop"           // the model has answered
+	ReasonLength        Reason = "length"         // the model's output limit has cut the answer
+	ReasonContentFilter Reason = "content_filter" // the provider's filter has refused the answer
+	ReasonToolCalls     Reason = "tool_calls"     // the caller executes Result.Calls
+
+	ReasonMaxRounds         = Reason(event.MaxRounds)         // Limits.Rounds
+	ReasonMaxCalls          = Reason(event.MaxCalls)          // Limits.Calls
+	ReasonTokens            = Reason(event.Tokens)            // Limits.Tokens
+	ReasonMoney             = Reason(event.Money)             // Limits.USD
+	ReasonBudgetExceeded    = Reason(event.BudgetExceeded)    // Limits.USD or Limits.Tokens, before the first model call
+	ReasonDeadline          = Reason(event.Deadline)          // Limits.Time
+	ReasonMemory            = Reason(event.Memory)            // what runs may keep in memory
+	ReasonNoProgress        = Reason(event.NoProgress)        // a [*ProgressError]
+	ReasonInvalid           = Reason(event.Invalid)           // a [*ValidationError]
+	ReasonHookDenied        = Reason(event.HookDenied)        // a hook has denied the run
+	ReasonCancelled         = Reason(event.Cancelled)         // an [*AbortError]
+	ReasonCallerGone        = Reason(event.CallerGone)        // an [*AbortError]
+	ReasonBlocked           = Reason(event.Blocked)           // a [*BlockedError]
+	ReasonModelError        = Reason(event.ModelError)        // a [*ModelError]
+	ReasonServerUnavailable = Reason(event.ServerUnavailable) // a [*ServerError]
+	ReasonToolAbort         = Reason(event.ToolAbort)         // a [*ToolError] or [*UnknownOutcome]
+	ReasonTooLong           = Reason(event.TooLong)           // a [*ContextError]
+	ReasonLost              = Reason(event.Lost)              // a [*LostError]
+)
 
 // Call is a tool call that the caller has to execute. It is answered with an item.NewResult of its ID.
 type Call struct {
@@ -46,16 +78,24 @@ type Call struct {
 	Arguments string // as the model wrote them; may be invalid JSON
 }
 
-// Step is a part of a trace: what the model said in a round, or one tool call with its result.
+// Step is a round of a run: an answer of the model, and the tool calls that it asked for.
 type Step struct {
-	Round int // from 1
+	Round int    // from 1
+	Text  string // of the model; "" = only calls, or no answer
+	Calls []StepCall
 
-	Text string // of the model; "" for a tool call
+	// Usage and Cost are those of the round: of its model calls, with those that failed before the answer, and of tools with a
+	// price. No amount = nothing has a price.
+	Usage model.Usage
+	Cost  Money
+}
 
-	CallID    string // the provider's id of the call
-	Tool      string // "" = no tool call
-	Arguments string // as the model wrote them
-	Result    string // what the model was told; "" for a call without a result
+// StepCall is a tool call of a [Step].
+type StepCall struct {
+	ID        string // the provider's id of the call
+	Tool      string
+	Arguments string // as the model wrote them; may be invalid JSON
+	Result    string // the result for the model; "" for a call without one
 	Error     bool   // Result says what failed
 
 	// Outcome says how the call ended: ok, error, unknown, denied, skipped_limit or not_run. It is ""
@@ -74,7 +114,7 @@ type outcome struct {
 func newResult(runID string, s *loop.State, items []item.Item, ended map[string]outcome) *Result {
 	r := &Result{
 		RunID: runID, Text: lastText(items), Items: items, Usage: s.Usage, Rounds: s.Counts.Rounds, SideEffects: s.SideEffects,
-		Trace: traceOf(items, ended),
+		Missing: s.MissingServers(false), Steps: stepsOf(s, items, ended),
 	}
 	if paid := s.Paid(); paid != nil {
 		r.Cost = tool.NanoUSD(*paid)
@@ -93,18 +133,18 @@ func newResult(runID string, s *loop.State, items []item.Item, ended map[string]
 	return r
 }
 
-func reasonOf(r event.Reason) string {
+func reasonOf(r event.Reason) Reason {
 	switch r {
 	case event.Complete:
-		return "stop"
+		return ReasonStop
 	case event.OutputCut:
-		return "length"
+		return ReasonLength
 	case event.Refused:
-		return "content_filter"
+		return ReasonContentFilter
 	case event.ClientCalls:
-		return "tool_calls"
+		return ReasonToolCalls
 	}
-	return string(r)
+	return Reason(r)
 }
 
 // lastText returns the text of the last turn.
@@ -119,37 +159,48 @@ func lastText(items []item.Item) string {
 	return b.String()
 }
 
-// traceOf returns the steps of the items that a run has added.
-func traceOf(items []item.Item, ended map[string]outcome) []Step {
-	var steps []Step
-	open := map[string]int{} // calls without a result, by their ids → steps
-	round, turn, index := 0, 0, 0
+// stepsOf returns the rounds of a run. items are those that it has added.
+func stepsOf(s *loop.State, items []item.Item, ended map[string]outcome) []Step {
+	steps := make([]Step, len(s.Rounds))
+	for i, spent := range s.Rounds {
+		steps[i] = Step{Round: i + 1, Usage: spent.Usage}
+		if s.Paid() != nil {
+			steps[i].Cost = tool.NanoUSD(spent.NanoUSD)
+		}
+	}
+	type place struct{ step, call int }
+	open := map[string]place{} // calls without a result, by their ids
+	round, turn := -1, 0
 	for _, it := range items {
 		if it.Turn != 0 && it.Turn != turn {
-			round, turn, index = round+1, it.Turn, 0
+			round, turn = round+1, it.Turn
 		}
-		switch {
-		case it.Kind == item.Message && it.Role == item.Assistant:
-			if n := len(steps); n > 0 && steps[n-1].Tool == "" && steps[n-1].Round == round {
-				steps[n-1].Text += it.Text()
-			} else {
-				steps = append(steps, Step{Round: round, Text: it.Text()})
-			}
-		case it.Kind == item.ToolCall:
-			step := Step{Round: round, CallID: it.CallID, Tool: it.Name, Arguments: it.Arguments}
-			if end, ok := ended[string(loop.Key(round-1, index))]; ok {
-				step.Outcome, step.Took = end.outcome, end.took
-			}
-			index++
-			open[it.CallID] = len(steps)
-			steps = append(steps, step)
-		case it.Kind == item.ToolResult:
+		if it.Kind == item.ToolResult {
 			if at, ok := open[it.CallID]; ok {
-				steps[at].Result, steps[at].Error = item.PlainText(it.Parts), it.IsError
+				c := &steps[at.step].Calls[at.call]
+				c.Result, c.Error = item.PlainText(it.Parts), it.IsError
 				if it.Parts == nil && it.Structured != nil {
-					steps[at].Result = string(it.Structured)
+					c.Result = string(it.Structured)
 				}
 			}
+		}
+		if round < 0 {
+			continue
+		}
+		if round == len(steps) {
+			steps = append(steps, Step{Round: round + 1})
+		}
+		step := &steps[round]
+		switch {
+		case it.Kind == item.Message && it.Role == item.Assistant:
+			step.Text += it.Text()
+		case it.Kind == item.ToolCall:
+			c := StepCall{ID: it.CallID, Tool: it.Name, Arguments: it.Arguments}
+			if end, ok := ended[string(loop.Key(round, len(step.Calls)))]; ok {
+				c.Outcome, c.Took = end.outcome, end.took
+			}
+			open[it.CallID] = place{round, len(step.Calls)}
+			step.Calls = append(step.Calls, c)
 		}
 	}
 	return steps

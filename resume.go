@@ -72,12 +72,12 @@ func (c *call) resume(ctx context.Context, s *Session, decisions []Decision, sin
 	e := c.engine
 	leave, err := c.recall(ctx, s)
 	if err != nil {
-		return nil, errorOf(ctx, err, partial{})
+		return nil, errorOf(ctx, err, Partial{})
 	}
 	defer leave()
 	for _, d := range decisions {
 		if err := c.decide(ctx, d); err != nil {
-			return nil, errorOf(ctx, err, partial{})
+			return nil, errorOf(ctx, err, Partial{})
 		}
 	}
 	c.sink = sink
@@ -150,13 +150,13 @@ func (c *call) stillWaits(ctx context.Context) error {
 	e := c.engine
 	p, err := e.here.Transcript(ctx, c.key())
 	if err != nil {
-		return errorOf(ctx, err, partial{})
+		return errorOf(ctx, err, Partial{})
 	}
-	w := &Waiting{RunID: c.id, partial: partial{c.result(p)}}
+	w := &Waiting{RunID: c.id, Partial: Partial{c.result(p)}}
 	const most = 1000
 	approvals, err := e.archive.Approvals(ctx, orgID, journal.ApprovalQuery{RunID: c.id, Limit: most})
 	if err != nil {
-		return errorOf(ctx, err, w.partial)
+		return errorOf(ctx, err, w.Partial)
 	}
 	for _, of := range p.State.Calls { // in this order
 		for _, one := range approvals {
@@ -186,7 +186,7 @@ func (c *call) approval(ctx context.Context, a journal.Approval) Approval {
 func (c *call) goOn(ctx context.Context, sink sink) (*Result, error) {
 	p, err := c.engine.here.Transcript(ctx, c.key())
 	if err != nil {
-		return nil, errorOf(ctx, err, partial{})
+		return nil, errorOf(ctx, err, Partial{})
 	}
 	rest, ok := c.rest(p)
 	if !ok {
@@ -254,11 +254,11 @@ func (a *Agent) Follow(ctx context.Context, runID string, after event.Position) 
 	return newStream(ctx, runID, func(ctx context.Context, sink sink) (*Result, error) {
 		c.sink = sink
 		if err := e.runner.Follow(ctx, eventlog.Follow{Org: orgID, RunID: runID, After: after, ToWaiting: true}, c); err != nil {
-			return nil, errorOf(ctx, err, partial{})
+			return nil, errorOf(ctx, err, Partial{})
 		}
 		p, err := e.here.Transcript(ctx, c.key())
 		if err != nil {
-			return nil, errorOf(ctx, err, partial{})
+			return nil, errorOf(ctx, err, Partial{})
 		}
 		if failure := c.failure(ctx, p, nil); failure != nil {
 			return nil, failure
@@ -284,12 +284,12 @@ func (a *Agent) cancel(ctx context.Context, s *Session, runID string) error {
 		leave, err = func() {}, nil
 	}
 	if err != nil {
-		return errorOf(ctx, err, partial{})
+		return errorOf(ctx, err, Partial{})
 	}
 	defer leave()
 	err = e.runner.Cancel(ctx, orgID, runID, org.Author{Principal: programID, At: clock.Wall().UnixMilli()})
 	if err != nil {
-		return errorOf(ctx, err, partial{})
+		return errorOf(ctx, err, Partial{})
 	}
 	out := e.enter(c)
 	p, err := e.here.Continue(ctx, c.key(), c) // of a run that nobody performs

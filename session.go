@@ -28,19 +28,27 @@ const memoryTurns = 200
 type Session struct {
 	agent  *Agent
 	id     string
+	caller Caller
 	memory memorySessions // of this value and its forks, for an agent that keeps conversations nowhere else
 }
 
 // Session returns the session with an id that the program chooses, such as that of a chat window; it begins
-// with its first run. An id has up to 256 bytes. Sessions of different callers ([As]) are different,
-// whatever their ids.
+// with its first run. An id has up to 256 bytes. It is a session of the program itself; [Session.As] returns that of another
+// caller, which is another session.
 //
-// The turns are kept by Agent.Conversation if it implements [Sessions], such as
-// sqlite.Store.Conversations does, or else by Agent.Store. Without both they live in the value that
+// The turns are kept by Agent.Conversation if it implements [SessionStore], such as
+// sqlite.NewSessions returns, or else by Agent.Store. Without both they live in the value that
 // Session returns and its forks, up to 4,096 of them, and the next run gets the newest 200: another value with the
 // same id begins anew.
 func (a *Agent) Session(id string) *Session {
-	return &Session{a, id, memorySessions{conversation.NewChains(&memory.Conversations{}, orgID, clock.Wall)}}
+	return &Session{a, id, everything(), memorySessions{conversation.NewChains(&memory.Conversations{}, orgID, clock.Wall)}}
+}
+
+// As returns the session of a caller with the same id. Its runs are on behalf of the caller.
+func (s *Session) As(c Caller) *Session {
+	of := *s
+	of.caller = copied(c)
+	return &of
 }
 
 // ID returns the id of the session.
@@ -68,7 +76,7 @@ func (s *Session) Start(ctx context.Context, in Input, opts ...Option) (string, 
 
 // option returns the options with the one that makes a run part of the session.
 func (s *Session) option(opts []Option) []Option {
-	return append(opts[:len(opts):len(opts)], func(o *options) { o.session = s })
+	return append([]Option{func(o *options) { o.caller, o.session = s.caller, s }}, opts...)
 }
 
 // Resume goes on with a run of the session, as [Agent.Resume] does, which has the same effect if the session is
@@ -82,16 +90,6 @@ func (s *Session) Cancel(ctx context.Context, runID string) error {
 	return s.agent.cancel(ctx, s, runID)
 }
 
-// Sessions is a Conversation whose turns can be read again: what an [Agent.Session] needs.
-type Sessions interface {
-	Conversation
-
-	// Enter returns what is in front of the next run of a session, and reserves the session for the run
-	// until leave is called. owner is Caller.Owner of the run. The error wraps [ErrBusy] if the session is
-	// reserved. A session that is not known is empty.
-	Enter(ctx context.Context, owner, session, runID string) (past Past, leave func(), err error)
-}
-
 // Past is what is in front of a run of a session.
 type Past struct {
 	Summary string // of turns before Turns; "" = none
@@ -100,7 +98,7 @@ type Past struct {
 	Rewound []string // runs that [Session.Rewind] has taken out, which cannot be resumed
 }
 
-// ErrBusy is wrapped by the error of [Sessions.Enter] for a session that has another run in progress.
+// ErrBusy is wrapped by the error of [SessionStore] for a session that has another run in progress.
 var ErrBusy = conversation.ErrReserved
 
 // SessionError says that a session has another run, which is in progress or waits for approvals. Wait for it,
@@ -109,7 +107,7 @@ type SessionError struct {
 	Session string
 	RunID   string // the other run; "" = one that has only begun
 	Message string
-	partial
+	Partial
 }
 
 func (e *SessionError) Error() string { return e.Message }
@@ -118,12 +116,14 @@ func (e *SessionError) Error() string { return e.Message }
 func (e *SessionError) Status() int { return http.StatusConflict }
 
 // keptSessions returns what keeps the session; nil if nothing does.
-func (e *engine) keptSessions(s *Session) Sessions {
-	if kept, ok := e.agent.Conversation.(Sessions); ok {
+func (e *engine) keptSessions(s *Session) SessionStore {
+	if kept, ok := e.agent.Conversation.(SessionStore); ok {
 		return kept
 	}
-	if store, ok := e.agent.Store.(interface{ Sessions() Sessions }); ok {
-		return store.Sessions()
+	if e.agent.Store != nil {
+		if kept := e.agent.Store.Sessions(); kept != nil {
+			return kept
+		}
 	}
 	if s != nil {
 		return s.memory
@@ -132,9 +132,9 @@ func (e *engine) keptSessions(s *Session) Sessions {
 }
 
 // sessionsOf returns what gets the turns of the session and keeps it; nil if nothing keeps it.
-func (e *engine) sessionsOf(s *Session) Sessions {
+func (e *engine) sessionsOf(s *Session) SessionStore {
 	kept, also := e.keptSessions(s), e.agent.Conversation
-	if _, same := also.(Sessions); kept == nil || also == nil || same {
+	if _, same := also.(SessionStore); kept == nil || also == nil || same {
 		return kept
 	}
 	return bothSessions{kept, also}
@@ -142,13 +142,13 @@ func (e *engine) sessionsOf(s *Session) Sessions {
 
 // bothSessions are sessions whose turns another conversation gets too.
 type bothSessions struct {
-	Sessions
+	SessionStore
 	also Conversation
 }
 
 // Append implements Conversation.
 func (b bothSessions) Append(ctx context.Context, turn Turn) error {
-	if err := b.Sessions.Append(ctx, turn); err != nil {
+	if err := b.SessionStore.Append(ctx, turn); err != nil {
 		return err
 	}
 	return b.also.Append(ctx, turn)
@@ -164,7 +164,7 @@ func checkSession(id string) error {
 
 // enterSession reserves the session for the run.
 func (c *call) enterSession(ctx context.Context) (past Past, leave func(), err error) {
-	past, leave, err = c.sessions.Enter(ctx, c.caller.Owner(), c.session, c.id)
+	past, leave, err = c.sessions.Enter(ctx, SessionKey{c.caller.Owner(), c.session}, c.id)
 	switch {
 	case errors.Is(err, ErrBusy):
 		return past, nil, c.busy()
@@ -207,7 +207,7 @@ func (c *call) mayFollow(ctx context.Context, past Past) error {
 	if errors.Is(err, org.ErrNotFound) { // it was in memory, or was never stored, or is deleted
 		return nil
 	} else if err != nil {
-		return errorOf(ctx, err, partial{})
+		return errorOf(ctx, err, Partial{})
 	}
 	refuse := func(format string) error {
 		return &SessionError{Session: c.session, RunID: last, Message: fmt.Sprintf(format, c.session, last)}
@@ -305,13 +305,13 @@ func (m memorySessions) Append(ctx context.Context, turn Turn) error {
 	return m.chains.Append(ctx, conversation.ChainName{Owner: turn.Caller.Owner(), ID: turn.Session}, one, 0)
 }
 
-// Enter implements Sessions.
-func (m memorySessions) Enter(ctx context.Context, owner, session, _ string) (Past, func(), error) {
-	leave, err := m.chains.Reserve(conversation.ChainName{Owner: owner, ID: session})
+// Enter implements SessionStore.
+func (m memorySessions) Enter(ctx context.Context, key SessionKey, _ string) (Past, func(), error) {
+	leave, err := m.chains.Reserve(conversation.ChainName(key))
 	if err != nil {
 		return Past{}, nil, err
 	}
-	past, err := m.past(ctx, owner, session)
+	past, err := m.past(ctx, key)
 	if err != nil && !errors.Is(err, ErrNoSession) {
 		leave()
 		return Past{}, nil, err
@@ -320,40 +320,50 @@ func (m memorySessions) Enter(ctx context.Context, owner, session, _ string) (Pa
 }
 
 // past reads what is in front of the next run.
-func (m memorySessions) past(ctx context.Context, owner, id string) (Past, error) {
-	turns, info, err := m.chains.Turns(ctx, conversation.ChainName{Owner: owner, ID: id}, memoryTurns)
+func (m memorySessions) past(ctx context.Context, key SessionKey) (Past, error) {
+	turns, info, err := m.chains.Turns(ctx, conversation.ChainName(key), memoryTurns)
 	past := Past{Rewound: info.Rewound}
 	for _, t := range turns {
 		past.Turns = append(past.Turns, Turn{
-			Session: id, RunID: t.RunID, Caller: tool.CallerOf(owner), Number: t.Part - 1, Role: TurnRole(t.Role), Items: t.Items,
+			Session: key.ID, RunID: t.RunID, Caller: tool.CallerOf(key.Owner), Number: t.Part - 1, Role: TurnRole(t.Role), Items: t.Items,
 		})
 	}
 	return past, err
 }
 
 // Get implements SessionStore.
-func (m memorySessions) Get(ctx context.Context, owner, id string) (SessionInfo, error) {
-	info, err := m.chains.Info(ctx, conversation.ChainName{Owner: owner, ID: id})
+func (m memorySessions) Get(ctx context.Context, key SessionKey) (SessionInfo, error) {
+	info, err := m.chains.Info(ctx, conversation.ChainName(key))
 	return SessionInfo(info.ChainShown), err
 }
 
 // Turns implements SessionStore.
-func (m memorySessions) Turns(ctx context.Context, owner, id string) ([]Turn, error) {
-	past, err := m.past(ctx, owner, id)
+func (m memorySessions) Turns(ctx context.Context, key SessionKey) ([]Turn, error) {
+	past, err := m.past(ctx, key)
 	return past.Turns, err
 }
 
 // Delete implements SessionStore.
-func (m memorySessions) Delete(ctx context.Context, owner, id string) error {
-	return m.chains.Delete(ctx, conversation.ChainName{Owner: owner, ID: id})
+func (m memorySessions) Delete(ctx context.Context, key SessionKey) error {
+	return m.chains.Delete(ctx, conversation.ChainName(key))
+}
+
+// List implements SessionStore.
+func (m memorySessions) List(ctx context.Context, owner, before string, limit int) ([]SessionInfo, error) {
+	found, err := m.chains.List(ctx, owner, before, limit)
+	var out []SessionInfo
+	for _, one := range found {
+		out = append(out, SessionInfo(one.ChainShown))
+	}
+	return out, err
 }
 
 // Rewind implements SessionRewinder.
-func (m memorySessions) Rewind(ctx context.Context, owner, id, beforeRun string) error {
-	return m.chains.Rewind(ctx, conversation.ChainName{Owner: owner, ID: id}, beforeRun)
+func (m memorySessions) Rewind(ctx context.Context, key SessionKey, beforeRun string) error {
+	return m.chains.Rewind(ctx, conversation.ChainName(key), beforeRun)
 }
 
 // Fork implements SessionRewinder.
-func (m memorySessions) Fork(ctx context.Context, owner, id, fork string) error {
-	return m.chains.Fork(ctx, conversation.ChainName{Owner: owner, ID: id}, fork, 0)
+func (m memorySessions) Fork(ctx context.Context, key SessionKey, fork string) error {
+	return m.chains.Fork(ctx, conversation.ChainName(key), fork, 0)
 }

@@ -42,7 +42,7 @@ func places(t *testing.T, f func(t *testing.T, a func(*turnpike.Agent) *turnpike
 					if place == "store" {
 						a.Store = store
 					} else {
-						a.Conversation = store.Conversations(sqlite.ConversationOptions{})
+						a.Conversation = sqlite.NewSessions(store, sqlite.SessionOptions{})
 					}
 				}
 				return a
@@ -161,7 +161,7 @@ func TestASessionAfterAFailure(t *testing.T) {
 // A call without a result gets one that says so: providers refuse a prompt with an open call.
 func TestASessionWithoutTheResultsOfACrash(t *testing.T) {
 	store := open(t, filepath.Join(t.TempDir(), "runs.db"))
-	kept := store.Conversations(sqlite.ConversationOptions{})
+	kept := sqlite.NewSessions(store, sqlite.SessionOptions{})
 	call := item.NewCall("c1", "pay", "{}")
 	call.Turn = 1
 	for n, turn := range []turnpike.Turn{
@@ -203,8 +203,8 @@ func TestASessionAfterARestart(t *testing.T) {
 	if r, err := agent(3).Resume(t.Context(), limit.Result().RunID).Result(); err != nil || r.Text != "Two." {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	kept := store.Conversations(sqlite.ConversationOptions{})
-	if err := kept.Summarize(t.Context(), "program", "s", first.RunID, "They counted."); err != nil {
+	kept := sqlite.NewSessions(store, sqlite.SessionOptions{})
+	if err := kept.Summarize(t.Context(), turnpike.SessionKey{Owner: "program", ID: "s"}, first.RunID, "They counted."); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := agent(3).Session("s").Run(t.Context(), turnpike.Text("3")); err != nil {
@@ -220,17 +220,17 @@ func TestASessionAfterARestart(t *testing.T) {
 	if err != nil || len(found) != 1 || found[0].ID != "s" || found[0].Summary != "They counted." || time.Until(found[0].Expires) < 29*24*time.Hour {
 		t.Errorf("%+v, %v", found, err)
 	}
-	if err := kept.Delete(t.Context(), "program", "s"); err != nil {
+	if err := kept.Delete(t.Context(), turnpike.SessionKey{Owner: "program", ID: "s"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := kept.Turns(t.Context(), "program", "s"); !errors.Is(err, sqlite.ErrNotFound) {
+	if _, err := kept.Turns(t.Context(), turnpike.SessionKey{Owner: "program", ID: "s"}); !errors.Is(err, turnpike.ErrNoSession) {
 		t.Error(err)
 	}
 }
 
 func TestWhatASessionRefuses(t *testing.T) {
 	store := open(t, filepath.Join(t.TempDir(), "runs.db"))
-	kept := store.Conversations(sqlite.ConversationOptions{TurnBytes: 1000, TTL: -1})
+	kept := sqlite.NewSessions(store, sqlite.SessionOptions{TurnBytes: 1000, TTL: -1})
 	m := turnpiketest.Model(t, turnpiketest.Say("x"))
 	a := &turnpike.Agent{Model: m, Conversation: kept}
 	for _, id := range []string{"", strings.Repeat("x", 257), "\xff"} {
@@ -245,13 +245,13 @@ func TestWhatASessionRefuses(t *testing.T) {
 	if _, err := a.Session("s").Run(t.Context(), turnpike.Text(strings.Repeat("x", 1000))); !errors.As(err, &lost) || len(m.Requests()) != 0 {
 		t.Errorf("a turn that is too large: %v", err)
 	}
-	if err := kept.Describe(t.Context(), "program", "s", strings.Repeat("x", 1001), nil, nil); err == nil || !strings.Contains(err.Error(), "TurnBytes") {
+	if err := kept.Describe(t.Context(), turnpike.SessionKey{Owner: "program", ID: "s"}, sqlite.SessionDescription{Title: strings.Repeat("x", 1001)}); err == nil || !strings.Contains(err.Error(), "TurnBytes") {
 		t.Error(err)
 	}
 	if _, err := a.Session("s").Run(t.Context(), turnpike.Text("x")); err != nil {
 		t.Fatal(err)
 	}
-	if c, err := kept.Get(t.Context(), "program", "s"); err != nil || !c.Expires.IsZero() {
+	if c, err := kept.Get(t.Context(), turnpike.SessionKey{Owner: "program", ID: "s"}); err != nil || !c.Expires.IsZero() {
 		t.Errorf("%+v, %v", c, err)
 	}
 }

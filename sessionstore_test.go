@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
+	"iter"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,7 +13,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike"
 	"github.com/turnpike-gateway/turnpike/event"
-	"github.com/turnpike-gateway/turnpike/sqlite"
+	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/tool"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
@@ -21,7 +23,7 @@ func TestASessionIsShownAndDeleted(t *testing.T) {
 	places(t, func(t *testing.T, at func(*turnpike.Agent) *turnpike.Agent) {
 		m := turnpiketest.NewScript(t, story+"\ntext Hello Bob.\n\ntext Again.\n")
 		a := at(&turnpike.Agent{Model: m, Tools: []tool.Tool{weather()}})
-		bob := turnpike.As(turnpike.Caller{ID: "bob", Permissions: []string{"*"}})
+		bob := turnpike.Caller{ID: "bob", Permissions: []string{"*"}}
 		s := a.Session("chat 1")
 		if _, err := s.Info(t.Context()); !errors.Is(err, turnpike.ErrNoSession) {
 			t.Errorf("before the first run: %v", err)
@@ -29,8 +31,8 @@ func TestASessionIsShownAndDeleted(t *testing.T) {
 		if _, err := s.Turns(t.Context()); !errors.Is(err, turnpike.ErrNoSession) {
 			t.Errorf("before the first run: %v", err)
 		}
-		for _, as := range [][]turnpike.Option{nil, {bob}} {
-			if _, err := s.Run(t.Context(), turnpike.Text("Warm?"), as...); err != nil {
+		for _, s := range []*turnpike.Session{s, s.As(bob)} {
+			if _, err := s.Run(t.Context(), turnpike.Text("Warm?")); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -38,7 +40,7 @@ func TestASessionIsShownAndDeleted(t *testing.T) {
 		if err != nil || info.ID != "chat 1" || info.Owner != "program" || time.Since(info.Created) > time.Minute || info.Updated.Before(info.Created) {
 			t.Errorf("%+v, %v", info, err)
 		}
-		if info, err := s.Info(t.Context(), bob); err != nil || info.Owner != "bob" {
+		if info, err := s.As(bob).Info(t.Context()); err != nil || info.Owner != "bob" {
 			t.Errorf("%+v, %v", info, err)
 		}
 		turns, err := s.Turns(t.Context())
@@ -51,16 +53,13 @@ func TestASessionIsShownAndDeleted(t *testing.T) {
 		if err := s.Delete(t.Context()); !errors.Is(err, turnpike.ErrNoSession) {
 			t.Errorf("deleted twice: %v", err)
 		}
-		if turns, err := s.Turns(t.Context(), bob); err != nil || len(turns) != 2 {
+		if turns, err := s.As(bob).Turns(t.Context()); err != nil || len(turns) != 2 {
 			t.Errorf("of another caller: %+v, %v", turns, err)
 		}
 		if _, err := s.Run(t.Context(), turnpike.Text("Who?")); err != nil || prompt(m.Requests()[3].Items) != "user Who?" {
 			t.Errorf("the next run reads %q, %v", prompt(m.Requests()[3].Items), err)
 		}
 		var invalid *turnpike.ValidationError
-		if _, err := s.Turns(t.Context(), turnpike.ShowTrace()); !errors.As(err, &invalid) || !strings.Contains(err.Error(), "As") {
-			t.Errorf("with another option: %v", err)
-		}
 		if err := a.Session("").Delete(t.Context()); !errors.As(err, &invalid) {
 			t.Errorf("without an id: %v", err)
 		}
@@ -112,13 +111,10 @@ func TestTheSessionsOfAnAgent(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runs.db")
 	store := open(t, path)
 	m := turnpiketest.NewScript(t, "text 1\n\ntext 2\n\ntext 3\n\ntext 4\n")
-	bob := turnpike.As(turnpike.Caller{ID: "bob"})
+	bob := turnpike.Caller{ID: "bob"}
 	a := &turnpike.Agent{Model: m, Store: store}
-	for _, one := range []struct {
-		id string
-		as []turnpike.Option
-	}{{"a", nil}, {"b", nil}, {"a", []turnpike.Option{bob}}} {
-		if _, err := a.Session(one.id).Run(t.Context(), turnpike.Text("go"), one.as...); err != nil {
+	for _, s := range []*turnpike.Session{a.Session("a"), a.Session("b"), a.Session("a").As(bob)} {
+		if _, err := s.Run(t.Context(), turnpike.Text("go")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -127,28 +123,33 @@ func TestTheSessionsOfAnAgent(t *testing.T) {
 	}
 	store = reopen(t, store, path)
 	a = &turnpike.Agent{Model: m, Store: store}
-	list := func(before string, limit int, opts ...turnpike.Option) (ids string) {
+	list := func(c turnpike.Caller) (ids string) {
 		t.Helper()
-		found, err := a.Sessions(t.Context(), before, limit, opts...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, one := range found {
+		for _, one := range collect(t, a.Sessions(t.Context(), c)) {
 			ids += one.ID
 		}
 		return ids
 	}
-	if got := list("", 0) + " " + list("", 1) + " " + list("b", 0) + " " + list("", 0, bob); got != "ba b a a" {
+	if got := list(turnpike.Program()) + " " + list(bob); got != "ba a" {
 		t.Errorf("the lists are %q", got)
+	}
+	for one, err := range a.Sessions(t.Context(), turnpike.Program()) {
+		if err != nil || one.ID != "b" {
+			t.Errorf("%+v, %v", one, err)
+		}
+		break
 	}
 	var invalid *turnpike.ValidationError
 	for name, a := range map[string]*turnpike.Agent{"no store": {Model: m}, "a log": {Model: m, Conversation: &log{}}} {
-		if _, err := a.Sessions(t.Context(), "", 0); !errors.As(err, &invalid) {
-			t.Errorf("%s: %v", name, err)
+		for one, err := range a.Sessions(t.Context(), turnpike.Program()) {
+			if !errors.As(err, &invalid) {
+				t.Errorf("%s: %+v, %v", name, one, err)
+			}
 		}
-	}
-	if _, err := a.Sessions(t.Context(), "", 0, turnpike.SkipInput()); !errors.As(err, &invalid) {
-		t.Errorf("with another option: %v", err)
+		if invalid == nil {
+			t.Errorf("%s: no error", name)
+		}
+		invalid = nil
 	}
 }
 
@@ -253,34 +254,50 @@ func TestASessionOutlivesItsRuns(t *testing.T) {
 	}
 }
 
-// readable is a place of sessions that cannot show them.
-type readable struct{ turnpike.Sessions }
-
-func TestAPlaceOfSessionsThatDoesNotShowThem(t *testing.T) {
+func TestAPlaceOfSessionsThatDoesNotRewindThem(t *testing.T) {
 	store := open(t, filepath.Join(t.TempDir(), "runs.db"))
-	kept := readable{store.Conversations(sqlite.ConversationOptions{})}
-	a := &turnpike.Agent{Model: turnpiketest.NewScript(t, "text 1\n"), Conversation: kept}
-	s := a.Session("s")
-	if _, err := s.Run(t.Context(), turnpike.Text("go")); err != nil {
-		t.Fatal(err)
-	}
+	a := &turnpike.Agent{Model: turnpiketest.NewScript(t, "text 1\n"), Conversation: struct{ turnpike.SessionStore }{store.Sessions()}}
 	var invalid *turnpike.ValidationError
-	if _, err := s.Info(t.Context()); !errors.As(err, &invalid) || !strings.Contains(err.Error(), "SessionStore") {
-		t.Errorf("%v", err)
-	}
-	if _, err := a.Sessions(t.Context(), "", 0); !errors.As(err, &invalid) {
-		t.Errorf("%v", err)
-	}
-	a = &turnpike.Agent{Model: a.Model, Conversation: struct{ turnpike.SessionStore }{kept.Sessions.(turnpike.SessionStore)}}
 	if err := a.Session("s").Rewind(t.Context(), "run_x"); !errors.As(err, &invalid) || !strings.Contains(err.Error(), "SessionRewinder") {
 		t.Errorf("%v", err)
 	}
 }
 
-// texts returns what the turns of a session say.
-func texts(t *testing.T, s *turnpike.Session, opts ...turnpike.Option) string {
+// More sessions than are read at a time.
+func TestManySessions(t *testing.T) {
+	store := open(t, filepath.Join(t.TempDir(), "runs.db"))
+	kept := store.Sessions()
+	for i := range 230 {
+		turn := turnpike.Turn{Session: fmt.Sprint(i), RunID: fmt.Sprint("run_", i), Caller: turnpike.Program(), Items: []item.Item{item.NewText(item.User, "x")}}
+		if err := kept.Append(t.Context(), turn); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := map[string]bool{}
+	for _, one := range collect(t, (&turnpike.Agent{Model: turnpiketest.NewScript(t, "text 1\n"), Store: store}).Sessions(t.Context(), turnpike.Program())) {
+		seen[one.ID] = true
+	}
+	if len(seen) != 230 {
+		t.Errorf("%d of 230 sessions", len(seen))
+	}
+}
+
+// collect returns what a sequence yields.
+func collect[T any](t *testing.T, seq iter.Seq2[T, error]) (out []T) {
 	t.Helper()
-	turns, err := s.Turns(t.Context(), opts...)
+	for one, err := range seq {
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// texts returns what the turns of a session say.
+func texts(t *testing.T, s *turnpike.Session) string {
+	t.Helper()
+	turns, err := s.Turns(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,14 +313,14 @@ func TestASessionIsRewoundAndForked(t *testing.T) {
 	places(t, func(t *testing.T, at func(*turnpike.Agent) *turnpike.Agent) {
 		m := turnpiketest.NewScript(t, "text 1\n\ntext 2\n\ntext 3\n\ntext 4\n\ntext 5\n")
 		a := at(&turnpike.Agent{Model: m})
-		bob := turnpike.As(turnpike.Caller{ID: "bob"})
+		bob := turnpike.Caller{ID: "bob"}
 		s := a.Session("s")
 		if _, err := s.Fork(t.Context(), "early"); !errors.Is(err, turnpike.ErrNoSession) {
 			t.Errorf("before the first run: %v", err)
 		}
-		run := func(s *turnpike.Session, in string, opts ...turnpike.Option) string {
+		run := func(s *turnpike.Session, in string) string {
 			t.Helper()
-			r, err := s.Run(t.Context(), turnpike.Text(in), opts...)
+			r, err := s.Run(t.Context(), turnpike.Text(in))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -311,7 +328,7 @@ func TestASessionIsRewoundAndForked(t *testing.T) {
 		}
 		run(s, "a")
 		second := run(s, "b")
-		foreign := run(s, "c", bob)
+		foreign := run(s.As(bob), "c")
 		fork, err := s.Fork(t.Context(), "f")
 		if err != nil || fork.ID() != "f" {
 			t.Fatal(err)
@@ -346,10 +363,10 @@ func TestASessionIsRewoundAndForked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := fork.Delete(t.Context()); err != nil || texts(t, again) != "a 1 b 2 e 5" || texts(t, s, bob) != "c 3" {
+		if err := fork.Delete(t.Context()); err != nil || texts(t, again) != "a 1 b 2 e 5" || texts(t, s.As(bob)) != "c 3" {
 			t.Errorf("the fork deleted: %v", err)
 		}
-		if err := s.Rewind(t.Context(), foreign, bob); err != nil || texts(t, s, bob) != "" {
+		if err := s.As(bob).Rewind(t.Context(), foreign); err != nil || texts(t, s.As(bob)) != "" {
 			t.Errorf("of its caller: %v", err)
 		}
 	})
@@ -433,8 +450,8 @@ func TestARewoundSessionAfterARestart(t *testing.T) {
 	if got := prompt(m.Requests()[2].Items); got != "user 1; assistant One.; user 3" {
 		t.Errorf("asked %q", got)
 	}
-	if kept, err := agent(1).Sessions(t.Context(), "", 0); err != nil || len(kept) != 2 || kept[0].ID != "s" || kept[1].ID != "f" {
-		t.Errorf("the sessions are %+v, %v", kept, err)
+	if kept := collect(t, agent(1).Sessions(t.Context(), turnpike.Program())); len(kept) != 2 || kept[0].ID != "s" || kept[1].ID != "f" {
+		t.Errorf("the sessions are %+v", kept)
 	}
 	turns, err := agent(1).Session("f").Turns(t.Context())
 	if err != nil || len(turns) != 5 || turns[4].RunID != second {

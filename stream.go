@@ -132,7 +132,7 @@ func (s *Stream) Text() iter.Seq2[string, error] {
 
 // Result returns how the run ended. It performs the run if nobody reads the stream; otherwise it waits
 // for the end, so that it must not be called inside of the loop. If the loop was left, the error is
-// an [*AbortError] with the trace.
+// an [*AbortError] with the steps.
 func (s *Stream) Result() (*Result, error) {
 	if s.begin() {
 		func() {

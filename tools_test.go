@@ -249,8 +249,8 @@ func TestAnMCPServer(t *testing.T) {
 	}
 	a = &turnpike.Agent{
 		Model: turnpiketest.NewScript(t, "call c1 now {}\n\ntext x\n"), Sources: []tool.Source{source},
-		Outbound: turnpike.Outbound{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
-		Approve:  func(name string, _ json.RawMessage) bool { return name == "now" },
+		Outbound:      turnpike.Outbound{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
+		NeedsApproval: func(name string, _ json.RawMessage) bool { return name == "now" },
 	}
 	_, err = a.Run(t.Context(), turnpike.Text("go"), turnpike.Only("now"))
 	var waiting *turnpike.Waiting
@@ -275,7 +275,7 @@ func TestGenerate(t *testing.T) {
 	script := turnpiketest.NewScript(t, "text Let me see.\ncall c1 weather {\"city\":\"Bern\"}\nusage 10 5\n\ntext Sunny.\n")
 	in := turnpike.Text("Is it warm in Bern?")
 	r, err := turnpike.Generate(t.Context(), script, in, turnpike.Tools(weather()))
-	if err != nil || len(r.Calls) != 1 || r.Calls[0].Name != "weather" || string(r.Calls[0].Arguments) != `{"city":"Bern"}` || r.Reason != "tool_calls" || r.Usage.Input != 10 {
+	if err != nil || len(r.Calls) != 1 || r.Calls[0].Name != "weather" || r.Calls[0].Arguments != `{"city":"Bern"}` || r.Reason != "tool_calls" || r.Usage.Input != 10 {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	r, err = turnpike.Generate(t.Context(), script, in.And(turnpike.Items(r.Items...)).And(turnpike.Items(item.NewResult("c1", "sunny", false))))
@@ -317,7 +317,7 @@ func TestABrokenStreamWithACompleteCall(t *testing.T) {
 }
 
 func TestOtherEnds(t *testing.T) {
-	for story, want := range map[string]string{"text Half\nstop length\n": "length", "refusal No.\nstop content_filter\n": "content_filter"} {
+	for story, want := range map[string]turnpike.Reason{"text Half\nstop length\n": turnpike.ReasonLength, "refusal No.\nstop content_filter\n": turnpike.ReasonContentFilter} {
 		if r := mustRun(t, &turnpike.Agent{Model: turnpiketest.NewScript(t, story)}); r.Reason != want {
 			t.Errorf("%+v", r)
 		}
@@ -397,5 +397,15 @@ func TestAConversation(t *testing.T) {
 		if !errors.As(err, &lost) || lost.Result() == nil || !strings.Contains(err.Error(), "disk is full") {
 			t.Errorf("turn %d fails: %v", at, err)
 		}
+	}
+}
+
+type silent struct{}
+
+func (silent) List(context.Context) ([]tool.Tool, error) { return nil, errors.New("no answer") }
+
+func TestAServerThatIsLeftOutIsNamed(t *testing.T) {
+	if r := mustRun(t, &turnpike.Agent{Model: turnpiketest.NewScript(t, "text x\n"), Sources: []tool.Source{silent{}}}); !slices.Equal(r.Missing, []string{"source1"}) {
+		t.Errorf("%+v", r)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"net/http"
 	"time"
 
@@ -27,35 +28,34 @@ type UnknownEffect struct {
 	call    string
 }
 
-// UnknownEffects returns the effects of which nobody knows whether they were had, by their keys: up to
-// 1,000 after one of them; "" = from the first. Calls that are under way are not among them. Without a
-// Store they are those of the agent's own memory. The next call with such a key is made again, with the
-// same idempotency key, unless [Agent.ResolveEffect] says before that it was carried out.
-func (a *Agent) UnknownEffects(ctx context.Context, after string) ([]UnknownEffect, error) {
-	e, err := a.prepare()
-	if err != nil {
-		return nil, err
-	}
-	var out []UnknownEffect
-	for {
+// UnknownEffects yields the effects of which nobody knows whether they were had, by their keys. Calls that are under way are
+// not among them. Without a Store they are those of the agent's own memory. The next call with such a key is made again, with
+// the same idempotency key, unless [Agent.ResolveEffect] says before that it was carried out. An error is the last pair.
+func (a *Agent) UnknownEffects(ctx context.Context) iter.Seq2[UnknownEffect, error] {
+	return pages(func(after string) ([]UnknownEffect, string, error) {
+		e, err := a.prepare()
+		if err != nil {
+			return nil, "", err
+		}
 		found, err := e.effects.UnknownEffects(ctx, orgID, after, maxUnknown)
 		if err != nil {
-			return nil, errorOf(ctx, err, partial{})
+			return nil, "", errorOf(ctx, err, Partial{})
 		}
+		var out []UnknownEffect
 		for _, one := range found {
-			after = one.ID
 			unknown, err := e.isUnknown(ctx, one)
 			if err != nil {
-				return nil, errorOf(ctx, err, partial{})
+				return out, "", errorOf(ctx, err, Partial{})
 			}
 			if unknown != nil {
 				out = append(out, *unknown)
 			}
 		}
-		if len(found) < maxUnknown || len(out) >= maxUnknown {
-			return out[:min(len(out), maxUnknown)], nil
+		if len(found) < maxUnknown {
+			return out, "", nil
 		}
-	}
+		return out, found[len(found)-1].ID, nil
+	})
 }
 
 // isUnknown returns the effect, or nil if its call is under way or somebody has resolved it.
@@ -116,7 +116,7 @@ func (a *Agent) ResolveEffect(ctx context.Context, u UnknownEffect, r Resolution
 		message := fmt.Sprintf("the effect %s is resolved already, or its call was made again", u.Key)
 		return &ResumeError{Message: message, status: http.StatusConflict}
 	} else if err != nil {
-		return errorOf(ctx, err, partial{})
+		return errorOf(ctx, err, Partial{})
 	}
 	return nil
 }

@@ -120,7 +120,7 @@ func ExampleTable() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(result.Trace[0].Result)
+	fmt.Println(result.Steps[0].Calls[0].Result)
 	fmt.Println(result.Text)
 	// Output:
 	// {"rows":[{"id":2,"item":"pot","cents":2900}],"more":false}

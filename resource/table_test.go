@@ -441,9 +441,9 @@ func TestAnAgentWithATable(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, step := range result.Trace {
-		if step.Tool != "" {
-			got = append(got, step.Result)
+	for _, step := range result.Steps {
+		for _, c := range step.Calls {
+			got = append(got, c.Result)
 		}
 	}
 	if fmt.Sprint(got) != `[{"rows":[{"id":2,"name":"Black tea"}],"more":false} {"id":2}]` {
@@ -507,8 +507,8 @@ func TestWritesAtTheSameTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, step := range result.Trace {
-		if step.Tool != "" && step.Error {
+	for _, step := range result.Steps {
+		if slices.ContainsFunc(step.Calls, func(c turnpike.StepCall) bool { return c.Error }) {
 			t.Errorf("%+v", step)
 		}
 	}

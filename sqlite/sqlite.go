@@ -8,7 +8,7 @@
 //	defer store.Close()
 //	agent := &turnpike.Agent{Model: model, Store: store}
 //
-// [Store.Conversations] keeps what was said, as conversations that go on: see turnpike.Agent.Session.
+// [NewSessions] keeps what was said, as conversations that go on: see turnpike.Agent.Session.
 //
 // One process at a time can open a file. What runs have cost, said and done is in it, so that it is
 // readable for its owner only.
@@ -21,6 +21,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/clock"
 	"github.com/turnpike-gateway/turnpike/internal/conversation"
+	"github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/store/database"
 )
 
@@ -47,13 +48,19 @@ func Open(path string) (*Store, error) {
 }
 
 // Ledger implements turnpike.Store.
-func (s *Store) Ledger() any { return s.inner }
+func (s *Store) Ledger() ledger.Ledger { return opened{s.inner, s} }
 
-// OnClose has f called when the store is closed, before its file is. Agents use it.
-func (s *Store) OnClose(f func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.before = append(s.before, f)
+// opened is the store as agents use it.
+type opened struct {
+	*database.Store
+	of *Store
+}
+
+// OnClose implements ledger.Ledger.
+func (o opened) OnClose(f func()) {
+	o.of.mu.Lock()
+	defer o.of.mu.Unlock()
+	o.of.before = append(o.of.before, f)
 }
 
 // Close ends the runs that Agent.Start has begun, so that the next process can resume them, and closes the

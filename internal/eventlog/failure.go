@@ -98,10 +98,7 @@ func tooLongMessage(s *loop.State, cause loop.Cause, failed *model.Error) string
 
 // describeModelError completes the failure of a run whose model call failed.
 func (p *fold) describeModelError(f *event.Failure, cause loop.Cause) {
-	failed := p.failed
-	if p.state.Attempt.First != nil && p.first != nil {
-		failed = p.first
-	}
+	failed := p.reported()
 	switch {
 	case failed == nil: // the journal is damaged
 		f.Message = modelMessage(cause.Provider, nil)
@@ -113,6 +110,14 @@ func (p *fold) describeModelError(f *event.Failure, cause loop.Cause) {
 	default:
 		f.Message, f.Upstream = modelMessage(cause.Provider, failed), failed
 	}
+}
+
+// reported returns the failed model call that a caller is told of: that of the first target.
+func (p *fold) reported() *model.Error {
+	if p.state.Attempt.First != nil && p.first != nil {
+		return p.first
+	}
+	return p.failed
 }
 
 func invalidMessage(cause loop.Cause) string {

@@ -93,12 +93,16 @@ func (w *Writer) Relay(e event.Event) { w.fold.emit(event.Position{}, e) }
 // must be called before the TurnFailed that refers to the row is added.
 func (w *Writer) CallFailed(ref string, e *model.Error) journal.Row {
 	stored := newStoredFailure(e)
-	w.fold.failed = stored.error() // the same as after a restart
+	w.fold.failed = stored.error() // the same as after a restart, but for the cause
+	w.fold.failed.Err = e.Err
 	return journal.Row{Ref: ref, Value: stored}
 }
 
 // Failed returns the last failed model call of the run; nil = none has failed.
 func (w *Writer) Failed() *model.Error { return w.fold.failed }
+
+// Reported returns the failed model call that the caller gets if the run ends with a model error; nil = none has failed.
+func (w *Writer) Reported() *model.Error { return w.fold.reported() }
 
 // Store keeps items for the rest of the run, and returns the row for the journal.
 func (w *Writer) Store(ref string, items []item.Item) []journal.Row {

@@ -135,7 +135,7 @@ func (s *State) resume(b Resumed, at, last int64) {
 		if s.Attempt.Open {
 			s.charge(s.lostCharge())
 		}
-		s.spend(s.Reserved.Amount)
+		s.spend(s.Counts.Rounds, model.Usage{}, s.Reserved.Amount)
 		s.Compactions.Begun = max(s.Compactions.Begun, s.Reserved.Compaction)
 		s.Reserved = nil
 	}
@@ -195,9 +195,8 @@ func (s *State) failAttempt(b TurnFailed, at int64) {
 	if s.Attempt.Tried[0] == s.Attempt.Target {
 		s.Attempt.First = &b
 	}
-	s.Usage = s.Usage.Add(b.Usage)
 	s.charge(s.Charge(b))
-	s.spend(s.Cost(b))
+	s.spend(s.Counts.Rounds, b.Usage, s.Cost(b))
 	s.Reserved = nil
 	if b.Class == model.TooLong {
 		s.Compactions.refuse(s.Attempt.Target, b.Limit)
@@ -211,7 +210,7 @@ func (s *State) addTurn(b Turn) {
 	s.Turn, s.NoTools = &b, s.Attempt.NoTools
 	s.charge(s.Charge(b))
 	s.ChargedInRound = Charge{}
-	s.spend(s.Cost(b))
+	s.spend(b.Round, b.Usage, s.Cost(b))
 	s.Reserved = nil
 	s.tokens = s.tokens.Learn(s.UncountedBytes-s.lateBytes(), b.Usage.Input-s.CountedTokens)
 	s.Compactions.Refused, s.Compactions.tried = 0, 0
@@ -220,7 +219,6 @@ func (s *State) addTurn(b Turn) {
 		s.CountedTokens, s.UncountedBytes = known, s.lateBytes()
 	}
 	s.nextAttempt(b)
-	s.Usage = s.Usage.Add(b.Usage)
 	s.keepAnswer(cut, b)
 	s.Calls, s.resultsAppended, s.Unanswered, s.hooksBefore = nil, false, false, len(s.Hooks)
 	for i, c := range b.Calls {
@@ -299,7 +297,7 @@ func (s *State) finishCall(b CallDone) {
 		s.SideEffects = true
 	}
 	s.Untrusted = s.Untrusted || b.Label == item.Untrusted
-	s.spend(c.cost(b.Outcome))
+	s.spend(s.Turn.Round, model.Usage{}, c.cost(b.Outcome))
 	if (b.Attempt > 0 || b.Outcome == Cached) && c.Prepared != nil && c.historyIndex < len(s.History) {
 		s.History = slices.Clone(s.History)
 		s.History[c.historyIndex].Result = b.ResultDigest
@@ -447,10 +445,25 @@ func (s *State) charge(c Charge) {
 	s.Charged, s.ChargedInRound = s.Charged.Add(c), s.ChargedInRound.Add(c)
 }
 
-// spend counts what was spent. An amount of money that is out of range exceeds every limit.
-func (s *State) spend(a budget.Amount) {
+// spend counts what was spent in a round, from 0. An amount of money that is out of range exceeds every limit. A round that is out of
+// range, in a store that is damaged, counts as the next one.
+func (s *State) spend(round int, u model.Usage, a budget.Amount) {
+	s.Usage = s.Usage.Add(u)
 	s.Spent.Tokens += a.Tokens
 	s.Spent.NanoUSD = int64(money.Nano(s.Spent.NanoUSD).Add(money.Nano(a.NanoUSD)))
+	s.Rounds = slices.Clone(s.Rounds)
+	if round >= len(s.Rounds) {
+		round, s.Rounds = len(s.Rounds), append(s.Rounds, RoundSpent{})
+	}
+	in := &s.Rounds[round]
+	in.Usage, in.NanoUSD = in.Usage.Add(u), int64(money.Nano(in.NanoUSD).Add(money.Nano(a.NanoUSD)))
+}
+
+// RoundSpent is what a round has spent: its model calls, with those that failed before its answer and summaries for its prompt,
+// and its tool calls.
+type RoundSpent struct {
+	Usage   model.Usage
+	NanoUSD int64
 }
 
 // addInput appends the input to the transcript. Input that arrives during a model call, after an answer that broke

@@ -189,8 +189,7 @@ func (s decision) compact(target int, tokens, limit int64) Action {
 // too long is then made again.
 func (s *State) compact(b Compacted) {
 	s.Compactions.tried = b.Target + 1
-	s.spend(s.Cost(b))
-	s.Usage = s.Usage.Add(b.Usage)
+	s.spend(s.Counts.Rounds, b.Usage, s.Cost(b))
 	s.Reserved = nil
 	s.Compactions.Begun++
 	s.Attempt.Reacted = s.Attempt.Failed != nil

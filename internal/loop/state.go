@@ -50,10 +50,11 @@ type State struct {
 	Counts         Counts
 	Uses           []int // calls that count in Accepted.MaxUses, by its index. States share it: it is never modified
 	Spent          budget.Spent
-	Truncated      bool // a result was truncated; the model is offered a tool to read the rest
-	SkippedByFirst bool // a turn asked for more calls than Parallelism First executes
-	Untrusted      bool // a result of a tool has the label item.Untrusted
-	SideEffects    bool // a call that may change something has reached its tool, or may have
+	Rounds         []RoundSpent // what each round has spent so far. States share it: it is never modified
+	Truncated      bool         // a result was truncated; the model is offered a tool to read the rest
+	SkippedByFirst bool         // a turn asked for more calls than Parallelism First executes
+	Untrusted      bool         // a result of a tool has the label item.Untrusted
+	SideEffects    bool         // a call that may change something has reached its tool, or may have
 	Usage          model.Usage
 	Charged        Charge            // for all model calls of turns
 	ChargedInRound Charge            // for those since the latest turn

@@ -254,7 +254,7 @@ func (d *driver) here(leased bool, perform func() error) (Performed, error) {
 	if p.State.Accepted != nil {
 		p.Items = d.run.events.Transcript(d.run.state().Refs())
 		p.Input = len(d.run.events.Items("input"))
-		p.Caller = d.run.req.caller()
+		p.Caller, p.Failed = d.run.req.caller(), d.run.events.Reported()
 	}
 	return p, err
 }

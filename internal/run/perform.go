@@ -10,6 +10,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/item"
+	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
@@ -30,6 +31,10 @@ type Performed struct {
 	Input int         // how many of Items the run began with
 
 	Caller tool.Caller // of its tool calls
+
+	// Failed is the failed model call that its caller is told of, if one has ended the run; nil = none has failed. Err is that of
+	// the model for a call of this process, and nil otherwise.
+	Failed *model.Error
 }
 
 // Perform performs the request in the goroutine of the caller, whatever the grade of the run: a
@@ -148,6 +153,6 @@ func (p Performer) Transcript(ctx context.Context, key journal.RunKey) (Performe
 	}
 	return Performed{
 		State: *w.State(), Items: w.Transcript(w.State().Refs()), Input: len(w.Items("input")),
-		Caller: req.caller(),
+		Caller: req.caller(), Failed: w.Reported(),
 	}, nil
 }

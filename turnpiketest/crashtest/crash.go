@@ -14,6 +14,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
+	internal "github.com/turnpike-gateway/turnpike/internal/ledger"
 	"github.com/turnpike-gateway/turnpike/internal/store/memory"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -159,8 +160,8 @@ func (w *world) finish(t testing.TB, newAgent func() *turnpike.Agent, input turn
 		}
 		r, err = a.Resume(ctx, id, decisions...).Result()
 	}
-	for _, step := range r.Trace {
-		if step.Error {
+	for _, step := range r.Steps {
+		if slices.ContainsFunc(step.Calls, func(c turnpike.StepCall) bool { return c.Error }) {
 			return r.Text, false
 		}
 	}
@@ -346,11 +347,17 @@ func (l *ledger) Delete(ctx context.Context, org, principal string, key journal.
 	return l.Conversations.Delete(ctx, org, principal, key)
 }
 
+// OnClose implements internal.Ledger: a process is killed, and closes nothing.
+func (*ledger) OnClose(func()) {}
+
 // store is a turnpike.Store of a process.
 type store struct{ process *ledger }
 
 // Ledger implements turnpike.Store.
-func (s store) Ledger() any { return s.process }
+func (s store) Ledger() internal.Ledger { return s.process }
+
+// Sessions implements turnpike.Store: they are in memory.
+func (s store) Sessions() turnpike.SessionStore { return nil }
 
 // Close implements turnpike.Store.
 func (s store) Close() error { return nil }

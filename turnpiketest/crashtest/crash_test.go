@@ -72,7 +72,7 @@ func TestTheConversationOfARunThatIsKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = store.Close() }()
-	kept := store.Conversations(sqlite.ConversationOptions{})
+	kept := sqlite.NewSessions(store, sqlite.SessionOptions{})
 	one := turnpiketest.Call("pay", order{"A"})
 	m := turnpiketest.Model(t, one, turnpiketest.Turn(one, turnpiketest.Call("pay", order{"B"})), turnpiketest.Say("Done."))
 	approve := func(in order) bool { return in.ID == "B" }
@@ -84,7 +84,7 @@ func TestTheConversationOfARunThatIsKilled(t *testing.T) {
 		t.Fatalf("%d runs of %d, %v", len(runs), records, err)
 	}
 	for _, r := range runs {
-		turns, err := kept.Turns(t.Context(), "program", r.ID)
+		turns, err := kept.Turns(t.Context(), turnpike.SessionKey{Owner: "program", ID: r.ID})
 		if err != nil {
 			t.Fatal(err)
 		}

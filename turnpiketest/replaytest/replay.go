@@ -283,10 +283,10 @@ func callsOf(r *turnpike.Result) (out []toolCall) {
 	if r == nil {
 		return nil
 	}
-	for _, s := range r.Trace {
-		if s.Tool != "" {
+	for _, s := range r.Steps {
+		for _, c := range s.Calls {
 			out = append(out, toolCall{
-				Round: s.Round, Tool: s.Tool, Arguments: s.Arguments, Result: s.Result, Failed: s.Error, Outcome: s.Outcome,
+				Round: s.Round, Tool: c.Tool, Arguments: c.Arguments, Result: c.Result, Failed: c.Error, Outcome: c.Outcome,
 			})
 		}
 	}
@@ -295,7 +295,7 @@ func callsOf(r *turnpike.Result) (out []toolCall) {
 
 func endOf(r *turnpike.Result, err error) (out end) {
 	if r != nil {
-		out.Text, out.Reason = r.Text, r.Reason
+		out.Text, out.Reason = r.Text, string(r.Reason)
 	}
 	if err != nil {
 		out.Error = reflect.TypeOf(err).String()

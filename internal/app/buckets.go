@@ -109,7 +109,7 @@ func (b *buckets) ofKeys(_ context.Context, orgID string) (blob.Bucket, error) {
 func (a *App) sweepFiles(ctx context.Context) {
 	a.buckets.sweep(ctx)
 	exist := func() ([]string, error) { return a.orgIDs(ctx) }
-	switch n, err := a.sandbox.Sweep(exist); {
+	switch n, err := a.sandbox.Sweep(ctx, exist); {
 	case err != nil && ctx.Err() == nil:
 		a.log.Error("the working directories of deleted orgs were not removed; the gateway tries again within the hour", "error", err)
 	case n > 0:

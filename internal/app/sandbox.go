@@ -2,11 +2,16 @@ package app
 
 import (
 	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
 	"github.com/turnpike-gateway/turnpike/internal/config"
 	"github.com/turnpike-gateway/turnpike/internal/sandbox"
+	"github.com/turnpike-gateway/turnpike/internal/store/postgres"
 )
 
 // SandboxDirectory is the directory in the data directory for what code sessions need.
@@ -54,5 +59,29 @@ func ownPython(added, digest string) string {
 func (a *App) newSandbox(ctx context.Context, program []string) (*sandbox.Manager, error) {
 	o := SandboxOptions(a.config, program)
 	o.Client, o.Key, o.Log = a.out.Operator(), a.keys.Sandbox.Reveal(), a.log
+	if a.server != nil {
+		place, err := placeOf(o.Dir)
+		if err != nil {
+			return nil, fmt.Errorf("the name of the directory of code sessions: %w", err)
+		}
+		o.Places, o.Place, o.Shared = postgres.NewPlaces(a.server.DB()), place, a.shared.URLs
+	}
 	return sandbox.New(ctx, o)
+}
+
+// placeOf returns the name of a directory, which its file "place" has. It is created.
+func placeOf(dir string) (string, error) {
+	path := filepath.Join(dir, "place")
+	text, err := os.ReadFile(path)
+	if err == nil && len(text) > 0 {
+		return string(text), nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	place := rand.Text()
+	return place, os.WriteFile(path, []byte(place), 0o600)
 }

@@ -16,17 +16,23 @@ import (
 // twoReplicas starts two replicas on one PostgreSQL database.
 func twoReplicas(t *testing.T, s site) (a, b *gateway) {
 	t.Helper()
+	return twoReplicasOf(t, s.yaml(), nil)
+}
+
+// twoReplicasOf is twoReplicas with a configuration, and the program that they start as their children.
+func twoReplicasOf(t *testing.T, yaml string, program []string) (a, b *gateway) {
+	t.Helper()
 	o := postgrestest.New(t)
 	variables := environment()
 	variables["DATABASE"], variables["MASTER"] = o.URL, masterKey
-	yaml := s.yaml() + fmt.Sprintf(`
+	yaml += fmt.Sprintf(`
 database: env:DATABASE
 postgres: {schema: %q, pool: 6}
 master_key: env:MASTER
 replica: {}
 `, o.Schema)
 	boot := func() *gateway {
-		g := mustRunWith(t, t.TempDir(), yaml, variables, app.Options{})
+		g := mustRunWith(t, t.TempDir(), yaml, variables, app.Options{Program: program})
 		g.client.Transport = patient{g.client.Transport}
 		if a := g.send("GET", "/readyz", nil); a.status != 200 {
 			t.Fatalf("/readyz is %d: %s", a.status, a.body)

@@ -21,7 +21,7 @@ func knownDrivers(o Options) []Driver {
 		newWasm(o),
 		hostPython{name: Bwrap, program: o.Program, dir: o.Dir},
 		hostPython{name: Landlock, program: o.Program, dir: o.Dir},
-		remote{url: o.URL, key: o.Key, client: o.Client},
+		remote{url: o.URL, key: o.Key, client: o.Client, shared: o.Shared},
 	}
 }
 

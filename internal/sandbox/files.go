@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -155,12 +156,15 @@ func (m *Manager) RemoveOrg(org string) {
 // RemoveSession ends a session and removes its files; those of a call that is in progress when it is over.
 func (m *Manager) RemoveSession(org, name string) {
 	m.doom(func(s *session) bool { return s.org == org && s.name == name })
+	var dirs []string
 	for language, d := range m.chosen {
-		if dir := m.directoryOf(d.Name(), key{org, name, language}); !m.inUse(dir) {
+		dir := m.directoryOf(d.Name(), key{org, name, language})
+		if dirs = append(dirs, dir); !m.inUse(dir) {
 			m.removeDirectory(dir)
 		}
 	}
 	_ = os.Remove(m.orgDirectory(org)) // if it is empty
+	m.forget(org, dirs)
 }
 
 // doom ends sessions, those that are busy when they are not any more.
@@ -174,8 +178,12 @@ func (m *Manager) doom(of func(*session) bool) {
 }
 
 // Sweep removes the files of orgs that do not exist, such as those of an org that was deleted while the gateway did not run, and
-// returns how many orgs had some. exist returns the ids of all orgs.
-func (m *Manager) Sweep(exist func() ([]string, error)) (removed int, err error) {
+// returns how many orgs had some. exist returns the ids of all orgs. It also removes the files of sessions that were deleted, or went on,
+// elsewhere.
+func (m *Manager) Sweep(ctx context.Context, exist func() ([]string, error)) (removed int, err error) {
+	if err := m.sweepPlaces(ctx); err != nil {
+		return 0, err
+	}
 	entries, err := os.ReadDir(m.sessionsDirectory()) // before exist is called: an org that is created meanwhile has no directory in it
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil

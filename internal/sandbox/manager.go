@@ -35,6 +35,13 @@ type Options struct {
 	URL, Key string
 	Client   http.RoundTripper
 
+	// Places knows where the sessions have their directories, if other processes have sessions of the same orgs; nil = all are in
+	// Dir. Place is what it calls Dir: no other process has it, and a restart keeps it.
+	Places Places
+	Place  string
+	// Shared is a secret of these processes, which names sessions for the driver Remote alike in all of them; nil = Dir names them.
+	Shared []byte
+
 	MaxSessions       int           // interpreters at a time; 0 = 16
 	MaxSessionsPerOrg int           // 0 = 4
 	Idle              time.Duration // after which an interpreter ends; 0 = 1 hour
@@ -216,18 +223,24 @@ func (m *Manager) open(ctx context.Context, driver Driver, k key, use func(conte
 
 // run runs code in a session that is busy for it.
 func (m *Manager) run(ctx context.Context, driver Driver, s *session, r Request, limit time.Duration) (Outcome, error) {
-	lost := false
+	lost, err := m.bring(ctx, driver, s)
+	if err != nil {
+		return Outcome{}, err
+	}
 	if s.interpreter == nil {
 		dir, existed, err := m.directory(driver.Name(), s.key)
 		if err != nil {
 			return Outcome{}, &UnavailableError{driver.Name(), err}
 		}
-		if lost = existed && keepsFiles(driver); existed {
+		if lost = lost || existed && keepsFiles(driver); existed {
 			m.clear(driver, s.key) // of a gateway that was killed
 		}
 		if s.interpreter, err = driver.Start(ctx, s.language, dir); err != nil {
 			if !existed {
 				m.removeDirectory(dir)
+			}
+			if !existed && !lost {
+				m.forget(s.org, []string{dir})
 			}
 			if ctx.Err() != nil {
 				return Outcome{}, context.Cause(ctx)

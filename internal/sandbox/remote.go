@@ -4,12 +4,16 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -23,6 +27,7 @@ type remote struct {
 	url    string
 	key    string
 	client http.RoundTripper // nil = nothing can be sent
+	shared []byte            // see Options.Shared
 }
 
 // remoteGrace is how much longer than the code the answer of a service may take.
@@ -56,7 +61,17 @@ func (d remote) Start(ctx context.Context, l Language, dir string) (Interpreter,
 	if err := d.Check(ctx); err != nil {
 		return nil, err
 	}
-	return &remoteSession{remote: d, language: l, session: hashed(dir)}, nil
+	return &remoteSession{remote: d, language: l, session: d.named(dir)}, nil
+}
+
+// named returns the name of a session at the service. With a shared secret it is that of the session in all processes.
+func (d remote) named(dir string) string {
+	if len(d.shared) == 0 {
+		return hashed(dir)
+	}
+	mac := hmac.New(sha256.New, d.shared)
+	mac.Write([]byte("code session " + filepath.Base(filepath.Dir(dir)) + "/" + filepath.Base(dir)))
+	return hex.EncodeToString(mac.Sum(nil)[:16])
 }
 
 // keepsState says that an interpreter that starts may have variables of earlier ones.

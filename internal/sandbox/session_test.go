@@ -164,7 +164,7 @@ func TestRemovedSessionsEnd(t *testing.T) {
 func TestTheFilesOfOrgsThatDoNotExistAreSwept(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "sandbox")
 	m := newManager(t, sandbox.Options{Drivers: []string{sandbox.QuickJS}, Dir: dir})
-	if n, err := m.Sweep(nil); n != 0 || err != nil {
+	if n, err := m.Sweep(t.Context(), nil); n != 0 || err != nil {
 		t.Errorf("without files: %d, %v", n, err)
 	}
 	run(t, m, js("acme", "a", count))
@@ -173,7 +173,7 @@ func TestTheFilesOfOrgsThatDoNotExistAreSwept(t *testing.T) {
 		err   error
 		want  int
 	}{{nil, errors.New("the store is closed"), 0}, {[]string{"beta", "acme"}, nil, 0}, {[]string{"beta"}, nil, 1}} {
-		if n, err := m.Sweep(func() ([]string, error) { return c.exist, c.err }); n != c.want || !errors.Is(err, c.err) {
+		if n, err := m.Sweep(t.Context(), func() ([]string, error) { return c.exist, c.err }); n != c.want || !errors.Is(err, c.err) {
 			t.Errorf("%+v: %d, %v", c, n, err)
 		}
 	}

@@ -28,6 +28,7 @@ func left() map[string]string {
 		"installation":     "its keys are carried over by themselves",
 		"bucket_files":     "files of buckets are copied with their contents",
 		"file_chunks":      "files of buckets are copied with their contents",
+		"code_places":      "working directories of code are not copied",
 		stateTable:         "it belongs to the copy",
 	}
 }

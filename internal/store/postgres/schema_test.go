@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"database/sql"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +18,9 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/store/postgres"
 	"github.com/turnpike-gateway/turnpike/internal/store/postgres/postgrestest"
 )
+
+// The version of the schema, and how many migrations make it.
+const latest, inAll = 101, 2
 
 // The server gets the whole file at once.
 func TestEachMigrationIsOneBlockForGoose(t *testing.T) {
@@ -75,7 +79,7 @@ func TestTheTablesAreThoseOfSQLite(t *testing.T) {
 	lite := sqlite(t)
 	own := []string{
 		"goose_db_version", "replicas", "owners", "settings_changes", "bucket_files",
-		"settings_epoch", "installation", "duties", "file_chunks", "schema_oldest",
+		"settings_epoch", "installation", "duties", "file_chunks", "schema_oldest", "code_places",
 	}
 
 	// Table, column, place in the primary key, whether it may be NULL.
@@ -158,13 +162,13 @@ func TestOneOfSeveralStartersMigrates(t *testing.T) {
 		if errs[i] != nil {
 			t.Errorf("starter %d: %v", i, errs[i])
 		}
-		if v.Now != 100 || v.Schema != o.Schema {
+		if v.Now != latest || v.Schema != o.Schema {
 			t.Errorf("starter %d: version %+v", i, v)
 		}
 		applied += v.Applied
 	}
-	if applied != 1 {
-		t.Errorf("%d migrations were applied, want 1", applied)
+	if applied != inAll {
+		t.Errorf("%d migrations were applied, want %d", applied, inAll)
 	}
 }
 
@@ -178,14 +182,14 @@ func TestASchemaIsCreatedIfItIsMissing(t *testing.T) {
 		t.Errorf("never, without the schema: error %v", err)
 	}
 	o.Migrate = postgres.MigrateStart
-	if v, err := postgres.Migrate(t.Context(), o); err != nil || v.Found != 0 || v.Now != 100 || v.Applied != 1 {
+	if v, err := postgres.Migrate(t.Context(), o); err != nil || v.Found != 0 || v.Now != latest || v.Applied != inAll {
 		t.Errorf("start: version %+v, error %v", v, err)
 	}
-	if v, err := postgres.Migrate(t.Context(), o); err != nil || v.Found != 100 || v.Now != 100 || v.Applied != 0 {
+	if v, err := postgres.Migrate(t.Context(), o); err != nil || v.Found != latest || v.Now != latest || v.Applied != 0 {
 		t.Errorf("again: version %+v, error %v", v, err)
 	}
 	o.Migrate = postgres.MigrateNever
-	if v, err := postgres.Migrate(t.Context(), o); err != nil || v.Now != 100 {
+	if v, err := postgres.Migrate(t.Context(), o); err != nil || v.Now != latest {
 		t.Errorf("never: version %+v, error %v", v, err)
 	}
 }
@@ -198,16 +202,16 @@ func TestSchemasThatThisBuildCannotUseAreRefused(t *testing.T) {
 		want             postgres.SchemaError
 		says             string
 	}{
-		{name: "nothing in it", migrate: "never", want: postgres.SchemaError{Known: 100}, says: "has version 0, 100 expected: start once"},
+		{name: "nothing in it", migrate: "never", want: postgres.SchemaError{Known: latest}, says: fmt.Sprintf("has version 0, %d expected: start once", latest)},
 		{name: "a table of another program", statements: `CREATE TABLE orders (id bigint)`,
-			want: postgres.SchemaError{Known: 100, Foreign: true}, says: "tables of another program: set postgres.schema"},
+			want: postgres.SchemaError{Known: latest, Foreign: true}, says: "tables of another program: set postgres.schema"},
 		{name: "migrations of another program", statements: `CREATE TABLE goose_db_version (version_id bigint, is_applied boolean);
 			INSERT INTO goose_db_version VALUES (20240101, true)`,
-			want: postgres.SchemaError{Known: 100, Foreign: true}, says: "tables of another program"},
+			want: postgres.SchemaError{Known: latest, Foreign: true}, says: "tables of another program"},
 		{name: "a later build that does not share it", statements: `CREATE TABLE goose_db_version (version_id bigint, is_applied boolean);
 			INSERT INTO goose_db_version VALUES (100, true), (107, true); CREATE TABLE schema_oldest (oldest bigint);
 			INSERT INTO schema_oldest VALUES (103)`,
-			want: postgres.SchemaError{Found: 107, Known: 100, Oldest: 103}, says: "has version 107, which builds from version 103 on can use"},
+			want: postgres.SchemaError{Found: 107, Known: latest, Oldest: 103}, says: "has version 107, which builds from version 103 on can use"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -121,7 +121,9 @@ func TestOutputIsCutAtTheMark(t *testing.T) {
 		{"a\x00MAR", "a\x00MAR", "", 0, false, false},
 		{strings.Repeat("x", maxOutput) + mark + "\n", strings.Repeat("x", maxOutput), "", 0, true, false},
 		{half + "yz" + half + mark + "\n", half + "\n[2 bytes were dropped here]\n" + half, "", 2, true, false},
-		{half + half + half + half + "z" + mark + "\n", half + "\n[524289 bytes were dropped here]\n" + half[1:] + "z", "", maxOutput + 1, true, false},
+		{
+			half + half + half + half + "z" + mark, half + "\n[524289 bytes were dropped here]\n" + half[1:] + "z", "", maxOutput + 1, true, true,
+		},
 		{"a" + mark + strings.Repeat("r", maxReply+10) + "\n", "a", strings.Repeat("r", maxReply), 0, true, false},
 		{"a" + mark + "b", "a", "", 0, true, true},
 	} {

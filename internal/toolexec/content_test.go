@@ -330,7 +330,8 @@ func TestMuchOutputLosesNothingElse(t *testing.T) {
 			if err != nil || len(text) > size || len(text) < size*9/10 || d.Full != string(e.JSON) {
 				t.Errorf("%s, %+v: %d bytes, %v", name, limit, len(text), err)
 			}
-			parts := []string{"TIME", "NOTE", "FILE", "FIRST", "LAST", "BOOM", "RESULT", "are left out here", "[truncated; full result is ", limit.Hint}
+			parts := []string{"TIME", "NOTE", "FILE", "FIRST", "LAST", "BOOM", "RESULT",
+				"are left out here", "[truncated; full result is ", limit.Hint}
 			for _, part := range parts {
 				if !strings.Contains(text, part) {
 					t.Errorf("%s, %+v: %q is missing in %.3000s", name, limit, part, text)

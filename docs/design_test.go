@@ -39,6 +39,12 @@ func TestTheDesignNamesFactsActionsAndCrashPoints(t *testing.T) {
 			t.Errorf("docs/design.md does not name `%s`", name)
 		}
 	}
+	doc, _, _ := strings.Cut(read(t, "internal/run/doc.go"), "The parts")
+	for _, action := range literals(t, "internal/loop/action.go", `func \((\w+)\) action\(\)`) {
+		if !strings.Contains(doc, "─ "+action+" ") {
+			t.Errorf("internal/run/doc.go does not say which file performs %s", action)
+		}
+	}
 	_, table, _ := strings.Cut(page, "### Crash points")
 	table, _, _ = strings.Cut(table, "\n### ")
 	for _, m := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\|").FindAllStringSubmatch(table, -1) {

@@ -316,4 +316,3 @@ func TestSettingsOfAgentsOverTheAPI(t *testing.T) {
 		}
 	}
 }
-

@@ -394,7 +394,7 @@ func (a *App) buildAPI(o Options, router *route.Router, retained *memlimit.Limit
 			Archive: a.store, Decisions: a.runner.Decisions(), KeyName: a.directory.KeyName, Log: a.log, Now: clock.Wall,
 		}),
 		admin: admin.New(admin.Options{
-			Store: a.store, Webhooks: a.store, Outbox: a.store, Audit: a.store, Budgets: a.store, Routes: router, Directory: a.directory, Vault: a.keys.Vault, Log: a.log,
+			Store: a.store, Webhooks: a.store, Outbox: a.store, Test: a.deliverer.Test, Audit: a.store, Budgets: a.store, Routes: router, Directory: a.directory, Vault: a.keys.Vault, Log: a.log,
 			Reader: directory.Reader{
 				RoundsCap: a.maxRoundsCap, Vault: a.keys.Vault != nil, RunsCode: a.config.Sandbox.Runs(), Storage: a.config.Storage(),
 				Serves: func(model string) bool { return router.Resolve(model) != nil },

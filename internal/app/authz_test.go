@@ -217,6 +217,7 @@ func access() map[string]struct {
 		"PATCH /api/webhooks/{name}":          {manages, things(200, "/api/webhooks/%s", (*twoOrgs).webhook)},
 		"DELETE /api/webhooks/{name}":         {manages, things(200, "/api/webhooks/%s", (*twoOrgs).webhook)},
 		"POST /api/webhooks/{name}/rotate":    {manages, withBody(things(200, "/api/webhooks/%s/rotate", (*twoOrgs).webhook), `{"overlap":"1h"}`)},
+		"POST /api/webhooks/{name}/test":      {manages, things(200, "/api/webhooks/%s/test", (*twoOrgs).webhook)},
 		"GET /api/webhooks/{name}/deliveries": {manages, things(200, "/api/webhooks/%s/deliveries", (*twoOrgs).webhook)},
 		"POST /api/webhooks/{name}/deliveries/{id}/redeliver": {manages, []visit{
 			{"own", 200, func(w *twoOrgs) string { return w.delivery("owner-key") }, nil, 0},

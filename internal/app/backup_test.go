@@ -280,3 +280,38 @@ func TestABackupHoldsWholeCheckpointsOnly(t *testing.T) {
 		t.Errorf("the archive has the checkpoints %q, want %q", got, first)
 	}
 }
+
+// A key that was revoked after the backup is valid again, and the restore names it.
+func TestARestoreNamesTheKeysThatAreValidAgain(t *testing.T) {
+	noLeaks(t)
+	up := newUpstream(t, script(says("done")))
+	data, archive := t.TempDir(), filepath.Join(t.TempDir(), "backup.tar")
+	d := manage(mustRunIn(t, data, site{upstream: up.URL}.yaml(), environment()))
+	id := d.do("POST", "/api/keys", "owner-key", `{"name":"leaked","role":"member"}`, 201)["id"].(string)
+	gone := d.do("POST", "/api/keys", "owner-key", `{"name":"gone","role":"member"}`, 201)["id"].(string)
+	d.do("DELETE", "/api/keys/"+gone, "owner-key", "", 200)
+	d.do("PUT", "/api/secrets/gh", "owner-key", `{"value":"x"}`, 200)
+	if status, out := turnpike(t, "backup", "--data", data, archive); status != 0 {
+		t.Fatalf("status %d: %s", status, out)
+	}
+	d.do("DELETE", "/api/keys/"+id, "owner-key", "", 200)
+	_ = d.stop()
+
+	restored := t.TempDir()
+	status, out := turnpike(t, "restore", "--data", restored, archive)
+	if status != 0 || !strings.Contains(out, "1 API key of the backup can be used") ||
+		!strings.Contains(out, "leaked ("+id+", member)") || strings.Contains(out, "gone") {
+		t.Errorf("status %d: %s", status, out)
+	}
+	if !strings.Contains(out, "put your copy of "+filepath.Join(restored, "master.key")) {
+		t.Errorf("the missing master key is not named: %s", out)
+	}
+	withKey := t.TempDir()
+	key, err := os.ReadFile(filepath.Join(data, "master.key"))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(withKey, "master.key"), key, 0o600)
+	}
+	if status, out := turnpike(t, "restore", "--data", withKey, archive); err != nil || status != 0 || strings.Contains(out, "master.key") {
+		t.Errorf("%v, status %d: %s", err, status, out)
+	}
+}

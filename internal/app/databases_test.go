@@ -181,7 +181,7 @@ orgs:
 	if status != 1 || report.Wrong != 6 {
 		t.Errorf("status %d, %d wrong:\n%s", status, report.Wrong, out)
 	}
-	if status, out := doctor("orgs: nonsense"); status != 1 || !strings.Contains(out, "wrong      configuration") || !strings.Contains(out, "1 checks, 1 wrong") {
+	if status, out := doctor("orgs: nonsense"); status != 1 || !strings.Contains(out, "wrong      configuration") || !strings.Contains(out, "2 checks, 2 wrong") {
 		t.Errorf("status %d: %s", status, out)
 	}
 }

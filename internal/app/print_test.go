@@ -68,6 +68,7 @@ func TestNoCommandPassesControlCharactersToATerminal(t *testing.T) {
 		"webhooks update":     {{hostile, "--to", hostile}, {"fail" + hostile, "--enabled"}, {"a"}},
 		"webhooks rotate":     {{hostile, "--overlap", "1h"}, {"fail" + hostile}},
 		"webhooks remove":     {{hostile}, {"fail" + hostile}},
+		"webhooks test":       {{hostile}, {"fail" + hostile}},
 		"webhooks deliveries": {{hostile}, {hostile, "--json"}, {"fail" + hostile}, {"a", "--outcome", hostile}},
 		"webhooks redeliver":  {{hostile, hostile}, {"fail" + hostile, "x"}, {"a"}},
 		"agents list":         {{}, {"--json"}},

@@ -45,7 +45,7 @@ func (a *App) providers(s *settings) ([]route.Provider, error) {
 			if err != nil {
 				return nil, err
 			}
-			built.Model = openai.New(a.endpoint(p, base, key), openai.Options{ToolHints: true})
+			built.Model = openai.New(a.endpoint(p, base, key), openai.Options{ToolHints: true, ChatOnly: true})
 		default:
 			return nil, fmt.Errorf("provider %s: the kind %q is not supported", p.Name, p.Kind)
 		}

@@ -81,7 +81,7 @@ func TestConfigCheckNamesEveryURLThatThePolicyRefuses(t *testing.T) {
 	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	status, _, errs := runMain(t, "config", "check", file)
+	status, _, errs := runMain(t, "config", "check", "--strict", file)
 	for _, want := range []string{
 		"orgs[0].mcp_servers[0].url: the outbound policy refuses this URL: ip_literal; use another URL",
 		"orgs[0].runtime.hooks[0].config.url: the outbound policy refuses this URL: ip_literal",

@@ -56,8 +56,8 @@ func (a *App) ownMasterKey(ctx context.Context) error {
 			return err
 		}
 		if count > 0 {
-			a.log.Warn("the master key is missing: the secrets of orgs and webhooks cannot be decrypted, and no new ones can be stored; restore the file, or "+
-				"set master_key to the key that the gateway had", "file", path, "secrets", count)
+			a.log.Warn("the master key is missing: the secrets of orgs and webhooks cannot be decrypted, and no new ones can be "+
+				"stored; restore the file, or set master_key to the key that the gateway had", "file", path, "secrets", count)
 			return nil
 		}
 		random := make([]byte, 32)
@@ -66,7 +66,8 @@ func (a *App) ownMasterKey(ctx context.Context) error {
 		if err := createSynced(path, append(encodeKey(random), '\n')); err != nil {
 			return fmt.Errorf("the master key: %w", err)
 		}
-		a.log.Warn("made a master key, which encrypts the secrets of orgs; keep a copy in another place: no backup contains it", "file", path)
+		a.log.Warn("made a master key, which encrypts the secrets of orgs; keep a copy in another place: no backup contains it",
+			"file", path)
 	}
 	a.keys.Master = key
 	a.keys.Vault, err = secret.NewKeyring(key)

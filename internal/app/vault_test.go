@@ -236,14 +236,16 @@ func TestAMasterKeyIsMadeInTheDataDirectory(t *testing.T) { // K06
 		t.Fatal(err)
 	}
 	d = boot()
-	if refusal := d.do("PUT", "/api/secrets/b", "owner-key", `{"value":"x"}`, 409)["error"].(map[string]any); !strings.Contains(refusal["message"].(string), "master.key") {
+	refusal := d.do("PUT", "/api/secrets/b", "owner-key", `{"value":"x"}`, 409)["error"].(map[string]any)
+	if !strings.Contains(refusal["message"].(string), "master.key") {
 		t.Errorf("the refusal is %v", refusal)
 	}
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(d.log.String(), "the master key is missing") {
 		t.Errorf("%v, %s", err, d.log.String())
 	}
 	d.do("PUT", "/api/settings/EXA_API_KEY", "owner-key", `{"value":"x"}`, 409) // nothing secret is stored
-	d.do("POST", "/api/agents", "owner-key", `{"name":"x","hooks":[{"event":"OnRunStart","type":"http","config":{"url":"https://example.com","secret":"secret:s"}}]}`, 409)
+	d.do("POST", "/api/agents", "owner-key", `{"name":"x","hooks":[{"event":"OnRunStart","type":"http",`+
+		`"config":{"url":"https://example.com","secret":"secret:s"}}]}`, 409)
 }
 
 func TestWithoutItsMasterKeyTheVaultIsOff(t *testing.T) { // K06

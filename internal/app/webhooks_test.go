@@ -221,3 +221,37 @@ func TestASecretOfAWebhookMustBeOne(t *testing.T) {
 		t.Errorf("status %d: %s", status, out.String())
 	}
 }
+
+// A test message goes out once, signed, and its command says what the receiver answered.
+func TestAWebhookIsTried(t *testing.T) { // L10
+	noLeaks(t)
+	secrets := map[string]string{"first": webhook.NewSecret().Reveal()}
+	receiver := newHooks(t, secrets)
+	const section = "    webhooks:\n      - {name: ops, url: %q, events: [run.waiting], secret: %s}\n"
+	yaml := site{upstream: "http://127.0.0.1:9"}.yaml() + fmt.Sprintf(section, receiver.URL, secrets["first"])
+	g := MustRun(t, yaml)
+	env := func(name string) (string, bool) {
+		v, ok := map[string]string{"TURNPIKE_URL": g.URL, "TURNPIKE_KEY": "owner-key"}[name]
+		return v, ok
+	}
+	try := func(name string, status int, want string) {
+		t.Helper()
+		var out strings.Builder
+		p := cli.Process{Args: []string{"webhooks", "test", name}, Env: env, Stdout: &out, Stderr: &out}
+		if got := cli.Main(t.Context(), p); got != status || !strings.Contains(out.String(), want) {
+			t.Errorf("status %d: %s, want %d: %s", got, out.String(), status, want)
+		}
+	}
+	try("ops", 0, "with status 200")
+	receiver.answers(503)
+	try("ops", 1, "was not accepted: the receiver has answered 503")
+	receiver.Close()
+	try("ops", 1, "was not accepted: ")
+	try("other", 1, `there is no webhook called "other"`)
+	if got := receiver.all(); got != "webhook.test first; webhook.test first" {
+		t.Errorf("the receiver got %q", got)
+	}
+	if list := manage(g).do("GET", "/api/webhooks/ops/deliveries", "owner-key", "", 200)["data"].([]any); len(list) != 0 {
+		t.Errorf("stored: %v", list)
+	}
+}

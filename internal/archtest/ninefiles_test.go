@@ -87,7 +87,7 @@ func buildCovered(t *testing.T) covered {
 const coveredConfig = `
 listen: 127.0.0.1:0
 data: %q
-providers: [{name: up, kind: openai, base_url: %s/v1, models: [demo]}]
+providers: [{name: up, kind: demo, base_url: %s/v1, models: [demo]}]
 outbound: {ssrf: {allowlist_cidrs: [127.0.0.1/32]}}
 orgs:
   - id: default

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -23,51 +24,66 @@ func configCommand(p Process) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Create and check configuration files",
-		Args:  cobra.NoArgs,
 	}
 	cmd.AddCommand(checkCommand(p), initCommand())
 	return cmd
 }
 
 func checkCommand(p Process) *cobra.Command {
-	return &cobra.Command{
-		Use:   "check FILE",
-		Short: "Check a configuration file and print every mistake with its position",
+	var strict bool
+	cmd := &cobra.Command{
+		Use:   "check [FILE]",
+		Short: "Check a configuration file (default: turnpike.yaml) and print every mistake with its position",
 		Long: `Read a configuration file and the environment variables and secret files that it
 refers to. Nothing is started. Each mistake is one line:
 
   turnpike.yaml:17:21: orgs[0].runtime.max_rounds: 51 is above max_rounds_cap (50)
 
-These are also reported, although the gateway starts with them and logs a warning:
+"turnpike serve" does not start with a mistake. It starts with what is only a warning:
   - a URL that the outbound policy refuses: of an MCP server, an HTTP tool, a hook, a
     webhook, a bucket or a tool for the web
   - an MCP server whose program does not exist
   - an API key of fewer than 16 characters
+  - settings that have no effect
+Mistakes and warnings are printed at once.
 
-The exit status is 0 if the file is valid and 1 otherwise.`,
-		Args: oneArg,
+The exit status is 0 if there is no mistake and 1 otherwise; with --strict it is also 1
+if there is a warning.`,
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := config.Load(args[0], p.Env)
+			path := usualFile
+			if len(args) > 0 {
+				path = args[0]
+			}
+			c, keys, mistakes, err := config.Check(cmd.Context(), path, p.Env, secret.NewResolver(p.Env))
 			if err != nil {
 				return err
 			}
-			if refused := refusedServers(c); len(refused) > 0 {
-				return &config.Error{Mistakes: refused}
+			warnings := slices.Clone(c.Warnings)
+			more := refusedServers(c)
+			if keys != nil {
+				more = append(more, c.ShortKeys(keys)...)
 			}
-			keys, err := c.Resolve(cmd.Context(), secret.NewResolver(p.Env))
-			if err != nil {
-				return err
+			for _, m := range more {
+				if !slices.ContainsFunc(mistakes, func(other config.Mistake) bool { return other.Path == m.Path }) {
+					warnings = append(warnings, m.String())
+				}
 			}
-			if short := c.ShortKeys(keys); len(short) > 0 {
-				return &config.Error{Mistakes: short}
-			}
-			for _, w := range c.Warnings {
+			for _, w := range warnings {
 				fmt.Fprintln(cmd.ErrOrStderr(), "warning:", plain(w))
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s is valid\n", plain(args[0]))
+			switch {
+			case len(mistakes) > 0:
+				return &config.Error{Mistakes: mistakes}
+			case strict && len(warnings) > 0:
+				return fmt.Errorf("%s has %s, which --strict does not allow", path, counted(len(warnings), "warning"))
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s is valid\n", plain(path))
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&strict, "strict", false, "warnings are mistakes, too")
+	return cmd
 }
 
 // firstConfig is what "config init" writes.
@@ -138,6 +154,9 @@ func refusedServers(c *config.Config) []config.Mistake {
 	defer way.CloseIdleConnections()
 	var all []config.Mistake
 	judgeURL := func(path, url string) {
+		if url == "" { // it could not be read
+			return
+		}
 		if err := directory.JudgeURL(way)(url); err != nil {
 			all = append(all, c.Mistake(path, err.Error()))
 		}

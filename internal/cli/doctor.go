@@ -44,6 +44,7 @@ const maxDoctorAgents = 1000
 const (
 	isWell   = "well"
 	isWrong  = "wrong"
+	degraded = "degraded" // it works, with less than the configuration names
 	notTried = "not tried"
 )
 
@@ -91,6 +92,9 @@ to each bucket, read and deleted, and 6*7 is run in the sandbox. Nothing else is
 and receivers of webhooks get no message. "well" is only said of what was tried. Secrets
 are never printed.
 
+A route of which some targets work is degraded, and so are the providers that only its
+other targets name.
+
 The exit status is 0 if nothing is wrong, and 1 otherwise.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -98,12 +102,7 @@ The exit status is 0 if nothing is wrong, and 1 otherwise.`,
 			if err != nil {
 				return err
 			}
-			wrong := 0
-			for _, f := range found {
-				if f.Status == isWrong {
-					wrong++
-				}
-			}
+			wrong := countOf(found, isWrong)
 			if asJSON {
 				err = printFindings(cmd.OutOrStdout(), found, wrong)
 			} else {
@@ -143,7 +142,21 @@ func sayFindings(out io.Writer, found []finding, wrong int) {
 			fmt.Fprintf(out, "%-9s  to do: %s\n", "", plain(f.Remedy))
 		}
 	}
-	fmt.Fprintf(out, "%d checks, %d wrong\n", len(found), wrong)
+	also := ""
+	if n := countOf(found, degraded); n > 0 {
+		also = fmt.Sprintf(", %d degraded", n)
+	}
+	fmt.Fprintf(out, "%d checks, %d wrong%s\n", len(found), wrong, also)
+}
+
+// countOf returns how many findings have a status.
+func countOf(found []finding, status string) (n int) {
+	for _, f := range found {
+		if f.Status == status {
+			n++
+		}
+	}
+	return n
 }
 
 // examine makes all checks.
@@ -273,9 +286,11 @@ func (d *doctor) checkMasterKey() {
 	}
 	switch {
 	case d.keyring != nil:
-		d.well(kind, "", path, "encrypts the secrets of orgs; no backup contains it, so keep a copy in another place than the backups")
+		d.well(kind, "", path,
+			"encrypts the secrets of orgs; no backup contains it, so keep a copy in another place than the backups")
 	case sealed > 0:
-		d.wrong(kind, "", path, "is missing, so the secrets of orgs and webhooks cannot be decrypted", "restore the file from your copy, or set master_key to the key that the gateway had")
+		d.wrong(kind, "", path, "is missing, so the secrets of orgs and webhooks cannot be decrypted",
+			"restore the file from your copy, or set master_key to the key that the gateway had")
 	}
 }
 
@@ -355,6 +370,50 @@ func (d *doctor) checkProviders(ctx context.Context) {
 	})
 	if err != nil {
 		d.wrong(kind, "", "all", err.Error(), "correct the provider in the configuration file")
+		return
+	}
+	d.checkRoutes()
+}
+
+// checkRoutes says which routes have lost targets with the providers that were found wrong. Such a provider is degraded if
+// each of its routes has another target.
+func (d *doctor) checkRoutes() {
+	failed := map[string]int{} // provider → its finding
+	for i, f := range d.found {
+		if f.Kind == "provider" && f.Status == isWrong {
+			failed[f.Name] = i
+		}
+	}
+	replaced := map[string]bool{} // by another target, in all routes so far
+	for _, route := range d.config.Routes {
+		var lost []string
+		for _, t := range route.Targets {
+			if _, is := failed[t.Provider]; is {
+				lost = append(lost, t.Provider)
+			}
+		}
+		good := len(route.Targets) - len(lost)
+		names := strings.Join(sortedSet(lost), ", ")
+		const kind = "route"
+		switch {
+		case len(lost) == 0:
+			d.well(kind, "", route.Model, "no provider of its targets was found wrong")
+		case good == 0:
+			d.wrong(kind, "", route.Model, "none of its targets can be used: "+names, "see the lines of these providers")
+		default:
+			d.found = append(d.found, finding{kind, "", route.Model, degraded,
+				fmt.Sprintf("%d of %d targets can be used, and get the requests of the others: %s", good, len(route.Targets), names),
+				"see the lines of these providers"})
+		}
+		for _, name := range lost {
+			was, named := replaced[name]
+			replaced[name] = good > 0 && (was || !named)
+		}
+	}
+	for name, i := range failed {
+		if replaced[name] {
+			d.found[i].Status = degraded
+		}
 	}
 }
 

@@ -84,7 +84,29 @@ Start with:
 	root.SetOut(p.Stdout)
 	root.SetErr(p.Stderr)
 	root.AddCommand(serveCommand(p), demoCommand(p), healthCommand(p), runsCommand(p), approvalsCommand(p), keysCommand(p), secretsCommand(p), webhooksCommand(p), agentsCommand(p), sessionsCommand(p), mcpCommand(p), outboundCommand(p), doctorCommand(p), sandboxCommand(p), ratesCommand(p), budgetsCommand(p), usageCommand(p), auditCommand(p), backupCommand(p), restoreCommand(p), storeCommand(p), configCommand(p), versionCommand())
+	for _, group := range root.Commands() {
+		refuseUnknown(group)
+	}
 	return root
+}
+
+// refuseUnknown makes a word that is not a command of the group an error. Without it, cobra prints the help and succeeds.
+func refuseUnknown(group *cobra.Command) {
+	if !group.HasSubCommands() || group.Runnable() {
+		return
+	}
+	group.DisableFlagsInUseLine, group.SuggestionsMinimumDistance = true, 2
+	group.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		text := fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath())
+		if similar := cmd.SuggestionsFor(args[0]); len(similar) > 0 {
+			text += "; did you mean " + strings.Join(similar, " or ") + "?"
+		}
+		return errors.New(text)
+	}
+	group.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 }
 
 // exitError ends the program with a status of its own. One without a cause has

@@ -25,6 +25,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
@@ -45,7 +46,9 @@ unknown: no call is made again. Every org with data in the backup gets an audit
 row of the kind audit_log.restore.
 
 The configuration and the master key are not in the archive: the gateway needs
-the ones that it had.`,
+the ones that it had. A file master.key may be in the data directory already.
+The command names the API keys of the backup that can be used: one that was
+revoked since is valid again.`,
 		Example: `  turnpike restore --config turnpike.yaml turnpike-2026-01-31.tar`,
 		Args:    oneArg,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -65,6 +68,7 @@ the ones that it had.`,
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%s restored from a backup of %s UTC\n%s ended as lost\n",
 				plain(c.Data), r.manifest.CreatedAt.UTC().Format(time.DateTime), counted(r.lost, "unfinished run"))
+			r.sayKeys(cmd.OutOrStdout())
 			return nil
 		},
 	}
@@ -85,7 +89,32 @@ type restoration struct {
 	said io.Writer // progress
 
 	manifest *manifest
-	lost     int // runs
+	lost     int       // runs
+	keys     []org.Key // that are active in the backup
+	sealed   bool      // the backup has secrets, which a master key has encrypted
+}
+
+// shownKeys is how many keys a restore names.
+const shownKeys = 200
+
+// sayKeys names the keys that are valid again, and a master key that is missing.
+func (r *restoration) sayKeys(out io.Writer) {
+	if len(r.keys) > 0 {
+		fmt.Fprintf(out, "%s of the backup can be used, also if it was revoked or rotated since; revoke it again then:\n",
+			counted(len(r.keys), "API key"))
+	}
+	for i, k := range r.keys {
+		if i == shownKeys {
+			fmt.Fprintf(out, "  and %d more: turnpike keys list\n", len(r.keys)-i)
+			break
+		}
+		fmt.Fprintf(out, "  org %s: %s (%s, %s)\n", plain(k.Org), plain(k.Name), plain(k.ID), k.Role)
+	}
+	path := filepath.Join(r.c.Data, app.MasterKeyFile)
+	if _, err := os.Stat(path); r.sealed && r.c.MasterKey.IsZero() && errors.Is(err, fs.ErrNotExist) {
+		fmt.Fprintf(out, "The secrets of orgs need the master key: before the start, put your copy of %s there, or set master_key\n",
+			plain(path))
+	}
 }
 
 // restore puts the backup into the data directory. After an error, nothing of it is
@@ -134,6 +163,7 @@ func (r *restoration) wantEmpty() error {
 	for _, e := range entries {
 		switch e.Name() {
 		case app.DatabaseFile + ".lock", "lost+found": // of an earlier attempt; of a file system
+		case app.MasterKeyFile: // put there for the backup
 		default:
 			return fmt.Errorf("the data directory %s is not empty: it holds %s. Move its files away, or name another directory with --data", r.c.Data, e.Name())
 		}
@@ -195,15 +225,37 @@ func (r *restoration) settleStore(ctx context.Context, store *database.Store) er
 		rows[one.Org] = row
 	}
 	r.lost = len(ended)
+	if err := r.findKeys(ctx, store); err != nil {
+		return err
+	}
 	at := clock.Wall().UnixMilli()
-	for _, org := range slices.Sorted(maps.Keys(rows)) {
-		row := rows[org]
+	for _, orgID := range slices.Sorted(maps.Keys(rows)) {
+		row := rows[orgID]
 		row.BackupAt = r.manifest.CreatedAt.UnixMilli()
-		if err := store.Record(ctx, org, audit.Entry{Kind: audit.KindRestore, At: at, Body: row}); err != nil {
+		if err := store.Record(ctx, orgID, audit.Entry{Kind: audit.KindRestore, At: at, Body: row}); err != nil {
 			return err
 		}
 	}
 	return store.SyncAudit(ctx)
+}
+
+// findKeys notes the keys that can be used, and whether there are secrets.
+func (r *restoration) findKeys(ctx context.Context, store *database.Store) error {
+	now := clock.Wall()
+	if err := store.EachOrg(ctx, func(c org.Contents) error {
+		r.sealed = r.sealed || len(c.Secrets) > 0
+		for _, k := range c.Keys {
+			if k.RevokedAt.IsZero() && !k.Expired(now) {
+				r.keys = append(r.keys, k)
+			}
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	webhooks, err := store.AllWebhooks(ctx)
+	r.sealed = r.sealed || slices.ContainsFunc(webhooks, func(w org.Webhook) bool { return !w.Declared() })
+	return err
 }
 
 // signingKey returns the key that the gateway will sign with; nil if it will make

@@ -98,7 +98,11 @@ func (s *storeCopy) configure(ctx context.Context, p Process, file, from, to str
 	}
 	if s.keys.Master.IsZero() {
 		return errors.New("master_key is missing; an installation on PostgreSQL keeps its keys under it: set it, or TURNPIKE_MASTER_KEY, " +
-			"to the key of the gateway (file:…/master.key in its data directory if it made one), or to 32 random bytes (openssl rand -base64 32) if it has none")
+			"to the key of the gateway (master.key in its data directory if it made one), " +
+			"or to 32 random bytes (openssl rand -base64 32) if it has none")
+	}
+	if err := s.checkMasterKey(from); err != nil {
+		return err
 	}
 	s.options.Server = app.PostgresOptions(s.c, s.keys)
 	for _, one := range []struct {
@@ -119,6 +123,26 @@ func (s *storeCopy) configure(ctx context.Context, p Process, file, from, to str
 		}
 	}
 	return nil
+}
+
+// checkMasterKey refuses a master key that does not open what a gateway has encrypted with the key of its data directory.
+// from is a directory or a URL.
+func (s *storeCopy) checkMasterKey(from string) error {
+	made, err := app.ReadMasterKey(from)
+	if err != nil || made.IsZero() {
+		return err
+	}
+	key, err := secret.ParseKey(made)
+	if err != nil {
+		return err
+	}
+	for _, v := range []secret.Value{s.keys.Master, s.keys.Previous} {
+		if configured, err := secret.ParseKey(v); !v.IsZero() && err == nil && configured == key {
+			return nil
+		}
+	}
+	return fmt.Errorf("master_key is not the key that the gateway made in %s: set it to the content of that file",
+		filepath.Join(from, app.MasterKeyFile))
 }
 
 // databaseURL returns the URL that a flag names; is = false: it names a directory.

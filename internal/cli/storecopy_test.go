@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/turnpike-gateway/turnpike/internal/app"
+	"github.com/turnpike-gateway/turnpike/internal/config"
+	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/internal/store/postgres/postgrestest"
 )
 
@@ -124,3 +126,29 @@ func TestACopyNeedsASideOfEachKind(t *testing.T) {
 		t.Errorf("exit status %d: %s", status, out.String())
 	}
 }
+
+// What the gateway encrypted with its own key can only be moved with that key. // K06
+func TestAMoveNeedsTheMasterKeyOfTheDataDirectory(t *testing.T) {
+	from := t.TempDir()
+	if err := os.WriteFile(filepath.Join(from, app.MasterKeyFile), []byte(copyMasterKey+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		master, previous, want string
+	}{
+		{copyMasterKey, "", ""},
+		{otherCopyKey, copyMasterKey, ""},
+		{otherCopyKey, "", "set it to the content of that file"},
+	} {
+		s := storeCopy{keys: &config.Secrets{Master: secret.NewValue(c.master), Previous: secret.NewValue(c.previous)}}
+		got := ""
+		if err := s.checkMasterKey(from); err != nil {
+			got = err.Error()
+		}
+		if c.want == "" && got != "" || !strings.Contains(got, c.want) {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
+}
+
+const otherCopyKey = "n8vK1uYw3cRtB6mZ0sQeXaJ5hLfGdPoI9rTyUiWq2E4="

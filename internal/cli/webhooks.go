@@ -57,7 +57,8 @@ to a key with the role owner or admin.`,
 		Args: cobra.NoArgs,
 	}
 	m := remoteCommand(cmd, p)
-	cmd.AddCommand(addWebhook(m), listWebhooks(m), updateWebhook(m), rotateWebhook(m), removeWebhook(m), listDeliveries(m), redeliver(m))
+	cmd.AddCommand(addWebhook(m), listWebhooks(m), updateWebhook(m), rotateWebhook(m), removeWebhook(m), testWebhook(m),
+		listDeliveries(m), redeliver(m))
 	return cmd
 }
 
@@ -216,6 +217,36 @@ func removeWebhook(m *remote) *cobra.Command {
 				return err
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%s is removed\n", plain(args[0]))
+			return nil
+		},
+	}
+}
+
+func testWebhook(m *remote) *cobra.Command {
+	return &cobra.Command{
+		Use:   "test NAME",
+		Short: "Send a test message to the receiver of a webhook, and say what it answered",
+		Long: `Send a signed message of the type webhook.test to the receiver of a webhook, once, and
+say what it answered. The message is sent whatever events the webhook has, also while
+it is disabled. It is not stored and not sent again.
+
+The exit status is 0 if the receiver accepted the message and 1 otherwise.`,
+		Example: "  turnpike webhooks test ops",
+		Args:    oneName,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var got struct {
+				ID        string
+				Delivered bool
+				Status    *int
+				Error     string
+			}
+			if err := m.call(cmd.Context(), http.MethodPost, webhookPath(args[0])+"/test", nil, &got); err != nil {
+				return err
+			}
+			if !got.Delivered {
+				return fmt.Errorf("the test message %s was not accepted: %s", got.ID, got.Error)
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "the receiver accepted the test message %s with status %d\n", plain(got.ID), *got.Status)
 			return nil
 		},
 	}

@@ -177,7 +177,7 @@ func TestLoad(t *testing.T) {
 	if _, err := Load(path, nothing); err == nil || !strings.Contains(err.Error(), "no such file") {
 		t.Errorf("a file that is not there: %v", err)
 	}
-	if err := os.WriteFile(path, []byte("data: d\nlisten: x"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte("data: d\nlisten: x\nproviders: [{name: d, kind: demo}]"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	_, err := Load(path, nothing)

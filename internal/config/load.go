@@ -2,16 +2,21 @@ package config
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+
+	"github.com/turnpike-gateway/turnpike/internal/secret"
 )
 
 // Limits of the file, far above any real one: its bytes, and how deep it may
@@ -25,32 +30,70 @@ const (
 // over it, and reads the file with prices that it names. What is wrong with the content
 // of either is an *[Error], and so is a configuration without providers.
 func Load(path string, env Environment) (*Config, error) {
-	f, err := os.Open(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("configuration: %w; correct the path, or write a first file with \"turnpike config init\"", err)
-	case errors.Is(err, fs.ErrPermission):
-		return nil, fmt.Errorf("configuration: %w; the user that runs turnpike must be able to read the file", err)
-	case err != nil:
-		return nil, fmt.Errorf("configuration: %w", err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, MaxSize+1))
-	if err != nil {
-		return nil, fmt.Errorf("configuration: %w", err)
-	}
-	c, err := Parse(path, data, env)
-	if err == nil && len(c.Providers) == 0 {
-		at := nearestOrigin(c.where, "providers")
-		err = newError([]Mistake{at.mistake(path, "providers", "is missing; want at least one provider, such as {name: openai, api_key: env:OPENAI_API_KEY}")})
-	}
+	c, mistakes, err := load(path, env)
 	if err == nil {
-		err = c.LoadRates()
+		err = newError(mistakes)
 	}
 	if err != nil {
 		return nil, err
 	}
 	return c, nil
+}
+
+// Check is Load and Resolve in one: it returns the mistakes of both at once, also with a file that has other mistakes. The
+// configuration then lacks the values that cannot be used. The secrets are nil if there is a mistake. The error is for
+// a file that cannot be read.
+func Check(ctx context.Context, path string, env Environment, r *secret.Resolver) (*Config, *Secrets, []Mistake, error) {
+	c, mistakes, err := load(path, env)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	keys, err := c.Resolve(ctx, r)
+	var found *Error
+	if errors.As(err, &found) {
+		for _, m := range found.Mistakes {
+			if !slices.ContainsFunc(mistakes, func(other Mistake) bool { return other.Path == m.Path }) {
+				mistakes = append(mistakes, m)
+			}
+		}
+	}
+	if len(mistakes) == 0 {
+		return c, keys, nil, err
+	}
+	return c, nil, sorted(mistakes), nil
+}
+
+// load returns what is wrong as mistakes, with what is right.
+func load(path string, env Environment) (*Config, []Mistake, error) {
+	f, err := os.Open(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil, fmt.Errorf("configuration: %w; correct the path, or write a first file with \"turnpike config init\"", err)
+	case errors.Is(err, fs.ErrPermission):
+		return nil, nil, fmt.Errorf("configuration: %w; the user that runs turnpike must be able to read the file", err)
+	case err != nil:
+		return nil, nil, fmt.Errorf("configuration: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, MaxSize+1))
+	if err != nil {
+		return nil, nil, fmt.Errorf("configuration: %w", err)
+	}
+	c, d := parse(path, data, env)
+	mistakes := d.mistakes
+	unread := func(path string) bool {
+		return slices.ContainsFunc(mistakes, func(m Mistake) bool { return m.Path == "" || strings.HasPrefix(m.Path, path) })
+	}
+	if len(c.Providers) == 0 && !unread("providers") {
+		mistakes = append(mistakes, c.Mistake("providers", "is missing; want at least one provider, such as {name: openai, api_key: env:OPENAI_API_KEY}"))
+	}
+	var found *Error
+	if err := c.LoadRates(); errors.As(err, &found) {
+		mistakes = append(mistakes, found.Mistakes...)
+	} else if err != nil {
+		return nil, nil, err
+	}
+	return c, mistakes, nil
 }
 
 // LoadRates reads the file with the operator's prices, if there is one, as Load does.
@@ -72,6 +115,15 @@ func (c *Config) LoadRates() error {
 // every key has its default. The file with prices is not read. Relative paths in it are relative to the directory of
 // name.
 func Parse(name string, data []byte, env Environment) (*Config, error) {
+	c, d := parse(name, data, env)
+	if err := newError(d.mistakes); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// parse returns what is right, and the decoder with what is wrong.
+func parse(name string, data []byte, env Environment) (*Config, *decoder) {
 	d := &decoder{file: name, where: map[string]origin{}}
 	if dir := filepath.Dir(name); dir != "." {
 		d.dir = dir
@@ -85,14 +137,11 @@ func Parse(name string, data []byte, env Environment) (*Config, error) {
 	}
 	d.overlay("", keys, env)
 	d.check(c)
-	if err := newError(d.mistakes); err != nil {
-		return nil, err
-	}
 	c.settle()
 	for _, w := range d.warnings {
 		c.Warnings = append(c.Warnings, w.String())
 	}
-	return c, nil
+	return c, d
 }
 
 // tree parses the YAML; nil for an empty file and for one that is no YAML,

@@ -50,10 +50,15 @@ func newError(mistakes []Mistake) error {
 	if len(mistakes) == 0 {
 		return nil
 	}
+	return &Error{sorted(mistakes)}
+}
+
+// sorted puts mistakes into the order of their places.
+func sorted(mistakes []Mistake) []Mistake {
 	slices.SortStableFunc(mistakes, func(a, b Mistake) int {
 		return cmp.Or(cmp.Compare(a.Env, b.Env), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
-	return &Error{mistakes}
+	return mistakes
 }
 
 // origin is where the value of a key came from.

@@ -16,12 +16,14 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/clock"
 	"github.com/turnpike-gateway/turnpike/internal/crash"
+	"github.com/turnpike-gateway/turnpike/internal/id"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
@@ -179,6 +181,19 @@ func (d *Deliverer) send(ctx context.Context, c journal.ClaimedDelivery) webhook
 	m := webhook.Message{ID: c.ID, Type: c.Event, At: time.UnixMilli(c.At), Object: c.Object}
 	return d.o.Sender.Send(ctx, webhook.Endpoint{URL: c.To.URL, Keys: keys}, m, now)
 }
+
+// Test sends a message of the type [TestEvent] to a webhook now, once, and stores nothing. It returns how that ended: the message
+// is delivered, or it has an Error. It takes at most webhook.Timeout.
+func (d *Deliverer) Test(ctx context.Context, w org.Webhook) journal.Delivery {
+	now := d.o.Now()
+	m := journal.Delivery{
+		ID: id.New("evt_"), Notice: journal.Notice{Event: TestEvent, Object: w.Name, At: now.UnixMilli()}, GiveUpAt: math.MaxInt64,
+	}
+	return After(m, d.send(ctx, journal.ClaimedDelivery{Delivery: m, To: w}), d.o.Now(), 0)
+}
+
+// TestEvent is the type of the messages of [Deliverer.Test]. Webhooks get it whatever events they have.
+const TestEvent = "webhook.test"
 
 // keys returns the keys that sign: one or, during a rotation, two.
 func (d *Deliverer) keys(w org.Webhook, now time.Time) (keys []webhook.Key, err error) {

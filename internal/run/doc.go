@@ -1,14 +1,20 @@
 // Package run drives agent runs: it performs what the rules decide, appends
-// what happened to the journal, and reports it to a sink.
+// what happened to the journal, and hands it to the event log of the run
+// (package eventlog), which emits the events to sinks.
 //
 //	Runner.Run ─► accept.go ─► for { loop.Decide } ─► finished     drive.go
 //	                 │
+//	                 ├─ AddInput      accept.go     conversation
 //	                 ├─ Discover      drive.go      catalog
-//	                 ├─ CallModel     model.go      provider/…  ─► deltas to the sink
+//	                 ├─ RunHooks      hooks.go      hook
+//	                 ├─ Route         model.go      route
+//	                 ├─ CallModel     model.go      provider/…  ─► deltas to the event log
+//	                 ├─ Compact       compact.go    window, or a model call that summarises
 //	                 ├─ PrepareTools  tools.go      toolexec
 //	                 ├─ ExecuteTools  tools.go      toolexec ─► mcptool ─► egress
 //	                 ├─ AnswerCalls   tools.go      nothing outside
-//	                 ├─ Interrupt     drive.go      nothing is held
+//	                 ├─ Interrupt     drive.go      parks: no goroutine, lease or slot is kept
+//	                 ├─ Pause         drive.go      the same, at a limit
 //	                 └─ Finish        drive.go      hand over, last event
 //
 // The parts, with the files of their methods:
@@ -26,7 +32,7 @@
 //
 // The events of a run, and its followers, are those of package eventlog.
 //
-// One goroutine owns a run: it folds, appends and emits. Tools run in
+// One goroutine owns a run: it folds and appends facts; the event log emits what follows from them. Tools run in
 // goroutines of their own, which end before the run does. A light run lives in
 // the goroutine of its caller and ends with it. A durable run has its own:
 // callers follow it (handle.go). They read the latest events in its

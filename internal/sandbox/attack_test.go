@@ -32,7 +32,7 @@ func oneOfEachKind() []string {
 		"socket", "DNS", "/etc/passwd", "/proc of the gateway", "the gateway's data", "path escape by link", "kill of the gateway",
 		"environment variables of the gateway", "a second session's files",
 		"modules by path", "names of the host", "a forged reply", // of JavaScript, which has no network
-		"endless writes", "20,000 files", "names of other directories", "writing outside",
+		"endless writes", "20,000 files", "names of other directories", "writing outside", "settings of the host",
 	}
 }
 

@@ -127,6 +127,9 @@ func pythonAttacks(driver string) []attack {
 		{name: "HTTP", code: try("urllib.request", "urllib.request.urlopen('http://127.0.0.1:PORT/', timeout=2).read()"), fails: true},
 		{name: "/etc/passwd", code: try("os", "open('/etc/passwd').read()"), fails: true},
 		{name: "/etc/shadow", code: try("os", "open('/etc/shadow').read()"), fails: true},
+		{name: "settings of the host", fails: true,
+			code: "import os\ntry: found = os.listdir('/usr/local/etc')\nexcept OSError: found = []\n" +
+				"if found: print('FOUND', found)\nraise SystemExit(1)"},
 		{name: "/root", code: try("os", "os.listdir('/root')"), fails: true},
 		{name: "/proc of the gateway", code: try("os", "open('/proc/PID/environ').read()"), fails: true},
 		{name: "/proc of all", fails: true, code: "import os, glob\nfor p in glob.glob('/proc/[0-9]*/environ') + glob.glob('/proc/[0-9]*/cmdline'):\n  try: print(open(p).read())\n  except OSError: pass\nraise SystemExit(1)"},

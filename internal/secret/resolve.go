@@ -13,7 +13,8 @@ import (
 const MaxSize = 64 << 10
 
 // ErrNoVault is wrapped by the error for a secret: reference without a vault.
-var ErrNoVault = errors.New("the vault is off because its key is missing: the file master.key in the data directory, or the setting master_key")
+var ErrNoVault = errors.New("the vault is off because its key is missing: the file master.key in the data directory, or the " +
+	"setting master_key")
 
 // ErrVaultOnly is wrapped by the error of a [VaultOnly] Resolver for an env: or file:
 // reference.

@@ -96,7 +96,7 @@ func TestResolve(t *testing.T) {
 		"a file far over the limit":       {in: write("f", strings.Repeat("x", 3*secret.MaxSize)), err: "is larger than 65536 bytes"},
 		"an empty file":                   {in: write("g", "\n"), err: "is empty"},
 		"a missing file":                  {in: "file:" + filepath.Join(dir, "none"), err: "no such file"},
-		"a vault entry without a vault":   {in: "secret:gh", err: "secret:gh: " + ErrNoVault.Error()},
+		"a vault entry without a vault":   {in: "secret:gh", err: "secret:gh: " + secret.ErrNoVault.Error()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text, err := secret.Parse(c.in)

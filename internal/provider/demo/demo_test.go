@@ -188,6 +188,7 @@ func TestTheScript(t *testing.T) {
 	asked := func(question string) string {
 		return "I am Turnpike's scripted demo model: I follow a script, no AI is at work. You asked: \"" + question + "\""
 	}
+	const written = `call get_weather with {"city":"Oslo"}, then use add_note with {"text":"x"}`
 	const hint = ". I call tools that only read, tools that the question names, and any tool for: use TOOL with {…}"
 	question := []object{{"role": "system", "content": "Be brief."}, user("Weather in New York? Then 2.5 and 3.")}
 	once := turn(question, "c1", "get_weather", `{}`, "19 degrees")
@@ -207,18 +208,35 @@ func TestTheScript(t *testing.T) {
 			want: said{`Here is what the tools found: get_weather said "19 degrees", and get-sum said "21.5". (From Turnpike's scripted demo model: no AI wrote this.)`, "", "", "stop"}},
 		"a new question starts the script again": {messages: append(turn(once, "c2", "get-sum", `{}`, "21.5"), object{"role": "assistant", "content": "Done."}, user("And in Paris?")), tools: []object{weather},
 			want: said{"Let me ask get_weather.", "get_weather", `{"city":"Paris"}`, "tool_calls"}},
-		"a tool that may write is not called unasked": {messages: []object{user("Hi, I have an account")}, tools: []object{remove, note},
-			want: said{asked("Hi, I have an account") + hint, "", "", "stop"}},
-		"a tool that shows secrets is not called unasked": {messages: []object{user("Hi")}, tools: []object{reading("get-env", `{"type":"object"}`)},
-			want: said{asked("Hi") + hint, "", "", "stop"}},
-		"a tool that may write is called when the question names it": {messages: []object{user("Add a note: milk")}, tools: []object{weather, note},
-			want: said{"Let me ask mcp__notes__add_note.", "mcp__notes__add_note", `{"text":"Add a note: milk"}`, "tool_calls"}},
-		"a call that the question writes out": {messages: []object{user(`Please use add_note with {"text": "milk", "n": 1}, thanks`)}, tools: []object{weather, note},
-			want: said{"Let me ask mcp__notes__add_note.", "mcp__notes__add_note", `{"text": "milk", "n": 1}`, "tool_calls"}},
-		"the second call that it writes out": {messages: turn([]object{user(`call get_weather with {"city":"Oslo"}, then use add_note with {"text":"x"}`)}, "c1", "get_weather", `{"city":"Oslo"}`, "no data"), tools: []object{weather, note},
-			want: said{"Next, mcp__notes__add_note with what came back.", "mcp__notes__add_note", `{"text":"x"}`, "tool_calls"}},
-		"after the calls that it writes out comes the answer": {messages: turn([]object{user(`use add_note with {"text":"x"}`)}, "c1", "mcp__notes__add_note", `{"text":"x"}`, "denied"), tools: []object{weather, note},
-			want: said{`Here is what the tools found: mcp__notes__add_note said "denied". (From Turnpike's scripted demo model: no AI wrote this.)`, "", "", "stop"}},
+		"a tool that may write is not called unasked": {
+			messages: []object{user("Hi, I have an account")},
+			tools:    []object{remove, note},
+			want:     said{asked("Hi, I have an account") + hint, "", "", "stop"}},
+		"a tool that shows secrets is not called unasked": {
+			messages: []object{user("Hi")},
+			tools:    []object{reading("get-env", `{"type":"object"}`)},
+			want:     said{asked("Hi") + hint, "", "", "stop"}},
+		"a tool that may write is called when the question names it": {
+			messages: []object{user("Add a note: milk")},
+			tools:    []object{weather, note},
+			want:     said{"Let me ask mcp__notes__add_note.", "mcp__notes__add_note", `{"text":"Add a note: milk"}`, "tool_calls"}},
+		"tools that the question names come in its order": {
+			messages: []object{user("Add a note, then echo it")},
+			tools:    []object{echo, note},
+			want:     said{"Let me ask mcp__notes__add_note.", "mcp__notes__add_note", `{"text":"Add a note, then echo it"}`, "tool_calls"}},
+		"a call that the question writes out": {
+			messages: []object{user(`Please use add_note with {"text": "milk", "n": 1}, thanks`)},
+			tools:    []object{weather, note},
+			want:     said{"Let me ask mcp__notes__add_note.", "mcp__notes__add_note", `{"text": "milk", "n": 1}`, "tool_calls"}},
+		"the second call that it writes out": {
+			messages: turn([]object{user(written)}, "c1", "get_weather", `{"city":"Oslo"}`, "no data"),
+			tools:    []object{weather, note},
+			want:     said{"Next, mcp__notes__add_note with what came back.", "mcp__notes__add_note", `{"text":"x"}`, "tool_calls"}},
+		"after the calls that it writes out comes the answer": {
+			messages: turn([]object{user(`use add_note with {"text":"x"}`)}, "c1", "mcp__notes__add_note", `{"text":"x"}`, "denied"),
+			tools:    []object{weather, note},
+			want: said{`Here is what the tools found: mcp__notes__add_note said "denied". ` +
+				"(From Turnpike's scripted demo model: no AI wrote this.)", "", "", "stop"}},
 		"tool_choice none": {messages: []object{user("Hi")}, tools: []object{weather}, more: object{"tool_choice": "none"},
 			want: said{asked("Hi") + hint, "", "", "stop"}},
 		"tool_choice named": {messages: question, tools: []object{weather, remove}, more: object{"tool_choice": object{"type": "function", "function": object{"name": "delete_account"}}},

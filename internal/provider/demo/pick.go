@@ -39,7 +39,7 @@ func pickAny(r *request, tools []offered, said conversation) (offered, bool) {
 		return named(tools, r.ToolChoice.name)[0], true
 	}
 	usable := slices.DeleteFunc(slices.Clone(tools), func(t offered) bool {
-		return said.called(t.Function.Name) || !t.isNamed(said.question) && !t.isHarmless()
+		return said.called(t.Function.Name) || t.namedAt(said.question) < 0 && !t.isHarmless()
 	})
 	if len(usable) > 0 && len(said.results) < turns {
 		return slices.MinFunc(usable, func(a, b offered) int { return rank(a, said) - rank(b, said) }), true
@@ -70,15 +70,15 @@ func ordersIn(text string, tools []offered) (all []order) {
 	return all
 }
 
-// isNamed reports whether a text contains the tool's name, or each of its words: "add a note" names add_note. Words that
-// say only that a tool reads may be missing.
-func (t offered) isNamed(text string) bool {
+// namedAt returns where a text names the tool, as the number of a word; -1 = it does not. It contains the tool's name, or each
+// of its words: "add a note" names add_note. Words that say only that a tool reads may be missing.
+func (t offered) namedAt(text string) int {
 	name := t.Function.Name
 	if i := strings.LastIndex(name, "__"); i >= 0 {
 		name = name[i+2:] // without the prefix of its server
 	}
-	if strings.Contains(text, name) {
-		return true
+	if before, _, found := strings.Cut(text, name); found {
+		return len(plainWords(before))
 	}
 	reads := []string{"fetch", "find", "get", "list", "lookup", "read", "search", "show"}
 	words := parts(name)
@@ -86,7 +86,10 @@ func (t offered) isNamed(text string) bool {
 		words = telling
 	}
 	in := plainWords(text)
-	return !slices.ContainsFunc(words, func(w string) bool { return !slices.Contains(in, w) })
+	if len(words) == 0 || slices.ContainsFunc(words, func(w string) bool { return !slices.Contains(in, w) }) {
+		return -1
+	}
+	return slices.Index(in, words[0])
 }
 
 // isHarmless reports whether a tool's source says that it only reads, and its name does not say that it shows secrets or
@@ -98,7 +101,7 @@ func (t offered) isHarmless() bool {
 	})
 }
 
-// rank orders tools, the best first: those that the question names, then those
+// rank orders tools, the best first: those that the question names, in its order, then those
 // that make a good demonstration, then the others in the order of the offer.
 func rank(t offered, said conversation) int {
 	its := parts(t.Function.Name)
@@ -116,8 +119,8 @@ func rank(t offered, said conversation) int {
 	case has("echo"):
 		order = 3
 	}
-	if t.isNamed(said.question) {
-		order -= 10
+	if at := t.namedAt(said.question); at >= 0 {
+		return at - len(said.question) // before the others
 	}
 	return order
 }

@@ -51,6 +51,9 @@ type Options struct {
 
 	// ToolHints sends which tools only read, as MCP's annotations of the function. OpenAI refuses the member.
 	ToolHints bool
+
+	// ChatOnly says that the server has no other endpoints, such as embeddings: requests for them are not relayed to it.
+	ChatOnly bool
 }
 
 // Provider is one provider of the dialect. It is safe for concurrent use.
@@ -77,6 +80,11 @@ func New(e wire.Endpoint, o Options) *Provider {
 		p.o.MaxTokensParam = "max_tokens"
 	}
 	return p
+}
+
+// Relays implements [model.Relayer].
+func (p *Provider) Relays(dialect string) bool {
+	return p.Relayer.Relays(dialect) && !(p.o.ChatOnly && dialect == model.DialectEndpoints)
 }
 
 // Stream implements model.Model. A provider that refuses stream_options is asked once more without it.

@@ -60,8 +60,14 @@ func TestToolHints(t *testing.T) {
 		return model.Tool{Definition: tool.Definition{Name: name, Annotations: tool.Annotations{ReadOnly: reads}}}
 	}
 	req := &model.Request{Model: "m", Tools: []model.Tool{def("r", new(true)), def("w", new(false)), def("u", nil)}}
-	for hints, want := range map[bool][]string{true: {`"r",` + noArguments + `,"annotations":{"readOnlyHint":true}}`, `"w",` + noArguments + `,"annotations":{"readOnlyHint":false}}`, `"u",` + noArguments + `}`},
-		false: {`"r",` + noArguments + `}`}} {
+	for hints, want := range map[bool][]string{
+		true: {
+			`"r",` + noArguments + `,"annotations":{"readOnlyHint":true}}`,
+			`"w",` + noArguments + `,"annotations":{"readOnlyHint":false}}`,
+			`"u",` + noArguments + `}`,
+		},
+		false: {`"r",` + noArguments + `}`},
+	} {
 		got := string(New(wire.Endpoint{BaseURL: "http://p/v1"}, Options{ToolHints: hints}).encode(req, true))
 		for _, one := range want {
 			if !strings.Contains(got, `"name":`+one) {

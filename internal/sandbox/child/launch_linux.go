@@ -115,11 +115,37 @@ func publicFiles() []string {
 // In /etc/alternatives Debian has links into /usr, such as to the library that numpy needs.
 func publicDirs() []string { return []string{"/etc/alternatives", "/etc/fonts"} }
 
+// localSettings is the one directory below /usr that has settings of the host, such as tokens of package registries.
+// Code does not see it.
+const localSettings = "/usr/local/etc"
+
+// withoutSettings returns what is in the directories, as paths that leave localSettings out.
+func withoutSettings(dirs []string) (all []string) {
+	for _, dir := range dirs {
+		dir = filepath.Clean(dir)
+		entries, err := os.ReadDir(dir)
+		switch {
+		case dir == localSettings:
+		case err != nil || !strings.HasPrefix(localSettings, dir+"/"):
+			all = append(all, dir)
+		default:
+			var inside []string
+			for _, e := range entries {
+				if e.IsDir() {
+					inside = append(inside, filepath.Join(dir, e.Name()))
+				}
+			}
+			all = append(all, withoutSettings(inside)...)
+		}
+	}
+	return all
+}
+
 // restrictFiles leaves the program the directories, the working directory, and a few files.
 func restrictFiles(read []string) error {
 	dirs := slices.Concat([]string{"/usr", "/bin", "/lib", "/lib64", "/lib32"}, publicDirs(), read)
 	if err := landlock.V6.BestEffort().Restrict(
-		landlock.RODirs(dirs...).IgnoreIfMissing(),
+		landlock.RODirs(withoutSettings(dirs)...).IgnoreIfMissing(),
 		landlock.ROFiles(append(publicFiles(), "/dev/urandom", "/dev/random", "/dev/zero")...).IgnoreIfMissing(),
 		landlock.RWFiles("/dev/null"),
 		landlock.RWDirs("."),
@@ -189,6 +215,9 @@ func bwrapArguments(l sandbox.Launch, dir string, filter int) []string {
 		} else if path == "/usr" || !strings.HasPrefix(path+"/", "/usr/") {
 			args = append(args, "--ro-bind-try", path, path)
 		}
+	}
+	if info, err := os.Stat(localSettings); err == nil && info.IsDir() {
+		args = append(args, "--size", "4096", "--tmpfs", localSettings, "--remount-ro", localSettings)
 	}
 	const room = "67108864" // bytes of memory for temporary files
 	for _, path := range append(publicFiles(), publicDirs()...) {

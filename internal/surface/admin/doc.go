@@ -67,6 +67,7 @@ type Options struct {
 	Store     org.Store
 	Webhooks  journal.Webhooks
 	Outbox    journal.Outbox
+	Test      func(context.Context, org.Webhook) journal.Delivery // sends a test message once and stores nothing
 	Audit     audit.Sums
 	Budgets   Budgets
 	Routes    Routes

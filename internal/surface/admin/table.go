@@ -30,6 +30,7 @@ func (h *Handler) Routes() []surface.Route {
 		managers.Route("PATCH /api/webhooks/{name}", h.PatchWebhook()),
 		managers.Route("DELETE /api/webhooks/{name}", h.DeleteWebhook()),
 		managers.Route("POST /api/webhooks/{name}/rotate", h.RotateWebhook()),
+		managers.Route("POST /api/webhooks/{name}/test", h.TestWebhook()),
 		managers.Route("GET /api/webhooks/{name}/deliveries", h.ListDeliveries()),
 		managers.Route("POST /api/webhooks/{name}/deliveries/{id}/redeliver", h.Redeliver()),
 		readers.Route("GET /api/routes", h.ListRoutes()),

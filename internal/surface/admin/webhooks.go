@@ -327,3 +327,26 @@ func (h *Handler) Redeliver() surface.Endpoint {
 		return http.StatusOK, wireDelivery(d), nil
 	})
 }
+
+// testResult is what a test message came to.
+type testResult struct {
+	ID        string `json:"id"` // of the message
+	Event     string `json:"event"`
+	Delivered bool   `json:"delivered"`
+	Status    *int   `json:"status"` // nil = there was no answer
+	Error     string `json:"error,omitempty"`
+}
+
+// TestWebhook answers POST /api/webhooks/{name}/test: it sends a signed message now, also to a webhook that is stopped.
+func (h *Handler) TestWebhook() surface.Endpoint {
+	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
+		name := r.PathValue("name")
+		w, err := h.o.Webhooks.Webhook(r.Context(), caller.Org.ID, name)
+		if err != nil {
+			return 0, nil, surface.Refused(err, surface.Thing{Kind: "webhook", Name: name})
+		}
+		d := h.o.Test(r.Context(), w)
+		sent := wireDelivery(d)
+		return http.StatusOK, testResult{d.ID, d.Event, d.Outcome == journal.MessageDelivered, sent.Status, d.Error}, nil
+	})
+}

@@ -118,6 +118,7 @@ type Options struct {
 func (o Options) limits(c *config.Config) httpd.Limits {
 	o.Limits.Connections, o.Limits.Requests = c.MaxConnections, c.MaxRequests
 	if c.Replica != nil {
+		o.Limits.Linger = c.Replica.Linger
 		o.Limits.DrainTimeout = cmp.Or(o.Limits.DrainTimeout, c.Replica.Drain+afterSoftStop)
 	}
 	return o.Limits
@@ -512,7 +513,7 @@ func (a *App) URL() string {
 }
 
 // StopsWithin is the longest time that Serve and Close take together after the context
-// of Serve ends, without the setting replica.drain. The program of an MCP server that does not end when it is asked is
+// of Serve ends, without the settings replica.linger and replica.drain. The program of an MCP server that does not end when it is asked is
 // killed after four seconds, and its last output is read for one.
 const StopsWithin = httpd.StopsWithin + lastSpans + lastCheckpoint + lastSpending + outbox.HooksStopWithin + 5*time.Second
 

@@ -2,6 +2,10 @@ package app
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"time"
 
 	blobdatabase "github.com/turnpike-gateway/turnpike/internal/blob/database"
@@ -23,6 +27,9 @@ func PostgresOptions(c *config.Config, keys *config.Secrets) postgres.Options {
 
 // openServer opens the store on PostgreSQL.
 func (a *App) openServer(ctx context.Context) (*database.Store, error) {
+	if err := a.lockData(); err != nil {
+		return nil, err
+	}
 	o := PostgresOptions(a.config, a.keys)
 	o.Log = a.log
 	store, err := postgres.Open(ctx, o, database.ServerOptions{Log: a.log, Caps: a.config.OrgCaps})
@@ -31,6 +38,28 @@ func (a *App) openServer(ctx context.Context) (*database.Store, error) {
 	}
 	a.server = store
 	return store.Store, nil
+}
+
+// lockData takes the lock of the data directory until Close. A store on a file takes it by itself: another process would have its
+// sessions of code and its spool there, too.
+func (a *App) lockData() error {
+	if err := os.MkdirAll(a.config.Data, 0o700); err != nil {
+		return fmt.Errorf("data: %w", err)
+	}
+	lock, err := database.Lock(filepath.Join(a.config.Data, DatabaseFile))
+	if errors.Is(err, database.ErrLocked) {
+		return fmt.Errorf("data: another process uses the directory %s: stop it, or give each replica a directory of its own (data, or "+
+			"TURNPIKE_DATA)", a.config.Data)
+	}
+	if err != nil {
+		return fmt.Errorf("data: %w", err)
+	}
+	a.atClose(func() {
+		if err := lock.Close(); err != nil {
+			a.log.Warn("closing the lock of the data directory", "error", err)
+		}
+	})
+	return nil
 }
 
 // hearOthers makes the runs of this process hear what other replicas append to them.

@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/app"
+	"github.com/turnpike-gateway/turnpike/internal/config"
 	"github.com/turnpike-gateway/turnpike/internal/store/postgres/postgrestest"
 )
 
@@ -29,7 +32,7 @@ func twoReplicasOf(t *testing.T, yaml string, program []string) (a, b *gateway) 
 database: env:DATABASE
 postgres: {schema: %q, pool: 6}
 master_key: env:MASTER
-replica: {}
+replica: {linger: 0s}
 `, o.Schema)
 	boot := func() *gateway {
 		g := mustRunWith(t, t.TempDir(), yaml, variables, app.Options{Program: program})
@@ -106,4 +109,42 @@ func TestAChangeOnOneReplicaHoldsOnTheOther(t *testing.T) {
 	}
 	slices.Sort(took)
 	t.Logf("%d changes: median %v, nine of ten %v, longest %v", len(took), took[len(took)/2], took[len(took)*9/10], took[len(took)-1])
+}
+
+// The second one would have its spool and its sessions of code in the directory of the first. // L05
+func TestTwoReplicasDoNotStartWithOneDataDirectory(t *testing.T) {
+	noLeaks(t)
+	o := postgrestest.New(t)
+	variables := environment()
+	variables["DATABASE"], variables["MASTER"], variables["TURNPIKE_DATA"] = o.URL, masterKey, t.TempDir()
+	yaml := site{upstream: "http://127.0.0.1:1"}.yaml() + fmt.Sprintf(`
+database: env:DATABASE
+postgres: {schema: %q, pool: 4}
+master_key: env:MASTER
+replica: {linger: 0s}
+`, o.Schema)
+	env := func(name string) (string, bool) {
+		v, ok := variables[name]
+		return v, ok
+	}
+	start := func() (*app.App, error) {
+		c, err := config.Parse("test.yaml", []byte(yaml), env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return app.New(t.Context(), c, app.Options{Env: env, Log: slog.New(slog.DiscardHandler)})
+	}
+	first, err := start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := start(); err == nil || !strings.Contains(err.Error(), "data: another process uses the directory "+variables["TURNPIKE_DATA"]) {
+		t.Errorf("the second starts with %v", err)
+	}
+	first.Close()
+	again, err := start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again.Close()
 }

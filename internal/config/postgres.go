@@ -39,8 +39,9 @@ const (
 
 // Replica is what one of several gateways on one database says of itself.
 type Replica struct {
-	ID    string        // "" = the name of the host
-	Drain time.Duration // how long runs may go on while the replica stops
+	ID     string        // "" = the name of the host
+	Linger time.Duration // how long requests are still taken while the replica stops
+	Drain  time.Duration // how long runs may go on while the replica stops
 }
 
 // UsesPostgres reports whether the store is PostgreSQL. Otherwise it is SQLite in Data.
@@ -86,8 +87,11 @@ func (r *Replica) keys() []key {
 	return []key{
 		{name: "id", value: text(&r.ID, "", "name", orEmpty(checkID)).or("the name of the host"), env: env + "ID",
 			doc: "Name of the replica in the log and in turnpike doctor. Each start adds a random part, so two replicas with one name do no harm."},
+		{name: "linger", value: duration(&r.Linger, 3*time.Second, 0, 10*time.Minute), env: env + "LINGER",
+			doc: "How long requests are still taken after SIGTERM, while /readyz answers 503: until the load balancer has noticed. Then idle " +
+				"connections are closed, and drain begins."},
 		{name: "drain", value: duration(&r.Drain, 20*time.Second, 0, 10*time.Minute), env: env + "DRAIN",
-			doc: "How long runs in progress may go on after SIGTERM. Then another replica continues those that are durable."},
+			doc: "How long runs in progress may go on after SIGTERM and linger. Then another replica continues those that are durable."},
 	}
 }
 

@@ -20,19 +20,19 @@ const withDatabase = "database: env:DB\nmaster_key: env:MK\n"
 
 func TestPostgresIsRead(t *testing.T) {
 	c := parsed(t, withDatabase+"postgres: {schema: gate_2, pool: 4, pooler: prepared, listen_url: 'file:/run/url', statement_timeout: 1m, "+
-		"lock_timeout: 10ms, migrate: never}\nreplica: {id: a-1, drain: 0s}")
+		"lock_timeout: 10ms, migrate: never}\nreplica: {id: a-1, linger: 0s, drain: 0s}")
 	want := Postgres{"gate_2", 4, PoolerPrepared, mustText(t, "file:/run/url"), time.Minute, 10 * time.Millisecond, MigrateNever}
 	if diff := cmp.Diff(want, c.Postgres, same()); diff != "" {
 		t.Error(diff)
 	}
-	if c.Replica == nil || *c.Replica != (Replica{"a-1", 0}) || !c.UsesPostgres() {
+	if c.Replica == nil || *c.Replica != (Replica{ID: "a-1"}) || !c.UsesPostgres() {
 		t.Errorf("%+v", c.Replica)
 	}
 }
 
 // What is written of a replica, not what it says, means that there are several.
 func TestAReplicaIsWritten(t *testing.T) {
-	usual := &Replica{Drain: 20 * time.Second}
+	usual := &Replica{Linger: 3 * time.Second, Drain: 20 * time.Second}
 	for name, c := range map[string]struct {
 		file string
 		env  map[string]string

@@ -39,8 +39,8 @@ type balancer struct {
 
 // newBalancer starts a balancer without replicas, which ends with the test.
 func newBalancer(t *testing.T) *balancer {
-	// A connection that a replica closes while a request is on its way to it loses that request, which nobody may send again.
-	b := &balancer{transport: &http.Transport{DisableKeepAlives: true}, ready: map[string]bool{}}
+	// It keeps connections. A request that it sends on one that its replica closes at this moment is lost: nobody may send it again.
+	b := &balancer{transport: &http.Transport{MaxIdleConnsPerHost: 64}, ready: map[string]bool{}}
 	proxy := &httputil.ReverseProxy{
 		Rewrite:       func(*httputil.ProxyRequest) {}, // RoundTrip chooses the replica
 		Transport:     b,

@@ -33,7 +33,7 @@ const operatorKey = "sk-crash-operator-7f10c3b8a25e9d46"
 const onServer = `
 database: env:DATABASE_URL
 postgres: {schema: %s, pool: 5}
-replica: {id: REPLICA, drain: 20s}
+replica: {id: REPLICA, linger: 1s, drain: 20s}
 master_key: env:MASTER_KEY
 operator_key: env:OPERATOR_KEY
 rates: %s

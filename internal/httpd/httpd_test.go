@@ -1,6 +1,7 @@
 package httpd
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -285,4 +286,53 @@ func TestAProcessThatIsOutAnswersHealthChecksAlone(t *testing.T) {
 			t.Errorf("%s is answered %d %s", path, w.Code, w.Body)
 		}
 	}
+}
+
+// A balancer that has not asked /readyz yet sends requests on connections that it keeps.
+func TestRequestsOnIdleConnectionsAreTakenUntilTheBalancerHasNoticed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newTestAPI(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }, Limits{Linger: 3 * time.Second})
+		l := newPipes()
+		ctx, cancel := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		drained := time.Duration(0)
+		var stopped time.Time
+		go func() {
+			served <- a.Serve(ctx, l, slog.New(slog.DiscardHandler), func(context.Context) { drained = time.Since(stopped) })
+		}()
+		connect := func() (net.Conn, *bufio.Reader) {
+			client, server := net.Pipe()
+			l.conns <- server
+			return client, bufio.NewReader(client)
+		}
+		get := func(c net.Conn, r *bufio.Reader, path string, status int, closes bool) {
+			t.Helper()
+			fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path)
+			got, err := http.ReadResponse(r, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.Copy(io.Discard, got.Body)
+			if got.StatusCode != status || got.Close != closes {
+				t.Errorf("%s: status %d, closed %t; want %d, %t", path, got.StatusCode, got.Close, status, closes)
+			}
+		}
+		kept, reader := connect()
+		get(kept, reader, "/x", http.StatusNoContent, false)
+		idle, idleReader := connect()
+		get(idle, idleReader, "/readyz", http.StatusOK, false)
+		stopped = time.Now()
+		cancel()
+		synctest.Wait()
+		time.Sleep(2 * time.Second)
+		get(kept, reader, "/x", http.StatusNoContent, true)
+		probe, probeReader := connect()
+		get(probe, probeReader, "/readyz", http.StatusServiceUnavailable, true)
+		if err := <-served; err != nil || drained != 3*time.Second {
+			t.Errorf("it was drained after %v: %v", drained, err)
+		}
+		if _, err := idleReader.ReadByte(); err != io.EOF {
+			t.Errorf("an idle connection ended with %v", err)
+		}
+	})
 }

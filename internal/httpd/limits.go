@@ -28,6 +28,10 @@ type Limits struct {
 	// being sent; default 30 s.
 	StallTimeout time.Duration
 
+	// Linger is how long requests are still taken after /readyz answers 503: a balancer that keeps connections may send some until
+	// it has asked. Their connections are closed after the answer, and idle ones at the end. 0 = none is taken.
+	Linger time.Duration
+
 	// DrainTimeout is how long requests in progress may go on while the server
 	// stops, before they are cut off; default 25 s.
 	DrainTimeout time.Duration
@@ -54,6 +58,7 @@ func (l Limits) withDefaults() Limits {
 		IdleTimeout:   cmp.Or(l.IdleTimeout, 120*time.Second),
 		BodyTimeout:   cmp.Or(l.BodyTimeout, 30*time.Second),
 		StallTimeout:  cmp.Or(l.StallTimeout, 30*time.Second),
+		Linger:        l.Linger,
 		DrainTimeout:  cmp.Or(l.DrainTimeout, drainTimeout),
 	}
 }

@@ -96,6 +96,7 @@ type API struct {
 	ready atomic.Bool
 	routes
 	crossOrigin http.CrossOriginProtection
+	leaving     atomic.Bool // it takes requests, and /readyz says that it stops
 	inFlight    inFlightCounter
 	open        openRequests
 	logSource   uintptr // see logSource
@@ -149,6 +150,9 @@ func (a *API) dispatch(w http.ResponseWriter, r *http.Request) {
 		}
 		defer a.inFlight.end()
 	}
+	if a.leaving.Load() {
+		w.Header().Set("Connection", "close")
+	}
 	a.setBodyDeadline(w, r)
 	err := a.checkRequest(r)
 	if err == nil && a.o.Out != nil && !isProbe(r) {
@@ -199,7 +203,7 @@ func (a *API) Refuse() (idle <-chan struct{}) { return a.inFlight.stop() }
 func (a *API) healthz(w http.ResponseWriter, _ *http.Request) { writeStatus(w, http.StatusOK, "ok") }
 
 func (a *API) readyz(w http.ResponseWriter, _ *http.Request) {
-	if a.inFlight.stopping() {
+	if a.leaving.Load() || a.inFlight.stopping() {
 		writeStatus(w, http.StatusServiceUnavailable, "stopping")
 		return
 	}

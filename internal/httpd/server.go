@@ -19,9 +19,9 @@ const (
 // kills the process.
 const StopsWithin = drainTimeout + cutOffGrace
 
-// Serve accepts connections on l until ctx ends. Then it refuses new requests with
-// 503, answers health checks (/readyz with 503), waits for the requests in
-// progress, and closes l. At the same time it calls drain, and it returns only
+// Serve accepts connections on l until ctx ends. Then it answers health checks (/readyz with
+// 503), after [Limits.Linger] refuses new requests with 503, waits for the requests in
+// progress, and closes l. While it waits it calls drain, and it returns only
 // after drain has returned; drain's context ends after [Limits.DrainTimeout], when the
 // work that is left must be cut off. Serve returns nil after a clean stop. It may be
 // called once.
@@ -46,6 +46,15 @@ func (a *API) Serve(ctx context.Context, l net.Listener, log *slog.Logger, drain
 	case err := <-served:
 		return err
 	case <-ctx.Done():
+	}
+	if limits.Linger > 0 {
+		a.leaving.Store(true)
+		log.Info("stopping: requests are taken until load balancers have noticed", "for", limits.Linger)
+		select {
+		case err := <-served:
+			return err
+		case <-time.After(limits.Linger):
+		}
 	}
 	a.SetReady(false)
 	log.Info("stopping: waiting for requests in progress", "at_most", limits.DrainTimeout)

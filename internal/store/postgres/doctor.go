@@ -391,18 +391,18 @@ func (x *examiner) replicas() (Line, error) {
 		}
 		return untried("there is no table of replicas yet")
 	}
-	rows, err := x.conn.QueryContext(x.ctx, `SELECT id, version, draining, `+nowMillis+` - seen_at, `+livingCondition+` FROM replicas ORDER
-		BY id`)
+	rows, err := x.conn.QueryContext(x.ctx, `SELECT id, version, draining, `+nowMillis+` - seen_at, `+livingCondition+`,
+		(SELECT count(*) FROM runs WHERE status = 'running' AND owner = r.id) FROM replicas r ORDER BY id`)
 	if err != nil {
 		return Line{}, err
 	}
 	defer rows.Close()
-	var all, dead, others []string
+	var all, gone, dead, others []string
 	for rows.Next() {
 		var id, version string
-		var draining, ago int64
+		var draining, ago, has int64
 		var living bool
-		if err := rows.Scan(&id, &version, &draining, &ago, &living); err != nil {
+		if err := rows.Scan(&id, &version, &draining, &ago, &living, &has); err != nil {
 			return Line{}, err
 		}
 		what := fmt.Sprintf("%s (%s, beat %s ago", id, version, time.Duration(ago)*time.Millisecond)
@@ -410,25 +410,32 @@ func (x *examiner) replicas() (Line, error) {
 			what += ", draining"
 		}
 		what += ")"
-		all = append(all, what)
 		switch {
+		case !living && has > 0:
+			dead = append(dead, fmt.Sprintf("%s has %d runs", what, has))
 		case !living:
-			dead = append(dead, what)
+			gone = append(gone, what)
+			continue
 		case x.Version != "" && version != x.Version:
 			others = append(others, what)
 		}
+		all = append(all, what)
 	}
 	switch {
 	case rows.Err() != nil:
 		return Line{}, rows.Err()
 	case len(dead) > 0:
-		return wrong("start them, or see why they cannot reach the database; others continue their runs meanwhile",
+		return wrong("start a replica, or see why these cannot reach the database; others take their runs over within seconds",
 			"without a beat for more than %s: %s", livingFor, someOf(dead))
 	case len(others) > 0:
 		return wrong("finish the upgrade: restart these replicas with one version", "replicas of another version than this program (%s): %s",
 			x.Version, someOf(others))
-	case len(all) == 0:
+	case len(all)+len(gone) == 0:
 		return untried("no gateway runs")
+	case len(all) == 0:
+		return untried("no gateway runs. Without a beat, and its runs were taken over: %s", someOf(gone))
+	case len(gone) > 0:
+		return well("%s. Without a beat, and its runs were taken over: %s", someOf(all), someOf(gone))
 	}
 	return well("%s", someOf(all))
 }

@@ -17,6 +17,7 @@ CREATE TABLE replicas (id text PRIMARY KEY, seen_at bigint NOT NULL, started_at 
 	applied bigint NOT NULL DEFAULT 0,
 	version text NOT NULL DEFAULT '', draining bigint NOT NULL DEFAULT 0);
 CREATE TABLE file_chunks (org text, id text, n bigint, body bytea);
+CREATE TABLE runs (owner text, status text);
 `
 
 const aBeat = `INSERT INTO replicas (id, version, seen_at) VALUES ($1, $2, (extract(epoch FROM clock_timestamp()) * 1000)::bigint - $3)`
@@ -119,8 +120,10 @@ func TestWhatIsWrongWithADatabase(t *testing.T) {
 			now := time.Now()
 			e.Now = func() time.Time { now = now.Add(6 * time.Millisecond); return now }
 		}, "takes 6ms on the way"},
-		"a dead replica": {"replicas", func(t *testing.T, db *sql.DB, _ *postgres.Examination) { exec(t, db, aBeat, "b", "1.0", 60_000) },
-			"without a beat for more than 15s: b (1.0, beat 1m0"},
+		"a dead replica with runs": {"replicas", func(t *testing.T, db *sql.DB, _ *postgres.Examination) {
+			exec(t, db, aBeat, "b", "1.0", 60_000)
+			exec(t, db, `INSERT INTO runs VALUES ('b', 'running'), ('b', 'done'), ('a', 'running')`)
+		}, "without a beat for more than 15s: b (1.0, beat 1m0"},
 		"another version": {"replicas", func(t *testing.T, db *sql.DB, _ *postgres.Examination) { exec(t, db, aBeat, "b", "0.9", 0) },
 			"another version than this program (1.0): b (0.9"},
 	} {
@@ -131,6 +134,17 @@ func TestWhatIsWrongWithADatabase(t *testing.T) {
 				t.Errorf("%+v, want %q", l, c.want)
 			}
 		})
+	}
+}
+
+// The others have taken its runs over.
+func TestADeadReplicaWithoutRunsIsNamed(t *testing.T) {
+	db, e := patient(t)
+	exec(t, db, aBeat, "b", "0.9", 60_000)
+	l := examined(t, db, e)["replicas"]
+	if _, gone, _ := strings.Cut(l.Detail, "Without a beat, and"); l.Status != postgres.Well || !strings.Contains(gone, "b (0.9, beat 1m0") ||
+		strings.Contains(gone, "a (1.0") {
+		t.Errorf("%+v", l)
 	}
 }
 

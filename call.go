@@ -83,6 +83,8 @@ func (a *Agent) newCall(in Input, opts []Option) (*call, error) {
 		}
 	}
 	switch {
+	case in.err != nil:
+		return nil, in.err
 	case len(in.items) == 0:
 		return nil, invalid("the input is empty")
 	case o.mode != Auto && o.mode != Return:

@@ -3,6 +3,7 @@ package turnpike_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -303,5 +304,66 @@ func TestTheConversationOfAStartedRun(t *testing.T) {
 	}
 	if got := l.String(); !strings.HasSuffix(got, "3 assistant: It is sunny.; ") {
 		t.Error(got)
+	}
+}
+
+// The runs of a store after a restart: what waits, and what was broken off.
+func TestTheRunsOfAStore(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "runs.db")
+	store := open(t, path)
+	m := turnpiketest.Model(t, turnpiketest.Say("Done."), turnpiketest.Call("pay", nil), turnpiketest.Call("look", nil), turnpiketest.Say("Seen."))
+	entered := make(chan struct{})
+	agent := func(look func(context.Context, struct{}) (string, error)) *turnpike.Agent {
+		pay := tool.Func("pay", "", func(context.Context, struct{}) (string, error) { return "paid", nil }).ApproveIf(func(struct{}) bool { return true })
+		return &turnpike.Agent{Model: m, Store: store, Tools: []tool.Tool{pay, tool.Func("look", "", look).ReadOnly()}}
+	}
+	a := agent(func(ctx context.Context, _ struct{}) (string, error) {
+		close(entered)
+		<-ctx.Done()
+		return "", ctx.Err()
+	})
+	done := mustRun(t, a).RunID
+	var waiting *turnpike.Waiting
+	if _, err := a.Run(t.Context(), turnpike.Text("pay"), turnpike.As(turnpike.Caller{ID: "ada", Permissions: []string{"pay"}})); !errors.As(err, &waiting) {
+		t.Fatal(err)
+	}
+	broken, err := a.Start(t.Context(), turnpike.Text("look"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-entered
+	runs := func(f turnpike.RunFilter) (out string) {
+		for _, r := range collect(t, a.Runs(t.Context(), f)) {
+			name := map[string]string{done: "done", waiting.RunID: "pay", broken: "look"}[r.ID]
+			out += fmt.Sprint(name, " ", r.State, " ", r.Reason, " ", r.Caller, "; ")
+		}
+		return out
+	}
+	if got := runs(turnpike.RunFilter{States: []turnpike.RunState{turnpike.RunInProgress, turnpike.RunBroken}}); got != "look in_progress  program; " {
+		t.Error(got)
+	}
+	store = reopen(t, store, path)
+	a = agent(func(context.Context, struct{}) (string, error) { return "it", nil })
+	if got := runs(turnpike.RunFilter{}); got != "look broken  program; pay waits  ada; done ended stop program; " {
+		t.Error(got)
+	}
+	if got := runs(turnpike.RunFilter{Caller: "ada"}) + runs(turnpike.RunFilter{Since: time.Now().Add(time.Hour)}); got != "pay waits  ada; " {
+		t.Error(got)
+	}
+	for r, err := range a.Runs(t.Context(), turnpike.RunFilter{States: []turnpike.RunState{turnpike.RunBroken}}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, err := a.Resume(t.Context(), r.ID).Result(); err != nil || r.Text != "Seen." {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}
+	if got := runs(turnpike.RunFilter{States: []turnpike.RunState{turnpike.RunBroken}}); got != "" {
+		t.Error(got)
+	}
+	for _, err := range a.Runs(t.Context(), turnpike.RunFilter{States: []turnpike.RunState{"lost"}}) {
+		if !errors.As(err, new(*turnpike.ValidationError)) {
+			t.Error(err)
+		}
 	}
 }

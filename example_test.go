@@ -322,6 +322,15 @@ func Example_approval() {
 	}
 	defer func() { _ = store.Close() }()
 	agent = newAgent(store, scripted(turnpiketest.Say("Done.")))
+	for run, err := range agent.Runs(context.Background(), turnpike.RunFilter{States: []turnpike.RunState{turnpike.RunBroken}}) {
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		if _, err := agent.Resume(context.Background(), run.ID).Result(); err != nil {
+			fmt.Println(run.ID, err)
+		}
+	}
 	result, err := agent.Resume(context.Background(), waiting.RunID, turnpike.Approve(waiting.Approvals[0].ID)).Result()
 	if err != nil {
 		fmt.Println(err)

@@ -409,3 +409,17 @@ func TestAServerThatIsLeftOutIsNamed(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+func TestAnInputOfParts(t *testing.T) {
+	m := turnpiketest.NewScript(t, "text A cat.\n")
+	a := &turnpike.Agent{Model: m}
+	r, err := a.Run(t.Context(), turnpike.Parts(item.TextPart("What is it?"), item.ImageData("image/png", []byte("PNG"))))
+	if got := m.Requests()[0].Items[0].Parts; err != nil || r.Text != "A cat." || len(got) != 2 || got[1].Data != "UE5H" || got[1].MIMEType != "image/png" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	var invalid *turnpike.ValidationError
+	in := turnpike.Text("x").And(turnpike.Items(item.NewText(item.User, "y"), item.Item{Kind: "mesage"}))
+	if _, err := a.Run(t.Context(), in); !errors.As(err, &invalid) || !strings.Contains(err.Error(), "item 1 of the input") {
+		t.Error(err)
+	}
+}

@@ -396,19 +396,26 @@ func TestAClientThatLeavesStopsTheRunOfItsAgent(t *testing.T) {
 func TestARunOfAnAgentAsOneObject(t *testing.T) { // L08 J21
 	noLeaks(t)
 	tools := newMCP(t, map[string]handler{"echo": echo})
-	up := newUpstream(t, script(asks(call{"mcp__tools__echo", `{"n":1}`}), says("Done."), says("Plain."), fails(429)))
+	answers := script(asks(call{"mcp__tools__echo", `{"n":1}`}), says("Done."), says("Plain."))
+	up := newUpstream(t, func(w http.ResponseWriter, r *http.Request, got received) {
+		if strings.Contains(string(got.body), "refuse") {
+			refuses(400)(w, r, got)
+			return
+		}
+		answers(w, r, got)
+	})
 	d := manage(MustRun(t, site{upstream: up.URL}.yaml()))
 	id := d.newAgent(withTools(tools))
-	send := func(path string, want int) map[string]any {
+	send := func(path, message string, want int) map[string]any {
 		t.Helper()
-		a := d.send("POST", "/api/agents/"+id+path, strings.NewReader(`{"message":"go"}`), "Authorization", "Bearer owner-key", "Accept", "application/json")
+		a := d.send("POST", "/api/agents/"+id+path, strings.NewReader(fmt.Sprintf(`{"message":%q}`, message)), "Authorization", "Bearer owner-key", "Accept", "application/json")
 		var out map[string]any
 		if err := json.Unmarshal(a.body, &out); err != nil || a.status != want {
 			t.Fatalf("%s answered %d: %s", path, a.status, a.body)
 		}
 		return out
 	}
-	got := send("/run/stream", 200)
+	got := send("/run/stream", "go", 200)
 	if got["content"] != "Done." || got["status"] != "completed" || len(elements(got["tool_calls"])) != 1 || got["tools_used"] != nil {
 		t.Errorf("the run is %v", got)
 	}
@@ -417,10 +424,10 @@ func TestARunOfAnAgentAsOneObject(t *testing.T) { // L08 J21
 	if record["input"] != "go" || record["model"] != "m" || len(elements(record["targets"])) != 1 || one["result"] != `{"n":1}` || one["is_error"] != false || one["duration_ms"] == 0.0 {
 		t.Errorf("the record is %v", record)
 	}
-	if got := send("/run", 200); got["content"] != "Plain." || got["tools_used"] != false || !strings.Contains(got["hint"].(string), "run/stream") {
+	if got := send("/run", "go", 200); got["content"] != "Plain." || got["tools_used"] != false || !strings.Contains(got["hint"].(string), "run/stream") {
 		t.Errorf("the run without tools is %v", got)
 	}
-	if got := send("/run", 429); got["code"] == nil || got["status"] != "failed" {
+	if got := send("/run", "refuse", 400); got["code"] == nil || got["status"] != "failed" {
 		t.Errorf("the run that failed is %v", got)
 	}
 }

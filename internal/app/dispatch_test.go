@@ -78,7 +78,7 @@ func TestTheToolDispatchURLExecutesFunctionsOfRequests(t *testing.T) {
 				if a := g.send("POST", path, strings.NewReader(body)); a.status != 200 || !strings.Contains(string(a.body), "done") {
 					t.Fatalf("%s answered %d: %s", path, a.status, a.body)
 				}
-				if path == chatPath && strings.Count(string(g.send("POST", path, strings.NewReader(functions(`"stream":true,`, "status"))).body), "event: agentic_tool_call_progress") != 2 {
+				if path == chatPath && strings.Count(string(g.send("POST", path, strings.NewReader(functions(`,"stream":true`, "status"))).body), "event: agentic_tool_call_progress") != 2 {
 					t.Error("a stream has no events of progress")
 				}
 				if told := up.requests()[before+1].results(t); len(told) != 1 || told[0] != c.told {

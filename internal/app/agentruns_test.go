@@ -390,3 +390,44 @@ func TestAClientThatLeavesStopsTheRunOfItsAgent(t *testing.T) {
 		t.Errorf("a detached run ended with %s", got)
 	}
 }
+
+// A run is answered with one JSON object if the client takes no stream: with its tools at run/stream, and without them at
+// run. A run that fails has the status of its cause. The record says what the run was asked, and by whom it was answered.
+func TestARunOfAnAgentAsOneObject(t *testing.T) { // L08 J21
+	noLeaks(t)
+	tools := newMCP(t, map[string]handler{"echo": echo})
+	answers := script(asks(call{"mcp__tools__echo", `{"n":1}`}), says("Done."), says("Plain."))
+	up := newUpstream(t, func(w http.ResponseWriter, r *http.Request, got received) {
+		if strings.Contains(string(got.body), "refuse") {
+			refuses(400)(w, r, got)
+			return
+		}
+		answers(w, r, got)
+	})
+	d := manage(MustRun(t, site{upstream: up.URL}.yaml()))
+	id := d.newAgent(withTools(tools))
+	send := func(path, message string, want int) map[string]any {
+		t.Helper()
+		a := d.send("POST", "/api/agents/"+id+path, strings.NewReader(fmt.Sprintf(`{"message":%q}`, message)), "Authorization", "Bearer owner-key", "Accept", "application/json")
+		var out map[string]any
+		if err := json.Unmarshal(a.body, &out); err != nil || a.status != want {
+			t.Fatalf("%s answered %d: %s", path, a.status, a.body)
+		}
+		return out
+	}
+	got := send("/run/stream", "go", 200)
+	if got["content"] != "Done." || got["status"] != "completed" || len(elements(got["tool_calls"])) != 1 || got["tools_used"] != nil {
+		t.Errorf("the run is %v", got)
+	}
+	record := d.asOwner("GET", "/api/agents/runs/"+got["run_id"].(string), "", 200)
+	one := elements(record["tool_calls"])[0].(map[string]any)
+	if record["input"] != "go" || record["model"] != "m" || len(elements(record["targets"])) != 1 || one["result"] != `{"n":1}` || one["is_error"] != false || one["duration_ms"] == 0.0 {
+		t.Errorf("the record is %v", record)
+	}
+	if got := send("/run", "go", 200); got["content"] != "Plain." || got["tools_used"] != false || !strings.Contains(got["hint"].(string), "run/stream") {
+		t.Errorf("the run without tools is %v", got)
+	}
+	if got := send("/run", "refuse", 400); got["code"] == nil || got["status"] != "failed" {
+		t.Errorf("the run that failed is %v", got)
+	}
+}

@@ -152,7 +152,7 @@ func TestMistakesInAgentsAreNamed(t *testing.T) {
 			t.Errorf("%s: %v, want %s", body, got, code)
 		}
 	}
-	if got := d.asOwner("POST", "/api/agents", `{"name":"x","tools":[{"tool_type":"builtin","tool_name":"grep"}]}`, 404); got["param"] != "tools[0].tool_name" {
+	if got := d.asOwner("POST", "/api/agents", `{"name":"x","tools":[{"tool_type":"builtin","tool_name":"grep"}]}`, 400); got["param"] != "tools[0].tool_name" {
 		t.Errorf("with a tool: %v", got)
 	}
 	if got := d.asOwner("GET", "/api/agents?archived=all", "", 200); got["total"] != 0.0 {
@@ -248,7 +248,7 @@ func TestBuiltinToolsAreAssigned(t *testing.T) {
 	}
 	for body, status := range map[string]int{
 		`{"tool_name":"web_search"}`: 400, `{"tool_type":"builtin"}`: 400, `{"tool_type":"mcp","tool_name":"x"}`: 400, `{"tool_type":"builtin","tool_name":"x","y":1}`: 400,
-		`{"tool_type":"builtin","tool_name":"x"}`: 404, `{"tool_type":"custom","tool_name":"x","tool_id":"t"}`: 404, `{"tool_type":"builtin","tool_name":"web_search"}`: 409,
+		`{"tool_type":"builtin","tool_name":"x"}`: 400, `{"tool_type":"custom","tool_name":"x","tool_id":"t"}`: 400, `{"tool_type":"builtin","tool_name":"web_search"}`: 409,
 	} {
 		d.asOwner("POST", path, body, status)
 	}

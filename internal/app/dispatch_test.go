@@ -78,6 +78,9 @@ func TestTheToolDispatchURLExecutesFunctionsOfRequests(t *testing.T) {
 				if a := g.send("POST", path, strings.NewReader(body)); a.status != 200 || !strings.Contains(string(a.body), "done") {
 					t.Fatalf("%s answered %d: %s", path, a.status, a.body)
 				}
+				if path == chatPath && strings.Count(string(g.send("POST", path, strings.NewReader(functions(`,"stream":true`, "status"))).body), "event: agentic_tool_call_progress") != 2 {
+					t.Error("a stream has no events of progress")
+				}
 				if told := up.requests()[before+1].results(t); len(told) != 1 || told[0] != c.told {
 					t.Errorf("%s: the model is told %.200q", path, told)
 				}
@@ -88,7 +91,7 @@ func TestTheToolDispatchURLExecutesFunctionsOfRequests(t *testing.T) {
 					t.Errorf("the endpoint got %s", one)
 				}
 			}
-			if len(got) != 2 {
+			if len(got) != 3 {
 				t.Errorf("the endpoint got %d requests", len(got))
 			}
 		})

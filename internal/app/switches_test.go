@@ -72,7 +72,7 @@ func TestTheSwitchForSearch(t *testing.T) {
 		if one := searchesOf(t, search, sent); len(one) != 1 || one[0]["search_context_size"] != "low" {
 			t.Errorf("the endpoint got %v", one)
 		}
-		if strings.Count(string(a.body), `"agentic_tool_calls":[{"call_key":"0.0","round":0,"name":"web_search","arguments":"{\"query\":\"q\"}","result_content":`) != 1 || strings.Contains(string(a.body), "event:") {
+		if strings.Count(string(a.body), `"agentic_tool_calls":[{"call_key":"0.0","round":0,"name":"web_search","arguments":"{\"query\":\"q\"}","result_content":`) != 1 || strings.Contains(string(a.body), "event: agentic_tool_call_progress") != (stream != "") {
 			t.Errorf("the answer is %s", a.body)
 		}
 	}

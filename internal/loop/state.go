@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
@@ -182,6 +183,19 @@ func (c Call) mayBePreparedAgain() bool {
 // Key returns the key of a call: its round and its index in Turn.Calls.
 func Key(round, index int) CallKey {
 	return CallKey(strconv.Itoa(round) + "." + strconv.Itoa(index))
+}
+
+// CompareKeys compares keys by the order of their calls: number by number.
+func CompareKeys(a, b CallKey) int {
+	return slices.Compare(keyNumbers(a), keyNumbers(b))
+}
+
+func keyNumbers(key CallKey) (all []int) {
+	for number := range strings.SplitSeq(string(key), ".") {
+		n, _ := strconv.Atoi(number) // what Key has written
+		all = append(all, n)
+	}
+	return all
 }
 
 // DeadlineAt returns when the run's active time is used up, in Unix milliseconds.

@@ -119,3 +119,13 @@ func TestWhichWaitingCallsMayStart(t *testing.T) {
 		})
 	}
 }
+
+// Keys of calls are compared as numbers.
+func TestKeysAreInTheOrderOfTheirCalls(t *testing.T) { // C05
+	want := []CallKey{"0.2", "0.10", "0.10.1", "0.11", "2.0", "10.0"}
+	got := []CallKey{"10.0", "0.11", "0.10.1", "2.0", "0.10", "0.2"}
+	slices.SortFunc(got, CompareKeys)
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v", got)
+	}
+}

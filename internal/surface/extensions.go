@@ -10,6 +10,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
@@ -135,6 +136,7 @@ func (a *Answer) Extra() (x Extra) {
 	}
 	if a.Extensions.Trace {
 		x.Calls = append([]TracedCall{}, a.calls...)
+		slices.SortStableFunc(x.Calls, func(a, b TracedCall) int { return loop.CompareKeys(loop.CallKey(a.Key), loop.CallKey(b.Key)) })
 	}
 	if a.Extensions.Files {
 		x.Files = append(slices.Clip(a.files), a.notProduced()...)

@@ -351,7 +351,7 @@ func (h *Handler) run(
 		if err := switched.checkStream(reply.Stream); err != nil {
 			return err
 		}
-		switched.extend(&reply.extensions, caller)
+		switched.extend(&reply.extensions, h.s, caller, req)
 	}
 	asked := settings.Request{
 		Switches: switched.asks(), Keyed: req.Key != nil, Queued: reply.Queued != nil, NoTools: req.ToolChoice.Mode == model.ChooseNone,

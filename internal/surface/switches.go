@@ -141,11 +141,10 @@ func (s *Switched) checkStream(stream bool) error {
 	return fault.New(fault.Unprocessable, "invalid_value", "%s: ask needs stream: true, because the stream says which calls wait; set it, or use auto or deny", s.PermissionAt).In(s.PermissionAt)
 }
 
-// extend adds the extensions that a run of the agentic runtime has: the trace, the files, and events of progress for a client
-// that uses members of the runtime.
-func (s *Switched) extend(x *Extensions, caller caller.Caller) {
-	if s.engaged(caller) {
-		x.Trace, x.Files = true, true
-	}
-	x.Progress = x.Progress || s != nil && s.Asks
+// extend adds the extensions that a run of the agentic runtime has, whether a switch of the server or the tool dispatch URL
+// engages it: the trace, the files, and events of progress, where the API has them.
+func (s *Switched) extend(x *Extensions, api Surface, caller caller.Caller, req *run.Request) {
+	engaged, dispatched := s.engaged(caller), api.Progress && len(req.Dispatched) > 0
+	x.Trace, x.Files = x.Trace || engaged || dispatched, x.Files || engaged
+	x.Progress = api.Progress && (x.Progress || engaged || dispatched || s != nil && s.Asks)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/agent"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -446,6 +447,7 @@ func (p *projection) result() runResult {
 		RunID: p.started.RunID, SessionID: p.turn.Session, Content: p.text.String(), Status: status, Error: why.Error, Code: why.Code, Steps: p.step,
 		Calls: append([]call{}, p.calls...),
 	}
+	slices.SortStableFunc(out.Calls, func(a, b call) int { return loop.CompareKeys(loop.CallKey(a.ID), loop.CallKey(b.ID)) })
 	if p.end != nil {
 		out.Usage = wireUsage(p.end.Usage, p.end.CostNanoUSD)
 	}

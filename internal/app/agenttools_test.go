@@ -171,7 +171,7 @@ func TestToolsAreAssignedToAgents(t *testing.T) {
 	d.asOwner("DELETE", path+"/"+made["id"].(string), "", 200)
 	d.asOwner("DELETE", path+"/"+made["id"].(string), "", 404)
 	d.asOwner("DELETE", "/api/tools/"+look, "", 200)
-	d.asOwner("PATCH", "/api/agents/"+agent, `{"tools":[{"name":"look"}]}`, 404)
+	d.asOwner("PATCH", "/api/agents/"+agent, `{"tools":[{"name":"look"}]}`, 400)
 }
 
 // The tools of an agent are offered in its runs. An endpoint gets exactly the arguments, and the headers

@@ -7,14 +7,15 @@ import (
 	"strings"
 	"testing"
 
+	. "github.com/turnpike-gateway/turnpike/internal/app/apptest"
 	"github.com/turnpike-gateway/turnpike/internal/cli"
 )
 
 // What get prints can be applied, and what a file does not have gets its default.
 func TestAgentsOnTheCommandLine(t *testing.T) {
-	noLeaks(t)
-	up := newUpstream(t, script(says("hi")))
-	g := MustRun(t, site{upstream: up.URL}.withVault())
+	NoLeaks(t)
+	up := NewUpstream(t, Script(Says("hi")))
+	g := MustRun(t, Site{Upstream: up.URL}.WithVault())
 	run := func(args ...string) string {
 		var out bytes.Buffer
 		env := func(name string) (string, bool) {

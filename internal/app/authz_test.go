@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"github.com/turnpike-gateway/turnpike/internal/app"
+	. "github.com/turnpike-gateway/turnpike/internal/app/apptest"
 	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/id"
 )
@@ -159,7 +160,7 @@ func access() map[string]struct {
 		"POST /v1/sessions/{id}/fork":   {starts, with(404, "/v1/sessions/none/fork", says(`{"session_id":"fork"}`))},
 		"POST /v1/sessions/{id}/rewind": {starts, with(404, "/v1/sessions/none/rewind", says(rewindNone))},
 
-		"POST /v1/chat/completions":                  {starts, with(200, "/v1/chat/completions", says(question))},
+		"POST /v1/chat/completions":                  {starts, with(200, "/v1/chat/completions", says(Question))},
 		"POST /v1/responses":                         {starts, with(200, "/v1/responses", says(askedResponses))},
 		"POST /v1/responses/input_tokens":            {starts, with(200, "/v1/responses/input_tokens", says(askedResponses))},
 		"POST /v1/responses/compact":                 {starts, with(200, "/v1/responses/compact", says(askedResponses))},
@@ -236,13 +237,13 @@ func access() map[string]struct {
 		"GET /api/agents/{id}/versions":                {reads, things(200, "/api/agents/%s/versions", (*twoOrgs).agent)},
 		"GET /api/agents/{id}/versions/{version}":      {reads, things(200, "/api/agents/%s/versions/1", (*twoOrgs).agent)},
 		"GET /api/agents/{id}/mcp-servers":             {reads, things(200, "/api/agents/%s/mcp-servers", (*twoOrgs).agent)},
-		"POST /api/agents/{id}/mcp-servers":            {manages, withBody(things(201, "/api/agents/%s/mcp-servers", (*twoOrgs).agent), agentServer)},
+		"POST /api/agents/{id}/mcp-servers":            {manages, withBody(things(201, "/api/agents/%s/mcp-servers", (*twoOrgs).agent), AgentServer)},
 		"GET /api/agents/{id}/mcp-servers/{sid}":       {reads, parts(200, "mcp-servers", (*twoOrgs).agentServer)},
 		"GET /api/agents/{id}/mcp-servers/{sid}/tools": {manages, parts(502, "mcp-servers", (*twoOrgs).agentServerTools)[:2]},
 		"PUT /api/agents/{id}/mcp-servers/{sid}":       {manages, parts(200, "mcp-servers", (*twoOrgs).agentServer)},
 		"DELETE /api/agents/{id}/mcp-servers/{sid}":    {manages, parts(200, "mcp-servers", (*twoOrgs).agentServer)},
 		"GET /api/agents/{id}/hooks":                   {reads, things(200, "/api/agents/%s/hooks", (*twoOrgs).agent)},
-		"POST /api/agents/{id}/hooks":                  {manages, withBody(things(201, "/api/agents/%s/hooks", (*twoOrgs).agent), agentHook)},
+		"POST /api/agents/{id}/hooks":                  {manages, withBody(things(201, "/api/agents/%s/hooks", (*twoOrgs).agent), AgentHook)},
 		"GET /api/agents/{id}/hooks/{hid}":             {reads, parts(200, "hooks", (*twoOrgs).agentHook)},
 		"DELETE /api/agents/{id}/hooks/{hid}":          {manages, parts(200, "hooks", (*twoOrgs).agentHook)},
 		"GET /api/agents/{id}/tools":                   {reads, things(200, "/api/agents/%s/tools", (*twoOrgs).agent)},
@@ -338,7 +339,7 @@ func (m may) refusal(principal string) int {
 
 // twoOrgs is a gateway with two orgs that know nothing of each other.
 type twoOrgs struct {
-	documented
+	Documented
 	stranger string // key of the owner of the other org
 	receiver string // URL of webhooks
 	revoked  string
@@ -348,31 +349,31 @@ type twoOrgs struct {
 }
 
 func newTwoOrgs(t *testing.T) *twoOrgs {
-	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, got received) {
-		if bytes.Contains(got.body, []byte("delete it")) && !bytes.Contains(got.body, []byte(`"role":"tool"`)) {
-			asks(call{"delete", `{}`}).write(w)
+	up := NewUpstream(t, func(w http.ResponseWriter, _ *http.Request, got Received) {
+		if bytes.Contains(got.Body, []byte("delete it")) && !bytes.Contains(got.Body, []byte(`"role":"tool"`)) {
+			Asks(Use("delete", `{}`)).Write(w)
 			return
 		}
-		says("hi").write(w)
+		Says("hi").Write(w)
 	})
-	tools := newMCP(t, map[string]handler{"echo": echo})
-	gate := newMCP(t, map[string]handler{"delete": echo})
-	yaml := strings.Replace(site{upstream: up.URL, servers: []string{server("tools", tools.URL), server("gate", gate.URL, "require_approval: always")}}.withVault(), "    runtime: {}\n", "", 1)
+	tools := NewMCP(t, map[string]Handler{"echo": Echo})
+	gate := NewMCP(t, map[string]Handler{"delete": Echo})
+	yaml := strings.Replace(Site{Upstream: up.URL, Servers: []string{Server("tools", tools.URL), Server("gate", gate.URL, "require_approval: always")}}.WithVault(), "    runtime: {}\n", "", 1)
 	yaml = strings.Replace(yaml, "    keys:\n", "    keys:\n      - {name: late, key: expired-key, role: owner, expires_at: 2001-01-31T18:00:00Z}\n", 1)
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(receiver.Close)
-	w := &twoOrgs{documented: manage(MustRun(t, yaml)), receiver: receiver.URL}
-	w.do("POST", "/api/orgs", "operator-key", `{"id":"other","features":["mcp_outbound"]}`, 201)
-	w.stranger = w.do("POST", "/api/orgs/other/keys", "operator-key", `{"name":"first","role":"owner"}`, 201)["key"].(string)
-	w.do("POST", "/api/mcp-servers", w.stranger, fmt.Sprintf(`{"name":"tools","url":%q}`, tools.URL), 201)
-	w.do("POST", "/api/mcp-servers", w.stranger, fmt.Sprintf(`{"name":"gate","url":%q,"require_approval":"always"}`, gate.URL), 201)
-	gone := w.do("POST", "/api/keys", "owner-key", `{"name":"gone","role":"owner"}`, 201)
+	w := &twoOrgs{Documented: Manage(MustRun(t, yaml)), receiver: receiver.URL}
+	w.Do("POST", "/api/orgs", "operator-key", `{"id":"other","features":["mcp_outbound"]}`, 201)
+	w.stranger = w.Do("POST", "/api/orgs/other/keys", "operator-key", `{"name":"first","role":"owner"}`, 201)["key"].(string)
+	w.Do("POST", "/api/mcp-servers", w.stranger, fmt.Sprintf(`{"name":"tools","url":%q}`, tools.URL), 201)
+	w.Do("POST", "/api/mcp-servers", w.stranger, fmt.Sprintf(`{"name":"gate","url":%q,"require_approval":"always"}`, gate.URL), 201)
+	gone := w.Do("POST", "/api/keys", "owner-key", `{"name":"gone","role":"owner"}`, 201)
 	w.revoked = gone["key"].(string)
-	rotated := w.do("POST", "/api/keys", "owner-key", `{"name":"rotated","role":"owner"}`, 201)
+	rotated := w.Do("POST", "/api/keys", "owner-key", `{"name":"rotated","role":"owner"}`, 201)
 	w.rotated = rotated["key"].(string)
-	w.do("POST", "/api/keys/"+rotated["id"].(string)+"/rotate", "owner-key", `{"overlap":"0s"}`, 200)
-	w.tools = w.do("POST", "/api/keys", "owner-key", `{"name":"inference","role":"tools"}`, 201)["key"].(string)
-	w.do("DELETE", "/api/keys/"+gone["id"].(string), "owner-key", "", 200)
+	w.Do("POST", "/api/keys/"+rotated["id"].(string)+"/rotate", "owner-key", `{"overlap":"0s"}`, 200)
+	w.tools = w.Do("POST", "/api/keys", "owner-key", `{"name":"inference","role":"tools"}`, 201)["key"].(string)
+	w.Do("DELETE", "/api/keys/"+gone["id"].(string), "owner-key", "", 200)
 	return w
 }
 
@@ -385,13 +386,13 @@ func (w *twoOrgs) serverBody(name string) string {
 
 func (w *twoOrgs) server(key string) string {
 	name := w.name()
-	w.do("POST", "/api/mcp-servers", key, w.serverBody(name), 201)
+	w.Do("POST", "/api/mcp-servers", key, w.serverBody(name), 201)
 	return name
 }
 
 func (w *twoOrgs) secret(key string) string {
 	name := w.name()
-	w.do("PUT", "/api/secrets/"+name, key, `{"value":"a value"}`, 200)
+	w.Do("PUT", "/api/secrets/"+name, key, `{"value":"a value"}`, 200)
 	return name
 }
 
@@ -399,7 +400,7 @@ func (w *twoOrgs) secret(key string) string {
 func (w *twoOrgs) bucket(key string) string { return w.bucketCalled(key, w.name()) }
 
 func (w *twoOrgs) bucketCalled(key, name string) string {
-	w.do("PATCH", "/api/org/runtime", key, fmt.Sprintf(`{"buckets":[{"name":%q}]}`, name), 200)
+	w.Do("PATCH", "/api/org/runtime", key, fmt.Sprintf(`{"buckets":[{"name":%q}]}`, name), 200)
 	return name
 }
 
@@ -407,18 +408,18 @@ func (w *twoOrgs) bucketCalled(key, name string) string {
 func (w *twoOrgs) file(key string) string {
 	name := w.name()
 	w.bucketCalled(key, "docs")
-	w.do("PUT", "/api/buckets/docs/files/"+name, key, "{}", 200)
+	w.Do("PUT", "/api/buckets/docs/files/"+name, key, "{}", 200)
 	return name
 }
 
 // upload returns the id of a file of the key.
 func (w *twoOrgs) upload(key string) string {
-	return w.uploaded(key, upload{name: "a.txt", text: "text"}, 200)["id"].(string)
+	return w.Uploaded(key, Upload{Name: "a.txt", Text: "text"}, 200)["id"].(string)
 }
 
 // signed returns the path of a signed URL of a file.
 func (w *twoOrgs) signed(key string) string {
-	signed := w.do("POST", "/api/buckets/docs/signed-urls", key, fmt.Sprintf(`{"path":%q}`, w.file(key)), 200)["signed_url"].(string)
+	signed := w.Do("POST", "/api/buckets/docs/signed-urls", key, fmt.Sprintf(`{"path":%q}`, w.file(key)), 200)["signed_url"].(string)
 	_, path, _ := strings.Cut(signed, "/v1/")
 	return "/v1/" + path
 }
@@ -429,39 +430,33 @@ func (w *twoOrgs) webhookBody(name string) string {
 
 // webhook returns the name of a webhook. The other ones of the org are removed.
 func (w *twoOrgs) webhook(key string) string {
-	for _, one := range objects(w.do("GET", "/api/webhooks", key, "", 200)) {
-		w.do("DELETE", "/api/webhooks/"+one["name"].(string), key, "", 200)
+	for _, one := range Objects(w.Do("GET", "/api/webhooks", key, "", 200)) {
+		w.Do("DELETE", "/api/webhooks/"+one["name"].(string), key, "", 200)
 	}
 	name := w.name()
-	w.do("POST", "/api/webhooks", key, w.webhookBody(name), 201)
+	w.Do("POST", "/api/webhooks", key, w.webhookBody(name), 201)
 	return name
 }
 
-// What is added to agents.
-const (
-	agentServer = `{"name":"tools","url":"https://example.com/mcp"}`
-	agentHook   = `{"event":"PreToolUse","type":"rule","config":{"condition":"sql CONTAINS DROP"}}`
-)
-
 // agent returns the id of an agent. The other ones of the org are deleted, because their number is limited.
 func (w *twoOrgs) agent(key string) string {
-	for _, one := range w.do("GET", "/api/agents", key, "", 200)["agents"].([]any) {
-		w.do("DELETE", "/api/agents/"+one.(map[string]any)["id"].(string), key, "", 200)
+	for _, one := range w.Do("GET", "/api/agents", key, "", 200)["agents"].([]any) {
+		w.Do("DELETE", "/api/agents/"+one.(map[string]any)["id"].(string), key, "", 200)
 	}
-	return w.do("POST", "/api/agents", key, fmt.Sprintf(`{"name":%q}`, w.name()), 201)["id"].(string)
+	return w.Do("POST", "/api/agents", key, fmt.Sprintf(`{"name":%q}`, w.name()), 201)["id"].(string)
 }
 
 // agentWithModel returns the id of an agent that can run.
 func (w *twoOrgs) agentWithModel(key string) string {
 	id := w.agent(key)
-	w.do("PATCH", "/api/agents/"+id, key, `{"model":"m"}`, 200)
+	w.Do("PATCH", "/api/agents/"+id, key, `{"model":"m"}`, 200)
 	return id
 }
 
 // sessionOfAgent returns the path of a session of an agent, after that of agents.
 func (w *twoOrgs) sessionOfAgent(key string) string {
 	list := w.agent(key) + "/sessions"
-	return list + "/" + w.do("POST", "/api/agents/"+list, key, `{}`, 201)["id"].(string)
+	return list + "/" + w.Do("POST", "/api/agents/"+list, key, `{}`, 201)["id"].(string)
 }
 
 // session returns the id of a session of an agent.
@@ -472,13 +467,13 @@ func (w *twoOrgs) session(key string) string {
 
 // agentRun returns the id of a run of an agent, which is over.
 func (w *twoOrgs) agentRun(key string) string {
-	return w.do("POST", "/api/agents/"+w.agentWithModel(key)+"/run", key, `{"message":"What is Go?"}`, 200)["run_id"].(string)
+	return w.Do("POST", "/api/agents/"+w.agentWithModel(key)+"/run", key, `{"message":"What is Go?"}`, 200)["run_id"].(string)
 }
 
 // agentServer returns the path of an MCP server of an agent, after that of agents.
 func (w *twoOrgs) agentServer(key string) string {
 	list := w.agent(key) + "/mcp-servers"
-	return list + "/" + w.do("POST", "/api/agents/"+list, key, agentServer, 201)["id"].(string)
+	return list + "/" + w.Do("POST", "/api/agents/"+list, key, AgentServer, 201)["id"].(string)
 }
 
 // customTool returns the body that creates a custom tool.
@@ -489,10 +484,10 @@ func customTool(name string) string {
 // customTool returns the id of a custom tool. The other ones of the org are deleted, because their number is limited.
 func (w *twoOrgs) customTool(key string) string {
 	w.agent(key) // which has no tool
-	for _, one := range w.do("GET", fmt.Sprintf("/api/tools?offset=%d", len(builtin.OfAgents())), key, "", 200)["tools"].([]any) {
-		w.do("DELETE", "/api/tools/"+one.(map[string]any)["id"].(string), key, "", 200)
+	for _, one := range w.Do("GET", fmt.Sprintf("/api/tools?offset=%d", len(builtin.OfAgents())), key, "", 200)["tools"].([]any) {
+		w.Do("DELETE", "/api/tools/"+one.(map[string]any)["id"].(string), key, "", 200)
 	}
-	return w.do("POST", "/api/tools", key, customTool(w.name()), 201)["id"].(string)
+	return w.Do("POST", "/api/tools", key, customTool(w.name()), 201)["id"].(string)
 }
 
 // agentServerTools is agentServer for the tools of a server, which does not answer.
@@ -501,15 +496,15 @@ func (w *twoOrgs) agentServerTools(key string) string { return w.agentServer(key
 // agentTool is agentServer for a custom tool.
 func (w *twoOrgs) agentTool(key string) string {
 	id := w.customTool(key)
-	name := w.do("GET", "/api/tools/"+id, key, "", 200)["name"]
+	name := w.Do("GET", "/api/tools/"+id, key, "", 200)["name"]
 	list := w.agent(key) + "/tools"
-	return list + "/" + w.do("POST", "/api/agents/"+list, key, fmt.Sprintf(`{"tool_type":"custom","tool_name":%q}`, name), 201)["id"].(string)
+	return list + "/" + w.Do("POST", "/api/agents/"+list, key, fmt.Sprintf(`{"tool_type":"custom","tool_name":%q}`, name), 201)["id"].(string)
 }
 
 // agentHook is agentServer for a hook.
 func (w *twoOrgs) agentHook(key string) string {
 	list := w.agent(key) + "/hooks"
-	return list + "/" + w.do("POST", "/api/agents/"+list, key, agentHook, 201)["id"].(string)
+	return list + "/" + w.Do("POST", "/api/agents/"+list, key, AgentHook, 201)["id"].(string)
 }
 
 // delivery returns the path that sends a message again, which was delivered.
@@ -517,40 +512,40 @@ func (w *twoOrgs) delivery(key string) string {
 	path := "/api/webhooks/" + w.webhook(key) + "/deliveries"
 	w.approval(key)
 	var done []map[string]any
-	comesTrue(w.t, "the message is delivered", func() bool {
-		done = objects(w.do("GET", path+"?outcome=delivered", key, "", 200))
+	ComesTrue(w.T, "the message is delivered", func() bool {
+		done = Objects(w.Do("GET", path+"?outcome=delivered", key, "", 200))
 		return len(done) > 0
 	})
 	if len(done) == 0 {
-		w.t.FailNow()
+		w.T.FailNow()
 	}
 	return path + "/" + done[0]["id"].(string) + "/redeliver"
 }
 
 func (w *twoOrgs) key(key string) string {
-	return w.do("POST", "/api/keys", key, fmt.Sprintf(`{"name":%q,"role":"reader"}`, w.name()), 201)["id"].(string)
+	return w.Do("POST", "/api/keys", key, fmt.Sprintf(`{"name":%q,"role":"reader"}`, w.name()), 201)["id"].(string)
 }
 
 func (w *twoOrgs) run(key string) string {
-	return w.post(question, "Authorization", "Bearer "+key).header.Get("Turnpike-Run-Id")
+	return w.Post(Question, "Authorization", "Bearer "+key).Header.Get("Turnpike-Run-Id")
 }
 
 // approval returns the id of an approval that waits, of a run that the key has started.
 func (w *twoOrgs) approval(key string) string {
 	latest := func(query string) string {
-		all := objects(w.do("GET", "/v1/approvals?status=waiting&limit=1"+query, key, "", 200))
+		all := Objects(w.Do("GET", "/v1/approvals?status=waiting&limit=1"+query, key, "", 200))
 		if len(all) == 0 {
 			return ""
 		}
 		return all[0]["id"].(string)
 	}
 	before := latest("")
-	ctx, leave := context.WithCancel(w.t.Context())
+	ctx, leave := context.WithCancel(w.T.Context())
 	gone := make(chan struct{})
-	r := w.request(ctx, "POST", "/v1/chat/completions", strings.NewReader(gatedQuestion), "Authorization", "Bearer "+key, "Idempotency-Key", w.name()) // so that the approval waits without its client
+	r := w.Request(ctx, "POST", "/v1/chat/completions", strings.NewReader(GatedQuestion), "Authorization", "Bearer "+key, "Idempotency-Key", w.name()) // so that the approval waits without its client
 	go func() {
 		defer close(gone)
-		if resp, err := w.client.Do(r); err == nil {
+		if resp, err := w.Client.Do(r); err == nil {
 			resp.Body.Close()
 		}
 	}()
@@ -568,10 +563,10 @@ const askedResponses = `{"model":"m","input":"hi"}`
 
 // response returns the id of a stored response.
 func (w *twoOrgs) response(key string) string {
-	a := w.send("POST", "/v1/responses", strings.NewReader(askedResponses), "Authorization", "Bearer "+key)
+	a := w.Send("POST", "/v1/responses", strings.NewReader(askedResponses), "Authorization", "Bearer "+key)
 	var made struct{ ID string }
-	if err := json.Unmarshal(a.body, &made); err != nil || made.ID == "" {
-		w.t.Errorf("%v %s", err, a.body)
+	if err := json.Unmarshal(a.Body, &made); err != nil || made.ID == "" {
+		w.T.Errorf("%v %s", err, a.Body)
 	}
 	return made.ID
 }
@@ -585,8 +580,8 @@ func (w *twoOrgs) conversation(key string) string {
 // chatSession returns the id of a session of a key.
 func (w *twoOrgs) chatSession(key string) string {
 	id := "of-" + key
-	if a := w.send("PUT", "/v1/sessions/"+id, strings.NewReader(`{"messages":[{"role":"user","content":"x"}]}`), "Authorization", "Bearer "+key); a.status != 200 {
-		w.t.Errorf("%d %s", a.status, a.body)
+	if a := w.Send("PUT", "/v1/sessions/"+id, strings.NewReader(`{"messages":[{"role":"user","content":"x"}]}`), "Authorization", "Bearer "+key); a.Status != 200 {
+		w.T.Errorf("%d %s", a.Status, a.Body)
 	}
 	return id
 }
@@ -601,13 +596,13 @@ func (w *twoOrgs) conversationItem(key string) string {
 		{"POST", "/v1/conversations", `{"items":[{"role":"user","content":"x"}]}`}, {"GET", "/v1/conversations/%s/items", ""},
 	} {
 		path := strings.ReplaceAll(ask.path, "%s", made.ID)
-		a := w.send(ask.method, path, strings.NewReader(ask.body), "Authorization", "Bearer "+key)
-		if err := json.Unmarshal(a.body, &made); err != nil {
-			w.t.Errorf("%v %s", err, a.body)
+		a := w.Send(ask.method, path, strings.NewReader(ask.body), "Authorization", "Bearer "+key)
+		if err := json.Unmarshal(a.Body, &made); err != nil {
+			w.T.Errorf("%v %s", err, a.Body)
 		}
 	}
 	if len(made.Data) != 1 {
-		w.t.Errorf("%+v", made)
+		w.T.Errorf("%+v", made)
 		return made.ID
 	}
 	return made.ID + "/items/" + made.Data[0].ID
@@ -615,49 +610,49 @@ func (w *twoOrgs) conversationItem(key string) string {
 
 // relay returns the id of a request that was relayed.
 func (w *twoOrgs) relay() string {
-	return w.post(question, "Turnpike-Mcp-Disabled", "true").header.Get("Turnpike-Request-Id")
+	return w.Post(Question, "Turnpike-Mcp-Disabled", "true").Header.Get("Turnpike-Request-Id")
 }
 
 func (w *twoOrgs) org() string {
 	name := w.name()
-	w.do("POST", "/api/orgs", "operator-key", `{"id":"`+name+`"}`, 201)
+	w.Do("POST", "/api/orgs", "operator-key", `{"id":"`+name+`"}`, 201)
 	return name
 }
 
 // as sends the visit to the path and returns the answer, in which the name that
 // the path has stands as NAME: what else an answer says must not depend on it.
 func (w *twoOrgs) as(authorization, method, path, body string) (int, string) {
-	w.t.Helper()
-	a := w.send(method, path, strings.NewReader(body), "Authorization", authorization)
-	if a.header.Get("Turnpike-Served-By") != "" { // relayed: its header is that of the provider
-		return a.status, string(a.body)
+	w.T.Helper()
+	a := w.Send(method, path, strings.NewReader(body), "Authorization", authorization)
+	if a.Header.Get("Turnpike-Served-By") != "" { // relayed: its header is that of the provider
+		return a.Status, string(a.Body)
 	}
 	caches := "no-store"
-	if a.header.Get("Content-Type") == "text/event-stream" {
+	if a.Header.Get("Content-Type") == "text/event-stream" {
 		caches = "no-cache"
 	}
 	for header, want := range map[string]string{"X-Content-Type-Options": "nosniff", "Cache-Control": caches, "Server": ""} {
-		if got := a.header.Get(header); got != want {
-			w.t.Errorf("%s %s: %s: %q, want %q", method, path, header, got, want)
+		if got := a.Header.Get(header); got != want {
+			w.T.Errorf("%s %s: %s: %q, want %q", method, path, header, got, want)
 		}
 	}
-	if !strings.HasPrefix(a.header.Get("Content-Security-Policy"), "default-src 'none'") {
-		w.t.Errorf("%s %s: header %v", method, path, a.header)
+	if !strings.HasPrefix(a.Header.Get("Content-Security-Policy"), "default-src 'none'") {
+		w.T.Errorf("%s %s: header %v", method, path, a.Header)
 	}
-	text := string(a.body)
+	text := string(a.Body)
 	parts := strings.Split(path, "/")
 	for i, part := range parts {
 		if (i == 3 || i == 5 || i == 4 && parts[3] == "runs") && len(part) > 2 {
 			text = strings.ReplaceAll(text, part, "NAME")
 		}
 	}
-	return a.status, text
+	return a.Status, text
 }
 
 // Every route, every kind of caller, things of one's own, of another
 // org, and that are not there. // K07 K09
 func TestEveryRouteIsGuarded(t *testing.T) {
-	noLeaks(t)
+	NoLeaks(t)
 	table := access()
 	routes := routesOf(t)
 	if missing := slices.DeleteFunc(slices.Clone(routes), func(r string) bool { return len(table[r].visits) > 0 }); len(missing) > 0 {
@@ -670,7 +665,7 @@ func TestEveryRouteIsGuarded(t *testing.T) {
 			continue
 		}
 		t.Run(pattern, func(t *testing.T) {
-			w.t = t
+			w.T = t
 			method, _, found := strings.Cut(pattern, " ")
 			if !found {
 				method = "GET"
@@ -771,25 +766,25 @@ func routesOf(t *testing.T) []string {
 
 // The org follows from the key, whatever else a request says. // K07
 func TestARequestCannotNameAnotherOrg(t *testing.T) {
-	noLeaks(t)
+	NoLeaks(t)
 	w := newTwoOrgs(t)
 	for _, fields := range [][]string{
 		{"X-Org-Id", "other"}, {"X-Tenant-Id", "other"}, {"OpenAI-Organization", "other"}, {"Turnpike-Org", "other"},
 		{"Forwarded", "for=127.0.0.1;host=other"}, {"X-Forwarded-User", "other"}, {"X-Original-URL", "/api/orgs"}, {"X-Rewrite-URL", "/api/orgs"},
 		{"X-HTTP-Method-Override", "DELETE"},
 	} {
-		a := w.send("GET", "/api/org?org=other&org_id=other", nil, fields...)
-		if a.status != 200 || !strings.HasPrefix(string(a.body), `{"id":"o"`) {
-			t.Errorf("%q: status %d: %s", fields, a.status, a.body)
+		a := w.Send("GET", "/api/org?org=other&org_id=other", nil, fields...)
+		if a.Status != 200 || !strings.HasPrefix(string(a.Body), `{"id":"o"`) {
+			t.Errorf("%q: status %d: %s", fields, a.Status, a.Body)
 		}
 	}
-	a := w.send("POST", "/api/mcp-servers", strings.NewReader(`{"name":"x","url":"https://example.com/mcp","org":"other"}`))
-	if a.status != 422 {
-		t.Errorf("a body that names an org got %d: %s", a.status, a.body)
+	a := w.Send("POST", "/api/mcp-servers", strings.NewReader(`{"name":"x","url":"https://example.com/mcp","org":"other"}`))
+	if a.Status != 422 {
+		t.Errorf("a body that names an org got %d: %s", a.Status, a.Body)
 	}
 	for _, path := range []string{"/api/mcp-servers/%2e%2e%2forgs", "/api/keys/..%2f..%2forgs%2fother", "/api//orgs", "/api/./orgs", "/API/orgs"} {
-		if a := w.send("GET", path, nil); a.status < 300 {
-			t.Errorf("%s: status %d: %s", path, a.status, a.body)
+		if a := w.Send("GET", path, nil); a.Status < 300 {
+			t.Errorf("%s: status %d: %s", path, a.Status, a.Body)
 		}
 	}
 }

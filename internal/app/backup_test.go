@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/turnpike-gateway/turnpike/internal/app"
+	. "github.com/turnpike-gateway/turnpike/internal/app/apptest"
 	"github.com/turnpike-gateway/turnpike/internal/cli"
 )
 
@@ -22,27 +23,19 @@ func bundled() []string {
 	return []string{app.AuditKeyFile, app.CheckpointsFile, app.DatabaseFile}
 }
 
-// turnpike runs the program in an empty environment.
-func turnpike(t *testing.T, args ...string) (status int, out string) {
-	t.Helper()
-	var both bytes.Buffer
-	status = cli.Main(t.Context(), cli.Process{Args: args, Env: noEnvironment, Stdout: &both, Stderr: &both})
-	return status, both.String()
-}
-
 // backedUp returns the data directory of a gateway that is running, and a backup
 // of it.
 func backedUp(t *testing.T) (data, archive string) {
 	t.Helper()
 	data = t.TempDir()
-	tools := newMCP(t, map[string]handler{"echo": func(_ context.Context, text string) (string, error) { return text, nil }})
-	up := newUpstream(t, script(says("done")))
-	variables := environment()
+	tools := NewMCP(t, map[string]Handler{"echo": func(_ context.Context, text string) (string, error) { return text, nil }})
+	up := NewUpstream(t, Script(Says("done")))
+	variables := Environment()
 	variables["TURNPIKE_MASTER_KEY"] = masterCanary
-	g := mustRunIn(t, data, site{upstream: up.URL, servers: []string{server("s", tools.URL)}}.yaml(), variables)
-	g.post(question).completion(t)
+	g := MustRunIn(t, data, Site{Upstream: up.URL, Servers: []string{Server("s", tools.URL)}}.Yaml(), variables)
+	g.Post(Question).Completion(t)
 	archive = filepath.Join(t.TempDir(), "backup.tar")
-	if status, out := turnpike(t, "backup", "--data", data, archive); status != 0 || !strings.Contains(out, "turnpike.db: ") || !strings.Contains(out, "audit.key: ") {
+	if status, out := Turnpike(t, "backup", "--data", data, archive); status != 0 || !strings.Contains(out, "turnpike.db: ") || !strings.Contains(out, "audit.key: ") {
 		t.Fatalf("status %d: %s", status, out)
 	}
 	return data, archive
@@ -79,7 +72,7 @@ func entries(t *testing.T, archive string) map[string]string {
 }
 
 func TestABackupHoldsTheDataAndNoSecretOfTheConfiguration(t *testing.T) {
-	noLeaks(t)
+	NoLeaks(t)
 	data, archive := backedUp(t)
 	info, err := os.Stat(archive)
 	if err != nil || info.Mode().Perm() != 0o600 {
@@ -107,19 +100,19 @@ func TestABackupHoldsTheDataAndNoSecretOfTheConfiguration(t *testing.T) {
 }
 
 func TestABackupOverwritesNothing(t *testing.T) {
-	noLeaks(t)
+	NoLeaks(t)
 	data, archive := backedUp(t)
 	before, err := os.ReadFile(archive)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if status, out := turnpike(t, "backup", "--data", data, archive); status != 1 || !strings.Contains(out, "already exists; choose another file name") {
+	if status, out := Turnpike(t, "backup", "--data", data, archive); status != 1 || !strings.Contains(out, "already exists; choose another file name") {
 		t.Errorf("status %d: %s", status, out)
 	}
 	if after, err := os.ReadFile(archive); err != nil || !bytes.Equal(before, after) {
 		t.Errorf("the archive was changed, %v", err)
 	}
-	if status, out := turnpike(t, "backup", "--data", t.TempDir(), archive+"2"); status != 1 || !strings.Contains(out, "no Turnpike data found in") {
+	if status, out := Turnpike(t, "backup", "--data", t.TempDir(), archive+"2"); status != 1 || !strings.Contains(out, "no Turnpike data found in") {
 		t.Errorf("status %d: %s", status, out)
 	}
 }
@@ -159,7 +152,7 @@ func rewritten(t *testing.T, archive string, change func(name, text string) (str
 
 // What cannot be trusted is refused, and leaves no file behind.
 func TestARestoreRefusesWhatIsNoWholeBackup(t *testing.T) {
-	noLeaks(t)
+	NoLeaks(t)
 	data, archive := backedUp(t)
 	changed := func(file string, change func(text string) string) string {
 		return rewritten(t, archive, func(name, text string) (string, string) {
@@ -189,14 +182,14 @@ func TestARestoreRefusesWhatIsNoWholeBackup(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			to := filepath.Join(t.TempDir(), "to")
-			if status, out := turnpike(t, "restore", "--data", to, tt.file); status != 1 || !strings.Contains(out, tt.want) {
+			if status, out := Turnpike(t, "restore", "--data", to, tt.file); status != 1 || !strings.Contains(out, tt.want) {
 				t.Errorf("status %d: %s, want %q", status, out, tt.want)
 			}
 			left, err := filepath.Glob(filepath.Join(to, "*"))
 			if err != nil || len(left) > 1 || len(left) == 1 && filepath.Base(left[0]) != app.DatabaseFile+".lock" {
 				t.Errorf("the data directory has %v, %v", left, err)
 			}
-			if status, out := turnpike(t, "restore", "--data", to, archive); status != 0 {
+			if status, out := Turnpike(t, "restore", "--data", to, archive); status != 0 {
 				t.Errorf("the backup itself is not restored afterwards, status %d: %s", status, out)
 			}
 		})
@@ -204,13 +197,13 @@ func TestARestoreRefusesWhatIsNoWholeBackup(t *testing.T) {
 }
 
 func TestARestoreNeedsAnEmptyDirectory(t *testing.T) {
-	noLeaks(t)
+	NoLeaks(t)
 	data, archive := backedUp(t)
-	if status, out := turnpike(t, "restore", "--data", data, archive); status != 1 || !strings.Contains(out, "is not empty") {
+	if status, out := Turnpike(t, "restore", "--data", data, archive); status != 1 || !strings.Contains(out, "is not empty") {
 		t.Errorf("status %d: %s", status, out)
 	}
 	to := t.TempDir()
-	if status, out := turnpike(t, "restore", "--data", to, archive); status != 0 || !strings.Contains(out, "0 unfinished runs ended as lost") {
+	if status, out := Turnpike(t, "restore", "--data", to, archive); status != 0 || !strings.Contains(out, "0 unfinished runs ended as lost") {
 		t.Fatalf("status %d: %s", status, out)
 	}
 	for _, name := range bundled() {
@@ -219,20 +212,20 @@ func TestARestoreNeedsAnEmptyDirectory(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, info, err)
 		}
 	}
-	if status, out := auditNow(t, to, "list", "--org", "o", "--kind", "restore"); status != 0 || !strings.Contains(out, `"last_row":1`) {
+	if status, out := AuditNow(t, to, "list", "--org", "o", "--kind", "restore"); status != 0 || !strings.Contains(out, `"last_row":1`) {
 		t.Errorf("status %d: %s", status, out)
 	}
-	if status, out := auditNow(t, to, "verify"); status != 0 {
+	if status, out := AuditNow(t, to, "verify"); status != 0 {
 		t.Errorf("audit verify: status %d: %s", status, out)
 	}
-	if status, out := turnpike(t, "restore", "--data", to, archive); status != 1 || !strings.Contains(out, "is not empty") {
+	if status, out := Turnpike(t, "restore", "--data", to, archive); status != 1 || !strings.Contains(out, "is not empty") {
 		t.Errorf("status %d: %s", status, out)
 	}
 }
 
 // A file of checkpoints that another database has is not mixed with the backup's.
 func TestARestoreLeavesTheCheckpointsOfAnotherDatabaseAlone(t *testing.T) {
-	noLeaks(t)
+	NoLeaks(t)
 	_, archive := backedUp(t)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "elsewhere")
@@ -267,13 +260,13 @@ func TestARestoreLeavesTheCheckpointsOfAnotherDatabaseAlone(t *testing.T) {
 // A checkpoint that is being written is not in the backup: it may speak of rows that
 // the copy of the database lacks.
 func TestABackupHoldsWholeCheckpointsOnly(t *testing.T) {
-	noLeaks(t)
+	NoLeaks(t)
 	data, archive := backedUp(t)
 	first := `{"org":"elsewhere"}` + "\n"
 	if err := os.WriteFile(filepath.Join(data, app.CheckpointsFile), []byte(first+`{"org":"o","num`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if status, out := turnpike(t, "backup", "--data", data, archive+"2"); status != 0 {
+	if status, out := Turnpike(t, "backup", "--data", data, archive+"2"); status != 0 {
 		t.Fatalf("status %d: %s", status, out)
 	}
 	if got := entries(t, archive+"2")[app.CheckpointsFile]; got != first {
@@ -283,22 +276,22 @@ func TestABackupHoldsWholeCheckpointsOnly(t *testing.T) {
 
 // A key that was revoked after the backup is valid again, and the restore names it.
 func TestARestoreNamesTheKeysThatAreValidAgain(t *testing.T) {
-	noLeaks(t)
-	up := newUpstream(t, script(says("done")))
+	NoLeaks(t)
+	up := NewUpstream(t, Script(Says("done")))
 	data, archive := t.TempDir(), filepath.Join(t.TempDir(), "backup.tar")
-	d := manage(mustRunIn(t, data, site{upstream: up.URL}.yaml(), environment()))
-	id := d.do("POST", "/api/keys", "owner-key", `{"name":"leaked","role":"member"}`, 201)["id"].(string)
-	gone := d.do("POST", "/api/keys", "owner-key", `{"name":"gone","role":"member"}`, 201)["id"].(string)
-	d.do("DELETE", "/api/keys/"+gone, "owner-key", "", 200)
-	d.do("PUT", "/api/secrets/gh", "owner-key", `{"value":"x"}`, 200)
-	if status, out := turnpike(t, "backup", "--data", data, archive); status != 0 {
+	d := Manage(MustRunIn(t, data, Site{Upstream: up.URL}.Yaml(), Environment()))
+	id := d.Do("POST", "/api/keys", "owner-key", `{"name":"leaked","role":"member"}`, 201)["id"].(string)
+	gone := d.Do("POST", "/api/keys", "owner-key", `{"name":"gone","role":"member"}`, 201)["id"].(string)
+	d.Do("DELETE", "/api/keys/"+gone, "owner-key", "", 200)
+	d.Do("PUT", "/api/secrets/gh", "owner-key", `{"value":"x"}`, 200)
+	if status, out := Turnpike(t, "backup", "--data", data, archive); status != 0 {
 		t.Fatalf("status %d: %s", status, out)
 	}
-	d.do("DELETE", "/api/keys/"+id, "owner-key", "", 200)
-	_ = d.stop()
+	d.Do("DELETE", "/api/keys/"+id, "owner-key", "", 200)
+	_ = d.Stop()
 
 	restored := t.TempDir()
-	status, out := turnpike(t, "restore", "--data", restored, archive)
+	status, out := Turnpike(t, "restore", "--data", restored, archive)
 	if status != 0 || !strings.Contains(out, "1 API key of the backup can be used") ||
 		!strings.Contains(out, "leaked ("+id+", member)") || strings.Contains(out, "gone") {
 		t.Errorf("status %d: %s", status, out)
@@ -311,7 +304,7 @@ func TestARestoreNamesTheKeysThatAreValidAgain(t *testing.T) {
 	if err == nil {
 		err = os.WriteFile(filepath.Join(withKey, "master.key"), key, 0o600)
 	}
-	if status, out := turnpike(t, "restore", "--data", withKey, archive); err != nil || status != 0 || strings.Contains(out, "master.key") {
+	if status, out := Turnpike(t, "restore", "--data", withKey, archive); err != nil || status != 0 || strings.Contains(out, "master.key") {
 		t.Errorf("%v, status %d: %s", err, status, out)
 	}
 }

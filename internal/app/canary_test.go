@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	. "github.com/turnpike-gateway/turnpike/internal/app/apptest"
 	"github.com/turnpike-gateway/turnpike/internal/cli"
 	"github.com/turnpike-gateway/turnpike/internal/id"
 )
@@ -75,42 +76,42 @@ orgs:
 // The whole story of a gateway, with everything that it says to anybody: no
 // secret is in any of it, nor in the file that it keeps. // K06 D18
 func TestNoSecretComesOutAnywhere(t *testing.T) {
-	noLeaks(t)
+	NoLeaks(t)
 	c := &canaries{t, map[string]string{}, map[string][]byte{}}
-	tools := newMCP(t, map[string]handler{"echo": echo})
+	tools := NewMCP(t, map[string]Handler{"echo": Echo})
 	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusUnauthorized) }))
 	t.Cleanup(broken.Close)
-	up := newUpstream(t, func(w http.ResponseWriter, r *http.Request, got received) {
-		if bytes.Contains(got.body, []byte("FAIL")) {
+	up := NewUpstream(t, func(w http.ResponseWriter, r *http.Request, got Received) {
+		if bytes.Contains(got.Body, []byte("FAIL")) {
 			http.Error(w, `{"error":{"message":"wrong key"}}`, http.StatusUnauthorized)
 			return
 		}
-		callThenAnswer(w, r, got)
+		CallThenAnswer(w, r, got)
 	})
 	data := t.TempDir()
 	path := filepath.Join(data, "secret.txt")
 	if err := os.WriteFile(path, []byte(c.of("file")+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c.byKind["master"] = masterKey
+	c.byKind["master"] = MasterKey
 	variables := map[string]string{
-		"MASTER": masterKey, "OPERATOR": c.of("operator"), "PROVIDER": c.of("provider"), "ORGKEY": c.of("orgkey"), "ENVIRONMENT": c.of("environment"),
+		"MASTER": MasterKey, "OPERATOR": c.of("operator"), "PROVIDER": c.of("provider"), "ORGKEY": c.of("orgkey"), "ENVIRONMENT": c.of("environment"),
 		"TURNPIKE_DATA": data,
 	}
 	yaml := fmt.Sprintf(canaryFile, up.URL+"/v1", c.of("orgliteral"), tools.URL, c.of("literal"), path)
-	g := mustRunIn(t, data, yaml, variables)
+	g := MustRunIn(t, data, yaml, variables)
 	c.manage(g, tools.URL, broken.URL)
 	c.chat(g)
 	c.commands(g, yaml, variables)
-	c.look("the log", []byte(g.log.String()))
-	for _, r := range up.requests() {
-		c.look("what the model was sent", r.body)
+	c.look("the log", []byte(g.Log.String()))
+	for _, r := range up.Requests() {
+		c.look("what the model was sent", r.Body)
 	}
 	c.disk("the disk of a running gateway", data)
-	if err := g.stop(); err != nil {
+	if err := g.Stop(); err != nil {
 		t.Error(err)
 	}
-	c.look("the log", []byte(g.log.String()))
+	c.look("the log", []byte(g.Log.String()))
 	c.disk("the disk", data)
 	c.search()
 	c.arrived(tools, up)
@@ -118,14 +119,14 @@ func TestNoSecretComesOutAnywhere(t *testing.T) {
 
 // manage has the org's owner and the operator set everything up, and make every
 // mistake with a secret in it.
-func (c *canaries) manage(g *gateway, good, broken string) {
+func (c *canaries) manage(g *Gateway, good, broken string) {
 	say := func(key, method, path, body string, want int) []byte {
 		c.Helper()
-		a := g.send(method, path, strings.NewReader(body), "Authorization", "Bearer "+key)
-		if a.status != want {
-			c.Errorf("%s %s answered %d, want %d: %s", method, path, a.status, want, a.body)
+		a := g.Send(method, path, strings.NewReader(body), "Authorization", "Bearer "+key)
+		if a.Status != want {
+			c.Errorf("%s %s answered %d, want %d: %s", method, path, a.Status, want, a.Body)
 		}
-		return a.body
+		return a.Body
 	}
 	owner := c.of("orgkey")
 	do := func(method, path, body string, want int) {
@@ -165,34 +166,34 @@ func (c *canaries) manage(g *gateway, good, broken string) {
 }
 
 // chat runs the loop in all its ways, then asks for all that can be read.
-func (c *canaries) chat(g *gateway) {
+func (c *canaries) chat(g *Gateway) {
 	ask := func(where, body, key string, want int) {
 		c.Helper()
-		a := g.post(body, "Authorization", "Bearer "+key)
-		if a.status != want {
-			c.Errorf("%s: status %d: %s", where, a.status, a.body)
+		a := g.Post(body, "Authorization", "Bearer "+key)
+		if a.Status != want {
+			c.Errorf("%s: status %d: %s", where, a.Status, a.Body)
 		}
-		c.look(where, append(a.body, fmt.Sprint(a.header)...))
+		c.look(where, append(a.Body, fmt.Sprint(a.Header)...))
 	}
 	owner := c.of("orgkey")
-	ask("JSON", chatBody, owner, 200)
-	ask("a stream", strings.Replace(chatBody, "{", `{"stream":true,`, 1), owner, 200)
-	ask("a failure of the provider", strings.Replace(chatBody, "echo this", "FAIL", 1), owner, 502)
-	ask("a failed stream", strings.Replace(strings.Replace(chatBody, "echo this", "FAIL", 1), "{", `{"stream":true,`, 1), owner, 502)
-	ask("the key of the file", chatBody, c.of("orgliteral"), 200)
-	ask("the relay", chatBody, c.byKind["madekey"], 200)
-	ask("a wrong key", chatBody, c.of("wrongkey"), 401)
+	ask("JSON", ChatBody, owner, 200)
+	ask("a stream", strings.Replace(ChatBody, "{", `{"stream":true,`, 1), owner, 200)
+	ask("a failure of the provider", strings.Replace(ChatBody, "echo this", "FAIL", 1), owner, 502)
+	ask("a failed stream", strings.Replace(strings.Replace(ChatBody, "echo this", "FAIL", 1), "{", `{"stream":true,`, 1), owner, 502)
+	ask("the key of the file", ChatBody, c.of("orgliteral"), 200)
+	ask("the relay", ChatBody, c.byKind["madekey"], 200)
+	ask("a wrong key", ChatBody, c.of("wrongkey"), 401)
 	for _, path := range []string{
 		"/api/org", "/api/keys", "/api/secrets", "/api/secrets/gh", "/api/mcp-servers", "/api/mcp-servers/kept", "/api/mcp-servers/filed",
 		"/api/mcp-servers/lacks", "/api/mcp-servers/refuses", "/v1/models", "/openapi.json", "/healthz", "/readyz", "/debug/pprof/", "/metrics",
 	} {
-		a := g.send("GET", path, nil, "Authorization", "Bearer "+owner)
-		c.look("GET "+path, append(a.body, fmt.Sprint(a.header)...))
+		a := g.Send("GET", path, nil, "Authorization", "Bearer "+owner)
+		c.look("GET "+path, append(a.Body, fmt.Sprint(a.Header)...))
 	}
 }
 
 // commands runs what an operator would type.
-func (c *canaries) commands(g *gateway, yaml string, variables map[string]string) {
+func (c *canaries) commands(g *Gateway, yaml string, variables map[string]string) {
 	file := filepath.Join(c.TempDir(), "turnpike.yaml")
 	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
 		c.Fatal(err)
@@ -262,18 +263,18 @@ func (c *canaries) disk(where, data string) {
 
 // arrived fails the test unless the secrets were used: what nobody has sent
 // cannot come out.
-func (c *canaries) arrived(tools *mcpServer, up *upstream) {
+func (c *canaries) arrived(tools *MCPServer, up *Upstream) {
 	got := map[string]bool{}
-	for _, m := range tools.of("tools/call") {
+	for _, m := range tools.Of("tools/call") {
 		for _, name := range []string{"Authorization", "X-Api-Key", "X-Env", "X-File", "X-Vault"} {
-			got[strings.TrimPrefix(m.header.Get(name), "Bearer ")] = true
+			got[strings.TrimPrefix(m.Header.Get(name), "Bearer ")] = true
 		}
 	}
-	for _, m := range tools.of("tools/list") {
-		got[strings.TrimPrefix(m.header.Get("Authorization"), "Bearer ")] = true
+	for _, m := range tools.Of("tools/list") {
+		got[strings.TrimPrefix(m.Header.Get("Authorization"), "Bearer ")] = true
 	}
-	for _, r := range up.requests() {
-		got[strings.TrimPrefix(r.header.Get("Authorization"), "Bearer ")] = true
+	for _, r := range up.Requests() {
+		got[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")] = true
 	}
 	for _, kind := range []string{"vault", "literal", "environment", "file", "filedvault", "provider"} {
 		if !got[c.of(kind)] {

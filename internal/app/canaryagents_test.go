@@ -14,6 +14,7 @@ import (
 	"sync"
 	"testing"
 
+	. "github.com/turnpike-gateway/turnpike/internal/app/apptest"
 	"github.com/turnpike-gateway/turnpike/internal/cli"
 )
 
@@ -58,48 +59,48 @@ func newEchoes(t *testing.T) *echoes {
 // event, answer, webhook, audit row or backup, also when the servers and the receivers of hooks fail, and answer
 // with what they were sent. // K06 K13
 func TestNoSecretOfAnAgentComesOut(t *testing.T) {
-	noLeaks(t)
+	NoLeaks(t)
 	c := &canaries{t, map[string]string{}, map[string][]byte{}}
-	tools, hostile, webhooks := newMCP(t, map[string]handler{"pay": echo, "look": echo}), newEchoes(t), newEchoes(t)
-	up := newUpstream(t, func(w http.ResponseWriter, r *http.Request, got received) {
-		switch lastSaid(got.body) {
+	tools, hostile, webhooks := NewMCP(t, map[string]Handler{"pay": Echo, "look": Echo}), newEchoes(t), newEchoes(t)
+	up := NewUpstream(t, func(w http.ResponseWriter, r *http.Request, got Received) {
+		switch LastSaid(got.Body) {
 		case "GATE":
-			asks(call{"mcp__shop__pay", `{"amount":1}`}).write(w)
+			Asks(Use("mcp__shop__pay", `{"amount":1}`)).Write(w)
 		case "LOOK":
-			asks(call{"mcp__shop__look", `{"amount":1}`}).write(w)
+			Asks(Use("mcp__shop__look", `{"amount":1}`)).Write(w)
 		case "LEAD":
 			w.Header().Set("Location", "http://127.0.0.1:1/?key="+strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
 			w.WriteHeader(http.StatusFound)
 		case "FAIL":
 			http.Error(w, `{"error":{"message":"wrong key `+r.Header.Get("Authorization")+`"}}`, http.StatusUnauthorized)
 		default:
-			says("Done.").write(w)
+			Says("Done.").Write(w)
 		}
 	})
-	variables := environment()
-	c.byKind["master"], c.byKind["provider"] = masterKey, c.of("provider")
+	variables := Environment()
+	c.byKind["master"], c.byKind["provider"] = MasterKey, c.of("provider")
 	variables["UPSTREAM_KEY"] = c.of("provider")
 	data := t.TempDir()
-	d := manage(mustRunIn(t, data, site{upstream: up.URL}.withVault(), variables))
+	d := Manage(MustRunIn(t, data, Site{Upstream: up.URL}.WithVault(), variables))
 	c.agentSecrets(d)
 	id := c.agentOf(d, tools.URL, hostile.URL, webhooks.URL)
 	c.agentRuns(d, id)
-	for _, r := range up.requests() {
-		c.look("what the model was sent", r.body)
+	for _, r := range up.Requests() {
+		c.look("what the model was sent", r.Body)
 	}
 	c.disk("the disk of a running gateway", data)
 	archive := filepath.Join(t.TempDir(), "backup.tar")
 	var out bytes.Buffer
-	if got := cli.Main(t.Context(), cli.Process{Args: []string{"backup", "--data", data, archive}, Env: noEnvironment, Stdout: &out, Stderr: &out}); got != 0 {
+	if got := cli.Main(t.Context(), cli.Process{Args: []string{"backup", "--data", data, archive}, Env: NoEnvironment, Stdout: &out, Stderr: &out}); got != 0 {
 		t.Errorf("backup: %d %s", got, out.String())
 	}
 	for name, text := range entries(t, archive) {
 		c.look("the backup, "+name, []byte(text))
 	}
-	if err := d.stop(); err != nil {
+	if err := d.Stop(); err != nil {
 		t.Error(err)
 	}
-	c.look("the log", []byte(d.log.String()))
+	c.look("the log", []byte(d.Log.String()))
 	c.disk("the disk", data)
 	c.search()
 	hostile.mu.Lock()
@@ -109,20 +110,20 @@ func TestNoSecretOfAnAgentComesOut(t *testing.T) {
 			t.Errorf("nobody was sent the secret of the kind %q", kind)
 		}
 	}
-	if got := tools.bearers("tools/call"); !hostile.seen["signed"] || !slices.Contains(got, c.of("agentserver")) {
+	if got := tools.Bearers("tools/call"); !hostile.seen["signed"] || !slices.Contains(got, c.of("agentserver")) {
 		t.Errorf("signed: %v; the calls came with %q", hostile.seen["signed"], got)
 	}
 }
 
 // agentSecrets stores secrets, and makes mistakes with others.
-func (c *canaries) agentSecrets(d documented) {
+func (c *canaries) agentSecrets(d Documented) {
 	do := func(method, path, body string, want int) {
 		c.Helper()
-		a := d.send(method, path, strings.NewReader(body))
-		if a.status != want {
-			c.Errorf("%s %s answered %d, want %d: %s", method, path, a.status, want, a.body)
+		a := d.Send(method, path, strings.NewReader(body))
+		if a.Status != want {
+			c.Errorf("%s %s answered %d, want %d: %s", method, path, a.Status, want, a.Body)
 		}
-		c.look(method+" "+path, a.body)
+		c.look(method+" "+path, a.Body)
 	}
 	key := make([]byte, 24)
 	_, _ = rand.Read(key)
@@ -147,17 +148,17 @@ func (c *canaries) agentSecrets(d documented) {
 }
 
 // agentOf creates an agent with everything that uses secrets, and a webhook, whose secret is shown once.
-func (c *canaries) agentOf(d documented, tools, hostile, webhooks string) string {
+func (c *canaries) agentOf(d Documented, tools, hostile, webhooks string) string {
 	hook := func(event, path string) string {
 		return fmt.Sprintf(`{"event":%q,"type":"http","config":{"url":%q,"headers":{"X-Api-Key":"secret:hookheader"},"secret":"secret:hooksign","include_run_context":true}}`, event, hostile+path)
 	}
 	server := func(name, url, secret, more string) string {
 		return fmt.Sprintf(`{"name":%q,"url":%q,"headers":{"Authorization":"Bearer secret:%s"}%s}`, name, url, secret, more)
 	}
-	made := d.asOwner("POST", "/api/webhooks", fmt.Sprintf(`{"name":"ops","url":%q,"events":["*"]}`, webhooks+"/500"), 201)
+	made := d.AsOwner("POST", "/api/webhooks", fmt.Sprintf(`{"name":"ops","url":%q,"events":["*"]}`, webhooks+"/500"), 201)
 	c.byKind["webhook"] = made["secret"].(string)
-	d.asOwner("POST", "/api/tools", `{"name":"kept","description":"d","config":{"endpoint":"https://example.com/","headers":{"Authorization":"Bearer secret:toolheader"}}}`, 201)
-	return d.newAgent(`,"mcp_servers":[` + strings.Join([]string{
+	d.AsOwner("POST", "/api/tools", `{"name":"kept","description":"d","config":{"endpoint":"https://example.com/","headers":{"Authorization":"Bearer secret:toolheader"}}}`, 201)
+	return d.NewAgent(`,"mcp_servers":[` + strings.Join([]string{
 		server("shop", tools+"/mcp", "agentserver", `,"config":{"require_approval":{"always":{"tool_names":["pay"]}}}`),
 		server("refuses", hostile+"/401", "failingserver", ""), server("fails", hostile+"/500", "failingserver", ""), server("odd", hostile+"/200", "failingserver", ""), server("leads", hostile+"/302", "failingserver", ""),
 	}, ",") + `],"hooks":[` + strings.Join([]string{
@@ -167,27 +168,27 @@ func (c *canaries) agentOf(d documented, tools, hostile, webhooks string) string
 }
 
 // agentRuns runs the agent in all its ways, then asks for all that can be read.
-func (c *canaries) agentRuns(d documented, id string) {
+func (c *canaries) agentRuns(d Documented, id string) {
 	var runs, sessions []string
 	for _, message := range []string{"END", "LOOK", "FAIL", "LEAD"} {
-		a := d.streamAgent(id, fmt.Sprintf(`{"message":%q}`, message))
-		c.look("the stream of "+message, a.body)
-		start := agentFrames(c.T, a.body)[0]
+		a := d.StreamAgent(id, fmt.Sprintf(`{"message":%q}`, message))
+		c.look("the stream of "+message, a.Body)
+		start := AgentFrames(c.T, a.Body)[0]
 		runs, sessions = append(runs, start["run_id"].(string)), append(sessions, start["session_id"].(string))
 	}
-	session, run := d.leave("owner-key", id, `{"message":"GATE","detached":true}`)
-	d.becomes("owner-key", session, "waiting")
-	comesTrue(c.T, "the run shows its approval", func() bool {
-		return len(elements(d.asOwner("GET", "/api/agents/runs/"+run, "", 200)["approvals"])) == 1
+	session, run := d.Leave("owner-key", id, `{"message":"GATE","detached":true}`)
+	d.Becomes("owner-key", session, "waiting")
+	ComesTrue(c.T, "the run shows its approval", func() bool {
+		return len(Elements(d.AsOwner("GET", "/api/agents/runs/"+run, "", 200)["approvals"])) == 1
 	})
-	c.look("approvals", d.send("GET", "/v1/approvals", nil).body)
-	d.asOwner("POST", "/api/agents/runs/"+run+"/approve", `{"approved":true}`, 200)
-	c.look("the stream of GATE", wait(c.T, d.follow("owner-key", run), "the end of a run").body)
-	if told := d.toldOf("/api/agents/runs/" + run); strings.Count(told, "failed") != 2 {
+	c.look("approvals", d.Send("GET", "/v1/approvals", nil).Body)
+	d.AsOwner("POST", "/api/agents/runs/"+run+"/approve", `{"approved":true}`, 200)
+	c.look("the stream of GATE", Wait(c.T, d.Follow("owner-key", run), "the end of a run").Body)
+	if told := d.ToldOf("/api/agents/runs/" + run); strings.Count(told, "failed") != 2 {
 		c.Errorf("the hooks after the run: %s", told)
 	}
-	a := d.send("POST", "/api/agents/"+id+"/run", strings.NewReader(`{"message":"FAIL"}`))
-	c.look("a run without tools", append(a.body, fmt.Sprint(a.header)...))
+	a := d.Send("POST", "/api/agents/"+id+"/run", strings.NewReader(`{"message":"FAIL"}`))
+	c.look("a run without tools", append(a.Body, fmt.Sprint(a.Header)...))
 	paths := []string{
 		"/api/agents", "/api/agents/" + id, "/api/agents/" + id + "/versions", "/api/agents/" + id + "/versions/1", "/api/agents/" + id + "/mcp-servers", "/api/agents/" + id + "/hooks",
 		"/api/agents/" + id + "/sessions", "/api/settings", "/api/tools", "/api/secrets", "/api/webhooks", "/api/webhooks/ops/deliveries", "/api/audit?limit=100", "/api/audit/export", "/v1/runs",
@@ -196,10 +197,10 @@ func (c *canaries) agentRuns(d documented, id string) {
 		paths = append(paths, "/api/agents/runs/"+runs[i], "/api/agents/runs/"+runs[i]+"/events", "/v1/runs/"+runs[i], "/v1/runs/"+runs[i]+"/events", "/api/sessions/"+sessions[i], "/api/sessions/"+sessions[i]+"/messages", "/api/sessions/"+sessions[i]+"/runs")
 	}
 	for _, path := range paths {
-		a := d.send("GET", path, nil)
-		if a.status != 200 {
-			c.Errorf("GET %s: %d %s", path, a.status, a.body)
+		a := d.Send("GET", path, nil)
+		if a.Status != 200 {
+			c.Errorf("GET %s: %d %s", path, a.Status, a.Body)
 		}
-		c.look("GET "+path, append(a.body, fmt.Sprint(a.header)...))
+		c.look("GET "+path, append(a.Body, fmt.Sprint(a.Header)...))
 	}
 }

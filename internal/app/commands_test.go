@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	. "github.com/turnpike-gateway/turnpike/internal/app/apptest"
 	"github.com/turnpike-gateway/turnpike/internal/cli"
 )
 
@@ -29,7 +30,7 @@ type command struct {
 }
 
 func TestCommandsThatEndByThemselves(t *testing.T) {
-	noLeaks(t)
+	NoLeaks(t)
 	const minimal = "listen: 127.0.0.1:0\nproviders: [{name: d, kind: demo}]\norgs:\n  - id: o\n    keys: [{name: k, key: 'env:KEY'}]\n"
 	for name, c := range map[string]command{
 		"no command teaches":           {args: nil, stdout: []string{"turnpike demo", "turnpike serve --config turnpike.yaml", "Available Commands"}},
@@ -155,13 +156,13 @@ func (c command) run(t *testing.T) {
 
 // The lines that the demo prints work as they are.
 func TestTheDemoKeepsServingAndItsCurlLineWorks(t *testing.T) {
-	noLeaks(t)
+	NoLeaks(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	out, printed := io.Pipe()
 	ended := make(chan int, 1)
 	go func() {
-		ended <- cli.Main(ctx, cli.Process{Args: []string{"demo", "--listen", "127.0.0.1:0"}, Env: noEnvironment, Stdout: printed, Stderr: io.Discard})
+		ended <- cli.Main(ctx, cli.Process{Args: []string{"demo", "--listen", "127.0.0.1:0"}, Env: NoEnvironment, Stdout: printed, Stderr: io.Discard})
 		_ = printed.Close()
 	}()
 	var text string
@@ -179,43 +180,41 @@ func TestTheDemoKeepsServingAndItsCurlLineWorks(t *testing.T) {
 		t.Fatalf("no curl line in\n%s", text)
 	}
 	go func() { _, _ = io.Copy(io.Discard, out) }()
-	g := &gateway{t: t, URL: strings.TrimSuffix(m[2], "/v1/chat/completions"), client: &http.Client{Transport: &http.Transport{}}}
-	answer, reason := g.post(m[3], "Authorization", "Bearer "+m[1]).completion(t)
+	g := &Gateway{T: t, URL: strings.TrimSuffix(m[2], "/v1/chat/completions"), Client: &http.Client{Transport: &http.Transport{}}}
+	answer, reason := g.Post(m[3], "Authorization", "Bearer "+m[1]).Completion(t)
 	if !strings.Contains(answer, "°F") || reason != "stop" {
 		t.Errorf("%q, %s", answer, reason)
 	}
-	g.client.CloseIdleConnections()
+	g.Client.CloseIdleConnections()
 	cancel()
-	if status := wait(t, ended, "the demo's end"); status != 0 {
+	if status := Wait(t, ended, "the demo's end"); status != 0 {
 		t.Errorf("exit status %d", status)
 	}
 }
 
-func noEnvironment(string) (string, bool) { return "", false }
-
 // SIGTERM: a request that is under way is finished, new ones are not taken, and
 // the exit status is 0. On the built binary.
 func TestSIGTERMLetsRequestsFinish(t *testing.T) {
-	noLeaks(t)
-	dir, program := t.TempDir(), program(t)
+	NoLeaks(t)
+	dir, program := t.TempDir(), Program(t)
 	for _, loopOn := range []bool{true, false} {
 		reached, release := make(chan struct{}), make(chan struct{})
-		up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, _ received) {
+		up := NewUpstream(t, func(w http.ResponseWriter, _ *http.Request, _ Received) {
 			w.Header().Set("Content-Type", "text/event-stream")
-			frame(w, `{"choices":[{"index":0,"delta":{"content":"Hel"}}]}`)
+			Frame(w, `{"choices":[{"index":0,"delta":{"content":"Hel"}}]}`)
 			_ = http.NewResponseController(w).Flush()
 			close(reached)
 			<-release
-			frame(w, `{"choices":[{"index":0,"delta":{"content":"lo"},"finish_reason":"stop"}]}`)
-			frame(w, `[DONE]`)
+			Frame(w, `{"choices":[{"index":0,"delta":{"content":"lo"},"finish_reason":"stop"}]}`)
+			Frame(w, `[DONE]`)
 		})
-		tools := newMCP(t, map[string]handler{"echo": echo})
-		s := site{upstream: up.URL, servers: []string{server("s", tools.URL)}}
+		tools := NewMCP(t, map[string]Handler{"echo": Echo})
+		s := Site{Upstream: up.URL, Servers: []string{Server("s", tools.URL)}}
 		if !loopOn {
-			s.feature = "none"
+			s.Feature = "none"
 		}
 		config := filepath.Join(dir, "a.yaml")
-		if err := os.WriteFile(config, []byte(s.yaml()), 0o600); err != nil {
+		if err := os.WriteFile(config, []byte(s.Yaml()), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		cmd := exec.Command(program, "serve", "--config", config)
@@ -224,37 +223,37 @@ func TestSIGTERMLetsRequestsFinish(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		log := &logBuffer{}
+		log := &LogBuffer{}
 		cmd.Stderr = log
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = cmd.Process.Kill() }) // where the test failed before
-		g := &gateway{t: t, URL: listensOn(t, out), client: &http.Client{Transport: &http.Transport{}}}
-		got := make(chan answer, 1)
+		g := &Gateway{T: t, URL: listensOn(t, out), Client: &http.Client{Transport: &http.Transport{}}}
+		got := make(chan Answer, 1)
 		go func() {
-			resp, err := g.client.Do(g.request(context.Background(), "POST", "/v1/chat/completions", strings.NewReader(streamedQuestion)))
+			resp, err := g.Client.Do(g.Request(context.Background(), "POST", "/v1/chat/completions", strings.NewReader(StreamedQuestion)))
 			if err != nil {
 				close(got)
 				return
 			}
 			data, _ := io.ReadAll(resp.Body)
 			resp.Body.Close()
-			got <- answer{resp.StatusCode, resp.Header, data}
+			got <- Answer{Status: resp.StatusCode, Header: resp.Header, Body: data}
 		}()
-		wait(t, reached, "the model to be asked")
+		Wait(t, reached, "the model to be asked")
 		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
 		saysItIsStopping(t, strings.TrimPrefix(g.URL, "http://"))
 		close(release)
-		if s := wait(t, got, "the answer").stream(t); s.text != "Hello" || s.done != 1 {
+		if s := Wait(t, got, "the answer").Stream(t); s.Text != "Hello" || s.Done != 1 {
 			t.Errorf("loop %t: %+v", loopOn, s)
 		}
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("loop %t: %v\n%s", loopOn, err, log)
 		}
-		g.client.CloseIdleConnections()
+		g.Client.CloseIdleConnections()
 	}
 }
 
@@ -296,9 +295,9 @@ func saysItIsStopping(t *testing.T, address string) {
 
 // The same in the process: ctx is the signal.
 func TestTheEndOfTheContextLetsRequestsFinish(t *testing.T) {
-	noLeaks(t)
+	NoLeaks(t)
 	reached, release := make(chan struct{}), make(chan struct{})
-	tools := newMCP(t, map[string]handler{"wait": func(ctx context.Context, _ string) (string, error) {
+	tools := NewMCP(t, map[string]Handler{"wait": func(ctx context.Context, _ string) (string, error) {
 		close(reached)
 		select {
 		case <-release:
@@ -307,11 +306,11 @@ func TestTheEndOfTheContextLetsRequestsFinish(t *testing.T) {
 			return "", ctx.Err()
 		}
 	}})
-	up := newUpstream(t, script(asks(call{"wait", `{}`}), says("Done.")))
-	g := MustRun(t, site{upstream: up.URL, servers: []string{server("s", tools.URL)}}.yaml())
+	up := NewUpstream(t, Script(Asks(Use("wait", `{}`)), Says("Done.")))
+	g := MustRun(t, Site{Upstream: up.URL, Servers: []string{Server("s", tools.URL)}}.Yaml())
 	got := make(chan string, 1)
 	go func() {
-		resp, err := g.client.Do(g.request(context.Background(), "POST", "/v1/chat/completions", strings.NewReader(question)))
+		resp, err := g.Client.Do(g.Request(context.Background(), "POST", "/v1/chat/completions", strings.NewReader(Question)))
 		if err != nil {
 			got <- err.Error()
 			return
@@ -320,15 +319,15 @@ func TestTheEndOfTheContextLetsRequestsFinish(t *testing.T) {
 		data, _ := io.ReadAll(resp.Body)
 		got <- string(data)
 	}()
-	wait(t, reached, "the tool to be called")
+	Wait(t, reached, "the tool to be called")
 	stopped := make(chan error, 1)
-	go func() { stopped <- g.stop() }()
+	go func() { stopped <- g.Stop() }()
 	saysItIsStopping(t, strings.TrimPrefix(g.URL, "http://"))
 	close(release)
-	if text := wait(t, got, "the answer"); !strings.Contains(text, "Done.") {
+	if text := Wait(t, got, "the answer"); !strings.Contains(text, "Done.") {
 		t.Errorf("%s", text)
 	}
-	if err := wait(t, stopped, "the gateway's end"); err != nil {
+	if err := Wait(t, stopped, "the gateway's end"); err != nil {
 		t.Error(err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnpike-gateway/turnpike/internal/app"
+	. "github.com/turnpike-gateway/turnpike/internal/app/apptest"
 	conversations "github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/id"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
@@ -24,7 +25,7 @@ type history struct {
 	named bool                                      // ID is that of a named conversation, and otherwise of the last response
 	id    string                                    // what the next turn continues
 	first string                                    // the segment of its first turn
-	next  func(g *gateway, id string) (last string) // sends a turn, and returns its segment
+	next  func(g *Gateway, id string) (last string) // sends a turn, and returns its segment
 }
 
 // grow adds copies of the first turn.
@@ -65,33 +66,33 @@ func (h *history) grow(t *testing.T, store *database.Store, turns int) {
 }
 
 // histories begins one of each kind.
-func histories(g *gateway) []*history {
-	made := func(g *gateway, path, body string) (id string) {
-		g.t.Helper()
+func histories(g *Gateway) []*history {
+	made := func(g *Gateway, path, body string) (id string) {
+		g.T.Helper()
 		var r struct{ ID string }
-		a := g.send("POST", path, strings.NewReader(body))
-		if err := json.Unmarshal(a.body, &r); err != nil || a.status != 200 {
-			g.t.Fatalf("%s answered %d: %s", path, a.status, a.body)
+		a := g.Send("POST", path, strings.NewReader(body))
+		if err := json.Unmarshal(a.Body, &r); err != nil || a.Status != 200 {
+			g.T.Fatalf("%s answered %d: %s", path, a.Status, a.Body)
 		}
 		return r.ID
 	}
-	respond := func(g *gateway, more string) string {
+	respond := func(g *Gateway, more string) string {
 		return made(g, "/v1/responses", `{"model":"m","input":"go"`+more+`}`)
 	}
-	chain := &history{name: "a chain", next: func(g *gateway, id string) string { return respond(g, fmt.Sprintf(`,"previous_response_id":%q`, id)) }}
+	chain := &history{name: "a chain", next: func(g *Gateway, id string) string { return respond(g, fmt.Sprintf(`,"previous_response_id":%q`, id)) }}
 	chain.first = respond(g, "")
 	chain.id = chain.first
 
-	named := &history{name: "a conversation", named: true, next: func(g *gateway, id string) string { return respond(g, fmt.Sprintf(`,"conversation":%q`, id)) }}
+	named := &history{name: "a conversation", named: true, next: func(g *Gateway, id string) string { return respond(g, fmt.Sprintf(`,"conversation":%q`, id)) }}
 	named.id = made(g, "/v1/conversations", "{}")
 	named.first = named.next(g, named.id)
 
-	agent := manage(g).newAgent("")
-	run := func(g *gateway, more string) map[string]any {
-		a := g.send("POST", "/api/agents/"+agent+"/run/stream", strings.NewReader(`{"message":"go"`+more+`}`))
-		return agentFrames(g.t, a.body)[0]
+	agent := Manage(g).NewAgent("")
+	run := func(g *Gateway, more string) map[string]any {
+		a := g.Send("POST", "/api/agents/"+agent+"/run/stream", strings.NewReader(`{"message":"go"`+more+`}`))
+		return AgentFrames(g.T, a.Body)[0]
 	}
-	session := &history{name: "a session of an agent", named: true, next: func(g *gateway, id string) string {
+	session := &history{name: "a session of an agent", named: true, next: func(g *Gateway, id string) string {
 		return conversations.SegmentID(run(g, fmt.Sprintf(`,"session_id":%q`, id))["run_id"].(string), "")
 	}}
 	begun := run(g, "")
@@ -101,22 +102,22 @@ func histories(g *gateway) []*history {
 
 // The history that a turn continues is read by as many statements at turn 700 as at turn 10.
 func TestTheStatementsThatReadAHistoryDoNotGrow(t *testing.T) {
-	noLeaks(t)
+	NoLeaks(t)
 	data, sent := t.TempDir(), &storetest.Statements{}
 	var before []string // that the model was asked
 	messages := 0
-	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, r received) {
-		before, messages = sent.Take(), len(r.decode(t).Messages)
-		says("yes").write(w)
+	up := NewUpstream(t, func(w http.ResponseWriter, _ *http.Request, r Received) {
+		before, messages = sent.Take(), len(r.Decode(t).Messages)
+		Says("yes").Write(w)
 	})
-	begin := func() *gateway {
+	begin := func() *Gateway {
 		o := app.Options{Store: func(o *database.Options) { o.Connector = sent.RecordAll }}
-		return mustRunWith(t, data, site{upstream: up.URL}.yaml(), environment(), o)
+		return MustRunWith(t, data, Site{Upstream: up.URL}.Yaml(), Environment(), o)
 	}
 	g := begin()
 	all, turns, atTurn10 := histories(g), 1, map[*history]int{}
 	for _, turn := range []int{10, 700} {
-		_ = g.stop()
+		_ = g.Stop()
 		store, err := database.Open(t.Context(), database.Options{Path: filepath.Join(data, app.DatabaseFile)})
 		if err != nil {
 			t.Fatal(err)
@@ -157,10 +158,10 @@ func TestTheStatementsThatReadAHistoryDoNotGrow(t *testing.T) {
 
 // What a turn stores does not grow with the turns before it.
 func TestATurnStoresWhatWasSaidInIt(t *testing.T) {
-	noLeaks(t)
+	NoLeaks(t)
 	data := t.TempDir()
-	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, r received) { says(strings.Repeat("yes ", 60)).write(w) })
-	g := mustRunWith(t, data, site{upstream: up.URL}.yaml(), environment(), app.Options{})
+	up := NewUpstream(t, func(w http.ResponseWriter, _ *http.Request, r Received) { Says(strings.Repeat("yes ", 60)).Write(w) })
+	g := MustRunWith(t, data, Site{Upstream: up.URL}.Yaml(), Environment(), app.Options{})
 	reader, err := database.OpenReader(t.Context(), filepath.Join(data, app.DatabaseFile))
 	if err != nil {
 		t.Fatal(err)

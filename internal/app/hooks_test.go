@@ -1,211 +1,27 @@
 package app_test
 
 import (
-	"context"
-	"encoding/json"
-	"fmt"
-	"io"
 	"log/slog"
-	"net/http"
-	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/turnpike-gateway/turnpike/internal/app"
+	. "github.com/turnpike-gateway/turnpike/internal/app/apptest"
 	"github.com/turnpike-gateway/turnpike/internal/config"
 )
-
-// hookServer is a receiver of hooks with behaviour.
-type hookServer struct {
-	*httptest.Server
-	mu  sync.Mutex
-	got []map[string]any
-}
-
-func newHookServer(t *testing.T, answer func(w http.ResponseWriter, got map[string]any)) *hookServer {
-	t.Helper()
-	h := &hookServer{}
-	h.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var got map[string]any
-		data, _ := io.ReadAll(r.Body)
-		_ = json.Unmarshal(data, &got)
-		h.mu.Lock()
-		h.got = append(h.got, got)
-		h.mu.Unlock()
-		answer(w, got)
-	}))
-	t.Cleanup(h.Close)
-	return h
-}
-
-// replies answers each event with a body; a number is a status.
-func replies(byEvent map[string]string) func(http.ResponseWriter, map[string]any) {
-	return func(w http.ResponseWriter, got map[string]any) {
-		body := byEvent[fmt.Sprint(got["event"])]
-		if body == "500" {
-			w.WriteHeader(500)
-			return
-		}
-		fmt.Fprint(w, body)
-	}
-}
-
-// What hooks decide takes effect, the same on each surface, streamed
-// or not. // H07 H14 H15 H16 H17 H19 H21 H22 H24
-func TestHooksDecideOnEverySurface(t *testing.T) {
-	const url = "URL"
-	httpHook := func(id, event, more string) string {
-		return fmt.Sprintf(`{id: %s, event: %s, type: http, config: {url: %q%s}}`, id, event, url, more)
-	}
-	for name, c := range map[string]struct {
-		hooks    string
-		replies  map[string]string
-		executed string // the arguments; "" = not executed
-		told     string // what the model is told; "" = the run is refused
-		exactly  bool   // told is all
-		log      string
-	}{
-		"a rule denies": {hooks: `{id: h, event: PreToolUse, type: rule, config: {condition: "q CONTAINS DROP", message: "no tables"}}`,
-			told: "Error: Blocked by hook — no tables", exactly: true},
-		"a rule of another tool":         {hooks: `{id: h, event: PreToolUse, type: rule, matcher: "pay_*", config: {condition: "q CONTAINS DROP"}}`, executed: `{"q":"DROP"}`, told: "DROP"},
-		"a rule of another key":          {hooks: `{id: h, event: PreToolUse, type: rule, keys: [b], config: {condition: "q CONTAINS DROP"}}`, executed: `{"q":"DROP"}`, told: "DROP"},
-		"a rule that is switched off":    {hooks: `{id: h, event: PreToolUse, type: rule, enabled: false, config: {condition: "q CONTAINS DROP"}}`, executed: `{"q":"DROP"}`, told: "DROP"},
-		"a rule that allows":             {hooks: `{id: h, event: PreToolUse, type: rule, config: {condition: "q CONTAINS drop"}}`, executed: `{"q":"DROP"}`, told: "DROP"},
-		"http allows":                    {hooks: httpHook("h", "PreToolUse", ""), replies: map[string]string{"PreToolUse": `{"action":"allow"}`}, executed: `{"q":"DROP"}`, told: "DROP"},
-		"http denies":                    {hooks: httpHook("h", "PreToolUse", ""), replies: map[string]string{"PreToolUse": `{"action":"deny","message":"why"}`}, told: "Blocked by hook — why"},
-		"http modifies the arguments":    {hooks: httpHook("h", "PreToolUse", ""), replies: map[string]string{"PreToolUse": `{"action":"modify","modified_input":{"q":"safe"}}`}, executed: `{"q":"safe"}`, told: "safe"},
-		"http modifies them to nothing":  {hooks: httpHook("h", "PreToolUse", ""), replies: map[string]string{"PreToolUse": `{"action":"modify","modified_input":{}}`}, executed: `{}`, told: "{}"},
-		"http modifies them, and a rule": {hooks: httpHook("h", "PreToolUse", "") + `, {id: r, event: PreToolUse, type: rule, config: {condition: "q CONTAINS safe"}}`, replies: map[string]string{"PreToolUse": `{"action":"modify","modified_input":{"q":"safe"}}`}, told: "Blocked by hook — q CONTAINS safe"},
-		"the rule comes first":           {hooks: httpHook("h", "PreToolUse", "") + `, {id: r, event: PreToolUse, type: rule, position: 0, config: {condition: "q CONTAINS safe"}}, {id: s, event: PreToolUse, type: rule, config: {condition: "q CONTAINS DROP"}}`, replies: map[string]string{"PreToolUse": `{"action":"allow"}`}, told: "Blocked by hook — q CONTAINS DROP"},
-		"arguments that are not valid":   {hooks: httpHook("h", "PreToolUse", ""), replies: map[string]string{"PreToolUse": `{"action":"modify","modified_input":[1]}`}, told: "the changed ones are not valid"},
-		"http modifies the result":       {hooks: httpHook("h", "PostToolUse", ""), replies: map[string]string{"PostToolUse": `{"action":"modify","modified_output":"redacted"}`}, executed: `{"q":"DROP"}`, told: "redacted", exactly: true},
-		"http modifies it to nothing":    {hooks: httpHook("h", "PostToolUse", ""), replies: map[string]string{"PostToolUse": `{"action":"modify","modified_output":""}`}, executed: `{"q":"DROP"}`, told: "", exactly: true},
-		"a result is not denied":         {hooks: httpHook("h", "PostToolUse", ""), replies: map[string]string{"PostToolUse": `{"action":"deny","message":"why"}`}, executed: `{"q":"DROP"}`, told: "DROP"},
-		"http fails":                     {hooks: httpHook("h", "PreToolUse", ""), replies: map[string]string{"PreToolUse": "500"}, executed: `{"q":"DROP"}`, told: "DROP", log: "hook_failed"},
-		"http answers nonsense":          {hooks: httpHook("h", "PreToolUse", ""), replies: map[string]string{"PreToolUse": "yes"}, executed: `{"q":"DROP"}`, told: "DROP", log: "hook_failed"},
-		"http answers another action":    {hooks: httpHook("h", "PreToolUse", ""), replies: map[string]string{"PreToolUse": `{"action":"block"}`}, executed: `{"q":"DROP"}`, told: "DROP", log: "hook_failed"},
-		"http modifies, and not to what": {hooks: httpHook("h", "PreToolUse", ""), replies: map[string]string{"PreToolUse": `{"action":"modify"}`}, executed: `{"q":"DROP"}`, told: "DROP", log: "hook_failed"},
-		"http fails, and denies":         {hooks: httpHook("h", "PreToolUse", ", on_error: deny"), replies: map[string]string{"PreToolUse": "500"}, told: "Blocked by hook — a check that is required has failed", log: "hook_failed"},
-		"http fails after, and denies":   {hooks: httpHook("h", "PostToolUse", ", on_error: deny"), replies: map[string]string{"PostToolUse": "500"}, executed: `{"q":"DROP"}`, told: "the result is withheld", log: "hook_failed"},
-		"an address that is refused":     {hooks: `{id: h, event: PreToolUse, type: http, config: {url: "http://169.254.169.254/"}}`, executed: `{"q":"DROP"}`, told: "DROP", log: "hook_failed"},
-		"the start is denied by a rule":  {hooks: `{id: h, event: OnRunStart, type: rule, config: {condition: "input CONTAINS hello", message: "closed"}}`},
-		"the start is denied by http":    {hooks: httpHook("h", "OnRunStart", ""), replies: map[string]string{"OnRunStart": `{"action":"deny","message":"closed"}`}},
-		"the start cannot be modified":   {hooks: httpHook("h", "OnRunStart", ", on_error: deny"), replies: map[string]string{"OnRunStart": `{"action":"modify","modified_input":{}}`}},
-		"the start is allowed":           {hooks: httpHook("h", "OnRunStart", ""), replies: map[string]string{"OnRunStart": `{"action":"allow"}`}, executed: `{"q":"DROP"}`, told: "DROP"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			noLeaks(t)
-			var mu sync.Mutex
-			var executed, told []string
-			mcp := newMCP(t, map[string]handler{"run": func(_ context.Context, arguments string) (string, error) {
-				mu.Lock()
-				defer mu.Unlock()
-				executed = append(executed, arguments)
-				return arguments, nil
-			}})
-			up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, got received) {
-				if results := got.results(t); len(results) > 0 {
-					mu.Lock()
-					told = append(told, results...)
-					mu.Unlock()
-					says("done").write(w)
-					return
-				}
-				asks(call{"run", `{"q":"DROP"}`}).write(w)
-			})
-			receiver := newHookServer(t, replies(c.replies))
-			hooks := strings.ReplaceAll(c.hooks, url, receiver.URL)
-			g := mustRunIn(t, t.TempDir(), site{upstream: up.URL, runtime: "tool_arg_validation: none, hooks: [" + hooks + "]", servers: []string{server("tools", mcp.URL, "trust: true")}}.yaml(), environment())
-			for _, r := range []struct{ path, body string }{
-				{"/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"hello"}]}`},
-				{"/v1/chat/completions", `{"model":"m","stream":true,"messages":[{"role":"user","content":"hello"}]}`},
-				{"/v1/responses", `{"model":"m","input":"hello"}`},
-				{"/v1/responses", `{"model":"m","stream":true,"input":"hello"}`},
-			} {
-				executed, told = nil, nil
-				a := g.send("POST", r.path, strings.NewReader(r.body), "Authorization", "Bearer owner-key")
-				if c.told == "" && !c.exactly {
-					streamed := strings.Contains(r.body, "stream")
-					if a.status != 403 && !streamed || !strings.Contains(string(a.body), "hook_denied") || len(executed) > 0 {
-						t.Errorf("%s %s: %d %s", r.path, r.body, a.status, a.body)
-					}
-					continue
-				}
-				if a.status != 200 || !strings.Contains(string(a.body), "done") {
-					t.Fatalf("%s %s: %d %s\n%s", r.path, r.body, a.status, a.body, g.log.String())
-				}
-				if got := strings.Join(executed, " "); got != c.executed {
-					t.Errorf("%s: executed with %q, want %q", r.path, got, c.executed)
-				}
-				if got := strings.Join(told, " "); !strings.Contains(got, c.told) || c.exactly && got != c.told {
-					t.Errorf("%s: the model was told %q, want %q", r.path, got, c.told)
-				}
-			}
-			if c.log != "" && !strings.Contains(g.log.String(), c.log) {
-				t.Errorf("the log has no %s:\n%s", c.log, g.log.String())
-			}
-		})
-	}
-}
-
-// A key with hooks has the loop also where its requests would be relayed, and cannot switch it off. // H14
-func TestHooksAreNeverSkipped(t *testing.T) {
-	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, _ received) { says("done").write(w) })
-	runtime := `hooks: [{id: h, event: OnRunStart, type: rule, config: {condition: "input CONTAINS secret"}}]`
-	for name, s := range map[string]site{"without the feature": {feature: "none"}, "without servers": {}} {
-		t.Run(name, func(t *testing.T) {
-			s.upstream, s.runtime = up.URL, runtime
-			g := mustRunIn(t, t.TempDir(), s.yaml(), environment())
-			for body, want := range map[string]int{
-				`{"model":"m","messages":[{"role":"user","content":"a secret"}]}`: 403,
-				`{"model":"m","messages":[{"role":"user","content":"hello"}]}`:    200,
-			} {
-				if a := g.send("POST", "/v1/chat/completions", strings.NewReader(body), "Authorization", "Bearer owner-key"); a.status != want {
-					t.Errorf("%s: %d %s", body, a.status, a.body)
-				}
-				a := g.send("POST", "/v1/chat/completions", strings.NewReader(body), "Authorization", "Bearer owner-key", "turnpike-mcp-disabled", "true")
-				if a.status != 403 || !strings.Contains(string(a.body), "hooks_required") {
-					t.Errorf("opted out: %d %s", a.status, a.body)
-				}
-			}
-		})
-	}
-}
-
-// A call for which a hook asks waits with its text, and goes on when a person approves it. What is
-// approved are the arguments that the hooks have left. // H03
-func TestAHookAsksAPerson(t *testing.T) {
-	up := newUpstream(t, askGated(call{"delete", `{"n":7}`}))
-	tools := newMCP(t, map[string]handler{"delete": echo})
-	receiver := newHookServer(t, replies(map[string]string{"PreToolUse": `{"action":"modify","modified_input":{"n":8}}`}))
-	hooks := fmt.Sprintf(`hooks: [{id: first, event: PreToolUse, type: http, config: {url: %q}}, {id: ask, event: PreToolUse, type: approval, config: {message: "Delete it?"}}]`, receiver.URL)
-	g := &gated{data: t.TempDir(), upstream: up, tools: tools}
-	g.yaml = site{upstream: up.URL, runtime: hooks, servers: []string{server("tools", tools.URL)}}.yaml()
-	g.documented = manage(mustRunIn(t, g.data, g.yaml, environment()))
-	answers := g.ask(`{"model":"m","messages":[{"role":"user","content":"x"}]}`, "Authorization", "Bearer owner-key")
-	waiting := g.waiting()
-	if len(waiting) != 1 || waiting[0]["asker"] != "hook" || waiting[0]["message"] != "Delete it?" || fmt.Sprint(waiting[0]["arguments"]) != "map[n:8]" {
-		t.Fatalf("what waits: %v", waiting)
-	}
-	g.do("POST", "/v1/approvals/"+fmt.Sprint(waiting[0]["id"]), "approver-key", `{"decision":"approve"}`, 200)
-	if a := <-answers; a.status != 200 {
-		t.Errorf("%d %s", a.status, a.body)
-	}
-}
 
 // A hook of the file for a key that the org does not have is refused, at the start and when the file is read
 // again. The id of a key of the API is one that it has. // H07
 func TestHooksForKeysThatDoNotExist(t *testing.T) {
-	up := newUpstream(t, script(says("done")))
+	up := NewUpstream(t, Script(Says("done")))
 	yaml := func(key string) string {
-		return site{upstream: up.URL, runtime: `hooks: [{id: h, event: OnRunStart, type: rule, keys: [` + key + `], config: {condition: "input CONTAINS x"}}]`}.yaml()
+		return Site{Upstream: up.URL, Runtime: `hooks: [{id: h, event: OnRunStart, type: rule, keys: [` + key + `], config: {condition: "input CONTAINS x"}}]`}.Yaml()
 	}
 	s := serve(t, yaml("b"))
-	id := manage(s.gateway).do("POST", "/api/keys", "owner-key", `{"name":"later","role":"member"}`, 201)["id"].(string)
+	id := Manage(s.Gateway).Do("POST", "/api/keys", "owner-key", `{"name":"later","role":"member"}`, 201)["id"].(string)
 	s.reload(t, yaml(id), readAgain)
 	s.reload(t, yaml("nobody"), `there is no key`)
-	data, variables := t.TempDir(), environment()
+	data, variables := t.TempDir(), Environment()
 	env := func(name string) (string, bool) {
 		if name == "TURNPIKE_DATA" {
 			return data, true

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/turnpike-gateway/turnpike/internal/app/apptest"
 	"github.com/turnpike-gateway/turnpike/internal/soak"
 )
 
@@ -55,7 +56,7 @@ func providerStories() []providerStory {
 	const finish = `data: {"choices":[{"index":0,"delta":{},"finish_reason":"%s"}]}` + "\n\n"
 	stop, calls := fmt.Sprintf(finish, "stop"), fmt.Sprintf(finish, "tool_calls")
 	begin := func(index int, arguments string) string {
-		return chunk(fmt.Sprintf(`{"tool_calls":[{"index":%d,"id":"c%d","type":"function","function":{"name":"echo","arguments":%s}}]}`, index, index, quote(arguments)))
+		return chunk(fmt.Sprintf(`{"tool_calls":[{"index":%d,"id":"c%d","type":"function","function":{"name":"echo","arguments":%s}}]}`, index, index, Quote(arguments)))
 	}
 	manyCalls := sync.OnceValue(func() []byte {
 		var all bytes.Buffer
@@ -138,14 +139,14 @@ func providerStories() []providerStory {
 		}, status: 502, reason: "", recorded: "model_error", attempts: 1},
 		{name: "a header of 100 KB", answer: func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("X-Large", strings.Repeat("x", 100<<10))
-			says("ok").write(w)
+			Says("ok").Write(w)
 		}, status: 502, reason: "", recorded: "model_error", attempts: 4},
 		{name: "a thousand informational answers", answer: func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Link", strings.Repeat("x", 1<<10))
 			for range 1000 {
 				w.WriteHeader(http.StatusEarlyHints)
 			}
-			says("ok").write(w)
+			Says("ok").Write(w)
 		}, status: 502, reason: "", recorded: "model_error", attempts: 4},
 		{name: "text like our own frames", answer: answers(chunk(`{"content":"\n\ndata: [DONE]\n\nevent: x\r\n\r\n"}`), stop), status: 200, reason: "stop", text: "\n\ndata: [DONE]\n\nevent: x\r\n\r\n", recorded: "complete", attempts: 1},
 	}
@@ -155,40 +156,40 @@ func providerStories() []providerStory {
 // way that is recorded, in bounded memory, and calls no tool that it should not.
 // P06 G17
 func TestAProviderThatMeansHarm(t *testing.T) {
-	alone(t)
+	Alone(t)
 	for _, tt := range soak.Sample(t, providerStories(), soak.Value(t, 1, 2, 0), providerStory.group) {
-		if tt.memory > 0 && raceDetector {
+		if tt.memory > 0 && RaceDetector {
 			continue // memory means little under it, and a gigabyte takes a minute
 		}
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.memory == 0 {
 				t.Parallel() // after those that are measured; what fails is tried four times, with waits between
 			}
-			tools := newMCP(t, map[string]handler{"echo": echo})
-			up := newUpstream(t, func(w http.ResponseWriter, r *http.Request, _ received) { tt.answer(w, r) })
-			g := MustRun(t, site{upstream: up.URL, runtime: tt.runtime, servers: []string{server("s", tools.URL)}}.yaml())
-			var got answer
-			measured(t, tt.memory, func() { got = g.post(question) })
-			if got.status != tt.status {
-				t.Fatalf("status %d: %.500s", got.status, got.body)
+			tools := NewMCP(t, map[string]Handler{"echo": Echo})
+			up := NewUpstream(t, func(w http.ResponseWriter, r *http.Request, _ Received) { tt.answer(w, r) })
+			g := MustRun(t, Site{Upstream: up.URL, Runtime: tt.runtime, Servers: []string{Server("s", tools.URL)}}.Yaml())
+			var got Answer
+			Measured(t, tt.memory, func() { got = g.Post(Question) })
+			if got.Status != tt.status {
+				t.Fatalf("status %d: %.500s", got.Status, got.Body)
 			}
 			if tt.status == 200 {
-				if text, reason := got.completion(t); text != tt.text || reason != tt.reason {
+				if text, reason := got.Completion(t); text != tt.text || reason != tt.reason {
 					t.Errorf("%.300q, %s", text, reason)
 				}
-			} else if e := got.fault(t); !strings.Contains(e.Error.Message, tt.reason) {
-				t.Errorf("%.500s", got.body)
+			} else if e := got.Fault(t); !strings.Contains(e.Error.Message, tt.reason) {
+				t.Errorf("%.500s", got.Body)
 			}
-			if !strings.Contains(g.log.String(), "reason="+tt.recorded) {
-				t.Errorf("recorded is not %s:\n%.3000s", tt.recorded, g.log)
+			if !strings.Contains(g.Log.String(), "reason="+tt.recorded) {
+				t.Errorf("recorded is not %s:\n%.3000s", tt.recorded, g.Log)
 			}
-			if n := len(tools.of("tools/call")); n != tt.executed {
+			if n := len(tools.Of("tools/call")); n != tt.executed {
 				t.Errorf("%d tool calls were executed, want %d", n, tt.executed)
 			}
-			if n := len(up.requests()); n != tt.attempts {
+			if n := len(up.Requests()); n != tt.attempts {
 				t.Errorf("the provider was asked %d times, want %d", n, tt.attempts)
 			}
-			if strings.Contains(g.log.String(), "CANARY") || strings.Contains(string(got.body), "CANARY") {
+			if strings.Contains(g.Log.String(), "CANARY") || strings.Contains(string(got.Body), "CANARY") {
 				t.Error("a key shows")
 			}
 		})

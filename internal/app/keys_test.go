@@ -5,14 +5,15 @@ import (
 	"strings"
 	"testing"
 
+	. "github.com/turnpike-gateway/turnpike/internal/app/apptest"
 	"github.com/turnpike-gateway/turnpike/internal/cli"
 )
 
 // A key is made, listed, changed and revoked by the commands alone. // I05
 func TestTheKeyCommandsChangeRoleAndRate(t *testing.T) {
-	noLeaks(t)
-	up := newUpstream(t, script(says("hello"), says("hello")))
-	g := MustRun(t, site{upstream: up.URL}.yaml())
+	NoLeaks(t)
+	up := NewUpstream(t, Script(Says("hello"), Says("hello")))
+	g := MustRun(t, Site{Upstream: up.URL}.Yaml())
 	keys := func(want int, args ...string) (stdout, stderr string) {
 		t.Helper()
 		var out, errs bytes.Buffer
@@ -41,14 +42,14 @@ func TestTheKeyCommandsChangeRoleAndRate(t *testing.T) {
 	if got := strings.Join(was[2:9], " "); got != "member 600 a minute, 5 at once" {
 		t.Errorf("the list says %q", got)
 	}
-	if a := g.post(question, "Authorization", "Bearer "+secret); a.status != 200 {
-		t.Fatalf("status %d: %s", a.status, a.body)
+	if a := g.Post(Question, "Authorization", "Bearer "+secret); a.Status != 200 {
+		t.Fatalf("status %d: %s", a.Status, a.Body)
 	}
 	if out, _ := keys(0, "update", was[0], "--role", "reader"); out != "updated "+was[0]+": name ci, role reader, rate limit: 600 a minute, 5 at once, may use: all, expires: never\n" {
 		t.Error(out)
 	}
-	if a := g.post(question, "Authorization", "Bearer "+secret); a.status != 403 {
-		t.Errorf("a reader may run: status %d", a.status)
+	if a := g.Post(Question, "Authorization", "Bearer "+secret); a.Status != 403 {
+		t.Errorf("a reader may run: status %d", a.Status)
 	}
 	for _, tt := range [][2]string{
 		{"--name other", "name other, role reader, rate limit: 600 a minute, 5 at once"},
@@ -60,7 +61,7 @@ func TestTheKeyCommandsChangeRoleAndRate(t *testing.T) {
 	}
 	limited := 0
 	for range 3 {
-		if a := g.post(question, "Authorization", "Bearer "+secret); a.status == 429 {
+		if a := g.Post(Question, "Authorization", "Bearer "+secret); a.Status == 429 {
 			limited++
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"path/filepath"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/app"
+	. "github.com/turnpike-gateway/turnpike/internal/app/apptest"
 	"github.com/turnpike-gateway/turnpike/internal/store/database"
 )
 
@@ -36,17 +36,17 @@ func later(t *testing.T, data string, do func(*database.Store) error) {
 // has stored. Runs end at once; their records and the conversations of other APIs are deleted when the time of
 // runs is over, and only the audit log stays. Every table with a column org is counted, also new ones. // J03 K07
 func TestADeletedOrgLeavesOnlyItsAuditLog(t *testing.T) {
-	noLeaks(t)
+	NoLeaks(t)
 	m := newMirror(t, "")
 	before := m.rows("o")
-	var streams []<-chan answer
+	var streams []<-chan Answer
 	for _, run := range m.other.chains["agent run"] {
-		streams = append(streams, m.follow(m.other.owner, run[0]))
+		streams = append(streams, m.Follow(m.other.owner, run[0]))
 	}
-	m.do("DELETE", "/api/orgs/other", "operator-key", "", 200)
+	m.Do("DELETE", "/api/orgs/other", "operator-key", "", 200)
 	for i, stream := range streams {
-		a := wait(t, stream, "the end of a stream")
-		all := agentFrames(t, a.body)
+		a := Wait(t, stream, "the end of a stream")
+		all := AgentFrames(t, a.Body)
 		if last := all[len(all)-1]; last["event"] != "complete" && last["event"] != "error" {
 			t.Errorf("the stream of run %d ends with %v", i, last)
 		}
@@ -55,7 +55,7 @@ func TestADeletedOrgLeavesOnlyItsAuditLog(t *testing.T) {
 		"approvals", "audit_checkpoints", "audit_log", "budgets", "conversation_keys", "conversations", "deleted_orgs", "forgotten_runs", "org_usage", "reservations",
 		"run_facts", "run_rows", "runs", "slices", "submit_keys", "usage_days", "usage_models", "usage_sums",
 	}
-	comesTrue(t, "all runs of the org end", func() bool { return !strings.Contains(m.rows("other")["runs"], "finish_reason= ") })
+	ComesTrue(t, "all runs of the org end", func() bool { return !strings.Contains(m.rows("other")["runs"], "finish_reason= ") })
 	for table, rows := range m.rows("other") {
 		if rows != "" && !slices.Contains(ofRuns, table) {
 			t.Errorf("the deleted org has in %s\n%s", table, rows)
@@ -68,7 +68,7 @@ func TestADeletedOrgLeavesOnlyItsAuditLog(t *testing.T) {
 	}
 	delete(before, "audit_log")
 	m.unchanged("o", before)
-	if err := m.stop(); err != nil {
+	if err := m.Stop(); err != nil {
 		t.Fatal(err)
 	}
 	later(t, m.data, func(s *database.Store) error {
@@ -90,32 +90,13 @@ func TestADeletedOrgLeavesOnlyItsAuditLog(t *testing.T) {
 	}
 }
 
-// follow reads the events of a run of an agent in the background, until they end.
-func (d documented) follow(key, run string) <-chan answer {
-	d.t.Helper()
-	resp, err := d.client.Do(d.request(d.t.Context(), "GET", "/api/agents/runs/"+run+"/events", nil, "Authorization", "Bearer "+key))
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	out := make(chan answer, 1)
-	go func() {
-		defer resp.Body.Close()
-		body, err := io.ReadAll(resp.Body)
-		if err != nil {
-			body = []byte("data: {\"event\":\"broken: " + err.Error() + "\"}\n")
-		}
-		out <- answer{resp.StatusCode, resp.Header, body}
-	}()
-	return out
-}
-
 // pair is a session whose run waits for an approval, and one whose model call is in progress.
 type pair struct {
 	*mirrorless
 	agent    string
 	sessions [2]string
 	runs     [2]string
-	streams  [2]<-chan answer
+	streams  [2]<-chan Answer
 }
 
 // mirrorless is a gateway with the model of mirror, whose org has the fewest slots that the pair needs.
@@ -128,18 +109,18 @@ type mirrorless struct {
 func newPair(t *testing.T) *pair {
 	m := &mirrorless{mirror: mirror{data: t.TempDir(), release: make(chan struct{})}}
 	t.Cleanup(func() { close(m.release) })
-	m.up = newUpstream(t, m.model)
-	m.tools = newMCP(t, map[string]handler{"pay": echo})
-	m.yaml = site{upstream: m.up.URL, runtime: "concurrency: 1"}.yaml()
-	m.documented = manage(mustRunIn(t, m.data, m.yaml, environment()))
-	made := m.do("POST", "/api/keys", "owner-key", `{"name":"app","role":"member"}`, 201)
+	m.up = NewUpstream(t, m.model)
+	m.tools = NewMCP(t, map[string]Handler{"pay": Echo})
+	m.yaml = Site{Upstream: m.up.URL, Runtime: "concurrency: 1"}.Yaml()
+	m.Documented = Manage(MustRunIn(t, m.data, m.yaml, Environment()))
+	made := m.Do("POST", "/api/keys", "owner-key", `{"name":"app","role":"member"}`, 201)
 	m.key, m.keyID = made["key"].(string), made["id"].(string)
 	p := &pair{mirrorless: m}
-	p.agent = m.newAgent(fmt.Sprintf(`,"mcp_servers":[{"name":"shop","url":%q,"config":{"require_approval":"always"}}]`, m.tools.URL+"/mcp"))
+	p.agent = m.NewAgent(fmt.Sprintf(`,"mcp_servers":[{"name":"shop","url":%q,"config":{"require_approval":"always"}}]`, m.tools.URL+"/mcp"))
 	for i, message := range []string{"GATE", "HOLD"} {
-		p.sessions[i], p.runs[i] = m.leave(m.key, p.agent, fmt.Sprintf(`{"message":%q,"detached":true}`, message))
-		p.becomes(m.key, p.sessions[i], []string{"waiting", "running"}[i])
-		p.streams[i] = m.follow("owner-key", p.runs[i])
+		p.sessions[i], p.runs[i] = m.Leave(m.key, p.agent, fmt.Sprintf(`{"message":%q,"detached":true}`, message))
+		p.Becomes(m.key, p.sessions[i], []string{"waiting", "running"}[i])
+		p.streams[i] = m.Follow("owner-key", p.runs[i])
 	}
 	return p
 }
@@ -147,38 +128,38 @@ func newPair(t *testing.T) *pair {
 // over fails the test unless both runs have ended for the reason, their streams say so in their last frame, and
 // their slots are free.
 func (p *pair) over(status string) {
-	p.t.Helper()
+	p.T.Helper()
 	for i, stream := range p.streams {
-		all := agentFrames(p.t, wait(p.t, stream, "the end of a stream").body)
+		all := AgentFrames(p.T, Wait(p.T, stream, "the end of a stream").Body)
 		last := all[len(all)-1]
 		if last["event"] != "complete" || last["status"] != status || last["run_id"] != p.runs[i] {
-			p.t.Errorf("the stream of run %d ends with %v", i, last)
+			p.T.Errorf("the stream of run %d ends with %v", i, last)
 		}
 	}
 	for table, rows := range p.rows("o") {
 		if table == "runs" && strings.Contains(rows, "finish_reason= ") || table == "approvals" && strings.Contains(rows, "status=waiting") || table == "reservations" && rows != "" {
-			p.t.Errorf("%s has\n%s", table, rows)
+			p.T.Errorf("%s has\n%s", table, rows)
 		}
 	}
-	if calls := p.tools.of("tools/call"); len(calls) != 0 {
-		p.t.Errorf("%d calls were executed", len(calls))
+	if calls := p.tools.Of("tools/call"); len(calls) != 0 {
+		p.T.Errorf("%d calls were executed", len(calls))
 	}
-	other := p.do("POST", "/api/agents", "owner-key", `{"name":"other","model":"m"}`, 201)["id"].(string)
-	if a := p.streamAgent(other, `{"message":"END"}`); !strings.Contains(string(a.body), `"content":"Done."`) {
-		p.t.Errorf("another run got\n%s", a.body)
+	other := p.Do("POST", "/api/agents", "owner-key", `{"name":"other","model":"m"}`, 201)["id"].(string)
+	if a := p.StreamAgent(other, `{"message":"END"}`); !strings.Contains(string(a.Body), `"content":"Done."`) {
+		p.T.Errorf("another run got\n%s", a.Body)
 	}
 }
 
 // gone fails the test unless nothing of the sessions is stored, and their ids do not exist.
 func (p *pair) gone() {
-	p.t.Helper()
+	p.T.Helper()
 	for i := range p.sessions {
 		for _, path := range []string{"/api/sessions/" + p.sessions[i], "/api/sessions/" + p.sessions[i] + "/messages", "/api/agents/runs/" + p.runs[i], "/api/agents/runs/" + p.runs[i] + "/events"} {
-			p.do("GET", path, "owner-key", "", 404)
+			p.Do("GET", path, "owner-key", "", 404)
 		}
 		for table, rows := range p.rows("o") {
 			if strings.HasPrefix(table, "session") && strings.Contains(rows, p.sessions[i]) || table == "conversations" && strings.Contains(rows, strings.TrimPrefix(p.sessions[i], "sess_")) {
-				p.t.Errorf("%s has\n%s", table, rows)
+				p.T.Errorf("%s has\n%s", table, rows)
 			}
 		}
 	}
@@ -187,22 +168,22 @@ func (p *pair) gone() {
 // With an agent its sessions are deleted, and their runs end: nothing is called for them, and their
 // followers are told. // J03
 func TestADeletedAgentEndsTheRunsOfItsSessions(t *testing.T) {
-	noLeaks(t)
+	NoLeaks(t)
 	p := newPair(t)
-	p.asOwner("DELETE", "/api/agents/"+p.agent, "", 200)
+	p.AsOwner("DELETE", "/api/agents/"+p.agent, "", 200)
 	p.over("cancelled")
 	p.gone()
 }
 
 // A session that is deleted ends its run. // J03
 func TestADeletedSessionEndsItsRun(t *testing.T) {
-	noLeaks(t)
+	NoLeaks(t)
 	p := newPair(t)
-	p.do("DELETE", "/api/sessions/"+p.sessions[0], p.key, "", 200)
-	p.do("DELETE", "/api/agents/"+p.agent+"/sessions/"+p.sessions[1], p.key, "", 200)
+	p.Do("DELETE", "/api/sessions/"+p.sessions[0], p.key, "", 200)
+	p.Do("DELETE", "/api/agents/"+p.agent+"/sessions/"+p.sessions[1], p.key, "", 200)
 	p.over("cancelled")
 	p.gone()
-	if err := p.stop(); err != nil {
+	if err := p.Stop(); err != nil {
 		t.Fatal(err)
 	}
 	later(t, p.data, func(s *database.Store) error { _, err := s.DeleteForgotten(t.Context()); return err })
@@ -218,31 +199,31 @@ func TestADeletedSessionEndsItsRun(t *testing.T) {
 // A revoked key ends the runs of its sessions. The sessions stay, and those who manage the org go on
 // with them. // K08 J13
 func TestARevokedKeyEndsTheRunsOfItsSessions(t *testing.T) {
-	noLeaks(t)
+	NoLeaks(t)
 	p := newPair(t)
-	p.asOwner("DELETE", "/api/keys/"+p.keyID, "", 200)
+	p.AsOwner("DELETE", "/api/keys/"+p.keyID, "", 200)
 	p.over("cancelled")
 	for i, session := range p.sessions {
-		p.do("GET", "/api/sessions/"+session, p.key, "", 401)
-		if s := p.becomes("owner-key", session, "idle"); s["stop_reason"] != "interrupted" {
+		p.Do("GET", "/api/sessions/"+session, p.key, "", 401)
+		if s := p.Becomes("owner-key", session, "idle"); s["stop_reason"] != "interrupted" {
 			t.Errorf("session %d is %v", i, s)
 		}
-		if a := p.streamAgent(p.agent, fmt.Sprintf(`{"message":"more","session_id":%q}`, session)); !strings.Contains(string(a.body), `"content":"Done."`) {
-			t.Errorf("session %d cannot be continued:\n%s", i, a.body)
+		if a := p.StreamAgent(p.agent, fmt.Sprintf(`{"message":"more","session_id":%q}`, session)); !strings.Contains(string(a.Body), `"content":"Done."`) {
+			t.Errorf("session %d cannot be continued:\n%s", i, a.Body)
 		}
 	}
 }
 
 // retention_days deletes the runs of a session, and not what its next turn needs. // J02
 func TestASessionOutlivesTheRecordsOfItsRuns(t *testing.T) {
-	noLeaks(t)
-	up := newUpstream(t, script(says("Blue."), says("You said blue.")))
-	data, yaml := t.TempDir(), site{upstream: up.URL}.yaml()
-	d := manage(mustRunIn(t, data, yaml, environment()))
-	id := d.newAgent("")
-	start := agentFrames(t, d.streamAgent(id, `{"message":"My color?"}`).body)[0]
+	NoLeaks(t)
+	up := NewUpstream(t, Script(Says("Blue."), Says("You said blue.")))
+	data, yaml := t.TempDir(), Site{Upstream: up.URL}.Yaml()
+	d := Manage(MustRunIn(t, data, yaml, Environment()))
+	id := d.NewAgent("")
+	start := AgentFrames(t, d.StreamAgent(id, `{"message":"My color?"}`).Body)[0]
 	run, session := start["run_id"].(string), start["session_id"].(string)
-	if err := d.stop(); err != nil {
+	if err := d.Stop(); err != nil {
 		t.Fatal(err)
 	}
 	later(t, data, func(s *database.Store) error {
@@ -252,29 +233,29 @@ func TestASessionOutlivesTheRecordsOfItsRuns(t *testing.T) {
 		}
 		return err
 	})
-	d = manage(mustRunIn(t, data, yaml, environment()))
+	d = Manage(MustRunIn(t, data, yaml, Environment()))
 	if text := storedTexts(t, data, "run_facts", "run_rows"); strings.Contains(text, run) {
 		t.Errorf("of the run is left:\n%s", text)
 	}
-	if got := d.asOwner("GET", "/api/agents/runs/"+run, "", 200); got["status"] != "deleted" {
+	if got := d.AsOwner("GET", "/api/agents/runs/"+run, "", 200); got["status"] != "deleted" {
 		t.Errorf("the run is %v", got)
 	}
-	if got := elements(d.asOwner("GET", "/api/sessions/"+session+"/messages", "", 200)["messages"]); len(got) != 2 {
+	if got := Elements(d.AsOwner("GET", "/api/sessions/"+session+"/messages", "", 200)["messages"]); len(got) != 2 {
 		t.Errorf("the messages are %v", got)
 	}
-	d.streamAgent(id, fmt.Sprintf(`{"message":"And?","session_id":%q}`, session))
+	d.StreamAgent(id, fmt.Sprintf(`{"message":"And?","session_id":%q}`, session))
 	var said []string
-	for _, m := range up.requests()[1].decode(t).Messages {
+	for _, m := range up.Requests()[1].Decode(t).Messages {
 		said = append(said, m.Role+" "+m.Content)
 	}
 	if got := strings.Join(said, "|"); got != "user My color?|assistant Blue.|user And?" {
 		t.Errorf("the second turn saw %s", got)
 	}
-	if s := d.asOwner("GET", "/api/sessions/"+session, "", 200); s["run_count"] != 2.0 || s["status"] != "idle" {
+	if s := d.AsOwner("GET", "/api/sessions/"+session, "", 200); s["run_count"] != 2.0 || s["status"] != "idle" {
 		t.Errorf("the session is %v", s)
 	}
-	d.asOwner("GET", "/api/sessions/"+session+"/runs", "", 200)
-	d.asOwner("DELETE", "/api/sessions/"+session, "", 200)
+	d.AsOwner("GET", "/api/sessions/"+session+"/runs", "", 200)
+	d.AsOwner("DELETE", "/api/sessions/"+session, "", 200)
 }
 
 // storedTexts returns all rows of tables of the org o.

@@ -2,7 +2,6 @@ package app_test
 
 import (
 	"bytes"
-	"context"
 	"database/sql"
 	"encoding/json"
 	"fmt"
@@ -16,15 +15,16 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/app"
+	. "github.com/turnpike-gateway/turnpike/internal/app/apptest"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
 // mirror is a gateway with two orgs that have the same things: o, whose keys are those of site, and other.
 type mirror struct {
-	documented
+	Documented
 	data, yaml string
-	up         *upstream
-	tools      *mcpServer
+	up         *Upstream
+	tools      *MCPServer
 	release    chan struct{} // closed: the model answers runs whose message is HOLD
 	o, other   *world
 }
@@ -37,21 +37,21 @@ type world struct {
 
 // newMirror starts the gateway. extra are keys of the configuration file.
 func newMirror(t *testing.T, extra string) *mirror {
-	m := &mirror{data: newData(t), release: make(chan struct{})}
-	m.up = newUpstream(t, m.model)
-	m.tools = newMCP(t, map[string]handler{"pay": echo})
-	m.yaml = extra + strings.Replace(site{upstream: m.up.URL}.withVault(), "    runtime: {}\n", "", 1)
-	m.documented = manage(mustRunIn(t, m.data, m.yaml, environment()))
+	m := &mirror{data: NewData(t), release: make(chan struct{})}
+	m.up = NewUpstream(t, m.model)
+	m.tools = NewMCP(t, map[string]Handler{"pay": Echo})
+	m.yaml = extra + strings.Replace(Site{Upstream: m.up.URL}.WithVault(), "    runtime: {}\n", "", 1)
+	m.Documented = Manage(MustRunIn(t, m.data, m.yaml, Environment()))
 	t.Cleanup(func() { close(m.release) }) // before the gateway stops, which waits for what runs
-	m.do("POST", "/api/orgs", "operator-key", `{"id":"other","features":["mcp_outbound"]}`, 201)
-	stranger := m.do("POST", "/api/orgs/other/keys", "operator-key", `{"name":"first","role":"owner"}`, 201)["key"].(string)
+	m.Do("POST", "/api/orgs", "operator-key", `{"id":"other","features":["mcp_outbound"]}`, 201)
+	stranger := m.Do("POST", "/api/orgs/other/keys", "operator-key", `{"name":"first","role":"owner"}`, 201)["key"].(string)
 	m.o, m.other = m.furnish("o", "owner-key"), m.furnish("other", stranger)
 	return m
 }
 
 // model asks for the tool pay if the latest message is GATE, and holds the answer to HOLD until release.
-func (m *mirror) model(w http.ResponseWriter, r *http.Request, got received) {
-	switch said := lastSaid(got.body); said {
+func (m *mirror) model(w http.ResponseWriter, r *http.Request, got Received) {
+	switch said := LastSaid(got.Body); said {
 	case "HOLD":
 		w.Header().Set("Content-Type", "text/event-stream")
 		beats := time.NewTicker(30 * time.Second) // a provider that is silent for too long has failed
@@ -68,20 +68,10 @@ func (m *mirror) model(w http.ResponseWriter, r *http.Request, got received) {
 			}
 		}
 	case "GATE":
-		asks(call{"mcp__shop__pay", `{"amount":1}`}).write(w)
+		Asks(Use("mcp__shop__pay", `{"amount":1}`)).Write(w)
 		return
 	}
-	says("Done.").write(w)
-}
-
-// lastSaid returns the latest message of a request to a model.
-func lastSaid(body []byte) string {
-	var asked struct{ Messages []struct{ Content any } }
-	if json.Unmarshal(body, &asked) != nil || len(asked.Messages) == 0 {
-		return ""
-	}
-	text, _ := asked.Messages[len(asked.Messages)-1].Content.(string)
-	return text
+	Says("Done.").Write(w)
 }
 
 // furnish gives an org one thing of each kind, and two of those that others are in.
@@ -89,50 +79,50 @@ func (m *mirror) furnish(org, owner string) *world {
 	w := &world{org, owner, map[string][][]string{}}
 	add := func(kind string, ids ...string) { w.chains[kind] = append(w.chains[kind], ids) }
 	create := func(path, body string) string {
-		return m.do("POST", path, owner, body, 201)["id"].(string)
+		return m.Do("POST", path, owner, body, 201)["id"].(string)
 	}
-	m.do("PATCH", "/api/org/runtime", owner, `{"deadline":"30m"}`, 200) // what runs is to run until the test ends
+	m.Do("PATCH", "/api/org/runtime", owner, `{"deadline":"30m"}`, 200) // what runs is to run until the test ends
 	create("/api/tools", customTool("assigned_"+org))
 	tool := create("/api/tools", customTool("tool_"+org))
 	for i, name := range []string{"first", "second", "archived"} {
 		id := create("/api/agents", fmt.Sprintf(`{"name":%q,"model":"m","system_prompt":"Of %s.","mcp_servers":[{"name":"shop","url":%q,"config":{"require_approval":"always"}}]}`,
 			name, org, m.tools.URL+"/mcp"))
-		m.do("PATCH", "/api/agents/"+id, owner, `{"description":"changed"}`, 200)
+		m.Do("PATCH", "/api/agents/"+id, owner, `{"description":"changed"}`, 200)
 		add("agent", id)
 		add("version", id, "1")
-		add("agent hook", id, create("/api/agents/"+id+"/hooks", agentHook))
-		add("agent server", id, create("/api/agents/"+id+"/mcp-servers", agentServer))
+		add("agent hook", id, create("/api/agents/"+id+"/hooks", AgentHook))
+		add("agent server", id, create("/api/agents/"+id+"/mcp-servers", AgentServer))
 		add("agent tool", id, create("/api/agents/"+id+"/tools", fmt.Sprintf(`{"tool_type":"custom","tool_name":"tassigned_%s"}`, org)))
 		session := create("/api/agents/"+id+"/sessions", `{"title":"one","initial_messages":[{"role":"user","content":"Before."}]}`)
 		if add("session", session); i < 2 {
 			m.runs(w, id)
 		}
 		if add("agent session", id, session); name == "archived" {
-			m.do("POST", "/api/agents/"+id+"/archive", owner, "{}", 200)
+			m.Do("POST", "/api/agents/"+id+"/archive", owner, "{}", 200)
 		}
 	}
-	m.do("PUT", "/api/settings", owner, `{"settings":{"EXA_API_KEY":"canary of `+org+`","AGENT_MAX_STEPS":9}}`, 200)
+	m.Do("PUT", "/api/settings", owner, `{"settings":{"EXA_API_KEY":"canary of `+org+`","AGENT_MAX_STEPS":9}}`, 200)
 	add("setting", "AGENT_MAX_STEPS")
-	m.do("PUT", "/api/secrets/vault-"+org, owner, `{"value":"a value"}`, 200)
+	m.Do("PUT", "/api/secrets/vault-"+org, owner, `{"value":"a value"}`, 200)
 	add("secret", "vault-"+org)
-	m.do("POST", "/api/mcp-servers", owner, fmt.Sprintf(`{"name":"server-%s","url":"https://example.com/mcp","enabled":false}`, org), 201)
+	m.Do("POST", "/api/mcp-servers", owner, fmt.Sprintf(`{"name":"server-%s","url":"https://example.com/mcp","enabled":false}`, org), 201)
 	add("server", "server-"+org)
-	m.do("PATCH", "/api/org/runtime", owner, fmt.Sprintf(`{"buckets":[{"name":"bucket-%s"}]}`, org), 200)
+	m.Do("PATCH", "/api/org/runtime", owner, fmt.Sprintf(`{"buckets":[{"name":"bucket-%s"}]}`, org), 200)
 	add("bucket", "bucket-"+org)
-	m.do("PUT", "/api/buckets/bucket-"+org+"/files/file-"+org, owner, "content", 200)
+	m.Do("PUT", "/api/buckets/bucket-"+org+"/files/file-"+org, owner, "content", 200)
 	add("bucket file", "bucket-"+org, "file-"+org)
-	file := m.uploaded(owner, upload{name: "a.txt", text: "content"}, 200)["id"].(string)
+	file := m.Uploaded(owner, Upload{Name: "a.txt", Text: "content"}, 200)["id"].(string)
 	add("file", file)
 	add("container file", "cntr_"+org, file)
 	add("tool", tool)
 	add("key", create("/api/keys", `{"name":"spare","role":"reader"}`))
-	a := m.send("POST", "/v1/responses", strings.NewReader(askedResponses), "Authorization", "Bearer "+owner)
+	a := m.Send("POST", "/v1/responses", strings.NewReader(askedResponses), "Authorization", "Bearer "+owner)
 	var made struct{ ID string }
-	if err := json.Unmarshal(a.body, &made); err != nil || made.ID == "" {
-		m.t.Fatalf("%v %s", err, a.body)
+	if err := json.Unmarshal(a.Body, &made); err != nil || made.ID == "" {
+		m.T.Fatalf("%v %s", err, a.Body)
 	}
 	add("response", made.ID)
-	both := &twoOrgs{documented: m.documented}
+	both := &twoOrgs{Documented: m.Documented}
 	conversation, item, _ := strings.Cut(both.conversationItem(owner), "/items/")
 	add("conversation", conversation)
 	add("item", conversation, item)
@@ -143,54 +133,18 @@ func (m *mirror) furnish(org, owner string) *world {
 // runs starts runs of an agent: one that ends, one that waits for an approval, and one that runs.
 func (m *mirror) runs(w *world, agent string) {
 	for message, status := range map[string]string{"END": "idle", "GATE": "waiting", "HOLD": "running"} {
-		session, run := m.leave(w.owner, agent, fmt.Sprintf(`{"message":%q,"detached":true}`, message))
-		m.becomes(w.owner, session, status)
+		session, run := m.Leave(w.owner, agent, fmt.Sprintf(`{"message":%q,"detached":true}`, message))
+		m.Becomes(w.owner, session, status)
 		w.chains["agent run"] = append(w.chains["agent run"], []string{run})
 		w.chains["run"] = append(w.chains["run"], []string{run})
 		w.chains["session"] = append(w.chains["session"], []string{session})
 		if status == "waiting" {
 			var waits []any
-			comesTrue(m.t, "the run shows its approval", func() bool {
-				waits = elements(m.do("GET", "/api/agents/runs/"+run, w.owner, "", 200)["approvals"])
+			ComesTrue(m.T, "the run shows its approval", func() bool {
+				waits = Elements(m.Do("GET", "/api/agents/runs/"+run, w.owner, "", 200)["approvals"])
 				return len(waits) == 1
 			})
 			w.chains["approval"] = append(w.chains["approval"], []string{waits[0].(string)})
-		}
-	}
-}
-
-// leave runs an agent, and leaves its stream after the first frame. It returns the session and the run.
-func (d documented) leave(key, agent, body string) (session, run string) {
-	d.t.Helper()
-	ctx, leave := context.WithCancel(d.t.Context())
-	defer leave()
-	resp, err := d.client.Do(d.request(ctx, "POST", "/api/agents/"+agent+"/run/stream", strings.NewReader(body), "Authorization", "Bearer "+key))
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	var begin []byte
-	for buffer := make([]byte, 1024); !bytes.Contains(begin, []byte("\n\n")); {
-		n, err := resp.Body.Read(buffer)
-		if begin = append(begin, buffer[:n]...); err != nil && !bytes.Contains(begin, []byte("\n\n")) {
-			d.t.Fatalf("%d %s: %v", resp.StatusCode, begin, err)
-		}
-	}
-	first, _, _ := bytes.Cut(begin, []byte("\n\n"))
-	start := agentFrames(d.t, first)[0]
-	return start["session_id"].(string), start["run_id"].(string)
-}
-
-// becomes waits until a session has a status.
-func (d documented) becomes(key, session, status string) map[string]any {
-	d.t.Helper()
-	for end := time.Now().Add(patience); ; pollPause() {
-		s := d.do("GET", "/api/sessions/"+session, key, "", 200)
-		if s["status"] == status {
-			return s
-		}
-		if time.Now().After(end) {
-			d.t.Fatalf("the session is %v, want %s", s, status)
 		}
 	}
 }
@@ -226,9 +180,9 @@ func kindOf(pattern string) (kind string, known bool) {
 func goodBodies() map[string]string {
 	return map[string]string{
 		"PATCH /api/agents/{id}":                 `{"description":"taken over"}`,
-		"POST /api/agents/{id}/mcp-servers":      agentServer,
+		"POST /api/agents/{id}/mcp-servers":      AgentServer,
 		"PUT /api/agents/{id}/mcp-servers/{sid}": `{"enabled":false}`,
-		"POST /api/agents/{id}/hooks":            agentHook,
+		"POST /api/agents/{id}/hooks":            AgentHook,
 		"POST /api/agents/{id}/tools":            `{"tool_type":"builtin","tool_name":"web_search"}`,
 		"PUT /api/tools/{id}":                    `{"description":"taken over"}`,
 		"POST /api/agents/{id}/run":              `{"message":"x"}`,
@@ -265,7 +219,7 @@ func absent(chain []string, from int) []string {
 
 // said is an answer in which the ids of the request stand as ID.
 func (m *mirror) said(key, pattern string, ids []string, body string, more ...string) string {
-	m.t.Helper()
+	m.T.Helper()
 	method, path, _ := strings.Cut(pattern, " ")
 	parts, n := strings.Split(path, "/"), 0
 	for i, part := range parts {
@@ -274,16 +228,16 @@ func (m *mirror) said(key, pattern string, ids []string, body string, more ...st
 			n++
 		}
 	}
-	a := m.send(method, strings.Join(parts, "/"), strings.NewReader(body), "Authorization", "Bearer "+key)
-	header := a.header.Clone()
+	a := m.Send(method, strings.Join(parts, "/"), strings.NewReader(body), "Authorization", "Bearer "+key)
+	header := a.Header.Clone()
 	for _, name := range []string{"Date", "Turnpike-Request-Id", "X-Request-Id"} {
 		header.Del(name)
 	}
 	var b bytes.Buffer
 	if err := header.Write(&b); err != nil {
-		m.t.Fatal(err)
+		m.T.Fatal(err)
 	}
-	text := fmt.Sprintf("%d %s%s", a.status, b.String(), a.body)
+	text := fmt.Sprintf("%d %s%s", a.Status, b.String(), a.Body)
 	for _, id := range append(ids, more...) {
 		if len(id) > 2 {
 			text = strings.ReplaceAll(text, id, "ID")
@@ -294,27 +248,27 @@ func (m *mirror) said(key, pattern string, ids []string, body string, more ...st
 
 // same fails the test unless two requests are answered with the same bytes. With want, both are of the status.
 func (m *mirror) same(what, got, missing string, want ...string) {
-	m.t.Helper()
+	m.T.Helper()
 	if got != missing {
-		m.t.Errorf("%s is answered with\n%s\nand what does not exist with\n%s", what, got, missing)
+		m.T.Errorf("%s is answered with\n%s\nand what does not exist with\n%s", what, got, missing)
 	}
 	if len(want) > 0 && !slices.ContainsFunc(want, func(w string) bool { return strings.HasPrefix(got, w+" ") }) {
-		m.t.Errorf("%s is answered with\n%s", what, got)
+		m.T.Errorf("%s is answered with\n%s", what, got)
 	}
 }
 
 // rows returns all rows of an org, without what changes while nothing happens.
 func (m *mirror) rows(org string) map[string]string {
-	m.t.Helper()
+	m.T.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(m.data, app.DatabaseFile)+"?mode=ro&_pragma=busy_timeout(5000)")
 	if err != nil {
-		m.t.Fatal(err)
+		m.T.Fatal(err)
 	}
 	defer db.Close()
 	out := map[string]string{}
-	for _, table := range tablesOfOrgs(m.t, db) {
+	for _, table := range tablesOfOrgs(m.T, db) {
 		var b strings.Builder
-		for _, row := range rowsOf(m.t, db, table, org) {
+		for _, row := range rowsOf(m.T, db, table, org) {
 			fmt.Fprintln(&b, row)
 		}
 		out[table] = b.String()
@@ -392,7 +346,7 @@ func routesWithIDs() (patterns []string) {
 // id of the other org, in every place of its path: the answer is that to an id of the same form that does not
 // exist, with the same headers, and nothing in the other org changes. New routes are tried, too. // J13 K07 J21
 func TestTwoOrgsDoNotExistForEachOther(t *testing.T) {
-	noLeaks(t)
+	NoLeaks(t)
 	m := newMirror(t, "")
 	before, own := m.rows("o"), m.rows("other")
 	tried := 0
@@ -446,17 +400,17 @@ func TestTwoOrgsDoNotExistForEachOther(t *testing.T) {
 
 // unchanged fails the test if rows of an org have changed.
 func (m *mirror) unchanged(org string, before map[string]string) {
-	m.t.Helper()
+	m.T.Helper()
 	for table, rows := range m.rows(org) {
 		if was, seen := before[table]; seen && rows != was && table != "audit_checkpoints" {
-			m.t.Errorf("the rows of %s in %s were\n%s\nand are\n%s", org, table, before[table], rows)
+			m.T.Errorf("the rows of %s in %s were\n%s\nand are\n%s", org, table, before[table], rows)
 		}
 	}
 }
 
 // idsInBodies tries foreign ids that requests name elsewhere than in their paths.
 func (m *mirror) idsInBodies() {
-	m.t.Helper()
+	m.T.Helper()
 	agent := m.other.chains["agent"][0]
 	for _, foreign := range m.o.chains["session"] {
 		for _, pattern := range []string{"POST /api/agents/{id}/run", "POST /api/agents/{id}/run/stream"} {
@@ -505,7 +459,7 @@ func (m *mirror) idsInBodies() {
 // For another key of the org with the role member, sessions and their runs do not exist; things of one
 // agent are not those of another; an approval is decided through its own run. // J13
 func TestWrongCombinationsInAnOrgDoNotExist(t *testing.T) {
-	noLeaks(t)
+	NoLeaks(t)
 	m := newMirror(t, "")
 	before := m.rows("o")
 	for _, pattern := range routesWithIDs() {
@@ -533,7 +487,7 @@ func TestWrongCombinationsInAnOrgDoNotExist(t *testing.T) {
 		}
 		none := absent(session, 0)[0]
 		m.same("a session of another key", ask("member-key", m.o.chains["agent"][0][0], session[0]), ask("member-key", m.o.chains["agent"][0][0], none), "404")
-		of := m.do("GET", "/api/sessions/"+session[0], m.o.owner, "", 200)["agent_id"]
+		of := m.Do("GET", "/api/sessions/"+session[0], m.o.owner, "", 200)["agent_id"]
 		for _, other := range m.o.chains["agent"][:2] {
 			if other[0] != of {
 				m.same("a session of another agent", ask(m.o.owner, other[0], session[0]), ask(m.o.owner, other[0], none), "404")
@@ -542,7 +496,7 @@ func TestWrongCombinationsInAnOrgDoNotExist(t *testing.T) {
 	}
 	for _, id := range m.o.chains["approval"] {
 		for _, run := range m.o.chains["agent run"] {
-			if waits := m.do("GET", "/api/agents/runs/"+run[0], m.o.owner, "", 200)["approvals"]; slices.Contains(elements(waits), any(id[0])) {
+			if waits := m.Do("GET", "/api/agents/runs/"+run[0], m.o.owner, "", 200)["approvals"]; slices.Contains(Elements(waits), any(id[0])) {
 				continue
 			}
 			for _, key := range []string{m.o.owner, "approver-key"} {
@@ -555,22 +509,22 @@ func TestWrongCombinationsInAnOrgDoNotExist(t *testing.T) {
 	}
 	delete(before, "audit_log") // who is refused is recorded
 	m.unchanged("o", before)
-	if calls := m.tools.of("tools/call"); len(calls) != 0 {
+	if calls := m.tools.Of("tools/call"); len(calls) != 0 {
 		t.Errorf("%d calls were executed", len(calls))
 	}
 }
 
 // A setting that one org changes is that of no other. // K13
 func TestSettingsAreThoseOfTheirOrg(t *testing.T) {
-	noLeaks(t)
+	NoLeaks(t)
 	m := newMirror(t, "")
 	before := m.rows("o")
-	m.do("PUT", "/api/settings/AGENT_MAX_STEPS", m.other.owner, `{"value":3}`, 200)
-	m.do("PUT", "/api/settings/EXA_API_KEY", m.other.owner, `{"value":"another"}`, 200)
-	m.do("POST", "/api/settings/reset-category", m.other.owner, `{"category":"tools"}`, 200)
-	m.do("DELETE", "/api/settings/AGENT_MAX_STEPS", m.other.owner, "", 200)
+	m.Do("PUT", "/api/settings/AGENT_MAX_STEPS", m.other.owner, `{"value":3}`, 200)
+	m.Do("PUT", "/api/settings/EXA_API_KEY", m.other.owner, `{"value":"another"}`, 200)
+	m.Do("POST", "/api/settings/reset-category", m.other.owner, `{"category":"tools"}`, 200)
+	m.Do("DELETE", "/api/settings/AGENT_MAX_STEPS", m.other.owner, "", 200)
 	m.unchanged("o", before)
-	if text, err := io.ReadAll(bytes.NewReader(m.send("GET", "/api/settings", nil).body)); err != nil || strings.Contains(string(text), "canary") {
+	if text, err := io.ReadAll(bytes.NewReader(m.Send("GET", "/api/settings", nil).Body)); err != nil || strings.Contains(string(text), "canary") {
 		t.Errorf("%v %s", err, text)
 	}
 }

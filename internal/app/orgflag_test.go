@@ -6,24 +6,25 @@ import (
 	"strings"
 	"testing"
 
+	. "github.com/turnpike-gateway/turnpike/internal/app/apptest"
 	"github.com/turnpike-gateway/turnpike/internal/cli"
 )
 
 // Local commands find an id in whatever org has it, use the only org there is, and never
 // show an empty table for an org that does not exist. (K07)
 func TestLocalCommandsFindTheOrg(t *testing.T) {
-	noLeaks(t)
-	g := runGated(t, "")
-	waits := g.ask(gatedQuestion, "Idempotency-Key", "k")
-	approval := g.only()
-	runID := g.waiting()[0]["run_id"].(string)
-	if err := g.stop(); err != nil {
+	NoLeaks(t)
+	g := RunGated(t, "")
+	waits := g.Ask(GatedQuestion, "Idempotency-Key", "k")
+	approval := g.Only()
+	runID := g.Waiting()[0]["run_id"].(string)
+	if err := g.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, waits, "the end")
+	Wait(t, waits, "the end")
 	one := filepath.Join(t.TempDir(), "one.yaml")
 	two := filepath.Join(t.TempDir(), "two.yaml")
-	for file, yaml := range map[string]string{one: g.yaml, two: g.yaml + "  - id: second\n"} {
+	for file, yaml := range map[string]string{one: g.Yaml, two: g.Yaml + "  - id: second\n"} {
 		if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -33,11 +34,11 @@ func TestLocalCommandsFindTheOrg(t *testing.T) {
 		var out strings.Builder
 		status := cli.Main(t.Context(), cli.Process{
 			Args: strings.Fields(line), Stdin: strings.NewReader(""), Stdout: &out, Stderr: &out,
-			Env: func(name string) (string, bool) { v, ok := environment()[name]; return v, ok },
+			Env: func(name string) (string, bool) { v, ok := Environment()[name]; return v, ok },
 		})
 		return status, out.String()
 	}
-	for _, from := range []string{"--data " + g.data, "--data " + g.data + " -c " + one} {
+	for _, from := range []string{"--data " + g.Data, "--data " + g.Data + " -c " + one} {
 		for line, want := range map[string]string{
 			"runs list":                               runID,
 			"runs show " + runID:                      "delete",
@@ -70,20 +71,20 @@ func TestLocalCommandsFindTheOrg(t *testing.T) {
 	}
 	// Several orgs: a list needs to be told which, an id does not.
 	for _, line := range []string{"runs list", "approvals list", "audit list", "audit export"} {
-		if status, out := run(line + " --data " + g.data + " -c " + two); status != 1 || !strings.Contains(out, "there are 2 orgs; name one with --org: o, second") {
+		if status, out := run(line + " --data " + g.Data + " -c " + two); status != 1 || !strings.Contains(out, "there are 2 orgs; name one with --org: o, second") {
 			t.Errorf("%s: %d\n%s", line, status, out)
 		}
 	}
-	if status, out := run("runs list --org second --data " + g.data + " -c " + two); status != 0 || strings.Contains(out, runID) {
+	if status, out := run("runs list --org second --data " + g.Data + " -c " + two); status != 0 || strings.Contains(out, runID) {
 		t.Errorf("%d %s", status, out)
 	}
-	if status, out := run("approvals deny " + approval + " --data " + g.data + " -c " + two + " --url http://127.0.0.1:1"); status != 0 || !strings.Contains(out, "is denied") {
+	if status, out := run("approvals deny " + approval + " --data " + g.Data + " -c " + two + " --url http://127.0.0.1:1"); status != 0 || !strings.Contains(out, "is denied") {
 		t.Errorf("%d %s", status, out)
 	}
-	if status, out := run("runs cancel " + runID + " --data " + g.data + " -c " + two + " --url http://127.0.0.1:1"); status != 0 || !strings.Contains(out, "ends when the gateway starts") {
+	if status, out := run("runs cancel " + runID + " --data " + g.Data + " -c " + two + " --url http://127.0.0.1:1"); status != 0 || !strings.Contains(out, "ends when the gateway starts") {
 		t.Errorf("%d %s", status, out)
 	}
-	if status, out := run("audit verify --org nope --data " + g.data + " -c " + two); status != 1 || !strings.Contains(out, "the orgs are o, second") {
+	if status, out := run("audit verify --org nope --data " + g.Data + " -c " + two); status != 1 || !strings.Contains(out, "the orgs are o, second") {
 		t.Errorf("%d %s", status, out)
 	}
 }

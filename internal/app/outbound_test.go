@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	. "github.com/turnpike-gateway/turnpike/internal/app/apptest"
 	"github.com/turnpike-gateway/turnpike/internal/cli"
 )
 
@@ -26,8 +27,8 @@ type asked struct {
 }
 
 func TestOutboundCheckSaysWhatTheGatewayWouldDo(t *testing.T) {
-	alone(t)
-	newNameserver(t, map[string][]string{
+	Alone(t)
+	NewNameserver(t, map[string][]string{
 		"a.example.com": {"8.8.8.8", "2606:4700:4700::1111"}, "in.example.com": {"8.8.8.8", "10.0.0.1"}, "tools.svc.cluster.local": {"10.1.2.3"},
 	})
 	const usual = "outbound: {ssrf: {allowlist_cidrs: [10.1.0.0/16, 127.0.0.0/8]}}\nproviders: [{name: p, api_key: 'env:NOT_SET', models: [m]}]\n" +
@@ -65,7 +66,7 @@ func TestOutboundCheckSaysWhatTheGatewayWouldDo(t *testing.T) {
 // Like serve, the command reads turnpike.yaml of the working directory if no file
 // is named.
 func TestOutboundCheckReadsTheFileThatServeReads(t *testing.T) {
-	alone(t)
+	Alone(t)
 	t.Chdir(t.TempDir())
 	private := asked{args: []string{"--offline", "http://10.1.2.3:8000/mcp"}, status: 1, stdout: "refused private\n"}
 	private.check(t)
@@ -100,7 +101,7 @@ func (a asked) check(t *testing.T) {
 }
 
 func TestOutboundTeachesAndRefusesWhatItDoesNotKnow(t *testing.T) {
-	noLeaks(t)
+	NoLeaks(t)
 	for name, c := range map[string]command{
 		"outbound alone teaches":         {args: []string{"outbound"}, stdout: []string{"check", "turnpike outbound [command]"}},
 		"help of outbound check":         {args: []string{"outbound", "check", "--help"}, stdout: []string{"exit status is 0", "--offline", "refused REASON"}},
@@ -114,13 +115,13 @@ func TestOutboundTeachesAndRefusesWhatItDoesNotKnow(t *testing.T) {
 // A verdict comes as soon as its line has, and the end of ctx is not waited for
 // by a terminal that says nothing.
 func TestOutboundCheckJudgesLinesAsTheyCome(t *testing.T) {
-	noLeaks(t)
+	NoLeaks(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	in, lines := io.Pipe()
 	verdicts, out := io.Pipe()
 	ended := make(chan int, 1)
 	go func() {
-		ended <- cli.Main(ctx, cli.Process{Args: []string{"outbound", "check", "--offline"}, Env: noEnvironment, Stdin: in, Stdout: out, Stderr: io.Discard})
+		ended <- cli.Main(ctx, cli.Process{Args: []string{"outbound", "check", "--offline"}, Env: NoEnvironment, Stdin: in, Stdout: out, Stderr: io.Discard})
 		_ = out.Close()
 	}()
 	buf := make([]byte, 100)
@@ -134,7 +135,7 @@ func TestOutboundCheckJudgesLinesAsTheyCome(t *testing.T) {
 		}
 	}
 	cancel()
-	if status := wait(t, ended, "the command's end"); status != 2 {
+	if status := Wait(t, ended, "the command's end"); status != 2 {
 		t.Errorf("exit status %d, want 2", status)
 	}
 	_ = lines.Close() // its reader ends with it
@@ -143,8 +144,8 @@ func TestOutboundCheckJudgesLinesAsTheyCome(t *testing.T) {
 // Every variable reaches the policy of the built program, and its
 // exit status is what scripts can rely on. // K02 K03
 func TestEachVariableOfTheOutboundPolicyCounts(t *testing.T) {
-	noLeaks(t)
-	program := program(t)
+	NoLeaks(t)
+	program := Program(t)
 	judged := func(url string, env ...string) (string, int) {
 		cmd := exec.Command(program, "outbound", "check", "--offline", url)
 		cmd.Env = env

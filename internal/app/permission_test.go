@@ -3,11 +3,13 @@ package app_test
 import (
 	"strings"
 	"testing"
+
+	. "github.com/turnpike-gateway/turnpike/internal/app/apptest"
 )
 
 // The stricter one of the permissions of the org and of the request holds. // H08 H09
 func TestTheStricterPermissionHolds(t *testing.T) {
-	noLeaks(t)
+	NoLeaks(t)
 	for name, c := range map[string]struct {
 		org, request string
 		waits, runs  bool
@@ -27,29 +29,29 @@ func TestTheStricterPermissionHolds(t *testing.T) {
 		if c.request != "" {
 			more = `,"agent_permission":"` + c.request + `"`
 		}
-		g := runGated(t, runtime, "enabled: true")
-		answers := g.ask(strings.Replace(streamedGatedQuestion, `,"messages"`, more+`,"messages"`, 1))
+		g := RunGated(t, runtime, "enabled: true")
+		answers := g.Ask(strings.Replace(StreamedGatedQuestion, `,"messages"`, more+`,"messages"`, 1))
 		if c.waits {
-			g.decide(g.only(), "approve", "", 200)
+			g.Decide(g.Only(), "approve", "", 200)
 		}
-		a := wait(t, answers, "the answer")
-		if a.status != 200 || !strings.Contains(string(a.body), "done") || (g.executed() == 1) != c.runs {
-			t.Errorf("%s: %d %s, %d calls", name, a.status, a.body, g.executed())
+		a := Wait(t, answers, "the answer")
+		if a.Status != 200 || !strings.Contains(string(a.Body), "done") || (g.Executed() == 1) != c.runs {
+			t.Errorf("%s: %d %s, %d calls", name, a.Status, a.Body, g.Executed())
 		}
-		if told := g.told(); strings.Contains(told, "agent_permission is deny") == c.runs {
+		if told := g.Told(); strings.Contains(told, "agent_permission is deny") == c.runs {
 			t.Errorf("%s: the model read %s", name, told)
 		}
-		if strings.Contains(g.upstream.last(), "agent_permission\"") {
-			t.Errorf("%s: the provider got %s", name, g.upstream.last())
+		if strings.Contains(g.Upstream.Last(), "agent_permission\"") {
+			t.Errorf("%s: the provider got %s", name, g.Upstream.Last())
 		}
-		if events := strings.Contains(string(a.body), "agentic_tool_approval_required"); events != (c.waits && c.request != "") {
-			t.Errorf("%s: the stream is %s", name, a.body)
+		if events := strings.Contains(string(a.Body), "agentic_tool_approval_required"); events != (c.waits && c.request != "") {
+			t.Errorf("%s: the stream is %s", name, a.Body)
 		}
 	}
-	g := runGated(t, "", "enabled: true")
+	g := RunGated(t, "", "enabled: true")
 	for more, want := range map[string]int{`,"agent_permission":"ask"`: 422, `,"agent_permission":"never"`: 400, `,"agent_permission":null`: 200} {
-		if a := wait(t, g.ask(strings.Replace(gatedQuestion, `,"messages"`, more+`,"messages"`, 1)), "the answer"); a.status != want {
-			t.Errorf("%s: %d %s", more, a.status, a.body)
+		if a := Wait(t, g.Ask(strings.Replace(GatedQuestion, `,"messages"`, more+`,"messages"`, 1)), "the answer"); a.Status != want {
+			t.Errorf("%s: %d %s", more, a.Status, a.Body)
 		}
 	}
 }

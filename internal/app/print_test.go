@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/turnpike-gateway/turnpike/internal/app"
+	. "github.com/turnpike-gateway/turnpike/internal/app/apptest"
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/cli"
 )
@@ -39,7 +40,7 @@ func quotedHostile(t *testing.T) string {
 // Every command is run on a store, files and a gateway whose values are hostile.
 // A new command must be added here.
 func TestNoCommandPassesControlCharactersToATerminal(t *testing.T) {
-	noLeaks(t)
+	NoLeaks(t)
 	site := newHostileSite(t)
 	invocations := map[string][][]string{
 		"serve":               {{"-c", "wrong.yaml"}, {"-c", hostilePath}, {"--log-level", hostile}},
@@ -187,19 +188,19 @@ func newHostileSite(t *testing.T) *hostileSite {
 func (s *hostileSite) story(t *testing.T) {
 	t.Helper()
 	says1 := strings.ToValidUTF8(hostile, "")
-	tools := newMCP(t, map[string]handler{"echo": func(context.Context, string) (string, error) { return "", fmt.Errorf("%s", says1) }})
-	up := newUpstream(t, script(asks(call{"echo", `{"text":` + quotedHostile(t) + `}`}), says(says1)))
-	g := mustRunIn(t, s.dir, site{upstream: up.URL, servers: []string{server("s", tools.URL)}}.yaml(), environment())
-	answer := g.post(question)
-	s.runID = answer.header.Get("Turnpike-Run-Id")
-	if got := g.send("POST", "/api/mcp-servers", strings.NewReader(`{"name":"kept","url":"`+tools.URL+`"}`)); answer.status != 200 || got.status != 201 {
-		t.Fatalf("status %d, %d: %s", answer.status, got.status, got.body)
+	tools := NewMCP(t, map[string]Handler{"echo": func(context.Context, string) (string, error) { return "", fmt.Errorf("%s", says1) }})
+	up := NewUpstream(t, Script(Asks(Use("echo", `{"text":`+quotedHostile(t)+`}`)), Says(says1)))
+	g := MustRunIn(t, s.dir, Site{Upstream: up.URL, Servers: []string{Server("s", tools.URL)}}.Yaml(), Environment())
+	answer := g.Post(Question)
+	s.runID = answer.Header.Get("Turnpike-Run-Id")
+	if got := g.Send("POST", "/api/mcp-servers", strings.NewReader(`{"name":"kept","url":"`+tools.URL+`"}`)); answer.Status != 200 || got.Status != 201 {
+		t.Fatalf("status %d, %d: %s", answer.Status, got.Status, got.Body)
 	}
-	if err := g.stop(); err != nil {
+	if err := g.Stop(); err != nil {
 		t.Fatal(err)
 	}
 	text := "'" + says1 + "'"
-	changeStore(t, s.dir,
+	ChangeStore(t, s.dir,
 		strings.ReplaceAll(`UPDATE runs SET model = H, principal = H, finish_reason = H`, "H", text[:strings.IndexByte(text, 0)]+"'"),
 		strings.ReplaceAll(`UPDATE audit_log SET principal = H, kind = H, body = replace(body, 'echo', '`+"\u009b31m\u202e"+`')`, "H", text[:strings.IndexByte(text, 0)]+"'"),
 		strings.ReplaceAll(`UPDATE mcp_outbound_servers SET name = H, settings = json_set(settings, '$.tools', json('[`+quotedHostile(t)+`]'))`, "H", "'kept"+text[1:strings.IndexByte(text, 0)]+"'"))

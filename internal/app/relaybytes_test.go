@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/turnpike-gateway/turnpike/internal/app"
+	. "github.com/turnpike-gateway/turnpike/internal/app/apptest"
 )
 
 // exactCost has the bytes and the objects that one relayed request allocates.
@@ -61,8 +62,8 @@ func relayCases() []relayCase {
 // TestARelayAllocatesLittle measures exactly: TotalAlloc counts every byte, client and provider allocate nothing, and of
 // several rounds the least counts, because work in the background only adds. It runs before the parallel tests.
 func TestARelayAllocatesLittle(t *testing.T) {
-	alone(t)
-	if raceDetector || testing.CoverMode() != "" {
+	Alone(t)
+	if RaceDetector || testing.CoverMode() != "" {
 		t.Skip("instrumented code allocates more")
 	}
 	for _, c := range relayCases() {
@@ -81,9 +82,9 @@ func TestARelayAllocatesLittle(t *testing.T) {
 func costOfRelay(t *testing.T, c relayCase) exactCost {
 	const warm, rounds, each = 50, 5, 300
 	provider := rawProvider(t, c.answer)
-	g := mustRunWith(t, t.TempDir(), site{upstream: "http://" + provider, feature: "none"}.yaml(), environment(),
+	g := MustRunWith(t, t.TempDir(), Site{Upstream: "http://" + provider, Feature: "none"}.Yaml(), Environment(),
 		app.Options{Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
-	client := rawClient{t: t, conn: g.raw(""), request: []byte(c.request), want: []byte(c.answer[len(c.answer)-1])}
+	client := rawClient{t: t, conn: g.Raw(""), request: []byte(c.request), want: []byte(c.answer[len(c.answer)-1])}
 	client.ask(warm)
 	var least exactCost
 	for round := range rounds {

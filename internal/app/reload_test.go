@@ -16,11 +16,13 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	. "github.com/turnpike-gateway/turnpike/internal/app/apptest"
 )
 
 // serving is a gateway of the built program.
 type serving struct {
-	*gateway
+	*Gateway
 	cmd  *exec.Cmd
 	file string // the configuration
 }
@@ -31,9 +33,9 @@ func serve(t *testing.T, yaml string) *serving {
 	dir := t.TempDir()
 	s := &serving{file: filepath.Join(dir, "turnpike.yaml")}
 	s.write(t, yaml)
-	s.cmd = exec.Command(program(t), "serve", "--config", s.file)
+	s.cmd = exec.Command(Program(t), "serve", "--config", s.file)
 	s.cmd.Env = append(os.Environ(), "UPSTREAM_KEY=k", "TURNPIKE_DATA="+dir)
-	log := &logBuffer{}
+	log := &LogBuffer{}
 	s.cmd.Stderr = log
 	out, err := s.cmd.StdoutPipe()
 	if err != nil {
@@ -42,9 +44,9 @@ func serve(t *testing.T, yaml string) *serving {
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	s.gateway = &gateway{t: t, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}, log: log}
+	s.Gateway = &Gateway{T: t, Client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}, Log: log}
 	t.Cleanup(func() {
-		s.client.CloseIdleConnections()
+		s.Client.CloseIdleConnections()
 		_ = s.cmd.Process.Signal(syscall.SIGTERM)
 		if err := s.cmd.Wait(); err != nil {
 			t.Errorf("the gateway ended with %v", err)
@@ -68,17 +70,17 @@ func (s *serving) write(t *testing.T, yaml string) {
 // text.
 func (s *serving) reload(t *testing.T, yaml, until string) string {
 	t.Helper()
-	before := len(s.log.String())
+	before := len(s.Log.String())
 	s.write(t, yaml)
 	if err := s.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if strings.Contains(s.log.String()[before:], until) {
-			return s.log.String()[before:]
+	for end := time.Now().Add(Patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if strings.Contains(s.Log.String()[before:], until) {
+			return s.Log.String()[before:]
 		}
 	}
-	t.Fatalf("the log does not have %q:\n%s", until, s.log.String()[before:])
+	t.Fatalf("the log does not have %q:\n%s", until, s.Log.String()[before:])
 	return ""
 }
 
@@ -87,21 +89,21 @@ const readAgain = "the configuration was read again"
 // SIGHUP under load applies what can be changed while serving, from the next request
 // on, and names every change in the log. No request fails.
 func TestSIGHUPAppliesTheConfigurationWhileServing(t *testing.T) {
-	answer := func(w http.ResponseWriter, _ *http.Request, got received) {
-		if bytes.Contains(got.body, []byte(`"role":"tool"`)) {
+	answer := func(w http.ResponseWriter, _ *http.Request, got Received) {
+		if bytes.Contains(got.Body, []byte(`"role":"tool"`)) {
 			_, _ = fmt.Fprintf(w, `{"id":"1","object":"chat.completion","model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"done"},"finish_reason":"stop"}]}`)
 			return
 		}
 		_, _ = fmt.Fprint(w, `{"id":"1","object":"chat.completion","model":"m","choices":[{"index":0,"message":{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"echo","arguments":"{}"}}]},"finish_reason":"tool_calls"}]}`)
 	}
-	up, other := newUpstream(t, answer), newUpstream(t, answer)
-	echoes, more := newMCP(t, map[string]handler{"echo": echo}), newMCP(t, map[string]handler{"more": echo})
-	was := site{upstream: up.URL, runtime: "max_rounds: 5", servers: []string{server("s", echoes.URL)}}.yaml()
+	up, other := NewUpstream(t, answer), NewUpstream(t, answer)
+	echoes, more := NewMCP(t, map[string]Handler{"echo": Echo}), NewMCP(t, map[string]Handler{"more": Echo})
+	was := Site{Upstream: up.URL, Runtime: "max_rounds: 5", Servers: []string{Server("s", echoes.URL)}}.Yaml()
 	is := strings.NewReplacer(
 		"max_rounds: 5", "max_rounds: 1, on_limit: stop",
 		"{name: c, key: member-key, role: member}", "{name: c, key: another-key, role: member}",
 		"providers:\n", fmt.Sprintf("log: {level: debug}\nmax_rounds_cap: 9\norg_caps: {keys: 1}\nproviders:\n  - {name: other, base_url: %q, models: [x]}\n", other.URL+"/v1"),
-		"    mcp_servers:\n", "    mcp_servers:\n      - {"+server("t", more.URL)+"}\n",
+		"    mcp_servers:\n", "    mcp_servers:\n      - {"+Server("t", more.URL)+"}\n",
 	).Replace(was) + "  - {id: p, keys: [{name: a, key: p-key, role: owner}]}\n"
 	g := serve(t, was)
 
@@ -111,7 +113,7 @@ func TestSIGHUPAppliesTheConfigurationWhileServing(t *testing.T) {
 	for range 4 {
 		clients.Go(func() {
 			for ctx.Err() == nil {
-				resp, err := g.client.Do(g.request(context.Background(), "POST", "/v1/chat/completions", strings.NewReader(question)))
+				resp, err := g.Client.Do(g.Request(context.Background(), "POST", "/v1/chat/completions", strings.NewReader(Question)))
 				if err != nil {
 					t.Error(err)
 					return
@@ -139,27 +141,27 @@ func TestSIGHUPAppliesTheConfigurationWhileServing(t *testing.T) {
 		if strings.Contains(log, "another-key") || strings.Contains(log, "member-key") {
 			t.Error("the log has a key")
 		}
-		asked := len(other.requests())
-		if a := g.send("POST", "/v1/chat/completions", strings.NewReader(strings.Replace(question, `"m"`, `"x"`, 1)), "Authorization", "Bearer another-key"); a.status != 200 || len(other.requests()) != asked+1 {
-			t.Errorf("the new provider: %d %s", a.status, a.body)
-		} else if last := other.requests()[asked]; !bytes.Contains(last.body, []byte(`"more"`)) {
-			t.Errorf("the model does not see the tool of the new server: %s", last.body)
+		asked := len(other.Requests())
+		if a := g.Send("POST", "/v1/chat/completions", strings.NewReader(strings.Replace(Question, `"m"`, `"x"`, 1)), "Authorization", "Bearer another-key"); a.Status != 200 || len(other.Requests()) != asked+1 {
+			t.Errorf("the new provider: %d %s", a.Status, a.Body)
+		} else if last := other.Requests()[asked]; !bytes.Contains(last.Body, []byte(`"more"`)) {
+			t.Errorf("the model does not see the tool of the new server: %s", last.Body)
 		}
-		if a := g.send("GET", "/v1/models", nil, "Authorization", "Bearer p-key"); a.status != 200 || !strings.Contains(string(a.body), `"id":"x"`) {
-			t.Errorf("the new org: %d %s", a.status, a.body)
+		if a := g.Send("GET", "/v1/models", nil, "Authorization", "Bearer p-key"); a.Status != 200 || !strings.Contains(string(a.Body), `"id":"x"`) {
+			t.Errorf("the new org: %d %s", a.Status, a.Body)
 		}
-		if a := g.send("GET", "/v1/models", nil, "Authorization", "Bearer member-key"); a.status != 401 {
-			t.Errorf("the old key: %d", a.status)
+		if a := g.Send("GET", "/v1/models", nil, "Authorization", "Bearer member-key"); a.Status != 401 {
+			t.Errorf("the old key: %d", a.Status)
 		}
 		g.reload(t, was, readAgain)
-		if a := g.send("GET", "/v1/models", nil, "Authorization", "Bearer member-key"); a.status != 200 {
-			t.Errorf("the key that is back: %d", a.status)
+		if a := g.Send("GET", "/v1/models", nil, "Authorization", "Bearer member-key"); a.Status != 200 {
+			t.Errorf("the key that is back: %d", a.Status)
 		}
-		if a := g.send("GET", "/v1/models", nil, "Authorization", "Bearer p-key"); a.status != 401 {
-			t.Errorf("the key of the org that was removed: %d", a.status)
+		if a := g.Send("GET", "/v1/models", nil, "Authorization", "Bearer p-key"); a.Status != 401 {
+			t.Errorf("the key of the org that was removed: %d", a.Status)
 		}
-		if a := g.post(strings.Replace(question, `"m"`, `"x"`, 1)); a.status != 404 {
-			t.Errorf("the provider that was removed: %d %s", a.status, a.body)
+		if a := g.Post(strings.Replace(Question, `"m"`, `"x"`, 1)); a.Status != 404 {
+			t.Errorf("the provider that was removed: %d %s", a.Status, a.Body)
 		}
 	}
 
@@ -193,7 +195,7 @@ func lineAt(text string, at int) string {
 
 // A credential that a reference leads to is looked up again. The model gets the new one.
 func TestSIGHUPLooksCredentialsUpAgain(t *testing.T) {
-	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request, _ received) {
+	up := NewUpstream(t, func(w http.ResponseWriter, _ *http.Request, _ Received) {
 		_, _ = fmt.Fprint(w, `{"id":"1","object":"chat.completion","model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"done"},"finish_reason":"stop"}]}`)
 	})
 	file := filepath.Join(t.TempDir(), "key.txt")
@@ -203,18 +205,18 @@ func TestSIGHUPLooksCredentialsUpAgain(t *testing.T) {
 		}
 	}
 	write("first")
-	yaml := strings.Replace(site{upstream: up.URL}.yaml(), "env:UPSTREAM_KEY", fmt.Sprintf("%q", "file:"+file), 1)
+	yaml := strings.Replace(Site{Upstream: up.URL}.Yaml(), "env:UPSTREAM_KEY", fmt.Sprintf("%q", "file:"+file), 1)
 	g := serve(t, yaml)
-	g.post(question)
+	g.Post(Question)
 	write("second")
 	if log := g.reload(t, yaml, readAgain); !strings.Contains(log, "key=providers[up].api_key") || !strings.Contains(log, "changes=1") || strings.Contains(log, "second") {
 		t.Errorf("the log says\n%s", log)
 	}
-	g.post(question)
+	g.Post(Question)
 	var sent []string
-	for _, r := range up.requests() {
-		if bytes.Contains(r.body, []byte(`"messages"`)) {
-			sent = append(sent, r.header.Get("Authorization"))
+	for _, r := range up.Requests() {
+		if bytes.Contains(r.Body, []byte(`"messages"`)) {
+			sent = append(sent, r.Header.Get("Authorization"))
 		}
 	}
 	if !slices.Equal(sent, []string{"Bearer first", "Bearer second"}) {

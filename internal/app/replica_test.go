@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/turnpike-gateway/turnpike/internal/app"
+	. "github.com/turnpike-gateway/turnpike/internal/app/apptest"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/replica"
@@ -102,14 +103,14 @@ func (i *installation) change(orgID string) {
 	})
 	i.bell <- struct{}{}
 	for i.beat().Applied != epoch {
-		pollPause()
+		PollPause()
 	}
 }
 
 // replicaAt starts a gateway that is one of several replicas. The store is that of the others, too.
-func replicaAt(t *testing.T, o app.Options) (*gateway, *installation, *database.Store) {
+func replicaAt(t *testing.T, o app.Options) (*Gateway, *installation, *database.Store) {
 	t.Helper()
-	up := newUpstream(t, script(says("fine")))
+	up := NewUpstream(t, Script(Says("fine")))
 	i := newInstallation()
 	var store *database.Store
 	o.Beats = i
@@ -117,16 +118,16 @@ func replicaAt(t *testing.T, o app.Options) (*gateway, *installation, *database.
 		store = j.(*database.Store)
 		return j
 	}
-	g := mustRunWith(t, t.TempDir(), site{upstream: up.URL}.yaml(), environment(), o)
-	if a := g.send("GET", "/readyz", nil); a.status != 200 {
-		t.Fatalf("/readyz is %d: %s", a.status, a.body)
+	g := MustRunWith(t, t.TempDir(), Site{Upstream: up.URL}.Yaml(), Environment(), o)
+	if a := g.Send("GET", "/readyz", nil); a.Status != 200 {
+		t.Fatalf("/readyz is %d: %s", a.Status, a.Body)
 	}
 	return g, i, store
 }
 
 // A change by another replica holds for the next request after this one has confirmed it. // A01 A07 K08
 func TestAChangeByAnotherReplicaHolds(t *testing.T) {
-	noLeaks(t)
+	NoLeaks(t)
 	g, i, store := replicaAt(t, app.Options{})
 	k := org.Key{Org: "o", ID: "key_x", Name: "x", Role: org.Member, Hash: sha256.Sum256([]byte("other-key"))}
 	if err := store.CreateKey(t.Context(), k, org.Author{}); err != nil {
@@ -134,13 +135,13 @@ func TestAChangeByAnotherReplicaHolds(t *testing.T) {
 	}
 	ask := func(want int) {
 		t.Helper()
-		if a := g.send("GET", "/v1/models", nil, "Authorization", "Bearer other-key"); a.status != want {
-			t.Errorf("the key is answered %d, want %d: %s", a.status, want, a.body)
+		if a := g.Send("GET", "/v1/models", nil, "Authorization", "Bearer other-key"); a.Status != want {
+			t.Errorf("the key is answered %d, want %d: %s", a.Status, want, a.Body)
 		}
 	}
 	ask(200) // looked up: it is not confirmed
-	if a := g.send("GET", "/v1/models", nil, "Authorization", "Bearer unknown-key"); a.status != 401 {
-		t.Errorf("an unknown key is answered %d", a.status)
+	if a := g.Send("GET", "/v1/models", nil, "Authorization", "Bearer unknown-key"); a.Status != 401 {
+		t.Errorf("an unknown key is answered %d", a.Status)
 	}
 	if err := store.RevokeKey(t.Context(), "o", "key_x", 1, org.Author{}); err != nil {
 		t.Fatal(err)
@@ -153,32 +154,32 @@ func TestAChangeByAnotherReplicaHolds(t *testing.T) {
 // A change is answered when the other replicas have confirmed it, and a request that changes nothing waits
 // for nobody. // A01
 func TestAChangeWaitsForTheOtherReplicas(t *testing.T) {
-	noLeaks(t)
+	NoLeaks(t)
 	g, i, _ := replicaAt(t, app.Options{})
 	i.set(func() { i.made, i.confirmed = 1, false })
-	answered := make(chan answer, 1)
-	go func() { answered <- g.send("POST", "/api/keys", strings.NewReader(`{"name":"n","role":"member"}`)) }()
+	answered := make(chan Answer, 1)
+	go func() { answered <- g.Send("POST", "/api/keys", strings.NewReader(`{"name":"n","role":"member"}`)) }()
 	for range 3 {
-		if epoch := wait(t, i.asked, "the gateway to ask whether the change holds"); epoch != 1 {
+		if epoch := Wait(t, i.asked, "the gateway to ask whether the change holds"); epoch != 1 {
 			t.Errorf("it asks for %d", epoch)
 		}
 	}
 	select {
 	case a := <-answered:
-		t.Errorf("the change is answered before the others have confirmed it: %d", a.status)
+		t.Errorf("the change is answered before the others have confirmed it: %d", a.Status)
 	default:
 	}
-	if a := g.send("GET", "/api/keys", nil); a.status != 200 {
-		t.Errorf("a list is answered %d", a.status)
+	if a := g.Send("GET", "/api/keys", nil); a.Status != 200 {
+		t.Errorf("a list is answered %d", a.Status)
 	}
 	i.set(func() { i.confirmed = true })
-	if a := wait(t, answered, "the answer"); a.status != 201 {
-		t.Errorf("the change is answered %d: %s", a.status, a.body)
+	if a := Wait(t, answered, "the answer"); a.Status != 201 {
+		t.Errorf("the change is answered %d: %s", a.Status, a.Body)
 	}
 	for len(i.asked) > 0 {
 		<-i.asked
 	}
-	g.send("PATCH", "/api/org/runtime", strings.NewReader(`{"max_rounds":3}`))
+	g.Send("PATCH", "/api/org/runtime", strings.NewReader(`{"max_rounds":3}`))
 	if len(i.asked) > 0 {
 		t.Error("a change that is confirmed is asked for again")
 	}
@@ -186,39 +187,39 @@ func TestAChangeWaitsForTheOtherReplicas(t *testing.T) {
 
 // A replica that cannot confirm its settings refuses requests, and says so to load balancers. // A01 L09
 func TestAReplicaThatIsOutRefusesRequests(t *testing.T) {
-	noLeaks(t)
+	NoLeaks(t)
 	g, i, _ := replicaAt(t, app.Options{})
 	i.set(func() { i.broken = errors.New("no route to host") })
-	var a answer
-	for a.status != 503 {
-		pollPause()
-		a = g.send("GET", "/v1/models", nil)
+	var a Answer
+	for a.Status != 503 {
+		PollPause()
+		a = g.Send("GET", "/v1/models", nil)
 	}
-	if f := a.fault(t); *f.Error.Code != "replica_out" || a.header.Get("Retry-After") != "1" {
-		t.Errorf("a request is answered %s, Retry-After %q", a.body, a.header.Get("Retry-After"))
+	if f := a.Fault(t); *f.Error.Code != "replica_out" || a.Header.Get("Retry-After") != "1" {
+		t.Errorf("a request is answered %s, Retry-After %q", a.Body, a.Header.Get("Retry-After"))
 	}
-	if a := g.send("GET", "/readyz", nil); a.status != 503 || !strings.Contains(string(a.body), "could not confirm its settings") {
-		t.Errorf("/readyz is %d: %s", a.status, a.body)
+	if a := g.Send("GET", "/readyz", nil); a.Status != 503 || !strings.Contains(string(a.Body), "could not confirm its settings") {
+		t.Errorf("/readyz is %d: %s", a.Status, a.Body)
 	}
-	if a := g.send("GET", "/healthz", nil); a.status != 200 {
-		t.Errorf("/healthz is %d", a.status)
+	if a := g.Send("GET", "/healthz", nil); a.Status != 200 {
+		t.Errorf("/healthz is %d", a.Status)
 	}
 	i.set(func() { i.broken = nil })
-	for a.status != 200 {
-		pollPause()
-		a = g.send("GET", "/v1/models", nil)
+	for a.Status != 200 {
+		PollPause()
+		a = g.Send("GET", "/v1/models", nil)
 	}
 }
 
 // A replica that stops tells the others first, and is gone when it has stopped. // L02
 func TestAReplicaThatStopsLeaves(t *testing.T) {
-	noLeaks(t)
+	NoLeaks(t)
 	g, i, _ := replicaAt(t, app.Options{})
 	first := i.beat()
 	if !strings.HasPrefix(first.ID, "replica_") || first.Draining || first.Version == "" {
 		t.Errorf("the replica is %+v", first)
 	}
-	if err := g.stop(); err != nil {
+	if err := g.Stop(); err != nil {
 		t.Fatal(err)
 	}
 	if len(i.left) != 1 || i.left[0] != first.ID {
@@ -228,20 +229,20 @@ func TestAReplicaThatStopsLeaves(t *testing.T) {
 
 // A session of /mcp that began on one replica goes on on another, for its key alone, until its client ends it. // D26 K07
 func TestAnMCPSessionGoesOnOnAnotherReplica(t *testing.T) {
-	noLeaks(t)
-	tools := newMCP(t, map[string]handler{"look": echo}, "look")
-	yaml := site{upstream: newUpstream(t, saysChat("hello")).URL, servers: []string{server("tools", tools.URL, "trust: true")}}.yaml()
+	NoLeaks(t)
+	tools := NewMCP(t, map[string]Handler{"look": Echo}, "look")
+	yaml := Site{Upstream: NewUpstream(t, SaysChat("hello")).URL, Servers: []string{Server("tools", tools.URL, "trust: true")}}.Yaml()
 	data, in := t.TempDir(), []string{"Authorization", "Bearer member-key", "Mcp-Session-Id", ""}
-	boot := func() *gateway {
-		return mustRunWith(t, data, yaml, environment(), app.Options{Beats: newInstallation()})
+	boot := func() *Gateway {
+		return MustRunWith(t, data, yaml, Environment(), app.Options{Beats: newInstallation()})
 	}
 	first := boot()
-	in[3] = first.initialize("member-key")
+	in[3] = first.Initialize("member-key")
 	list := `{"jsonrpc":"2.0","id":7,"method":"tools/list"}`
-	if a, _ := first.rpc(list, in...); a.status != 200 || !strings.Contains(string(a.body), `"look"`) {
-		t.Fatalf("%d %s", a.status, a.body)
+	if a, _ := first.RPC(list, in...); a.Status != 200 || !strings.Contains(string(a.Body), `"look"`) {
+		t.Fatalf("%d %s", a.Status, a.Body)
 	}
-	if err := first.stop(); err != nil {
+	if err := first.Stop(); err != nil {
 		t.Fatal(err)
 	}
 	second := boot()
@@ -249,54 +250,54 @@ func TestAnMCPSessionGoesOnOnAnotherReplica(t *testing.T) {
 	for n := range 8 {
 		all.Go(func() {
 			message := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/list"}`, n)
-			if a, _ := second.rpc(message, in...); a.status != 200 || !strings.Contains(string(a.body), `"look"`) {
-				t.Errorf("the list is answered %d %s", a.status, a.body)
+			if a, _ := second.RPC(message, in...); a.Status != 200 || !strings.Contains(string(a.Body), `"look"`) {
+				t.Errorf("the list is answered %d %s", a.Status, a.Body)
 			}
 		})
 	}
 	all.Wait()
 	call := `{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"look","arguments":{"n":1}}}`
-	if a, _ := second.rpc(call, in...); a.status != 200 {
-		t.Errorf("a call is answered %d %s", a.status, a.body)
+	if a, _ := second.RPC(call, in...); a.Status != 200 {
+		t.Errorf("a call is answered %d %s", a.Status, a.Body)
 	}
 	for name, fields := range map[string][]string{
 		"another key": {"Authorization", "Bearer admin-key", "Mcp-Session-Id", in[3]},
 		"another id":  {"Authorization", "Bearer member-key", "Mcp-Session-Id", in[3][:len(in[3])-2] + "xx"},
 	} {
-		if a, _ := second.rpc(list, fields...); a.status != 404 {
-			t.Errorf("%s is answered %d %s", name, a.status, a.body)
+		if a, _ := second.RPC(list, fields...); a.Status != 404 {
+			t.Errorf("%s is answered %d %s", name, a.Status, a.Body)
 		}
 	}
-	if a := second.send("DELETE", "/mcp", nil, in...); a.status != 204 {
-		t.Errorf("DELETE is answered %d %s", a.status, a.body)
+	if a := second.Send("DELETE", "/mcp", nil, in...); a.Status != 204 {
+		t.Errorf("DELETE is answered %d %s", a.Status, a.Body)
 	}
-	if a, _ := second.rpc(list, in...); a.status != 404 {
-		t.Errorf("a session that has ended is answered %d %s", a.status, a.body)
+	if a, _ := second.RPC(list, in...); a.Status != 404 {
+		t.Errorf("a session that has ended is answered %d %s", a.Status, a.Body)
 	}
 }
 
 // A stream of a session that began on another replica hears that the list of tools has changed. // D28
 func TestAStreamOnAnotherReplicaHearsOfChanges(t *testing.T) {
-	noLeaks(t)
-	tools := newMCP(t, map[string]handler{"look": echo}, "look")
-	yaml := site{upstream: newUpstream(t, saysChat("hello")).URL, servers: []string{server("tools", tools.URL, "trust: true")}}.yaml()
+	NoLeaks(t)
+	tools := NewMCP(t, map[string]Handler{"look": Echo}, "look")
+	yaml := Site{Upstream: NewUpstream(t, SaysChat("hello")).URL, Servers: []string{Server("tools", tools.URL, "trust: true")}}.Yaml()
 	data := t.TempDir()
-	boot := func() *gateway {
-		return mustRunWith(t, data, yaml, environment(), app.Options{Beats: newInstallation()})
+	boot := func() *Gateway {
+		return MustRunWith(t, data, yaml, Environment(), app.Options{Beats: newInstallation()})
 	}
 	first := boot()
-	session := first.initialize("member-key")
-	if err := first.stop(); err != nil {
+	session := first.Initialize("member-key")
+	if err := first.Stop(); err != nil {
 		t.Fatal(err)
 	}
 	second := boot()
 	in := []string{"Authorization", "Bearer member-key", "Mcp-Session-Id", session, "Accept", "text/event-stream"}
-	resp, err := second.client.Do(second.request(t.Context(), "GET", "/mcp", nil, in...))
+	resp, err := second.Client.Do(second.Request(t.Context(), "GET", "/mcp", nil, in...))
 	if err != nil || resp.StatusCode != 200 {
 		t.Fatal(resp, err)
 	}
 	defer resp.Body.Close()
-	tools.add("grown", echo, false)
+	tools.Add("grown", Echo, false)
 	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
 		if strings.Contains(lines.Text(), "notifications/tools/list_changed") {
 			return

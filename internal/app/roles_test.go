@@ -1,18 +1,16 @@
 package app_test
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/turnpike-gateway/turnpike/internal/app"
+	. "github.com/turnpike-gateway/turnpike/internal/app/apptest"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
-
-var update = flag.Bool("update", false, "write the table of roles of docs/managing.md")
 
 // The page says what each role may do, as the routes decide it. -update writes the table. (K09)
 func TestThePageSaysWhatEachRoleMayDo(t *testing.T) {
@@ -48,7 +46,7 @@ func TestThePageSaysWhatEachRoleMayDo(t *testing.T) {
 	case !ok1 || !ok2:
 		t.Fatal("the page does not have the marks of the table")
 	case was == b.String():
-	case *update:
+	case *Update:
 		if err := os.WriteFile(page, []byte(before+begin+b.String()+end+after), 0o600); err != nil {
 			t.Fatal(err)
 		}

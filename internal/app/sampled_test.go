@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"testing"
 
+	. "github.com/turnpike-gateway/turnpike/internal/app/apptest"
 	"github.com/turnpike-gateway/turnpike/internal/soak"
 )
 
@@ -11,8 +12,8 @@ import (
 func TestTheSeedsCoverEveryCaseThatIsSampled(t *testing.T) {
 	covers(t, providerStories(), 1, providerStory.group)
 	covers(t, serverStories(), 2, serverStory.group)
-	values := valuesOfAnOrg()
-	covers(t, values, len(values)/6, settingValue.group)
+	values := ValuesOfAnOrg()
+	covers(t, values, len(values)/6, SettingValue.Group)
 }
 
 func covers[T any](t *testing.T, all []T, n int, group func(T) string) {

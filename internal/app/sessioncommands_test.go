@@ -7,16 +7,17 @@ import (
 	"strings"
 	"testing"
 
+	. "github.com/turnpike-gateway/turnpike/internal/app/apptest"
 	"github.com/turnpike-gateway/turnpike/internal/cli"
 )
 
 // An agent is run on the command line, in a session that is continued, listed, shown and deleted. // A12 J11
 func TestAgentsRunOnTheCommandLine(t *testing.T) {
-	noLeaks(t)
-	tools := newMCP(t, map[string]handler{"echo": echo})
-	up := newUpstream(t, script(asks(call{"mcp__tools__echo", `{"n":1}`}).saying("Looking."), says("Done."), says("Again."), says("Plain.")))
-	d := manage(MustRun(t, site{upstream: up.URL}.yaml()))
-	d.newAgent(fmt.Sprintf(`,"mcp_servers":[{"name":"tools","url":%q}]`, tools.URL+"/mcp"))
+	NoLeaks(t)
+	tools := NewMCP(t, map[string]Handler{"echo": Echo})
+	up := NewUpstream(t, Script(Asks(Use("mcp__tools__echo", `{"n":1}`)).Saying("Looking."), Says("Done."), Says("Again."), Says("Plain.")))
+	d := Manage(MustRun(t, Site{Upstream: up.URL}.Yaml()))
+	d.NewAgent(fmt.Sprintf(`,"mcp_servers":[{"name":"tools","url":%q}]`, tools.URL+"/mcp"))
 	run := func(args ...string) (string, int) {
 		var out bytes.Buffer
 		env := func(name string) (string, bool) {
@@ -37,7 +38,7 @@ func TestAgentsRunOnTheCommandLine(t *testing.T) {
 	if printed, code := run("agents", "run", "helper", "more", "--session", "sess_0"); code != 1 || !strings.Contains(printed, "sess_0") {
 		t.Errorf("%d %q", code, printed)
 	}
-	d.asOwner("POST", "/api/agents", `{"name":"plain","model":"m"}`, 201)
+	d.AsOwner("POST", "/api/agents", `{"name":"plain","model":"m"}`, 201)
 	printed, code = run("agents", "run", "plain", "hi")
 	if _, rest, _ := strings.Cut(printed, "\n"); code != 0 || rest != "Plain.\n" {
 		t.Errorf("%d %q", code, printed)

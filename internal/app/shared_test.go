@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	. "github.com/turnpike-gateway/turnpike/internal/app/apptest"
 	"github.com/turnpike-gateway/turnpike/internal/config"
 )
 
@@ -32,26 +33,26 @@ mcp_servers:
 // Two orgs use one declaration, each with a connection and a header of its own. Neither can
 // change it, each can switch it off, and that is kept over a restart. // P47
 func TestOrgsShareAServerOfTheFile(t *testing.T) {
-	noLeaks(t)
-	up := newUpstream(t, script(asks(call{"read", `{}`}), says("done"), asks(call{"read", `{}`}), says("done"), says("done")))
-	docs := newMCP(t, map[string]handler{"read": echo})
-	yaml := sharedYAML(up.URL, server("docs", docs.URL+"/?key=CANARY", `orgs: "*", headers: {X-Org: "org {org}", Authorization: "Bearer env:TOKEN"}`))
+	NoLeaks(t)
+	up := NewUpstream(t, Script(Asks(Use("read", `{}`)), Says("done"), Asks(Use("read", `{}`)), Says("done"), Says("done")))
+	docs := NewMCP(t, map[string]Handler{"read": Echo})
+	yaml := sharedYAML(up.URL, Server("docs", docs.URL+"/?key=CANARY", `orgs: "*", headers: {X-Org: "org {org}", Authorization: "Bearer env:TOKEN"}`))
 	data := t.TempDir()
-	g := mustRunIn(t, data, yaml, environment())
-	as := func(org, method, path, body string) answer {
+	g := MustRunIn(t, data, yaml, Environment())
+	as := func(org, method, path, body string) Answer {
 		t.Helper()
-		return g.send(method, path, strings.NewReader(body), "Authorization", "Bearer "+org+"-owner-key-0000")
+		return g.Send(method, path, strings.NewReader(body), "Authorization", "Bearer "+org+"-owner-key-0000")
 	}
 	for _, org := range []string{"a", "b"} {
-		if a := as(org, "POST", "/v1/chat/completions", question); a.status != 200 {
-			t.Fatalf("status %d: %s", a.status, a.body)
+		if a := as(org, "POST", "/v1/chat/completions", Question); a.Status != 200 {
+			t.Fatalf("status %d: %s", a.Status, a.Body)
 		}
-		calls := docs.of("tools/call")
-		if h := calls[len(calls)-1].header; h.Get("X-Org") != "org "+org || h.Get("Authorization") != "Bearer CANARY-token" {
+		calls := docs.Of("tools/call")
+		if h := calls[len(calls)-1].Header; h.Get("X-Org") != "org "+org || h.Get("Authorization") != "Bearer CANARY-token" {
 			t.Errorf("the headers of a call of the org %s are %v", org, h)
 		}
 	}
-	list := string(as("a", "GET", "/api/mcp-servers", "").body)
+	list := string(as("a", "GET", "/api/mcp-servers", "").Body)
 	if !strings.Contains(list, `"name":"docs"`) || !strings.Contains(list, `"shared":true`) || strings.Contains(list, "CANARY") || strings.Contains(list, "org a") {
 		t.Errorf("the org sees %s", list)
 	}
@@ -62,37 +63,37 @@ func TestOrgsShareAServerOfTheFile(t *testing.T) {
 		{"DELETE", "/api/mcp-servers/docs", ``},
 		{"POST", "/api/mcp-servers", fmt.Sprintf(`{"name":"docs","url":%q}`, docs.URL)},
 	} {
-		if a := as("a", tt.method, tt.path, tt.body); a.status != 409 {
-			t.Errorf("%s %s %s: status %d: %s", tt.method, tt.path, tt.body, a.status, a.body)
+		if a := as("a", tt.method, tt.path, tt.body); a.Status != 409 {
+			t.Errorf("%s %s %s: status %d: %s", tt.method, tt.path, tt.body, a.Status, a.Body)
 		}
 	}
 	misspelt := as("a", "PATCH", "/api/mcp-servers/docs", `{"enabld":false}`)
-	if misspelt.status != 400 || !strings.Contains(string(misspelt.body), "did you mean enabled?") {
-		t.Errorf("status %d: %s", misspelt.status, misspelt.body)
+	if misspelt.Status != 400 || !strings.Contains(string(misspelt.Body), "did you mean enabled?") {
+		t.Errorf("status %d: %s", misspelt.Status, misspelt.Body)
 	}
 	tools := func(org string, want int) {
 		t.Helper()
 		a := as(org, "GET", "/v1/models", "")
-		if !strings.Contains(string(a.body), fmt.Sprintf(`"mcp_tools_count":%d`, want)) {
-			t.Errorf("org %s: %s, want %d tools", org, a.body, want)
+		if !strings.Contains(string(a.Body), fmt.Sprintf(`"mcp_tools_count":%d`, want)) {
+			t.Errorf("org %s: %s, want %d tools", org, a.Body, want)
 		}
 	}
-	if a := as("a", "PATCH", "/api/mcp-servers/docs", `{"enabled":false}`); a.status != 200 || !strings.Contains(string(a.body), `"state":"disabled"`) {
-		t.Fatalf("status %d: %s", a.status, a.body)
+	if a := as("a", "PATCH", "/api/mcp-servers/docs", `{"enabled":false}`); a.Status != 200 || !strings.Contains(string(a.Body), `"state":"disabled"`) {
+		t.Fatalf("status %d: %s", a.Status, a.Body)
 	}
 	tools("a", 0)
 	tools("b", 1)
-	if err := g.stop(); err != nil {
+	if err := g.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	g = mustRunIn(t, data, yaml, environment())
+	g = MustRunIn(t, data, yaml, Environment())
 	tools("a", 0)
 	tools("b", 1)
-	if a := as("a", "PATCH", "/api/mcp-servers/docs", `{"enabled":true}`); a.status != 200 {
-		t.Fatalf("status %d: %s", a.status, a.body)
+	if a := as("a", "PATCH", "/api/mcp-servers/docs", `{"enabled":true}`); a.Status != 200 {
+		t.Fatalf("status %d: %s", a.Status, a.Body)
 	}
 	tools("a", 1)
-	rows := string(as("a", "GET", "/api/audit?kind=management&limit=50", "").body)
+	rows := string(as("a", "GET", "/api/audit?kind=management&limit=50", "").Body)
 	if !strings.Contains(rows, `"before":{"enabled":true}`) || !strings.Contains(rows, `"after":{"enabled":false}`) {
 		t.Errorf("the audit log has %s", rows)
 	}
@@ -101,22 +102,22 @@ func TestOrgsShareAServerOfTheFile(t *testing.T) {
 // A server is shared with the orgs of its list, and with "*" also with orgs of the API. An org
 // cannot switch on what the operator has disabled. // P47
 func TestASharedServerIsForItsOrgs(t *testing.T) {
-	noLeaks(t)
-	docs := newMCP(t, map[string]handler{"read": echo})
-	yaml := sharedYAML(docs.URL, server("all", docs.URL, `orgs: "*"`), server("some", docs.URL, `orgs: [a, c]`), server("off", docs.URL, `orgs: "*", enabled: false`))
+	NoLeaks(t)
+	docs := NewMCP(t, map[string]Handler{"read": Echo})
+	yaml := sharedYAML(docs.URL, Server("all", docs.URL, `orgs: "*"`), Server("some", docs.URL, `orgs: [a, c]`), Server("off", docs.URL, `orgs: "*", enabled: false`))
 	g := MustRun(t, yaml)
-	as := func(key, method, path, body string) answer {
+	as := func(key, method, path, body string) Answer {
 		t.Helper()
-		return g.send(method, path, strings.NewReader(body), "Authorization", "Bearer "+key)
+		return g.Send(method, path, strings.NewReader(body), "Authorization", "Bearer "+key)
 	}
-	if a := as("operator-key-0000", "POST", "/api/orgs", `{"id":"c","features":["mcp_outbound"]}`); a.status != 201 {
-		t.Fatalf("status %d: %s", a.status, a.body)
+	if a := as("operator-key-0000", "POST", "/api/orgs", `{"id":"c","features":["mcp_outbound"]}`); a.Status != 201 {
+		t.Fatalf("status %d: %s", a.Status, a.Body)
 	}
-	made := string(as("operator-key-0000", "POST", "/api/orgs/c/keys", `{"name":"k","role":"owner"}`).body)
+	made := string(as("operator-key-0000", "POST", "/api/orgs/c/keys", `{"name":"k","role":"owner"}`).Body)
 	_, rest, _ := strings.Cut(made, `"key":"`)
 	ofC, _, _ := strings.Cut(rest, `"`)
 	for key, want := range map[string]string{"a-owner-key-0000": "[all some off]", "b-owner-key-0000": "[all off]", ofC: "[all some off]"} {
-		list := string(as(key, "GET", "/api/mcp-servers", "").body)
+		list := string(as(key, "GET", "/api/mcp-servers", "").Body)
 		var names []string
 		for _, name := range []string{"all", "some", "off"} {
 			if strings.Contains(list, `"name":"`+name+`"`) {
@@ -127,11 +128,11 @@ func TestASharedServerIsForItsOrgs(t *testing.T) {
 			t.Errorf("%s sees %v, want %s", key, names, want)
 		}
 	}
-	if a := as(ofC, "PATCH", "/api/mcp-servers/off", `{"enabled":true}`); a.status != 409 {
-		t.Errorf("status %d: %s", a.status, a.body)
+	if a := as(ofC, "PATCH", "/api/mcp-servers/off", `{"enabled":true}`); a.Status != 409 {
+		t.Errorf("status %d: %s", a.Status, a.Body)
 	}
-	if a := as(ofC, "PATCH", "/api/mcp-servers/all", `{"enabled":false}`); a.status != 200 {
-		t.Errorf("status %d: %s", a.status, a.body)
+	if a := as(ofC, "PATCH", "/api/mcp-servers/all", `{"enabled":false}`); a.Status != 200 {
+		t.Errorf("status %d: %s", a.Status, a.Body)
 	}
 }
 

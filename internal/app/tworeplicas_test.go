@@ -12,33 +12,34 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/app"
+	. "github.com/turnpike-gateway/turnpike/internal/app/apptest"
 	"github.com/turnpike-gateway/turnpike/internal/config"
 	"github.com/turnpike-gateway/turnpike/internal/store/postgres/postgrestest"
 )
 
 // twoReplicas starts two replicas on one PostgreSQL database.
-func twoReplicas(t *testing.T, s site) (a, b *gateway) {
+func twoReplicas(t *testing.T, s Site) (a, b *Gateway) {
 	t.Helper()
-	return twoReplicasOf(t, s.yaml(), nil)
+	return twoReplicasOf(t, s.Yaml(), nil)
 }
 
 // twoReplicasOf is twoReplicas with a configuration, and the program that they start as their children.
-func twoReplicasOf(t *testing.T, yaml string, program []string) (a, b *gateway) {
+func twoReplicasOf(t *testing.T, yaml string, program []string) (a, b *Gateway) {
 	t.Helper()
 	o := postgrestest.New(t)
-	variables := environment()
-	variables["DATABASE"], variables["MASTER"] = o.URL, masterKey
+	variables := Environment()
+	variables["DATABASE"], variables["MASTER"] = o.URL, MasterKey
 	yaml += fmt.Sprintf(`
 database: env:DATABASE
 postgres: {schema: %q, pool: 6}
 master_key: env:MASTER
 replica: {linger: 0s}
 `, o.Schema)
-	boot := func() *gateway {
-		g := mustRunWith(t, t.TempDir(), yaml, variables, app.Options{Program: program})
-		g.client.Transport = patient{g.client.Transport}
-		if a := g.send("GET", "/readyz", nil); a.status != 200 {
-			t.Fatalf("/readyz is %d: %s", a.status, a.body)
+	boot := func() *Gateway {
+		g := MustRunWith(t, t.TempDir(), yaml, variables, app.Options{Program: program})
+		g.Client.Transport = patient{g.Client.Transport}
+		if a := g.Send("GET", "/readyz", nil); a.Status != 200 {
+			t.Fatalf("/readyz is %d: %s", a.Status, a.Body)
 		}
 		return g
 	}
@@ -66,28 +67,28 @@ func (p patient) RoundTrip(r *http.Request) (*http.Response, error) {
 				return nil, err
 			}
 		}
-		pollPause()
+		PollPause()
 	}
 }
 
 // A change on one replica holds for the next request on the other, every time. // A01 A07 K08
 func TestAChangeOnOneReplicaHoldsOnTheOther(t *testing.T) {
-	noLeaks(t)
-	tools := newMCP(t, map[string]handler{"look": echo}, "look")
-	a, b := twoReplicas(t, site{upstream: newUpstream(t, saysChat("hello")).URL})
-	d := manage(a)
+	NoLeaks(t)
+	tools := NewMCP(t, map[string]Handler{"look": Echo}, "look")
+	a, b := twoReplicas(t, Site{Upstream: NewUpstream(t, SaysChat("hello")).URL})
+	d := Manage(a)
 	var took []time.Duration
 	change := func(method, path, body string, want int) map[string]any {
 		t.Helper()
 		began := time.Now()
-		made := d.do(method, path, "owner-key", body, want)
+		made := d.Do(method, path, "owner-key", body, want)
 		took = append(took, time.Since(began))
 		return made
 	}
 	is := func(key string, want int) {
 		t.Helper()
-		if got := b.send("GET", "/api/keys", nil, "Authorization", "Bearer "+key); got.status != want {
-			t.Errorf("the other replica answers %d, want %d: %s", got.status, want, got.body)
+		if got := b.Send("GET", "/api/keys", nil, "Authorization", "Bearer "+key); got.Status != want {
+			t.Errorf("the other replica answers %d, want %d: %s", got.Status, want, got.Body)
 		}
 	}
 	for n := range 15 {
@@ -100,11 +101,11 @@ func TestAChangeOnOneReplicaHoldsOnTheOther(t *testing.T) {
 		is(key, 401)
 	}
 	change("POST", "/api/mcp-servers", fmt.Sprintf(`{"name":"tools","url":%q,"trust":true}`, tools.URL), http.StatusCreated)
-	if got := b.connect("member-key", "").names(); !slices.Equal(got, []string{"look"}) {
+	if got := b.Connect("member-key", "").Names(); !slices.Equal(got, []string{"look"}) {
 		t.Errorf("the tools on the other replica are %v", got)
 	}
 	change("DELETE", "/api/mcp-servers/tools", "", http.StatusOK)
-	if got := b.connect("member-key", "").names(); len(got) != 0 {
+	if got := b.Connect("member-key", "").Names(); len(got) != 0 {
 		t.Errorf("the tools on the other replica are %v", got)
 	}
 	slices.Sort(took)
@@ -113,11 +114,11 @@ func TestAChangeOnOneReplicaHoldsOnTheOther(t *testing.T) {
 
 // The second one would have its spool and its sessions of code in the directory of the first. // L05
 func TestTwoReplicasDoNotStartWithOneDataDirectory(t *testing.T) {
-	noLeaks(t)
+	NoLeaks(t)
 	o := postgrestest.New(t)
-	variables := environment()
-	variables["DATABASE"], variables["MASTER"], variables["TURNPIKE_DATA"] = o.URL, masterKey, t.TempDir()
-	yaml := site{upstream: "http://127.0.0.1:1"}.yaml() + fmt.Sprintf(`
+	variables := Environment()
+	variables["DATABASE"], variables["MASTER"], variables["TURNPIKE_DATA"] = o.URL, MasterKey, t.TempDir()
+	yaml := Site{Upstream: "http://127.0.0.1:1"}.Yaml() + fmt.Sprintf(`
 database: env:DATABASE
 postgres: {schema: %q, pool: 4}
 master_key: env:MASTER

@@ -12,17 +12,24 @@ import (
 // isFixed) nor a danger, each with the reason.
 func exceptions() map[string]string {
 	return map[string]string{
-		"internal/app.release":      "only the linker sets it, for release builds",
-		"internal/id.random":        "an encoding has no state",
-		"internal/id.ordered":       "an encoding has no state",
-		"internal/egress.copies":    "a pool lends memory and remembers nothing",
-		"internal/memlimit.lent":    "a pool lends memory and remembers nothing",
-		"internal/run.smallBuffers": "a pool lends memory and remembers nothing",
-		"internal/run.largeBuffers": "a pool lends memory and remembers nothing",
-		"internal/sse.spareBuffers": "a pool lends memory and remembers nothing",
-		"sqlite.ErrNotFound":        "another name of an error, which has no state",
-		"..ErrBusy":                 "another name of an error, which has no state",
-		"..ErrNoSession":            "another name of an error, which has no state",
+		"internal/app.release":            "only the linker sets it, for release builds",
+		"internal/app/apptest.document":   "read once for the tests of a package",
+		"internal/app/apptest.schemas":    "compiled once for the tests of a package",
+		"internal/app/apptest.emptyStore": "made once for the tests of a package",
+		"internal/app/apptest.decided":    "parallel tests are known by their T",
+		"internal/app/apptest.built":      "the program is built once for the tests of a package",
+		"internal/app/apptest.Update":     "a flag of tests",
+		"internal/app/apptest.Kinds":      "a table of tests",
+		"internal/id.random":              "an encoding has no state",
+		"internal/id.ordered":             "an encoding has no state",
+		"internal/egress.copies":          "a pool lends memory and remembers nothing",
+		"internal/memlimit.lent":          "a pool lends memory and remembers nothing",
+		"internal/run.smallBuffers":       "a pool lends memory and remembers nothing",
+		"internal/run.largeBuffers":       "a pool lends memory and remembers nothing",
+		"internal/sse.spareBuffers":       "a pool lends memory and remembers nothing",
+		"sqlite.ErrNotFound":              "another name of an error, which has no state",
+		"..ErrBusy":                       "another name of an error, which has no state",
+		"..ErrNoSession":                  "another name of an error, which has no state",
 	}
 }
 

@@ -8,12 +8,9 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-	"go.uber.org/goleak"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func newTestSession(orgID, id string) *session {
 	s := &session{id: id, org: orgID, principal: "k", server: mcp.NewServer(&mcp.Implementation{Name: "t", Version: "1"}, nil)}

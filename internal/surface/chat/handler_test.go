@@ -13,8 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
@@ -26,8 +24,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/model"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // teller is a Runner that tells its events, or does what its function does.
 type teller struct {

@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
@@ -31,8 +29,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // bench is a handler with its real runner, before a model that plays a story.
 type bench struct {

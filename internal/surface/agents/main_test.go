@@ -1,0 +1,9 @@
+package agents_test
+
+import (
+	"testing"
+
+	"github.com/turnpike-gateway/turnpike/internal/app/apptest"
+)
+
+func TestMain(m *testing.M) { apptest.Main(m) }

@@ -1,0 +1,9 @@
+package files_test
+
+import (
+	"testing"
+
+	"github.com/turnpike-gateway/turnpike/internal/app/apptest"
+)
+
+func TestMain(m *testing.M) { apptest.Main(m) }

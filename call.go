@@ -108,7 +108,15 @@ func (a *Agent) newCall(in Input, opts []Option) (*call, error) {
 	if !o.limits.USD.IsZero() && !e.price(e.target).Known() {
 		return nil, invalid("the model %s has no price, and Limits.USD applies; set Agent.Rates[%q]", e.target.Model, e.target.Model)
 	}
-	c := &call{engine: e, id: newRunID(), input: in.items, o: o, caller: o.caller, lastTurn: item.LastTurn(in.items), ended: map[string]outcome{}}
+	c := &call{
+		engine:   e,
+		id:       newRunID(),
+		input:    in.items,
+		o:        o,
+		caller:   o.caller,
+		lastTurn: item.LastTurn(in.items),
+		ended:    map[string]outcome{},
+	}
 	c.conversation = a.Conversation
 	if o.session != nil {
 		if err := checkSession(o.session.id); err != nil {
@@ -237,7 +245,13 @@ func (c *call) base(p loop.Policy) *run.Request {
 	target.Window = c.compaction().size(target.Model)
 	r := &run.Request{
 		Who: run.Who{
-			Org: orgID, Principal: c.caller.ID, Permissions: c.caller.Permissions, CallerOrg: c.caller.Org, Surface: surfaceName, RunID: c.id, AgentSession: c.session,
+			Org:          orgID,
+			Principal:    c.caller.ID,
+			Permissions:  c.caller.Permissions,
+			CallerOrg:    c.caller.Org,
+			Surface:      surfaceName,
+			RunID:        c.id,
+			AgentSession: c.session,
 		},
 		Input: run.Input{
 			Conversation: run.Conversation{Items: c.input, Options: a.Options},
@@ -434,10 +448,19 @@ func (c *call) ending(p run.Performed, has Partial) error {
 	case event.MaxCalls:
 		return limit(CallLimit, "the run has used its %d tool calls (Limits.Calls)", s.Limits.Calls)
 	case event.Tokens:
-		return limit(TokenLimit, "the run has used %d of its %d tokens, and the next model call may need more than the rest (Limits.Tokens)", s.Spent.Tokens, s.Limits.Tokens)
+		return limit(
+			TokenLimit,
+			"the run has used %d of its %d tokens, and the next model call may need more than the rest (Limits.Tokens)",
+			s.Spent.Tokens,
+			s.Limits.Tokens,
+		)
 	case event.Money, event.BudgetExceeded:
-		return limit(CostLimit, "the run has spent %s of its %s US dollars, and the next model call may cost more than the rest (Limits.USD)",
-			tool.NanoUSD(s.Spent.NanoUSD), tool.NanoUSD(*s.Limits.NanoUSD))
+		return limit(
+			CostLimit,
+			"the run has spent %s of its %s US dollars, and the next model call may cost more than the rest (Limits.USD)",
+			tool.NanoUSD(s.Spent.NanoUSD),
+			tool.NanoUSD(*s.Limits.NanoUSD),
+		)
 	case event.Deadline:
 		return limit(TimeLimit, "the run has taken %v (Limits.Time)", time.Duration(s.Limits.ActiveMS)*time.Millisecond)
 	case event.Memory:
@@ -473,7 +496,13 @@ func (c *call) modelMessage(message string, failed *model.Error) string {
 	case failed == nil:
 		return cmp.Or(message, "the model call failed")
 	case failed.Credential && provider == "bedrock":
-		return fmt.Sprintf("%s refuses the credentials (status %d): %s; check APIKey, or AccessKeyID and SecretAccessKey, in %s", provider, failed.Status, failed.Message, options)
+		return fmt.Sprintf(
+			"%s refuses the credentials (status %d): %s; check APIKey, or AccessKeyID and SecretAccessKey, in %s",
+			provider,
+			failed.Status,
+			failed.Message,
+			options,
+		)
 	case failed.Credential:
 		return fmt.Sprintf("%s refuses the API key (status %d): %s; check APIKey in %s", provider, failed.Status, failed.Message, options)
 	case failed.Status == 0 && failed.Param == "" && failed.Message == "":
@@ -481,7 +510,12 @@ func (c *call) modelMessage(message string, failed *model.Error) string {
 		if failed.Err != nil {
 			cause = failed.Err.Error()
 		}
-		return fmt.Sprintf("%s could not be reached, or its answer broke off: %s; if it happens again, check BaseURL in %s", provider, cause, options)
+		return fmt.Sprintf(
+			"%s could not be reached, or its answer broke off: %s; if it happens again, check BaseURL in %s",
+			provider,
+			cause,
+			options,
+		)
 	}
 	return message
 }
@@ -538,7 +572,10 @@ func (c *call) begin(ctx context.Context) error {
 	if c.o.skipInput {
 		return nil
 	}
-	if err := c.conversation.Append(ctx, Turn{Session: c.session, RunID: c.id, Caller: c.caller, Role: InputTurn, Items: slices.Clone(c.input[c.history:])}); err != nil {
+	if err := c.conversation.Append(
+		ctx,
+		Turn{Session: c.session, RunID: c.id, Caller: c.caller, Role: InputTurn, Items: slices.Clone(c.input[c.history:])},
+	); err != nil {
 		return &LostError{Message: "the conversation of the run cannot be stored", Cause: err}
 	}
 	return nil
@@ -572,7 +609,14 @@ func (c *call) appendTurns(ctx context.Context, items []item.Item) error {
 		for role == ToolTurn && end < len(items) && items[end].Kind == item.ToolResult {
 			end++
 		}
-		turn := Turn{Session: c.session, RunID: c.id, Caller: c.caller, Number: c.turns, Role: role, Items: slices.Clone(items[c.appended:end])}
+		turn := Turn{
+			Session: c.session,
+			RunID:   c.id,
+			Caller:  c.caller,
+			Number:  c.turns,
+			Role:    role,
+			Items:   slices.Clone(items[c.appended:end]),
+		}
 		if err := c.conversation.Append(ctx, turn); err != nil {
 			c.failed = err
 			return err

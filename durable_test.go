@@ -61,7 +61,9 @@ func TestAnApprovalAfterARestart(t *testing.T) {
 	a := agent(store, "text Two.\ncall c1 pay {\"cents\":500}\ncall c2 pay {\"cents\":50}\ncall c3 pay {\"cents\":700}\n")
 	_, err := a.Run(t.Context(), turnpike.Text("pay"), turnpike.As(ada))
 	var waiting *turnpike.Waiting
-	if !errors.As(err, &waiting) || len(waiting.Approvals) != 2 || paid != 50 || string(waiting.Approvals[0].Arguments) != `{"cents":500}` || waiting.Status() != 202 {
+	if !errors.As(err, &waiting) || len(waiting.Approvals) != 2 || paid != 50 ||
+		string(waiting.Approvals[0].Arguments) != `{"cents":500}` ||
+		waiting.Status() != 202 {
 		t.Fatalf("%#v, paid %d", err, paid)
 	}
 	if left := time.Until(waiting.Approvals[0].ExpiresAt); left < 6*24*time.Hour || left > 7*24*time.Hour {
@@ -69,15 +71,21 @@ func TestAnApprovalAfterARestart(t *testing.T) {
 	}
 	store = reopen(t, store, path)
 	a = agent(store, "text Done.\n")
-	if _, err := a.Resume(t.Context(), waiting.RunID, turnpike.Approve("appr_x")).Result(); err == nil || err.(turnpike.Failure).Status() != 404 {
+	if _, err := a.Resume(t.Context(), waiting.RunID, turnpike.Approve("appr_x")).
+		Result(); err == nil ||
+		err.(turnpike.Failure).Status() != 404 {
 		t.Error(err)
 	}
 	_, err = a.Resume(t.Context(), waiting.RunID, turnpike.Approve(waiting.Approvals[0].ID)).Result()
 	var still *turnpike.Waiting
-	if !errors.As(err, &still) || len(still.Approvals) != 1 || still.Approvals[0].ID != waiting.Approvals[1].ID || string(still.Approvals[0].Arguments) != `{"cents":700}` || paid != 50 {
+	if !errors.As(err, &still) || len(still.Approvals) != 1 || still.Approvals[0].ID != waiting.Approvals[1].ID ||
+		string(still.Approvals[0].Arguments) != `{"cents":700}` ||
+		paid != 50 {
 		t.Fatalf("%#v", err)
 	}
-	if _, err := a.Resume(t.Context(), waiting.RunID, turnpike.Deny(waiting.Approvals[0].ID, "")).Result(); err == nil || err.(turnpike.Failure).Status() != 409 {
+	if _, err := a.Resume(t.Context(), waiting.RunID, turnpike.Deny(waiting.Approvals[0].ID, "")).
+		Result(); err == nil ||
+		err.(turnpike.Failure).Status() != 409 {
 		t.Error(err)
 	}
 	s := a.Resume(t.Context(), waiting.RunID, turnpike.Deny(waiting.Approvals[1].ID, "too much"))
@@ -93,7 +101,8 @@ func TestAnApprovalAfterARestart(t *testing.T) {
 		t.Fatalf("%+v, %v; paid %d for %+v; %v", r, err, paid, by, kinds)
 	}
 	got := calls(r)
-	if len(got) != 3 || got[0].Result != "paid" || got[1].Result != "paid" || !strings.Contains(got[2].Result, "too much") || r.Steps[0].Text != "Two." {
+	if len(got) != 3 || got[0].Result != "paid" || got[1].Result != "paid" || !strings.Contains(got[2].Result, "too much") ||
+		r.Steps[0].Text != "Two." {
 		t.Errorf("%+v", r.Steps)
 	}
 	again, err := a.Resume(t.Context(), waiting.RunID).Result()
@@ -108,7 +117,13 @@ func TestARaisedLimit(t *testing.T) {
 	store := open(t, path)
 	script := turnpiketest.NewScript(t, endless)
 	agent := func(rounds int) *turnpike.Agent {
-		return &turnpike.Agent{Model: script, Store: store, Tools: []tool.Tool{weather()}, Instructions: "Go.", Limits: turnpike.Limits{Rounds: rounds, Tokens: 10_000}}
+		return &turnpike.Agent{
+			Model:        script,
+			Store:        store,
+			Tools:        []tool.Tool{weather()},
+			Instructions: "Go.",
+			Limits:       turnpike.Limits{Rounds: rounds, Tokens: 10_000},
+		}
 	}
 	var limit *turnpike.LimitError
 	if _, err := agent(2).Run(t.Context(), turnpike.Text("go")); !errors.As(err, &limit) {
@@ -150,16 +165,20 @@ func TestARunThatIsCancelledOnDisk(t *testing.T) {
 func TestStartAndFollow(t *testing.T) {
 	store := open(t, filepath.Join(t.TempDir(), "runs.db"))
 	gate := make(chan struct{})
-	a := &turnpike.Agent{Model: turnpiketest.NewScript(t, "text Wait.\ncall c1 gate {}\n\ntext Done.\n\ncall c2 gate {}\n"), Store: store, Tools: []tool.Tool{
-		tool.Func("gate", "", func(ctx context.Context, _ struct{}) (string, error) {
-			select {
-			case <-gate:
-				return "open", nil
-			case <-ctx.Done():
-				return "", ctx.Err()
-			}
-		}),
-	}}
+	a := &turnpike.Agent{
+		Model: turnpiketest.NewScript(t, "text Wait.\ncall c1 gate {}\n\ntext Done.\n\ncall c2 gate {}\n"),
+		Store: store,
+		Tools: []tool.Tool{
+			tool.Func("gate", "", func(ctx context.Context, _ struct{}) (string, error) {
+				select {
+				case <-gate:
+					return "open", nil
+				case <-ctx.Done():
+					return "", ctx.Err()
+				}
+			}),
+		},
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	id, err := a.Start(ctx, turnpike.Text("go"))
 	if err != nil {
@@ -184,7 +203,8 @@ func TestStartAndFollow(t *testing.T) {
 		}
 		kinds = append(kinds, e.Type())
 	}
-	if r, err := s.Result(); err != nil || r.Text != "Done." || strings.Join(kinds, " ") != "tool_done round_started text_delta round_done finished" {
+	if r, err := s.Result(); err != nil || r.Text != "Done." ||
+		strings.Join(kinds, " ") != "tool_done round_started text_delta round_done finished" {
 		t.Errorf("%+v, %v, %v", r, err, kinds)
 	}
 	gate = make(chan struct{})
@@ -253,13 +273,24 @@ func TestRunsWithOneKey(t *testing.T) {
 		}).Key(func(in order) string { return in.ID })
 		one := func(id string) turnpiketest.Step { return turnpiketest.Call("pay", order{id}) }
 		a := &turnpike.Agent{
-			Model: turnpiketest.Model(t, one("A"), turnpiketest.Say("x"), turnpiketest.Turn(one("A"), one("B"), one("B")), turnpiketest.Say("x"),
-				one("fails"), turnpiketest.Say("x"), one("fails"), turnpiketest.Say("x")),
-			Tools: []tool.Tool{pay}, Store: store,
+			Model: turnpiketest.Model(
+				t,
+				one("A"),
+				turnpiketest.Say("x"),
+				turnpiketest.Turn(one("A"), one("B"), one("B")),
+				turnpiketest.Say("x"),
+				one("fails"),
+				turnpiketest.Say("x"),
+				one("fails"),
+				turnpiketest.Say("x"),
+			),
+			Tools: []tool.Tool{pay},
+			Store: store,
 		}
 		first, second := mustRun(t, a), mustRun(t, a)
 		got := calls(second)
-		if got[0].Result != "receipt "+first.RunID || got[1].Result != "receipt "+second.RunID || got[2].Result != got[1].Result || strings.Join(paid, " ") != "pay:A pay:B" {
+		if got[0].Result != "receipt "+first.RunID || got[1].Result != "receipt "+second.RunID || got[2].Result != got[1].Result ||
+			strings.Join(paid, " ") != "pay:A pay:B" {
 			t.Errorf("%+v; paid %q", got, paid)
 		}
 		if r := mustRun(t, a); !calls(r)[0].Error {
@@ -281,7 +312,10 @@ func TestAnUnknownEffectIsMadeAgain(t *testing.T) {
 		}
 		return tool.From(ctx).IdempotencyKey, nil
 	}).Key(func(struct{}) string { return "A" })
-	a := &turnpike.Agent{Model: turnpiketest.Model(t, turnpiketest.Call("pay", nil), turnpiketest.Call("pay", nil), turnpiketest.Say("x")), Tools: []tool.Tool{pay}}
+	a := &turnpike.Agent{
+		Model: turnpiketest.Model(t, turnpiketest.Call("pay", nil), turnpiketest.Call("pay", nil), turnpiketest.Say("x")),
+		Tools: []tool.Tool{pay},
+	}
 	if got := calls(mustRun(t, a)); got[0].Outcome != event.CallUnknown || got[1].Result != "pay:A" || attempts != 2 {
 		t.Errorf("%+v", got)
 	}
@@ -311,10 +345,17 @@ func TestTheConversationOfAStartedRun(t *testing.T) {
 func TestTheRunsOfAStore(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runs.db")
 	store := open(t, path)
-	m := turnpiketest.Model(t, turnpiketest.Say("Done."), turnpiketest.Call("pay", nil), turnpiketest.Call("look", nil), turnpiketest.Say("Seen."))
+	m := turnpiketest.Model(
+		t,
+		turnpiketest.Say("Done."),
+		turnpiketest.Call("pay", nil),
+		turnpiketest.Call("look", nil),
+		turnpiketest.Say("Seen."),
+	)
 	entered := make(chan struct{})
 	agent := func(look func(context.Context, struct{}) (string, error)) *turnpike.Agent {
-		pay := tool.Func("pay", "", func(context.Context, struct{}) (string, error) { return "paid", nil }).ApproveIf(func(struct{}) bool { return true })
+		pay := tool.Func("pay", "", func(context.Context, struct{}) (string, error) { return "paid", nil }).
+			ApproveIf(func(struct{}) bool { return true })
 		return &turnpike.Agent{Model: m, Store: store, Tools: []tool.Tool{pay, tool.Func("look", "", look).ReadOnly()}}
 	}
 	a := agent(func(ctx context.Context, _ struct{}) (string, error) {
@@ -324,7 +365,14 @@ func TestTheRunsOfAStore(t *testing.T) {
 	})
 	done := mustRun(t, a).RunID
 	var waiting *turnpike.Waiting
-	if _, err := a.Run(t.Context(), turnpike.Text("pay"), turnpike.As(turnpike.Caller{ID: "ada", Permissions: []string{"pay"}})); !errors.As(err, &waiting) {
+	if _, err := a.Run(
+		t.Context(),
+		turnpike.Text("pay"),
+		turnpike.As(turnpike.Caller{ID: "ada", Permissions: []string{"pay"}}),
+	); !errors.As(
+		err,
+		&waiting,
+	) {
 		t.Fatal(err)
 	}
 	broken, err := a.Start(t.Context(), turnpike.Text("look"))
@@ -339,7 +387,9 @@ func TestTheRunsOfAStore(t *testing.T) {
 		}
 		return out
 	}
-	if got := runs(turnpike.RunFilter{States: []turnpike.RunState{turnpike.RunInProgress, turnpike.RunBroken}}); got != "look in_progress  program; " {
+	if got := runs(
+		turnpike.RunFilter{States: []turnpike.RunState{turnpike.RunInProgress, turnpike.RunBroken}},
+	); got != "look in_progress  program; " {
 		t.Error(got)
 	}
 	store = reopen(t, store, path)
@@ -347,7 +397,11 @@ func TestTheRunsOfAStore(t *testing.T) {
 	if got := runs(turnpike.RunFilter{}); got != "look broken  program; pay waits  ada; done ended stop program; " {
 		t.Error(got)
 	}
-	if got := runs(turnpike.RunFilter{Caller: "ada"}) + runs(turnpike.RunFilter{Since: time.Now().Add(time.Hour)}); got != "pay waits  ada; " {
+	if got := runs(
+		turnpike.RunFilter{Caller: "ada"},
+	) + runs(
+		turnpike.RunFilter{Since: time.Now().Add(time.Hour)},
+	); got != "pay waits  ada; " {
 		t.Error(got)
 	}
 	for r, err := range a.Runs(t.Context(), turnpike.RunFilter{States: []turnpike.RunState{turnpike.RunBroken}}) {

@@ -73,7 +73,12 @@ func TestEachLimitTripsAlone(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			both(t, func() *turnpike.Agent {
-				return &turnpike.Agent{Model: turnpiketest.NewScript(t, endless), Tools: []tool.Tool{weather()}, Limits: c.limits, Rates: c.rates}
+				return &turnpike.Agent{
+					Model:  turnpiketest.NewScript(t, endless),
+					Tools:  []tool.Tool{weather()},
+					Limits: c.limits,
+					Rates:  c.rates,
+				}
 			}, func(t *testing.T, err error) {
 				var limit *turnpike.LimitError
 				if !errors.As(err, &limit) || limit.Kind != c.kind || limit.Status() != 429 {
@@ -121,11 +126,16 @@ func TestALimitOfTime(t *testing.T) {
 			<-ctx.Done()
 			return "", ctx.Err()
 		})
-		a := &turnpike.Agent{Model: turnpiketest.NewScript(t, "call c1 slow {}\n"), Tools: []tool.Tool{slow}, Limits: turnpike.Limits{Time: time.Minute}}
+		a := &turnpike.Agent{
+			Model:  turnpiketest.NewScript(t, "call c1 slow {}\n"),
+			Tools:  []tool.Tool{slow},
+			Limits: turnpike.Limits{Time: time.Minute},
+		}
 		begin := time.Now()
 		err := errOf(a.Stream(t.Context(), turnpike.Text("go")))
 		var limit *turnpike.LimitError
-		if !errors.As(err, &limit) || limit.Kind != turnpike.TimeLimit || time.Since(begin) != time.Minute || calls(limit.Result())[0].Outcome != event.CallUnknown {
+		if !errors.As(err, &limit) || limit.Kind != turnpike.TimeLimit || time.Since(begin) != time.Minute ||
+			calls(limit.Result())[0].Outcome != event.CallUnknown {
 			t.Errorf("%v after %v: %+v", err, time.Since(begin), limit.Result())
 		}
 	})
@@ -134,11 +144,21 @@ func TestALimitOfTime(t *testing.T) {
 func TestWithinOnlyTightens(t *testing.T) {
 	a := &turnpike.Agent{Model: turnpiketest.NewScript(t, endless), Tools: []tool.Tool{weather()}, Limits: turnpike.Limits{Rounds: 2}}
 	var limit *turnpike.LimitError
-	if _, err := a.Run(t.Context(), turnpike.Text("go"), turnpike.Within(turnpike.Limits{Rounds: 5})); !errors.As(err, &limit) || limit.Result().Rounds != 2 {
+	if _, err := a.Run(
+		t.Context(),
+		turnpike.Text("go"),
+		turnpike.Within(turnpike.Limits{Rounds: 5}),
+	); !errors.As(err, &limit) ||
+		limit.Result().Rounds != 2 {
 		t.Errorf("%v", err)
 	}
 	a = &turnpike.Agent{Model: turnpiketest.NewScript(t, endless), Tools: []tool.Tool{weather()}}
-	if _, err := a.Run(t.Context(), turnpike.Text("go"), turnpike.Within(turnpike.Limits{Rounds: 1})); !errors.As(err, &limit) || limit.Result().Rounds != 1 {
+	if _, err := a.Run(
+		t.Context(),
+		turnpike.Text("go"),
+		turnpike.Within(turnpike.Limits{Rounds: 1}),
+	); !errors.As(err, &limit) ||
+		limit.Result().Rounds != 1 {
 		t.Errorf("%v", err)
 	}
 }
@@ -159,7 +179,10 @@ type named struct{ *turnpiketest.Script }
 func (named) ModelName() (provider, name string) { return "openai", "gpt-5.4" }
 
 func TestABuiltInPrice(t *testing.T) {
-	r, err := (&turnpike.Agent{Model: named{turnpiketest.NewScript(t, story)}, Tools: []tool.Tool{weather()}, Limits: turnpike.Limits{USD: turnpike.USD("1")}}).Run(t.Context(), turnpike.Text("go"))
+	r, err := (&turnpike.Agent{Model: named{turnpiketest.NewScript(t, story)}, Tools: []tool.Tool{weather()}, Limits: turnpike.Limits{USD: turnpike.USD("1")}}).Run(
+		t.Context(),
+		turnpike.Text("go"),
+	)
 	if err != nil || r.Cost.Nano() <= 0 {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -177,7 +200,10 @@ func TestAToolWithAPrice(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	var limit *turnpike.LimitError
-	if _, err := agent("0.2").Run(t.Context(), turnpike.Text("go")); !errors.As(err, &limit) || limit.Kind != turnpike.CostLimit || limit.Result().Cost.String() != "0.2" {
+	if _, err := agent(
+		"0.2",
+	).Run(t.Context(), turnpike.Text("go")); !errors.As(err, &limit) || limit.Kind != turnpike.CostLimit ||
+		limit.Result().Cost.String() != "0.2" {
 		t.Errorf("%v", err)
 	}
 }
@@ -250,8 +276,13 @@ func TestAnAbortWinsOverALimit(t *testing.T) {
 					defer cancel()
 					effects := 0
 					a := &turnpike.Agent{
-						Model: turnpiketest.NewScript(t, "call c1 last {}\ncall c2 last {}\nusage 100 20\n\ntext Done.\n"), Limits: limits, Parallelism: turnpike.Serial,
-						Rates: map[string]turnpike.Rate{"model": {Input: turnpike.USD("1000"), Output: turnpike.USD("5000")}},
+						Model: turnpiketest.NewScript(
+							t,
+							"call c1 last {}\ncall c2 last {}\nusage 100 20\n\ntext Done.\n",
+						),
+						Limits:      limits,
+						Parallelism: turnpike.Serial,
+						Rates:       map[string]turnpike.Rate{"model": {Input: turnpike.USD("1000"), Output: turnpike.USD("5000")}},
 						Tools: []tool.Tool{tool.Func("last", "", func(context.Context, struct{}) (string, error) {
 							if effects++; abort {
 								cancel()
@@ -267,7 +298,10 @@ func TestAnAbortWinsOverALimit(t *testing.T) {
 					return err
 				}
 				var limit *turnpike.LimitError
-				if err := trips(false); !errors.As(err, &limit) || string(limit.Kind) != map[string]string{"rounds": "iterations", "money": "cost"}[name] && string(limit.Kind) != name {
+				if err := trips(
+					false,
+				); !errors.As(err, &limit) ||
+					string(limit.Kind) != map[string]string{"rounds": "iterations", "money": "cost"}[name] && string(limit.Kind) != name {
 					t.Errorf("without an abort: %v", err)
 				}
 				var abort *turnpike.AbortError
@@ -283,14 +317,18 @@ func TestAnAbortWinsOverALimit(t *testing.T) {
 func TestAStreamThatIsLeft(t *testing.T) {
 	for _, at := range []string{"round_started", "text_delta", "tool_started", "tool_done"} {
 		ended, effects := false, 0
-		a := &turnpike.Agent{Model: turnpiketest.NewScript(t, "text Let\ncall c0 effect {}\ncall c1 hang {}\n"), Limits: turnpike.Limits{Rounds: 1}, Tools: []tool.Tool{
-			tool.Func("effect", "", func(context.Context, struct{}) (string, error) { effects++; return "done", nil }),
-			tool.Func("hang", "", func(ctx context.Context, _ struct{}) (string, error) {
-				<-ctx.Done()
-				ended = true
-				return "", ctx.Err()
-			}),
-		}}
+		a := &turnpike.Agent{
+			Model:  turnpiketest.NewScript(t, "text Let\ncall c0 effect {}\ncall c1 hang {}\n"),
+			Limits: turnpike.Limits{Rounds: 1},
+			Tools: []tool.Tool{
+				tool.Func("effect", "", func(context.Context, struct{}) (string, error) { effects++; return "done", nil }),
+				tool.Func("hang", "", func(ctx context.Context, _ struct{}) (string, error) {
+					<-ctx.Done()
+					ended = true
+					return "", ctx.Err()
+				}),
+			},
+		}
 		s := a.Stream(t.Context(), turnpike.Text("go"))
 		for e := range events(s) {
 			if e.Type() == at {
@@ -298,13 +336,17 @@ func TestAStreamThatIsLeft(t *testing.T) {
 			}
 		}
 		var abort *turnpike.AbortError
-		if _, err := s.Result(); !errors.As(err, &abort) || !errors.Is(err, context.Canceled) || abort.Result() == nil || ended && !strings.HasPrefix(at, "tool") {
+		if _, err := s.Result(); !errors.As(err, &abort) || !errors.Is(err, context.Canceled) || abort.Result() == nil ||
+			ended && !strings.HasPrefix(at, "tool") {
 			t.Fatalf("left at %s: %v", at, err)
 		}
 		if at != "tool_done" {
 			continue
 		}
-		if got := calls(abort.Result()); !ended || effects != 1 || len(got) != 2 || got[0].Result != "done" || got[1].Outcome != event.CallUnknown {
+		if got := calls(
+			abort.Result(),
+		); !ended || effects != 1 || len(got) != 2 || got[0].Result != "done" ||
+			got[1].Outcome != event.CallUnknown {
 			t.Errorf("left at %s: %d effects, %+v", at, effects, got)
 		}
 	}
@@ -357,7 +399,10 @@ func TestAPanicInTheLoop(t *testing.T) {
 // Each step has what its round has used and cost: its model calls, also those that failed, and its tools. // L04
 func TestStepsHaveTheirUsageAndCost(t *testing.T) {
 	a := &turnpike.Agent{
-		Model: turnpiketest.NewScript(t, "text Let me see.\ncall c1 weather {\"city\":\"Bern\"}\nusage 100 20\n\ntext Cut\nusage 50 5\nfail 503\n\ntext Sunny.\nusage 200 10\n"),
+		Model: turnpiketest.NewScript(
+			t,
+			"text Let me see.\ncall c1 weather {\"city\":\"Bern\"}\nusage 100 20\n\ntext Cut\nusage 50 5\nfail 503\n\ntext Sunny.\nusage 200 10\n",
+		),
 		Tools: []tool.Tool{weather().Price(turnpike.USD("0.10"))},
 		Rates: map[string]turnpike.Rate{"model": {Input: turnpike.USD("1000"), Output: turnpike.USD("10000")}},
 	}
@@ -370,7 +415,8 @@ func TestStepsHaveTheirUsageAndCost(t *testing.T) {
 	for _, s := range r.Steps {
 		usage, cost = usage.Add(s.Usage), cost+s.Cost.Nano()
 	}
-	if first := r.Steps[0]; first.Text != "Let me see." || len(first.Calls) != 1 || first.Usage.Input != 100 || first.Cost != turnpike.USD("0.4") {
+	if first := r.Steps[0]; first.Text != "Let me see." || len(first.Calls) != 1 || first.Usage.Input != 100 ||
+		first.Cost != turnpike.USD("0.4") {
 		t.Errorf("%+v", first)
 	}
 	if usage != r.Usage || cost != r.Cost.Nano() || r.Steps[1].Usage.Input < 200 {

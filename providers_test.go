@@ -63,9 +63,19 @@ func TestProviders(t *testing.T) {
 			if own {
 				client = &http.Client{Transport: transport, Timeout: time.Minute}
 			}
-			a := &turnpike.Agent{Model: newModel(upstream.URL, client), Tools: []tool.Tool{weather()}, Limits: turnpike.Limits{USD: turnpike.USD("1")}, Rates: map[string]turnpike.Rate{
-				"anthropic.claude-sonnet-5": {Input: turnpike.USD("3"), Output: turnpike.USD("15")}, "claude-sonnet-5": {}, "gemini-3-flash": {},
-			}}
+			a := &turnpike.Agent{
+				Model:  newModel(upstream.URL, client),
+				Tools:  []tool.Tool{weather()},
+				Limits: turnpike.Limits{USD: turnpike.USD("1")},
+				Rates: map[string]turnpike.Rate{
+					"anthropic.claude-sonnet-5": {
+						Input:  turnpike.USD("3"),
+						Output: turnpike.USD("15"),
+					},
+					"claude-sonnet-5": {},
+					"gemini-3-flash":  {},
+				},
+			}
 			r, err := a.Run(t.Context(), turnpike.Text("Is it warm in Bern?"))
 			if err != nil || r.Text != "It is sunny." || r.Rounds != 2 || r.Usage.Input != 30 || r.Cost.IsZero() {
 				t.Errorf("%s: %+v, %v", name, r, err)
@@ -111,11 +121,14 @@ func TestAFailedModelCallHasItsCause(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var failed *turnpike.ModelError
 			_, err := (&turnpike.Agent{Model: newModel(&http.Client{Transport: down})}).Run(t.Context(), turnpike.Text("go"))
-			if !errors.As(err, &failed) || !errors.As(err, new(*net.OpError)) || !errors.Is(err, refused) || !strings.Contains(err.Error(), "BaseURL in "+name+".Options") {
+			if !errors.As(err, &failed) || !errors.As(err, new(*net.OpError)) || !errors.Is(err, refused) ||
+				!strings.Contains(err.Error(), "BaseURL in "+name+".Options") {
 				t.Errorf("%s: %#v: %v", name, err, err)
 			}
 			_, err = (&turnpike.Agent{Model: newModel(&http.Client{Transport: locked})}).Run(t.Context(), turnpike.Text("go"))
-			if !errors.As(err, &failed) || failed.Cause == nil || failed.Cause.Status != 401 || !strings.Contains(err.Error(), name+".Options") || strings.Contains(err.Error(), "api_key") {
+			if !errors.As(err, &failed) || failed.Cause == nil || failed.Cause.Status != 401 ||
+				!strings.Contains(err.Error(), name+".Options") ||
+				strings.Contains(err.Error(), "api_key") {
 				t.Errorf("%s: %#v: %v", name, err, err)
 			}
 		})

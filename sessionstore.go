@@ -140,7 +140,10 @@ func (s *Session) rewinder(ctx context.Context) (SessionRewinder, SessionKey, er
 	}
 	rewinder, ok := kept.(SessionRewinder)
 	if !ok {
-		return nil, SessionKey{}, invalid("Agent.Conversation is a %T, which does not rewind or fork sessions: it does not implement SessionRewinder", kept)
+		return nil, SessionKey{}, invalid(
+			"Agent.Conversation is a %T, which does not rewind or fork sessions: it does not implement SessionRewinder",
+			kept,
+		)
 	}
 	return rewinder, key, nil
 }
@@ -181,7 +184,9 @@ func (a *Agent) Sessions(ctx context.Context, c Caller) iter.Seq2[SessionInfo, e
 		}
 		kept := e.keptSessions(nil)
 		if kept == nil {
-			return nil, "", invalid("nothing lists the sessions of the agent: set Agent.Store, or Agent.Conversation to a SessionStore; a session in memory is known to its value only")
+			return nil, "", invalid(
+				"nothing lists the sessions of the agent: set Agent.Store, or Agent.Conversation to a SessionStore; a session in memory is known to its value only",
+			)
 		}
 		found, err := kept.List(ctx, c.Owner(), before, sessionsPage)
 		if err != nil || len(found) < sessionsPage {

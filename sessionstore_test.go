@@ -37,14 +37,16 @@ func TestASessionIsShownAndDeleted(t *testing.T) {
 			}
 		}
 		info, err := s.Info(t.Context())
-		if err != nil || info.ID != "chat 1" || info.Owner != "program" || time.Since(info.Created) > time.Minute || info.Updated.Before(info.Created) {
+		if err != nil || info.ID != "chat 1" || info.Owner != "program" || time.Since(info.Created) > time.Minute ||
+			info.Updated.Before(info.Created) {
 			t.Errorf("%+v, %v", info, err)
 		}
 		if info, err := s.As(bob).Info(t.Context()); err != nil || info.Owner != "bob" {
 			t.Errorf("%+v, %v", info, err)
 		}
 		turns, err := s.Turns(t.Context())
-		if err != nil || len(turns) != 4 || turns[0].Items[0].Text() != "Warm?" || turns[3].Role != turnpike.AssistantTurn || turns[3].Items[0].Text() != "It is sunny." {
+		if err != nil || len(turns) != 4 || turns[0].Items[0].Text() != "Warm?" || turns[3].Role != turnpike.AssistantTurn ||
+			turns[3].Items[0].Text() != "It is sunny." {
 			t.Errorf("%+v, %v", turns, err)
 		}
 		if err := s.Delete(t.Context()); err != nil {
@@ -73,7 +75,8 @@ func TestASessionIsNotDeletedUnderItsRun(t *testing.T) {
 		m := turnpiketest.Model(t, turnpiketest.Turn(turnpiketest.Call("look", nil), turnpiketest.Call("pay", nil)))
 		a := at(&turnpike.Agent{Model: m, Tools: []tool.Tool{
 			tool.Func("look", "", func(context.Context, struct{}) (string, error) { close(entered); <-leave; return "seen", nil }),
-			tool.Func("pay", "", func(context.Context, struct{}) (string, error) { return "done", nil }).ApproveIf(func(struct{}) bool { return true }),
+			tool.Func("pay", "", func(context.Context, struct{}) (string, error) { return "done", nil }).
+				ApproveIf(func(struct{}) bool { return true }),
 		}})
 		s := a.Session("s")
 		failed := make(chan error)
@@ -157,7 +160,13 @@ func TestTheSessionsOfAnAgent(t *testing.T) {
 func TestASessionStartsARun(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runs.db")
 	store := open(t, path)
-	m := turnpiketest.Model(t, turnpiketest.Say("One."), turnpiketest.Call("look", nil), turnpiketest.Say("Two."), turnpiketest.Say("Three."))
+	m := turnpiketest.Model(
+		t,
+		turnpiketest.Say("One."),
+		turnpiketest.Call("look", nil),
+		turnpiketest.Say("Two."),
+		turnpiketest.Say("Three."),
+	)
 	entered := make(chan struct{})
 	agent := func(f func(context.Context, struct{}) (string, error)) *turnpike.Agent {
 		return &turnpike.Agent{Model: m, Store: store, Tools: []tool.Tool{tool.Func("look", "", f).ReadOnly()}}
@@ -191,7 +200,9 @@ func TestASessionStartsARun(t *testing.T) {
 	}
 	store = reopen(t, store, path)
 	a := agent(func(context.Context, struct{}) (string, error) { return "seen", nil })
-	if _, err := a.Session("s").Run(t.Context(), turnpike.Text("3")); !errors.As(err, &busy) || busy.RunID != id || !strings.Contains(err.Error(), "resume it after a crash") {
+	if _, err := a.Session("s").
+		Run(t.Context(), turnpike.Text("3")); !errors.As(err, &busy) || busy.RunID != id ||
+		!strings.Contains(err.Error(), "resume it after a crash") {
 		t.Errorf("broken off: %v", err)
 	}
 	if r, err := a.Session("s").Resume(t.Context(), id).Result(); err != nil || r.Text != "Two." {
@@ -203,7 +214,9 @@ func TestASessionStartsARun(t *testing.T) {
 	if got := prompt(m.Requests()[3].Items); got != "user 1; assistant One.; user 2; call look; result seen; assistant Two.; user 3" {
 		t.Errorf("asked %q", got)
 	}
-	if _, err := (&turnpike.Agent{Model: m}).Session("s").Start(t.Context(), turnpike.Text("x")); err == nil || err.(turnpike.Failure).Status() != 400 {
+	if _, err := (&turnpike.Agent{Model: m}).Session("s").
+		Start(t.Context(), turnpike.Text("x")); err == nil ||
+		err.(turnpike.Failure).Status() != 400 {
 		t.Errorf("without a store: %v", err)
 	}
 }
@@ -215,11 +228,15 @@ func TestASessionOutlivesItsRuns(t *testing.T) {
 	m := turnpiketest.Model(t, turnpiketest.Say("One."), turnpiketest.Call("look", nil), turnpiketest.Say("Three."))
 	entered := make(chan struct{})
 	agent := func() *turnpike.Agent {
-		return &turnpike.Agent{Model: m, Store: store, Tools: []tool.Tool{tool.Func("look", "", func(ctx context.Context, _ struct{}) (string, error) {
-			close(entered)
-			<-ctx.Done()
-			return "", ctx.Err()
-		}).ReadOnly()}}
+		return &turnpike.Agent{
+			Model: m,
+			Store: store,
+			Tools: []tool.Tool{tool.Func("look", "", func(ctx context.Context, _ struct{}) (string, error) {
+				close(entered)
+				<-ctx.Done()
+				return "", ctx.Err()
+			}).ReadOnly()},
+		}
 	}
 	if _, err := agent().Session("s").Run(t.Context(), turnpike.Text("1")); err != nil {
 		t.Fatal(err)
@@ -268,7 +285,12 @@ func TestManySessions(t *testing.T) {
 	store := open(t, filepath.Join(t.TempDir(), "runs.db"))
 	kept := store.Sessions()
 	for i := range 230 {
-		turn := turnpike.Turn{Session: fmt.Sprint(i), RunID: fmt.Sprint("run_", i), Caller: turnpike.Program(), Items: []item.Item{item.NewText(item.User, "x")}}
+		turn := turnpike.Turn{
+			Session: fmt.Sprint(i),
+			RunID:   fmt.Sprint("run_", i),
+			Caller:  turnpike.Program(),
+			Items:   []item.Item{item.NewText(item.User, "x")},
+		}
 		if err := kept.Append(t.Context(), turn); err != nil {
 			t.Fatal(err)
 		}

@@ -35,11 +35,17 @@ func mustRun(t *testing.T, a *turnpike.Agent, opts ...turnpike.Option) *turnpike
 // A failed call is told to the model, and the effect of another one stays. // C09 C19
 func TestAFailedToolIsToldToTheModel(t *testing.T) {
 	effects := 0
-	a := &turnpike.Agent{Model: turnpiketest.NewScript(t, "call c1 effect {}\ncall c2 weather {\"city\":\"Basel\"}\n\ntext Sorry.\n"), Tools: []tool.Tool{
-		weather(), tool.Func("effect", "", func(context.Context, struct{}) (int, error) { effects++; return effects, nil }),
-	}}
+	a := &turnpike.Agent{
+		Model: turnpiketest.NewScript(t, "call c1 effect {}\ncall c2 weather {\"city\":\"Basel\"}\n\ntext Sorry.\n"),
+		Tools: []tool.Tool{
+			weather(), tool.Func("effect", "", func(context.Context, struct{}) (int, error) { effects++; return effects, nil }),
+		},
+	}
 	r := mustRun(t, a)
-	if got := calls(r); r.Text != "Sorry." || effects != 1 || got[0].Result != "1" || !got[1].Error || got[1].Outcome != event.CallError || !strings.Contains(got[1].Result, "there is no such city: Basel") {
+	if got := calls(
+		r,
+	); r.Text != "Sorry." || effects != 1 || got[0].Result != "1" || !got[1].Error || got[1].Outcome != event.CallError ||
+		!strings.Contains(got[1].Result, "there is no such city: Basel") {
 		t.Errorf("%+v", r)
 	}
 }
@@ -57,7 +63,9 @@ func TestAFailedToolEndsTheRun(t *testing.T) {
 	}, func(t *testing.T, err error) {
 		var failed *turnpike.ToolError
 		var cause teapot
-		if !errors.As(err, &failed) || !errors.As(err, &cause) || failed.Status() != 418 || failed.Tool != "brew" || failed.CallID != "c1" || failed.Message != "brew: short and stout" {
+		if !errors.As(err, &failed) || !errors.As(err, &cause) || failed.Status() != 418 || failed.Tool != "brew" ||
+			failed.CallID != "c1" ||
+			failed.Message != "brew: short and stout" {
 			t.Fatalf("%#v", err)
 		}
 		if got := calls(failed.Result()); len(got) != 1 || !got[0].Error {
@@ -84,7 +92,11 @@ func TestValidation(t *testing.T) {
 		return 2 * in.N, nil
 	})
 	for validation, want := range map[turnpike.Validation]string{"": "Error", turnpike.Strict: "Error", turnpike.Lenient: "42", turnpike.NoValidation: "Error: invalid arguments"} {
-		a := &turnpike.Agent{Model: turnpiketest.NewScript(t, "call c1 double {\"n\":\"21\"}\n\ntext x\n"), Tools: []tool.Tool{double}, Validation: validation}
+		a := &turnpike.Agent{
+			Model:      turnpiketest.NewScript(t, "call c1 double {\"n\":\"21\"}\n\ntext x\n"),
+			Tools:      []tool.Tool{double},
+			Validation: validation,
+		}
 		got := calls(mustRun(t, a))[0].Result
 		if want == "Error" && !strings.Contains(got, "violations") || want != "Error" && !strings.HasPrefix(got, want) {
 			t.Errorf("%q: %s", validation, got)
@@ -110,7 +122,8 @@ func TestALongResultIsCut(t *testing.T) {
 	}}
 	got := calls(mustRun(t, a))[0].Result
 	marker := fmt.Sprintf("\n…[truncated; full result is %d bytes]", len(long))
-	if !utf8.ValidString(got) || len(got) > 65_536 || len(got) < 65_536-2 || !strings.HasSuffix(got, marker) || strings.Trim(strings.TrimSuffix(got, marker), "龍") != "" {
+	if !utf8.ValidString(got) || len(got) > 65_536 || len(got) < 65_536-2 || !strings.HasSuffix(got, marker) ||
+		strings.Trim(strings.TrimSuffix(got, marker), "龍") != "" {
 		t.Errorf("%d bytes: … %q", len(got), got[len(got)-100:])
 	}
 }
@@ -197,7 +210,11 @@ func TestWhoMayUseWhat(t *testing.T) {
 	if caller.Caller.ID != "program" || caller.RunID == "" || caller.Key != "0.0" || caller.Attempt != 1 || caller.IdempotencyKey == "" {
 		t.Errorf("%+v", caller)
 	}
-	_, err := (&turnpike.Agent{Model: turnpiketest.NewScript(t, "text x\n"), Tools: tools}).Run(t.Context(), turnpike.Text("go"), turnpike.Only("wether")) // C15
+	_, err := (&turnpike.Agent{Model: turnpiketest.NewScript(t, "text x\n"), Tools: tools}).Run(
+		t.Context(),
+		turnpike.Text("go"),
+		turnpike.Only("wether"),
+	) // C15
 	var wrong *turnpike.ValidationError
 	if !errors.As(err, &wrong) || wrong.Status() != 400 || !strings.Contains(err.Error(), "wether") {
 		t.Error(err)
@@ -275,18 +292,38 @@ func TestGenerate(t *testing.T) {
 	script := turnpiketest.NewScript(t, "text Let me see.\ncall c1 weather {\"city\":\"Bern\"}\nusage 10 5\n\ntext Sunny.\n")
 	in := turnpike.Text("Is it warm in Bern?")
 	r, err := turnpike.Generate(t.Context(), script, in, turnpike.Tools(weather()))
-	if err != nil || len(r.Calls) != 1 || r.Calls[0].Name != "weather" || r.Calls[0].Arguments != `{"city":"Bern"}` || r.Reason != "tool_calls" || r.Usage.Input != 10 {
+	if err != nil || len(r.Calls) != 1 || r.Calls[0].Name != "weather" || r.Calls[0].Arguments != `{"city":"Bern"}` ||
+		r.Reason != "tool_calls" ||
+		r.Usage.Input != 10 {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	r, err = turnpike.Generate(t.Context(), script, in.And(turnpike.Items(r.Items...)).And(turnpike.Items(item.NewResult("c1", "sunny", false))))
+	r, err = turnpike.Generate(
+		t.Context(),
+		script,
+		in.And(turnpike.Items(r.Items...)).And(turnpike.Items(item.NewResult("c1", "sunny", false))),
+	)
 	if err != nil || r.Text != "Sunny." || r.Calls != nil {
 		t.Errorf("%+v, %v", r, err)
 	}
 	script = turnpiketest.NewScript(t, story)
-	if r, err := turnpike.Generate(t.Context(), script, in, turnpike.Tools(weather()), turnpike.Mode(turnpike.Auto)); err != nil || r.Text != "It is sunny." {
+	if r, err := turnpike.Generate(
+		t.Context(),
+		script,
+		in,
+		turnpike.Tools(weather()),
+		turnpike.Mode(turnpike.Auto),
+	); err != nil ||
+		r.Text != "It is sunny." {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if _, err := turnpike.Generate(t.Context(), turnpiketest.NewScript(t, "fail 503 overloaded\n"), in); !errors.As(err, new(*turnpike.ModelError)) {
+	if _, err := turnpike.Generate(
+		t.Context(),
+		turnpiketest.NewScript(t, "fail 503 overloaded\n"),
+		in,
+	); !errors.As(
+		err,
+		new(*turnpike.ModelError),
+	) {
 		t.Error(err)
 	}
 }
@@ -310,7 +347,10 @@ func TestInto(t *testing.T) {
 
 // A stream that breaks off after a complete call: the call is executed. // G07
 func TestABrokenStreamWithACompleteCall(t *testing.T) {
-	a := &turnpike.Agent{Model: turnpiketest.NewScript(t, "call c1 weather {\"city\":\"Bern\"}\ncall c2 weather {\ncut\n\ntext Sunny.\n"), Tools: []tool.Tool{weather()}}
+	a := &turnpike.Agent{
+		Model: turnpiketest.NewScript(t, "call c1 weather {\"city\":\"Bern\"}\ncall c2 weather {\ncut\n\ntext Sunny.\n"),
+		Tools: []tool.Tool{weather()},
+	}
 	if r := mustRun(t, a); r.Text != "Sunny." || calls(r)[0].Result == "" {
 		t.Errorf("%+v", r)
 	}
@@ -334,7 +374,11 @@ func TestOtherEnds(t *testing.T) {
 	}
 	repeat := turnpiketest.NewScript(t, "call c weather {\"city\":\"Bern\"}\nagain\n")
 	var loops *turnpike.ProgressError
-	if _, err := (&turnpike.Agent{Model: repeat, Tools: []tool.Tool{weather()}}).Run(t.Context(), turnpike.Text("go")); !errors.As(err, &loops) || len(calls(loops.Result())) == 0 {
+	if _, err := (&turnpike.Agent{Model: repeat, Tools: []tool.Tool{weather()}}).Run(
+		t.Context(),
+		turnpike.Text("go"),
+	); !errors.As(err, &loops) ||
+		len(calls(loops.Result())) == 0 {
 		t.Errorf("%#v", err)
 	}
 }
@@ -377,10 +421,18 @@ func (l *log) String() string {
 // The turns in their order. // J14
 func TestAConversation(t *testing.T) {
 	newAgent := func(l *log) *turnpike.Agent {
-		return &turnpike.Agent{Model: turnpiketest.NewScript(t, story), Tools: []tool.Tool{weather()}, Instructions: "Be short.", Conversation: l}
+		return &turnpike.Agent{
+			Model:        turnpiketest.NewScript(t, story),
+			Tools:        []tool.Tool{weather()},
+			Instructions: "Be short.",
+			Conversation: l,
+		}
 	}
 	l := &log{}
-	history := turnpike.Items(item.NewText(item.User, "Hi"), item.Item{Kind: item.Message, Role: item.Assistant, Turn: 1, Parts: []item.Part{{Kind: item.Text, Text: "Hello"}}})
+	history := turnpike.Items(
+		item.NewText(item.User, "Hi"),
+		item.Item{Kind: item.Message, Role: item.Assistant, Turn: 1, Parts: []item.Part{{Kind: item.Text, Text: "Hello"}}},
+	)
 	if _, err := newAgent(l).Run(t.Context(), history.And(turnpike.Text("Warm?"))); err != nil {
 		t.Fatal(err)
 	}
@@ -388,7 +440,10 @@ func TestAConversation(t *testing.T) {
 		t.Error(got)
 	}
 	l = &log{}
-	if _, err := newAgent(l).Run(t.Context(), turnpike.Text("Warm?"), turnpike.SkipInput()); err != nil || len(l.turns) != 3 || l.turns[0].Number != 1 {
+	if _, err := newAgent(
+		l,
+	).Run(t.Context(), turnpike.Text("Warm?"), turnpike.SkipInput()); err != nil || len(l.turns) != 3 ||
+		l.turns[0].Number != 1 {
 		t.Errorf("%s, %v", l, err)
 	}
 	for at := 1; at <= 3; at++ {
@@ -405,7 +460,13 @@ type silent struct{}
 func (silent) List(context.Context) ([]tool.Tool, error) { return nil, errors.New("no answer") }
 
 func TestAServerThatIsLeftOutIsNamed(t *testing.T) {
-	if r := mustRun(t, &turnpike.Agent{Model: turnpiketest.NewScript(t, "text x\n"), Sources: []tool.Source{silent{}}}); !slices.Equal(r.Missing, []string{"source1"}) {
+	if r := mustRun(
+		t,
+		&turnpike.Agent{Model: turnpiketest.NewScript(t, "text x\n"), Sources: []tool.Source{silent{}}},
+	); !slices.Equal(
+		r.Missing,
+		[]string{"source1"},
+	) {
 		t.Errorf("%+v", r)
 	}
 }
@@ -414,7 +475,8 @@ func TestAnInputOfParts(t *testing.T) {
 	m := turnpiketest.NewScript(t, "text A cat.\n")
 	a := &turnpike.Agent{Model: m}
 	r, err := a.Run(t.Context(), turnpike.Parts(item.TextPart("What is it?"), item.ImageData("image/png", []byte("PNG"))))
-	if got := m.Requests()[0].Items[0].Parts; err != nil || r.Text != "A cat." || len(got) != 2 || got[1].Data != "UE5H" || got[1].MIMEType != "image/png" {
+	if got := m.Requests()[0].Items[0].Parts; err != nil || r.Text != "A cat." || len(got) != 2 || got[1].Data != "UE5H" ||
+		got[1].MIMEType != "image/png" {
 		t.Errorf("%+v, %v", got, err)
 	}
 	var invalid *turnpike.ValidationError

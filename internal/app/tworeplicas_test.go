@@ -139,7 +139,8 @@ replica: {linger: 0s}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := start(); err == nil || !strings.Contains(err.Error(), "data: another process uses the directory "+variables["TURNPIKE_DATA"]) {
+	if _, err := start(); err == nil ||
+		!strings.Contains(err.Error(), "data: another process uses the directory "+variables["TURNPIKE_DATA"]) {
 		t.Errorf("the second starts with %v", err)
 	}
 	first.Close()

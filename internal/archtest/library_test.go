@@ -17,6 +17,7 @@ func mayUseSQL() map[string]string {
 		"resource":                 "resource.Table makes tools of a table of the program's own database, over the driver that the program links",
 
 		"internal/store/postgres/postgrestest": "it makes schemas for tests",
+		"internal/app/apptest":                 "it looks into the database of a gateway under test",
 	}
 }
 

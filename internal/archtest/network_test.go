@@ -36,6 +36,8 @@ func mayDial() map[string]string {
 			"and the rules for addresses that others name do not apply",
 		"bench/...":    "a load generator and its servers: they measure the gateway from outside",
 		"turnpiketest": "servers and clients for tests; no part of a gateway",
+
+		"internal/app/apptest": "servers and clients for tests; no part of a gateway",
 	}
 }
 

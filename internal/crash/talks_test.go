@@ -116,7 +116,7 @@ func (w *world) talkAsProgram(texts ...string) {
 		}) (string, error) {
 			return "noted", nil
 		})},
-		Store: store, Conversation: store.Conversations(sqlite.ConversationOptions{TTL: -1}), // this process has the true time
+		Store: store, Conversation: sqlite.NewSessions(store, sqlite.SessionOptions{TTL: -1}), // this process has the true time
 	}
 	session := agent.Session("program")
 	for _, text := range texts {

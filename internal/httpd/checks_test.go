@@ -120,7 +120,9 @@ func TestCrossOriginRequestsCannotChangeAnything(t *testing.T) {
 func TestAKeyInTheURLIsRefused(t *testing.T) {
 	for _, query := range []string{"key=CANARY", "api_key=CANARY", "API-Key=CANARY", "apikey=CANARY", "access_token=CANARY", "a=1&token=CANARY", "Authorization=Bearer+CANARY"} {
 		w := respond(t, Options{}, "POST", "/v1/chat/completions?"+query, "{}")
-		if w.Code != 400 || !strings.Contains(w.Body.String(), "key_in_url") || !strings.Contains(w.Body.String(), "Authorization: Bearer") || strings.Contains(w.Body.String(), "CANARY") {
+		if w.Code != 400 || !strings.Contains(w.Body.String(), "key_in_url") ||
+			!strings.Contains(w.Body.String(), "Authorization: Bearer") ||
+			strings.Contains(w.Body.String(), "CANARY") {
 			t.Errorf("%s: status %d, %s", query, w.Code, w.Body)
 		}
 	}
@@ -152,8 +154,17 @@ func TestContentTypes(t *testing.T) {
 		return surface.WriteJSON(w, 200, 1)
 	}
 	a, err := New(Options{
-		Directory: knownKeys{"KEY": callerOf("o", org.Rate{}, org.Rate{})}, Health: func() error { return nil }, Document: admin.ServeDocument,
-		Routes: []surface.Route{route.Route("/", nil), route.Route("POST /json", ok), forms.Route("POST /form", ok), anyType.Route("PUT /any", ok)},
+		Directory: knownKeys{
+			"KEY": callerOf("o", org.Rate{}, org.Rate{}),
+		},
+		Health:   func() error { return nil },
+		Document: admin.ServeDocument,
+		Routes: []surface.Route{
+			route.Route("/", nil),
+			route.Route("POST /json", ok),
+			forms.Route("POST /form", ok),
+			anyType.Route("PUT /any", ok),
+		},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -44,7 +44,12 @@ func allRoutes() []surface.Route {
 // withOther returns an API that has a route of another API, whose path says nothing of it.
 func withOther(t *testing.T) *API {
 	t.Helper()
-	o := Options{Directory: noKeys{}, Document: admin.ServeDocument, Health: func() error { return nil }, Hosts: []string{"gateway.example"}}
+	o := Options{
+		Directory: noKeys{},
+		Document:  admin.ServeDocument,
+		Health:    func() error { return nil },
+		Hosts:     []string{"gateway.example"},
+	}
 	format := &surface.Errors{Object: func(e surface.Error) any { return map[string]string{"other": e.Code} }}
 	never := func(http.ResponseWriter, *http.Request, caller.Caller) error { panic("the endpoint was called") }
 	o.Routes = append(allRoutes(), surface.Group{Errors: format, MaxBody: 1}.Route("POST /v1/other", never))
@@ -82,7 +87,16 @@ func TestTheErrorFormatBelongsToTheRoute(t *testing.T) {
 			w := httptest.NewRecorder()
 			a.ServeHTTP(w, r)
 			if got := formOf(w.Body.String()); w.Code != refusal.status || got != rt.form {
-				t.Errorf("%s %s, %s: status %d in the format of %s, want %d %s", rt.method, rt.path, refusal.name, w.Code, got, refusal.status, rt.form)
+				t.Errorf(
+					"%s %s, %s: status %d in the format of %s, want %d %s",
+					rt.method,
+					rt.path,
+					refusal.name,
+					w.Code,
+					got,
+					refusal.status,
+					rt.form,
+				)
 			}
 		}
 	}
@@ -114,14 +128,31 @@ func TestAnUnknownPathHasTheFormatOfItsAPI(t *testing.T) {
 		w := httptest.NewRecorder()
 		a.ServeHTTP(w, r)
 		if got := formOf(w.Body.String()); w.Code != tt.status || got != tt.form || w.Header().Get("Allow") != tt.allow {
-			t.Errorf("%s %s: status %d, Allow %q, in the format of %s; want %d, %q, %s", tt.method, tt.path, w.Code, w.Header().Get("Allow"), got, tt.status, tt.allow, tt.form)
+			t.Errorf(
+				"%s %s: status %d, Allow %q, in the format of %s; want %d, %q, %s",
+				tt.method,
+				tt.path,
+				w.Code,
+				w.Header().Get("Allow"),
+				got,
+				tt.status,
+				tt.allow,
+				tt.form,
+			)
 		}
 	}
 }
 
 func TestOtherMethodsOfPathsOutsideTheTableAreNamed(t *testing.T) {
 	for _, path := range []string{"/healthz", "/readyz", "/openapi.json"} {
-		if w := respond(t, Options{}, "POST", path, ""); w.Code != 405 || w.Header().Get("Allow") != "GET" || formOf(w.Body.String()) != "chat" {
+		if w := respond(
+			t,
+			Options{},
+			"POST",
+			path,
+			"",
+		); w.Code != 405 || w.Header().Get("Allow") != "GET" ||
+			formOf(w.Body.String()) != "chat" {
 			t.Errorf("%s: status %d, Allow %q: %s", path, w.Code, w.Header().Get("Allow"), w.Body)
 		}
 	}

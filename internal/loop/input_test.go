@@ -14,7 +14,15 @@ func TestInputThatIsLateIsKnown(t *testing.T) {
 	if got := s.LateRefs(); len(got) != 1 || got[0] != "late" {
 		t.Errorf("late are %v", got)
 	}
-	s = play(t, accepted(), InputAdded{ItemsRef: "in", By: ByClient}, catalogued(), asked(0, 1), InputAdded{ItemsRef: "late", By: ByOther}, turn(0, "end"))
+	s = play(
+		t,
+		accepted(),
+		InputAdded{ItemsRef: "in", By: ByClient},
+		catalogued(),
+		asked(0, 1),
+		InputAdded{ItemsRef: "late", By: ByOther},
+		turn(0, "end"),
+	)
 	if got := s.LateRefs(); len(got) != 0 {
 		t.Errorf("after the answer late are %v", got)
 	}
@@ -24,7 +32,14 @@ func TestInputThatIsLateIsKnown(t *testing.T) {
 // it. // P25
 func TestInputAfterAnAnswerThatBrokeOffIsLate(t *testing.T) {
 	shown := func(b *TurnFailed) { b.Forwarded, b.PartialRef = true, "partial" }
-	facts := []Body{accepted(), InputAdded{ItemsRef: "in", By: ByClient}, catalogued(), asked(0, 1), failed(1, model.Transient, shown), InputAdded{ItemsRef: "late", By: ByOther}}
+	facts := []Body{
+		accepted(),
+		InputAdded{ItemsRef: "in", By: ByClient},
+		catalogued(),
+		asked(0, 1),
+		failed(1, model.Transient, shown),
+		InputAdded{ItemsRef: "late", By: ByOther},
+	}
 	if s := play(t, facts...); s.CutRef() != "partial" || !slices.Equal(s.LateRefs(), []string{"late"}) {
 		t.Errorf("the text is %q, late are %v", s.CutRef(), s.LateRefs())
 	}

@@ -67,7 +67,8 @@ func TestDates(t *testing.T) {
 			t.Errorf("ParseDate(%q) = %q, want an error", day, got)
 		}
 	}
-	if Date("").Compare("2026-01-01") >= 0 || Date("2026-01-02").Compare("2026-01-01") <= 0 || Date("2026-01-01").Compare("2026-01-01") != 0 {
+	if Date("").Compare("2026-01-01") >= 0 || Date("2026-01-02").Compare("2026-01-01") <= 0 ||
+		Date("2026-01-01").Compare("2026-01-01") != 0 {
 		t.Error("dates are not in order")
 	}
 }

@@ -199,7 +199,11 @@ func TestTheBreaker(t *testing.T) { // M09, failure 5
 	}
 	b.fail(a, 0, 4)
 	c := b.Order(a)
-	if diff := cmp.Diff(Choice{[]int{1}, []loop.SkippedTarget{{Target: 0, Reason: loop.SkipOpen}}, new(0)}, c); diff != "" || state(0) != Open {
+	if diff := cmp.Diff(
+		Choice{[]int{1}, []loop.SkippedTarget{{Target: 0, Reason: loop.SkipOpen}}, new(0)},
+		c,
+	); diff != "" ||
+		state(0) != Open {
 		t.Fatalf("after 5 failures: %s (-want +got):\n%s", state(0), diff)
 	}
 	b.fail(a, 1, 5)

@@ -17,7 +17,9 @@ func TestWhichClientsTakeNoStream(t *testing.T) {
 			t.Errorf("%q: %v", accept, got)
 		}
 	}
-	if !WantsJSON(http.Header{"Accept": {"application/json", "text/html"}}) || WantsJSON(http.Header{"Accept": {"application/json", "*/*"}}) || WantsJSON(nil) {
+	if !WantsJSON(http.Header{"Accept": {"application/json", "text/html"}}) ||
+		WantsJSON(http.Header{"Accept": {"application/json", "*/*"}}) ||
+		WantsJSON(nil) {
 		t.Error("fields of several lines, or no field")
 	}
 }

@@ -84,7 +84,10 @@ func setParallelism() error {
 const programVariable = "TURNPIKE_TEST_PROGRAM"
 
 // built is cmd/turnpike, built by the first test that needs it.
-var built struct {
+var built = &program{}
+
+// program is a program that is built once.
+type program struct {
 	once sync.Once
 	path string // "" = not built
 	err  error
@@ -99,18 +102,7 @@ func Program(t *testing.T) string {
 	if testing.Short() {
 		t.Skip("builds the program")
 	}
-	built.once.Do(func() {
-		dir, err := os.MkdirTemp("", "turnpike-app-")
-		if err != nil {
-			built.err = err
-			return
-		}
-		built.path = filepath.Join(dir, "turnpike")
-		out, err := exec.Command("go", "build", "-o", built.path, "github.com/turnpike-gateway/turnpike/cmd/turnpike").CombinedOutput()
-		if err != nil {
-			built.err = fmt.Errorf("go build: %w\n%s", err, out)
-		}
-	})
+	built.once.Do(built.build)
 	if built.err != nil {
 		t.Fatal(built.err)
 	}
@@ -118,3 +110,17 @@ func Program(t *testing.T) string {
 }
 
 var Update = flag.Bool("update", false, "write the table of roles of docs/managing.md")
+
+// build builds the program in a directory of its own.
+func (p *program) build() {
+	dir, err := os.MkdirTemp("", "turnpike-app-")
+	if err != nil {
+		p.err = err
+		return
+	}
+	p.path = filepath.Join(dir, "turnpike")
+	out, err := exec.Command("go", "build", "-o", p.path, "github.com/turnpike-gateway/turnpike/cmd/turnpike").CombinedOutput()
+	if err != nil {
+		p.err = fmt.Errorf("go build: %w\n%s", err, out)
+	}
+}

@@ -201,8 +201,11 @@ func (h *definitions) Patch() surface.Endpoint {
 func (h *definitions) unserved(a agent.Agent) (warnings []string) {
 	for _, one := range []struct{ member, name string }{{"model", a.Model}, {"settings.fallback_model", a.Settings.FallbackModel}} {
 		if one.name != "" && !h.kit.Serves(one.name) {
-			warnings = append(warnings, fmt.Sprintf("%s: no provider of this gateway serves the model %q, so runs of the agent are refused until one does; "+
-				"GET /v1/models lists all names", one.member, one.name))
+			warnings = append(
+				warnings,
+				fmt.Sprintf("%s: no provider of this gateway serves the model %q, so runs of the agent are refused until one does; "+
+					"GET /v1/models lists all names", one.member, one.name),
+			)
 		}
 	}
 	return warnings
@@ -290,8 +293,19 @@ type versionObject struct {
 func (h *definitions) wireVersion(v agent.Version, of agent.Agent) (out versionObject, err error) {
 	a := agent.Agent{Org: of.Org, Declared: of.Declared, Definition: v.Definition}
 	out = versionObject{
-		Version: v.Number, Name: v.Name, Description: v.Description, Model: v.Model, SystemPrompt: v.SystemPrompt, Settings: v.Settings,
-		Tools: wireAssignments(a), Hooks: wireHooks(a), Unsupported: v.Unsupported, CreatedBy: v.Principal, CreatedAt: millis.Time(v.CreatedAt),
+		Version:      v.Number,
+		Name:         v.Name,
+		Description:  v.Description,
+		Model:        v.Model,
+		SystemPrompt: v.SystemPrompt,
+		Settings:     v.Settings,
+		Tools: wireAssignments(
+			a,
+		),
+		Hooks:       wireHooks(a),
+		Unsupported: v.Unsupported,
+		CreatedBy:   v.Principal,
+		CreatedAt:   millis.Time(v.CreatedAt),
 	}
 	out.Servers, err = h.wireServers(a)
 	return out, err
@@ -431,7 +445,8 @@ func (h *lookup) change(r *http.Request, caller caller.Caller, apply func(*agent
 func (h *lookup) checkDeclaredName(caller caller.Caller, name string) error {
 	for _, a := range h.orgs.Declared(caller.Org.ID) {
 		if a.Name == name {
-			return fault.New(fault.Conflict, "exists", "the configuration file already declares the agent %q; choose another name", name).In("name")
+			return fault.New(fault.Conflict, "exists", "the configuration file already declares the agent %q; choose another name", name).
+				In("name")
 		}
 	}
 	return nil

@@ -156,7 +156,8 @@ func unknownTool(f *surface.Fields, one *agent.Assignment, help string) error {
 	if near := spelling.Nearest(one.Name, builtin.OfAgents()); near != "" {
 		help = fmt.Sprintf("did you mean the built-in tool %s?", near)
 	}
-	return fault.New(fault.Invalid, "unknown_tool", "there is no %s tool with the name %.80q; %s", one.Type, one.Name, help).In(f.At("tool_name"))
+	return fault.New(fault.Invalid, "unknown_tool", "there is no %s tool with the name %.80q; %s", one.Type, one.Name, help).
+		In(f.At("tool_name"))
 }
 
 // readOverride reads config_override.
@@ -183,7 +184,11 @@ func readOverride(f *surface.Fields, one *agent.Assignment) {
 		err = inPath(inside.Path, surface.Refused(agent.CheckSchemas(one.Schemas), surface.Thing{}))
 	}
 	if err == nil && len(one.Schemas) > 0 && !one.ForDatabases() {
-		err = surface.InvalidValue(inside.At("schemas"), "%s is for database_query and database_write; other tools have none", inside.At("schemas"))
+		err = surface.InvalidValue(
+			inside.At("schemas"),
+			"%s is for database_query and database_write; other tools have none",
+			inside.At("schemas"),
+		)
 	}
 	if err == nil {
 		err = inPath(inside.Path, surface.Refused(one.CheckRules(), surface.Thing{}))

@@ -376,7 +376,10 @@ func (p *projection) wait(e event.Waiting, emit emitter) error {
 		p.asked[a.Key] = a.Arguments
 		p.waits = append(p.waits, a.ID)
 		message := cmp.Or(p.why[a.Key], fmt.Sprintf("The tool %s waits for approval.", a.Name))
-		if err := emit("approval_requested", approvalFrame{a.ID, a.Name, a.Arguments, a.Key, message, millis.Time(a.ExpiresAt)}); err != nil {
+		if err := emit(
+			"approval_requested",
+			approvalFrame{a.ID, a.Name, a.Arguments, a.Key, message, millis.Time(a.ExpiresAt)},
+		); err != nil {
 			return err
 		}
 	}
@@ -444,8 +447,14 @@ func (p *projection) status() (status string, why errorObject) {
 func (p *projection) result() runResult {
 	status, why := p.status()
 	out := runResult{
-		RunID: p.started.RunID, SessionID: p.turn.Session, Content: p.text.String(), Status: status, Error: why.Error, Code: why.Code, Steps: p.step,
-		Calls: append([]call{}, p.calls...),
+		RunID:     p.started.RunID,
+		SessionID: p.turn.Session,
+		Content:   p.text.String(),
+		Status:    status,
+		Error:     why.Error,
+		Code:      why.Code,
+		Steps:     p.step,
+		Calls:     append([]call{}, p.calls...),
 	}
 	slices.SortStableFunc(out.Calls, func(a, b call) int { return loop.CompareKeys(loop.CallKey(a.ID), loop.CallKey(b.ID)) })
 	if p.end != nil {

@@ -135,7 +135,7 @@ func commands(r rune) bool {
 func leaves(c *cobra.Command, name string) (names []string) {
 	for _, sub := range c.Commands() {
 		full := strings.TrimSpace(name + " " + sub.Name())
-		if sub.Runnable() {
+		if sub.Runnable() && !sub.HasSubCommands() { // with subcommands it prints its help, or names the one that does not exist
 			names = append(names, full)
 		}
 		names = append(names, leaves(sub, full)...)

@@ -181,7 +181,7 @@ func TestClientsKeepTheFunctionsThatTheToolDispatchURLDoesNotExecute(t *testing.
 				t.Errorf("%s: the client does not get the call of %s: %s", name, tool, a.Body)
 			}
 		}
-		if c.executed != "" && strings.Contains(string(a.Body), `"name":"`+c.executed+`"`) {
+		if c.executed != "" && strings.Contains(string(a.Body), `"function":{"name":"`+c.executed+`"`) {
 			t.Errorf("%s: the client gets the call of %s, too: %s", name, c.executed, a.Body)
 		}
 		if sent := up.Requests()[asked]; c.relayed != (string(sent.Body) == c.body) {

@@ -199,7 +199,7 @@ func callMutations() []mutation {
 		},
 		{
 			Name: "usage of failed attempts is dropped", Why: "the tokens of failed attempts are missing in budgets and in the usage of the answer",
-			In: "State.failAttempt", From: "s.Usage = s.Usage.Add(b.Usage)", To: "",
+			In: "State.failAttempt", From: "s.spend(s.Counts.Rounds, b.Usage, s.Cost(b))", To: "s.spend(s.Counts.Rounds, model.Usage{}, s.Cost(b))",
 			Test: "TestUsageOfFailedAttemptsCounts",
 		},
 		{
@@ -451,7 +451,7 @@ func sessionMutations() []mutation {
 		},
 		{
 			Name: "a message precedes the results of the calls under way", Why: "a provider refuses a prompt in which a call has no result",
-			In: "State.addInput", From: "s.Attempt.Open || s.callsOpen() || s.Continues()", To: "s.Continues()",
+			In: "State.addInput", From: "s.Attempt.Open || s.CutRef() != \"\" || s.callsOpen() || s.Continues()", To: "s.Continues()",
 			Test: "TestInputThatIsLateIsKnown",
 		},
 		{

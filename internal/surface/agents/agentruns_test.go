@@ -193,7 +193,7 @@ func TestWhatAnAgentCannotDoIsRefused(t *testing.T) {
 	})
 	d := Manage(MustRun(t, Site{Upstream: up.URL}.Yaml()))
 	id := d.NewAgent("")
-	if got := d.AsOwner("POST", "/api/agents/"+id+"/run", `{"message":"x"}`, 502); got["status"] != "failed" || got["tools_used"] != false {
+	if got := d.AsOwner("POST", "/api/agents/"+id+"/run", `{"message":"x"}`, 400); got["status"] != "failed" || got["tools_used"] != false {
 		t.Errorf("a model that fails: %v", got)
 	}
 	for body, param := range map[string]string{

@@ -44,7 +44,7 @@ func TestWhatIsWrongWithARequestIsSaid(t *testing.T) {
 		{"a broken second line", "{\"model\":\"m\",\n \"x\" 1}", invalid("invalid_json", "line 2, column 6"), false},
 		{"a list", `[]`, invalid("invalid_json", "an object"), false},
 		{"two objects", `{"model":"m"}{}`, invalid("invalid_json", "at byte 13"), false},
-		{"a byte order mark", "\ufeff{}", invalid("invalid_json", "at byte 0"), false},
+		{"a byte order mark is skipped", "\ufeff{}", invalid("missing_required_parameter", "no model"), false},
 		{"too deep", `{"model":"m","x":` + strings.Repeat("[", 600) + strings.Repeat("]", 600) + `}`, invalid("invalid_json", "levels"), false},
 		{"no model", `{` + userMessage + `}`, invalid("missing_required_parameter", "no model"), false},
 		{"an empty model", `{"model":"",` + userMessage + `}`, invalid("missing_required_parameter", "no model"), false},

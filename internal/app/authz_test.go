@@ -130,7 +130,6 @@ func access() map[string]struct {
 		"GET /readyz":       {open, one(200, "/readyz")},
 		"GET /openapi.json": {open, one(200, "/openapi.json")},
 		"/":                 {open, one(404, "/elsewhere")},
-		"/api":              {open, one(404, "/api")},
 		"/api/":             {open, one(404, "/api/elsewhere")},
 
 		"GET /v1/containers/{container}/files":              {starts, one(200, "/v1/containers/cntr_1/files")},

@@ -70,7 +70,7 @@ func TestParity(t *testing.T) {
 				return
 			}
 			file, name, _ := strings.Cut(row.proof, " ")
-			text, err := os.ReadFile(filepath.Join("..", "..", file))
+			text, err := os.ReadFile(filepath.Join("..", "..", "..", file))
 			if err != nil || !strings.Contains(string(text), "\nfunc "+name+"(t *testing.T) {") {
 				t.Errorf("%s has no test %s: %v", file, name, err)
 			}

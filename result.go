@@ -161,12 +161,13 @@ func lastText(items []item.Item) string {
 
 // stepsOf returns the rounds of a run. items are those that it has added.
 func stepsOf(s *loop.State, items []item.Item, ended map[string]outcome) []Step {
-	steps := make([]Step, len(s.Rounds))
+	steps := make([]Step, 0, len(s.Rounds))
 	for i, spent := range s.Rounds {
-		steps[i] = Step{Round: i + 1, Usage: spent.Usage}
+		step := Step{Round: i + 1, Usage: spent.Usage}
 		if s.Paid() != nil {
-			steps[i].Cost = tool.NanoUSD(spent.NanoUSD)
+			step.Cost = tool.NanoUSD(spent.NanoUSD)
 		}
+		steps = append(steps, step)
 	}
 	type place struct{ step, call int }
 	open := map[string]place{} // calls without a result, by their ids

@@ -14,7 +14,7 @@ func TestAReloadChangesHTTPTools(t *testing.T) {
 	shop := NewEndpoint(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "7") })
 	up := NewUpstream(t, func(w http.ResponseWriter, _ *http.Request, _ Received) { Says("done").Write(w) })
 	t.Setenv("TOKEN", "CANARY-token")
-	with := HttpTools(Site{Upstream: up.URL}, shop.URL)
+	with := HTTPTools(Site{Upstream: up.URL}, shop.URL)
 	without, _, _ := strings.Cut(with, "    http_tools:")
 	g := serve(t, without)
 	offered := func() bool {

@@ -37,7 +37,7 @@ func TestTheKeysOfADeletedOrgAreRefusedAlsoWhenItsClientLeavesAtOnce(t *testing.
 	d := Manage(MustRun(t, "operator_key: operator-key\n"+Site{Upstream: "http://127.0.0.1:9"}.Yaml()))
 	var keys []string
 	for _, one := range d.Tenants(leavers) {
-		d.SendAndLeave("DELETE", "/api/orgs/"+one.Id, "operator-key", "")
+		d.SendAndLeave("DELETE", "/api/orgs/"+one.ID, "operator-key", "")
 		keys = append(keys, one.Key, one.Owner)
 	}
 	if n := d.StillWorking(keys); n > 0 {

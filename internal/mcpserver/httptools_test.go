@@ -29,7 +29,7 @@ func TestHTTPToolsOnChatAndResponses(t *testing.T) {
 		}
 		Asks(Use("get_order", `{"order_id":"A/7","full":true}`), Use("refund", `{"order":"A/7"}`)).Write(w)
 	})
-	d := Manage(MustRun(t, HttpTools(Site{Upstream: up.URL}, shop.URL)))
+	d := Manage(MustRun(t, HTTPTools(Site{Upstream: up.URL}, shop.URL)))
 	d.Do("PUT", "/api/secrets/shop", "owner-key", `{"value":"CANARY-shop"}`, 200)
 	for _, path := range []string{"/v1/chat/completions", "/v1/responses"} {
 		body := Question
@@ -88,7 +88,7 @@ func TestKeysHaveTheHTTPToolsThatTheyAllow(t *testing.T) {
 		Asks(Use("get_order", `{"order_id":"A"}`)).Write(w)
 	})
 	tools := NewMCP(t, map[string]Handler{"echo": Echo, "refund": Echo})
-	d := Manage(MustRun(t, HttpTools(Site{Upstream: up.URL, Servers: []string{Server("s", tools.URL)}}, shop.URL)))
+	d := Manage(MustRun(t, HTTPTools(Site{Upstream: up.URL, Servers: []string{Server("s", tools.URL)}}, shop.URL)))
 	made := 0
 	for access, want := range map[string][]string{
 		`"tools":["get_*"]`:        {"get_order"},
@@ -140,7 +140,7 @@ func TestHTTPToolsWaitForApproval(t *testing.T) {
 		}
 		Asks(Use("refund", `{"order":"A"}`)).Write(w)
 	})
-	d := Manage(MustRun(t, strings.Replace(HttpTools(Site{Upstream: up.URL}, shop.URL), "price_usd: 0.5", "require_approval: always", 1)))
+	d := Manage(MustRun(t, strings.Replace(HTTPTools(Site{Upstream: up.URL}, shop.URL), "price_usd: 0.5", "require_approval: always", 1)))
 	answered := make(chan Answer, 1)
 	go func() {
 		answered <- d.Send("POST", "/v1/chat/completions", strings.NewReader(Question), "Idempotency-Key", "one")

@@ -42,7 +42,7 @@ func readDocx(data []byte) (string, error) {
 			return "", refuse("the docx cannot be read")
 		}
 		text, err := docxText(io.LimitReader(r, maxDocxXML))
-		r.Close()
+		_ = r.Close() // it was read
 		if err != nil {
 			return "", err
 		}

@@ -139,7 +139,7 @@ func (g *Gateway) StillWorking(keys []string) int {
 }
 
 // tenant is an org with an owner's key and another one.
-type tenant struct{ Id, Owner, KeyID, Key string }
+type tenant struct{ ID, Owner, KeyID, Key string }
 
 // Tenants creates orgs over the API.
 func (d Documented) Tenants(n int) []tenant {
@@ -147,13 +147,13 @@ func (d Documented) Tenants(n int) []tenant {
 	all := make([]tenant, n)
 	for i := range all {
 		t := &all[i]
-		t.Id = fmt.Sprintf("tenant-%d", i)
-		d.Do("POST", "/api/orgs", "operator-key", fmt.Sprintf(`{"id":%q}`, t.Id), 201)
-		t.Owner = d.Do("POST", "/api/orgs/"+t.Id+"/keys", "operator-key", `{"name":"owner","role":"owner"}`, 201)["key"].(string)
+		t.ID = fmt.Sprintf("tenant-%d", i)
+		d.Do("POST", "/api/orgs", "operator-key", fmt.Sprintf(`{"id":%q}`, t.ID), 201)
+		t.Owner = d.Do("POST", "/api/orgs/"+t.ID+"/keys", "operator-key", `{"name":"owner","role":"owner"}`, 201)["key"].(string)
 		victim := d.Do("POST", "/api/keys", t.Owner, `{"name":"victim","role":"member"}`, 201)
 		t.KeyID, t.Key = victim["id"].(string), victim["key"].(string)
 		if !d.works(t.Key) {
-			d.T.Fatalf("the new key of %s does not work", t.Id)
+			d.T.Fatalf("the new key of %s does not work", t.ID)
 		}
 	}
 	return all

@@ -52,8 +52,8 @@ func (e *Endpoint) All() ([]string, []string) {
 	return append([]string{}, e.Got...), append([]string{}, e.key...)
 }
 
-// HttpTools is a configuration with two HTTP tools of the endpoint, and a vault.
-func HttpTools(s Site, endpoint string) string {
+// HTTPTools is a configuration with two HTTP tools of the endpoint, and a vault.
+func HTTPTools(s Site, endpoint string) string {
 	return strings.ReplaceAll(s.WithVault(), "    runtime: {}\n", "    runtime: {catalog_ttl: 10m}\n") + fmt.Sprintf(`    http_tools:
       - name: get_order
         description: Returns an order.

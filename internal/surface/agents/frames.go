@@ -479,7 +479,7 @@ func (p *projection) write(w http.ResponseWriter, others ...any) error {
 
 // failed returns the HTTP status of a run that has failed or was cancelled, and sets the fields of the header that belong to it.
 func (p *projection) failed(h http.Header) int {
-	status := 0
+	var status int
 	switch p.end.Reason {
 	case event.Deadline:
 		status = http.StatusGatewayTimeout

@@ -3,6 +3,7 @@
 package crash_test
 
 import (
+	"fmt"
 	"strings"
 	"syscall"
 	"testing"
@@ -24,11 +25,13 @@ func TestReplicasOfAnOldBuildDuringAnUpgrade(t *testing.T) {
 		waitFor(t, patience, "requests are answered", func() bool { return s.answeredSoFar() >= before+n })
 	}
 	progress(20)
+	own := r.one(`SELECT max(version_id) FROM goose_db_version`)
+	later := fmt.Sprint(own + 1)
 	began := time.Now()
 	for _, statement := range []string{ // as a migration does it: in one transaction, under a short timeout
 		`SET lock_timeout = '3s'`,
 		`BEGIN; ALTER TABLE runs ADD COLUMN made_up text COLLATE "C" NOT NULL DEFAULT ''; ALTER TABLE run_facts ADD COLUMN made_up bigint;
-		CREATE TABLE made_up (id bigint PRIMARY KEY); INSERT INTO goose_db_version (version_id, is_applied) VALUES (101, true); COMMIT`,
+		CREATE TABLE made_up (id bigint PRIMARY KEY); INSERT INTO goose_db_version (version_id, is_applied) VALUES (` + later + `, true); COMMIT`,
 		`CREATE INDEX CONCURRENTLY made_up_runs ON runs (org, made_up)`,
 	} {
 		r.exec(statement)
@@ -40,14 +43,14 @@ func TestReplicasOfAnOldBuildDuringAnUpgrade(t *testing.T) {
 	one.begin() // the old build, on the new schema
 	r.awaitReady(2)
 	progress(20)
-	r.exec(`UPDATE schema_oldest SET oldest = 101`)
+	r.exec(`UPDATE schema_oldest SET oldest = ` + later)
 	r.awaitReady(0) // those that run answer nothing more
 	one.stop()
 	refused := one.startRefused()
-	if !strings.Contains(refused, "101") || !strings.Contains(refused, "100") {
+	if !strings.Contains(refused, later) || !strings.Contains(refused, fmt.Sprint(own)) {
 		t.Errorf("an old build on a schema that excludes it says: %s", refused)
 	}
-	r.exec(`UPDATE schema_oldest SET oldest = 100`)
+	r.exec(`UPDATE schema_oldest SET oldest = ` + fmt.Sprint(own))
 	r.awaitReady(1)
 	progress(20) // the other one
 	s.finish()

@@ -99,7 +99,7 @@ func (h *Handler) enter(r *http.Request, caller caller.Caller, name string) (*se
 // rejoin makes the SDK begin a session that has begun elsewhere.
 func (h *Handler) rejoin(r *http.Request, caller caller.Caller, s *session, revision string) error {
 	hello, err := json.Marshal(map[string]any{
-		"jsonrpc": "2.0", "id": 0, "method": "initialize",
+		"jsonrpc": "2.0", "id": "turnpike-adopts", "method": "initialize", // no id of the client, whose requests may come meanwhile
 		"params": map[string]any{
 			"protocolVersion": revision, "capabilities": struct{}{}, "clientInfo": map[string]string{"name": "adopted", "version": "1"},
 		},

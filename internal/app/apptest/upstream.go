@@ -190,7 +190,7 @@ func (u Turn) Reading(n int) Turn    { u.input = n; return u }
 func CutAfter(text string) Turn      { return Turn{Text: text, cut: true} }
 func Frame(w io.Writer, data string) { fmt.Fprintf(w, "data: %s\n\n", data) }
 
-// Script answers with the turns in order, then with the last one for ever.
+// Script answers with the turns in order, and repeats the last one.
 func Script(turns ...Turn) func(http.ResponseWriter, *http.Request, Received) {
 	return func(w http.ResponseWriter, _ *http.Request, got Received) {
 		turns[min(got.Number, len(turns)-1)].Write(w)

@@ -8,7 +8,7 @@ import (
 	"unicode"
 )
 
-// turns is how many calls the script makes of its own accord before it answers.
+// turns is how many calls the script makes before it answers, if the question writes none out.
 const turns = 2
 
 // pick chooses the tool to call, and its arguments; false when the model is to answer.

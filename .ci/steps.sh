@@ -16,12 +16,12 @@ printf 'seed: TURNPIKE_SEED=%s\n' "$TURNPIKE_SEED"
 export CGO_ENABLED=0
 export GOFLAGS="-trimpath -buildvcs=false"
 
-# The race detector does not watch SQLite, which is C translated to Go, the compiler of WebAssembly, and what only reads
-# text in one goroutine: the parsers of YAML and of Go. These took most of the time. None of them may use sync.Map or
-# other generic types of package sync: the linker could take their unwatched copy for all packages, and the race detector
-# would report false races.
+# The race detector does not watch SQLite, which is C translated to Go, the compiler of WebAssembly, and what computes in
+# one goroutine: the parsers of YAML and of Go, and the digests of keys (200,000 rounds each). These took most of the
+# time. None of them may use sync.Map or other generic types of package sync: the linker could take their unwatched copy
+# for all packages, and the race detector would report false races.
 race=(-race)
-for unwatched in modernc.org/{sqlite/lib,libc,libquickjs,memory} github.com/tetratelabs/wazero/internal/engine/wazevo/{backend/...,frontend,ssa} github.com/goccy/go-yaml/... go/...; do
+for unwatched in modernc.org/{sqlite/lib,libc,libquickjs,memory} github.com/tetratelabs/wazero/internal/engine/wazevo/{backend/...,frontend,ssa} github.com/goccy/go-yaml/... go/... crypto/pbkdf2 crypto/internal/fips140/{pbkdf2,hmac,sha256}; do
   race+=("-gcflags=$unwatched=-race=false")
 done
 

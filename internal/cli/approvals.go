@@ -380,9 +380,10 @@ func decideStored(cmd *cobra.Command, p Process, from *readStore, id string, d j
 	}
 	defer store.Close()
 	runner := run.New(run.Options{Journal: store, Archive: store, Leases: store, Build: app.Version()})
+	by := run.TrustedDecider(org.Author{Principal: org.CommandLine, At: time.Now().UnixMilli()})
 	var a journal.Approval
 	if _, err := from.orgWith(ctx, p, store, "approval "+id, func(orgID string) (err error) {
-		a, err = runner.Decisions().Decide(ctx, orgID, id, d, org.Author{Principal: org.CommandLine, At: time.Now().UnixMilli()})
+		a, err = runner.Decisions().Decide(ctx, orgID, id, d, by)
 		return err
 	}); err != nil {
 		return err

@@ -275,8 +275,8 @@ func ArgumentsOf(ctx context.Context, archive Archive, a Approval, limit int) (j
 }
 
 // MayDecide returns nil if the principal may decide the approval, or the error for its caller:
-// org.ErrNotFound for a call that the principal may not make. What
-// only the caller's own request asks for is always the caller's own to decide.
+// org.ErrNotFound for a call that the principal may not make, and for one of another principal's run if its role
+// does not let it approve. What only the caller's own request asks for is always the caller's own to decide.
 func (a Approval) MayDecide(o *org.Org, p org.Principal) error {
 	own := p.ID == a.Principal
 	switch {
@@ -284,13 +284,15 @@ func (a Approval) MayDecide(o *org.Org, p org.Principal) error {
 		return org.ErrNotFound
 	case own && a.Asker == loop.AskedByRequest:
 		return nil
+	case !own && !p.Role.MayApprove():
+		return org.ErrNotFound
 	case own && o.Runtime.Approvers == org.OthersApprove:
 		return fault.New(fault.Forbidden, "own_approval", "the org does not let the key that asked for a tool call approve it (runtime.approvers: others); another key must decide approval %s", a.ID)
 	case p.Role.MayApprove():
 		return nil
 	}
-	return fault.New(fault.Forbidden, "approver_required", "a key with the role %q may not decide approval %s, which the settings of the server %s ask for; "+
-		"a key with the role approver, admin or owner decides it with POST /v1/approvals/%s", p.Role, a.ID, a.Server, a.ID)
+	return fault.New(fault.Forbidden, "approver_required", "a key with the role %q may not decide approval %s, which the settings of the org or a hook ask for; "+
+		"a key with the role approver, admin or owner decides it with POST /v1/approvals/%s", p.Role, a.ID, a.ID)
 }
 
 // MayDecideEarly returns nil if a principal may decide calls of its or another's run that nobody has asked for
@@ -298,7 +300,7 @@ func (a Approval) MayDecide(o *org.Org, p org.Principal) error {
 // only some calls.
 func MayDecideEarly(o *org.Org, p org.Principal, runID, principal string) error {
 	switch {
-	case p.Access.Servers != nil || p.Access.Tools != nil:
+	case p.Access.Servers != nil || p.Access.Tools != nil, p.ID != principal && !p.Role.MayApprove():
 		return org.ErrNotFound
 	case p.ID == principal && o.Runtime.Approvers == org.OthersApprove:
 		return fault.New(fault.Forbidden, "own_approval", "the org does not let the key that asked for a tool call approve it (runtime.approvers: others); another key must decide the calls of the run %s", runID)

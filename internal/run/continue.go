@@ -74,7 +74,7 @@ func (c *continuation) answered(ctx context.Context) ([]journal.Approval, error)
 			void = fault.New(fault.Invalid, "approval_void", "%s: the approval request is void: %s", answer.Place, a.WhyVoid()).In(answer.Place)
 		case a.Status == journal.ApprovalWaiting:
 			waits = true
-			err := c.req.MayDecide(a)
+			err := c.req.Decider.mayDecide(a)
 			if errors.Is(err, org.ErrNotFound) {
 				err = approvalNotFound(answer)
 			}

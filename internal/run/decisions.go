@@ -18,15 +18,49 @@ import (
 // Next is a decision that names a run and no approval.
 type Next struct {
 	Org, RunID string
-	Access     org.Access // of who decides
 	journal.Decision
 
 	// Early says that the decision is kept for the next call of the run if none waits. Without it, one call must wait.
 	Early bool
+}
 
-	// MayDecide returns an error if the caller may not decide the approval; nil stands for one that is not
-	// asked for yet. Approvals with org.ErrNotFound count as if they did not exist.
-	MayDecide func(*journal.Approval) error
+// Decider is who makes a decision. The zero value may decide nothing.
+type Decider struct {
+	author    org.Author
+	org       *org.Org // nil unless a key decides
+	principal org.Principal
+	trusted   bool
+}
+
+// KeyDecider returns a decider with the rights of an API key of an org.
+func KeyDecider(o *org.Org, p org.Principal, author org.Author) Decider {
+	return Decider{author: author, org: o, principal: p}
+}
+
+// TrustedDecider returns a decider that may decide everything: the operator on the machine of the gateway, or the
+// program that embeds the loop.
+func TrustedDecider(author org.Author) Decider { return Decider{author: author, trusted: true} }
+
+// mayDecide returns nil if by may decide the approval, or the error for the caller.
+func (by Decider) mayDecide(a journal.Approval) error {
+	switch {
+	case by.trusted:
+		return nil
+	case by.org == nil || by.org.ID != a.Org:
+		return org.ErrNotFound
+	}
+	return a.MayDecide(by.org, by.principal)
+}
+
+// mayDecideEarly is mayDecide for a call that a run of a principal has not asked for yet.
+func (by Decider) mayDecideEarly(orgID, runID, principal string) error {
+	switch {
+	case by.trusted:
+		return nil
+	case by.org == nil || by.org.ID != orgID:
+		return org.ErrNotFound
+	}
+	return journal.MayDecideEarly(by.org, by.principal, runID, principal)
 }
 
 // errAsked reports that a call was asked for while a decision was to be kept.
@@ -46,18 +80,25 @@ func (r *Runner) Decisions() Decisions { return Decisions{r} }
 // ID. The error wraps org.ErrNotFound if the org has no such run, or if the run has ended. It is a [fault.Error]
 // nothing_waits or several_wait if it is not clear which call the decision is about, and too_many_decisions if the
 // run keeps [loop.MaxEarly] decisions already.
-func (d Decisions) DecideNext(ctx context.Context, n Next, by org.Author) (journal.Approval, error) {
+func (d Decisions) DecideNext(ctx context.Context, n Next, by Decider) (journal.Approval, error) {
 	if len(n.Message) > maxReason {
 		return journal.Approval{}, fault.New(fault.Invalid, "invalid_value", "reason has %d bytes, and at most %d are allowed", len(n.Message),
 			maxReason).In("reason")
 	}
 	a := journal.Approval{}
-	err := mayRemember(ctx, d.r.o.Archive, n.Org, n.RunID, n.Decision)
+	head, err := d.r.o.Archive.Head(ctx, n.Org, n.RunID)
+	if err != nil {
+		return a, err
+	}
+	if principal := head.Summary.Principal; !by.trusted && principal != by.principal.ID && !by.principal.Role.MayApprove() {
+		return a, org.ErrNotFound
+	}
+	err = mayRemember(ctx, d.r.o.Archive, n.Org, n.RunID, n.Decision)
 	if err != nil {
 		return a, err
 	}
 	for range maxDecideTries {
-		if a, err = d.tryNext(ctx, n, by); err == nil {
+		if a, err = d.tryNext(ctx, n, by, head.Summary.Principal); err == nil {
 			return a, nil
 		}
 		refused := new(fault.Error)
@@ -73,23 +114,24 @@ func (d Decisions) DecideNext(ctx context.Context, n Next, by org.Author) (journ
 	return a, org.ErrNotFound
 }
 
-// tryNext tries to decide once. The error is errAsked, or not_waiting, if others were faster.
-func (d Decisions) tryNext(ctx context.Context, n Next, by org.Author) (journal.Approval, error) {
+// tryNext tries to decide once a call of a run of a principal. The error is errAsked, or not_waiting, if others were
+// faster.
+func (d Decisions) tryNext(ctx context.Context, n Next, by Decider, principal string) (journal.Approval, error) {
 	u := &d.r.audience
-	waiting, err := u.waiting(ctx, n)
+	waiting, err := u.waiting(ctx, n, by)
 	switch {
 	case err != nil:
 		return journal.Approval{}, err
 	case len(waiting) == 0 && !n.Early:
 		return journal.Approval{}, d.nothingWaits(ctx, n)
 	case len(waiting) == 0:
-		if err := n.MayDecide(nil); err != nil {
+		if err := by.mayDecideEarly(n.Org, n.RunID, principal); err != nil {
 			return journal.Approval{}, err
 		}
-		return journal.Approval{}, d.early(ctx, n, by)
+		return journal.Approval{}, d.early(ctx, n, by.author)
 	}
 	a := waiting[0]
-	if err := n.MayDecide(&a); err != nil {
+	if err := by.mayDecide(a); err != nil {
 		return a, err
 	}
 	if code, err := u.gone(ctx, a.WaitingRun()); err != nil {
@@ -109,13 +151,13 @@ func (d Decisions) tryNext(ctx context.Context, n Next, by org.Author) (journal.
 			"%d calls of the run %s wait, and the decision does not say which of them it is about; send it with the id of an approval: %s",
 			len(ids), n.RunID, strings.Join(ids, ", "))
 	}
-	return a, u.tryResolve(ctx, a, n.Decision, by)
+	return a, u.tryResolve(ctx, a, n.Decision, by.author)
 }
 
-// waiting returns the approvals of the run of n that wait, in the order of their calls, without those that n must not
+// waiting returns the approvals of the run of n that wait, in the order of their calls, without those that by must not
 // know of. It ends those that nobody has decided in time.
-func (u *audience) waiting(ctx context.Context, n Next) ([]journal.Approval, error) {
-	q := journal.ApprovalQuery{Statuses: []journal.ApprovalStatus{journal.ApprovalWaiting}, RunID: n.RunID, Access: n.Access,
+func (u *audience) waiting(ctx context.Context, n Next, by Decider) ([]journal.Approval, error) {
+	q := journal.ApprovalQuery{Statuses: []journal.ApprovalStatus{journal.ApprovalWaiting}, RunID: n.RunID, Access: by.principal.Access,
 		Limit: maxWaiting}
 	found, err := u.o.Archive.Approvals(ctx, n.Org, q)
 	if err != nil {
@@ -127,7 +169,7 @@ func (u *audience) waiting(ctx context.Context, n Next) ([]journal.Approval, err
 			if _, err := u.expire(ctx, a, now.UnixMilli()); err != nil {
 				return nil, err
 			}
-		} else if !errors.Is(n.MayDecide(&a), org.ErrNotFound) {
+		} else if !errors.Is(by.mayDecide(a), org.ErrNotFound) {
 			waiting = append(waiting, a)
 		}
 	}
@@ -174,16 +216,19 @@ const maxReason = 4 << 10
 
 // Decide records a decision about an approval of the org, and returns the approval as it is
 // then. The run goes on when all its approvals are decided, in whatever process claims it. The
-// same decision again changes nothing and is no error. The caller has checked that by may decide: see
-// [journal.Approval.MayDecide]. The error wraps org.ErrNotFound if the org has no such approval; it is a [fault.Error]
-// if the approval has another decision, has expired, or is void.
-func (d Decisions) Decide(ctx context.Context, orgID, id string, made journal.Decision, by org.Author) (journal.Approval, error) {
+// same decision again changes nothing and is no error. The error wraps org.ErrNotFound if the org has no such approval,
+// or none that by may know of; it is a [fault.Error] if by may not decide it ([journal.Approval.MayDecide]), and if the
+// approval has another decision, has expired, or is void.
+func (d Decisions) Decide(ctx context.Context, orgID, id string, made journal.Decision, by Decider) (journal.Approval, error) {
 	if len(made.Message) > maxReason {
 		return journal.Approval{}, fault.New(fault.Invalid, "invalid_value", "reason has %d bytes, and at most %d are allowed",
 			len(made.Message), maxReason).In("reason")
 	}
 	a, err := d.r.o.Archive.Approval(ctx, orgID, id)
 	if err != nil {
+		return a, err
+	}
+	if err := by.mayDecide(a); err != nil {
 		return a, err
 	}
 	if err := mayRemember(ctx, d.r.o.Archive, orgID, a.RunID, made); err != nil {
@@ -194,7 +239,7 @@ func (d Decisions) Decide(ctx context.Context, orgID, id string, made journal.De
 			"each time; send the decision without it").In("remember_for_session")
 	}
 	if a.Status == journal.ApprovalWaiting {
-		if a, err = d.r.audience.decide(ctx, a, made, by); err != nil {
+		if a, err = d.r.audience.decide(ctx, a, made, by.author); err != nil {
 			return a, err
 		}
 	}

@@ -271,7 +271,7 @@ func TestADecisionIsChargedWithTheFactsOfItsRun(t *testing.T) {
 		w.leave(t, "run_old", "k", largeWaiting(0)...)
 		decide := func(bounds memlimit.Options) error {
 			r, _, _ := w.counting(t, bounds)
-			_, err := r.Decisions().Decide(t.Context(), "o", "wait_a", journal.Decision{}, org.Author{Principal: "human"})
+			_, err := r.Decisions().Decide(t.Context(), "o", "wait_a", journal.Decision{}, run.TrustedDecider(org.Author{Principal: "human"}))
 			return err
 		}
 		if f := fault.From(decide(memlimit.Options{Run: 1 << 19})); f.Code != fault.TooLarge || f.Reason != "run_memory_exceeded" {

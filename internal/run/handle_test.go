@@ -85,7 +85,7 @@ func TestADecisionGetsItsResponseAlthoughItsCallerLeaves(t *testing.T) { // L05
 		req := w.wants("p", "", "")
 		req.Key, req.Items, req.Store = nil, nil, &run.StoreOptions{RequestJSON: json.RawMessage(`{}`), For: time.Hour}
 		req.Answers = []run.Answer{{ID: "wait_a", Decision: journal.Decision{Approved: true}}}
-		req.MayDecide = func(journal.Approval) error { return nil }
+		req.Decider = run.TrustedDecider(org.Author{Principal: "p"})
 		var told diary
 		if err := r.Run(ctx, req, &told); err != nil {
 			t.Fatal(err)
@@ -121,22 +121,29 @@ func TestAWaitingRunGoesOnWhenItIsResolved(t *testing.T) { // B11
 		if _, ok := first.events[len(first.events)-1].(event.Waiting); !ok {
 			t.Fatalf("it ends with %T", first.events[len(first.events)-1])
 		}
-		by := org.Author{Principal: "human"}
+		by := run.TrustedDecider(org.Author{Principal: "human"})
+		key := func(orgID string, role org.Role) run.Decider {
+			return run.KeyDecider(&org.Org{ID: orgID}, org.Principal{ID: "other", Role: role}, org.Author{Principal: "other"})
+		}
 		begin := time.Now()
 		for _, c := range []struct {
 			org, wait string
+			by        run.Decider
 			d         journal.Decision
 			reason    string // of the refusal; "" = none
 		}{
-			{"o", "wait_c", journal.Decision{Approved: true}, "unknown"},
-			{"o", "", journal.Decision{Approved: true}, "unknown"},
-			{"bb", "wait_a", journal.Decision{Approved: true}, "unknown"},
-			{"o", "wait_a", journal.Decision{Message: "too much"}, ""},
-			{"o", "wait_a", journal.Decision{Message: "again"}, ""},
-			{"o", "wait_a", journal.Decision{Approved: true}, "already_decided"},
-			{"o", "wait_b", journal.Decision{Approved: true}, ""},
+			{"o", "wait_c", by, journal.Decision{Approved: true}, "unknown"},
+			{"o", "", by, journal.Decision{Approved: true}, "unknown"},
+			{"bb", "wait_a", by, journal.Decision{Approved: true}, "unknown"},
+			{"o", "wait_a", run.Decider{}, journal.Decision{Approved: true}, "unknown"},
+			{"o", "wait_a", key("bb", org.Owner), journal.Decision{Approved: true}, "unknown"},
+			{"o", "wait_a", key("o", org.Member), journal.Decision{Approved: true}, "unknown"},
+			{"o", "wait_a", key("o", org.Approver), journal.Decision{Message: "too much"}, ""},
+			{"o", "wait_a", by, journal.Decision{Message: "again"}, ""},
+			{"o", "wait_a", by, journal.Decision{Approved: true}, "already_decided"},
+			{"o", "wait_b", by, journal.Decision{Approved: true}, ""},
 		} {
-			_, err := r.Decisions().Decide(t.Context(), c.org, c.wait, c.d, by)
+			_, err := r.Decisions().Decide(t.Context(), c.org, c.wait, c.d, c.by)
 			switch {
 			case c.reason == "unknown":
 				if !errors.Is(err, org.ErrNotFound) {
@@ -188,8 +195,8 @@ func TestADecisionThatIsTooLateIsADenial(t *testing.T) {
 		w.waiting(t, time.Now().Add(time.Minute).UnixMilli())
 		time.Sleep(time.Minute)
 		r := w.gateway(t) // it has not begun to look for approvals that end
-		_, err := r.Decisions().Decide(t.Context(), "o", "wait_a", journal.Decision{Approved: true}, org.Author{Principal: "human",
-			At: time.Now().UnixMilli()})
+		_, err := r.Decisions().Decide(t.Context(), "o", "wait_a", journal.Decision{Approved: true}, run.TrustedDecider(org.Author{Principal: "human",
+			At: time.Now().UnixMilli()}))
 		if f := fault.From(err); err == nil || f.Reason != "approval_expired" {
 			t.Errorf("%v", err)
 		}
@@ -437,7 +444,7 @@ func TestAnApprovalOfACancelledRunIsVoid(t *testing.T) { // J22
 		if err := r.Cancel(t.Context(), "o", found[0].RunID, org.Author{Principal: "p"}); err != nil {
 			t.Fatal(err)
 		}
-		a, err := r.Decisions().Decide(t.Context(), "o", found[0].ID, journal.Decision{Approved: true}, org.Author{Principal: "boss"})
+		a, err := r.Decisions().Decide(t.Context(), "o", found[0].ID, journal.Decision{Approved: true}, run.TrustedDecider(org.Author{Principal: "boss"}))
 		if fault.From(err).Reason != "approval_void" || a.Status != journal.ApprovalVoid || a.DecidedBy != "" {
 			t.Errorf("%+v %v", a, err)
 		}
@@ -483,7 +490,7 @@ func TestReadResultAfterALightRunHasWaited(t *testing.T) {
 			t.Fatalf("%+v %v", found, err)
 		}
 		if _, err := r.Decisions().Decide(t.Context(), "o", found[0].ID, journal.Decision{Approved: true},
-			org.Author{Principal: "boss"}); err != nil {
+			run.TrustedDecider(org.Author{Principal: "boss"})); err != nil {
 			t.Fatal(err)
 		}
 		if err := r.Follow(t.Context(), eventlog.Follow{Org: "o", RunID: found[0].RunID}, &diary{}); err != nil {

@@ -68,7 +68,7 @@ func (s *shop) decide(t *testing.T, r *run.Runner, approved bool) int {
 	}
 	for _, a := range found {
 		if _, err := r.Decisions().Decide(t.Context(), "o", a.ID, journal.Decision{Approved: approved},
-			org.Author{Principal: "boss"}); err != nil {
+			run.TrustedDecider(org.Author{Principal: "boss"})); err != nil {
 			t.Fatal(err)
 		}
 	}

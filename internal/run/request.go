@@ -122,11 +122,11 @@ type Input struct {
 	Continues conversation.Ref `json:"-"`
 
 	// Answers continue the run of the approvals that they decide, instead of a new run. Late are
-	// the Items that the caller adds to that run; the others are its history. MayDecide
-	// returns an error if the caller may not decide an approval; it is required with Answers.
-	Answers   []Answer                     `json:"-"`
-	Late      []item.Item                  `json:"-"`
-	MayDecide func(journal.Approval) error `json:"-"`
+	// the Items that the caller adds to that run; the others are its history. Decider is who
+	// answers; it is required with Answers.
+	Answers []Answer    `json:"-"`
+	Late    []item.Item `json:"-"`
+	Decider Decider     `json:"-"`
 
 	// Settings are hashes of the members of the request that must be the same, or absent, in a
 	// request that continues the run, by name.

@@ -15,6 +15,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/policy"
+	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -82,7 +83,7 @@ func TestARunThatIsToBeForgottenIsWholeWhenItWaits(t *testing.T) {
 			t.Fatalf("%+v %v", found, err)
 		}
 		if _, err := r.Decisions().Decide(t.Context(), "o", found[0].ID, journal.Decision{Approved: true},
-			org.Author{Principal: "boss"}); err != nil {
+			run.TrustedDecider(org.Author{Principal: "boss"})); err != nil {
 			t.Fatal(err)
 		}
 		var whole diary

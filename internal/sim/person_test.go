@@ -131,7 +131,7 @@ func (p person) live() {
 
 // decide makes a decision, and tries to make it for another org.
 func (p person) decide(at *process, id string, d journal.Decision) {
-	by := org.Author{Principal: p.name, At: at.now().UnixMilli()}
+	by := run.TrustedDecider(org.Author{Principal: p.name, At: at.now().UnixMilli()})
 	for _, other := range orgs() {
 		if _, err := at.runner.Decisions().Decide(context.Background(), other, id, d, by); other != p.org && !at.isDead() && err == nil {
 			p.w.violate("I11: org %s decides %s of org %s", other, id, p.org)

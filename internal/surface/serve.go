@@ -15,7 +15,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/file"
-	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -343,7 +342,7 @@ func (h *Handler) run(
 	if err != nil {
 		return err
 	}
-	req.MayDecide = func(a journal.Approval) error { return a.MayDecide(caller.Org, caller.Principal) }
+	req.Decider = run.KeyDecider(caller.Org, caller.Principal, org.Author{Principal: caller.Principal.ID})
 	if reply.extensions, err = h.s.extensionsOf(r.Header, caller.Org.Runtime.Extensions, relayed, hidesTools(req)); err != nil {
 		return err
 	}

@@ -71,7 +71,6 @@ func (h *Handler) Turn(r *http.Request, caller caller.Caller, t Turn) (*run.Requ
 			},
 			Model: t.Agent.Model, Targets: targets,
 			Continues: conversation.Ref{ID: t.Session, Named: true, Member: "session_id", Code: "not_found"},
-			MayDecide: func(a journal.Approval) error { return a.MayDecide(caller.Org, caller.Principal) },
 		},
 		Reply: run.Reply{Key: t.Key, Attach: true, Store: &run.StoreOptions{RequestJSON: []byte("{}"), Owner: t.Session, For: journal.Kept}},
 		Turn:  t.Start,

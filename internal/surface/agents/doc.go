@@ -52,8 +52,8 @@ type Inbox interface {
 
 // Decisions decides approvals. Implemented by [run.Decisions].
 type Decisions interface {
-	Decide(ctx context.Context, orgID, id string, d journal.Decision, by org.Author) (journal.Approval, error)
-	DecideNext(ctx context.Context, n run.Next, by org.Author) (journal.Approval, error)
+	Decide(ctx context.Context, orgID, id string, d journal.Decision, by run.Decider) (journal.Approval, error)
+	DecideNext(ctx context.Context, n run.Next, by run.Decider) (journal.Approval, error)
 }
 
 // Tools are those of MCP servers.

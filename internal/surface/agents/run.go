@@ -540,24 +540,26 @@ func (h *runs) ApproveRun() surface.Endpoint {
 		if approved == nil {
 			return 0, nil, surface.InvalidValue("approved", "approved is required: true or false")
 		}
-		s, turn, err := h.findApprovable(r, caller)
+		_, turn, err := h.findApprovable(r, caller)
 		if err != nil {
 			return 0, nil, err
 		}
+		by := run.KeyDecider(caller.Org, caller.Principal, caller.Author(h.now()))
 		d := journal.Decision{Approved: *approved, Message: reason}
 		if !d.Approved {
 			d.Message = "Denied by user: " + reason
 		}
 		if id == "" {
-			return h.decideNext(r.Context(), caller, s, turn.RunID, d, early)
+			n := run.Next{Org: caller.Org.ID, RunID: turn.RunID, Decision: d, Early: early}
+			a, err := h.decisions.DecideNext(r.Context(), n, by)
+			err = surface.Refused(err, surface.Thing{Kind: "active run of an agent", ID: turn.RunID})
+			return http.StatusOK, resumed{"resumed", surface.Given(a.ID)}, err
 		}
 		a, err := h.approvalOf(r.Context(), caller, turn.RunID, id)
 		if err != nil {
 			return 0, nil, err
 		}
-		if err = a.MayDecide(caller.Org, caller.Principal); err == nil {
-			a, err = h.decisions.Decide(r.Context(), caller.Org.ID, a.ID, d, caller.Author(h.now()))
-		}
+		a, err = h.decisions.Decide(r.Context(), caller.Org.ID, a.ID, d, by)
 		if errors.Is(err, org.ErrNotFound) || err != nil && a.Status == journal.ApprovalVoid {
 			err = surface.Thing{Kind: "approval of an active run", ID: id}.Missing()
 		}
@@ -570,20 +572,6 @@ func (h *runs) ApproveRun() surface.Endpoint {
 type resumed struct {
 	Status   string  `json:"status"`
 	Approval *string `json:"approval_id"`
-}
-
-// decideNext decides the only call of a run that waits. If none waits and the decision is early, it is kept for the
-// next call.
-func (h *runs) decideNext(ctx context.Context, caller caller.Caller, s agent.Session, runID string, d journal.Decision, early bool) (int, any, error) {
-	n := run.Next{Org: caller.Org.ID, RunID: runID, Access: caller.Principal.Access, Decision: d, Early: early, MayDecide: func(a *journal.Approval) error {
-		if a == nil {
-			return journal.MayDecideEarly(caller.Org, caller.Principal, runID, s.Principal)
-		}
-		return a.MayDecide(caller.Org, caller.Principal)
-	}}
-	a, err := h.decisions.DecideNext(ctx, n, caller.Author(h.now()))
-	err = surface.Refused(err, surface.Thing{Kind: "active run of an agent", ID: runID})
-	return http.StatusOK, resumed{"resumed", surface.Given(a.ID)}, err
 }
 
 // findApprovable is findRun for callers that may also decide the approvals of the runs of others.

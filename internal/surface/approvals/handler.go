@@ -38,9 +38,9 @@ type Decisions interface {
 	// Client returns where the client is that waits for the decision.
 	Client(ctx context.Context, a journal.Approval) (run.Client, error)
 	// DecideNext decides the only call of a run that waits, or one that is not asked for yet.
-	DecideNext(ctx context.Context, n run.Next, by org.Author) (journal.Approval, error)
+	DecideNext(ctx context.Context, n run.Next, by run.Decider) (journal.Approval, error)
 	AwaitApprovals(ctx context.Context, orgID string, q journal.ApprovalQuery, longest time.Duration, account *memlimit.Account) ([]journal.Approval, error)
-	Decide(ctx context.Context, orgID, id string, d journal.Decision, by org.Author) (journal.Approval, error)
+	Decide(ctx context.Context, orgID, id string, d journal.Decision, by run.Decider) (journal.Approval, error)
 }
 
 // Options configure a Handler. All but Now are required.
@@ -141,18 +141,15 @@ func (h *Handler) Decide(w http.ResponseWriter, r *http.Request, caller caller.C
 	}
 	ctx, cancel := surface.Detached(r)
 	defer cancel()
-	a, err := h.o.Archive.Approval(ctx, caller.Org.ID, r.PathValue("id"))
-	if err == nil {
-		err = a.MayDecide(caller.Org, caller.Principal)
-	}
-	if err == nil {
-		by := caller.Author(h.o.Now())
-		a, err = h.o.Decisions.Decide(ctx, caller.Org.ID, a.ID, d, by)
-	}
+	a, err := h.o.Decisions.Decide(ctx, caller.Org.ID, r.PathValue("id"), d, h.decider(caller))
 	if err != nil {
 		return h.failed(err)
 	}
 	return h.write(ctx, w, caller, a)
+}
+
+func (h *Handler) decider(c caller.Caller) run.Decider {
+	return run.KeyDecider(c.Org, c.Principal, c.Author(h.o.Now()))
 }
 
 // write answers with an approval and all of its arguments: who decides must see them.

@@ -141,7 +141,8 @@ func (c *call) decide(ctx context.Context, d Decision) error {
 		by = programID
 	}
 	made := journal.Decision{Approved: d.Approved, Message: d.Reason}
-	_, err = e.runner.Decisions().Decide(ctx, orgID, d.Approval, made, run.TrustedDecider(org.Author{Principal: by, At: clock.Wall().UnixMilli()}))
+	decider := run.TrustedDecider(org.Author{Principal: by, At: clock.Wall().UnixMilli()})
+	_, err = e.runner.Decisions().Decide(ctx, orgID, d.Approval, made, decider)
 	return err
 }
 

@@ -87,7 +87,7 @@ type RunQuery struct {
 	Limit, Offset               int
 }
 
-// Observed reads what runs of agents did. Implemented by store/sqlite.
+// Observed reads what runs of agents did. Implemented by store/database.
 type Observed interface {
 	// ObservedRuns returns runs, the latest first, and how many the query selects without Limit and Offset.
 	ObservedRuns(ctx context.Context, orgID string, q RunQuery) (found []ObservedRun, total int, err error)

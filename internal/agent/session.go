@@ -169,7 +169,7 @@ func (q SessionQuery) Chooses(s Session) bool {
 		s.Turns >= q.MinTurns && (q.MaxTurns == 0 || s.Turns <= q.MaxTurns)
 }
 
-// Sessions stores sessions. Implemented by store/memory and store/sqlite; store/storetest tests the contract, to which what
+// Sessions stores sessions. Implemented by store/memory and store/database; store/storetest tests the contract, to which what
 // [Store] says of ids, times and failures belongs, too. A session, its turns, its inputs and its
 // conversation are deleted together, also with their agent and their org. The runs are not deleted.
 type Sessions interface {

@@ -39,7 +39,7 @@ func (q Query) Has(a Agent) bool {
 	return (q.Name == "" || q.Name == a.Name) && (q.Archived == AllAgents || (q.Archived == OnlyArchived) == !a.ArchivedAt.IsZero())
 }
 
-// Store stores agents, their versions, custom tools, and settings. Implemented by store/memory and store/sqlite;
+// Store stores agents, their versions, custom tools, and settings. Implemented by store/database;
 // store/storetest tests the contract:
 //
 //   - An id of another org does not exist: org.ErrNotFound.

@@ -2,7 +2,7 @@ package audit
 
 import "context"
 
-// Log stores the chains of all orgs. store/memory and store/sqlite implement it;
+// Log stores the chains of all orgs. store/database implements it;
 // storetest checks them. Rows are appended in the transaction of the facts that
 // they record, not through this interface. It is safe for concurrent use.
 type Log interface {

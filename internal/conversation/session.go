@@ -24,7 +24,7 @@ import (
 )
 
 // A session is one stored conversation, with all of its items, of one key. Its clients resend the messages that
-// they saw. Each run of it replaces it when it ends:
+// they saw. Each run of it that ends with an answer replaces it:
 //
 //	Begin ──► Open: RunID is the run, never expires ──► Close: the items of the run, expires
 //

@@ -26,11 +26,12 @@ const MintedPrefix = "call_tp_"
 type Ref struct {
 	ID string // of a segment, or of a named conversation
 
-	// Named says that ID is that of a named conversation, to which the run adds its segment.
+	// Named says that ID is that of a named conversation, to which the run adds its segment: one of
+	// /v1/conversations, or a session of an agent.
 	Named bool
 
 	// Resent says that ID is that of a session of the key, whose client resends the messages that it saw. The run
-	// replaces it when it ends. TTL is how long it is kept after that.
+	// replaces it when it ends with an answer. These are chat sessions. TTL is how long it is kept after that.
 	Resent bool
 	TTL    time.Duration
 

@@ -72,7 +72,7 @@ type HookAsk struct {
 
 // HookMessages stores the messages for hooks after runs. Append adds to it: see [Batch]. If an org has as many
 // that wait as its caps allow messages for webhooks, the oldest that nobody has claimed is given up for each new one.
-// Implemented by store/memory and store/sqlite; store/storetest tests it.
+// Implemented by store/database; store/storetest tests it.
 type HookMessages interface {
 	// DueHooks returns the hooks of which Claim would return a message, ordered by org and hook. The time is
 	// the wall clock's.

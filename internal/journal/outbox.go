@@ -146,7 +146,7 @@ type OutboxState struct {
 
 // Outbox stores the messages for webhooks. Append, and what changes a budget, add to it: see
 // [Notice]. If an org has as many waiting messages as its caps allow, the oldest of the webhook with
-// the most is given up for each new one. Implemented by store/memory and store/sqlite;
+// the most is given up for each new one. Implemented by store/database;
 // store/storetest tests it.
 type Outbox interface {
 	// DueWebhooks returns the webhooks that are not stopped and of which Claim would return a

@@ -13,7 +13,7 @@ import (
 )
 
 // The ports of a Runner. Journal, Archive, Leases, LaterDeleter, Recorder and Conversations are
-// implemented by store/memory and store/sqlite, which use the rules of [Head],
+// implemented by store/memory and store/database, which use the rules of [Head],
 // [Opening.Admit], [Used] and [Conversation]; store/storetest tests them.
 
 // Journal stores the facts of runs.

@@ -1,8 +1,8 @@
 // Package loop holds the rules of an agent run. It performs no I/O.
 //
 //	          facts                         action
-//	journal ─────────► Apply ─► State ─► Decide ─────► Discover | CallModel | ExecuteTools | Interrupt | Finish
-//	   ▲                                     │         PrepareTools | AnswerCalls
+//	journal ─────────► Apply ─► State ─► Decide ─────► AddInput | Discover | RunHooks | Route | CallModel | Compact
+//	   ▲                                     │         PrepareTools | ExecuteTools | AnswerCalls | Interrupt | Pause | Finish
 //	   └──── the driver performs it and appends what happened ◄┘
 //
 // A [Fact] records what happened. [Apply] folds facts into a [State]. [Decide]

@@ -1,14 +1,12 @@
 package loop
 
 import (
-	"cmp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/budget"
-	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/policy"
 	"github.com/turnpike-gateway/turnpike/internal/window"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -412,54 +410,6 @@ func (c Call) cost(o Outcome) budget.Amount {
 		return budget.Amount{}
 	}
 	return budget.Amount{NanoUSD: max(0, int64(c.Prepared.PriceNano))}
-}
-
-// Cost returns the cost of the model call that ended with the fact end, a Turn, a
-// TurnFailed or a Compacted: what the provider counted, at the price of the target. Without a count it is the whole
-// reservation, or zero if the provider refused the call. A count that is not complete costs the reservation at
-// least. Without a reservation, because no limit applies, it is what the provider counted. It must be called with the
-// state before the fact. Any other fact costs nothing.
-func (s *State) Cost(end Body) budget.Amount {
-	if b, ok := end.(Turn); ok {
-		if b.Uncounted && s.Reserved != nil {
-			b.Usage.Input, b.Usage.Output = cmp.Or(b.Usage.Input, s.estimatedInput()), max(b.Usage.Output, s.tokensIn(b.Bytes))
-		}
-		return s.cost(s.price(), b.Usage, b.Refused, b.Uncounted)
-	}
-	if b, ok := end.(TurnFailed); ok {
-		return s.cost(s.price(), b.Usage, b.Status >= 400 || b.Unsent || b.Refused, b.Uncounted)
-	}
-	if b, ok := end.(Compacted); ok {
-		t, _ := s.Summarizer(b.Target)
-		return s.cost(t.Price, b.Usage, b.Refused, b.Uncounted)
-	}
-	return budget.Amount{}
-}
-
-func (s *State) cost(price money.Price, u model.Usage, refused, uncounted bool) budget.Amount {
-	counted := budget.Amount{Tokens: u.Input + u.Output, NanoUSD: int64(money.Cost(price, u))}
-	if s.Reserved == nil || !uncounted && (counted.Tokens > 0 || refused) {
-		return counted
-	}
-	most := s.Reserved.Amount
-	if uncounted {
-		most = most.Max(counted)
-	}
-	if price.OnlyTime() && u.GPUMS > 0 { // which was measured
-		most.NanoUSD = counted.NanoUSD
-	}
-	return most
-}
-
-// price returns the price of the target of the latest model call.
-func (s *State) price() money.Price { return s.priceOf(s.Attempt.Target) }
-
-// priceOf returns the price of a target; the zero value if the journal does not have it.
-func (s *State) priceOf(target int) money.Price {
-	if target >= 0 && target < len(s.Accepted.Targets) {
-		return s.Accepted.Targets[target].Price
-	}
-	return money.Price{}
 }
 
 // Paid returns what the run has spent, in nano-USD; nil = neither a target nor a call has a price.

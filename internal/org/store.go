@@ -53,7 +53,7 @@ type Contents struct {
 }
 
 // Store stores orgs and the objects that the admin API manages. Implemented by
-// store/memory and store/sqlite; store/storetest tests the contract:
+// store/database; store/storetest tests the contract:
 //
 //   - An id of another org does not exist: ErrNotFound.
 //   - A change and its audit entry are one transaction; see [Author].

@@ -19,7 +19,9 @@
 //
 // The parts, with the files of their methods:
 //
-//	Runner       runner.go, handle.go   requests become runs; what others do to a run by its id
+//	Runner       runner.go, handle.go   requests become runs: Run, and Start for those that nobody waits for;
+//	                                    handle.go also has what others do to a run by its id
+//	Decisions    decisions.go           decisions about approvals
 //	driver       drive.go, accept.go    performs the actions of one run; how a run begins here and leaves
 //	runState     state.go, accept.go    the state of a run; numbers, stores and applies its facts
 //	modelCaller  model.go, relay.go     model calls; those of a raw relay
@@ -58,12 +60,12 @@
 //     toolexec/execute.go decides, and toolexec/truncate.go cuts.
 //   - An event gets its position: number in state.go numbers the facts, tell and nextDelta
 //     in eventlog/fold.go make positions of the numbers.
-//   - The decision of an approver becomes a fact: Runner.Decide in handle.go, audience.resolve in
+//   - The decision of an approver becomes a fact: Decisions.Decide in decisions.go, audience.resolve in
 //     approval.go, Runner.appendForeign in handle.go. A request that continues a run with its
-//     answers: brings in continue.go; who may: audience.decide in approval.go.
+//     answers: brings in continue.go; who may: Approval.MayDecide in package journal.
 //   - A follower gets its next event: follower.step in eventlog/follow.go, Feed.after in
 //     eventlog/feed.go, reader.read in eventlog/reader.go.
-//   - The items that a model sees: State.Seen in loop/transcript.go, modelCaller.request in
+//   - The items that a model sees: State.Seen in loop/state.go, modelCaller.request in
 //     model.go, Request.modelRequest in request.go. In the process that performs the run, they are
 //     in eventlog.Writer.Transcript; earlier turns of a conversation are put in front by Begin in
 //     package conversation.

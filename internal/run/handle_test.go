@@ -195,8 +195,9 @@ func TestADecisionThatIsTooLateIsADenial(t *testing.T) {
 		w.waiting(t, time.Now().Add(time.Minute).UnixMilli())
 		time.Sleep(time.Minute)
 		r := w.gateway(t) // it has not begun to look for approvals that end
-		_, err := r.Decisions().Decide(t.Context(), "o", "wait_a", journal.Decision{Approved: true}, run.TrustedDecider(org.Author{Principal: "human",
-			At: time.Now().UnixMilli()}))
+		_, err := r.Decisions().Decide(t.Context(), "o", "wait_a", journal.Decision{Approved: true},
+			run.TrustedDecider(org.Author{Principal: "human",
+				At: time.Now().UnixMilli()}))
 		if f := fault.From(err); err == nil || f.Reason != "approval_expired" {
 			t.Errorf("%v", err)
 		}
@@ -444,7 +445,8 @@ func TestAnApprovalOfACancelledRunIsVoid(t *testing.T) { // J22
 		if err := r.Cancel(t.Context(), "o", found[0].RunID, org.Author{Principal: "p"}); err != nil {
 			t.Fatal(err)
 		}
-		a, err := r.Decisions().Decide(t.Context(), "o", found[0].ID, journal.Decision{Approved: true}, run.TrustedDecider(org.Author{Principal: "boss"}))
+		a, err := r.Decisions().Decide(t.Context(), "o", found[0].ID, journal.Decision{Approved: true},
+			run.TrustedDecider(org.Author{Principal: "boss"}))
 		if fault.From(err).Reason != "approval_void" || a.Status != journal.ApprovalVoid || a.DecidedBy != "" {
 			t.Errorf("%+v %v", a, err)
 		}

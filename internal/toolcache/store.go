@@ -35,7 +35,7 @@ type Bounds struct {
 }
 
 // Store stores entries. Deleting an org deletes its entries. Implemented by
-// store/memory and store/sqlite; store/storetest tests the contract.
+// store/database; store/storetest tests the contract.
 type Store interface {
 	// CachedResult returns the org's entry with the name, also if it has expired;
 	// nil and no error if there is none.

@@ -30,7 +30,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// Secrets keeps the settings that are secret. Implemented by store/sqlite.
+// Secrets keeps the settings that are secret. Implemented by store/database.
 type Secrets interface {
 	Secrets(ctx context.Context, org string) ([]org.Secret, error)
 	PutSecret(ctx context.Context, s org.Secret, by org.Author) error

@@ -81,6 +81,23 @@ func (a *App) elsewhere() func(journal.RunKey) {
 	}
 }
 
+// mcpElsewhere returns what tells other replicas that a client of /mcp ends something, or nil.
+func (a *App) mcpElsewhere() func(orgID, message string) {
+	if a.server == nil {
+		return nil
+	}
+	return func(orgID, message string) {
+		a.server.Bell.Ring(postgres.Key{Kind: postgres.RingMCP, Org: orgID, ID: message})
+	}
+}
+
+// hearMCP makes /mcp hear what its clients end on other replicas.
+func (a *App) hearMCP() {
+	if a.server != nil {
+		a.server.Bell.Subscribe(postgres.RingMCP, func(k postgres.Key) { a.mcp.Heard(k.Org, k.ID) })
+	}
+}
+
 // closeStore closes the store, with what belongs to it.
 func (a *App) closeStore() {
 	closes := a.store.Close

@@ -71,6 +71,14 @@ func (a *App) hearOthers() {
 	a.server.Bell.Subscribe(postgres.RingCancel, func(k postgres.Key) { a.runner.HeardEnd(journal.RunKey{Org: k.Org, Run: k.ID}) })
 }
 
+// poolWaits returns what says how long reads wait for a connection to the database, or nil.
+func (a *App) poolWaits() func() (int64, time.Duration) {
+	if a.server == nil {
+		return nil
+	}
+	return a.server.Waits
+}
+
 // elsewhere returns what tells other replicas that a run is to end, or nil.
 func (a *App) elsewhere() func(journal.RunKey) {
 	if a.server == nil {

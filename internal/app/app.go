@@ -377,8 +377,9 @@ func (a *App) buildAPI(o Options, router *route.Router, retained *memlimit.Limit
 	a.mcp = mcpserver.New(mcpserver.Options{
 		Catalog: a.catalog, Orgs: a.directory, Audit: a.store, Spend: a.spend, Tools: o.Tools, MaxRoundsCap: a.maxRoundsCap,
 		Recorded: a.shown.recorded(), Now: clock.Wall, RateClock: o.RateClock, Living: a.replica.Living, Seals: a.seals(),
-		Log: a.log, Version: Version(),
+		Log: a.log, Version: Version(), Ring: a.mcpElsewhere(),
 	})
+	a.hearMCP()
 	a.atClose(stopNow(a.mcp.Close))
 	a.shown.mcp.Store(a.mcp)
 	all := surfaces{

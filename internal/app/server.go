@@ -71,6 +71,14 @@ func (a *App) hearOthers() {
 	a.server.Bell.Subscribe(postgres.RingCancel, func(k postgres.Key) { a.runner.HeardEnd(journal.RunKey{Org: k.Org, Run: k.ID}) })
 }
 
+// poolWaits returns what says how long reads wait for a connection to the database, or nil.
+func (a *App) poolWaits() func() (int64, time.Duration) {
+	if a.server == nil {
+		return nil
+	}
+	return a.server.Waits
+}
+
 // elsewhere returns what tells other replicas that a run is to end, or nil.
 func (a *App) elsewhere() func(journal.RunKey) {
 	if a.server == nil {
@@ -78,6 +86,23 @@ func (a *App) elsewhere() func(journal.RunKey) {
 	}
 	return func(key journal.RunKey) {
 		a.server.Bell.Ring(postgres.Key{Kind: postgres.RingCancel, Org: key.Org, ID: key.Run})
+	}
+}
+
+// mcpElsewhere returns what tells other replicas that a client of /mcp ends something, or nil.
+func (a *App) mcpElsewhere() func(orgID, message string) {
+	if a.server == nil {
+		return nil
+	}
+	return func(orgID, message string) {
+		a.server.Bell.Ring(postgres.Key{Kind: postgres.RingMCP, Org: orgID, ID: message})
+	}
+}
+
+// hearMCP makes /mcp hear what its clients end on other replicas.
+func (a *App) hearMCP() {
+	if a.server != nil {
+		a.server.Bell.Subscribe(postgres.RingMCP, func(k postgres.Key) { a.mcp.Heard(k.Org, k.ID) })
 	}
 }
 

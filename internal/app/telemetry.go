@@ -74,7 +74,7 @@ func (a *App) showTelemetry(ctx context.Context, env config.Environment) error {
 	o := telemetry.Options{
 		Content: a.config.Telemetry.Content, Kind: a.providerKind, Version: Version(),
 		Metrics: s.listener != nil, Queue: a.store.QueueLength, Waiting: a.waitingApprovals, QueuedRuns: a.queuedRuns, Servers: s.usedServers, Targets: s.targets, Expiring: s.expiringKeys, MCPSessions: s.mcpSessions, BudgetWrites: s.budgetWrites,
-		Outbox: a.outboxState, Replicas: a.replicas(),
+		Outbox: a.outboxState, Replicas: a.replicas(), PoolWaits: a.poolWaits(),
 	}
 	var err error
 	if s.spans {

@@ -2,12 +2,14 @@ package app_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -149,4 +151,45 @@ replica: {linger: 0s}
 		t.Fatal(err)
 	}
 	again.Close()
+}
+
+// A client of /mcp cancels a call, or ends its session, on another replica than the one that performs the call: the call ends, and so
+// does the session everywhere.
+func TestAnMCPCallEndsFromAnotherReplica(t *testing.T) {
+	NoLeaks(t)
+	entered, left := make(chan struct{}), make(chan struct{})
+	tools := NewMCP(t, map[string]Handler{"wait": func(ctx context.Context, _ string) (string, error) {
+		entered <- struct{}{}
+		<-ctx.Done()
+		left <- struct{}{}
+		return "", ctx.Err()
+	}}, "wait")
+	a, b := twoReplicas(t, Site{Upstream: NewUpstream(t, SaysChat("hello")).URL, Servers: []string{Server("tools", tools.URL, "trust: true")}})
+	in := []string{"Authorization", "Bearer member-key", "Mcp-Session-Id", a.Initialize("member-key")}
+	var calls sync.WaitGroup
+	call := func(id string) {
+		calls.Go(func() {
+			a.RPC(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"wait","arguments":{}}}`, id), in...)
+		})
+		<-entered
+	}
+	for _, id := range []string{`7`, `"seven"`, `90071992547409931`} {
+		call(id)
+		cancelled := fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s}}`, id)
+		if got, _ := b.RPC(cancelled, in...); got.Status != http.StatusAccepted {
+			t.Errorf("a cancel is answered %d: %s", got.Status, got.Body)
+		}
+		<-left
+	}
+	call("8")
+	if got := b.Send("DELETE", "/mcp", nil, in...); got.Status != http.StatusNoContent {
+		t.Errorf("DELETE is answered %d: %s", got.Status, got.Body)
+	}
+	<-left
+	calls.Wait()
+	for _, g := range []*Gateway{a, b} {
+		if got, _ := g.RPC(`{"jsonrpc":"2.0","id":9,"method":"tools/list"}`, in...); got.Status != http.StatusNotFound {
+			t.Errorf("a session that has ended is answered %d: %s", got.Status, got.Body)
+		}
+	}
 }

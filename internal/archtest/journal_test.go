@@ -28,6 +28,8 @@ func factWriters() map[string][]string {
 		"internal/run.runState.number":      {"internal/loop.Allowed"},
 		"internal/run.Runner.appendForeign": {"internal/loop.Allowed", "internal/journal.Head.Allow"},
 		"internal/run.withoutBodies":        {"internal/loop.WithoutTexts"}, // of facts that number has made
+
+		"internal/store/database.headChange.after": {"internal/journal.Head.After"}, // of facts of a batch that was appended
 	}
 }
 

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/config"
 	"github.com/turnpike-gateway/turnpike/internal/installation"
+	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/internal/store/database"
 	"github.com/turnpike-gateway/turnpike/internal/storecopy"
@@ -83,7 +86,8 @@ type storeCopy struct {
 	c       *config.Config
 	keys    *config.Secrets
 	options storecopy.Options
-	chains  int // of the audit, verified
+	chains  int      // of the audit, verified
+	buckets []string // what is to be done about buckets, a line each
 }
 
 // configure finds out what is copied.
@@ -185,6 +189,9 @@ func (s *storeCopy) copy(ctx context.Context, log *slog.Logger, said io.Writer) 
 	for _, l := range r.Left {
 		fmt.Fprintf(s.out, "not copied: %s: %s\n", plain(l.Table), l.Why)
 	}
+	for _, line := range s.buckets {
+		fmt.Fprintln(s.out, line)
+	}
 	fmt.Fprintf(s.out, "copied and compared: %s of %s, %s\n", counted(int(rows), "row"), counted(len(r.Tables), "table"),
 		counted(int(r.Files), "file"))
 	fmt.Fprintf(s.out, "verified: %s of the audit\nthe copy is complete\n", counted(s.chains, "chain"))
@@ -229,6 +236,11 @@ func (s *storeCopy) finish(ctx context.Context, sides storecopy.Sides) error {
 	if err != nil {
 		return fmt.Errorf("the keys of the installation: %w", err)
 	}
+	stored, err := sides.Target.Orgs(ctx)
+	if err != nil {
+		return err
+	}
+	s.buckets = s.aboutBuckets(stored)
 	key, err := installation.Audit(ctx, sides.Secrets, installation.Configured{
 		Master: s.keys.Master, Previous: s.keys.Previous, Audit: s.keys.Audit,
 	})
@@ -239,6 +251,35 @@ func (s *storeCopy) finish(ctx context.Context, sides storecopy.Sides) error {
 		return err
 	}
 	return s.verifyAudit(ctx, sides.Target, key.Public().(ed25519.PublicKey))
+}
+
+// aboutBuckets returns lines about the buckets whose files were not copied, or whose kind is not where their files are now. stored are
+// the orgs of the target.
+func (s *storeCopy) aboutBuckets(stored []org.Record) []string {
+	lines := map[string]bool{}
+	note := func(orgID string, buckets []org.Bucket) {
+		for _, b := range buckets {
+			name := fmt.Sprintf("the bucket %s of the org %s", plain(b.Name), plain(orgID))
+			toServer := s.options.From != nil
+			switch kind := b.KindName(); {
+			case kind == org.BucketS3:
+				lines["not copied: files of "+name+": they stay in S3"] = true
+			case kind == org.BucketDisk && toServer:
+				lines["set the kind of "+name+" to database: its files are there now"] = true
+			case kind == org.BucketDatabase && !toServer:
+				lines["set the kind of "+name+" to disk: its files are there now"] = true
+			case kind == org.BucketDisk:
+				lines["not copied: files of "+name+": they are in "+app.FilesDirectory+" of the data directory of the gateway on PostgreSQL"] = true
+			}
+		}
+	}
+	for _, o := range s.c.Orgs {
+		note(o.ID, o.Runtime.Buckets)
+	}
+	for _, o := range stored {
+		note(o.ID, o.Runtime.Buckets)
+	}
+	return slices.Sorted(maps.Keys(lines))
 }
 
 // keyFiles are the files of a data directory whose keys a database keeps itself.

@@ -58,10 +58,12 @@ func TestAReleaseMovesToPostgreSQLAndBack(t *testing.T) {
 	from, to := unpackRelease(t), filepath.Join(t.TempDir(), "data")
 	file := filepath.Join(t.TempDir(), "t.yaml")
 	if err := os.WriteFile(file, []byte("database: env:DB\nmaster_key: env:MK\npostgres: {schema: "+o.Schema+"}\n"+
-		"providers: [{name: demo, kind: demo, models: [demo]}]\n"), 0o600); err != nil {
+		"providers: [{name: demo, kind: demo, models: [demo]}]\n"+
+		"orgs: [{id: new, runtime: {buckets: [{name: local}, {name: inside, kind: database}, "+
+		"{name: far, kind: s3, bucket: bucket, access_key: env:AK, secret_key: env:SK}]}}]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	env := map[string]string{"DB": o.URL, "MK": copyMasterKey}
+	env := map[string]string{"DB": o.URL, "MK": copyMasterKey, "AK": "a", "SK": "s"}
 	store := func(args ...string) (string, int) {
 		var out strings.Builder
 		status := Main(t.Context(), Process{Args: append([]string{"store", "copy", "--config", file}, args...), Stdout: &out, Stderr: &out,
@@ -71,9 +73,18 @@ func TestAReleaseMovesToPostgreSQLAndBack(t *testing.T) {
 			}})
 		return out.String(), status
 	}
-	for _, args := range [][]string{{"--from", from, "--to", "env:DB"}, {"--from", o.URL, "--to", to}} {
-		said, status := store(args...)
-		for _, want := range []string{"not copied: tool_cache: ", "copied and compared: ", "chains of the audit", "the copy is complete"} {
+	const s3 = "not copied: files of the bucket far of the org new: they stay in S3"
+	for _, c := range []struct{ from, to, local, inside string }{
+		{from, "env:DB", "set the kind of the bucket local of the org new to database: ", ""},
+		{
+			o.URL, to, "not copied: files of the bucket local of the org new: they are in blobs of the data directory ",
+			"set the kind of the bucket inside of the org new to disk: ",
+		},
+	} {
+		said, status := store("--from", c.from, "--to", c.to)
+		for _, want := range []string{
+			"not copied: tool_cache: ", "copied and compared: ", "chains of the audit", "the copy is complete", s3, c.local, c.inside,
+		} {
 			if status != 0 || !strings.Contains(said, want) {
 				t.Errorf("exit status %d, %q is missing in\n%s", status, want, said)
 			}

@@ -126,16 +126,18 @@ func (r *replicated) newReplica(id, config string, env []string) *replica {
 // begin starts the replica, or starts it again, and returns when it takes work.
 func (r *replica) begin() {
 	r.Helper()
-	old := r.base()
 	for began := time.Now(); ; {
+		old := r.base()
 		r.process = r.start("")
-		if r.supervised && r.process.over() && time.Since(began) < patience {
-			continue // as a supervisor does
-		}
-		break
+		r.balancer.add(r.base(), old)
+		restarts := r.supervised && time.Since(began) < 3*patience
+		waitFor(r.T, 3*patience, "the replica takes work", func() bool { // the database may be away
+			return restarts && r.process.over() || r.ready()
+		})
+		if !restarts || !r.process.over() {
+			return
+		} // else it is started again, as a supervisor does
 	}
-	r.balancer.add(r.base(), old)
-	waitFor(r.T, 3*patience, "the replica takes work", r.ready) // the database may be away
 }
 
 // over reports whether the process has ended.

@@ -23,7 +23,7 @@ type disturbance struct {
 	server *server
 	cutter *commitCutter
 	until  time.Time
-	pace   int // how much faster than in a long soak
+	pace   int // how much faster than in a long soak, on a machine that answers enough meanwhile
 
 	kills, pauses, fast, immediate, watched int
 }
@@ -34,14 +34,31 @@ func (d *disturbance) between(least, most float64) time.Duration {
 	return time.Duration(seconds * float64(time.Second) / float64(d.pace))
 }
 
-// wait returns false when the soak is over.
-func (d *disturbance) wait(how time.Duration) bool {
-	return time.Now().Add(how).Before(d.until) && pause(d.Context(), how) == nil
+// answersBetween is how many requests are answered between two disturbances of the same kind. Without it a busy machine would be
+// disturbed again and again before anything can end.
+const answersBetween = 4
+
+// next waits for the next disturbance, and returns false when the soak is over: after its time, and not before enough was done.
+func (d *disturbance) next(how time.Duration, enough bool) bool {
+	if enough && !time.Now().Add(how).Before(d.until) {
+		return false
+	}
+	before, began := d.answeredSoFar(), time.Now()
+	for time.Since(began) < how || d.answeredSoFar() < before+answersBetween {
+		if pause(d.Context(), 20*time.Millisecond) != nil {
+			return false
+		}
+		if time.Since(began) > how+6*patience {
+			d.Errorf("%d requests were answered in %v", d.answeredSoFar()-before, time.Since(began))
+			return false
+		}
+	}
+	return true
 }
 
-// disturbReplicas kills a replica now and then, and pauses one.
+// disturbReplicas kills a replica now and then, and pauses one, at least once.
 func (d *disturbance) disturbReplicas() {
-	for i := 1; d.wait(d.between(2, 10)); i++ {
+	for i := 1; d.next(d.between(2, 10), d.pauses > 0); i++ {
 		one := d.replicas[rand.N(len(d.replicas))] //nolint:gosec // any will do
 		if i%5 == 0 {
 			d.pauses++
@@ -57,12 +74,12 @@ func (d *disturbance) disturbReplicas() {
 	}
 }
 
-// disturbDatabase stops the server now and then, and cuts connections in a commit.
+// disturbDatabase stops the server now and then, at least once in each way, and cuts connections in a commit.
 func (d *disturbance) disturbDatabase() {
 	for i := 1; ; i++ {
 		for range 1 + rand.N(4) { //nolint:gosec // any number will do
 			d.cutter.armed.Add(int64(1 + i%2))
-			if !d.wait(d.between(2, 10)) {
+			if !d.next(d.between(2, 10), d.fast > 0 && d.immediate > 0) {
 				return
 			}
 		}
@@ -86,15 +103,20 @@ func (d *disturbance) disturbDatabase() {
 }
 
 // watchBudgets looks again and again whether more of a budget is used than it has.
-func (d *disturbance) watchBudgets() {
-	for d.wait(200 * time.Millisecond) {
-		var over int
-		err := d.db.QueryRowContext(d.Context(), overspentBudgets).Scan(&over)
+func (d *disturbance) watchBudgets(over <-chan struct{}) {
+	for {
+		select {
+		case <-over:
+			return
+		case <-time.After(200 * time.Millisecond):
+		}
+		var spent int
+		err := d.db.QueryRowContext(d.Context(), overspentBudgets).Scan(&spent)
 		if err != nil {
 			continue // it is stopped
 		}
-		if d.watched++; over > 0 {
-			d.Errorf("%d budgets are overspent", over)
+		if d.watched++; spent > 0 {
+			d.Errorf("%d budgets are overspent", spent)
 		}
 	}
 }
@@ -174,13 +196,19 @@ func TestReplicasSurviveKillsAndAnUnreliableDatabase(t *testing.T) {
 	d.begin(8)
 	d.clients.Go(func() { d.follower(&streams, &reconnects) })
 	d.clients.Go(func() { d.spender(key, statuses) })
-	var others sync.WaitGroup
+	var others, watch sync.WaitGroup
+	over := make(chan struct{})
+	watch.Go(func() { d.watchBudgets(over) })
 	others.Go(d.disturbDatabase)
-	others.Go(d.watchBudgets)
 	d.disturbReplicas()
 	others.Wait()
+	close(over)
+	watch.Wait()
 	cutter.armed.Store(0)
 	d.finish()
+	if cutter.before.Load() == 0 || cutter.after.Load() == 0 {
+		t.Errorf("%d commits were cut before and %d after the server had them", cutter.before.Load(), cutter.after.Load())
+	}
 	d.judgeAll(fmt.Sprintf("%v with 3 replicas: %d kills, %d pauses; the database stopped %d times fast and "+
 		"%d times at once, %d commits cut before and %d after; "+
 		"%d streams followed with %d connections; budgets looked at %d times; a key with a small budget got %v",

@@ -99,7 +99,8 @@ func (s *server) url(port int) string {
 	return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", port)
 }
 
-// start starts the server, and returns when it takes connections.
+// start starts the server, and returns when it takes connections. Commits that do not wait for the disk (synchronous_commit = off) stay
+// in memory for long, so that a crash loses them; nobody waits for them.
 func (s *server) start() error {
 	s.process = beginAs(s.T, s.who, baseEnv(), filepath.Join(s.programs, "postgres"), "-D", s.data, "-c", "listen_addresses=127.0.0.1",
 		"-c", "wal_writer_delay=10s", "-c", fmt.Sprint("port=",

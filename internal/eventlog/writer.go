@@ -79,6 +79,9 @@ func (w *Writer) Add(f loop.Fact, next loop.State) {
 	_ = w.fold.tell(f) // reads nothing
 }
 
+// Reorder sets the state after the same facts with facts of other writers in between, which have no events.
+func (w *Writer) Reorder(state loop.State) { w.fold.state = state }
+
 // Delta emits the event of a delta of the model call that is under way.
 func (w *Writer) Delta(round int, d model.Delta) { w.fold.delta(round, d) }
 

@@ -30,7 +30,11 @@ type Journal interface {
 	Append(ctx context.Context, lease Lease, after int64, b Batch) error
 }
 
-// Behind reports that another writer has written to the journal.
+// Behind reports that another writer has written to the journal. The batch is not stored.
+//
+// If the number of the first fact is not higher than that of the last fact that the writer knows, then batches that it has
+// appended without Sync follow facts of other writers: its facts from that number on have other numbers, and are in Facts
+// with these, in their order.
 type Behind struct {
 	Facts []loop.Fact // all facts after those that the writer knows
 }

@@ -1,10 +1,8 @@
 package mcpserver
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -80,7 +78,7 @@ func (h *Handler) enter(r *http.Request, caller caller.Caller, name string) (*se
 	if s := h.sessions.enter(caller.Org.ID, caller.Principal.ID, name); s != nil {
 		return s, nil
 	}
-	if _, over := h.ended[name]; over {
+	if _, over := h.ended[mark(name)]; over {
 		return nil, unknownSession()
 	}
 	s := h.newSession(caller, name)
@@ -107,26 +105,10 @@ func (h *Handler) rejoin(r *http.Request, caller caller.Caller, s *session, revi
 	if err != nil {
 		return err
 	}
-	for i, body := range [][]byte{hello, []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)} {
-		one, err := http.NewRequestWithContext(r.Context(), http.MethodPost, r.URL.Path, bytes.NewReader(body))
-		if err != nil {
-			return err
-		}
-		one.Header.Set("Authorization", r.Header.Get("Authorization"))
-		one.Header.Set("Content-Type", "application/json")
-		one.Header.Set("Accept", "application/json, text/event-stream")
-		if i > 0 {
-			one.Header.Set(sessionHeader, s.id)
-		}
-		w := &unread{header: http.Header{}}
-		if err := h.serve(w, one, &request{caller: caller, server: s.server, session: s}, message{}, h.stateful); err != nil {
-			return err
-		}
-		if w.status >= http.StatusBadRequest {
-			return fmt.Errorf("an MCP session that has begun on another replica cannot be continued: status %d", w.status)
-		}
+	if err := h.say(r.Context(), caller, s, false, hello); err != nil {
+		return err
 	}
-	return nil
+	return h.say(r.Context(), caller, s, true, []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`))
 }
 
 // unread is an answer that nobody reads.
@@ -147,7 +129,7 @@ func (u *unread) WriteHeader(status int) { u.status = status }
 // Flush implements http.Flusher.
 func (u *unread) Flush() {}
 
-// forget notes that a session has ended, so that this replica does not adopt it again.
+// forget notes that the session with the mark has ended, so that this replica does not adopt it again.
 func (h *Handler) forget(name string) {
 	if h.o.Seals == nil {
 		return

@@ -20,6 +20,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/ratelimit"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/internal/spend"
@@ -41,7 +42,7 @@ type Audit interface {
 	RecordNow(ctx context.Context, org string, e audit.Entry) error
 }
 
-// Options are what a Handler needs. All but Tools, Recorded, RateClock, Living and Seals are required.
+// Options are what a Handler needs. All but Tools, Recorded, RateClock, Living, Seals and Ring are required.
 type Options struct {
 	Catalog *catalog.Catalog
 	Orgs    Orgs
@@ -60,6 +61,9 @@ type Options struct {
 	Seals        *secret.Keyring                 // seals the ids of sessions, the same for all replicas; nil = there is one
 	Log          *slog.Logger
 	Version      string
+
+	// Ring has [Handler.Heard] of the other replicas called, soon and at most once. Nil = there are none.
+	Ring func(orgID, message string)
 }
 
 // Handler serves /mcp. Close it.
@@ -78,7 +82,7 @@ type Handler struct {
 	tasks sync.WaitGroup
 
 	adopting sync.Mutex
-	ended    map[string]time.Time // sessions that clients have ended; guarded by adopting
+	ended    map[string]time.Time // sessions that clients have ended, by mark; guarded by adopting
 
 	mu     sync.Mutex
 	closed bool
@@ -205,6 +209,10 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request, caller caller.Cal
 		return fault.New(fault.Invalid, "no_session", "the request has no %s header; send initialize first", sessionHeader)
 	}
 	defer h.left(one.session)
+	if m.Method == "notifications/cancelled" {
+		h.ring(one.session.org, mark(one.session.id)+"."+markOf(jsonscan.Member(m.Params, "requestId")))
+	}
+	defer one.session.begin(m.ID)()
 	one.server = one.session.server
 	return h.serve(w, r, one, m, h.stateful)
 }
@@ -261,7 +269,8 @@ func (h *Handler) delete(w http.ResponseWriter, r *http.Request, caller caller.C
 	}
 	h.sessions.remove(s)
 	s.end()
-	h.forget(name)
+	h.forget(mark(name))
+	h.ring(s.org, mark(name))
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }

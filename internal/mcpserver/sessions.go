@@ -30,8 +30,9 @@ type session struct {
 	open int       // requests of it that are in progress
 	used time.Time // when the latest request began or ended
 
-	mu    sync.Mutex
-	shown string // the digest of the list that the client was sent last; "" = none
+	mu       sync.Mutex
+	requests map[string]json.RawMessage // ids of those in progress, as the SDK knows them, by mark
+	shown    string                     // the digest of the list that the client was sent last; "" = none
 }
 
 // end ends the session, and its requests.

@@ -62,6 +62,7 @@ type runState struct {
 	written time.Time    // before the last append that extended the lease; monotonic
 
 	withheld withheld // what is not stored unless the run parks
+	unsynced unsynced
 
 	appends       context.Context // see appendContext; nil = none
 	cancelAppends context.CancelFunc
@@ -138,6 +139,7 @@ func (s *runState) commit(batch journal.Batch, bodies ...loop.Body) error {
 		sent := time.Now() // the store extends the lease later than this
 		if err = s.write(batch); err == nil {
 			s.written = sent
+			s.unsynced.add(*s.state(), batch)
 			s.observer.traceStored = s.observer.traceStored || len(trace) > 0
 			s.observer.recorded(s.lease.Org, batch.Audit...)
 			s.committed(batch.Facts, next)
@@ -150,8 +152,8 @@ func (s *runState) commit(batch journal.Batch, bodies ...loop.Body) error {
 		if err := s.others.read(s, b.Facts); err != nil {
 			return s.appendError(err)
 		}
-		for _, f := range b.Facts {
-			s.events.Add(f, loop.Apply(*s.state(), f))
+		if err := s.fold(b.Facts); err != nil {
+			return s.appendError(err)
 		}
 		if s.state().Ended != "" {
 			s.cancel(eventlog.ErrSinkFailed)
@@ -160,6 +162,58 @@ func (s *runState) commit(batch journal.Batch, bodies ...loop.Body) error {
 			return errDecideAgain
 		}
 	}
+}
+
+// fold applies what a *[journal.Behind] has: facts of other writers, and the run's own unsynced ones that follow them with other
+// numbers.
+func (s *runState) fold(facts []loop.Fact) error {
+	own, before := s.unsynced.facts, s.unsynced.before
+	s.unsynced = unsynced{}
+	for len(facts) > 0 && len(own) > 0 && own[0].Seq < facts[0].Seq {
+		before, own = loop.Apply(before, own[0]), own[1:]
+	}
+	if len(own) == 0 {
+		for _, f := range facts {
+			s.events.Add(f, loop.Apply(*s.state(), f))
+		}
+		return nil
+	}
+	moved := make(map[int64]int64, len(own))
+	for _, f := range facts {
+		if f.Epoch == s.lease.Epoch && len(own) > 0 { // without what is withheld of it
+			moved[own[0].Seq] = f.Seq
+			f.Body, own = own[0].Body, own[1:]
+		}
+		before = loop.Apply(before, f)
+	}
+	if len(own) > 0 || before.Seq < s.state().Seq {
+		return fmt.Errorf("%w: %d facts were not stored", journal.ErrFenced, len(own))
+	}
+	s.withheld.renumber(moved)
+	s.events.Reorder(before)
+	return nil
+}
+
+// maxUnsynced is after how many facts a run waits for the disk.
+const maxUnsynced = 64
+
+// unsynced are the facts that the store may still hold back, so that another writer can come in front of them. The zero value has
+// none.
+type unsynced struct {
+	before loop.State // that they follow
+	facts  []loop.Fact
+}
+
+// add adds the facts of a batch that was appended in a state, or forgets all if it is on disk.
+func (u *unsynced) add(before loop.State, b journal.Batch) {
+	if b.Sync {
+		*u = unsynced{}
+		return
+	}
+	if len(u.facts) == 0 {
+		u.before = before
+	}
+	u.facts = append(u.facts, b.Facts...)
 }
 
 // applyRelay is commit for a relay. Nothing of it is stored, and single facts of it have no audit entries, notices or
@@ -321,7 +375,7 @@ func (s *runState) willBeDurable(bodies []loop.Body) bool {
 // for which it waits, the start of every call that must not be executed twice, and holds:
 // no model is called before all budgets have room.
 func (s *runState) mustSync(batch journal.Batch, bodies []loop.Body) bool {
-	if s.durable() || len(batch.Reservations) > 0 {
+	if s.durable() || len(batch.Reservations) > 0 || len(s.unsynced.facts) >= maxUnsynced {
 		return true
 	}
 	for _, body := range bodies {

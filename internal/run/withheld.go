@@ -40,6 +40,15 @@ func (w *withheld) add(more withheld, account *memlimit.Account) {
 	account.Add(n)
 }
 
+// renumber gives facts other numbers, by their old ones.
+func (w *withheld) renumber(moved map[int64]int64) {
+	for i, t := range w.texts {
+		if seq, ok := moved[t.Seq]; ok {
+			w.texts[i].Seq = seq
+		}
+	}
+}
+
 // rowBytes returns the memory that a row occupies beside what the run keeps for itself.
 func rowBytes(r journal.Row) int {
 	switch v := r.Value.(type) {

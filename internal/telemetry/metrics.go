@@ -134,6 +134,13 @@ func newMetrics(r *prometheus.Registry, o Options) *metrics {
 		}, func() float64 { return float64(o.BudgetWrites()) }))
 	}
 	registerReplicas(r, o.Replicas)
+	if o.PoolWaits != nil {
+		r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Namespace: "turnpike", Name: "store_pool_waits_total", Help: "Reads that had to wait for a connection to the database.",
+		}, func() float64 { n, _ := o.PoolWaits(); return float64(n) }), prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Namespace: "turnpike", Name: "store_pool_wait_seconds_total", Help: "Seconds for which reads had to wait for a connection to the database.",
+		}, func() float64 { _, waited := o.PoolWaits(); return waited.Seconds() }))
+	}
 	if o.Queue != nil {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Namespace: "turnpike", Name: "store_queue_length", Help: "Writes that wait for the store, including the group that is being written.",

@@ -75,6 +75,10 @@ type Options struct {
 	// Targets returns the circuit breakers of the targets of routes, and of others that are not
 	// closed. Nil leaves the metric out.
 	Targets func() []Target
+	// PoolWaits returns how often somebody had to wait for a connection to the database, and for how long in all. Nil = there are
+	// no such connections.
+	PoolWaits func() (n int64, waited time.Duration)
+
 	// Replicas returns the number of living replicas, how many changes this one knows of and has not
 	// applied, and how long it has refused requests. Nil leaves the metrics out.
 	Replicas func() (living int, lag int64, out time.Duration)

@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
@@ -86,6 +87,26 @@ type headChange struct {
 	leaseNow   time.Time // clock of leases
 	mayReserve bool      // the run may have reservations
 	assumed    bool      // the run should be new, but was not looked up
+}
+
+// after returns the batch with facts that follow the one with number last.
+func (b batch) after(last int64) batch {
+	b.facts = slices.Clone(b.facts)
+	for i := range b.facts {
+		b.facts[i].Seq = last + 1 + int64(i)
+	}
+	return b
+}
+
+// after returns the effect of the batch on another head.
+func (c headChange) after(h journal.Head, b batch) headChange {
+	facts := make([]loop.Fact, len(b.facts))
+	for i, f := range b.facts {
+		facts[i] = f.Fact
+	}
+	to := h.After(c.lease, journal.Batch{Facts: facts}, c.leaseNow)
+	c.from, c.to = &h, &to
+	return c
 }
 
 // write stores the batch. The opening is checked first, then the head, whose update

@@ -112,13 +112,13 @@ func (c conversation) save(t *tx) error {
 // one of the keys of c.
 func (t *tx) dropExpired(c conversation) error {
 	var first sql.NullInt64
-	err := t.queryRow(`SELECT min(expires_at) FROM conversations`, nil, &first)
+	err := t.queryRow(`SELECT min(expires_at) FROM conversations WHERE `+t.swept(), []any{c.org}, &first)
 	if err != nil || !first.Valid || first.Int64 > c.now {
 		return err
 	}
 	_, err = t.exec(`DELETE FROM conversations WHERE _rowid_ IN
-		(SELECT _rowid_ FROM conversations WHERE expires_at <= ? AND `+sweptOrg+` ORDER BY expires_at LIMIT ?)`,
-		c.now, t.swept(c.org), sweepBatch)
+		(SELECT _rowid_ FROM conversations WHERE expires_at <= ? AND `+t.swept()+` ORDER BY expires_at LIMIT ?)`,
+		c.now, c.org, sweepBatch)
 	for _, key := range c.keys {
 		if err != nil {
 			break

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 )
@@ -23,17 +24,18 @@ func (k runKey) orgOf() string { return k.org }
 // a batch to be refused at once, before it is written. It stays correct because only
 // this process writes to the file.
 type head struct {
-	mu           sync.Mutex        // guards the fields below
-	removed      bool              // removed from the table; get a new head
-	loaded       bool              // the fields below are valid
-	journal.Head                   // except Owner, LeaseUntil and Bytes, which other statements change
-	mayReserve   bool              // the run may have reservations
-	names        map[name]struct{} // see checkNames; nil = not loaded
-	assumed      bool              // the run was not looked up, because it should be new
-	pending      []*write          // queued writes in order; some may have ended
-	held         *held             // batches that are not queued yet, after pending; nil = none
-	broken       int64             // the epoch of an owner that does not know that its batches were lost; 0 = none. See Store.fence
-	writer       *writer           // of held
+	mu           sync.Mutex           // guards the fields below
+	removed      bool                 // removed from the table; get a new head
+	loaded       bool                 // the fields below are valid
+	journal.Head                      // except Owner, LeaseUntil and Bytes, which other statements change
+	mayReserve   bool                 // the run may have reservations
+	names        map[name]struct{}    // see checkNames; nil = not loaded
+	assumed      bool                 // the run was not looked up, because it should be new
+	pending      []*write             // queued writes in order; some may have ended
+	held         *held                // batches that are not queued yet, after pending; nil = none
+	broken       int64                // the epoch of an owner that does not know that its batches were lost; 0 = none. See Store.fence
+	writer       *writer              // of held
+	moved        atomic.Pointer[move] // what the run's owner is to be told at its next append; nil = nothing
 }
 
 // heads are the heads by run. The zero value is empty. Lock order: a head's mu may be
@@ -155,7 +157,7 @@ func (t *heads) sweep() {
 			continue
 		}
 		h.dropSucceeded()
-		if h.idle() {
+		if h.idle() && h.moved.Load() == nil {
 			h.removed = true
 			delete(t.byRun, key)
 		}
@@ -166,7 +168,7 @@ func (t *heads) sweep() {
 // remove removes the head if it has no queued writes. It is called with h locked.
 func (t *heads) remove(key runKey, h *head) {
 	h.dropSucceeded()
-	if h.removed || !h.idle() {
+	if h.removed || !h.idle() || h.moved.Load() != nil {
 		return
 	}
 	t.mu.Lock()
@@ -275,7 +277,7 @@ func (h *head) reset(ctx context.Context) error {
 		if !one.awaited && first == nil {
 			first = earlier(one.err)
 		}
-		if !one.awaited || errors.As(one.err, new(*journal.Behind)) || one.epoch != one.told && !isRefusal(one.err) {
+		if !one.awaited || errors.Is(one.err, errEarlier) || one.epoch != one.told && !isRefusal(one.err) {
 			h.broken = max(h.broken, one.told)
 		}
 	}

@@ -2,7 +2,9 @@ package database
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/journal"
@@ -30,10 +32,34 @@ type held struct {
 type part struct {
 	batch    batch
 	change   headChange
-	retained int // bytes that batch.retain was called with; owned by the writer until the write is done
+	told     bool                  // the appender has returned: it does not wait for the result
+	moved    *atomic.Pointer[move] // of the head; set when the part is submitted
+	retained int                   // bytes that batch.retain was called with; owned by the writer until the write is done
 }
 
-func (p *part) write(t *tx) error { return p.batch.write(t, p.change) }
+// write stores the part. If another process has appended meanwhile, a part whose appender has returned is stored after what that has
+// appended, with other numbers: it tells what has happened.
+func (p *part) write(t *tx) error {
+	err := p.batch.write(t, p.change)
+	if !p.told || t.remote == nil || !errors.As(err, new(*journal.Behind)) {
+		return err
+	}
+	h, again := t.head(p.batch.key)
+	if again != nil || len(p.batch.approvals) > 0 {
+		return errors.Join(earlier(err), again)
+	}
+	first := p.change.from.Seq + 1
+	if m := p.moved.Load(); m == nil || m.epoch != p.change.lease.Epoch || first < m.first {
+		p.moved.Store(&move{p.change.lease.Epoch, first})
+	}
+	return p.batch.after(h.Seq).write(t, p.change.after(h, p.batch))
+}
+
+// move says that facts of a run got other numbers than their appender knows, because another process has appended.
+type move struct {
+	epoch int64 // of the appender
+	first int64 // the lowest number that it does not know to be another fact's
+}
 
 func (p *part) size() int { return p.batch.size(p.change) }
 
@@ -88,6 +114,7 @@ func join(parts []*part) *part {
 	first := parts[0]
 	all := &part{batch: first.batch, change: parts[len(parts)-1].change}
 	all.change.from, all.change.assumed = first.change.from, first.change.assumed
+	all.told, all.moved = parts[len(parts)-1].told, first.moved
 	facts, rows := 0, 0
 	for _, p := range parts {
 		facts, rows = facts+len(p.batch.facts), rows+len(p.batch.rows)
@@ -155,6 +182,9 @@ func (h *head) flush(ctx context.Context) error {
 // still holds back what it did before. It is called with h locked.
 func (h *head) submit(ctx context.Context, w *writer, next *held, awaited bool) (*write, error) {
 	lease := next.last().lease
+	for i, p := range next.parts {
+		p.told, p.moved = !awaited || i < len(next.parts)-1, &h.moved
+	}
 	one := &write{
 		awaited: awaited, collected: true, plain: true, parts: next.parts, do: join(next.parts).write,
 		epoch: lease.Epoch, told: next.told(awaited), org: lease.Org, size: next.bytes,

@@ -48,7 +48,7 @@ func (s *Store) DropResult(orgID string, e toolcache.Entry) {
 
 func (t *tx) keepResult(orgID string, e toolcache.Entry) error {
 	if _, err := t.exec(`DELETE FROM tool_cache WHERE _rowid_ IN (SELECT _rowid_ FROM tool_cache
-			WHERE expires_at <= ? AND `+sweptOrg+` LIMIT ?)`, e.KeptAt, t.swept(orgID), sweepBatch); err != nil {
+			WHERE expires_at <= ? AND `+t.swept()+` LIMIT ?)`, e.KeptAt, orgID, sweepBatch); err != nil {
 		return err
 	}
 	if _, err := t.exec(`DELETE FROM tool_cache WHERE org = ? AND name = ?`, orgID, e.Name[:]); err != nil {

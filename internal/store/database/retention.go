@@ -270,16 +270,13 @@ func (s *Store) deleteRows(ctx context.Context, rows []rowKey, text string, args
 	return deleted, nil
 }
 
-// sweptOrg is the condition on rows that a write deletes by the way: on a server those of its org, and on a file those of all.
-// Its argument is tx.swept.
-const sweptOrg = `org = coalesce(nullif(?, ''), org)`
-
-// swept returns the argument of sweptOrg for a write of an org.
-func (t *tx) swept(orgID string) string {
+// swept returns the condition on rows that a write of an org deletes by the way: on a server those of the org, and on a file those
+// of all. Its argument is the org.
+func (t *tx) swept() string {
 	if t.remote == nil {
-		return noOrg
+		return `? IS NOT NULL`
 	}
-	return orgID
+	return `org = ?`
 }
 
 // vacuum returns some of the file's free pages to the file system, and returns their

@@ -12,6 +12,7 @@ const (
 	RingQueue    = "q" // a run waits for somebody who claims it
 	RingOutbox   = "o" // a message waits
 	RingSettings = "s" // the epoch of the settings has changed
+	RingMCP      = "m" // a client ends a session of /mcp, or a call in it; the ID is mcpserver's message
 )
 
 // Key is what a bell rings for.

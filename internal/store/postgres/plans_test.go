@@ -25,7 +25,7 @@ var ofAll = map[string]string{
 	"FROM owners":                       "owners are processes",
 	"UPDATE settings_epoch":             "one row for all orgs",
 	"FROM slices\n\t\tWHERE NOT EXISTS": "those of processes that are gone",
-	"FROM usage_estimates":              "there is one", "SELECT min(expires_at) FROM conversations": "whether anything has expired",
+	"FROM usage_estimates":              "there is one",
 
 	"FROM files WHERE expires_at > 0": "retention", "FROM shared_lists  WHERE uses = 0": "retention",
 	"FROM outbox  WHERE ended_at > 0": "retention", "WHERE expires_at <= $1 ORDER BY expires_at LIMIT": "retention",
@@ -45,6 +45,14 @@ var ofAll = map[string]string{
 	"FROM mcp_outbound_servers ORDER BY":                     "what a process has in memory",
 	"CAST('' AS bytea), created_at, updated_at FROM secrets": "what a process has in memory",
 	"updated_at FROM webhooks ORDER BY":                      "what a process has in memory",
+}
+
+// needed are the indexes that statements must use, by a part of their text.
+var needed = map[string]string{
+	"FROM runs WHERE status = 'running' AND owner = $1":                            "runs_owner",
+	"SELECT min(expires_at) FROM conversations":                                    "conversations_org_expire",
+	"SELECT ctid FROM conversations WHERE expires_at <= $1 AND org = $2":           "conversations_org_expire",
+	"SELECT ctid FROM tool_cache\n\t\t\tWHERE expires_at <= $1 AND org = $2 LIMIT": "tool_cache_org_expire",
 }
 
 // small are tables that do not grow with what the orgs do.
@@ -75,7 +83,7 @@ func (k maker) checkPlans(t *testing.T) {
 	texts := slices.Sorted(maps.Keys(w.args))
 	w.mu.Unlock()
 	partial := rows(t, db, `SELECT indexname FROM pg_indexes WHERE schemaname = current_schema() AND indexdef LIKE '% WHERE %'`)
-	checked := 0
+	checked, used := 0, map[string]bool{}
 	for _, text := range texts {
 		verb, _, _ := strings.Cut(strings.TrimSpace(text), " ")
 		reads := strings.Contains(text, "FROM ") || verb == "UPDATE"
@@ -99,8 +107,21 @@ func (k maker) checkPlans(t *testing.T) {
 				t.Errorf("an index of the table %s is read as a whole by\n%s\n%s", table, text, plan)
 			}
 		}
+		for part, index := range needed {
+			if strings.Contains(text, part) {
+				used[part] = true
+				if !strings.Contains(plan, index) {
+					t.Errorf("the index %s is not used by\n%s\n%s", index, text, plan)
+				}
+			}
+		}
 		if !namesOrg.MatchString(text) && !excused(ofAll, text) {
 			t.Errorf("it names no org:\n%s", text)
+		}
+	}
+	for part := range needed {
+		if !used[part] {
+			t.Errorf("no statement has the text %q", part)
 		}
 	}
 	t.Logf("%d statements", checked)

@@ -20,9 +20,9 @@ import (
 )
 
 // The version of the schema, and how many migrations make it.
-const latest, inAll = 101, 2
+const latest, inAll = 102, 3
 
-// The server gets the whole file at once.
+// The server gets the whole file at once, or one statement at a time where it needs no transaction.
 func TestEachMigrationIsOneBlockForGoose(t *testing.T) {
 	files, err := filepath.Glob("migrations/*.sql")
 	if err != nil || len(files) == 0 {
@@ -34,6 +34,12 @@ func TestEachMigrationIsOneBlockForGoose(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, block, _ := strings.Cut(string(text), "-- +goose Up\n")
+		if strings.Contains(string(text), "-- +goose NO TRANSACTION\n") {
+			if n := strings.Count(block, "+goose StatementBegin"); n != strings.Count(block, ";\n") {
+				t.Errorf("%s: put each statement into a block of its own", name)
+			}
+			continue
+		}
 		if !strings.HasPrefix(block, "-- +goose StatementBegin\n") || !strings.HasSuffix(block, "\n-- +goose StatementEnd\n") {
 			t.Errorf("%s: put everything after \"-- +goose Up\" between one StatementBegin and one StatementEnd", name)
 		}
@@ -247,5 +253,50 @@ func TestViewsInASchemaAreNoOtherProgram(t *testing.T) {
 	postgrestest.Exec(t, o, `CREATE VIEW v AS SELECT 1 AS one`)
 	if _, err := postgres.Migrate(t.Context(), o); err != nil {
 		t.Error(err)
+	}
+}
+
+// longest is how many bytes a text in an index has at most. What clients and admins send is bounded where it comes in: a text that has
+// no bound there needs one, or a digest in its place.
+var longest = map[string]int{
+	"org": 64, "id": 128, "run_id": 64, "principal": 128, "agent": 64, "webhook": 64, "hook": 128, "name": 128, "provider": 64, "surface": 64,
+	"kind": 64, "call_key": 64, "ref": 128, "digest": 64, "hash": 64, "previous_hash": 64, "bucket": 64, "place": 128, "request_id": 64, "container": 128, "part": 64,
+	"owner":    255, // the name of a machine, or replica.id, with what a process adds
+	"end_user": 256, // a longer one becomes a digest
+	"model":    512, "target": 512,
+	"scope": 64 + 256, "subject": 64 + 256, // the end user of a budget
+	"path":         768,
+	"session":      128,
+	"conversation": 16 + 255, "previous": 16 + 255, // a key with its kind
+	"key": 128 + 1 + 255, // an Idempotency-Key with its principal
+}
+
+// An index of PostgreSQL takes at most 2,704 bytes of a row, and refuses the row otherwise.
+func TestIndexedTextsFit(t *testing.T) {
+	const most, others = 2704, 64 // bytes of a row in an index, and of its header and its numbers
+	o := postgrestest.New(t)
+	if _, err := postgres.Migrate(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	db := open(t, o)
+	sums := map[string]int{}
+	for _, row := range rows(t, db, `SELECT i.indexrelid::regclass || ' ' || a.attname FROM pg_index i
+		JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
+		JOIN pg_class c ON c.oid = i.indrelid AND c.relnamespace = current_schema()::regnamespace
+		WHERE a.atttypid IN ('text'::regtype, 'bytea'::regtype) AND c.relname <> 'goose_db_version'`) {
+		index, column, _ := strings.Cut(row, " ")
+		bound, known := longest[column]
+		if !known {
+			t.Errorf("the index %s has the column %s: how long can it be?", index, column)
+		}
+		sums[index] += bound
+	}
+	for index, sum := range sums {
+		if sum+others > most {
+			t.Errorf("a row of the index %s can have %d bytes", index, sum+others)
+		}
+	}
+	if len(sums) < 80 {
+		t.Errorf("%d indexes have texts", len(sums))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,6 +26,8 @@ type Store struct {
 	Bell   *Bell
 
 	beats *sql.DB // a connection for beats alone
+	stop  context.CancelFunc
+	tasks sync.WaitGroup
 	clock *serverClock
 	made  atomic.Int64 // the epoch of the last change of this process
 }
@@ -60,6 +63,9 @@ func Open(ctx context.Context, o Options, s database.ServerOptions) (*Store, err
 		out.Bell.Ring(Key{Kind: RingSettings})
 	}
 	out.Store = database.OpenServer(db, s)
+	life, stop := context.WithCancel(context.WithoutCancel(ctx))
+	out.stop = stop
+	out.tasks.Go(func() { (&waits{log: o.log()}).watch(life, db) })
 	return out, nil
 }
 
@@ -107,6 +113,8 @@ func migrateWhenThere(ctx context.Context, o Options) (Version, error) {
 
 // Close closes the store, the bell and the connections.
 func (s *Store) Close() error {
+	s.stop()
+	s.tasks.Wait()
 	err := s.Store.Close()
 	s.Bell.Close()
 	return errors.Join(err, s.beats.Close())

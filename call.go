@@ -21,6 +21,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/policy"
 	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/window"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -706,7 +707,7 @@ func (g gated) Call(ctx context.Context, c tool.Call) (tool.Result, error) {
 func targetOf(m model.Model) loop.Target {
 	if n, ok := m.(model.Named); ok {
 		provider, name := n.ModelName()
-		return loop.Target{Provider: provider, Model: name}
+		return loop.Target{Provider: provider, Model: name, Images: window.TakesImages(name)}
 	}
 	return loop.Target{Provider: "custom", Model: "model"}
 }

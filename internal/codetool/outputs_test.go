@@ -23,6 +23,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/codetool"
 	"github.com/turnpike-gateway/turnpike/internal/sandbox"
 	"github.com/turnpike-gateway/turnpike/internal/sandbox/sandboxtest"
+	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
@@ -275,6 +276,10 @@ func TestImagesThatAreShownAreKept(t *testing.T) {
 	want := []string{base64.StdEncoding.EncodeToString([]byte(png)), base64.StdEncoding.EncodeToString([]byte(png + "k"))}
 	if !slices.Equal(value.Images, want) || strings.Contains(string(r.Structured), want[0]) {
 		t.Errorf("%d images, %s", len(value.Images), r.Structured)
+	}
+	// Models that take images see them.
+	if n := len(r.Parts); n != 3 || r.Parts[1].Kind != item.Image || r.Parts[1].Data != want[0] || r.Parts[2].Data != want[1] {
+		t.Errorf("%d parts: %+v", n, r.Parts)
 	}
 	for keep, want := range map[bool]bool{true: true, false: false} {
 		o := codetool.Options{Sandbox: &fake{}}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/sandbox"
+	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
@@ -29,6 +30,9 @@ func resultOf(args arguments, o sandbox.Outcome, out *outputs) tool.Result {
 	a.Note = strings.Join(notes, " ")
 	r := asJSON(a)
 	a.Images = out.images
+	for _, image := range out.images {
+		r.Parts = append(r.Parts, item.Part{Kind: item.Image, MIMEType: "image/png", Data: image})
+	}
 	r.IsError, r.Value = r.IsError || a.Exit != 0, a
 	return r
 }

@@ -196,7 +196,7 @@ func (t *codeExecute) perform(ctx context.Context, c tool.Call, args arguments, 
 		r, err = t.notRun(ctx, args, err)
 	}
 	if c.Memory != nil && err == nil {
-		// It is kept as text, as JSON, and as a value with its JSON; images are a part of the value.
+		// It is kept as text, as JSON, and as a value with its JSON; images are a part of the value, and of the parts.
 		c.Memory.Release(max(0, mostKept-4*len(r.Structured)-3*out.seen()))
 	}
 	return r, err

@@ -123,6 +123,7 @@ type Model struct {
 	Provider      string // "" = all providers
 	ContextWindow *int   // in tokens; nil = not given
 	MaxInput      *int   // in tokens; nil = not given
+	Images        *bool  // whether they take images; nil = by their names
 }
 
 // Compaction is how prompts that are too long are shortened.

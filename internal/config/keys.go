@@ -179,6 +179,8 @@ func (m *Model) keys() []key {
 		{name: "provider", value: text(&m.Provider, "", "name", checkID), doc: "Name of a provider of this file. Empty: all providers."},
 		{name: "context_window", value: maybeInteger(&m.ContextWindow, minWindow, maxWindow).or("not known"), doc: "Tokens that a prompt and its answer have together at most."},
 		{name: "max_input_tokens", value: maybeInteger(&m.MaxInput, minWindow, maxWindow).or("context_window"), doc: "Tokens that a prompt has at most. At most context_window."},
+		{name: "images", value: maybeBoolean(&m.Images).or("by name"), doc: "true: the model takes images, and sees those that tools return. " +
+			"false: it gets a line of text for each. Empty: true for models that are known to take images."},
 	}
 }
 

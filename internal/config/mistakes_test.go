@@ -61,7 +61,7 @@ func TestMistakes(t *testing.T) {
 		"an IPv4 network in IPv6 form":        {"outbound: {ssrf: {extra_blocked_cidrs: ['::ffff:10.0.0.0/104']}}", `t.yaml:1:41: outbound.ssrf.extra_blocked_cidrs[0]: "::ffff:10.0.0.0/104" is an IPv4 network in IPv6 form; write it as IPv4`},
 		"no network":                          {"outbound: {ssrf: {extra_blocked_cidrs: [intranet, 7]}}", "t.yaml:1:41: outbound.ssrf.extra_blocked_cidrs[0]: \"intranet\" is not a CIDR such as 10.0.0.0/8\nt.yaml:1:51: outbound.ssrf.extra_blocked_cidrs[1]: found the number 7, want a CIDR such as 10.0.0.0/8"},
 
-		"a model without a window":        {"models: [{model: m}]", "t.yaml:1:10: models[0].context_window: is missing; want context_window, max_input_tokens or both"},
+		"a model without a window":        {"models: [{model: m}]", "t.yaml:1:10: models[0].context_window: is missing; want context_window, max_input_tokens or images"},
 		"a model without a name":          {"models: [{context_window: 4096}]", "t.yaml:1:10: models[0].model: is missing; want model name or glob"},
 		"a window that is too small":      {"models: [{model: m, context_window: 511}]", "t.yaml:1:37: models[0].context_window: 511 is out of range (512..1000000000)"},
 		"more input than the window has":  {"models: [{model: m, context_window: 4096, max_input_tokens: 8192}]", "t.yaml:1:61: models[0].max_input_tokens: 8192 is above context_window (4096)"},

@@ -39,8 +39,8 @@ func (d *decoder) checkModel(path string, all []Model, i int, providers []Provid
 	if m.Provider != "" && !slices.ContainsFunc(providers, func(p Provider) bool { return p.Name == m.Provider }) {
 		d.failPath(path+".provider", "no provider is called %s; %s", quote(m.Provider), suggestedProvider(m.Provider, providers))
 	}
-	if !d.has(path+".context_window") && !d.has(path+".max_input_tokens") {
-		d.failPath(path+".context_window", "is missing; want context_window, max_input_tokens or both")
+	if !d.has(path+".context_window") && !d.has(path+".max_input_tokens") && !d.has(path+".images") {
+		d.failPath(path+".context_window", "is missing; want context_window, max_input_tokens or images")
 	}
 	if m.ContextWindow != nil && m.MaxInput != nil && *m.MaxInput > *m.ContextWindow {
 		d.failPath(path+".max_input_tokens", "%d is above context_window (%d)", *m.MaxInput, *m.ContextWindow)
@@ -93,7 +93,7 @@ func (c *Config) Windows(provider string) (out []route.Window) {
 			size.Input = int64(*m.MaxInput)
 		}
 		size.Window = cmp.Or(size.Window, size.Input)
-		out = append(out, route.Window{Model: m.Model, Size: size})
+		out = append(out, route.Window{Model: m.Model, Size: size, Images: m.Images})
 	}
 	return out
 }

@@ -304,6 +304,9 @@ func (p *fold) tellCallDone(f loop.Fact, b loop.CallDone) error {
 		return err
 	}
 	e.Files = builtin.FilesOf(e.Value)
+	if _, is := e.Value.(builtin.CodeResult); is { // its text is JSON, and its images are in the value
+		e.Text = item.PlainText(slices.DeleteFunc(slices.Clone(result[0].Parts), func(p item.Part) bool { return p.Kind == item.Image }))
+	}
 	p.emit(event.Position{Seq: f.Seq}, e)
 	return nil
 }

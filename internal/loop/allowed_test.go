@@ -41,7 +41,7 @@ func TestAllowedRefuses(t *testing.T) {
 		{"serial: a call beside another", with(begin(mode(Serial)), asked(0, 1), turn(0, model.StopCalls, "a", "b"), prepared("0.0"), prepared("0.1"), started("0.0")), started("0.1"), "AnswerCalls"},
 		{"safe: a writing call beside another", with(begin(mode(Safe)), asked(0, 1), turn(0, model.StopCalls, "a", "b"), prepared("0.0"), prepared("0.1"), started("0.0")), started("0.1"), "AnswerCalls"},
 		{"safe: a writing call beside a reading one", with(begin(mode(Safe)), asked(0, 1), turn(0, model.StopCalls, "a", "r"), prepared("0.0"), prepared("0.1", reads), started("0.1")), started("0.0"), "ExecuteTools"},
-		{"executing beyond the run's limit", with(begin(callLimit(1)), asked(0, 1), turn(0, model.StopCalls, "a", "b"), prepared("0.0"), prepared("0.1")), started("0.1"), "AnswerCalls"},
+		{"executing beyond the run's limit", with(begin(callLimit(1)), asked(0, 1), turn(0, model.StopCalls, "a", "b"), prepared("0.0"), prepared("0.1"), started("0.0"), done("0.0")), started("0.1"), "AnswerCalls"},
 		{"a result of an attempt that was not started", with(oneTurn("a"), prepared("0.0")), done("0.0"), "not started"},
 		{"a second result", with(oneTurn("a"), prepared("0.0"), started("0.0"), done("0.0")), done("0.0"), "unknown or already done"},
 		{"answering a call that may run", with(oneTurn("a"), prepared("0.0")), answered("0.0", NotRun), "ExecuteTools"},

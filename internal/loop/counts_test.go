@@ -14,9 +14,8 @@ func TestCounts(t *testing.T) {
 		asked(0, 1), failed(1, model.Transient, func(b *TurnFailed) { b.Usage = usage }), // 7 tokens
 		asked(0, 2), turn(0, model.StopCalls, "a", "ghost", "b", "over"), // 15 tokens
 		prepared("0.0", reads), prepared("0.1", unknown), prepared("0.2"), prepared("0.3"),
-		answered("0.1", Error), answered("0.3", SkippedLimit),
-		started("0.0"), started("0.2"), done("0.2"),
-		Resumed{}, CallStarted{Key: "0.0", Attempt: 2}, CallDone{Key: "0.0", Attempt: 2, Outcome: OK, ResultRef: "r"},
+		started("0.0"), Resumed{}, CallStarted{Key: "0.0", Attempt: 2}, CallDone{Key: "0.0", Attempt: 2, Outcome: OK, ResultRef: "r"},
+		answered("0.1", Error), started("0.2"), done("0.2"), answered("0.3", SkippedLimit),
 		asked(1, 1), turn(1, model.StopEnd), // 15 tokens
 	)...)
 	if want := (Counts{Rounds: 2, Calls: 2, Tokens: 37}); s.Counts != want || s.Spent.Rounds != 2 {

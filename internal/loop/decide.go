@@ -55,7 +55,7 @@ func Decide(state State) Action {
 		return s.finish(event.ClientCalls)
 	case len(s.unprepared()) > 0:
 		return PrepareTools{s.unprepared()}
-	case len(s.answerable().Calls) > 0: // over a limit, repeated, unknown, denied: a result without execution
+	case len(s.answerable().Calls) > 0: // over a limit, repeated, unknown, denied, and no call before them runs first
 		return s.answerable()
 	case len(s.runnable()) > 0: // these do not wait for calls that need approval
 		return s.inTime(ExecuteTools{s.runnable()})
@@ -217,10 +217,12 @@ func (s decision) judge() (out []answer, held map[CallKey]event.Reason) {
 	return out, held
 }
 
-// answerable returns the first answer, for all calls that get the same one.
+// answerable returns the first answer, for all calls that get the same one. A call behind one
+// that runs is answered later, so that the calls of a turn end in their order.
 func (s decision) answerable() AnswerCalls {
 	var out AnswerCalls
-	for _, a := range s.answers() {
+	answers, _ := s.inOrder()
+	for _, a := range answers {
 		if len(out.Calls) == 0 {
 			out.Outcome, out.Text = a.outcome, a.text
 		}
@@ -229,6 +231,28 @@ func (s decision) answerable() AnswerCalls {
 		}
 	}
 	return out
+}
+
+// inOrder returns the answers of the calls that no call to execute precedes, and the calls to execute
+// before the next answer after those. A call that waits for a decision or for more of a limit is passed over.
+func (s decision) inOrder() (answers []answer, run []*Call) {
+	all, held := s.judge()
+	serial, waits := s.Accepted.Parallelism == Serial || s.Accepted.Parallelism == First, false
+	for _, c := range s.Calls {
+		i := slices.IndexFunc(all, func(a answer) bool { return a.key == c.Key })
+		switch {
+		case i >= 0 && run == nil:
+			answers = append(answers, all[i])
+		case i >= 0:
+			return answers, run
+		case c.Done || !c.ready():
+		case held[c.Key] != "":
+			waits = waits || serial // the calls after it wait for it
+		case !waits:
+			run = append(run, c)
+		}
+	}
+	return answers, run
 }
 
 // answerFor returns the answer of a call that must not be executed; the outcome is

@@ -113,19 +113,20 @@ func TestDecide(t *testing.T) {
 		{"a forced tool that does not exist is invalid", []Body{accepted(), Catalogued{Missing: "a"}}, finish(event.Invalid)},                              // C25
 
 		// Calls that get a result without execution.
-		{"an unknown tool is answered with an error", with(oneTurn("a", "ghost"), prepared("0.0"), prepared("0.1", unknown)), answers{[]CallKey{"0.1"}, Error}},                                    // C14
-		{"invalid arguments are answered with an error", with(oneTurn("a"), prepared("0.0", badArgs)), answers{[]CallKey{"0.0"}, Error}},                                                           // C07 C16
-		{"the third identical call is answered with advice", with(oneTurn("a", "a", "a"), prepared("0.0", same), prepared("0.1", same), prepared("0.2", same)), answers{[]CallKey{"0.2"}, NotRun}}, // B13
+		{"an unknown tool is answered with an error", with(oneTurn("a", "ghost"), prepared("0.0"), prepared("0.1", unknown), started("0.0"), done("0.0")), answers{[]CallKey{"0.1"}, Error}}, // C14
+		{"invalid arguments are answered with an error", with(oneTurn("a"), prepared("0.0", badArgs)), answers{[]CallKey{"0.0"}, Error}},                                                     // C07 C16
+		{"the third identical call is answered with advice", with(oneTurn("a", "a", "a"), prepared("0.0", same), prepared("0.1", same), prepared("0.2", same),
+			started("0.0"), started("0.1"), done("0.0"), done("0.1")), answers{[]CallKey{"0.2"}, NotRun}}, // B13
 		{"fail: the third identical call ends the run", with(begin(guard(policy.Fail)), asked(0, 1), turn(0, model.StopCalls, "a", "a", "a"), prepared("0.0", same), prepared("0.1", same), prepared("0.2", same)), answers{[]CallKey{"0.0", "0.1", "0.2"}, NotRun}},
 		{"fail: the reason is no progress", with(begin(guard(policy.Fail)), asked(0, 1), turn(0, model.StopCalls, "a", "a", "a"), prepared("0.0", same), prepared("0.1", same), prepared("0.2", same), answered("0.0", NotRun), answered("0.1", NotRun), answered("0.2", NotRun)), finish(event.NoProgress)},
-		{"calls beyond the run's limit are skipped", with(begin(callLimit(1)), asked(0, 1), turn(0, model.StopCalls, "a", "b"), prepared("0.0"), prepared("0.1")), answers{[]CallKey{"0.1"}, SkippedLimit}},
-		{"calls within the run's limit are executed", with(begin(callLimit(1)), asked(0, 1), turn(0, model.StopCalls, "a", "b"), prepared("0.0"), prepared("0.1"), answered("0.1", SkippedLimit)), ExecuteTools{[]CallKey{"0.0"}}},
-		{"the run ends for its call limit when one was skipped", with(begin(callLimit(1)), asked(0, 1), turn(0, model.StopCalls, "a", "b"), prepared("0.0"), prepared("0.1"), answered("0.1", SkippedLimit), started("0.0"), done("0.0")), finish(event.MaxCalls)},
+		{"calls beyond the run's limit are skipped", with(begin(callLimit(1)), asked(0, 1), turn(0, model.StopCalls, "a", "b"), prepared("0.0"), prepared("0.1"), started("0.0"), done("0.0")), answers{[]CallKey{"0.1"}, SkippedLimit}},
+		{"calls within the run's limit are executed", with(begin(callLimit(1)), asked(0, 1), turn(0, model.StopCalls, "a", "b"), prepared("0.0"), prepared("0.1")), ExecuteTools{[]CallKey{"0.0"}}},
+		{"the run ends for its call limit when one was skipped", with(begin(callLimit(1)), asked(0, 1), turn(0, model.StopCalls, "a", "b"), prepared("0.0"), prepared("0.1"), started("0.0"), done("0.0"), answered("0.1", SkippedLimit)), finish(event.MaxCalls)},
 		{"the run continues if none was skipped", with(begin(callLimit(1)), asked(0, 1), turn(0, model.StopCalls, "a"), prepared("0.0"), started("0.0"), done("0.0")), call(1, 1)},
-		{"calls beyond the turn's limit are skipped", with(begin(perTurn(1)), asked(0, 1), turn(0, model.StopCalls, "a", "b"), prepared("0.0"), prepared("0.1")), answers{[]CallKey{"0.1"}, SkippedLimit}},
+		{"calls beyond the turn's limit are skipped", with(begin(perTurn(1)), asked(0, 1), turn(0, model.StopCalls, "a", "b"), prepared("0.0"), prepared("0.1"), started("0.0"), done("0.0")), answers{[]CallKey{"0.1"}, SkippedLimit}},
 		{"client calls do not count towards the turn's limit", with(begin(perTurn(1)), asked(0, 1), turn(0, model.StopCalls, "yours", "a", "yours"), prepared("0.0", clients), prepared("0.1"), prepared("0.2", clients)), ExecuteTools{[]CallKey{"0.1"}}},
-		{"the model may ask again for calls skipped by the turn's limit", with(begin(perTurn(1)), asked(0, 1), turn(0, model.StopCalls, "a", "b"), prepared("0.0"), prepared("0.1"), answered("0.1", SkippedLimit), started("0.0"), done("0.0")), call(1, 1)},
-		{"first: the other calls of the turn are answered", with(begin(mode(First)), asked(0, 1), turn(0, model.StopCalls, "a", "b"), prepared("0.0"), prepared("0.1")), answers{[]CallKey{"0.1"}, NotRun}}, // C04
+		{"the model may ask again for calls skipped by the turn's limit", with(begin(perTurn(1)), asked(0, 1), turn(0, model.StopCalls, "a", "b"), prepared("0.0"), prepared("0.1"), started("0.0"), done("0.0"), answered("0.1", SkippedLimit)), call(1, 1)},
+		{"first: the other calls of the turn are answered", with(begin(mode(First)), asked(0, 1), turn(0, model.StopCalls, "a", "b"), prepared("0.0"), prepared("0.1"), started("0.0"), done("0.0")), answers{[]CallKey{"0.1"}, NotRun}}, // C04
 		{"a once-call whose answer was lost is not repeated", with(oneTurn("a"), prepared("0.0"), started("0.0")), answers{[]CallKey{"0.0"}, Unknown}},
 		{"a denied call is answered", with(oneTurn("a"), prepared("0.0", gated), waiting("0.0", "w"), Parked{}, CallResolved{WaitID: "w"}), answers{[]CallKey{"0.0"}, Denied}},
 		{"a wait that expired is a denial", with(oneTurn("a"), prepared("0.0", gated), waiting("0.0", "w"), Parked{}, Expired{WaitID: "w"}), answers{[]CallKey{"0.0"}, Denied}},
@@ -240,6 +241,37 @@ func TestResultsAreInCallOrder(t *testing.T) { // C05
 	want := []string{"t0.0", "r0.0", "r0.1", "r0.2"}
 	if diff := cmp.Diff(want, s.Seen()); diff != "" {
 		t.Errorf("transcript (-want +got):\n%s", diff)
+	}
+}
+
+// A call that is answered without running is answered in its place: after the calls before it have
+// run, and before those behind it start. One that waits for a person holds nothing up. // C05
+func TestCallsAreAnsweredInTheirPlace(t *testing.T) {
+	facts := func(m Parallelism) []Body {
+		return with(begin(mode(m)), asked(0, 1), turn(0, model.StopCalls, "a", "ghost", "b", "ghost"),
+			prepared("0.0"), prepared("0.1", unknown), prepared("0.2"), prepared("0.3", unknown))
+	}
+	for _, m := range []Parallelism{Parallel, Serial, Safe} {
+		facts := facts(m)
+		for _, want := range []struct {
+			action Action
+			then   []Body
+		}{
+			{ExecuteTools{[]CallKey{"0.0"}}, []Body{started("0.0"), done("0.0")}},
+			{answers{[]CallKey{"0.1"}, Error}, []Body{answered("0.1", Error)}},
+			{ExecuteTools{[]CallKey{"0.2"}}, []Body{started("0.2"), done("0.2")}},
+			{answers{[]CallKey{"0.3"}, Error}, []Body{answered("0.3", Error)}},
+			{call(1, 1), nil},
+		} {
+			if diff := cmp.Diff(strip(want.action), strip(Decide(play(t, facts...)))); diff != "" {
+				t.Errorf("%s, after %d facts (-want +got):\n%s", m, len(facts), diff)
+			}
+			facts = with(facts, want.then...)
+		}
+	}
+	waits := with(oneTurn("g", "ghost"), prepared("0.0", gated), prepared("0.1", unknown))
+	if diff := cmp.Diff(strip(answers{[]CallKey{"0.1"}, Error}), strip(Decide(play(t, waits...)))); diff != "" {
+		t.Errorf("behind a call that waits (-want +got):\n%s", diff)
 	}
 }
 

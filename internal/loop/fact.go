@@ -120,6 +120,9 @@ type Target struct {
 	// value is one that is not known.
 	Window window.Size `json:"window,omitzero"`
 
+	// Images says that the model takes images: it sees those in results of tools.
+	Images bool `json:"images,omitempty"`
+
 	// OwnContext says that the provider shortens prompts that are too long, because the request asks
 	// it to: the run does not.
 	OwnContext bool `json:"own_context,omitempty"`

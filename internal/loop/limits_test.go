@@ -19,7 +19,7 @@ func TestRaisedLimitsAreUsed(t *testing.T) {
 	if a, ok := Decide(play(t, with(last, raised(budget.Raise{Calls: 1}))...)).(ExecuteTools); !ok || len(a.Calls) != 2 {
 		t.Errorf("with a further call: %+v", a)
 	}
-	skipped := with(last, answered("0.1", SkippedLimit), started("0.0"), done("0.0"))
+	skipped := with(last, started("0.0"), done("0.0"), answered("0.1", SkippedLimit))
 	if diff := cmp.Diff(finish(event.MaxCalls), strip(Decide(play(t, skipped...)))); diff != "" {
 		t.Error(diff)
 	}

@@ -27,11 +27,11 @@ func TestWhatARunSpends(t *testing.T) {
 		want  int64
 	}{
 		"a turn":                     {one, turnCost},
-		"a call that is under way":   {with(one, answered("0.1", Error), started("0.0")), turnCost},
-		"a call that was executed":   {with(one, answered("0.1", Error), started("0.0"), done("0.0")), turnCost + 7_000},
-		"a call that has failed":     {with(one, answered("0.1", Error), started("0.0"), errored("0.0")), turnCost + 7_000},
-		"a call that never left":     {with(one, answered("0.1", Error), started("0.0"), CallDone{Key: "0.0", Attempt: 1, Outcome: NotRun}), turnCost},
-		"a call that is remembered":  {with(one, answered("0.1", Error), answered("0.0", Cached)), turnCost},
+		"a call that is under way":   {with(one, started("0.0")), turnCost},
+		"a call that was executed":   {with(one, started("0.0"), done("0.0")), turnCost + 7_000},
+		"a call that has failed":     {with(one, started("0.0"), errored("0.0")), turnCost + 7_000},
+		"a call that never left":     {with(one, started("0.0"), CallDone{Key: "0.0", Attempt: 1, Outcome: NotRun}), turnCost},
+		"a call that is remembered":  {with(one, answered("0.0", Cached)), turnCost},
 		"a model call that failed":   {with(begin(priced), asked(0, 1), failed(1, model.Transient, func(b *TurnFailed) { b.Usage = model.Usage{Input: 2} })), 2_000},
 		"a target without its price": {with(begin(), asked(0, 1), turn(0, model.StopEnd)), 0},
 	} {

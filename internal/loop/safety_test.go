@@ -105,7 +105,7 @@ func TestWithDefaultsSetsEveryRule(t *testing.T) {
 func TestDecideUsesTheRulesInAccepted(t *testing.T) {
 	numbers := func(r Rules) func(*Accepted) { return func(a *Accepted) { a.Rules, a.Grade = r, Durable } }
 	retry := func(b *TurnFailed) { b.RetryAt = 9_000 }
-	guarded := with(begin(func(a *Accepted) { a.Guard.Threshold = 2 }), asked(0, 1), turn(0, model.StopCalls, "a", "a"), prepared("0.0", same), prepared("0.1", same))
+	guarded := with(begin(func(a *Accepted) { a.Guard.Threshold = 2 }), asked(0, 1), turn(0, model.StopCalls, "a", "a"), prepared("0.0", same), prepared("0.1", same), started("0.0"), done("0.0"))
 	for name, tt := range map[string]struct {
 		facts []Body
 		want  Action

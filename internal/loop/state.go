@@ -439,18 +439,8 @@ func (s *State) unprepared() []CallKey {
 // runnable returns the calls to execute now, at the same time.
 func (s *State) runnable() []CallKey {
 	free, reads := make([]CallKey, 0, len(s.Calls)), []CallKey(nil)
-	inOrder := s.Accepted.Parallelism == Serial || s.Accepted.Parallelism == First
-	held := decision{s}.held()
-	for _, c := range s.Calls {
-		if c.Done || !c.ready() {
-			continue
-		}
-		if held[c.Key] != "" {
-			if inOrder { // the calls after it wait for it
-				break
-			}
-			continue
-		}
+	_, run := decision{s}.inOrder()
+	for _, c := range run {
 		free = append(free, c.Key)
 		if s.Accepted.Parallelism == Safe && c.Prepared.Class == tool.Read {
 			reads = append(reads, c.Key)

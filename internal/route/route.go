@@ -31,15 +31,16 @@ type Provider struct {
 
 	RelayHeaders []string // see Target
 
-	// Windows are those of models. The first one that matches counts; other models have the window that
-	// package window knows.
+	// Windows are those of models. The first one that matches counts; what it leaves open, and other models,
+	// are as package window knows.
 	Windows []Window
 }
 
 // Window is what models of a provider take.
 type Window struct {
-	Model string // the provider's name, or a glob
-	Size  window.Size
+	Model  string // the provider's name, or a glob
+	Size   window.Size
+	Images *bool // whether they take images; nil = as package window knows
 }
 
 // Target is a provider's model that may serve a run.
@@ -247,17 +248,27 @@ func (r *Router) ResolveList(names []string) (targets []Target, unknown string) 
 }
 
 func (p Provider) target(name string) Target {
-	return Target{Target: loop.Target{Provider: p.Name, Model: name, Window: p.window(name)}, Client: p.Model, RelayHeaders: p.RelayHeaders}
+	t := Target{Target: loop.Target{Provider: p.Name, Model: name}, Client: p.Model, RelayHeaders: p.RelayHeaders}
+	t.Window, t.Images = p.takes(name)
+	return t
 }
 
-// window returns what a model of the provider takes.
-func (p Provider) window(name string) window.Size {
+// takes returns the window of a model of the provider, and whether it takes images.
+func (p Provider) takes(name string) (size window.Size, images bool) {
+	size, images = window.Of(name), window.TakesImages(name)
 	for _, w := range p.Windows {
-		if w.Model == name || matches(w.Model, name) {
-			return w.Size
+		if w.Model != name && !matches(w.Model, name) {
+			continue
 		}
+		if w.Size.Known() {
+			size = w.Size
+		}
+		if w.Images != nil {
+			images = *w.Images
+		}
+		break
 	}
-	return window.Of(name)
+	return size, images
 }
 
 // exact returns the names of the configuration, globs left out, each once. Routes come first.

@@ -231,7 +231,7 @@ func (c *compactor) summarize(a loop.Compact, p window.Prompt, settings window.S
 		limit = known
 	}
 	req := c.run.req.modelRequest(a.Target, nil)
-	req.Model, req.Items = target.Model, item.For(window.SummaryPrompt(p, settings, plan, limit), target.Provider)
+	req.Model, req.Items = target.Model, shownTo(target.Target, window.SummaryPrompt(p, settings, plan, limit))
 	req.MaxTokens, req.Tools = int(a.MaxOutput), c.tools.offered(false)
 	req.ToolChoice = model.ToolChoice{}
 	if len(req.Tools) > 0 { // they begin the prompt, which the provider has cached

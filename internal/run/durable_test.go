@@ -94,7 +94,8 @@ func (w *town) gatewayWith(t *testing.T, change func(*run.Options)) *run.Runner 
 
 // For implements run.Resources.
 func (w *town) For(context.Context, *loop.Accepted) ([]route.Target, []catalog.Server, error) {
-	return []route.Target{{Target: loop.Target{Provider: "up", Model: "m"}, Client: w}}, []catalog.Server{{Name: "s", Source: w}}, nil
+	target := loop.Target{Provider: "up", Model: "m", Images: true}
+	return []route.Target{{Target: target, Client: w}}, []catalog.Server{{Name: "s", Source: w}}, nil
 }
 
 // Stream implements model.Model.

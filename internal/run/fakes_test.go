@@ -288,7 +288,7 @@ func newStage(t *testing.T, tools box, turns ...answer) *stage {
 	s := &stage{journal: &memoryJournal{}, sink: &notes{}, model: &speaker{turns: turns}, conversations: &cupboard{}}
 	s.req = &Request{
 		Who:    Who{Org: "o", Principal: "p", Surface: "test"},
-		Input:  Input{Conversation: Conversation{Items: []item.Item{item.NewText(item.User, "go")}}, Model: "m", Targets: []route.Target{{Target: loop.Target{Provider: "up", Model: "m"}, Client: s.model}}},
+		Input:  Input{Conversation: Conversation{Items: []item.Item{item.NewText(item.User, "go")}}, Model: "m", Targets: []route.Target{{Target: loop.Target{Provider: "up", Model: "m", Images: true}, Client: s.model}}},
 		Policy: loop.Policy{Grade: loop.Light, Limits: budget.Limits{}.Clamp(budget.MaxRounds), Parallelism: loop.Parallel},
 	}
 	if tools != nil {

@@ -184,11 +184,11 @@ func TestAnObserverSeesEveryBeginningAndItsEnd(t *testing.T) {
 		o.saw(
 			"run of ann > round 0 > model 1 false",
 			"run of ann > round 0 > model 2 true",
-			"run of ann > round 0 > nobody 0 error",
 			"run of ann > round 0 > once_b 1 unknown",
 			"run of ann > round 0 > read_a 1 error",
 			"run of ann > round 0",
 			"run of ann  1 rounds 2 calls 15 tokens",
+			"taken over from ann > round 0 > nobody 0 error",
 			"taken over from ann > round 0 > once_b 0 unknown",
 			"taken over from ann > round 0 > read_a 2 ok",
 			"taken over from ann > round 0",

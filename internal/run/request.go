@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
@@ -235,9 +236,50 @@ func (r *Request) namesFromRequest() (names []string) {
 func (r *Request) modelRequest(target int, items []item.Item) *model.Request {
 	t := r.Targets[target]
 	return &model.Request{
-		Model: t.Model, Items: item.For(items, t.Provider), Tools: slices.Concat(r.ClientTools, r.Dispatched), Hosted: r.Hosted, ToolChoice: r.ToolChoice,
+		Model: t.Model, Items: shownTo(t.Target, items), Tools: slices.Concat(r.ClientTools, r.Dispatched), Hosted: r.Hosted, ToolChoice: r.ToolChoice,
 		Options: r.Options, Params: r.Params, Dialect: r.Dialect,
 	}
+}
+
+// shownTo returns the items that the model of a target gets.
+func shownTo(t loop.Target, items []item.Item) []item.Item {
+	if !t.Images {
+		items = withoutImages(items)
+	}
+	return item.For(items, t.Provider)
+}
+
+// withoutImages returns the items for a model that is not known to take images: a text stands for each image in the results of
+// the gateway's tools. What the client sent is its own decision.
+func withoutImages(items []item.Item) []item.Item {
+	out := items
+	for i := range items {
+		if items[i].Kind != item.ToolResult || items[i].Native.Dialect != "" || !slices.ContainsFunc(items[i].Parts, isImage) {
+			continue
+		}
+		if &out[0] == &items[0] {
+			out = slices.Clone(items)
+		}
+		out[i].Parts = slices.Clone(out[i].Parts)
+		for j, p := range out[i].Parts {
+			if !isImage(p) {
+				continue
+			}
+			text := p.Describe()
+			if j > 0 && out[i].Parts[j-1].Kind == item.Text { // a line of its own
+				text = "\n" + text
+			}
+			if j+1 < len(out[i].Parts) && out[i].Parts[j+1].Kind == item.Text {
+				text += "\n"
+			}
+			out[i].Parts[j] = item.Part{Kind: item.Text, Text: text, Cache: p.Cache}
+		}
+	}
+	return out
+}
+
+func isImage(p item.Part) bool {
+	return p.Kind == item.Image || p.Kind == item.Resource && strings.HasPrefix(p.MIMEType, "image/") && p.Data != ""
 }
 
 // asksToShorten reports whether the request asks the target's provider to shorten prompts that are too long.

@@ -120,6 +120,41 @@ func TestBuiltInWindows(t *testing.T) {
 	}
 }
 
+// Images go only to models that are known to take them.
+func TestModelsThatTakeImages(t *testing.T) {
+	for model, want := range map[string]bool{
+		"gpt-4o":              true,
+		"gpt-4o-2024-08-06":   true,
+		"gpt-5.1-codex":       true,
+		"openai/gpt-4.1-mini": true,
+		"o3":                  true,
+		"o3-2025-04-16":       true,
+		"o4-mini":             true,
+		"claude-opus-5-5":     true,
+		"us.anthropic.claude-3-5-sonnet-20241022-v2:0": true,
+		"gemini-2.5-flash":            true,
+		"google/gemini-3-pro-preview": true,
+		"us.amazon.nova-pro-v1:0":     true,
+		"o3-mini":                     false,
+		"o1-mini":                     false,
+		"gpt-3.5-turbo":               false,
+		"gpt-4":                       false,
+		"gpt-4o-audio-preview":        false,
+		"gpt-oss-120b":                false,
+		"claude-2.1":                  false,
+		"claude-3-5-haiku-20241022":   false,
+		"amazon.nova-micro-v1:0":      false,
+		"gemini-embedding-001":        false,
+		"llama":                       false,
+		"my-gpt-4o":                   false,
+		"":                            false,
+	} {
+		if got := TakesImages(model); got != want {
+			t.Errorf("%s: %t", model, got)
+		}
+	}
+}
+
 // The messages are those of the providers, as recorded or documented.
 func TestLimitInARefusal(t *testing.T) { // I04
 	for message, want := range map[string]int64{

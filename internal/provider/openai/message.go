@@ -19,14 +19,24 @@ func appendInt(dst []byte, n int64) []byte { return strconv.AppendInt(dst, n, 10
 // only another dialect understands anything is left out.
 func appendMessages(dst []byte, items []item.Item) []byte {
 	var ids callIDs
+	images, at := newResultImages(items), 0
 	begin := len(dst)
 	for unit := range messages(items) {
+		at += len(unit)
 		if hasNoForm(unit) {
 			continue
+		}
+		if unit[0].Kind == item.ToolResult {
+			if i := images.take(&unit[0], at-1); i != &unit[0] {
+				unit = []item.Item{*i}
+			}
+		} else {
+			dst = images.appendTo(dst)
 		}
 		dst = append(dst, "[,"[min(len(dst)-begin, 1)])
 		dst = ids.appendMessage(dst, unit)
 	}
+	dst = images.appendTo(dst)
 	if len(dst) == begin {
 		dst = append(dst, '[')
 	}

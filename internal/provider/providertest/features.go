@@ -192,7 +192,11 @@ func toolFeatures() []Feature {
 			Support: all(Support{Note: "only its text"}, OpenAI, Compatible, Responses)}.
 			with(Anthropic, Support{Sent: `{"type":"tool_result","tool_use_id":"p2","is_error":true}`}),
 		Feature{Name: "Image in a tool result", setup: withCalls, probe: image, // C25
-			Support: all(Support{Sent: `{"role":"tool","tool_call_id":"p2","content":"[image; type: image/png; 70 bytes, not shown]"}`, Without: png, Note: "text that says so"}, OpenAI, Compatible)}.
+			Support: all(Support{
+				Sent: `{"messages":[{"role":"tool","tool_call_id":"p2","content":"[image; type: image/png; description: in the message after the results]"},` +
+					`{"role":"user","content":[{"type":"text"},{"type":"image_url","image_url":{"url":"data:image/png;base64,` + png + `"}}]}]}`,
+				Note: "message of the user after the results",
+			}, OpenAI, Compatible)}.
 			with(Responses, Support{Sent: `{"type":"function_call_output","call_id":"p2","output":[{"type":"input_image","image_url":"data:image/png;base64,` + png + `"}]}`}).
 			with(Anthropic, Support{Sent: `{"type":"tool_result","tool_use_id":"p2","content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"` + png + `"}}]}`}),
 		Feature{Name: "PDF file in a tool result", setup: withCalls, probe: file,

@@ -95,6 +95,7 @@ type madeFiles struct {
 	Calls []struct {
 		Round   int
 		Name    string
+		Result  string   `json:"result_content"`
 		FileIDs []string `json:"file_ids"`
 	} `json:"agentic_tool_calls"`
 	Files []struct {
@@ -281,7 +282,14 @@ func TestTheAnswerListsTheImagesThatCodeShows(t *testing.T) {
 		if !slices.Equal(got.Calls[0].FileIDs, ids[:1]) || len(got.Calls[1].FileIDs) != 0 || !slices.Equal(got.Calls[2].FileIDs, ids[1:]) {
 			t.Errorf("the calls say %v", got.Calls)
 		}
+		if !json.Valid([]byte(got.Calls[0].Result)) {
+			t.Errorf("the result of a call with an image: %s", got.Calls[0].Result)
+		}
 		seen := up.Requests()
+		told := seen[len(seen)-1].Results(t)[0]
+		if !strings.HasSuffix(told, ", not shown]") || !strings.Contains(told, "[image; type: image/png; ") {
+			t.Errorf("a model that is not known to take images is told %s", told)
+		}
 		if told := seen[len(seen)-1].Results(t)[2]; !strings.Contains(told, `"exit":0`) || !strings.Contains(told, `"note":"Not shown to the user: figure 1: TypeError: None is no number."`) {
 			t.Errorf("the model is told %s", told)
 		}

@@ -56,3 +56,48 @@ func TestAResponseMakesAllItsCallsOneAfterTheOther(t *testing.T) {
 		})
 	}
 }
+
+// A call that is answered without running stands in its place among the calls that run: in the items, in
+// agentic_tool_calls, and in the audit log, on both APIs, streamed or not. // C05 L02
+func TestRefusedCallsKeepTheirPlace(t *testing.T) {
+	NoLeaks(t)
+	const story = "call c1 read {}\ncall c2 search [1]\ncall c3 search {\"q\":1}\ncall c4 read 7\n\ntext Done."
+	for _, how := range []string{`"stream":false`, `"stream":true`} {
+		p := NewParitySite(t, "openai", story, "")
+		a := p.Respond(`"input":"go","tools":[` + p.DocsTool(Never) + `],` + how)
+		inTheirOrder(t, "Responses, "+how, p.Gateway, a, `"mcp_call"`)
+
+		up := turnpiketest.NewUpstream(turnpiketest.NewScript(t, story), turnpiketest.UpstreamOptions{})
+		t.Cleanup(up.Close)
+		tools := NewMCP(t, map[string]Handler{"read": Echo, "search": Echo})
+		site := Site{Upstream: strings.TrimSuffix(up.URL, "/v1"), Runtime: "extensions: [trace]", Servers: []string{Server("tools", tools.URL)}}
+		g := MustRun(t, site.Yaml())
+		a = g.Send("POST", "/v1/chat/completions", strings.NewReader(`{"model":"m","messages":[{"role":"user","content":"go"}],`+how+`}`))
+		inTheirOrder(t, "chat, "+how, g, a, `"call_key"`)
+	}
+}
+
+// inTheirOrder checks the order of the calls of TestRefusedCallsKeepTheirPlace in the last object of the answer, in which mark
+// begins a call, and in the audit log.
+func inTheirOrder(t *testing.T, what string, g *Gateway, a Answer, mark string) {
+	t.Helper()
+	text := string(a.Body)
+	text = text[max(0, strings.LastIndex(text, `"response":`), strings.LastIndex(text, `"agentic_tool_calls":`)):]
+	var names []string
+	for _, call := range strings.Split(text, mark)[1:] {
+		_, after, _ := strings.Cut(call, `"name":"`)
+		of, _, _ := strings.Cut(after, `"`)
+		names = append(names, of)
+	}
+	if fmt.Sprint(names) != "[read search search read]" {
+		t.Errorf("%s: calls %q\n%s", what, names, a.Body)
+	}
+	rows := string(g.Send("GET", "/api/audit?kind=audit_log.agent.tool_call&limit=100", nil).Body)
+	var indexes []string
+	for _, row := range strings.Split(rows, `"tool_call_index":`)[1:] {
+		indexes = append(indexes, row[:1])
+	}
+	if fmt.Sprint(indexes) != "[0 1 2 3]" {
+		t.Errorf("%s: audit rows of the calls %q\n%s", what, indexes, rows)
+	}
+}

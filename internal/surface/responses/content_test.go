@@ -31,7 +31,7 @@ func TestWhatAProviderGetsOfAnImage(t *testing.T) {
 	}, Structured: json.RawMessage(`{"pixels":1}`)}
 	const broken = `[image; type: application/octet-stream; left out: its data is not an image]`
 	for kind, want := range map[string]string{
-		"openai": `"content":"One pixel:\n[image; type: image/png; 67 bytes, not shown]\n` + broken +
+		"openai": `"content":"One pixel:\n[image; type: image/png; description: in the message after the results]\n` + broken +
 			`\n[audio; type: audio/wav; 3 bytes, not shown]\n[resource file:///a.pdf; type: application/pdf; 15 bytes, not shown]\n[resource file:///a.md]\n# A\n[resource https://example.com/b; name: b; description: another]"`,
 		"gemini": `"response":{"output":"One pixel:\n` + broken + `\n[audio; type: audio/wav; 3 bytes, not shown]\n[resource file:///a.pdf; type: application/pdf]\n[resource file:///a.md]\n# A\n[resource https://example.com/b; name: b; description: another]"},` +
 			`"parts":[{"inlineData":{"mimeType":"image/png","data":"` + onePixel + `"}},{"inlineData":{"mimeType":"application/pdf","data":"` + noPages + `"}}]`,
@@ -55,7 +55,7 @@ func TestWhatAProviderGetsOfAnImage(t *testing.T) {
 			t.Cleanup(up.Close)
 			yaml := Site{Upstream: strings.TrimSuffix(up.URL, "/v1"), Servers: []string{Server("s", tools.URL)}}.Yaml()
 			yaml, _ = OfKind(yaml, kind)
-			g := MustRun(t, yaml)
+			g := MustRun(t, yaml+"\nmodels: [{model: \"*\", images: true}]\n")
 			if text, _ := g.Post(Question).Completion(t); text != "Seen." {
 				t.Errorf("the answer is %q", text)
 			}

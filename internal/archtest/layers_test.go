@@ -88,6 +88,7 @@ func layers() []layer {
 			"internal/store/...", "internal/coord/...", "internal/telemetry", "internal/analytics", "internal/surface/..."}},
 		{"copies", "a copy knows both stores, and the files beside them", []string{"internal/storecopy"}},
 		{"library", "a store is checked by the compiler, and used by agents alone", []string{"internal/ledger"}},
+		{"library", "a source that connects is checked by the compiler, and used by agents alone", []string{"internal/connect"}},
 		{"library", "the built-in prices are data", []string{"internal/rates/known"}},
 		{"library", "a program links what it uses: each provider, the MCP client and each store are in a package of their own",
 			[]string{"mcp", "provider/...", "resource"}},

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike"
+	"github.com/turnpike-gateway/turnpike/internal/upstreamtest"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/provider/anthropic"
 	"github.com/turnpike-gateway/turnpike/provider/bedrock"
@@ -57,7 +58,7 @@ func TestProviders(t *testing.T) {
 		},
 	} {
 		for _, own := range []bool{false, true} {
-			upstream := turnpiketest.NewUpstream(turnpiketest.NewScript(t, story), turnpiketest.UpstreamOptions{})
+			upstream := upstreamtest.New(turnpiketest.NewScript(t, story), upstreamtest.Options{})
 			var client *http.Client
 			transport := &counted{RoundTripper: upstream.Transport()}
 			if own {

@@ -72,7 +72,9 @@ func layers() []layer {
 
 		{"surface kit", "what every surface does is done once, and the kit knows no surface", []string{"internal/surface"}},
 
+		{"test kits", "a story is read alike by the scripted model and the fake provider", []string{"internal/script"}},
 		{"test kits", "fakes are for the tests of every adapter, so they know none", []string{"turnpiketest"}},
+		{"test kits", "fakes are for the tests of every adapter, so they know none", []string{"internal/upstreamtest"}},
 		{"test kits", "suites are for the tests of every adapter, so they know none", []string{
 			"internal/provider/providertest", "internal/store/storetest", "internal/blob/blobtest", "internal/coord/coordtest"}},
 		{"test kits", "the specifications are beside the recordings", []string{"internal/surface/spectest"}},

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/clock"
+	"github.com/turnpike-gateway/turnpike/internal/connect"
 	"github.com/turnpike-gateway/turnpike/internal/egress"
 	"github.com/turnpike-gateway/turnpike/internal/id"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
@@ -22,6 +22,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/store/memory"
+	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
@@ -72,11 +73,6 @@ type engine struct {
 type effects interface {
 	journal.Conversations
 	journal.Effects
-}
-
-// connector is a source that connects over what the agent gives it: an MCP server of package mcp.
-type connector interface {
-	Connect(client *http.Client, changed func(), log *slog.Logger) tool.Source
 }
 
 // prepare checks the agent and builds its engine, once.
@@ -160,6 +156,11 @@ func (a *Agent) check() error {
 	if a.Model == nil {
 		return invalid("the agent has no Model")
 	}
+	if m, ok := a.Model.(model.Checked); ok {
+		if err := m.Check(); err != nil {
+			return invalid("Agent.Model: %v", err)
+		}
+	}
 	for _, f := range []struct {
 		field, value string
 		may          []string
@@ -219,29 +220,29 @@ func checkTools(tools []tool.Tool) error {
 func (e *engine) connect() error {
 	seen := map[string]bool{functions: true}
 	for i, source := range e.agent.Sources {
+		if source == nil {
+			return invalid("a source of the agent is nil")
+		}
 		server := catalog.Server{Name: fmt.Sprintf("source%d", i+1), Revision: 1}
 		if n, ok := source.(interface{ Name() string }); ok && n.Name() != "" {
 			server.Name = n.Name()
 		}
-		if r, ok := source.(interface{ IsRequired() bool }); ok {
-			server.Required = r.IsRequired()
+		name := server.Name
+		if seen[name] {
+			return invalid("two sources have the name %s; give one of them another name", name)
 		}
-		switch {
-		case source == nil:
-			return invalid("a source of the agent is nil")
-		case seen[server.Name]:
-			return invalid("two sources have the name %s; give one of them another name", server.Name)
-		}
-		seen[server.Name] = true
-		e.servers = append(e.servers, server)
-	}
-	for i, source := range e.agent.Sources {
-		server := &e.servers[len(e.servers)-len(e.agent.Sources)+i]
-		if c, ok := source.(connector); ok {
-			name := server.Name
-			source = c.Connect(e.out.Guarded(egress.GuardedOptions{}), func() { e.catalog.Invalidate(orgID, name) }, e.log)
+		seen[name] = true
+		if c, ok := source.(connect.Source); ok {
+			connected, err := c.Connect(connect.Agent{
+				Client: e.out.Guarded(egress.GuardedOptions{}), Changed: func() { e.catalog.Invalidate(orgID, name) }, Log: e.log,
+			})
+			if err != nil {
+				return invalid("%v", err)
+			}
+			source, server.Required = connected.Source, connected.Required
 		}
 		server.Source = e.gate(source)
+		e.servers = append(e.servers, server)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike"
+	"github.com/turnpike-gateway/turnpike/internal/upstreamtest"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/provider/anthropic"
 	"github.com/turnpike-gateway/turnpike/provider/bedrock"
@@ -57,7 +58,7 @@ func TestProviders(t *testing.T) {
 		},
 	} {
 		for _, own := range []bool{false, true} {
-			upstream := turnpiketest.NewUpstream(turnpiketest.NewScript(t, story), turnpiketest.UpstreamOptions{})
+			upstream := upstreamtest.New(turnpiketest.NewScript(t, story), upstreamtest.Options{})
 			var client *http.Client
 			transport := &counted{RoundTripper: upstream.Transport()}
 			if own {
@@ -89,6 +90,69 @@ func TestProviders(t *testing.T) {
 			upstream.Close()
 		}
 	}
+}
+
+// Options that cannot work are refused before the first call, with the field that is wrong.
+func TestWrongOptionsOfModels(t *testing.T) {
+	for want, m := range map[string]model.Model{
+		"openai.Options.BaseURL":            openai.Model("m", openai.Options{BaseURL: "api.example.com/v1"}),
+		"openai.Options.BaseURL is":         openai.Responses("m", openai.Options{BaseURL: "ftp://example.com"}),
+		"anthropic.Options.BaseURL":         anthropic.Model("m", anthropic.Options{BaseURL: "https://"}),
+		"anthropic.Options.MaxTokens is -1": anthropic.Model("m", anthropic.Options{MaxTokens: -1}),
+		"gemini.Options.BaseURL":            gemini.Model("m", gemini.Options{BaseURL: "://"}),
+		"the name of the model is empty":    gemini.Model("", gemini.Options{}),
+		"bedrock.Options.Region is empty":   bedrock.Model("m", bedrock.Options{APIKey: "k"}),
+		"bedrock.Options.Region is not":     bedrock.Model("m", bedrock.Options{APIKey: "k", Region: "us east 1"}),
+		"bedrock.Options.BaseURL":           bedrock.Model("m", bedrock.Options{APIKey: "k", Region: "us-east-1", BaseURL: "/v1"}),
+		"SecretAccessKey":                   bedrock.Model("m", bedrock.Options{Region: "us-east-1", AccessKeyID: "a"}),
+	} {
+		var wrong *turnpike.ValidationError
+		_, err := (&turnpike.Agent{Model: m}).Run(t.Context(), turnpike.Text("go"))
+		if !errors.As(err, &wrong) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+// The header of the options goes with each request, and replaces nothing that the provider needs.
+func TestTheHeaderOfOptions(t *testing.T) {
+	header := http.Header{"Openai-Organization": {"acme"}, "x-proxy": {"a", "b"}, "Content-Type": {"text/plain"}, "Authorization": {"Basic x"}}
+	for name, newModel := range map[string]func(c *http.Client) model.Model{
+		"openai": func(c *http.Client) model.Model {
+			return openai.Model("m", openai.Options{APIKey: "k", HTTPClient: c, Header: header})
+		},
+		"openai responses": func(c *http.Client) model.Model {
+			return openai.Responses("m", openai.Options{APIKey: "k", HTTPClient: c, Header: header})
+		},
+		"anthropic": func(c *http.Client) model.Model {
+			return anthropic.Model("m", anthropic.Options{APIKey: "k", HTTPClient: c, Header: header})
+		},
+		"gemini": func(c *http.Client) model.Model {
+			return gemini.Model("m", gemini.Options{APIKey: "k", HTTPClient: c, Header: header})
+		},
+		"bedrock": func(c *http.Client) model.Model {
+			return bedrock.Model("m", bedrock.Options{Region: "us-east-1", AccessKeyID: "a", SecretAccessKey: "s", HTTPClient: c, Header: header})
+		},
+	} {
+		var sent http.Header
+		client := &http.Client{Transport: requests(func(r *http.Request) { sent = r.Header.Clone() })}
+		_, err := turnpike.Generate(t.Context(), newModel(client), turnpike.Text("go"))
+		if err == nil || sent.Get("Openai-Organization") != "acme" || strings.Join(sent.Values("X-Proxy"), " ") != "a b" ||
+			sent.Get("Content-Type") != "application/json" {
+			t.Errorf("%s: %v, %v", name, sent, err)
+		}
+		if keyed := name == "anthropic" || name == "gemini"; (sent.Get("Authorization") == "Basic x") != keyed {
+			t.Errorf("%s: %v", name, sent)
+		}
+	}
+}
+
+// requests is a transport that shows requests, and answers none.
+type requests func(*http.Request)
+
+func (r requests) RoundTrip(req *http.Request) (*http.Response, error) {
+	r(req)
+	return nil, errors.New("down")
 }
 
 // answers is a transport that gives one answer.

@@ -224,20 +224,24 @@ func TestWhoMayUseWhat(t *testing.T) {
 func TestWrongAgents(t *testing.T) {
 	ok := func() *turnpiketest.Script { return turnpiketest.NewScript(t, "text x\n") }
 	for name, a := range map[string]*turnpike.Agent{
-		"no model":          {},
-		"two tools":         {Model: ok(), Tools: []tool.Tool{weather(), weather()}},
-		"a nil tool":        {Model: ok(), Tools: []tool.Tool{nil}},
-		"no handler":        {Model: ok(), Tools: []tool.Tool{tool.Raw("x", "", json.RawMessage(`{"type":"object"}`), nil)}},
-		"a wrong schema":    {Model: ok(), Tools: []tool.Tool{weather().Schema("{")}},
-		"a wrong mode":      {Model: ok(), Parallelism: "sequential"},
-		"too many rounds":   {Model: ok(), Limits: turnpike.Limits{Rounds: 1001}},
-		"a negative size":   {Model: ok(), ResultMaxBytes: -1},
-		"a wrong rate":      {Model: ok(), Rates: map[string]turnpike.Rate{"m": {Input: turnpike.USD("2000000")}}},
-		"two sources alike": {Model: ok(), Sources: []tool.Source{mcp.Command("a"), mcp.Command("a")}},
+		"no model":                      {},
+		"two tools":                     {Model: ok(), Tools: []tool.Tool{weather(), weather()}},
+		"a nil tool":                    {Model: ok(), Tools: []tool.Tool{nil}},
+		"no handler":                    {Model: ok(), Tools: []tool.Tool{tool.Raw("x", "", json.RawMessage(`{"type":"object"}`), nil)}},
+		"a wrong schema":                {Model: ok(), Tools: []tool.Tool{weather().Schema("{")}},
+		"a wrong mode":                  {Model: ok(), Parallelism: "sequential"},
+		"too many rounds":               {Model: ok(), Limits: turnpike.Limits{Rounds: 1001}},
+		"a negative size":               {Model: ok(), ResultMaxBytes: -1},
+		"a wrong rate":                  {Model: ok(), Rates: map[string]turnpike.Rate{"m": {Input: turnpike.USD("2000000")}}},
+		"two sources alike":             {Model: ok(), Sources: []tool.Source{mcp.Command("true"), mcp.Command("true")}},
+		"a program that does not exist": {Model: ok(), Sources: []tool.Source{mcp.Command("does-not-exist")}},
 	} {
 		var wrong *turnpike.ValidationError
 		if _, err := a.Run(t.Context(), turnpike.Text("go")); !errors.As(err, &wrong) || wrong.Result() != nil {
 			t.Errorf("%s: %v", name, err)
+		}
+		for _, source := range a.Sources {
+			_ = source.(*mcp.Source).Close()
 		}
 	}
 	a := &turnpike.Agent{Model: ok()}
@@ -278,7 +282,7 @@ func TestAnMCPServer(t *testing.T) {
 	if err != nil || calls(r)[0].Result != "noon" || server.Headers("tools/call")[0].Get("X-Token") != "secret" {
 		t.Errorf("%+v, %v", r, err)
 	}
-	gone := mcp.Command("/does/not/exist").Named("gone").Required()
+	gone := mcp.Command("false").Named("gone").Required()
 	defer func() { _ = gone.Close() }()
 	a = &turnpike.Agent{Model: turnpiketest.NewScript(t, "text x\n"), Sources: []tool.Source{gone}}
 	var down *turnpike.ServerError

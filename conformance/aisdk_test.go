@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/turnpike-gateway/turnpike/turnpiketest"
+	"github.com/turnpike-gateway/turnpike/internal/upstreamtest"
 )
 
 // searchAndDraw searches and makes a chart at the same time, and then says the digest that was printed.
@@ -30,7 +30,7 @@ func testAISDK(t *testing.T, s *site) {
 		_, _ = io.WriteString(w, `{"results":[{"title":"Charts","url":"https://charts.example/1","text":"about charts"}]}`)
 	}))
 	t.Cleanup(search.Close)
-	dir, port := t.TempDir(), turnpiketest.FreePort(t)
+	dir, port := t.TempDir(), upstreamtest.FreePort(t)
 	givePython(t, dir)
 	g := &program{owner: t, url: loopback(port), binary: s.gateway, file: filepath.Join(dir, "turnpike.yaml")}
 	with := strings.Replace(configFile, "runtime: {stream_mode: live}",

@@ -19,6 +19,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime/types"
 	"github.com/aws/smithy-go"
 
+	"github.com/turnpike-gateway/turnpike/internal/upstreamtest"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
@@ -31,17 +32,17 @@ const (
 )
 
 // bedrockClient returns AWS's own client of the fake.
-func bedrockClient(up *turnpiketest.Upstream, secret string) *bedrockruntime.Client {
+func bedrockClient(up *upstreamtest.Upstream, secret string) *bedrockruntime.Client {
 	return bedrockruntime.New(bedrockruntime.Options{
-		Region: turnpiketest.AWSRegion, BaseEndpoint: aws.String(up.URL), RetryMaxAttempts: 1,
-		Credentials: credentials.NewStaticCredentialsProvider(turnpiketest.AWSAccessKeyID, secret, turnpiketest.AWSSessionToken),
+		Region: upstreamtest.AWSRegion, BaseEndpoint: aws.String(up.URL), RetryMaxAttempts: 1,
+		Credentials: credentials.NewStaticCredentialsProvider(upstreamtest.AWSAccessKeyID, secret, upstreamtest.AWSSessionToken),
 		HTTPClient:  &http.Client{Transport: up.Transport(), Timeout: time.Minute},
 	})
 }
 
 // strictBedrock is a fake that verifies signatures.
-func strictBedrock(t *testing.T, story string) *turnpiketest.Upstream {
-	up := turnpiketest.NewUpstream(turnpiketest.NewScript(t, story), turnpiketest.UpstreamOptions{Strict: true, Piece: 7})
+func strictBedrock(t *testing.T, story string) *upstreamtest.Upstream {
+	up := upstreamtest.New(turnpiketest.NewScript(t, story), upstreamtest.Options{Strict: true, Piece: 7})
 	t.Cleanup(up.Close)
 	return up
 }
@@ -53,10 +54,10 @@ func TestTheOfficialClientOfBedrockAgreesWithTheFake(t *testing.T) {
 	s := &site{}
 	s.buildGateway(t)
 	direct := strictBedrock(t, bedrockStory)
-	said := bedrockLoop(t, bedrockClient(direct, turnpiketest.AWSSecretAccessKey))
+	said := bedrockLoop(t, bedrockClient(direct, upstreamtest.AWSSecretAccessKey))
 	for tries := 1; said == "" && tries < 3; tries++ {
 		direct = strictBedrock(t, bedrockStory)
-		said = bedrockLoop(t, bedrockClient(direct, turnpiketest.AWSSecretAccessKey))
+		said = bedrockLoop(t, bedrockClient(direct, upstreamtest.AWSSecretAccessKey))
 	}
 	if said != "Looking 👋Found." {
 		t.Errorf("the client heard %q", said)
@@ -187,7 +188,7 @@ func bedrockTurn(t *testing.T, client *bedrockruntime.Client, input *bedrockrunt
 
 // bedrockThroughTheGateway asks the same through the gateway: the client executes the
 // calls, and the gateway keeps the reasoning.
-func (s *site) bedrockThroughTheGateway(t *testing.T, up *turnpiketest.Upstream) string {
+func (s *site) bedrockThroughTheGateway(t *testing.T, up *upstreamtest.Upstream) string {
 	t.Helper()
 	nothing := turnpiketest.NewMCPServer(turnpiketest.MCPOptions{}) // so that the loop runs
 	t.Cleanup(nothing.Close)
@@ -239,7 +240,7 @@ func TestTheFakeOfBedrockRefusesAWrongSecret(t *testing.T) {
 	}
 	for _, want := range []string{"slow down", "slower"} { // as a status, and inside of a stream
 		var throttled *types.ThrottlingException
-		if err := ask(turnpiketest.AWSSecretAccessKey); !errors.As(err, &throttled) || *throttled.Message != want {
+		if err := ask(upstreamtest.AWSSecretAccessKey); !errors.As(err, &throttled) || *throttled.Message != want {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/turnpike-gateway/turnpike/internal/surface/spectest"
-	"github.com/turnpike-gateway/turnpike/turnpiketest"
+	"github.com/turnpike-gateway/turnpike/internal/upstreamtest"
 )
 
 // codeScript runs the latest text of the user as JavaScript, and says what came of it.
@@ -29,7 +29,7 @@ func codeScript(ask chatRequest) turn {
 // the documents of the API. // A07 E13
 func testCode(t *testing.T, s *site) {
 	up := startUpstream(t, codeScript)
-	dir, port := t.TempDir(), turnpiketest.FreePort(t)
+	dir, port := t.TempDir(), upstreamtest.FreePort(t)
 	g := &program{owner: t, url: loopback(port), binary: s.gateway, file: filepath.Join(dir, "turnpike.yaml")}
 	with := strings.Replace(configFile, "runtime: {stream_mode: live}", "runtime: {stream_mode: live, enable_code_execution: true}", 1)
 	text := fmt.Sprintf(with, port, filepath.Join(dir, "data"), up.URL, "[]") + "sandbox: {drivers: [quickjs]}\n"

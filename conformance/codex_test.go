@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/surface/spectest"
+	"github.com/turnpike-gateway/turnpike/internal/upstreamtest"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
@@ -131,7 +132,7 @@ call c2 get-sum {"a":20,"b":22}
 call c3 ` + tt.call + `
 
 text ` + answer
-	up := turnpiketest.NewUpstream(turnpiketest.NewScript(t, story), turnpiketest.UpstreamOptions{Strict: true})
+	up := upstreamtest.New(turnpiketest.NewScript(t, story), upstreamtest.Options{Strict: true})
 	t.Cleanup(up.Close)
 	r := &rig{proxy: startProxy(t, s.everything)}
 	r.program = s.startGateway(t, strings.TrimSuffix(up.URL, "/v1"), []object{{"name": "everything", "url": r.proxy.URL + "/mcp", "enabled": true}})
@@ -195,7 +196,7 @@ func (tt codexCase) wantSent(t *testing.T, requests []*passed) {
 }
 
 // wantReceived checks the requests at the provider: the last one has the results of all calls.
-func (tt codexCase) wantReceived(t *testing.T, up *turnpiketest.Upstream) {
+func (tt codexCase) wantReceived(t *testing.T, up *upstreamtest.Upstream) {
 	wantAccepted(t, up)
 	requests := up.Requests()
 	if len(requests) != 3 {

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/turnpike-gateway/turnpike/internal/upstreamtest"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
@@ -80,7 +81,7 @@ text ` + answer + `
 usage 900 20`
 	// Codex sends members that are not in OpenAI's document to a provider that it takes for OpenAI.
 	strict := model != "responses-test"
-	up := turnpiketest.NewUpstream(turnpiketest.NewScript(t, story), turnpiketest.UpstreamOptions{Strict: strict})
+	up := upstreamtest.New(turnpiketest.NewScript(t, story), upstreamtest.Options{Strict: strict})
 	t.Cleanup(up.Close)
 	knowing := startKnowing(t, strings.TrimSuffix(up.URL, "/v1"), map[int][]string{
 		1: {"heron"},
@@ -116,7 +117,7 @@ func testCompactEndpoint(t *testing.T, s *site) { // P50
 		t.Run(model, func(t *testing.T) {
 			const story = "text I will remember it.\n\ntext The user has told a code word. It is noted on page 12.\n\ntext On page 12.\n\n" +
 				"text A code word, noted on page 12. The user asks about it.\n\ntext heron, page 12"
-			up := turnpiketest.NewUpstream(turnpiketest.NewScript(t, story), turnpiketest.UpstreamOptions{Strict: true})
+			up := upstreamtest.New(turnpiketest.NewScript(t, story), upstreamtest.Options{Strict: true})
 			t.Cleanup(up.Close)
 			const word = "The code word is heron."
 			g := s.startGateway(t, startKnowing(t, strings.TrimSuffix(up.URL, "/v1"), map[int][]string{

@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/turnpike-gateway/turnpike/internal/upstreamtest"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
@@ -156,7 +157,7 @@ type fakes struct {
 	*httptest.Server
 
 	mu   sync.Mutex
-	each map[string]*turnpiketest.Upstream // by prompt; guarded by mu
+	each map[string]*upstreamtest.Upstream // by prompt; guarded by mu
 }
 
 func startFakes(t *testing.T) *fakes {
@@ -170,13 +171,13 @@ func startFakes(t *testing.T) *fakes {
 }
 
 // play gives each conversation an Upstream that has seen nothing yet.
-func (f *fakes) play(t *testing.T, all []conversation) []*turnpiketest.Upstream {
+func (f *fakes) play(t *testing.T, all []conversation) []*upstreamtest.Upstream {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.each = map[string]*turnpiketest.Upstream{}
-	var started []*turnpiketest.Upstream
+	f.each = map[string]*upstreamtest.Upstream{}
+	var started []*upstreamtest.Upstream
 	for _, c := range all {
-		up := turnpiketest.NewUpstream(turnpiketest.NewScript(t, c.story), turnpiketest.UpstreamOptions{Strict: true})
+		up := upstreamtest.New(turnpiketest.NewScript(t, c.story), upstreamtest.Options{Strict: true})
 		t.Cleanup(up.Close)
 		f.each[c.Prompt] = up
 		started = append(started, up)
@@ -208,7 +209,7 @@ func (f *fakes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	onward.ServeHTTP(w, r)
 }
 
-func (f *fakes) of(body []byte) *turnpiketest.Upstream {
+func (f *fakes) of(body []byte) *upstreamtest.Upstream {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for prompt, up := range f.each {
@@ -266,11 +267,11 @@ func testConversations(t *testing.T, s *site) { // A14 M01 M02 M06 P08
 					wantSameRequests(t, direct[i], through[i], append(differencesOf[d.api], unsigned[d.api]...)...)
 				})
 			}
-			inLoop := func(all []conversation) (outcome, []*turnpiketest.Upstream) {
+			inLoop := func(all []conversation) (outcome, []*upstreamtest.Upstream) {
 				ups := f.play(t, all)
 				return answer(t, client, ask{API: "chat", BaseURL: gateway + "/v1", Key: devKey, Model: d.model, Conversations: all}), ups
 			}
-			same := func(t *testing.T, c conversation, up *turnpiketest.Upstream) {
+			same := func(t *testing.T, c conversation, up *upstreamtest.Upstream) {
 				wantSameRequests(t, direct[slices.IndexFunc(all, c.named)], up, append(differencesOf[d.api], looped[d.api]...)...)
 			}
 			got, ups := inLoop(gateways)
@@ -296,7 +297,7 @@ func testConversations(t *testing.T, s *site) { // A14 M01 M02 M06 P08
 // responsesConversations has the conversations with OpenAI's client of the Responses API
 // before the gateway: with tools of the client, and with those of the gateway.
 func responsesConversations(t *testing.T, client client, f *fakes, gateway string, d dialect, all, gateways []conversation) {
-	of := func(key string, all []conversation) (outcome, []*turnpiketest.Upstream) {
+	of := func(key string, all []conversation) (outcome, []*upstreamtest.Upstream) {
 		ups := f.play(t, all)
 		return answer(t, client, ask{API: "responses", BaseURL: gateway + "/v1", Key: key, Model: d.model, Conversations: all}), ups
 	}
@@ -332,7 +333,7 @@ func responsesConversations(t *testing.T, client client, f *fakes, gateway strin
 
 // wantFinalTurn checks what is left of a conversation for a client whose tools the
 // gateway executes.
-func wantFinalTurn(t *testing.T, c conversation, got outcome, up *turnpiketest.Upstream) {
+func wantFinalTurn(t *testing.T, c conversation, got outcome, up *upstreamtest.Upstream) {
 	t.Helper()
 	wantAccepted(t, up)
 	if got.Error != nil || len(got.Turns) != 1 {
@@ -365,7 +366,7 @@ func wantKeptReasoning(t *testing.T, all []conversation, got outcome, isKept fun
 	}
 }
 
-func wantAccepted(t *testing.T, up *turnpiketest.Upstream) {
+func wantAccepted(t *testing.T, up *upstreamtest.Upstream) {
 	t.Helper()
 	for k, r := range up.Requests() {
 		if r.Refused != "" {
@@ -374,7 +375,7 @@ func wantAccepted(t *testing.T, up *turnpiketest.Upstream) {
 	}
 }
 
-func wantConversations(t *testing.T, all []conversation, got outcome, finish map[string]string, ups []*turnpiketest.Upstream) {
+func wantConversations(t *testing.T, all []conversation, got outcome, finish map[string]string, ups []*upstreamtest.Upstream) {
 	if len(got.Each) != len(all) {
 		t.Fatalf("%d outcomes of %d conversations", len(got.Each), len(all))
 	}
@@ -400,7 +401,7 @@ func wantConversations(t *testing.T, all []conversation, got outcome, finish map
 
 // wantSameRequests compares the requests of an official client with those of the
 // gateway, after the differences that are allowed.
-func wantSameRequests(t *testing.T, direct, through *turnpiketest.Upstream, differences ...difference) {
+func wantSameRequests(t *testing.T, direct, through *upstreamtest.Upstream, differences ...difference) {
 	a, b := direct.Requests(), through.Requests()
 	if len(a) != len(b) {
 		t.Fatalf("%d requests of the official client, %d of the gateway", len(a), len(b))

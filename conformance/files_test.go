@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/turnpike-gateway/turnpike/turnpiketest"
+	"github.com/turnpike-gateway/turnpike/internal/upstreamtest"
 )
 
 // drawing makes an image of one pixel, and prints its digest.
@@ -37,7 +37,7 @@ func drawScript(ask chatRequest) turn {
 // testFiles has the Node client get an image that Python has made, over chat and the Responses API. // G09 J16 J20 J23
 func testFiles(t *testing.T, s *site) {
 	up := startUpstream(t, drawScript)
-	dir, port := t.TempDir(), turnpiketest.FreePort(t)
+	dir, port := t.TempDir(), upstreamtest.FreePort(t)
 	givePython(t, dir)
 	g := &program{owner: t, url: loopback(port), binary: s.gateway, file: filepath.Join(dir, "turnpike.yaml")}
 	with := strings.Replace(configFile, "runtime: {stream_mode: live}", "runtime: {stream_mode: live, enable_code_execution: true}", 1)

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/turnpike-gateway/turnpike/turnpiketest"
+	"github.com/turnpike-gateway/turnpike/internal/upstreamtest"
 )
 
 // The keys of the gateway's callers and its own key to the upstream.
@@ -67,7 +67,7 @@ type program struct {
 // the org default, and returns when it takes work.
 func (s *site) startGateway(t *testing.T, upstream string, servers []object) *program {
 	t.Helper()
-	dir, port := t.TempDir(), turnpiketest.FreePort(t)
+	dir, port := t.TempDir(), upstreamtest.FreePort(t)
 	g := &program{owner: t, url: loopback(port), binary: s.gateway, file: filepath.Join(dir, "turnpike.yaml")}
 	text := fmt.Sprintf(configFile, port, filepath.Join(dir, "data"), upstream, marshal(servers))
 	if err := os.WriteFile(g.file, []byte(text), 0o600); err != nil {
@@ -125,7 +125,7 @@ func (g *program) must(t *testing.T, args ...string) string {
 func gatewayEnv() []string {
 	return append(baseEnv(), "TURNPIKE_KEY="+devKey, "TURNPIKE_OTHER_KEY="+otherKey, "TURNPIKE_RO_KEY="+readerKey,
 		"TURNPIKE_MASTER="+masterKey, "TURNPIKE_PLAIN_KEY="+plainKey, "TURNPIKE_FRESH_KEY="+freshKey, "UP_KEY="+upKey,
-		"AWS_KEY="+turnpiketest.AWSSecretAccessKey, "AWS_TOKEN="+turnpiketest.AWSSessionToken)
+		"AWS_KEY="+upstreamtest.AWSSecretAccessKey, "AWS_TOKEN="+upstreamtest.AWSSessionToken)
 }
 
 // waitReady returns when GET /readyz answers 200.

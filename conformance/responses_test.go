@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/turnpike-gateway/turnpike/internal/surface/spectest"
-	"github.com/turnpike-gateway/turnpike/turnpiketest"
+	"github.com/turnpike-gateway/turnpike/internal/upstreamtest"
 )
 
 // responsesRig is a gateway for the client of the Responses API. The org has two servers
@@ -38,7 +38,7 @@ type use struct {
 
 // run has the client use the API, with a provider of a dialect that refuses what a real
 // one would.
-func (r *responsesRig) run(t *testing.T, d dialect, u use) (outcome, *turnpiketest.Upstream) {
+func (r *responsesRig) run(t *testing.T, d dialect, u use) (outcome, *upstreamtest.Upstream) {
 	t.Helper()
 	const prompt = "The question of this test?" // by it, the fake of the provider is found
 	if u.request["input"] == nil {
@@ -274,7 +274,7 @@ text It is 43.`
 
 // wantOnce checks that there were so many requests at the provider, and that the last one
 // has each text once.
-func wantOnce(t *testing.T, up *turnpiketest.Upstream, requests int, texts ...string) {
+func wantOnce(t *testing.T, up *upstreamtest.Upstream, requests int, texts ...string) {
 	t.Helper()
 	all := up.Requests()
 	if len(all) != requests {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/provider/demo"
 	"github.com/turnpike-gateway/turnpike/internal/store/postgres/postgrestest"
+	"github.com/turnpike-gateway/turnpike/internal/upstreamtest"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
@@ -69,9 +70,9 @@ func newSession(t *testing.T, binary string, all []block) *session {
 	s := &session{dir: t.TempDir(), blocks: all}
 	model := httptest.NewServer(demo.New(demo.Options{}))
 	t.Cleanup(model.Close)
-	claude := turnpiketest.NewUpstream(turnpiketest.NewScript(t, "text Hello."), turnpiketest.UpstreamOptions{Strict: true})
+	claude := upstreamtest.New(turnpiketest.NewScript(t, "text Hello."), upstreamtest.Options{Strict: true})
 	t.Cleanup(claude.Close)
-	google := turnpiketest.NewUpstream(turnpiketest.NewScript(t, "text Hello."), turnpiketest.UpstreamOptions{Strict: true})
+	google := upstreamtest.New(turnpiketest.NewScript(t, "text Hello."), upstreamtest.Options{Strict: true})
 	t.Cleanup(google.Close)
 	database, schema := s.findPostgres(t)
 	s.replacePorts(t, []string{pageDatabase, database, pageSchema, schema}, "https://api.openai.com", model.URL,
@@ -123,7 +124,7 @@ func (s *session) replacePorts(t *testing.T, both []string, more ...string) {
 		for _, m := range regexp.MustCompile(`127\.0\.0\.1:([1-9][0-9]{3,4})`).FindAllStringSubmatch(b.text, -1) {
 			if port := m[1]; !seen[port] {
 				seen[port] = true
-				free := strconv.Itoa(turnpiketest.FreePort(t))
+				free := strconv.Itoa(upstreamtest.FreePort(t))
 				there = append(there, "127.0.0.1:"+port, "127.0.0.1:"+free, "PORT="+port, "PORT="+free)
 				back = append(back, "127.0.0.1:"+free, "127.0.0.1:"+port)
 			}

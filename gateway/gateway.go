@@ -12,7 +12,7 @@
 //	defer gw.Close()
 //	http.Handle("/v1/", gw)
 //
-// The program serves it, with TLS and timeouts of its own. A program that only runs agents needs package
+// The program serves it, with TLS and timeouts of its own, and ends with [Gateway.Shutdown]. A program that only runs agents needs package
 // turnpike, and links less.
 package gateway
 
@@ -23,7 +23,6 @@ import (
 	"net/http"
 	"os"
 	"sync"
-	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/app"
 	"github.com/turnpike-gateway/turnpike/internal/config"
@@ -77,8 +76,13 @@ type Gateway struct {
 	app  *app.App
 	log  *slog.Logger
 	stop context.CancelFunc
-	once sync.Once
 	done sync.WaitGroup
+
+	requests context.Context // of all requests; ends with breakOff
+	breakOff context.CancelFunc
+
+	once sync.Once
+	err  error // of Shutdown, after once
 }
 
 var _ http.Handler = (*Gateway)(nil)
@@ -93,6 +97,7 @@ func New(c Config) (*Gateway, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	g := &Gateway{stop: stop, log: c.Log}
+	g.requests, g.breakOff = context.WithCancel(ctx)
 	tools, err := g.tools(c)
 	if err != nil {
 		stop()
@@ -126,20 +131,33 @@ func New(c Config) (*Gateway, error) {
 }
 
 // ServeHTTP implements http.Handler.
-func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) { g.app.Handler().ServeHTTP(w, r) }
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(g.requests, cancel)()
+	g.app.Handler().ServeHTTP(w, r.WithContext(ctx))
+}
 
-// patience is how long Close waits for requests in progress.
-const patience = 25 * time.Second
-
-// Close refuses new requests, waits up to 25 seconds for those in progress, and closes the store. Durable
-// runs that need longer go on in the next process. It may be called more than once.
-func (g *Gateway) Close() error {
+// Shutdown refuses new requests, waits until those in progress have ended or ctx ends, and closes the store. Durable
+// runs that need longer go on in the next process. The error is that of ctx, if it ended before the requests: they were
+// broken off. It may be called more than once.
+func (g *Gateway) Shutdown(ctx context.Context) error {
 	g.once.Do(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		g.app.Stop(ctx)
+		defer context.AfterFunc(g.requests, cancel)() // Close
+		defer context.AfterFunc(ctx, g.breakOff)()
+		g.err = g.app.Stop(ctx)
 		g.stop()
 		g.done.Wait()
 	})
+	return g.err
+}
+
+// Close breaks off the requests in progress, and closes the store, also while Shutdown waits. Durable runs go on in the
+// next process. It may be called more than once, and after Shutdown.
+func (g *Gateway) Close() error {
+	g.breakOff()
+	_ = g.Shutdown(context.Background()) // the error says that requests were broken off
 	return nil
 }

@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,8 +14,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/turnpike-gateway/turnpike/gateway"
+	"github.com/turnpike-gateway/turnpike/internal/upstreamtest"
 	"github.com/turnpike-gateway/turnpike/resource"
 	"github.com/turnpike-gateway/turnpike/tool"
+	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -122,5 +125,67 @@ func TestAGatewayCanBeOpenedAgain(t *testing.T) {
 		if w.Code != http.StatusServiceUnavailable {
 			t.Errorf("after Close: %d", w.Code)
 		}
+	}
+}
+
+// Shutdown waits for the requests in progress as long as its context, and Close ends the wait.
+func TestShutdownWaitsAndCloseDoesNot(t *testing.T) {
+	for name, end := range map[string]func(gw *gateway.Gateway, cancel func()){
+		"the context ends": func(_ *gateway.Gateway, cancel func()) { cancel() },
+		"Close": func(gw *gateway.Gateway, _ func()) {
+			if err := gw.Close(); err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		upstream := upstreamtest.New(turnpiketest.NewScript(t, "text a\nhang\n"), upstreamtest.Options{})
+		defer upstream.Close()
+		config, err := gateway.Parse(fmt.Sprintf(`
+data: %q
+providers: [{name: p, kind: openai, base_url: %s, api_key: k, models: [m]}]
+orgs: [{id: acme, keys: [{name: app, key: tp_0123456789abcdef0123456789, role: admin}]}]
+`, t.TempDir(), upstream.URL))
+		if err != nil {
+			t.Fatal(err)
+		}
+		gw, err := gateway.New(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answered := make(chan struct{})
+		go func() {
+			defer close(answered)
+			r := httptest.NewRequest(http.MethodPost, "/v1/chat/completions",
+				strings.NewReader(`{"model":"m","stream":true,"messages":[{"role":"user","content":"hello"}]}`))
+			r.Header.Set("Authorization", "Bearer tp_0123456789abcdef0123456789")
+			gw.ServeHTTP(httptest.NewRecorder(), r)
+		}()
+		if err := upstream.Await(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- gw.Shutdown(ctx) }()
+		end(gw, cancel)
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", name, err)
+		}
+		cancel()
+		<-answered
+	}
+}
+
+// Shutdown without requests is no error, nor is a later Close.
+func TestShutdownOfAnIdleGateway(t *testing.T) {
+	config, err := gateway.Parse(fmt.Sprintf(yaml, t.TempDir()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	gw, err := gateway.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(gw.Shutdown(t.Context()), gw.Close(), gw.Shutdown(t.Context())); err != nil {
+		t.Error(err)
 	}
 }

@@ -14,21 +14,23 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"log/slog"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/connect"
 	"github.com/turnpike-gateway/turnpike/internal/egress"
 	"github.com/turnpike-gateway/turnpike/internal/mcptool"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-var _ tool.Source = (*Source)(nil)
+var _ connect.Source = (*Source)(nil)
 
 // Source is an MCP server as a source of tools. Its methods that return a Source change it and return it;
 // they must not be called once an agent uses it. Close it after the last run.
@@ -55,7 +57,7 @@ func Server(address string) *Source {
 }
 
 // Command returns the MCP server that a program is, over its input and output. It is started when a run
-// needs it, with the rights of this process.
+// needs it, with the rights of this process. A program that cannot be found is an error of the first run.
 func Command(path string, args ...string) *Source {
 	return &Source{server: mcptool.Server{Command: append([]string{path}, args...)}, name: filepath.Base(path), env: map[string]string{}}
 }
@@ -119,24 +121,32 @@ func (s *Source) Timeout(d time.Duration) *Source {
 // Name returns the name of the source.
 func (s *Source) Name() string { return s.name }
 
-// IsRequired reports whether runs fail without the server.
-func (s *Source) IsRequired() bool { return s.required }
+// Connect returns the server for one agent. Other packages have no use for it: agents call it. Close ends what it has returned.
+func (s *Source) Connect(a connect.Agent) (connect.Server, error) {
+	client, err := s.connect(a)
+	if err != nil {
+		return connect.Server{}, fmt.Errorf("the MCP server %s %w", s.name, err)
+	}
+	return connect.Server{Source: client, Required: s.required}, nil
+}
 
-// Connect returns the source over an HTTP client. An agent calls it with one that keeps the outbound
-// policy; client is not used for a program. changed is called when the server says that its tools have
-// changed. Close ends what Connect has returned.
-func (s *Source) Connect(client *http.Client, changed func(), log *slog.Logger) tool.Source {
+func (s *Source) connect(a connect.Agent) (*mcptool.Client, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	server := s.server
-	server.Name, server.OnListChanged = s.name, changed
+	server.Name, server.OnListChanged = s.name, a.Changed
 	switch {
 	case server.URL == "" && len(s.header) > 0:
-		return broken{errors.New("the MCP server " + s.name + " is a program, and has no headers")}
+		return nil, errors.New("is a program, and has no headers")
 	case server.URL != "" && len(s.env) > 0:
-		return broken{errors.New("the MCP server " + s.name + " is no program, and has no environment")}
+		return nil, errors.New("is no program, and has no environment")
 	case s.closed:
-		return broken{errors.New("the MCP server " + s.name + " was closed")}
+		return nil, errors.New("was closed")
+	}
+	if len(server.Command) > 0 {
+		if _, err := exec.LookPath(server.Command[0]); err != nil {
+			return nil, fmt.Errorf("cannot be started: %w", err)
+		}
 	}
 	if len(s.header) > 0 {
 		header := s.header.Clone()
@@ -146,16 +156,10 @@ func (s *Source) Connect(client *http.Client, changed func(), log *slog.Logger) 
 		env := maps.Clone(s.env)
 		server.Env = func(context.Context) (map[string]string, error) { return env, nil }
 	}
-	c := mcptool.New(server, client, log)
+	c := mcptool.New(server, a.Client, a.Log)
 	s.clients = append(s.clients, c)
-	return c
+	return c, nil
 }
-
-// broken is a source that cannot be used.
-type broken struct{ err error }
-
-// List implements tool.Source.
-func (b broken) List(context.Context) ([]tool.Tool, error) { return nil, b.err }
 
 // List implements [tool.Source] for use without an agent. The address must be public.
 func (s *Source) List(ctx context.Context) ([]tool.Tool, error) {
@@ -164,10 +168,9 @@ func (s *Source) List(ctx context.Context) ([]tool.Tool, error) {
 	s.mu.Unlock()
 	if direct == nil {
 		out := egress.New(egress.DefaultPolicy(), egress.Options{})
-		source := s.Connect(out.Guarded(egress.GuardedOptions{}), nil, nil)
-		client, ok := source.(*mcptool.Client)
-		if !ok {
-			return source.List(ctx)
+		client, err := s.connect(connect.Agent{Client: out.Guarded(egress.GuardedOptions{})})
+		if err != nil {
+			return nil, fmt.Errorf("the MCP server %s %w", s.name, err)
 		}
 		s.mu.Lock()
 		s.direct = cmp.Or(s.direct, client)

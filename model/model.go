@@ -59,6 +59,15 @@ type Named interface {
 	ModelName() (provider, model string)
 }
 
+// Checked is a Model that can be wrong by itself, such as by the options that it was made with.
+type Checked interface {
+	Model
+
+	// Check returns what is wrong with the model, and names the field; nil = nothing. It connects to nothing. An
+	// agent calls it before its first run.
+	Check() error
+}
+
 // Relayer is a Model that can also forward a client's request unchanged. The
 // client must speak the provider's dialect: RelayRequest.Dialect.
 type Relayer interface {

@@ -1,11 +1,8 @@
 // Package turnpiketest has what a test of an agent needs: a model that says what
-// a story tells it to, a provider that says the same over HTTP, tools and MCP
-// servers that behave, misbehave and remember, and golden files.
+// a story tells it to, tools and MCP servers that behave, misbehave and remember,
+// and golden files.
 //
 //	story ─► Script ──────────────► model.Model, in the same process
-//	           └──► Upstream ─────► POST /v1/chat/completions, /v1/messages and
-//	                                /v1/responses on 127.0.0.1, and Bedrock's
-//	                                /model/ID/converse-stream
 //	Tool ──► Source ──────────────► tool.Source, in the same process
 //	  └────► MCPServer ───────────► streamable HTTP on 127.0.0.1
 //
@@ -41,24 +38,8 @@
 // the stream was cut after is not, nor is the last one of a turn that its
 // length ended.
 //
-// An Upstream says the same in each dialect by the dialect's own means:
-//
-//	            Chat Completions     Messages                  Responses
-//	text        content              text block                output_text
-//	reasoning   reasoning_content    thinking with signature   reasoning with summary
-//	refusal     refusal              text, stop_reason refusal refusal
-//	fail later  error object         event error               response.failed
-//
-// Bedrock Converse says what Messages says: reasoningContent, text with stopReason
-// content_filtered, and an exception.
-//
-// Lines of reasoning that follow each other are one block or item. A line of
-// reasoning without words is reasoning that the provider hides: in Messages a
-// redacted_thinking block, in Responses an item without a summary. Reasoning in
-// Responses has encrypted_content where the request's include asks for it.
-//
 // Everything that listens does so on 127.0.0.1 and is stopped by Close:
 //
-//	upstream := turnpiketest.NewUpstream(script, turnpiketest.UpstreamOptions{})
-//	t.Cleanup(upstream.Close)
+//	server := turnpiketest.NewMCPServer(turnpiketest.MCPOptions{}, turnpiketest.Tool{Name: "now", Result: "noon"})
+//	t.Cleanup(server.Close)
 package turnpiketest

@@ -6,11 +6,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/turnpike-gateway/turnpike/internal/script"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
 // Step is what a [Model] does in a turn, or a whole turn: see [Say], [Call], [Fail], [Cut], [Uses] and [Turn].
-type Step struct{ steps []step }
+type Step struct{ steps []script.Step }
 
 // Model returns a model that answers its calls with the steps, one turn for each:
 //
@@ -27,17 +28,17 @@ func Model(t testing.TB, turns ...Step) *Script {
 	for i, one := range turns {
 		for j := range one.steps {
 			step := &one.steps[j]
-			if step.verb != makeCall {
+			if step.Verb != script.MakeCall {
 				continue
 			}
 			calls++
-			step.call.ID = fmt.Sprintf("call_%d", calls)
-			if !json.Valid([]byte(step.call.Arguments)) && !strings.HasPrefix(step.call.Arguments, invalidArguments) {
-				t.Fatalf("turn %d: the arguments of %s have no JSON: %s", i+1, step.call.Name, step.call.Arguments)
+			step.Call.ID = fmt.Sprintf("call_%d", calls)
+			if !json.Valid([]byte(step.Call.Arguments)) && !strings.HasPrefix(step.Call.Arguments, invalidArguments) {
+				t.Fatalf("turn %d: the arguments of %s have no JSON: %s", i+1, step.Call.Name, step.Call.Arguments)
 			}
-			step.call.Arguments = strings.TrimPrefix(step.call.Arguments, invalidArguments)
+			step.Call.Arguments = strings.TrimPrefix(step.Call.Arguments, invalidArguments)
 		}
-		s.turns = append(s.turns, turn{steps: one.steps})
+		s.turns = append(s.turns, script.Turn{Steps: one.steps})
 	}
 	return s
 }
@@ -55,7 +56,7 @@ func Turn(steps ...Step) Step {
 }
 
 // Say says a text.
-func Say(text string) Step { return Step{[]step{{verb: sayText, text: text}}} }
+func Say(text string) Step { return Step{[]script.Step{{Verb: script.SayText, Text: text}}} }
 
 // Call calls a tool. arguments is anything that has JSON; a json.RawMessage or a string is used as it is,
 // also if it is not valid.
@@ -74,18 +75,18 @@ func Call(tool string, arguments any) Step {
 			text = err.Error()
 		}
 	}
-	return Step{[]step{{verb: makeCall, call: model.Call{Name: tool, Arguments: text}}}}
+	return Step{[]script.Step{{Verb: script.MakeCall, Call: model.Call{Name: tool, Arguments: text}}}}
 }
 
 // Fail fails with an HTTP status, as a provider does.
 func Fail(status int) Step {
-	return Step{[]step{{verb: fail, failure: failure{status: status}}}}
+	return Step{[]script.Step{{Verb: script.Fail, Failure: script.Failure{Status: status}}}}
 }
 
 // Cut breaks the stream off.
-func Cut() Step { return Step{[]step{{verb: cut}}} }
+func Cut() Step { return Step{[]script.Step{{Verb: script.Cut}}} }
 
 // Uses sets the tokens of its turn.
 func Uses(input, output int64) Step {
-	return Step{[]step{{verb: setUsage, usage: model.Usage{Input: input, Output: output, Total: input + output}}}}
+	return Step{[]script.Step{{Verb: script.SetUsage, Usage: model.Usage{Input: input, Output: output, Total: input + output}}}}
 }

@@ -2,14 +2,12 @@ package turnpiketest
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net/http"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/script"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -28,57 +26,57 @@ type performance struct {
 
 // play performs the turn's steps. Beside an error it returns what had come
 // before it.
-func (p *performance) play(ctx context.Context, t turn) (*model.Turn, error) {
-	for _, s := range t.steps {
+func (p *performance) play(ctx context.Context, t script.Turn) (*model.Turn, error) {
+	for _, s := range t.Steps {
 		if err := p.step(ctx, s); err != nil {
 			p.mark(false)
 			return p.partial(), err
 		}
 	}
 	if p.stop == "" {
-		p.stop = defaultStop(len(p.calls))
+		p.stop = script.DefaultStop(len(p.calls))
 	}
 	p.mark(p.stop != model.StopLength)
 	return p.turn(), nil
 }
 
-func (p *performance) step(ctx context.Context, s step) error {
+func (p *performance) step(ctx context.Context, s script.Step) error {
 	if ctx.Err() != nil {
 		return gone(ctx)
 	}
-	switch s.verb {
-	case sayText, sayReasoning, sayRefusal:
+	switch s.Verb {
+	case script.SayText, script.SayReasoning, script.SayRefusal:
 		return p.say(s)
-	case makeCall:
-		return p.call(s.call)
-	case setStop:
-		p.stop = s.stop
-	case setUsage:
-		p.usage = s.usage
-	case pause:
-		if !sleep(ctx, s.wait) {
+	case script.MakeCall:
+		return p.call(s.Call)
+	case script.SetStop:
+		p.stop = s.Stop
+	case script.SetUsage:
+		p.usage = s.Usage
+	case script.Pause:
+		if !sleep(ctx, s.Wait) {
 			return gone(ctx)
 		}
-	case hang:
+	case script.Hang:
 		<-ctx.Done()
 		return gone(ctx)
-	case cut:
+	case script.Cut:
 		return &model.Error{Class: model.Transient, Status: http.StatusOK, Message: "the stream ended before the turn did", Err: io.ErrUnexpectedEOF}
-	case fail:
-		return s.failure.asError(p.begun)
+	case script.Fail:
+		return s.Failure.AsError(p.begun)
 	}
 	return nil
 }
 
 // say adds to the reasoning or to the message of the turn.
-func (p *performance) say(s step) error {
+func (p *performance) say(s script.Step) error {
 	p.begun = true
-	d := model.Delta{Kind: model.TextDelta, Text: s.text}
+	d := model.Delta{Kind: model.TextDelta, Text: s.Text}
 	said, part := item.Item{Kind: item.Message, Role: item.Assistant}, item.Text
-	switch s.verb {
-	case sayReasoning:
+	switch s.Verb {
+	case script.SayReasoning:
 		d.Kind, said = model.ReasoningDelta, item.Item{Kind: item.Reasoning}
-	case sayRefusal:
+	case script.SayRefusal:
 		d.Kind, part = model.RefusalDelta, item.Refusal
 	}
 	if d.Item = slices.IndexFunc(p.items, func(i item.Item) bool { return i.Kind == said.Kind }); d.Item < 0 {
@@ -90,7 +88,7 @@ func (p *performance) say(s step) error {
 		d.Part = len(*parts)
 		*parts = append(*parts, item.Part{Kind: part})
 	}
-	(*parts)[d.Part].Text += s.text
+	(*parts)[d.Part].Text += s.Text
 	return p.emit(d)
 }
 
@@ -99,7 +97,7 @@ func (p *performance) call(c model.Call) error {
 	p.calls = append(p.calls, c)
 	p.items = append(p.items, c.Item())
 	d := model.Delta{Kind: model.CallDelta, Item: len(p.items) - 1, CallID: c.ID, Name: c.Name}
-	pieces := halves(c.Arguments)
+	pieces := script.Halves(c.Arguments)
 	if len(pieces) == 0 {
 		return p.emit(d)
 	}
@@ -129,7 +127,7 @@ func (p *performance) partial() *model.Turn {
 
 func (p *performance) turn() *model.Turn {
 	t := &model.Turn{
-		ID: turnID(p.number), Model: p.model, Items: p.transcript(), Calls: p.calls,
+		ID: script.TurnID(p.number), Model: p.model, Items: p.transcript(), Calls: p.calls,
 		Stop: p.stop, RawStop: string(p.stop), Usage: p.usage,
 	}
 	return t
@@ -156,15 +154,6 @@ func (p *performance) transcript() []item.Item {
 	return out
 }
 
-func turnID(number int) string { return fmt.Sprintf("chatcmpl-script-%d", number) }
-
-func defaultStop(calls int) model.Stop {
-	if calls > 0 {
-		return model.StopCalls
-	}
-	return model.StopEnd
-}
-
 // sleep waits and reports whether ctx lasted as long.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
@@ -179,63 +168,4 @@ func sleep(ctx context.Context, d time.Duration) bool {
 
 func gone(ctx context.Context) error {
 	return &model.Error{Class: model.Gone, Err: context.Cause(ctx)}
-}
-
-// asError is the failure as an adapter of the chat dialect reports it; begun
-// says that it came inside an answer of status 200.
-func (f failure) asError(begun bool) *model.Error {
-	e := &model.Error{
-		Class: f.class(), Status: f.status, Header: f.header(), Body: f.body(), Dialect: model.DialectChat,
-		RetryAfter: time.Duration(f.retryAfter) * time.Second, Message: f.words(),
-	}
-	if begun {
-		e.Status, e.Header, e.RetryAfter = http.StatusOK, nil, 0
-	}
-	return e
-}
-
-func (f failure) class() model.Class {
-	switch f.status {
-	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests:
-		return model.Transient
-	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusNotFound,
-		http.StatusMethodNotAllowed, http.StatusGone:
-		return model.Target
-	}
-	switch {
-	case f.status >= 500:
-		return model.Transient
-	case strings.Contains(strings.ToLower(f.message), "maximum context length"):
-		return model.TooLong
-	}
-	return model.Invalid
-}
-
-func (f failure) header() http.Header {
-	h := http.Header{"Content-Type": {"application/json"}}
-	if f.retryAfter > 0 {
-		h.Set("Retry-After", strconv.Itoa(f.retryAfter))
-	}
-	return h
-}
-
-func (f failure) words() string {
-	if f.message == "" {
-		return strings.ToLower(http.StatusText(f.status))
-	}
-	return f.message
-}
-
-// body is the error object of the chat dialect.
-func (f failure) body() []byte {
-	kind := "invalid_request_error"
-	switch {
-	case f.status == http.StatusTooManyRequests:
-		kind = "rate_limit_error"
-	case f.status == http.StatusUnauthorized:
-		kind = "authentication_error"
-	case f.status >= 500:
-		kind = "server_error"
-	}
-	return openAIError(f.words(), kind, "", strconv.Itoa(f.status))
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/turnpike-gateway/turnpike/internal/script"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -14,14 +15,14 @@ import (
 var _ model.Model = (*Script)(nil)
 
 // Script is a model that plays a story, one turn for each call. It is a
-// [model.Model] and nothing else; an [Upstream] plays the same story over HTTP.
+// [model.Model] and nothing else.
 //
 // A call beyond the last turn fails with an *[model.Error] of class Invalid
 // that says so. A Script is safe for concurrent use; calls that come at the
 // same time get the turns in the order of their arrival.
 type Script struct {
-	mu       sync.Mutex // guards what follows
-	turns    []turn     // those that are left
+	mu       sync.Mutex    // guards what follows
+	turns    []script.Turn // those that are left
 	played   int
 	requests []model.Request
 }
@@ -29,7 +30,7 @@ type Script struct {
 // ParseScript reads a story, in the format of the package comment. The error
 // names the line that is wrong.
 func ParseScript(story string) (*Script, error) {
-	turns, err := parseStory(story)
+	turns, err := script.Parse(story)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +49,7 @@ func NewScript(t testing.TB, story string) *Script {
 
 // Stream implements [model.Model] by playing the next turn.
 func (s *Script) Stream(ctx context.Context, req *model.Request, emit func(model.Delta) error) (*model.Turn, error) {
-	number, t, err := s.next(req)
+	number, t, err := s.Next(req)
 	if err != nil {
 		return nil, err
 	}
@@ -83,18 +84,18 @@ func (s *Script) Left() int {
 	n := 0
 	for _, t := range s.turns {
 		switch {
-		case t.again != forever:
-			n += 1 + t.again
-		case !t.begun:
+		case t.Again != script.Forever:
+			n += 1 + t.Again
+		case !t.Begun:
 			n++
 		}
 	}
 	return n
 }
 
-// next records the request, nil for one that an Upstream has recorded, and
-// takes the next turn.
-func (s *Script) next(req *model.Request) (number int, t turn, err error) {
+// Next takes the next turn and records the request; nil = it is recorded elsewhere. Other packages have no use
+// for it: fake providers play the turns over HTTP.
+func (s *Script) Next(req *model.Request) (number int, t script.Turn, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if req != nil {
@@ -107,10 +108,10 @@ func (s *Script) next(req *model.Request) (number int, t turn, err error) {
 		return s.played, t, &model.Error{Class: model.Invalid, Message: fmt.Sprintf("the script has no turn %d", s.played)}
 	}
 	t = s.turns[0]
-	switch s.turns[0].begun = true; {
-	case t.again == forever:
-	case t.again > 0:
-		s.turns[0].again--
+	switch s.turns[0].Begun = true; {
+	case t.Again == script.Forever:
+	case t.Again > 0:
+		s.turns[0].Again--
 	default:
 		s.turns = s.turns[1:]
 	}

@@ -617,16 +617,18 @@ func (a *App) Record(ctx context.Context, orgID string, e audit.Entry, now bool)
 func (a *App) Fatal() <-chan error { return a.fatal }
 
 // Stop refuses new requests, waits until those in progress have ended or ctx ends, and closes the gateway.
-// Durable runs that need longer are left to the next process.
-func (a *App) Stop(ctx context.Context) {
+// Durable runs that need longer are left to the next process. The error is that of ctx, if it ended before the requests.
+func (a *App) Stop(ctx context.Context) (err error) {
 	a.api.SetReady(false)
 	idle := a.api.Refuse()
 	a.drain(ctx)
 	select {
 	case <-idle:
 	case <-ctx.Done():
+		err = ctx.Err()
 	}
 	a.Close()
+	return err
 }
 
 // endRecording waits until what the program records is stored: the rows get the last checkpoint.

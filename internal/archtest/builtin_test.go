@@ -29,7 +29,8 @@ func TestBuiltinToolsAreNamedByTheTableAlone(t *testing.T) {
 		}
 	}
 	for _, p := range listPackages(t) {
-		if p.name() == "internal/builtin" || strings.HasPrefix(p.name(), "turnpiketest") || matches(outside(), p.name()) {
+		testKit := p.name() == "internal/upstreamtest" || strings.HasPrefix(p.name(), "turnpiketest")
+		if p.name() == "internal/builtin" || testKit || matches(outside(), p.name()) {
 			continue
 		}
 		for _, file := range p.GoFiles {

@@ -72,7 +72,9 @@ func layers() []layer {
 
 		{"surface kit", "what every surface does is done once, and the kit knows no surface", []string{"internal/surface"}},
 
+		{"test kits", "a story is read alike by the scripted model and the fake provider", []string{"internal/script"}},
 		{"test kits", "fakes are for the tests of every adapter, so they know none", []string{"turnpiketest"}},
+		{"test kits", "fakes are for the tests of every adapter, so they know none", []string{"internal/upstreamtest"}},
 		{"test kits", "suites are for the tests of every adapter, so they know none", []string{
 			"internal/provider/providertest", "internal/store/storetest", "internal/blob/blobtest", "internal/coord/coordtest"}},
 		{"test kits", "the specifications are beside the recordings", []string{"internal/surface/spectest"}},
@@ -88,6 +90,7 @@ func layers() []layer {
 			"internal/store/...", "internal/coord/...", "internal/telemetry", "internal/analytics", "internal/surface/..."}},
 		{"copies", "a copy knows both stores, and the files beside them", []string{"internal/storecopy"}},
 		{"library", "a store is checked by the compiler, and used by agents alone", []string{"internal/ledger"}},
+		{"library", "a source that connects is checked by the compiler, and used by agents alone", []string{"internal/connect"}},
 		{"library", "the built-in prices are data", []string{"internal/rates/known"}},
 		{"library", "a program links what it uses: each provider, the MCP client and each store are in a package of their own",
 			[]string{"mcp", "provider/...", "resource"}},

@@ -37,6 +37,8 @@ func mayDial() map[string]string {
 		"bench/...":    "a load generator and its servers: they measure the gateway from outside",
 		"turnpiketest": "servers and clients for tests; no part of a gateway",
 
+		"internal/upstreamtest": "servers and clients for tests; no part of a gateway",
+
 		"internal/app/apptest": "servers and clients for tests; no part of a gateway",
 	}
 }

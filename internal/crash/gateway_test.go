@@ -19,6 +19,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/store/database"
+	"github.com/turnpike-gateway/turnpike/internal/upstreamtest"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
@@ -116,7 +117,7 @@ func newWorld(t *testing.T, o options) *world {
 	if o.kind != "bedrock" {
 		o.kind += ", api_key: env:PROVIDER_KEY"
 	} else {
-		o.kind += ", region: " + turnpiketest.AWSRegion + ", access_key_id: " + turnpiketest.AWSAccessKeyID + ", secret_access_key: env:AWS_KEY"
+		o.kind += ", region: " + upstreamtest.AWSRegion + ", access_key_id: " + upstreamtest.AWSAccessKeyID + ", secret_access_key: env:AWS_KEY"
 	}
 	text := fmt.Sprintf(configFile, o.data, o.floor, o.kind, o.providerURL, o.runtime, w.tools.URL) + o.more
 	if err := os.WriteFile(w.config, []byte(text), 0o600); err != nil {
@@ -130,7 +131,7 @@ func newWorld(t *testing.T, o options) *world {
 // before it takes work.
 func (w *world) start(point string) *process {
 	w.Helper()
-	env := append(baseEnv(), "OWNER_KEY="+ownKey, "PROVIDER_KEY="+providerKey, "AWS_KEY="+turnpiketest.AWSSecretAccessKey, "TURNPIKE_CLOCK="+w.clock)
+	env := append(baseEnv(), "OWNER_KEY="+ownKey, "PROVIDER_KEY="+providerKey, "AWS_KEY="+upstreamtest.AWSSecretAccessKey, "TURNPIKE_CLOCK="+w.clock)
 	env = append(env, w.env...)
 	if point != "" {
 		env = append(env, "TURNPIKE_CRASH="+point, "TURNPIKE_PAUSE="+w.pause)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/turnpike-gateway/turnpike/internal/crash"
+	"github.com/turnpike-gateway/turnpike/internal/upstreamtest"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
@@ -91,7 +92,7 @@ func TestReasoningSurvivesCrashes(t *testing.T) {
 
 func (c thinkingCase) run(t *testing.T) {
 	script := turnpiketest.NewScript(t, thinkingStory(c.repeated))
-	up := turnpiketest.NewUpstream(script, turnpiketest.UpstreamOptions{Strict: true})
+	up := upstreamtest.New(script, upstreamtest.Options{Strict: true})
 	t.Cleanup(up.Close)
 	w := newWorld(t, options{
 		kind: c.kind, model: c.model, providerURL: up.URL, runtime: "max_rounds: 20, tool_parallelism: serial",
@@ -129,7 +130,7 @@ func (c thinkingCase) run(t *testing.T) {
 
 // wantRequests fails the test unless the provider accepted every request, and each
 // has the reasoning of all rounds before it.
-func (c thinkingCase) wantRequests(t *testing.T, requests []turnpiketest.UpstreamRequest) {
+func (c thinkingCase) wantRequests(t *testing.T, requests []upstreamtest.Request) {
 	t.Helper()
 	rounds := 0 // that the request tells of
 	for i, r := range requests {

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/turnpike-gateway/turnpike/internal/upstreamtest"
 	"github.com/turnpike-gateway/turnpike/tool"
-	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
 // everything returns the command of the reference server, or skips the test.
@@ -43,7 +43,7 @@ func everything(t *testing.T) []string {
 // remoteEverything runs the reference server over legacy SSE or streamable HTTP, until the test
 // ends, and returns its origin.
 func remoteEverything(t *testing.T, command []string, transport string) string {
-	port := strconv.Itoa(turnpiketest.FreePort(t))
+	port := strconv.Itoa(upstreamtest.FreePort(t))
 	cmd := exec.Command(command[0], command[1], transport)
 	cmd.Env = append(os.Environ(), "PORT="+port)
 	said, err := cmd.StderrPipe()

@@ -5,6 +5,7 @@ package bedrock
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -25,6 +26,10 @@ type Options struct {
 
 	BaseURL string // "" = https://bedrock-runtime.REGION.amazonaws.com
 
+	// Header is sent with each request, for an organisation or a proxy. The fields that the provider needs, such as
+	// that of APIKey and Content-Type, are not replaced. Nil = no others.
+	Header http.Header
+
 	// HTTPClient makes the requests, with its timeout, which includes the answer; nil = one without a
 	// timeout and without a proxy.
 	HTTPClient *http.Client
@@ -34,9 +39,9 @@ type Options struct {
 const awsTimeout = 4 * time.Second
 
 // Model returns a model by its id or that of an inference profile, over the Converse API. It connects to
-// nothing, and looks for no credentials before the first call.
+// nothing, and looks for no credentials before the first call. Wrong options are an error of the first run.
 func Model(id string, o Options) model.Model {
-	transport := egress.ProgramTransport(o.HTTPClient)
+	transport := egress.ProgramTransport(o.HTTPClient, o.Header)
 	e := wire.Endpoint{
 		BaseURL:   cmp.Or(o.BaseURL, "https://bedrock-runtime."+o.Region+".amazonaws.com"),
 		Transport: transport,
@@ -51,14 +56,18 @@ func Model(id string, o Options) model.Model {
 		out := egress.New(egress.DefaultPolicy(), egress.Options{})
 		with.Credentials = bedrock.Chain(o.Region, out.OperatorClient(awsTimeout))
 	}
-	return named{bedrock.New(e, with), id}
+	return wire.Program{Model: bedrock.New(e, with), Provider: "bedrock", Name: id, Wrong: o.check(e)}
 }
 
-// named is a model with its id.
-type named struct {
-	model.Model
-	id string
+// check returns what is wrong with the options; nil = nothing.
+func (o Options) check(e wire.Endpoint) error {
+	switch {
+	case o.Region == "":
+		return errors.New("bedrock.Options.Region is empty; set it, such as us-east-1")
+	case o.APIKey == "" && (o.AccessKeyID == "") != (o.SecretAccessKey == ""):
+		return errors.New("bedrock.Options has only one of AccessKeyID and SecretAccessKey; set both, or none")
+	case o.BaseURL == "":
+		return e.CheckOption("the address that follows from bedrock.Options.Region")
+	}
+	return e.CheckOption("bedrock.Options.BaseURL")
 }
-
-// ModelName implements model.Named.
-func (n named) ModelName() (provider, name string) { return "bedrock", n.id }

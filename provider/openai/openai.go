@@ -19,6 +19,10 @@ type Options struct {
 	APIKey  string
 	BaseURL string // "" = https://api.openai.com/v1
 
+	// Header is sent with each request, for an organisation or a proxy. The fields that the provider needs, such as
+	// that of APIKey and Content-Type, are not replaced. Nil = no others.
+	Header http.Header
+
 	// HTTPClient makes the requests, with its timeout, which includes the answer; nil = one without a
 	// timeout and without a proxy.
 	HTTPClient *http.Client
@@ -27,29 +31,27 @@ type Options struct {
 	Provider string
 }
 
-// Model returns a model over the Chat Completions API, such as "gpt-5.4". It connects to nothing.
+// Model returns a model over the Chat Completions API, such as "gpt-5.4". It connects to nothing. Wrong options are
+// an error of the first run.
 func Model(name string, o Options) model.Model {
-	return named{openai.New(o.endpoint(), openai.Options{}), cmp.Or(o.Provider, "openai"), name}
+	return o.program(name, openai.New(o.endpoint(), openai.Options{}))
 }
 
 // Responses returns a model over the Responses API.
 func Responses(name string, o Options) model.Model {
-	return named{openairesponses.New(o.endpoint()), cmp.Or(o.Provider, "openai"), name}
+	return o.program(name, openairesponses.New(o.endpoint()))
+}
+
+func (o Options) program(name string, m model.Model) model.Model {
+	return wire.Program{
+		Model: m, Provider: cmp.Or(o.Provider, "openai"), Name: name, Wrong: o.endpoint().CheckOption("openai.Options.BaseURL"),
+	}
 }
 
 func (o Options) endpoint() wire.Endpoint {
 	return wire.Endpoint{
 		BaseURL:   cmp.Or(o.BaseURL, "https://api.openai.com/v1"),
 		APIKey:    func(context.Context) (string, error) { return o.APIKey, nil },
-		Transport: egress.ProgramTransport(o.HTTPClient),
+		Transport: egress.ProgramTransport(o.HTTPClient, o.Header),
 	}
 }
-
-// named is a model with its name.
-type named struct {
-	model.Model
-	provider, name string
-}
-
-// ModelName implements model.Named.
-func (n named) ModelName() (provider, name string) { return n.provider, n.name }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/turnpike-gateway/turnpike/internal/upstreamtest"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
@@ -14,7 +15,7 @@ import (
 // declare, and one of the org, which is hidden.
 type ParitySite struct {
 	*Gateway
-	Up           *turnpiketest.Upstream
+	Up           *upstreamtest.Upstream
 	Docs, Hidden *turnpiketest.MCPServer
 	Model        string // a name of a model that reasons
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/turnpike-gateway/turnpike/internal/upstreamtest"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
@@ -22,8 +23,8 @@ func Claude(s Site, more string) string {
 
 // StrictUpstream is a provider that plays the story in every dialect. It refuses
 // reasoning that differs by a byte from what it sent.
-func StrictUpstream(t *testing.T, story string) *turnpiketest.Upstream {
-	up := turnpiketest.NewUpstream(turnpiketest.NewScript(t, story), turnpiketest.UpstreamOptions{Strict: true})
+func StrictUpstream(t *testing.T, story string) *upstreamtest.Upstream {
+	up := upstreamtest.New(turnpiketest.NewScript(t, story), upstreamtest.Options{Strict: true})
 	t.Cleanup(up.Close)
 	return up
 }
@@ -49,8 +50,8 @@ func OfKind(yaml, kind string) (with, model string) {
 	return strings.Replace(with, "api_key: env:UPSTREAM_KEY, ", "", 1), "g-anthropic.claude-sonnet-4-5-v1"
 }
 
-const BedrockKeys = "kind: bedrock, region: " + turnpiketest.AWSRegion + ", access_key_id: " + turnpiketest.AWSAccessKeyID +
-	", secret_access_key: " + turnpiketest.AWSSecretAccessKey + ", session_token: " + turnpiketest.AWSSessionToken
+const BedrockKeys = "kind: bedrock, region: " + upstreamtest.AWSRegion + ", access_key_id: " + upstreamtest.AWSAccessKeyID +
+	", secret_access_key: " + upstreamtest.AWSSecretAccessKey + ", session_token: " + upstreamtest.AWSSessionToken
 
 const (
 	RoleFrame = "data: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"x\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"finish_reason\":null}]}\n\n"

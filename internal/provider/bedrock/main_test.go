@@ -8,8 +8,8 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/provider/providertest"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
+	"github.com/turnpike-gateway/turnpike/internal/upstreamtest"
 	"github.com/turnpike-gateway/turnpike/model"
-	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -33,7 +33,7 @@ func dialect() providertest.Dialect {
 // signed are the options with which a strict fake accepts requests.
 func signed() Options {
 	return Options{
-		Region:      turnpiketest.AWSRegion,
-		Credentials: Static(turnpiketest.AWSAccessKeyID, turnpiketest.AWSSecretAccessKey, turnpiketest.AWSSessionToken),
+		Region:      upstreamtest.AWSRegion,
+		Credentials: Static(upstreamtest.AWSAccessKeyID, upstreamtest.AWSSecretAccessKey, upstreamtest.AWSSessionToken),
 	}
 }

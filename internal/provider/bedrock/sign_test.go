@@ -11,6 +11,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/provider/providertest"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
+	"github.com/turnpike-gateway/turnpike/internal/upstreamtest"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
@@ -31,7 +32,7 @@ func TestNamesAreEscapedInThePathAndInTheSignature(t *testing.T) {
 		"..":          "%2E%2E", // otherwise a proxy takes it for a step in the path
 		".":           "%2E",
 	} {
-		u := turnpiketest.NewUpstream(turnpiketest.NewScript(t, "text a"), turnpiketest.UpstreamOptions{Strict: true})
+		u := upstreamtest.New(turnpiketest.NewScript(t, "text a"), upstreamtest.Options{Strict: true})
 		t.Cleanup(u.Close)
 		var path string
 		see := roundTripper(func(r *http.Request) (*http.Response, error) {
@@ -54,7 +55,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 // Wrong credentials are an error of the gateway's own, which a retry does not repair. The
 // session token, which AWS repeats in the error, reaches nobody.
 func TestWrongCredentials(t *testing.T) { // M04
-	right := [3]string{turnpiketest.AWSAccessKeyID, turnpiketest.AWSSecretAccessKey, turnpiketest.AWSSessionToken}
+	right := [3]string{upstreamtest.AWSAccessKeyID, upstreamtest.AWSSecretAccessKey, upstreamtest.AWSSessionToken}
 	for name, tt := range map[string]struct {
 		id, secret, token, region, code string
 	}{
@@ -63,7 +64,7 @@ func TestWrongCredentials(t *testing.T) { // M04
 		"token":  {right[0], right[1], "another token", "us-east-1", "UnrecognizedClientException"},
 		"region": {right[0], right[1], right[2], "us-west-2", "InvalidSignatureException"},
 	} {
-		u := turnpiketest.NewUpstream(turnpiketest.NewScript(t, "text a"), turnpiketest.UpstreamOptions{Strict: true})
+		u := upstreamtest.New(turnpiketest.NewScript(t, "text a"), upstreamtest.Options{Strict: true})
 		t.Cleanup(u.Close)
 		err := ask(New(wire.Endpoint{BaseURL: u.URL, Transport: u.Transport()}, Options{Region: tt.region, Credentials: Static(tt.id, tt.secret, tt.token)}), "m")
 		var got *model.Error
@@ -89,7 +90,7 @@ func TestAChangedRequestIsRefused(t *testing.T) { // M04
 		"extra header": func(r *http.Request) { r.Header.Set("X-Amz-Target", "x") },
 		"query":        func(r *http.Request) { u := *r.URL; u.RawQuery = "a=b"; r.URL = &u },
 	} {
-		u := turnpiketest.NewUpstream(turnpiketest.NewScript(t, "text a"), turnpiketest.UpstreamOptions{Strict: true})
+		u := upstreamtest.New(turnpiketest.NewScript(t, "text a"), upstreamtest.Options{Strict: true})
 		t.Cleanup(u.Close)
 		meddle := roundTripper(func(r *http.Request) (*http.Response, error) {
 			change(r)
@@ -100,7 +101,7 @@ func TestAChangedRequestIsRefused(t *testing.T) { // M04
 			t.Errorf("another %s: %v", name, err)
 		}
 	}
-	u := turnpiketest.NewUpstream(turnpiketest.NewScript(t, "text a"), turnpiketest.UpstreamOptions{Strict: true})
+	u := upstreamtest.New(turnpiketest.NewScript(t, "text a"), upstreamtest.Options{Strict: true})
 	t.Cleanup(u.Close)
 	harmless := roundTripper(func(r *http.Request) (*http.Response, error) { // as proxies and traces do
 		r.Header.Set("Traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
@@ -120,8 +121,8 @@ func (*closer) Close() error { return nil }
 
 // A Bedrock API key replaces the signature.
 func TestAPIKeys(t *testing.T) { // M04
-	for key, status := range map[string]int{turnpiketest.BedrockAPIKey: 0, "another key": 403} {
-		u := turnpiketest.NewUpstream(turnpiketest.NewScript(t, "text a"), turnpiketest.UpstreamOptions{Strict: true})
+	for key, status := range map[string]int{upstreamtest.BedrockAPIKey: 0, "another key": 403} {
+		u := upstreamtest.New(turnpiketest.NewScript(t, "text a"), upstreamtest.Options{Strict: true})
 		t.Cleanup(u.Close)
 		err := ask(New(wire.Endpoint{BaseURL: u.URL, Transport: u.Transport(), APIKey: func(context.Context) (string, error) { return key, nil }}, Options{}), "m")
 		var got *model.Error

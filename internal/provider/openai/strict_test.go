@@ -8,6 +8,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/provider/providertest"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
+	"github.com/turnpike-gateway/turnpike/internal/upstreamtest"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -16,9 +17,9 @@ import (
 
 // asOpenAI returns a Provider that talks to a fake OpenAI which refuses what the API
 // refuses.
-func asOpenAI(t *testing.T, story string) (*turnpiketest.Upstream, *Provider) {
+func asOpenAI(t *testing.T, story string) (*upstreamtest.Upstream, *Provider) {
 	t.Helper()
-	u := turnpiketest.NewUpstream(turnpiketest.NewScript(t, story), turnpiketest.UpstreamOptions{Strict: true})
+	u := upstreamtest.New(turnpiketest.NewScript(t, story), upstreamtest.Options{Strict: true})
 	t.Cleanup(u.Close)
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)

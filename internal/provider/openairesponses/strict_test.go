@@ -11,6 +11,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/provider/providertest"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
+	"github.com/turnpike-gateway/turnpike/internal/upstreamtest"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -19,10 +20,10 @@ import (
 
 // strict starts an upstream that refuses what the API refuses, and returns it with
 // a Provider that talks to it.
-func strict(t *testing.T, story string, o turnpiketest.UpstreamOptions) (*turnpiketest.Upstream, *Provider) {
+func strict(t *testing.T, story string, o upstreamtest.Options) (*upstreamtest.Upstream, *Provider) {
 	t.Helper()
 	o.Strict = true
-	u := turnpiketest.NewUpstream(turnpiketest.NewScript(t, story), o)
+	u := upstreamtest.New(turnpiketest.NewScript(t, story), o)
 	t.Cleanup(u.Close)
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
@@ -53,7 +54,7 @@ func TestTenRounds(t *testing.T) { // M05 M08 P08
 	}
 	story.WriteString("reasoning Enough.\ntext Done.\nusage 12 5\n")
 	for _, piece := range []int{0, 7} {
-		u, p := strict(t, story.String(), turnpiketest.UpstreamOptions{Piece: piece})
+		u, p := strict(t, story.String(), upstreamtest.Options{Piece: piece})
 		req := &model.Request{
 			Model: "gpt-5", Options: model.Options{Effort: "high"}, MaxTokens: 1000,
 			Items: []item.Item{item.NewText(item.System, "Be brief."), item.NewText(item.User, "Draw.")},
@@ -108,7 +109,7 @@ func TestTranscriptsThatTheAPITakes(t *testing.T) { // M02 M05
 		"nothing that was said":                   {user, item.NewText(item.User, ""), of(1, item.NewText(item.Assistant, "")), {Kind: item.Message, Role: item.User}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, p := strict(t, "text {}", turnpiketest.UpstreamOptions{})
+			_, p := strict(t, "text {}", upstreamtest.Options{})
 			req := &model.Request{
 				Model: "gpt-4o", Items: items, MaxTokens: 1, ToolChoice: model.ToolChoice{Mode: "auto", Only: []string{"f"}}, Dialect: model.DialectChat,
 				Tools:   []model.Tool{{Definition: tool.Definition{Name: "f", InputSchema: json.RawMessage(`{"type":"object","properties":{"a":{"type":"string"}},"required":["a"],"additionalProperties":false}`)}, Strict: ptr(true)}, {Definition: tool.Definition{Name: "g", InputSchema: json.RawMessage(`{"anyOf":[{}]}`)}}},
@@ -125,7 +126,7 @@ func TestTranscriptsThatTheAPITakes(t *testing.T) { // M02 M05
 // A turn that ended while the model was reasoning leaves reasoning after which
 // nothing was said. The API refuses it, so it is left out.
 func TestReasoningAfterWhichNothingWasSaid(t *testing.T) { // P08
-	u, p := strict(t, "reasoning Hm.\nstop length\n\nreasoning So.\ntext Yes.\n\ntext Bye.", turnpiketest.UpstreamOptions{})
+	u, p := strict(t, "reasoning Hm.\nstop length\n\nreasoning So.\ntext Yes.\n\ntext Bye.", upstreamtest.Options{})
 	req := &model.Request{Model: "gpt-5", Items: []item.Item{item.NewText(item.User, "Hi")}}
 	for _, next := range []string{"Go on.", "And?", ""} {
 		turn, err := p.Stream(t.Context(), req, heard{}.emit)
@@ -145,7 +146,7 @@ func TestReasoningAfterWhichNothingWasSaid(t *testing.T) { // P08
 
 // Changed encrypted content is refused: the tests above would fail on it.
 func TestTheAPIRefusesOtherBytes(t *testing.T) { // P08
-	_, p := strict(t, "reasoning Hm.\ntext Yes.\n\ntext Bye.", turnpiketest.UpstreamOptions{})
+	_, p := strict(t, "reasoning Hm.\ntext Yes.\n\ntext Bye.", upstreamtest.Options{})
 	req := &model.Request{Model: "gpt-5", Items: []item.Item{item.NewText(item.User, "Hi")}}
 	turn, err := p.Stream(t.Context(), req, heard{}.emit)
 	if err != nil {
@@ -179,7 +180,7 @@ func TestStoriesOfTheStrictUpstream(t *testing.T) { // M06 G07
 		{"text a\ncut", "", model.Transient},
 	} {
 		t.Run(tt.story, func(t *testing.T) {
-			_, p := strict(t, tt.story, turnpiketest.UpstreamOptions{})
+			_, p := strict(t, tt.story, upstreamtest.Options{})
 			turn, err := p.Stream(t.Context(), &model.Request{Model: "gpt-5", Items: []item.Item{item.NewText(item.User, "Hi")}, Tools: []model.Tool{{Definition: tool.Definition{Name: "f"}}}}, heard{}.emit)
 			var e *model.Error
 			if errors.As(err, &e); (err == nil) != (tt.class == "") || e != nil && e.Class != tt.class {

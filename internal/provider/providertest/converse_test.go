@@ -14,9 +14,9 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/provider/bedrock"
 	"github.com/turnpike-gateway/turnpike/internal/provider/providertest"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
+	"github.com/turnpike-gateway/turnpike/internal/upstreamtest"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
-	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
 // converseEvent is a message of a recorded event stream.
@@ -301,8 +301,8 @@ func conversePlainContent(content []any) []any {
 
 func converseDialect() dialect {
 	signed := bedrock.Options{
-		Region:      turnpiketest.AWSRegion,
-		Credentials: bedrock.Static(turnpiketest.AWSAccessKeyID, turnpiketest.AWSSecretAccessKey, turnpiketest.AWSSessionToken),
+		Region:      upstreamtest.AWSRegion,
+		Credentials: bedrock.Static(upstreamtest.AWSAccessKeyID, upstreamtest.AWSSecretAccessKey, upstreamtest.AWSSessionToken),
 	}
 	suite := func(name string) providertest.Adapter {
 		const tooLong = "The model returned the following errors: Input is too long for requested model."

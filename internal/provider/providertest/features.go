@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/turnpike-gateway/turnpike/internal/upstreamtest"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
-	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
 // Column is a kind of provider in [Features].
@@ -261,7 +261,7 @@ func answerFeatures() []Feature {
 
 // keepsReasoning checks that the reasoning of a turn is sent back with it.
 func (a Adapter) keepsReasoning(t *testing.T, s Support) {
-	u, m := a.start(t, "reasoning Hm.\ncall c1 f {}\n\ntext Done.", turnpiketest.UpstreamOptions{}, 0)
+	u, m := a.start(t, "reasoning Hm.\ncall c1 f {}\n\ntext Done.", upstreamtest.Options{}, 0)
 	req := a.request()
 	withTools(req)
 	turn, _ := ask(t, m, req)
@@ -274,7 +274,7 @@ func (a Adapter) keepsReasoning(t *testing.T, s Support) {
 
 // readsRefusals checks whether a refusal is read as one, or as a text.
 func (a Adapter) readsRefusals(t *testing.T, s Support) {
-	_, m := a.start(t, "refusal No.", turnpiketest.UpstreamOptions{}, 0)
+	_, m := a.start(t, "refusal No.", upstreamtest.Options{}, 0)
 	turn, h := ask(t, m, a.request())
 	read := item.PartKind("")
 	switch {
@@ -303,7 +303,7 @@ func (a Adapter) features(t *testing.T) { // M01 M02 M05 P22
 
 // prove compares a request with the feature with the same request without it.
 func (a Adapter) prove(t *testing.T, f Feature) {
-	u, m := a.start(t, "text a\nagain", turnpiketest.UpstreamOptions{}, 0)
+	u, m := a.start(t, "text a\nagain", upstreamtest.Options{}, 0)
 	plain, probed := a.request(), a.request()
 	for _, req := range []*model.Request{plain, probed} {
 		if f.setup != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
+	"github.com/turnpike-gateway/turnpike/internal/upstreamtest"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -48,10 +49,10 @@ func Run(t *testing.T, a Adapter) {
 }
 
 // start starts a fake provider that plays a story, and an adapter that talks to it.
-func (a Adapter) start(t *testing.T, story string, o turnpiketest.UpstreamOptions, silence time.Duration) (*turnpiketest.Upstream, model.Model) {
+func (a Adapter) start(t *testing.T, story string, o upstreamtest.Options, silence time.Duration) (*upstreamtest.Upstream, model.Model) {
 	t.Helper()
 	o.Strict = !a.Lenient
-	u := turnpiketest.NewUpstream(turnpiketest.NewScript(t, story), o)
+	u := upstreamtest.New(turnpiketest.NewScript(t, story), o)
 	t.Cleanup(u.Close)
 	return u, a.New(wire.Endpoint{BaseURL: u.URL, Transport: u.Transport(), Silence: silence})
 }
@@ -245,7 +246,7 @@ func (a Adapter) answers(t *testing.T) {
 			}
 		}},
 	} {
-		for _, o := range []turnpiketest.UpstreamOptions{{}, {Piece: 1}, {Piece: 3}, {Piece: 7}, {Piece: 50, Gap: time.Millisecond}} {
+		for _, o := range []upstreamtest.Options{{}, {Piece: 1}, {Piece: 3}, {Piece: 7}, {Piece: 50, Gap: time.Millisecond}} {
 			t.Run(fmt.Sprintf("%s in pieces of %d", name, o.Piece), func(t *testing.T) {
 				_, m := a.start(t, row.story, o, 0)
 				turn, h := ask(t, m, a.request())
@@ -280,7 +281,7 @@ func (a Adapter) loop(t *testing.T) {
 		"text after the calls":             "call c1 f {}\ntext Wait.\n\ntext Done.",
 	} {
 		t.Run(name, func(t *testing.T) {
-			u, m := a.start(t, story, turnpiketest.UpstreamOptions{Piece: 7}, 0)
+			u, m := a.start(t, story, upstreamtest.Options{Piece: 7}, 0)
 			req := a.request()
 			req.Effort = "low"
 			withTools(req)
@@ -309,7 +310,7 @@ func (a Adapter) loop(t *testing.T) {
 		})
 	}
 	t.Run("the same request twice", func(t *testing.T) {
-		u, m := a.start(t, "text a\nagain", turnpiketest.UpstreamOptions{}, 0)
+		u, m := a.start(t, "text a\nagain", upstreamtest.Options{}, 0)
 		req := a.request()
 		withTools(req)
 		ask(t, m, req)
@@ -324,8 +325,8 @@ func (a Adapter) loop(t *testing.T) {
 // change checks that a transcript can be continued with another provider of the same
 // dialect.
 func (a Adapter) change(t *testing.T) {
-	_, one := a.start(t, "reasoning Secret thought.\ntext Look.\ncall c1 f {}", turnpiketest.UpstreamOptions{}, 0)
-	two, m := a.start(t, "text Done.", turnpiketest.UpstreamOptions{}, 0)
+	_, one := a.start(t, "reasoning Secret thought.\ntext Look.\ncall c1 f {}", upstreamtest.Options{}, 0)
+	two, m := a.start(t, "text Done.", upstreamtest.Options{}, 0)
 	req := a.request()
 	withTools(req)
 	turn, _ := ask(t, one, req)
@@ -365,7 +366,7 @@ func (a Adapter) failures(t *testing.T) {
 		"cut in a call":         {"text So\ncall a f {}\ncall b f {\ncut", model.Error{Class: model.Transient}, "So"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, m := a.start(t, row.story, turnpiketest.UpstreamOptions{}, 0)
+			_, m := a.start(t, row.story, upstreamtest.Options{}, 0)
 			turn, err := m.Stream(t.Context(), a.request(), newHeard().emit)
 			var got *model.Error
 			if !errors.As(err, &got) {
@@ -394,7 +395,7 @@ func (a Adapter) failures(t *testing.T) {
 // interruptions checks that calls end when they must, and no sooner.
 func (a Adapter) interruptions(t *testing.T) {
 	t.Run("the caller leaves", func(t *testing.T) {
-		_, m := a.start(t, "text So\nhang", turnpiketest.UpstreamOptions{}, 0)
+		_, m := a.start(t, "text So\nhang", upstreamtest.Options{}, 0)
 		ctx, cancel := context.WithCancel(t.Context())
 		turn, err := m.Stream(ctx, a.request(), func(model.Delta) error { cancel(); return nil })
 		var got *model.Error
@@ -403,7 +404,7 @@ func (a Adapter) interruptions(t *testing.T) {
 		}
 	})
 	t.Run("the receiver of deltas fails", func(t *testing.T) {
-		_, m := a.start(t, "text So\nhang", turnpiketest.UpstreamOptions{}, 0)
+		_, m := a.start(t, "text So\nhang", upstreamtest.Options{}, 0)
 		full := errors.New("the disk is full")
 		if _, err := m.Stream(t.Context(), a.request(), func(model.Delta) error { return full }); !errors.Is(err, full) {
 			t.Errorf("error %v", err)
@@ -411,7 +412,7 @@ func (a Adapter) interruptions(t *testing.T) {
 	})
 	t.Run("silence", func(t *testing.T) {
 		for _, story := range []string{"hang", "text So\nhang"} {
-			_, m := a.start(t, story, turnpiketest.UpstreamOptions{}, 30*time.Millisecond)
+			_, m := a.start(t, story, upstreamtest.Options{}, 30*time.Millisecond)
 			_, err := m.Stream(t.Context(), a.request(), newHeard().emit)
 			var got *model.Error
 			if !errors.As(err, &got) || got.Class != model.Transient || !errors.Is(err, wire.ErrSilent) {
@@ -421,7 +422,7 @@ func (a Adapter) interruptions(t *testing.T) {
 	})
 	t.Run("slow, but not silent", func(t *testing.T) {
 		story := strings.Repeat("text x\nwait 200ms\n", 6) // longer than the silence that is allowed
-		_, m := a.start(t, story, turnpiketest.UpstreamOptions{}, time.Second)
+		_, m := a.start(t, story, upstreamtest.Options{}, time.Second)
 		if turn, _ := ask(t, m, a.request()); turn.Text() != "xxxxxx" {
 			t.Errorf("%+v", turn)
 		}

@@ -93,10 +93,7 @@ func New(dialect string, e Endpoint, header http.Header) *Client {
 		e.Log = slog.New(slog.DiscardHandler)
 	}
 	c := &Client{e: e, dialect: dialect, header: header}
-	base, err := url.Parse(strings.TrimSpace(e.BaseURL))
-	if err == nil && base.Host == "" {
-		err = fmt.Errorf("%q has no host", e.BaseURL)
-	}
+	base, err := parseBase(e.BaseURL)
 	if err != nil {
 		c.err = &model.Error{Class: model.Target, Message: "base URL", Err: err}
 		base = &url.URL{}
@@ -107,6 +104,14 @@ func New(dialect string, e Endpoint, header http.Header) *Client {
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}
 	return c
+}
+
+func parseBase(base string) (*url.URL, error) {
+	u, err := url.Parse(strings.TrimSpace(base))
+	if err == nil && u.Host == "" {
+		err = fmt.Errorf("%q has no host", base)
+	}
+	return u, err
 }
 
 // Log returns the log of the endpoint. It is not nil.

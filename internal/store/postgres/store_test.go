@@ -16,7 +16,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/store/postgres"
 	"github.com/turnpike-gateway/turnpike/internal/store/postgres/postgrestest"
 	"github.com/turnpike-gateway/turnpike/internal/store/storetest"
-	"github.com/turnpike-gateway/turnpike/turnpiketest"
+	"github.com/turnpike-gateway/turnpike/internal/upstreamtest"
 )
 
 func TestStore(t *testing.T) {
@@ -125,7 +125,7 @@ func TestAStartWaitsForAServerThatRefusesConnections(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	said := stopOn{message: "the database cannot be reached", stop: cancel}
-	o := postgres.Options{URL: fmt.Sprintf("postgres://turnpike@127.0.0.1:%d/turnpike", turnpiketest.FreePort(t)), Log: slog.New(&said)}
+	o := postgres.Options{URL: fmt.Sprintf("postgres://turnpike@127.0.0.1:%d/turnpike", upstreamtest.FreePort(t)), Log: slog.New(&said)}
 	_, err := postgres.Open(ctx, o, database.ServerOptions{})
 	if err == nil || ctx.Err() == nil {
 		t.Errorf("it did not wait: %v", err)

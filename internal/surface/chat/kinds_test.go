@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	. "github.com/turnpike-gateway/turnpike/internal/app/apptest"
-	"github.com/turnpike-gateway/turnpike/turnpiketest"
+	"github.com/turnpike-gateway/turnpike/internal/upstreamtest"
 )
 
 func TestAProviderOfKindAnthropic(t *testing.T) {
@@ -117,14 +117,14 @@ func TestAProviderOfKindOpenAIResponses(t *testing.T) {
 // fake verifies signatures. // M04
 func TestAProviderOfKindBedrock(t *testing.T) {
 	NoLeaks(t)
-	const id, key, token = turnpiketest.AWSAccessKeyID, turnpiketest.AWSSecretAccessKey, turnpiketest.AWSSessionToken
+	const id, key, token = upstreamtest.AWSAccessKeyID, upstreamtest.AWSSecretAccessKey, upstreamtest.AWSSessionToken
 	for name, tt := range map[string]struct {
 		keys, authorization string
 		status              int
 	}{
 		"static keys":           {"region: us-east-1, access_key_id: " + id + ", secret_access_key: env:AWS_KEY", "AWS4-HMAC-SHA256 Credential=" + id + "/", 200},
 		"temporary credentials": {"region: us-east-1, access_key_id: " + id + ", secret_access_key: env:AWS_KEY, session_token: " + token, "AWS4-HMAC-SHA256 ", 200},
-		"an API key":            {"region: us-east-1, api_key: " + turnpiketest.BedrockAPIKey, "Bearer ", 200},
+		"an API key":            {"region: us-east-1, api_key: " + upstreamtest.BedrockAPIKey, "Bearer ", 200},
 		"a wrong secret":        {"region: us-east-1, access_key_id: " + id + ", secret_access_key: wrong-secret", "AWS4-HMAC-SHA256 ", 502},
 		"another region":        {"region: eu-west-1, access_key_id: " + id + ", secret_access_key: env:AWS_KEY", "AWS4-HMAC-SHA256 ", 502},
 	} {
@@ -163,7 +163,7 @@ func TestTheAWSChainOfAProviderOfKindBedrock(t *testing.T) {
 	roles := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		asked.Add(1)
 		_, _ = fmt.Fprintf(w, `{"AccessKeyId":%q,"SecretAccessKey":%q,"Token":%q,"Expiration":%q}`,
-			turnpiketest.AWSAccessKeyID, turnpiketest.AWSSecretAccessKey, turnpiketest.AWSSessionToken, time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
+			upstreamtest.AWSAccessKeyID, upstreamtest.AWSSecretAccessKey, upstreamtest.AWSSessionToken, time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
 	}))
 	t.Cleanup(roles.Close)
 	nowhere := t.TempDir()

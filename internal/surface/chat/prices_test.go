@@ -9,6 +9,7 @@ import (
 
 	. "github.com/turnpike-gateway/turnpike/internal/app/apptest"
 	"github.com/turnpike-gateway/turnpike/internal/money"
+	"github.com/turnpike-gateway/turnpike/internal/upstreamtest"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
@@ -16,7 +17,7 @@ import (
 // run, in the audit log and in a metric. The price is the operator's.
 func TestWhatARunCosts(t *testing.T) { // P41
 	NoLeaks(t)
-	up := turnpiketest.NewUpstream(turnpiketest.NewScript(t, strings.Repeat("call c1 echo {}\nusage 12 5\n\ntext Done.\nusage 12 5\n\n", 8)), turnpiketest.UpstreamOptions{})
+	up := upstreamtest.New(turnpiketest.NewScript(t, strings.Repeat("call c1 echo {}\nusage 12 5\n\ntext Done.\nusage 12 5\n\n", 8)), upstreamtest.Options{})
 	t.Cleanup(up.Close)
 	tools := NewMCP(t, map[string]Handler{"echo": Echo})
 	file := filepath.Join(t.TempDir(), "rates.yaml")
@@ -48,7 +49,7 @@ func TestWhatARunCosts(t *testing.T) { // P41
 // A model without a price is not reported as free.
 func TestAModelWithoutAPriceHasNoCost(t *testing.T) { // P41
 	NoLeaks(t)
-	up := turnpiketest.NewUpstream(turnpiketest.NewScript(t, "text Done.\nusage 12 5\n\ntext Done.\nusage 12 5"), turnpiketest.UpstreamOptions{})
+	up := upstreamtest.New(turnpiketest.NewScript(t, "text Done.\nusage 12 5\n\ntext Done.\nusage 12 5"), upstreamtest.Options{})
 	t.Cleanup(up.Close)
 	tools := NewMCP(t, map[string]Handler{"echo": Echo})
 	g := MustRun(t, Site{Upstream: up.URL, Servers: []string{Server("tools", tools.URL)}}.Yaml())
@@ -64,7 +65,7 @@ func TestAModelWithoutAPriceHasNoCost(t *testing.T) { // P41
 // A model of the operator's own costs the time of its calls.
 func TestTheTimeOfAModelCallCosts(t *testing.T) { // P41
 	NoLeaks(t)
-	up := turnpiketest.NewUpstream(turnpiketest.NewScript(t, "text Done.\nusage 12 5"), turnpiketest.UpstreamOptions{})
+	up := upstreamtest.New(turnpiketest.NewScript(t, "text Done.\nusage 12 5"), upstreamtest.Options{})
 	t.Cleanup(up.Close)
 	tools := NewMCP(t, map[string]Handler{"echo": Echo})
 	file := filepath.Join(t.TempDir(), "rates.yaml")

@@ -13,14 +13,15 @@ import (
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 
 	. "github.com/turnpike-gateway/turnpike/internal/app/apptest"
+	"github.com/turnpike-gateway/turnpike/internal/upstreamtest"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
 // messagesSite boots a gateway whose loop is off and whose provider speaks the Messages
 // dialect: a strict one that plays the story.
-func messagesSite(t *testing.T, data, story, runtime string) (*Gateway, *turnpiketest.Upstream) {
+func messagesSite(t *testing.T, data, story, runtime string) (*Gateway, *upstreamtest.Upstream) {
 	t.Helper()
-	up := turnpiketest.NewUpstream(turnpiketest.NewScript(t, story), turnpiketest.UpstreamOptions{Strict: true})
+	up := upstreamtest.New(turnpiketest.NewScript(t, story), upstreamtest.Options{Strict: true})
 	t.Cleanup(up.Close)
 	yaml := Claude(Site{Upstream: strings.TrimSuffix(up.URL, "/v1"), Runtime: runtime}, "")
 	return MustRunIn(t, data, yaml, Environment()), up
@@ -199,8 +200,8 @@ func TestARelayLooksTheSameWhateverTheProviderSpeaks(t *testing.T) {
 	NoLeaks(t)
 	for _, kind := range []string{"anthropic", "openai-responses", "gemini", "bedrock"} {
 		t.Run(kind, func(t *testing.T) {
-			up := turnpiketest.NewUpstream(turnpiketest.NewScript(t, "text Looking.\ncall c1 weather {\"city\":\"Lisbon\"}\ncall c2 weather {\"city\":\"Oslo\"}\nusage 20 9\nagain 1\n\ntext Hel\nstop length\n\nfail 429 retry-after 7 slow\n\ntext Hel\nfail 500 oops"),
-				turnpiketest.UpstreamOptions{Strict: true})
+			up := upstreamtest.New(turnpiketest.NewScript(t, "text Looking.\ncall c1 weather {\"city\":\"Lisbon\"}\ncall c2 weather {\"city\":\"Oslo\"}\nusage 20 9\nagain 1\n\ntext Hel\nstop length\n\nfail 429 retry-after 7 slow\n\ntext Hel\nfail 500 oops"),
+				upstreamtest.Options{Strict: true})
 			t.Cleanup(up.Close)
 			yaml, _ := OfKind(Site{Upstream: strings.TrimSuffix(up.URL, "/v1")}.Yaml(), kind)
 			g := MustRun(t, yaml)
@@ -269,7 +270,7 @@ func TestATranslatedRelayLeavesOneRow(t *testing.T) {
 func TestATranslatedRelayIsOneSpan(t *testing.T) {
 	NoLeaks(t)
 	sink := NewSpanSink(t)
-	up := turnpiketest.NewUpstream(turnpiketest.NewScript(t, "text Hm\nusage 12 3"), turnpiketest.UpstreamOptions{Strict: true})
+	up := upstreamtest.New(turnpiketest.NewScript(t, "text Hm\nusage 12 3"), upstreamtest.Options{Strict: true})
 	t.Cleanup(up.Close)
 	g := MustRunIn(t, t.TempDir(), Claude(Site{Upstream: strings.TrimSuffix(up.URL, "/v1")}, ""), WithCollector(sink))
 	g.Post(PrivateQuestion, "Traceparent", Traceparent, "Tracestate", ClientState)
@@ -298,7 +299,7 @@ func TestStrictFunctionsArePassedOnOrNamed(t *testing.T) {
 	gateways := NewMCP(t, map[string]Handler{"echo": Echo})
 	for name, servers := range map[string][]string{"loop on": {Server("s", gateways.URL)}, "loop off": nil} {
 		t.Run(name, func(t *testing.T) {
-			up := turnpiketest.NewUpstream(turnpiketest.NewScript(t, "text Hm\nagain"), turnpiketest.UpstreamOptions{Strict: true})
+			up := upstreamtest.New(turnpiketest.NewScript(t, "text Hm\nagain"), upstreamtest.Options{Strict: true})
 			t.Cleanup(up.Close)
 			s := Site{Upstream: strings.TrimSuffix(up.URL, "/v1"), Servers: servers}
 			if a := MustRun(t, s.Yaml()).Post(body); a.Status != 200 || a.Header.Get("Turnpike-Dropped-Params") != "" || !strings.Contains(string(up.Requests()[0].Body), `"strict":true`) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	. "github.com/turnpike-gateway/turnpike/internal/app/apptest"
+	"github.com/turnpike-gateway/turnpike/internal/upstreamtest"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
@@ -32,7 +33,7 @@ func TestAResponseMakesAllItsCallsOneAfterTheOther(t *testing.T) {
 			for i := range c.wants {
 				fmt.Fprintf(&story, "call c%d echo {\"n\":%d}\n\n", i, i)
 			}
-			up := turnpiketest.NewUpstream(turnpiketest.NewScript(t, story.String()+"text Done."), turnpiketest.UpstreamOptions{})
+			up := upstreamtest.New(turnpiketest.NewScript(t, story.String()+"text Done."), upstreamtest.Options{})
 			t.Cleanup(up.Close)
 			tools := NewMCP(t, map[string]Handler{"echo": Echo})
 			g := MustRun(t, Site{Upstream: up.URL, Runtime: c.runtime, Servers: []string{Server("tools", tools.URL)}}.Yaml())

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	. "github.com/turnpike-gateway/turnpike/internal/app/apptest"
+	"github.com/turnpike-gateway/turnpike/internal/upstreamtest"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/tool"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
@@ -51,7 +52,7 @@ func TestWhatAProviderGetsOfAnImage(t *testing.T) {
 				Name: "shot", Answer: func(context.Context, json.RawMessage) (tool.Result, error) { return result, nil },
 			})
 			t.Cleanup(tools.Close)
-			up := turnpiketest.NewUpstream(turnpiketest.NewScript(t, "call c1 shot {}\n\ncall c2 shot {\"again\":true}\n\ntext Seen."), turnpiketest.UpstreamOptions{Strict: true})
+			up := upstreamtest.New(turnpiketest.NewScript(t, "call c1 shot {}\n\ncall c2 shot {\"again\":true}\n\ntext Seen."), upstreamtest.Options{Strict: true})
 			t.Cleanup(up.Close)
 			yaml := Site{Upstream: strings.TrimSuffix(up.URL, "/v1"), Servers: []string{Server("s", tools.URL)}}.Yaml()
 			yaml, _ = OfKind(yaml, kind)

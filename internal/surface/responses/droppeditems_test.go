@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	. "github.com/turnpike-gateway/turnpike/internal/app/apptest"
+	"github.com/turnpike-gateway/turnpike/internal/upstreamtest"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
@@ -19,7 +20,7 @@ func TestItemsOfHostedToolsThatAnotherProviderDoesNotGet(t *testing.T) {
 	tools := NewMCP(t, map[string]Handler{"echo": Echo})
 	for _, kind := range []string{"openai", "anthropic"} {
 		t.Run(kind, func(t *testing.T) {
-			other := turnpiketest.NewUpstream(turnpiketest.NewScript(t, strings.Repeat("text Hi.\n\n", 10)), turnpiketest.UpstreamOptions{})
+			other := upstreamtest.New(turnpiketest.NewScript(t, strings.Repeat("text Hi.\n\n", 10)), upstreamtest.Options{})
 			t.Cleanup(other.Close)
 			yaml := Site{Upstream: native.URL, Servers: []string{Server("tools", tools.URL)}}.Yaml()
 			_, line, _ := strings.Cut(yaml, "  - {name: up,")

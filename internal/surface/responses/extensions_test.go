@@ -9,6 +9,7 @@ import (
 
 	. "github.com/turnpike-gateway/turnpike/internal/app/apptest"
 	"github.com/turnpike-gateway/turnpike/internal/surface/spectest"
+	"github.com/turnpike-gateway/turnpike/internal/upstreamtest"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
@@ -18,7 +19,7 @@ import (
 func TestExtensions(t *testing.T) {
 	NoLeaks(t)
 	specs := spectest.Find(t)
-	up := turnpiketest.NewUpstream(turnpiketest.NewScript(t, strings.Repeat("call c1 echo {\"n\":1}\ncall c2 broken {\"n\":2}\n\ntext Done.\n\n", 30)), turnpiketest.UpstreamOptions{})
+	up := upstreamtest.New(turnpiketest.NewScript(t, strings.Repeat("call c1 echo {\"n\":1}\ncall c2 broken {\"n\":2}\n\ntext Done.\n\n", 30)), upstreamtest.Options{})
 	t.Cleanup(up.Close)
 	tools := NewMCP(t, map[string]Handler{"echo": Echo, "broken": func(context.Context, string) (string, error) { return "", errors.New("no") }})
 	yaml := Site{Upstream: up.URL, Servers: []string{Server("tools", tools.URL)}}.Yaml()
@@ -99,7 +100,7 @@ func TestExtensions(t *testing.T) {
 // What the org asks for by default is in every answer of a run, and not in a relay.
 func TestExtensionsOfAnOrg(t *testing.T) {
 	NoLeaks(t)
-	up := turnpiketest.NewUpstream(turnpiketest.NewScript(t, "call c1 echo {}\n\ntext Done.\n\ntext Relayed."), turnpiketest.UpstreamOptions{})
+	up := upstreamtest.New(turnpiketest.NewScript(t, "call c1 echo {}\n\ntext Done.\n\ntext Relayed."), upstreamtest.Options{})
 	t.Cleanup(up.Close)
 	tools := NewMCP(t, map[string]Handler{"echo": Echo})
 	g := MustRun(t, Site{Upstream: up.URL, Runtime: "extensions: [trace, progress]", Servers: []string{Server("tools", tools.URL)}}.Yaml())

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	. "github.com/turnpike-gateway/turnpike/internal/app/apptest"
+	"github.com/turnpike-gateway/turnpike/internal/upstreamtest"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
@@ -22,7 +23,7 @@ func TestAnItemEndsBeforeTheNextBegins(t *testing.T) { // G15 G16
 	} {
 		t.Run(kind, func(t *testing.T) {
 			script := turnpiketest.NewScript(t, "reasoning Let me\nreasoning  see.\ntext Look\ntext ing.\ncall c1 echo {}\n\nreasoning Hm.\ntext Done.\nstop length")
-			up := turnpiketest.NewUpstream(script, turnpiketest.UpstreamOptions{})
+			up := upstreamtest.New(script, upstreamtest.Options{})
 			t.Cleanup(up.Close)
 			tools := NewMCP(t, map[string]Handler{"echo": Echo})
 			yaml := Site{Upstream: up.URL, Servers: []string{Server("tools", tools.URL)}}.Yaml()

@@ -13,6 +13,7 @@ import (
 
 	. "github.com/turnpike-gateway/turnpike/internal/app/apptest"
 	"github.com/turnpike-gateway/turnpike/internal/surface/spectest"
+	"github.com/turnpike-gateway/turnpike/internal/upstreamtest"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
@@ -78,7 +79,7 @@ var memberValues = map[string]string{
 // provider of the Responses API with their value, those that are refused get 400 with their name. // P11
 func TestMembersOfARequestDoWhatTheTableSays(t *testing.T) {
 	NoLeaks(t)
-	up := turnpiketest.NewUpstream(turnpiketest.NewScript(t, "text Hello.\nagain"), turnpiketest.UpstreamOptions{})
+	up := upstreamtest.New(turnpiketest.NewScript(t, "text Hello.\nagain"), upstreamtest.Options{})
 	t.Cleanup(up.Close)
 	g := MustRun(t, strings.Replace(Site{Upstream: strings.TrimSuffix(up.URL, "/v1")}.Yaml(), "{name: up,", "{name: up, kind: openai-responses,", 1))
 	row := memberTable(t)["members of a request"]

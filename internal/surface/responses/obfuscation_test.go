@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	. "github.com/turnpike-gateway/turnpike/internal/app/apptest"
+	"github.com/turnpike-gateway/turnpike/internal/upstreamtest"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
@@ -15,7 +16,7 @@ import (
 func TestObfuscation(t *testing.T) {
 	NoLeaks(t)
 	script := turnpiketest.NewScript(t, strings.Repeat("reasoning Hm.\ntext Once upon\ntext  a time\ncall c1 echo {\"n\":1}\n\ntext Done.\n\n", 3))
-	up := turnpiketest.NewUpstream(script, turnpiketest.UpstreamOptions{})
+	up := upstreamtest.New(script, upstreamtest.Options{})
 	t.Cleanup(up.Close)
 	tools := NewMCP(t, map[string]Handler{"echo": Echo})
 	g := MustRun(t, Site{Upstream: up.URL, Runtime: "durable: always", Servers: []string{Server("tools", tools.URL)}}.Yaml())

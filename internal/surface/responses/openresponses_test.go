@@ -15,6 +15,7 @@ import (
 
 	. "github.com/turnpike-gateway/turnpike/internal/app/apptest"
 	"github.com/turnpike-gateway/turnpike/internal/surface/spectest"
+	"github.com/turnpike-gateway/turnpike/internal/upstreamtest"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
@@ -223,7 +224,7 @@ func complianceSite(t *testing.T, b *modelBarrier) *Gateway {
 	var providers strings.Builder
 	for dialect, kind := range complianceDialects {
 		for model, story := range map[string]string{"text": "text Hello there, Alice.\nagain", "call": `call c1 get_weather {"location":"San Francisco"}` + "\nagain"} {
-			up := turnpiketest.NewUpstream(turnpiketest.NewScript(t, story), turnpiketest.UpstreamOptions{Strict: true})
+			up := upstreamtest.New(turnpiketest.NewScript(t, story), upstreamtest.Options{Strict: true})
 			t.Cleanup(up.Close)
 			name := dialect + "-" + model
 			fmt.Fprintf(&providers, "  - {name: %s, kind: %s, base_url: %q, api_key: k, models: [%s]}\n", name, kind, b.before(t, up.URL), name)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	. "github.com/turnpike-gateway/turnpike/internal/app/apptest"
+	"github.com/turnpike-gateway/turnpike/internal/upstreamtest"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
@@ -63,7 +64,7 @@ func (c *handover) ask() (text string, ids []string) {
 
 // wantReasoning fails the test unless the provider accepted every request, and each
 // has so many pieces of reasoning.
-func wantReasoning(t *testing.T, up *turnpiketest.Upstream, kind string, pieces ...int) {
+func wantReasoning(t *testing.T, up *upstreamtest.Upstream, kind string, pieces ...int) {
 	t.Helper()
 	requests := up.Requests()
 	if len(requests) != len(pieces) {

@@ -10,6 +10,7 @@ import (
 
 	. "github.com/turnpike-gateway/turnpike/internal/app/apptest"
 	"github.com/turnpike-gateway/turnpike/internal/surface/spectest"
+	"github.com/turnpike-gateway/turnpike/internal/upstreamtest"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
@@ -120,7 +121,7 @@ func TestAResponseIsStreamedAgain(t *testing.T) { // L05 P05
 // and its events have other numbers: it cannot be continued in the middle.
 func TestAResponseThatIsNotDurableIsStreamedAgain(t *testing.T) { // L05
 	NoLeaks(t)
-	up := turnpiketest.NewUpstream(turnpiketest.NewScript(t, "text Do\ntext ne.\n\ntext Done."), turnpiketest.UpstreamOptions{})
+	up := upstreamtest.New(turnpiketest.NewScript(t, "text Do\ntext ne.\n\ntext Done."), upstreamtest.Options{})
 	t.Cleanup(up.Close)
 	g := MustRun(t, Site{Upstream: up.URL, Feature: "none"}.Yaml())
 	for _, stored := range []string{"true", "false"} {

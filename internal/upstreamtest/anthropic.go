@@ -1,4 +1,4 @@
-package turnpiketest
+package upstreamtest
 
 import (
 	"crypto/sha256"
@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"sync"
 
+	"github.com/turnpike-gateway/turnpike/internal/script"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -67,18 +68,18 @@ func anthropicErrorBody(kind, message string) []byte {
 	return encode(object{"type": "error", "error": object{"type": kind, "message": message}, "request_id": anthropicRequestID})
 }
 
-func (*anthropicDialect) failed(f failure) (http.Header, []byte) {
-	header := f.header()
+func (*anthropicDialect) failed(f script.Failure) (http.Header, []byte) {
+	header := f.Header()
 	header.Set("Request-Id", anthropicRequestID)
-	return header, anthropicErrorBody(anthropicError(f.status), f.words())
+	return header, anthropicErrorBody(anthropicError(f.Status), f.Words())
 }
 
 func (*anthropicDialect) refuse(r refusal) []byte {
 	return anthropicErrorBody("invalid_request_error", r.message)
 }
 
-func (d *anthropicDialect) answer(number int, a asked, t turn) answer {
-	return &anthropicAnswer{d: d, number: number, model: a.Model, usage: t.usage(), turn: &anthropicTurn{}}
+func (d *anthropicDialect) answer(number int, a asked, t script.Turn) answer {
+	return &anthropicAnswer{d: d, number: number, model: a.Model, usage: t.Usage(), turn: &anthropicTurn{}}
 }
 
 // anthropicAnswer is one message.
@@ -89,27 +90,27 @@ type anthropicAnswer struct {
 	usage  model.Usage
 	turn   *anthropicTurn
 
-	begun   bool   // message_start was sent
-	open    verb   // what the open block says; "" = no block is open
-	block   object // the open block
-	input   string // of the open call
+	begun   bool        // message_start was sent
+	open    script.Verb // what the open block says; "" = no block is open
+	block   object      // the open block
+	input   string      // of the open call
 	refused bool
 	stop    model.Stop
 }
 
-func (s *anthropicAnswer) take(st step) []sseEvent {
-	switch st.verb {
-	case sayText, sayRefusal:
-		s.refused = s.refused || st.verb == sayRefusal
-		events := s.enter(sayText, object{"type": "text", "text": ""})
-		s.block["text"] = s.block["text"].(string) + st.text
-		return append(events, s.delta(object{"type": "text_delta", "text": st.text}))
-	case sayReasoning:
-		return s.think(st.text)
-	case makeCall:
-		return s.call(st.call)
-	case setStop:
-		s.stop = st.stop
+func (s *anthropicAnswer) take(st script.Step) []sseEvent {
+	switch st.Verb {
+	case script.SayText, script.SayRefusal:
+		s.refused = s.refused || st.Verb == script.SayRefusal
+		events := s.enter(script.SayText, object{"type": "text", "text": ""})
+		s.block["text"] = s.block["text"].(string) + st.Text
+		return append(events, s.delta(object{"type": "text_delta", "text": st.Text}))
+	case script.SayReasoning:
+		return s.think(st.Text)
+	case script.MakeCall:
+		return s.call(st.Call)
+	case script.SetStop:
+		s.stop = st.Stop
 	}
 	return nil
 }
@@ -121,24 +122,24 @@ func (s *anthropicAnswer) think(text string) []sseEvent {
 		events := s.leave()
 		return append(events, s.enter("redacted", object{"type": "redacted_thinking", "data": s.seal("redacted")})...)
 	}
-	events := s.enter(sayReasoning, object{"type": "thinking", "thinking": "", "signature": ""})
+	events := s.enter(script.SayReasoning, object{"type": "thinking", "thinking": "", "signature": ""})
 	s.block["thinking"] = s.block["thinking"].(string) + text
 	return append(events, s.delta(object{"type": "thinking_delta", "thinking": text}))
 }
 
 // call begins a tool_use block. Its input comes in pieces.
 func (s *anthropicAnswer) call(c model.Call) []sseEvent {
-	events := append(s.leave(), s.enter(makeCall, object{"type": "tool_use", "id": c.ID, "name": c.Name, "input": object{}})...)
+	events := append(s.leave(), s.enter(script.MakeCall, object{"type": "tool_use", "id": c.ID, "name": c.Name, "input": object{}})...)
 	s.input = c.Arguments
 	events = append(events, s.delta(object{"type": "input_json_delta", "partial_json": ""}))
-	for _, part := range halves(c.Arguments) {
+	for _, part := range script.Halves(c.Arguments) {
 		events = append(events, s.delta(object{"type": "input_json_delta", "partial_json": part}))
 	}
 	return events
 }
 
 // enter opens a block, unless one that says the same is open.
-func (s *anthropicAnswer) enter(what verb, block object) []sseEvent {
+func (s *anthropicAnswer) enter(what script.Verb, block object) []sseEvent {
 	if s.open == what {
 		return nil
 	}
@@ -164,11 +165,11 @@ func (s *anthropicAnswer) leave() []sseEvent {
 	}
 	var events []sseEvent
 	switch s.open {
-	case sayReasoning:
+	case script.SayReasoning:
 		signature := s.seal(s.block["thinking"].(string))
 		s.block["signature"] = signature
 		events = append(events, s.delta(object{"type": "signature_delta", "signature": signature}))
-	case makeCall:
+	case script.MakeCall:
 		s.block["input"] = inputOf(s.input)
 	}
 	events = append(events, eventOf("content_block_stop", object{"index": s.index()}))
@@ -245,8 +246,8 @@ func (s *anthropicAnswer) reason() string {
 	return "end_turn"
 }
 
-func (s *anthropicAnswer) fail(f failure) []sseEvent {
-	return []sseEvent{{"error", anthropicErrorBody(anthropicError(f.status), f.words())}}
+func (s *anthropicAnswer) fail(f script.Failure) []sseEvent {
+	return []sseEvent{{"error", anthropicErrorBody(anthropicError(f.Status), f.Words())}}
 }
 
 func (s *anthropicAnswer) whole() []byte {

@@ -1,4 +1,4 @@
-package turnpiketest_test
+package upstreamtest_test
 
 import (
 	"bytes"
@@ -18,6 +18,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/provider/providertest"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
+	"github.com/turnpike-gateway/turnpike/internal/upstreamtest"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -27,7 +28,7 @@ import (
 type object = map[string]any
 
 // send posts a body to a dialect.
-func send(t *testing.T, u *turnpiketest.Upstream, path, body string) (int, http.Header, []byte) {
+func send(t *testing.T, u *upstreamtest.Upstream, path, body string) (int, http.Header, []byte) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, u.URL+path, strings.NewReader(body))
 	if err != nil {
@@ -35,7 +36,7 @@ func send(t *testing.T, u *turnpiketest.Upstream, path, body string) (int, http.
 	}
 	r.Header.Set("Anthropic-Version", "2023-06-01")
 	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Authorization", "Bearer "+turnpiketest.BedrockAPIKey)
+	r.Header.Set("Authorization", "Bearer "+upstreamtest.BedrockAPIKey)
 	resp, err := (&http.Client{Transport: u.Transport()}).Do(r)
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +91,7 @@ const (
 
 func TestAMessageIsTheSameAsOneObjectAndAsAStream(t *testing.T) {
 	for _, piece := range []int{0, 1, 7} {
-		u := turnpiketest.NewUpstream(turnpiketest.NewScript(t, inEveryKind), turnpiketest.UpstreamOptions{Strict: true, Piece: piece})
+		u := upstreamtest.New(turnpiketest.NewScript(t, inEveryKind), upstreamtest.Options{Strict: true, Piece: piece})
 		t.Cleanup(u.Close)
 		_, _, body := send(t, u, "/messages", fmt.Sprintf(messagesBody, ""))
 		whole := parse(t, body)
@@ -170,7 +171,7 @@ func joinMessage(t *testing.T, all []object) object {
 
 func TestAResponseIsTheSameAsOneObjectAndAsAStream(t *testing.T) {
 	for _, piece := range []int{0, 1, 7} {
-		u := turnpiketest.NewUpstream(turnpiketest.NewScript(t, inEveryKind), turnpiketest.UpstreamOptions{Strict: true, Piece: piece})
+		u := upstreamtest.New(turnpiketest.NewScript(t, inEveryKind), upstreamtest.Options{Strict: true, Piece: piece})
 		t.Cleanup(u.Close)
 		_, _, body := send(t, u, "/responses", fmt.Sprintf(responsesBody, ""))
 		whole := parse(t, body)
@@ -260,7 +261,7 @@ func TestEventsHaveTheMembersOfRecordedOnes(t *testing.T) {
 					}
 				}
 			}
-			u := turnpiketest.NewUpstream(turnpiketest.NewScript(t, inEveryKind), turnpiketest.UpstreamOptions{Strict: true})
+			u := upstreamtest.New(turnpiketest.NewScript(t, inEveryKind), upstreamtest.Options{Strict: true})
 			defer u.Close()
 			_, _, stream := send(t, u, row.path, fmt.Sprintf(row.body, `,"stream":true`))
 			compared := 0
@@ -312,8 +313,8 @@ func membersOf(prefix string, o object, depth int) []string {
 	return all
 }
 
-func messages(t *testing.T, story string, o turnpiketest.UpstreamOptions) (*turnpiketest.Upstream, model.Model) {
-	u := turnpiketest.NewUpstream(turnpiketest.NewScript(t, story), o)
+func messages(t *testing.T, story string, o upstreamtest.Options) (*upstreamtest.Upstream, model.Model) {
+	u := upstreamtest.New(turnpiketest.NewScript(t, story), o)
 	t.Cleanup(u.Close)
 	return u, anthropic.New(wire.Endpoint{BaseURL: u.URL, Transport: u.Transport()}, anthropic.Options{})
 }
@@ -342,7 +343,7 @@ func TestAnAdapterReadsMessages(t *testing.T) {
 		"call a x {}\ncall b x {\ncut", "text a\nfail 529 overloaded", "fail 429 retry-after 3 slow down",
 	} {
 		want, said, wantErr := stream(t.Context(), turnpiketest.NewScript(t, story))
-		for _, o := range []turnpiketest.UpstreamOptions{{Strict: true}, {Strict: true, Piece: 1}, {Strict: true, Piece: 7}, {Strict: true, Piece: 64, Gap: time.Millisecond}} {
+		for _, o := range []upstreamtest.Options{{Strict: true}, {Strict: true, Piece: 1}, {Strict: true, Piece: 7}, {Strict: true, Piece: 64, Gap: time.Millisecond}} {
 			t.Run(fmt.Sprintf("%.12q in pieces of %d", story, o.Piece), func(t *testing.T) {
 				_, m := messages(t, story, o)
 				var deltas []model.Delta
@@ -377,7 +378,7 @@ func TestThinkingComesBackUnchanged(t *testing.T) { // P08
 		fmt.Fprintf(&story, "reasoning Thought %d.\nreasoning\ntext Look.\ncall c%d f {\"n\":%d}\ncall d%d f {}\n\n", i, i, i, i)
 	}
 	story.WriteString("text Done.\n")
-	u, m := messages(t, story.String(), turnpiketest.UpstreamOptions{Strict: true, Piece: 3})
+	u, m := messages(t, story.String(), upstreamtest.Options{Strict: true, Piece: 3})
 	items := []item.Item{item.NewText(item.User, "go")}
 	req := model.Request{Model: "claude-sonnet-4-5", Options: model.Options{Effort: "low"},
 		Tools: []model.Tool{{Definition: tool.Definition{Name: "f", InputSchema: json.RawMessage(`{"type":"object"}`)}}}}
@@ -409,7 +410,7 @@ func TestErrorsHaveTheFormOfTheirDialect(t *testing.T) {
 		{"/responses", responsesBody, `{"error":{"message":"busy","type":"server_error","param":null,"code":"server_error"}}`,
 			`"error":{"code":"server_error","message":"broken"}`, `"code":"context_length_exceeded"`, "Content-Type"},
 	} {
-		u := turnpiketest.NewUpstream(turnpiketest.NewScript(t, story), turnpiketest.UpstreamOptions{})
+		u := upstreamtest.New(turnpiketest.NewScript(t, story), upstreamtest.Options{})
 		t.Cleanup(u.Close)
 		status, header, body := send(t, u, row.path, fmt.Sprintf(row.body, ""))
 		if status != 529 || header.Get("Retry-After") != "2" || header.Get(row.header) == "" || string(body) != row.whole {

@@ -1,10 +1,12 @@
-package turnpiketest
+package upstreamtest
 
 import (
 	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
 // Whatever a request says, a strict Upstream judges it, and the refusal is JSON
@@ -22,14 +24,14 @@ func FuzzStrict(f *testing.F) {
 		f.Add(seed)
 	}
 	dialects := []dialect{chatDialect{}, newAnthropic(), newResponses(), newGemini(), newBedrock()}
-	script, err := ParseScript("reasoning Hm.\nreasoning\ntext a\ncall c f {}\nagain")
+	script, err := turnpiketest.ParseScript("reasoning Hm.\nreasoning\ntext a\ncall c f {}\nagain")
 	if err != nil {
 		f.Fatal(err)
 	}
 	for _, d := range dialects { // something to remember
-		number, t, _ := script.next(nil)
+		number, t, _ := script.Next(nil)
 		say := d.answer(number, asked{body: []byte(`{"include":["reasoning.encrypted_content"]}`)}, t)
-		for _, s := range t.steps {
+		for _, s := range t.Steps {
 			say.take(s)
 		}
 		say.end()

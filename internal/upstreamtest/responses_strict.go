@@ -1,4 +1,4 @@
-package turnpiketest
+package upstreamtest
 
 import (
 	"net/http"

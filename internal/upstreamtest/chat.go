@@ -1,4 +1,4 @@
-package turnpiketest
+package upstreamtest
 
 import (
 	"encoding/json"
@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/script"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -15,39 +16,21 @@ type chatDialect struct{}
 
 func (chatDialect) path() string { return "/chat/completions" }
 
-func (chatDialect) failed(f failure) (http.Header, []byte) { return f.header(), f.body() }
+func (chatDialect) failed(f script.Failure) (http.Header, []byte) { return f.Header(), f.Body() }
 
 func (chatDialect) refuse(r refusal) []byte { return openAIRefusal(r) }
 
 // openAIRefusal is the error object of both dialects of OpenAI.
 func openAIRefusal(r refusal) []byte {
-	return openAIError(r.message, "invalid_request_error", r.param, r.code)
-}
-
-// openAIError is an error object; a param or code that is empty is null.
-func openAIError(message, kind, param, code string) []byte {
-	type details struct {
-		Message string  `json:"message"`
-		Type    string  `json:"type"`
-		Param   *string `json:"param"`
-		Code    *string `json:"code"`
-	}
-	d := details{Message: message, Type: kind}
-	if param != "" {
-		d.Param = &param
-	}
-	if code != "" {
-		d.Code = &code
-	}
-	return encode(map[string]details{"error": d})
+	return script.OpenAIError(r.message, "invalid_request_error", r.param, r.code)
 }
 
 func (chatDialect) style() style {
 	return openAIStyle{topLevel: "Unrecognized request argument supplied: %s"}
 }
 
-func (chatDialect) answer(number int, a asked, _ turn) answer {
-	return &chatAnswer{id: turnID(number), model: a.Model, created: time.Now().Unix(), counts: a.StreamOptions.IncludeUsage}
+func (chatDialect) answer(number int, a asked, _ script.Turn) answer {
+	return &chatAnswer{id: script.TurnID(number), model: a.Model, created: time.Now().Unix(), counts: a.StreamOptions.IncludeUsage}
 }
 
 // chatAnswer is one completion.
@@ -64,7 +47,7 @@ type chatAnswer struct {
 	opened                   bool
 }
 
-func (s *chatAnswer) take(st step) []sseEvent {
+func (s *chatAnswer) take(st script.Step) []sseEvent {
 	var events []sseEvent
 	for _, d := range s.deltas(st) {
 		events = append(events, sseEvent{data: s.chunk(d, "")})
@@ -80,42 +63,42 @@ func (s *chatAnswer) end() []sseEvent {
 	return append(events, sseEvent{data: []byte("[DONE]")})
 }
 
-func (s *chatAnswer) fail(f failure) []sseEvent { return []sseEvent{{data: f.body()}} }
+func (s *chatAnswer) fail(f script.Failure) []sseEvent { return []sseEvent{{data: f.Body()}} }
 
 // deltas adds what a step says and returns it as deltas, in JSON.
-func (s *chatAnswer) deltas(st step) []string {
+func (s *chatAnswer) deltas(st script.Step) []string {
 	var deltas []string
 	if !s.opened {
-		switch st.verb {
-		case sayText, sayReasoning, sayRefusal, makeCall:
+		switch st.Verb {
+		case script.SayText, script.SayReasoning, script.SayRefusal, script.MakeCall:
 			s.opened = true
-			deltas = append(deltas, opening(st.verb))
+			deltas = append(deltas, opening(st.Verb))
 		}
 	}
-	switch st.verb {
-	case sayText:
-		s.text += st.text
-		deltas = append(deltas, member("content", st.text))
-	case sayReasoning:
-		s.reasoning += st.text
-		deltas = append(deltas, member("reasoning_content", st.text))
-	case sayRefusal:
-		s.refusal += st.text
-		deltas = append(deltas, member("refusal", st.text))
-	case makeCall:
-		deltas = append(deltas, callDeltas(len(s.calls), st.call)...)
-		s.calls = append(s.calls, st.call)
-	case setStop:
-		s.stop = st.stop
-	case setUsage:
-		s.usage = st.usage
+	switch st.Verb {
+	case script.SayText:
+		s.text += st.Text
+		deltas = append(deltas, member("content", st.Text))
+	case script.SayReasoning:
+		s.reasoning += st.Text
+		deltas = append(deltas, member("reasoning_content", st.Text))
+	case script.SayRefusal:
+		s.refusal += st.Text
+		deltas = append(deltas, member("refusal", st.Text))
+	case script.MakeCall:
+		deltas = append(deltas, callDeltas(len(s.calls), st.Call)...)
+		s.calls = append(s.calls, st.Call)
+	case script.SetStop:
+		s.stop = st.Stop
+	case script.SetUsage:
+		s.usage = st.Usage
 	}
 	return deltas
 }
 
 // opening is the first delta. It has no text where a call comes first.
-func opening(first verb) string {
-	if first == makeCall {
+func opening(first script.Verb) string {
+	if first == script.MakeCall {
 		return `{"role":"assistant","content":null}`
 	}
 	return `{"role":"assistant","content":"","refusal":null}`
@@ -126,7 +109,7 @@ func opening(first verb) string {
 func callDeltas(index int, c model.Call) []string {
 	deltas := []string{fmt.Sprintf(`{"tool_calls":[{"index":%d,"id":%s,"type":"function","function":{"name":%s,"arguments":""}}]}`,
 		index, quote(c.ID), quote(c.Name))}
-	for _, part := range halves(c.Arguments) {
+	for _, part := range script.Halves(c.Arguments) {
 		deltas = append(deltas, fmt.Sprintf(`{"tool_calls":[{"index":%d,"function":{"arguments":%s}}]}`, index, quote(part)))
 	}
 	return deltas
@@ -134,7 +117,7 @@ func callDeltas(index int, c model.Call) []string {
 
 func (s *chatAnswer) reason() model.Stop {
 	if s.stop == "" {
-		return defaultStop(len(s.calls))
+		return script.DefaultStop(len(s.calls))
 	}
 	return s.stop
 }

@@ -1,4 +1,4 @@
-package turnpiketest_test
+package upstreamtest_test
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/turnpike-gateway/turnpike/internal/provider/providertest"
+	"github.com/turnpike-gateway/turnpike/internal/upstreamtest"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
@@ -202,7 +203,7 @@ func responsesRefusals() refusals {
 func TestAStrictUpstreamRefusesWhatTheProviderRefuses(t *testing.T) {
 	for _, all := range []refusals{chatRefusals(), anthropicRefusals(), responsesRefusals(), bedrockRefusals()} {
 		t.Run(all.path, func(t *testing.T) {
-			u := turnpiketest.NewUpstream(turnpiketest.NewScript(t, "text a\nagain"), turnpiketest.UpstreamOptions{Strict: true})
+			u := upstreamtest.New(turnpiketest.NewScript(t, "text a\nagain"), upstreamtest.Options{Strict: true})
 			defer u.Close()
 			if status, _, body := send(t, u, all.path, all.valid); status != http.StatusOK {
 				t.Fatalf("the valid request: %d %s", status, body)
@@ -232,7 +233,7 @@ func TestAStrictUpstreamRefusesWhatTheProviderRefuses(t *testing.T) {
 }
 
 // checkRefused checks that a request is refused in the form of its dialect.
-func checkRefused(t *testing.T, u *turnpiketest.Upstream, path, body, why string) {
+func checkRefused(t *testing.T, u *upstreamtest.Upstream, path, body, why string) {
 	t.Helper()
 	status, _, answer := send(t, u, path, body)
 	o := parse(t, answer)
@@ -255,7 +256,7 @@ func checkRefused(t *testing.T, u *turnpiketest.Upstream, path, body, why string
 }
 
 func TestMessagesWithoutAVersionAreRefused(t *testing.T) {
-	u := turnpiketest.NewUpstream(turnpiketest.NewScript(t, "text a"), turnpiketest.UpstreamOptions{Strict: true})
+	u := upstreamtest.New(turnpiketest.NewScript(t, "text a"), upstreamtest.Options{Strict: true})
 	defer u.Close()
 	resp, err := http.Post(u.URL+"/messages", "application/json", strings.NewReader(fmt.Sprintf(messagesBody, "")))
 	if err != nil {
@@ -271,7 +272,7 @@ func TestMessagesWithoutAVersionAreRefused(t *testing.T) {
 // An Upstream knows the thinking that it sent. A second request repeats it; the
 // rows change it.
 func TestThinkingThatWasChangedIsRefused(t *testing.T) { // P08
-	u := turnpiketest.NewUpstream(turnpiketest.NewScript(t, "reasoning Hm.\nreasoning\ntext Look.\ncall c1 f {}\n\ntext Done.\nagain"), turnpiketest.UpstreamOptions{Strict: true})
+	u := upstreamtest.New(turnpiketest.NewScript(t, "reasoning Hm.\nreasoning\ntext Look.\ncall c1 f {}\n\ntext Done.\nagain"), upstreamtest.Options{Strict: true})
 	defer u.Close()
 	const first = `{"model":"m","max_tokens":4000,"thinking":%s,"tools":[{"name":"f","input_schema":{"type":"object"}}],"messages":[{"role":"user","content":"go"}%s]}`
 	const enabled, adaptive = `{"type":"enabled","budget_tokens":2000}`, `{"type":"adaptive"}`
@@ -327,7 +328,7 @@ func TestThinkingThatWasChangedIsRefused(t *testing.T) { // P08
 }
 
 func TestReasoningThatWasChangedIsRefused(t *testing.T) { // P08
-	u := turnpiketest.NewUpstream(turnpiketest.NewScript(t, "reasoning Hm.\ncall c1 f {}\n\ntext Done.\nagain"), turnpiketest.UpstreamOptions{Strict: true})
+	u := upstreamtest.New(turnpiketest.NewScript(t, "reasoning Hm.\ncall c1 f {}\n\ntext Done.\nagain"), upstreamtest.Options{Strict: true})
 	defer u.Close()
 	const first = `{"model":"m","store":false,"include":["reasoning.encrypted_content"],"input":[{"role":"user","content":"go"}%s]}`
 	_, _, body := send(t, u, "/responses", fmt.Sprintf(first, ""))
@@ -366,7 +367,7 @@ func TestReasoningThatWasChangedIsRefused(t *testing.T) { // P08
 
 // A response that may be stored is found by its id, and so are its items.
 func TestAResponseIsContinued(t *testing.T) {
-	u := turnpiketest.NewUpstream(turnpiketest.NewScript(t, "reasoning Hm.\ncall c1 f {}\n\ntext Done.\nagain"), turnpiketest.UpstreamOptions{Strict: true})
+	u := upstreamtest.New(turnpiketest.NewScript(t, "reasoning Hm.\ncall c1 f {}\n\ntext Done.\nagain"), upstreamtest.Options{Strict: true})
 	defer u.Close()
 	_, _, body := send(t, u, "/responses", `{"model":"m","input":"go"}`)
 	r := parse(t, body)
@@ -394,7 +395,7 @@ func TestAResponseIsContinued(t *testing.T) {
 func TestRecordedRequestsAreJudgedAsTheyWere(t *testing.T) {
 	for dialect, path := range map[string]string{"openai-chat": "/chat/completions", "anthropic": "/messages", "openai-responses": "/responses", "bedrock-converse": "/model/m/converse"} {
 		t.Run(dialect, func(t *testing.T) {
-			u := turnpiketest.NewUpstream(turnpiketest.NewScript(t, "text a\nagain"), turnpiketest.UpstreamOptions{Strict: true})
+			u := upstreamtest.New(turnpiketest.NewScript(t, "text a\nagain"), upstreamtest.Options{Strict: true})
 			defer u.Close()
 			accepted := 0
 			for _, r := range providertest.Recordings(t, dialect) {

@@ -1,4 +1,4 @@
-package turnpiketest
+package upstreamtest
 
 import (
 	"encoding/json"
@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/script"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -40,21 +41,21 @@ func (*responsesDialect) style() style { return openAIStyle{} }
 
 func (*responsesDialect) refuse(r refusal) []byte { return openAIRefusal(r) }
 
-func (*responsesDialect) failed(f failure) (http.Header, []byte) {
+func (*responsesDialect) failed(f script.Failure) (http.Header, []byte) {
 	kind, code := "invalid_request_error", ""
 	switch {
-	case f.status == http.StatusUnauthorized:
+	case f.Status == http.StatusUnauthorized:
 		code = "invalid_api_key"
-	case f.status == http.StatusNotFound:
+	case f.Status == http.StatusNotFound:
 		code = "model_not_found"
-	case f.status == http.StatusTooManyRequests:
+	case f.Status == http.StatusTooManyRequests:
 		kind, code = "rate_limit_error", "rate_limit_exceeded"
-	case f.status >= 500:
+	case f.Status >= 500:
 		kind, code = "server_error", "server_error"
-	case strings.Contains(f.message, "context window"):
+	case strings.Contains(f.Message, "context window"):
 		code = "context_length_exceeded"
 	}
-	return f.header(), openAIError(f.words(), kind, "", code)
+	return f.Header(), script.OpenAIError(f.Words(), kind, "", code)
 }
 
 // responsesRequest is what the answer repeats of the request.
@@ -65,12 +66,12 @@ type responsesRequest struct {
 	Input    json.RawMessage
 }
 
-func (d *responsesDialect) answer(number int, a asked, t turn) answer {
+func (d *responsesDialect) answer(number int, a asked, t script.Turn) answer {
 	r := responsesRequest{}
 	_ = json.Unmarshal(a.body, &r) // what is wrong in it counts only where the Upstream is strict
 	members, _ := decode(a.body)
 	s := &responsesAnswer{
-		d: d, number: number, usage: t.usage(), created: time.Now().Unix(),
+		d: d, number: number, usage: t.Usage(), created: time.Now().Unix(),
 		store: r.Store == nil || *r.Store, request: r,
 	}
 	s.echo, _ = members.(object)
@@ -93,24 +94,24 @@ type responsesAnswer struct {
 
 	sequence int
 	begun    bool
-	open     verb   // what the open item says; "" = no item is open
-	part     verb   // what the open part of a message says
-	text     string // of the open part, summary or arguments
-	item     object // the open item
+	open     script.Verb // what the open item says; "" = no item is open
+	part     script.Verb // what the open part of a message says
+	text     string      // of the open part, summary or arguments
+	item     object      // the open item
 	output   []object
 	stop     model.Stop
 }
 
-func (s *responsesAnswer) take(st step) []sseEvent {
-	switch st.verb {
-	case sayText, sayRefusal:
+func (s *responsesAnswer) take(st script.Step) []sseEvent {
+	switch st.Verb {
+	case script.SayText, script.SayRefusal:
 		return s.say(st)
-	case sayReasoning:
-		return s.think(st.text)
-	case makeCall:
-		return s.call(st.call)
-	case setStop:
-		s.stop = st.stop
+	case script.SayReasoning:
+		return s.think(st.Text)
+	case script.MakeCall:
+		return s.call(st.Call)
+	case script.SetStop:
+		s.stop = st.Stop
 	}
 	return nil
 }
@@ -141,7 +142,7 @@ func (s *responsesAnswer) begin() []sseEvent {
 }
 
 // enter opens an item.
-func (s *responsesAnswer) enter(what verb, prefix string, item object) []sseEvent {
+func (s *responsesAnswer) enter(what script.Verb, prefix string, item object) []sseEvent {
 	events := append(s.begin(), s.leave("completed")...)
 	item["id"] = fmt.Sprintf("%s_script_%d_%d", prefix, s.number, len(s.output))
 	s.open, s.item, s.text = what, item, ""
@@ -149,28 +150,28 @@ func (s *responsesAnswer) enter(what verb, prefix string, item object) []sseEven
 }
 
 // say adds to a message; a refusal is a part of its own.
-func (s *responsesAnswer) say(st step) []sseEvent {
+func (s *responsesAnswer) say(st script.Step) []sseEvent {
 	var events []sseEvent
-	if s.open != sayText {
-		events = s.enter(sayText, "msg", object{"type": "message", "role": "assistant", "status": "in_progress", "content": []object{}})
+	if s.open != script.SayText {
+		events = s.enter(script.SayText, "msg", object{"type": "message", "role": "assistant", "status": "in_progress", "content": []object{}})
 		s.part = ""
 	}
-	if s.part != st.verb {
+	if s.part != st.Verb {
 		events = append(events, s.leavePart()...)
-		s.part, s.text = st.verb, ""
+		s.part, s.text = st.Verb, ""
 		events = append(events, s.event("response.content_part.added", s.at(object{"content_index": s.parts(), "part": s.partObject()})))
 	}
-	s.text += st.text
-	if st.verb == sayRefusal {
-		return append(events, s.event("response.refusal.delta", s.at(object{"content_index": s.parts(), "delta": st.text})))
+	s.text += st.Text
+	if st.Verb == script.SayRefusal {
+		return append(events, s.event("response.refusal.delta", s.at(object{"content_index": s.parts(), "delta": st.Text})))
 	}
-	return append(events, s.event("response.output_text.delta", s.at(object{"content_index": s.parts(), "delta": st.text, "logprobs": []any{}})))
+	return append(events, s.event("response.output_text.delta", s.at(object{"content_index": s.parts(), "delta": st.Text, "logprobs": []any{}})))
 }
 
 func (s *responsesAnswer) parts() int { return len(s.item["content"].([]object)) }
 
 func (s *responsesAnswer) partObject() object {
-	if s.part == sayRefusal {
+	if s.part == script.SayRefusal {
 		return object{"type": "refusal", "refusal": s.text}
 	}
 	return object{"type": "output_text", "text": s.text, "annotations": []any{}, "logprobs": []any{}}
@@ -181,7 +182,7 @@ func (s *responsesAnswer) leavePart() []sseEvent {
 		return nil
 	}
 	name, done := "response.output_text.done", object{"text": s.text, "logprobs": []any{}}
-	if s.part == sayRefusal {
+	if s.part == script.SayRefusal {
 		name, done = "response.refusal.done", object{"refusal": s.text}
 	}
 	done["content_index"] = s.parts()
@@ -198,12 +199,12 @@ func (s *responsesAnswer) leavePart() []sseEvent {
 // the provider hides: an item without a summary.
 func (s *responsesAnswer) think(text string) []sseEvent {
 	if text == "" {
-		events := s.enter(sayReasoning, "rs", object{"type": "reasoning", "summary": []object{}})
+		events := s.enter(script.SayReasoning, "rs", object{"type": "reasoning", "summary": []object{}})
 		return append(events, s.leave("completed")...)
 	}
 	var events []sseEvent
-	if s.open != sayReasoning {
-		events = s.enter(sayReasoning, "rs", object{"type": "reasoning", "summary": []object{}})
+	if s.open != script.SayReasoning {
+		events = s.enter(script.SayReasoning, "rs", object{"type": "reasoning", "summary": []object{}})
 		events = append(events, s.event("response.reasoning_summary_part.added", s.at(object{"summary_index": 0, "part": summaryText("")})))
 	}
 	s.text += text
@@ -213,9 +214,9 @@ func (s *responsesAnswer) think(text string) []sseEvent {
 func summaryText(text string) object { return object{"type": "summary_text", "text": text} }
 
 func (s *responsesAnswer) call(c model.Call) []sseEvent {
-	events := s.enter(makeCall, "fc", object{"type": "function_call", "status": "in_progress", "call_id": c.ID, "name": c.Name, "arguments": ""})
+	events := s.enter(script.MakeCall, "fc", object{"type": "function_call", "status": "in_progress", "call_id": c.ID, "name": c.Name, "arguments": ""})
 	s.text = c.Arguments
-	for _, part := range halves(c.Arguments) {
+	for _, part := range script.Halves(c.Arguments) {
 		events = append(events, s.event("response.function_call_arguments.delta", s.at(object{"delta": part})))
 	}
 	return events
@@ -228,12 +229,12 @@ func (s *responsesAnswer) leave(status string) []sseEvent {
 	}
 	var events []sseEvent
 	switch s.open {
-	case sayText:
+	case script.SayText:
 		events = s.leavePart()
 		s.item["status"] = status
-	case sayReasoning:
+	case script.SayReasoning:
 		events = s.leaveSummary()
-	case makeCall:
+	case script.MakeCall:
 		if status == "completed" {
 			events = append(events, s.event("response.function_call_arguments.done", s.at(object{"arguments": s.text, "name": s.item["name"]})))
 		}
@@ -325,13 +326,13 @@ func (s *responsesAnswer) end() []sseEvent {
 	return append(events, s.event("response."+s.status(), object{"response": s.final()}))
 }
 
-func (s *responsesAnswer) fail(f failure) []sseEvent {
+func (s *responsesAnswer) fail(f script.Failure) []sseEvent {
 	code := "server_error"
-	if f.status == http.StatusTooManyRequests {
+	if f.Status == http.StatusTooManyRequests {
 		code = "rate_limit_exceeded"
 	}
 	r := s.response("failed")
-	r["error"] = object{"code": code, "message": f.words()}
+	r["error"] = object{"code": code, "message": f.Words()}
 	return []sseEvent{s.event("response.failed", object{"response": r})}
 }
 

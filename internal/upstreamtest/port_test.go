@@ -1,17 +1,17 @@
-package turnpiketest_test
+package upstreamtest_test
 
 import (
 	"fmt"
 	"net"
 	"testing"
 
-	"github.com/turnpike-gateway/turnpike/turnpiketest"
+	"github.com/turnpike-gateway/turnpike/internal/upstreamtest"
 )
 
 func TestAFreePortIsFreeAndGivenOnce(t *testing.T) {
 	given := map[int]bool{}
 	for range 50 {
-		port := turnpiketest.FreePort(t)
+		port := upstreamtest.FreePort(t)
 		if given[port] || port < 20000 || port >= 32768 {
 			t.Fatalf("port %d: given before, or where systems take ports for others", port)
 		}

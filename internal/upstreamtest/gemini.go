@@ -1,4 +1,4 @@
-package turnpiketest
+package upstreamtest
 
 import (
 	"encoding/json"
@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/turnpike-gateway/turnpike/internal/script"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -80,27 +81,27 @@ func geminiStatus(status int) string {
 	return "INVALID_ARGUMENT"
 }
 
-func geminiErrorBody(f failure) []byte {
-	e := object{"code": f.status, "message": f.words(), "status": geminiStatus(f.status)}
-	if f.retryAfter > 0 {
-		e["details"] = []object{{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": fmt.Sprintf("%ds", f.retryAfter)}}
+func geminiErrorBody(f script.Failure) []byte {
+	e := object{"code": f.Status, "message": f.Words(), "status": geminiStatus(f.Status)}
+	if f.RetryAfter > 0 {
+		e["details"] = []object{{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": fmt.Sprintf("%ds", f.RetryAfter)}}
 	}
 	return encode(object{"error": e})
 }
 
 // failed returns an error, which says only in its body how long to wait.
-func (geminiDialect) failed(f failure) (http.Header, []byte) {
-	header := f.header()
+func (geminiDialect) failed(f script.Failure) (http.Header, []byte) {
+	header := f.Header()
 	header.Del("Retry-After")
 	return header, geminiErrorBody(f)
 }
 
 func (geminiDialect) refuse(r refusal) []byte {
-	return geminiErrorBody(failure{status: http.StatusBadRequest, message: r.message})
+	return geminiErrorBody(script.Failure{Status: http.StatusBadRequest, Message: r.message})
 }
 
-func (d geminiDialect) answer(number int, a asked, t turn) answer {
-	return &geminiAnswer{d: d, number: number, model: a.Model, usage: t.usage(), turn: &geminiTurn{}}
+func (d geminiDialect) answer(number int, a asked, t script.Turn) answer {
+	return &geminiAnswer{d: d, number: number, model: a.Model, usage: t.Usage(), turn: &geminiTurn{}}
 }
 
 // geminiAnswer is one answer.
@@ -119,27 +120,27 @@ type geminiAnswer struct {
 	stop    model.Stop
 }
 
-func (s *geminiAnswer) take(st step) []sseEvent {
-	switch st.verb {
-	case sayText, sayRefusal:
-		s.refused = s.refused || st.verb == sayRefusal
-		return append(s.leave(), s.say(object{"text": st.text}))
-	case sayReasoning:
+func (s *geminiAnswer) take(st script.Step) []sseEvent {
+	switch st.Verb {
+	case script.SayText, script.SayRefusal:
+		s.refused = s.refused || st.Verb == script.SayRefusal
+		return append(s.leave(), s.say(object{"text": st.Text}))
+	case script.SayReasoning:
 		s.thought = true
-		if st.text == "" { // reasoning that the provider hides
+		if st.Text == "" { // reasoning that the provider hides
 			return append(s.leave(), s.say(object{"text": "", "thoughtSignature": s.seal("hidden")}))
 		}
-		return append(s.leave(), s.say(object{"thought": true, "text": st.text}))
-	case makeCall:
+		return append(s.leave(), s.say(object{"thought": true, "text": st.Text}))
+	case script.MakeCall:
 		events := s.leave()
-		if st.call.Arguments != "" && !json.Valid([]byte(st.call.Arguments)) {
-			s.open = &st.call
-			return append(events, s.event(s.callPart(object{"name": st.call.Name, "willContinue": true}, st.call), ""))
+		if st.Call.Arguments != "" && !json.Valid([]byte(st.Call.Arguments)) {
+			s.open = &st.Call
+			return append(events, s.event(s.callPart(object{"name": st.Call.Name, "willContinue": true}, st.Call), ""))
 		}
-		s.pending = &st.call
+		s.pending = &st.Call
 		return events
-	case setStop:
-		s.stop = st.stop
+	case script.SetStop:
+		s.stop = st.Stop
 	}
 	return nil
 }
@@ -232,7 +233,7 @@ func (s *geminiAnswer) reason() string {
 	return "STOP"
 }
 
-func (s *geminiAnswer) fail(f failure) []sseEvent {
+func (s *geminiAnswer) fail(f script.Failure) []sseEvent {
 	return []sseEvent{{data: geminiErrorBody(f)}}
 }
 

@@ -1,4 +1,4 @@
-package turnpiketest_test
+package upstreamtest_test
 
 import (
 	"encoding/json"
@@ -12,6 +12,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/provider/gemini"
 	"github.com/turnpike-gateway/turnpike/internal/provider/providertest"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
+	"github.com/turnpike-gateway/turnpike/internal/upstreamtest"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -34,7 +35,7 @@ func partsOf(t *testing.T, chunk object) (parts []any, reason any) {
 
 func TestAGeminiAnswerIsTheSameAsOneObjectAndAsAStream(t *testing.T) { // M03
 	for _, piece := range []int{0, 1, 7} {
-		u := turnpiketest.NewUpstream(turnpiketest.NewScript(t, inEveryKind), turnpiketest.UpstreamOptions{Strict: true, Piece: piece})
+		u := upstreamtest.New(turnpiketest.NewScript(t, inEveryKind), upstreamtest.Options{Strict: true, Piece: piece})
 		t.Cleanup(u.Close)
 		_, _, body := send(t, u, generatePath, geminiBody)
 		whole, reason := partsOf(t, parse(t, body))
@@ -81,7 +82,7 @@ const geminiValid = `{"systemInstruction":{"parts":[{"text":"s"}]},` +
 	`"generationConfig":{"temperature":1,"topP":0.5,"topK":3,"maxOutputTokens":9,"seed":7,"stopSequences":["x"],"presencePenalty":1,"responseMimeType":"application/json","responseJsonSchema":{"type":"object"},"thinkingConfig":{"includeThoughts":true,"thinkingLevel":"low"}}}`
 
 func TestAStrictGeminiRefusesWhatTheProviderRefuses(t *testing.T) { // M03 P08
-	u := turnpiketest.NewUpstream(turnpiketest.NewScript(t, "text a\nagain"), turnpiketest.UpstreamOptions{Strict: true})
+	u := upstreamtest.New(turnpiketest.NewScript(t, "text a\nagain"), upstreamtest.Options{Strict: true})
 	defer u.Close()
 	refused := func(path, body, why string) {
 		t.Helper()
@@ -153,7 +154,7 @@ func TestAStrictGeminiRefusesWhatTheProviderRefuses(t *testing.T) { // M03 P08
 // An Upstream knows the thoughts and the signatures that it sent. A second request
 // repeats them; the rows change them.
 func TestGeminiThoughtsThatWereChangedAreRefused(t *testing.T) { // P08
-	u := turnpiketest.NewUpstream(turnpiketest.NewScript(t, "reasoning Hm.\nreasoning\ntext Look.\ncall c1 f {}\n\ntext Done.\nagain"), turnpiketest.UpstreamOptions{Strict: true})
+	u := upstreamtest.New(turnpiketest.NewScript(t, "reasoning Hm.\nreasoning\ntext Look.\ncall c1 f {}\n\ntext Done.\nagain"), upstreamtest.Options{Strict: true})
 	defer u.Close()
 	_, _, body := send(t, u, generatePath, geminiBody)
 	all, _ := partsOf(t, parse(t, body))
@@ -195,7 +196,7 @@ func TestGeminiThoughtsComeBackUnchanged(t *testing.T) { // P08
 		fmt.Fprintf(&story, "reasoning Thought %d.\nreasoning\ntext Look.\ncall c%d f {\"n\":%d}\ncall - f {}\n\n", i, i, i)
 	}
 	story.WriteString("reasoning Last.\ntext Done.\n\ntext Yes.")
-	u := turnpiketest.NewUpstream(turnpiketest.NewScript(t, story.String()), turnpiketest.UpstreamOptions{Strict: true, Piece: 3})
+	u := upstreamtest.New(turnpiketest.NewScript(t, story.String()), upstreamtest.Options{Strict: true, Piece: 3})
 	t.Cleanup(u.Close)
 	m := gemini.New(wire.Endpoint{BaseURL: u.URL, Transport: u.Transport()}, gemini.Options{})
 	items := []item.Item{item.NewText(item.User, "go")}
@@ -224,7 +225,7 @@ func TestGeminiThoughtsComeBackUnchanged(t *testing.T) { // P08
 // What the real API accepted in recorded exchanges, a strict Upstream accepts, but for
 // signatures that it has not sent itself.
 func TestRecordedGeminiRequestsAreJudgedAsTheyWere(t *testing.T) { // M03
-	u := turnpiketest.NewUpstream(turnpiketest.NewScript(t, "text a\nagain"), turnpiketest.UpstreamOptions{Strict: true})
+	u := upstreamtest.New(turnpiketest.NewScript(t, "text a\nagain"), upstreamtest.Options{Strict: true})
 	defer u.Close()
 	accepted := 0
 	for _, r := range providertest.Recordings(t, "gemini") {
@@ -246,7 +247,7 @@ func TestRecordedGeminiRequestsAreJudgedAsTheyWere(t *testing.T) { // M03
 }
 
 func TestGeminiErrorsHaveTheirForm(t *testing.T) {
-	u := turnpiketest.NewUpstream(turnpiketest.NewScript(t, "fail 429 retry-after 2 busy\n\ntext a\nfail 500 broken"), turnpiketest.UpstreamOptions{})
+	u := upstreamtest.New(turnpiketest.NewScript(t, "fail 429 retry-after 2 busy\n\ntext a\nfail 500 broken"), upstreamtest.Options{})
 	defer u.Close()
 	status, header, body := send(t, u, streamPath, geminiBody)
 	const want = `{"error":{"code":429,"details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"2s"}],"message":"busy","status":"RESOURCE_EXHAUSTED"}}`

@@ -1,4 +1,4 @@
-package turnpiketest
+package upstreamtest
 
 import (
 	"encoding/base64"
@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+
+	"github.com/turnpike-gateway/turnpike/internal/script"
 )
 
 // bedrockDialect is Amazon Bedrock Converse, with a Claude model behind it: an answer is
@@ -70,20 +72,20 @@ func bedrockError(status int) string {
 }
 
 // failed returns an error answer. Its type is in the header alone.
-func (*bedrockDialect) failed(f failure) (http.Header, []byte) {
-	header := f.header()
-	kind := f.kind
+func (*bedrockDialect) failed(f script.Failure) (http.Header, []byte) {
+	header := f.Header()
+	kind := f.Kind
 	if kind == "" {
-		kind = bedrockError(f.status)
+		kind = bedrockError(f.Status)
 	}
 	header.Set("X-Amzn-Errortype", kind+":http://internal.amazon.com/coral/com.amazon.bedrock/")
 	header.Set("X-Amzn-Requestid", "script")
-	return header, encode(object{"message": f.words()})
+	return header, encode(object{"message": f.Words()})
 }
 
 func (*bedrockDialect) refuse(r refusal) []byte { return encode(object{"message": r.message}) }
 
-func (d *bedrockDialect) answer(number int, a asked, t turn) answer {
+func (d *bedrockDialect) answer(number int, a asked, t script.Turn) answer {
 	inner, _ := d.claude.answer(number, a, t).(*anthropicAnswer) // which it always is
 	return &bedrockAnswer{inner: inner}
 }
@@ -91,14 +93,14 @@ func (d *bedrockDialect) answer(number int, a asked, t turn) answer {
 // bedrockAnswer says what a Messages answer says in the words of Converse.
 type bedrockAnswer struct{ inner *anthropicAnswer }
 
-func (s *bedrockAnswer) take(st step) []sseEvent { return converted(s.inner.take(st)) }
+func (s *bedrockAnswer) take(st script.Step) []sseEvent { return converted(s.inner.take(st)) }
 
 func (s *bedrockAnswer) end() []sseEvent { return converted(s.inner.end()) }
 
 // fail is an exception inside of the stream.
-func (s *bedrockAnswer) fail(f failure) []sseEvent {
-	kind := bedrockError(f.status)
-	return []sseEvent{{exceptionName + strings.ToLower(kind[:1]) + kind[1:], encode(object{"message": f.words()})}}
+func (s *bedrockAnswer) fail(f script.Failure) []sseEvent {
+	kind := bedrockError(f.Status)
+	return []sseEvent{{exceptionName + strings.ToLower(kind[:1]) + kind[1:], encode(object{"message": f.Words()})}}
 }
 
 func (s *bedrockAnswer) whole() []byte {

@@ -1,4 +1,6 @@
-package turnpiketest
+// Package script reads the stories that scripted models and fake providers play: the format is that of package
+// turnpiketest.
+package script
 
 import (
 	"errors"
@@ -10,55 +12,57 @@ import (
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
-// verb is the first word of a story's line.
-type verb string
+// Verb is the first word of a story's line.
+type Verb string
 
+// The verbs. Package turnpiketest says what their lines mean.
 const (
-	sayText      verb = "text"
-	sayReasoning verb = "reasoning"
-	sayRefusal   verb = "refusal"
-	makeCall     verb = "call"
-	setStop      verb = "stop"
-	setUsage     verb = "usage"
-	pause        verb = "wait"
-	fail         verb = "fail"
-	cut          verb = "cut"
-	hang         verb = "hang"
-	again        verb = "again"
+	SayText      Verb = "text"
+	SayReasoning Verb = "reasoning"
+	SayRefusal   Verb = "refusal"
+	MakeCall     Verb = "call"
+	SetStop      Verb = "stop"
+	SetUsage     Verb = "usage"
+	Pause        Verb = "wait"
+	Fail         Verb = "fail"
+	Cut          Verb = "cut"
+	Hang         Verb = "hang"
+	again        Verb = "again"
 )
 
-// step is one line of a turn.
-type step struct {
-	verb    verb
-	text    string
-	call    model.Call
-	stop    model.Stop
-	usage   model.Usage
-	wait    time.Duration
-	failure failure
+// Step is one line of a turn.
+type Step struct {
+	Verb    Verb
+	Text    string
+	Call    model.Call
+	Stop    model.Stop
+	Usage   model.Usage
+	Wait    time.Duration
+	Failure Failure
 }
 
-// failure is a provider's error answer.
-type failure struct {
-	status     int
-	retryAfter int // seconds; 0 = not said
-	message    string
-	kind       string // the type of the error, on Bedrock; "" = that of the status
+// Failure is a provider's error answer.
+type Failure struct {
+	Status     int
+	RetryAfter int // seconds; 0 = not said
+	Message    string
+	Kind       string // the type of the error, on Bedrock; "" = that of the status
 }
 
-// turn is the answer to one model call.
-type turn struct {
-	steps []step
-	again int  // how many more calls it answers; forever = all
-	begun bool // it has answered one
+// Turn is the answer to one model call.
+type Turn struct {
+	Steps []Step
+	Again int  // how many more calls it answers; forever = all
+	Begun bool // it has answered one
 }
 
-const forever = -1
+// Forever is the Again of a turn that answers all further calls.
+const Forever = -1
 
-// parseStory reads the turns of a story.
-func parseStory(story string) ([]turn, error) {
-	var turns []turn
-	var current *turn
+// Parse reads the turns of a story. The error names the line that is wrong.
+func Parse(story string) ([]Turn, error) {
+	var turns []Turn
+	var current *Turn
 	number := 0
 	for line := range strings.Lines(story) {
 		number++
@@ -70,7 +74,7 @@ func parseStory(story string) ([]turn, error) {
 		case strings.HasPrefix(line, "#"):
 			continue
 		case current == nil:
-			turns = append(turns, turn{})
+			turns = append(turns, Turn{})
 			current = &turns[len(turns)-1]
 		}
 		if err := current.add(line); err != nil {
@@ -81,32 +85,32 @@ func parseStory(story string) ([]turn, error) {
 }
 
 // add reads one line of the turn.
-func (t *turn) add(line string) error {
+func (t *Turn) add(line string) error {
 	word, rest, _ := strings.Cut(line, " ")
-	s := step{verb: verb(word)}
+	s := Step{Verb: Verb(word)}
 	var err error
-	switch s.verb {
-	case sayText, sayReasoning, sayRefusal:
-		s.text, err = words(rest)
-	case makeCall:
-		s.call, err = parseCall(rest)
-	case setStop:
-		s.stop, err = parseStop(rest)
-	case setUsage:
-		s.usage, err = parseUsage(rest)
-	case pause:
-		s.wait, err = time.ParseDuration(rest)
-	case fail:
-		s.failure, err = parseFailure(rest)
-	case cut, hang:
+	switch s.Verb {
+	case SayText, SayReasoning, SayRefusal:
+		s.Text, err = words(rest)
+	case MakeCall:
+		s.Call, err = parseCall(rest)
+	case SetStop:
+		s.Stop, err = parseStop(rest)
+	case SetUsage:
+		s.Usage, err = parseUsage(rest)
+	case Pause:
+		s.Wait, err = time.ParseDuration(rest)
+	case Fail:
+		s.Failure, err = parseFailure(rest)
+	case Cut, Hang:
 		err = nothing(rest)
 	case again:
-		t.again, err = parseAgain(rest)
+		t.Again, err = parseAgain(rest)
 		return err
 	default:
 		err = fmt.Errorf("unknown word %q", word)
 	}
-	t.steps = append(t.steps, s)
+	t.Steps = append(t.Steps, s)
 	return err
 }
 
@@ -151,26 +155,26 @@ func parseUsage(rest string) (model.Usage, error) {
 	return u, nil
 }
 
-func parseFailure(rest string) (failure, error) {
+func parseFailure(rest string) (Failure, error) {
 	word, rest, _ := strings.Cut(rest, " ")
 	status, err := strconv.Atoi(word)
 	if err != nil || status < 400 || status > 599 {
-		return failure{}, fmt.Errorf("fail %q: not the status of an error", word)
+		return Failure{}, fmt.Errorf("fail %q: not the status of an error", word)
 	}
-	f := failure{status: status}
+	f := Failure{Status: status}
 	if after, ok := strings.CutPrefix(rest, "retry-after "); ok {
 		word, rest, _ = strings.Cut(after, " ")
-		if f.retryAfter, err = strconv.Atoi(word); err != nil || f.retryAfter < 1 {
-			return failure{}, fmt.Errorf("retry-after %q: not a number of seconds", word)
+		if f.RetryAfter, err = strconv.Atoi(word); err != nil || f.RetryAfter < 1 {
+			return Failure{}, fmt.Errorf("retry-after %q: not a number of seconds", word)
 		}
 	}
-	f.message, err = words(rest)
+	f.Message, err = words(rest)
 	return f, err
 }
 
 func parseAgain(rest string) (int, error) {
 	if rest == "" {
-		return forever, nil
+		return Forever, nil
 	}
 	n, err := strconv.Atoi(rest)
 	if err != nil || n < 1 {

@@ -1,4 +1,4 @@
-package turnpiketest
+package upstreamtest
 
 import (
 	"crypto/hmac"
@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/script"
 )
 
 // The credentials that a strict [Upstream] accepts on Bedrock, and its region. They are
@@ -31,9 +33,9 @@ const maxSkew = 5 * time.Minute
 
 // deny verifies the signature of a request by AWS's description of Signature Version 4:
 // https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html.
-func (*bedrockDialect) deny(r *http.Request, body []byte) *failure {
-	denied := func(kind, format string, args ...any) *failure {
-		return &failure{status: http.StatusForbidden, kind: kind, message: fmt.Sprintf(format, args...)}
+func (*bedrockDialect) deny(r *http.Request, body []byte) *script.Failure {
+	denied := func(kind, format string, args ...any) *script.Failure {
+		return &script.Failure{Status: http.StatusForbidden, Kind: kind, Message: fmt.Sprintf(format, args...)}
 	}
 	authorization := r.Header.Get("Authorization")
 	if key, ok := strings.CutPrefix(authorization, "Bearer "); ok {

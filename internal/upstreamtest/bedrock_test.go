@@ -1,4 +1,4 @@
-package turnpiketest_test
+package upstreamtest_test
 
 import (
 	"encoding/base64"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/provider/bedrock"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
+	"github.com/turnpike-gateway/turnpike/internal/upstreamtest"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -70,11 +71,11 @@ func bedrockRefusals() refusals {
 	}}
 }
 
-func bedrockAdapter(t *testing.T, story string, o turnpiketest.UpstreamOptions) (*turnpiketest.Upstream, model.Model) {
-	u := turnpiketest.NewUpstream(turnpiketest.NewScript(t, story), o)
+func bedrockAdapter(t *testing.T, story string, o upstreamtest.Options) (*upstreamtest.Upstream, model.Model) {
+	u := upstreamtest.New(turnpiketest.NewScript(t, story), o)
 	t.Cleanup(u.Close)
 	return u, bedrock.New(wire.Endpoint{BaseURL: u.URL, Transport: u.Transport()},
-		bedrock.Options{Region: turnpiketest.AWSRegion, Credentials: bedrock.Static(turnpiketest.AWSAccessKeyID, turnpiketest.AWSSecretAccessKey, "")})
+		bedrock.Options{Region: upstreamtest.AWSRegion, Credentials: bedrock.Static(upstreamtest.AWSAccessKeyID, upstreamtest.AWSSecretAccessKey, "")})
 }
 
 // Ten rounds with thinking, every byte of it checked. // P08
@@ -84,7 +85,7 @@ func TestReasoningOfBedrockComesBackUnchanged(t *testing.T) {
 		fmt.Fprintf(&story, "reasoning Thought %d.\nreasoning\ntext Look.\ncall c%d f {\"n\":%d}\ncall d%d f {}\n\n", i, i, i, i)
 	}
 	story.WriteString("text Done.\n")
-	u, m := bedrockAdapter(t, story.String(), turnpiketest.UpstreamOptions{Strict: true, Piece: 3})
+	u, m := bedrockAdapter(t, story.String(), upstreamtest.Options{Strict: true, Piece: 3})
 	req := model.Request{
 		Model: "anthropic.claude-sonnet-4-5-v1:0", Options: model.Options{Effort: "low"}, Items: []item.Item{item.NewText(item.User, "go")},
 		Tools: []model.Tool{{Definition: tool.Definition{Name: "f", InputSchema: []byte(`{"type":"object"}`)}}},
@@ -108,7 +109,7 @@ func TestReasoningOfBedrockComesBackUnchanged(t *testing.T) {
 // An Upstream knows the reasoning that it sent on Bedrock. A second request repeats it;
 // the rows change it. // P08
 func TestReasoningOfBedrockThatWasChangedIsRefused(t *testing.T) {
-	u := turnpiketest.NewUpstream(turnpiketest.NewScript(t, "reasoning Hm.\nreasoning\ntext Look.\ncall c1 f {}\n\ntext Done.\nagain"), turnpiketest.UpstreamOptions{Strict: true})
+	u := upstreamtest.New(turnpiketest.NewScript(t, "reasoning Hm.\nreasoning\ntext Look.\ncall c1 f {}\n\ntext Done.\nagain"), upstreamtest.Options{Strict: true})
 	defer u.Close()
 	const first = `{"additionalModelRequestFields":{"thinking":{"type":"enabled","budget_tokens":2000}},"toolConfig":{"tools":[{"toolSpec":{"name":"f","inputSchema":{"json":{"type":"object"}}}}]},"messages":[{"role":"user","content":[{"text":"go"}]}%s]}`
 	_, _, body := send(t, u, converse, fmt.Sprintf(first, ""))

@@ -1,4 +1,4 @@
-package turnpiketest
+package upstreamtest
 
 import (
 	"context"
@@ -11,11 +11,14 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/turnpike-gateway/turnpike/internal/script"
+	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
-// UpstreamOptions say how an Upstream sends its answers and which requests it
+// Options say how an Upstream sends its answers and which requests it
 // accepts. The zero value is useful.
-type UpstreamOptions struct {
+type Options struct {
 	// Piece is how many bytes of a stream are sent at a time; 0 = one event at a
 	// time. A small odd number shows whether a reader copes with any split.
 	Piece int
@@ -37,8 +40,8 @@ type UpstreamOptions struct {
 	Strict bool
 }
 
-// UpstreamRequest is a request as it reached an Upstream.
-type UpstreamRequest struct {
+// Request is a request as it reached an Upstream.
+type Request struct {
 	Path   string
 	Header http.Header
 	Body   []byte // byte for byte
@@ -63,20 +66,20 @@ type UpstreamRequest struct {
 type Upstream struct {
 	URL string // the base URL, such as http://127.0.0.1:1234/v1
 
-	script   *Script
-	o        UpstreamOptions
+	script   *turnpiketest.Script
+	o        Options
 	dialects []dialect
 	server   *httptest.Server
 	closing  chan struct{} // ends what hangs
 	once     sync.Once
 
 	mu       sync.Mutex // guards what follows
-	requests []UpstreamRequest
+	requests []Request
 	arrived  chan struct{} // closed when a request comes; nil = nobody waits
 }
 
-// NewUpstream starts an Upstream. Close it.
-func NewUpstream(script *Script, o UpstreamOptions) *Upstream {
+// New starts an Upstream. Close it.
+func New(script *turnpiketest.Script, o Options) *Upstream {
 	u := &Upstream{script: script, o: o, closing: make(chan struct{})}
 	u.dialects = []dialect{chatDialect{}, newAnthropic(), newResponses(), newGemini(), newBedrock()}
 	u.server = httptest.NewServer(http.HandlerFunc(u.serve))
@@ -100,7 +103,7 @@ func (u *Upstream) Transport() http.RoundTripper { return u.server.Client().Tran
 
 // Requests returns what has come, in order. Bodies and headers are not to be
 // changed.
-func (u *Upstream) Requests() []UpstreamRequest {
+func (u *Upstream) Requests() []Request {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return slices.Clone(u.requests)
@@ -130,7 +133,7 @@ func (u *Upstream) Await(ctx context.Context, n int) error {
 
 // record keeps a request.
 func (u *Upstream) record(r *http.Request, body []byte, refused *refusal) {
-	kept := UpstreamRequest{Path: r.URL.Path, Header: r.Header.Clone(), Body: body, At: time.Now()}
+	kept := Request{Path: r.URL.Path, Header: r.Header.Clone(), Body: body, At: time.Now()}
 	if refused != nil {
 		kept.Refused = refused.message
 	}
@@ -146,7 +149,7 @@ func (u *Upstream) record(r *http.Request, body []byte, refused *refusal) {
 func (u *Upstream) serve(w http.ResponseWriter, r *http.Request) {
 	at := slices.IndexFunc(u.dialects, func(d dialect) bool { return serves(d, r.URL.Path) })
 	if r.Method != http.MethodPost || at < 0 {
-		sendFailure(w, chatDialect{}, failure{status: http.StatusNotFound, message: "no " + r.Method + " " + r.URL.Path})
+		sendFailure(w, chatDialect{}, script.Failure{Status: http.StatusNotFound, Message: "no " + r.Method + " " + r.URL.Path})
 		return
 	}
 	d := u.dialects[at]
@@ -159,7 +162,7 @@ func (u *Upstream) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	if g, ok := d.(guarded); ok && u.o.Strict {
 		if why := g.deny(r, body); why != nil {
-			u.record(r, body, &refusal{message: why.message})
+			u.record(r, body, &refusal{message: why.Message})
 			sendFailure(w, d, *why)
 			return
 		}
@@ -172,9 +175,9 @@ func (u *Upstream) serve(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write(d.refuse(*refused)) // a caller that left is the caller's affair
 		return
 	}
-	number, t, err := u.script.next(nil)
+	number, t, err := u.script.Next(nil)
 	if err != nil {
-		sendFailure(w, d, failure{status: http.StatusBadRequest, message: err.Error()})
+		sendFailure(w, d, script.Failure{Status: http.StatusBadRequest, Message: err.Error()})
 		return
 	}
 	stays := func(d time.Duration) bool { return u.stays(r.Context().Done(), d) }
@@ -220,20 +223,20 @@ func (u *Upstream) stays(gone <-chan struct{}, d time.Duration) bool {
 const endless = time.Duration(math.MaxInt64)
 
 // whole answers with one JSON object.
-func (u *Upstream) whole(w http.ResponseWriter, stays func(time.Duration) bool, d dialect, say answer, t turn) {
-	for _, s := range t.steps {
-		switch s.verb {
-		case pause:
-			if !stays(s.wait) {
+func (u *Upstream) whole(w http.ResponseWriter, stays func(time.Duration) bool, d dialect, say answer, t script.Turn) {
+	for _, s := range t.Steps {
+		switch s.Verb {
+		case script.Pause:
+			if !stays(s.Wait) {
 				return
 			}
-		case hang:
+		case script.Hang:
 			stays(endless)
 			return
-		case cut:
+		case script.Cut:
 			panic(http.ErrAbortHandler) // closes the connection
-		case fail:
-			sendFailure(w, d, s.failure)
+		case script.Fail:
+			sendFailure(w, d, s.Failure)
 			return
 		default:
 			say.take(s)
@@ -246,25 +249,25 @@ func (u *Upstream) whole(w http.ResponseWriter, stays func(time.Duration) bool, 
 
 // stream answers with events. Nothing is sent before the first step that says
 // something, so that a failure before it still has its status.
-func (u *Upstream) stream(out *stream, d dialect, say answer, t turn) {
-	for _, s := range t.steps {
-		switch s.verb {
-		case pause:
-			if !out.stays(s.wait) {
+func (u *Upstream) stream(out *stream, d dialect, say answer, t script.Turn) {
+	for _, s := range t.Steps {
+		switch s.Verb {
+		case script.Pause:
+			if !out.stays(s.Wait) {
 				return
 			}
-		case hang:
+		case script.Hang:
 			out.stays(endless)
 			return
-		case cut:
+		case script.Cut:
 			out.begin()
 			panic(http.ErrAbortHandler) // closes the connection
-		case fail:
+		case script.Fail:
 			if !out.begun {
-				sendFailure(out.w, d, s.failure)
+				sendFailure(out.w, d, s.Failure)
 				return
 			}
-			out.send(say.fail(s.failure))
+			out.send(say.fail(s.Failure))
 			return
 		default:
 			out.send(say.take(s))

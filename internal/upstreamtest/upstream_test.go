@@ -1,6 +1,7 @@
-package turnpiketest_test
+package upstreamtest_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,13 +14,15 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/provider/openai"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
+	"github.com/turnpike-gateway/turnpike/internal/upstreamtest"
+	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
 // upstream starts an Upstream and an adapter that speaks to it.
-func upstream(t *testing.T, story string, o turnpiketest.UpstreamOptions) (*turnpiketest.Upstream, model.Model) {
-	u := turnpiketest.NewUpstream(turnpiketest.NewScript(t, story), o)
+func upstream(t *testing.T, story string, o upstreamtest.Options) (*upstreamtest.Upstream, model.Model) {
+	u := upstreamtest.New(turnpiketest.NewScript(t, story), o)
 	transport := &http.Transport{}
 	t.Cleanup(func() {
 		transport.CloseIdleConnections()
@@ -40,7 +43,7 @@ usage 12 5
 func TestAnAdapterReadsTheSameOverTheWireAndInTheProcess(t *testing.T) {
 	for _, story := range []string{everything, "refusal No.\nstop content_filter", "text a\nstop length", "call a x {}\ncall b x {}\nstop length", "call a x {}\ncall b x {}\ncut", "text a\nfail 503 overloaded"} {
 		want, said, wantErr := stream(t.Context(), turnpiketest.NewScript(t, story))
-		for _, o := range []turnpiketest.UpstreamOptions{{}, {Piece: 1}, {Piece: 7}, {Piece: 64, Gap: time.Millisecond}} {
+		for _, o := range []upstreamtest.Options{{}, {Piece: 1}, {Piece: 7}, {Piece: 64, Gap: time.Millisecond}} {
 			t.Run(fmt.Sprintf("%.12q in pieces of %d", story, o.Piece), func(t *testing.T) {
 				_, m := upstream(t, story, o)
 				got, deltas, err := stream(t.Context(), m)
@@ -71,7 +74,7 @@ func compare(t *testing.T, want, got *model.Turn, wantErr, gotErr error) {
 	}
 }
 
-func post(t *testing.T, u *turnpiketest.Upstream, body string) (int, http.Header, string, error) {
+func post(t *testing.T, u *upstreamtest.Upstream, body string) (int, http.Header, string, error) {
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, u.URL+"/chat/completions", strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +92,7 @@ func post(t *testing.T, u *turnpiketest.Upstream, body string) (int, http.Header
 }
 
 func TestAnUpstreamKeepsEveryRequestByteForByte(t *testing.T) {
-	u, _ := upstream(t, "text a\nagain", turnpiketest.UpstreamOptions{})
+	u, _ := upstream(t, "text a\nagain", upstreamtest.Options{})
 	bodies := []string{"{\"model\" : \"m\",\n\t\"x\":1e2 }", `{"model":"\u006d"}`}
 	for _, b := range bodies {
 		if status, _, answer, err := post(t, u, b); status != http.StatusOK || err != nil || !strings.Contains(answer, `"content":"a"`) {
@@ -114,7 +117,7 @@ func TestAnUpstreamAnswersInTheFormThatIsAskedFor(t *testing.T) {
 		"a stream with counts": {`{"model":"m","stream":true,"stream_options":{"include_usage":true}}`, "text/event-stream", []string{`"choices":[],"usage":{"prompt_tokens":3`}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			u, _ := upstream(t, story, turnpiketest.UpstreamOptions{})
+			u, _ := upstream(t, story, upstreamtest.Options{})
 			status, header, answer, err := post(t, u, row.body)
 			if status != http.StatusOK || err != nil || header.Get("Content-Type") != row.kind {
 				t.Fatal(status, header, err)
@@ -134,7 +137,7 @@ func TestAnUpstreamAnswersInTheFormThatIsAskedFor(t *testing.T) {
 }
 
 func TestAnUpstreamFailsAsToldTo(t *testing.T) {
-	u, _ := upstream(t, "fail 429 retry-after 3 slow down\n\ntext a\ncut\n\ntext a\ncut\n", turnpiketest.UpstreamOptions{})
+	u, _ := upstream(t, "fail 429 retry-after 3 slow down\n\ntext a\ncut\n\ntext a\ncut\n", upstreamtest.Options{})
 	status, header, answer, err := post(t, u, `{"model":"m"}`)
 	if status != http.StatusTooManyRequests || header.Get("Retry-After") != "3" || !strings.Contains(answer, "slow down") || err != nil {
 		t.Error(status, header, answer, err)
@@ -155,7 +158,7 @@ func TestAnUpstreamFailsAsToldTo(t *testing.T) {
 
 func TestClosingAnUpstreamEndsWhatHangs(t *testing.T) {
 	for _, body := range []string{`{"model":"m"}`, `{"model":"m","stream":true}`} {
-		u, _ := upstream(t, "wait 1ms\nhang", turnpiketest.UpstreamOptions{})
+		u, _ := upstream(t, "wait 1ms\nhang", upstreamtest.Options{})
 		done := make(chan error)
 		go func() {
 			_, _, _, err := post(t, u, body)
@@ -169,4 +172,15 @@ func TestClosingAnUpstreamEndsWhatHangs(t *testing.T) {
 			t.Error("a model that hangs has answered")
 		}
 	}
+}
+
+// stream plays the next turn and returns it with the deltas.
+func stream(ctx context.Context, m model.Model) (*model.Turn, []model.Delta, error) {
+	var deltas []model.Delta
+	req := &model.Request{Model: "scripted", Items: []item.Item{item.NewText(item.User, "hi")}}
+	turn, err := m.Stream(ctx, req, func(d model.Delta) error {
+		deltas = append(deltas, d)
+		return nil
+	})
+	return turn, deltas, err
 }

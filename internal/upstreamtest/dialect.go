@@ -1,4 +1,4 @@
-package turnpiketest
+package upstreamtest
 
 import (
 	"encoding/json"
@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/turnpike-gateway/turnpike/model"
+	"github.com/turnpike-gateway/turnpike/internal/script"
 )
 
 // dialect is a provider's wire format.
@@ -16,9 +16,9 @@ type dialect interface {
 	// check refuses what the real provider would, through the methods of n.
 	check(header http.Header, n node)
 	// answer begins the answer to a request; number counts them, t is the whole turn.
-	answer(number int, a asked, t turn) answer
+	answer(number int, a asked, t script.Turn) answer
 	// failed returns an error answer.
-	failed(f failure) (http.Header, []byte)
+	failed(f script.Failure) (http.Header, []byte)
 	// refuse returns the body that refuses a request.
 	refuse(r refusal) []byte
 	// style is how the dialect words a refusal.
@@ -39,10 +39,10 @@ type inPath interface {
 // answer turns the steps of a turn into the words of a dialect. What take, end
 // and fail return is only for a stream.
 type answer interface {
-	take(s step) []sseEvent
+	take(s script.Step) []sseEvent
 	end() []sseEvent
-	fail(f failure) []sseEvent // in the middle of a stream
-	whole() []byte             // after end
+	fail(f script.Failure) []sseEvent // in the middle of a stream
+	whole() []byte                    // after end
 }
 
 // serves reports whether a path is one of the dialect.
@@ -56,7 +56,7 @@ func serves(d dialect, path string) bool {
 // guarded is a dialect that verifies credentials. deny returns nil for a request whose
 // credentials are right.
 type guarded interface {
-	deny(r *http.Request, body []byte) *failure
+	deny(r *http.Request, body []byte) *script.Failure
 }
 
 // framing is how a dialect writes the events of a stream.
@@ -102,40 +102,13 @@ func encode(v any) []byte {
 
 func quote(s string) string { return string(encode(s)) }
 
-// halves cuts a text in two, never inside a character, and leaves out empty
-// halves.
-func halves(s string) []string {
-	half := len(s) / 2
-	for half > 0 && s[half]&0xC0 == 0x80 {
-		half--
-	}
-	var parts []string
-	for _, part := range []string{s[:half], s[half:]} {
-		if part != "" {
-			parts = append(parts, part)
-		}
-	}
-	return parts
-}
-
-// usage returns the usage that a turn reports.
-func (t turn) usage() model.Usage {
-	var u model.Usage
-	for _, s := range t.steps {
-		if s.verb == setUsage {
-			u = s.usage
-		}
-	}
-	return u
-}
-
 // sendFailure answers with an error.
-func sendFailure(w http.ResponseWriter, d dialect, f failure) {
+func sendFailure(w http.ResponseWriter, d dialect, f script.Failure) {
 	header, body := d.failed(f)
 	for name, values := range header {
 		w.Header()[name] = values
 	}
-	w.WriteHeader(f.status)
+	w.WriteHeader(f.Status)
 	_, _ = w.Write(body) // a caller that left is the caller's affair
 }
 
@@ -158,7 +131,7 @@ type stream struct {
 	w       http.ResponseWriter
 	framing framing
 	control *http.ResponseController
-	o       UpstreamOptions
+	o       Options
 	stays   func(time.Duration) bool // waits, unless the caller leaves
 	begun   bool
 	failed  bool

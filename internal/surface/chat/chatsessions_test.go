@@ -117,7 +117,7 @@ func TestAChatSessionHasOneRunAtATime(t *testing.T) {
 	<-begun
 	const again = `{"model":"m","session_id":"s","messages":[{"role":"user","content":"x"}]}`
 	busy := g.Post(again)
-	if !busy.Refuses(t, 409, "session_busy", "session_id") || busy.Header.Get("Retry-After") == "" {
+	if !refusesWith(t, busy, 409, "session_busy", "session_id") || busy.Header.Get("Retry-After") == "" {
 		t.Errorf("%d %s", busy.Status, busy.Body)
 	}
 	if a := g.Send("PUT", "/v1/sessions/s", strings.NewReader(`{"messages":[{"role":"user","content":"x"}]}`), "Authorization", "Bearer owner-key"); a.Status != 409 {
@@ -136,11 +136,11 @@ func TestAChatSessionHasOneRunAtATime(t *testing.T) {
 		"a number": `1`, "with a space": `"a b"`, "a dot in front": `"."`, "too long": `"` + strings.Repeat("x", 129) + `"`,
 	} {
 		a := g.Post(`{"model":"m","session_id":` + body + `,"messages":[{"role":"user","content":"x"}]}`)
-		if !a.Refuses(t, 400, "", "session_id") {
+		if !refusesWith(t, a, 400, "", "session_id") {
 			t.Errorf("%s: %d %s", name, a.Status, a.Body)
 		}
 	}
-	if a := g.Post(again, "Turnpike-Mcp-Disabled", "true"); !a.Refuses(t, 400, "unsupported_parameter", "session_id") {
+	if a := g.Post(again, "Turnpike-Mcp-Disabled", "true"); !refusesWith(t, a, 400, "unsupported_parameter", "session_id") {
 		t.Errorf("without the loop: %d %s", a.Status, a.Body)
 	}
 	if a := g.Post(`{"model":"m","session_id":null,"messages":[{"role":"user","content":"x"}]}`); a.Status != 200 || strings.Contains(string(a.Body), "session_id") {
@@ -158,7 +158,7 @@ func TestAChatSessionOutlivesTheGateway(t *testing.T) {
 		}
 		Says("Yes.").Write(w)
 	})
-	data, yaml := t.TempDir(), Site{Upstream: up.URL, Feature: "none"}.Yaml()
+	data, yaml := NewData(t), Site{Upstream: up.URL, Feature: "none"}.Yaml()
 	g := MustRunIn(t, data, yaml, Environment())
 	c := &chatClient{Gateway: g, key: "owner-key", session: "s"}
 	c.ask("one", false)
@@ -219,7 +219,7 @@ func TestAChatSessionIsExportedAndImported(t *testing.T) {
 	if out.ID != "s" || out.Object != "session" || out.Turns != 2 || len(out.Messages) != 8 {
 		t.Errorf("%s", out.raw)
 	}
-	if a := second.sessions("GET", "s", ""); !a.Refuses(t, 404, "session_not_found", "id") {
+	if a := second.sessions("GET", "s", ""); !refusesWith(t, a, 404, "session_not_found", "id") {
 		t.Errorf("%d %s", a.Status, a.Body)
 	}
 	for range 2 { // it may be sent again
@@ -319,7 +319,7 @@ func TestCodeOfAChatSessionSharesVariables(t *testing.T) {
 		Asks(Use("code_execute", string(arguments))).Write(w)
 	})
 	yaml := "sandbox: {drivers: [quickjs]}" + Site{Upstream: up.URL, Runtime: "builtin_tools: [{name: code_execute}]"}.Yaml()
-	data := t.TempDir()
+	data := NewData(t)
 	g := MustRunWith(t, data, yaml, Environment(), app.Options{Program: sandboxtest.Program(t)})
 	const read = "JS typeof n === 'undefined' ? 'none' : 'n is ' + n"
 	one, other := &chatClient{Gateway: g, key: "owner-key", session: "s"}, &chatClient{Gateway: g, key: "owner-key", session: "t"}
@@ -363,7 +363,7 @@ func codeDirectories(t *testing.T, data string) []string {
 // What code has left is removed with the session of an agent.
 func TestWhatCodeHasLeftIsDeletedWithItsSession(t *testing.T) {
 	up := NewUpstream(t, Script(Asks(Use("code_execute", `{"language":"javascript","code":"1"}`)), Says("Done.")))
-	data := t.TempDir()
+	data := NewData(t)
 	d := Manage(MustRunWith(t, data, "sandbox: {drivers: [quickjs]}\n"+Site{Upstream: up.URL}.Yaml(), Environment(), app.Options{Program: sandboxtest.Program(t)}))
 	id := d.NewAgent("")
 	d.AsOwner("POST", "/api/agents/"+id+"/tools", `{"tool_type":"builtin","tool_name":"code_execute"}`, 201)
@@ -424,4 +424,11 @@ func TestAChatSessionHasCallsOfTheClient(t *testing.T) {
 			t.Errorf("request %d: the model was told %s, want %s: %s", i, got, want, seen[i].Body)
 		}
 	}
+}
+
+// refusesWith reports whether an answer is an error with a code ("" = any) about a member.
+func refusesWith(t *testing.T, a Answer, status int, code, param string) bool {
+	t.Helper()
+	e := a.Fault(t).Error
+	return a.Status == status && e.Code != nil && (code == "" || *e.Code == code) && e.Param != nil && *e.Param == param
 }

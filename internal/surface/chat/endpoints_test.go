@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"mime"
 	"mime/multipart"
 	"net/http"
 	"os"
@@ -77,7 +78,7 @@ func TestEveryEndpointIsRelayed(t *testing.T) {
 			}
 			continue
 		}
-		fields := sent.FieldsOf(t)
+		fields := formFields(t, sent)
 		if fields["file"][0] != string(speech) || fields["model"][0] != "odd-1" || fields["language"][0] != "de" || fields["name of file"][0] != `talk "1" \ü.mp3` {
 			t.Errorf("%s: %q", path, fields)
 		}
@@ -146,7 +147,7 @@ func TestWhatIsNotRelayedSaysWhy(t *testing.T) {
 // Large bodies go through files, of which nothing is left. // P63
 func TestALargeBodyIsSpooled(t *testing.T) {
 	NoLeaks(t)
-	data := t.TempDir()
+	data := NewData(t)
 	spooled := filepath.Join(data, app.SpoolDirectory)
 	up := NewUpstream(t, answers("application/json", `{"text":"x"}`))
 	g := MustRunIn(t, data, Site{Upstream: up.URL}.Yaml(), Environment())
@@ -155,7 +156,7 @@ func TestALargeBodyIsSpooled(t *testing.T) {
 	if got := g.Send("POST", "/v1/audio/transcriptions", bytes.NewReader(body), "Content-Type", kind); got.Status != 200 {
 		t.Fatalf("%d %s", got.Status, got.Body)
 	}
-	if fields := up.Requests()[0].FieldsOf(t); fields["file"][0] != string(speech) || fields["model"][0] != "whisper" {
+	if fields := formFields(t, up.Requests()[0]); fields["file"][0] != string(speech) || fields["model"][0] != "whisper" {
 		t.Errorf("the provider got %d bytes for the model %q", len(fields["file"][0]), fields["model"])
 	}
 	large := `{"input":"` + strings.Repeat("é ", 4<<20) + `","model":"up/e"}`
@@ -231,7 +232,7 @@ func TestEndpointsSpendFromBudgets(t *testing.T) {
 			fmt.Fprint(w, strings.Repeat("sound", 1<<18))
 		}
 	})
-	g := inBudget(t, t.TempDir(), up, "budgets: [{scope: org, period: day, usd: 0.1}]")
+	g := inBudget(t, NewData(t), up, "budgets: [{scope: org, period: day, usd: 0.1}]")
 	ask := func(path, body string, status int) Answer {
 		t.Helper()
 		got := g.Send("POST", "/v1/"+path, strings.NewReader(body))
@@ -348,7 +349,7 @@ func TestEndpointsFallBack(t *testing.T) {
 		"503":                {Refuses(503), 4, 200},
 		"a refused key":      {Refuses(401), 1, 200},
 		"a wrong request":    {Refuses(400), 1, 400},
-		"it breaks at first": {BreaksAfter(""), 4, 200},
+		"it breaks at first": {firstAndLast(BreaksAfter("")), 4, 200},
 	} {
 		t.Run(name, func(t *testing.T) {
 			NoLeaks(t)
@@ -381,6 +382,7 @@ func TestEndpointsFallBack(t *testing.T) {
 func TestEndpointsReportTheFirstError(t *testing.T) {
 	NoLeaks(t)
 	one, two := NewUpstream(t, Refuses(503)), NewUpstream(t, func(w http.ResponseWriter, _ *http.Request, _ Received) {
+		w.Header().Set("Retry-After-Ms", "1")
 		http.Error(w, `{"error":{"message":"second"}}`, 500)
 	})
 	g := MustRun(t, RoutesYAML(one.URL, two.URL, ""))
@@ -430,5 +432,30 @@ func TestSpeechIsStreamedAndEnds(t *testing.T) {
 				t.Error("the answer seems to be complete")
 			}
 		})
+	}
+}
+
+// formFields returns the fields of a form that the provider got; of files, their bytes.
+func formFields(t *testing.T, r Received) map[string][]string {
+	t.Helper()
+	_, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string][]string{}
+	parts := multipart.NewReader(bytes.NewReader(r.Body), params["boundary"])
+	for {
+		part, err := parts.NextPart()
+		if err == io.EOF {
+			return out
+		}
+		data, readErr := io.ReadAll(part)
+		if err != nil || readErr != nil {
+			t.Fatal(err, readErr)
+		}
+		out[part.FormName()] = append(out[part.FormName()], string(data))
+		if part.FileName() != "" {
+			out["name of "+part.FormName()] = []string{part.FileName()}
+		}
 	}
 }

@@ -36,7 +36,7 @@ func TestAProviderOfKindAnthropic(t *testing.T) {
 			yaml := Claude(Site{Upstream: up.URL, Servers: []string{`name: s, url: "http://127.0.0.1:9999/mcp"`}}, tt.more)
 			yaml = strings.Replace(yaml, up.URL+"/v1", up.URL+tt.base, 1)
 			d := Manage(MustRun(t, yaml))
-			if diff := cmp.Diff([]string{"up/m@0", "up/g-1@1770163200"}, d.Models()); diff != "" {
+			if diff := cmp.Diff([]string{"up/m@0", "up/g-1@1770163200"}, modelsOf(d)); diff != "" {
 				t.Error(diff)
 			}
 			a := d.Post(`{"model":"m","messages":[{"role":"user","content":"hi"}]}`)
@@ -81,7 +81,7 @@ func TestAProviderOfKindGemini(t *testing.T) { // M03
 			yaml = strings.Replace(yaml, "{name: up,", "{name: up, kind: gemini"+tt.more+",", 1)
 			yaml = strings.Replace(yaml, up.URL+"/v1", up.URL+tt.base, 1)
 			d := Manage(MustRun(t, yaml))
-			if diff := cmp.Diff([]string{"up/m@0", "up/g-1@0"}, d.Models()); diff != "" {
+			if diff := cmp.Diff([]string{"up/m@0", "up/g-1@0"}, modelsOf(d)); diff != "" {
 				t.Error(diff)
 			}
 			a := d.Post(`{"model":"m","messages":[{"role":"user","content":"hi"}],"verbosity":"low"}`)
@@ -134,7 +134,7 @@ func TestAProviderOfKindBedrock(t *testing.T) {
 			yaml = strings.Replace(yaml, "api_key: env:UPSTREAM_KEY, ", "", 1)
 			env := Environment()
 			env["AWS_KEY"] = key
-			g := MustRunIn(t, t.TempDir(), yaml, env)
+			g := MustRunIn(t, NewData(t), yaml, env)
 			a := g.Post(`{"model":"g-amazon.nova-2-lite-v1:0","messages":[{"role":"user","content":"hi"}]}`)
 			asked := up.Requests()
 			if a.Status != tt.status || len(asked) == 0 || !strings.HasPrefix(asked[0].Header.Get("Authorization"), tt.authorization) {

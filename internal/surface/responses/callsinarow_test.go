@@ -68,7 +68,7 @@ func TestRefusedCallsKeepTheirPlace(t *testing.T) {
 		a := p.Respond(`"input":"go","tools":[` + p.DocsTool(Never) + `],` + how)
 		inTheirOrder(t, "Responses, "+how, p.Gateway, a, `"mcp_call"`)
 
-		up := turnpiketest.NewUpstream(turnpiketest.NewScript(t, story), turnpiketest.UpstreamOptions{})
+		up := upstreamtest.New(turnpiketest.NewScript(t, story), upstreamtest.Options{})
 		t.Cleanup(up.Close)
 		tools := NewMCP(t, map[string]Handler{"read": Echo, "search": Echo})
 		site := Site{Upstream: strings.TrimSuffix(up.URL, "/v1"), Runtime: "extensions: [trace]", Servers: []string{Server("tools", tools.URL)}}

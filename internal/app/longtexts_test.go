@@ -27,7 +27,8 @@ func TestLongTextsNeverMeetAnIndex(t *testing.T) {
 	long := "g-" + noise(3000)
 	ask := func(key, method, path, body string, fields ...string) {
 		t.Helper()
-		a := g.Send(method, path, strings.NewReader(body), append([]string{"Authorization", "Bearer " + key, "Content-Type", "application/json"}, fields...)...)
+		fields = append([]string{"Authorization", "Bearer " + key, "Content-Type", "application/json"}, fields...)
+		a := g.Send(method, path, strings.NewReader(body), fields...)
 		if a.Status >= http.StatusInternalServerError {
 			t.Errorf("%s %.60s %.80s is answered %d: %.300s", method, path, body, a.Status, a.Body)
 		}
@@ -49,7 +50,8 @@ func TestLongTextsNeverMeetAnIndex(t *testing.T) {
 	}
 	for _, model := range []string{long, strings.Join(names, ","), strings.Join(names[:4], ",")} {
 		for _, path := range []string{"/v1/chat/completions", "/v1/responses", "/v1/embeddings", "/v1/completions"} {
-			ask("member-key", "POST", path, fmt.Sprintf(`{"model":%q,"input":"hi","prompt":"hi","messages":[{"role":"user","content":"hi"}]}`, model))
+			ask("member-key", "POST", path, fmt.Sprintf(`{"model":%q,"input":"hi","prompt":"hi",
+				"messages":[{"role":"user","content":"hi"}]}`, model))
 		}
 	}
 	for _, fields := range [][]string{{"Idempotency-Key", long}, {"X-Request-Id", long}, {"Session-Id", long}, {"X-Session-Id", long}} {
@@ -60,8 +62,9 @@ func TestLongTextsNeverMeetAnIndex(t *testing.T) {
 	ask("member-key", "PUT", "/v1/sessions/"+long, `{"messages":[]}`)
 	ask("member-key", "PUT", "/api/buckets/docs/files/"+long, "text")
 	ask("member-key", "PUT", "/api/buckets/docs/files/"+strings.Repeat(noise(150)+"/", 5)+"x", "text")
-	ask("member-key", "POST", "/v1/files", "--b\r\nContent-Disposition: form-data; name=\"purpose\"\r\n\r\nuser_data\r\n--b\r\nContent-Disposition: form-data; "+
-		"name=\"file\"; filename=\""+long+"\"\r\n\r\nx\r\n--b--\r\n", "Content-Type", "multipart/form-data; boundary=b")
+	form := "--b\r\nContent-Disposition: form-data; name=\"purpose\"\r\n\r\nuser_data\r\n" +
+		"--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"" + long + "\"\r\n\r\nx\r\n--b--\r\n"
+	ask("member-key", "POST", "/v1/files", form, "Content-Type", "multipart/form-data; boundary=b")
 	for path, body := range map[string]string{
 		"/api/keys":        `{"name":%q,"role":"member"}`,
 		"/api/mcp-servers": `{"name":%q,"url":"http://127.0.0.1:1/mcp"}`,
@@ -76,7 +79,8 @@ func TestLongTextsNeverMeetAnIndex(t *testing.T) {
 	ask("owner-key", "PUT", "/api/settings/"+long, `{"value":"x"}`)
 	ask("operator-key", "POST", "/api/orgs", fmt.Sprintf(`{"id":%q}`, long))
 	ask("operator-key", "POST", "/api/orgs/o/keys", fmt.Sprintf(`{"name":%q,"role":"member"}`, long))
-	ask("member-key", "POST", "/mcp", fmt.Sprintf(`{"jsonrpc":"2.0","id":%q,"method":"initialize","params":{"protocolVersion":%q}}`, long, long))
+	ask("member-key", "POST", "/mcp",
+		fmt.Sprintf(`{"jsonrpc":"2.0","id":%q,"method":"initialize","params":{"protocolVersion":%q}}`, long, long))
 }
 
 // noise returns a text of n characters that cannot be compressed.

@@ -138,7 +138,8 @@ func newMetrics(r *prometheus.Registry, o Options) *metrics {
 		r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Namespace: "turnpike", Name: "store_pool_waits_total", Help: "Reads that had to wait for a connection to the database.",
 		}, func() float64 { n, _ := o.PoolWaits(); return float64(n) }), prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Namespace: "turnpike", Name: "store_pool_wait_seconds_total", Help: "Seconds for which reads had to wait for a connection to the database.",
+			Namespace: "turnpike", Name: "store_pool_wait_seconds_total",
+			Help: "Seconds for which reads had to wait for a connection to the database.",
 		}, func() float64 { _, waited := o.PoolWaits(); return waited.Seconds() }))
 	}
 	if o.Queue != nil {

@@ -259,8 +259,9 @@ func TestViewsInASchemaAreNoOtherProgram(t *testing.T) {
 // longest is how many bytes a text in an index has at most. What clients and admins send is bounded where it comes in: a text that has
 // no bound there needs one, or a digest in its place.
 var longest = map[string]int{
-	"org": 64, "id": 128, "run_id": 64, "principal": 128, "agent": 64, "webhook": 64, "hook": 128, "name": 128, "provider": 64, "surface": 64,
-	"kind": 64, "call_key": 64, "ref": 128, "digest": 64, "hash": 64, "previous_hash": 64, "bucket": 64, "place": 128, "request_id": 64, "container": 128, "part": 64,
+	"org": 64, "id": 128, "run_id": 64, "principal": 128, "agent": 64, "webhook": 64, "hook": 128, "name": 128, "provider": 64,
+	"surface": 64, "kind": 64, "call_key": 64, "ref": 128, "digest": 64, "hash": 64, "previous_hash": 64, "bucket": 64, "place": 128,
+	"request_id": 64, "container": 128, "part": 64,
 	"owner":    255, // the name of a machine, or replica.id, with what a process adds
 	"end_user": 256, // a longer one becomes a digest
 	"model":    512, "target": 512,

@@ -124,7 +124,8 @@ func TestAChatSessionHasOneRunAtATime(t *testing.T) {
 		t.Errorf("import into a busy session: %d %s", a.Status, a.Body)
 	}
 	for path, body := range map[string]string{"s/fork": `{"session_id":"f"}`, "s/rewind": `{"before_run":"run_1"}`} {
-		if a := mine.sessions("POST", path, body); a.Status != 409 || !strings.Contains(string(a.Body), `"session_busy"`) || a.Header.Get("Retry-After") == "" {
+		a := mine.sessions("POST", path, body)
+		if a.Status != 409 || !strings.Contains(string(a.Body), `"session_busy"`) || a.Header.Get("Retry-After") != "1" {
 			t.Errorf("%s of a busy session: %d %s", path, a.Status, a.Body)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 // another has. Neither copies an item of a named conversation: both store lists of parts. What both have is deleted with the
 // last of them: see [journal.Branches]. A run that begins has either seen the conversation in its present version, or is
 // not accepted; from then until its end is stored, no rewind is. So a rewind neither takes from a run what it goes on from,
-// nor loses what it adds. A chat session, which is stored whole, is copied.
+// nor loses what it adds.
 
 // NotIdle is the error for a conversation or session that is neither rewound nor forked because a run of it has not ended.
 func NotIdle(id, runID string) *fault.Error {
@@ -40,6 +40,14 @@ func NoRun(id, runID string) *fault.Error {
 func Rewind(
 	ctx context.Context, kept journal.Conversations, orgID, id, run string, ttl time.Duration,
 ) (c *journal.Conversation, dropped []string, err error) {
+	return rewind(ctx, kept, orgID, id, id, run, func(*journal.Conversation) time.Duration { return ttl })
+}
+
+// rewind is [Rewind] for the conversation that clients know as shown. change changes it before it is stored, and returns
+// for how long that is.
+func rewind(
+	ctx context.Context, kept journal.Conversations, orgID, id, shown, run string, change func(*journal.Conversation) time.Duration,
+) (c *journal.Conversation, dropped []string, err error) {
 	for {
 		c, err := idle(ctx, kept, orgID, id)
 		if err != nil || c == nil {
@@ -50,16 +58,17 @@ func Rewind(
 			return nil, nil, err
 		}
 		if at < 0 {
-			return nil, nil, NoRun(id, run)
+			return nil, nil, NoRun(shown, run)
 		}
 		dropped := c.Parts[at:]
 		c.Parts = slices.Clip(c.Parts[:at])
+		ttl := change(c)
 		err = kept.(journal.Branches).DropParts(ctx, orgID, id, *c, ttl, partKeys(dropped), true)
 		switch busy := new(journal.SessionBusy); {
 		case errors.Is(err, journal.ErrChanged) && ctx.Err() == nil:
 			continue
 		case errors.As(err, &busy):
-			return nil, nil, NotIdle(id, busy.RunID)
+			return nil, nil, NotIdle(shown, busy.RunID)
 		}
 		return c, dropped, err
 	}
@@ -167,8 +176,13 @@ func StoreFork(ctx context.Context, kept journal.Conversations, orgID string, f 
 
 // Forked returns what [StoreFork] does for a fork of which a store has returned err.
 func Forked(ctx context.Context, f *journal.Fork, err error) (again bool, _ error) {
+	return forked(ctx, f.From, err)
+}
+
+// forked is [Forked] for a conversation that clients know as from.
+func forked(ctx context.Context, from string, err error) (again bool, _ error) {
 	if busy := new(journal.SessionBusy); errors.As(err, &busy) {
-		return false, NotIdle(f.From, busy.RunID)
+		return false, NotIdle(from, busy.RunID)
 	}
 	return errors.Is(err, journal.ErrChanged) && ctx.Err() == nil, err
 }

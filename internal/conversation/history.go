@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/turnpike-gateway/turnpike/event"
@@ -35,6 +36,8 @@ type history struct {
 	early   bool     // the end of a run was not known that decides what its part adds
 	version int64    // of the session
 
+	cut map[string]int // of a chat session: how many items are left of those of parts of which not all are
+
 	lastTarget event.Target // that answered last; zero = not known
 
 	inherited map[string]bool // the ids of full
@@ -42,7 +45,7 @@ type history struct {
 
 // conversationSize counts what a conversation has.
 type conversationSize struct {
-	member, remedy string // of the request that names the conversation, and of one that is too long
+	member, remedy string // of the request that names the conversation, and of one that is too long; "" = its length has no limit
 	memory         *memlimit.Share
 	items, parts   int
 	compacted      bool // a compaction was read
@@ -53,7 +56,7 @@ type conversationSize struct {
 func (s *conversationSize) add(c *journal.Conversation) error {
 	s.items += len(c.Items)
 	s.parts++
-	if s.items > maxHistoryItems || s.parts > maxHistorySegments {
+	if s.member != "" && (s.items > maxHistoryItems || s.parts > maxHistorySegments) {
 		return s.tooLong()
 	}
 	n := eventlog.HeldBytes(c.Items)
@@ -109,20 +112,7 @@ func readHistory(ctx context.Context, kept journal.Conversations, ends Ends, req
 		if added.Aside {
 			continue
 		}
-		for id, text := range c.Full {
-			h.full[id], h.inherited[id] = text, true
-		}
-		for ours, theirs := range c.CallIDs {
-			h.callIDs[ours] = theirs
-		}
-		if c.Target != (event.Target{}) {
-			h.lastTarget = c.Target
-		}
-		for _, label := range c.Listed {
-			if !slices.Contains(h.listed, label) {
-				h.listed = append(h.listed, label)
-			}
-		}
+		h.take(c.Conversation)
 	}
 	h.items = all.items
 	h.seen = h.items
@@ -131,6 +121,22 @@ func readHistory(ctx context.Context, kept journal.Conversations, ends Ends, req
 	}
 	h.place = placeBehind(found, added)
 	return h, nil
+}
+
+// take adds what a part has beside its items.
+func (h *history) take(c *journal.Conversation) {
+	for id, text := range c.Full {
+		h.full[id], h.inherited[id] = text, true
+	}
+	maps.Copy(h.callIDs, c.CallIDs)
+	if c.Target != (event.Target{}) {
+		h.lastTarget = c.Target
+	}
+	for _, label := range c.Listed {
+		if !slices.Contains(h.listed, label) {
+			h.listed = append(h.listed, label)
+		}
+	}
 }
 
 // placeBehind returns the place behind parts of a conversation that are in front of all others.

@@ -1,7 +1,6 @@
 package conversation
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,8 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/turnpike-gateway/turnpike/event"
-	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
@@ -23,12 +20,13 @@ import (
 	"github.com/turnpike-gateway/turnpike/item"
 )
 
-// A session is one stored conversation, with all of its items, of one key. Its clients resend the messages that
-// they saw. Each run of it that ends with an answer replaces it:
+// A chat session is a conversation with parts of one key: a segment for each run, and the items of an import. Its clients
+// resend the messages that they saw. A run that ends well adds its segment behind those that its request has left:
 //
-//	Begin ──► Open: RunID is the run, never expires ──► Close: the items of the run, expires
+//	Begin ──► Open: RunID is the run, never expires ──► Close: a segment more, expires
 //
-// A session whose run has not ended is busy. No other run begins, and it is not deleted to keep a limit.
+// A session whose run has not ended is busy. No other run begins, and it is not deleted to keep a limit. Its parts are
+// deleted with the last session that has them.
 
 // MaxSessions is how many sessions a key can have. One more deletes the one that was not used for the longest time.
 const MaxSessions = 128
@@ -42,19 +40,7 @@ type SessionInfo struct {
 	Remembered []loop.Remembered `json:"remembered,omitempty"` // tools that need no approval again
 
 	Key *journal.SubmitKey `json:"key,omitempty"` // of its latest run; nil = that has none
-
-	Runs []SessionRun `json:"runs,omitempty"` // that have added items which are left, in their order
-}
-
-// SessionRun is a run that has added to a session.
-type SessionRun struct {
-	ID    string `json:"id"`
-	Begin int    `json:"begin"` // the index of the first item of its request
-}
-
-// before returns the runs whose items begin in front of an index.
-func before(runs []SessionRun, index int) []SessionRun {
-	return slices.DeleteFunc(slices.Clone(runs), func(r SessionRun) bool { return r.Begin >= index })
+	Cut map[string]int     `json:"cut,omitempty"` // how many items are left of parts of which not all are
 }
 
 // Info returns what is stored of a session beside its items.
@@ -89,6 +75,9 @@ func (i SessionInfo) keptFor() time.Duration {
 // SessionName names a session.
 type SessionName struct{ Org, Principal, ID string }
 
+// Stored returns the id of the conversation that is the session.
+func (n SessionName) Stored() string { return journal.SessionPrefix(n.Principal) + n.ID }
+
 // CheckSessionID returns a [fault.Error] unless a session can have the id.
 func CheckSessionID(member, id string) error {
 	ok := id != "" && len(id) <= maxSessionID && !strings.HasPrefix(id, ".") && !strings.ContainsFunc(id, func(r rune) bool {
@@ -106,8 +95,8 @@ const maxSessionID = 128
 // Sessions stores sessions. It is safe for concurrent use.
 type Sessions struct {
 	kept    journal.Conversations
-	archive journal.Archive // nil = no run is stored
 	now     func() time.Time
+	newID   func(prefix string) string
 	deleted func(n SessionName, since int64)
 
 	// changing serialises what begins runs and adds sessions, by key.
@@ -118,10 +107,12 @@ type Sessions struct {
 	starting map[SessionName]bool // those whose run is not stored yet
 }
 
-// NewSessions returns Sessions. archive knows the runs; nil = none. deleted is called for each session that was deleted, with when
-// it began in Unix milliseconds, and again when its run ends; for one that has expired only if it has a run. nil = nobody is told.
-func NewSessions(kept journal.Conversations, archive journal.Archive, now func() time.Time, deleted func(n SessionName, since int64)) *Sessions {
-	return &Sessions{kept: kept, archive: archive, now: now, deleted: deleted, seed: maphash.MakeSeed(), starting: map[SessionName]bool{}}
+// NewSessions returns Sessions. deleted is called for each session that was deleted, with when it began in Unix
+// milliseconds, and again when its run ends; for one that has expired only if it has a run. nil = nothing is called.
+func NewSessions(
+	kept journal.Conversations, now func() time.Time, newID func(prefix string) string, deleted func(n SessionName, since int64),
+) *Sessions {
+	return &Sessions{kept: kept, now: now, newID: newID, deleted: deleted, seed: maphash.MakeSeed(), starting: map[SessionName]bool{}}
 }
 
 func (s *Sessions) lock(n SessionName) (unlock func()) {
@@ -130,7 +121,7 @@ func (s *Sessions) lock(n SessionName) (unlock func()) {
 	return m.Unlock
 }
 
-// Find returns a session of a key, or nil.
+// Find returns a session of a key without its items, or nil.
 func (s *Sessions) Find(ctx context.Context, n SessionName) (*journal.Conversation, error) {
 	return findSession(ctx, s.kept, n)
 }
@@ -139,45 +130,80 @@ func findSession(ctx context.Context, kept journal.Conversations, n SessionName)
 	if n.Principal == "" { // named conversations have none
 		return nil, nil
 	}
-	return kept.Find(ctx, n.Org, n.Principal, namedKey(n.ID))
+	return kept.Find(ctx, n.Org, "", namedKey(n.Stored()))
 }
 
-// readSession reads the session of a request, with which memory is charged; nil = there is none.
-func readSession(ctx context.Context, kept journal.Conversations, req Request, memory *memlimit.Share) (*journal.Conversation, error) {
-	c, err := findSession(ctx, kept, SessionName{req.Org, req.Principal, req.Continues.ID})
-	if err != nil {
-		return nil, fmt.Errorf("session %s: %w", req.Continues.ID, err)
+// Read adds the items of a session and the ids of the provider's of their calls, by ours.
+func (s *Sessions) Read(ctx context.Context, n SessionName, c *journal.Conversation) error {
+	_, h, err := readSession(ctx, s.kept, n.Org, c, nil)
+	c.Items, c.CallIDs = h.items, h.callIDs
+	return err
+}
+
+// readSession reads the parts of a session, with which memory is charged, and all that they have.
+func readSession(
+	ctx context.Context, kept journal.Conversations, orgID string, c *journal.Conversation, memory *memlimit.Share,
+) (found []part, h history, err error) {
+	h = history{
+		full: map[string]string{}, callIDs: map[string]string{}, inherited: map[string]bool{}, cut: map[string]int{}, version: c.Version,
 	}
-	if c == nil {
-		return nil, nil
+	found, err = readParts(ctx, kept, orgID, true, c.Parts, &conversationSize{memory: memory})
+	slices.Reverse(found)
+	cut := Info(c).Cut
+	var all transcript
+	for _, p := range found {
+		if n, ok := cut[p.id]; ok {
+			h.cut[p.id], p.Items = n, p.Items[:min(n, len(p.Items))]
+		}
+		all.add(p.Items)
+		maps.Copy(h.callIDs, p.CallIDs)
 	}
-	n := eventlog.HeldBytes(c.Items)
-	for _, text := range c.Full {
-		n += len(text)
+	h.items = all.items
+	return found, h, err
+}
+
+// leave makes the parts those of the first n items of a session, and returns these parts.
+func (h *history) leave(found []part, n int) []part {
+	for _, p := range found {
+		left := min(len(p.Items), n)
+		switch n -= left; {
+		case left == 0 && n == 0:
+			delete(h.cut, p.id)
+			continue
+		case left < len(p.Items):
+			h.cut[p.id], p.Items = left, p.Items[:left]
+		}
+		h.parts = append(h.parts, p.id)
 	}
-	if err := memory.Acquire(n); err != nil {
-		return nil, err
-	}
-	return c, nil
+	return found[:len(h.parts)]
 }
 
 // resume returns what a request continues of its session, and the items that follow.
-func resume(c *journal.Conversation, req Request) (history, []item.Item) {
-	h := history{full: map[string]string{}, callIDs: map[string]string{}, inherited: map[string]bool{}}
+func resume(
+	ctx context.Context, kept journal.Conversations, c *journal.Conversation, req Request, memory *memlimit.Share,
+) (history, []item.Item, error) {
 	if c == nil {
-		return h, req.Items
+		c = &journal.Conversation{}
 	}
-	s := spliceSession(c.Items, req.Items, c.CallIDs)
-	h.items, h.callIDs, h.listed, h.lastTarget = s.kept, maps.Clone(c.CallIDs), c.Listed, c.Target
-	if h.callIDs == nil {
-		h.callIDs = map[string]string{}
+	found, h, err := readSession(ctx, kept, req.Org, c, memory)
+	if err != nil {
+		return h, nil, fmt.Errorf("session %s: %w", req.Continues.ID, err)
 	}
-	for id, text := range c.Full {
-		if slices.ContainsFunc(s.kept, func(it item.Item) bool { return it.Kind == item.ToolResult && strings.Contains(it.Text(), id) }) {
-			h.full[id], h.inherited[id] = text, true
-		}
+	s := spliceSession(h.items, req.Items, h.callIDs)
+	h.items = s.kept
+	found = h.leave(found, len(s.kept))
+	added, end := make([]Addition, len(found)), 0
+	for i, p := range found {
+		added[i].Items = s.kept[end : end+len(p.Items)]
+		end += len(p.Items)
+		h.take(p.Conversation)
 	}
-	return h, s.fresh
+	h.seen = h.items
+	if items, ok := seen(found, added, req.Sees); ok && !answersHidden(history{seen: items, items: h.items, callIDs: h.callIDs}, s.fresh) {
+		h.seen = items
+	}
+	h.place = placeBehind(found, added)
+	return h, s.fresh, nil
 }
 
 // CheckLength returns a [fault.Error] for a session that is too long.
@@ -189,19 +215,16 @@ func CheckLength(member string, items []item.Item) error {
 }
 
 func (s *Sessions) save(ctx context.Context, n SessionName, c journal.Conversation, ttl time.Duration) error {
-	return s.kept.Save(ctx, n.Org, n.Principal, c, ttl, namedKey(n.ID))
+	return s.kept.Save(ctx, n.Org, "", c, ttl, namedKey(n.Stored()))
 }
 
 // Delete deletes a session of a key, and reports whether there was one. A run of it goes on, and is not added to it.
 func (s *Sessions) Delete(ctx context.Context, n SessionName) (bool, error) {
-	if n.Principal == "" {
-		return false, nil
-	}
 	c, err := s.Find(ctx, n)
 	if err != nil && !errors.As(err, new(*journal.Unreadable)) {
 		return false, err
 	}
-	was, err := s.kept.Delete(ctx, n.Org, n.Principal, namedKey(n.ID))
+	was, err := Delete(ctx, s.kept, n.Org, n.Stored())
 	if err == nil && was && c != nil && s.deleted != nil {
 		s.deleted(n, Info(c).CreatedAt)
 	}
@@ -215,21 +238,15 @@ func Busy(id string) *fault.Error {
 	return f
 }
 
-// busy reports whether the run of a stored session has not ended.
-func (s *Sessions) busy(ctx context.Context, n SessionName, c *journal.Conversation) (bool, error) {
+// busy returns the run of a session that has not ended, if it is known; "" = the session is idle.
+func (s *Sessions) busy(ctx context.Context, n SessionName) (run string, err error) {
 	s.mu.Lock()
 	starting := s.starting[n]
 	s.mu.Unlock()
-	if starting || c == nil || c.RunID == "" || s.archive == nil {
-		return starting, nil
+	if starting {
+		return "which begins", nil
 	}
-	head, err := s.archive.Head(ctx, n.Org, c.RunID)
-	if errors.Is(err, org.ErrNotFound) {
-		return false, nil
-	} else if err != nil {
-		return false, journal.ReadError(c.RunID, err)
-	}
-	return head.Summary.Status != journal.Done, nil
+	return s.kept.(journal.Branches).AddingRun(ctx, n.Org, n.Stored())
 }
 
 // Opened is a session whose run is about to be stored. Exactly one of Stored and Undo must be called.
@@ -238,6 +255,7 @@ type Opened struct {
 	name SessionName
 	was  *journal.Conversation // nil = it is new
 
+	Version    int64             // of the session now
 	Since      int64             // when the session began, in Unix milliseconds
 	Remembered []loop.Remembered // tools that need no approval again
 }
@@ -272,11 +290,11 @@ func (s *Sessions) started(n SessionName) {
 // run that has not ended, and a *[journal.Submitted] if that one is for the same key.
 func (s *Sessions) Open(ctx context.Context, n SessionName, was *journal.Conversation, runID string, ttl time.Duration, key *journal.SubmitKey) (*Opened, error) {
 	defer s.lock(n)()
-	busy, err := s.busy(ctx, n, was)
+	busy, err := s.busy(ctx, n)
 	if err != nil {
 		return nil, err
 	}
-	if busy {
+	if busy != "" {
 		if was != nil && key != nil {
 			if of := Info(was).Key; of != nil && of.Principal == key.Principal && of.Key == key.Key {
 				return nil, &journal.Submitted{RunID: was.RunID, Hash: of.Hash}
@@ -285,7 +303,7 @@ func (s *Sessions) Open(ctx context.Context, n SessionName, was *journal.Convers
 		return nil, Busy(n.ID)
 	}
 	now := s.now().UnixMilli()
-	next := journal.Conversation{CallIDs: map[string]string{}}
+	next := journal.Conversation{}
 	info := SessionInfo{CreatedAt: now}
 	if was != nil {
 		next, info = *was, Info(was)
@@ -303,7 +321,7 @@ func (s *Sessions) Open(ctx context.Context, n SessionName, was *journal.Convers
 	s.mu.Lock()
 	s.starting[n] = true
 	s.mu.Unlock()
-	return &Opened{s, n, was, info.CreatedAt, info.Remembered}, nil
+	return &Opened{s, n, was, next.Version + 1, info.CreatedAt, info.Remembered}, nil
 }
 
 // storedTTL returns a time to live as SessionInfo has it.
@@ -316,12 +334,10 @@ func storedTTL(ttl time.Duration) int64 {
 
 // Added is what a run adds to its session.
 type Added struct {
-	Items   []item.Item // of the whole session
-	Begin   int         // the index of the first one that is not stored with it
-	Full    map[string]string
-	CallIDs map[string]string // ids of the provider's, by ours
-	Listed  []string
-	Target  event.Target
+	journal.Conversation // its segment
+
+	Behind []string       // the parts of the session that its request has left
+	Cut    map[string]int // how many items are left of those of which not all are
 }
 
 // Close ends a run of a session. with is what it adds; nil = nothing, as the run has not ended well. remembered are the
@@ -338,95 +354,136 @@ func (s *Sessions) Close(ctx context.Context, n SessionName, since int64, runID 
 			return err
 		}
 		info := Info(c)
-		if with != nil {
-			c.Items, c.Full, c.Listed, c.Target = with.Items, with.Full, with.Listed, with.Target
-			ids := maps.Clone(c.CallIDs)
-			if ids == nil {
-				ids = map[string]string{}
-			}
-			maps.Copy(ids, with.CallIDs)
-			c.CallIDs = ids
-			info.Runs = append(before(info.Runs, with.Begin), SessionRun{runID, with.Begin})
-		}
 		info.UpdatedAt, info.Remembered = s.now().UnixMilli(), remembered
-		c.RequestJSON = info.encode()
-		err = s.save(ctx, n, *c, info.keptFor())
+		if with == nil {
+			c.RequestJSON = info.encode()
+			err = s.save(ctx, n, *c, info.keptFor())
+		} else {
+			info.Cut = with.Cut
+			err = s.addPart(ctx, n, c, info, with.Behind, Segment{Run: runID}.ID(), with.Conversation)
+		}
 		if err == nil || !errors.Is(err, journal.ErrChanged) || ctx.Err() != nil {
 			return err
 		}
 	}
 }
 
-// Put stores a session that is not the work of a run, in place of one with the id. With unused it does so only if
-// there is none, and otherwise returns org.ErrExists. It returns [Busy] for one whose run has not ended.
-func (s *Sessions) Put(ctx context.Context, n SessionName, c journal.Conversation, ttl time.Duration, unused bool) (*journal.Conversation, error) {
+// addPart stores a session with a part behind others that it has. Those that follow these are taken out.
+func (s *Sessions) addPart(
+	ctx context.Context, n SessionName, c *journal.Conversation, info SessionInfo, behind []string, id string, part journal.Conversation,
+) error {
+	dropped := slices.DeleteFunc(slices.Clone(c.Parts), func(old string) bool { return old == id || slices.Contains(behind, old) })
+	part.Owner = n.Stored()
+	c.Parts, c.RequestJSON = append(slices.Clip(behind), id), info.encode()
+	saved := journal.Saved{Conversation: part, TTL: journal.Kept, Keys: []journal.ConversationKey{partKey(id)}}
+	return s.kept.(journal.Branches).AddPart(ctx, n.Org, n.Stored(), saved, *c, info.keptFor(), partKeys(dropped))
+}
+
+// Put stores a session with the items and the ids of calls of c that is not the work of a run, in place of one with the id.
+// It returns [Busy] for one whose run has not ended.
+func (s *Sessions) Put(ctx context.Context, n SessionName, c journal.Conversation, ttl time.Duration) error {
 	defer s.lock(n)()
 	was, err := s.Find(ctx, n)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if was != nil && unused {
-		return nil, fmt.Errorf("session %s: %w", n.ID, org.ErrExists)
-	}
-	if busy, err := s.busy(ctx, n, was); err != nil || busy {
-		if err == nil {
-			err = Busy(n.ID)
-		}
-		return nil, err
+	switch run, err := s.busy(ctx, n); {
+	case err != nil:
+		return err
+	case run != "":
+		return Busy(n.ID)
 	}
 	now := s.now().UnixMilli()
 	info := SessionInfo{CreatedAt: now, UpdatedAt: now, TTL: storedTTL(ttl)}
-	c.Version, c.RunID, info.Runs = 0, "", before(Info(&c).Runs, len(c.Items))
-	if was != nil {
-		c.Version, info.CreatedAt = was.Version, Info(was).CreatedAt
-	} else if err := s.makeRoom(ctx, n); err != nil {
-		return nil, err
+	if was == nil {
+		was = &journal.Conversation{}
+		err = s.makeRoom(ctx, n)
+	} else {
+		info.CreatedAt, was.RunID = Info(was).CreatedAt, ""
 	}
-	c.RequestJSON = info.encode()
-	err = s.save(ctx, n, c, info.keptFor())
+	if err == nil {
+		err = s.addPart(ctx, n, was, info, nil, PartOf(s.newID(""), true), c)
+	}
 	if errors.Is(err, journal.ErrChanged) || errors.Is(err, org.ErrExists) {
 		err = Busy(n.ID)
 	}
-	return &c, err
+	return err
 }
 
-// Idle returns the error of [NotIdle] if the run of a stored session has not ended.
-func (s *Sessions) Idle(ctx context.Context, n SessionName, c *journal.Conversation) error {
-	busy, err := s.busy(ctx, n, c)
-	if err == nil && busy {
-		err = NotIdle(n.ID, cmp.Or(c.RunID, "which begins"))
+// Fork stores a session of the key with the first turns of another one: see [Turns]; [AllTurns] are all. It returns how many
+// turns the other one has, and stores nothing unless it has as many as turns, and these are not 0. The error wraps [ErrNoSession]
+// or org.ErrExists, or is that of [NotIdle].
+func (s *Sessions) Fork(ctx context.Context, n SessionName, id string, turns int, ttl time.Duration) (of int, err error) {
+	defer s.lock(n)()
+	for {
+		c, err := s.idle(ctx, n)
+		if err == nil && c == nil {
+			err = ErrNoSession
+		}
+		if err != nil {
+			return 0, err
+		}
+		found, h, err := readSession(ctx, s.kept, n.Org, c, nil)
+		if err != nil {
+			return 0, err
+		}
+		ends := Turns(h.items)
+		switch of = len(ends); {
+		case turns == AllTurns:
+			h.leave(found, len(h.items))
+		case turns == 0 || turns > of:
+			return of, nil
+		default:
+			h.leave(found, ends[turns-1])
+		}
+		other, now := SessionName{n.Org, n.Principal, id}, s.now().UnixMilli()
+		switch was, err := s.Find(ctx, other); {
+		case err != nil:
+			return of, err
+		case was != nil:
+			return of, fmt.Errorf("session %s: %w", id, org.ErrExists)
+		}
+		if err := s.makeRoom(ctx, other); err != nil {
+			return of, err
+		}
+		info := SessionInfo{CreatedAt: now, UpdatedAt: now, TTL: storedTTL(ttl), Cut: h.cut}
+		f := journal.Fork{ID: other.Stored(), From: n.Stored(), Version: c.Version, Shared: partKeys(h.parts)}
+		f.Parts, f.RequestJSON = h.parts, info.encode()
+		again, err := forked(ctx, n.ID, s.kept.(journal.Branches).Fork(ctx, n.Org, f, info.keptFor()))
+		if !again {
+			return of, err
+		}
 	}
-	return err
+}
+
+// idle returns a session, or nil. The error is also that of [NotIdle].
+func (s *Sessions) idle(ctx context.Context, n SessionName) (*journal.Conversation, error) {
+	c, err := s.Find(ctx, n)
+	if err == nil && c != nil {
+		var run string
+		if run, err = s.busy(ctx, n); run != "" {
+			err = NotIdle(n.ID, run)
+		}
+	}
+	return c, err
 }
 
 // Rewind takes a run, named by its id or by that of its segment, and everything after it out of a session. It returns the
 // session, or nil if there is none, and otherwise the error of [NotIdle] or [NoRun].
 func (s *Sessions) Rewind(ctx context.Context, n SessionName, run string) (*journal.Conversation, error) {
 	defer s.lock(n)()
-	c, err := s.Find(ctx, n)
-	if err != nil || c == nil {
+	if c, err := s.idle(ctx, n); c == nil || err != nil {
 		return nil, err
 	}
-	if err := s.Idle(ctx, n, c); err != nil {
-		return nil, err
-	}
-	info := Info(c)
-	of := append(runsOf(run), run)
-	i := slices.IndexFunc(info.Runs, func(r SessionRun) bool { return slices.Contains(of, r.ID) })
-	if i < 0 {
-		return nil, NoRun(n.ID, run)
-	}
-	c.Items = c.Items[:info.Runs[i].Begin]
-	maps.DeleteFunc(c.Full, func(id, _ string) bool {
-		return !slices.ContainsFunc(c.Items, func(it item.Item) bool { return it.Kind == item.ToolResult && strings.Contains(it.Text(), id) })
+	c, _, err := rewind(ctx, s.kept, n.Org, n.Stored(), n.ID, run, func(c *journal.Conversation) time.Duration {
+		info := Info(c)
+		maps.DeleteFunc(info.Cut, func(part string, _ int) bool { return !slices.Contains(c.Parts, part) })
+		c.RunID = "" // an owner of it that has not noticed its end adds nothing again: see Close
+		info.UpdatedAt, info.Key = s.now().UnixMilli(), nil
+		c.RequestJSON = info.encode()
+		return info.keptFor()
 	})
-	c.RunID = "" // an owner of it that has not noticed its end adds nothing again: see Close
-	info.UpdatedAt, info.Key, info.Runs = s.now().UnixMilli(), nil, info.Runs[:i]
-	c.RequestJSON = info.encode()
-	if err := s.save(ctx, n, *c, info.keptFor()); !errors.Is(err, journal.ErrChanged) {
-		return c, err
-	}
-	return nil, Busy(n.ID) // another process has begun a run
+	return c, err
 }
 
 // makeRoom deletes the sessions of a key that were not used for the longest time, so that one more is at most the
@@ -446,16 +503,10 @@ func (s *Sessions) makeRoom(ctx context.Context, n SessionName) error {
 			return nil
 		}
 		other := SessionName{n.Org, n.Principal, one.ID}
-		c, err := s.Find(ctx, other)
-		var bad *journal.Unreadable
-		if err != nil && !errors.As(err, &bad) {
+		switch run, err := s.busy(ctx, other); {
+		case err != nil:
 			return err
-		}
-		busy, err := s.busy(ctx, other, c)
-		if err != nil {
-			return err
-		}
-		if busy {
+		case run != "":
 			continue
 		}
 		if _, err := s.Delete(ctx, other); err != nil {

@@ -31,7 +31,8 @@ type Ref struct {
 	Named bool
 
 	// Resent says that ID is that of a session of the key, whose client resends the messages that it saw. The run
-	// replaces it when it ends with an answer. These are chat sessions. TTL is how long it is kept after that.
+	// adds its segment when it ends with an answer. These are chat sessions. TTL is how long the session is kept after
+	// that.
 	Resent bool
 	TTL    time.Duration
 
@@ -39,8 +40,10 @@ type Ref struct {
 	// It is known when the run is stored.
 	Since int64
 
-	// Remembered are the tools that need no approval again in that session. They are known when Since is.
+	// Remembered are the tools that need no approval again in that session. They are known when Since is. Cut is that of the
+	// [Beginning].
 	Remembered []loop.Remembered
+	Cut        map[string]int
 
 	// Member is the member of the request that has ID, for errors.
 	Member string
@@ -93,11 +96,13 @@ type Beginning struct {
 	// Listed are the labels of the servers whose tools were listed in the conversation.
 	Listed []string
 
-	// Session is the session that the request continues, as it is stored; nil = there is none.
+	// Session is the session that the request continues, as it is stored; nil = there is none. Cut says how many items are
+	// left of those of its Parts of which not all are.
 	Session *journal.Conversation
+	Cut     map[string]int
 
-	Parts      []string      // of the named conversation
-	Version    int64         // of the named conversation; 0 = it is none
+	Parts      []string      // of the named conversation, or that are left of the session
+	Version    int64         // of the named conversation or session; 0 = it is none
 	Place      journal.Place // behind the conversation that the request continues
 	LastTarget event.Target  // that answered the conversation last; zero = not known
 
@@ -125,11 +130,13 @@ func Begin(ctx context.Context, kept journal.Conversations, ends Ends, req Reque
 	switch {
 	case req.Continues.Resent:
 		var err error
-		if w.Session, err = readSession(ctx, kept, req, memory); err != nil {
+		if w.Session, err = findSession(ctx, kept, SessionName{req.Org, req.Principal, req.Continues.ID}); err != nil {
+			return nil, fmt.Errorf("session %s: %w", req.Continues.ID, err)
+		}
+		if h, fresh, err = resume(ctx, kept, w.Session, req, memory); err != nil {
 			return nil, err
 		}
-		h, fresh = resume(w.Session, req)
-		h.seen = h.items
+		w.Cut = h.cut
 	case continues:
 		var err error
 		if h, err = readHistory(ctx, kept, ends, req, memory); err != nil {
@@ -180,9 +187,6 @@ func answersHidden(h history, items []item.Item) bool {
 		return it.Kind == item.ToolResult && !has(h.seen, id) && has(h.items, id)
 	})
 }
-
-// CallIDs are the ids of the provider's, by ours, of the calls that the client of the conversation has.
-func (b *Beginning) CallIDs() map[string]string { return b.callIDs }
 
 // minted reports whether the item is a tool call with an id that the gateway has made.
 func minted(i item.Item) bool {

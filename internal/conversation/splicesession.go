@@ -13,7 +13,7 @@ const roundSeparator = "\n\n"
 
 // spliced is what a request continues of a session.
 type spliced struct {
-	kept  []item.Item // the stored items, without what the request has in their place
+	kept  []item.Item // the first stored items, with the messages as the request has them
 	fresh []item.Item // of the request, after kept
 }
 
@@ -125,7 +125,8 @@ func (s *splicer) results() {
 	}
 	block := slices.Concat(s.turns[:n]...)
 	s.turns = s.turns[n:]
-	var equal []int // of the block that the request has, too
+	var equal []int    // of the block that the request has, too
+	same := len(block) // how many of the block are kept: those behind the first that the request has differently are asked again
 	for len(s.asked) > 0 && s.asked[0][0].Kind == item.ToolResult {
 		it := s.asked[0][0]
 		last := len(s.asked) == 1
@@ -144,7 +145,7 @@ func (s *splicer) results() {
 			equal = append(equal, i)
 			continue
 		case i >= 0:
-			block = slices.Delete(block, i, i+1)
+			block, same = slices.Delete(block, i, i+1), min(same, i)
 			for k := range equal {
 				if equal[k] > i {
 					equal[k]--
@@ -153,9 +154,10 @@ func (s *splicer) results() {
 		}
 		s.answers = append(s.answers, it)
 	}
-	for i := range block {
+	for i := range block[:min(same, len(block))] {
 		s.kept = append(s.kept, block[i:i+1])
 	}
+	s.answers = append(slices.Clone(block[min(same, len(block)):]), s.answers...)
 }
 
 // hasCalls reports whether a stored turn has all calls of a turn of the request.

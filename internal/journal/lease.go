@@ -76,6 +76,9 @@ type Adds struct {
 	// Version is the one that the run has read. If the conversation has another one now, or is not stored any more, the
 	// opening is refused with an error that wraps [ErrChanged]. 0 = the run reads it later.
 	Version int64
+
+	// Alone refuses the opening with a *[SessionBusy] if another run that adds to the conversation has not ended.
+	Alone bool
 }
 
 // SessionTurn makes a run the next turn of a session. All of it is stored in the transaction that accepts the

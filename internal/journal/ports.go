@@ -290,7 +290,8 @@ type Saved struct {
 // Branches rewinds and forks conversations with Parts: those under keys of the kind [SessionID], without a principal. A
 // store of Conversations implements it.
 //
-// A part that a fork has too is shared. It is deleted with the last conversation that has it, and not before.
+// A part that a fork has too is shared, and so is one that AddPart has stored. It is deleted with the last conversation
+// that has it, and not before.
 type Branches interface {
 	// AddingRun returns a run that adds to the conversation with the id ([Opening.Adds]) and has not ended; "" = none does.
 	AddingRun(ctx context.Context, org, id string) (string, error)
@@ -299,6 +300,10 @@ type Branches interface {
 	// have a key of the kind [SessionID], those are deleted that no other conversation has. With idle, and if a run that
 	// adds to the conversation has not ended, nothing is stored, and the error wraps a *[SessionBusy].
 	DropParts(ctx context.Context, org, id string, c Conversation, ttl time.Duration, dropped []ConversationKey, idle bool) error
+
+	// AddPart stores a part of the conversation, in place of one with its key, and then does what DropParts does without idle. A
+	// conversation without a version is new, and refused at the caps as in Save.
+	AddPart(ctx context.Context, org, id string, part Saved, c Conversation, ttl time.Duration, dropped []ConversationKey) error
 
 	// DeleteWith deletes the conversation and, as DropParts does, its parts. It returns false if there is none. The error wraps
 	// ErrChanged if it has another version; 0 = any.
@@ -322,17 +327,21 @@ type Fork struct {
 	Shared  []ConversationKey
 }
 
-// SessionLister lists the sessions of a principal. A store of Conversations implements it.
+// SessionPrefix begins the ids of the conversations with Parts that are the chat sessions of a principal. The id of the
+// session follows, which contains no slash.
+func SessionPrefix(principal string) string { return "chat_" + principal + "/" }
+
+// SessionLister lists the chat sessions of a principal. A store of Conversations implements it.
 type SessionLister interface {
-	// StoredSessions returns what is stored under keys of the kind [SessionID] for a principal of an org, that first
-	// which was saved first.
+	// StoredSessions returns the sessions that are stored under keys of the kind [SessionID] with the [SessionPrefix] of a
+	// principal of an org, that first which was saved first.
 	StoredSessions(ctx context.Context, org, principal string) ([]StoredSession, error)
 }
 
-// StoredSession is what is stored under a key of the kind [SessionID].
+// StoredSession is a chat session.
 type StoredSession struct {
-	ID      string
-	SavedAt int64 // Unix milliseconds
+	ID      string // without the prefix
+	SavedAt int64  // Unix milliseconds
 }
 
 // Effects finds what is stored under keys of the kind [EffectKey]. A store of Conversations implements it.

@@ -436,7 +436,7 @@ func sessionMutations() []mutation {
 		},
 		{
 			Name: "a message that no model has seen is lost with its run", Why: "its sender was told that it is accepted, and no later turn knows it",
-			In: "driver.keepSegment", From: "c.Items = append(c.Items, run.events.Transcript(run.state().LateRefs())...)", To: "",
+			In: "runState.segment", From: "c.Items = append(c.Items, s.events.Transcript(s.state().LateRefs())...)", To: "",
 			Test: "TestPromisesAreKept",
 		},
 		{

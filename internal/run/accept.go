@@ -40,15 +40,15 @@ func (d *driver) accept() (err error) {
 		return err
 	}
 	defer d.run.req.forget()
-	opened, err := d.session.open()
-	if err != nil {
-		return err
-	}
-	defer func() { opened.accepted(&d.run, d.unsure, err) }()
 	d.run.nameInput()
 	var deferred bool
 	for { // again if the conversation has changed since it was read
-		if deferred, err = d.open(); !errors.Is(err, journal.ErrChanged) || d.run.ctx.Err() != nil {
+		var opened *openedSession
+		if opened, err = d.session.open(); err != nil {
+			return err
+		}
+		deferred, err = d.open()
+		if opened.accepted(&d.run, d.unsure, err); !errors.Is(err, journal.ErrChanged) || d.run.ctx.Err() != nil {
 			break
 		}
 	}
@@ -91,6 +91,8 @@ func (d *driver) open() (deferred bool, err error) {
 	batch := journal.Batch{Rows: input.rows, Opening: &journal.Opening{Slots: body.Slots, Key: d.run.req.Key, Turn: d.run.req.Turn}}
 	if asked.Continues.Named {
 		batch.Opening.Adds = &journal.Adds{Conversation: asked.Continues.ID, Version: input.version}
+	} else if name, ok := d.run.sessionName(); ok {
+		batch.Opening.Adds = &journal.Adds{Conversation: name.Stored(), Version: input.version, Alone: true}
 	}
 	if d.run.req.Background {
 		body.Queued, batch.Opening.Slots, batch.Opening.Queue = true, 0, d.run.req.MaxQueued
@@ -161,7 +163,7 @@ func (in *input) read(d *driver) error {
 		return err
 	}
 	d.run.begins(began)
-	d.session.callIDs, in.version = began.CallIDs(), began.Version
+	asked.Continues.Cut, in.version = began.Cut, began.Version
 	asked.forget()
 	files, err := asked.filesOf(&asked.Policy, began.Items)
 	if err != nil {
@@ -282,6 +284,8 @@ func (d *driver) refused(err error) error {
 	switch {
 	case errors.As(err, &known):
 		return known
+	case errors.As(err, &busy) && d.run.req.Continues.Resent:
+		return conversation.Busy(d.run.req.Continues.ID)
 	case errors.As(err, &busy):
 		refused := fault.New(fault.Conflict, "session_busy", "the session %s has the run %s, which has not ended; wait for its end, cancel it, or send when_busy", busy.Session, busy.RunID).In("session_id")
 		refused.Err = busy

@@ -529,26 +529,12 @@ func (d *driver) keepSegment(callIDs map[string]string) error {
 		d.dropSegment() // it may have been stored just before
 		return nil
 	}
-	input := run.events.Items("input")
-	input = input[min(run.start.notOwn, len(input)):]
-	c := journal.Conversation{
-		RunID: run.lease.RunID, Items: append(slices.Clip(input), run.events.Transcript(run.state().HiddenRefs())...), Part: run.state().Parks + 1,
-		Full: map[string]string{}, CallIDs: callIDs, Listed: run.state().Listed(), Previous: previousOf(run.req.Continues),
-		Parts: run.start.parts, Input: keep.Input, RequestJSON: keep.RequestJSON, FinalOnly: keep.FinalOnly,
-		Target: lastTarget(run.state()), Owner: keep.Owner,
-	}
-	c.Items = append(c.Items, run.unansweredCalls()...)
-	c.Items = append(c.Items, run.cutText()...)
-	c.Items = append(c.Items, run.events.Transcript(run.state().LateRefs())...)
-	c.Origins, c.Compaction = run.origins(len(input)), run.compaction(c.Items)
-	for id, text := range run.results.full {
-		if !run.start.inherited[id] {
-			c.Full[id] = text
-		}
-	}
+	c := run.segment(callIDs)
+	c.Previous, c.Parts, c.Owner = previousOf(run.req.Continues), run.start.parts, keep.Owner
+	c.Input, c.RequestJSON, c.FinalOnly = keep.Input, keep.RequestJSON, keep.FinalOnly
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(run.ctx), appendTimeout)
 	defer cancel()
-	encoded := eventlog.HeldBytes(c.Items) + keep.bytes() + heldByCompaction(c.Compaction) // also beyond the limit: the run is at its end
+	encoded := heldBySegment(&c) + keep.bytes() // also beyond the limit: the run is at its end
 	run.req.Account.Add(encoded)
 	defer run.req.Account.Release(encoded)
 	id := conversation.Segment{Run: run.lease.RunID, Part: run.state().Parks}.ID()
@@ -575,6 +561,31 @@ func (d *driver) keepSegment(callIDs map[string]string) error {
 	}
 	run.storeFailed(err)
 	return journal.Unavailable(fmt.Errorf("run %s: store its part of the conversation: %w", run.lease.RunID, err))
+}
+
+// segment returns what the run has added to its conversation. callIDs are the ids of the calls that the client executes.
+func (s *runState) segment(callIDs map[string]string) journal.Conversation {
+	input := s.events.Items("input")
+	input = input[min(s.start.notOwn, len(input)):]
+	c := journal.Conversation{
+		RunID: s.lease.RunID, Items: append(slices.Clip(input), s.events.Transcript(s.state().HiddenRefs())...), Part: s.state().Parks + 1,
+		Full: map[string]string{}, CallIDs: callIDs, Listed: s.state().Listed(), Target: lastTarget(s.state()),
+	}
+	c.Items = append(c.Items, s.unansweredCalls()...)
+	c.Items = append(c.Items, s.cutText()...)
+	c.Items = append(c.Items, s.events.Transcript(s.state().LateRefs())...)
+	c.Origins, c.Compaction = s.origins(len(input)), s.compaction(c.Items)
+	for id, text := range s.results.full {
+		if !s.start.inherited[id] {
+			c.Full[id] = text
+		}
+	}
+	return c
+}
+
+// heldBySegment returns the memory that a segment occupies, in bytes.
+func heldBySegment(c *journal.Conversation) int {
+	return eventlog.HeldBytes(c.Items) + heldByCompaction(c.Compaction)
 }
 
 // relay performs a relay and records it in the audit log. While the store cannot be

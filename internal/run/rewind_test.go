@@ -130,8 +130,7 @@ func TestAFencedOwnerDoesNotUndoARewind(t *testing.T) {
 	}
 	_, err := b.Rewind(t.Context(), session("s"), "run_3")
 	b.ok(err)
-	added := &conversation.Added{Items: []item.Item{item.NewText(item.User, "again")}}
-	b.ok(b.Close(t.Context(), session("s"), b.since["run_3"], "run_3", added, nil))
+	b.ok(b.Close(t.Context(), session("s"), b.since["run_3"], "run_3", b.adds("run_3", "again"), nil))
 	if c := b.find("s"); len(c.Items) != 2 || c.Items[1].Text() != "run_2" {
 		t.Errorf("the session has %v", c.Items)
 	}
@@ -202,7 +201,8 @@ func TestARunThatReplacesOthersInASession(t *testing.T) {
 		b.end("s", run, run)
 	}
 	b.ok(b.begin("s", "run_4", time.Hour))
-	edited := &conversation.Added{Begin: 1, Items: []item.Item{b.find("s").Items[0], item.NewText(item.User, "edited")}}
+	edited := b.adds("run_4", "edited")
+	edited.Behind = b.find("s").Parts[:1]
 	b.ok(b.Close(t.Context(), session("s"), b.since["run_4"], "run_4", edited, nil))
 	b.runs["run_4"] = journal.Done
 	for _, gone := range []string{"run_2", "run_3"} {
@@ -210,9 +210,9 @@ func TestARunThatReplacesOthersInASession(t *testing.T) {
 			t.Errorf("%s: %v", gone, err)
 		}
 	}
-	c, err := b.Rewind(t.Context(), session("s"), "resp_4")
+	_, err := b.Rewind(t.Context(), session("s"), "resp_4")
 	b.ok(err)
-	if len(c.Items) != 1 || c.Items[0].Text() != "run_1" {
+	if c := b.find("s"); len(c.Items) != 1 || c.Items[0].Text() != "run_1" {
 		t.Errorf("the session has %v", c.Items)
 	}
 }

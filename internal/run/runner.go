@@ -150,7 +150,7 @@ func New(o Options) *Runner {
 	r.audience = audience{o: &r.o, followers: r.followers, append: r.appendForeign, end: r.requestEnd}
 	r.leases = newLeaseKeeper(o.Leases, o.Owner, &storeHealth{log: o.Log}, r.takeOver, r.audience.maintain)
 	r.audience.leases, r.leases.mayClaim = r.leases, o.MayClaim
-	r.sessions = conversation.NewSessions(o.Conversations, o.Archive, o.Now, func(n conversation.SessionName, since int64) {
+	r.sessions = conversation.NewSessions(o.Conversations, o.Now, o.NewID, func(n conversation.SessionName, since int64) {
 		if o.SessionDeleted != nil {
 			o.SessionDeleted(n.Org, nameForTools(n, since))
 		}

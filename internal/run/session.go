@@ -5,32 +5,31 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/conversation"
-	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 )
 
-// sessionRef is the row with the session of a key that a run replaces when it ends.
+// sessionRef is the row with the session of a key to which a run adds when it ends.
 const sessionRef = "session"
 
 // storedSession is the form of the row.
 type storedSession struct {
-	ID    string `json:"id"`
-	TTL   int64  `json:"ttl_ns"`
-	Since int64  `json:"since_ms"`
+	ID    string         `json:"id"`
+	TTL   int64          `json:"ttl_ns"`
+	Since int64          `json:"since_ms"`
+	Cut   map[string]int `json:"cut,omitempty"`
 }
 
 // Sessions returns the sessions of keys, to which the runs add.
 func (r *Runner) Sessions() *conversation.Sessions { return r.sessions }
 
-// sessionName returns the name of the session that a run replaces; false = it replaces none.
+// sessionName returns the name of the session to which a run adds; false = it adds to none.
 func (s *runState) sessionName() (conversation.SessionName, bool) {
 	c := s.req.Continues
 	return conversation.SessionName{Org: s.req.Org, Principal: s.req.Principal, ID: c.ID}, c.Resent && !s.relay
@@ -70,8 +69,6 @@ type sessionKeeper struct {
 	o        *Options
 	run      *runState
 	sessions *conversation.Sessions
-
-	callIDs map[string]string // ids of the provider's, by ours, of the calls in front of the run
 }
 
 // openedSession is the session of a run that is about to be accepted; nil = it has none.
@@ -97,7 +94,7 @@ func (d *sessionKeeper) open() (*openedSession, error) {
 		var refused *fault.Error
 		switch {
 		case err == nil:
-			asked.Continues.Since, asked.Continues.Remembered = opened.Since, opened.Remembered
+			asked.Continues.Since, asked.Continues.Remembered, began.Version = opened.Since, opened.Remembered, opened.Version
 			return &openedSession{opened}, nil
 		case errors.Is(err, journal.ErrChanged) && d.run.ctx.Err() == nil:
 			asked.forget() // it is read again
@@ -134,7 +131,7 @@ func (d *sessionKeeper) rows() []journal.Row {
 		return nil
 	}
 	c := d.run.req.Continues
-	return []journal.Row{{Ref: sessionRef, Value: storedSession{c.ID, int64(c.TTL), c.Since}}}
+	return []journal.Row{{Ref: sessionRef, Value: storedSession{c.ID, int64(c.TTL), c.Since, c.Cut}}}
 }
 
 // continuesOf returns what the request of a run continues.
@@ -147,7 +144,7 @@ func continuesOf(q *storedRequest, rows map[string]json.RawMessage) (conversatio
 	if err := json.Unmarshal(raw, &s); err != nil {
 		return conversation.Ref{}, journal.Damaged(sessionRef, err)
 	}
-	return conversation.Ref{ID: s.ID, Resent: true, TTL: time.Duration(s.TTL), Since: s.Since}, nil
+	return conversation.Ref{ID: s.ID, Resent: true, TTL: time.Duration(s.TTL), Since: s.Since, Cut: s.Cut}, nil
 }
 
 // isAnswer reports whether a run that ends so has given its client an answer, which the client sends again.
@@ -156,8 +153,8 @@ func isAnswer(r event.Reason) bool {
 }
 
 // close stores what the run adds to its session, before the run ends. callIDs are the ids of the calls that the
-// client executes. failed says that the run cannot be continued. close may be called again, by the next owner of the run: the
-// session is replaced, not added to.
+// client executes. failed says that the run cannot be continued. close may be called again, by the next owner of the run, and
+// then replaces what is stored.
 func (d *sessionKeeper) close(reason event.Reason, failed bool, callIDs map[string]string) error {
 	run := d.run
 	name, ok := run.sessionName()
@@ -166,18 +163,11 @@ func (d *sessionKeeper) close(reason event.Reason, failed bool, callIDs map[stri
 	}
 	var added *conversation.Added
 	if isAnswer(reason) && !failed {
-		added = &conversation.Added{
-			Items: append(slices.Clip(run.events.Items("input")), run.events.Transcript(run.state().HiddenRefs())...),
-			Begin: run.start.notOwn,
-			Full:  run.results.full, CallIDs: maps.Clone(d.callIDs), Listed: run.state().Listed(), Target: lastTarget(run.state()),
+		added = &conversation.Added{Conversation: run.segment(callIDs), Behind: run.start.parts, Cut: run.req.Continues.Cut}
+		if len(added.Behind) == 0 { // what is in front is then of a build that stored sessions whole, and so did not name parts
+			added.Items = append(slices.Clone(run.events.Items("input")[:run.start.notOwn]), added.Items...)
 		}
-		added.Items = append(added.Items, run.unansweredCalls()...)
-		added.Items = append(added.Items, run.events.Transcript(run.state().LateRefs())...)
-		if added.CallIDs == nil {
-			added.CallIDs = map[string]string{}
-		}
-		maps.Copy(added.CallIDs, callIDs)
-		encoded := eventlog.HeldBytes(added.Items) // also beyond the limit: the run is at its end
+		encoded := heldBySegment(&added.Conversation) // also beyond the limit: the run is at its end
 		run.req.Account.Add(encoded)
 		defer run.req.Account.Release(encoded)
 	}

@@ -4,36 +4,40 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
+	"github.com/turnpike-gateway/turnpike/internal/id"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/store/memory"
 	"github.com/turnpike-gateway/turnpike/item"
 )
 
-// unfinished is an archive that only knows which runs have not ended.
-type unfinished struct {
-	journal.Archive
+// sessionStore knows which runs have not ended.
+type sessionStore struct {
+	*memory.Conversations
 	runs map[string]journal.Status
 }
 
-func (u unfinished) Head(_ context.Context, _, id string) (journal.Head, error) {
-	status, ok := u.runs[id]
-	if !ok {
-		return journal.Head{}, org.ErrNotFound
+func (s sessionStore) AddingRun(ctx context.Context, orgID, id string) (string, error) {
+	c, err := s.Find(ctx, orgID, "", journal.ConversationKey{Kind: journal.SessionID, ID: id})
+	if err != nil || c == nil || s.runs[c.RunID] == "" || s.runs[c.RunID] == journal.Done {
+		return "", err
 	}
-	return journal.Head{Summary: journal.Summary{Status: status}}, nil
+	return c.RunID, nil
 }
 
 type sessionBench struct {
 	*testing.T
 	*conversation.Sessions
+	kept    sessionStore
 	now     time.Time
 	runs    map[string]journal.Status
 	since   map[string]int64 // when the sessions of runs began
@@ -43,7 +47,8 @@ type sessionBench struct {
 func newSessionBench(t *testing.T) *sessionBench {
 	b := &sessionBench{T: t, now: time.UnixMilli(1_000_000), runs: map[string]journal.Status{}, since: map[string]int64{}}
 	clock := func() time.Time { return b.now }
-	b.Sessions = conversation.NewSessions(&memory.Conversations{Now: clock}, unfinished{runs: b.runs}, clock, func(_ conversation.SessionName, since int64) { b.deleted = append(b.deleted, since) })
+	b.kept = sessionStore{&memory.Conversations{Now: clock}, b.runs}
+	b.Sessions = conversation.NewSessions(b.kept, clock, id.New, func(_ conversation.SessionName, since int64) { b.deleted = append(b.deleted, since) })
 	return b
 }
 
@@ -54,17 +59,25 @@ func session(id string) conversation.SessionName {
 // find returns a session; nil = there is none.
 func (b *sessionBench) find(id string) *journal.Conversation {
 	b.Helper()
-	c, err := b.Find(b.Context(), session(id))
-	if err != nil {
-		b.Fatal(err)
+	c := b.head(id)
+	if c != nil {
+		b.ok(b.Read(b.Context(), session(id), c))
 	}
+	return c
+}
+
+// head returns a session without its items.
+func (b *sessionBench) head(id string) *journal.Conversation {
+	b.Helper()
+	c, err := b.Find(b.Context(), session(id))
+	b.ok(err)
 	return c
 }
 
 // begin begins a run of a session.
 func (b *sessionBench) begin(id, run string, ttl time.Duration) error {
 	b.Helper()
-	o, err := b.Open(b.Context(), session(id), b.find(id), run, ttl, nil)
+	o, err := b.Open(b.Context(), session(id), b.head(id), run, ttl, nil)
 	if err == nil {
 		b.runs[run], b.since[run] = journal.Running, o.Since
 		o.Stored()
@@ -77,11 +90,10 @@ func (b *sessionBench) end(id, run, said string) {
 	b.Helper()
 	var added *conversation.Added
 	if said != "" {
-		var before []item.Item
+		added = b.adds(run, said)
 		if c := b.find(id); c != nil {
-			before = slices.DeleteFunc(slices.Clone(c.Items), func(it item.Item) bool { return it.Text() == said })
+			added.Behind = c.Parts
 		}
-		added = &conversation.Added{Begin: len(before), Items: append(before, item.NewText(item.User, said))}
 	}
 	for range 2 { // the next owner of the run does it again
 		if err := b.Close(b.Context(), session(id), b.since[run], run, added, nil); err != nil {
@@ -89,6 +101,11 @@ func (b *sessionBench) end(id, run, said string) {
 		}
 	}
 	b.runs[run] = journal.Done
+}
+
+// adds returns what a run adds that has said something, in front of everything that the session has.
+func (b *sessionBench) adds(run, said string) *conversation.Added {
+	return &conversation.Added{Conversation: journal.Conversation{RunID: run, Items: []item.Item{item.NewText(item.User, said)}}}
 }
 
 func (b *sessionBench) ok(err error) {
@@ -118,7 +135,7 @@ func TestAKeyHas128Sessions(t *testing.T) {
 			t.Errorf("%s is stored: %t", id, got)
 		}
 	}
-	if _, err := b.Put(b.Context(), session("imported"), journal.Conversation{}, time.Hour, false); err != nil || b.find("s3") != nil {
+	if err := b.Put(b.Context(), session("imported"), journal.Conversation{}, time.Hour); err != nil || b.find("s3") != nil {
 		t.Errorf("an import deletes the next one: %v", err)
 	}
 }
@@ -179,7 +196,7 @@ func TestASessionIsChangedByItsRunOnly(t *testing.T) {
 	}
 	b.ok(b.begin("s", "r1", time.Hour))
 	b.end("s", "r1", "one")
-	before := b.find("s")
+	before := b.head("s")
 	o, err = b.Open(b.Context(), session("s"), before, "refused", time.Hour, nil)
 	b.ok(err)
 	b.ok(o.Undo(b.Context()))
@@ -234,7 +251,54 @@ func TestAKeyedRequestOfABusySessionIsForItsRun(t *testing.T) {
 	o.Stored()
 	b.runs["r"] = journal.Running
 	var known *journal.Submitted
-	if _, err := b.Open(b.Context(), session("s"), b.find("s"), "r2", time.Hour, key); !errors.As(err, &known) || known.RunID != "r" || known.Hash != "h" {
+	if _, err := b.Open(b.Context(), session("s"), b.head("s"), "r2", time.Hour, key); !errors.As(err, &known) || known.RunID != "r" || known.Hash != "h" {
 		t.Errorf("%v", err)
 	}
+}
+
+// A request that edits a message in the middle of a part leaves the items in front of it. The part is cut, not copied, and
+// forks share it. // J04 J08
+func TestAnEditCutsAPartOfASession(t *testing.T) {
+	b := newSessionBench(t)
+	client := func(text string) item.Item {
+		it := item.NewText(item.User, text)
+		it.Native.Dialect = "chat"
+		return it
+	}
+	answer := item.NewText(item.Assistant, "first answer")
+	answer.Turn = 1
+	b.ok(b.Put(t.Context(), session("s"), journal.Conversation{Items: []item.Item{client("one"), answer, client("two")}}, time.Hour))
+	began, err := conversation.Begin(t.Context(), b.kept, nil, conversation.Request{
+		Org: "a", Principal: "k", Continues: conversation.Ref{ID: "s", Resent: true},
+		Items: []item.Item{client("one"), answer, client("edited"), answer, client("three")},
+	}, nil)
+	b.ok(err)
+	stored := b.head("s").Parts
+	if want := map[string]int{stored[0]: 2}; began.Before != 2 || !slices.Equal(began.Parts, stored) || !maps.Equal(began.Cut, want) {
+		t.Fatalf("the run begins with %d items of %v, cut %v", began.Before, began.Parts, began.Cut)
+	}
+	b.ok(b.begin("s", "run_1", time.Hour))
+	added := b.adds("run_1", "edited")
+	added.Items[0].Native.Dialect = "chat"
+	added.Behind, added.Cut = began.Parts, began.Cut
+	b.ok(b.Close(t.Context(), session("s"), b.since["run_1"], "run_1", added, nil))
+	b.runs["run_1"] = journal.Done
+	if got := textsOf(b.find("s").Items); got != "one, first answer, edited" || b.head("s").Parts[0] != stored[0] {
+		t.Errorf("the session has %s", got)
+	}
+	of, err := b.Fork(t.Context(), session("s"), "f", 1, time.Hour)
+	b.ok(err)
+	_, err = b.Delete(t.Context(), session("s"))
+	b.ok(err)
+	if got := textsOf(b.find("f").Items); got != "one, first answer" || of != 2 {
+		t.Errorf("the fork of a session with %d turns has %s", of, got)
+	}
+}
+
+func textsOf(items []item.Item) string {
+	var texts []string
+	for _, it := range items {
+		texts = append(texts, it.Text())
+	}
+	return strings.Join(texts, ", ")
 }

@@ -242,7 +242,7 @@ func (s *runState) appendError(err error) error {
 	switch {
 	case errors.Is(err, journal.ErrChanged): // the conversation, before a run that continues it has begun
 		return fmt.Errorf("run %s: journal: %w", s.lease.RunID, err)
-	case s.req.Turn != nil && s.state().Seq == 0 && (errors.As(err, new(*journal.SessionBusy)) || errors.Is(err, org.ErrNotFound)): // a turn that cannot begin
+	case s.state().Seq == 0 && (errors.As(err, new(*journal.SessionBusy)) || s.req.Turn != nil && errors.Is(err, org.ErrNotFound)): // a turn that cannot begin
 		return fmt.Errorf("run %s: journal: %w", s.lease.RunID, err)
 	case errors.As(err, &known), errors.As(err, &over), errors.As(err, new(*org.CapError)), errors.As(err, new(*journal.Unreadable)), errors.Is(err, journal.ErrNoSlot), errors.Is(err, journal.ErrQueueFull), errors.Is(err, journal.ErrFenced), errors.Is(err, org.ErrExists):
 		return fmt.Errorf("run %s: journal: %w", s.lease.RunID, err)

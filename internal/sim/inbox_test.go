@@ -8,6 +8,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/agent"
+	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/item"
@@ -43,6 +44,7 @@ type turn struct {
 	hidden    []string  // the marks of what hooks have replaced
 	interrupt bool      // a message was accepted that ends it
 	atEnd     bool      // it was ending by itself when that came
+	rewound   bool      // a rewind has taken it out
 }
 
 // inboxOf returns the inbox of a session.
@@ -204,7 +206,7 @@ func (b *book) begins(key runKey, t *turn) {
 		h := b.runs[other]
 		o := h.turn
 		switch {
-		case o == t:
+		case o == t, o.rewound:
 		case o.number > t.number && o.began:
 			b.w.violate("I17: run %s begins, which is turn %d, and turn %d, run %s, has begun", key.run, t.number, o.number, other.run)
 		case o.number > t.number:
@@ -223,6 +225,20 @@ func (b *book) begins(key runKey, t *turn) {
 	}
 	if len(rest) > 0 {
 		b.w.violate("I19: run %s begins with %v, which no turn before it has said", key.run, rest)
+	}
+}
+
+// rewound enters that a rewind has taken parts out of a session.
+func (b *book) rewound(orgID, session string, parts []journal.ConversationKey) {
+	for _, key := range b.inboxOf(runKey{org: orgID}, session).turns {
+		h := b.runs[key]
+		part := journal.ConversationKey{Kind: journal.ResponseID, ID: conversation.SegmentID(key.run, "")}
+		if h.turn.rewound || !slices.Contains(parts, part) {
+			continue
+		}
+		if h.turn.rewound = true; h.state.Finished == nil {
+			b.w.violate("I20: run %s is taken out of its session before its end", key.run)
+		}
 	}
 }
 

@@ -73,7 +73,7 @@ func (r *replica) boot(life int) *process {
 	p.catalog = catalog.New(catalog.Options{})
 	p.runner = run.New(run.Options{
 		Results: resulttool.Reader{},
-		Catalog: p.catalog, Journal: p, Leases: p, Archive: p, Conversations: conversations{p}, Resources: resources{p},
+		Catalog: p.catalog, Journal: p, Leases: p, Archive: p, Conversations: conversations{p: p}, Resources: resources{p},
 		Owner: p.name, NewID: p.newID, Now: p.now,
 		Jitter: func(limit time.Duration) time.Duration { return limit / 3 },
 	})

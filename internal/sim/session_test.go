@@ -151,6 +151,7 @@ func (m *message) live() {
 	}
 	w.book.placed(m)
 	m.meddles(r)
+	defer m.rewinds(r)
 	for {
 		var p *process
 		goesOn := w.wait(context.Background(), m.mark+" is followed", between(r, 100*time.Millisecond, 5*time.Second), func(chance *rand.Rand) {
@@ -232,6 +233,41 @@ func (m *message) meddles(r *rand.Rand) {
 	}
 }
 
+// rewinds takes the run of some messages and everything after it out of the session, again and again until it is answered.
+func (m *message) rewinds(r *rand.Rand) {
+	w := m.s.w
+	if r.IntN(5) > 0 {
+		return
+	}
+	for range 3 {
+		var p *process
+		goesOn := w.wait(context.Background(), m.mark+" is rewound", between(r, 0, 10*time.Second), func(chance *rand.Rand) {
+			p = w.replicas[chance.IntN(replicas)].serving()
+		})
+		if !goesOn {
+			return
+		}
+		if p == nil {
+			continue
+		}
+		_, dropped, err := conversation.Rewind(context.Background(), conversations{p: p}, m.s.org, m.s.sid, m.placed.RunID, journal.Kept)
+		var f *fault.Error
+		switch {
+		case err == nil && len(dropped) > 0:
+			w.saw("a session was rewound")
+			return
+		case errors.As(err, &f) && f.Reason == "run_not_found": // it added nothing, or the answer of the last try was lost
+			return
+		case errors.As(err, &f) && f.Reason == "session_busy":
+			w.saw("a rewind was refused: its session was busy")
+		case p.isDead(), errors.Is(err, errOver), errors.Is(err, errLost), errors.Is(err, errUnanswered), errors.Is(err, errKilled):
+		default:
+			w.violate("I20: the rewind before %s is answered %v, and drops %v", m.placed.RunID, err, dropped)
+			return
+		}
+	}
+}
+
 // follow follows the run of the message once, and reports whether that was the last time.
 func (m *message) follow(p *process, r *rand.Rand) bool {
 	w := m.s.w
@@ -260,7 +296,10 @@ func (m *message) follow(p *process, r *rand.Rand) bool {
 }
 
 // conversations are those of the store, as a process reaches them.
-type conversations struct{ p *process }
+type conversations struct {
+	journal.Branches // of which worlds use what is below
+	p                *process
+}
 
 // Save implements journal.Conversations.
 func (c conversations) Save(ctx context.Context, orgID, principal string, one journal.Conversation, ttl time.Duration, keys ...journal.ConversationKey) error {
@@ -303,6 +342,29 @@ func (c conversations) Delete(ctx context.Context, orgID, principal string, key 
 	return ask(ctx, c.p, "drops", orgID+"/"+key.ID, w.swarm.dying(w.swarm.store), func(*rand.Rand) (bool, error) {
 		return w.store.conversations.Delete(ctx, orgID, principal, key)
 	})
+}
+
+// AddingRun implements journal.Branches.
+func (c conversations) AddingRun(ctx context.Context, orgID, id string) (string, error) {
+	w := c.p.w
+	return ask(ctx, c.p, "looks for runs of", orgID+"/"+id, w.swarm.store, func(*rand.Rand) (string, error) {
+		return w.store.conversations.AddingRun(ctx, orgID, id)
+	})
+}
+
+// DropParts implements journal.Branches.
+func (c conversations) DropParts(
+	ctx context.Context, orgID, id string, one journal.Conversation, ttl time.Duration, dropped []journal.ConversationKey, idle bool,
+) error {
+	w := c.p.w
+	_, err := ask(ctx, c.p, "takes parts out of", orgID+"/"+id, w.swarm.dying(w.swarm.store), func(*rand.Rand) (none, error) {
+		err := w.store.conversations.DropParts(ctx, orgID, id, one, ttl, dropped, idle)
+		if err == nil {
+			w.book.rewound(orgID, id, dropped)
+		}
+		return none{}, err
+	})
+	return err
 }
 
 // everybody returns the clients, with those that speak for sessions.

@@ -29,6 +29,7 @@
 //	I16  a message to a session is delivered to one run, which gets it once or ends
 //	I17  the turns of a session begin in order, each when those before it have ended
 //	I19  a turn begins with all that the turns before it have said, once, and its model sees that
+//	I20  a rewind takes out turns that have ended, and those after it begin without them
 package sim
 
 import (
@@ -172,6 +173,8 @@ func worthReaching() []string {
 		"a raised run was completed",
 		"a once call became outcome_unknown",
 		"a process was stopped in an orderly way",
+		"a rewind was refused: its session was busy",
+		"a session was rewound",
 		"a repeat attached",
 		"a repeat was answered",
 		"a run ended: cancelled",

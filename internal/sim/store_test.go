@@ -60,6 +60,7 @@ func newStore(w *world) *store {
 		w: w, written: map[runKey]*queue{}, holds: map[runKey][]holding{},
 		refunded: map[budgetKey]int64{}, running: map[string]int{}, counted: map[runKey]*process{},
 	}
+	s.journal.Conversations = &s.conversations
 	s.sessions = memory.Sessions{Journal: &s.journal, Conversations: &s.conversations}
 	if w.mutation == setLeases {
 		s.journal.LeaseNow = func() time.Time { return time.Now().Round(0).Add(time.Duration(s.stepped.Load())) }

@@ -171,6 +171,11 @@ func (b batch) open(t *tx, c headChange) error {
 	if err := b.opening.Admit(t.caps, &orgState{t: t, org: b.key.org, c: &c}); err != nil {
 		return err
 	}
+	if a := b.opening.Adds; a != nil && a.Alone {
+		if err := t.mustBeIdle(b.key.org, a.Conversation); err != nil {
+			return err
+		}
+	}
 	if a := b.opening.Adds; a != nil && a.Version != 0 {
 		if err := t.mustHaveVersion(b.key.org, a.Conversation, a.Version, c.now); err != nil {
 			return err

@@ -76,6 +76,60 @@ func (s *Store) DropParts(
 	})
 }
 
+// AddPart implements journal.Branches.
+func (s *Store) AddPart(
+	ctx context.Context, orgID, id string, part journal.Saved, c journal.Conversation, ttl time.Duration, dropped []journal.ConversationKey,
+) error {
+	now := s.now()
+	head, err := conversationOf(orgID, "", journal.Saved{Conversation: c, TTL: ttl, Keys: []journal.ConversationKey{sessionKey(id)}}, now)
+	if err != nil {
+		return err
+	}
+	added, err := conversationOf(orgID, "", part, now)
+	if err != nil {
+		return err
+	}
+	var evicted int64
+	err = s.write(ctx, orgID, "add a part to a conversation", "conversation", func(t *tx) error {
+		err := t.dropExpired(head)
+		if err == nil && head.version == 0 {
+			err = t.checkStored(orgID)
+		}
+		if err == nil {
+			err = t.addPart(added, head.keys[0])
+		}
+		if err == nil {
+			err = head.save(t)
+		}
+		if err == nil {
+			err = t.dropParts(orgID, id, dropped)
+		}
+		if err == nil {
+			evicted, err = t.evictConversations(orgID)
+		}
+		return err
+	})
+	if err == nil && evicted > 0 {
+		s.reportEvicted(orgID)
+	}
+	return err
+}
+
+// addPart stores a part that is deleted with the last conversation that has it.
+func (t *tx) addPart(part conversation, conversation string) error {
+	if _, err := t.exec(`DELETE FROM conversations WHERE org = ? AND principal = '' AND key = ?`, part.org, part.keys[0]); err != nil {
+		return err
+	}
+	if err := part.save(t); err != nil {
+		return err
+	}
+	_, err := t.exec(share, part.org, part.keys[0], conversation)
+	return err
+}
+
+// share notes that a conversation has a part.
+const share = `INSERT INTO shared_parts (org, part, conversation) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`
+
 // dropParts deletes parts that a conversation had, and that no other one has: those that were shared, and added ones.
 func (t *tx) dropParts(orgID, id string, parts []journal.ConversationKey) error {
 	keys := make([]string, len(parts))
@@ -152,7 +206,6 @@ func (t *tx) fork(one conversation, f journal.Fork) error {
 	}
 	for _, part := range f.Shared {
 		for _, has := range []string{sessionKey(f.From).String(), one.keys[0]} {
-			const share = `INSERT INTO shared_parts (org, part, conversation) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`
 			if _, err := t.exec(share, one.org, part.String(), has); err != nil {
 				return err
 			}

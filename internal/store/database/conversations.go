@@ -393,19 +393,26 @@ func (s *Store) UnknownEffects(ctx context.Context, orgID, after string, limit i
 
 // StoredSessions implements journal.SessionLister.
 func (s *Store) StoredSessions(ctx context.Context, orgID, principal string) ([]journal.StoredSession, error) {
-	prefix := journal.ConversationKey{Kind: journal.SessionID}.String()
+	first, end := sessionsOf(principal)
 	out, err := list(ctx, s.db, func(row scanner) (one journal.StoredSession, err error) {
 		err = row.Scan(&one.ID, &one.SavedAt)
-		one.ID = strings.TrimPrefix(one.ID, prefix)
+		one.ID = strings.TrimPrefix(one.ID, first)
 		return one, err
-	}, `SELECT key, saved_at FROM conversations WHERE org = ? AND principal = ? AND key >= ? AND key < ? AND expires_at > ? ORDER BY saved_at, rowid`,
-		orgID, principal, prefix, strings.TrimSuffix(prefix, ":")+";", s.now().UnixMilli())
+	}, `SELECT key, saved_at FROM conversations WHERE org = ? AND principal = '' AND key >= ? AND key < ? AND expires_at > ?
+		ORDER BY saved_at, rowid`, orgID, first, end, s.now().UnixMilli())
 	return out, s.wrap("list sessions of a key", err)
 }
 
-// deleteSessions deletes the sessions of a key.
+// sessionsOf returns what the keys of the chat sessions of a principal begin with, and the first text behind them.
+func sessionsOf(principal string) (first, end string) {
+	first = sessionKey(journal.SessionPrefix(principal)).String()
+	return first, strings.TrimSuffix(first, "/") + "0"
+}
+
+// deleteSessions deletes the chat sessions of a key.
 func (t *tx) deleteSessions(orgID, principal string) error {
-	_, err := t.exec(`DELETE FROM conversations WHERE org = ? AND principal = ? AND key >= 'session:' AND key < 'session;'`, orgID, principal)
+	first, end := sessionsOf(principal)
+	_, err := t.exec(`DELETE FROM conversations WHERE org = ? AND principal = '' AND key >= ? AND key < ?`, orgID, first, end)
 	return err
 }
 

@@ -3,6 +3,7 @@ package database
 import (
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/journal"
+	"github.com/turnpike-gateway/turnpike/internal/store/storetest"
 	"github.com/turnpike-gateway/turnpike/item"
 )
 
@@ -90,4 +92,25 @@ func TestAChainWithASegmentThatSQLiteCannotRead(t *testing.T) {
 			t.Errorf("%s: %v", body, err)
 		}
 	}
+}
+
+// A build before the schema 101 stored the sessions of chat clients whole.
+func TestChatSessionsOfOldFilesAreMigrated(t *testing.T) {
+	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db")})
+	storetest.OldChatSessions(t, s, func() {
+		text, err := fs.ReadFile(migrations, "migrations/00101_chat_sessions.sql")
+		if err != nil {
+			t.Fatal(err)
+		}
+		up, _, _ := strings.Cut(string(text), "-- +goose Down\n")
+		err = s.writer.perform(t.Context(), noOrg, func(t *tx) error {
+			_, err := t.exec(up)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkUsage(t, s, "a")
+	})
+	checkUsage(t, s, "a")
 }

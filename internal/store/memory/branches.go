@@ -14,6 +14,11 @@ import (
 func (c *Conversations) begin(key runKey, a journal.Adds) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if a.Alone {
+		if err := c.mustBeIdle(key.org, a.Conversation); err != nil {
+			return err
+		}
+	}
 	if a.Version != 0 {
 		if err := c.mustHaveVersion(key.org, a.Conversation, a.Version); err != nil {
 			return err
@@ -84,6 +89,43 @@ func (c *Conversations) DropParts(
 	return nil
 }
 
+// AddPart implements journal.Branches.
+func (c *Conversations) AddPart(
+	_ context.Context, orgID, id string, part journal.Saved, one journal.Conversation, ttl time.Duration, dropped []journal.ConversationKey,
+) error {
+	if err := part.Check(part.TTL, part.Keys); err != nil {
+		return err
+	}
+	if err := one.Check(ttl, []journal.ConversationKey{keyOf(id)}); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := conversationKey{orgID, "", part.Keys[0]}
+	old := c.remove(func(s *storedConversation) bool { return s.keys[0] == key })
+	err := c.save(orgID, "", part, journal.Saved{Conversation: one, TTL: ttl, Keys: []journal.ConversationKey{keyOf(id)}})
+	if err != nil {
+		for _, s := range old {
+			c.byKey[key], c.order = s, append(c.order, s)
+		}
+		return err
+	}
+	c.share(key, id)
+	c.dropParts(orgID, id, dropped)
+	return nil
+}
+
+// share notes that a conversation has a part. It is called with mu held.
+func (c *Conversations) share(part conversationKey, id string) {
+	if c.shared == nil {
+		c.shared = map[conversationKey]map[string]struct{}{}
+	}
+	if c.shared[part] == nil {
+		c.shared[part] = map[string]struct{}{}
+	}
+	c.shared[part][id] = struct{}{}
+}
+
 // dropParts drops parts that a conversation had, and that no other one has: those that were shared, and added ones. It is
 // called with mu held.
 func (c *Conversations) dropParts(orgID, id string, parts []journal.ConversationKey) {
@@ -144,15 +186,10 @@ func (c *Conversations) Fork(_ context.Context, orgID string, f journal.Fork, tt
 	if err := c.save(orgID, "", saved); err != nil {
 		return err
 	}
-	if c.shared == nil {
-		c.shared = map[conversationKey]map[string]struct{}{}
-	}
 	for _, part := range f.Shared {
 		key := conversationKey{orgID, "", part}
-		if c.shared[key] == nil {
-			c.shared[key] = map[string]struct{}{}
-		}
-		c.shared[key][f.From], c.shared[key][f.ID] = struct{}{}, struct{}{}
+		c.share(key, f.From)
+		c.share(key, f.ID)
 	}
 	return nil
 }

@@ -271,10 +271,12 @@ func (c *Conversations) StoredSessions(_ context.Context, orgID, principal strin
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var out []journal.StoredSession
-	now := c.now()
+	now, prefix := c.now(), journal.SessionPrefix(principal)
 	for _, s := range c.order {
-		if k := s.keys[0]; k.org == orgID && k.principal == principal && k.Kind == journal.SessionID && !s.expired(now) {
-			out = append(out, journal.StoredSession{ID: k.ID, SavedAt: s.saved.UnixMilli()})
+		k := s.keys[0]
+		id, of := strings.CutPrefix(k.ID, prefix)
+		if of && k.org == orgID && k.principal == "" && k.Kind == journal.SessionID && !s.expired(now) {
+			out = append(out, journal.StoredSession{ID: id, SavedAt: s.saved.UnixMilli()})
 		}
 	}
 	return out, nil

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	_ "modernc.org/sqlite"
@@ -17,10 +18,11 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/store/database"
 	"github.com/turnpike-gateway/turnpike/internal/store/postgres"
 	"github.com/turnpike-gateway/turnpike/internal/store/postgres/postgrestest"
+	"github.com/turnpike-gateway/turnpike/internal/store/storetest"
 )
 
 // The version of the schema, and how many migrations make it.
-const latest, inAll = 102, 3
+const latest, inAll = 103, 4
 
 // The server gets the whole file at once, or one statement at a time where it needs no transaction.
 func TestEachMigrationIsOneBlockForGoose(t *testing.T) {
@@ -299,5 +301,27 @@ func TestIndexedTextsFit(t *testing.T) {
 	}
 	if len(sums) < 80 {
 		t.Errorf("%d indexes have texts", len(sums))
+	}
+}
+
+// A build before the schema 103 stored the sessions of chat clients whole.
+func TestOldChatSessionsAreMigrated(t *testing.T) {
+	t.Parallel()
+	k := newMaker(t)
+	s, db := k.open(t, storetest.Clocks{Wall: time.Now, Leases: time.Now}).Orgs.(*database.Store), open(t, k.options)
+	storetest.OldChatSessions(t, s, func() {
+		text, err := os.ReadFile("migrations/00103_chat_sessions.sql")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := db.ExecContext(t.Context(), string(text)); err != nil {
+			t.Fatal(err)
+		}
+	})
+	usage := rows(t, db, `SELECT (bytes - 500 - (SELECT sum(250 + octet_length(body)) FROM run_facts)
+			- (SELECT count(*) * 300 FROM conversation_keys) - (SELECT sum(250 + octet_length(body)) FROM conversations))
+		|| ' bytes and ' || (conversations - (SELECT count(*) FROM conversations)) || ' conversations' FROM org_usage WHERE org = 'a'`)
+	if !slices.Equal(usage, []string{"0 bytes and 0 conversations"}) {
+		t.Errorf("%q are counted and not stored", usage)
 	}
 }

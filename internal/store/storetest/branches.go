@@ -22,6 +22,8 @@ func branchCases() []rule {
 		{"a shared part lives as long as the last conversation that has it", "deleting one leaves the other whole, whichever it is", sharedParts},
 		{"a rewind of one conversation leaves the parts of the other", "and deletes those that no other has", sharedPartsRewound},
 		{"a shared part outlives a conversation that expires", "its fork may be kept for longer", sharedPartsExpire},
+		{"a part that was added is deleted with its conversation", "nothing else names it", addedToConversation},
+		{"of two runs that are to be alone in a conversation one begins", "the other would go on from what it replaces", beginsAlone},
 		{"added items go with the last conversation that has them", "also when they are taken out, or the conversation is deleted", addedParts},
 		{"a fork of a session has its turns", "deleting the session leaves them, deleting the fork deletes the rest", forkedSessions},
 		{"a fork of a session counts for its cap", "nothing is shared then", forkedSessionsCapped},
@@ -135,6 +137,89 @@ func addedParts(b *testBench) {
 	b.ok(deletes("sess_y", 0, true, "resp_1", "items_2"))
 	stored("items_2", false)
 	stored("resp_1", false) // it was shared
+}
+
+// addPart adds a part to a conversation of the org a, in front of which are those of behind. The others are dropped.
+func (b *testBench) addPart(id, part string, behind ...string) error {
+	b.Helper()
+	c, err := b.Conversations.Find(b.Context(), "a", "", session(id))
+	b.ok(err)
+	if c == nil {
+		c = &journal.Conversation{}
+	}
+	var dropped []journal.ConversationKey
+	for _, old := range c.Parts {
+		if !slices.Contains(behind, old) && old != part {
+			dropped = append(dropped, partKey(old))
+		}
+	}
+	c.Parts = append(slices.Clone(behind), part)
+	saved := journal.Saved{Conversation: conversation(part), TTL: journal.Kept, Keys: []journal.ConversationKey{partKey(part)}}
+	return b.branches().AddPart(b.Context(), "a", id, saved, *c, journal.HandoverTTL, dropped)
+}
+
+func addedToConversation(b *testBench) {
+	gone := func(parts ...string) {
+		b.Helper()
+		for _, part := range parts {
+			b.noConversation("a", "", partKey(part))
+		}
+	}
+	b.ok(b.addPart("chat_p/x", "items_1"))
+	b.ok(b.addPart("chat_p/x", "resp_2", "items_1"))
+	for range 2 {
+		b.ok(b.addPart("chat_p/x", "resp_3", "items_1", "resp_2"))
+		b.parts("chat_p/x", "items_1", "resp_2", "resp_3")
+	}
+	b.ok(b.fork("chat_p/x", "chat_p/y"))
+	b.ok(b.addPart("chat_p/x", "resp_4", "items_1")) // the fork has the others
+	b.parts("chat_p/x", "items_1", "resp_4")
+	b.parts("chat_p/y", "items_1", "resp_2", "resp_3")
+	b.ok(b.addPart("chat_p/y", "items_5"))
+	gone("resp_2", "resp_3")
+	b.ok(b.rewind("chat_p/x", 1))
+	gone("resp_4")
+	b.deleted("a", "", session("chat_p/x"), true)
+	gone("items_1")
+	b.step(2 * journal.HandoverTTL)
+	b.ok(b.save("a", "", conversation("other"), response("other"))) // which deletes what has expired
+	gone("items_5")
+
+	b.ok(b.addPart("chat_p/z", "resp_6"))
+	old := journal.Conversation{Version: 7, Parts: []string{"resp_6"}}
+	part := journal.Saved{Conversation: conversation("else"), TTL: journal.Kept, Keys: []journal.ConversationKey{partKey("resp_6")}}
+	b.checkError(b.branches().AddPart(b.Context(), "a", "chat_p/z", part, old, journal.HandoverTTL, nil), journal.ErrChanged)
+	old.Version = 0
+	b.checkError(b.branches().AddPart(b.Context(), "a", "chat_p/z", part, old, journal.HandoverTTL, nil), org.ErrExists)
+	b.parts("chat_p/z", "resp_6")
+}
+
+func beginsAlone(b *testBench) {
+	b.head("sess_x", "resp_1")
+	alone := func(run string) (*author, error) {
+		a := b.author("a", run)
+		opening := &journal.Opening{Adds: &journal.Adds{Conversation: "sess_x", Version: 1, Alone: true}}
+		return a, a.append(b.Context(), journal.Batch{Sync: true, Opening: opening}, accepted("a", run))
+	}
+	var first *author
+	var one, two error
+	var both sync.WaitGroup
+	both.Go(func() { first, one = alone("r1") })
+	both.Go(func() { _, two = alone("r2") })
+	both.Wait()
+	busy, other := new(journal.SessionBusy), two
+	if one != nil {
+		other = one
+	}
+	if (one == nil) == (two == nil) || !errors.As(other, &busy) {
+		b.Fatalf("the runs began with %v and %v", one, two)
+	}
+	if one == nil {
+		first.write(input("input"))
+		first.end()
+		_, err := alone("r3")
+		b.ok(err)
+	}
 }
 
 // opens makes a run of the org a begin that adds to a conversation.

@@ -354,18 +354,23 @@ func (b *testBench) sessionsOf(orgID, principal string) string {
 	return strings.Join(ids, " ")
 }
 
+// chat is the key of a chat session of a principal.
+func chat(principal, id string) journal.ConversationKey {
+	return session(journal.SessionPrefix(principal) + id)
+}
+
 func storedSessions(b *testBench) {
 	for _, id := range []string{"x", "a", "m"} {
-		b.ok(b.save("a", "p", conversation(id), session(id)))
+		b.ok(b.save("a", "", conversation(id), chat("p", id)))
 		b.advance(time.Millisecond)
 	}
-	b.ok(b.save("a", "q", conversation("other"), session("other")))
-	b.ok(b.save("b", "p", conversation("other"), session("other")))
-	b.ok(b.save("a", "p", conversation("response"), response("r")))
-	b.ok(b.save("a", "p", conversation("effect"), journal.ConversationKey{Kind: journal.EffectKey, ID: "e"}))
+	b.ok(b.save("a", "", conversation("other"), chat("q", "other")))
+	b.ok(b.save("a", "", conversation("other"), chat("p.q", "other")))
+	b.ok(b.save("b", "", conversation("other"), chat("p", "other")))
+	b.ok(b.save("a", "", conversation("named"), session("conv_1")))
 	again := conversation("x")
 	again.Version = 1
-	b.ok(b.Conversations.Save(b.Context(), "a", "p", again, time.Minute, session("x")))
+	b.ok(b.Conversations.Save(b.Context(), "a", "", again, time.Minute, chat("p", "x")))
 	b.equal(b.sessionsOf("a", "p"), "a m x")
 	b.advance(time.Minute)
 	b.equal(b.sessionsOf("a", "p"), "a m")
@@ -375,14 +380,15 @@ func sessionsOfRevoked(b *testBench) {
 	b.ok(b.Orgs.CreateOrg(b.Context(), org.Record{ID: "a"}, org.Author{}))
 	for i, id := range []string{"k", "other"} {
 		b.ok(b.Orgs.CreateKey(b.Context(), org.Key{Org: "a", ID: id, Hash: hash(i), CreatedAt: b.now()}, org.Author{}))
-		b.ok(b.save("a", id, conversation("s"), session("s")))
+		b.ok(b.addPart(journal.SessionPrefix(id)+"s", "resp_"+id))
 		b.ok(b.save("a", id, conversation("r"), response("r")))
 	}
 	b.ok(b.save("a", "", conversation("named"), session("conv_1")))
 	b.ok(b.Orgs.RevokeKey(b.Context(), "a", "k", b.now().UnixMilli(), org.Author{}))
-	b.noConversation("a", "k", session("s"))
+	b.noConversation("a", "", chat("k", "s"))
+	b.noConversation("a", "", response("resp_k"))
 	b.conversation("a", "k", response("r"), conversation("r"))
-	b.conversation("a", "other", session("s"), conversation("s"))
+	b.parts(journal.SessionPrefix("other")+"s", "resp_other")
 	b.conversation("a", "", session("conv_1"), conversation("named"))
 }
 

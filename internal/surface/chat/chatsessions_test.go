@@ -123,6 +123,12 @@ func TestAChatSessionHasOneRunAtATime(t *testing.T) {
 	if a := g.Send("PUT", "/v1/sessions/s", strings.NewReader(`{"messages":[{"role":"user","content":"x"}]}`), "Authorization", "Bearer owner-key"); a.Status != 409 {
 		t.Errorf("import into a busy session: %d %s", a.Status, a.Body)
 	}
+	for path, body := range map[string]string{"s/fork": `{"session_id":"f"}`, "s/rewind": `{"before_run":"run_1"}`} {
+		a := mine.sessions("POST", path, body)
+		if a.Status != 409 || !strings.Contains(string(a.Body), `"session_busy"`) || a.Header.Get("Retry-After") != "1" {
+			t.Errorf("%s of a busy session: %d %s", path, a.Status, a.Body)
+		}
+	}
 	theirs.ask("theirs", false)
 	close(release)
 	<-done

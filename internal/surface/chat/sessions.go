@@ -98,6 +98,9 @@ func (h *Sessions) Get(w http.ResponseWriter, r *http.Request, caller caller.Cal
 	if err != nil {
 		return err
 	}
+	if err := h.stored.Read(r.Context(), n, c); err != nil {
+		return surface.Failed(h.log, err)
+	}
 	messages, err := messagesOf(c.Items)
 	if err != nil {
 		return err
@@ -127,7 +130,7 @@ func (h *Sessions) Put(w http.ResponseWriter, r *http.Request, caller caller.Cal
 	}
 	ctx, cancel := surface.Detached(r)
 	defer cancel()
-	if _, err := h.stored.Put(ctx, n, c, settings.SessionTTL(caller.Org.Runtime), false); err != nil {
+	if err := h.stored.Put(ctx, n, c, settings.SessionTTL(caller.Org.Runtime)); err != nil {
 		return surface.Failed(h.log, err)
 	}
 	return surface.WriteJSON(w, http.StatusOK, object(n.ID, c.Items))
@@ -160,46 +163,39 @@ func (h *Sessions) Fork(w http.ResponseWriter, r *http.Request, caller caller.Ca
 	if err != nil {
 		return err
 	}
-	other := n
 	if body[sessionMember] == nil {
 		return fault.New(fault.Invalid, "missing_required_parameter", "session_id is required: the id of the new session").In(sessionMember)
 	}
-	if err := decodeInto(surface.Member{Name: sessionMember, Value: body[sessionMember]}, &other.ID); err != nil {
+	var other string
+	if err := decodeInto(surface.Member{Name: sessionMember, Value: body[sessionMember]}, &other); err != nil {
 		return err
 	}
-	if err := conversation.CheckSessionID(sessionMember, other.ID); err != nil {
+	if err := conversation.CheckSessionID(sessionMember, other); err != nil {
 		return err
 	}
-	c, err := h.find(r.Context(), n)
-	if err != nil {
-		return err
-	}
-	if err := h.stored.Idle(r.Context(), n, c); err != nil {
-		return surface.Failed(h.log, err)
-	}
-	ends := conversation.Turns(c.Items)
-	turns := len(ends)
+	turns := conversation.AllTurns
 	if v := body["turns"]; v != nil && string(v) != "null" {
 		if err := decodeInto(surface.Member{Name: "turns", Value: v}, &turns); err != nil {
 			return err
 		}
-		if turns < 1 || turns > len(ends) {
-			return fault.New(fault.Invalid, "invalid_value", "turns: the session has %d turns; use 1 to %d, or leave turns out to copy all", len(ends), len(ends)).In("turns")
-		}
+		turns = max(turns, 0)
 	}
 	ctx, cancel := surface.Detached(r)
 	defer cancel()
-	copied := *c
-	if turns > 0 {
-		copied.Items = copied.Items[:ends[turns-1]]
-	}
-	if _, err := h.stored.Put(ctx, other, copied, settings.SessionTTL(caller.Org.Runtime), true); err != nil {
-		if errors.Is(err, org.ErrExists) {
-			return fault.New(fault.Conflict, "session_exists", "session_id: a session with the id %q exists; use another id, or delete it first", other.ID).In(sessionMember)
-		}
+	of, err := h.stored.Fork(ctx, n, other, turns, settings.SessionTTL(caller.Org.Runtime))
+	switch {
+	case errors.Is(err, conversation.ErrNoSession):
+		return notStored(n)
+	case errors.Is(err, org.ErrExists):
+		return fault.New(fault.Conflict, "session_exists", "session_id: a session with the id %q exists; use another id, or delete it first", other).In(sessionMember)
+	case err != nil:
 		return surface.Failed(h.log, err)
+	case turns == conversation.AllTurns:
+		turns = of
+	case turns == 0 || turns > of:
+		return fault.New(fault.Invalid, "invalid_value", "turns: the session has %d turns; use 1 to %d, or leave turns out to copy all", of, of).In("turns")
 	}
-	return surface.WriteJSON(w, http.StatusOK, object(other.ID, copied.Items))
+	return surface.WriteJSON(w, http.StatusOK, sessionObject{other, "session", turns})
 }
 
 // Rewind answers POST /v1/sessions/{id}/rewind.
@@ -215,11 +211,14 @@ func (h *Sessions) Rewind(w http.ResponseWriter, r *http.Request, caller caller.
 	ctx, cancel := surface.Detached(r)
 	defer cancel()
 	c, err := h.stored.Rewind(ctx, n, run)
+	if err == nil && c == nil {
+		return notStored(n)
+	}
+	if err == nil {
+		err = h.stored.Read(ctx, n, c)
+	}
 	if err != nil {
 		return surface.Failed(h.log, err)
-	}
-	if c == nil {
-		return notStored(n)
 	}
 	return surface.WriteJSON(w, http.StatusOK, object(n.ID, c.Items))
 }

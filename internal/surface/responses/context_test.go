@@ -155,6 +155,22 @@ func TestACompactionBelongsToItsConversation(t *testing.T) {
 				idOf(d.Send("POST", "/v1/responses", strings.NewReader(body)))
 			}
 		},
+		"a chat session": func(d Documented) func(string) {
+			messages := []map[string]string{{"role": "system", "content": "Be brief."}}
+			return func(message string) {
+				messages = append(messages, map[string]string{"role": "user", "content": message})
+				all, err := json.Marshal(messages)
+				if err != nil {
+					d.T.Fatal(err)
+				}
+				a := d.Post(fmt.Sprintf(`{"model":"m","session_id":"s","messages":%s}`, all))
+				if a.Status != 200 {
+					d.T.Fatalf("%d %s", a.Status, a.Body)
+				}
+				said, _ := a.Completion(d.T)
+				messages = append(messages, map[string]string{"role": "assistant", "content": said})
+			}
+		},
 		"the session of an agent": func(d Documented) func(string) {
 			agent, session := d.NewAgent(`,"system_prompt":"Be brief."`), ""
 			return func(message string) {
@@ -182,7 +198,7 @@ func TestACompactionBelongsToItsConversation(t *testing.T) {
 					Says("Yes. " + text).Reading(tokens).Write(w)
 				}
 			})
-			d := Manage(MustRun(t, "models: [{model: m, context_window: 8192}]\n"+Site{Upstream: up.URL}.Yaml()))
+			d := Manage(MustRun(t, "models: [{model: m, context_window: 8192}]\n"+Site{Upstream: up.URL, Runtime: "context: auto"}.Yaml()))
 			ask := begin(d)
 			ask(fact + " " + text)
 			for n := range turns - 1 {

@@ -114,7 +114,8 @@ func (lamp) MCPTools() []tool.Tool {
 	type which struct {
 		ID string `json:"id"`
 	}
-	return []tool.Tool{tool.Func("switch_on", "Switch a lamp on.", func(_ context.Context, w which) (string, error) { return w.ID + " is on", nil })}
+	on := func(_ context.Context, w which) (string, error) { return w.ID + " is on", nil }
+	return []tool.Tool{tool.Func("switch_on", "Switch a lamp on.", on)}
 }
 
 // A method that a resource declares is a tool of the loop and of /mcp, with the same result; another method is on neither. // D31
@@ -161,7 +162,8 @@ func TestDeclaredMethodsAreToolsOfTheLoopAndOfMCP(t *testing.T) {
 	if slices.Sort(listed); !slices.Equal(listed, want) {
 		t.Errorf("/mcp lists %q", listed)
 	}
-	if got := say(app.CallTool(t.Context(), &mcp.CallToolParams{Name: "switch_on_lamp", Arguments: json.RawMessage(`{"id":"a"}`)})); got != "a is on" {
+	call := &mcp.CallToolParams{Name: "switch_on_lamp", Arguments: json.RawMessage(`{"id":"a"}`)}
+	if got := say(app.CallTool(t.Context(), call)); got != "a is on" {
 		t.Errorf("over /mcp: %s", got)
 	}
 }

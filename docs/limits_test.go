@@ -1,17 +1,27 @@
 package docs_test
 
 import (
+	"bytes"
 	"fmt"
 	"go/ast"
 	"go/constant"
 	"go/parser"
 	"go/token"
 	"go/types"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 )
+
+// The page about sessions says that none is found by the content of a request, and why. // J06
+func TestThePageSaysThatSessionsAreExplicit(t *testing.T) {
+	page, err := os.ReadFile("chat-sessions.md")
+	if err != nil || !bytes.Contains(page, []byte("matching by content could give one of them the conversation of the other")) {
+		t.Error("chat-sessions.md does not say it", err)
+	}
+}
 
 // Every limit of the page is the constant that its row names. // P06
 func TestTheLimitsPageSaysWhatTheCodeSays(t *testing.T) {

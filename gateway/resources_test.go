@@ -105,6 +105,69 @@ func rowsOf(t *testing.T, gw http.Handler, query string) []auditRow {
 	return page.Data
 }
 
+// lamp is a resource with a verb, a method that it declares as a tool, and one that it does not.
+type lamp struct{}
+
+func (lamp) Get(_ context.Context, id string) (string, error) { return id + " is off", nil }
+func (lamp) Smash(context.Context, string) error              { return nil }
+func (lamp) MCPTools() []tool.Tool {
+	type which struct {
+		ID string `json:"id"`
+	}
+	on := func(_ context.Context, w which) (string, error) { return w.ID + " is on", nil }
+	return []tool.Tool{tool.Func("switch_on", "Switch a lamp on.", on)}
+}
+
+// A method that a resource declares is a tool of the loop and of /mcp, with the same result; another method is on neither. // D31
+func TestDeclaredMethodsAreToolsOfTheLoopAndOfMCP(t *testing.T) {
+	r := resource.New("lamp", lamp{})
+	want := []string{"get_lamp", "switch_on_lamp"}
+	m := turnpiketest.NewScript(t, "call c1 switch_on_lamp {\"id\":\"a\"}\n\ntext Done.\n")
+	a := &turnpike.Agent{Model: m, Resources: []tool.Provider{r}}
+	result, err := a.Run(t.Context(), turnpike.Text("go"), turnpike.ShowTrace())
+	if err != nil || result.Steps[0].Calls[0].Result != "a is on" {
+		t.Fatalf("%+v %v", result, err)
+	}
+	var offered []string
+	for _, one := range m.Requests()[0].Tools {
+		offered = append(offered, one.Name)
+	}
+	if slices.Sort(offered); !slices.Equal(offered, want) {
+		t.Errorf("the loop offers %q", offered)
+	}
+
+	config, err := gateway.Parse(fmt.Sprintf(twoOrgs, t.TempDir()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Resources = []*resource.Resource{r}
+	gw, err := gateway.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(gw)
+	defer http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	defer server.Close()
+	defer func() { _ = gw.Close() }()
+	app := connect(t, server.URL, "tp_0123456789abcdef0123456789")
+	defer app.Close()
+	list, err := app.ListTools(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var listed []string
+	for _, one := range list.Tools {
+		listed = append(listed, one.Name)
+	}
+	if slices.Sort(listed); !slices.Equal(listed, want) {
+		t.Errorf("/mcp lists %q", listed)
+	}
+	call := &mcp.CallToolParams{Name: "switch_on_lamp", Arguments: json.RawMessage(`{"id":"a"}`)}
+	if got := say(app.CallTool(t.Context(), call)); got != "a is on" {
+		t.Errorf("over /mcp: %s", got)
+	}
+}
+
 // One query returns what an agent, a person and a client at /mcp did with a resource, in rows of the same form,
 // over the API and with the command. They are part of the signed chain. // L13
 func TestOneQueryReturnsCallsOfAgentsAndPeople(t *testing.T) {

@@ -218,6 +218,30 @@ type wrongGet struct{}
 
 func (wrongGet) Get(string) (string, error) { return "it", nil }
 
+// getAndSearch is a value with two verbs, and a method that is none.
+type getAndSearch struct{ onlyGet }
+
+func (getAndSearch) Search(context.Context, struct{}) ([]string, error) { return nil, nil }
+func (getAndSearch) Burn(context.Context, string) error                 { return nil }
+
+// A type with two verbs has exactly two tools, whatever other methods it has; a value that is not exposed has none. // D30 D31
+func TestOnlyVerbsAndDeclaredMethodsAreTools(t *testing.T) {
+	exposed := resource.New("page", getAndSearch{})
+	if got := names(exposed.Tools(anybody())); !slices.Equal(got, []string{"get_page", "search_page"}) {
+		t.Errorf("the tools are %q", got)
+	}
+	for provider, want := range map[tool.Provider]int{exposed: 2, nil: 0} {
+		m := turnpiketest.NewScript(t, "text Done.\n")
+		a := &turnpike.Agent{Model: m}
+		if provider != nil {
+			a.Resources = []tool.Provider{provider}
+		}
+		if _, err := a.Run(t.Context(), turnpike.Text("go")); err != nil || len(m.Requests()[0].Tools) != want {
+			t.Errorf("%d tools are offered, want %d: %v", len(m.Requests()[0].Tools), want, err)
+		}
+	}
+}
+
 type wrongTools struct{ onlyGet }
 
 func (wrongTools) MCPTools() []string { return nil }

@@ -193,7 +193,8 @@ func toolFeatures() []Feature {
 			with(Anthropic, Support{Sent: `{"type":"tool_result","tool_use_id":"p2","is_error":true}`}),
 		Feature{Name: "Image in a tool result", setup: withCalls, probe: image, // C25
 			Support: all(Support{
-				Sent: `{"messages":[{"role":"tool","tool_call_id":"p2","content":"[image; type: image/png; description: in the message after the results]"},` +
+				Sent: `{"messages":[{"role":"tool","tool_call_id":"p2",` +
+					`"content":"[image; type: image/png; description: in the message after the results]"},` +
 					`{"role":"user","content":[{"type":"text"},{"type":"image_url","image_url":{"url":"data:image/png;base64,` + png + `"}}]}]}`,
 				Note: "message of the user after the results",
 			}, OpenAI, Compatible)}.

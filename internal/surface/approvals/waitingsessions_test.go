@@ -23,6 +23,30 @@ const (
 	heldByAll     = 512 << 10
 )
 
+// A second prompt to a session whose call waits for a person is refused and changes nothing: the model sees nothing of it, and the
+// run goes on after the decision. // H13
+func TestASecondPromptWhileACallWaits(t *testing.T) {
+	NoLeaks(t)
+	up := NewUpstream(t, Script(Asks(Use("pay", `{"amount":1}`)), Says("Paid.")))
+	tools := NewMCP(t, map[string]Handler{"pay": Echo})
+	d := Manage(MustRun(t, Site{Upstream: up.URL, Servers: []string{Server("shop", tools.URL, "require_approval: always")}}.Yaml()))
+	id := d.NewAgent("")
+	session, run := d.Leave("owner-key", id, `{"message":"pay","detached":true}`)
+	d.Becomes("owner-key", session, "waiting")
+	for _, path := range []string{"/run", "/run/stream"} {
+		refused := d.AsOwner("POST", "/api/agents/"+id+path, fmt.Sprintf(`{"message":"and then","session_id":%q}`, session), 409)
+		if !strings.Contains(fmt.Sprint(refused), "session_busy") {
+			t.Errorf("%s: %v", path, refused)
+		}
+	}
+	d.AsOwner("POST", "/api/agents/runs/"+run+"/approve", `{"approved":true}`, 200)
+	d.Becomes("owner-key", session, "idle")
+	sent, calls := up.Requests(), len(tools.Of("tools/call"))
+	if len(sent) != 2 || strings.Contains(string(sent[1].Body), "and then") || calls != 1 {
+		t.Errorf("%d model calls, the last with %s; %d calls", len(sent), sent[len(sent)-1].Body, calls)
+	}
+}
+
 // Sessions that wait for approvals hold no goroutine and no slot, and next to no memory: with the
 // fewest slots an org can have, a thousand wait, another run starts, and each is decided later. // N12 P20
 func TestAThousandSessionsWaitForNothing(t *testing.T) {

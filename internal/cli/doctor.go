@@ -75,7 +75,7 @@ type doctor struct {
 
 // checks are all checks, in the order in which their findings are printed. A new part of the gateway adds its check here.
 func (d *doctor) checks() []func(context.Context) {
-	return []func(context.Context){d.checkData, d.checkPostgres, d.checkProviders, d.checkServers, d.checkHooks, d.checkDatabases,
+	return []func(context.Context){d.checkData, d.checkPostgres, d.checkProviders, d.checkServers, d.checkAgents, d.checkDatabases,
 		d.checkBuckets, d.checkSandbox, d.checkWebhooks}
 }
 
@@ -86,7 +86,8 @@ func doctorCommand(p Process) *cobra.Command {
 		Use:   "doctor",
 		Short: "Try everything that the configuration names, and say what is wrong and what to do",
 		Long: `Try what the configuration and the data directory name, as the gateway would: the
-data directory, the PostgreSQL database if there is one, each provider, MCP server, hook, database, bucket and webhook, and the sandbox
+data directory, the PostgreSQL database if there is one, each provider, MCP server, agent, hook, database,
+bucket and webhook, and the sandbox
 for code. MCP servers with a command are started for the check. A small file is written
 to each bucket, read and deleted, and 6*7 is run in the sandbox. Nothing else is changed,
 and receivers of webhooks get no message. "well" is only said of what was tried. Secrets

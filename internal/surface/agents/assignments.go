@@ -13,7 +13,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/spelling"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
@@ -60,7 +59,7 @@ func (h *lookup) resolve(r *http.Request, caller caller.Caller, a agent.Agent) (
 	case errors.Is(err, agent.ErrArchived):
 		return s, fault.New(fault.Conflict, "archived", "the agent %s is archived; restore it with POST /api/agents/%s/restore", a.ID, a.ID)
 	case errors.Is(err, agent.ErrToolMissing): // of the configuration file, which finds it by its name
-		return s, fault.New(fault.Conflict, "tool_missing", "%v; create it with POST /api/tools", err)
+		return s, fault.New(fault.Conflict, "tool_missing", "%v", err)
 	case err != nil:
 		return s, fault.New(fault.Conflict, "unsupported", "%v", err)
 	}
@@ -133,7 +132,7 @@ func (h *definitions) readAssignment(ctx context.Context, orgID string, f *surfa
 func (h *definitions) findAssigned(ctx context.Context, orgID string, f *surface.Fields, one *agent.Assignment) error {
 	if one.Type == builtinTool {
 		if !slices.Contains(builtin.OfAgents(), one.Name) {
-			return unknownTool(f, one, "GET /api/tools?type=builtin lists the built-in tools")
+			return unknownTool(f, one, "GET /api/tools lists the built-in tools first")
 		}
 		if one.ToolID != "" {
 			return surface.InvalidValue(f.At("tool_id"), "%s is for custom tools; a built-in tool has none", f.At("tool_id"))
@@ -153,10 +152,7 @@ func (h *definitions) findAssigned(ctx context.Context, orgID string, f *surface
 
 // unknownTool is the error for a tool that does not exist. help says what to do.
 func unknownTool(f *surface.Fields, one *agent.Assignment, help string) error {
-	if near := spelling.Nearest(one.Name, builtin.OfAgents()); near != "" {
-		help = fmt.Sprintf("did you mean the built-in tool %s?", near)
-	}
-	return fault.New(fault.Invalid, "unknown_tool", "there is no %s tool with the name %.80q; %s", one.Type, one.Name, help).
+	return fault.New(fault.Invalid, "unknown_tool", "there is no %s tool with the name %.80q; %s", one.Type, one.Name, agent.MissingToolHelp(one.Name, help)).
 		In(f.At("tool_name"))
 }
 

@@ -545,9 +545,6 @@ func (h *runs) ApproveRun() surface.Endpoint {
 			return 0, nil, err
 		}
 		d := journal.Decision{Approved: *approved, Message: reason}
-		if !d.Approved {
-			d.Message = "Denied by user: " + reason
-		}
 		if id == "" {
 			return h.decideNext(r.Context(), caller, s, turn.RunID, d, early)
 		}

@@ -61,7 +61,7 @@ func TestAgentsOnTheCommandLine(t *testing.T) {
 	if misspelt != "d is created\nwarning: agent d: hooks[0]: matcher \"storage_wrte\" matches no tool of the agent, so the hook runs for no call; did you mean storage_write?\n" {
 		t.Errorf("a matcher without a tool: %q", misspelt)
 	}
-	if got := run("rm", "a", "b", "c"); got != "a is deleted\nb is deleted\n"+"turnpike: there is no agent with the id \"c\"\n" {
+	if got := run("rm", "a", "b", "c"); got != "a is deleted\nb is deleted\n"+"turnpike: there is no agent with the id \"c\"; GET /api/agents?name=NAME finds the id of an agent by its name\n" {
 		t.Errorf("%q", got)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"net/http"
 	"net/url"
@@ -218,6 +219,9 @@ func readAgents(cmd *cobra.Command, name string) ([]members, error) {
 		read = func() ([]byte, error) { return io.ReadAll(cmd.InOrStdin()) }
 	}
 	text, err := read()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no file %s; name one that exists, or - for the standard input", name)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -291,7 +291,7 @@ func (d *doctor) checkMasterKey() {
 			"encrypts the secrets of orgs; no backup contains it, so keep a copy in another place than the backups")
 	case sealed > 0:
 		d.wrong(kind, "", path, "is missing, so the secrets of orgs and webhooks cannot be decrypted",
-			"restore the file from your copy, or set master_key to the key that the gateway had")
+			"restore the file from your copy, or set master_key to the key that the gateway had, and restart the gateway")
 	}
 }
 

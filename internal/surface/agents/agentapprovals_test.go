@@ -94,6 +94,9 @@ func TestARunThatWaitsAndIsCancelled(t *testing.T) {
 	if got := d.AsOwner("GET", path, "", 200)["usage"].(map[string]any)["total_tokens"]; got != want || got == 0.0 {
 		t.Errorf("%v tokens while it waits, want %v", got, want)
 	}
+	if refused := d.Do("POST", path+"/approve", "reader-key", `{"approved":true}`, 403); refused["code"] != "role_not_allowed" {
+		t.Errorf("a reader gets %v", refused)
+	}
 	d.AsOwner("POST", path+"/approve", `{"approved":false,"reason":"not today"}`, 200)
 	if got := d.AsOwner("GET", "/v1/approvals/"+first[0].(string), "", 200)["reason"]; got != "not today" {
 		t.Errorf("the reason is %q", got)

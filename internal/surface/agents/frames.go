@@ -104,7 +104,7 @@ type projection struct {
 	targets   []target
 	target    int    // index into targets of the latest model call
 	model     string // that has answered last; without an answer the one that was called last
-	used      usage // up to the latest wait, or the end
+	used      usage  // up to the latest wait, or the end
 	end       *event.Finished
 	when      time.Time // of the event that the next frame is about
 	seq, part int

@@ -147,7 +147,7 @@ func (d Definition) resolveTools(all []Tool) (out []SnapshotTool, err error) {
 		case t.Type != CustomTool:
 			return nil, fmt.Errorf("this build does not have tools of the type %q", t.Type)
 		case i < 0:
-			return nil, fmt.Errorf("tool %s: %w", t.Name, ErrToolMissing)
+			return nil, fmt.Errorf("tool %s: %w; %s", t.Name, ErrToolMissing, MissingToolHelp(t.Name, createTool))
 		case all[i].Unsupported != "":
 			return nil, fmt.Errorf("tool %s: %s", t.Name, all[i].Unsupported)
 		}

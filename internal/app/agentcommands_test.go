@@ -33,7 +33,7 @@ func TestAgentsOnTheCommandLine(t *testing.T) {
 		}
 		return run("apply", file)
 	}
-	const whole = "- {name: a, model: m, description: d, settings: {temperature: 0.5, max_steps: 3}, hooks: [{event: PreToolUse, type: approval}], mcp_servers: [{name: s, url: 'https://example.com/mcp'}]}\n- {name: b}\n"
+	const whole = "- {name: a, model: m, description: d, settings: {temperature: 0.5, max_steps: 3}, hooks: [{event: PreToolUse, type: approval}], mcp_servers: [{name: s, url: 'https://example.com/mcp'}]}\n- {name: b, model: m}\n"
 	if got := apply(whole); got != "a is created\nb is created\n" {
 		t.Errorf("%q", got)
 	}
@@ -57,7 +57,11 @@ func TestAgentsOnTheCommandLine(t *testing.T) {
 			t.Errorf("%s: %q, want %q", text, got, want)
 		}
 	}
-	if got := run("rm", "a", "b", "c"); got != "a is deleted\nb is deleted\n"+"turnpike: there is no agent with the id \"c\"\n" {
+	misspelt := apply("{name: d, model: m, tools: [{name: storage_write}], hooks: [{event: PreToolUse, type: approval, matcher: storage_wrte}]}")
+	if misspelt != "d is created\nwarning: agent d: hooks[0]: matcher \"storage_wrte\" matches no tool of the agent, so the hook runs for no call; did you mean storage_write?\n" {
+		t.Errorf("a matcher without a tool: %q", misspelt)
+	}
+	if got := run("rm", "a", "b", "c"); got != "a is deleted\nb is deleted\n"+"turnpike: there is no agent with the id \"c\"; GET /api/agents?name=NAME finds the id of an agent by its name\n" {
 		t.Errorf("%q", got)
 	}
 }

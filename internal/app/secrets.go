@@ -172,7 +172,7 @@ func renewWebhook(ctx context.Context, keys *secret.Keyring, store journal.Webho
 // openSecret decrypts a secret of the vault.
 func (a *App) openSecret(orgID, name string, sealed []byte) (secret.Value, error) {
 	if a.keys.Vault == nil {
-		return secret.Value{}, secret.ErrMasterKey
+		return secret.Value{}, secret.ErrNoVault
 	}
 	return a.keys.Vault.Open(orgID, name, sealed)
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"net/http"
 	"net/url"
@@ -28,6 +29,23 @@ type agentObject struct {
 	Declared   bool    `json:"declared"`
 	ArchivedAt *string `json:"archived_at"`
 	UpdatedAt  *string `json:"updated_at"`
+
+	Warnings []string `json:"warnings"`
+	Hooks    []struct {
+		Warnings []string `json:"warnings"`
+	} `json:"hooks"`
+}
+
+// warn prints the warnings of the answer to a change.
+func (a agentObject) warn(out io.Writer) {
+	for i, h := range a.Hooks {
+		for _, w := range h.Warnings {
+			a.Warnings = append(a.Warnings, fmt.Sprintf("hooks[%d]: %s", i, w))
+		}
+	}
+	for _, w := range a.Warnings {
+		fmt.Fprintf(out, "warning: agent %s: %s\n", plain(a.Name), plain(w))
+	}
 }
 
 func (a agentObject) state() string {
@@ -172,7 +190,8 @@ func applyAgents(m *remote) *cobra.Command {
 agent or a list of agents, with the members of the API: name, model, description,
 system_prompt, settings, mcp_servers, tools and hooks. An agent is found by its name. What the
 file does not have gets its default: apply makes the agent what the file says. The file
-"-" is the standard input.`,
+"-" is the standard input. A warning names each model that no provider serves, and each
+matcher of a hook that matches no tool.`,
 		Example: "  turnpike agents apply helper.yaml",
 		Args:    oneArg,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -200,6 +219,9 @@ func readAgents(cmd *cobra.Command, name string) ([]members, error) {
 		read = func() ([]byte, error) { return io.ReadAll(cmd.InOrStdin()) }
 	}
 	text, err := read()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no file %s; name one that exists, or - for the standard input", name)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -243,11 +265,13 @@ func (m *remote) applyAgent(cmd *cobra.Command, a members) error {
 			return fmt.Errorf("agent %s: %w", name, err)
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "%s is created\n", plain(name))
+		after.warn(cmd.ErrOrStderr())
 		return nil
 	}
 	if err := m.call(cmd.Context(), http.MethodPatch, agentPath(before.ID), withDefaults(a), &after); err != nil {
 		return fmt.Errorf("agent %s: %w", name, err)
 	}
+	defer after.warn(cmd.ErrOrStderr())
 	if after.Version == before.Version {
 		fmt.Fprintf(cmd.OutOrStdout(), "%s is unchanged at version %d\n", plain(name), after.Version)
 		return nil

@@ -215,7 +215,7 @@ func showApproval(p Process, from *readStore) *cobra.Command {
 				a, err = storedApproval(cmd.Context(), p, from, args[0])
 			}
 			if err != nil {
-				return err
+				return aboutApproval(args[0], err)
 			}
 			if asJSON {
 				return printJSON(cmd.OutOrStdout(), a)
@@ -329,6 +329,16 @@ func whereClientIs(c *run.Client) string {
 	return string(*c) + ": " + what[*c]
 }
 
+// aboutApproval returns err, or what it says of an approval that does not exist with the id and the command that lists approvals. The
+// API names no id.
+func aboutApproval(id string, err error) error {
+	var refused *refusedError
+	if errors.As(err, &refused) && refused.code == "not_found" {
+		return fmt.Errorf("there is no approval with the id %q; turnpike approvals list shows those that wait", id)
+	}
+	return err
+}
+
 func decideApproval(p Process, from *readStore, approve bool) *cobra.Command {
 	m := remote{own: from}
 	var reason string
@@ -359,7 +369,7 @@ The run continues when the gateway starts. This needs no key.`,
 				return decideStored(cmd, p, from, args[0], journal.Decision{Approved: approve, Message: reason}, err)
 			}
 			if err != nil {
-				return err
+				return aboutApproval(args[0], err)
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%s is %s\n", plain(args[0]), done)
 			return nil

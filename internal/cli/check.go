@@ -45,7 +45,9 @@ refers to. Nothing is started. Each mistake is one line:
   - an MCP server whose program does not exist
   - an API key of fewer than 16 characters
   - settings that have no effect
-Mistakes and warnings are printed at once.
+  - a model, a tool or a matcher of an agent that stands for nothing; which tools MCP servers
+    have is not known here: "turnpike doctor" asks them
+Mistakes are printed first, then warnings.
 
 The exit status is 0 if there is no mistake and 1 otherwise; with --strict it is also 1
 if there is a warning.`,
@@ -69,12 +71,15 @@ if there is a warning.`,
 					warnings = append(warnings, m.String())
 				}
 			}
+			if len(mistakes) > 0 { // what stops the gateway comes first
+				printError(cmd.ErrOrStderr(), &config.Error{Mistakes: mistakes})
+			}
 			for _, w := range warnings {
 				fmt.Fprintln(cmd.ErrOrStderr(), "warning:", plain(w))
 			}
 			switch {
 			case len(mistakes) > 0:
-				return &config.Error{Mistakes: mistakes}
+				return &exitError{1, nil}
 			case strict && len(warnings) > 0:
 				return fmt.Errorf("%s has %s, which --strict does not allow", path, counted(len(warnings), "warning"))
 			}

@@ -75,7 +75,7 @@ type doctor struct {
 
 // checks are all checks, in the order in which their findings are printed. A new part of the gateway adds its check here.
 func (d *doctor) checks() []func(context.Context) {
-	return []func(context.Context){d.checkData, d.checkPostgres, d.checkProviders, d.checkServers, d.checkHooks, d.checkDatabases,
+	return []func(context.Context){d.checkData, d.checkPostgres, d.checkProviders, d.checkServers, d.checkAgents, d.checkDatabases,
 		d.checkBuckets, d.checkSandbox, d.checkWebhooks}
 }
 
@@ -86,7 +86,8 @@ func doctorCommand(p Process) *cobra.Command {
 		Use:   "doctor",
 		Short: "Try everything that the configuration names, and say what is wrong and what to do",
 		Long: `Try what the configuration and the data directory name, as the gateway would: the
-data directory, the PostgreSQL database if there is one, each provider, MCP server, hook, database, bucket and webhook, and the sandbox
+data directory, the PostgreSQL database if there is one, each provider, MCP server, agent, hook, database,
+bucket and webhook, and the sandbox
 for code. MCP servers with a command are started for the check. A small file is written
 to each bucket, read and deleted, and 6*7 is run in the sandbox. Nothing else is changed,
 and receivers of webhooks get no message. "well" is only said of what was tried. Secrets
@@ -290,7 +291,7 @@ func (d *doctor) checkMasterKey() {
 			"encrypts the secrets of orgs; no backup contains it, so keep a copy in another place than the backups")
 	case sealed > 0:
 		d.wrong(kind, "", path, "is missing, so the secrets of orgs and webhooks cannot be decrypted",
-			"restore the file from your copy, or set master_key to the key that the gateway had")
+			"restore the file from your copy, or set master_key to the key that the gateway had, and restart the gateway")
 	}
 }
 

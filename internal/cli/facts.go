@@ -101,7 +101,7 @@ func (p *factPrinter) print(f loop.Fact) {
 	case loop.CancelRequested:
 		p.line("ended", "", "%s by %s", b.Cause, b.By)
 	case loop.Resumed:
-		p.line("taken over", "", "by %s", b.By)
+		p.line("goes on", "", "with %s", b.By)
 	case loop.ReserveRefused:
 		p.line("ended", "", "budget %s has no room for another model call (%d tokens)", b.Scope, b.Amount.Tokens)
 	case loop.Paused:

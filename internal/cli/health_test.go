@@ -147,8 +147,10 @@ func TestCommandsAskTheGatewayOfTheConfiguration(t *testing.T) {
 		"keys list":                            " owner ",
 		"secrets list":                         "NAME",
 		"approvals list":                       "APPROVAL",
-		"approvals show apr_0":                 "there is no approval with this id",
-		"approvals approve apr_0":              "there is no approval with this id",
+		"approvals show apr_0":                 `there is no approval with the id "apr_0"; turnpike approvals list shows those that wait`,
+		"approvals approve apr_0":              `there is no approval with the id "apr_0"; turnpike approvals list shows those that wait`,
+		"approvals approve .":                  `"." is not the id or name of anything; turnpike approvals list shows what there is`,
+		"agents apply none.yaml":               `there is no file none.yaml; name one that exists, or - for the standard input`,
 		"runs cancel run_0":                    "there is no run with this id",
 		"keys --url " + url + " list":          "turnpike: if any flags in the group [config url] are set none of the others can be",
 		"runs cancel run_0 --url " + url:       "there is no run with this id", // --config says where the store is

@@ -115,9 +115,19 @@ func oneName(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if strings.Trim(args[0], ".") == "" {
-		return fmt.Errorf("%q is not the id or name of anything", args[0])
+		return noName(cmd, args[0])
 	}
 	return nil
+}
+
+// noName is the error for an argument that can be no id and no name. It names the command that lists what there is.
+func noName(cmd *cobra.Command, text string) error {
+	for _, other := range cmd.Parent().Commands() {
+		if other.Name() == "list" {
+			return fmt.Errorf("%q is not the id or name of anything; %s shows what there is", text, other.CommandPath())
+		}
+	}
+	return fmt.Errorf("%q is not the id or name of anything", text)
 }
 
 // call sends a request and decodes the answer into out, unless that is nil. Nothing is sent

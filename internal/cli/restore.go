@@ -100,8 +100,11 @@ const shownKeys = 200
 // sayKeys names the keys that are valid again, and a master key that is missing.
 func (r *restoration) sayKeys(out io.Writer) {
 	if len(r.keys) > 0 {
-		fmt.Fprintf(out, "%s of the backup can be used, also if it was revoked or rotated since; revoke it again then:\n",
-			counted(len(r.keys), "API key"))
+		format := "%s of the backup can be used, also those that were revoked or rotated since; revoke these again:\n"
+		if len(r.keys) == 1 {
+			format = "%s of the backup can be used, also if it was revoked or rotated since; revoke it again then:\n"
+		}
+		fmt.Fprintf(out, format, counted(len(r.keys), "API key"))
 	}
 	for i, k := range r.keys {
 		if i == shownKeys {

@@ -326,7 +326,7 @@ processed one already can ignore it.`,
 			}
 			for _, one := range args {
 				if strings.Trim(one, ".") == "" {
-					return fmt.Errorf("%q is not the id or name of anything", one)
+					return noName(cmd, one)
 				}
 			}
 			for _, id := range args[1:] {

@@ -344,6 +344,62 @@ func (d *decoder) checkAgents(path string, all []Agent) {
 	}
 }
 
+// checkAgentNames warns of models, tools and matchers of agents that stand for nothing. Which custom tools there are, and which tools MCP
+// servers have, is not known.
+func (d *decoder) checkAgentNames(c *Config) {
+	serves := c.Serves()
+	for i, o := range c.Orgs {
+		for j, a := range o.Agents {
+			at := fmt.Sprintf("orgs[%d].agents[%d]", i, j)
+			if d.mistakenIn(at) {
+				continue // what it names may be the mistake
+			}
+			known := agent.Known{Serves: serves, Unlisted: c.unlisted(o, a), Selects: func(selects func(name, own string) bool) bool {
+				return slices.ContainsFunc(o.toolNames(), func(name string) bool { return selects(name, "") })
+			}}
+			for _, w := range a.Definition().Warnings(known) {
+				if path := at + "." + a.key(w.Field); !w.Unsure {
+					d.warn(nearestOrigin(d.where, path), path, "%v", w)
+				}
+			}
+		}
+	}
+}
+
+// unlisted returns the enabled MCP servers that a run of the agent gets: only these know which tools they have.
+func (c *Config) unlisted(o Org, a Agent) (names []string) {
+	if !o.loop() {
+		return nil
+	}
+	add := func(name string, enabled bool) {
+		if enabled {
+			names = append(names, name)
+		}
+	}
+	for _, s := range a.Servers {
+		add(s.Name, s.Settings.Enabled)
+	}
+	for _, m := range o.MCPServers {
+		add(m.Name, m.Enabled)
+	}
+	for _, shared := range c.MCPServers {
+		m, ours := shared.For(o.ID)
+		add(m.Name, ours && m.Enabled)
+	}
+	return names
+}
+
+// toolNames returns the tools of the org that are no MCP servers'.
+func (o Org) toolNames() (names []string) {
+	for _, t := range o.HTTPTools {
+		names = append(names, t.Name)
+	}
+	for _, t := range o.Runtime.BuiltinTools {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
 // key returns the key of the file for a member of the definition.
 func (a Agent) key(field string) string {
 	field = strings.Replace(field, "tool_name", "name", 1)

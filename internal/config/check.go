@@ -33,6 +33,7 @@ func (d *decoder) check(c *Config) {
 		d.checkOrg(fmt.Sprintf("orgs[%d]", i), &c.Orgs[i], c.MaxRoundsCap)
 	}
 	d.checkShared(c)
+	d.checkAgentNames(c)
 	d.checkSandbox(&c.Sandbox)
 	d.checkCode(c)
 	d.checkKeys(c.Orgs)
@@ -135,12 +136,11 @@ func (d *decoder) checkOrg(path string, o *Org, roundsCap int) {
 	unique(d, o.MCPServers, path+".mcp_servers[%d].name", func(m org.MCPServer) string { return m.Name })
 	unique(d, o.Webhooks, path+".webhooks[%d].name", func(w Webhook) string { return w.Name })
 	d.checkRuntime(path+".runtime", &o.Runtime, roundsCap)
-	loop := slices.Contains(o.Features, "mcp_outbound") || slices.Contains(o.Features, "has_mcp_outbound")
 	for _, of := range []struct {
 		key string
 		any bool
 	}{{".mcp_servers", len(o.MCPServers) > 0}, {".http_tools", len(o.HTTPTools) > 0}, {".runtime.builtin_tools", o.Runtime.OffersWithoutSwitch()}} {
-		if of.any && !loop {
+		if of.any && !o.loop() {
 			d.warn(nearestOrigin(d.where, path+of.key), path+of.key, "not used, because the org does not have the agent loop; add features: [mcp_outbound] to the org")
 		}
 	}

@@ -220,6 +220,50 @@ orgs:
 	}
 }
 
+// A model, tool or matcher of an agent that stands for nothing is a warning, because a misspelt matcher removes the hook. What an MCP server
+// may have is not warned of.
+func TestWarningsOfAgents(t *testing.T) {
+	const file = `providers: [{name: demo, kind: demo, models: [demo]}]
+mcp_servers: [{name: shared, url: http://s, orgs: [c]}]
+orgs:
+  - id: a
+    agents:
+      - name: clerk
+        model: dmo
+        tools: [{name: storage_write}, {name: storage_raed}, {name: status}]
+        hooks:
+          - {event: PreToolUse, type: approval, matcher: storage_wrte}
+          - {event: PreToolUse, type: approval, matcher: storage_wrte, enabled: false}
+          - {event: PreToolUse, type: approval, matcher: "storage_*"}
+          - {event: PreToolUse, type: approval, matcher: pay}
+  - id: c
+    features: [mcp_outbound]
+    http_tools: [{name: pay, description: d, url: "http://p"}]
+    agents:
+      - name: clerk
+        model: demo
+        tools: [{name: storage_write}]
+        hooks:
+          - {event: PreToolUse, type: approval, matcher: storage_wrte}
+          - {event: PreToolUse, type: approval, matcher: pay}
+          - {event: PreToolUse, type: approval, matcher: refund}
+`
+	c, err := Parse("t.yaml", []byte(file), nothing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		`t.yaml:7:16: orgs[0].agents[0].model: no provider of this gateway serves the model "dmo", so runs of the agent are refused until one does; GET /v1/models lists all names`,
+		`t.yaml:8:47: orgs[0].agents[0].tools[1].name: "storage_raed" is not a built-in tool; runs of the agent are refused unless the org has a custom tool of that name; did you mean the built-in tool storage_read?`,
+		`t.yaml:10:58: orgs[0].agents[0].hooks[0].matcher: matcher "storage_wrte" matches no tool of the agent, so the hook runs for no call; did you mean storage_write?`,
+		`t.yaml:13:58: orgs[0].agents[0].hooks[3].matcher: matcher "pay" matches no tool of the agent, so the hook runs for no call; use a name or glob of a tool as the model or its server calls it`,
+		`t.yaml:22:58: orgs[1].agents[0].hooks[0].matcher: matcher "storage_wrte" matches no known tool of the agent; the tools of these are not known: shared; did you mean storage_write?`,
+	}
+	if diff := cmp.Diff(want, c.Warnings); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // noDispatch is what a configuration has without a tool dispatch URL.
 func noDispatch() ToolDispatch { return ToolDispatch{Timeout: 30 * time.Second, Tools: []string{"*"}} }
 

@@ -53,7 +53,7 @@ func (d *decoder) checkModel(path string, all []Model, i int, providers []Provid
 
 // checkSummaryModels reports models for summaries that no provider serves.
 func (d *decoder) checkSummaryModels(c *Config) {
-	router := route.New(c.served(), c.Ordered()...)
+	router := c.router()
 	check := func(path, name string) {
 		if name != "" && checkSummaryModel(name) == nil && len(router.Resolve(name)) == 0 {
 			d.failPath(path, "%s", Unserved(name))
@@ -70,13 +70,16 @@ func Unserved(name string) string {
 	return "no provider serves the model " + quote(name) + "; name a model that requests can ask for, or add it to models of a provider"
 }
 
-// served returns the providers as far as a router needs them to find models.
-func (c *Config) served() []route.Provider {
+// Serves returns a function that reports whether a provider of the file serves a model, or each one of a list of models.
+func (c *Config) Serves() func(name string) bool { return c.router().Serves }
+
+// router returns a router that finds models. Nothing can be called with it.
+func (c *Config) router() *route.Router {
 	out := make([]route.Provider, len(c.Providers))
 	for i, p := range c.Providers {
 		out[i] = route.Provider{Name: p.Name, Models: p.Models}
 	}
-	return out
+	return route.New(out, c.Ordered()...)
 }
 
 // Windows returns what models of a provider take, in the order in which they count.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -21,6 +22,11 @@ type Org struct {
 	HTTPTools  []org.HTTPTool
 	Webhooks   []Webhook
 	Agents     []Agent
+}
+
+// loop reports whether the org has the agent loop.
+func (o Org) loop() bool {
+	return slices.Contains(o.Features, MCPOutbound) || slices.Contains(o.Features, "has_"+MCPOutbound)
 }
 
 // Webhook is a webhook of an org.

@@ -69,7 +69,7 @@ func TestAStepOfTheClockTakesNoRunAway(t *testing.T) {
 	if got, want := w.stateCounts(), map[string]int{"complete": light + durable + len(steps())}; !maps.Equal(got, want) {
 		t.Errorf("runs %v, want %v", got, want)
 	}
-	if strings.Contains(p.output.String(), "run taken over") {
+	if strings.Contains(p.output.String(), "run goes on") {
 		t.Error("the gateway has taken over runs of its own")
 	}
 	w.wantDatesInOrder()

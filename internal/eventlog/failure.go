@@ -267,9 +267,9 @@ func budgetMessage(s *loop.State) (message string, at int64) {
 	message = fmt.Sprintf("the budget %s has no room for this model call, which may cost %s: of %s, %s are spent or reserved",
 		r.Scope, amount(r.Amount, r.Limit), amount(r.Limit, r.Limit), amount(r.Used, r.Limit))
 	if r.EndsAt == 0 {
-		return message + "; raise the budget", 0
+		return message + "; lower max_tokens, or raise the budget", 0
 	}
-	return message + "; it begins anew at " + time.UnixMilli(r.EndsAt).UTC().Format(time.RFC3339), r.EndsAt
+	return message + "; lower max_tokens, or wait: it begins anew at " + time.UnixMilli(r.EndsAt).UTC().Format(time.RFC3339), r.EndsAt
 }
 
 // amount writes the fields of an amount that are limited.

@@ -291,8 +291,12 @@ func (a Approval) MayDecide(o *org.Org, p org.Principal) error {
 	case p.Role.MayApprove():
 		return nil
 	}
-	return fault.New(fault.Forbidden, "approver_required", "a key with the role %q may not decide approval %s, which the settings of the org or a hook ask for; "+
-		"a key with the role approver, admin or owner decides it with POST /v1/approvals/%s", p.Role, a.ID, a.ID)
+	asks := "the settings of the server " + a.Server + " ask for"
+	if a.Asker == loop.AskedByHook {
+		asks = "a hook asks for"
+	}
+	return fault.New(fault.Forbidden, "approver_required", "a key with the role %q may not decide approval %s, which %s; "+
+		"a key with the role approver, admin or owner decides it with POST /v1/approvals/%s", p.Role, a.ID, asks, a.ID)
 }
 
 // MayDecideEarly returns nil if a principal may decide calls of its or another's run that nobody has asked for

@@ -18,6 +18,9 @@ import (
 // errNoSecret reports that a secret of the webhook cannot be decrypted.
 var errNoSecret = errors.New("the secret of the webhook cannot be decrypted: it was stored under another master key; rotate it with an overlap of 0s")
 
+// errNoMasterKey reports that the gateway has no master key at the moment: the secret is not lost.
+var errNoMasterKey = errors.New("the master key is missing, so the secret of the webhook cannot be decrypted: restore the file master.key in the data directory, or set master_key, and restart the gateway")
+
 // errNotDeclared reports a webhook of the configuration file that the file does not have any more.
 var errNotDeclared = errors.New("the configuration file does not contain the webhook any more")
 
@@ -64,11 +67,15 @@ func describe(r webhook.Result) string {
 		err = outer.Err
 	}
 	text, _ := visible.Text(err.Error())
-	if len(text) > maxError {
-		text = text[:maxError]
+	remedy := ""
+	if dial := (*net.OpError)(nil); errors.As(err, &dial) && dial.Op == "dial" {
+		remedy = "; start the receiver, or correct the URL of the webhook"
+	}
+	if most := maxError - len(remedy); len(text) > most {
+		text = text[:most]
 		for !utf8.ValidString(text) {
 			text = text[:len(text)-1]
 		}
 	}
-	return text
+	return text + remedy
 }

@@ -202,7 +202,9 @@ func (d *Deliverer) keys(w org.Webhook, now time.Time) (keys []webhook.Key, err 
 		if secrets = d.o.Declared(w.Org, w.Name); len(secrets) == 0 {
 			return nil, errNotDeclared
 		}
-	} else if secrets, err = d.open(w, now); err != nil {
+	} else if secrets, err = d.open(w, now); errors.Is(err, secret.ErrNoVault) {
+		return nil, errNoMasterKey
+	} else if err != nil {
 		return nil, errNoSecret
 	}
 	for _, v := range secrets {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -431,6 +432,19 @@ func TestAMessageWithoutASecretIsNotSent(t *testing.T) {
 			t.Errorf("messages %+v, %v; the receiver got %+v", all, err, s.got(w))
 		}
 	})
+}
+
+// A failure says what to do: a master key that is missing is restored, which keeps the secret, and a receiver that is down is started.
+func TestAFailureSaysWhatToDo(t *testing.T) {
+	s := newSite(t)
+	d := New(Options{Store: s, Open: func(string, string, []byte) (secret.Value, error) { return secret.Value{}, secret.ErrNoVault }})
+	if _, err := d.keys(s.hook("a", "w", accepts), time.Now()); !errors.Is(err, errNoMasterKey) {
+		t.Errorf("without a master key: %v", err)
+	}
+	refused := &url.Error{Op: "Post", URL: "http://x", Err: &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}}
+	if got := describe(webhook.Result{Err: refused}); got != "dial tcp: connection refused; start the receiver, or correct the URL of the webhook" {
+		t.Errorf("a receiver that is down: %s", got)
+	}
 }
 
 // A store that fails is logged once, and used again as soon as it works.

@@ -247,6 +247,16 @@ func (r *Router) ResolveList(names []string) (targets []Target, unknown string) 
 	return targets, ""
 }
 
+// Serves reports whether a provider serves the model with a name, or each one of a list of names.
+func (r *Router) Serves(name string) bool {
+	if len(r.Resolve(name)) > 0 {
+		return true
+	}
+	names := Names(name)
+	found, _ := r.ResolveList(names)
+	return names != nil && found != nil
+}
+
 func (p Provider) target(name string) Target {
 	t := Target{Target: loop.Target{Provider: p.Name, Model: name}, Client: p.Model, RelayHeaders: p.RelayHeaders}
 	t.Window, t.Images = p.takes(name)

@@ -345,7 +345,7 @@ func (d *driver) resume() error {
 	if s := d.run.state(); s.Accepted.Queued && s.ActiveSince == 0 && s.ActiveMS == 0 && s.Ended == "" {
 		d.run.log.Debug("queued run begun", "grade", s.Grade, "queued_ms", d.run.now()-s.At)
 	} else {
-		d.run.log.Info("run taken over", "grade", s.Grade, "epoch", d.run.lease.Epoch, "facts", len(story.Facts))
+		d.run.log.Info("run goes on", "grade", s.Grade, "epoch", d.run.lease.Epoch, "facts", len(story.Facts))
 	}
 	if err := d.run.append(nil, loop.Resumed{By: d.run.lease.Owner, HandedOver: d.run.lease.Handed}); err != nil {
 		return err

@@ -274,7 +274,7 @@ func TestARunThatCannotBeDecodedIsSetAsideOnce(t *testing.T) {
 				w.restarted(t)
 				r := w.restarted(t)
 				synctest.Wait() // for what still writes to the log
-				if n := strings.Count(log.String(), "\n"); n != 1+strings.Count(log.String(), "run taken over") || !strings.Contains(log.String(), "run set aside") {
+				if n := strings.Count(log.String(), "\n"); n != 1+strings.Count(log.String(), "run goes on") || !strings.Contains(log.String(), "run set aside") {
 					t.Errorf("%d lines in the log:\n%s", n, &log)
 				}
 				runs, err := w.journal.Runs(t.Context(), "o", journal.Query{Limit: 10})

@@ -14,7 +14,7 @@ const MaxSize = 64 << 10
 
 // ErrNoVault is wrapped by the error for a secret: reference without a vault.
 var ErrNoVault = errors.New("the vault is off because its key is missing: the file master.key in the data directory, or the " +
-	"setting master_key")
+	"setting master_key; restore it and restart the gateway")
 
 // ErrVaultOnly is wrapped by the error of a [VaultOnly] Resolver for an env: or file:
 // reference.

@@ -134,7 +134,7 @@ func credentialName(name string) bool {
 // NoVault refuses what needs the vault.
 func NoVault(what string) error {
 	return fault.New(fault.Conflict, "vault_off", "the vault of this gateway is off, so it cannot store %s: its key is missing. The operator restores the file "+
-		"master.key in the data directory, or sets master_key to its content", what)
+		"master.key in the data directory, or sets master_key to its content, and restarts the gateway", what)
 }
 
 // MaxAttempts is how often a change is made while other requests change the same object.

@@ -12,7 +12,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/settings"
 	"github.com/turnpike-gateway/turnpike/item"
@@ -116,14 +115,7 @@ func (h *Handler) Turn(r *http.Request, caller caller.Caller, t Turn) (*run.Requ
 }
 
 // Serves reports whether a provider serves the model with a name, or each one of a list of names.
-func (h *Handler) Serves(name string) bool {
-	if len(h.o.Router.Resolve(name)) > 0 {
-		return true
-	}
-	names := route.Names(name)
-	found, _ := h.o.Router.ResolveList(names)
-	return names != nil && found != nil
-}
+func (h *Handler) Serves(name string) bool { return h.o.Router.Serves(name) }
 
 // withRuntime returns the org with other settings of runs.
 func withRuntime(o *org.Org, rt org.Runtime) *org.Org {

@@ -26,10 +26,10 @@ func TestAHookOfAnAgentAsksForApproval(t *testing.T) {
 	}{
 		"approved":         {`"message":"May it?"`, `{"approved":true}`, 1, `{"n":1}`},
 		"approved by id":   {`"message":"May it?","timeout":300`, `{"approved":true,"approval_id":"ID"}`, 1, `{"n":1}`},
-		"denied":           {`"message":"May it?"`, `{"approved":false,"reason":"not now"}`, 0, "not now"},
-		"denied by id":     {`"message":"May it?"`, `{"approved":false,"reason":"not now","approval_id":"ID"}`, 0, "not now"},
+		"denied":           {`"message":"May it?"`, `{"approved":false,"reason":"not now"}`, 0, "Tool call denied by user: not now"},
+		"denied by id":     {`"message":"May it?"`, `{"approved":false,"reason":"not now","approval_id":"ID"}`, 0, "Tool call denied by user: not now"},
 		"nobody decides":   {`"message":"May it?","timeout":1`, "", 0, "Approval timed out"},
-		"without a reason": {`"message":"May it?"`, `{"approved":false}`, 0, "enied"},
+		"without a reason": {`"message":"May it?"`, `{"approved":false}`, 0, "Tool call denied by user."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tools := NewMCP(t, map[string]Handler{"echo": Echo})
@@ -76,6 +76,36 @@ func TestAHookOfAnAgentAsksForApproval(t *testing.T) {
 				d.AsOwner("POST", "/api/agents/runs/"+run+"/approve", `{"approved":true}`, 404)
 			}
 		})
+	}
+}
+
+// A run that waits has the usage so far. One that was cancelled waits for no approval. A reason is stored as it was sent. // H04
+func TestARunThatWaitsAndIsCancelled(t *testing.T) {
+	NoLeaks(t)
+	tools := NewMCP(t, map[string]Handler{"echo": Echo})
+	up := NewUpstream(t, Script(Asks(Use("mcp__tools__echo", `{"n":1}`)), Asks(Use("mcp__tools__echo", `{"n":2}`))))
+	d := Manage(MustRun(t, Site{Upstream: up.URL}.Yaml()))
+	session, streamed := d.Begun(d.NewAgent(hookAsks(tools, `"message":"May it?"`)), "")
+	id := d.RunThat(session, isWaiting)
+	path := "/api/agents/runs/" + id
+	waits := func() []any { return Elements(d.AsOwner("GET", path, "", 200)["approvals"]) }
+	first := waits()
+	want := d.AsOwner("GET", "/v1/runs/"+id, "", 200)["usage"].(map[string]any)["total"]
+	if got := d.AsOwner("GET", path, "", 200)["usage"].(map[string]any)["total_tokens"]; got != want || got == 0.0 {
+		t.Errorf("%v tokens while it waits, want %v", got, want)
+	}
+	if refused := d.Do("POST", path+"/approve", "reader-key", `{"approved":true}`, 403); refused["code"] != "role_not_allowed" {
+		t.Errorf("a reader gets %v", refused)
+	}
+	d.AsOwner("POST", path+"/approve", `{"approved":false,"reason":"not today"}`, 200)
+	if got := d.AsOwner("GET", "/v1/approvals/"+first[0].(string), "", 200)["reason"]; got != "not today" {
+		t.Errorf("the reason is %q", got)
+	}
+	d.RunThat(session, isWaiting)
+	d.AsOwner("POST", path+"/cancel", "", 202)
+	<-streamed
+	if left := waits(); len(first) != 1 || len(left) != 0 {
+		t.Errorf("%v waits, and %v after the run was cancelled", first, left)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -199,14 +198,8 @@ func (h *definitions) Patch() surface.Endpoint {
 // unserved returns a warning for each model of an agent that nobody serves now. It is no error: a route of that name can be
 // made later.
 func (h *definitions) unserved(a agent.Agent) (warnings []string) {
-	for _, one := range []struct{ member, name string }{{"model", a.Model}, {"settings.fallback_model", a.Settings.FallbackModel}} {
-		if one.name != "" && !h.kit.Serves(one.name) {
-			warnings = append(
-				warnings,
-				fmt.Sprintf("%s: no provider of this gateway serves the model %q, so runs of the agent are refused until one does; "+
-					"GET /v1/models lists all names", one.member, one.name),
-			)
-		}
+	for _, w := range a.Warnings(agent.Known{Serves: h.kit.Serves}) {
+		warnings = append(warnings, w.Field+": "+w.String())
 	}
 	return warnings
 }

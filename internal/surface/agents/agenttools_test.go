@@ -317,3 +317,21 @@ func customTool(d Documented, name, config string) string {
 	body := fmt.Sprintf(`{"name":%q,"description":"Does %[1]s.","config":{%s}}`, name, config)
 	return d.AsOwner("POST", "/api/tools", body, 201)["id"].(string)
 }
+
+// What is wrong with a tool of an agent is said with the member that was sent, and with what to write. A path takes the id of an agent. // E11
+func TestMistakesInToolsOfAgentsNameTheirRemedy(t *testing.T) {
+	d := agentsAt(t)
+	for body, want := range map[string][2]string{
+		`{"name":"a","tools":["storage_write"]}`:                       {"tools[0]", `such as {"name": "storage_write"}`},
+		`{"name":"a","tools":[{"name":"storage_wrte"}]}`:               {"tools[0].name", "did you mean the built-in tool storage_write?"},
+		`{"name":"a","tools":[{"tool_name":"gone"}]}`:                  {"tools[0].tool_name", "create it with POST /api/tools"},
+		`{"name":"a","tools":[{"tool_type":"builtin","name":"gone"}]}`: {"tools[0].name", "GET /api/tools lists the built-in tools"},
+	} {
+		if got := d.AsOwner("POST", "/api/agents", body, 400); got["param"] != want[0] || !strings.Contains(got["error"].(string), want[1]) {
+			t.Errorf("%s: %v", body, got)
+		}
+	}
+	if got := d.AsOwner("POST", "/api/agents/scribe/run", `{"message":"x"}`, 404)["error"].(string); !strings.Contains(got, `"scribe"; GET /api/agents?name=NAME finds the id of an agent by its name`) {
+		t.Errorf("an unknown agent: %s", got)
+	}
+}

@@ -13,7 +13,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/spelling"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
@@ -60,7 +59,7 @@ func (h *lookup) resolve(r *http.Request, caller caller.Caller, a agent.Agent) (
 	case errors.Is(err, agent.ErrArchived):
 		return s, fault.New(fault.Conflict, "archived", "the agent %s is archived; restore it with POST /api/agents/%s/restore", a.ID, a.ID)
 	case errors.Is(err, agent.ErrToolMissing): // of the configuration file, which finds it by its name
-		return s, fault.New(fault.Conflict, "tool_missing", "%v; create it with POST /api/tools", err)
+		return s, fault.New(fault.Conflict, "tool_missing", "%v", err)
 	case err != nil:
 		return s, fault.New(fault.Conflict, "unsupported", "%v", err)
 	}
@@ -97,6 +96,7 @@ func (h *lookup) customTool(ctx context.Context, orgID string, one agent.Assignm
 // tool_type follows from it.
 func (h *definitions) readAssignment(ctx context.Context, orgID string, f *surface.Fields) (one agent.Assignment, err error) {
 	var short string
+	member := "tool_name"
 	f.Text("tool_type", &one.Type)
 	f.Text("tool_name", &one.Name)
 	f.Text("tool_id", &one.ToolID)
@@ -104,7 +104,7 @@ func (h *definitions) readAssignment(ctx context.Context, orgID string, f *surfa
 		f.Take("id") // of what GET has returned
 		f.Text("name", &short)
 		if one.Name == "" {
-			one.Name = short
+			one.Name, member = short, "name"
 		}
 		if one.Type == "" {
 			one.Type = custom
@@ -125,15 +125,15 @@ func (h *definitions) readAssignment(ctx context.Context, orgID string, f *surfa
 	if err := f.Done(); err != nil {
 		return one, err
 	}
-	err = h.findAssigned(ctx, orgID, f, &one)
+	err = h.findAssigned(ctx, orgID, f, member, &one)
 	return one, err
 }
 
-// findAssigned finds the tool of an assignment, and sets its id.
-func (h *definitions) findAssigned(ctx context.Context, orgID string, f *surface.Fields, one *agent.Assignment) error {
+// findAssigned finds the tool of an assignment, which the member names, and sets its id.
+func (h *definitions) findAssigned(ctx context.Context, orgID string, f *surface.Fields, member string, one *agent.Assignment) error {
 	if one.Type == builtinTool {
 		if !slices.Contains(builtin.OfAgents(), one.Name) {
-			return unknownTool(f, one, "GET /api/tools?type=builtin lists the built-in tools")
+			return unknownTool(f, member, one, "GET /api/tools lists the built-in tools first")
 		}
 		if one.ToolID != "" {
 			return surface.InvalidValue(f.At("tool_id"), "%s is for custom tools; a built-in tool has none", f.At("tool_id"))
@@ -143,7 +143,7 @@ func (h *definitions) findAssigned(ctx context.Context, orgID string, f *surface
 	t, err := h.customTool(ctx, orgID, *one)
 	switch {
 	case errors.Is(err, org.ErrNotFound), err == nil && t.Name != one.Name:
-		return unknownTool(f, one, "create it with POST /api/tools")
+		return unknownTool(f, member, one, "create it with POST /api/tools")
 	case err != nil:
 		return err
 	}
@@ -152,12 +152,9 @@ func (h *definitions) findAssigned(ctx context.Context, orgID string, f *surface
 }
 
 // unknownTool is the error for a tool that does not exist. help says what to do.
-func unknownTool(f *surface.Fields, one *agent.Assignment, help string) error {
-	if near := spelling.Nearest(one.Name, builtin.OfAgents()); near != "" {
-		help = fmt.Sprintf("did you mean the built-in tool %s?", near)
-	}
-	return fault.New(fault.Invalid, "unknown_tool", "there is no %s tool with the name %.80q; %s", one.Type, one.Name, help).
-		In(f.At("tool_name"))
+func unknownTool(f *surface.Fields, member string, one *agent.Assignment, help string) error {
+	return fault.New(fault.Invalid, "unknown_tool", "there is no %s tool with the name %.80q; %s", one.Type, one.Name, agent.MissingToolHelp(one.Name, help)).
+		In(f.At(member))
 }
 
 // readOverride reads config_override.
@@ -209,7 +206,11 @@ func (h *definitions) applyTools(ctx context.Context, caller caller.Caller, f *s
 	before := d.Tools
 	d.Tools = nil
 	for i, v := range all {
-		one, err := h.readAssignment(ctx, caller.Org.ID, surface.FieldsOf(fmt.Sprintf("tools[%d]", i), v))
+		at := fmt.Sprintf("tools[%d]", i)
+		if text := ""; json.Unmarshal(v, &text) == nil && !surface.IsNull(v) {
+			return surface.InvalidValue(at, `%s: must be a JSON object, such as {"name": %.80q}`, at, text)
+		}
+		one, err := h.readAssignment(ctx, caller.Org.ID, surface.FieldsOf(at, v))
 		if err != nil {
 			return err
 		}

@@ -171,7 +171,7 @@ func (h *Handler) Routes() []surface.Route {
 	}
 	managers := surface.Group{Errors: Errors(), Roles: surface.Managers, MaxBody: surface.MaxManagementBody}
 	users, readers := managers.By(surface.RunReaders), managers.By(surface.Readers)
-	starters, runners, deciders := surface.ModelRequests(Errors()), managers.By(surface.Runners), managers.By(surface.AnyRole)
+	starters, runners, deciders := surface.ModelRequests(Errors()), managers.By(surface.Runners), managers.By(surface.Deciders)
 	unknownSessions := managers
 	unknownSessions.Hint = "GET /api/agents/{id}/sessions lists the sessions of an agent, and GET /api/sessions/{id} shows one"
 	return []surface.Route{
@@ -264,9 +264,12 @@ func (b *base) endpoint(serve func(*http.Request, caller.Caller) (int, any, erro
 // millis is how precisely the API writes times.
 const millis = surface.Milliseconds
 
+// findAgent says how the id of an agent is found.
+const findAgent = "GET /api/agents?name=NAME finds the id of an agent by its name"
+
 // The things of the API, for the errors of its stores.
 
-func anAgent(id string) surface.Thing    { return surface.Thing{Kind: "agent", ID: id} }
+func anAgent(id string) surface.Thing    { return surface.Thing{Kind: "agent", ID: id, Hint: findAgent} }
 func aSession(id string) surface.Thing   { return surface.Thing{Kind: "session", ID: id} }
 func aRun(id string) surface.Thing       { return surface.Thing{Kind: "run of an agent", ID: id} }
 func customTool(id string) surface.Thing { return surface.Thing{Kind: "custom tool", ID: id} }

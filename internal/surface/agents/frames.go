@@ -104,6 +104,7 @@ type projection struct {
 	targets   []target
 	target    int    // index into targets of the latest model call
 	model     string // that has answered last; without an answer the one that was called last
+	used      usage  // up to the latest wait, or the end
 	end       *event.Finished
 	when      time.Time // of the event that the next frame is about
 	seq, part int
@@ -365,7 +366,7 @@ func preview(text string) string {
 }
 
 func (p *projection) wait(e event.Waiting, emit emitter) error {
-	p.waits = nil
+	p.waits, p.used = nil, wireUsage(e.Usage, e.CostNanoUSD)
 	if p.asked == nil {
 		p.asked = map[string]json.RawMessage{}
 	}
@@ -387,7 +388,7 @@ func (p *projection) wait(e event.Waiting, emit emitter) error {
 }
 
 func (p *projection) finished(e event.Finished, emit emitter) error {
-	p.end = &e
+	p.end, p.waits, p.used = &e, nil, wireUsage(e.Usage, e.CostNanoUSD)
 	if err := p.closeStep(emit); err != nil {
 		return err
 	}
@@ -454,12 +455,10 @@ func (p *projection) result() runResult {
 		Error:     why.Error,
 		Code:      why.Code,
 		Steps:     p.step,
+		Usage:     p.used,
 		Calls:     append([]call{}, p.calls...),
 	}
 	slices.SortStableFunc(out.Calls, func(a, b call) int { return loop.CompareKeys(loop.CallKey(a.ID), loop.CallKey(b.ID)) })
-	if p.end != nil {
-		out.Usage = wireUsage(p.end.Usage, p.end.CostNanoUSD)
-	}
 	return out
 }
 

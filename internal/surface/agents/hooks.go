@@ -11,7 +11,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/agent"
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
-	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
@@ -300,23 +299,15 @@ func (h *definitions) warned(r *http.Request, caller caller.Caller, a agent.Agen
 	if err != nil {
 		return hooks
 	}
-	for i, hook := range hooks {
-		if !limited(hook) || matchesTool(*hook.Matcher, a, tools) {
+	for _, w := range a.Warnings(agent.Known{Selects: tools.Selects, Unlisted: tools.Unavailable}) {
+		if w.Hook < 0 {
 			continue
 		}
-		text := fmt.Sprintf("matcher %q matches no tool of the agent, so the hook runs for no call; use a name or glob of a tool as the model or its server calls it", *hook.Matcher)
-		if len(tools.Unavailable) > 0 {
-			text = fmt.Sprintf("matcher %q matches no known tool of the agent; these MCP servers could not list their tools: %s", *hook.Matcher, strings.Join(tools.Unavailable, ", "))
+		if i := slices.IndexFunc(hooks, func(o hookObject) bool { return o.ID == a.Hooks[w.Hook].ID }); i >= 0 {
+			hooks[i].Warnings = append(hooks[i].Warnings, w.String())
 		}
-		hooks[i].Warnings = append(hooks[i].Warnings, text)
 	}
 	return hooks
-}
-
-// matchesTool reports whether the matcher selects a tool that is assigned to the agent, or one of the MCP servers.
-func matchesTool(matcher string, a agent.Agent, ofServers Tools) bool {
-	selects := loop.Hook{Matcher: matcher}.Selects
-	return slices.ContainsFunc(a.Tools, func(t agent.Assignment) bool { return selects(t.Name, "") }) || ofServers.Selects(selects)
 }
 
 func findHook(r *http.Request, d agent.Definition) (int, error) {

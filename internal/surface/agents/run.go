@@ -546,9 +546,6 @@ func (h *runs) ApproveRun() surface.Endpoint {
 		}
 		by := run.KeyDecider(caller.Org, caller.Principal, caller.Author(h.now()))
 		d := journal.Decision{Approved: *approved, Message: reason}
-		if !d.Approved {
-			d.Message = "Denied by user: " + reason
-		}
 		if id == "" {
 			n := run.Next{Org: caller.Org.ID, RunID: turn.RunID, Decision: d, Early: early}
 			a, err := h.decisions.DecideNext(r.Context(), n, by)

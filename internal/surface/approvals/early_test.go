@@ -80,7 +80,7 @@ func TestCallsAreDecidedBeforeTheyAreAskedFor(t *testing.T) {
 			waits = append(waits, f["approval_id"].(string))
 		}
 	}
-	if len(results) != 3 || !strings.Contains(strings.Join(results, " "), "Denied by user: one is enough") || len(waits) != 1 || len(tools.Of("tools/call")) != 2 {
+	if len(results) != 3 || !strings.Contains(strings.Join(results, " "), "denied by user: one is enough") || len(waits) != 1 || len(tools.Of("tools/call")) != 2 {
 		t.Errorf("the results are %q, and %q waited", results, waits)
 	}
 	for _, body := range []string{`{"approved":true}`, `{"approved":true,"approval_id":"appr_0"}`} {

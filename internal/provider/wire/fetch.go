@@ -120,7 +120,7 @@ func BeginsMessage(items []item.Item, at int) bool {
 // a model is one or more items, and unit is its index in a request of DialectChat. In
 // other dialects the index of an item is not known here.
 func PlaceOf(req *model.Request, unit int, it *item.Item, part int) string {
-	name := req.NameOfPart(it, it.Parts[part].Kind)
+	name := NameOfPart(req, it, it.Parts[part].Kind)
 	if req.Dialect != model.DialectResponses {
 		name = strings.Replace(name, "[]", fmt.Sprintf("[%d]", unit), 1)
 	}

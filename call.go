@@ -404,7 +404,7 @@ func errorOf(ctx context.Context, err error, has Partial) error {
 	var own Failure
 	var known *fault.Error
 	var full *memlimit.Refused
-	var fatal tool.Fatal
+	var fatal tool.Blocked
 	var not *run.NotNow
 	switch {
 	case errors.As(err, &own):

@@ -10,6 +10,9 @@ import (
 // Caller is on whose behalf a run is: see [As].
 type Caller = tool.Caller
 
+// CallerKey identifies a caller.
+type CallerKey = tool.CallerKey
+
 // Option changes one call of an agent.
 type Option func(*options)
 
@@ -35,7 +38,8 @@ func As(c Caller) Option {
 	return func(o *options) { o.caller = copied(c) }
 }
 
-// Program returns the caller that the program itself is, who may do everything: that of runs without [As].
+// Program returns the caller that the program itself is, who may do everything: that of runs without [As]. Its ID is
+// reserved: the runs and sessions of another caller with this ID would be those of the program.
 func Program() Caller { return everything() }
 
 // copied returns the caller with permissions of its own.

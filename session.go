@@ -164,7 +164,7 @@ func checkSession(id string) error {
 
 // enterSession reserves the session for the run.
 func (c *call) enterSession(ctx context.Context) (past Past, leave func(), err error) {
-	past, leave, err = c.sessions.Enter(ctx, SessionKey{c.caller.Owner(), c.session}, c.id)
+	past, leave, err = c.sessions.Enter(ctx, SessionKey{c.caller.Key(), c.session}, c.id)
 	switch {
 	case errors.Is(err, ErrBusy):
 		return past, nil, c.busy()
@@ -302,7 +302,7 @@ type memorySessions struct{ chains *conversation.Chains }
 // Append implements Conversation.
 func (m memorySessions) Append(ctx context.Context, turn Turn) error {
 	one := journal.Conversation{RunID: turn.RunID, Part: turn.Number + 1, Role: string(turn.Role), Items: turn.Items}
-	return m.chains.Append(ctx, conversation.ChainName{Owner: turn.Caller.Owner(), ID: turn.Session}, one, 0)
+	return m.chains.Append(ctx, conversation.ChainName{Caller: turn.Caller.Key(), ID: turn.Session}, one, 0)
 }
 
 // Enter implements SessionStore.
@@ -325,7 +325,7 @@ func (m memorySessions) past(ctx context.Context, key SessionKey) (Past, error) 
 	past := Past{Rewound: info.Rewound}
 	for _, t := range turns {
 		past.Turns = append(past.Turns, Turn{
-			Session: key.ID, RunID: t.RunID, Caller: tool.CallerOf(key.Owner), Number: t.Part - 1, Role: TurnRole(t.Role), Items: t.Items,
+			Session: key.ID, RunID: t.RunID, Caller: key.Caller.Caller(), Number: t.Part - 1, Role: TurnRole(t.Role), Items: t.Items,
 		})
 	}
 	return past, err
@@ -349,8 +349,8 @@ func (m memorySessions) Delete(ctx context.Context, key SessionKey) error {
 }
 
 // List implements SessionStore.
-func (m memorySessions) List(ctx context.Context, owner, before string, limit int) ([]SessionInfo, error) {
-	found, err := m.chains.List(ctx, owner, before, limit)
+func (m memorySessions) List(ctx context.Context, caller tool.CallerKey, before string, limit int) ([]SessionInfo, error) {
+	found, err := m.chains.List(ctx, caller, before, limit)
 	var out []SessionInfo
 	for _, one := range found {
 		out = append(out, SessionInfo(one.ChainShown))

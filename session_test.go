@@ -204,7 +204,8 @@ func TestASessionAfterARestart(t *testing.T) {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	kept := sqlite.NewSessions(store, sqlite.SessionOptions{})
-	if err := kept.Summarize(t.Context(), turnpike.SessionKey{Owner: "program", ID: "s"}, first.RunID, "They counted."); err != nil {
+	key := turnpike.SessionKey{Caller: turnpike.Program().Key(), ID: "s"}
+	if err := kept.Summarize(t.Context(), key, first.RunID, "They counted."); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := agent(3).Session("s").Run(t.Context(), turnpike.Text("3")); err != nil {
@@ -216,14 +217,14 @@ func TestASessionAfterARestart(t *testing.T) {
 	if sink.len() < 8 || sink.turns[0].Session != "s" {
 		t.Errorf("another conversation gets the turns too: %s", sink)
 	}
-	found, err := kept.List(t.Context(), "program", "", 0)
+	found, err := kept.List(t.Context(), turnpike.Program().Key(), "", 0)
 	if err != nil || len(found) != 1 || found[0].ID != "s" || found[0].Summary != "They counted." || time.Until(found[0].Expires) < 29*24*time.Hour {
 		t.Errorf("%+v, %v", found, err)
 	}
-	if err := kept.Delete(t.Context(), turnpike.SessionKey{Owner: "program", ID: "s"}); err != nil {
+	if err := kept.Delete(t.Context(), key); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := kept.Turns(t.Context(), turnpike.SessionKey{Owner: "program", ID: "s"}); !errors.Is(err, turnpike.ErrNoSession) {
+	if _, err := kept.Turns(t.Context(), key); !errors.Is(err, turnpike.ErrNoSession) {
 		t.Error(err)
 	}
 }
@@ -245,13 +246,13 @@ func TestWhatASessionRefuses(t *testing.T) {
 	if _, err := a.Session("s").Run(t.Context(), turnpike.Text(strings.Repeat("x", 1000))); !errors.As(err, &lost) || len(m.Requests()) != 0 {
 		t.Errorf("a turn that is too large: %v", err)
 	}
-	if err := kept.Describe(t.Context(), turnpike.SessionKey{Owner: "program", ID: "s"}, sqlite.SessionDescription{Title: strings.Repeat("x", 1001)}); err == nil || !strings.Contains(err.Error(), "TurnBytes") {
+	if err := kept.Describe(t.Context(), turnpike.SessionKey{Caller: turnpike.Program().Key(), ID: "s"}, sqlite.SessionDescription{Title: strings.Repeat("x", 1001)}); err == nil || !strings.Contains(err.Error(), "TurnBytes") {
 		t.Error(err)
 	}
 	if _, err := a.Session("s").Run(t.Context(), turnpike.Text("x")); err != nil {
 		t.Fatal(err)
 	}
-	if c, err := kept.Get(t.Context(), turnpike.SessionKey{Owner: "program", ID: "s"}); err != nil || !c.Expires.IsZero() {
+	if c, err := kept.Get(t.Context(), turnpike.SessionKey{Caller: turnpike.Program().Key(), ID: "s"}); err != nil || !c.Expires.IsZero() {
 		t.Errorf("%+v, %v", c, err)
 	}
 }

@@ -30,15 +30,15 @@ type SessionStore interface {
 	// if the session is reserved.
 	Delete(ctx context.Context, key SessionKey) error
 
-	// List returns a page of the sessions of an owner, those with the latest turn first: up to limit of them, after the one with
+	// List returns a page of the sessions of a caller, those with the latest turn first: up to limit of them, after the one with
 	// the id before; "" = from the first.
-	List(ctx context.Context, owner, before string, limit int) ([]SessionInfo, error)
+	List(ctx context.Context, caller tool.CallerKey, before string, limit int) ([]SessionInfo, error)
 }
 
 // SessionKey names a session of a [SessionStore].
 type SessionKey struct {
-	Owner string // Caller.Owner of its caller
-	ID    string
+	Caller CallerKey
+	ID     string
 }
 
 // SessionRewinder is a place of sessions that can take runs out of them and copy them: what [Session.Rewind] and
@@ -53,8 +53,8 @@ type SessionRewinder interface {
 
 // SessionInfo is a session without its turns.
 type SessionInfo struct {
-	Owner string // Caller.Owner of its caller: "program" for runs without [As]
-	ID    string
+	Caller CallerKey // that of [Program] for runs without [As]
+	ID     string
 
 	Title        string
 	Participants []string
@@ -154,7 +154,7 @@ func (s *Session) unlessBusy(ctx context.Context) (SessionStore, SessionKey, err
 	if err != nil {
 		return nil, SessionKey{}, err
 	}
-	c := &call{engine: s.agent.engine, caller: tool.CallerOf(key.Owner), session: s.id, sessions: kept, id: "change"}
+	c := &call{engine: s.agent.engine, caller: key.Caller.Caller(), session: s.id, sessions: kept, id: "change"}
 	past, leave, err := c.enterSession(ctx)
 	if err == nil {
 		err = c.mayFollow(ctx, past)
@@ -188,7 +188,7 @@ func (a *Agent) Sessions(ctx context.Context, c Caller) iter.Seq2[SessionInfo, e
 				"nothing lists the sessions of the agent: set Agent.Store, or Agent.Conversation to a SessionStore; a session in memory is known to its value only",
 			)
 		}
-		found, err := kept.List(ctx, c.Owner(), before, sessionsPage)
+		found, err := kept.List(ctx, c.Key(), before, sessionsPage)
 		if err != nil || len(found) < sessionsPage {
 			return found, "", err
 		}
@@ -227,5 +227,5 @@ func (s *Session) shown() (SessionStore, SessionKey, error) {
 	if err := checkSession(s.id); err != nil {
 		return nil, SessionKey{}, err
 	}
-	return e.keptSessions(s), SessionKey{s.caller.Owner(), s.id}, nil
+	return e.keptSessions(s), SessionKey{s.caller.Key(), s.id}, nil
 }

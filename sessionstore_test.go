@@ -37,11 +37,11 @@ func TestASessionIsShownAndDeleted(t *testing.T) {
 			}
 		}
 		info, err := s.Info(t.Context())
-		if err != nil || info.ID != "chat 1" || info.Owner != "program" || time.Since(info.Created) > time.Minute ||
+		if err != nil || info.ID != "chat 1" || info.Caller != turnpike.Program().Key() || time.Since(info.Created) > time.Minute ||
 			info.Updated.Before(info.Created) {
 			t.Errorf("%+v, %v", info, err)
 		}
-		if info, err := s.As(bob).Info(t.Context()); err != nil || info.Owner != "bob" {
+		if info, err := s.As(bob).Info(t.Context()); err != nil || info.Caller != bob.Key() {
 			t.Errorf("%+v, %v", info, err)
 		}
 		turns, err := s.Turns(t.Context())

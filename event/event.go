@@ -115,10 +115,10 @@ func (t Target) String() string {
 // begins at another target than From, the first of a fallback list. RoundStarted with the same round follows. It is reported only while
 // none of the deltas of the round has reached the caller.
 type ModelFallback struct {
-	Round int         `json:"round"`
-	From  Target      `json:"from"`
-	To    Target      `json:"to"`
-	Class model.Class `json:"class"` // how From failed; "" = it was not called: Skipped has the reason, or the conversation stays with To
+	Round int              `json:"round"`
+	From  Target           `json:"from"`
+	To    Target           `json:"to"`
+	Class model.ErrorClass `json:"class"` // how From failed; "" = it was not called: Skipped has the reason, or the conversation stays with To
 
 	// Skipped are targets that are not tried, with the reason, such as breaker_open.
 	Skipped []SkippedTarget `json:"skipped,omitempty"`

@@ -20,7 +20,7 @@ func TestASource(t *testing.T) {
 	server := turnpiketest.NewMCPServer(turnpiketest.MCPOptions{}, turnpiketest.Tool{Name: "now", Result: "noon"})
 	defer server.Close()
 	s := mcp.Server(server.URL).Header("X-Token", "secret").Reads("now").Keyed("pay").Trusted()
-	var fatal tool.Fatal
+	var fatal tool.Blocked
 	if _, err := s.List(t.Context()); !errors.As(err, &fatal) { // K04
 		t.Errorf("an address of this machine: %v", err)
 	}

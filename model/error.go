@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// Class says what can be done after a failed model call.
-type Class string
+// ErrorClass says what can be done after a failed model call.
+type ErrorClass string
 
 // The classes of failure.
 const (
-	Transient Class = "transient" // overload, rate limit, broken connection: the same call may work later
-	Target    Class = "target"    // this provider cannot serve it (credentials, unknown model): another one may
-	Invalid   Class = "invalid"   // the request itself is wrong
-	TooLong   Class = "too_long"  // the context does not fit
-	Filtered  Class = "filtered"  // the provider's policy refused the prompt
-	Gone      Class = "gone"      // the caller cancelled the call
+	Transient ErrorClass = "transient" // overload, rate limit, broken connection: the same call may work later
+	Target    ErrorClass = "target"    // this provider cannot serve it (credentials, unknown model): another one may
+	Invalid   ErrorClass = "invalid"   // the request itself is wrong
+	TooLong   ErrorClass = "too_long"  // the context does not fit
+	Filtered  ErrorClass = "filtered"  // the provider's policy refused the prompt
+	Gone      ErrorClass = "gone"      // the caller cancelled the call
 )
 
 // Error is a failed model call.
 type Error struct {
-	Class Class `json:"class"`
+	Class ErrorClass `json:"class"`
 
 	// Status, Header and Body are the provider's HTTP answer. Status is 0 when
 	// there was none, and 200 when the failure came inside an answer. Header

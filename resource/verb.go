@@ -118,7 +118,7 @@ func (v *verb) execute(ctx context.Context, c tool.Call) (tool.Result, error) {
 	if err == nil {
 		return resultOf(out)
 	}
-	var fatal tool.Fatal
+	var fatal tool.Blocked
 	var lost *lostError
 	switch {
 	case ctx.Err() != nil && !errors.Is(err, errDefinite), errors.As(err, &fatal), errors.As(err, &lost),

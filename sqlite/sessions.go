@@ -80,7 +80,7 @@ func (c *Sessions) Append(ctx context.Context, turn turnpike.Turn) error {
 	if err := c.fits(fmt.Sprintf("turn %d of run %s", turn.Number, turn.RunID), len(body)); err != nil {
 		return err
 	}
-	n := conversation.ChainName{Owner: turn.Caller.Owner(), ID: cmp.Or(turn.Session, turn.RunID)}
+	n := conversation.ChainName{Caller: turn.Caller.Key(), ID: cmp.Or(turn.Session, turn.RunID)}
 	one := journal.Conversation{RunID: turn.RunID, Part: turn.Number + 1, Role: string(turn.Role), Items: turn.Items}
 	return c.store.chains.Append(ctx, n, one, c.o.TTL)
 }
@@ -105,25 +105,25 @@ func (c *Sessions) past(ctx context.Context, key turnpike.SessionKey) (turnpike.
 	past := turnpike.Past{Summary: info.Summary, Rewound: info.Rewound}
 	for _, t := range turns {
 		past.Turns = append(past.Turns, turnpike.Turn{
-			Session: key.ID, RunID: t.RunID, Caller: tool.CallerOf(key.Owner), Number: t.Part - 1, Role: turnpike.TurnRole(t.Role), Items: t.Items,
+			Session: key.ID, RunID: t.RunID, Caller: key.Caller.Caller(), Number: t.Part - 1, Role: turnpike.TurnRole(t.Role), Items: t.Items,
 		})
 	}
 	return past, err
 }
 
-// Get returns a conversation of an owner. The error wraps turnpike.ErrNoSession if there is none.
+// Get returns a conversation of a caller. The error wraps turnpike.ErrNoSession if there is none.
 func (c *Sessions) Get(ctx context.Context, key turnpike.SessionKey) (turnpike.SessionInfo, error) {
 	found, err := c.store.chains.Info(ctx, conversation.ChainName(key))
 	return turnpike.SessionInfo(found.ChainShown), err
 }
 
-// List returns the conversations of an owner, those with the latest turn first: up to limit of them, at most
+// List returns the conversations of a caller, those with the latest turn first: up to limit of them, at most
 // 1,000 and 1,000 for 0, after the one with the id before; "" = from the first.
-func (c *Sessions) List(ctx context.Context, owner, before string, limit int) ([]turnpike.SessionInfo, error) {
+func (c *Sessions) List(ctx context.Context, caller tool.CallerKey, before string, limit int) ([]turnpike.SessionInfo, error) {
 	if limit <= 0 || limit > maxPage {
 		limit = maxPage
 	}
-	found, err := c.store.chains.List(ctx, owner, before, limit)
+	found, err := c.store.chains.List(ctx, caller, before, limit)
 	var out []turnpike.SessionInfo
 	for _, one := range found {
 		out = append(out, turnpike.SessionInfo(one.ChainShown))

@@ -22,30 +22,42 @@ func (c Caller) May(permission string) bool {
 	return slices.Contains(c.Permissions, permission) || slices.Contains(c.Permissions, "*")
 }
 
-// ownerPrefix begins the owner of a caller with an org.
-const ownerPrefix = "org:"
+// Key returns what identifies the caller, whatever its permissions.
+func (c Caller) Key() CallerKey { return CallerKey{ID: c.ID, Org: c.Org} }
 
-// Owner returns a text that differs for different callers, whatever their permissions: the ID of a caller without
-// an Org. It is the key of what belongs to the caller, such as sessions. [CallerOf] is its reverse.
-func (c Caller) Owner() string {
-	if c.Org == "" && !strings.HasPrefix(c.ID, ownerPrefix) {
-		return c.ID
+// CallerKey identifies a caller: what belongs to it, such as a session, is found by it. Keys can be compared. As JSON a
+// key is one text, the ID of a caller without an Org.
+type CallerKey struct{ ID, Org string }
+
+// Caller returns the caller, without permissions.
+func (k CallerKey) Caller() Caller { return Caller{ID: k.ID, Org: k.Org} }
+
+// orgPrefix begins the text of a key with an org.
+const orgPrefix = "org:"
+
+// String returns a text that differs for different keys.
+func (k CallerKey) String() string {
+	if k.Org == "" && !strings.HasPrefix(k.ID, orgPrefix) {
+		return k.ID
 	}
-	return ownerPrefix + strconv.Quote(c.Org) + c.ID
+	return orgPrefix + strconv.Quote(k.Org) + k.ID
 }
 
-// CallerOf returns the caller that an owner is, without permissions.
-func CallerOf(owner string) Caller {
-	rest, ok := strings.CutPrefix(owner, ownerPrefix)
+// MarshalText implements [encoding.TextMarshaler] with [CallerKey.String].
+func (k CallerKey) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// UnmarshalText implements [encoding.TextUnmarshaler]. Every text is that of a key.
+func (k *CallerKey) UnmarshalText(text []byte) error {
+	*k = CallerKey{ID: string(text)}
+	rest, ok := strings.CutPrefix(k.ID, orgPrefix)
 	if !ok {
-		return Caller{ID: owner}
+		return nil
 	}
-	quoted, err := strconv.QuotedPrefix(rest)
-	if err != nil {
-		return Caller{ID: owner}
+	if quoted, err := strconv.QuotedPrefix(rest); err == nil {
+		k.ID = rest[len(quoted):]
+		k.Org, _ = strconv.Unquote(quoted) // it is quoted
 	}
-	org, _ := strconv.Unquote(quoted) // it is quoted
-	return Caller{ID: rest[len(quoted):], Org: org}
+	return nil
 }
 
 // Provider offers tools that depend on the caller, such as the verbs of a resource.

@@ -2,6 +2,7 @@ package tool_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"testing"
 
@@ -26,21 +27,27 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-func TestOwnersAreDifferentForDifferentCallers(t *testing.T) {
-	seen := map[string]tool.Caller{}
-	for _, c := range []tool.Caller{
-		{}, {ID: "ada"}, {ID: "ada", Org: "acme"}, {ID: "ada", Org: "beta"}, {ID: `acme"ada`}, {ID: `org:"acme"ada`}, {ID: "org:"}, {Org: `a"b`, ID: `c"d`}, {Org: "acme"},
+func TestKeysAreDifferentForDifferentCallers(t *testing.T) {
+	seen := map[string]tool.CallerKey{}
+	for _, key := range []tool.CallerKey{
+		{}, {ID: "ada"}, {ID: "ada", Org: "acme"}, {ID: "ada", Org: "beta"}, {ID: `acme"ada`}, {ID: `org:"acme"ada`}, {ID: "org:"},
+		{Org: `a"b`, ID: `c"d`}, {Org: "acme"},
 	} {
-		owner := c.Owner()
-		if other, taken := seen[owner]; taken {
-			t.Errorf("%+v and %+v are both %q", c, other, owner)
+		text, err := json.Marshal(key)
+		if err != nil {
+			t.Fatal(err)
 		}
-		seen[owner] = c
-		if again := tool.CallerOf(owner); again.ID != c.ID || again.Org != c.Org {
-			t.Errorf("%+v is %q, which is %+v", c, owner, again)
+		if other, taken := seen[string(text)]; taken {
+			t.Errorf("%+v and %+v are both %s", key, other, text)
+		}
+		seen[string(text)] = key
+		var again tool.CallerKey
+		if err := json.Unmarshal(text, &again); err != nil || again != key {
+			t.Errorf("%+v is %s, which is %+v, %v", key, text, again, err)
 		}
 	}
-	if got := (tool.Caller{ID: "ada"}).Owner(); got != "ada" {
+	ada := tool.Caller{ID: "ada", Permissions: []string{"*"}}
+	if got := ada.Key(); got != ada.Key().Caller().Key() || got.String() != "ada" {
 		t.Error(got)
 	}
 }

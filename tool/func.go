@@ -74,7 +74,7 @@ func Func[In, Out any](name, description string, f func(context.Context, In) (Ou
 //	}
 //
 // The model gets an Out that is a [Result] as it is, a string as text, and anything else as JSON. It
-// also gets the text of an error, and the run goes on; an error that wraps [Fatal] ends the run. A
+// also gets the text of an error, and the run goes on; an error that wraps [Blocked] ends the run. A
 // value that has no JSON is an error, too. If f returns an error after its context has ended, nobody
 // knows what it has done: see [Class].
 //
@@ -306,11 +306,11 @@ func (f *Function[In]) Call(ctx context.Context, c Call) (Result, error) {
 		defer cancel()
 	}
 	r, err := f.call(With(ctx, c), in)
-	var fatal Fatal
+	var blocked Blocked
 	switch {
 	case err == nil:
 		return r, nil
-	case ctx.Err() != nil, errors.As(err, &fatal), errors.Is(err, ErrNotSent):
+	case ctx.Err() != nil, errors.As(err, &blocked), errors.Is(err, ErrNotSent):
 		return Result{}, err
 	}
 	return failed(err), nil

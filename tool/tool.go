@@ -67,7 +67,7 @@ type Tool interface {
 	// IsError where it is a failure. An error says that there is no answer: the
 	// call counts as possibly carried out unless the error wraps [ErrNotSent].
 	// The model reads the error's text, so it must name no address and no
-	// secret. An error that wraps [Fatal] ends the run. Call returns soon after
+	// secret. An error that wraps [Blocked] ends the run. Call returns soon after
 	// ctx is done.
 	Call(ctx context.Context, c Call) (Result, error)
 }
@@ -226,9 +226,8 @@ func Error(text string) Result {
 	return r
 }
 
-// Fatal is a failure that the model must not learn from: it ends the run. The
-// outbound policy's refusal is the one known case.
-type Fatal interface {
+// Blocked is the refusal of an address by the outbound policy. The model must not learn of it: it ends the run.
+type Blocked interface {
 	error
 	// Blocked returns why and which address was refused.
 	Blocked() (reason, address string)

@@ -26,6 +26,7 @@ func layers() []layer {
 		{"vocabulary", vocabulary, []string{"model"}},
 		{"vocabulary", vocabulary, []string{"event"}},
 
+		{"ground", "requests that are forwarded unchanged have one form, for surfaces, the driver and providers", []string{"internal/relay"}},
 		{"ground", "which built-in tools there are, and what their calls return, is said once", []string{"internal/builtin"}},
 		{"ground", "identifiers are used by every package that names something", []string{"internal/id"}},
 		{"ground", "JSON is read in place by every package that must keep its bytes", []string{"internal/jsonscan"}},

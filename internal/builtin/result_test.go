@@ -8,6 +8,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/builtin"
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 )
 
 // A value that was stored is the same when it is read, with its type, and events that have it are charged with its texts.
@@ -42,7 +43,7 @@ func TestValuesAreStored(t *testing.T) {
 			t.Errorf("%T: %v (-stored +read)\n%s", v, err, diff)
 		}
 		_, made := v.(builtin.Made) // its files are those of the event
-		if more := event.Size(event.ToolDone{Value: v}) > event.Size(event.ToolDone{}); more == made {
+		if more := eventlog.EventSize(event.ToolDone{Value: v}) > eventlog.EventSize(event.ToolDone{}); more == made {
 			t.Errorf("%T: an event is charged with it: %v", v, more)
 		}
 		if r, is := v.(builtin.Refusal); is && !cmp.Equal(r.Result().Value, v) {

@@ -257,7 +257,7 @@ func (c *Catalog) Close() {
 // For returns the tools of exactly these servers, in whose order names and bounds are
 // decided. What a server lists is cached for ttl (0 = not at all), and its failure for a
 // few seconds. A server that fails is left out, and Set.Servers has its error. For itself
-// returns an error only if the outbound policy refuses a server ([tool.Fatal]), ctx ends
+// returns an error only if the outbound policy refuses a server ([tool.Blocked]), ctx ends
 // or the Catalog is closed.
 func (c *Catalog) For(ctx context.Context, org string, servers []Server, ttl time.Duration) (*Set, error) {
 	return c.find(ctx, org, servers, nil, ttl)
@@ -372,7 +372,7 @@ func (c *Catalog) list(server Server, log *slog.Logger) (*listing, error) {
 	if c.base.Err() != nil {
 		return nil, c.base.Err()
 	}
-	var fatal tool.Fatal
+	var fatal tool.Blocked
 	switch {
 	case errors.As(err, &fatal):
 		return nil, &ServerError{server.Name, err}

@@ -484,7 +484,7 @@ func TestARefusalOfTheOutboundPolicyIsAnErrorAndIsNotKept(t *testing.T) {
 	}
 	for range 2 {
 		set, err := c.For(t.Context(), "o", servers, time.Minute)
-		var fatal tool.Fatal
+		var fatal tool.Blocked
 		if set != nil || !errors.As(err, &fatal) || !strings.Contains(err.Error(), "bad") {
 			t.Errorf("%v, %v", set, err)
 		}
@@ -511,7 +511,7 @@ func TestARefusalIsToldWithoutWaitingForTheOthers(t *testing.T) {
 		refused := source(func(context.Context) ([]tool.Tool, error) { return nil, blocked{} })
 		begin := time.Now()
 		_, err := c.For(t.Context(), "o", []Server{{Name: "slow", Source: slow}, {Name: "bad", Source: refused}}, time.Minute)
-		var fatal tool.Fatal
+		var fatal tool.Blocked
 		if took := time.Since(begin); !errors.As(err, &fatal) || took > time.Second {
 			t.Errorf("%v after %v", err, took)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/tool"
 )
 
 // A session of a program is a head, and a chain of segments: one for each turn.
@@ -42,11 +43,14 @@ func (noRun) Unwrap() error { return ErrNoSession }
 const maxTurnsBytes = 32 << 20
 
 // ChainName names a session of a program.
-type ChainName struct{ Owner, ID string }
+type ChainName struct {
+	Caller tool.CallerKey
+	ID     string
+}
 
 // ChainShown is what programs see of a session beside its turns. It has the fields of turnpike.SessionInfo.
 type ChainShown struct {
-	Owner        string            `json:"owner"`
+	Caller       tool.CallerKey    `json:"owner"`
 	ID           string            `json:"id"`
 	Title        string            `json:"title,omitempty"`
 	Participants []string          `json:"participants,omitempty"`
@@ -102,7 +106,7 @@ func ownedBy(owner string) string { return journal.LibraryPrefix + owner }
 
 // find returns the head of a session, or an error that wraps ErrNoSession.
 func (c *Chains) find(ctx context.Context, n ChainName) (head *journal.Conversation, info ChainInfo, err error) {
-	head, err = c.kept.Find(ctx, c.org, ownedBy(n.Owner), namedKey(n.ID))
+	head, err = c.kept.Find(ctx, c.org, ownedBy(n.Caller.String()), namedKey(n.ID))
 	if err == nil && head == nil {
 		err = ErrNoSession
 	}
@@ -128,7 +132,7 @@ func (c *Chains) save(ctx context.Context, head journal.Conversation, info Chain
 	}
 	at := info.Updated.UnixMilli()
 	saved := journal.Saved{Conversation: head, TTL: ttl, Keys: []journal.ConversationKey{namedKey(info.ID)}, At: at}
-	return c.kept.SaveAll(ctx, c.org, ownedBy(info.Owner), append(segments, saved)...)
+	return c.kept.SaveAll(ctx, c.org, ownedBy(info.Caller.String()), append(segments, saved)...)
 }
 
 // touched returns the info of a session that has a turn now. ttl is how long it is stored after that; 0 = for ever.
@@ -148,7 +152,7 @@ func (c *Chains) Append(ctx context.Context, n ChainName, turn journal.Conversat
 	for {
 		head, info, err := c.find(ctx, n)
 		if errors.Is(err, ErrNoSession) {
-			head, info, err = &journal.Conversation{}, ChainInfo{ChainShown: ChainShown{Owner: n.Owner, ID: n.ID}}, nil
+			head, info, err = &journal.Conversation{}, ChainInfo{ChainShown: ChainShown{Caller: n.Caller, ID: n.ID}}, nil
 		}
 		if err != nil {
 			return err
@@ -157,7 +161,7 @@ func (c *Chains) Append(ctx context.Context, n ChainName, turn journal.Conversat
 		segment := journal.Saved{Conversation: turn, TTL: journal.Kept, Keys: []journal.ConversationKey{segmentKey(id)}}
 		err = c.save(ctx, *head, c.touched(info, ttl), segment)
 		if errors.Is(err, org.ErrExists) {
-			stored, err := c.kept.Find(ctx, c.org, ownedBy(n.Owner), segmentKey(id))
+			stored, err := c.kept.Find(ctx, c.org, ownedBy(n.Caller.String()), segmentKey(id))
 			if err != nil || stored != nil {
 				return err
 			}
@@ -179,8 +183,8 @@ func (c *Chains) Info(ctx context.Context, n ChainName) (ChainInfo, error) {
 
 // List returns sessions of an owner, those with the latest turn first: at most limit, after the one with the id before; "" = from
 // the first.
-func (c *Chains) List(ctx context.Context, owner, before string, limit int) (out []ChainInfo, err error) {
-	heads, err := c.kept.Heads(ctx, c.org, ownedBy(owner), before, limit)
+func (c *Chains) List(ctx context.Context, caller tool.CallerKey, before string, limit int) (out []ChainInfo, err error) {
+	heads, err := c.kept.Heads(ctx, c.org, ownedBy(caller.String()), before, limit)
 	for _, head := range heads {
 		out = append(out, infoOf(head))
 	}
@@ -216,7 +220,7 @@ func (c *Chains) Turns(ctx context.Context, n ChainName, limit int) (turns []*jo
 		return nil, info, err
 	}
 	size, cut := 0, ""
-	err = c.walk(ctx, n.Owner, head, func(id string, turn *journal.Conversation) bool {
+	err = c.walk(ctx, n.Caller.String(), head, func(id string, turn *journal.Conversation) bool {
 		if id == info.SummarizedThrough {
 			return false
 		}
@@ -260,7 +264,7 @@ func (c *Chains) Describe(ctx context.Context, n ChainName, title string, partic
 func (c *Chains) Summarize(ctx context.Context, n ChainName, throughRun, summary string) error {
 	return c.change(ctx, n, func(head *journal.Conversation, info *ChainInfo) error {
 		through := ""
-		err := c.walk(ctx, n.Owner, head, func(id string, turn *journal.Conversation) bool {
+		err := c.walk(ctx, n.Caller.String(), head, func(id string, turn *journal.Conversation) bool {
 			if turn.RunID == throughRun {
 				through = id
 			}
@@ -285,7 +289,7 @@ func (c *Chains) Rewind(ctx context.Context, n ChainName, beforeRun string) erro
 	return c.change(ctx, n, func(head *journal.Conversation, info *ChainInfo) error {
 		var ids, runs []string // of all turns
 		cut, last := 0, ""     // how many are taken out, and the one before them
-		err := c.walk(ctx, n.Owner, head, func(id string, turn *journal.Conversation) bool {
+		err := c.walk(ctx, n.Caller.String(), head, func(id string, turn *journal.Conversation) bool {
 			ids, runs = append(ids, id), append(runs, turn.RunID)
 			if turn.RunID == beforeRun {
 				cut, last = len(ids), turn.Previous
@@ -307,7 +311,7 @@ func (c *Chains) Rewind(ctx context.Context, n ChainName, beforeRun string) erro
 // Fork begins another session of the owner with the turns of a session. The error wraps org.ErrExists if there is one with
 // the id, and is ErrReserved if one of them is reserved.
 func (c *Chains) Fork(ctx context.Context, n ChainName, id string, ttl time.Duration) error {
-	release, err := c.Reserve(n, ChainName{n.Owner, id})
+	release, err := c.Reserve(n, ChainName{n.Caller, id})
 	if err != nil {
 		return err
 	}
@@ -327,7 +331,7 @@ func (c *Chains) Delete(ctx context.Context, n ChainName) error {
 		return err
 	}
 	defer release()
-	was, err := c.kept.Delete(ctx, c.org, ownedBy(n.Owner), namedKey(n.ID))
+	was, err := c.kept.Delete(ctx, c.org, ownedBy(n.Caller.String()), namedKey(n.ID))
 	if err == nil && !was {
 		err = fmt.Errorf("session %s: %w", n.ID, ErrNoSession)
 	}

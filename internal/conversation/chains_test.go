@@ -12,6 +12,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/store/memory"
 	"github.com/turnpike-gateway/turnpike/item"
+	"github.com/turnpike-gateway/turnpike/tool"
 )
 
 // programs are sessions of programs whose time a test sets.
@@ -62,7 +63,7 @@ func (p *programs) ok(err error) {
 	}
 }
 
-var ann = conversation.ChainName{Owner: "ann", ID: "chat"}
+var ann = conversation.ChainName{Caller: tool.CallerKey{ID: "ann"}, ID: "chat"}
 
 // A turn is stored once, whole runs are read, and a session ends at its time. // J15
 func TestSessionsOfPrograms(t *testing.T) {
@@ -70,7 +71,7 @@ func TestSessionsOfPrograms(t *testing.T) {
 	p.add(ann, "a", 0, 1)
 	p.add(ann, "b", 0, 1)
 	p.add(ann, "a", 0, 1) // a run that is resumed
-	p.add(conversation.ChainName{Owner: "bob", ID: "chat"}, "c", 0)
+	p.add(conversation.ChainName{Caller: tool.CallerKey{ID: "bob"}, ID: "chat"}, "c", 0)
 	for limit, want := range map[int]string{10: "a0 a1 b0 b1", 4: "a0 a1 b0 b1", 3: "b0 b1", 2: "b0 b1", 1: ""} {
 		if got := p.texts(ann, limit); got != want {
 			t.Errorf("%d: %q", limit, got)
@@ -102,7 +103,7 @@ func TestSessionsOfPrograms(t *testing.T) {
 // A rewind takes a run and what follows out, and a summary of them, and a fork has what was there before.
 func TestRewindAndFork(t *testing.T) {
 	p := newPrograms(t)
-	fork := conversation.ChainName{Owner: "ann", ID: "fork"}
+	fork := conversation.ChainName{Caller: tool.CallerKey{ID: "ann"}, ID: "fork"}
 	for _, run := range []string{"a", "b", "c"} {
 		p.add(ann, run, 0, 1)
 	}

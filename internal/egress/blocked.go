@@ -6,10 +6,10 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-var _ tool.Fatal = (*BlockedError)(nil)
+var _ tool.Blocked = (*BlockedError)(nil)
 
 // BlockedError reports a target that the outbound policy refuses. It implements
-// [tool.Fatal]: the run ends, and the model does not see the error.
+// [tool.Blocked]: the run ends, and the model does not see the error.
 type BlockedError struct {
 	// Reason names the rule: loopback, private, metadata, internal_name, scheme …
 	Reason string

@@ -137,7 +137,7 @@ func TestAGuardedClientNeverConnectsToABlockedAddress(t *testing.T) { // P06
 	e := New(DefaultPolicy(), Options{Resolver: dns})
 	for _, host := range []string{"127.0.0.1", "evil.example.com", "[::ffff:127.0.0.1]"} {
 		err := get(t, e, fmt.Sprintf("http://%s:%d/secret", host, port))
-		var fatal tool.Fatal
+		var fatal tool.Blocked
 		if !errors.As(err, &fatal) {
 			t.Fatalf("%s: %v, want a refusal", host, err)
 		}

@@ -180,7 +180,7 @@ func FatalCall(s *loop.State, cause loop.Cause) string {
 
 // storedFailure is a failed model call as it is stored.
 type storedFailure struct {
-	Class   model.Class         `json:"class"`
+	Class   model.ErrorClass    `json:"class"`
 	Status  int                 `json:"status,omitempty"`
 	Header  map[string][]string `json:"header,omitempty"`
 	Body    []byte              `json:"body,omitempty"`

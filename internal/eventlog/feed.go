@@ -40,7 +40,7 @@ type placed struct {
 // account, which has no room for the event: followers then read the store. The end is
 // always kept.
 func (f *Feed) Emit(at event.Position, e event.Event) error {
-	size := event.Size(e)
+	size := EventSize(e)
 	if _, last := e.(event.Finished); last {
 		f.account.Add(size)
 	} else if err := f.account.Acquire(size); err != nil {
@@ -64,7 +64,7 @@ func (f *Feed) keep(e placed, size int) (dropped int) {
 	n := 0
 	for ; n < len(f.events) && f.bytes-dropped+size > feedBytes; n++ {
 		f.from = f.events[n].at
-		dropped += event.Size(f.events[n].event)
+		dropped += EventSize(f.events[n].event)
 	}
 	if n > 0 {
 		f.events = slices.Delete(f.events, 0, n)
@@ -106,8 +106,8 @@ func (f *Feed) after(at event.Position) ([]placed, bool) {
 		return 1
 	})
 	end, size := first, 0
-	for end < len(f.events) && (end == first || size+event.Size(f.events[end].event) <= journal.BatchBytes) {
-		size += event.Size(f.events[end].event)
+	for end < len(f.events) && (end == first || size+EventSize(f.events[end].event) <= journal.BatchBytes) {
+		size += EventSize(f.events[end].event)
 		end++
 	}
 	return slices.Clone(f.events[first:end]), true

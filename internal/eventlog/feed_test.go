@@ -21,7 +21,7 @@ func TestTheWeightOfAnEventHasItsTexts(t *testing.T) {
 		event.Finished{Calls: []event.ClientCall{{Arguments: large}}}, event.Finished{Failure: &event.Failure{Message: large}},
 		event.Finished{Failure: &event.Failure{Upstream: &model.Error{Body: []byte(large)}}},
 	} {
-		if n := event.Size(e); n < len(large) || n > 2*len(large) {
+		if n := EventSize(e); n < len(large) || n > 2*len(large) {
 			t.Errorf("%s weighs %d bytes", reflect.TypeOf(e), n)
 		}
 	}

@@ -182,7 +182,7 @@ func (w *follower) readFeed() (events []placed, all, over bool, failed error) {
 func (w *follower) tell(events []placed) error {
 	memory := w.Account.Share()
 	defer memory.Close()
-	if size := event.Size(events[0].event); size > journal.BatchBytes {
+	if size := EventSize(events[0].event); size > journal.BatchBytes {
 		if err := memory.Acquire(size); err != nil {
 			return err
 		}

@@ -38,7 +38,7 @@ type attempt struct {
 
 // transient reports whether another attempt may succeed.
 func (a attempt) transient() bool {
-	var fatal tool.Fatal
+	var fatal tool.Blocked
 	switch {
 	case a.status != 0:
 		return a.status >= 500 && a.status != http.StatusNotImplemented || a.status == http.StatusTooManyRequests || a.err != nil && a.status/100 == 2
@@ -50,7 +50,7 @@ func (a attempt) transient() bool {
 
 // Call implements [tool.Tool]. It first waits for MaxConcurrentCalls. Every response is a result. An
 // error means that there is none. It wraps [tool.ErrNotSent] if no attempt can have reached the
-// endpoint, and [tool.Fatal] or the cause of ctx if that was the reason.
+// endpoint, and [tool.Blocked] or the cause of ctx if that was the reason.
 func (t *Tool) Call(ctx context.Context, c tool.Call) (tool.Result, error) {
 	r, err := t.request(c)
 	if err != nil {
@@ -113,7 +113,7 @@ func (e *callError) Unwrap() error { return e.cause }
 
 // failure returns the cause of an attempt without a response.
 func failure(ctx context.Context, a attempt) error {
-	var fatal tool.Fatal
+	var fatal tool.Blocked
 	if ctx.Err() != nil && !errors.As(a.err, &fatal) {
 		return context.Cause(ctx)
 	}
@@ -133,7 +133,7 @@ func plain(err error) error {
 func (t *Tool) describe(ctx, limited context.Context, a attempt) string {
 	var name *net.DNSError
 	var certificate *tls.CertificateVerificationError
-	var fatal tool.Fatal
+	var fatal tool.Blocked
 	switch {
 	case errors.As(a.err, &fatal):
 		reason, _ := fatal.Blocked()
@@ -177,7 +177,7 @@ func (t *Tool) once(ctx context.Context, r request, reads bool) attempt {
 	}
 	defer resp.Body.Close()
 	a.sent, a.status = true, resp.StatusCode
-	var fatal tool.Fatal
+	var fatal tool.Blocked
 	switch {
 	case errors.As(err, &fatal):
 	case err != nil: // of CheckRedirect

@@ -405,7 +405,7 @@ func TestTheOutboundPolicyHolds(t *testing.T) {
 	one := inside.tool(nil)
 	one.o.Client = client(t)
 	_, err := one.Call(t.Context(), tool.Call{})
-	var fatal tool.Fatal
+	var fatal tool.Blocked
 	if !errors.As(err, &fatal) || !errors.Is(err, tool.ErrNotSent) || len(inside.all()) != 0 {
 		t.Errorf("a blocked address: %v", err)
 	}
@@ -420,7 +420,7 @@ func TestTheOutboundPolicyHolds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, c.to, http.StatusFound) })
 			r, err := b.tool(func(s *org.HTTPTool) { s.Method, s.Class = "GET", tool.Read }).Call(t.Context(), tool.Call{})
-			var fatal tool.Fatal
+			var fatal tool.Blocked
 			if errors.As(err, &fatal) != c.fatal || !c.fatal && (!r.IsError || textIn(r) != "the endpoint answered with 302 Found to another URL; redirects are not followed") || errors.Is(err, tool.ErrNotSent) {
 				t.Errorf("%+v, %v", r, err)
 			}

@@ -71,7 +71,7 @@ func shared(b *Accepted) {
 	b.Budgets = []budget.Shared{{Scope: "org", Limit: budget.Amount{Tokens: 1000}}}
 }
 
-func failed(attempt int, class model.Class, change ...func(*TurnFailed)) Body {
+func failed(attempt int, class model.ErrorClass, change ...func(*TurnFailed)) Body {
 	b := TurnFailed{Attempt: attempt, Class: class}
 	for _, c := range change {
 		c(&b)

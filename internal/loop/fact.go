@@ -334,20 +334,20 @@ type TurnStarted struct {
 
 // TurnFailed records that a model call failed.
 type TurnFailed struct {
-	Attempt    int         `json:"attempt"`
-	Class      model.Class `json:"class"`
-	Status     int         `json:"status,omitempty"`
-	ErrorRef   string      `json:"error_ref,omitempty"`
-	RetryAt    int64       `json:"retry_at,omitempty"`  // earliest time of a retry, in Unix milliseconds
-	Forwarded  bool        `json:"forwarded,omitempty"` // part of the answer has reached the caller; it must not be retried
-	Usage      model.Usage `json:"usage,omitzero"`
-	ToolRan    bool        `json:"tool_ran,omitempty"` // a tool of the provider's own began to run; the call must not be retried
-	PartialRef string      `json:"partial_ref,omitempty"`
-	Credential bool        `json:"credential,omitempty"` // the provider refuses the gateway's credential
-	Param      string      `json:"param,omitempty"`      // the member of the request that cannot be sent to the provider; "" = none
-	Unsent     bool        `json:"unsent,omitempty"`     // the request did not leave, so that it costs nothing
-	Refused    bool        `json:"refused,omitempty"`    // the provider answered with an error and without output, which costs only what Usage says
-	Uncounted  bool        `json:"uncounted,omitempty"`  // see [Turn].Uncounted
+	Attempt    int              `json:"attempt"`
+	Class      model.ErrorClass `json:"class"`
+	Status     int              `json:"status,omitempty"`
+	ErrorRef   string           `json:"error_ref,omitempty"`
+	RetryAt    int64            `json:"retry_at,omitempty"`  // earliest time of a retry, in Unix milliseconds
+	Forwarded  bool             `json:"forwarded,omitempty"` // part of the answer has reached the caller; it must not be retried
+	Usage      model.Usage      `json:"usage,omitzero"`
+	ToolRan    bool             `json:"tool_ran,omitempty"` // a tool of the provider's own began to run; the call must not be retried
+	PartialRef string           `json:"partial_ref,omitempty"`
+	Credential bool             `json:"credential,omitempty"` // the provider refuses the gateway's credential
+	Param      string           `json:"param,omitempty"`      // the member of the request that cannot be sent to the provider; "" = none
+	Unsent     bool             `json:"unsent,omitempty"`     // the request did not leave, so that it costs nothing
+	Refused    bool             `json:"refused,omitempty"`    // the provider answered with an error and without output, which costs only what Usage says
+	Uncounted  bool             `json:"uncounted,omitempty"`  // see [Turn].Uncounted
 
 	// TargetOpen says that the circuit breaker of the target is open now: the next attempt is at
 	// another target, if there is one.

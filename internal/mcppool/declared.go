@@ -114,7 +114,7 @@ func (s *declaredSource) List(ctx context.Context) ([]tool.Tool, error) {
 	}
 	defer s.pool.release(s.key)
 	tools, err := client.List(ctx)
-	var fatal tool.Fatal
+	var fatal tool.Blocked
 	switch {
 	case errors.As(err, &fatal):
 		return nil, err

@@ -131,7 +131,7 @@ func TestADeclaredServerAtAForbiddenAddress(t *testing.T) {
 	for _, url := range []string{"http://127.0.0.1:9/mcp", "http://169.254.169.254/mcp", "http://localhost:8080/", "http://[::1]/"} {
 		source, _, release := p.Dial("o", declaring(url, "x"))
 		_, err := source.List(t.Context())
-		if fatal := tool.Fatal(nil); !errors.As(err, &fatal) {
+		if fatal := tool.Blocked(nil); !errors.As(err, &fatal) {
 			t.Errorf("%s: %v", url, err)
 		}
 		release()

@@ -199,7 +199,7 @@ func (h *Handler) execute(ctx context.Context, c call, p toolexec.Prepared, poli
 		hold.Settle(budget.Amount{NanoUSD: c.row.CostNanoUSD})
 	}
 	h.record(ctx, c)
-	if fatal := (tool.Fatal)(nil); err != nil && !errors.As(err, &fatal) && ctx.Err() != nil {
+	if fatal := (tool.Blocked)(nil); err != nil && !errors.As(err, &fatal) && ctx.Err() != nil {
 		h.o.Log.Debug("tool call over /mcp ended early", "tool", p.Tool, "cause", context.Cause(ctx))
 	}
 	return wireResult(done), nil

@@ -37,7 +37,7 @@ func (r *remote) Class() tool.Class { return r.class }
 // that does not only read has an idempotency key, the same in every attempt: in _meta and,
 // over HTTP, in the header Idempotency-Key. Every answer of the server is a result, also a
 // refusal. An error means that there is no answer. It wraps [tool.ErrNotSent] if no attempt
-// can have reached the server, and [tool.Fatal] or the cause of ctx if that was the reason.
+// can have reached the server, and [tool.Blocked] or the cause of ctx if that was the reason.
 func (r *remote) Call(ctx context.Context, call tool.Call) (tool.Result, error) {
 	release, err := r.client.acquire(ctx)
 	if err != nil {

@@ -501,7 +501,7 @@ func TestAForbiddenAddressComesOutOfListAndCall(t *testing.T) { // K01, K04
 		t.Errorf("the call may have left: %v", callErr)
 	}
 	for _, err := range []error{listErr, callErr} {
-		var fatal tool.Fatal
+		var fatal tool.Blocked
 		if !errors.As(err, &fatal) {
 			t.Fatalf("%v is not fatal", err)
 		}

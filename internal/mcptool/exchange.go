@@ -85,7 +85,7 @@ func (o outcome) failed() bool { return o.err != nil }
 
 // fatal returns the error that ends the run, or nil.
 func (o outcome) fatal() error {
-	var f tool.Fatal
+	var f tool.Blocked
 	if errors.As(o.err, &f) {
 		return f
 	}

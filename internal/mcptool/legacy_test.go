@@ -319,7 +319,7 @@ func TestALegacyServerAtAForbiddenAddressIsFatal(t *testing.T) { // K01
 	c := New(Server{Name: "inside", URL: srv.URL}, out.Guarded(egress.GuardedOptions{}), nil)
 	defer c.Close()
 	_, err := c.List(t.Context())
-	var fatal tool.Fatal
+	var fatal tool.Blocked
 	if !errors.As(err, &fatal) {
 		t.Errorf("%v is not fatal", err)
 	}

@@ -59,7 +59,7 @@ func (l *listing) keep(r *remote, bytes int) (why string) {
 // a warning. Tools without a name are left out. A tool whose schema is missing, null or not an
 // object is returned with that schema (nil, or the bytes); the catalogue refuses it.
 //
-// An error that wraps [tool.Fatal] is a refusal by the outbound policy.
+// An error that wraps [tool.Blocked] is a refusal by the outbound policy.
 func (c *Client) List(ctx context.Context) ([]tool.Tool, error) {
 	limited, cancel := context.WithTimeout(ctx, c.server.Timeout)
 	defer cancel()

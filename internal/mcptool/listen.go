@@ -66,7 +66,7 @@ func (l *listener) run(ctx context.Context) {
 // once opens the stream and reads it to its end. It reports whether to open another.
 func (l *listener) once(ctx context.Context) (again bool) {
 	resp, err := l.open(ctx)
-	var fatal tool.Fatal
+	var fatal tool.Blocked
 	switch {
 	case ctx.Err() != nil, errors.As(err, &fatal), errors.Is(err, errRedirect):
 		if resp != nil {

@@ -108,7 +108,7 @@ func (c *Client) noteFailure(why string) {
 // the context of the request, with the timeout of the server.
 func (c *Client) describe(limited context.Context, o outcome) string {
 	var status *statusError
-	var fatal tool.Fatal
+	var fatal tool.Blocked
 	switch {
 	case errors.As(o.err, &fatal):
 		reason, _ := fatal.Blocked()

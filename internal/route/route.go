@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/relay"
 	"github.com/turnpike-gateway/turnpike/internal/window"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -55,7 +56,7 @@ type Target struct {
 
 // Relays reports whether requests of a dialect can be passed on to the target unchanged.
 func (t Target) Relays(dialect string) bool {
-	relayer, ok := t.Client.(model.Relayer)
+	relayer, ok := t.Client.(relay.Model)
 	return ok && relayer.Relays(dialect)
 }
 

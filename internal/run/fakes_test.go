@@ -220,7 +220,7 @@ func turnOf(names ...string) *model.Turn {
 	return turn
 }
 
-func breaks(class model.Class) answer {
+func breaks(class model.ErrorClass) answer {
 	return func(context.Context, func(model.Delta) error) (*model.Turn, error) {
 		return nil, &model.Error{Class: class, Message: "broken"}
 	}

@@ -78,7 +78,7 @@ func (m *modelCaller) call(a loop.CallModel) error {
 	if err != nil && m.run.abandoned() {
 		return errHandOver
 	}
-	var fatal tool.Fatal
+	var fatal tool.Blocked
 	if errors.As(err, &fatal) {
 		return m.refusedURL(a, err, blockedBy(fatal))
 	}

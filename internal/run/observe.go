@@ -201,7 +201,7 @@ func (c timing) toFirst() time.Duration {
 // toolEnd returns how an execution ended. An error that ends the run has no text, because
 // the model does not get it.
 func toolEnd(r toolexec.Done, err error) ToolEnd {
-	var fatal tool.Fatal
+	var fatal tool.Blocked
 	end := ToolEnd{Outcome: r.Outcome, Fatal: errors.As(err, &fatal)}
 	if err == nil {
 		end.Text = r.Text()

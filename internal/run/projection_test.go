@@ -45,7 +45,7 @@ func TestAReplayHasTheEventsOfTheLiveRun(t *testing.T) { // L05
 	asks := func(names ...string) func() (*model.Turn, error) {
 		return func() (*model.Turn, error) { return asks(names...), nil }
 	}
-	fails := func(class model.Class, said string) func() (*model.Turn, error) {
+	fails := func(class model.ErrorClass, said string) func() (*model.Turn, error) {
 		return func() (*model.Turn, error) {
 			turn, _ := says(said)()
 			return turn, &model.Error{Class: class, Status: 500, Message: "broken", Err: errors.New("broken")}

@@ -18,6 +18,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
+	"github.com/turnpike-gateway/turnpike/internal/relay"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -32,7 +33,7 @@ type relayed struct {
 // relay sends the request unchanged, and returns the answer unchanged.
 func (m *modelCaller) relay(a loop.CallModel) error {
 	target := m.run.req.Targets[a.Target].Client
-	relayer, ok := target.(model.Relayer)
+	relayer, ok := target.(relay.Model)
 	if !ok || !relayer.Relays(m.run.req.Relay.Raw.Dialect) {
 		return m.fail(a, nil, &model.Error{Class: model.Target, Message: "this provider does not speak the caller's dialect"})
 	}
@@ -77,7 +78,7 @@ func (m *modelCaller) relay(a loop.CallModel) error {
 
 // rawRequest returns the request of an attempt. What one target gets of its header, another one does
 // not get.
-func (m *modelCaller) rawRequest(a loop.CallModel) *model.RelayRequest {
+func (m *modelCaller) rawRequest(a loop.CallModel) *relay.Request {
 	raw := m.run.req.Relay.Raw
 	if m.run.req.Relay.Content != nil {
 		again := *raw
@@ -104,7 +105,7 @@ func refusal(status int) error {
 // usageOf returns what an answer that was relayed has used, if the relay spends from budgets. What
 // the provider does not say is estimated: the input by the size of the request, as for its
 // reservation.
-func (m *modelCaller) usageOf(answer *model.RelayResponse) model.Usage {
+func (m *modelCaller) usageOf(answer *relay.Response) model.Usage {
 	if answer.Usage == nil {
 		return model.Usage{}
 	}
@@ -152,7 +153,7 @@ func (m *modelCaller) pump(body io.Reader) error {
 
 // warnOfRelay logs a warning for the operator if the answer to a relayed request is typical
 // of a wrong setting. The caller gets the answer unchanged.
-func (m *modelCaller) warnOfRelay(a loop.CallModel, answer *model.RelayResponse) {
+func (m *modelCaller) warnOfRelay(a loop.CallModel, answer *relay.Response) {
 	page := strings.HasPrefix(strings.ToLower(http.Header(answer.Header).Get("Content-Type")), "text/html")
 	switch {
 	case answer.Status == http.StatusUnauthorized, answer.Status == http.StatusForbidden:

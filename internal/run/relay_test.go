@@ -9,6 +9,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/relay"
 	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -20,15 +21,15 @@ type relayer struct {
 	err  error
 }
 
-// Relays implements model.Relayer.
+// Relays implements relay.Model.
 func (r *relayer) Relays(string) bool { return true }
 
-// Relay implements model.Relayer.
-func (r *relayer) Relay(context.Context, *model.RelayRequest) (*model.RelayResponse, error) {
+// Relay implements relay.Model.
+func (r *relayer) Relay(context.Context, *relay.Request) (*relay.Response, error) {
 	if r.err != nil {
 		return nil, r.err
 	}
-	return &model.RelayResponse{Status: 418, Body: r.body, Length: -1}, nil
+	return &relay.Response{Status: 418, Body: r.body, Length: -1}, nil
 }
 
 // closer notes that it was closed.
@@ -44,7 +45,7 @@ func relayStage(t *testing.T, m model.Model) *stage {
 	s.req = &Request{
 		Who:   Who{Org: "o", Principal: "p", Surface: "test"},
 		Input: Input{Model: "m", Targets: []route.Target{{Target: loop.Target{Provider: "up", Model: "m"}, Client: m}}},
-		Relay: &Relay{Raw: &model.RelayRequest{Path: "/x", Body: []byte("{}")}},
+		Relay: &Relay{Raw: &relay.Request{Path: "/x", Body: []byte("{}")}},
 	}
 	s.journal.fail = func(loop.Body) error { return errors.New("a relay has no stored run") }
 	return s

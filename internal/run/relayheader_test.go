@@ -8,15 +8,15 @@ import (
 	"testing"
 
 	"github.com/turnpike-gateway/turnpike/internal/loop"
+	"github.com/turnpike-gateway/turnpike/internal/relay"
 	"github.com/turnpike-gateway/turnpike/internal/route"
-	"github.com/turnpike-gateway/turnpike/model"
 )
 
 // What is remembered of dropped fields is bounded, for one key and for all.
 func TestDroppedHeadersAreNamedOnceAndBounded(t *testing.T) {
 	var out bytes.Buffer
 	var d droppedHeaders
-	req := &Request{Who: Who{Org: "o"}, Input: Input{Targets: []route.Target{{Target: loop.Target{Provider: "up"}, RelayHeaders: []string{"X-Mine"}}}}, Relay: &Relay{Raw: &model.RelayRequest{}}}
+	req := &Request{Who: Who{Org: "o"}, Input: Input{Targets: []route.Target{{Target: loop.Target{Provider: "up"}, RelayHeaders: []string{"X-Mine"}}}}, Relay: &Relay{Raw: &relay.Request{}}}
 	m := modelCaller{run: &runState{req: req, relay: true, log: slog.New(slog.NewTextHandler(&out, nil))}, dropped: &d}
 	lines := func(word string) int { return strings.Count(out.String(), "msg="+word) }
 	send := func(key, name string) {

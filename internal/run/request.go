@@ -17,6 +17,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
+	"github.com/turnpike-gateway/turnpike/internal/relay"
 	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -183,10 +184,10 @@ type Relay struct {
 
 	// Raw is the whole request for a provider that speaks the caller's dialect; nil = it is translated.
 	// Its body belongs to the run, which releases its capacity from Account when it is freed.
-	Raw *model.RelayRequest
+	Raw *relay.Request
 
 	// Content returns the body of Raw for a target that has this name for the model, in place of
-	// Raw.Body: see [model.RelayRequest]. It can be sent to one target after another. Nil = Raw.Body
+	// Raw.Body: see [relay.Request]. It can be sent to one target after another. Nil = Raw.Body
 	// is sent, to one target. PromptBytes is about how many bytes of text cost as much as the
 	// request, for the estimate of its cost.
 	Content     func(model string) (open func() io.ReadCloser, length int64)

@@ -561,7 +561,7 @@ func (s *runState) loadRequestServers(stored []storedRequestServer) (out []Reque
 // server. It returns nil if the run has ended, or its context, for which noticeEnd appends a
 // fact. Any other error is returned.
 func (s *runState) stopped(err error, server string) error {
-	var fatal tool.Fatal
+	var fatal tool.Blocked
 	switch {
 	case errors.As(err, &fatal):
 		b := blockedBy(fatal)
@@ -628,7 +628,7 @@ func failedServer(err error) string {
 }
 
 // blockedBy returns the fact that the outbound policy has refused an address.
-func blockedBy(fatal tool.Fatal) loop.Blocked {
+func blockedBy(fatal tool.Blocked) loop.Blocked {
 	var b loop.Blocked
 	b.Reason, b.Address = fatal.Blocked()
 	if remedy, ok := fatal.(interface{ Setting() string }); ok {

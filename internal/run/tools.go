@@ -447,7 +447,7 @@ func (t *toolCaller) executeOne(ctx context.Context, p prepared, c loop.Call, ob
 // have been sent, stays open: the rules or the next owner of the run account for it.
 func (t *toolCaller) settle(c loop.Call, r outcome) error {
 	defer r.memory.Close()
-	var fatal tool.Fatal
+	var fatal tool.Blocked
 	switch {
 	case r.err == nil, errors.As(r.err, &fatal):
 	case r.done.Outcome != loop.NotRun, t.run.abandoned():

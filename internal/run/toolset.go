@@ -7,6 +7,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
@@ -207,7 +208,7 @@ func (t *toolSet) listed(body *loop.Catalogued, memory *memlimit.Share) ([]journ
 	}
 	row := t.run.events.List(list)
 	body.ListedRef = row.Ref
-	return []journal.Row{row}, memory.Acquire(event.Size(event.ToolsListed{Servers: list}))
+	return []journal.Row{row}, memory.Acquire(eventlog.EventSize(event.ToolsListed{Servers: list}))
 }
 
 // row returns the row from which the next owner of the run restores the tools.

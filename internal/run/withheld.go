@@ -59,7 +59,7 @@ func rowBytes(r journal.Row) int {
 	case json.RawMessage:
 		return len(v)
 	case []event.ListedServer:
-		return event.Size(event.ToolsListed{Servers: v})
+		return eventlog.EventSize(event.ToolsListed{Servers: v})
 	}
 	text, _ := r.JSON() // the store reports the error
 	return len(text)

@@ -35,7 +35,7 @@ func (f Failure) AsError(begun bool) *model.Error {
 	return e
 }
 
-func (f Failure) class() model.Class {
+func (f Failure) class() model.ErrorClass {
 	switch f.Status {
 	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests:
 		return model.Transient

@@ -58,11 +58,11 @@ func connectPostgres(ctx context.Context, u org.DatabaseURL, dial Dial) (*pgconn
 	case org.TLSUnverified:
 		c.TLSConfig = &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12} //nolint:gosec // sslmode=require asks for it
 	}
-	var refused tool.Fatal
+	var refused tool.Blocked
 	c.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil } // resolved, and checked, by dial
 	c.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
-		if found := tool.Fatal(nil); errors.As(err, &found) {
+		if found := tool.Blocked(nil); errors.As(err, &found) {
 			refused = found
 		}
 		return conn, err

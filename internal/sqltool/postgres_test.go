@@ -492,7 +492,7 @@ func TestPostgresAddressesPassTheOutboundPolicy(t *testing.T) {
 	d.use(sqltool.ConnectionOptions{Dial: out.DialGuarded, OperatorDial: out.DialOperator})
 	reader := d.secrets["secret:shop"]
 	a := d.query("SELECT 1")
-	var fatal tool.Fatal
+	var fatal tool.Blocked
 	if !errors.As(a.fatal, &fatal) || !errors.Is(a.fatal, tool.ErrNotSent) {
 		t.Fatalf("%+v", a)
 	}

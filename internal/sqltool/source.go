@@ -260,7 +260,7 @@ func (s *Source) allowed(d org.Database, kind string) allowList {
 // failed returns what the model is told about a call that has no rows. An address that the outbound policy refuses ends
 // the run.
 func (s *Source) failed(ctx context.Context, name string, err error) (tool.Result, error) {
-	var blocked tool.Fatal
+	var blocked tool.Blocked
 	if errors.As(err, &blocked) {
 		return tool.Result{}, fmt.Errorf("%w: %w", tool.ErrNotSent, blocked)
 	}

@@ -37,7 +37,7 @@ func open(ctx context.Context, o Options, name string) (string, blob.Bucket, err
 // result returns what the model is told of an error, or the error if the run must not go on.
 func (o Options) result(ctx context.Context, err error) (tool.Result, error) {
 	var (
-		fatal    tool.Fatal
+		fatal    tool.Blocked
 		missing  *MissingError
 		argument *blob.ArgumentError
 		limit    *blob.LimitError

@@ -304,7 +304,7 @@ func (blocked) Blocked() (string, string) { return "private", "10.0.0.1" }
 func TestWhatEndsTheRun(t *testing.T) {
 	b := newBench(t, org.Bucket{Name: "docs"})
 	b.opened = fmt.Errorf("bucket docs: %w", blocked{errors.New("blocked")})
-	var fatal tool.Fatal
+	var fatal tool.Blocked
 	if _, err := b.tools[readTool].Call(t.Context(), tool.Call{Arguments: json.RawMessage(`{"operation":"list"}`)}); !errors.As(err, &fatal) {
 		t.Error(err)
 	}

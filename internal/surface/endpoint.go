@@ -11,6 +11,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
+	"github.com/turnpike-gateway/turnpike/internal/relay"
 	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/settings"
@@ -81,7 +82,7 @@ func (h *Handler) relayEndpoint(w http.ResponseWriter, r *http.Request, caller c
 		return err
 	}
 	req.Relay.Content, req.Relay.PromptBytes = sent.named, sent.promptBytes
-	req.Relay.Raw = &model.RelayRequest{Dialect: h.s.Dialect, Path: h.s.RelayPath, Header: forwarded(r.Header), Untold: !x.Tells}
+	req.Relay.Raw = &relay.Request{Dialect: h.s.Dialect, Path: h.s.RelayPath, Header: forwarded(r.Header), Untold: !x.Tells}
 	return h.runRelay(w, r, req)
 }
 

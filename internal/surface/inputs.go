@@ -79,7 +79,7 @@ func (h *Handler) fetchFiles(ctx context.Context, caller caller.Caller, items []
 func (h *Handler) fetchFile(ctx context.Context, caller caller.Caller, p *item.Part) error {
 	data, err := h.o.Fetch(ctx, p.URL, caller.Account)
 	var refused *memlimit.Refused
-	var blocked tool.Fatal
+	var blocked tool.Blocked
 	switch {
 	case errors.As(err, &refused):
 		return refused

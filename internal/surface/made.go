@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/file"
 )
 
@@ -85,7 +86,7 @@ func (a *Answer) make(e event.ToolDone) error {
 		return nil
 	}
 	for _, f := range e.Files {
-		if err := a.Charge(event.FileSize(f) + len(f.Preview)); err != nil {
+		if err := a.Charge(eventlog.FileSize(f) + len(f.Preview)); err != nil {
 			return err
 		}
 		a.files = append(a.files, madeFile(e, f, a.turn))

@@ -86,7 +86,7 @@ func Refused(err error, about Thing) error {
 
 // refusedFile is [Refused] for the errors of buckets.
 func refusedFile(log *slog.Logger, err error) error {
-	fatal, isFatal := errors.AsType[tool.Fatal](err)
+	fatal, isFatal := errors.AsType[tool.Blocked](err)
 	argument, isArgument := errors.AsType[*blob.ArgumentError](err)
 	limit, isLimit := errors.AsType[*blob.LimitError](err)
 	refused, isRefused := errors.AsType[*blob.RefusedError](err)

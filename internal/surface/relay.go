@@ -9,8 +9,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/header"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
+	"github.com/turnpike-gateway/turnpike/internal/relay"
 	"github.com/turnpike-gateway/turnpike/internal/run"
-	"github.com/turnpike-gateway/turnpike/model"
 )
 
 // relay passes the body on as it is and the answer back as it is.
@@ -19,7 +19,7 @@ func (h *Handler) relay(w http.ResponseWriter, r *http.Request, req *run.Request
 	if err != nil {
 		return err
 	}
-	req.Relay.Raw = &model.RelayRequest{
+	req.Relay.Raw = &relay.Request{
 		Dialect: h.s.Dialect, Path: h.s.RelayPath, Header: forwarded(r.Header), Body: body, Release: func() { memlimit.Return(body) },
 	}
 	return h.runRelay(w, r, req)

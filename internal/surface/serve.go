@@ -138,7 +138,7 @@ type Options struct {
 	// Files are the files of keys, whose content is put in place of their ids; nil = ids are passed on.
 	Files Files
 
-	// Fetch returns what a URL of a client names; nil = URLs of files are passed on. An error that is a [tool.Fatal] is that of the
+	// Fetch returns what a URL of a client names; nil = URLs of files are passed on. An error that is a [tool.Blocked] is that of the
 	// outbound policy; the text of any other is for the client.
 	Fetch func(ctx context.Context, url string, memory tool.Memory) ([]byte, error)
 

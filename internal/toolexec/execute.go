@@ -54,11 +54,11 @@ func (d Done) WithoutData(reason string) Done {
 }
 
 // Execute calls the tool and turns whatever comes back into parts for the model.
-// An error ends the run: ctx is done, or the failure is a [tool.Fatal]. The Done
+// An error ends the run: ctx is done, or the failure is a [tool.Blocked]. The Done
 // says in any case what is known of the call.
 func Execute(ctx context.Context, e *catalog.Entry, c tool.Call, limit Cap) (Done, error) {
 	result, err := call(ctx, e.Tool, c)
-	var fatal tool.Fatal
+	var fatal tool.Blocked
 	switch {
 	case err == nil && result.IsError:
 		return finished(loop.Error, result, limit), nil

@@ -68,7 +68,7 @@ func TestWhatEndsTheRun(t *testing.T) {
 	set = newSet(t, func(context.Context, tool.Call) (tool.Result, error) {
 		return tool.Result{}, fmt.Errorf("tool add: %w", blocked{})
 	})
-	var fatal tool.Fatal
+	var fatal tool.Blocked
 	if _, err := Execute(gone, set.Lookup("add"), tool.Call{}, Cap{}); !errors.As(err, &fatal) { // K04, also when the caller has left
 		t.Errorf("a refusal: %v", err)
 	}
@@ -110,7 +110,7 @@ func TestTheOutcomeOfACallWithoutAnAnswer(t *testing.T) { // D19
 		t.Run(tt.name, func(t *testing.T) {
 			set := newSet(t, func(context.Context, tool.Call) (tool.Result, error) { return tool.Result{}, tt.err })
 			d, err := Execute(t.Context(), set.Lookup("add"), tool.Call{Class: tt.class, Attempt: tt.attempt}, Cap{})
-			var fatal tool.Fatal
+			var fatal tool.Blocked
 			if ends := errors.As(tt.err, &fatal); d.Outcome != tt.outcome || d.Text() != `{"error":"`+tt.text+`"}` || (err != nil) != ends {
 				t.Errorf("%+v, %v", d, err)
 			}

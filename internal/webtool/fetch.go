@@ -166,7 +166,7 @@ func redirect(req *http.Request, resp *http.Response) (*http.Request, error) {
 // failed returns what a failed exchange is for the caller: a refusal for the model, or an error that the run
 // must know. reads says that the request changes nothing.
 func failed(ctx, limited context.Context, x exchange, err error, reads bool) error {
-	var fatal tool.Fatal
+	var fatal tool.Blocked
 	var told *refusal
 	switch {
 	case errors.As(err, &fatal):

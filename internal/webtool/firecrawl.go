@@ -26,7 +26,7 @@ func (s *Source) firecrawl(ctx context.Context, settings org.WebScrape, u *url.U
 		return page{}, err
 	}
 	if err := s.o.Check(ctx, u.String()); err != nil {
-		var fatal tool.Fatal
+		var fatal tool.Blocked
 		if errors.As(err, &fatal) || ctx.Err() != nil {
 			return page{}, failed(ctx, ctx, exchange{}, err, true)
 		}

@@ -178,7 +178,7 @@ func TestAForbiddenAddressIsFatal(t *testing.T) {
 		target = url
 		for name, arguments := range map[string]string{"direct": url, "redirect": s.URL} {
 			r, err := w.call(RequestName, map[string]string{"url": arguments})
-			var fatal tool.Fatal
+			var fatal tool.Blocked
 			if !errors.As(err, &fatal) || r.Parts != nil {
 				t.Errorf("%s, %s: %v %s", name, url, err, item.PlainText(r.Parts))
 				continue
@@ -192,7 +192,7 @@ func TestAForbiddenAddressIsFatal(t *testing.T) {
 		}
 	}
 	target = "file:///etc/passwd"
-	if _, err := w.call(RequestName, map[string]string{"url": s.URL}); !errors.As(err, new(tool.Fatal)) {
+	if _, err := w.call(RequestName, map[string]string{"url": s.URL}); !errors.As(err, new(tool.Blocked)) {
 		t.Errorf("a redirect to a file: %v", err)
 	}
 }

@@ -326,7 +326,7 @@ func (s *Source) describe(ctx context.Context, c tool.Call, image Image, more bo
 	limited, cancel := context.WithTimeout(ctx, visionTimeout)
 	defer cancel()
 	text, err := s.o.Describe(limited, c, image)
-	var fatal tool.Fatal
+	var fatal tool.Blocked
 	var told *Undescribed
 	switch {
 	case err == nil:

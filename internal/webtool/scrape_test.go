@@ -351,7 +351,7 @@ func TestScrapesThatAreRefused(t *testing.T) {
 			t.Errorf("%s, want %q", text, want)
 		}
 	}
-	if _, err := w.call(ScrapeName, map[string]any{"url": "http://169.254.169.254/"}); !errors.As(err, new(tool.Fatal)) {
+	if _, err := w.call(ScrapeName, map[string]any{"url": "http://169.254.169.254/"}); !errors.As(err, new(tool.Blocked)) {
 		t.Error(err)
 	}
 }
@@ -362,7 +362,7 @@ func TestAnImageAtAForbiddenAddressIsFatal(t *testing.T) {
 		w.Header().Set("Content-Type", "text/html")
 		_, _ = fmt.Fprintf(w, `<p>%s<img src="http://10.0.0.1/a.png"></p>`, article)
 	})
-	if _, err := scrapeWeb(t).call(ScrapeName, map[string]any{"url": s.URL, "include_images": true}); !errors.As(err, new(tool.Fatal)) {
+	if _, err := scrapeWeb(t).call(ScrapeName, map[string]any{"url": s.URL, "include_images": true}); !errors.As(err, new(tool.Blocked)) {
 		t.Error(err)
 	}
 }
@@ -504,7 +504,7 @@ func TestFirecrawl(t *testing.T) {
 		return err
 	}
 	body = nil
-	if _, err := w.call(ScrapeName, map[string]any{"url": "http://intranet.example.com/"}); !errors.As(err, new(tool.Fatal)) || body != nil {
+	if _, err := w.call(ScrapeName, map[string]any{"url": "http://intranet.example.com/"}); !errors.As(err, new(tool.Blocked)) || body != nil {
 		t.Errorf("%v, sent %v", err, body)
 	}
 	w.secrets["secret:FIRECRAWL_API_KEY"] = "old"

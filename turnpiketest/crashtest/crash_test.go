@@ -79,12 +79,12 @@ func TestTheConversationOfARunThatIsKilled(t *testing.T) {
 	records := crashtest.Crash(t, func() *turnpike.Agent {
 		return &turnpike.Agent{Model: m, Conversation: kept, Tools: []tool.Tool{pay().Idempotent().ApproveIf(approve)}}
 	}, turnpike.Text("go"))
-	runs, err := kept.List(t.Context(), "program", "", 0)
+	runs, err := kept.List(t.Context(), turnpike.Program().Key(), "", 0)
 	if err != nil || len(runs) != records+2 { // one run without a crash, and one that is not killed any more
 		t.Fatalf("%d runs of %d, %v", len(runs), records, err)
 	}
 	for _, r := range runs {
-		turns, err := kept.Turns(t.Context(), turnpike.SessionKey{Owner: "program", ID: r.ID})
+		turns, err := kept.Turns(t.Context(), turnpike.SessionKey{Caller: turnpike.Program().Key(), ID: r.ID})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -263,7 +263,7 @@ const notS3 = "the endpoint answered, but not as an S3 service does; is it right
 
 // failed returns the error of a request in the words of package blob.
 func (b *Bucket) failed(ctx context.Context, err error) error {
-	var fatal tool.Fatal
+	var fatal tool.Blocked
 	var service *serviceError
 	refused := func(why, setting string) error {
 		return &blob.RefusedError{Why: why, Setting: setting, Err: err}

@@ -97,7 +97,7 @@ func (c *client) do(ctx context.Context, r call) (*http.Response, error) {
 
 // temporary reports whether the next attempt may succeed. An error that is not of the service is one of the connection.
 func temporary(err error) bool {
-	var fatal tool.Fatal
+	var fatal tool.Blocked
 	var service *serviceError
 	switch {
 	case errors.As(err, &fatal): // of the outbound policy
@@ -161,7 +161,7 @@ func (c *client) send(ctx context.Context, r call) (*http.Response, error) {
 		return nil, err
 	}
 	answer, err := c.http.Do(request)
-	var fatal tool.Fatal
+	var fatal tool.Blocked
 	switch {
 	case err != nil && answer != nil && !errors.As(err, &fatal): // a redirect, which the client does not follow
 		return nil, &serviceError{status: answer.StatusCode, region: regionIn(answer.Header.Get(headerRegion))}

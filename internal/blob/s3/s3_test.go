@@ -213,7 +213,7 @@ func TestTheOutboundPolicyApplies(t *testing.T) {
 	_, put := b.Put(t.Context(), "x", strings.NewReader("x"))
 	_, list := b.List(t.Context(), blob.Query{Limit: 1})
 	for _, err := range []error{put, list, b.Delete(t.Context(), "x")} {
-		if fatal := (tool.Fatal)(nil); !errors.As(err, &fatal) {
+		if fatal := (tool.Blocked)(nil); !errors.As(err, &fatal) {
 			t.Error(err)
 		}
 	}

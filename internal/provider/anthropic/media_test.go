@@ -178,7 +178,7 @@ func TestURLsThatTheProviderDoesNotFetch(t *testing.T) {
 			if !errors.As(err, &e) || e.Class != tt.want.Class || e.Param != tt.want.Param || e.Message != tt.want.Message || sent != nil {
 				t.Errorf("%#v, and %q was sent", err, sent)
 			}
-			var fatal tool.Fatal
+			var fatal tool.Blocked
 			if errors.As(err, &fatal) != strings.Contains(tt.name, "policy") {
 				t.Errorf("%v ends the run", err)
 			}

@@ -153,7 +153,7 @@ func (t *translation) format() {
 		t.output().Format = &outputFormat{Type: "json_schema", Schema: schema}
 		t.DropSchema(t.req, lost)
 	case f.Type == "json_schema", f.Type == "json_object":
-		t.Drop(t.req.NameOf(model.MemberFormat), true)
+		t.Drop(wire.NameOf(t.req, wire.MemberFormat), true)
 	}
 }
 
@@ -167,7 +167,7 @@ func (t *translation) think() {
 	if t.req.MaxTokens <= 0 {
 		t.MaxTokens += p.Tokens
 	}
-	t.Drop(t.req.NameOf(model.MemberEffort), !p.Exact)
+	t.Drop(wire.NameOf(t.req, wire.MemberEffort), !p.Exact)
 }
 
 // withoutOutdated returns the request with the provider asked to leave out thinking

@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"github.com/turnpike-gateway/turnpike/internal/provider/claude"
+	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/internal/schema"
-	"github.com/turnpike-gateway/turnpike/model"
 )
 
 type toolDefinition struct {
@@ -33,7 +33,7 @@ func (t *translation) tools() {
 		}
 		if offered.Strict != nil && *offered.Strict {
 			strict := t.rules.Strict(d.InputSchema, rest == nil)
-			if t.Drop(req.NameOf(model.MemberToolStrict), strict == nil); strict != nil {
+			if t.Drop(wire.NameOf(req, wire.MemberToolStrict), strict == nil); strict != nil {
 				d.Strict, d.InputSchema = true, strict
 			}
 		}

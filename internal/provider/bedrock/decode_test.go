@@ -108,7 +108,7 @@ func changed(stream []byte, old, with string) []byte {
 
 // An exception inside of a stream with status 200 says what can be done.
 func TestExceptions(t *testing.T) { // M04 G03
-	for name, class := range map[string]model.Class{
+	for name, class := range map[string]model.ErrorClass{
 		"throttlingException":         model.Transient,
 		"internalServerException":     model.Transient,
 		"modelStreamErrorException":   model.Transient,
@@ -128,7 +128,7 @@ func TestExceptions(t *testing.T) { // M04 G03
 		"an exception without a payload": framed("", ":message-type", "exception", ":exception-type", "throttlingException"),
 		"an input that is too long":      exception("validationException", `{"message":"Input is too long for requested model."}`),
 	} {
-		want := map[string]model.Class{"an input that is too long": model.TooLong}[name]
+		want := map[string]model.ErrorClass{"an input that is too long": model.TooLong}[name]
 		if want == "" {
 			want = model.Transient
 		}

@@ -107,7 +107,7 @@ func translate(req *model.Request) *translation {
 		last.Content = append(last.Content, block{CachePoint: t.cachePoint(req.Cache)})
 	}
 	t.Inference = &inferenceConfig{MaxTokens: req.MaxTokens}
-	t.Drop(req.NameOf(model.MemberEffort), !t.think())
+	t.Drop(wire.NameOf(req, wire.MemberEffort), !t.think())
 	t.sample()
 	t.stop()
 	t.format()
@@ -192,7 +192,7 @@ func (t *translation) stop() {
 func (t *translation) format() {
 	f := t.req.Format
 	if f.Type == "json_object" || f.Type == "json_schema" && (len(f.Schema) == 0 || !t.traits.schema) {
-		t.Drop(t.req.NameOf(model.MemberFormat), true)
+		t.Drop(wire.NameOf(t.req, wire.MemberFormat), true)
 		return
 	}
 	if f.Type != "json_schema" {

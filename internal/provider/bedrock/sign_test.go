@@ -201,7 +201,7 @@ func TestErrorsAboutTheModel(t *testing.T) {
 	for name, tt := range map[string]struct {
 		status        int
 		kind, message string
-		class         model.Class
+		class         model.ErrorClass
 	}{
 		"unknown model":       {400, "ValidationException", "The provided model identifier is invalid.", model.Target},
 		"only by a profile":   {400, "ValidationException", "Invocation of model ID m with on-demand throughput isn’t supported.", model.Target},

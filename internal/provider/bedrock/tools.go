@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/turnpike-gateway/turnpike/internal/provider/claude"
+	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/internal/schema"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -105,7 +106,7 @@ func (t *translation) spec(one model.Tool) *toolSpec {
 		return d
 	}
 	strict := t.traits.claude.Strict(d.InputSchema.JSON, rest == nil)
-	if t.Drop(t.req.NameOf(model.MemberToolStrict), strict == nil); strict != nil {
+	if t.Drop(wire.NameOf(t.req, wire.MemberToolStrict), strict == nil); strict != nil {
 		d.Strict, d.InputSchema.JSON = true, strict
 	}
 	return d

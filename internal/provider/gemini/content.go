@@ -132,7 +132,7 @@ func (w *writer) add(role string, parts ...any) {
 func (w *writer) system(it *item.Item) {
 	for _, p := range it.Parts {
 		text := p.Kind == item.Text || p.Kind == item.Refusal
-		w.Drop(w.req.NameOfPart(it, p.Kind), !text)
+		w.Drop(wire.NameOfPart(w.req, it, p.Kind), !text)
 		if !text || p.Text == "" {
 			continue
 		}
@@ -162,7 +162,7 @@ func (w *writer) said(it *item.Item) []any {
 			continue
 		}
 		part, problem := w.partOf(p)
-		w.Drop(w.req.NameOfPart(it, p.Kind), problem != "")
+		w.Drop(wire.NameOfPart(w.req, it, p.Kind), problem != "")
 		if problem == "" && part != nil {
 			parts = append(parts, part)
 		}
@@ -201,8 +201,8 @@ func (w *writer) asked(it *item.Item) []any {
 			w.Refuse(wire.PlaceOf(w.req, w.unit-1, it, i), problem)
 		case part != nil:
 			parts = append(parts, part)
-			w.Drop(w.req.NameOf(model.MemberDetail), p.Kind == item.Image && p.Detail != "" && p.Detail != "auto")
-			w.Drop(w.req.NameOfPart(it, p.Kind)+".filename", p.Kind == item.File && p.Name != "" && part.Text == "")
+			w.Drop(wire.NameOf(w.req, wire.MemberDetail), p.Kind == item.Image && p.Detail != "" && p.Detail != "auto")
+			w.Drop(wire.NameOfPart(w.req, it, p.Kind)+".filename", p.Kind == item.File && p.Name != "" && part.Text == "")
 		}
 	}
 	return parts
@@ -222,7 +222,7 @@ func (w *writer) result(it *item.Item, shown bool) {
 		if media == nil || !shown {
 			rest = append(rest, p)
 			text := p.Kind == item.Text || p.Kind == item.Refusal || p.Text != ""
-			w.Drop(w.req.NameOfPart(it, p.Kind), !text && shown && it.Native.Dialect != "") // the client's own
+			w.Drop(wire.NameOfPart(w.req, it, p.Kind), !text && shown && it.Native.Dialect != "") // the client's own
 			continue
 		}
 		r.media = append(r.media, media)

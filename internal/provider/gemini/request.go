@@ -65,7 +65,7 @@ func (p *Provider) translate(req *model.Request) *translation {
 	t.config.MaxOutputTokens = req.MaxTokens
 	t.sample()
 	t.format()
-	t.Drop(req.NameOf(model.MemberEffort), !t.think())
+	t.Drop(wire.NameOf(req, wire.MemberEffort), !t.think())
 	if !t.config.isZero() {
 		t.GenerationConfig = &t.config
 	}
@@ -104,12 +104,12 @@ func (t *translation) format() {
 	case f.Type != "json_schema" && f.Type != "json_object":
 		return
 	case len(t.Tools) > 0 && !t.rules.formatWithTools:
-		t.Drop(t.req.NameOf(model.MemberFormat), true)
+		t.Drop(wire.NameOf(t.req, wire.MemberFormat), true)
 		return
 	}
 	t.config.ResponseMimeType = "application/json"
 	if f.Type == "json_object" || len(f.Schema) == 0 {
-		t.Drop(t.req.NameOf(model.MemberFormat), f.Type == "json_schema")
+		t.Drop(wire.NameOf(t.req, wire.MemberFormat), f.Type == "json_schema")
 		return
 	}
 	schema, lost := subset(f.Schema)

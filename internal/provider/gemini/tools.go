@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/internal/schema"
 	"github.com/turnpike-gateway/turnpike/model"
 )
@@ -46,7 +47,7 @@ func (t *translation) tools() {
 		parameters, description, _ := schema.Arguments(offered.InputSchema, offered.Description)
 		d.Description = description
 		d.Parameters, _ = subset(parameters) // the gateway, or the client, checks arguments against all of it
-		t.Drop(t.req.NameOf(model.MemberToolStrict), offered.Strict != nil && *offered.Strict)
+		t.Drop(wire.NameOf(t.req, wire.MemberToolStrict), offered.Strict != nil && *offered.Strict)
 		declared = append(declared, d)
 	}
 	if declared == nil {

@@ -102,7 +102,7 @@ func TestDecodeFailures(t *testing.T) { // G07
 	f, g := `{"index":0,"id":"1","function":{"name":"f","arguments":"{}"}}`, `{"index":1,"id":"2","function":{"name":"g","arguments":"{}"}}`
 	for _, tt := range []struct {
 		name, in, want string
-		class          model.Class
+		class          model.ErrorClass
 		message        string
 	}{
 		{"cut after a call that the next one ended", callPiece(f) + callPiece(g), "|||1:f({}) 2:g({})?|", model.Transient, "ended the stream before the answer was complete"},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/provider/providertest"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
+	"github.com/turnpike-gateway/turnpike/internal/relay"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -23,7 +24,7 @@ func TestErrorAnswers(t *testing.T) {
 		name    string
 		status  int
 		body    string
-		class   model.Class
+		class   model.ErrorClass
 		message string
 	}{
 		{"a bad request", 400, `{"error":{"message":"no","type":"invalid_request_error"}}`, model.Invalid, "no"},
@@ -83,7 +84,7 @@ func TestErrorHeaderAndBody(t *testing.T) {
 }
 
 func TestErrorsInsideAnAnswerNameTheirClass(t *testing.T) {
-	for body, want := range map[string]model.Class{
+	for body, want := range map[string]model.ErrorClass{
 		`{"error":{"message":"m","code":429}}`:                                    model.Transient,
 		`{"error":{"message":"m","code":"401"}}`:                                  model.Target,
 		`{"error":{"message":"m","status_code":400}}`:                             model.Invalid,
@@ -120,7 +121,7 @@ func TestNetworkFailuresAreTransient(t *testing.T) {
 			return err
 		},
 		"relay": func() error {
-			_, err := p.Relay(t.Context(), &model.RelayRequest{Path: "/chat/completions"})
+			_, err := p.Relay(t.Context(), &relay.Request{Path: "/chat/completions"})
 			return err
 		},
 	} {

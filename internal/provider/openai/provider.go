@@ -30,6 +30,7 @@ import (
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
+	"github.com/turnpike-gateway/turnpike/internal/relay"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -37,7 +38,7 @@ const chatPath = "/chat/completions"
 
 var (
 	_ model.Model      = (*Provider)(nil)
-	_ model.Relayer    = (*Provider)(nil)
+	_ relay.Model      = (*Provider)(nil)
 	_ model.Lister     = (*Provider)(nil)
 	_ model.Translator = (*Provider)(nil)
 )
@@ -82,7 +83,7 @@ func New(e wire.Endpoint, o Options) *Provider {
 	return p
 }
 
-// Relays implements [model.Relayer].
+// Relays implements [relay.Model].
 func (p *Provider) Relays(dialect string) bool {
 	return p.Relayer.Relays(dialect) && !(p.o.ChatOnly && dialect == model.DialectEndpoints)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
-	"github.com/turnpike-gateway/turnpike/model"
+	"github.com/turnpike-gateway/turnpike/internal/relay"
 )
 
 func TestRelay(t *testing.T) {
@@ -31,7 +31,7 @@ func TestRelay(t *testing.T) {
 	}, func(e *wire.Endpoint) { e.APIKey = func(context.Context) (string, error) { return "k", nil } })
 	in := http.Header{"Accept-Encoding": {"gzip, br"}, "Authorization": {"Bearer client"}, "X-Own": {"1", "2"}, "User-Agent": {"me"}}
 	sent := []byte(`{ "model" : "m" }`)
-	resp, err := p.Relay(t.Context(), &model.RelayRequest{Path: "/embeddings?a=1", Header: in, Body: sent})
+	resp, err := p.Relay(t.Context(), &relay.Request{Path: "/embeddings?a=1", Header: in, Body: sent})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func TestRelayDoesNotAddCompression(t *testing.T) {
 	p := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, r.Header.Get("Accept-Encoding"))
 	})
-	resp, err := p.Relay(t.Context(), &model.RelayRequest{Path: chatPath})
+	resp, err := p.Relay(t.Context(), &relay.Request{Path: chatPath})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestRequestBodyIsNotReadAfterTheAnswerBegan(t *testing.T) {
 		all, _ := io.ReadAll(r.Body)
 		received <- all
 	})
-	resp, err := p.Relay(t.Context(), &model.RelayRequest{Path: chatPath, Body: body})
+	resp, err := p.Relay(t.Context(), &relay.Request{Path: chatPath, Body: body})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func BenchmarkRelayRequest(b *testing.B) {
 		return &http.Response{StatusCode: 200, Header: http.Header{}, Body: http.NoBody}, nil
 	})
 	p := New(wire.Endpoint{BaseURL: "http://p/v1", Transport: ok, APIKey: func(context.Context) (string, error) { return "k", nil }}, Options{})
-	req := &model.RelayRequest{Path: chatPath, Header: http.Header{"Content-Type": {"application/json"}, "Accept-Encoding": {"gzip"}}, Body: []byte("{}")}
+	req := &relay.Request{Path: chatPath, Header: http.Header{"Content-Type": {"application/json"}, "Accept-Encoding": {"gzip"}}, Body: []byte("{}")}
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := p.Relay(b.Context(), req); err != nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 	"weak"
 
-	"github.com/turnpike-gateway/turnpike/model"
+	"github.com/turnpike-gateway/turnpike/internal/relay"
 )
 
 // A stream is open for minutes: its request must not stay in memory for as long.
@@ -19,7 +19,7 @@ func TestTheRequestIsForgottenWhenTheAnswerBegins(t *testing.T) {
 		_ = http.NewResponseController(w).Flush() // the answer has begun …
 		<-finish                                  // … and goes on
 	})
-	req := &model.RelayRequest{Path: "/chat/completions", Body: make([]byte, 100_000)}
+	req := &relay.Request{Path: "/chat/completions", Body: make([]byte, 100_000)}
 	body := weak.Make(&req.Body[0])
 	resp, err := p.Relay(t.Context(), req)
 	if err != nil {

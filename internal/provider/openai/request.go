@@ -198,7 +198,7 @@ func (p *Provider) appendShared(dst []byte, req *model.Request, l *wire.Losses) 
 	l.Drop("tools", slices.ContainsFunc(req.Tools, func(t model.Tool) bool { return t.Name == "" }))
 	l.Drop("tool_choice", req.ToolChoice.Mode == "" && req.ToolChoice.Native != nil)
 	others := func(i item.Item) bool { return i.Kind == item.Other && i.Native.Dialect == req.Dialect }
-	l.Drop(req.NameOf(model.MemberItems), slices.ContainsFunc(req.Items, others))
+	l.Drop(wire.NameOf(req, wire.MemberItems), slices.ContainsFunc(req.Items, others))
 	return dst
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/provider/providertest"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
+	"github.com/turnpike-gateway/turnpike/internal/relay"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -129,7 +130,7 @@ func TestCallerGone(t *testing.T) {
 	if _, err := p.Stream(ctx, &model.Request{}, (&providertest.Heard{}).Emit); !errors.As(err, &e) || e.Class != model.Gone {
 		t.Error(err)
 	}
-	if _, err := p.Relay(ctx, &model.RelayRequest{Path: chatPath}); !errors.As(err, &e) || e.Class != model.Gone {
+	if _, err := p.Relay(ctx, &relay.Request{Path: chatPath}); !errors.As(err, &e) || e.Class != model.Gone {
 		t.Error(err)
 	}
 }

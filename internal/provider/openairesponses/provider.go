@@ -23,6 +23,7 @@ import (
 	"net/url"
 
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
+	"github.com/turnpike-gateway/turnpike/internal/relay"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -30,7 +31,7 @@ var (
 	_ model.Model      = (*Provider)(nil)
 	_ model.Translator = (*Provider)(nil)
 	_ model.Lister     = (*Provider)(nil)
-	_ model.Relayer    = (*Provider)(nil)
+	_ relay.Model      = (*Provider)(nil)
 	_ model.Counter    = (*Provider)(nil)
 )
 

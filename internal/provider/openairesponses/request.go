@@ -206,15 +206,15 @@ func (p *Provider) Dropped(req *model.Request) []string {
 	drop("stop", len(req.Stop) > 0)
 	drop("presence_penalty", req.PresencePenalty != nil && *req.PresencePenalty != 0)
 	drop("frequency_penalty", req.FrequencyPenalty != nil && *req.FrequencyPenalty != 0)
-	drop(req.NameOf(model.MemberFormat), req.Format.Type == "json_schema" && !isObject(req.Format.Schema))
+	drop(wire.NameOf(req, wire.MemberFormat), req.Format.Type == "json_schema" && !isObject(req.Format.Schema))
 	for i := range req.Items {
 		it := &req.Items[i]
 		if native(it) != nil || it.Native.Dialect == "" && it.Kind == item.ToolResult { // not the client's
 			continue
 		}
-		drop(req.NameOf(model.MemberItemName), it.Kind == item.Message && it.Name != "")
+		drop(wire.NameOf(req, wire.MemberItemName), it.Kind == item.Message && it.Name != "")
 		for _, p := range it.Parts {
-			drop(req.NameOfPart(it, p.Kind), !takes(it, p))
+			drop(wire.NameOfPart(req, it, p.Kind), !takes(it, p))
 		}
 	}
 	for _, m := range req.Params {

@@ -167,7 +167,7 @@ func TestStoriesOfTheStrictUpstream(t *testing.T) { // M06 G07
 	for _, tt := range []struct {
 		story string
 		stop  model.Stop
-		class model.Class
+		class model.ErrorClass
 	}{
 		{"text a", model.StopEnd, ""},
 		{"refusal No.", model.StopEnd, ""},

@@ -85,7 +85,7 @@ type Failure = struct {
 	Name    string
 	Status  int
 	Body    string
-	Class   model.Class
+	Class   model.ErrorClass
 	Message string
 }
 

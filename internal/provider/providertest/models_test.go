@@ -171,7 +171,7 @@ func TestListsOfModelsThatFail(t *testing.T) { // P40
 			status  int
 			header  map[string]string
 			body    string // with the number of the request, if it has a verb
-			class   model.Class
+			class   model.ErrorClass
 			message string
 		}{
 			{"there is no such path", 404, nil, `{"error":{"message":"no"}}`, model.Target, "no"},

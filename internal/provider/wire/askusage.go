@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
-	"github.com/turnpike-gateway/turnpike/model"
+	"github.com/turnpike-gateway/turnpike/internal/relay"
 )
 
 const (
@@ -94,7 +94,7 @@ type asking struct {
 
 // askingOf returns the change to the body of a request that is to ask for the usage. ok is false if the request is for no
 // stream, asks by itself, or has members twice, so that nobody knows which the provider takes.
-func askingOf(req *model.RelayRequest) (a asking, ok bool) {
+func askingOf(req *relay.Request) (a asking, ok bool) {
 	streams, options, known := 0, 0, true
 	var names []string
 	member := func(name string, value []byte, at, end int64) error {
@@ -159,7 +159,7 @@ func withUsage(options []byte) (text string, ok bool) {
 
 // sendRelayed sends the request of a relay. asked is true if it was changed to ask for the usage. A provider that
 // refuses the change is asked once more without it, and not any more for this model.
-func (c *Client) sendRelayed(ctx context.Context, to *url.URL, header http.Header, req *model.RelayRequest) (resp *http.Response, asked bool, err error) {
+func (c *Client) sendRelayed(ctx context.Context, to *url.URL, header http.Header, req *relay.Request) (resp *http.Response, asked bool, err error) {
 	var a asking
 	if req.Ask && (req.Path == "/chat/completions" || req.Path == "/completions") {
 		a, asked = askingOf(req)
@@ -189,7 +189,7 @@ func (c *Client) sendRelayed(ctx context.Context, to *url.URL, header http.Heade
 	return resp, false, err
 }
 
-func (c *Client) sendUnchanged(ctx context.Context, to *url.URL, header http.Header, req *model.RelayRequest) (*http.Response, error) {
+func (c *Client) sendUnchanged(ctx context.Context, to *url.URL, header http.Header, req *relay.Request) (*http.Response, error) {
 	if req.Open != nil {
 		return c.sendOpened(ctx, to, header, req.Open, req.Length)
 	}

@@ -9,7 +9,7 @@ import (
 
 // Classify returns what can be done about a failure. Status is 0 if the failure
 // came inside an answer and named no status.
-func Classify(status int, d Details) model.Class {
+func Classify(status int, d Details) model.ErrorClass {
 	switch {
 	case filtered(d):
 		return model.Filtered
@@ -42,7 +42,7 @@ func Classify(status int, d Details) model.Class {
 }
 
 // classifyWords classifies a failure that has no status.
-func classifyWords(d Details) model.Class {
+func classifyWords(d Details) model.ErrorClass {
 	switch {
 	case d.has("rate_limit", "overloaded", "unavailable", "timeout", "server_error"):
 		return model.Transient

@@ -25,6 +25,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
+	"github.com/turnpike-gateway/turnpike/internal/relay"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -355,8 +356,8 @@ func (s *source) finish() {
 // gave it, without the fields that concern only this connection. It repeats
 // nothing, reads nothing of the answer but its usage, and that only if req.Meter is set, and
 // has no deadline but the caller's. usageOf reads a usage object of the dialect. What req.Ask
-// changes is said at [model.RelayRequest]; see also [asked].
-func (c *Client) Relay(ctx context.Context, to *url.URL, req *model.RelayRequest, usageOf func(object []byte) model.Usage) (*model.RelayResponse, error) {
+// changes is said at [relay.Request]; see also [asked].
+func (c *Client) Relay(ctx context.Context, to *url.URL, req *relay.Request, usageOf func(object []byte) model.Usage) (*relay.Response, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
@@ -376,7 +377,7 @@ func (c *Client) Relay(ctx context.Context, to *url.URL, req *model.RelayRequest
 		return nil, inDialect(req.Dialect, c.answerError(failed(ctx, resp), header))
 	}
 	endToEnd(resp.Header)
-	answer := &model.RelayResponse{
+	answer := &relay.Response{
 		Status: resp.StatusCode, Header: resp.Header, Body: resp.Body, Length: resp.ContentLength,
 	}
 	if req.Meter {

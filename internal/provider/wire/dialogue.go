@@ -113,7 +113,7 @@ func (d *Dialogue[B]) said(it *item.Item) []B {
 func (d *Dialogue[B]) texts(it *item.Item) (out []B) {
 	for _, p := range it.Parts {
 		text := p.Kind == item.Text || p.Kind == item.Refusal
-		d.Drop(d.Request.NameOfPart(it, p.Kind), !text)
+		d.Drop(NameOfPart(d.Request, it, p.Kind), !text)
 		if !text {
 			p.Text = ""
 		}
@@ -145,7 +145,7 @@ func (d *Dialogue[B]) asked(unit int, it *item.Item) (out []B) {
 	for i, p := range it.Parts {
 		switch {
 		case p.Kind == item.Audio:
-			d.Drop(d.Request.NameOfPart(it, p.Kind), true)
+			d.Drop(NameOfPart(d.Request, it, p.Kind), true)
 			out = d.addText(out, p.Describe(), p.Cache)
 			continue
 		case p.Text != "" || p.Kind == item.Text || p.Kind == item.Refusal: // also of a resource or a file
@@ -160,7 +160,7 @@ func (d *Dialogue[B]) asked(unit int, it *item.Item) (out []B) {
 			d.Refuse(PlaceOf(d.Request, unit, it, i), problem)
 			continue
 		}
-		d.Drop(d.Request.NameOf(model.MemberDetail), p.Kind == item.Image && p.Detail != "" && p.Detail != "auto")
+		d.Drop(NameOf(d.Request, MemberDetail), p.Kind == item.Image && p.Detail != "" && p.Detail != "auto")
 		out = d.addMarked(out, b, p.Cache)
 	}
 	return out
@@ -196,7 +196,7 @@ func (d *Dialogue[B]) addResult(content []B, it *item.Item, p item.Part) []B {
 	}
 	b, titled, ok := d.ResultPart(p)
 	if !ok {
-		d.Drop(d.Request.NameOfPart(it, p.Kind), it.Native.Dialect != "") // the client's own
+		d.Drop(NameOfPart(d.Request, it, p.Kind), it.Native.Dialect != "") // the client's own
 		return append(content, d.plain(p.Describe())...)
 	}
 	if p.Data = ""; !titled && (p.URL != "" || p.Name != "") { // which the block has no place for

@@ -25,7 +25,7 @@ const (
 )
 
 // Fetch returns what a URL names that a client has written, and charges its capacity to
-// memory unless that is nil. An error that is a [tool.Fatal] ends the run; the text of
+// memory unless that is nil. An error that is a [tool.Blocked] ends the run; the text of
 // any other is for the client. Nil refuses such URLs.
 type Fetch func(ctx context.Context, url string, memory tool.Memory) ([]byte, error)
 
@@ -98,7 +98,7 @@ func (f Fetch) fetched(ctx context.Context, url string, memory tool.Memory) (dat
 // fetchError returns the error of a request with a URL that was not fetched.
 func fetchError(ctx context.Context, param string, err error) error {
 	var refused *memlimit.Refused
-	var fatal tool.Fatal
+	var fatal tool.Blocked
 	switch {
 	case errors.As(err, &refused):
 		return refused
@@ -120,7 +120,7 @@ func BeginsMessage(items []item.Item, at int) bool {
 // a model is one or more items, and unit is its index in a request of DialectChat. In
 // other dialects the index of an item is not known here.
 func PlaceOf(req *model.Request, unit int, it *item.Item, part int) string {
-	name := req.NameOfPart(it, it.Parts[part].Kind)
+	name := NameOfPart(req, it, it.Parts[part].Kind)
 	if req.Dialect != model.DialectResponses {
 		name = strings.Replace(name, "[]", fmt.Sprintf("[%d]", unit), 1)
 	}

@@ -46,14 +46,14 @@ func (l *Losses) LeaveOut(req *model.Request, i int) {
 
 // DropItem notes what no dialect but the client's has of an item.
 func (l *Losses) DropItem(req *model.Request, it *item.Item) {
-	l.Drop(req.NameOf(model.MemberItemName), it.Kind == item.Message && it.Name != "")
-	l.Drop(req.NameOf(model.MemberItems), it.Kind == item.Other && it.Native.Dialect == req.Dialect)
+	l.Drop(NameOf(req, MemberItemName), it.Kind == item.Message && it.Name != "")
+	l.Drop(NameOf(req, MemberItems), it.Kind == item.Other && it.Native.Dialect == req.Dialect)
 }
 
 // DropSchema notes the keywords that are left out of the schema of the answer.
 func (l *Losses) DropSchema(req *model.Request, keywords []string) {
 	for _, name := range keywords {
-		l.Drop(req.NameOf(model.MemberSchema)+"."+name, true)
+		l.Drop(NameOf(req, MemberSchema)+"."+name, true)
 	}
 }
 
@@ -64,7 +64,7 @@ func (l *Losses) DropSettings(req *model.Request, taken ...string) {
 	drop("metadata", len(req.Metadata) > 0)
 	drop("user", req.User != "")
 	drop("seed", req.Seed != nil)
-	drop(req.NameOf(model.MemberVerbosity), req.Verbosity != "")
+	drop(NameOf(req, MemberVerbosity), req.Verbosity != "")
 	drop("presence_penalty", req.PresencePenalty != nil && *req.PresencePenalty != 0)
 	drop("frequency_penalty", req.FrequencyPenalty != nil && *req.FrequencyPenalty != 0)
 	for _, p := range req.Params {

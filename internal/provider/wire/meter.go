@@ -26,7 +26,7 @@ type usageMeter struct {
 	io.ReadCloser
 	usageOf func(object []byte) model.Usage
 	status  int
-	untold  bool // see model.RelayRequest
+	untold  bool // see relay.Request
 	depth   int  // how many objects have the usage in them, where an answer repeats what its request says; 0 = it does not
 	tail    []byte
 	bytes   int64

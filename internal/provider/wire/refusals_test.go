@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/turnpike-gateway/turnpike/model"
+	"github.com/turnpike-gateway/turnpike/internal/relay"
 )
 
 // A refusal of stream_options is remembered for a while, and for requests with the same members: one that is refused for
@@ -13,7 +13,7 @@ import (
 func TestRefusalsAreOfRequestsWithTheSameMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		of := func(body string) asked {
-			a, ok := askingOf(&model.RelayRequest{Body: []byte(body)})
+			a, ok := askingOf(&relay.Request{Body: []byte(body)})
 			if !ok {
 				t.Errorf("%s does not ask", body)
 			}

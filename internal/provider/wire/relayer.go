@@ -7,13 +7,14 @@ import (
 	"slices"
 
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
+	"github.com/turnpike-gateway/turnpike/internal/relay"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
 // Relayer relays the requests of one of OpenAI's dialects, and those of the other endpoints of the same API,
-// and lists its models. It implements [model.Relayer] and [model.Lister].
+// and lists its models. It implements [relay.Model] and [model.Lister].
 type Relayer struct {
 	client  *Client
 	path    string // of nearly all requests
@@ -26,13 +27,13 @@ func (c *Client) Relayer(path string, usageOf func(object []byte) model.Usage) R
 	return Relayer{c, path, c.URL(path), usageOf}
 }
 
-// Relays implements [model.Relayer].
+// Relays implements [relay.Model].
 func (r Relayer) Relays(dialect string) bool {
 	return dialect == r.client.dialect || dialect == model.DialectEndpoints
 }
 
-// Relay implements [model.Relayer].
-func (r Relayer) Relay(ctx context.Context, req *model.RelayRequest) (*model.RelayResponse, error) {
+// Relay implements [relay.Model].
+func (r Relayer) Relay(ctx context.Context, req *relay.Request) (*relay.Response, error) {
 	to, usageOf := r.to, r.usageOf
 	if req.Path != r.path {
 		to = r.client.URL(req.Path)

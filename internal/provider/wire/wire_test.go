@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/turnpike-gateway/turnpike/model"
+	"github.com/turnpike-gateway/turnpike/internal/relay"
 )
 
 func TestRetryAfter(t *testing.T) {
@@ -146,7 +146,7 @@ func TestABodyIsReleasedWhenNothingReadsItAnyMore(t *testing.T) {
 		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody}, err
 	})}, nil)
 	body := bytes.Clone(want)
-	_, err := c.Relay(t.Context(), c.URL("/x"), &model.RelayRequest{Body: body, Release: func() {
+	_, err := c.Relay(t.Context(), c.URL("/x"), &relay.Request{Body: body, Release: func() {
 		for i := range body {
 			body[i] = 0xDB
 		}
@@ -155,7 +155,7 @@ func TestABodyIsReleasedWhenNothingReadsItAnyMore(t *testing.T) {
 	if sent := <-got; err != nil || !bytes.Equal(sent, want) {
 		t.Errorf("%v, %d of %d bytes were sent, the released ones: %d", err, len(sent), len(want), bytes.Count(sent, []byte{0xDB}))
 	}
-	small := &model.RelayRequest{Body: want[:smallBody], Release: func() { t.Error("a small body is released, and the transport keeps it") }}
+	small := &relay.Request{Body: want[:smallBody], Release: func() { t.Error("a small body is released, and the transport keeps it") }}
 	c.e.Transport = transport(func(*http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody}, nil
 	})

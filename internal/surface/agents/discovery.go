@@ -57,7 +57,7 @@ func (h *definitions) discover(ctx context.Context, m org.MCPServer) ([]tool.Def
 
 // discoveryError returns the error of a server that has not listed its tools. The reason contains no address.
 func discoveryError(ctx context.Context, reason string, err error) error {
-	var fatal tool.Fatal
+	var fatal tool.Blocked
 	switch {
 	case errors.As(err, &fatal):
 		reason, _ = fatal.Blocked()

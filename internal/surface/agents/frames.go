@@ -12,6 +12,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/agent"
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/money"
@@ -123,7 +124,7 @@ func (p *projection) Emit(at event.Position, e event.Event) error {
 	}
 	if h, is := e.(event.HookRan); is && !p.begun {
 		p.early = append(p.early, h)
-		return p.charge(event.Size(h))
+		return p.charge(eventlog.EventSize(h))
 	}
 	if end, is := e.(event.Finished); is && end.Reason == event.Blocked && !p.begun && p.refuse != nil {
 		if err := p.refuse(end); err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/relay"
 	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
@@ -64,11 +65,11 @@ func begun() event.Event {
 // chatModel is a model of a provider that speaks the dialect.
 type chatModel struct{ model.Model }
 
-// Relays implements model.Relayer.
+// Relays implements relay.Model.
 func (chatModel) Relays(dialect string) bool { return dialect == model.DialectChat }
 
-// Relay implements model.Relayer.
-func (chatModel) Relay(context.Context, *model.RelayRequest) (*model.RelayResponse, error) {
+// Relay implements relay.Model.
+func (chatModel) Relay(context.Context, *relay.Request) (*relay.Response, error) {
 	return nil, errors.New("nothing is relayed here")
 }
 

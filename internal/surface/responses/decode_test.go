@@ -12,6 +12,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/relay"
 	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/store/memory"
@@ -20,7 +21,7 @@ import (
 )
 
 // relaying is a model of a provider that speaks the Responses API.
-type relaying struct{ model.Relayer }
+type relaying struct{ relay.Model }
 
 func (relaying) Stream(context.Context, *model.Request, func(model.Delta) error) (*model.Turn, error) {
 	panic("not called")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/conversation"
+	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/file"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -95,10 +96,10 @@ func (e *encoder) Event(ev event.Event) error {
 		return e.add(ev)
 	}
 	if started, ok := ev.(event.RoundStarted); ok { // a repeated round is void
-		e.held = slices.DeleteFunc(e.held, func(h event.Event) bool { return event.Round(h) == started.Round })
+		e.held = slices.DeleteFunc(e.held, func(h event.Event) bool { return eventlog.RoundOf(h) == started.Round })
 	}
 	e.held = append(e.held, ev)
-	return e.Charge(event.Size(ev))
+	return e.Charge(eventlog.EventSize(ev))
 }
 
 // add adds an event to the output.
@@ -137,7 +138,7 @@ func (e *encoder) add(ev event.Event) error {
 	case event.Paused, event.LimitsRaised: // the response goes on when the limit is raised
 	case event.Started, event.ToolsListed, event.ToolStarted, event.ToolDone, event.ApprovalDecided,
 		event.RelayHead, event.RelayBody, event.Finished:
-		if err := e.charge(event.Size(ev)); err != nil {
+		if err := e.charge(eventlog.EventSize(ev)); err != nil {
 			return err
 		}
 		e.mcp.run, e.hosted.run = e.suffix(), e.suffix()
@@ -598,7 +599,7 @@ func (e *encoder) finishOutput() {
 	last := e.End.Rounds - 1
 	e.replay = true
 	for _, ev := range e.held {
-		if r := event.Round(ev); r < 0 || r >= last || e.End.Reason.Limit() {
+		if r := eventlog.RoundOf(ev); r < 0 || r >= last || e.End.Reason.Limit() {
 			_ = e.add(ev) // only a charge can fail, and held events are charged
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/relay"
 	"github.com/turnpike-gateway/turnpike/internal/resulttool"
 	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
@@ -24,7 +25,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/store/memory"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/internal/surface/responses"
-	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/turnpiketest"
 )
 
@@ -63,11 +63,11 @@ type stage struct {
 // storyModel is a script as a provider of the story's API. Stories do not relay.
 type storyModel struct{ *turnpiketest.Script }
 
-// Relays implements model.Relayer.
+// Relays implements relay.Model.
 func (storyModel) Relays(string) bool { return true }
 
-// Relay implements model.Relayer.
-func (storyModel) Relay(context.Context, *model.RelayRequest) (*model.RelayResponse, error) {
+// Relay implements relay.Model.
+func (storyModel) Relay(context.Context, *relay.Request) (*relay.Response, error) {
 	panic("a story was relayed")
 }
 

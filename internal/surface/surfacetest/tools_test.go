@@ -125,7 +125,7 @@ type blocked struct{ reason, address string }
 
 func (b blocked) Error() string { return "refused: " + b.reason }
 
-// Blocked implements tool.Fatal.
+// Blocked implements tool.Blocked.
 func (b blocked) Blocked() (reason, address string) { return b.reason, b.address }
 
 // ordered makes calls of one turn that take equally long end in their order.

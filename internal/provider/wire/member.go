@@ -1,6 +1,9 @@
-package model
+package wire
 
-import "github.com/turnpike-gateway/turnpike/item"
+import (
+	"github.com/turnpike-gateway/turnpike/item"
+	"github.com/turnpike-gateway/turnpike/model"
+)
 
 // Member is a member of a request whose name depends on the client's dialect. A member
 // that is not here has the same name in all dialects, such as temperature.
@@ -31,9 +34,9 @@ var members = [...]struct{ chat, responses string }{
 }
 
 // NameOf returns what the client calls a member of its request: the name in
-// DialectResponses for a request in that dialect, otherwise the one in DialectChat.
-func (r *Request) NameOf(m Member) string {
-	if r.Dialect == DialectResponses {
+// model.DialectResponses for a request in that dialect, otherwise the one in model.DialectChat.
+func NameOf(r *model.Request, m Member) string {
+	if r.Dialect == model.DialectResponses {
 		return members[m].responses
 	}
 	return members[m].chat
@@ -41,8 +44,8 @@ func (r *Request) NameOf(m Member) string {
 
 // NameOfPart returns what the client calls a part of an item: the list that the part is
 // in, and the part's own type.
-func (r *Request) NameOfPart(it *item.Item, kind item.PartKind) string {
-	if r.Dialect != DialectResponses {
+func NameOfPart(r *model.Request, it *item.Item, kind item.PartKind) string {
+	if r.Dialect != model.DialectResponses {
 		return "messages[].content[]." + chatPart(kind)
 	}
 	list := "input[].content[]."
@@ -52,7 +55,7 @@ func (r *Request) NameOfPart(it *item.Item, kind item.PartKind) string {
 	return list + "input_" + string(kind)
 }
 
-// chatPart returns the type of a part in DialectChat.
+// chatPart returns the type of a part in model.DialectChat.
 func chatPart(kind item.PartKind) string {
 	switch kind {
 	case item.Image:

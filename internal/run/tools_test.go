@@ -1,10 +1,13 @@
 package run
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -192,5 +195,20 @@ func TestARunKeepsItsCallsPerServer(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A run that leaves calls out because only the first of a turn is executed says so in the log, once. // C04
+func TestFirstModeWarnsOnceInARun(t *testing.T) {
+	const warning = `level=WARN msg="the model asked for more than one tool call, and only the first is executed (tool_parallelism: first)"`
+	for mode, want := range map[loop.Parallelism]int{loop.First: 1, loop.Serial: 0} {
+		var log bytes.Buffer
+		s := newStage(t, box{"a": echoes, "b": echoes}, asks("a", "b"), asks("b", "a"), says("Done."))
+		s.req.Policy.Parallelism = mode
+		s.runner.o.Log = slog.New(slog.NewTextHandler(&log, nil))
+		s.run(t)
+		if got := strings.Count(log.String(), warning); got != want || len(s.model.asked) != 3 {
+			t.Errorf("%s: %d warnings, want %d:\n%s", mode, got, want, &log)
+		}
 	}
 }

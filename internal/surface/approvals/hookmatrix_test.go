@@ -116,7 +116,7 @@ func (b *hookBench) check(t *testing.T, where string, c hookCell, text, body str
 		t.Errorf("%s: executed with %q, want %q", where, got, c.executed)
 	}
 	got := strings.Join(b.told, " ")
-	if exact := c.told == "" || c.told == cellArguments; exact && got != c.told || !strings.Contains(got, c.told) {
+	if failed := strings.HasPrefix(c.told, "a check ") || strings.HasPrefix(c.told, "the result "); !failed && got != c.told || !strings.Contains(got, c.told) {
 		t.Errorf("%s: the model was told %q, want %q", where, got, c.told)
 	}
 	if text != c.text {
@@ -142,7 +142,7 @@ func TestWhatHooksMayDo(t *testing.T) {
 			config := strings.ReplaceAll(c.config, "URL", b.receiver.URL)
 			tools := []string{Server("run", b.mcp.URL, "trust: true")}
 			hook := fmt.Sprintf(`{"event":%q,"type":%q,"config":{%s}}`, c.event, c.kind, config)
-			ofOrg := MustRunIn(t, t.TempDir(), Site{Upstream: b.up.URL, Runtime: `tool_arg_validation: none, hooks: [{"id":"h",` + hook[1:] + `]`, Servers: tools}.Yaml(), Environment())
+			ofOrg := MustRun(t, Site{Upstream: b.up.URL, Runtime: `tool_arg_validation: none, hooks: [{"id":"h",` + hook[1:] + `]`, Servers: tools}.Yaml())
 			for _, r := range []struct{ path, body string }{
 				{"/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"hello"}]}`},
 				{"/v1/chat/completions", `{"model":"m","stream":true,"messages":[{"role":"user","content":"hello"}]}`},
@@ -151,7 +151,7 @@ func TestWhatHooksMayDo(t *testing.T) {
 			} {
 				a := ofOrg.Send("POST", r.path, strings.NewReader(r.body))
 				body, text := string(a.Body), ""
-				if c.refused != strings.Contains(body, "hook_denied") {
+				if c.refused != strings.Contains(body, "hook_denied") || (a.Status == 403) != c.refused && !strings.Contains(r.body, "stream") {
 					t.Errorf("%s: %d %s", r.path, a.Status, body)
 				}
 				if !c.refused {
@@ -159,7 +159,7 @@ func TestWhatHooksMayDo(t *testing.T) {
 				}
 				b.check(t, r.path+" "+r.body, c, text, body)
 			}
-			d := Manage(MustRunIn(t, t.TempDir(), Site{Upstream: b.up.URL, Runtime: "tool_arg_validation: none", Servers: tools}.Yaml(), Environment()))
+			d := Manage(MustRun(t, Site{Upstream: b.up.URL, Runtime: "tool_arg_validation: none", Servers: tools}.Yaml()))
 			id := d.NewAgent(`,"hooks":[` + hook + `]`)
 			a := d.StreamAgent(id, `{"message":"hello"}`)
 			all := AgentFrames(t, a.Body)

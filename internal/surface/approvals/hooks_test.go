@@ -12,7 +12,7 @@ import (
 )
 
 // What hooks decide takes effect, the same on each surface, streamed
-// or not. // H07 H14 H15 H16 H17 H19 H21 H22 H24
+// or not: what TestWhatHooksMayDo does not show of a single hook, and several hooks. // H07 H14 H15 H16 H17 H19 H21 H22 H24
 func TestHooksDecideOnEverySurface(t *testing.T) {
 	const url = "URL"
 	httpHook := func(id, event, more string) string {
@@ -23,36 +23,19 @@ func TestHooksDecideOnEverySurface(t *testing.T) {
 		replies  map[string]string
 		executed string // the arguments; "" = not executed
 		told     string // what the model is told; "" = the run is refused
-		exactly  bool   // told is all
 		log      string
 	}{
-		"a rule denies": {hooks: `{id: h, event: PreToolUse, type: rule, config: {condition: "q CONTAINS DROP", message: "no tables"}}`,
-			told: "Error: Blocked by hook — no tables", exactly: true},
 		"a rule of another tool":         {hooks: `{id: h, event: PreToolUse, type: rule, matcher: "pay_*", config: {condition: "q CONTAINS DROP"}}`, executed: `{"q":"DROP"}`, told: "DROP"},
 		"a rule of another key":          {hooks: `{id: h, event: PreToolUse, type: rule, keys: [b], config: {condition: "q CONTAINS DROP"}}`, executed: `{"q":"DROP"}`, told: "DROP"},
 		"a rule that is switched off":    {hooks: `{id: h, event: PreToolUse, type: rule, enabled: false, config: {condition: "q CONTAINS DROP"}}`, executed: `{"q":"DROP"}`, told: "DROP"},
-		"a rule that allows":             {hooks: `{id: h, event: PreToolUse, type: rule, config: {condition: "q CONTAINS drop"}}`, executed: `{"q":"DROP"}`, told: "DROP"},
-		"http allows":                    {hooks: httpHook("h", "PreToolUse", ""), replies: map[string]string{"PreToolUse": `{"action":"allow"}`}, executed: `{"q":"DROP"}`, told: "DROP"},
-		"http denies":                    {hooks: httpHook("h", "PreToolUse", ""), replies: map[string]string{"PreToolUse": `{"action":"deny","message":"why"}`}, told: "Blocked by hook — why"},
-		"http modifies the arguments":    {hooks: httpHook("h", "PreToolUse", ""), replies: map[string]string{"PreToolUse": `{"action":"modify","modified_input":{"q":"safe"}}`}, executed: `{"q":"safe"}`, told: "safe"},
-		"http modifies them to nothing":  {hooks: httpHook("h", "PreToolUse", ""), replies: map[string]string{"PreToolUse": `{"action":"modify","modified_input":{}}`}, executed: `{}`, told: "{}"},
 		"http modifies them, and a rule": {hooks: httpHook("h", "PreToolUse", "") + `, {id: r, event: PreToolUse, type: rule, config: {condition: "q CONTAINS safe"}}`, replies: map[string]string{"PreToolUse": `{"action":"modify","modified_input":{"q":"safe"}}`}, told: "Blocked by hook — q CONTAINS safe"},
 		"the rule comes first":           {hooks: httpHook("h", "PreToolUse", "") + `, {id: r, event: PreToolUse, type: rule, position: 0, config: {condition: "q CONTAINS safe"}}, {id: s, event: PreToolUse, type: rule, config: {condition: "q CONTAINS DROP"}}`, replies: map[string]string{"PreToolUse": `{"action":"allow"}`}, told: "Blocked by hook — q CONTAINS DROP"},
 		"arguments that are not valid":   {hooks: httpHook("h", "PreToolUse", ""), replies: map[string]string{"PreToolUse": `{"action":"modify","modified_input":[1]}`}, told: "the changed ones are not valid"},
-		"http modifies the result":       {hooks: httpHook("h", "PostToolUse", ""), replies: map[string]string{"PostToolUse": `{"action":"modify","modified_output":"redacted"}`}, executed: `{"q":"DROP"}`, told: "redacted", exactly: true},
-		"http modifies it to nothing":    {hooks: httpHook("h", "PostToolUse", ""), replies: map[string]string{"PostToolUse": `{"action":"modify","modified_output":""}`}, executed: `{"q":"DROP"}`, told: "", exactly: true},
-		"a result is not denied":         {hooks: httpHook("h", "PostToolUse", ""), replies: map[string]string{"PostToolUse": `{"action":"deny","message":"why"}`}, executed: `{"q":"DROP"}`, told: "DROP"},
 		"http fails":                     {hooks: httpHook("h", "PreToolUse", ""), replies: map[string]string{"PreToolUse": "500"}, executed: `{"q":"DROP"}`, told: "DROP", log: "hook_failed"},
-		"http answers nonsense":          {hooks: httpHook("h", "PreToolUse", ""), replies: map[string]string{"PreToolUse": "yes"}, executed: `{"q":"DROP"}`, told: "DROP", log: "hook_failed"},
 		"http answers another action":    {hooks: httpHook("h", "PreToolUse", ""), replies: map[string]string{"PreToolUse": `{"action":"block"}`}, executed: `{"q":"DROP"}`, told: "DROP", log: "hook_failed"},
 		"http modifies, and not to what": {hooks: httpHook("h", "PreToolUse", ""), replies: map[string]string{"PreToolUse": `{"action":"modify"}`}, executed: `{"q":"DROP"}`, told: "DROP", log: "hook_failed"},
-		"http fails, and denies":         {hooks: httpHook("h", "PreToolUse", ", on_error: deny"), replies: map[string]string{"PreToolUse": "500"}, told: "Blocked by hook — a check that is required has failed", log: "hook_failed"},
-		"http fails after, and denies":   {hooks: httpHook("h", "PostToolUse", ", on_error: deny"), replies: map[string]string{"PostToolUse": "500"}, executed: `{"q":"DROP"}`, told: "the result is withheld", log: "hook_failed"},
 		"an address that is refused":     {hooks: `{id: h, event: PreToolUse, type: http, config: {url: "http://169.254.169.254/"}}`, executed: `{"q":"DROP"}`, told: "DROP", log: "hook_failed"},
-		"the start is denied by a rule":  {hooks: `{id: h, event: OnRunStart, type: rule, config: {condition: "input CONTAINS hello", message: "closed"}}`},
-		"the start is denied by http":    {hooks: httpHook("h", "OnRunStart", ""), replies: map[string]string{"OnRunStart": `{"action":"deny","message":"closed"}`}},
 		"the start cannot be modified":   {hooks: httpHook("h", "OnRunStart", ", on_error: deny"), replies: map[string]string{"OnRunStart": `{"action":"modify","modified_input":{}}`}},
-		"the start is allowed":           {hooks: httpHook("h", "OnRunStart", ""), replies: map[string]string{"OnRunStart": `{"action":"allow"}`}, executed: `{"q":"DROP"}`, told: "DROP"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			NoLeaks(t)
@@ -76,7 +59,7 @@ func TestHooksDecideOnEverySurface(t *testing.T) {
 			})
 			receiver := NewHookServer(t, Replies(c.replies))
 			hooks := strings.ReplaceAll(c.hooks, url, receiver.URL)
-			g := MustRunIn(t, t.TempDir(), Site{Upstream: up.URL, Runtime: "tool_arg_validation: none, hooks: [" + hooks + "]", Servers: []string{Server("tools", mcp.URL, "trust: true")}}.Yaml(), Environment())
+			g := MustRun(t, Site{Upstream: up.URL, Runtime: "tool_arg_validation: none, hooks: [" + hooks + "]", Servers: []string{Server("tools", mcp.URL, "trust: true")}}.Yaml())
 			for _, r := range []struct{ path, body string }{
 				{"/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"hello"}]}`},
 				{"/v1/chat/completions", `{"model":"m","stream":true,"messages":[{"role":"user","content":"hello"}]}`},
@@ -85,7 +68,7 @@ func TestHooksDecideOnEverySurface(t *testing.T) {
 			} {
 				executed, told = nil, nil
 				a := g.Send("POST", r.path, strings.NewReader(r.body), "Authorization", "Bearer owner-key")
-				if c.told == "" && !c.exactly {
+				if c.told == "" {
 					streamed := strings.Contains(r.body, "stream")
 					if a.Status != 403 && !streamed || !strings.Contains(string(a.Body), "hook_denied") || len(executed) > 0 {
 						t.Errorf("%s %s: %d %s", r.path, r.body, a.Status, a.Body)
@@ -98,7 +81,7 @@ func TestHooksDecideOnEverySurface(t *testing.T) {
 				if got := strings.Join(executed, " "); got != c.executed {
 					t.Errorf("%s: executed with %q, want %q", r.path, got, c.executed)
 				}
-				if got := strings.Join(told, " "); !strings.Contains(got, c.told) || c.exactly && got != c.told {
+				if got := strings.Join(told, " "); !strings.Contains(got, c.told) {
 					t.Errorf("%s: the model was told %q, want %q", r.path, got, c.told)
 				}
 			}
@@ -116,7 +99,7 @@ func TestHooksAreNeverSkipped(t *testing.T) {
 	for name, s := range map[string]Site{"without the feature": {Feature: "none"}, "without servers": {}} {
 		t.Run(name, func(t *testing.T) {
 			s.Upstream, s.Runtime = up.URL, runtime
-			g := MustRunIn(t, t.TempDir(), s.Yaml(), Environment())
+			g := MustRun(t, s.Yaml())
 			for body, want := range map[string]int{
 				`{"model":"m","messages":[{"role":"user","content":"a secret"}]}`: 403,
 				`{"model":"m","messages":[{"role":"user","content":"hello"}]}`:    200,
@@ -140,7 +123,7 @@ func TestAHookAsksAPerson(t *testing.T) {
 	tools := NewMCP(t, map[string]Handler{"delete": Echo})
 	receiver := NewHookServer(t, Replies(map[string]string{"PreToolUse": `{"action":"modify","modified_input":{"n":8}}`}))
 	hooks := fmt.Sprintf(`hooks: [{id: first, event: PreToolUse, type: http, config: {url: %q}}, {id: ask, event: PreToolUse, type: approval, config: {message: "Delete it?"}}]`, receiver.URL)
-	g := &Gated{Data: t.TempDir(), Upstream: up, Tools: tools}
+	g := &Gated{Data: NewData(t), Upstream: up, Tools: tools}
 	g.Yaml = Site{Upstream: up.URL, Runtime: hooks, Servers: []string{Server("tools", tools.URL)}}.Yaml()
 	g.Documented = Manage(MustRunIn(t, g.Data, g.Yaml, Environment()))
 	answers := g.Ask(`{"model":"m","messages":[{"role":"user","content":"x"}]}`, "Authorization", "Bearer owner-key")

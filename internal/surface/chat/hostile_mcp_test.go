@@ -31,7 +31,6 @@ func TestAServerThatMisbehavesInACall(t *testing.T) {
 		call Method
 		told []string
 	}{
-		{"hangs", Hang, []string{"did not answer within " + HangTimeout}}, // D10
 		{"floods", flood, []string{"larger than 16 MiB"}},
 		{"dies", Die, []string{"may have been carried out"}},
 		{"closes the connection", func(http.ResponseWriter, *http.Request, RPC) { panic(http.ErrAbortHandler) }, []string{"may have been carried out"}},
@@ -61,7 +60,7 @@ func TestAServerThatMisbehavesInACall(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			tools := NewRawMCP(t, Methods{"tools/list": Gives(OneTool("echo")), "tools/call": tt.call})
 			up := NewUpstream(t, Script(Asks(Use("echo", `{}`)), Says("Done.")))
-			g := MustRun(t, Site{Upstream: up.URL, Servers: []string{Server("s", tools.URL, Timeout(tt.name))}}.Yaml())
+			g := MustRun(t, Site{Upstream: up.URL, Servers: []string{Server("s", tools.URL, "timeout: 60s")}}.Yaml())
 			if text, reason := g.Post(Question).Completion(t); text != "Done." || reason != "stop" {
 				t.Fatalf("%q, %s", text, reason)
 			}

@@ -1,7 +1,6 @@
 package chat_test
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -110,83 +109,5 @@ func TestAModelThatMisbehaves(t *testing.T) {
 				t.Errorf("streamed: status %d: %s", streamed.Status, streamed.Body)
 			}
 		})
-	}
-}
-
-// What is wrong with a call is told to the model, which then does better.
-func TestTheModelIsToldWhatIsWrongWithItsCall(t *testing.T) {
-	NoLeaks(t)
-	for _, tt := range []struct {
-		name  string
-		call  Call
-		told  []string
-		calls int
-	}{
-		{"an unknown tool", Use("nosuch", `{}`), []string{`unknown tool`, "nosuch", "echo"}, 0},
-		{"a tool that is not on the list", Use("hidden", `{}`), []string{"hidden", "not allowed"}, 0}, // C06
-		{"broken JSON", Use("echo", `{"n":1`), []string{"invalid arguments", "JSON"}, 0},              // C16
-		{"no object", Use("echo", `[1]`), []string{"not a JSON object"}, 0},
-		{"a repeated member", Use("echo", `{"n":1,"n":2}`), []string{"duplicate"}, 0},
-		{"a wrong type", Use("echo", `{"n":"one"}`), []string{"/n", "integer"}, 0}, // C07
-		{"no arguments", Use("echo", ``), []string{`{}`}, 1},
-		{"an integer beyond 2^53", Use("echo", `{"n":9007199254740993}`), []string{`{"n":9007199254740993}`}, 1},
-		{"a tool that fails", Use("fail", `{}`), []string{"Error: no such luck"}, 1}, // C09 D17
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			tools := NewMCP(t, map[string]Handler{
-				"echo": Echo, "hidden": Echo,
-				"fail": func(_ context.Context, _ string) (string, error) { return "", fmt.Errorf("no such luck") },
-			})
-			up := NewUpstream(t, Script(Asks(tt.call), Says("Done.")))
-			g := MustRun(t, Site{Upstream: up.URL, Servers: []string{Server("s", tools.URL, "tools: [echo, fail]")}}.Yaml())
-			if text, reason := g.Post(Question).Completion(t); text != "Done." || reason != "stop" {
-				t.Fatalf("%q, %s", text, reason)
-			}
-			told := up.Requests()[1].Results(t)
-			if len(told) != 1 {
-				t.Fatalf("the model was told %q", told)
-			}
-			for _, word := range tt.told {
-				if !strings.Contains(told[0], word) {
-					t.Errorf("%q does not say %q", told[0], word)
-				}
-			}
-			if n := len(tools.Of("tools/call")); n != tt.calls {
-				t.Errorf("%d calls were executed", n)
-			}
-		})
-	}
-}
-
-// With tool_error_mode abort a failed tool ends the run, and the client is
-// told not to repeat the request. // C10
-func TestAFailedToolEndsTheRunWhereTheOrgWantsIt(t *testing.T) {
-	NoLeaks(t)
-	tools := NewMCP(t, map[string]Handler{"fail": func(context.Context, string) (string, error) { return "", fmt.Errorf("no such luck") }})
-	up := NewUpstream(t, Script(Asks(Use("fail", `{}`))))
-	g := MustRun(t, Site{Upstream: up.URL, Runtime: "tool_error_mode: abort", Servers: []string{Server("s", tools.URL)}}.Yaml())
-	got := g.Post(Question)
-	if e := got.Fault(t); got.Status != 502 || *e.Error.Code != "tool_failed" || !strings.Contains(e.Error.Message, "no such luck") {
-		t.Errorf("status %d: %s", got.Status, got.Body)
-	}
-	if got.Header.Get("X-Should-Retry") != "false" {
-		t.Error("the client is not told to leave it at that")
-	}
-	if len(up.Requests()) != 1 {
-		t.Errorf("the model was asked %d times", len(up.Requests()))
-	}
-}
-
-// C18
-func TestToolChoiceIsTheClientsOnlyInTheFirstRound(t *testing.T) {
-	NoLeaks(t)
-	tools := NewMCP(t, map[string]Handler{"echo": Echo})
-	up := NewUpstream(t, Script(Asks(Use("echo", `{}`)), Says("Done.")))
-	g := MustRun(t, Site{Upstream: up.URL, Servers: []string{Server("s", tools.URL)}}.Yaml())
-	g.Post(`{"model":"m","tool_choice":"required","messages":[{"role":"user","content":"go"}]}`).Completion(t)
-	for i, want := range []string{`"tool_choice":"required"`, `"tool_choice":"auto"`} {
-		if body := string(up.Requests()[i].Body); !strings.Contains(body, want) {
-			t.Errorf("round %d lacks %s: %s", i, want, body)
-		}
 	}
 }

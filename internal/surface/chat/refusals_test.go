@@ -290,25 +290,6 @@ func TestAProviderThatIsNotThereIs502(t *testing.T) {
 	}
 }
 
-func TestAProviderThatComesBackIsAskedAgain(t *testing.T) {
-	NoLeaks(t)
-	up := NewUpstream(t, func(w http.ResponseWriter, _ *http.Request, got Received) {
-		if got.Number < 2 {
-			http.Error(w, "busy", http.StatusServiceUnavailable)
-			return
-		}
-		Says("at last").Write(w)
-	})
-	tools := NewMCP(t, map[string]Handler{"echo": Echo})
-	g := MustRun(t, Site{Upstream: up.URL, Servers: []string{Server("s", tools.URL)}}.Yaml())
-	if text, reason := g.Post(Question).Completion(t); text != "at last" || reason != "stop" {
-		t.Errorf("%q, %s", text, reason)
-	}
-	if n := len(up.Requests()); n != 3 {
-		t.Errorf("the model was asked %d times", n)
-	}
-}
-
 // No secret of ours stands in an answer or in the log. // D18
 func TestNoSecretIsToldToAnybody(t *testing.T) {
 	NoLeaks(t)

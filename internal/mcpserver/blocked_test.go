@@ -20,7 +20,7 @@ import (
 func TestABlockedServerIsNamedWithItsRemedy(t *testing.T) {
 	NoLeaks(t)
 	up := NewUpstream(t, Script(Says("never")))
-	data := t.TempDir()
+	data := NewData(t)
 	g := MustRunIn(t, data, Site{Upstream: up.URL, Allow: "127.0.0.1/32", Servers: []string{Server("files", "http://10.1.2.3/mcp?apikey=CANARY-query")}}.Yaml(), Environment())
 	for role, want := range map[string]string{
 		"owner": `{"message":"outbound_ssrf_blocked: ssrf_blocked:private:10.1.2.3; the outbound policy refuses the MCP server \"files\" at http://10.1.2.3/mcp; ` +

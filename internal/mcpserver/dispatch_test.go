@@ -131,7 +131,7 @@ func TestRequestsToTheToolDispatchURLAreSigned(t *testing.T) {
 	up := NewUpstream(t, Calling(Use("status", `{"order":7}`)))
 	variables := Environment()
 	variables["DISPATCH"] = dispatchSecret
-	g := MustRunIn(t, t.TempDir(), Dispatching(Site{Upstream: up.URL}, shop.URL, "tool_dispatch_secret: env:DISPATCH"), variables)
+	g := MustRunIn(t, NewData(t), Dispatching(Site{Upstream: up.URL}, shop.URL, "tool_dispatch_secret: env:DISPATCH"), variables)
 	for range 2 {
 		if a := g.Post(Functions("", "status")); a.Status != 200 {
 			t.Fatalf("%d %s", a.Status, a.Body)

@@ -200,7 +200,7 @@ func TestACallOverTheRateLimitOfItsToolIsAnErrorResult(t *testing.T) {
 	tools := NewMCP(t, map[string]Handler{"look": Echo}, "look")
 	var later atomic.Int64
 	begun := time.Now()
-	g := MustRunWith(t, t.TempDir(), Site{Upstream: NewUpstream(t, SaysChat("hello")).URL, Servers: []string{Server("tools", tools.URL, "trust: true")}}.Yaml(), Environment(),
+	g := MustRunWith(t, NewData(t), Site{Upstream: NewUpstream(t, SaysChat("hello")).URL, Servers: []string{Server("tools", tools.URL, "trust: true")}}.Yaml(), Environment(),
 		app.Options{RateClock: func() time.Time { return begun.Add(time.Duration(later.Load())) }})
 	c := g.Connect("member-key", "")
 	call := func(times int) (refused int) {
@@ -437,7 +437,7 @@ func TestToolsOfTheProgramAreListedAndCalled(t *testing.T) {
 	NoLeaks(t)
 	tools := NewMCP(t, map[string]Handler{"look": Echo})
 	yaml := Site{Upstream: NewUpstream(t, SaysChat("hello")).URL, Servers: []string{Server("tools", tools.URL)}}.Yaml()
-	g := MustRunWith(t, t.TempDir(), yaml, Environment(), app.Options{Tools: ownTools{hello{true}, hello{false}}})
+	g := MustRunWith(t, NewData(t), yaml, Environment(), app.Options{Tools: ownTools{hello{true}, hello{false}}})
 	d := Manage(g)
 	_, reads := d.MakeKey(`{"name":"reads","role":"tools","read_only":true}`)
 	_, bound := d.MakeKey(`{"name":"bound","role":"tools","servers":["tools"]}`)

@@ -77,10 +77,11 @@ func BreaksAfter(frames string) func(http.ResponseWriter, *http.Request, Receive
 	}
 }
 
-// Refuses answers with a status.
+// Refuses answers with a status. What is tried again is tried at once.
 func Refuses(status int) func(http.ResponseWriter, *http.Request, Received) {
 	return func(w http.ResponseWriter, _ *http.Request, _ Received) {
 		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Retry-After-Ms", "1")
 		w.WriteHeader(status)
 		fmt.Fprintf(w, `{"error":{"message":"first says %d","type":"server_error"}}`, status)
 	}

@@ -32,7 +32,7 @@ var isUUIDv7 = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][
 // Three rounds with four calls, found again by request id.
 func TestTheAuditTellsOfEveryRoundAndEveryCall(t *testing.T) { // L01 L02 L05 L13 C23
 	NoLeaks(t)
-	data := t.TempDir()
+	data := NewData(t)
 	tools := NewMCP(t, map[string]Handler{
 		"echo": func(_ context.Context, text string) (string, error) { return text, nil },
 		"fail": func(context.Context, string) (string, error) { return "", fmt.Errorf("not today") },
@@ -131,7 +131,7 @@ func TestTheAuditTellsOfEveryRoundAndEveryCall(t *testing.T) { // L01 L02 L05 L1
 // What is passed on leaves one row, whatever became of it.
 func TestARelayLeavesOneRow(t *testing.T) { // L01 A03
 	NoLeaks(t)
-	data := t.TempDir()
+	data := NewData(t)
 	up := NewUpstream(t, func(w http.ResponseWriter, _ *http.Request, got Received) {
 		if got.Number > 0 {
 			http.Error(w, `{"error":{"message":"slow down"}}`, http.StatusTooManyRequests)
@@ -169,7 +169,7 @@ func TestANameCollisionIsInTheAudit(t *testing.T) {
 	one, two := NewMCP(t, echo), NewMCP(t, echo)
 	up := NewUpstream(t, Script(Says("done"), Says("done")))
 	s := Site{Upstream: up.URL, Servers: []string{Server("one", one.URL), Server("two", two.URL)}}
-	data := t.TempDir()
+	data := NewData(t)
 	g := MustRunIn(t, data, s.Yaml(), Environment())
 	runID := g.Post(Question).Header.Get("Turnpike-Run-Id")
 	g.Post(Question)
@@ -218,7 +218,7 @@ func TestAnExportEndsWithItsChecksum(t *testing.T) {
 // checkpoints in both places.
 func filledAudit(t *testing.T, rows int) string {
 	t.Helper()
-	data := t.TempDir()
+	data := NewData(t)
 	store, err := database.Open(t.Context(), database.Options{Path: filepath.Join(data, app.DatabaseFile), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
@@ -293,7 +293,7 @@ func TestWhoeverChangesARowIsFound(t *testing.T) {
 			[]string{"rows 51 to 10000: changed", "row 10000: differs from the checkpoint", "row 10001: changed"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			data := t.TempDir()
+			data := NewData(t)
 			for _, name := range []string{app.DatabaseFile, app.AuditKeyFile, app.CheckpointsFile} {
 				text, err := os.ReadFile(filepath.Join(whole, name))
 				if err != nil {

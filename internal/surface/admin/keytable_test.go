@@ -536,7 +536,7 @@ func withoutIndexes(path string) string {
 // good, a bad and an unbuilt value, and after a restart. // C19 D18
 func TestEveryKeyOfTheTableOverTheAPI(t *testing.T) {
 	NoLeaks(t)
-	data := t.TempDir()
+	data := NewData(t)
 	yaml := "operator_key: operator-key\nsandbox: {drivers: [remote], url: 'http://127.0.0.1:9'}\n" + strings.Replace(Site{Upstream: "http://127.0.0.1:9"}.Yaml(), "    runtime: {}\n", "", 1)
 	d := Manage(MustRunIn(t, data, yaml, Environment()))
 	d.Do("POST", "/api/mcp-servers", "owner-key", `{"name":"s","url":"http://127.0.0.1:65009/mcp","enabled":false}`, 201)

@@ -27,7 +27,7 @@ func recorded(d Documented, key string) (out []string) {
 
 func TestEveryChangeOverTheManagementAPIIsInTheAudit(t *testing.T) { // L13
 	NoLeaks(t)
-	data := t.TempDir()
+	data := NewData(t)
 	up := NewUpstream(t, CallThenAnswer)
 	variables := Environment()
 	variables["TURNPIKE_MASTER_KEY"] = MasterKey

@@ -47,7 +47,7 @@ func TestAStoredHeaderNeverRevealsTheOperatorsVariablesAndFiles(t *testing.T) { 
 			}
 			up := NewUpstream(t, CallThenAnswer)
 			tools := NewMCP(t, map[string]Handler{"echo": Echo})
-			data, yaml := t.TempDir(), Site{Upstream: up.URL}.Yaml()
+			data, yaml := NewData(t), Site{Upstream: up.URL}.Yaml()
 			d := Manage(MustRunIn(t, data, yaml, Environment()))
 			d.Do("POST", "/api/mcp-servers", "owner-key", fmt.Sprintf(`{"name":"s","url":%q,"headers":{"X-Plain":"plain"}}`, tools.URL), 201)
 			if err := d.Stop(); err != nil {
@@ -94,7 +94,7 @@ func TestAStoredMaxRoundsIsClamped(t *testing.T) {
 				Asks(Use("echo", fmt.Sprintf(`{"n":%d}`, got.Number))).Write(w)
 			})
 			tools := NewMCP(t, map[string]Handler{"echo": Echo})
-			data, yaml := t.TempDir(), strings.Replace(Site{Upstream: up.URL}.Yaml(), "    runtime: {}\n", "", 1)
+			data, yaml := NewData(t), strings.Replace(Site{Upstream: up.URL}.Yaml(), "    runtime: {}\n", "", 1)
 			d := Manage(MustRunIn(t, data, yaml, Environment()))
 			d.Do("POST", "/api/mcp-servers", "owner-key", fmt.Sprintf(`{"name":"s","url":%q}`, tools.URL), 201)
 			if err := d.Stop(); err != nil {
@@ -122,7 +122,7 @@ func TestStoredSettingsThatAreNotBuiltAreNotServed(t *testing.T) { // C19
 		t.Run(name, func(t *testing.T) {
 			up := NewUpstream(t, CallThenAnswer)
 			tools := NewMCP(t, map[string]Handler{"echo": Echo})
-			data, yaml := t.TempDir(), strings.Replace(Site{Upstream: up.URL}.Yaml(), "    runtime: {}\n", "", 1)
+			data, yaml := NewData(t), strings.Replace(Site{Upstream: up.URL}.Yaml(), "    runtime: {}\n", "", 1)
 			d := Manage(MustRunIn(t, data, yaml, Environment()))
 			d.Do("POST", "/api/mcp-servers", "owner-key", fmt.Sprintf(`{"name":"s","url":%q}`, tools.URL), 201)
 			if err := d.Stop(); err != nil {
@@ -148,7 +148,7 @@ func TestAStoredServerThatIsNotBuiltIsNotUsed(t *testing.T) { // C19
 	NoLeaks(t)
 	up := NewUpstream(t, CallThenAnswer)
 	tools := NewMCP(t, map[string]Handler{"echo": Echo})
-	data, yaml := t.TempDir(), Site{Upstream: up.URL}.Yaml()
+	data, yaml := NewData(t), Site{Upstream: up.URL}.Yaml()
 	d := Manage(MustRunIn(t, data, yaml, Environment()))
 	d.Do("POST", "/api/mcp-servers", "owner-key", fmt.Sprintf(`{"name":"s","url":%q}`, tools.URL), 201)
 	if err := d.Stop(); err != nil {
@@ -170,7 +170,7 @@ func TestStoredSettingsWithoutAValueHaveTheirDefaults(t *testing.T) {
 	NoLeaks(t)
 	up := NewUpstream(t, CallThenAnswer)
 	tools := NewMCP(t, map[string]Handler{"echo": Echo})
-	data, yaml := t.TempDir(), strings.Replace(Site{Upstream: up.URL}.Yaml(), "    runtime: {}\n", "", 1)
+	data, yaml := NewData(t), strings.Replace(Site{Upstream: up.URL}.Yaml(), "    runtime: {}\n", "", 1)
 	d := Manage(MustRunIn(t, data, yaml, Environment()))
 	d.Do("POST", "/api/mcp-servers", "owner-key", fmt.Sprintf(`{"name":"s","url":%q}`, tools.URL), 201)
 	if err := d.Stop(); err != nil {
@@ -189,7 +189,7 @@ func TestADeclaredServerTakesTheNameOfAStoredOne(t *testing.T) {
 	NoLeaks(t)
 	up := NewUpstream(t, CallThenAnswer)
 	stored, declared := NewMCP(t, map[string]Handler{"echo": Echo}), NewMCP(t, map[string]Handler{"echo": Echo})
-	data := t.TempDir()
+	data := NewData(t)
 	d := Manage(MustRunIn(t, data, Site{Upstream: up.URL}.Yaml(), Environment()))
 	d.Do("POST", "/api/mcp-servers", "owner-key", fmt.Sprintf(`{"name":"s","url":%q}`, stored.URL), 201)
 	if err := d.Stop(); err != nil {

@@ -159,7 +159,7 @@ func TestARunThatChangesItsOwnerIsOneTrace(t *testing.T) {
 	tools := NewMCP(t, map[string]Handler{"echo": Echo})
 	yaml := Site{Upstream: up.URL, Servers: []string{Server("tools", tools.URL+"/mcp", "")}}.Yaml()
 	dead, next := NewSpanSink(t), NewSpanSink(t)
-	data := t.TempDir()
+	data := NewData(t)
 	first := MustRunIn(t, data, yaml, WithCollector(dead))
 	var callers sync.WaitGroup
 	callers.Go(func() { first.Post(PrivateQuestion, "Idempotency-Key", "k") })
@@ -224,7 +224,7 @@ func TestARelayIsOneSpan(t *testing.T) {
 	NoLeaks(t)
 	sink, up := NewSpanSink(t), NewUpstream(t, Script(Says("PRIVATE-answer")))
 	yaml := Site{Upstream: up.URL}.Yaml()
-	g := MustRunIn(t, t.TempDir(), yaml, WithCollector(sink))
+	g := MustRunIn(t, NewData(t), yaml, WithCollector(sink))
 	g.Post(PrivateQuestion, "Traceparent", Traceparent, "Tracestate", ClientState)
 	g.Post(PrivateQuestion, "Traceparent", "00-nonsense", "Tracestate", ClientState)
 	if err := g.Stop(); err != nil {

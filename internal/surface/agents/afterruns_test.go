@@ -26,7 +26,7 @@ func TestHooksAreToldOfCompleteRuns(t *testing.T) {
 	hooks := fmt.Sprintf(`hooks: [{id: last, event: OnRunComplete, type: http, position: 1, config: {url: %[1]q, include_run_context: true}}, {id: broken, event: OnRunComplete, type: http, config: {url: %[2]q}},
 		{id: local, event: OnRunComplete, type: http, position: 2, config: {url: "http://169.254.169.254/"}}, {id: other, event: OnRunComplete, type: http, keys: [b], config: {url: %[1]q}},
 		{id: answer, event: PreResponse, type: http, config: {url: %[1]q}}]`, receiver.URL, broken.URL)
-	d := Manage(MustRunIn(t, t.TempDir(), Site{Upstream: up.URL, Runtime: hooks}.Yaml()+"\ntelemetry: {metrics_listen: \"127.0.0.1:0\"}\n", Environment()))
+	d := Manage(MustRun(t, Site{Upstream: up.URL, Runtime: hooks}.Yaml()+"\ntelemetry: {metrics_listen: \"127.0.0.1:0\"}\n"))
 	for i, r := range []struct{ path, body string }{
 		{"/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"hello"}]}`},
 		{"/v1/chat/completions", `{"model":"m","stream":true,"messages":[{"role":"user","content":"hello"}]}`},

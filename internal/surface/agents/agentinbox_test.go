@@ -143,7 +143,7 @@ func TestASessionThatWaitsTakesMessages(t *testing.T) {
 	NoLeaks(t)
 	tools := NewMCP(t, map[string]Handler{"echo": Echo})
 	up := NewUpstream(t, Script(Asks(Use("mcp__tools__echo", `{"n":1}`)), Says("First."), Says("Second.")))
-	data, yaml := t.TempDir(), Site{Upstream: up.URL}.Yaml()
+	data, yaml := NewData(t), Site{Upstream: up.URL}.Yaml()
 	d := Manage(MustRunIn(t, data, yaml, Environment()))
 	id := d.NewAgent(fmt.Sprintf(`,"mcp_servers":[{"name":"tools","url":%q,"config":{"require_approval":"always"}}]`, tools.URL+"/mcp"))
 	session := d.AsOwner("POST", "/api/agents/"+id+"/sessions", "", 201)["id"].(string)

@@ -125,7 +125,7 @@ func repeats(w http.ResponseWriter, _ *http.Request, got Received) {
 func TestAHistoryIsRewoundAndForked(t *testing.T) {
 	NoLeaks(t)
 	up := NewUpstream(t, repeats)
-	data, yaml := t.TempDir(), Site{Upstream: up.URL}.Yaml()
+	data, yaml := NewData(t), Site{Upstream: up.URL}.Yaml()
 	d := Manage(MustRunIn(t, data, yaml, Environment()))
 	all := timelines(d, up)
 	type fork struct {

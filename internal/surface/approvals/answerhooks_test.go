@@ -54,7 +54,7 @@ func TestHooksDecideOnTheAnswer(t *testing.T) {
 			})
 			receiver := NewHookServer(t, Replies(map[string]string{"PreResponse": c.reply}))
 			hooks := strings.ReplaceAll(c.hooks, "URL", receiver.URL)
-			g := MustRunIn(t, t.TempDir(), Site{Upstream: up.URL, Runtime: "hooks: [" + hooks + "]", Servers: []string{Server("tools", mcp.URL, "trust: true")}}.Yaml(), Environment())
+			g := MustRun(t, Site{Upstream: up.URL, Runtime: "hooks: [" + hooks + "]", Servers: []string{Server("tools", mcp.URL, "trust: true")}}.Yaml())
 			durable := []string{"Idempotency-Key", "one"}
 			for _, r := range []struct {
 				path, body string
@@ -174,7 +174,7 @@ func TestHooksAtRefusedAddresses(t *testing.T) {
 	receiver := NewHookServer(t, Replies(map[string]string{"OnRunStart": `{"action":"deny"}`, "PreResponse": `{"action":"deny"}`}))
 	for onError, want := range map[string]string{"allow": "done", "deny": "[Response blocked: a check that is required has failed]"} {
 		hooks := fmt.Sprintf(`hooks: [{id: a, event: OnRunStart, type: http, config: {url: %q}}, {id: b, event: PreResponse, type: http, config: {url: %q, on_error: %s}}]`, receiver.URL, receiver.URL, onError)
-		g := MustRunIn(t, t.TempDir(), Site{Upstream: up.URL, Allow: "10.9.9.0/24", Runtime: hooks}.Yaml(), Environment())
+		g := MustRun(t, Site{Upstream: up.URL, Allow: "10.9.9.0/24", Runtime: hooks}.Yaml())
 		a := g.Post(`{"model":"m","messages":[{"role":"user","content":"hello"}]}`)
 		if got := textOf(t, "", string(a.Body)); a.Status != 200 || got != want {
 			t.Errorf("on_error %s: %d %s", onError, a.Status, a.Body)

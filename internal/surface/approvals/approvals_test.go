@@ -334,7 +334,7 @@ func TestAToolThatChangesDuringAnApprovedBatchIsAskedForAgain(t *testing.T) {
 				return arguments, nil
 			}, false)
 			g := &Gated{Upstream: up, Tools: tools}
-			g.Documented = Manage(MustRunIn(t, t.TempDir(), Site{Upstream: up.URL, Runtime: "tool_parallelism: serial", Servers: []string{Server("tools", tools.URL, "require_approval: always")}}.Yaml(), Environment()))
+			g.Documented = Manage(MustRun(t, Site{Upstream: up.URL, Runtime: "tool_parallelism: serial", Servers: []string{Server("tools", tools.URL, "require_approval: always")}}.Yaml()))
 			open := g.Ask(GatedQuestion)
 			first := g.Waiting()
 			slices.SortFunc(first, func(a, b map[string]any) int { return strings.Compare(a["tool"].(string), b["tool"].(string)) })
@@ -572,7 +572,7 @@ func TestOneKeyCannotUseUpTheApprovalsOfItsOrg(t *testing.T) {
 	up := NewUpstream(t, AskGated(Use("delete", `{"n":7}`)))
 	tools := NewMCP(t, map[string]Handler{"delete": Echo})
 	yaml := Site{Upstream: up.URL, Servers: []string{Server("tools", tools.URL, "require_approval: always")}}.Yaml() + "\norg_caps: {approvals: 3}\n"
-	g := &Gated{Data: t.TempDir(), Upstream: up, Tools: tools}
+	g := &Gated{Data: NewData(t), Upstream: up, Tools: tools}
 	g.Documented = Manage(MustRunIn(t, g.Data, yaml, Environment()))
 	var open []<-chan Answer
 	for n := range 2 {
@@ -686,7 +686,7 @@ func TestTheSpanOfAnApprovedCall(t *testing.T) {
 	up := NewUpstream(t, AskGated(Use("delete", `{"n":7}`)))
 	tools := NewMCP(t, map[string]Handler{"delete": Echo})
 	yaml := Site{Upstream: up.URL, Servers: []string{Server("tools", tools.URL, "require_approval: always")}}.Yaml()
-	g := &Gated{Data: t.TempDir(), Upstream: up, Tools: tools}
+	g := &Gated{Data: NewData(t), Upstream: up, Tools: tools}
 	g.Documented = Manage(MustRunIn(t, g.Data, yaml, WithCollector(sink)))
 	open := g.Ask(GatedQuestion, "Idempotency-Key", "k", "Traceparent", Traceparent)
 	id := g.Only()
@@ -716,7 +716,7 @@ func TestMetricsOfApprovals(t *testing.T) {
 	up := NewUpstream(t, AskGated(Use("delete", `{"n":7}`)))
 	tools := NewMCP(t, map[string]Handler{"delete": Echo})
 	yaml := Site{Upstream: up.URL, Servers: []string{Server("tools", tools.URL, "require_approval: always")}}.Yaml() + "\ntelemetry: {metrics_listen: \"127.0.0.1:0\"}\n"
-	g := &Gated{Data: t.TempDir(), Upstream: up, Tools: tools}
+	g := &Gated{Data: NewData(t), Upstream: up, Tools: tools}
 	g.Documented = Manage(MustRunIn(t, g.Data, yaml, Environment()))
 	open := g.Ask(GatedQuestion, "Idempotency-Key", "k")
 	id := g.Only()

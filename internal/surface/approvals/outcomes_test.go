@@ -48,7 +48,8 @@ func TestACallWithoutAnAnswerIsRecordedAsWhatIsKnownOfIt(t *testing.T) {
 	} {
 		for class, setting := range map[string]string{"once": "polling: []", "keyed": "keyed: [echo]", "read": "reads: [echo]"} {
 			t.Run(tt.name+"/"+class, func(t *testing.T) {
-				data := t.TempDir()
+				t.Parallel() // those that hang wait at the same time
+				data := NewData(t)
 				tools := NewRawMCP(t, Methods{"tools/list": Gives(OneTool("echo")), "tools/call": tt.call})
 				up := NewUpstream(t, Script(Asks(Use("echo", `{}`)), Says("Done.")))
 				g := MustRunIn(t, data, Site{Upstream: up.URL, Servers: []string{
@@ -82,7 +83,7 @@ func TestACallWithoutAnAnswerIsRecordedAsWhatIsKnownOfIt(t *testing.T) {
 // every class, and nothing speaks against sending the request again.
 func TestACallOfAServerThatCannotBeReachedIsNotRun(t *testing.T) { // D19
 	Alone(t)
-	data := t.TempDir()
+	data := NewData(t)
 	var tools *RawMCP
 	up := NewUpstream(t, func(w http.ResponseWriter, _ *http.Request, got Received) {
 		if got.Number == 0 {
@@ -115,7 +116,7 @@ func TestACallThatIsRedirectedToAForbiddenAddressMayHaveHappened(t *testing.T) {
 		"once": {"polling: []", "unknown", "false"}, "keyed": {"keyed: [echo]", "unknown", "false"}, "read": {"reads: [echo]", "error", ""},
 	} {
 		t.Run(class, func(t *testing.T) {
-			data := t.TempDir()
+			data := NewData(t)
 			tools := NewRawMCP(t, Methods{"tools/list": Gives(OneTool("echo")), "tools/call": func(w http.ResponseWriter, r *http.Request, _ RPC) {
 				http.Redirect(w, r, "http://169.254.169.254/latest/", http.StatusTemporaryRedirect)
 			}})

@@ -187,7 +187,7 @@ func TestRunsShowSaysWhyARunFailed(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			data := t.TempDir()
+			data := NewData(t)
 			up := NewUpstream(t, func(w http.ResponseWriter, r *http.Request, _ Received) { tt.upstream(w, r) })
 			tools := NewMCP(t, map[string]Handler{"echo": Echo, "fail": func(context.Context, string) (string, error) {
 				return "", errors.New("out of paper")

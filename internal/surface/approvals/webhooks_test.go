@@ -16,7 +16,7 @@ import (
 // Removed from the file, it is gone. // L10
 func TestAWebhookOfTheFileReplacesOneOfTheAPI(t *testing.T) {
 	NoLeaks(t)
-	data := t.TempDir()
+	data := NewData(t)
 	yaml := Site{Upstream: "http://127.0.0.1:9"}.WithVault()
 	g := MustRunIn(t, data, yaml, Environment())
 	d := Manage(g)

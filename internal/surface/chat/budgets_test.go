@@ -38,7 +38,7 @@ func TestParallelRequestsStayWithinABudget(t *testing.T) {
 			t.Run(scope+"/"+how, func(t *testing.T) {
 				NoLeaks(t)
 				up := NewUpstream(t, Counts(30, 120))
-				g := inBudget(t, t.TempDir(), up, "budgets: [{scope: "+scope+", period: day, usd: 0.05}]")
+				g := inBudget(t, NewData(t), up, "budgets: [{scope: "+scope+", period: day, usd: 0.05}]")
 				done, watched := make(chan struct{}), make(chan struct{})
 				go func() {
 					defer close(watched)
@@ -99,7 +99,7 @@ func TestParallelRequestsStayWithinABudget(t *testing.T) {
 func TestABudgetThatIsUsedUp(t *testing.T) {
 	NoLeaks(t)
 	up := NewUpstream(t, Counts(100, 400)) // 0.0041 USD
-	g := inBudget(t, t.TempDir(), up, "budgets: [{scope: end_user, period: month, usd: 0.01}, {scope: org, period: total, tokens: 100000}]")
+	g := inBudget(t, NewData(t), up, "budgets: [{scope: end_user, period: month, usd: 0.01}, {scope: org, period: total, tokens: 100000}]")
 	ask := func(user string, header ...string) Answer {
 		body := `{"model":"m","safety_identifier":"` + user + `","max_tokens":400,"messages":[{"role":"user","content":"x"}]}`
 		return g.Send("POST", "/v1/chat/completions", strings.NewReader(body), append([]string{"Authorization", "Bearer owner-key"}, header...)...)
@@ -167,7 +167,7 @@ func TestWhatARelayIsCharged(t *testing.T) {
 			Counts(1000, 100)(w, r, got)
 		}
 	})
-	data, reached := t.TempDir(), make(chan struct{})
+	data, reached := NewData(t), make(chan struct{})
 	g := inBudget(t, data, up, "budgets: [{scope: org, period: day, usd: 10}]")
 	relay := func(content, more string) Answer {
 		return g.Send("POST", "/v1/chat/completions", strings.NewReader(`{"model":"m",`+more+`"max_tokens":1000,"messages":[{"role":"user","content":"`+content+`"}]}`),
@@ -217,7 +217,7 @@ func TestWhatARelayIsCharged(t *testing.T) {
 func TestAKeyWithABudget(t *testing.T) {
 	NoLeaks(t)
 	up := NewUpstream(t, Counts(100, 400)) // 0.0041 USD
-	g := Manage(inBudget(t, t.TempDir(), up, "budgets: [{scope: key, period: month, usd: 5}]"))
+	g := Manage(inBudget(t, NewData(t), up, "budgets: [{scope: key, period: month, usd: 5}]"))
 	made := g.Do("POST", "/api/keys", "owner-key", `{"name":"team","role":"admin","budgets":[{"period":"day","usd":0.01}]}`, 201)
 	key := made["key"].(string)
 	if got := fmt.Sprint(made["budgets"]); got != "[map[period:day usd:0.01]]" {
@@ -261,7 +261,7 @@ func TestAKeyWithABudget(t *testing.T) {
 func TestUsageOverTheAPI(t *testing.T) {
 	NoLeaks(t)
 	up := NewUpstream(t, Counts(30, 120))
-	g := inBudget(t, t.TempDir(), up, "budgets: [{scope: org, period: total, usd: 1}]")
+	g := inBudget(t, NewData(t), up, "budgets: [{scope: org, period: total, usd: 1}]")
 	for user, relay := range map[string]string{"a": "false", "b": "false", "c": "true"} {
 		for range 2 {
 			a := g.Send("POST", "/v1/chat/completions", strings.NewReader(`{"model":"m","user":"`+user+`","max_tokens":200,"messages":[{"role":"user","content":"x"}]}`),

@@ -158,7 +158,7 @@ func TestAChatSessionOutlivesTheGateway(t *testing.T) {
 		}
 		Says("Yes.").Write(w)
 	})
-	data, yaml := t.TempDir(), Site{Upstream: up.URL, Feature: "none"}.Yaml()
+	data, yaml := NewData(t), Site{Upstream: up.URL, Feature: "none"}.Yaml()
 	g := MustRunIn(t, data, yaml, Environment())
 	c := &chatClient{Gateway: g, key: "owner-key", session: "s"}
 	c.ask("one", false)
@@ -319,7 +319,7 @@ func TestCodeOfAChatSessionSharesVariables(t *testing.T) {
 		Asks(Use("code_execute", string(arguments))).Write(w)
 	})
 	yaml := "sandbox: {drivers: [quickjs]}" + Site{Upstream: up.URL, Runtime: "builtin_tools: [{name: code_execute}]"}.Yaml()
-	data := t.TempDir()
+	data := NewData(t)
 	g := MustRunWith(t, data, yaml, Environment(), app.Options{Program: sandboxtest.Program(t)})
 	const read = "JS typeof n === 'undefined' ? 'none' : 'n is ' + n"
 	one, other := &chatClient{Gateway: g, key: "owner-key", session: "s"}, &chatClient{Gateway: g, key: "owner-key", session: "t"}
@@ -363,7 +363,7 @@ func codeDirectories(t *testing.T, data string) []string {
 // What code has left is removed with the session of an agent.
 func TestWhatCodeHasLeftIsDeletedWithItsSession(t *testing.T) {
 	up := NewUpstream(t, Script(Asks(Use("code_execute", `{"language":"javascript","code":"1"}`)), Says("Done.")))
-	data := t.TempDir()
+	data := NewData(t)
 	d := Manage(MustRunWith(t, data, "sandbox: {drivers: [quickjs]}\n"+Site{Upstream: up.URL}.Yaml(), Environment(), app.Options{Program: sandboxtest.Program(t)}))
 	id := d.NewAgent("")
 	d.AsOwner("POST", "/api/agents/"+id+"/tools", `{"tool_type":"builtin","tool_name":"code_execute"}`, 201)

@@ -108,11 +108,15 @@ func TestAServerThatMisbehavesInDiscovery(t *testing.T) {
 		{"gives the same cursor for ever", Gives(`{"tools":[],"nextCursor":"x"}`), "repeats a cursor"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			timeout := "timeout: 60s"
+			if tt.name == "hangs" {
+				timeout = "timeout: 100ms" // nothing of this server has to be in time
+			}
 			bad := NewRawMCP(t, Methods{"tools/list": tt.list})
 			good := NewMCP(t, map[string]Handler{"echo": Echo})
 			up := NewUpstream(t, Script(Asks(Use("echo", `{}`)), Says("Done.")))
 			g := MustRun(t, Site{Upstream: up.URL, Servers: []string{
-				Server("bad", bad.URL, Timeout(tt.name), "max_retries: 0"), Server("good", good.URL),
+				Server("bad", bad.URL, timeout, "max_retries: 0"), Server("good", good.URL),
 			}}.Yaml())
 			if text, reason := g.Post(Question).Completion(t); text != "Done." || reason != "stop" {
 				t.Fatalf("%q, %s", text, reason)
@@ -161,6 +165,9 @@ func TestAForbiddenAddressEndsTheRun(t *testing.T) {
 	}
 	listing := NewRawMCP(t, Methods{"tools/list": away})
 	calling := NewRawMCP(t, Methods{"tools/list": Gives(OneTool("echo")), "tools/call": away})
+	up := NewUpstream(t, func(w http.ResponseWriter, _ *http.Request, _ Received) {
+		Asks(Use("echo", `{}`)).Saying("Looking.").Write(w)
+	})
 	for _, tt := range []struct {
 		name, url, reason, address string
 		modelCalls                 int
@@ -174,11 +181,11 @@ func TestAForbiddenAddressEndsTheRun(t *testing.T) {
 		{"a redirect in discovery", listing.URL, "redirect", "169.254.169.254", 0, false},
 		{"a redirect in a call", calling.URL, "redirect", "169.254.169.254", 1, true},
 	} {
-		for _, role := range []string{"owner", "admin", "member"} {
+		g := MustRun(t, Site{Upstream: up.URL, Allow: "127.0.0.1/32", Servers: []string{Server("s", tt.url)}}.Yaml())
+		for _, role := range []string{"member", "admin", "owner"} {
 			for _, request := range []string{Question, StreamedQuestion} {
 				t.Run(fmt.Sprintf("%s, %s, stream %t", tt.name, role, request == StreamedQuestion), func(t *testing.T) {
-					up := NewUpstream(t, Script(Asks(Use("echo", `{}`)).Saying("Looking.")))
-					g := MustRun(t, Site{Upstream: up.URL, Allow: "127.0.0.1/32", Servers: []string{Server("s", tt.url)}}.Yaml())
+					up.Forget()
 					got := g.Post(request, "Authorization", "Bearer "+role+"-key")
 					var e WireError
 					if tt.spoken && request == StreamedQuestion {

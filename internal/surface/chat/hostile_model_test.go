@@ -77,9 +77,13 @@ func TestAModelThatMisbehaves(t *testing.T) {
 		{"is cut in the second of two calls", cut(half, second), 200, "length", "", 2, false}, // the first is complete, again and again
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel() // what fails is tried four times, with waits between
+			t.Parallel() // what fails is tried four times, with a wait after the first
 			tools := NewMCP(t, map[string]Handler{"echo": Echo})
-			up := NewUpstream(t, func(w http.ResponseWriter, _ *http.Request, _ Received) { tt.answer(w) })
+			answer := func(w http.ResponseWriter, _ *http.Request, _ Received) { tt.answer(w) }
+			if tt.status != 200 {
+				answer = firstAndLast(answer)
+			}
+			up := NewUpstream(t, answer)
 			g := MustRun(t, Site{Upstream: up.URL, Servers: []string{Server("s", tools.URL)}}.Yaml())
 			got := g.Post(Question)
 			if got.Status != tt.status {
@@ -95,6 +99,7 @@ func TestAModelThatMisbehaves(t *testing.T) {
 			if n := len(tools.Of("tools/call")); n != tt.executed {
 				t.Errorf("%d tool calls were executed", n)
 			}
+			up.Forget()
 			streamed := g.Post(StreamedQuestion)
 			switch {
 			case tt.status == 200:

@@ -134,7 +134,7 @@ func TestAProviderOfKindBedrock(t *testing.T) {
 			yaml = strings.Replace(yaml, "api_key: env:UPSTREAM_KEY, ", "", 1)
 			env := Environment()
 			env["AWS_KEY"] = key
-			g := MustRunIn(t, t.TempDir(), yaml, env)
+			g := MustRunIn(t, NewData(t), yaml, env)
 			a := g.Post(`{"model":"g-amazon.nova-2-lite-v1:0","messages":[{"role":"user","content":"hi"}]}`)
 			asked := up.Requests()
 			if a.Status != tt.status || len(asked) == 0 || !strings.HasPrefix(asked[0].Header.Get("Authorization"), tt.authorization) {

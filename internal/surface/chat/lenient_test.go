@@ -23,7 +23,7 @@ func TestLenientArgumentsAreChangedAndShown(t *testing.T) {
 		Says("done").Write(w)
 	})
 	tools := NewMCP(t, map[string]Handler{"echo": Echo}, "echo")
-	data, yaml := t.TempDir(), strings.Replace(Site{Upstream: up.URL, Servers: []string{Server("s", tools.URL, "reads: [echo]")}}.Yaml(), "    runtime: {}\n", "", 1)
+	data, yaml := NewData(t), strings.Replace(Site{Upstream: up.URL, Servers: []string{Server("s", tools.URL, "reads: [echo]")}}.Yaml(), "    runtime: {}\n", "", 1)
 	d := Manage(MustRunIn(t, data, yaml, Environment()))
 	ask := func(args string) (id string) {
 		t.Helper()

@@ -65,7 +65,7 @@ func TestKeysAndOrgsHaveRates(t *testing.T) {
 func TestRatesAreManaged(t *testing.T) {
 	NoLeaks(t)
 	up := NewUpstream(t, Script(Says("done")))
-	data, yaml := t.TempDir(), strings.Replace(Site{Upstream: up.URL}.Yaml(), "    runtime: {}\n", "", 1)
+	data, yaml := NewData(t), strings.Replace(Site{Upstream: up.URL}.Yaml(), "    runtime: {}\n", "", 1)
 	d := Manage(MustRunIn(t, data, yaml, Environment()))
 	made := d.Do("POST", "/api/keys", "owner-key", `{"name":"ci","role":"member","requests_per_minute":1,"burst":2}`, 201)
 	key := made["key"].(string)
@@ -137,7 +137,11 @@ func TestARelayIsLimitedAndKeepsItsProvidersHeader(t *testing.T) {
 func TestRequestsForAModelAreBounded(t *testing.T) {
 	NoLeaks(t)
 	begun, release := make(chan struct{}, 2), make(chan struct{})
-	up := NewUpstream(t, func(w http.ResponseWriter, _ *http.Request, _ Received) {
+	up := NewUpstream(t, func(w http.ResponseWriter, r *http.Request, _ Received) {
+		if r.Method == http.MethodGet { // its list of models
+			http.NotFound(w, r)
+			return
+		}
 		begun <- struct{}{}
 		<-release
 		Says("done").Write(w)

@@ -15,6 +15,18 @@ import (
 	. "github.com/turnpike-gateway/turnpike/internal/app/apptest"
 )
 
+// firstAndLast answers the first and the last of four attempts. The two between are refused and repeated at once: a provider
+// that breaks off cannot say how long to wait.
+func firstAndLast(answer func(http.ResponseWriter, *http.Request, Received)) func(http.ResponseWriter, *http.Request, Received) {
+	return func(w http.ResponseWriter, r *http.Request, got Received) {
+		if got.Number == 1 || got.Number == 2 {
+			Refuses(503)(w, r, got)
+			return
+		}
+		answer(w, r, got)
+	}
+}
+
 // Before the first content, a stream that fails falls back, and the client sees one answer only.
 // After it, nothing falls back.
 func TestAStreamFallsBackBeforeItsFirstContent(t *testing.T) { // M09 I08 I09, failures 1, 2, 3 and 4
@@ -25,9 +37,9 @@ func TestAStreamFallsBackBeforeItsFirstContent(t *testing.T) { // M09 I08 I09, f
 		calls    int // of the first target
 		fallback bool
 	}{
-		"the first read fails":            {BreaksAfter(""), 4, true},
-		"after the lifecycle frames":      {BreaksAfter(RoleFrame), 4, true},
-		"an error after lifecycle frames": {func(w http.ResponseWriter, r *http.Request, x Received) { BreaksAfter(RoleFrame+errorFrame)(w, r, x) }, 4, true},
+		"the first read fails":            {firstAndLast(BreaksAfter("")), 4, true},
+		"after the lifecycle frames":      {firstAndLast(BreaksAfter(RoleFrame)), 4, true},
+		"an error after lifecycle frames": {firstAndLast(BreaksAfter(RoleFrame + errorFrame)), 4, true},
 		"503":                             {Refuses(503), 4, true},
 		"a credential that is refused":    {Refuses(401), 1, true},
 		"an unknown model":                {Refuses(404), 1, true},
@@ -50,6 +62,9 @@ func TestAStreamFallsBackBeforeItsFirstContent(t *testing.T) { // M09 I08 I09, f
 			if got.Status != 200 || strings.Count(string(got.Body), "event: response.created\n") != 1 || !strings.Contains(string(got.Body), "from two") ||
 				strings.Contains(string(got.Body), "overloaded") || got.Header.Get("Turnpike-Served-By") != "two/b" {
 				t.Errorf("%d %v\n%s", got.Status, got.Header, got.Body)
+			}
+			if tt.calls > 1 {
+				return
 			}
 			// A name of one target is never served by another.
 			if got := g.Send("POST", "/v1/responses", strings.NewReader(`{"model":"up/a","input":"hi","stream":true,"store":false}`)); got.Status == 200 || len(two.Requests()) != 1 {
@@ -125,7 +140,7 @@ func TestAConversationKeepsThePromptCache(t *testing.T) {
 					caches[i].answer(w, r, got)
 				})
 			}
-			yaml, data := RoutesYAML(ups[0].URL, ups[1].URL, "strategy: round_robin, sticky: "+sticky+","), t.TempDir()
+			yaml, data := RoutesYAML(ups[0].URL, ups[1].URL, "strategy: round_robin, sticky: "+sticky+","), NewData(t)
 			history := fmt.Sprintf(`{"role":"user","content":"question 0 %s"}`, part)
 			turn := func(g *Gateway, i int) (share float64, by string) {
 				t.Helper()
@@ -216,7 +231,7 @@ func TestABreakerIsSeenInAllItsStates(t *testing.T) {
 	})
 	two := NewUpstream(t, SaysChat("from two"))
 	yaml := RoutesYAML(one.URL, two.URL, "sticky: none,") + "\ntelemetry: {metrics_listen: \"127.0.0.1:0\"}\n"
-	g := MustRunWith(t, t.TempDir(), yaml, Environment(), app.Options{RouteClock: func() time.Time { return began.Add(time.Duration(ahead.Load())) }})
+	g := MustRunWith(t, NewData(t), yaml, Environment(), app.Options{RouteClock: func() time.Time { return began.Add(time.Duration(ahead.Load())) }})
 	ask := func(by string) {
 		t.Helper()
 		got := g.Send("POST", "/v1/responses", strings.NewReader(`{"model":"fast","input":"hi","stream":true,"store":false}`))
@@ -288,7 +303,7 @@ func TestAConversationStaysAtItsTarget(t *testing.T) { // M09, failure 14
 		}
 	}
 	ups := []*Upstream{NewUpstream(t, answers(1)), NewUpstream(t, answers(2))}
-	yaml, data := RoutesYAML(ups[0].URL, ups[1].URL, "strategy: round_robin,"), t.TempDir()
+	yaml, data := RoutesYAML(ups[0].URL, ups[1].URL, "strategy: round_robin,"), NewData(t)
 	served := func(n int) (by []int) {
 		for _, up := range ups {
 			by = append(by, len(up.Requests()))
@@ -352,8 +367,8 @@ func TestListsOfModels(t *testing.T) { // I09
 func TestARelayOfARouteFallsBack(t *testing.T) { // M09 I09, failures 1 and 2
 	NoLeaks(t)
 	for name, first := range map[string]func(http.ResponseWriter, *http.Request, Received){
-		"the first read fails":       BreaksAfter(""),
-		"after the lifecycle frames": BreaksAfter(RoleFrame),
+		"the first read fails":       firstAndLast(BreaksAfter("")),
+		"after the lifecycle frames": firstAndLast(BreaksAfter(RoleFrame)),
 		"503":                        Refuses(503),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -375,24 +390,35 @@ func TestARelayOfARouteFallsBack(t *testing.T) { // M09 I09, failures 1 and 2
 	}
 }
 
-// Streams that end in an error open the breaker of their target, which is not tried then; so do
-// relayed requests that are passed on unchanged.
+// Streams that end in an error, before or after their text, open the breaker of their target, which is not tried then, also not
+// again by the request that opens it; so do relayed requests that are passed on unchanged.
 func TestStreamsFeedTheBreaker(t *testing.T) { // M09, failure 5
 	NoLeaks(t)
-	one, two := NewUpstream(t, BreaksAfter(RoleFrame)), NewUpstream(t, SaysChat("from two"))
+	one := NewUpstream(t, func(w http.ResponseWriter, r *http.Request, got Received) {
+		frames := RoleFrame
+		if got.Number < 4 {
+			frames += fmt.Sprintf(TextFrame, "half") // such a request is not repeated
+		}
+		BreaksAfter(frames)(w, r, got)
+	})
+	two := NewUpstream(t, SaysChat("from two"))
 	yaml := RoutesYAML(one.URL, two.URL, "sticky: none,")
+	const body = `{"model":"fast","input":"hi","stream":true,"store":false}`
 	ask := func(g *Gateway) {
 		t.Helper()
-		got := g.Send("POST", "/v1/responses", strings.NewReader(`{"model":"fast","input":"hi","stream":true,"store":false}`))
+		got := g.Send("POST", "/v1/responses", strings.NewReader(body))
 		if got.Status != 200 || got.Header.Get("Turnpike-Served-By") != "two/b" {
 			t.Fatalf("%d %s", got.Status, got.Body)
 		}
 	}
 	g := MustRun(t, yaml)
 	for range 4 {
+		g.Send("POST", "/v1/responses", strings.NewReader(body))
+	}
+	for range 4 {
 		ask(g)
 	}
-	if n := len(one.Requests()); n != 5 { // four attempts of a request and one of the next, whose second is at the other target
+	if n := len(one.Requests()); n != 5 { // four requests and the first attempt of the next, whose second is at the other target
 		t.Errorf("%d calls of a target whose breaker is open after 5 failures, want 5", n)
 	}
 	shown := string(g.Send("GET", "/api/routes", nil).Body)

@@ -40,7 +40,7 @@ const twoCities = `{"model":"m","max_tokens":77,"tool_choice":"required","seed":
 // With the loop off, a chat client is served by a provider of another dialect. // A14
 func TestARelayToAnotherDialectIsTranslated(t *testing.T) {
 	NoLeaks(t)
-	data := t.TempDir()
+	data := NewData(t)
 	g, up := messagesSite(t, data, parallelCalls, "")
 	a := g.Post(twoCities)
 	var c WireCompletion
@@ -85,7 +85,7 @@ func TestARelayToAnotherDialectIsTranslated(t *testing.T) {
 // provider at the same time, of an org that may have one run.
 func TestATranslatedRelayTakesNoSlotAndEndsWithItsClient(t *testing.T) {
 	NoLeaks(t)
-	g, up := messagesSite(t, t.TempDir(), "text Hm\nhang\nagain", "concurrency: 1")
+	g, up := messagesSite(t, NewData(t), "text Hm\nhang\nagain", "concurrency: 1")
 	ctx, leave := context.WithCancel(t.Context())
 	over := make(chan error, 2)
 	for _, body := range []string{Question, strings.Replace(Question, "{", `{"stream":true,`, 1)} {
@@ -176,7 +176,7 @@ func TestATranslatedRelayThatFailsInMidStream(t *testing.T) {
 		{"the connection breaks after a call", "text Hel\ncall c1 f {}\ntext lo\ncut", "model_error", "up"}, // nothing of a broken turn is complete for a client
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			g, up := messagesSite(t, t.TempDir(), tt.story+"\nagain", "")
+			g, up := messagesSite(t, NewData(t), tt.story+"\nagain", "")
 			s := g.Post(strings.Replace(Question, "{", `{"stream":true,`, 1)).Stream(t)
 			if !strings.HasPrefix(s.Text, "Hel") || len(s.Errors) != 1 || s.Done != 1 || len(s.Reasons) != 0 {
 				t.Fatalf("the stream is %+v", s)
@@ -229,7 +229,7 @@ func TestARelayLooksTheSameWhateverTheProviderSpeaks(t *testing.T) {
 // C25
 func TestAForcedToolChoiceOfATranslatedRelayNeedsATool(t *testing.T) {
 	NoLeaks(t)
-	g, up := messagesSite(t, t.TempDir(), "text Hm\nagain", "")
+	g, up := messagesSite(t, NewData(t), "text Hm\nagain", "")
 	for _, choice := range []string{`"required"`, `{"type":"function","function":{"name":"ghost"}}`,
 		`{"type":"allowed_tools","allowed_tools":{"mode":"required","tools":[{"type":"function","function":{"name":"ghost"}}]}}`} {
 		a := g.Post(strings.Replace(Question, "{", `{"tool_choice":`+choice+`,`, 1))
@@ -250,7 +250,7 @@ func TestAForcedToolChoiceOfATranslatedRelayNeedsATool(t *testing.T) {
 // A translated relay leaves one audit row, with its tokens. // L01
 func TestATranslatedRelayLeavesOneRow(t *testing.T) {
 	NoLeaks(t)
-	g, _ := messagesSite(t, t.TempDir(), parallelCalls, "")
+	g, _ := messagesSite(t, NewData(t), parallelCalls, "")
 	d := Manage(g)
 	id := g.Post(twoCities).Header.Get("Turnpike-Request-Id")
 	var rows []any
@@ -271,7 +271,7 @@ func TestATranslatedRelayIsOneSpan(t *testing.T) {
 	sink := NewSpanSink(t)
 	up := turnpiketest.NewUpstream(turnpiketest.NewScript(t, "text Hm\nusage 12 3"), turnpiketest.UpstreamOptions{Strict: true})
 	t.Cleanup(up.Close)
-	g := MustRunIn(t, t.TempDir(), Claude(Site{Upstream: strings.TrimSuffix(up.URL, "/v1")}, ""), WithCollector(sink))
+	g := MustRunIn(t, NewData(t), Claude(Site{Upstream: strings.TrimSuffix(up.URL, "/v1")}, ""), WithCollector(sink))
 	g.Post(PrivateQuestion, "Traceparent", Traceparent, "Tracestate", ClientState)
 	if err := g.Stop(); err != nil {
 		t.Fatal(err)
@@ -316,12 +316,12 @@ func TestStrictFunctionsArePassedOnOrNamed(t *testing.T) {
 func TestWhatAResponsesRequestLosesHasItsNames(t *testing.T) {
 	const body = `{"model":"m","store":false,"text":{"format":{"type":"json_object"},"verbosity":"low"},"reasoning":{"effort":"auto"},
 		"input":[{"role":"user","content":"hi"},{"type":"web_search_call","id":"ws_1","status":"completed"}]}`
-	g, _ := messagesSite(t, t.TempDir(), "text a", "")
+	g, _ := messagesSite(t, NewData(t), "text a", "")
 	a := g.Send("POST", "/v1/responses", strings.NewReader(body), "Authorization", "Bearer owner-key")
 	if got, want := a.Header.Get("Turnpike-Dropped-Params"), "input[1],reasoning.effort,text.format,text.verbosity"; a.Status != 200 || got != want {
 		t.Errorf("status %d, dropped %q, want %q: %s", a.Status, got, want, a.Body)
 	}
-	g, up := messagesSite(t, t.TempDir(), "text a", "dropped_params: refuse")
+	g, up := messagesSite(t, NewData(t), "text a", "dropped_params: refuse")
 	for lost, want := range map[string]string{
 		`"text":{"verbosity":"low"}`: `"param":"text.verbosity"`, `"reasoning":{"effort":"auto"}`: `"param":"reasoning.effort"`,
 		`"text":{"format":{"type":"json_object"}}`: `"param":"text.format"`,

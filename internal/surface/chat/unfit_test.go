@@ -30,7 +30,7 @@ func TestAFallbackThatACapLeavesNoRoomForIsNotTried(t *testing.T) {
 				}
 				yaml := "rates: " + rates + "\n" + RoutesYAML(one.URL, two.URL, "")
 				yaml = strings.Replace(yaml, "runtime: {}", "runtime: {max_run_cost_usd: 0.01}", 1)
-				g := MustRunIn(t, t.TempDir(), yaml, Environment())
+				g := MustRun(t, yaml)
 				var header []string
 				if how == "relays" {
 					header = []string{"turnpike-mcp-disabled", "true"}

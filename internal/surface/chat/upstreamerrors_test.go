@@ -86,7 +86,7 @@ func TestAnAnswerThatIsNoneIsCalledWhatItIs(t *testing.T) {
 		{"no JSON", func(w http.ResponseWriter) { _, _ = w.Write([]byte("data: {oops\n\n")) }, 502, `The provider up sent a chunk that is not valid: "{oops"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			up := NewUpstream(t, func(w http.ResponseWriter, _ *http.Request, _ Received) { c.answers(w) })
+			up := NewUpstream(t, firstAndLast(func(w http.ResponseWriter, _ *http.Request, _ Received) { c.answers(w) }))
 			g := MustRun(t, Site{Upstream: up.URL, Servers: []string{Server("s", NewMCP(t, nil).URL)}}.Yaml())
 			got := g.Post(Question)
 			if e := got.Fault(t); got.Status != c.status || e.Error.Message != c.want || got.Header.Get("Content-Type") != "application/json" {
@@ -162,7 +162,7 @@ func TestRetriesOfClientsDoNotMultiplyWithTheGateways(t *testing.T) {
 		attempts int
 		want     string
 	}{
-		{"used up", 503, "", 4, "false"},
+		{"used up", 503, "0.01", 4, "false"},
 		{"a rate limit that stays", 429, "0.01", 4, "false"},
 		{"a long wait that nobody waited for", 429, "600", 1, ""},
 		{"the gateway's own key", 401, "", 1, "false"},

@@ -33,7 +33,7 @@ func filed(t *testing.T, data, more string) Documented {
 // Files are uploaded, listed, downloaded and deleted, and a signed URL gives one to anyone who has it. // E06 E20
 func TestFilesOverTheAPI(t *testing.T) {
 	NoLeaks(t)
-	d := filed(t, t.TempDir(), "")
+	d := filed(t, NewData(t), "")
 	info := d.Do("PUT", "/api/buckets/docs/files/a/%C3%BC%20b.png", "member-key", png, 200)
 	if info["path"] != "a/ü b.png" || info["size"] != float64(len(png)) || len(info["sha256"].(string)) != 64 {
 		t.Errorf("%v", info)
@@ -99,7 +99,7 @@ func TestFilesOverTheAPI(t *testing.T) {
 // What does not fit, or is no path, or is not allowed to the key, is refused with the reason.
 func TestFilesThatAreRefused(t *testing.T) {
 	NoLeaks(t)
-	d := filed(t, t.TempDir(), "org_caps: {files: 1}\n")
+	d := filed(t, NewData(t), "org_caps: {files: 1}\n")
 	code := func(method, path, key, body string, want int) string {
 		t.Helper()
 		e, _ := d.Do(method, path, key, body, want)["error"].(map[string]any)
@@ -148,7 +148,7 @@ func TestFilesThatAreRefused(t *testing.T) {
 func TestTheBaseOfSignedURLs(t *testing.T) {
 	NoLeaks(t)
 	const asked = `{"path":"x"}`
-	d := filed(t, t.TempDir(), "public_hosts: [gateway.example.com]\n")
+	d := filed(t, NewData(t), "public_hosts: [gateway.example.com]\n")
 	d.Do("PUT", "/api/buckets/docs/files/x", "owner-key", "x", 200)
 	r := d.Request(t.Context(), "POST", "/api/buckets/docs/signed-urls", strings.NewReader(asked))
 	r.Host = "gateway.example.com"
@@ -160,7 +160,7 @@ func TestTheBaseOfSignedURLs(t *testing.T) {
 	if err := errors.Join(err, a.Body.Close()); err != nil || a.StatusCode != 501 || !strings.Contains(string(text), "public_url") {
 		t.Errorf("%d %s, %v", a.StatusCode, text, err)
 	}
-	public := filed(t, t.TempDir(), "public_url: https://gateway.example.com/turnpike/\n")
+	public := filed(t, NewData(t), "public_url: https://gateway.example.com/turnpike/\n")
 	public.Do("PUT", "/api/buckets/docs/files/x", "owner-key", "x", 200)
 	if got := public.Do("POST", "/api/buckets/docs/signed-urls", "owner-key", asked, 200)["signed_url"].(string); !strings.HasPrefix(got, "https://gateway.example.com/turnpike/v1/blobs/") {
 		t.Error(got)
@@ -170,7 +170,7 @@ func TestTheBaseOfSignedURLs(t *testing.T) {
 // A deleted org leaves no files, its signed URLs are void, and another org sees none of it. // E20
 func TestADeletedOrgLeavesNoFiles(t *testing.T) {
 	NoLeaks(t)
-	data := t.TempDir()
+	data := NewData(t)
 	d := filed(t, data, "")
 	d.Do("POST", "/api/orgs", "operator-key", `{"id":"gone"}`, 201)
 	key := d.Do("POST", "/api/orgs/gone/keys", "operator-key", `{"name":"k","role":"owner"}`, 201)["key"].(string)
@@ -194,7 +194,7 @@ func TestADeletedOrgLeavesNoFiles(t *testing.T) {
 // No log line has the path of a file or what makes a URL valid.
 func TestLogsHaveNoSignedURLs(t *testing.T) {
 	NoLeaks(t)
-	d := filed(t, t.TempDir(), "")
+	d := filed(t, NewData(t), "")
 	d.Do("PUT", "/api/buckets/docs/files/canary-path", "owner-key", "x", 200)
 	signed := d.SignedPath("canary-path")
 	if a := d.Send("GET", signed, nil, nobody...); a.Status != 200 {
@@ -215,7 +215,7 @@ func TestLogsHaveNoSignedURLs(t *testing.T) {
 // A backup has the files of buckets, and a restore puts them back. A damaged one is refused.
 func TestABackupHasTheFilesOfBuckets(t *testing.T) {
 	NoLeaks(t)
-	data := t.TempDir()
+	data := NewData(t)
 	d := filed(t, data, "")
 	d.Do("PUT", "/api/buckets/docs/files/a/x.txt", "owner-key", "hello", 200)
 	archive := filepath.Join(t.TempDir(), "backup.tar")

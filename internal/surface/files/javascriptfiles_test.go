@@ -71,7 +71,7 @@ func (j *javaScript) wants(got codeAnswer, want ...string) {
 // the round that has made it. The model reads how. // J16 J17 J19 J20 J23
 func TestJavaScriptHasFiles(t *testing.T) {
 	NoLeaks(t)
-	j := newJavaScript(t, t.TempDir(), "[quickjs]", "")
+	j := newJavaScript(t, NewData(t), "[quickjs]", "")
 	png := "\x89PNG\r\n\x1a\n-"
 	long := "city,people\n" + strings.Repeat("Zürich,443037\n", 1000)
 	image := `{"type":"image_url","image_url":{"url":"data:image/png;base64,` + base64.StdEncoding.EncodeToString([]byte(png)) + `"}},`
@@ -109,7 +109,7 @@ func TestJavaScriptHasFiles(t *testing.T) {
 // Files of a session stay when its variables are lost, and those of the conversation are given again. // E13 J19
 func TestFilesOfJavaScriptAreGivenAgain(t *testing.T) {
 	NoLeaks(t)
-	j := newJavaScript(t, t.TempDir(), "[quickjs]", "")
+	j := newJavaScript(t, NewData(t), "[quickjs]", "")
 	j.wants(j.ask(inlined("data.csv", "one"), "", executes(`globalThis.n = 1; writeFile("mine", readFile("data.csv") + "!")`)), `"exit":0`)
 	got := j.ask("", "", Use("execute_javascript", `{"code":"for (;;);","timeout":0.3}`), executes(`[typeof n, readFile("mine"), readFile("data.csv")]`))
 	j.wants(got, `the time limit was reached`, `"result":"[\"undefined\",\"one!\",\"one\"]"`)
@@ -129,7 +129,7 @@ func TestFilesOfJavaScriptAreGivenAgain(t *testing.T) {
 // JavaScript makes files that the request requires, and the cap of the key, half of the org's, counts. // J16 J18
 func TestRequiredFilesAndCapsOfJavaScript(t *testing.T) {
 	NoLeaks(t)
-	j := newJavaScript(t, t.TempDir(), "[quickjs]", "org_caps: {files: 4}\n")
+	j := newJavaScript(t, NewData(t), "[quickjs]", "org_caps: {files: 4}\n")
 	got := j.ask("", `,"files":[{"name":"out/a.csv","description":"two numbers"},{"name":"none.txt"}]`,
 		executes(`writeFile("out/a.csv", "1,2"); writeFile("b", "b")`, "b"), executes(`writeFile("c", "c")`, "c"))
 	if len(got.Files) != 3 || got.Files[0].Name != "b" || got.Files[1].Text != "1,2" || got.Files[2].Name != "none.txt" {

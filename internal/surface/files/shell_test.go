@@ -37,7 +37,7 @@ func TestCommandsOfChat(t *testing.T) {
 		Use("shell", `{"commands":["cat a.txt; echo oh >&2","sh -c 'exit 7' > b.txt; exit 7"],"outputs":["b.txt"]}`),
 	))
 	yaml := SwitchedOrg(up.URL, "{enable_code_execution: true}", withShell)
-	d := Manage(MustRunWith(t, t.TempDir(), yaml, Environment(), o))
+	d := Manage(MustRunWith(t, NewData(t), yaml, Environment(), o))
 	a := d.Send("POST", ChatPath, strings.NewReader(`{"model":"m","messages":[{"role":"user","content":"x"}],"enable_code_execution":true,"stream":true}`))
 	for _, want := range []string{
 		`"phase":"calling","data":{"tool_type":"shell","commands":["cat a.txt; echo oh \u003e\u00262","sh -c 'exit 7' \u003e b.txt; exit 7"]}`,
@@ -48,7 +48,7 @@ func TestCommandsOfChat(t *testing.T) {
 			t.Errorf("no %s in\n%s", want, a.Body)
 		}
 	}
-	off := Manage(MustRunWith(t, t.TempDir(), SwitchedOrg(up.URL, "{enable_code_execution: true}", "sandbox: {drivers: [bwrap]}\n"), Environment(), o))
+	off := Manage(MustRunWith(t, NewData(t), SwitchedOrg(up.URL, "{enable_code_execution: true}", "sandbox: {drivers: [bwrap]}\n"), Environment(), o))
 	before := len(up.Requests())
 	off.Send("POST", ChatPath, strings.NewReader(`{"model":"m","messages":[{"role":"user","content":"x"}],"enable_code_execution":true}`))
 	if offered := OfferedTools(t, up.Requests()[before]); strings.Contains(strings.Join(offered, " "), "shell") {
@@ -63,7 +63,7 @@ func TestCommandsOfTheResponsesAPI(t *testing.T) {
 	o := needsBwrap(t)
 	const command = "echo hi >> a.txt; wc -l < a.txt; exit 3"
 	up := NewUpstream(t, Turns(Use("shell", fmt.Sprintf(`{"commands":[%q],"timeout_ms":20000}`, command))))
-	g := MustRunWith(t, t.TempDir(), SwitchedOrg(up.URL, "{enable_code_execution: true}", withShell), Environment(), o)
+	g := MustRunWith(t, NewData(t), SwitchedOrg(up.URL, "{enable_code_execution: true}", withShell), Environment(), o)
 	d := Manage(g)
 	const body = `{"model":"m","input":%s,"tools":[{"type":"shell","environment":{"type":"container_auto"}}]%s}`
 	a := d.Send("POST", "/v1/responses", strings.NewReader(fmt.Sprintf(body, `"x"`, "")))

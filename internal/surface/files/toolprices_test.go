@@ -58,7 +58,7 @@ func TestToolCallsHaveAPrice(t *testing.T) {
 				t.Fatal(err)
 			}
 			runtime := strings.TrimPrefix(c.runtime+", max_calls: 20", ", ")
-			g := MustRunIn(t, t.TempDir(), "rates: "+rates+"\n"+Site{Upstream: up.URL, Runtime: runtime, Servers: []string{Server("tools", mcp.URL, c.server)}}.Yaml(), Environment())
+			g := MustRun(t, "rates: "+rates+"\n"+Site{Upstream: up.URL, Runtime: runtime, Servers: []string{Server("tools", mcp.URL, c.server)}}.Yaml())
 			a := g.Send("POST", "/v1/chat/completions", strings.NewReader(`{"model":"m","user":"u","max_tokens":100,"messages":[{"role":"user","content":"x"}]}`),
 				"Authorization", "Bearer owner-key", "turnpike-extensions", "cost")
 			if a.Status != 200 {

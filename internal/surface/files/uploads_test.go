@@ -19,7 +19,7 @@ func code(answer map[string]any) string {
 // A key uploads files, lists, reads and deletes them. For other members they do not exist. // J17 J13
 func TestFilesOfAKey(t *testing.T) {
 	NoLeaks(t)
-	d := filed(t, t.TempDir(), "")
+	d := filed(t, NewData(t), "")
 	other := d.Do("POST", "/api/keys", "owner-key", `{"name":"other","role":"member"}`, 201)["key"].(string)
 	large := strings.Repeat("0123456789abcdef", 200_000) // is in a file of the spool
 	one := d.Uploaded("member-key", Upload{Name: "dir/data é.csv", Text: "a,b\n", Fields: []string{"purpose", "user_data"}}, 200)
@@ -76,7 +76,7 @@ func TestFilesOfAKey(t *testing.T) {
 // Every part of the form counts, or is refused.
 func TestUploadsThatAreRefused(t *testing.T) {
 	NoLeaks(t)
-	d := filed(t, t.TempDir(), "org_caps: {files: 1}\n")
+	d := filed(t, NewData(t), "org_caps: {files: 1}\n")
 	for _, c := range []struct {
 		name   string
 		upload Upload
@@ -120,7 +120,7 @@ func TestUploadsThatAreRefused(t *testing.T) {
 // Two hundred uploads at once are all stored, under different ids, and survive a restart.
 func TestManyUploadsAtOnce(t *testing.T) {
 	NoLeaks(t)
-	data := t.TempDir()
+	data := NewData(t)
 	d := filed(t, data, "")
 	var wait sync.WaitGroup
 	for i := range 200 {

@@ -68,7 +68,7 @@ func newGallery(t *testing.T, provider, runtime string) *gallery {
 		scrape += fmt.Sprintf(", url: %q", g.site.URL)
 	}
 	runtime = fmt.Sprintf("{builtin_tools: [{name: web_scrape}], web: {scrape: {%s}}%s}", scrape, runtime)
-	data, yaml := t.TempDir(), "rates: "+rates+"\n"+Site{Upstream: g.up.URL}.WithBuiltins(runtime)
+	data, yaml := NewData(t), "rates: "+rates+"\n"+Site{Upstream: g.up.URL}.WithBuiltins(runtime)
 	g.Documented = Manage(MustRunIn(t, data, yaml, Environment()))
 	g.again = func() *Gateway {
 		if err := g.Stop(); err != nil {

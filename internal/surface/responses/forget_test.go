@@ -33,7 +33,7 @@ func TestNothingOfAResponseThatIsNotStoredIsOnDisk(t *testing.T) {
 	asked, said := Asks(Use("echo", `{"t":"`+text+`"}`), Use(text, `{}`)), Says("It is "+text+".")
 	up := NewUpstream(t, Script(asked, said, asked, said))
 	tools := NewMCP(t, map[string]Handler{"echo": Echo})
-	data := t.TempDir()
+	data := NewData(t)
 	g := MustRunIn(t, data, Site{Upstream: up.URL, Servers: []string{Server("tools", tools.URL)}}.Yaml(), Environment())
 	ask := func(store bool) Answer {
 		body := fmt.Sprintf(`{"model":"m","store":%t,"input":%q}`, store, text)
@@ -73,7 +73,7 @@ func TestTextsOfAResponseThatIsNotStoredAreOnDiskOnlyIfItWaits(t *testing.T) {
 		waits, restart bool
 	}{{"nothing waits", false, false}, {"a call waits", true, false}, {"a restart while a call waits, after which its tool has changed", true, true}} {
 		t.Run(c.name, func(t *testing.T) {
-			text, data := id.New("SECRET-"), t.TempDir()
+			text, data := id.New("SECRET-"), NewData(t)
 			free, asking := Asks(Use("echo", `{"t":"`+text+`"}`)).Saying("I look for "+text), Asks(Use("delete", `{"t":"`+text+`"}`))
 			turns := Script(free, Says("It is "+text+"."))
 			if c.waits {

@@ -58,7 +58,7 @@ func TestAnMCPServerAnswersHostedTools(t *testing.T) {
 		"run_code": func(context.Context, string) (string, error) { return "2", nil },
 		"fails":    func(context.Context, string) (string, error) { return "", errors.New("down") },
 	})
-	data := t.TempDir()
+	data := NewData(t)
 	yaml := func(more ...string) string {
 		return Site{Upstream: up.URL, Servers: []string{Server("tools", tools.URL, more...)}}.Yaml()
 	}

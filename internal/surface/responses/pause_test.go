@@ -23,7 +23,7 @@ func pausedSite(t *testing.T, runtime string) *Gated {
 		Says("done").Write(w)
 	})
 	tools := NewMCP(t, map[string]Handler{"delete": Echo, "look": Echo}, "look")
-	g := &Gated{Data: t.TempDir(), Upstream: up, Tools: tools}
+	g := &Gated{Data: NewData(t), Upstream: up, Tools: tools}
 	g.Yaml = Site{Upstream: up.URL, Runtime: "on_limit: pause, approval_hold: 1s, " + runtime, Servers: []string{Server("tools", tools.URL)}}.Yaml()
 	g.Documented = Manage(MustRunIn(t, g.Data, g.Yaml, Environment()))
 	return g

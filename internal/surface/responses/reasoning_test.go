@@ -112,7 +112,7 @@ func TestReasoningSurvivesHandovers(t *testing.T) {
 			up := StrictUpstream(t, tt.story)
 			yaml := Site{Upstream: strings.TrimSuffix(up.URL, "/v1"), Runtime: "dropped_params: refuse", Servers: []string{Server("s", tools.URL)}}.Yaml()
 			yaml, name := OfKind(yaml, tt.kind)
-			data := t.TempDir()
+			data := NewData(t)
 			c := newConversation(nil)
 			c.model = name
 			for n := range 3 {

@@ -236,7 +236,7 @@ func access() map[string]struct {
 		"GET /api/agents/{id}/versions":                {reads, things(200, "/api/agents/%s/versions", (*twoOrgs).agent)},
 		"GET /api/agents/{id}/versions/{version}":      {reads, things(200, "/api/agents/%s/versions/1", (*twoOrgs).agent)},
 		"GET /api/agents/{id}/mcp-servers":             {reads, things(200, "/api/agents/%s/mcp-servers", (*twoOrgs).agent)},
-		"POST /api/agents/{id}/mcp-servers":            {manages, withBody(things(201, "/api/agents/%s/mcp-servers", (*twoOrgs).agent), AgentServer)},
+		"POST /api/agents/{id}/mcp-servers":            {manages, withBody(things(201, "/api/agents/%s/mcp-servers", (*twoOrgs).agent), agentServer)},
 		"GET /api/agents/{id}/mcp-servers/{sid}":       {reads, parts(200, "mcp-servers", (*twoOrgs).agentServer)},
 		"GET /api/agents/{id}/mcp-servers/{sid}/tools": {manages, parts(502, "mcp-servers", (*twoOrgs).agentServerTools)[:2]},
 		"PUT /api/agents/{id}/mcp-servers/{sid}":       {manages, parts(200, "mcp-servers", (*twoOrgs).agentServer)},
@@ -472,7 +472,7 @@ func (w *twoOrgs) agentRun(key string) string {
 // agentServer returns the path of an MCP server of an agent, after that of agents.
 func (w *twoOrgs) agentServer(key string) string {
 	list := w.agent(key) + "/mcp-servers"
-	return list + "/" + w.Do("POST", "/api/agents/"+list, key, AgentServer, 201)["id"].(string)
+	return list + "/" + w.Do("POST", "/api/agents/"+list, key, agentServer, 201)["id"].(string)
 }
 
 // customTool returns the body that creates a custom tool.
@@ -787,3 +787,6 @@ func TestARequestCannotNameAnotherOrg(t *testing.T) {
 		}
 	}
 }
+
+// agentServer is an MCP server that is added to agents.
+const agentServer = `{"name":"tools","url":"https://example.com/mcp"}`

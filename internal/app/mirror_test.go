@@ -91,7 +91,7 @@ func (m *mirror) furnish(org, owner string) *world {
 		add("agent", id)
 		add("version", id, "1")
 		add("agent hook", id, create("/api/agents/"+id+"/hooks", AgentHook))
-		add("agent server", id, create("/api/agents/"+id+"/mcp-servers", AgentServer))
+		add("agent server", id, create("/api/agents/"+id+"/mcp-servers", agentServer))
 		add("agent tool", id, create("/api/agents/"+id+"/tools", fmt.Sprintf(`{"tool_type":"custom","tool_name":"tassigned_%s"}`, org)))
 		session := create("/api/agents/"+id+"/sessions", `{"title":"one","initial_messages":[{"role":"user","content":"Before."}]}`)
 		if add("session", session); i < 2 {
@@ -180,7 +180,7 @@ func kindOf(pattern string) (kind string, known bool) {
 func goodBodies() map[string]string {
 	return map[string]string{
 		"PATCH /api/agents/{id}":                 `{"description":"taken over"}`,
-		"POST /api/agents/{id}/mcp-servers":      AgentServer,
+		"POST /api/agents/{id}/mcp-servers":      agentServer,
 		"PUT /api/agents/{id}/mcp-servers/{sid}": `{"enabled":false}`,
 		"POST /api/agents/{id}/hooks":            AgentHook,
 		"POST /api/agents/{id}/tools":            `{"tool_type":"builtin","tool_name":"web_search"}`,

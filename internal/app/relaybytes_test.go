@@ -84,7 +84,7 @@ func costOfRelay(t *testing.T, c relayCase) exactCost {
 	provider := rawProvider(t, c.answer)
 	g := MustRunWith(t, t.TempDir(), Site{Upstream: "http://" + provider, Feature: "none"}.Yaml(), Environment(),
 		app.Options{Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
-	client := rawClient{t: t, conn: g.Raw(""), request: []byte(c.request), want: []byte(c.answer[len(c.answer)-1])}
+	client := rawClient{t: t, conn: raw(g, ""), request: []byte(c.request), want: []byte(c.answer[len(c.answer)-1])}
 	client.ask(warm)
 	var least exactCost
 	for round := range rounds {

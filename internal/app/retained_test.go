@@ -54,7 +54,7 @@ func TestAnAnnouncedBodyReservesNothing(t *testing.T) {
 	const clients = 40
 	before := heap()
 	for range clients {
-		g.Raw(declares("a-key", 10<<20))
+		raw(g, declares("a-key", 10<<20))
 	}
 	settled := make(chan int64, 1)
 	go func() {
@@ -86,7 +86,7 @@ func TestAnOrgThatHoldsItsShareIsRefusedAndOthersAreNot(t *testing.T) {
 	large := strings.Repeat(" ", 5<<20)
 	refused := make(chan string, 16)
 	for range cap(refused) {
-		c := g.Raw(declares("a-key", 10<<20))
+		c := raw(g, declares("a-key", 10<<20))
 		go func() {
 			_, _ = io.WriteString(c, large) // which may be cut off
 			resp, err := http.ReadResponse(bufio.NewReader(c), nil)
@@ -130,7 +130,7 @@ func TestRepeatsThatNobodyReadsHoldWhatIsCharged(t *testing.T) {
 	const clients = 40
 	var conns []net.Conn
 	for range clients {
-		conns = append(conns, g.Raw(fmt.Sprintf("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer owner-key\r\n"+
+		conns = append(conns, raw(g, fmt.Sprintf("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer owner-key\r\n"+
 			"Idempotency-Key: k\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(Question), Question)))
 	}
 	ended := func(status string) int {
@@ -156,4 +156,16 @@ func TestRepeatsThatNobodyReadsHoldWhatIsCharged(t *testing.T) {
 	if text, _ := g.Post(Question, "Idempotency-Key", "k").Completion(t); len(text) != 4<<20 {
 		t.Errorf("a client that reads gets %d bytes", len(text))
 	}
+}
+
+// raw sends the text on a connection of its own.
+func raw(g *Gateway, text string) net.Conn {
+	g.T.Helper()
+	c, err := net.Dial("tcp", strings.TrimPrefix(g.URL, "http://"))
+	if err != nil {
+		g.T.Fatal(err)
+	}
+	g.T.Cleanup(func() { _ = c.Close() })
+	_, _ = io.WriteString(c, text) // a request that is refused early is not read to its end
+	return c
 }

@@ -285,7 +285,7 @@ func TestAnnotationsPlanOnlyWhereTheServerIsTrusted(t *testing.T) { // D14
 	for trust, together := range map[string]bool{"true": true, "false": false} {
 		var now, most atomic.Int32
 		slow := func(ctx context.Context, _ string) (string, error) {
-			Raise(&most, now.Add(1))
+			raise(&most, now.Add(1))
 			defer now.Add(-1)
 			if !together {
 				return "ok", Pause(ctx, 20*time.Millisecond)
@@ -329,5 +329,14 @@ func TestUnknownMembersOfManagementBodiesAreNamed(t *testing.T) {
 	e := d.Do("PUT", "/api/secrets/a", "owner-key", `{"valeu":"CANARY","CANARY":1}`, 400)["error"].(map[string]any)
 	if e["param"] != nil || strings.Contains(fmt.Sprint(e), "CANARY") || strings.Contains(fmt.Sprint(e), "valeu") {
 		t.Errorf("a secret: %v", e)
+	}
+}
+
+func raise(most *atomic.Int32, now int32) {
+	for {
+		old := most.Load()
+		if now <= old || most.CompareAndSwap(old, now) {
+			return
+		}
 	}
 }

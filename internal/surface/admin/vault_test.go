@@ -35,7 +35,7 @@ func TestAChangedSecretIsUsedByTheVeryNextRequest(t *testing.T) { // K06 D18
 	up := NewUpstream(t, Script(Asks(Use("echo", `{}`)), Says("one"), Asks(Use("echo", `{}`)), Asks(Use("echo", `{"n":2}`)), Says("two")))
 	d = Manage(MustRun(t, Site{Upstream: up.URL}.WithVault()))
 	d.Do("PUT", "/api/secrets/gh", "owner-key", `{"value":"first"}`, 200)
-	d.Keep("s", tools.URL, "owner-key")
+	addServer(d, "s", tools.URL, "owner-key")
 	d.Post(Question).Completion(t)
 	d.Do("PUT", "/api/secrets/gh", "owner-key", `{"value":"second"}`, 200)
 	change <- "third"
@@ -55,7 +55,7 @@ func TestAMissingSecretFailsTheDiscoveryAndIsNamed(t *testing.T) { // K06 D18
 	tools := NewMCP(t, map[string]Handler{"echo": Echo})
 	up := NewUpstream(t, CallThenAnswer)
 	d := Manage(MustRun(t, Site{Upstream: up.URL}.WithVault()))
-	d.Keep("s", tools.URL, "owner-key")
+	addServer(d, "s", tools.URL, "owner-key")
 	run := func(calls int) {
 		t.Helper()
 		d.Post(ChatBody).Completion(t)
@@ -64,7 +64,7 @@ func TestAMissingSecretFailsTheDiscoveryAndIsNamed(t *testing.T) { // K06 D18
 		}
 	}
 	run(0)
-	if state, why := d.Status("s", "owner-key"); state != "failed" || why != "secret:gh: the org's vault has no such secret" {
+	if state, why := statusOfServer(d, "s", "owner-key"); state != "failed" || why != "secret:gh: the org's vault has no such secret" {
 		t.Errorf("%s, %q", state, why)
 	}
 	if !strings.Contains(d.Log.String(), "secret:gh: the org's vault has no such secret") {
@@ -75,7 +75,7 @@ func TestAMissingSecretFailsTheDiscoveryAndIsNamed(t *testing.T) { // K06 D18
 	}
 	d.Do("PUT", "/api/secrets/gh", "owner-key", `{"value":"x"}`, 200)
 	run(1)
-	if state, why := d.Status("s", "owner-key"); state != "connected" || why != "" {
+	if state, why := statusOfServer(d, "s", "owner-key"); state != "connected" || why != "" {
 		t.Errorf("%s, %q", state, why)
 	}
 	d.Do("DELETE", "/api/secrets/gh", "owner-key", "", 200)
@@ -90,7 +90,7 @@ func TestAnOrgHasAVaultOfItsOwn(t *testing.T) { // K06 K07
 	d := Manage(MustRun(t, Site{Upstream: up.URL, Servers: []string{Server("s", tools.URL, `headers: {Authorization: "Bearer secret:gh"}`)}}.WithVault()))
 	d.Do("POST", "/api/orgs", "operator-key", `{"id":"other","features":["mcp_outbound"]}`, 201)
 	other := d.Do("POST", "/api/orgs/other/keys", "operator-key", `{"name":"first","role":"owner"}`, 201)["key"].(string)
-	d.Keep("s", tools.URL, other)
+	addServer(d, "s", tools.URL, other)
 	d.Do("PUT", "/api/secrets/gh", "owner-key", `{"value":"ours"}`, 200)
 	ask := func(key string) { d.Post(ChatBody, "Authorization", "Bearer "+key) }
 	ask(other)
@@ -185,7 +185,7 @@ func TestAMasterKeyIsMadeInTheDataDirectory(t *testing.T) { // K06
 
 	d := boot()
 	d.Do("PUT", "/api/secrets/gh", "owner-key", `{"value":"x"}`, 200)
-	d.Keep("s", tools.URL, "owner-key")
+	addServer(d, "s", tools.URL, "owner-key")
 	if !strings.Contains(d.Log.String(), "keep a copy in another place") {
 		t.Errorf("the log does not say where the key is: %s", d.Log.String())
 	}
@@ -224,7 +224,7 @@ func TestWithoutItsMasterKeyTheVaultIsOff(t *testing.T) { // K06
 	data := t.TempDir()
 	d := Manage(MustRunIn(t, data, Site{Upstream: up.URL}.WithVault(), Environment()))
 	d.Do("PUT", "/api/secrets/gh", "owner-key", `{"value":"x"}`, 200)
-	d.Keep("s", tools.URL, "owner-key")
+	addServer(d, "s", tools.URL, "owner-key")
 	_ = d.Stop()
 
 	d = Manage(MustRunIn(t, data, Site{Upstream: up.URL}.Yaml(), Environment()))
@@ -234,7 +234,7 @@ func TestWithoutItsMasterKeyTheVaultIsOff(t *testing.T) { // K06
 	}
 	d.Do("POST", "/api/mcp-servers", "owner-key", `{"name":"t","url":"https://example.com/mcp","headers":{"X-Api-Key":"secret:gh"}}`, 422)
 	d.Post(ChatBody).Completion(t)
-	if state, why := d.Status("s", "owner-key"); state != "failed" || why != "secret:gh: "+secret.ErrNoVault.Error() {
+	if state, why := statusOfServer(d, "s", "owner-key"); state != "failed" || why != "secret:gh: "+secret.ErrNoVault.Error() {
 		t.Errorf("%s, %q", state, why)
 	}
 	if list := d.Do("GET", "/api/secrets", "owner-key", "", 200)["data"].([]any); len(list) != 1 {
@@ -257,13 +257,13 @@ func TestAMasterKeyThatWasChangedSaysWhatToDo(t *testing.T) { // K06
 	}
 	d := boot(MasterKey)
 	d.Do("PUT", "/api/secrets/gh", "owner-key", `{"value":"token"}`, 200)
-	d.Keep("s", tools.URL, "owner-key")
+	addServer(d, "s", tools.URL, "owner-key")
 	_ = d.Stop()
 
-	d = boot(OtherKey)
+	d = boot(otherKey)
 	d.Post(ChatBody).Completion(t)
 	const why = "sealed under another master key: set master_key_previous to that key, or store the secret again"
-	if state, got := d.Status("s", "owner-key"); state != "failed" || got != "secret:gh: "+why {
+	if state, got := statusOfServer(d, "s", "owner-key"); state != "failed" || got != "secret:gh: "+why {
 		t.Errorf("%s, %q", state, got)
 	}
 	if !strings.Contains(d.Log.String(), why) || len(tools.Of("")) != 0 {
@@ -271,14 +271,14 @@ func TestAMasterKeyThatWasChangedSaysWhatToDo(t *testing.T) { // K06
 	}
 	_ = d.Stop()
 
-	d = boot(OtherKey, MasterKey)
+	d = boot(otherKey, MasterKey)
 	d.Post(ChatBody).Completion(t)
 	if !strings.Contains(d.Log.String(), "remove master_key_previous") {
 		t.Error("nobody is told that the previous key has done its work")
 	}
 	_ = d.Stop()
 
-	d = boot(OtherKey)
+	d = boot(otherKey)
 	d.Post(ChatBody).Completion(t)
 	if got := tools.Bearers("tools/call"); fmt.Sprint(got) != "[token token]" {
 		t.Errorf("the calls came with %v", got)
@@ -295,7 +295,7 @@ func TestASecretThatWasMovedInTheStoreDoesNotOpen(t *testing.T) { // K06 K07
 	d.Do("POST", "/api/orgs", "operator-key", `{"id":"victim"}`, 201)
 	victim := d.Do("POST", "/api/orgs/victim/keys", "operator-key", `{"name":"first","role":"owner"}`, 201)["key"].(string)
 	d.Do("PUT", "/api/secrets/gh", victim, `{"value":"stolen"}`, 200)
-	d.Keep("s", tools.URL, "owner-key")
+	addServer(d, "s", tools.URL, "owner-key")
 	_ = d.Stop()
 
 	store, err := database.Open(t.Context(), database.Options{Path: filepath.Join(data, app.DatabaseFile)})
@@ -316,7 +316,7 @@ func TestASecretThatWasMovedInTheStoreDoesNotOpen(t *testing.T) { // K06 K07
 
 	d = Manage(MustRunIn(t, data, yaml, Environment()))
 	d.Post(ChatBody).Completion(t)
-	if state, why := d.Status("s", "owner-key"); state != "failed" || !strings.Contains(why, "was sealed for another org or name") {
+	if state, why := statusOfServer(d, "s", "owner-key"); state != "failed" || !strings.Contains(why, "was sealed for another org or name") {
 		t.Errorf("%s, %q", state, why)
 	}
 	if got := tools.Of(""); len(got) != 0 {
@@ -329,7 +329,7 @@ func TestSecretsCommands(t *testing.T) { // K06
 	tools := NewMCP(t, map[string]Handler{"echo": Echo})
 	data := t.TempDir()
 	d := Manage(MustRunIn(t, data, Site{Upstream: "http://127.0.0.1:9"}.WithVault(), Environment()))
-	d.Keep("s", tools.URL, "owner-key")
+	addServer(d, "s", tools.URL, "owner-key")
 	run := func(in string, want int, args ...string) string {
 		t.Helper()
 		env := func(name string) (string, bool) {
@@ -382,3 +382,19 @@ func TestSecretsCommands(t *testing.T) { // K06
 		t.Errorf("the list is %s", a.Body)
 	}
 }
+
+// addServer adds a server over the API that gets the secret gh as a bearer token.
+func addServer(d Documented, name, url, key string) {
+	d.T.Helper()
+	d.Do("POST", "/api/mcp-servers", key, fmt.Sprintf(`{"name":%q,"url":%q,"headers":{"Authorization":"Bearer secret:gh"}}`, name, url), 201)
+}
+
+func statusOfServer(d Documented, server, key string) (state, why string) {
+	d.T.Helper()
+	s := d.Do("GET", "/api/mcp-servers/"+server, key, "", 200)["status"].(map[string]any)
+	why, _ = s["error"].(string)
+	return s["state"].(string), why
+}
+
+// otherKey is another master key than that of the harness.
+const otherKey = "n8vK1uYw3cRtB6mZ0sQeXaJ5hLfGdPoI9rTyUiWq2E4="

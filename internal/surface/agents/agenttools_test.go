@@ -103,7 +103,8 @@ func TestWrongCustomToolsAreRefused(t *testing.T) {
 // Tools are assigned, listed, changed and removed, which are versions of the agent. // N02 H23
 func TestToolsAreAssignedToAgents(t *testing.T) {
 	d := agentsAt(t)
-	look, send := d.CustomTool("look", `"endpoint":"https://example.com/look"`), d.CustomTool("send", `"endpoint":"https://example.com/send"`)
+	look := customTool(d, "look", `"endpoint":"https://example.com/look"`)
+	send := customTool(d, "send", `"endpoint":"https://example.com/send"`)
 	agent := d.NewAgent("")
 	path := "/api/agents/" + agent + "/tools"
 	made := d.AsOwner("POST", path, `{"tool_type":"custom","tool_name":"look","config_override":{"rules":[{"condition":"q CONTAINS secret","message":"Not that."}]}}`, 201)
@@ -190,8 +191,8 @@ func TestAnAgentCallsItsTools(t *testing.T) {
 	})
 	d := Manage(MustRun(t, Site{Upstream: up.URL, Feature: "none"}.WithVault()))
 	d.Do("PUT", "/api/secrets/shop", "owner-key", `{"value":"CANARY-one"}`, 200)
-	order := d.CustomTool("order", fmt.Sprintf(`"endpoint":%q,"headers":{"X-Key":"secret:shop"}`, shop.URL+"/orders"))
-	d.CustomTool("about", fmt.Sprintf(`"endpoint":%q,"method":"GET","class":"read"`, shop.URL+"/about"))
+	order := customTool(d, "order", fmt.Sprintf(`"endpoint":%q,"headers":{"X-Key":"secret:shop"}`, shop.URL+"/orders"))
+	customTool(d, "about", fmt.Sprintf(`"endpoint":%q,"method":"GET","class":"read"`, shop.URL+"/about"))
 	id := d.NewAgent(`,"tools":[{"name":"order"},{"tool_type":"custom","tool_name":"about"}]`)
 	first := d.StreamAgent(id, `{"message":"go"}`)
 	session := AgentFrames(t, first.Body)[0]["session_id"].(string)
@@ -243,8 +244,8 @@ func TestARuleOfAnAssignmentDenies(t *testing.T) {
 	shop := NewEndpoint(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "7") })
 	up := NewUpstream(t, Script(Asks(Use("look", `{"q":"the secret"}`), Use("peek", `{"q":"the secret"}`)), Says("done")))
 	d := Manage(MustRun(t, Site{Upstream: up.URL}.Yaml()))
-	d.CustomTool("look", fmt.Sprintf(`"endpoint":%q`, shop.URL+"/look"))
-	d.CustomTool("peek", fmt.Sprintf(`"endpoint":%q`, shop.URL+"/peek"))
+	customTool(d, "look", fmt.Sprintf(`"endpoint":%q`, shop.URL+"/look"))
+	customTool(d, "peek", fmt.Sprintf(`"endpoint":%q`, shop.URL+"/peek"))
 	id := d.NewAgent(`,"hooks":[{"event":"PreToolUse","type":"rule","matcher":"look","config":{"condition":"q CONTAINS secret","message":"Of the hook."}}],
 		"tools":[{"name":"look","config_override":{"rules":[{"condition":"q CONTAINS nothing"},{"condition":"q CONTAINS secret","message":"Not that."}]}},{"name":"peek"}]`)
 	d.StreamAgent(id, `{"message":"go"}`)
@@ -269,7 +270,7 @@ func TestToolsOfSessionsAndKeys(t *testing.T) {
 		Asks(Use("look", `{}`)).Write(w)
 	})
 	d := Manage(MustRun(t, Site{Upstream: up.URL}.Yaml()))
-	tool := d.CustomTool("look", fmt.Sprintf(`"endpoint":%q`, shop.URL+"/old"))
+	tool := customTool(d, "look", fmt.Sprintf(`"endpoint":%q`, shop.URL+"/old"))
 	id := d.NewAgent(`,"tools":[{"name":"look"}]`)
 	session := func(body string) string {
 		return d.AsOwner("POST", "/api/agents/"+id+"/sessions", body, 201)["id"].(string)
@@ -308,4 +309,11 @@ func TestTheToolsOfAnAgentsServerAreListed(t *testing.T) {
 		t.Errorf("a server that is gone: %v", failed)
 	}
 	d.AsOwner("GET", path+"/mcp_0/tools", "", 404)
+}
+
+// customTool creates a custom tool and returns its id.
+func customTool(d Documented, name, config string) string {
+	d.T.Helper()
+	body := fmt.Sprintf(`{"name":%q,"description":"Does %[1]s.","config":{%s}}`, name, config)
+	return d.AsOwner("POST", "/api/tools", body, 201)["id"].(string)
 }

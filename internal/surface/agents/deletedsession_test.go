@@ -26,7 +26,7 @@ func TestNoRunOutlivesADeletionAtTheSameTime(t *testing.T) {
 			if n == 3 {
 				in = "" // a session that comes into being meanwhile
 			}
-			sent = append(sent, d.SendTo(id, in, fmt.Sprint("message ", n)))
+			sent = append(sent, sendTo(d, id, in, fmt.Sprint("message ", n)))
 		}
 		paths := []string{"/api/agents/" + id}
 		if i%2 == 1 { // the session first
@@ -102,4 +102,18 @@ func TestASessionHasTheSumsOfItsRuns(t *testing.T) {
 	if listed := Elements(d.AsOwner("GET", "/api/agents/"+id+"/sessions", "", 200)["sessions"]); listed[0].(map[string]any)["cost_usd"] != s["cost_usd"] {
 		t.Errorf("listed are %v", listed)
 	}
+}
+
+// sendTo enqueues a message in the background; session "" begins a new one.
+func sendTo(d Documented, id, session, message string) chan Answer {
+	out := make(chan Answer, 1)
+	body := fmt.Sprintf(`{"message":%q,"when_busy":"enqueue","detached":true}`, message)
+	if session != "" {
+		body = fmt.Sprintf(`{"message":%q,"session_id":%q,"when_busy":"enqueue","detached":true}`, message, session)
+	}
+	go func() {
+		defer close(out)
+		out <- d.Send("POST", "/api/agents/"+id+"/run/stream", strings.NewReader(body), "Authorization", "Bearer owner-key")
+	}()
+	return out
 }

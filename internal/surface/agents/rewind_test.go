@@ -202,7 +202,7 @@ func TestAHistoryIsRewoundAndForked(t *testing.T) {
 		}
 		forks[kind] = fork{h, h.at(id), four}
 		if kind == "conversation" {
-			d.RewoundResponse(response, up)
+			checkRewoundResponse(d, response, up)
 		}
 	}
 	if err := d.Stop(); err != nil {
@@ -290,5 +290,22 @@ func TestABusyHistoryIsNeitherRewoundNorForked(t *testing.T) {
 		}
 		h.chat = h.chat[:min(len(h.chat), 1)] // whose first message is of the first request
 		h.sees("new", "user before", "user new")
+	}
+}
+
+// checkRewoundResponse fails the test unless a response that was rewound is stored, and goes on as a branch.
+func checkRewoundResponse(d Documented, id string, up *Upstream) {
+	d.T.Helper()
+	send := func(method, path, body string) Answer {
+		return d.Send(method, path, strings.NewReader(body), "Authorization", "Bearer owner-key")
+	}
+	if a := send("GET", "/v1/responses/"+id, ""); a.Status != 200 {
+		d.T.Errorf("a response that was rewound: %d %s", a.Status, a.Body)
+	}
+	send("POST", "/v1/responses", fmt.Sprintf(`{"model":"m","previous_response_id":%q,"input":"branch"}`, id))
+	seen := up.Requests()
+	const want = "user before|user one|assistant re: one|user two|assistant re: two|user branch"
+	if got := strings.Join(Prompt(d.T, seen[len(seen)-1]), "|"); got != want {
+		d.T.Errorf("the branch saw %s", got)
 	}
 }

@@ -46,22 +46,22 @@ func TestAnApprovalIsBoundToItsServer(t *testing.T) {
 	answers := g.Ask(sessionQuestion("s", ""))
 	waiting := waits(first)
 	g.Do("PATCH", "/api/mcp-servers/pay", "owner-key", fmt.Sprintf(`{"url":%q}`, second.URL), 200)
-	g.AgentDecide(waiting, "approver-key", remember, 200)
+	agentDecide(g, waiting, "approver-key", remember, 200)
 	again := waits(second)
 	if got := g.Do("GET", "/v1/approvals/"+waiting, "approver-key", "", 200)["status"]; got != "void" || again == waiting {
 		t.Errorf("the approval for the former URL is %v", got)
 	}
-	g.AgentDecide(again, "approver-key", remember, 200)
+	agentDecide(g, again, "approver-key", remember, 200)
 	answered(answers, "one", 0, 1)
 
 	g.Do("PATCH", "/api/mcp-servers/pay", "owner-key", fmt.Sprintf(`{"url":%q}`, first.URL), 200)
 	answers = g.Ask(sessionQuestion("s", ""))
-	g.AgentDecide(waits(first), "approver-key", remember, 200)
+	agentDecide(g, waits(first), "approver-key", remember, 200)
 	answered(answers, "two", 1, 1)
 
 	g.Do("DELETE", "/api/mcp-servers/pay", "owner-key", "", 200)
 	create(first)
 	answers = g.Ask(sessionQuestion("s", ""))
-	g.AgentDecide(waits(first), "approver-key", `{"decision":"deny"}`, 200)
+	agentDecide(g, waits(first), "approver-key", `{"decision":"deny"}`, 200)
 	answered(answers, "three", 1, 1)
 }

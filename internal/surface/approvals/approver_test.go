@@ -46,7 +46,7 @@ func TestAnApproverSeesWhoAsksAndWhatFor(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			open := g.Ask(saying(c.messages...), app...)
-			a := g.Shown(g.Only())
+			a := shownAlone(g, g.Only())
 			if a["last_user_message"] != c.want || a["last_user_message_truncated"] != c.cut {
 				t.Errorf("the message is %.80q, cut %v", a["last_user_message"], a["last_user_message_truncated"])
 			}
@@ -58,7 +58,7 @@ func TestAnApproverSeesWhoAsksAndWhatFor(t *testing.T) {
 			}
 			g.Decide(a["id"].(string), "deny", "", 200)
 			Wait(t, open, "the answer")
-			a = g.Shown(a["id"].(string))
+			a = shownAlone(g, a["id"].(string))
 			if a["decided_by"] != "d" || a["decided_by_name"] != "d" || a["client"] != nil || a["last_user_message"] != c.want {
 				t.Errorf("decided: %v", a)
 			}
@@ -110,16 +110,16 @@ func TestAnApproverSeesWhetherSomebodyWaits(t *testing.T) {
 		close(left)
 	}()
 	id := g.Only()
-	g.ClientIs(id, "connected")
+	waitForClient(g, id, "connected")
 	leave()
 	<-left
-	g.ClientIs(id, "away")
+	waitForClient(g, id, "away")
 	again := g.Ask(GatedQuestion, append([]string{"Idempotency-Key", "k"}, app...)...)
-	g.ClientIs(id, "connected")
-	g.Do("DELETE", "/api/keys/"+g.Shown(id)["principal"].(string), "owner-key", "", 200)
+	waitForClient(g, id, "connected")
+	g.Do("DELETE", "/api/keys/"+shownAlone(g, id)["principal"].(string), "owner-key", "", 200)
 	Wait(t, again, "the end of the request")
-	g.ClientIs(id, nil)
-	if a := g.Shown(id); a["status"] != "void" || a["reason"] != "key_revoked" || a["principal_name"] != "app" {
+	waitForClient(g, id, nil)
+	if a := shownAlone(g, id); a["status"] != "void" || a["reason"] != "key_revoked" || a["principal_name"] != "app" {
 		t.Errorf("%v", a)
 	}
 }
@@ -137,7 +137,7 @@ func TestAnApproverSeesNoMessageOfAResponseThatIsNotStored(t *testing.T) {
 		if a := g.Send("POST", "/v1/responses", strings.NewReader(body)); a.Status != 200 {
 			t.Fatalf("%d %s", a.Status, a.Body)
 		}
-		a := g.Shown(g.Only())
+		a := shownAlone(g, g.Only())
 		if a["last_user_message"] != want || a["last_user_message_truncated"] != false || fmt.Sprint(a["arguments"]) != "map[n:7]" || a["client"] != "away" {
 			t.Errorf("%s: %v", body, a)
 		}
@@ -152,7 +152,7 @@ func TestTheCommandLineShowsWhoAsksAndWhatFor(t *testing.T) {
 	_, app := g.Key("invoice app", "member")
 	open := g.Ask(saying(message("user", "delete it\u202e\nby tomorrow"+strings.Repeat("x", 3000))), app...)
 	id := g.Only()
-	principal := g.Shown(id)["principal"].(string)
+	principal := shownAlone(g, id)["principal"].(string)
 	for _, c := range []struct {
 		env  map[string]string
 		more []string
@@ -177,4 +177,27 @@ func TestTheCommandLineShowsWhoAsksAndWhatFor(t *testing.T) {
 	if status != 0 || !strings.Contains(out, "by d") || strings.Contains(out, "client  ") {
 		t.Errorf("%d %s", status, out)
 	}
+}
+
+// shownAlone returns an approval as it is shown alone. A list must show the same, but for the client, which
+// may have come or left meanwhile.
+func shownAlone(g *Gated, id string) map[string]any {
+	g.T.Helper()
+	alone := g.Do("GET", "/v1/approvals/"+id, "approver-key", "", 200)
+	for _, a := range Objects(g.Do("GET", "/v1/approvals", "approver-key", "", 200)) {
+		a["client"] = alone["client"]
+		if a["id"] == id && fmt.Sprint(a) != fmt.Sprint(alone) {
+			g.T.Errorf("the list has %v\nalone it is %v", a, alone)
+		}
+	}
+	return alone
+}
+
+// waitForClient waits until an approval says this of its client.
+func waitForClient(g *Gated, id string, want any) {
+	g.T.Helper()
+	g.WaitUntil(func() (bool, any) {
+		a := g.Do("GET", "/v1/approvals/"+id, "approver-key", "", 200)
+		return a["client"] == want, a
+	})
 }

@@ -35,7 +35,7 @@ func TestAnApprovalIsRememberedInTheSession(t *testing.T) {
 	const remember, once = `{"decision":"approve","remember_for_session":true}`, `{"decision":"approve"}`
 	answers := g.Ask(sessionQuestion("s", ""))
 	first := g.Only()
-	if got := g.AgentDecide(first, "approver-key", remember, 200); got["status"] != "resolved" || got["approval_id"] != first {
+	if got := agentDecide(g, first, "approver-key", remember, 200); got["status"] != "resolved" || got["approval_id"] != first {
 		t.Errorf("the decision is %v", got)
 	}
 	answered(answers, "one", 2)
@@ -47,12 +47,12 @@ func TestAnApprovalIsRememberedInTheSession(t *testing.T) {
 	answered(g.Ask(sessionQuestion("s", "")), "three", 4)
 	for i, one := range []string{"s", "other"} { // another tool, another session
 		answers := g.Ask(sessionQuestion(one, ""))
-		g.AgentDecide(g.Only(), "approver-key", once, 200)
+		agentDecide(g, g.Only(), "approver-key", once, 200)
 		answered(answers, []string{"four", "five"}[i], 5+i)
 	}
 	g.Do("DELETE", "/v1/sessions/s", "owner-key", "", 200)
 	answers = g.Ask(sessionQuestion("s", ""))
-	g.AgentDecide(g.Only(), "approver-key", once, 200)
+	agentDecide(g, g.Only(), "approver-key", once, 200)
 	answered(answers, "six", 7)
 }
 
@@ -71,18 +71,18 @@ func TestWrongDecisionsOfTheAgenticRuntime(t *testing.T) {
 		`{"decision":"approve","reason":"x"}`:                 "reason",
 		`{"decision":"approve","early":1}`:                    "early",
 	} {
-		if got := fmt.Sprint(g.AgentDecide(id, "approver-key", body, 400)); !strings.Contains(got, want) {
+		if got := fmt.Sprint(agentDecide(g, id, "approver-key", body, 400)); !strings.Contains(got, want) {
 			t.Errorf("%s: %s", body, got)
 		}
 	}
 	for _, c := range [][2]string{{id, "member-key"}, {"appr_0", "owner-key"}, {"run_0", "approver-key"}} {
-		if got := g.AgentDecide(c[0], c[1], `{"decision":"approve"}`, 404); got["status"] != "not_found" || got["error"] == nil {
+		if got := agentDecide(g, c[0], c[1], `{"decision":"approve"}`, 404); got["status"] != "not_found" || got["error"] == nil {
 			t.Errorf("%v: %v", c, got)
 		}
 	}
-	g.AgentDecide(id, "approver-key", `{"decision":"deny","message":"not today"}`, 200)
-	g.AgentDecide(id, "approver-key", `{"decision":"deny"}`, 200)
-	g.AgentDecide(id, "approver-key", `{"decision":"approve"}`, 409)
+	agentDecide(g, id, "approver-key", `{"decision":"deny","message":"not today"}`, 200)
+	agentDecide(g, id, "approver-key", `{"decision":"deny"}`, 200)
+	agentDecide(g, id, "approver-key", `{"decision":"approve"}`, 409)
 	if a := Wait(t, answers, "the answer"); a.Stream(t).Text != "done" || !strings.Contains(g.Told(), "not today") || g.Executed() != 0 {
 		t.Errorf("%s; the model read %s", a.Body, g.Told())
 	}
@@ -97,7 +97,7 @@ func TestAMemberDecidesWhatItsRequestAsksFor(t *testing.T) {
 	const ask = `,"agent_permission":"ask"`
 	member := []string{"Authorization", "Bearer member-key"}
 	answers := g.Ask(sessionQuestion("s", ask), member...)
-	g.AgentDecide(g.Only(), "member-key", `{"decision":"approve","remember_for_session":true}`, 200)
+	agentDecide(g, g.Only(), "member-key", `{"decision":"approve","remember_for_session":true}`, 200)
 	for i := range 2 {
 		if a := Wait(t, answers, "the answer"); a.Status != 200 || g.Executed() != 1+i {
 			t.Fatalf("%d %s", a.Status, a.Body)
@@ -137,11 +137,11 @@ func TestACallOfChatIsDecidedEarly(t *testing.T) {
 	answers := g.Ask(sessionQuestion("s", ""))
 	Wait(t, asked, "a call of the model")
 	runID := fmt.Sprint(Objects(g.Do("GET", "/v1/runs?limit=1", "owner-key", "", 200))[0]["id"])
-	g.AgentDecide(runID, "member-key", `{"decision":"approve","early":true}`, 404)
-	if got := g.AgentDecide(runID, "approver-key", `{"decision":"approve"}`, 409); got["error"].(map[string]any)["code"] != "nothing_waits" {
+	agentDecide(g, runID, "member-key", `{"decision":"approve","early":true}`, 404)
+	if got := agentDecide(g, runID, "approver-key", `{"decision":"approve"}`, 409); got["error"].(map[string]any)["code"] != "nothing_waits" {
 		t.Errorf("a decision that is not early: %v", got)
 	}
-	if got := g.AgentDecide(runID, "approver-key", `{"decision":"approve","early":true,"remember_for_session":true}`, 200); got["status"] != "queued" {
+	if got := agentDecide(g, runID, "approver-key", `{"decision":"approve","early":true,"remember_for_session":true}`, 200); got["status"] != "queued" {
 		t.Errorf("the decision is %v", got)
 	}
 	for range 2 {
@@ -152,5 +152,11 @@ func TestACallOfChatIsDecidedEarly(t *testing.T) {
 	if a := Wait(t, answers, "the answer"); a.Stream(t).Text != "done" || g.Executed() != 2 {
 		t.Errorf("%d %s", a.Status, a.Body)
 	}
-	g.AgentDecide(runID, "approver-key", `{"decision":"approve"}`, 404)
+	agentDecide(g, runID, "approver-key", `{"decision":"approve"}`, 404)
+}
+
+// agentDecide sends a decision of the agentic runtime.
+func agentDecide(g *Gated, id, key, body string, status int) map[string]any {
+	g.T.Helper()
+	return g.Do("POST", "/v1/agent/approvals/"+id, key, body, status)
 }

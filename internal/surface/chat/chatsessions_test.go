@@ -117,7 +117,7 @@ func TestAChatSessionHasOneRunAtATime(t *testing.T) {
 	<-begun
 	const again = `{"model":"m","session_id":"s","messages":[{"role":"user","content":"x"}]}`
 	busy := g.Post(again)
-	if !busy.Refuses(t, 409, "session_busy", "session_id") || busy.Header.Get("Retry-After") == "" {
+	if !refusesWith(t, busy, 409, "session_busy", "session_id") || busy.Header.Get("Retry-After") == "" {
 		t.Errorf("%d %s", busy.Status, busy.Body)
 	}
 	if a := g.Send("PUT", "/v1/sessions/s", strings.NewReader(`{"messages":[{"role":"user","content":"x"}]}`), "Authorization", "Bearer owner-key"); a.Status != 409 {
@@ -136,11 +136,11 @@ func TestAChatSessionHasOneRunAtATime(t *testing.T) {
 		"a number": `1`, "with a space": `"a b"`, "a dot in front": `"."`, "too long": `"` + strings.Repeat("x", 129) + `"`,
 	} {
 		a := g.Post(`{"model":"m","session_id":` + body + `,"messages":[{"role":"user","content":"x"}]}`)
-		if !a.Refuses(t, 400, "", "session_id") {
+		if !refusesWith(t, a, 400, "", "session_id") {
 			t.Errorf("%s: %d %s", name, a.Status, a.Body)
 		}
 	}
-	if a := g.Post(again, "Turnpike-Mcp-Disabled", "true"); !a.Refuses(t, 400, "unsupported_parameter", "session_id") {
+	if a := g.Post(again, "Turnpike-Mcp-Disabled", "true"); !refusesWith(t, a, 400, "unsupported_parameter", "session_id") {
 		t.Errorf("without the loop: %d %s", a.Status, a.Body)
 	}
 	if a := g.Post(`{"model":"m","session_id":null,"messages":[{"role":"user","content":"x"}]}`); a.Status != 200 || strings.Contains(string(a.Body), "session_id") {
@@ -219,7 +219,7 @@ func TestAChatSessionIsExportedAndImported(t *testing.T) {
 	if out.ID != "s" || out.Object != "session" || out.Turns != 2 || len(out.Messages) != 8 {
 		t.Errorf("%s", out.raw)
 	}
-	if a := second.sessions("GET", "s", ""); !a.Refuses(t, 404, "session_not_found", "id") {
+	if a := second.sessions("GET", "s", ""); !refusesWith(t, a, 404, "session_not_found", "id") {
 		t.Errorf("%d %s", a.Status, a.Body)
 	}
 	for range 2 { // it may be sent again
@@ -424,4 +424,11 @@ func TestAChatSessionHasCallsOfTheClient(t *testing.T) {
 			t.Errorf("request %d: the model was told %s, want %s: %s", i, got, want, seen[i].Body)
 		}
 	}
+}
+
+// refusesWith reports whether an answer is an error with a code ("" = any) about a member.
+func refusesWith(t *testing.T, a Answer, status int, code, param string) bool {
+	t.Helper()
+	e := a.Fault(t).Error
+	return a.Status == status && e.Code != nil && (code == "" || *e.Code == code) && e.Param != nil && *e.Param == param
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"mime"
 	"mime/multipart"
 	"net/http"
 	"os"
@@ -77,7 +78,7 @@ func TestEveryEndpointIsRelayed(t *testing.T) {
 			}
 			continue
 		}
-		fields := sent.FieldsOf(t)
+		fields := formFields(t, sent)
 		if fields["file"][0] != string(speech) || fields["model"][0] != "odd-1" || fields["language"][0] != "de" || fields["name of file"][0] != `talk "1" \ü.mp3` {
 			t.Errorf("%s: %q", path, fields)
 		}
@@ -155,7 +156,7 @@ func TestALargeBodyIsSpooled(t *testing.T) {
 	if got := g.Send("POST", "/v1/audio/transcriptions", bytes.NewReader(body), "Content-Type", kind); got.Status != 200 {
 		t.Fatalf("%d %s", got.Status, got.Body)
 	}
-	if fields := up.Requests()[0].FieldsOf(t); fields["file"][0] != string(speech) || fields["model"][0] != "whisper" {
+	if fields := formFields(t, up.Requests()[0]); fields["file"][0] != string(speech) || fields["model"][0] != "whisper" {
 		t.Errorf("the provider got %d bytes for the model %q", len(fields["file"][0]), fields["model"])
 	}
 	large := `{"input":"` + strings.Repeat("é ", 4<<20) + `","model":"up/e"}`
@@ -431,5 +432,30 @@ func TestSpeechIsStreamedAndEnds(t *testing.T) {
 				t.Error("the answer seems to be complete")
 			}
 		})
+	}
+}
+
+// formFields returns the fields of a form that the provider got; of files, their bytes.
+func formFields(t *testing.T, r Received) map[string][]string {
+	t.Helper()
+	_, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string][]string{}
+	parts := multipart.NewReader(bytes.NewReader(r.Body), params["boundary"])
+	for {
+		part, err := parts.NextPart()
+		if err == io.EOF {
+			return out
+		}
+		data, readErr := io.ReadAll(part)
+		if err != nil || readErr != nil {
+			t.Fatal(err, readErr)
+		}
+		out[part.FormName()] = append(out[part.FormName()], string(data))
+		if part.FileName() != "" {
+			out["name of "+part.FormName()] = []string{part.FileName()}
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -38,7 +39,7 @@ func TestAClientThatTakesNothingEndsItsRelay(t *testing.T) {
 		}
 	})
 	g := impatient(t, Site{Upstream: up.URL}.Yaml(), httpd.Limits{StallTimeout: 300 * time.Millisecond})
-	c := g.Dial()
+	c := dial(g)
 	defer c.Close()
 	fmt.Fprintf(c, "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer owner-key\r\nContent-Length: %d\r\n\r\n%s", len(StreamedQuestion), StreamedQuestion)
 	Wait(t, gone, "the end of the provider's answer")
@@ -52,7 +53,7 @@ func TestABodyThatDoesNotComeIsAnswered(t *testing.T) {
 	g := impatient(t, Site{Upstream: up.URL}.Yaml(), httpd.Limits{BodyTimeout: 50 * time.Millisecond})
 	for request, form := range map[string]string{"POST /v1/chat/completions": `"type":"invalid_request_error"`, "POST /api/keys": `{"error":{"code"`} {
 		for _, length := range []string{"Content-Length: 100", "Transfer-Encoding: chunked"} {
-			c := g.Dial()
+			c := dial(g)
 			fmt.Fprintf(c, "%s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer owner-key\r\n%s\r\n\r\n", request, length)
 			resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 			if err != nil {
@@ -178,11 +179,21 @@ func TestAKeyInTheWrongPlaceIsNotLogged(t *testing.T) { // D18
 			t.Errorf("%s: status %d", path, a.Status)
 		}
 	}
-	c := g.Dial()
+	c := dial(g)
 	fmt.Fprint(c, "GET /owner-key HTTP/9.9\r\nAuthorization: Bearer owner-key\r\nowner-key\r\n\r\n")
 	_, _ = io.Copy(io.Discard, c)
 	_ = c.Close()
 	if strings.Contains(g.Log.String(), "owner-key") {
 		t.Errorf("the log has a key: %s", g.Log)
 	}
+}
+
+func dial(g *Gateway) net.Conn {
+	g.T.Helper()
+	c, err := net.Dial("tcp", strings.TrimPrefix(g.URL, "http://"))
+	if err != nil {
+		g.T.Fatal(err)
+	}
+	_ = c.SetDeadline(time.Now().Add(Patience))
+	return c
 }

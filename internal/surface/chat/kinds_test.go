@@ -36,7 +36,7 @@ func TestAProviderOfKindAnthropic(t *testing.T) {
 			yaml := Claude(Site{Upstream: up.URL, Servers: []string{`name: s, url: "http://127.0.0.1:9999/mcp"`}}, tt.more)
 			yaml = strings.Replace(yaml, up.URL+"/v1", up.URL+tt.base, 1)
 			d := Manage(MustRun(t, yaml))
-			if diff := cmp.Diff([]string{"up/m@0", "up/g-1@1770163200"}, d.Models()); diff != "" {
+			if diff := cmp.Diff([]string{"up/m@0", "up/g-1@1770163200"}, modelsOf(d)); diff != "" {
 				t.Error(diff)
 			}
 			a := d.Post(`{"model":"m","messages":[{"role":"user","content":"hi"}]}`)
@@ -81,7 +81,7 @@ func TestAProviderOfKindGemini(t *testing.T) { // M03
 			yaml = strings.Replace(yaml, "{name: up,", "{name: up, kind: gemini"+tt.more+",", 1)
 			yaml = strings.Replace(yaml, up.URL+"/v1", up.URL+tt.base, 1)
 			d := Manage(MustRun(t, yaml))
-			if diff := cmp.Diff([]string{"up/m@0", "up/g-1@0"}, d.Models()); diff != "" {
+			if diff := cmp.Diff([]string{"up/m@0", "up/g-1@0"}, modelsOf(d)); diff != "" {
 				t.Error(diff)
 			}
 			a := d.Post(`{"model":"m","messages":[{"role":"user","content":"hi"}],"verbosity":"low"}`)

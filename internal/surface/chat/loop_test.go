@@ -80,7 +80,7 @@ func TestAClientThatLeavesCancelsWhatItHasBegun(t *testing.T) {
 				if !loopOn {
 					s.Servers = nil
 				}
-				left := MustRun(t, s.Yaml()).Leave(request, reached)
+				left := leave(MustRun(t, s.Yaml()), request, reached)
 				if took := Wait(t, ended, "the model's end").Sub(left); took > soon {
 					t.Errorf("the model was cancelled after %v", took)
 				}
@@ -103,7 +103,7 @@ func TestAClientThatLeavesCancelsWhatItHasBegun(t *testing.T) {
 			up := NewUpstream(t, Script(Asks(many("wait", n)...)))
 			g := MustRun(t, Site{Upstream: up.URL, Servers: []string{Server("s", tools.URL)}}.Yaml())
 			go func() { inside.Wait(); close(reached) }()
-			left := g.Leave(request, reached)
+			left := leave(g, request, reached)
 			for range n {
 				if took := Wait(t, ended, "the tools' end").Sub(left); took > soon {
 					t.Errorf("a tool was cancelled after %v", took)
@@ -127,7 +127,7 @@ func TestAClientThatLeavesCancelsWhatItHasBegun(t *testing.T) {
 		defer close(release)
 		up := NewUpstream(t, Script(Says("hi")))
 		g := MustRun(t, Site{Upstream: up.URL, Servers: []string{Server("s", tools.URL)}}.Yaml())
-		g.Leave(Question, reached)
+		leave(g, Question, reached)
 		if err := g.Stop(); err != nil { // waits for the request: it has ended although discovery has not
 			t.Error(err)
 		}
@@ -135,4 +135,29 @@ func TestAClientThatLeavesCancelsWhatItHasBegun(t *testing.T) {
 			t.Error("the model was asked")
 		}
 	})
+}
+
+// leave sends a request, goes away once reached is closed, and returns when it
+// left.
+func leave(g *Gateway, body string, reached <-chan struct{}) time.Time {
+	g.T.Helper()
+	ctx, cancel := context.WithCancel(g.T.Context())
+	defer cancel()
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		resp, err := g.Client.Do(g.Request(ctx, "POST", "/v1/chat/completions", strings.NewReader(body)))
+		if err == nil {
+			buf := make([]byte, 512)
+			for err == nil {
+				_, err = resp.Body.Read(buf)
+			}
+			resp.Body.Close()
+		}
+	}()
+	Wait(g.T, reached, "the neighbour to be reached")
+	left := time.Now()
+	cancel()
+	Wait(g.T, over, "the client's end")
+	return left
 }

@@ -59,7 +59,7 @@ func accountOf(t *testing.T, status int, body []byte) (a account) {
 	}
 	for _, it := range o.Output {
 		a = append(a, strings.TrimSpace("item "+it.Type+" "+it.Name))
-		for _, text := range []string{it.Arguments, it.Said()} {
+		for _, text := range []string{it.Arguments, textOfItem(it)} {
 			if text != "" {
 				a = append(a, "says "+text)
 			}
@@ -178,4 +178,14 @@ func TestRecordedExchangesArePlayedAgain(t *testing.T) {
 			t.Errorf("%s in %q: no recording differs so any more: remove it", d.lines, d.in)
 		}
 	}
+}
+
+// textOfItem are the texts of a message.
+func textOfItem(it RespItem) (text string) {
+	for _, p := range it.Content {
+		if it.Type == "message" {
+			text += p.Text + p.Refusal
+		}
+	}
+	return text
 }

@@ -1,6 +1,7 @@
 package responses_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -50,15 +51,15 @@ const backgroundBody = `{"model":"m","input":"x","background":true}`
 func TestResponsesInTheBackground(t *testing.T) { // P20, J22
 	specs := spectest.Find(t)
 	g, called, release := heldModel(t)
-	first, _ := g.InBackground(t, backgroundBody)
+	first, _ := inBackground(t, g, backgroundBody)
 	<-called
-	specs.Check(t, "GET /v1/responses", g.Becomes(t, first, "in_progress"))
-	second, status := g.InBackground(t, backgroundBody)
-	third, _ := g.InBackground(t, backgroundBody)
+	specs.Check(t, "GET /v1/responses", becomes(t, g, first, "in_progress"))
+	second, status := inBackground(t, g, backgroundBody)
+	third, _ := inBackground(t, g, backgroundBody)
 	if status != "queued" {
 		t.Errorf("the second response is %s", status)
 	}
-	specs.Check(t, "GET /v1/responses", g.Becomes(t, second, "queued"))
+	specs.Check(t, "GET /v1/responses", becomes(t, g, second, "queued"))
 	for range 2 {
 		if a := g.Send("POST", "/v1/responses/"+second+"/cancel", nil, "Authorization", "Bearer owner-key"); a.Status != 200 || !strings.Contains(string(a.Body), `"status":"cancelled","background":true`) {
 			t.Errorf("cancelled while it is queued: %d %s", a.Status, a.Body)
@@ -71,24 +72,25 @@ func TestResponsesInTheBackground(t *testing.T) { // P20, J22
 		t.Errorf("deleted, and there: %d %s", a.Status, a.Body)
 	}
 	release()
-	g.Becomes(t, first, "completed")
+	becomes(t, g, first, "completed")
 	if a := g.Send("POST", "/v1/responses/"+first+"/cancel", nil, "Authorization", "Bearer owner-key"); a.Status != 200 || !strings.Contains(string(a.Body), `"status":"completed"`) {
 		t.Errorf("cancelled when it has ended: %d %s", a.Status, a.Body)
 	}
-	whole := string(g.Replayed(first, "").Body)
+	whole := string(replayed(g, first, "").Body)
 	all := cutEvents([]byte(whole))
 	if !strings.Contains(all[0], `"status":"queued"`) || !strings.Contains(all[1], "event: response.queued\n") || !strings.Contains(all[2], "event: response.in_progress\n") {
 		t.Errorf("the stream begins with\n%s", strings.Join(all[:3], ""))
 	}
 	specs.Check(t, "GET /v1/responses", whole)
 	for n := range len(all) - 1 {
-		if got, want := string(g.Replayed(first, fmt.Sprint("&starting_after=", n)).Body), strings.Join(all[n+1:], ""); got != want {
+		if got, want := string(replayed(g, first, fmt.Sprint("&starting_after=", n)).Body), strings.Join(all[n+1:], ""); got != want {
 			t.Errorf("after %d:\n%s\nwant\n%s", n, got, want)
 		}
 	}
 	streamed := g.Send("POST", "/v1/responses", strings.NewReader(`{"model":"m","input":"x","background":true,"stream":true}`), "Authorization", "Bearer owner-key")
 	id := strings.Replace(streamed.Header.Get("Turnpike-Run-Id"), "run_", "resp_", 1)
-	if again := string(g.Replayed(id, "").Body); again != string(streamed.Body) || !strings.Contains(again, "event: response.completed\n") {
+	again := string(replayed(g, id, "").Body)
+	if again != string(streamed.Body) || !strings.Contains(again, "event: response.completed\n") {
 		t.Errorf("the stream was\n%s\nand is\n%s", streamed.Body, again)
 	}
 	foreground := g.Send("POST", "/v1/responses", strings.NewReader(`{"model":"m","input":"x"}`), "Authorization", "Bearer owner-key")
@@ -100,12 +102,12 @@ func TestResponsesInTheBackground(t *testing.T) { // P20, J22
 
 func TestAResponseInProgressIsCancelledAndDeleted(t *testing.T) { // P20, J22
 	g, called, _ := heldModel(t)
-	id, _ := g.InBackground(t, backgroundBody)
+	id, _ := inBackground(t, g, backgroundBody)
 	<-called
 	if a := g.Send("POST", "/v1/responses/"+id+"/cancel", nil, "Authorization", "Bearer owner-key"); a.Status != 200 || !strings.Contains(string(a.Body), `"status":"cancelled"`) {
 		t.Errorf("cancelled during a model call: %d %s", a.Status, a.Body)
 	}
-	id, _ = g.InBackground(t, backgroundBody)
+	id, _ = inBackground(t, g, backgroundBody)
 	<-called
 	if a := g.Send("DELETE", "/v1/responses/"+id, nil, "Authorization", "Bearer owner-key"); a.Status != 200 {
 		t.Errorf("deleted during a model call: %d %s", a.Status, a.Body)
@@ -128,13 +130,13 @@ func TestAResponseInProgressIsCancelledAndDeleted(t *testing.T) { // P20, J22
 // A response that has not ended cannot be continued, and the answer says so. // P20, G18
 func TestAResponseThatHasNotEndedIsNotContinued(t *testing.T) {
 	g, called, release := heldModel(t)
-	first, _ := g.InBackground(t, backgroundBody)
+	first, _ := inBackground(t, g, backgroundBody)
 	<-called
-	second, _ := g.InBackground(t, backgroundBody)
-	third, _ := g.InBackground(t, backgroundBody)
+	second, _ := inBackground(t, g, backgroundBody)
+	third, _ := inBackground(t, g, backgroundBody)
 	for id, status := range map[string]string{first: "in progress", second: "queued"} {
 		for _, more := range []string{"", `,"background":true`, `,"stream":true`} {
-			a := g.Continued(id, more)
+			a := continued(g, id, more)
 			if text := string(a.Body); a.Status != 409 || !strings.Contains(text, "previous_response_not_ended") || !strings.Contains(text, status) || !strings.Contains(text, `"param":"previous_response_id"`) {
 				t.Errorf("a response that is %s is continued: %d %s", status, a.Status, a.Body)
 			}
@@ -147,14 +149,14 @@ func TestAResponseThatHasNotEndedIsNotContinued(t *testing.T) {
 		t.Fatalf("%d %s", a.Status, a.Body)
 	}
 	for _, gone := range []string{third, "resp_unknown"} {
-		if a := g.Continued(gone, ""); a.Status != 400 || !strings.Contains(string(a.Body), "previous_response_not_found") {
+		if a := continued(g, gone, ""); a.Status != 400 || !strings.Contains(string(a.Body), "previous_response_not_found") {
 			t.Errorf("%s is continued: %d %s", gone, a.Status, a.Body)
 		}
 	}
 	release()
-	g.Becomes(t, second, "completed")
+	becomes(t, g, second, "completed")
 	for _, id := range []string{first, second} {
-		if a := g.Continued(id, ""); a.Status != 200 {
+		if a := continued(g, id, ""); a.Status != 200 {
 			t.Errorf("a response that has ended is not continued: %d %s", a.Status, a.Body)
 		}
 	}
@@ -172,11 +174,11 @@ func TestQueuedRunsAreMeasured(t *testing.T) { // P20
 		}
 	}
 	queued(0)
-	g.InBackground(t, backgroundBody)
+	inBackground(t, g, backgroundBody)
 	<-called
 	queued(0)
-	g.InBackground(t, backgroundBody)
-	last, _ := g.InBackground(t, backgroundBody)
+	inBackground(t, g, backgroundBody)
+	last, _ := inBackground(t, g, backgroundBody)
 	queued(2)
 	a := g.Send("POST", "/v1/responses", strings.NewReader(backgroundBody), "Authorization", "Bearer owner-key")
 	if a.Status != 429 || !strings.Contains(string(a.Body), "queue_full") {
@@ -186,6 +188,45 @@ func TestQueuedRunsAreMeasured(t *testing.T) { // P20
 		t.Errorf("the log has no %s", line)
 	}
 	release()
-	g.Becomes(t, last, "completed")
+	becomes(t, g, last, "completed")
 	queued(0)
+}
+
+// inBackground sends a request for a response in the background, and returns its answer.
+func inBackground(t *testing.T, g *Gateway, body string) (id, status string) {
+	t.Helper()
+	a := g.Send("POST", "/v1/responses", strings.NewReader(body), "Authorization", "Bearer owner-key")
+	var r struct {
+		ID         string
+		Status     string
+		Background bool
+	}
+	err := json.Unmarshal(a.Body, &r)
+	runID := strings.Replace(r.ID, "resp_", "run_", 1)
+	if err != nil || a.Status != 200 || !r.Background || a.Header.Get("Turnpike-Run-Id") != runID {
+		t.Fatalf("%s: %d %s", body, a.Status, a.Body)
+	}
+	return r.ID, r.Status
+}
+
+// becomes asks for the response until it has the status.
+func becomes(t *testing.T, g *Gateway, id, status string) string {
+	t.Helper()
+	until := time.Now().Add(20 * time.Second)
+	for {
+		a := g.Send("GET", "/v1/responses/"+id, nil, "Authorization", "Bearer owner-key")
+		if strings.Contains(string(a.Body), fmt.Sprintf(`"status":%q,"background"`, status)) {
+			return string(a.Body)
+		}
+		if time.Now().After(until) {
+			t.Fatalf("the response does not become %s: %d %s", status, a.Status, a.Body)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// continued sends a request that continues the response.
+func continued(g *Gateway, id, more string) Answer {
+	body := fmt.Sprintf(`{"model":"m","input":"y","previous_response_id":%q%s}`, id, more)
+	return g.Send("POST", "/v1/responses", strings.NewReader(body), "Authorization", "Bearer owner-key")
 }

@@ -233,7 +233,7 @@ func TestAnMCPServerAnswersImageGeneration(t *testing.T) { // G15 G16
 			if strings.Count(string(stored.Body), done) != 1 || strings.Count(string(stored.Body), none) != 1 {
 				t.Errorf("stored: %s", stored.Body)
 			}
-			if again := g.Replayed(id, ""); len(header) > 0 && string(again.Body) != body {
+			if again := replayed(g, id, ""); len(header) > 0 && string(again.Body) != body {
 				t.Errorf("streamed again:\n%s\nnot\n%s", again.Body, body)
 			}
 		}

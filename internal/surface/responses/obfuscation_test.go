@@ -26,12 +26,12 @@ func TestObfuscation(t *testing.T) {
 		}
 		wantPadded(t, a, padded)
 		id := last(a.Events(t)).ID
-		if again := g.Replayed(id, ""); string(again.Body) != string(a.Body) {
+		if again := replayed(g, id, ""); string(again.Body) != string(a.Body) {
 			t.Errorf("%s: streamed again:\n%s\nnot\n%s", options, again.Body, a.Body)
 		}
-		wantPadded(t, g.Replayed(id, "&include_obfuscation=true"), true)
-		wantPadded(t, g.Replayed(id, "&include_obfuscation=false"), false)
-		if again := g.Replayed(id, "&include_obfuscation=1"); again.Status != 400 {
+		wantPadded(t, replayed(g, id, "&include_obfuscation=true"), true)
+		wantPadded(t, replayed(g, id, "&include_obfuscation=false"), false)
+		if again := replayed(g, id, "&include_obfuscation=1"); again.Status != 400 {
 			t.Errorf("%d %s", again.Status, again.Body)
 		}
 	}

@@ -45,7 +45,7 @@ func TestAPausedResponseIsRaised(t *testing.T) { // P23
 		if !stream && (first.Status != 409 || first.Header.Get("Retry-After") == "") || !bytes.Contains(first.Body, []byte("run_paused")) || !bytes.Contains(first.Body, []byte("max_calls")) {
 			t.Errorf("stream %t: %d %v %s", stream, first.Status, first.Header, first.Body)
 		}
-		shown := g.PausedRun()
+		shown := pausedRun(g)
 		id, paused := shown["id"].(string), shown["paused"].(map[string]any)
 		if shown["state"] != "paused" || paused["reason"] != "max_calls" || paused["rounds"] != 1.0 || paused["tool_calls"] != 1.0 || paused["expires_at"] == nil || g.Executed() != 1 {
 			t.Errorf("after %d calls the run is %v", g.Executed(), shown)
@@ -118,7 +118,7 @@ func TestAPausedChat(t *testing.T) { // P23
 	if a := g.Post(`{"model":"m","messages":[{"role":"user","content":"go on"}]}`); a.Status != 200 || !bytes.Contains(a.Body, []byte(`"length"`)) {
 		t.Errorf("a light run: %d %s", a.Status, a.Body)
 	}
-	id := g.PausedRun()["id"].(string)
+	id := pausedRun(g)["id"].(string)
 	if got := reasonIn(g.Do("POST", "/v1/runs/"+id+"/limits", "owner-key", `{"rounds":2}`, 403)); got != "above_org_limit" {
 		t.Errorf("%v", got)
 	}
@@ -130,4 +130,14 @@ func TestAPausedChat(t *testing.T) { // P23
 		s := g.Do("GET", "/v1/runs/"+id, "owner-key", "", 200)["state"]
 		return s == "cancelled", s
 	})
+}
+
+// pausedRun returns the one run that is paused, as GET /v1/runs/{id} shows it.
+func pausedRun(g *Gated) map[string]any {
+	g.T.Helper()
+	found := Objects(g.Do("GET", "/v1/runs?state=paused", "owner-key", "", 200))
+	if len(found) != 1 {
+		g.T.Fatalf("paused are %v", found)
+	}
+	return g.Do("GET", "/v1/runs/"+found[0]["id"].(string), "owner-key", "", 200)
 }

@@ -86,13 +86,13 @@ func TestAResponseIsStreamedAgain(t *testing.T) { // L05 P05
 		t.Errorf("while it runs, the stream is\n%s\nand\n%s", original, during)
 	}
 	all := cutEvents([]byte(original))
-	whole := g.Replayed(id, "")
+	whole := replayed(g, id, "")
 	specs.Check(t, "GET /v1/responses", string(whole.Body))
 	if string(whole.Body) != original || whole.Header.Get("Content-Type") != "text/event-stream" {
 		t.Errorf("streamed again:\n%s\nnot\n%s", whole.Body, original)
 	}
 	for n := range len(all) + 1 {
-		if got, want := string(g.Replayed(id, "&starting_after="+strconv.Itoa(n)).Body), strings.Join(all[min(n+1, len(all)-1):], ""); got != want {
+		if got, want := string(replayed(g, id, "&starting_after="+strconv.Itoa(n)).Body), strings.Join(all[min(n+1, len(all)-1):], ""); got != want {
 			t.Errorf("after %d:\n%s\nwant\n%s", n, got, want)
 		}
 	}
@@ -111,7 +111,7 @@ func TestAResponseIsStreamedAgain(t *testing.T) { // L05 P05
 	if a := g.Send("DELETE", "/v1/responses/"+id, nil, "Authorization", "Bearer owner-key"); a.Status != 200 {
 		t.Fatalf("%d %s", a.Status, a.Body)
 	}
-	if a := g.Replayed(id, ""); a.Status != 404 {
+	if a := replayed(g, id, ""); a.Status != 404 {
 		t.Errorf("deleted: %d %s", a.Status, a.Body)
 	}
 }
@@ -127,12 +127,12 @@ func TestAResponseThatIsNotDurableIsStreamedAgain(t *testing.T) { // L05
 		a := g.Send("POST", "/v1/responses", strings.NewReader(`{"model":"m","input":"x","stream":true,"store":`+stored+`}`), "Authorization", "Bearer owner-key")
 		id := last(a.Events(t)).ID
 		if stored == "false" {
-			if again := g.Replayed(id, ""); again.Status != 404 {
+			if again := replayed(g, id, ""); again.Status != 404 {
 				t.Errorf("not stored: %d %s", again.Status, again.Body)
 			}
 			continue
 		}
-		all := g.Replayed(id, "").Events(t)
+		all := replayed(g, id, "").Events(t)
 		WantNumbered(t, all)
 		wantOpened(t, all)
 		wantWhole(t, all)
@@ -140,8 +140,14 @@ func TestAResponseThatIsNotDurableIsStreamedAgain(t *testing.T) { // L05
 		if deltas := typed(all, "response.output_text", ".delta"); len(deltas) != 1 || deltas[0].Delta != "Done." || last(all).ID != id {
 			t.Errorf("%+v", all)
 		}
-		if again := g.Replayed(id, "&starting_after=2"); again.Status != 400 || !strings.Contains(string(again.Body), "Idempotency-Key") {
+		if again := replayed(g, id, "&starting_after=2"); again.Status != 400 || !strings.Contains(string(again.Body), "Idempotency-Key") {
 			t.Errorf("in the middle: %d %s", again.Status, again.Body)
 		}
 	}
+}
+
+// replayed gets the stream of a stored response again.
+func replayed(g *Gateway, id, query string) Answer {
+	g.T.Helper()
+	return g.Send("GET", "/v1/responses/"+id+"?stream=true"+query, nil, "Authorization", "Bearer owner-key")
 }

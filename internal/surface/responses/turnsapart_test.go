@@ -52,7 +52,7 @@ func TestTurnsOfSessionsAreNoResponses(t *testing.T) {
 	for _, key := range []string{"owner-key", "admin-key", "member-key", "reader-key"} {
 		for _, run := range []string{first, second} {
 			for _, part := range []string{"", "p1"} {
-				d.TurnIsApart(key, strings.TrimPrefix(run, "run_"), strings.TrimPrefix(session, "sess_"), part, output)
+				checkTurnIsApart(d, key, strings.TrimPrefix(run, "run_"), strings.TrimPrefix(session, "sess_"), part, output)
 			}
 		}
 	}
@@ -77,11 +77,51 @@ func TestTurnsOfSessionsAreNoResponses(t *testing.T) {
 	}()
 	<-asked
 	third := d.AsOwner("GET", "/api/sessions/"+session, "", 200)["last_run_id"].(string)
-	d.TurnIsApart("owner-key", strings.TrimPrefix(third, "run_"), strings.TrimPrefix(session, "sess_"), "", output)
+	checkTurnIsApart(d, "owner-key", strings.TrimPrefix(third, "run_"), strings.TrimPrefix(session, "sess_"), "", output)
 	close(release)
 	<-streamed
 	d.AsOwner("DELETE", "/api/sessions/"+session, "", 200)
 	for _, run := range []string{first, second, third} {
 		d.AsOwner("GET", "/api/agents/runs/"+run, "", 404)
+	}
+}
+
+// checkTurnIsApart asks for the turn of a session as a response, a conversation and an item, and expects the answers
+// about ids that do not exist.
+func checkTurnIsApart(d Documented, key, run, session, part, output string) {
+	d.T.Helper()
+	for _, request := range []string{
+		"GET /v1/responses/resp_RUN", "GET /v1/responses/resp_RUN?stream=true", "GET /v1/responses/resp_RUN/input_items",
+		"POST /v1/responses/resp_RUN/cancel", "DELETE /v1/responses/resp_RUN",
+		`POST /v1/responses {"model":"m","input":"x","previous_response_id":"resp_RUN"}`,
+		`POST /v1/responses {"model":"m","input":"x","background":true,"previous_response_id":"resp_RUN"}`,
+		`POST /v1/responses/input_tokens {"model":"m","input":"x","previous_response_id":"resp_RUN"}`,
+		`POST /v1/responses/compact {"model":"m","previous_response_id":"resp_RUN"}`,
+		`POST /v1/responses {"model":"m","input":"x","conversation":"sess_SESSION"}`,
+		`POST /v1/responses {"model":"m","input":[{"type":"item_reference","id":"ITEM"}]}`,
+		"GET /v1/conversations/sess_SESSION", "GET /v1/conversations/sess_SESSION/items",
+		"DELETE /v1/conversations/sess_SESSION", "GET /v1/conversations/items_SESSION",
+		`POST /v1/conversations/sess_SESSION {"metadata":{}}`,
+		`POST /v1/conversations/sess_SESSION/items {"items":[{"type":"message","role":"user","content":"x"}]}`,
+		"GET /v1/conversations/sess_SESSION/items/ITEM", "DELETE /v1/conversations/sess_SESSION/items/ITEM",
+		"GET /v1/runs/resp_RUN", "GET /v1/runs/sess_SESSION", "POST /v1/runs/resp_RUN/cancel",
+	} {
+		ask := func(run, session string) string {
+			item := fmt.Sprintf(strings.ReplaceAll(output, "%s", "%[1]s"), run+part)
+			filled := strings.NewReplacer("RUN", run+part, "SESSION", session, "ITEM", item).Replace(request)
+			method, rest, _ := strings.Cut(filled, " ")
+			path, body, _ := strings.Cut(rest, " ")
+			a := d.Send(method, path, strings.NewReader(body), "Authorization", "Bearer "+key)
+			return fmt.Sprint(a.Status, " ", strings.NewReplacer(run, "RUN", session, "SESSION").Replace(string(a.Body)))
+		}
+		changed := func(id string) string {
+			if last := id[len(id)-1:]; last == "0" {
+				return id[:len(id)-1] + "1"
+			}
+			return id[:len(id)-1] + "0"
+		}
+		if got, want := ask(run, session), ask(changed(run), changed(session)); got != want || strings.HasPrefix(got, "2") {
+			d.T.Errorf("%s with %s: %s\nand of a missing id: %s", request, key, got, want)
+		}
 	}
 }

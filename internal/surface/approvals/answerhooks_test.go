@@ -17,9 +17,25 @@ import (
 func TestHooksDecideOnTheAnswer(t *testing.T) {
 	const said, early = "the password is tiger", "let me look"
 	httpHook := func(id, more string) string {
-		return fmt.Sprintf(`{id: %s, event: PreResponse, type: http, config: {url: "URL"%s}}`, id, more)
+		return fmt.Sprintf(`{"id":%q,"event":"PreResponse","type":"http","config":{"url":"URL"%s}}`, id, more)
 	}
-	rule := `{id: r, event: PreResponse, type: rule, config: {condition: "output CONTAINS password", message: "no secrets"}}`
+	rule := `{"id":"r","event":"PreResponse","type":"rule","config":{"condition":"output CONTAINS password","message":"no secrets"}}`
+	NoLeaks(t)
+	mcp := NewMCP(t, map[string]Handler{"run": Echo})
+	var mu sync.Mutex
+	var last string // the body of the last request to the model
+	up := NewUpstream(t, func(w http.ResponseWriter, _ *http.Request, got Received) {
+		mu.Lock()
+		last = string(got.Body)
+		mu.Unlock()
+		if len(got.Results(t)) > 0 {
+			Says(said).Write(w)
+			return
+		}
+		Asks(Use("run", `{}`)).Saying(early).Write(w)
+	})
+	site := Site{Upstream: up.URL, Servers: []string{Server("tools", mcp.URL, "trust: true")}}
+	gateway := MustRun(t, strings.Replace(site.Yaml(), "    runtime: {}\n", "", 1))
 	for name, c := range map[string]struct {
 		hooks, reply, want string
 		asked              string // output of each question
@@ -30,32 +46,20 @@ func TestHooksDecideOnTheAnswer(t *testing.T) {
 		"http modifies":            {hooks: httpHook("h", ""), reply: `{"action":"modify","modified_output":"redacted"}`, want: "redacted", asked: said},
 		"http modifies to nothing": {hooks: httpHook("h", ""), reply: `{"action":"modify","modified_output":""}`, want: "", asked: said},
 		"http fails":               {hooks: httpHook("h", ""), reply: "500", want: said, asked: said},
-		"http fails, and denies":   {hooks: httpHook("h", ", on_error: deny"), reply: "500", want: "[Response blocked: a check that is required has failed]", asked: said},
-		"http modifies nothing":    {hooks: httpHook("h", ", on_error: deny"), reply: `{"action":"modify","modified_input":{}}`, want: "[Response blocked: a check that is required has failed]", asked: said},
+		"http fails, and denies":   {hooks: httpHook("h", `,"on_error":"deny"`), reply: "500", want: "[Response blocked: a check that is required has failed]", asked: said},
+		"http modifies nothing":    {hooks: httpHook("h", `,"on_error":"deny"`), reply: `{"action":"modify","modified_input":{}}`, want: "[Response blocked: a check that is required has failed]", asked: said},
 		"a rule denies":            {hooks: rule, want: "[Response blocked: no secrets]"},
 		"a rule sees the change":   {hooks: httpHook("h", "") + ", " + rule, reply: `{"action":"modify","modified_output":"redacted"}`, want: "redacted", asked: said},
 		"two change it":            {hooks: httpHook("h", "") + ", " + httpHook("i", ""), reply: `{"action":"modify","modified_output":"redacted"}`, want: "redacted", asked: said + " | redacted"},
 		"none after a denial":      {hooks: rule + ", " + httpHook("h", ""), want: "[Response blocked: no secrets]"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			NoLeaks(t)
-			mcp := NewMCP(t, map[string]Handler{"run": Echo})
-			var mu sync.Mutex
-			var last string // the body of the last request to the model
-			up := NewUpstream(t, func(w http.ResponseWriter, _ *http.Request, got Received) {
-				mu.Lock()
-				last = string(got.Body)
-				mu.Unlock()
-				if len(got.Results(t)) > 0 {
-					Says(said).Write(w)
-					return
-				}
-				Asks(Use("run", `{}`)).Saying(early).Write(w)
-			})
 			receiver := NewHookServer(t, Replies(map[string]string{"PreResponse": c.reply}))
 			hooks := strings.ReplaceAll(c.hooks, "URL", receiver.URL)
-			g := MustRun(t, Site{Upstream: up.URL, Runtime: "hooks: [" + hooks + "]", Servers: []string{Server("tools", mcp.URL, "trust: true")}}.Yaml())
-			durable := []string{"Idempotency-Key", "one"}
+			g := *gateway
+			g.T = t
+			Manage(&g).AsOwner("PATCH", "/api/org/runtime", `{"hooks":[`+hooks+`]}`, 200)
+			durable := []string{"Idempotency-Key", strings.ReplaceAll(name, " ", "_")}
 			for _, r := range []struct {
 				path, body string
 				header     []string

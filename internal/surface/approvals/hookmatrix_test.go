@@ -77,7 +77,7 @@ func hookCells() map[string]hookCell {
 	}
 }
 
-// hookBench runs cells: a model, a tool and a receiver of hooks.
+// hookBench runs cells: a model and a tool, and a receiver of hooks for each cell.
 type hookBench struct {
 	mu             sync.Mutex
 	executed, told []string
@@ -86,8 +86,8 @@ type hookBench struct {
 	up             *Upstream
 }
 
-func newHookBench(t *testing.T, c hookCell) *hookBench {
-	b := &hookBench{receiver: NewHookServer(t, Replies(map[string]string{c.event: c.reply}))}
+func newHookBench(t *testing.T) *hookBench {
+	b := &hookBench{}
 	b.mcp = NewMCP(t, map[string]Handler{"run": func(_ context.Context, arguments string) (string, error) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -135,21 +135,29 @@ func (b *hookBench) check(t *testing.T, where string, c hookCell, text, body str
 // Each cell of the table of events, types and actions, the same over chat, Responses and
 // an agent, streamed or not. // H14 H15 H16 H17 H19 H21
 func TestWhatHooksMayDo(t *testing.T) {
+	NoLeaks(t)
+	b := newHookBench(t)
+	site := Site{Upstream: b.up.URL, Servers: []string{Server("run", b.mcp.URL, "trust: true")}}
+	g := MustRun(t, strings.Replace(site.Yaml(), "    runtime: {}\n", "", 1))
 	for name, c := range hookCells() {
 		t.Run(name, func(t *testing.T) {
-			NoLeaks(t)
-			b := newHookBench(t, c)
+			b.receiver = NewHookServer(t, Replies(map[string]string{c.event: c.reply}))
+			own := *g
+			own.T = t
+			d := Manage(&own)
 			config := strings.ReplaceAll(c.config, "URL", b.receiver.URL)
-			tools := []string{Server("run", b.mcp.URL, "trust: true")}
 			hook := fmt.Sprintf(`{"event":%q,"type":%q,"config":{%s}}`, c.event, c.kind, config)
-			ofOrg := MustRun(t, Site{Upstream: b.up.URL, Runtime: `tool_arg_validation: none, hooks: [{"id":"h",` + hook[1:] + `]`, Servers: tools}.Yaml())
+			ofOrg := func(hooks string) {
+				d.AsOwner("PATCH", "/api/org/runtime", `{"tool_arg_validation":"none","hooks":[`+hooks+`]}`, 200)
+			}
+			ofOrg(`{"id":"h",` + hook[1:])
 			for _, r := range []struct{ path, body string }{
 				{"/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"hello"}]}`},
 				{"/v1/chat/completions", `{"model":"m","stream":true,"messages":[{"role":"user","content":"hello"}]}`},
 				{"/v1/responses", `{"model":"m","input":"hello"}`},
 				{"/v1/responses", `{"model":"m","stream":true,"input":"hello"}`},
 			} {
-				a := ofOrg.Send("POST", r.path, strings.NewReader(r.body))
+				a := d.Send("POST", r.path, strings.NewReader(r.body))
 				body, text := string(a.Body), ""
 				if c.refused != strings.Contains(body, "hook_denied") || (a.Status == 403) != c.refused && !strings.Contains(r.body, "stream") {
 					t.Errorf("%s: %d %s", r.path, a.Status, body)
@@ -159,8 +167,9 @@ func TestWhatHooksMayDo(t *testing.T) {
 				}
 				b.check(t, r.path+" "+r.body, c, text, body)
 			}
-			d := Manage(MustRun(t, Site{Upstream: b.up.URL, Runtime: "tool_arg_validation: none", Servers: tools}.Yaml()))
-			id := d.NewAgent(`,"hooks":[` + hook + `]`)
+			ofOrg("")
+			agent := fmt.Sprintf(`{"name":%q,"model":"m","hooks":[%s]}`, name, hook)
+			id := d.AsOwner("POST", "/api/agents", agent, 201)["id"].(string)
 			a := d.StreamAgent(id, `{"message":"hello"}`)
 			all := AgentFrames(t, a.Body)
 			last := all[len(all)-1]
@@ -219,7 +228,7 @@ func checkHookResult(t *testing.T, d Documented, c hookCell, all []map[string]an
 	if diff := cmp.Diff(results, only(AgentFrames(t, again.Body)), cmpopts.IgnoreMapEntries(func(k string, _ any) bool { return k == "ts" })); diff != "" {
 		t.Errorf("the replay differs: %s", diff)
 	}
-	rows := d.Do("GET", "/api/audit?kind=audit_log.agent.hook", "owner-key", "", 200)["data"].([]any)
+	rows := d.AsOwner("GET", "/api/audit?kind=audit_log.agent.hook&run_id="+run, "", 200)["data"].([]any)
 	if (len(rows) == 1) != (failed || changed) {
 		t.Errorf("the audit log has %v", rows)
 	}

@@ -153,6 +153,14 @@ func TestAResultOfAnAgentIsTruncated(t *testing.T) {
 // The same story has the same prompts, calls and text over chat, over Responses and through an agent. // A04 A12
 func TestAStoryIsTheSameThroughAnAgent(t *testing.T) {
 	NoLeaks(t)
+	tools := NewMCP(t, map[string]Handler{
+		"echo": Echo, "other": Echo,
+		"fails": func(context.Context, string) (string, error) { return "", fmt.Errorf("out of paper") },
+		"long":  func(context.Context, string) (string, error) { return strings.Repeat("long ", 2000), nil },
+	})
+	up := NewUpstream(t, nil)
+	gateway := MustRun(t, Site{Upstream: up.URL, Servers: []string{Server("s", tools.URL)}}.Yaml())
+	id := Manage(gateway).NewAgent("")
 	for name, turns := range map[string][]Turn{
 		"an answer without calls":   {Says("Hello.")},
 		"two rounds":                {Asks(Use("echo", `{"n":1}`)).Saying("Looking."), Says("Done.")},
@@ -167,18 +175,13 @@ func TestAStoryIsTheSameThroughAnAgent(t *testing.T) {
 		"two identical calls":       {Asks(Use("echo", `{"n":1}`)), Asks(Use("echo", `{"n":1}`)), Says("Done.")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tools := NewMCP(t, map[string]Handler{
-				"echo": Echo, "other": Echo,
-				"fails": func(context.Context, string) (string, error) { return "", fmt.Errorf("out of paper") },
-				"long":  func(context.Context, string) (string, error) { return strings.Repeat("long ", 2000), nil },
-			})
-			up := NewUpstream(t, nil)
 			from := 0
 			up.Answer = func(w http.ResponseWriter, _ *http.Request, r Received) {
 				turns[min(r.Number-from, len(turns)-1)].Write(w)
 			}
-			d := Manage(MustRun(t, Site{Upstream: up.URL, Servers: []string{Server("s", tools.URL)}}.Yaml()))
-			id := d.NewAgent("")
+			g := *gateway
+			g.T = t
+			d := Manage(&g)
 			played := func(play func() string) string {
 				from = len(up.Requests())
 				calls := len(tools.Of("tools/call"))

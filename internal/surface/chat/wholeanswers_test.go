@@ -14,9 +14,13 @@ import (
 // called once, and the text is there once.
 func TestAnAnswerWithoutAKnownFinishReasonIsWhole(t *testing.T) {
 	NoLeaks(t)
+	up := NewUpstream(t, nil)
+	d := Manage(MustRun(t, Site{Upstream: up.URL, Servers: []string{Server("s", NewMCP(t, map[string]Handler{"echo": Echo}).URL)}}.Yaml()))
+	agent := d.NewAgent("")
 	for name, reason := range map[string]string{"empty": `,"finish_reason":""`, "null": `,"finish_reason":null`, "unknown": `,"finish_reason":"eos"`, "none": ""} {
 		for _, stream := range []bool{false, true} {
-			up := NewUpstream(t, func(w http.ResponseWriter, _ *http.Request, _ Received) {
+			up.Forget()
+			up.Answer = func(w http.ResponseWriter, _ *http.Request, _ Received) {
 				if !stream {
 					w.Header().Set("Content-Type", "application/json")
 					_, _ = io.WriteString(w, `{"id":"c","object":"chat.completion","model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"Once."}`+reason+`}]}`)
@@ -27,12 +31,11 @@ func TestAnAnswerWithoutAKnownFinishReasonIsWhole(t *testing.T) {
 					_, _ = fmt.Fprintf(w, `data: {"id":"c","object":"chat.completion.chunk","model":"m","choices":[{"index":0,"delta":{"content":%q}%s}]}`+"\n\n", text, reason)
 				}
 				_, _ = io.WriteString(w, "data: [DONE]\n\n")
-			})
-			d := Manage(MustRun(t, Site{Upstream: up.URL, Servers: []string{Server("s", NewMCP(t, map[string]Handler{"echo": Echo}).URL)}}.Yaml()))
+			}
 			if a := d.Post(Question); a.Status != 200 || strings.Count(string(a.Body), "Once.") != 1 || !strings.Contains(string(a.Body), `"finish_reason":"stop"`) || len(up.Requests()) != 1 {
 				t.Errorf("%s, stream %t: %d model calls: %d %s", name, stream, len(up.Requests()), a.Status, a.Body)
 			}
-			all := AgentFrames(t, d.StreamAgent(d.NewAgent(""), `{"message":"go"}`).Body)
+			all := AgentFrames(t, d.StreamAgent(agent, `{"message":"go"}`).Body)
 			if end := all[len(all)-1]; end["status"] != "completed" || end["content"] != "Once." || len(up.Requests()) != 2 {
 				t.Errorf("%s, stream %t: %d model calls, and the end is %v", name, stream, len(up.Requests())-1, end)
 			}

@@ -97,8 +97,8 @@ type Refusal struct {
 
 // Result returns the refusal as a result, which the model reads as JSON.
 func (r Refusal) Result() tool.Result {
-	text, _ := json.Marshal(r) // strings: cannot fail
-	out := tool.Error(string(text))
+	e, _ := Encode(r) // strings: cannot fail
+	out := tool.Error(string(e.JSON))
 	out.Value = r
 	return out
 }

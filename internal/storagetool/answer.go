@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/blob"
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
@@ -71,14 +72,7 @@ func (o Options) result(ctx context.Context, err error) (tool.Result, error) {
 
 // failed is what the model gets of an error.
 func failed(why, setting string) tool.Result {
-	text, err := encode(struct {
-		Error   string `json:"error"`
-		Setting string `json:"setting,omitempty"`
-	}{why, setting})
-	if err != nil {
-		return tool.Error(why)
-	}
-	return tool.Error(text)
+	return builtin.Refusal{Error: why, Setting: setting}.Result()
 }
 
 func succeeded(answer any) (tool.Result, error) {

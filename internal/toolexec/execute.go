@@ -186,7 +186,7 @@ func call(ctx context.Context, t tool.Tool, c tool.Call) (r tool.Result, err err
 
 func finished(o loop.Outcome, r tool.Result, limit Cap) Done {
 	c := newContent(r, limit)
-	if r.IsError {
+	if _, refused := r.Value.(builtin.Refusal); r.IsError && !refused { // a refusal is JSON with the member error
 		c.parts = failure(c.parts)
 	}
 	done := Done{Outcome: o, Parts: c.parts, Structured: c.structured, Label: r.Label, Digest: digestOf(string(o), c.parts), Hidden: c.hidden}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/turnpike-gateway/turnpike/internal/builtin"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -39,6 +40,9 @@ func TestWhatTheModelReadsOfAnExecution(t *testing.T) {
 			return tool.Result{Parts: []item.Part{{Kind: item.Image, Data: pngData}}, IsError: true}, nil
 		}, loop.Error, "Error: the tool failed\n[image; type: image/png; 67 bytes, not shown]"},
 		{"an error that the tool reports", func() (tool.Result, error) { return tool.Error("no luck"), nil }, loop.Error, "Error: no luck"}, // D17
+		{"a built-in tool that lacks a setting", func() (tool.Result, error) {
+			return builtin.Refusal{Error: "EXA_API_KEY is <not> set", Setting: "EXA_API_KEY"}.Result(), nil
+		}, loop.Error, `{"error":"EXA_API_KEY is <not> set","setting":"EXA_API_KEY"}`}, // C22
 		{"an error without a word", func() (tool.Result, error) { return tool.Result{IsError: true}, nil }, loop.Error, "Error: the tool reported an error and said no more"},
 		{"a failure of the transport", func() (tool.Result, error) { return tool.Result{}, errors.New("no route") }, loop.Unknown, `{"error":"outcome_unknown: tool add: no route; it may have been carried out"}`}, // C09
 		{"a failure before the call left", func() (tool.Result, error) { return tool.Result{}, fmt.Errorf("%w: no route", tool.ErrNotSent) }, loop.NotRun, `{"error":"tool add: not sent: no route"}`},

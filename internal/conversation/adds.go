@@ -154,9 +154,11 @@ func callsOf(items []item.Item) string {
 }
 
 // wasNotMade reports whether a result that is an error says that its call was not made. What a tool says begins with
-// "Error: " then, so that it is no such text.
+// "Error: " then: only the text of a hook can be taken for it.
 func wasNotMade(text string) bool {
-	return strings.HasPrefix(text, "Not run") || strings.HasPrefix(text, "Tool call denied") || strings.HasPrefix(text, "Blocked by hook")
+	return slices.ContainsFunc([]string{"Not run", "Tool call denied", "Error: Blocked by hook — "}, func(prefix string) bool {
+		return strings.HasPrefix(text, prefix)
+	})
 }
 
 // reasonsOf returns why the runs have ended of those segments for which it matters. ends may be nil.

@@ -10,8 +10,8 @@ import (
 	"github.com/turnpike-gateway/turnpike/item"
 )
 
-// turnItems returns the items of words: u a message of the user, t a text of the model, c a call, w its result, and n, d
-// and e results of calls that were not made, were denied and have failed. ? is the result of a call that waits.
+// turnItems returns the items of words: u a message of the user, t a text of the model, c a call, w its result, and n, d,
+// b and e results of calls that were not made, were denied, were blocked by a hook and have failed. ? is the result of a call that waits.
 func turnItems(words string) (out []item.Item) {
 	for _, word := range words {
 		var it item.Item
@@ -32,6 +32,8 @@ func turnItems(words string) (out []item.Item) {
 			it = item.NewResult("call", "Error: Not running any more: 3 of 5 payments were made.", true)
 		case 'd':
 			it = item.NewResult("call", "Tool call denied by user.", true)
+		case 'b':
+			it = item.NewResult("call", "Error: Blocked by hook — not today", true)
 		case 'e':
 			it = item.NewResult("call", "no money", true)
 		case '?':
@@ -73,6 +75,7 @@ func TestWhatASegmentAdds(t *testing.T) {
 		{"ucn", "ucr", ""},
 		{"ucm", "ucr", "[pay (with an error).]"},
 		{"ucd", "ucr", ""},
+		{"ucb", "ucr", ""},
 		{"utcw", "utcr", "[pay.]"},
 		{"ucwt", "ucrt", "ucrt"},
 		{"ucwu", "ucru", "[pay.]"},

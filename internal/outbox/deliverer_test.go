@@ -437,7 +437,8 @@ func TestAMessageWithoutASecretIsNotSent(t *testing.T) {
 // A failure says what to do: a master key that is missing is restored, which keeps the secret, and a receiver that is down is started.
 func TestAFailureSaysWhatToDo(t *testing.T) {
 	s := newSite(t)
-	d := New(Options{Store: s, Open: func(string, string, []byte) (secret.Value, error) { return secret.Value{}, secret.ErrNoVault }})
+	off := func(string, string, []byte) (secret.Value, error) { return secret.Value{}, secret.ErrNoVault }
+	d := New(Options{Store: s, Open: off})
 	if _, err := d.keys(s.hook("a", "w", accepts), time.Now()); !errors.Is(err, errNoMasterKey) {
 		t.Errorf("without a master key: %v", err)
 	}

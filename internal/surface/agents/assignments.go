@@ -130,7 +130,9 @@ func (h *definitions) readAssignment(ctx context.Context, orgID string, f *surfa
 }
 
 // findAssigned finds the tool of an assignment, which the member names, and sets its id.
-func (h *definitions) findAssigned(ctx context.Context, orgID string, f *surface.Fields, member string, one *agent.Assignment) error {
+func (h *definitions) findAssigned(
+	ctx context.Context, orgID string, f *surface.Fields, member string, one *agent.Assignment,
+) error {
 	if one.Type == builtinTool {
 		if !slices.Contains(builtin.OfAgents(), one.Name) {
 			return unknownTool(f, member, one, "GET /api/tools lists the built-in tools first")

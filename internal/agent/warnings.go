@@ -45,7 +45,8 @@ func (d Definition) Warnings(k Known) (out []Warning) {
 	}
 	for _, one := range []struct{ field, name string }{{"model", d.Model}, {"settings.fallback_model", d.Settings.FallbackModel}} {
 		if one.name != "" && k.Serves != nil && !k.Serves(one.name) {
-			warn(one.field, fmt.Sprintf("no provider of this gateway serves the model %q, so runs of the agent are refused until one does", one.name),
+			warn(one.field,
+				fmt.Sprintf("no provider of this gateway serves the model %q, so runs of the agent are refused until one does", one.name),
 				"GET /v1/models lists all names")
 		}
 	}

@@ -220,8 +220,8 @@ orgs:
 	}
 }
 
-// A model, tool or matcher of an agent that stands for nothing is a warning, because a misspelt matcher removes the hook. What an MCP server
-// may have is not warned of.
+// A model, tool or matcher of an agent that stands for nothing is a warning, because a misspelt matcher removes the hook.
+// What an MCP server may have is not warned of.
 func TestWarningsOfAgents(t *testing.T) {
 	const file = `providers: [{name: demo, kind: demo, models: [demo]}]
 mcp_servers: [{name: shared, url: http://s, orgs: [c]}]

@@ -443,7 +443,8 @@ func TestAFailureSaysWhatToDo(t *testing.T) {
 		t.Errorf("without a master key: %v", err)
 	}
 	refused := &url.Error{Op: "Post", URL: "http://x", Err: &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}}
-	if got := describe(webhook.Result{Err: refused}); got != "dial tcp: connection refused; start the receiver, or correct the URL of the webhook" {
+	got := describe(webhook.Result{Err: refused})
+	if got != "dial tcp: connection refused; start the receiver, or correct the URL of the webhook" {
 		t.Errorf("a receiver that is down: %s", got)
 	}
 }

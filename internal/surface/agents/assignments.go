@@ -155,7 +155,8 @@ func (h *definitions) findAssigned(
 
 // unknownTool is the error for a tool that does not exist. help says what to do.
 func unknownTool(f *surface.Fields, member string, one *agent.Assignment, help string) error {
-	return fault.New(fault.Invalid, "unknown_tool", "there is no %s tool with the name %.80q; %s", one.Type, one.Name, agent.MissingToolHelp(one.Name, help)).
+	return fault.New(fault.Invalid, "unknown_tool", "there is no %s tool with the name %.80q; %s",
+		one.Type, one.Name, agent.MissingToolHelp(one.Name, help)).
 		In(f.At(member))
 }
 

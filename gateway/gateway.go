@@ -147,7 +147,9 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 		defer cancel()
 		defer context.AfterFunc(g.requests, cancel)() // Close
 		defer context.AfterFunc(ctx, g.breakOff)()
-		g.err = g.app.Stop(ctx)
+		if g.err = g.app.Stop(ctx); g.err == nil {
+			g.err = ctx.Err() // all has ended, and some of it was broken off
+		}
 		g.stop()
 		g.done.Wait()
 	})

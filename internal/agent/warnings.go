@@ -45,7 +45,8 @@ func (d Definition) Warnings(k Known) (out []Warning) {
 	}
 	for _, one := range []struct{ field, name string }{{"model", d.Model}, {"settings.fallback_model", d.Settings.FallbackModel}} {
 		if one.name != "" && k.Serves != nil && !k.Serves(one.name) {
-			warn(one.field, fmt.Sprintf("no provider of this gateway serves the model %q, so runs of the agent are refused until one does", one.name),
+			warn(one.field,
+				fmt.Sprintf("no provider of this gateway serves the model %q, so runs of the agent are refused until one does", one.name),
 				"GET /v1/models lists all names")
 		}
 	}
@@ -58,7 +59,8 @@ func (d Definition) Warnings(k Known) (out []Warning) {
 			unknown = !k.Custom(t.Name)
 		}
 		if unknown {
-			warn(fmt.Sprintf("tools[%d].tool_name", i), fmt.Sprintf("%q is not a built-in tool; runs of the agent are refused unless the org has a custom tool of that name", t.Name),
+			warn(fmt.Sprintf("tools[%d].tool_name", i),
+				fmt.Sprintf("%q is not a built-in tool; runs of the agent are refused unless the org has a custom tool of that name", t.Name),
 				MissingToolHelp(t.Name, createTool))
 		}
 	}
@@ -91,7 +93,8 @@ func (d Definition) matcherWarning(h Hook, k Known) (w Warning, wrong bool) {
 	w.Problem = fmt.Sprintf("matcher %q matches no tool of the agent, so the hook runs for no call", h.Matcher)
 	w.Remedy = "use a name or glob of a tool as the model or its server calls it"
 	if len(k.Unlisted) > 0 {
-		w.Problem = fmt.Sprintf("matcher %q matches no known tool of the agent; the tools of these are not known: %s", h.Matcher, strings.Join(k.Unlisted, ", "))
+		w.Problem = fmt.Sprintf("matcher %q matches no known tool of the agent; the tools of these are not known: %s",
+			h.Matcher, strings.Join(k.Unlisted, ", "))
 		w.Unsure = near == ""
 	}
 	if near != "" {

@@ -57,11 +57,14 @@ func TestAgentsOnTheCommandLine(t *testing.T) {
 			t.Errorf("%s: %q, want %q", text, got, want)
 		}
 	}
-	misspelt := apply("{name: d, model: m, tools: [{name: storage_write}], hooks: [{event: PreToolUse, type: approval, matcher: storage_wrte}]}")
-	if misspelt != "d is created\nwarning: agent d: hooks[0]: matcher \"storage_wrte\" matches no tool of the agent, so the hook runs for no call; did you mean storage_write?\n" {
+	misspelt := apply("{name: d, model: m, tools: [{name: storage_write}], " +
+		"hooks: [{event: PreToolUse, type: approval, matcher: storage_wrte}]}")
+	if misspelt != "d is created\nwarning: agent d: hooks[0]: matcher \"storage_wrte\" matches no tool of the agent, "+
+		"so the hook runs for no call; did you mean storage_write?\n" {
 		t.Errorf("a matcher without a tool: %q", misspelt)
 	}
-	if got := run("rm", "a", "b", "c"); got != "a is deleted\nb is deleted\n"+"turnpike: there is no agent with the id \"c\"; GET /api/agents?name=NAME finds the id of an agent by its name\n" {
+	if got := run("rm", "a", "b", "c"); got != "a is deleted\nb is deleted\n"+"turnpike: there is no agent with the id \"c\"; "+
+		"GET /api/agents?name=NAME finds the id of an agent by its name\n" {
 		t.Errorf("%q", got)
 	}
 }

@@ -69,8 +69,10 @@ func TestCommandsThatEndByThemselves(t *testing.T) {
 			status: 1, stderr: []string{"bogus: unknown key", "rates: ", "missing.yaml", "max_rounds_cap: ",
 				"orgs[0].keys[0].key: environment variable KEY is not set",
 				"warning: ", "mcp_servers[0].url: the outbound policy refuses this URL"}},
-		"check names mistakes before warnings": {args: []string{"config", "check", "DIR/a.yaml"}, env: map[string]string{"KEY": "sixteen-letters-"},
-			files:  map[string]string{"a.yaml": minimal + "    feature: [mcp_outbound]\n    mcp_servers: [{name: s, url: 'http://example.com/'}]\n"},
+		"check names mistakes before warnings": {args: []string{"config", "check", "DIR/a.yaml"},
+			env: map[string]string{"KEY": "sixteen-letters-"},
+			files: map[string]string{"a.yaml": minimal +
+				"    feature: [mcp_outbound]\n    mcp_servers: [{name: s, url: 'http://example.com/'}]\n"},
 			status: 1, stderr: []string{"did you mean features?\nwarning: "}},
 		"check of a file that is not there": {args: []string{"config", "check", "DIR/no.yaml"}, status: 1,
 			stderr: []string{"no.yaml", "no such file"}},

@@ -39,9 +39,12 @@ func TestDoctorFindsWhatAgentsNameAndDoesNotExist(t *testing.T) {
 		`wrong      hook default/clerk.hooks[1]: matcher "lookpu" matches no tool of the agent, so the hook runs for no call`,
 		`well       hook default/clerk.hooks[2]: matcher "status" matches a tool`,
 		`well       agent default/clerk: its model is served, and its tools exist`,
-		`wrong      agent default/lost: model: no provider of this gateway serves the model "dmo", so runs of the agent are refused until one does`,
-		`wrong      agent default/lost: tools[0].tool_name: "storage_wite" is not a built-in tool; runs of the agent are refused unless the org has a custom tool of that name`,
+		`wrong      agent default/lost: model: no provider of this gateway`+
+			` serves the model "dmo", so runs of the agent are refused until one does`,
+		`wrong      agent default/lost: tools[0].tool_name: "storage_wite" is not a built-in tool; `+
+			`runs of the agent are refused unless the org has a custom tool of that name`,
 		`           to do: did you mean the built-in tool storage_write?`,
-		`wrong      agent default/lost: tools[1].tool_name: "gone" is not a built-in tool; runs of the agent are refused unless the org has a custom tool of that name`,
+		`wrong      agent default/lost: tools[1].tool_name: "gone" is not a built-in tool; `+
+			`runs of the agent are refused unless the org has a custom tool of that name`,
 		`           to do: create it with POST /api/tools`)
 }

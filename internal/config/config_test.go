@@ -220,8 +220,8 @@ orgs:
 	}
 }
 
-// A model, tool or matcher of an agent that stands for nothing is a warning, because a misspelt matcher removes the hook. What an MCP server
-// may have is not warned of.
+// A model, tool or matcher of an agent that stands for nothing is a warning, because a misspelt matcher removes the hook.
+// What an MCP server may have is not warned of.
 func TestWarningsOfAgents(t *testing.T) {
 	const file = `providers: [{name: demo, kind: demo, models: [demo]}]
 mcp_servers: [{name: shared, url: http://s, orgs: [c]}]
@@ -253,11 +253,17 @@ orgs:
 		t.Fatal(err)
 	}
 	want := []string{
-		`t.yaml:7:16: orgs[0].agents[0].model: no provider of this gateway serves the model "dmo", so runs of the agent are refused until one does; GET /v1/models lists all names`,
-		`t.yaml:8:47: orgs[0].agents[0].tools[1].name: "storage_raed" is not a built-in tool; runs of the agent are refused unless the org has a custom tool of that name; did you mean the built-in tool storage_read?`,
-		`t.yaml:10:58: orgs[0].agents[0].hooks[0].matcher: matcher "storage_wrte" matches no tool of the agent, so the hook runs for no call; did you mean storage_write?`,
-		`t.yaml:13:58: orgs[0].agents[0].hooks[3].matcher: matcher "pay" matches no tool of the agent, so the hook runs for no call; use a name or glob of a tool as the model or its server calls it`,
-		`t.yaml:22:58: orgs[1].agents[0].hooks[0].matcher: matcher "storage_wrte" matches no known tool of the agent; the tools of these are not known: shared; did you mean storage_write?`,
+		`t.yaml:7:16: orgs[0].agents[0].model: no provider of this gateway serves the model "dmo"` +
+			`, so runs of the agent are refused until one does; GET /v1/models lists all names`,
+		`t.yaml:8:47: orgs[0].agents[0].tools[1].name: "storage_raed" is not a built-in tool` +
+			`; runs of the agent are refused unless the org has a custom tool of that name` +
+			`; did you mean the built-in tool storage_read?`,
+		`t.yaml:10:58: orgs[0].agents[0].hooks[0].matcher: matcher "storage_wrte" matches no tool of the agent` +
+			`, so the hook runs for no call; did you mean storage_write?`,
+		`t.yaml:13:58: orgs[0].agents[0].hooks[3].matcher: matcher "pay" matches no tool of the agent` +
+			`, so the hook runs for no call; use a name or glob of a tool as the model or its server calls it`,
+		`t.yaml:22:58: orgs[1].agents[0].hooks[0].matcher: matcher "storage_wrte" matches no known tool of the agent` +
+			`; the tools of these are not known: shared; did you mean storage_write?`,
 	}
 	if diff := cmp.Diff(want, c.Warnings); diff != "" {
 		t.Error(diff)

@@ -19,7 +19,8 @@ import (
 var errNoSecret = errors.New("the secret of the webhook cannot be decrypted: it was stored under another master key; rotate it with an overlap of 0s")
 
 // errNoMasterKey reports that the gateway has no master key at the moment: the secret is not lost.
-var errNoMasterKey = errors.New("the master key is missing, so the secret of the webhook cannot be decrypted: restore the file master.key in the data directory, or set master_key, and restart the gateway")
+var errNoMasterKey = errors.New("the master key is missing, so the secret of the webhook cannot be decrypted: restore the file " +
+	"master.key in the data directory, or set master_key, and restart the gateway")
 
 // errNotDeclared reports a webhook of the configuration file that the file does not have any more.
 var errNotDeclared = errors.New("the configuration file does not contain the webhook any more")

@@ -437,12 +437,14 @@ func TestAMessageWithoutASecretIsNotSent(t *testing.T) {
 // A failure says what to do: a master key that is missing is restored, which keeps the secret, and a receiver that is down is started.
 func TestAFailureSaysWhatToDo(t *testing.T) {
 	s := newSite(t)
-	d := New(Options{Store: s, Open: func(string, string, []byte) (secret.Value, error) { return secret.Value{}, secret.ErrNoVault }})
+	off := func(string, string, []byte) (secret.Value, error) { return secret.Value{}, secret.ErrNoVault }
+	d := New(Options{Store: s, Open: off})
 	if _, err := d.keys(s.hook("a", "w", accepts), time.Now()); !errors.Is(err, errNoMasterKey) {
 		t.Errorf("without a master key: %v", err)
 	}
 	refused := &url.Error{Op: "Post", URL: "http://x", Err: &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}}
-	if got := describe(webhook.Result{Err: refused}); got != "dial tcp: connection refused; start the receiver, or correct the URL of the webhook" {
+	got := describe(webhook.Result{Err: refused})
+	if got != "dial tcp: connection refused; start the receiver, or correct the URL of the webhook" {
 		t.Errorf("a receiver that is down: %s", got)
 	}
 }

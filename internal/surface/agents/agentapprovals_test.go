@@ -27,7 +27,7 @@ func TestAHookOfAnAgentAsksForApproval(t *testing.T) {
 		"approved":         {`"message":"May it?"`, `{"approved":true}`, 1, `{"n":1}`},
 		"approved by id":   {`"message":"May it?","timeout":300`, `{"approved":true,"approval_id":"ID"}`, 1, `{"n":1}`},
 		"denied":           {`"message":"May it?"`, `{"approved":false,"reason":"not now"}`, 0, "Tool call denied by user: not now"},
-		"denied by id":     {`"message":"May it?"`, `{"approved":false,"reason":"not now","approval_id":"ID"}`, 0, "Tool call denied by user: not now"},
+		"denied by id":     {`"message":"May it?"`, `{"approved":false,"reason":"not now","approval_id":"ID"}`, 0, "denied by user: not now"},
 		"nobody decides":   {`"message":"May it?","timeout":1`, "", 0, "Approval timed out"},
 		"without a reason": {`"message":"May it?"`, `{"approved":false}`, 0, "Tool call denied by user."},
 	} {

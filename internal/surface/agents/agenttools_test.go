@@ -318,7 +318,8 @@ func customTool(d Documented, name, config string) string {
 	return d.AsOwner("POST", "/api/tools", body, 201)["id"].(string)
 }
 
-// What is wrong with a tool of an agent is said with the member that was sent, and with what to write. A path takes the id of an agent. // E11
+// What is wrong with a tool of an agent is said with the member that was sent, and with what to write.
+// A path takes the id of an agent. // E11
 func TestMistakesInToolsOfAgentsNameTheirRemedy(t *testing.T) {
 	d := agentsAt(t)
 	for body, want := range map[string][2]string{
@@ -331,7 +332,8 @@ func TestMistakesInToolsOfAgentsNameTheirRemedy(t *testing.T) {
 			t.Errorf("%s: %v", body, got)
 		}
 	}
-	if got := d.AsOwner("POST", "/api/agents/scribe/run", `{"message":"x"}`, 404)["error"].(string); !strings.Contains(got, `"scribe"; GET /api/agents?name=NAME finds the id of an agent by its name`) {
+	got := d.AsOwner("POST", "/api/agents/scribe/run", `{"message":"x"}`, 404)["error"].(string)
+	if !strings.Contains(got, `"scribe"; GET /api/agents?name=NAME finds the id of an agent by its name`) {
 		t.Errorf("an unknown agent: %s", got)
 	}
 }

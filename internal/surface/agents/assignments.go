@@ -130,7 +130,9 @@ func (h *definitions) readAssignment(ctx context.Context, orgID string, f *surfa
 }
 
 // findAssigned finds the tool of an assignment, which the member names, and sets its id.
-func (h *definitions) findAssigned(ctx context.Context, orgID string, f *surface.Fields, member string, one *agent.Assignment) error {
+func (h *definitions) findAssigned(
+	ctx context.Context, orgID string, f *surface.Fields, member string, one *agent.Assignment,
+) error {
 	if one.Type == builtinTool {
 		if !slices.Contains(builtin.OfAgents(), one.Name) {
 			return unknownTool(f, member, one, "GET /api/tools lists the built-in tools first")
@@ -153,7 +155,8 @@ func (h *definitions) findAssigned(ctx context.Context, orgID string, f *surface
 
 // unknownTool is the error for a tool that does not exist. help says what to do.
 func unknownTool(f *surface.Fields, member string, one *agent.Assignment, help string) error {
-	return fault.New(fault.Invalid, "unknown_tool", "there is no %s tool with the name %.80q; %s", one.Type, one.Name, agent.MissingToolHelp(one.Name, help)).
+	return fault.New(fault.Invalid, "unknown_tool", "there is no %s tool with the name %.80q; %s",
+		one.Type, one.Name, agent.MissingToolHelp(one.Name, help)).
 		In(f.At(member))
 }
 

@@ -53,7 +53,7 @@ func TestADeletedOrgLeavesOnlyItsAuditLog(t *testing.T) {
 	}
 	ofRuns := []string{ // until the time of runs is over
 		"approvals", "audit_checkpoints", "audit_log", "budgets", "conversation_keys", "conversations", "deleted_orgs", "forgotten_runs", "org_usage", "reservations",
-		"run_facts", "run_rows", "runs", "slices", "submit_keys", "usage_days", "usage_models", "usage_sums",
+		"run_facts", "run_rows", "runs", "shared_parts", "slices", "submit_keys", "usage_days", "usage_models", "usage_sums",
 	}
 	ComesTrue(t, "all runs of the org end", func() bool { return !strings.Contains(m.rows("other")["runs"], "finish_reason= ") })
 	for table, rows := range m.rows("other") {

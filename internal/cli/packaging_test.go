@@ -384,7 +384,10 @@ func TestTheCommandsOfTheInstallationPageExist(t *testing.T) {
 	for _, block := range regexp.MustCompile("(?s)\n```sh[^\n]*\n(.*?)\n```\n").FindAllStringSubmatch(repositoryFile(t, "docs/install.md"), -1) {
 		for line := range strings.Lines(strings.ReplaceAll(block[1], "\\\n", " ")) {
 			line = regexp.MustCompile(`\s#\s.*| \d?[|>&].*`).ReplaceAllString(line, "")
-			words := strings.Fields(line)
+			words := strings.Fields(strings.ReplaceAll(line, ";", " ; "))
+			if i := slices.Index(words, ";"); i >= 0 { // of a loop: until COMMAND; do …
+				words = words[:i]
+			}
 			if i := lastProgram(words); i >= 0 {
 				found++
 				mustParse(t, "docs/install.md: "+strings.TrimSpace(line), words[i+1:])

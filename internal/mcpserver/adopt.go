@@ -82,6 +82,7 @@ func (h *Handler) enter(r *http.Request, caller caller.Caller, name string) (*se
 		return nil, unknownSession()
 	}
 	s := h.newSession(caller, name)
+	s.joining = true
 	if err := h.sessions.add(s); err != nil {
 		s.cancel()
 		return nil, err
@@ -91,6 +92,7 @@ func (h *Handler) enter(r *http.Request, caller caller.Caller, name string) (*se
 		s.end()
 		return nil, err
 	}
+	h.sessions.joined(s)
 	return s, nil
 }
 

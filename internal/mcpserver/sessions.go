@@ -27,8 +27,9 @@ type session struct {
 	cancel             context.CancelFunc
 
 	// Guarded by sessions.mu.
-	open int       // requests of it that are in progress
-	used time.Time // when the latest request began or ended
+	open    int       // requests of it that are in progress
+	used    time.Time // when the latest request began or ended
+	joining bool      // it is being adopted, and takes no request yet
 
 	mu       sync.Mutex
 	requests map[string]json.RawMessage // ids of those in progress, as the SDK knows them, by mark
@@ -148,17 +149,24 @@ func (t *sessions) remove(s *session) {
 	t.drop(s)
 }
 
-// enter returns the key's session with the id, with one more open request; nil = it has none.
+// enter returns the key's session with the id, with one more open request; nil = it has none, or one that is being adopted.
 func (t *sessions) enter(org, principal, id string) *session {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.byID[id]
-	if s == nil || s.org != org || s.principal != principal {
+	if s == nil || s.joining || s.org != org || s.principal != principal {
 		return nil
 	}
 	s.open++
 	s.used = time.Now()
 	return s
+}
+
+// joined lets requests of an adopted session enter.
+func (t *sessions) joined(s *session) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s.joining = false
 }
 
 // leave ends a request of the session.

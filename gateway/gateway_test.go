@@ -139,7 +139,7 @@ func TestShutdownWaitsAndCloseDoesNot(t *testing.T) {
 		},
 	} {
 		upstream := upstreamtest.New(turnpiketest.NewScript(t, "text a\nhang\n"), upstreamtest.Options{})
-		defer upstream.Close()
+		t.Cleanup(upstream.Close)
 		config, err := gateway.Parse(fmt.Sprintf(`
 data: %q
 providers: [{name: p, kind: openai, base_url: %s, api_key: k, models: [m]}]

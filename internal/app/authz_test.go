@@ -257,7 +257,7 @@ func access() map[string]struct {
 		"DELETE /api/agents/{id}/sessions/{sid}":       {starts, forMembers(404, parts(200, "sessions", (*twoOrgs).sessionOfAgent))},
 		"GET /api/agents/runs/{id}":                    {readsRuns, forMembers(404, things(200, "/api/agents/runs/%s", (*twoOrgs).agentRun))},
 		"GET /api/agents/runs/{id}/events":             {readsRuns, forMembers(404, things(200, "/api/agents/runs/%s/events", (*twoOrgs).agentRun))},
-		"POST /api/agents/runs/{id}/cancel":            {starts, forMembers(404, things(409, "/api/agents/runs/%s/cancel", (*twoOrgs).agentRun))},                   // it is over
+		"POST /api/agents/runs/{id}/cancel":            {starts, forMembers(404, things(409, "/api/agents/runs/%s/cancel", (*twoOrgs).agentRun))},                        // it is over
 		"POST /api/agents/runs/{id}/approve":           {decidesOwn, withBody(things(404, "/api/agents/runs/%s/approve", (*twoOrgs).agentRun)[1:], `{"approved":true}`)}, // which of them depends on the run: TestARunOfAnAgentWaitsIsDeniedAndCancelled
 		"/api/agents/runs/":                            {open, one(404, "/api/agents/runs/a/elsewhere")},
 		"GET /api/sessions/{id}":                       {readsRuns, forMembers(404, things(200, "/api/sessions/%s", (*twoOrgs).session))},

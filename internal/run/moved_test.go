@@ -15,7 +15,6 @@ import (
 type holdingJournal struct {
 	*memoryJournal
 	mu    sync.Mutex
-	lease journal.Lease
 	held  []journal.Batch
 	after func(loop.Body) // called with each fact that is held back
 }

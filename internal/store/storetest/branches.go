@@ -199,7 +199,8 @@ func beginsAlone(b *testBench) {
 	alone := func(run string) (*author, error) {
 		a := b.author("a", run)
 		opening := &journal.Opening{Adds: &journal.Adds{Conversation: "sess_x", Version: 1, Alone: true}}
-		return a, a.append(b.Context(), journal.Batch{Sync: true, Opening: opening}, accepted("a", run))
+		err := a.append(b.Context(), journal.Batch{Sync: true, Opening: opening}, accepted("a", run))
+		return a, err
 	}
 	var first *author
 	var one, two error

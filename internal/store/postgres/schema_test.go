@@ -216,10 +216,12 @@ func TestSchemasThatThisBuildCannotUseAreRefused(t *testing.T) {
 		{name: "migrations of another program", statements: `CREATE TABLE goose_db_version (version_id bigint, is_applied boolean);
 			INSERT INTO goose_db_version VALUES (20240101, true)`,
 			want: postgres.SchemaError{Known: latest, Foreign: true}, says: "tables of another program"},
-		{name: "a later build that does not share it", statements: `CREATE TABLE goose_db_version (version_id bigint, is_applied boolean);
-			INSERT INTO goose_db_version VALUES (100, true), (107, true); CREATE TABLE schema_oldest (oldest bigint);
-			INSERT INTO schema_oldest VALUES (103)`,
-			want: postgres.SchemaError{Found: 107, Known: latest, Oldest: 103}, says: "has version 107, which builds from version 103 on can use"},
+		{name: "a later build that does not share it", statements: fmt.Sprintf(`
+			CREATE TABLE goose_db_version (version_id bigint, is_applied boolean);
+			INSERT INTO goose_db_version VALUES (100, true), (%d, true); CREATE TABLE schema_oldest (oldest bigint);
+			INSERT INTO schema_oldest VALUES (%d)`, latest+4, latest+1),
+			want: postgres.SchemaError{Found: latest + 4, Known: latest, Oldest: latest + 1},
+			says: fmt.Sprintf("has version %d, which builds from version %d on can use", latest+4, latest+1)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

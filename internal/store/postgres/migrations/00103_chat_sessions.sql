@@ -34,5 +34,5 @@ UPDATE runs SET conversation = moved.id FROM moved
 WHERE runs.org = moved.org AND runs.run_id = moved.run_id AND runs.status <> 'done';
 DELETE FROM conversations c USING moved m WHERE c.org = m.org AND c.principal = m.principal AND c.key = m.key;
 
-UPDATE schema_oldest SET oldest = 102;
+UPDATE schema_oldest SET oldest = 103;
 -- +goose StatementEnd

@@ -267,7 +267,13 @@ func (o *Opened) Stored() { o.s.started(o.name) }
 func (o *Opened) Undo(ctx context.Context) error {
 	defer o.s.started(o.name)
 	if o.was == nil {
-		_, err := o.s.Delete(ctx, o.name)
+		was, err := o.s.kept.(journal.Branches).DeleteWith(ctx, o.name.Org, o.name.Stored(), o.Version, nil)
+		if was && o.s.deleted != nil {
+			o.s.deleted(o.name, o.Since)
+		}
+		if errors.Is(err, journal.ErrChanged) {
+			return nil // the run of another process adds to it
+		}
 		return err
 	}
 	back := *o.was

@@ -138,15 +138,11 @@ func (h *Handler) forget(name string) {
 	}
 	h.adopting.Lock()
 	defer h.adopting.Unlock()
-	now := h.o.Now()
 	if len(h.ended) >= maxEnded {
-		for other, at := range h.ended {
-			if now.Sub(at) >= sealedFor {
-				delete(h.ended, other)
-			}
+		for other := range h.ended {
+			delete(h.ended, other)
+			break
 		}
 	}
-	if len(h.ended) < maxEnded {
-		h.ended[name] = now
-	}
+	h.ended[name] = struct{}{}
 }

@@ -41,6 +41,9 @@ func (h *Handler) ring(orgID, message string) {
 
 // Heard does what a message says that Options.Ring of another replica was called with. It does not wait.
 func (h *Handler) Heard(orgID, message string) {
+	if message == "" { // messages may have been missed; nobody has them any more
+		return
+	}
 	name, request, one := strings.Cut(message, ".")
 	if !one {
 		h.forget(name)

@@ -82,7 +82,7 @@ type Handler struct {
 	tasks sync.WaitGroup
 
 	adopting sync.Mutex
-	ended    map[string]time.Time // sessions that clients have ended, by mark; guarded by adopting
+	ended    map[string]struct{} // sessions that clients have ended, by mark; guarded by adopting
 
 	mu     sync.Mutex
 	closed bool
@@ -94,7 +94,7 @@ func New(o Options) *Handler {
 	if o.RateClock == nil {
 		o.RateClock = time.Now
 	}
-	h := &Handler{o: o, rates: ratelimit.NewWithClock(o.RateClock).Share(o.Living), fresh: map[string]bool{}, ended: map[string]time.Time{}}
+	h := &Handler{o: o, rates: ratelimit.NewWithClock(o.RateClock).Share(o.Living), fresh: map[string]bool{}, ended: map[string]struct{}{}}
 	h.open, h.stop = context.WithCancel(context.Background())
 	h.life, h.kill = context.WithCancel(context.Background())
 	serverOf := func(r *http.Request) *mcp.Server { return requestOf(r.Context()).server }

@@ -61,8 +61,8 @@ func mayRemember(ctx context.Context, archive journal.Archive, orgID, runID stri
 	return err
 }
 
-// maxSessionRow bounds the bytes of the row with the session of a run.
-const maxSessionRow = 1 << 10
+// maxSessionRow bounds the bytes of the row with the session of a run. A cut in a part has about 40.
+const maxSessionRow = 1 << 20
 
 // sessionKeeper adds what a run has said to the session of its key.
 type sessionKeeper struct {

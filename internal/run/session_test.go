@@ -213,6 +213,15 @@ func TestASessionIsChangedByItsRunOnly(t *testing.T) {
 	if b.find("s") != nil {
 		t.Error("a deleted session is back")
 	}
+	o, err = b.Open(b.Context(), session("t"), nil, "refused", time.Hour, nil)
+	b.ok(err)
+	elsewhere := conversation.NewSessions(b.kept, func() time.Time { return b.now }, id.New, nil) // of another process
+	_, err = elsewhere.Open(b.Context(), session("t"), b.head("t"), "r3", time.Hour, nil)
+	b.ok(err)
+	b.ok(o.Undo(b.Context()))
+	if c := b.head("t"); c == nil || c.RunID != "r3" {
+		t.Errorf("the session of another process's run is %+v", c)
+	}
 	b.ok(b.begin("s", "r3", time.Hour))
 	b.end("s", "r2", "two")
 	if c := b.find("s"); len(c.Items) != 0 || c.RunID != "r3" {

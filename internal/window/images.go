@@ -12,8 +12,8 @@ var takesImages = regexp.MustCompile(`(?:^|[./])(?:` +
 	`nova-(?:lite|pro|premier)` +
 	`)`)
 
-// otherMedia matches the names of their relatives that work with sound or make embeddings.
-var otherMedia = regexp.MustCompile(`audio|realtime|transcribe|-tts|embedding|sonic`)
+// otherMedia matches the names of their relatives that work with sound, make embeddings or see nothing.
+var otherMedia = regexp.MustCompile(`audio|realtime|transcribe|-tts|embedding|sonic|turbo-preview`)
 
 // TakesImages reports whether a model is known to take images. model is the provider's name for it.
 func TakesImages(model string) bool {

@@ -150,6 +150,7 @@ func (s *Store) tellMoved(ctx context.Context, h *head, lease journal.Lease, key
 		return err
 	}
 	if h.dropSucceeded() { // what the owner is told then
+		h.moved.Store(nil)
 		return nil
 	}
 	m := h.moved.Swap(nil)

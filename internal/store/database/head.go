@@ -157,7 +157,7 @@ func (t *heads) sweep() {
 			continue
 		}
 		h.dropSucceeded()
-		if h.idle() && h.moved.Load() == nil {
+		if h.idle() && !h.tells() {
 			h.removed = true
 			delete(t.byRun, key)
 		}
@@ -168,13 +168,19 @@ func (t *heads) sweep() {
 // remove removes the head if it has no queued writes. It is called with h locked.
 func (t *heads) remove(key runKey, h *head) {
 	h.dropSucceeded()
-	if h.removed || !h.idle() || h.moved.Load() != nil {
+	if h.removed || !h.idle() || h.tells() {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	h.removed = true
 	delete(t.byRun, key)
+}
+
+// tells reports whether the owner of the run has yet to be told of facts that were moved. It is called with h locked.
+func (h *head) tells() bool {
+	m := h.moved.Load()
+	return m != nil && !(h.loaded && (m.epoch < h.Epoch || h.Summary.Status == journal.Done))
 }
 
 // dropSucceeded drops succeeded writes from pending, and reports whether a write has failed.

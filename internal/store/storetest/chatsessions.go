@@ -38,7 +38,7 @@ func OldChatSessions(t *testing.T, kept interface {
 	}
 	old := conversation(busy, "ours")
 	old.Items[0].Parts = nil
-	old.Items[0].Native.JSON = json.RawMessage(`{"content":"\u0000 \"<ä>\" 1.50"}`)
+	old.Items[0].Native.JSON = json.RawMessage("{\"content\":\"\\u0000 \\\"<ä>\\\" \xff 1.50\"}")
 	old.Full, old.Listed = map[string]string{"full": "text"}, []string{"server"}
 	old.RequestJSON = json.RawMessage(`{"created_at":1,"ttl_ms":2}`)
 	save("p", session("x"), old)

@@ -106,13 +106,14 @@ func eventually(t *testing.T, what string, yes func() bool) {
 	t.Helper()
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()
-	over := time.NewTimer(patience)
+	const most = 4 * patience // a first start writes the whole schema, beside tests that compile programs
+	over := time.NewTimer(most)
 	defer over.Stop()
 	for !yes() {
 		select {
 		case <-again.C:
 		case <-over.C:
-			t.Fatalf("waited %v in vain until %s", patience, what)
+			t.Fatalf("waited %v in vain until %s", most, what)
 		}
 	}
 }

@@ -25,8 +25,8 @@ for unwatched in modernc.org/{sqlite/lib,libc,libquickjs,memory} github.com/tetr
   race+=("-gcflags=$unwatched=-race=false")
 done
 
-# unraced are the packages that compute in one goroutine.
-unraced='/(docs|internal/(archtest|config|jsonscan|loop|money|policy|rates|schema|sim|spelling|window))$'
+# unraced are the packages that compute in one goroutine, and that of PDF files, whose work is that of a child process.
+unraced='/(docs|internal/(archtest|config|jsonscan|loop|money|pdf|policy|rates|schema|sim|spelling|window))$'
 
 # clients installs the packages of the official clients and servers, and bubblewrap the sandbox of that name.
 clients() (cd conformance && npm ci --no-audit --no-fund)

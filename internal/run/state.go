@@ -372,8 +372,9 @@ func (s *runState) willBeDurable(bodies []loop.Body) bool {
 
 // mustSync reports whether the batch must be on disk before the run continues. For a
 // durable run this is every batch. For a light run it is its first and last fact, a fact
-// for which it waits, a batch without facts, by which it learns what others have written, the start of every call that must not be executed twice, and holds:
-// no model is called before all budgets have room.
+// for which it waits, a batch without facts, by which it learns what others have written,
+// the start of every call that must not be executed twice, and holds: no model is called
+// before all budgets have room.
 func (s *runState) mustSync(batch journal.Batch, bodies []loop.Body) bool {
 	if s.durable() || len(bodies) == 0 || len(batch.Reservations) > 0 || len(s.unsynced.facts) >= maxUnsynced {
 		return true

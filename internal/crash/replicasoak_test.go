@@ -172,8 +172,7 @@ func (d *disturbance) spender(key string, statuses map[int]int) {
 // accepted ends, no call that must not be repeated takes effect twice, no budget is overspent, no slot leaks and no stream has
 // a gap. // P01 P02 P03 P05 B07
 func TestReplicasSurviveKillsAndAnUnreliableDatabase(t *testing.T) {
-	soak.Require(t, soak.Job, "it disturbs three replicas and a database for a while")
-	t.Parallel()
+	soak.Require(t, soak.Job, "it disturbs three replicas and a database for a while") // alone: others compile programs meanwhile
 	server := newServer(t)
 	cutter := newCommitCutter(t, server.port)
 	r := newReplicatedOn(t, options{script: numbered, runtime: "concurrency: 64, budgets: [{scope: org, period: total, usd: 1000}]",

@@ -246,7 +246,9 @@ func TestWhatASessionRefuses(t *testing.T) {
 	if _, err := a.Session("s").Run(t.Context(), turnpike.Text(strings.Repeat("x", 1000))); !errors.As(err, &lost) || len(m.Requests()) != 0 {
 		t.Errorf("a turn that is too large: %v", err)
 	}
-	if err := kept.Describe(t.Context(), turnpike.SessionKey{Caller: turnpike.Program().Key(), ID: "s"}, sqlite.SessionDescription{Title: strings.Repeat("x", 1001)}); err == nil || !strings.Contains(err.Error(), "TurnBytes") {
+	long := sqlite.SessionDescription{Title: strings.Repeat("x", 1001)}
+	err := kept.Describe(t.Context(), turnpike.SessionKey{Caller: turnpike.Program().Key(), ID: "s"}, long)
+	if err == nil || !strings.Contains(err.Error(), "TurnBytes") {
 		t.Error(err)
 	}
 	if _, err := a.Session("s").Run(t.Context(), turnpike.Text("x")); err != nil {

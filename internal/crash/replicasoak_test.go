@@ -174,7 +174,7 @@ func (d *disturbance) spender(key string, statuses map[int]int) {
 func TestReplicasSurviveKillsAndAnUnreliableDatabase(t *testing.T) {
 	soak.Require(t, soak.Job, "it disturbs three replicas and a database for a while") // alone: others compile programs meanwhile
 	server := newServer(t)
-	cutter := newCommitCutter(t, server.port)
+	cutter := newCommitCutter(t, server.port, nil)
 	r := newReplicatedOn(t, options{script: numbered, runtime: "concurrency: 64, budgets: [{scope: org, period: total, usd: 1000}]",
 		tools: toolsOfAll()}, 3,
 		postgres.Options{URL: server.url(server.port), Schema: "soak"}, server.url(cutter.port()))

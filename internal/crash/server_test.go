@@ -137,13 +137,15 @@ type commitCutter struct {
 	watch func(query string) bool // is called before a query is passed on, and cuts the connection instead if it returns true; nil = none is
 }
 
-func newCommitCutter(t *testing.T, port int) *commitCutter {
+// newCommitCutter starts a proxy of the server at the port, which ends with the test. A store has connections of its own accord: watch
+// is set before the first of them.
+func newCommitCutter(t *testing.T, port int, watch func(query string) bool) *commitCutter {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &commitCutter{listener: l, to: fmt.Sprintf("127.0.0.1:%d", port)}
+	c := &commitCutter{listener: l, to: fmt.Sprintf("127.0.0.1:%d", port), watch: watch}
 	c.conns.Go(func() {
 		for {
 			client, err := l.Accept()

@@ -31,15 +31,6 @@ func TestACommitThatIsLostInACrashIsNotTakenForAnotherOne(t *testing.T) {
 
 func lostInCrash(t *testing.T, whole bool) {
 	server := newServer(t)
-	cutter := newCommitCutter(t, server.port)
-	store, err := postgres.Open(t.Context(), postgres.Options{URL: server.url(cutter.port()), Schema: "lost"}, database.ServerOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	if err := store.CreateOrg(t.Context(), org.Record{ID: "a"}, org.Author{}); err != nil {
-		t.Fatal(err)
-	}
 	var next, lost int64
 	crash := func() {
 		direct := openServer(t, server)
@@ -61,12 +52,20 @@ func lostInCrash(t *testing.T, whole bool) {
 		}
 	}
 	var armed atomic.Bool
-	cutter.watch = func(query string) bool {
+	cutter := newCommitCutter(t, server.port, func(query string) bool {
 		cut := query == "COMMIT" && armed.CompareAndSwap(true, false)
 		if cut {
 			crash()
 		}
 		return cut
+	})
+	store, err := postgres.Open(t.Context(), postgres.Options{URL: server.url(cutter.port()), Schema: "lost"}, database.ServerOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	if err := store.CreateOrg(t.Context(), org.Record{ID: "a"}, org.Author{}); err != nil {
+		t.Fatal(err)
 	}
 	armed.Store(true)
 	recorded := store.RecordNow(t.Context(), "a", audit.Entry{Kind: "note", At: 1, Body: map[string]any{"n": 1}})
@@ -87,7 +86,15 @@ func lostInCrash(t *testing.T, whole bool) {
 func TestAWriteIsNotRefusedForAnotherOneWhenTheConnectionIsLost(t *testing.T) {
 	t.Parallel()
 	server := newServer(t)
-	cutter := newCommitCutter(t, server.port)
+	var step atomic.Int64 // 1 = the next commit waits; 2 = the next undone write is cut; 3 = it was
+	waits, together := make(chan struct{}), make(chan struct{})
+	cutter := newCommitCutter(t, server.port, func(query string) bool {
+		if query == "COMMIT" && step.CompareAndSwap(1, 2) {
+			close(waits)
+			<-together
+		}
+		return strings.HasPrefix(query, "ROLLBACK TO") && step.CompareAndSwap(2, 3)
+	})
 	store, err := postgres.Open(t.Context(), postgres.Options{URL: server.url(cutter.port()), Schema: "refused"}, database.ServerOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -100,15 +107,6 @@ func TestAWriteIsNotRefusedForAnotherOneWhenTheConnectionIsLost(t *testing.T) {
 	}
 	note := func() error {
 		return store.RecordNow(t.Context(), "a", audit.Entry{Kind: "note", At: 1, Body: map[string]any{"n": 1}})
-	}
-	var step atomic.Int64 // 1 = the next commit waits; 2 = the next undone write is cut; 3 = it was
-	waits, together := make(chan struct{}), make(chan struct{})
-	cutter.watch = func(query string) bool {
-		if query == "COMMIT" && step.CompareAndSwap(1, 2) {
-			close(waits)
-			<-together
-		}
-		return strings.HasPrefix(query, "ROLLBACK TO") && step.CompareAndSwap(2, 3)
 	}
 	step.Store(1)
 	results := make(chan error, 3)

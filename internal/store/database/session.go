@@ -16,7 +16,7 @@ import (
 // Limits of the transactions on a server.
 const (
 	transactionTime = 10 * time.Second      // of one; its connection is closed then. Also after which one is not repeated
-	lostTime        = 2 * time.Second       // how long one is repeated while the server cannot be reached
+	lostTime        = 2 * time.Second       // how long one is repeated after its connection was lost
 	maxRepeats      = 5                     // of one that another one was preferred to
 	repeatDelay     = 5 * time.Millisecond  // before the first repetition, with jitter; doubled each time
 	statusDelay     = 50 * time.Millisecond // between two looks at a commit without an answer
@@ -55,10 +55,15 @@ var errUnknown = errors.New("the connection to the database was lost during a co
 // perform performs the group, again if another transaction was preferred to it or the connection was lost.
 func (s *session) perform(t *tx, group []*write) error {
 	began := time.Now()
+	var lost time.Time // when the connection was lost first
 	for try := 0; ; try++ {
 		err := s.once(t, group)
-		switch took := time.Since(began); {
-		case err == nil, !s.repeats(err), isLost(err) && took > lostTime, !isLost(err) && (try >= maxRepeats || took > transactionTime):
+		now := time.Now()
+		if isLost(err) && lost.IsZero() {
+			lost = now
+		}
+		switch {
+		case err == nil, !s.repeats(err), now.Sub(began) > transactionTime, isLost(err) && now.Sub(lost) > lostTime, !isLost(err) && try >= maxRepeats:
 			return err
 		}
 		for _, one := range group {

@@ -29,12 +29,12 @@ func TestAttacksAsAnotherUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	env := append(os.Environ(), "TMPDIR="+dir, "HOME="+dir)
-	if program := sandboxtest.Program(t); len(program) == 1 { // it was built
-		env = append(env, sandboxtest.ChildVariable+"="+copyOf(t, dir, program[0]))
-	}
 	test, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
+	}
+	if program := sandboxtest.Program(t); program[0] != test {
+		env = append(env, sandboxtest.ProgramVariable+"="+copyOf(t, dir, program[0]))
 	}
 	env = append(env, "TURNPIKE_TEST_PYTHON_WASM="+copyOf(t, dir, sandboxtest.PythonWasm(t)))
 	cache := filepath.Join(dir, "compiled")

@@ -16,6 +16,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/cli"
 	"github.com/turnpike-gateway/turnpike/internal/pdf"
+	"github.com/turnpike-gateway/turnpike/internal/sandbox/sandboxtest"
 	"github.com/turnpike-gateway/turnpike/internal/sqltool"
 )
 
@@ -80,9 +81,6 @@ func setParallelism() error {
 	return flag.Set("test.parallel", atATime)
 }
 
-// programVariable names a program that was built already.
-const programVariable = "TURNPIKE_TEST_PROGRAM"
-
 // built is cmd/turnpike, built by the first test that needs it.
 var built = &program{}
 
@@ -96,7 +94,7 @@ type program struct {
 // Program returns the path of cmd/turnpike.
 func Program(t *testing.T) string {
 	t.Helper()
-	if path := os.Getenv(programVariable); path != "" {
+	if path := os.Getenv(sandboxtest.ProgramVariable); path != "" {
 		return path
 	}
 	if testing.Short() {

@@ -42,19 +42,20 @@ const CompiledVariable = "TURNPIKE_TEST_COMPILED"
 // Compiled returns a directory for the modules that the tests of a program compile, once.
 func Compiled() string { return os.Getenv(CompiledVariable) }
 
-// ChildVariable is the variable with the path of a program that is nothing but a child: tests that run as
-// a user who cannot build it get it so.
-const ChildVariable = "TURNPIKE_TEST_CHILD"
+// ProgramVariable is the variable with the path of cmd/turnpike, or of another program that can be a child: all tests need not build
+// it, and those that run as a user who cannot build get it so.
+const ProgramVariable = "TURNPIKE_TEST_PROGRAM"
 
 // Program returns the program that starts children. A program with the race detector takes more address
-// space than a child may have, so that then another one is built.
+// space than a child may have, so that then it is the one of ProgramVariable, or another one is built.
 func Program(t *testing.T) []string {
 	t.Helper()
-	if path := os.Getenv(ChildVariable); path != "" {
-		return []string{path}
-	}
 	if raceDetector {
-		return []string{build(t)}
+		path := os.Getenv(ProgramVariable)
+		if path == "" {
+			path = build(t)
+		}
+		return []string{path, childArgument}
 	}
 	path, err := os.Executable()
 	if err != nil {

@@ -17,5 +17,5 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == sqltool.Command {
 		os.Exit(sqltool.ChildMain())
 	}
-	os.Exit(child.Main(os.Args[1:]))
+	os.Exit(child.Main(os.Args[2:]))
 }

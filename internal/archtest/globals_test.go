@@ -24,6 +24,7 @@ func exceptions() map[string]string {
 		"internal/id.ordered":             "an encoding has no state",
 		"internal/egress.copies":          "a pool lends memory and remembers nothing",
 		"internal/memlimit.lent":          "a pool lends memory and remembers nothing",
+		"internal/rates.builtinRows":      "decoded once, and read only",
 		"internal/run.smallBuffers":       "a pool lends memory and remembers nothing",
 		"internal/run.largeBuffers":       "a pool lends memory and remembers nothing",
 		"internal/sse.spareBuffers":       "a pool lends memory and remembers nothing",

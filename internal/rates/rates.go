@@ -9,6 +9,7 @@ package rates
 import (
 	_ "embed" // the built-in card
 	"fmt"
+	"sync"
 
 	"github.com/turnpike-gateway/turnpike/internal/config"
 	"github.com/turnpike-gateway/turnpike/internal/money"
@@ -21,9 +22,12 @@ const BuiltinDate money.Date = "2026-11-25"
 //go:embed builtin.yaml
 var builtin []byte
 
+// builtinRows returns the rows of the built-in card, which nobody changes.
+var builtinRows = sync.OnceValues(func() ([]money.Row, error) { return config.ReadRates("builtin.yaml", builtin) })
+
 // Card returns the operator's rows before the built-in card.
 func Card(own []money.Row) (*money.Card, error) {
-	rows, err := config.ReadRates("builtin.yaml", builtin)
+	rows, err := builtinRows()
 	if err != nil {
 		return nil, fmt.Errorf("built-in rate card: %w", err)
 	}

@@ -241,11 +241,27 @@ func (w *world) command(args ...string) string {
 	return string(text)
 }
 
-// runs returns how each run of the org stands, by id, as the command says it.
-func (w *world) runs() map[string]string {
+// reader returns what reads the store, and what closes it.
+func (w *world) reader() (r *database.Reader, done func()) {
 	w.Helper()
 	if w.server != nil {
-		return w.storedRuns()
+		return w.server, func() {}
+	}
+	r, err := database.OpenReader(w.Context(), filepath.Join(w.data, "turnpike.db"))
+	if err != nil {
+		w.Fatal(err)
+	}
+	return r, func() { _ = r.Close() }
+}
+
+// runs returns how each run of the org stands, by id. Where another build or another user has made the store, its command says it:
+// that is a process each time.
+func (w *world) runs() map[string]string {
+	w.Helper()
+	if w.program == "" && w.inside == nil {
+		r, done := w.reader()
+		defer done()
+		return w.storedRuns(r)
 	}
 	states := map[string]string{}
 	const page = 1000
@@ -288,14 +304,8 @@ func (w *world) stateCounts() map[string]int {
 // load reads the journal of a run and its rows for auditors from the file.
 func (w *world) load(id string) (*journal.Story, []audit.Row) {
 	w.Helper()
-	r := w.server
-	if r == nil {
-		var err error
-		if r, err = database.OpenReader(w.Context(), filepath.Join(w.data, "turnpike.db")); err != nil {
-			w.Fatal(err)
-		}
-		defer r.Close()
-	}
+	r, done := w.reader()
+	defer done()
 	story, err := r.Load(w.Context(), "default", id)
 	if err != nil {
 		w.Fatal(err)

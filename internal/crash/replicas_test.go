@@ -192,10 +192,10 @@ func (r *replicated) exec(statement string, args ...any) {
 	}
 }
 
-// storedRuns is runs for a database on a server.
-func (w *world) storedRuns() map[string]string {
+// storedRuns is runs of a store of this build.
+func (w *world) storedRuns(r *database.Reader) map[string]string {
 	w.Helper()
-	rows, err := w.server.DB().QueryContext(w.Context(),
+	rows, err := r.DB().QueryContext(w.Context(),
 		`SELECT run_id, CASE WHEN status = 'done' THEN finish_reason ELSE status END FROM runs WHERE org = 'default'`)
 	if err != nil {
 		w.Fatal(err)

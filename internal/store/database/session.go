@@ -63,7 +63,8 @@ func (s *session) perform(t *tx, group []*write) error {
 			lost = now
 		}
 		switch {
-		case err == nil, !s.repeats(err), now.Sub(began) > transactionTime, isLost(err) && now.Sub(lost) > lostTime, !isLost(err) && try >= maxRepeats:
+		case err == nil, !s.repeats(err), now.Sub(began) > transactionTime,
+			isLost(err) && now.Sub(lost) > lostTime, !isLost(err) && try >= maxRepeats:
 			return err
 		}
 		for _, one := range group {

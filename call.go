@@ -18,9 +18,9 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/policy"
 	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/settings"
 	"github.com/turnpike-gateway/turnpike/internal/window"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -218,25 +218,21 @@ func (c *call) request(ctx context.Context, live bool) (*run.Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := loop.Policy{
-		Grade: loop.Light, Limits: c.o.limits.sealed(), NoStore: !e.durable,
-		Parallelism: loop.Parallelism(cmp.Or(a.Parallelism, Parallel)), AbortOnTool: a.ToolErrors == Abort,
-		Validation: loop.Validation(cmp.Or(a.Validation, Strict)), ResultMaxBytes: cmp.Or(a.ResultMaxBytes, 64<<10), HeadOnly: true,
-		CatalogTTLNS: int64(listsFor), Rules: loop.Rules{CallsPerServer: callsPerServer}, Guard: policy.Guard{Mode: policy.Nudge},
-		Context: c.compaction().policy(), Hooks: a.Hooks.policy(),
-	}
-	if e.durable {
-		p.Grade = loop.Durable
-	}
-	if live {
-		p.Live = []model.DeltaKind{model.TextDelta, model.ReasoningDelta, model.RefusalDelta, model.CallDelta}
-	}
+	var names []string
 	for _, s := range servers {
-		p.Approvals = append(p.Approvals, loop.ServerApproval{Server: s.Name, WaitMS: approvalsFor.Milliseconds()})
+		names = append(names, s.Name)
 	}
-	r := c.base(p)
+	p := c.settings(live)
+	p.Parallelism, p.Validation, p.AbortOnTool = loop.Parallelism(a.Parallelism), loop.Validation(a.Validation), a.ToolErrors == Abort
+	p.Durable, p.ResultMaxBytes, p.Context, p.Hooks, p.Servers = e.durable, a.ResultMaxBytes, c.compaction().policy(), a.Hooks.policy(), names
+	r := c.base(settings.Library(p))
 	r.Servers = servers
 	return r, nil
+}
+
+// settings returns what the settings of all runs are made of.
+func (c *call) settings(live bool) settings.Program {
+	return settings.Program{Streams: live, Limits: c.o.limits.sealed()}
 }
 
 // base returns what all requests have.
@@ -320,7 +316,7 @@ func (c *call) checkOnly(ctx context.Context, servers []catalog.Server) error {
 		}
 		if set == nil && len(c.engine.agent.Sources) > 0 {
 			var err error
-			if set, err = c.engine.catalog.For(ctx, orgID, servers, listsFor); err != nil {
+			if set, err = c.engine.catalog.For(ctx, orgID, servers, settings.ProgramCatalogTTL); err != nil {
 				return err
 			}
 		}

@@ -34,12 +34,6 @@ const (
 	functions   = "program" // the server whose tools are the agent's own
 )
 
-const (
-	listsFor       = 10 * time.Minute   // tool lists of MCP servers
-	approvalsFor   = 7 * 24 * time.Hour // until an approval expires
-	callsPerServer = 32                 // at a time, of one run
-)
-
 // engine performs the runs of an agent.
 type engine struct {
 	agent   *Agent

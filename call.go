@@ -232,7 +232,7 @@ func (c *call) request(ctx context.Context, live bool) (*run.Request, error) {
 
 // settings returns what the settings of all runs are made of.
 func (c *call) settings(live bool) settings.Program {
-	return settings.Program{Streams: live, Limits: c.o.limits.sealed()}
+	return settings.Program{Streams: live, Limits: c.o.limits.sealed(), MaxTokens: c.o.limits.OutputPerTurn}
 }
 
 // base returns what all requests have.

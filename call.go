@@ -131,6 +131,9 @@ func (a *Agent) newCall(in Input, opts []Option) (*call, error) {
 
 // perform performs the run. sink gets its events; nil = nobody reads them.
 func (c *call) perform(ctx context.Context, sink sink) (*Result, error) {
+	if err := c.engine.ready(c.caller.ID); err != nil {
+		return nil, err
+	}
 	if c.o.mode == Return {
 		return c.ask(ctx, sink)
 	}
@@ -161,6 +164,9 @@ func (c *call) performHere(ctx context.Context, sink sink) (*Result, error) {
 
 // start begins a run without its caller.
 func (c *call) start(ctx context.Context) (id string, err error) {
+	if err := c.engine.ready(c.caller.ID); err != nil {
+		return "", err
+	}
 	leaveSession := func() {}
 	if c.sessions != nil {
 		if leaveSession, err = c.continueSession(ctx); err != nil {
@@ -248,6 +254,8 @@ func (c *call) base(p loop.Policy) *run.Request {
 			CallerOrg:    c.caller.Org,
 			Surface:      surfaceName,
 			RunID:        c.id,
+			ID:           c.id,
+			Agent:        a.Name,
 			AgentSession: c.session,
 		},
 		Input: run.Input{

@@ -16,7 +16,7 @@ import (
 // Agent is a model with tools. Only Model is required: the zero value of every other field is useful. An
 // Agent is safe for concurrent use, and must be neither copied nor changed after its first run.
 type Agent struct {
-	Name         string // of its runs in the store; "" = agent
+	Name         string // of its runs in the usage of Audit; "" = none
 	Instructions string // the system message of each run; "" = none
 	Model        model.Model
 
@@ -50,6 +50,12 @@ type Agent struct {
 
 	// Store keeps runs on disk, such as sqlite.Open does; nil = runs live in memory.
 	Store Store
+
+	// Audit records each model call and each tool call of the runs, and what people decide about them, as a gateway does for runs of
+	// its clients: gateway.Gateway.Audit("acme") is the audit log of an org of a gateway in the same program. The rows count in the
+	// usage of the org, and spend nothing of its budgets. They have the caller as their key: see [As]. While nothing can be
+	// recorded, such as after the gateway was closed, runs fail with a [*LostError] before they begin. Nil = nothing is recorded.
+	Audit Auditor
 
 	// Rates are the prices of models by their names, as the provider calls them, or as
 	// "provider/model". They come before those that this package knows.

@@ -18,9 +18,9 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
-	"github.com/turnpike-gateway/turnpike/internal/policy"
 	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/settings"
 	"github.com/turnpike-gateway/turnpike/internal/window"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -131,6 +131,9 @@ func (a *Agent) newCall(in Input, opts []Option) (*call, error) {
 
 // perform performs the run. sink gets its events; nil = nobody reads them.
 func (c *call) perform(ctx context.Context, sink sink) (*Result, error) {
+	if err := c.engine.ready(c.caller.ID); err != nil {
+		return nil, err
+	}
 	if c.o.mode == Return {
 		return c.ask(ctx, sink)
 	}
@@ -161,6 +164,9 @@ func (c *call) performHere(ctx context.Context, sink sink) (*Result, error) {
 
 // start begins a run without its caller.
 func (c *call) start(ctx context.Context) (id string, err error) {
+	if err := c.engine.ready(c.caller.ID); err != nil {
+		return "", err
+	}
 	leaveSession := func() {}
 	if c.sessions != nil {
 		if leaveSession, err = c.continueSession(ctx); err != nil {
@@ -218,25 +224,21 @@ func (c *call) request(ctx context.Context, live bool) (*run.Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := loop.Policy{
-		Grade: loop.Light, Limits: c.o.limits.sealed(), NoStore: !e.durable,
-		Parallelism: loop.Parallelism(cmp.Or(a.Parallelism, Parallel)), AbortOnTool: a.ToolErrors == Abort,
-		Validation: loop.Validation(cmp.Or(a.Validation, Strict)), ResultMaxBytes: cmp.Or(a.ResultMaxBytes, 64<<10), HeadOnly: true,
-		CatalogTTLNS: int64(listsFor), Rules: loop.Rules{CallsPerServer: callsPerServer}, Guard: policy.Guard{Mode: policy.Nudge},
-		Context: c.compaction().policy(), Hooks: a.Hooks.policy(),
-	}
-	if e.durable {
-		p.Grade = loop.Durable
-	}
-	if live {
-		p.Live = []model.DeltaKind{model.TextDelta, model.ReasoningDelta, model.RefusalDelta, model.CallDelta}
-	}
+	var names []string
 	for _, s := range servers {
-		p.Approvals = append(p.Approvals, loop.ServerApproval{Server: s.Name, WaitMS: approvalsFor.Milliseconds()})
+		names = append(names, s.Name)
 	}
-	r := c.base(p)
+	p := c.settings(live)
+	p.Parallelism, p.Validation, p.AbortOnTool = loop.Parallelism(a.Parallelism), loop.Validation(a.Validation), a.ToolErrors == Abort
+	p.Durable, p.ResultMaxBytes, p.Context, p.Hooks, p.Servers = e.durable, a.ResultMaxBytes, c.compaction().policy(), a.Hooks.policy(), names
+	r := c.base(settings.Library(p))
 	r.Servers = servers
 	return r, nil
+}
+
+// settings returns what the settings of all runs are made of.
+func (c *call) settings(live bool) settings.Program {
+	return settings.Program{Streams: live, Limits: c.o.limits.sealed(), MaxTokens: c.o.limits.OutputPerTurn}
 }
 
 // base returns what all requests have.
@@ -252,6 +254,8 @@ func (c *call) base(p loop.Policy) *run.Request {
 			CallerOrg:    c.caller.Org,
 			Surface:      surfaceName,
 			RunID:        c.id,
+			ID:           c.id,
+			Agent:        a.Name,
 			AgentSession: c.session,
 		},
 		Input: run.Input{
@@ -320,7 +324,7 @@ func (c *call) checkOnly(ctx context.Context, servers []catalog.Server) error {
 		}
 		if set == nil && len(c.engine.agent.Sources) > 0 {
 			var err error
-			if set, err = c.engine.catalog.For(ctx, orgID, servers, listsFor); err != nil {
+			if set, err = c.engine.catalog.For(ctx, orgID, servers, settings.ProgramCatalogTTL); err != nil {
 				return err
 			}
 		}

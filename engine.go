@@ -1,7 +1,6 @@
 package turnpike
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -34,16 +33,9 @@ const (
 	functions   = "program" // the server whose tools are the agent's own
 )
 
-const (
-	listsFor       = 10 * time.Minute   // tool lists of MCP servers
-	approvalsFor   = 7 * 24 * time.Hour // until an approval expires
-	callsPerServer = 32                 // at a time, of one run
-)
-
 // engine performs the runs of an agent.
 type engine struct {
 	agent   *Agent
-	name    string
 	log     *slog.Logger
 	out     *egress.Egress
 	catalog *catalog.Catalog
@@ -51,6 +43,9 @@ type engine struct {
 	effects effects
 	memory  *volatile // nil = the runs are in a store
 	durable bool      // they are
+
+	recorder ledger.Recorder // of what runs do; nil = nothing is recorded
+
 	runner  *run.Runner
 	here    run.Performer    // of runner
 	own     []tool.Tool      // of the agent itself: functions and resources
@@ -85,7 +80,7 @@ func newEngine(a *Agent) (*engine, error) {
 	if err := a.check(); err != nil {
 		return nil, err
 	}
-	e := &engine{agent: a, name: cmp.Or(a.Name, "agent"), log: a.Log, calls: map[string]*call{}, flying: map[string]bool{}}
+	e := &engine{agent: a, log: a.Log, calls: map[string]*call{}, flying: map[string]bool{}}
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
 	}
@@ -120,10 +115,15 @@ func newEngine(a *Agent) (*engine, error) {
 		store, e.durable = a.Store.Ledger(), true
 	}
 	e.archive, e.effects = store, store
-	e.runner = run.New(run.Options{
+	o := run.Options{
 		Catalog: e.catalog, Journal: store, Conversations: store, Leases: store, Archive: store, LaterDeleter: store,
 		Resources: e, Price: e.price, Hooks: asker{e}, Alone: true, Log: e.log,
-	})
+	}
+	if a.Audit != nil {
+		e.recorder = a.Audit.Runs()
+		o.Journal, o.Recorder = recordedRuns{store, e.recorder}, recordedCalls{e.recorder}
+	}
+	e.runner = run.New(o)
 	e.here = e.runner.Performer()
 	store.OnClose(e.close)
 	return e, nil

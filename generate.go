@@ -8,9 +8,8 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
-	"github.com/turnpike-gateway/turnpike/internal/budget"
-	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/settings"
 	"github.com/turnpike-gateway/turnpike/model"
 )
 
@@ -28,25 +27,18 @@ func (c *call) ask(ctx context.Context, sink sink) (*Result, error) {
 	if err != nil {
 		return nil, c.failure(ctx, run.Performed{}, err)
 	}
-	set, err := e.catalog.For(ctx, orgID, servers, listsFor)
+	set, err := e.catalog.For(ctx, orgID, servers, settings.ProgramCatalogTTL)
 	if err != nil {
 		return nil, c.failure(ctx, run.Performed{}, err)
 	}
-	limits := budget.Limits{NanoUSD: c.o.limits.sealed().NanoUSD}
-	req := c.base(loop.Policy{Limits: limits, Live: live(sink)})
+	p := c.settings(sink != nil)
+	p.OneCall = true
+	req := c.base(settings.Library(p))
 	req.Relay = &run.Relay{Reason: run.RelayInternal}
 	req.ClientTools = set.Offered()
 	c.sink = sink
-	p, err := e.here.Perform(ctx, req, c)
-	return c.end(ctx, p, err)
-}
-
-// live returns which deltas a run reports at once.
-func live(sink sink) []model.DeltaKind {
-	if sink == nil {
-		return nil
-	}
-	return []model.DeltaKind{model.TextDelta, model.ReasoningDelta, model.RefusalDelta, model.CallDelta}
+	done, err := e.here.Perform(ctx, req, c)
+	return c.end(ctx, done, err)
 }
 
 // Into runs the agent and returns its answer as a T. The schema of the answer follows from T, as with

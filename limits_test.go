@@ -423,3 +423,65 @@ func TestStepsHaveTheirUsageAndCost(t *testing.T) {
 		t.Errorf("the steps have %+v and %d of %+v", usage, cost, r)
 	}
 }
+
+// Each model call gets the limit on its output, whether the loop makes it or Generate; Within only lowers it. An answer that it cuts
+// is a result.
+func TestTheOutputOfATurnIsLimited(t *testing.T) {
+	within := func(n int64) []turnpike.Option {
+		return []turnpike.Option{turnpike.Within(turnpike.Limits{OutputPerTurn: n})}
+	}
+	for name, c := range map[string]struct {
+		agent turnpike.Limits
+		opts  []turnpike.Option
+		want  int
+	}{
+		"no limit":                  {},
+		"of the agent":              {agent: turnpike.Limits{OutputPerTurn: 300}, want: 300},
+		"of the call":               {opts: within(40), want: 40},
+		"the lower one":             {turnpike.Limits{OutputPerTurn: 300}, within(40), 40},
+		"a call that asks for more": {turnpike.Limits{OutputPerTurn: 300}, within(400), 300},
+		"one model call":            {turnpike.Limits{OutputPerTurn: 300}, []turnpike.Option{turnpike.Mode(turnpike.Return)}, 300},
+	} {
+		m := turnpiketest.NewScript(t, "call c1 weather {\"city\":\"Bern\"}\n\ntext Rain in\nstop length\n")
+		a := &turnpike.Agent{Model: m, Tools: []tool.Tool{weather()}, Limits: c.agent}
+		r, err := a.Run(t.Context(), turnpike.Text("go"), c.opts...)
+		if err != nil || r.Reason != turnpike.ReasonLength && r.Reason != turnpike.ReasonToolCalls {
+			t.Errorf("%s: %+v, %v", name, r, err)
+		}
+		for i, asked := range m.Requests() {
+			if asked.MaxTokens != c.want {
+				t.Errorf("%s: call %d may write %d tokens, want %d", name, i, asked.MaxTokens, c.want)
+			}
+		}
+	}
+	a := &turnpike.Agent{Model: turnpiketest.NewScript(t, "text Hi.\n"), Limits: turnpike.Limits{OutputPerTurn: -1}}
+	_, err := a.Run(t.Context(), turnpike.Text("go"))
+	if wrong := new(turnpike.ValidationError); !errors.As(err, &wrong) || !strings.Contains(err.Error(), "Limits.OutputPerTurn is -1") {
+		t.Error(err)
+	}
+}
+
+// What is reserved for a call is at most its limit on the output, or what the limits of the run have left.
+func TestTheOutputOfATurnIsWhatIsReserved(t *testing.T) {
+	for name, c := range map[string]struct {
+		limits turnpike.Limits
+		want   int // that the provider is asked for
+	}{
+		"tokens":                     {turnpike.Limits{Tokens: 1000, OutputPerTurn: 50}, 50},
+		"money":                      {turnpike.Limits{USD: turnpike.USD("100"), OutputPerTurn: 50}, 50},
+		"less money than the output": {turnpike.Limits{USD: turnpike.USD("0.25"), OutputPerTurn: 50}, 24},
+	} {
+		m := turnpiketest.NewScript(t, "text Hi.\nusage 1 1\n")
+		a := &turnpike.Agent{
+			Model: m, Limits: c.limits,
+			Rates: map[string]turnpike.Rate{"model": {Input: turnpike.USD("1000"), Output: turnpike.USD("10000")}},
+		}
+		if _, err := a.Run(t.Context(), turnpike.Text("go")); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got := m.Requests()[0].MaxTokens; got != c.want {
+			t.Errorf("%s: the provider may write %d tokens, want %d", name, got, c.want)
+		}
+	}
+}

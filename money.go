@@ -29,6 +29,11 @@ type Limits struct {
 	Calls        int // executed tool calls of the run; 0 = 128, at most 10,000
 	CallsPerTurn int // executed tool calls of one turn of the model; 0 = 32, at most 1,000
 
+	// OutputPerTurn is how many tokens the model may write in one call, with its reasoning; 0 = the provider's default. It is
+	// sent to the provider, and ends no run by itself: an answer that it cuts has [ReasonLength], and of a turn that it cuts the
+	// complete tool calls are executed. Under Tokens or USD, at most this much is estimated for the output of a call.
+	OutputPerTurn int64
+
 	// Tokens is the sum of the input and output tokens of all model calls; 0 = no limit. Before a
 	// call its input is estimated, by three bytes per token, where the provider has not counted it
 	// yet, such as that of new tool results. What a provider does not count is estimated.
@@ -55,6 +60,7 @@ func (l Limits) check() error {
 		is, max int64
 	}{
 		{"Rounds", int64(l.Rounds), maxRounds}, {"Calls", int64(l.Calls), 10_000}, {"CallsPerTurn", int64(l.CallsPerTurn), 1000},
+		{"OutputPerTurn", l.OutputPerTurn, 1 << 30},
 		{"Tokens", l.Tokens, 1 << 40}, {"Time", int64(l.Time), int64(noLimit)},
 	} {
 		if n.is < 0 || n.is > n.max {
@@ -72,6 +78,7 @@ func (l Limits) within(o Limits) Limits {
 	l.Rounds = int(tighter(int64(l.Rounds), int64(o.Rounds), budget.DefaultRounds))
 	l.Calls = int(tighter(int64(l.Calls), int64(o.Calls), budget.DefaultCalls))
 	l.CallsPerTurn = int(tighter(int64(l.CallsPerTurn), int64(o.CallsPerTurn), budget.DefaultCallsPerTurn))
+	l.OutputPerTurn = tighter(l.OutputPerTurn, o.OutputPerTurn, 0)
 	l.Tokens = tighter(l.Tokens, o.Tokens, 0)
 	l.Time = time.Duration(tighter(int64(l.Time), int64(o.Time), 0))
 	if l.USD.IsZero() || !o.USD.IsZero() && o.USD.Nano() < l.USD.Nano() {

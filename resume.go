@@ -75,6 +75,9 @@ func (c *call) resume(ctx context.Context, s *Session, decisions []Decision, sin
 		return nil, errorOf(ctx, err, Partial{})
 	}
 	defer leave()
+	if err := e.ready(c.caller.ID); err != nil {
+		return nil, err
+	}
 	for _, d := range decisions {
 		if err := c.decide(ctx, d); err != nil {
 			return nil, errorOf(ctx, err, Partial{})
@@ -139,6 +142,9 @@ func (c *call) decide(ctx context.Context, d Decision) error {
 	by := d.By
 	if by == "" {
 		by = programID
+	}
+	if err := e.ready(by); err != nil {
+		return err
 	}
 	made := journal.Decision{Approved: d.Approved, Message: d.Reason}
 	decider := run.TrustedDecider(org.Author{Principal: by, At: clock.Wall().UnixMilli()})

@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/turnpike-gateway/turnpike"
 	"github.com/turnpike-gateway/turnpike/gateway"
 	"github.com/turnpike-gateway/turnpike/internal/upstreamtest"
 	"github.com/turnpike-gateway/turnpike/resource"
@@ -85,6 +86,36 @@ func ExampleGateway_Audit() {
 	err = prices.As(ada).Call(context.Background(), resource.Get, map[string]string{"id": "tea"}, &tea)
 	fmt.Println(tea, err)
 	// Output: 3.50 for tea <nil>
+}
+
+// Runs of the program's agents are in the audit log and in the usage of an org, as those of its clients are.
+func ExampleGateway_Audit_agents() {
+	data, _ := os.MkdirTemp("", "gateway")
+	defer func() { _ = os.RemoveAll(data) }()
+	config, err := gateway.Parse(fmt.Sprintf(yaml, data))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	gw, err := gateway.New(config)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = gw.Close() }()
+
+	agent := &turnpike.Agent{
+		Name:  "clock",
+		Model: turnpiketest.Model(new(testing.T), turnpiketest.Say("Noon.")),
+		Audit: gw.Audit("acme"),
+	}
+	result, err := agent.Run(context.Background(), turnpike.Text("What time is it?"), turnpike.As(turnpike.Caller{ID: "ada"}))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(result.Text)
+	// Output: Noon.
 }
 
 func TestWrongConfigurations(t *testing.T) {

@@ -24,7 +24,7 @@ func (g *Gateway) tools(c Config) (tool.Source, error) {
 		if r == nil {
 			return nil, errors.New("a resource of Config.Resources is nil")
 		}
-		copies = append(copies, r.Copy().Audit(auditor{g: g}))
+		copies = append(copies, r.Copy().Audit(Auditor{g: g}))
 	}
 	set, err := resource.NewSet(copies...)
 	if err != nil {
@@ -77,23 +77,31 @@ func (p program) check() error {
 	return nil
 }
 
-// Audit returns the audit log of an org, for resources that the program uses itself:
+// Audit returns the audit log of an org, for resources that the program uses itself, and for its agents:
 //
 //	products.Audit(gw.Audit("acme"))
+//	agent := &turnpike.Agent{Model: model, Audit: gw.Audit("acme")}
 //
-// Their calls, by agents of the program and by people, are recorded there as audit_log.resource.call, like those of clients
-// at /mcp: with the caller as the program names it, and with the id of the run. As long as the org does not exist, and after
-// Close, nothing can be recorded, and calls that may write are not executed.
-func (g *Gateway) Audit(org string) resource.Auditor { return auditor{g, org} }
+// See [Auditor] for what is recorded.
+func (g *Gateway) Audit(org string) Auditor { return Auditor{g, org} }
 
-// auditor records calls of resources in the audit log of an org.
-type auditor struct {
+// Auditor records what a program does itself in the audit log of an org, with the caller as the program names it and the id of the
+// run. As long as the org does not exist, and after Close, nothing can be recorded.
+//
+// Calls of resources, by agents of the program and by people, are recorded as audit_log.resource.call, like those of clients
+// at /mcp. What may write is not executed if it cannot be recorded.
+//
+// Runs of agents (turnpike.Agent.Audit) leave the rows of runs of clients: audit_log.request for each model call, with "via": "library",
+// and audit_log.agent.tool_call for each tool call. They count in the usage of the org; its budgets do not apply. Runs do not begin
+// while they cannot be recorded. A row is written at most 10 ms after what it records, and not in its transaction: end the agents before
+// the gateway.
+type Auditor struct {
 	g   *Gateway
 	org string // "" = that of the caller, who is a key: at /mcp
 }
 
 // Record implements resource.Auditor.
-func (a auditor) Record(ctx context.Context, r resource.Record) error {
+func (a Auditor) Record(ctx context.Context, r resource.Record) error {
 	org, via := a.org, audit.ViaProgram
 	if org == "" {
 		org, via = r.Caller.Org, audit.ViaMCP

@@ -281,6 +281,18 @@ func TestOneQueryReturnsCallsOfAgentsAndPeople(t *testing.T) {
 // checkWithTheCommand verifies the chain of the org, and lists the rows with the command.
 func checkWithTheCommand(t *testing.T, gw *gateway.Gateway, text string) {
 	t.Helper()
+	run := command(t, gw, text)
+	if got := run("audit", "list", "--org", "acme", "--kind", "resource.call"); strings.Count(got, "update_orders") != 6 || strings.Count(got, " ada ") != 4 {
+		t.Error(got)
+	}
+	if got := run("audit", "verify", "--org", "acme"); !strings.Contains(got, ": ok") {
+		t.Error(got)
+	}
+}
+
+// command closes the gateway, and returns what runs commands on its data.
+func command(t *testing.T, gw *gateway.Gateway, text string) (run func(args ...string) string) {
+	t.Helper()
 	if err := gw.Close(); err != nil { // signs the last rows
 		t.Fatal(err)
 	}
@@ -288,18 +300,12 @@ func checkWithTheCommand(t *testing.T, gw *gateway.Gateway, text string) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	run := func(args ...string) string {
+	return func(args ...string) string {
 		var out bytes.Buffer
 		if status := cli.Main(t.Context(), cli.Process{Args: append(args, "--config", file), Env: os.LookupEnv, Stdout: &out, Stderr: &out}); status != 0 {
 			t.Errorf("%v: %d %s", args, status, &out)
 		}
 		return out.String()
-	}
-	if got := run("audit", "list", "--org", "acme", "--kind", "resource.call"); strings.Count(got, "update_orders") != 6 || strings.Count(got, " ada ") != 4 {
-		t.Error(got)
-	}
-	if got := run("audit", "verify", "--org", "acme"); !strings.Contains(got, ": ok") {
-		t.Error(got)
 	}
 }
 

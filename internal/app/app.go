@@ -601,15 +601,34 @@ func (a *App) Handler() http.Handler { return a.api }
 func (a *App) Record(ctx context.Context, orgID string, e audit.Entry, now bool) error {
 	a.recording.RLock()
 	defer a.recording.RUnlock()
+	if err := a.recordable(orgID); err != nil {
+		return err
+	}
+	if now {
+		return a.store.RecordNow(ctx, orgID, e)
+	}
+	return a.store.Record(ctx, orgID, e)
+}
+
+// Recordable returns why nothing of an org can be recorded at the moment, or no requests are taken because of the store; nil = all is well.
+func (a *App) Recordable(orgID string) error {
+	a.recording.RLock()
+	defer a.recording.RUnlock()
+	if err := a.recordable(orgID); err != nil {
+		return err
+	}
+	return a.health()
+}
+
+// recordable is called with recording held for reading.
+func (a *App) recordable(orgID string) error {
 	switch {
 	case a.noRecords:
 		return errors.New("the gateway is closed")
 	case !a.directory.Has(orgID):
 		return fmt.Errorf("the gateway has no org %q", orgID)
-	case now:
-		return a.store.RecordNow(ctx, orgID, e)
 	}
-	return a.store.Record(ctx, orgID, e)
+	return nil
 }
 
 // Fatal returns a channel with the error after which the program must end: what was written to the disk may

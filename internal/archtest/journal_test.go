@@ -17,6 +17,7 @@ func appenders() map[string]string {
 		"internal/run.deltaGroups.store":       "groups of deltas: rows without facts, under the owner's lease",
 		"internal/run.Runner.appendForeign":    "the facts of everybody else",
 		"internal/cli.narrator.Append":         "prints the batches that it passes on unchanged",
+		"..recordedRuns.Append":                "records the audit entries of the batches that it passes on unchanged; . is the root",
 		"turnpiketest/crashtest.ledger.Append": "passes batches on unchanged until the process is killed",
 	}
 }

@@ -48,6 +48,9 @@ func (p Performer) Perform(ctx context.Context, req *Request, sink eventlog.Sink
 	}
 	lease := p.r.o.newLease(req)
 	d := newDriver(ctx, p.r, req, lease, req.Account, sink)
+	if req.Relay != nil {
+		return d.here(false, d.relay)
+	}
 	return d.here(false, d.perform)
 }
 

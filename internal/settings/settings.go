@@ -1,6 +1,6 @@
 // Package settings resolves the settings of a run: those of the operator, the org, the
-// surface and the request become one [loop.Policy], which is sealed in the run's first fact.
-// Everything else reads the policy, after a restart too.
+// surface and the request, or those of a Go program, become one [loop.Policy], which is sealed
+// in the run's first fact. Everything else reads the policy, after a restart too.
 package settings
 
 import (
@@ -90,7 +90,7 @@ type Compaction struct {
 	ExcludeTools []string // whose results always stay
 }
 
-// Resolve returns the settings of a run. It is the only place where they are
+// Resolve returns the settings of a run of the gateway. It is the only place where they are
 // decided: a request decides before its org where it does not only lower a limit, the org before the defaults of the surface,
 // and nothing exceeds the operator's MaxRoundsCap. A relay has only the settings that
 // concern one model call and the form of the answer.

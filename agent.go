@@ -16,7 +16,7 @@ import (
 // Agent is a model with tools. Only Model is required: the zero value of every other field is useful. An
 // Agent is safe for concurrent use, and must be neither copied nor changed after its first run.
 type Agent struct {
-	Name         string // of its runs in the store; "" = agent
+	Name         string // recorded with its runs, as RunInfo.Agent; "" = agent
 	Instructions string // the system message of each run; "" = none
 	Model        model.Model
 

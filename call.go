@@ -253,6 +253,7 @@ func (c *call) base(p loop.Policy) *run.Request {
 			Surface:      surfaceName,
 			RunID:        c.id,
 			AgentSession: c.session,
+			Agent:        e.name,
 		},
 		Input: run.Input{
 			Conversation: run.Conversation{Items: c.input, Options: a.Options},

@@ -421,3 +421,36 @@ func TestTheRunsOfAStore(t *testing.T) {
 		}
 	}
 }
+
+// A program with several agents and one store finds which of them resumes a run, and its session.
+func TestARunNamesItsAgentAndItsSession(t *testing.T) {
+	store := open(t, filepath.Join(t.TempDir(), "runs.db"))
+	agent := func(name string, policy int) *turnpike.Agent {
+		a := &turnpike.Agent{Name: name, Model: turnpiketest.Model(t, turnpiketest.Say("Done.")), Store: store}
+		for i := range policy { // the first fact is large
+			a.Sources = append(a.Sources, labelled{turnpiketest.NewSource(), fmt.Sprint(strings.Repeat("s", 200), i)})
+		}
+		return a
+	}
+	clerk, other := agent("clerk", 0), agent("", 40)
+	if _, err := clerk.Session("window 7").Run(t.Context(), turnpike.Text("Hello.")); err != nil {
+		t.Fatal(err)
+	}
+	mustRun(t, other)
+	for name, want := range map[string]string{"": "agent/; clerk/window 7; ", "clerk": "clerk/window 7; "} {
+		got := ""
+		for _, r := range collect(t, other.Runs(t.Context(), turnpike.RunFilter{Agent: name})) {
+			got += r.Agent + "/" + r.Session + "; "
+		}
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+type labelled struct {
+	*turnpiketest.Source
+	name string
+}
+
+func (l labelled) Name() string { return l.name }

@@ -93,8 +93,8 @@ const (
 )
 
 // Outbound is the policy for the addresses of MCP servers that are given by URL. The zero value allows
-// public addresses only: neither this machine nor private networks. Go functions are the program's own
-// business.
+// public addresses only: neither this machine nor private networks. Ports of other protocols, such as 22 or 6379, are
+// always refused. Go functions are the program's own business.
 type Outbound struct {
 	Allow []netip.Prefix // addresses that are allowed, such as 127.0.0.0/8
 	Block []netip.Prefix // addresses that are refused in addition

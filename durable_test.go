@@ -270,7 +270,7 @@ func TestRunsWithOneKey(t *testing.T) {
 			}
 			paid = append(paid, tool.From(ctx).IdempotencyKey)
 			return "receipt " + tool.From(ctx).RunID, nil
-		}).Key(func(in order) string { return in.ID })
+		}).Key(func(in order) string { return in.ID }).Price(turnpike.USD("0.10"))
 		one := func(id string) turnpiketest.Step { return turnpiketest.Call("pay", order{id}) }
 		a := &turnpike.Agent{
 			Model: turnpiketest.Model(
@@ -292,6 +292,9 @@ func TestRunsWithOneKey(t *testing.T) {
 		if got[0].Result != "receipt "+first.RunID || got[1].Result != "receipt "+second.RunID || got[2].Result != got[1].Result ||
 			strings.Join(paid, " ") != "pay:A pay:B" {
 			t.Errorf("%+v; paid %q", got, paid)
+		}
+		if got[0].Outcome != event.CallCached || second.Cost.String() != "0.1" { // for B, once
+			t.Errorf("%+v cost %s", got, second.Cost)
 		}
 		if r := mustRun(t, a); !calls(r)[0].Error {
 			t.Errorf("%+v", r)
@@ -454,3 +457,39 @@ type labelled struct {
 }
 
 func (l labelled) Name() string { return l.name }
+
+// The result of a run that has ended can be read again, also after a restart. Its steps say how each call ended.
+func TestTheResultOfARunThatHasEnded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "runs.db")
+	store := open(t, path)
+	lost := tool.Func("lost", "", func(context.Context, struct{}) (string, error) { panic("midway") })
+	agent := func(turns ...turnpiketest.Step) *turnpike.Agent {
+		return &turnpike.Agent{Model: turnpiketest.Model(t, turns...), Tools: []tool.Tool{lost, weather()}, Store: store}
+	}
+	city := map[string]string{"city": "Bern"}
+	id := mustRun(t, agent(turnpiketest.Turn(turnpiketest.Call("lost", nil), turnpiketest.Call("weather", city)), turnpiketest.Say("Done."))).RunID
+	store = reopen(t, store, path)
+	a := agent()
+	for what, s := range map[string]*turnpike.Stream{"Resume": a.Resume(t.Context(), id), "Follow": a.Follow(t.Context(), id, event.Position{})} {
+		r, err := s.Result()
+		if err != nil {
+			t.Fatal(what, err)
+		}
+		if got := calls(r); r.Text != "Done." || got[0].Outcome != event.CallUnknown || got[1].Outcome != event.CallOK || got[1].Took <= 0 {
+			t.Errorf("%s: %+v", what, got)
+		}
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Run(t.Context(), turnpike.Text("go")); err == nil || !strings.Contains(err.Error(), "the Store of the agent is closed") {
+		t.Error(err)
+	}
+	forgetful := &turnpike.Agent{Model: turnpiketest.Model(t, turnpiketest.Say("x"))}
+	id = mustRun(t, forgetful).RunID
+	_, err := forgetful.Resume(t.Context(), id).Result()
+	want := "run " + id + ": not found: the Store does not have it; an agent without a Store forgets a run when it has ended"
+	if err == nil || err.Error() != want {
+		t.Errorf("%v", err)
+	}
+}

@@ -98,13 +98,13 @@ type StepCall struct {
 	Result    string // the result for the model; "" for a call without one
 	Error     bool   // Result says what failed
 
-	// Outcome says how the call ended: ok, error, unknown, denied, skipped_limit or not_run. It is ""
-	// for calls of another process, and for those that the caller executes.
+	// Outcome says how the call ended: ok, error, cached (it has the result of another call with its key), unknown, denied,
+	// skipped_limit or not_run. It is "" for calls that have not ended, and for those that the caller executes.
 	Outcome event.Outcome
-	Took    time.Duration // of a call that was executed in this process
+	Took    time.Duration // of a call that was executed
 }
 
-// outcome is a call that has ended in this process.
+// outcome is a call that has ended.
 type outcome struct {
 	outcome event.Outcome
 	took    time.Duration

@@ -107,6 +107,7 @@ func (c *call) recall(ctx context.Context, s *Session) (leave func(), err error)
 	}
 	c.lastTurn, c.turns, c.caller = item.LastTurn(before.Items[:before.Input]), 1, before.Caller
 	c.session = before.State.Accepted.AgentSession
+	c.noteEnded(before)
 	if s != nil && s.id != c.session {
 		return nil, &ResumeError{Message: fmt.Sprintf("session %s has no run %s", s.id, c.id), status: http.StatusNotFound}
 	}
@@ -124,6 +125,13 @@ func (c *call) recall(ctx context.Context, s *Session) (leave func(), err error)
 		err = &ResumeError{Message: message, status: http.StatusConflict}
 	}
 	return leave, err
+}
+
+// noteEnded notes the tool calls that have ended, in whatever process.
+func (c *call) noteEnded(p run.Performed) {
+	for _, done := range p.Ended {
+		c.ended[string(done.Key)] = outcome{done.Outcome, time.Duration(done.Micros) * time.Microsecond}
+	}
 }
 
 // decide records a decision.
@@ -261,6 +269,7 @@ func (a *Agent) Follow(ctx context.Context, runID string, after event.Position) 
 		if err != nil {
 			return nil, errorOf(ctx, err, Partial{})
 		}
+		c.noteEnded(p)
 		if failure := c.failure(ctx, p, nil); failure != nil {
 			return nil, failure
 		}

@@ -26,7 +26,7 @@ type Agent struct {
 
 	Limits  Limits          // of each run
 	Options model.Options   // of each model call, such as Temperature and Effort
-	Output  json.RawMessage // JSON Schema of the answer; nil = text. See [Into]
+	Output  json.RawMessage // JSON Schema that the provider is asked to hold the answer to, which is not checked; nil = text. See [Into]
 
 	Parallelism    Parallelism // of the tool calls of one turn; "" = Parallel
 	Validation     Validation  // of the arguments of tool calls; "" = Strict
@@ -52,7 +52,8 @@ type Agent struct {
 	Store Store
 
 	// Rates are the prices of models by their names, as the provider calls them, or as
-	// "provider/model". They come before those that this package knows.
+	// "provider/model". They come before those that this package knows. A model that is no model.Named, such as a
+	// scripted one, has the name "model" of the provider "custom".
 	Rates map[string]Rate
 
 	Outbound Outbound     // which addresses MCP servers may have

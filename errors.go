@@ -253,8 +253,8 @@ func (e *ContextError) Unwrap() error {
 	return e.Cause
 }
 
-// ResumeError says that a run cannot be resumed or followed: the store does not have it, it is in
-// progress, or it has ended.
+// ResumeError says that a run cannot be resumed, followed or cancelled: the store does not have it, it is in
+// progress, it has ended without a way to go on, or its approval was decided already.
 type ResumeError struct {
 	Message string
 	status  int

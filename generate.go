@@ -50,8 +50,8 @@ func live(sink sink) []model.DeltaKind {
 }
 
 // Into runs the agent and returns its answer as a T. The schema of the answer follows from T, as with
-// tool.NewFunc, in place of the agent's Output. If the answer is not a T, the error is a
-// [*ValidationError] with the result.
+// tool.NewFunc, in place of the agent's Output. The answer is decoded as encoding/json does: a member that it does not have stays
+// zero. If it is not a T, the error is a [*ValidationError] with the result. For a [Session] set Output, and decode Result.Text.
 func Into[T any](ctx context.Context, a *Agent, in Input, opts ...Option) (T, *Result, error) {
 	var out T
 	schema, err := jsonschema.For[T](nil)

@@ -41,12 +41,13 @@ type Result struct {
 	Steps []Step
 }
 
-// Reason is why a run ended. Those of the second group come with an error.
+// Reason is why a run ended. Those of the second group come with an error. [event.Finished] has other names for those of the first:
+// complete, output_cut, refused and client_calls.
 type Reason string
 
 // The reasons.
 const (
-	ReasonStop          Reason = "stop"           // the model has answered
+	ReasonStop          Reason = "stop"           // the model has answered; with a [*HookError], a hook has denied the answer
 	ReasonLength        Reason = "length"         // the model's output limit has cut the answer
 	ReasonContentFilter Reason = "content_filter" // the provider's filter has refused the answer
 	ReasonToolCalls     Reason = "tool_calls"     // the caller executes Result.Calls
@@ -80,7 +81,7 @@ type Call struct {
 
 // Step is a round of a run: an answer of the model, and the tool calls that it asked for.
 type Step struct {
-	Round int    // from 1
+	Round int    // from 1; events count from 0
 	Text  string // of the model; "" = only calls, or no answer
 	Calls []StepCall
 

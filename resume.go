@@ -34,8 +34,9 @@ func Deny(approvalID, reason string) Decision { return Decision{Approval: approv
 
 // Resume goes on with a run of the agent's store: with one that waits, after the decisions about all its
 // calls; with one that a crash has broken off; and with one that has reached a limit which is higher
-// now. A run that is in memory can be resumed while it waits. The stream has the events from
-// here on, and the result is that of the whole run. If calls still wait, the error is [*Waiting].
+// now. Of another run that has ended it returns the result, or the error, that it had. A run that is in memory can be resumed
+// while it waits. The stream has the events from here on, and the result is that of the whole run, with its steps. If calls
+// still wait, the error is [*Waiting].
 //
 // The agent must be the one that began the run, or one with the same model and tools. A run that has
 // reached a limit goes on as another run, with another id: it begins with the transcript of the
@@ -252,8 +253,8 @@ func (c *call) rest(p run.Performed) (Limits, bool) {
 }
 
 // Follow reports the events of a run that [Agent.Start] has begun, after a position: the zero position is
-// before the first one. It reports those that are stored, and then those that happen. Leaving the loop
-// does not end the run.
+// before the first one. It reports those that are stored, and then those that happen: of a run that a crash has broken off, once
+// somebody resumes it. Leaving the loop does not end the run.
 func (a *Agent) Follow(ctx context.Context, runID string, after event.Position) *Stream {
 	e, err := a.prepare()
 	if err != nil {

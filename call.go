@@ -477,7 +477,11 @@ func (c *call) ending(p run.Performed, has Partial) error {
 	case event.Blocked:
 		return &BlockedError{Reason: s.Blocked.Reason, Address: s.Blocked.Address, Server: loop.LabelOf(s.Blocked.Server), Partial: has}
 	case event.ModelError:
-		return &ModelError{Message: c.modelMessage(f.Message, p.Failed), Cause: p.Failed, Partial: has}
+		message := c.modelMessage(f.Message, p.Failed)
+		if n := s.Attempt.AttemptsOnTarget; s.Cause().Exhausted && n > 1 {
+			message += fmt.Sprintf(" (tried %d times)", n)
+		}
+		return &ModelError{Message: message, Cause: p.Failed, Partial: has}
 	case event.TooLong:
 		return &ContextError{Message: f.Message, Cause: p.Failed, Partial: has}
 	case event.ServerUnavailable:
@@ -529,6 +533,9 @@ func (c *call) modelMessage(message string, failed *model.Error) string {
 			cause,
 			options,
 		)
+	}
+	if rest, ok := strings.CutPrefix(message, "The provider "); ok { // as Go writes errors
+		return "the provider " + rest
 	}
 	return message
 }

@@ -102,6 +102,18 @@ func TestAPanicOfAToolIsLogged(t *testing.T) {
 	}
 }
 
+// A model call that fails for good says how often it was made.
+func TestAModelErrorSaysHowOftenTheModelWasAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fail := turnpiketest.Fail(503)
+		a := &turnpike.Agent{Model: turnpiketest.Model(t, fail, fail, fail, fail)}
+		_, err := a.Run(t.Context(), turnpike.Text("go"))
+		if err == nil || !strings.HasPrefix(err.Error(), "the provider custom") || !strings.HasSuffix(err.Error(), "(tried 4 times)") {
+			t.Error(err)
+		}
+	})
+}
+
 // What is wrong with an agent is said before its first run, with the remedy.
 func TestMistakesInAnAgentNameTheRemedy(t *testing.T) {
 	var log bytes.Buffer

@@ -583,7 +583,7 @@ type recorded struct{ call *call }
 // Stream implements model.Model. What the request has more than the one before are the turns since.
 func (r recorded) Stream(ctx context.Context, req *model.Request, emit func(model.Delta) error) (*model.Turn, error) {
 	if err := r.call.appendTurns(ctx, req.Items); err != nil {
-		return nil, &model.Error{Class: model.Invalid, Message: "the conversation of the run cannot be stored", Err: err}
+		return nil, &model.Error{Class: model.Invalid, Unsent: true, Message: "the conversation of the run cannot be stored", Err: err}
 	}
 	return r.call.engine.agent.Model.Stream(ctx, req, emit)
 }

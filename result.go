@@ -65,7 +65,7 @@ const (
 	ReasonCancelled         = Reason(event.Cancelled)         // an [*AbortError]
 	ReasonCallerGone        = Reason(event.CallerGone)        // an [*AbortError]
 	ReasonBlocked           = Reason(event.Blocked)           // a [*BlockedError]
-	ReasonModelError        = Reason(event.ModelError)        // a [*ModelError]
+	ReasonModelError        = Reason(event.ModelError)        // a [*ModelError]; a [*LostError] if the Conversation has failed
 	ReasonServerUnavailable = Reason(event.ServerUnavailable) // a [*ServerError]
 	ReasonToolAbort         = Reason(event.ToolAbort)         // a [*ToolError] or [*UnknownOutcome]
 	ReasonTooLong           = Reason(event.TooLong)           // a [*ContextError]

@@ -518,9 +518,14 @@ func TestAConversation(t *testing.T) {
 	}
 	for at := 1; at <= 3; at++ {
 		var lost *turnpike.LostError
-		_, err := newAgent(&log{fail: at}).Run(t.Context(), turnpike.Text("Warm?"))
+		a := newAgent(&log{fail: at})
+		a.Limits.USD, a.Rates = turnpike.USD("1"), map[string]turnpike.Rate{"model": {Input: turnpike.USD("2"), Output: turnpike.USD("10")}}
+		_, err := a.Run(t.Context(), turnpike.Text("Warm?"))
 		if !errors.As(err, &lost) || lost.Result() == nil || !strings.Contains(err.Error(), "disk is full") {
 			t.Errorf("turn %d fails: %v", at, err)
+		}
+		if cost := lost.Result().Cost; cost.Nano() > turnpike.USD("0.001").Nano() {
+			t.Errorf("turn %d fails before the model is asked, and the run has cost %s", at, cost)
 		}
 	}
 }

@@ -20,7 +20,7 @@ type Step struct{ steps []script.Step }
 //		turnpiketest.Say("It is warm."),
 //	)
 //
-// Turn makes one turn of several steps. A call beyond the last turn fails.
+// Turn makes one turn of several steps. A program without a test uses [ParseScript]. A call beyond the last turn fails.
 func Model(t testing.TB, turns ...Step) *Script {
 	t.Helper()
 	s := &Script{}

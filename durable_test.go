@@ -467,10 +467,14 @@ func TestTheResultOfARunThatHasEnded(t *testing.T) {
 		return &turnpike.Agent{Model: turnpiketest.Model(t, turns...), Tools: []tool.Tool{lost, weather()}, Store: store}
 	}
 	city := map[string]string{"city": "Bern"}
-	id := mustRun(t, agent(turnpiketest.Turn(turnpiketest.Call("lost", nil), turnpiketest.Call("weather", city)), turnpiketest.Say("Done."))).RunID
+	both := turnpiketest.Turn(turnpiketest.Call("lost", nil), turnpiketest.Call("weather", city))
+	id := mustRun(t, agent(both, turnpiketest.Say("Done."))).RunID
 	store = reopen(t, store, path)
 	a := agent()
-	for what, s := range map[string]*turnpike.Stream{"Resume": a.Resume(t.Context(), id), "Follow": a.Follow(t.Context(), id, event.Position{})} {
+	for what, s := range map[string]*turnpike.Stream{
+		"Resume": a.Resume(t.Context(), id),
+		"Follow": a.Follow(t.Context(), id, event.Position{}),
+	} {
 		r, err := s.Result()
 		if err != nil {
 			t.Fatal(what, err)

@@ -131,9 +131,13 @@ func TestMistakesInAnAgentNameTheRemedy(t *testing.T) {
 		return s
 	}
 	for want, change := range map[string]func(*turnpike.Agent){
-		"Agent.Output is no JSON object":                             func(a *turnpike.Agent) { a.Output = json.RawMessage("{") },
-		"a source has the name program, which the agent's own tools": func(a *turnpike.Agent) { a.Sources = []tool.Source{labelled{turnpiketest.NewSource(), "program"}} },
-		"(port); the port belongs to another protocol, such as 22":   func(a *turnpike.Agent) { a.Sources = []tool.Source{server("http://127.0.0.1:22/mcp")} },
+		"Agent.Output is no JSON object": func(a *turnpike.Agent) { a.Output = json.RawMessage("{") },
+		"a source has the name program, which the agent's own tools": func(a *turnpike.Agent) {
+			a.Sources = []tool.Source{labelled{turnpiketest.NewSource(), "program"}}
+		},
+		"(port); the port belongs to another protocol, such as 22": func(a *turnpike.Agent) {
+			a.Sources = []tool.Source{server("http://127.0.0.1:22/mcp")}
+		},
 		"gone is required and not available: list tools: server": func(a *turnpike.Agent) {
 			a.Sources = []tool.Source{server(down.URL).Named("gone").Required()}
 			a.Outbound.Allow = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
@@ -519,7 +523,8 @@ func TestAConversation(t *testing.T) {
 	for at := 1; at <= 3; at++ {
 		var lost *turnpike.LostError
 		a := newAgent(&log{fail: at})
-		a.Limits.USD, a.Rates = turnpike.USD("1"), map[string]turnpike.Rate{"model": {Input: turnpike.USD("2"), Output: turnpike.USD("10")}}
+		a.Limits.USD = turnpike.USD("1")
+		a.Rates = map[string]turnpike.Rate{"model": {Input: turnpike.USD("2"), Output: turnpike.USD("10")}}
 		_, err := a.Run(t.Context(), turnpike.Text("Warm?"))
 		if !errors.As(err, &lost) || lost.Result() == nil || !strings.Contains(err.Error(), "disk is full") {
 			t.Errorf("turn %d fails: %v", at, err)

@@ -151,7 +151,8 @@ func unanswered(e *catalog.Entry, c tool.Call, notSent bool, why string, limit C
 	return finished(outcome, tool.Text(refusal{Error: why}.String()), limit)
 }
 
-// Reused is the Value of a result that a tool has not made by this call: it is the successful result of an earlier call with the same effect.
+// Reused is the Value of a result that a tool has not made by this call: it is the successful result of an earlier
+// call with the same effect.
 type Reused struct{}
 
 // Again returns an earlier successful result, which is complete, for another call.

@@ -462,6 +462,9 @@ func (l labelled) Name() string { return l.name }
 func TestTheResultOfARunThatHasEnded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runs.db")
 	store := open(t, path)
+	if _, err := sqlite.Open(path); err == nil || !strings.HasSuffix(err.Error(), "or this one has; agents of one process share a Store") {
+		t.Error(err)
+	}
 	lost := tool.Func("lost", "", func(context.Context, struct{}) (string, error) { panic("midway") })
 	agent := func(turns ...turnpiketest.Step) *turnpike.Agent {
 		return &turnpike.Agent{Model: turnpiketest.Model(t, turns...), Tools: []tool.Tool{lost, weather()}, Store: store}

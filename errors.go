@@ -122,13 +122,14 @@ func (e *ToolError) Unwrap() error { return e.Cause }
 // that the answer is not what [Into] asks for. Wrong arguments of a tool call are told to the model.
 type ValidationError struct {
 	Message string
+	status  int // 0 = 400
 	Partial
 }
 
 func (e *ValidationError) Error() string { return e.Message }
 
-// Status implements [Failure].
-func (e *ValidationError) Status() int { return http.StatusBadRequest }
+// Status implements [Failure]: 400, or 502 for an answer that is not what [Into] asks for.
+func (e *ValidationError) Status() int { return cmp.Or(e.status, http.StatusBadRequest) }
 
 func invalid(format string, args ...any) *ValidationError {
 	return &ValidationError{Message: fmt.Sprintf(format, args...)}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"reflect"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -68,7 +69,8 @@ func Into[T any](ctx context.Context, a *Agent, in Input, opts ...Option) (T, *R
 		return out, nil, err
 	}
 	if err := json.Unmarshal([]byte(r.Text), &out); err != nil {
-		return out, r, &ValidationError{Message: fmt.Sprintf("the answer is no %s: %v", reflect.TypeFor[T](), err), Partial: Partial{r}}
+		message := fmt.Sprintf("the answer of the model is no %s: %v", reflect.TypeFor[T](), err)
+		return out, r, &ValidationError{Message: message, status: http.StatusBadGateway, Partial: Partial{r}}
 	}
 	return out, r, nil
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
@@ -414,7 +415,8 @@ func TestInto(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	_, r, err = turnpike.Into[report](t.Context(), a, turnpike.Text("go"))
-	if !errors.As(err, new(*turnpike.ValidationError)) || r.Text != "No idea." {
+	var wrong *turnpike.ValidationError
+	if !errors.As(err, &wrong) || wrong.Status() != http.StatusBadGateway || r.Text != "No idea." {
 		t.Errorf("%v", err)
 	}
 }

@@ -16,7 +16,7 @@ import (
 // Agent is a model with tools. Only Model is required: the zero value of every other field is useful. An
 // Agent is safe for concurrent use, and must be neither copied nor changed after its first run.
 type Agent struct {
-	Name         string // of its runs in the usage of Audit; "" = none
+	Name         string // recorded with its runs: RunInfo.Agent, and agent_id in the usage of Audit; "" = agent
 	Instructions string // the system message of each run; "" = none
 	Model        model.Model
 
@@ -26,7 +26,7 @@ type Agent struct {
 
 	Limits  Limits          // of each run
 	Options model.Options   // of each model call, such as Temperature and Effort
-	Output  json.RawMessage // JSON Schema of the answer; nil = text. See [Into]
+	Output  json.RawMessage // JSON Schema that the provider is asked to hold the answer to, which is not checked; nil = text. See [Into]
 
 	Parallelism    Parallelism // of the tool calls of one turn; "" = Parallel
 	Validation     Validation  // of the arguments of tool calls; "" = Strict
@@ -58,7 +58,8 @@ type Agent struct {
 	Audit Auditor
 
 	// Rates are the prices of models by their names, as the provider calls them, or as
-	// "provider/model". They come before those that this package knows.
+	// "provider/model". They come before those that this package knows. A model that is no model.Named, such as a
+	// scripted one, has the name "model" of the provider "custom".
 	Rates map[string]Rate
 
 	Outbound Outbound     // which addresses MCP servers may have
@@ -99,8 +100,8 @@ const (
 )
 
 // Outbound is the policy for the addresses of MCP servers that are given by URL. The zero value allows
-// public addresses only: neither this machine nor private networks. Go functions are the program's own
-// business.
+// public addresses only: neither this machine nor private networks. Ports of other protocols, such as 22 or 6379, are
+// always refused. Go functions are the program's own business.
 type Outbound struct {
 	Allow []netip.Prefix // addresses that are allowed, such as 127.0.0.0/8
 	Block []netip.Prefix // addresses that are refused in addition

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -255,7 +257,7 @@ func (c *call) base(p loop.Policy) *run.Request {
 			Surface:      surfaceName,
 			RunID:        c.id,
 			ID:           c.id,
-			Agent:        a.Name,
+			Agent:        cmp.Or(a.Name, "agent"),
 			AgentSession: c.session,
 		},
 		Input: run.Input{
@@ -421,9 +423,12 @@ func errorOf(ctx context.Context, err error, has Partial) error {
 	case ctx.Err() != nil:
 		return &AbortError{Cause: context.Cause(ctx), Partial: has}
 	case errors.Is(err, org.ErrNotFound):
-		return &ResumeError{Message: "the store has no such run: " + err.Error(), status: 404, Partial: has}
+		message := err.Error() + ": the Store does not have it; an agent without a Store forgets a run when it has ended"
+		return &ResumeError{Message: message, status: http.StatusNotFound, Partial: has}
 	case errors.As(err, &not):
 		return &ResumeError{Message: not.Error(), status: 409, Partial: has}
+	case errors.As(err, &known) && known.Reason == "stopping":
+		return &LostError{Message: "the Store of the agent is closed; runs need it until they have ended", Partial: has}
 	case errors.As(err, &known) && known.Code == fault.Conflict:
 		return &ResumeError{Message: known.Message, status: 409, Partial: has}
 	case errors.As(err, &known) && (known.Code == fault.Invalid || known.Code == fault.Unprocessable):
@@ -471,16 +476,26 @@ func (c *call) ending(p run.Performed, has Partial) error {
 	case event.Memory:
 		return limit(MemoryLimit, "%s", f.Message)
 	case event.NoProgress:
-		return &ProgressError{has}
+		return &ProgressError{Repeated: s.Repeated(), Partial: has}
 	case event.Blocked:
 		return &BlockedError{Reason: s.Blocked.Reason, Address: s.Blocked.Address, Server: loop.LabelOf(s.Blocked.Server), Partial: has}
 	case event.ModelError:
-		return &ModelError{Message: c.modelMessage(f.Message, p.Failed), Cause: p.Failed, Partial: has}
+		message := c.modelMessage(f.Message, p.Failed)
+		if n := s.Attempt.AttemptsOnTarget; s.Cause().Exhausted && n > 1 {
+			message += fmt.Sprintf(" (tried %d times)", n)
+		}
+		return &ModelError{Message: message, Cause: p.Failed, Partial: has}
 	case event.TooLong:
 		return &ContextError{Message: f.Message, Cause: p.Failed, Partial: has}
 	case event.ServerUnavailable:
 		server := loop.LabelOf(s.Cause().Server)
-		return &ServerError{Server: server, Message: fmt.Sprintf("the MCP server %s is required and not available", server), Partial: has}
+		message := fmt.Sprintf("the MCP server %s is required and not available", server)
+		for _, one := range s.Catalogued.Servers {
+			if one.Label == s.Cause().Server && one.Error != "" {
+				message += ": " + one.Error
+			}
+		}
+		return &ServerError{Server: server, Message: message, Partial: has}
 	case event.ToolAbort:
 		return c.toolFailure(s, f.Message, has)
 	case event.Invalid, event.HookDenied:
@@ -522,6 +537,9 @@ func (c *call) modelMessage(message string, failed *model.Error) string {
 			options,
 		)
 	}
+	if rest, ok := strings.CutPrefix(message, "The provider "); ok { // as Go writes errors
+		return "the provider " + rest
+	}
 	return message
 }
 
@@ -530,7 +548,12 @@ func (c *call) toolFailure(s *loop.State, message string, has Partial) error {
 	one, _ := s.Call(s.Cause().Call)
 	message = strings.TrimPrefix(message, "tool "+one.Name+" failed: ")
 	message = strings.TrimPrefix(message, "Error: ")
+	var told struct{ Error string } // the model reads JSON
+	if json.Unmarshal([]byte(message), &told) == nil && told.Error != "" {
+		message = told.Error
+	}
 	if one.Outcome == loop.Unknown {
+		message = strings.TrimPrefix(message, "outcome_unknown: tool "+one.Name+": ")
 		return &UnknownOutcome{Tool: one.Name, CallID: one.ProviderID, Message: message, Partial: has}
 	}
 	c.mu.Lock()
@@ -563,7 +586,7 @@ type recorded struct{ call *call }
 // Stream implements model.Model. What the request has more than the one before are the turns since.
 func (r recorded) Stream(ctx context.Context, req *model.Request, emit func(model.Delta) error) (*model.Turn, error) {
 	if err := r.call.appendTurns(ctx, req.Items); err != nil {
-		return nil, &model.Error{Class: model.Invalid, Message: "the conversation of the run cannot be stored", Err: err}
+		return nil, &model.Error{Class: model.Invalid, Unsent: true, Message: "the conversation of the run cannot be stored", Err: err}
 	}
 	return r.call.engine.agent.Model.Stream(ctx, req, emit)
 }
@@ -691,6 +714,12 @@ func (g gated) Call(ctx context.Context, c tool.Call) (tool.Result, error) {
 	if name := g.Definition().Name; !c.Caller.May(name) {
 		return tool.Error(fmt.Sprintf("the caller may not use the tool %s", name)), nil
 	}
+	defer func() {
+		if p := recover(); p != nil { // whoever executes calls makes a result of it
+			g.engine.log.Error("a tool has panicked", "run", c.RunID, "tool", g.Definition().Name, "panic", p, "stack", string(debug.Stack()))
+			panic(p)
+		}
+	}()
 	r, err := g.once(ctx, c)
 	cause := err
 	if cause == nil {

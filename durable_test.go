@@ -270,7 +270,7 @@ func TestRunsWithOneKey(t *testing.T) {
 			}
 			paid = append(paid, tool.From(ctx).IdempotencyKey)
 			return "receipt " + tool.From(ctx).RunID, nil
-		}).Key(func(in order) string { return in.ID })
+		}).Key(func(in order) string { return in.ID }).Price(turnpike.USD("0.10"))
 		one := func(id string) turnpiketest.Step { return turnpiketest.Call("pay", order{id}) }
 		a := &turnpike.Agent{
 			Model: turnpiketest.Model(
@@ -292,6 +292,9 @@ func TestRunsWithOneKey(t *testing.T) {
 		if got[0].Result != "receipt "+first.RunID || got[1].Result != "receipt "+second.RunID || got[2].Result != got[1].Result ||
 			strings.Join(paid, " ") != "pay:A pay:B" {
 			t.Errorf("%+v; paid %q", got, paid)
+		}
+		if got[0].Outcome != event.CallCached || second.Cost.String() != "0.1" { // for B, once
+			t.Errorf("%+v cost %s", got, second.Cost)
 		}
 		if r := mustRun(t, a); !calls(r)[0].Error {
 			t.Errorf("%+v", r)
@@ -419,5 +422,81 @@ func TestTheRunsOfAStore(t *testing.T) {
 		if !errors.As(err, new(*turnpike.ValidationError)) {
 			t.Error(err)
 		}
+	}
+}
+
+// A program with several agents and one store finds which of them resumes a run, and its session.
+func TestARunNamesItsAgentAndItsSession(t *testing.T) {
+	store := open(t, filepath.Join(t.TempDir(), "runs.db"))
+	agent := func(name string, policy int) *turnpike.Agent {
+		a := &turnpike.Agent{Name: name, Model: turnpiketest.Model(t, turnpiketest.Say("Done.")), Store: store}
+		for i := range policy { // the first fact is large
+			a.Sources = append(a.Sources, labelled{turnpiketest.NewSource(), fmt.Sprint(strings.Repeat("s", 200), i)})
+		}
+		return a
+	}
+	clerk, other := agent("clerk", 0), agent("", 40)
+	if _, err := clerk.Session("window 7").Run(t.Context(), turnpike.Text("Hello.")); err != nil {
+		t.Fatal(err)
+	}
+	mustRun(t, other)
+	for name, want := range map[string]string{"": "agent/; clerk/window 7; ", "clerk": "clerk/window 7; "} {
+		got := ""
+		for _, r := range collect(t, other.Runs(t.Context(), turnpike.RunFilter{Agent: name})) {
+			got += r.Agent + "/" + r.Session + "; "
+		}
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+type labelled struct {
+	*turnpiketest.Source
+	name string
+}
+
+func (l labelled) Name() string { return l.name }
+
+// The result of a run that has ended can be read again, also after a restart. Its steps say how each call ended.
+func TestTheResultOfARunThatHasEnded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "runs.db")
+	store := open(t, path)
+	if _, err := sqlite.Open(path); err == nil || !strings.HasSuffix(err.Error(), "or this one has; agents of one process share a Store") {
+		t.Error(err)
+	}
+	lost := tool.Func("lost", "", func(context.Context, struct{}) (string, error) { panic("midway") })
+	agent := func(turns ...turnpiketest.Step) *turnpike.Agent {
+		return &turnpike.Agent{Model: turnpiketest.Model(t, turns...), Tools: []tool.Tool{lost, weather()}, Store: store}
+	}
+	city := map[string]string{"city": "Bern"}
+	both := turnpiketest.Turn(turnpiketest.Call("lost", nil), turnpiketest.Call("weather", city))
+	id := mustRun(t, agent(both, turnpiketest.Say("Done."))).RunID
+	store = reopen(t, store, path)
+	a := agent()
+	for what, s := range map[string]*turnpike.Stream{
+		"Resume": a.Resume(t.Context(), id),
+		"Follow": a.Follow(t.Context(), id, event.Position{}),
+	} {
+		r, err := s.Result()
+		if err != nil {
+			t.Fatal(what, err)
+		}
+		if got := calls(r); r.Text != "Done." || got[0].Outcome != event.CallUnknown || got[1].Outcome != event.CallOK || got[1].Took <= 0 {
+			t.Errorf("%s: %+v", what, got)
+		}
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Run(t.Context(), turnpike.Text("go")); err == nil || !strings.Contains(err.Error(), "the Store of the agent is closed") {
+		t.Error(err)
+	}
+	forgetful := &turnpike.Agent{Model: turnpiketest.Model(t, turnpiketest.Say("x"))}
+	id = mustRun(t, forgetful).RunID
+	_, err := forgetful.Resume(t.Context(), id).Result()
+	want := "run " + id + ": not found: the Store does not have it; an agent without a Store forgets a run when it has ended"
+	if err == nil || err.Error() != want {
+		t.Errorf("%v", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/toolexec"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/tool"
 )
@@ -84,8 +85,7 @@ func (e effect) begin(ctx context.Context) (version int64, known *tool.Result, e
 		var version int64
 		if found != nil {
 			if len(found.Items) > 0 {
-				it := found.Items[0]
-				return 0, &tool.Result{Parts: it.Parts, Structured: it.Structured}, nil
+				return 0, e.reused(found), nil
 			}
 			free, err := e.isFree(ctx, found)
 			if err != nil {
@@ -108,6 +108,17 @@ func (e effect) begin(ctx context.Context) (version int64, known *tool.Result, e
 			return 0, nil, e.unsent(err)
 		}
 	}
+}
+
+// reused returns the result of an effect that was had.
+func (e effect) reused(found *journal.Conversation) *tool.Result {
+	it := found.Items[0]
+	r := &tool.Result{Parts: it.Parts, Structured: it.Structured}
+	var of effectCall
+	if json.Unmarshal(found.RequestJSON, &of) != nil || found.RunID != e.call.RunID || of.Call != e.call.Key {
+		r.Value = toolexec.Reused{} // of another call, whose run has paid for it
+	}
+	return r
 }
 
 // isFree reports whether the call that is noted as under way is this one, or is made by nobody any more. The

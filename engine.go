@@ -2,6 +2,7 @@ package turnpike
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -103,7 +104,9 @@ func newEngine(a *Agent) (*engine, error) {
 	if err := checkTools(e.own); err != nil {
 		return nil, err
 	}
-	e.servers = []catalog.Server{{Name: functions, Source: e.gate(tool.Tools(e.own)), Revision: 1}}
+	if len(e.own) > 0 {
+		e.servers = []catalog.Server{{Name: functions, Source: e.gate(tool.Tools(e.own)), Revision: 1}}
+	}
 	if err := e.connect(); err != nil {
 		return nil, err
 	}
@@ -173,6 +176,9 @@ func (a *Agent) check() error {
 			return invalid("Agent.%s is %q; use %s", f.field, f.value, strings.Join(f.may[1:], ", "))
 		}
 	}
+	if form := map[string]any(nil); a.Output != nil && (json.Unmarshal(a.Output, &form) != nil || form == nil) {
+		return invalid("Agent.Output is no JSON object; use a JSON Schema such as {\"type\":\"object\"}, or Into")
+	}
 	if a.ResultMaxBytes < 0 {
 		return invalid("Agent.ResultMaxBytes is %d; use 0 or more", a.ResultMaxBytes)
 	}
@@ -218,7 +224,7 @@ func checkTools(tools []tool.Tool) error {
 
 // connect makes servers of the agent's sources.
 func (e *engine) connect() error {
-	seen := map[string]bool{functions: true}
+	seen := map[string]bool{}
 	for i, source := range e.agent.Sources {
 		if source == nil {
 			return invalid("a source of the agent is nil")
@@ -228,6 +234,9 @@ func (e *engine) connect() error {
 			server.Name = n.Name()
 		}
 		name := server.Name
+		if name == functions {
+			return invalid("a source has the name %s, which the agent's own tools have; give it another name, as with mcp.Source.Named", name)
+		}
 		if seen[name] {
 			return invalid("two sources have the name %s; give one of them another name", name)
 		}

@@ -1,6 +1,7 @@
 package turnpike
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -121,13 +122,14 @@ func (e *ToolError) Unwrap() error { return e.Cause }
 // that the answer is not what [Into] asks for. Wrong arguments of a tool call are told to the model.
 type ValidationError struct {
 	Message string
+	status  int // 0 = 400
 	Partial
 }
 
 func (e *ValidationError) Error() string { return e.Message }
 
-// Status implements [Failure].
-func (e *ValidationError) Status() int { return http.StatusBadRequest }
+// Status implements [Failure]: 400, or 502 for an answer that is not what [Into] asks for.
+func (e *ValidationError) Status() int { return cmp.Or(e.status, http.StatusBadRequest) }
 
 func invalid(format string, args ...any) *ValidationError {
 	return &ValidationError{Message: fmt.Sprintf(format, args...)}
@@ -145,11 +147,15 @@ func (e *UnknownOutcome) Error() string { return fmt.Sprintf("tool %s: %s", e.To
 // Status implements [Failure].
 func (e *UnknownOutcome) Status() int { return http.StatusInternalServerError }
 
-// ProgressError says that the model has repeated the same tool calls, also after it was told so.
-type ProgressError struct{ Partial }
+// ProgressError says that the model has made tool calls without progress, also after it was told so: the same call three times in a row,
+// calls of one tool with one result, or calls that fail.
+type ProgressError struct {
+	Repeated string // what was repeated, such as "3 identical tool calls in a row"; "" = not known
+	Partial
+}
 
 func (e *ProgressError) Error() string {
-	return "the model repeats the same tool calls, and the run was ended"
+	return "the model makes no progress, and the run was ended: " + cmp.Or(e.Repeated, "repeated tool calls")
 }
 
 // Status implements [Failure].
@@ -169,7 +175,11 @@ func (e *BlockedError) Error() string {
 	if e.Server != "" {
 		of = " of the MCP server " + e.Server
 	}
-	return fmt.Sprintf("the outbound policy refuses the address %s%s (%s); if it is meant, allow it with Agent.Outbound", e.Address, of, e.Reason)
+	remedy := "if it is meant, allow it with Agent.Outbound"
+	if e.Reason == "port" {
+		remedy = "the port belongs to another protocol, such as 22 or 6379; let the server listen on another one"
+	}
+	return fmt.Sprintf("the outbound policy refuses the address %s%s (%s); %s", e.Address, of, e.Reason, remedy)
 }
 
 // Status implements [Failure].
@@ -244,8 +254,8 @@ func (e *ContextError) Unwrap() error {
 	return e.Cause
 }
 
-// ResumeError says that a run cannot be resumed or followed: the store does not have it, it is in
-// progress, or it has ended.
+// ResumeError says that a run cannot be resumed, followed or cancelled: the store does not have it, it is in
+// progress, it has ended without a way to go on, or its approval was decided already.
 type ResumeError struct {
 	Message string
 	status  int

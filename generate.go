@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"reflect"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -42,8 +43,8 @@ func (c *call) ask(ctx context.Context, sink sink) (*Result, error) {
 }
 
 // Into runs the agent and returns its answer as a T. The schema of the answer follows from T, as with
-// tool.NewFunc, in place of the agent's Output. If the answer is not a T, the error is a
-// [*ValidationError] with the result.
+// tool.NewFunc, in place of the agent's Output. The answer is decoded as encoding/json does: a member that it does not have stays
+// zero. If it is not a T, the error is a [*ValidationError] with the result. For a [Session] set Output, and decode Result.Text.
 func Into[T any](ctx context.Context, a *Agent, in Input, opts ...Option) (T, *Result, error) {
 	var out T
 	schema, err := jsonschema.For[T](nil)
@@ -60,7 +61,8 @@ func Into[T any](ctx context.Context, a *Agent, in Input, opts ...Option) (T, *R
 		return out, nil, err
 	}
 	if err := json.Unmarshal([]byte(r.Text), &out); err != nil {
-		return out, r, &ValidationError{Message: fmt.Sprintf("the answer is no %s: %v", reflect.TypeFor[T](), err), Partial: Partial{r}}
+		message := fmt.Sprintf("the answer of the model is no %s: %v", reflect.TypeFor[T](), err)
+		return out, r, &ValidationError{Message: message, status: http.StatusBadGateway, Partial: Partial{r}}
 	}
 	return out, r, nil
 }

@@ -40,7 +40,8 @@ type Limits struct {
 	Tokens int64
 
 	// USD is what the model calls, and the tools with a price, may cost together; the zero value = no limit, USD("0") allows no
-	// call. A model without a price is then refused before any call: see [Agent].Rates.
+	// call. A model without a price is then refused before any call: see [Agent].Rates. An answer of which the provider counts
+	// no tokens costs the estimated maximum of its call.
 	USD Money
 
 	// Time is how long the run may take, without the time that it waits for approvals; 0 = as long

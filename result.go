@@ -41,12 +41,13 @@ type Result struct {
 	Steps []Step
 }
 
-// Reason is why a run ended. Those of the second group come with an error.
+// Reason is why a run ended. Those of the second group come with an error. [event.Finished] has other names for those of the first:
+// complete, output_cut, refused and client_calls.
 type Reason string
 
 // The reasons.
 const (
-	ReasonStop          Reason = "stop"           // the model has answered
+	ReasonStop          Reason = "stop"           // the model has answered; with a [*HookError], a hook has denied the answer
 	ReasonLength        Reason = "length"         // the model's output limit has cut the answer
 	ReasonContentFilter Reason = "content_filter" // the provider's filter has refused the answer
 	ReasonToolCalls     Reason = "tool_calls"     // the caller executes Result.Calls
@@ -64,7 +65,7 @@ const (
 	ReasonCancelled         = Reason(event.Cancelled)         // an [*AbortError]
 	ReasonCallerGone        = Reason(event.CallerGone)        // an [*AbortError]
 	ReasonBlocked           = Reason(event.Blocked)           // a [*BlockedError]
-	ReasonModelError        = Reason(event.ModelError)        // a [*ModelError]
+	ReasonModelError        = Reason(event.ModelError)        // a [*ModelError]; a [*LostError] if the Conversation has failed
 	ReasonServerUnavailable = Reason(event.ServerUnavailable) // a [*ServerError]
 	ReasonToolAbort         = Reason(event.ToolAbort)         // a [*ToolError] or [*UnknownOutcome]
 	ReasonTooLong           = Reason(event.TooLong)           // a [*ContextError]
@@ -80,7 +81,7 @@ type Call struct {
 
 // Step is a round of a run: an answer of the model, and the tool calls that it asked for.
 type Step struct {
-	Round int    // from 1
+	Round int    // from 1; events count from 0
 	Text  string // of the model; "" = only calls, or no answer
 	Calls []StepCall
 
@@ -98,13 +99,13 @@ type StepCall struct {
 	Result    string // the result for the model; "" for a call without one
 	Error     bool   // Result says what failed
 
-	// Outcome says how the call ended: ok, error, unknown, denied, skipped_limit or not_run. It is ""
-	// for calls of another process, and for those that the caller executes.
+	// Outcome says how the call ended: ok, error, cached (it has the result of another call with its key), unknown, denied,
+	// skipped_limit or not_run. It is "" for calls that have not ended, and for those that the caller executes.
 	Outcome event.Outcome
-	Took    time.Duration // of a call that was executed in this process
+	Took    time.Duration // of a call that was executed
 }
 
-// outcome is a call that has ended in this process.
+// outcome is a call that has ended.
 type outcome struct {
 	outcome event.Outcome
 	took    time.Duration

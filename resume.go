@@ -34,8 +34,9 @@ func Deny(approvalID, reason string) Decision { return Decision{Approval: approv
 
 // Resume goes on with a run of the agent's store: with one that waits, after the decisions about all its
 // calls; with one that a crash has broken off; and with one that has reached a limit which is higher
-// now. A run that is in memory can be resumed while it waits. The stream has the events from
-// here on, and the result is that of the whole run. If calls still wait, the error is [*Waiting].
+// now. Of another run that has ended it returns the result, or the error, that it had. A run that is in memory can be resumed
+// while it waits. The stream has the events from here on, and the result is that of the whole run, with its steps. If calls
+// still wait, the error is [*Waiting].
 //
 // The agent must be the one that began the run, or one with the same model and tools. A run that has
 // reached a limit goes on as another run, with another id: it begins with the transcript of the
@@ -110,6 +111,7 @@ func (c *call) recall(ctx context.Context, s *Session) (leave func(), err error)
 	}
 	c.lastTurn, c.turns, c.caller = item.LastTurn(before.Items[:before.Input]), 1, before.Caller
 	c.session = before.State.Accepted.AgentSession
+	c.noteEnded(before)
 	if s != nil && s.id != c.session {
 		return nil, &ResumeError{Message: fmt.Sprintf("session %s has no run %s", s.id, c.id), status: http.StatusNotFound}
 	}
@@ -127,6 +129,13 @@ func (c *call) recall(ctx context.Context, s *Session) (leave func(), err error)
 		err = &ResumeError{Message: message, status: http.StatusConflict}
 	}
 	return leave, err
+}
+
+// noteEnded notes the tool calls that have ended, in whatever process.
+func (c *call) noteEnded(p run.Performed) {
+	for _, done := range p.Ended {
+		c.ended[string(done.Key)] = outcome{done.Outcome, time.Duration(done.Micros) * time.Microsecond}
+	}
 }
 
 // decide records a decision.
@@ -250,8 +259,8 @@ func (c *call) rest(p run.Performed) (Limits, bool) {
 }
 
 // Follow reports the events of a run that [Agent.Start] has begun, after a position: the zero position is
-// before the first one. It reports those that are stored, and then those that happen. Leaving the loop
-// does not end the run.
+// before the first one. It reports those that are stored, and then those that happen: of a run that a crash has broken off, once
+// somebody resumes it. Leaving the loop does not end the run.
 func (a *Agent) Follow(ctx context.Context, runID string, after event.Position) *Stream {
 	e, err := a.prepare()
 	if err != nil {
@@ -267,6 +276,7 @@ func (a *Agent) Follow(ctx context.Context, runID string, after event.Position) 
 		if err != nil {
 			return nil, errorOf(ctx, err, Partial{})
 		}
+		c.noteEnded(p)
 		if failure := c.failure(ctx, p, nil); failure != nil {
 			return nil, failure
 		}

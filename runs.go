@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/journal"
+	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 )
 
@@ -26,17 +27,20 @@ const (
 type RunFilter struct {
 	States []RunState // nil = all
 	Caller string     // Caller.ID of the run; "" = all
+	Agent  string     // Agent.Name of its agent; "" = all
 	Since  time.Time  // begun then or later; zero = all
 }
 
 // RunInfo is a run without its events.
 type RunInfo struct {
-	ID     string
-	State  RunState
-	Reason Reason // why it ended; "" before
-	Caller string // Caller.ID
-	Model  string
-	Rounds int // model calls, retries not counted
+	ID      string
+	State   RunState
+	Reason  Reason // why it ended; "" before
+	Agent   string // Agent.Name: which agent of the program resumes it; "" = not recorded, in a run of an earlier version
+	Session string // id of the session that it is part of; "" = none
+	Caller  string // Caller.ID
+	Model   string
+	Rounds  int // model calls, retries not counted
 
 	Begun, Ended time.Time // Ended is zero before
 }
@@ -75,7 +79,7 @@ func (a *Agent) Runs(ctx context.Context, f RunFilter) iter.Seq2[RunInfo, error]
 			if err != nil {
 				return out, "", errorOf(ctx, err, Partial{})
 			}
-			if len(f.States) == 0 || slices.Contains(f.States, info.State) {
+			if (len(f.States) == 0 || slices.Contains(f.States, info.State)) && (f.Agent == "" || f.Agent == info.Agent) {
 				out = append(out, info)
 			}
 		}
@@ -89,6 +93,9 @@ func (a *Agent) Runs(ctx context.Context, f RunFilter) iter.Seq2[RunInfo, error]
 // runInfo returns a run as programs see it.
 func (e *engine) runInfo(ctx context.Context, s journal.Summary) (RunInfo, error) {
 	info := RunInfo{ID: s.RunID, State: RunEnded, Caller: s.Principal, Model: s.Model, Rounds: s.Rounds, Begun: timeOf(s.CreatedAt)}
+	if err := e.begun(ctx, &info); err != nil {
+		return info, err
+	}
 	switch s.Status {
 	case journal.Done, journal.IsAside:
 		if s.FinishedAt > 0 {
@@ -120,4 +127,30 @@ func (e *engine) runInfo(ctx context.Context, s journal.Summary) (RunInfo, error
 		info.State = RunBroken
 	}
 	return info, nil
+}
+
+// begun completes info by the first fact of the run, if this build can read it.
+func (e *engine) begun(ctx context.Context, info *RunInfo) error {
+	limit := 4 << 10 // bytes: few runs have a larger first fact
+	for {
+		facts, err := e.archive.Facts(ctx, orgID, info.ID, 0, limit)
+		if large, ok := errors.AsType[*journal.TooLarge](err); ok && limit < large.Bytes {
+			limit = large.Bytes
+			continue
+		}
+		_, unreadable := errors.AsType[*journal.Unreadable](err)
+		switch {
+		case unreadable, errors.Is(err, org.ErrNotFound): // set aside; deleted meanwhile
+			return nil
+		case err != nil:
+			return err
+		}
+		for _, f := range facts {
+			if a, ok := f.Body.(loop.Accepted); ok {
+				info.Agent, info.Session = a.Agent, a.AgentSession
+				return nil
+			}
+		}
+		return nil
+	}
 }

@@ -57,7 +57,8 @@ func (s *Session) ID() string { return s.id }
 // Run runs the agent with the earlier turns of the session in front of the input, until it answers. A session
 // has one run at a time: while another one is in progress or waits for approvals, the error is a
 // [*SessionError]. A run that fails after its model has answered stays in the session with what its tools
-// did, because that is not undone. One whose model has never answered is left out of later prompts.
+// did, because that is not undone. One whose model has never answered is left out of later prompts. With [As] it is
+// a run of the session of that caller, as of [Session.As].
 func (s *Session) Run(ctx context.Context, in Input, opts ...Option) (*Result, error) {
 	return s.Stream(ctx, in, opts...).Result()
 }

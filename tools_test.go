@@ -1,10 +1,13 @@
 package turnpike_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
@@ -79,8 +82,76 @@ func TestAnUnknownOutcomeUnderAbort(t *testing.T) {
 	a := &turnpike.Agent{Model: turnpiketest.NewScript(t, "call c1 panics {}\n"), Tools: []tool.Tool{panics}, ToolErrors: turnpike.Abort}
 	_, err := a.Run(t.Context(), turnpike.Text("go"))
 	var unknown *turnpike.UnknownOutcome
-	if !errors.As(err, &unknown) || unknown.Tool != "panics" {
+	if !errors.As(err, &unknown) || unknown.Error() != "tool panics: panic: midway; it may have been carried out" {
 		t.Errorf("%#v", err)
+	}
+}
+
+// A panic of a tool is told to the model, and logged with its stack for whoever mends it.
+func TestAPanicOfAToolIsLogged(t *testing.T) {
+	var log bytes.Buffer
+	panics := tool.Func("panics", "", func(context.Context, struct{}) (string, error) { panic("midway") })
+	a := &turnpike.Agent{
+		Model: turnpiketest.NewScript(t, "call c1 panics {}\n\ntext x\n"), Tools: []tool.Tool{panics},
+		Log: slog.New(slog.NewTextHandler(&log, nil)),
+	}
+	mustRun(t, a)
+	for _, want := range []string{"a tool has panicked", "tool=panics", "panic=midway", "TestAPanicOfAToolIsLogged"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log does not contain %q: %s", want, log.String())
+		}
+	}
+}
+
+// A model call that fails for good says how often it was made.
+func TestAModelErrorSaysHowOftenTheModelWasAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fail := turnpiketest.Fail(503)
+		a := &turnpike.Agent{Model: turnpiketest.Model(t, fail, fail, fail, fail)}
+		_, err := a.Run(t.Context(), turnpike.Text("go"))
+		if err == nil || !strings.HasPrefix(err.Error(), "the provider custom") || !strings.HasSuffix(err.Error(), "(tried 4 times)") {
+			t.Error(err)
+		}
+	})
+}
+
+// What is wrong with an agent is said before its first run, with the remedy.
+func TestMistakesInAnAgentNameTheRemedy(t *testing.T) {
+	var log bytes.Buffer
+	with := func(change func(*turnpike.Agent)) error {
+		a := &turnpike.Agent{Model: turnpiketest.Model(t, turnpiketest.Say("x")), Log: slog.New(slog.NewTextHandler(&log, nil))}
+		change(a)
+		_, err := a.Run(t.Context(), turnpike.Text("go"))
+		return err
+	}
+	down := turnpiketest.NewMCPServer(turnpiketest.MCPOptions{})
+	down.Close()
+	server := func(url string) *mcp.Source {
+		s := mcp.Server(url)
+		t.Cleanup(func() { _ = s.Close() })
+		return s
+	}
+	for want, change := range map[string]func(*turnpike.Agent){
+		"Agent.Output is no JSON object": func(a *turnpike.Agent) { a.Output = json.RawMessage("{") },
+		"a source has the name program, which the agent's own tools": func(a *turnpike.Agent) {
+			a.Sources = []tool.Source{labelled{turnpiketest.NewSource(), "program"}}
+		},
+		"(port); the port belongs to another protocol, such as 22": func(a *turnpike.Agent) {
+			a.Sources = []tool.Source{server("http://127.0.0.1:22/mcp")}
+		},
+		"gone is required and not available: list tools: server": func(a *turnpike.Agent) {
+			a.Sources = []tool.Source{server(down.URL).Named("gone").Required()}
+			a.Outbound.Allow = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+		},
+	} {
+		if err := with(change); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	log.Reset()
+	source := turnpiketest.NewSource(turnpiketest.Tool{Name: "now"})
+	if err := with(func(a *turnpike.Agent) { a.Sources = []tool.Source{source} }); err != nil || log.Len() > 0 {
+		t.Errorf("an agent without own tools: %v, %s", err, log.String())
 	}
 }
 
@@ -344,7 +415,8 @@ func TestInto(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	_, r, err = turnpike.Into[report](t.Context(), a, turnpike.Text("go"))
-	if !errors.As(err, new(*turnpike.ValidationError)) || r.Text != "No idea." {
+	var wrong *turnpike.ValidationError
+	if !errors.As(err, &wrong) || wrong.Status() != http.StatusBadGateway || r.Text != "No idea." {
 		t.Errorf("%v", err)
 	}
 }
@@ -452,9 +524,15 @@ func TestAConversation(t *testing.T) {
 	}
 	for at := 1; at <= 3; at++ {
 		var lost *turnpike.LostError
-		_, err := newAgent(&log{fail: at}).Run(t.Context(), turnpike.Text("Warm?"))
+		a := newAgent(&log{fail: at})
+		a.Limits.USD = turnpike.USD("1")
+		a.Rates = map[string]turnpike.Rate{"model": {Input: turnpike.USD("2"), Output: turnpike.USD("10")}}
+		_, err := a.Run(t.Context(), turnpike.Text("Warm?"))
 		if !errors.As(err, &lost) || lost.Result() == nil || !strings.Contains(err.Error(), "disk is full") {
 			t.Errorf("turn %d fails: %v", at, err)
+		}
+		if cost := lost.Result().Cost; cost.Nano() > turnpike.USD("0.001").Nano() {
+			t.Errorf("turn %d fails before the model is asked, and the run has cost %s", at, cost)
 		}
 	}
 }

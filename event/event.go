@@ -288,7 +288,7 @@ const (
 	CallOK      Outcome = "ok"
 	CallError   Outcome = "error"
 	CallUnknown Outcome = "unknown" // it may or may not have taken effect
-	CallCached  Outcome = "cached"  // not executed: the result of an earlier identical call was reused
+	CallCached  Outcome = "cached"  // not executed: the result of an earlier identical call, or of one with the same effect key, was reused
 	CallDenied  Outcome = "denied"
 	CallSkipped Outcome = "skipped_limit"
 	CallNotRun  Outcome = "not_run" // its request provably never left

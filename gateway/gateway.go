@@ -10,7 +10,9 @@
 //		return err
 //	}
 //	defer gw.Close()
-//	http.Handle("/v1/", gw)
+//	http.Handle("/v1/", gw)  // the APIs for applications
+//	http.Handle("/api/", gw) // the management API
+//	http.Handle("/mcp", gw)  // the tools for MCP clients, with Config.Tools and Config.Resources
 //
 // The program serves it, with TLS and timeouts of its own, and ends with [Gateway.Shutdown]. A program that only runs agents needs package
 // turnpike, and links less.

@@ -45,7 +45,9 @@ func Example() {
 	}
 	defer func() { _ = gw.Close() }()
 	mux := http.NewServeMux()
-	mux.Handle("/v1/", gw)
+	mux.Handle("/v1/", gw)  // the APIs for applications
+	mux.Handle("/api/", gw) // the management API
+	mux.Handle("/mcp", gw)  // the tools for MCP clients
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "the program's own page") })
 
 	r := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", strings.NewReader(`{"model":"demo","messages":[{"role":"user","content":"hello"}]}`))

@@ -161,7 +161,8 @@ func (s *Source) connect(a connect.Agent) (*mcptool.Client, error) {
 	return c, nil
 }
 
-// List implements [tool.Source] for use without an agent. The address must be public.
+// List implements [tool.Source] for use without an agent. The address must be public: of another one, an agent whose Outbound allows it
+// lists the tools.
 func (s *Source) List(ctx context.Context) ([]tool.Tool, error) {
 	s.mu.Lock()
 	direct := s.direct

@@ -35,8 +35,8 @@ const (
 )
 
 // Model is one model of one provider. Implementations are safe for concurrent
-// use. Implemented by the packages below internal/provider and by
-// turnpiketest.Script.
+// use. Package provider/openai and its siblings return such models, and turnpiketest.Script
+// is one.
 type Model interface {
 	// Stream makes one model call. It calls emit, which is not nil, for every
 	// delta, in order, from the calling goroutine. An error of emit ends the call;

@@ -16,6 +16,7 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -41,6 +42,9 @@ type Store struct {
 // unchanged. Close the store.
 func Open(path string) (*Store, error) {
 	inner, err := database.Open(context.Background(), database.Options{Path: path})
+	if errors.Is(err, database.ErrLocked) {
+		return nil, fmt.Errorf("open %w, or this one has; agents of one process share a Store", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open %w", err)
 	}

@@ -66,7 +66,8 @@ func Func[In, Out any](name, description string, f func(context.Context, In) (Ou
 // NewFunc returns f as a tool. The schema of its arguments follows from In, a struct or a map with
 // strings as keys: members have the names of their json tags, those without omitempty or omitzero
 // are required, and a jsonschema tag is a description. It returns an error for an In without a
-// schema.
+// schema. A name has letters, digits, _ and -, and begins with a letter or _: the model sees another one with a hash at
+// its end in place of a name that is not so, or is longer than 64 characters.
 //
 //	type Query struct {
 //		City string `json:"city" jsonschema:"Name of the city, in English."`

@@ -20,7 +20,7 @@ type Step struct{ steps []script.Step }
 //		turnpiketest.Say("It is warm."),
 //	)
 //
-// Turn makes one turn of several steps. A call beyond the last turn fails.
+// Turn makes one turn of several steps. A program without a test uses [ParseScript]. A call beyond the last turn fails.
 func Model(t testing.TB, turns ...Step) *Script {
 	t.Helper()
 	s := &Script{}
@@ -86,7 +86,8 @@ func Fail(status int) Step {
 // Cut breaks the stream off.
 func Cut() Step { return Step{[]script.Step{{Verb: script.Cut}}} }
 
-// Uses sets the tokens of its turn.
+// Uses sets the tokens of its turn. A turn without it says nothing of its tokens: where the run has a limit on money or tokens,
+// such a turn counts as the estimated maximum of its call.
 func Uses(input, output int64) Step {
 	return Step{[]script.Step{{Verb: script.SetUsage, Usage: model.Usage{Input: input, Output: output, Total: input + output}}}}
 }

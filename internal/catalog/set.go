@@ -35,6 +35,7 @@ type Entry struct {
 	Place       Place       // where its calls go
 	Price       *money.Nano // of an execution; nil = nobody has said
 	FromRequest bool        // the server is not one of the org
+	Program     bool        // it belongs to no server: it is a tool of the program that the gateway is a part of
 
 	kind  kind
 	own   bool // a tool of the gateway itself
@@ -200,7 +201,7 @@ func (s *Set) WithProgram(tools []tool.Tool, a org.Access) (*Set, error) {
 		if err != nil {
 			return nil, err
 		}
-		if e.own = false; a.Servers == nil && e.AllowedBy(a) {
+		if e.own, e.Program = false, true; a.Servers == nil && e.AllowedBy(a) {
 			s = s.with(e)
 		}
 	}

@@ -85,9 +85,13 @@ func (h *Handler) call(ctx context.Context, one *request, params *mcp.CallToolPa
 	case loop.Ask:
 		c.row.Status = string(loop.Denied)
 		h.record(ctx, c)
+		remedy := "Let a run call it: send the task to POST /v1/responses or POST /v1/chat/completions with a key of the org, and decide with " +
+			"\"turnpike approvals\" or POST /v1/approvals. Or an owner or admin changes require_approval of its server"
+		if p.Entry.Program { // no run of the gateway has it
+			remedy = "It is a function of the program that serves /mcp: only an agent of that program can wait for the approval"
+		}
 		return refusal{Kind: approvalRequired, Message: fmt.Sprintf("tool %q needs the approval of a person, which a call over /mcp cannot wait for; "+
-			"it was not executed. Let a run call it: send the task to POST /v1/responses or POST /v1/chat/completions with a key of the org, and decide with "+
-			"\"turnpike approvals\" or POST /v1/approvals. Or an owner or admin changes require_approval of its server", params.Name)}.result(), nil
+			"it was not executed. %s", params.Name, remedy)}.result(), nil
 	}
 	return h.execute(ctx, c, p, policy, hold)
 }

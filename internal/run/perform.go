@@ -32,6 +32,9 @@ type Performed struct {
 
 	Caller tool.Caller // of its tool calls
 
+	// Ended are the tool calls of a Transcript that have ended.
+	Ended []loop.CallDone
+
 	// Failed is the failed model call that its caller is told of, if one has ended the run; nil = none has failed. Err is that of
 	// the model for a call of this process, and nil otherwise.
 	Failed *model.Error
@@ -147,7 +150,14 @@ func (p Performer) Transcript(ctx context.Context, key journal.RunKey) (Performe
 	account := p.r.o.Memory.Open(key.Org)
 	defer account.Close()
 	w := eventlog.NewWriter(nil, account, func(error) {})
-	if err := w.Recover(story, func(loop.Body) error { return nil }); err != nil {
+	var ended []loop.CallDone
+	note := func(b loop.Body) error {
+		if done, ok := b.(loop.CallDone); ok {
+			ended = append(ended, done)
+		}
+		return nil
+	}
+	if err := w.Recover(story, note); err != nil {
 		return Performed{}, err
 	}
 	req, _, err := requestOf(w.State().Accepted, w.State().Parks, story.Rows)
@@ -156,6 +166,6 @@ func (p Performer) Transcript(ctx context.Context, key journal.RunKey) (Performe
 	}
 	return Performed{
 		State: *w.State(), Items: w.Transcript(w.State().Refs()), Input: len(w.Items("input")),
-		Caller: req.caller(), Failed: w.Reported(),
+		Caller: req.caller(), Ended: ended, Failed: w.Reported(),
 	}, nil
 }

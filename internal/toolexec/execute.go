@@ -59,7 +59,11 @@ func (d Done) WithoutData(reason string) Done {
 func Execute(ctx context.Context, e *catalog.Entry, c tool.Call, limit Cap) (Done, error) {
 	result, err := call(ctx, e.Tool, c)
 	var fatal tool.Blocked
+	_, reused := result.Value.(Reused)
 	switch {
+	case err == nil && reused:
+		result.Value = nil
+		return Again(result, limit), nil
 	case err == nil && result.IsError:
 		return finished(loop.Error, result, limit), nil
 	case err == nil:
@@ -146,6 +150,10 @@ func unanswered(e *catalog.Entry, c tool.Call, notSent bool, why string, limit C
 	}
 	return finished(outcome, tool.Text(refusal{Error: why}.String()), limit)
 }
+
+// Reused is the Value of a result that a tool has not made by this call: it is the successful result of an earlier
+// call with the same effect.
+type Reused struct{}
 
 // Again returns an earlier successful result, which is complete, for another call.
 func Again(r tool.Result, limit Cap) Done {

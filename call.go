@@ -521,6 +521,8 @@ func (c *call) modelMessage(message string, failed *model.Error) string {
 			cause,
 			options,
 		)
+	case failed.Status == 0 && failed.Param == "" && failed.Err != nil:
+		return fmt.Sprintf("%s: %v", provider, failed)
 	}
 	return message
 }

@@ -102,7 +102,10 @@ func TestListsOfModels(t *testing.T) {
 		{"Anthropic's", anthropics, `{"data":[` +
 			`{"type":"model","id":"claude-b","display_name":"B","created_at":"2026-02-04T00:00:00Z","max_input_tokens":200000},` +
 			`{"id":7},{"id":"claude-a","created_at":"1969-01-01T00:00:00Z"},{"id":"x","created":5}],"has_more":false,"last_id":"x"}`,
-			[]model.Listed{{Name: "claude-b", Created: time.Unix(1770163200, 0).UTC(), ContextWindow: 200_000}, {Name: "claude-a"}, {Name: "x", Created: time.Unix(5, 0).UTC()}}},
+			[]model.Listed{
+				{Name: "claude-b", Created: time.Unix(1770163200, 0).UTC(), ContextWindow: 200_000},
+				{Name: "claude-a"}, {Name: "x", Created: time.Unix(5, 0).UTC()},
+			}},
 		{"Gemini's", geminis, `{"models":[` +
 			`{"name":"models/gemini-b","inputTokenLimit":1048576,"supportedGenerationMethods":["generateContent","countTokens"]},` +
 			`{"name":"models/embed","supportedGenerationMethods":["embedContent"]},{"name":7},{"name":"tunedModels/a"},` +

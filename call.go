@@ -416,7 +416,7 @@ func errorOf(ctx context.Context, err error, has Partial) error {
 	case errors.As(err, &own):
 		return err
 	case errors.As(err, &full):
-		return &LimitError{Kind: MemoryLimit, Message: fault.From(full).Message, Partial: has}
+		return &LimitError{Kind: MemoryLimit, Message: memoryMessage(fault.From(full).Reason), Partial: has}
 	case errors.As(err, &fatal):
 		reason, address := fatal.Blocked()
 		return &BlockedError{Reason: reason, Address: address, Partial: has}
@@ -433,6 +433,10 @@ func errorOf(ctx context.Context, err error, has Partial) error {
 		return &ResumeError{Message: known.Message, status: 409, Partial: has}
 	case errors.As(err, &known) && (known.Code == fault.Invalid || known.Code == fault.Unprocessable):
 		return &ValidationError{Message: known.Message, Partial: has}
+	case errors.As(err, &known) && known.Reason == "stopping":
+		err = errors.New("the store is closed")
+	case errors.As(err, &known) && known.Err != nil: // its message names the gateway
+		err = known.Err
 	}
 	return &LostError{Message: "the run cannot go on", Cause: err, Partial: has}
 }
@@ -474,7 +478,7 @@ func (c *call) ending(p run.Performed, has Partial) error {
 	case event.Deadline:
 		return limit(TimeLimit, "the run has taken %v (Limits.Time)", time.Duration(s.Limits.ActiveMS)*time.Millisecond)
 	case event.Memory:
-		return limit(MemoryLimit, "%s", f.Message)
+		return limit(MemoryLimit, "%s", memoryMessage(f.Code))
 	case event.NoProgress:
 		return &ProgressError{Repeated: s.Repeated(), Partial: has}
 	case event.Blocked:
@@ -502,7 +506,22 @@ func (c *call) ending(p run.Performed, has Partial) error {
 		return &ValidationError{Message: f.Message, Partial: has}
 	case event.Cancelled, event.CallerGone, event.Lost:
 	}
-	return &LostError{Message: cmp.Or(f.Message, "the run was lost"), Partial: has}
+	message := strings.Replace(cmp.Or(f.Message, "the run was lost"), "the gateway ", "the process ", 1)
+	return &LostError{Message: message, Partial: has}
+}
+
+// memoryMessage returns what a program reads of a run that needs more memory than it gets. code is that of the failure.
+func memoryMessage(code string) string {
+	if code == "run_memory_exceeded" {
+		return fmt.Sprintf(
+			"the run needs more than the %d MiB of memory that one run may hold; make the input or the results of tools shorter",
+			memlimit.DefaultRun>>20,
+		)
+	}
+	return fmt.Sprintf(
+		"the runs of the agent hold too much of the %d MiB of memory that they share; try again when some of them have ended",
+		memlimit.DefaultProcess>>20,
+	)
 }
 
 // modelMessage returns what a program reads of a failed model call. message is what clients of a gateway read.
@@ -536,6 +555,8 @@ func (c *call) modelMessage(message string, failed *model.Error) string {
 			cause,
 			options,
 		)
+	case failed.Status == 0 && failed.Param == "" && failed.Err != nil:
+		return fmt.Sprintf("%s: %v", provider, failed)
 	}
 	if rest, ok := strings.CutPrefix(message, "The provider "); ok { // as Go writes errors
 		return "the provider " + rest

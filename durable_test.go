@@ -162,6 +162,30 @@ func TestARunThatIsCancelledOnDisk(t *testing.T) {
 }
 
 // A run that Start begins goes on without its caller. Its events have positions.
+func TestARunAfterItsStoreWasClosed(t *testing.T) {
+	store, err := sqlite.Open(filepath.Join(t.TempDir(), "runs.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	newAgent := func() *turnpike.Agent {
+		return &turnpike.Agent{Model: turnpiketest.NewScript(t, "text Done.\nagain"), Store: store}
+	}
+	used := newAgent()
+	if _, err := used.Run(t.Context(), turnpike.Text("go")); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, a := range map[string]*turnpike.Agent{"used before": used, "new": newAgent()} {
+		var lost *turnpike.LostError
+		_, err := a.Run(t.Context(), turnpike.Text("go"))
+		if !errors.As(err, &lost) || !strings.Contains(err.Error(), "store is closed") || strings.Contains(err.Error(), "gateway") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestStartAndFollow(t *testing.T) {
 	store := open(t, filepath.Join(t.TempDir(), "runs.db"))
 	gate := make(chan struct{})

@@ -141,6 +141,25 @@ func TestALimitOfTime(t *testing.T) {
 	})
 }
 
+// greedy is a model whose answer is too large.
+type greedy struct{}
+
+func (greedy) Stream(_ context.Context, req *model.Request, _ func(model.Delta) error) (*model.Turn, error) {
+	return nil, req.Memory.Acquire(70 << 20)
+}
+
+// What a run holds in memory is bounded. The error names no setting of a gateway.
+func TestALimitOfMemory(t *testing.T) {
+	_, ofInput := (&turnpike.Agent{Model: greedy{}}).Run(t.Context(), turnpike.Text(strings.Repeat("x", 70<<20)))
+	_, ofAnswer := (&turnpike.Agent{Model: greedy{}}).Run(t.Context(), turnpike.Text("go"))
+	for name, err := range map[string]error{"input": ofInput, "answer": ofAnswer} {
+		var limit *turnpike.LimitError
+		if !errors.As(err, &limit) || limit.Kind != turnpike.MemoryLimit || !strings.Contains(err.Error(), "64 MiB of memory") {
+			t.Errorf("%s: %.300v", name, err)
+		}
+	}
+}
+
 func TestWithinOnlyTightens(t *testing.T) {
 	a := &turnpike.Agent{Model: turnpiketest.NewScript(t, endless), Tools: []tool.Tool{weather()}, Limits: turnpike.Limits{Rounds: 2}}
 	var limit *turnpike.LimitError

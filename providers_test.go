@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -196,6 +197,22 @@ func TestAFailedModelCallHasItsCause(t *testing.T) {
 				t.Errorf("%s: %#v: %v", name, err, err)
 			}
 		})
+	}
+}
+
+func TestBedrockWithoutCredentials(t *testing.T) {
+	for _, variable := range os.Environ() {
+		if name, _, _ := strings.Cut(variable, "="); strings.HasPrefix(name, "AWS_") {
+			t.Setenv(name, "")
+		}
+	}
+	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+	t.Setenv("HOME", t.TempDir())
+	_, err := (&turnpike.Agent{Model: bedrock.Model("m", bedrock.Options{Region: "us-east-1"})}).Run(t.Context(), turnpike.Text("go"))
+	var failed *turnpike.ModelError
+	want := "no AWS credentials were found: set AccessKeyID and SecretAccessKey in bedrock.Options"
+	if !errors.As(err, &failed) || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
 	}
 }
 

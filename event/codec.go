@@ -25,15 +25,12 @@ func Encode(e Event) ([]byte, error) {
 	}
 	var out bytes.Buffer
 	fmt.Fprintf(&out, `{"v":%d,"type":%q,`, Version, e.Type())
-	begin := out.Len()
-	enc := json.NewEncoder(&out)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(e); err != nil {
+	fields, err := encode(e)
+	if err != nil {
 		return nil, fmt.Errorf("event %s: %w", e.Type(), err)
 	}
-	data := out.Bytes()
-	data = append(data[:begin], data[begin+1:]...) // the fields follow in the same object; every type has one at least
-	return bytes.TrimSuffix(data, []byte("\n")), nil
+	out.Write(bytes.TrimSuffix(fields[1:], []byte("\n"))) // they follow in the same object; every type has one at least
+	return out.Bytes(), nil
 }
 
 // Decode reads what Encode has written. It ignores fields that it does not know. The

@@ -325,8 +325,7 @@ type Waiting struct {
 	SideEffects bool        `json:"side_effects,omitempty"` // as in [Finished]
 	At          time.Time   `json:"at,omitzero"`            // UTC; the zero time = not known
 
-	// CostNanoUSD is as in [Finished].
-	CostNanoUSD *int64 `json:"cost_nano_usd,omitempty"`
+	Cost tool.Money `json:"-"` // as in [Finished]
 
 	// Approvals are what has to be decided, in the order of the calls.
 	Approvals []Approval `json:"approvals,omitempty"`
@@ -385,27 +384,28 @@ type Paused struct {
 
 	Message string `json:"message"` // what is used up, and what to do
 
-	Usage       model.Usage `json:"usage"` // summed over all rounds so far
-	Rounds      int         `json:"rounds"`
-	ToolCalls   int         `json:"tool_calls"`              // as in [Finished]
-	ActiveMS    int64       `json:"active_ms"`               // of the time limit, in milliseconds
-	SideEffects bool        `json:"side_effects,omitempty"`  // as in [Finished]
-	CostNanoUSD *int64      `json:"cost_nano_usd,omitempty"` // as in [Finished]
-	At          time.Time   `json:"at"`                      // UTC
-	ExpiresAt   time.Time   `json:"expires_at,omitzero"`     // UTC; the zero time = never
+	Usage     model.Usage `json:"usage"` // summed over all rounds so far
+	Rounds    int         `json:"rounds"`
+	ToolCalls int         `json:"tool_calls"` // as in [Finished]
+
+	Active      time.Duration `json:"-"`                      // of the time limit, in whole milliseconds
+	SideEffects bool          `json:"side_effects,omitempty"` // as in [Finished]
+	Cost        tool.Money    `json:"-"`                      // as in [Finished]
+	At          time.Time     `json:"at"`                     // UTC
+	ExpiresAt   time.Time     `json:"expires_at,omitzero"`    // UTC; the zero time = never
 }
 
 // LimitsRaised says that limits of a run that was paused are raised, by how much, and by whom. If all
 // are 0, the run tries again whether a shared budget has room.
 type LimitsRaised struct {
-	ID       string    `json:"id"` // of the Paused
-	By       string    `json:"by"` // id of the key
-	Rounds   int       `json:"rounds,omitempty"`
-	Calls    int       `json:"calls,omitempty"`
-	Tokens   int64     `json:"tokens,omitempty"`
-	NanoUSD  int64     `json:"nano_usd,omitempty"`
-	ActiveMS int64     `json:"active_ms,omitempty"`
-	At       time.Time `json:"at"` // UTC
+	ID     string        `json:"id"` // of the Paused
+	By     string        `json:"by"` // id of the key
+	Rounds int           `json:"rounds,omitempty"`
+	Calls  int           `json:"calls,omitempty"`
+	Tokens int64         `json:"tokens,omitempty"`
+	USD    tool.Money    `json:"-"`  // no amount = not raised
+	Active time.Duration `json:"-"`  // in whole milliseconds
+	At     time.Time     `json:"at"` // UTC
 }
 
 // HookRan says that a hook of the run has decided. There is one for each time a hook ran.
@@ -446,9 +446,9 @@ type Finished struct {
 	// at a call do not count, nor do calls that were answered without being executed.
 	ToolCalls int `json:"tool_calls"`
 
-	// CostNanoUSD is what the model calls and the tool calls of the run cost, in 10⁻⁹ US
-	// dollars. Nil = neither the models nor the tools have a price.
-	CostNanoUSD *int64 `json:"cost_nano_usd,omitempty"`
+	// Cost is what the model calls and the tool calls of the run cost. No amount = neither the models nor the tools
+	// have a price.
+	Cost tool.Money `json:"-"`
 
 	// SideEffects is true when a tool that may write has been called. A client must
 	// not repeat the request automatically.
@@ -478,9 +478,9 @@ type Failure struct {
 	URL     string `json:"url,omitempty"`
 	Setting string `json:"setting,omitempty"`
 
-	// RetryAt is when the same request may succeed, in Unix milliseconds, for BudgetExceeded;
-	// 0 = not known, or never.
-	RetryAt int64 `json:"retry_at,omitempty"`
+	// RetryAt is when the same request may succeed, for BudgetExceeded: UTC, in milliseconds. The zero time = not
+	// known, or never.
+	RetryAt time.Time `json:"-"`
 
 	// Upstream is the last failed model call, for the reasons ModelError and TooLong;
 	// its Status is 0 if the provider gave no HTTP answer.

@@ -15,6 +15,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -81,7 +82,7 @@ type Lister interface {
 // Listed is a model as its provider lists it. The values are not validated.
 type Listed struct {
 	Name    string
-	Created int64 // in seconds since 1970; 0 = the provider does not say
+	Created time.Time // UTC; the zero time = the provider does not say
 
 	ContextWindow int64 // tokens of input; 0 = the provider does not say
 	Tools         *bool // whether the model takes tools; nil = the provider does not say
@@ -244,7 +245,7 @@ type Param struct {
 type Translator interface {
 	// Dropped returns the names of those members of the client's request that the
 	// adapter leaves out, sorted; nil = none. The names are those of the request's
-	// dialect: see [Request.NameOf]. It makes no model call.
+	// dialect, such as response_format. It makes no model call.
 	Dropped(req *Request) []string
 }
 

@@ -50,6 +50,9 @@ func NanoUSD(n int64) Money {
 // IsZero reports whether there is no amount. It is false for USD("0").
 func (m Money) IsZero() bool { return !m.set }
 
+// Equal reports whether both are the same amount, or no amount, as == does.
+func (m Money) Equal(n Money) bool { return m == n }
+
 // Nano returns the amount in 10⁻⁹ US dollars; 0 without an amount.
 func (m Money) Nano() int64 { return m.nano }
 

@@ -75,7 +75,7 @@ func (a *App) bedrock(p config.Provider, key secret.Value, keys config.AWS) *bed
 	case !keys.AccessKeyID.IsZero():
 		o.Credentials = bedrock.Static(keys.AccessKeyID.Reveal(), keys.SecretAccessKey.Reveal(), keys.SessionToken.Reveal())
 	default:
-		o.Credentials = bedrock.Chain(p.Region, a.out.OperatorClient(awsTimeout))
+		o.Credentials = bedrock.Chain(p.Region, a.out.OperatorClient(awsTimeout), "access_key_id and secret_access_key of the provider")
 	}
 	return bedrock.New(a.endpoint(p, p.BaseURL, key), o)
 }

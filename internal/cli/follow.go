@@ -192,7 +192,7 @@ func (p *eventPrinter) ended(e event.Finished) {
 	for _, c := range e.Calls {
 		p.call("client", c.Name, c.Arguments, "")
 	}
-	p.totals(e.Rounds, e.ToolCalls, e.Usage.Input+e.Usage.Output, e.CostNanoUSD, "")
+	p.totals(e.Rounds, e.ToolCalls, e.Usage.Input+e.Usage.Output, e.Cost, "")
 }
 
 func (p *eventPrinter) hook(e event.HookRan) {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
-	"github.com/turnpike-gateway/turnpike/internal/money"
+	"github.com/turnpike-gateway/turnpike/tool"
 )
 
 // printer prints a run, a line for each thing that happened. `runs show` prints the facts of
@@ -138,9 +138,9 @@ func (p *printer) finished(reason, note, failure string) {
 
 // totals prints the last line. Cost is in nano-USD,
 // nil = nothing has a price.
-func (p *printer) totals(rounds, calls int, tokens int64, cost *int64, note string) {
-	if cost != nil {
-		note = ", " + money.Nano(*cost).String() + " USD" + note
+func (p *printer) totals(rounds, calls int, tokens int64, cost tool.Money, note string) {
+	if !cost.IsZero() {
+		note = ", " + cost.String() + " USD" + note
 	}
 	fmt.Fprintf(p.out, "\n%s, %s, %s%s\n", counted(rounds, "round"), counted(calls, "tool call"), counted(int(tokens), "token"), note)
 }

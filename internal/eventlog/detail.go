@@ -24,7 +24,7 @@ type Detail struct {
 	Summary journal.Summary
 	Limits  budget.Limits // as they were raised last
 	Usage   model.Usage   // summed over all model calls, failed ones too
-	Cost    *int64        // of the run, in nano-USD; nil = nothing of it has a price
+	Cost    tool.Money    // of the run; no amount = nothing of it has a price
 	Calls   []DetailCall  // the complete calls of all turns, in the order of the model
 
 	// Paused says what the run waits for at a limit; nil = it does not.
@@ -198,7 +198,7 @@ func (d *detailFold) add(f loop.Fact) error {
 
 // end completes the detail after the last fact. The error is that of the store.
 func (d *detailFold) end() error {
-	d.Cost = d.state.Paid()
+	d.Cost = paid(&d.state)
 	if d.state.Paused != nil && d.state.Ended == "" && d.finished == nil {
 		e := pausedEvent(&d.state, d.state.At)
 		d.Paused = &e

@@ -24,7 +24,7 @@ func (p *fold) ending(body loop.Finished, at int64) event.Finished {
 	end := event.Finished{
 		Reason: body.Reason, At: time.UnixMilli(at).UTC(),
 		Usage: p.state.Usage, Rounds: p.state.Counts.Rounds, ToolCalls: p.state.Counts.Calls,
-		CostNanoUSD: p.state.Paid(), SideEffects: p.state.SideEffects, GaveUp: cause.Exhausted, Failure: p.failure(cause, body),
+		Cost: paid(&p.state), SideEffects: p.state.SideEffects, GaveUp: cause.Exhausted, Failure: p.failure(cause, body),
 	}
 	if limit := p.state.LimitReached(body.Reason); limit != body.Reason {
 		end.Limit = limit
@@ -254,22 +254,23 @@ func (p *fold) replayEnd(story *journal.Story) bool {
 }
 
 // budgetMessage says which budget had no room for the first model call of the run, and when it
-// begins anew, in Unix milliseconds; 0 = never.
-func budgetMessage(s *loop.State) (message string, at int64) {
+// begins anew; the zero time = never.
+func budgetMessage(s *loop.State) (message string, at time.Time) {
 	r := s.Refused
 	if r == nil {
 		limit := "max_run_cost_usd"
 		if s.Limits.NanoUSD != nil {
 			limit = fmt.Sprintf("%v USD (max_run_cost_usd)", money.Nano(*s.Limits.NanoUSD))
 		}
-		return fmt.Sprintf("the first model call of the run may cost more than the limit of the run, %s; send less, lower its output limit, or raise the limit", limit), 0
+		return fmt.Sprintf("the first model call of the run may cost more than the limit of the run, %s; send less, lower its output limit, or raise the limit", limit), time.Time{}
 	}
 	message = fmt.Sprintf("the budget %s has no room for this model call, which may cost %s: of %s, %s are spent or reserved",
 		r.Scope, amount(r.Amount, r.Limit), amount(r.Limit, r.Limit), amount(r.Used, r.Limit))
 	if r.EndsAt == 0 {
-		return message + "; lower max_tokens, or raise the budget", 0
+		return message + "; lower max_tokens, or raise the budget", time.Time{}
 	}
-	return message + "; lower max_tokens, or wait: it begins anew at " + time.UnixMilli(r.EndsAt).UTC().Format(time.RFC3339), r.EndsAt
+	at = time.UnixMilli(r.EndsAt).UTC()
+	return message + "; lower max_tokens, or wait: it begins anew at " + at.Format(time.RFC3339), at
 }
 
 // amount writes the fields of an amount that are limited.

@@ -14,6 +14,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
+	"github.com/turnpike-gateway/turnpike/tool"
 )
 
 // Sink receives a run's events in order, from one goroutine. An error means that nobody
@@ -154,9 +155,13 @@ func (p *fold) tell(f loop.Fact) error {
 	case loop.LimitsRaised:
 		if b.WaitID != "" {
 			r := b.Raise
-			p.emit(at, event.LimitsRaised{
-				ID: b.WaitID, By: b.By, Rounds: r.Rounds, Calls: r.Calls, Tokens: r.Tokens, NanoUSD: r.NanoUSD, ActiveMS: r.ActiveMS, At: timeOf(f),
-			})
+			e := event.LimitsRaised{
+				ID: b.WaitID, By: b.By, Rounds: r.Rounds, Calls: r.Calls, Tokens: r.Tokens, Active: milliseconds(r.ActiveMS), At: timeOf(f),
+			}
+			if r.NanoUSD > 0 {
+				e.USD = tool.NanoUSD(r.NanoUSD)
+			}
+			p.emit(at, e)
 		}
 	case loop.Compacted:
 		p.emit(at, compactedEvent(&p.state, b, f.At))
@@ -344,7 +349,7 @@ func firstImage(parts []item.Part) string {
 func (p *fold) waiting(at int64) (event.Waiting, error) {
 	s := &p.state
 	e := event.Waiting{
-		Usage: s.Usage, Rounds: s.Counts.Rounds, ToolCalls: s.Counts.Calls, SideEffects: s.SideEffects, CostNanoUSD: s.Paid(),
+		Usage: s.Usage, Rounds: s.Counts.Rounds, ToolCalls: s.Counts.Calls, SideEffects: s.SideEffects, Cost: paid(s),
 		At: time.UnixMilli(at).UTC(),
 	}
 	for _, c := range s.Calls {

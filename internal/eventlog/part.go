@@ -6,6 +6,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/model"
+	"github.com/turnpike-gateway/turnpike/tool"
 )
 
 // PartSuffix is what the ids of a response, and of its items, have after the id of the run: ""
@@ -28,7 +29,7 @@ type partSink struct {
 	passed  int // parts that are over
 	begin   event.Started
 	usage   model.Usage // of earlier parts
-	cost    *int64      // of earlier parts
+	cost    tool.Money  // of earlier parts
 	decided time.Time
 	begun   bool
 }
@@ -45,13 +46,13 @@ func (p *partSink) Emit(at event.Position, e event.Event) error {
 	case event.Waiting:
 		p.passed++
 		if p.passed < p.part {
-			p.usage, p.cost = ev.Usage, ev.CostNanoUSD
+			p.usage, p.cost = ev.Usage, ev.Cost
 			return nil
 		}
-		ev.Usage, ev.CostNanoUSD = ev.Usage.Sub(p.usage), p.since(ev.CostNanoUSD)
+		ev.Usage, ev.Cost = ev.Usage.Sub(p.usage), p.since(ev.Cost)
 		e = ev
 	case event.Finished:
-		ev.Usage, ev.CostNanoUSD = ev.Usage.Sub(p.usage), p.since(ev.CostNanoUSD)
+		ev.Usage, ev.Cost = ev.Usage.Sub(p.usage), p.since(ev.Cost)
 		e = ev
 	case event.ApprovalDecided:
 		p.decided = ev.At
@@ -87,10 +88,9 @@ func ShowStep(sink Sink, begin event.Started, waiting event.Waiting) error {
 }
 
 // since returns the cost of the part of a run that cost so much in all.
-func (p *partSink) since(cost *int64) *int64 {
-	if cost == nil || p.cost == nil {
+func (p *partSink) since(cost tool.Money) tool.Money {
+	if cost.IsZero() || p.cost.IsZero() {
 		return cost
 	}
-	rest := *cost - *p.cost
-	return &rest
+	return tool.NanoUSD(max(cost.Nano()-p.cost.Nano(), 0))
 }

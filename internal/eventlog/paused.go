@@ -7,6 +7,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/money"
+	"github.com/turnpike-gateway/turnpike/tool"
 )
 
 // pausedEvent returns the event of a run that waits at a limit since at, in Unix milliseconds.
@@ -14,7 +15,7 @@ func pausedEvent(s *loop.State, at int64) event.Paused {
 	b := s.Paused
 	e := event.Paused{
 		ID: b.WaitID, Reason: b.Reason, Budget: b.Scope, Message: PausedText(s), Usage: s.Usage, Rounds: s.Counts.Rounds, ToolCalls: s.Counts.Calls,
-		ActiveMS: s.ActiveMS, SideEffects: s.SideEffects, CostNanoUSD: s.Paid(), At: time.UnixMilli(at).UTC(),
+		Active: milliseconds(s.ActiveMS), SideEffects: s.SideEffects, Cost: paid(s), At: time.UnixMilli(at).UTC(),
 	}
 	if b.EndsAt > 0 {
 		e.BudgetEndsAt = time.UnixMilli(b.EndsAt).UTC()
@@ -46,6 +47,14 @@ func PausedText(s *loop.State) string {
 		return "a limit on money leaves no room for the next call"
 	}
 	return fmt.Sprintf("the run has spent %s of %s USD, and its next call may cost more than the rest; raise usd", money.Nano(s.Spent.NanoUSD), money.Nano(*l.NanoUSD))
+}
+
+// paid returns what the run has spent; no amount = nothing of it has a price.
+func paid(s *loop.State) tool.Money {
+	if n := s.Paid(); n != nil {
+		return tool.NanoUSD(max(*n, 0))
+	}
+	return tool.Money{}
 }
 
 func milliseconds(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }

@@ -30,7 +30,7 @@ const (
 	maxListedName = 256
 	// listedBytes is about what a kept name takes, without its bytes: an entry of a
 	// map, and one of the names of all providers.
-	listedBytes = 176
+	listedBytes = 208
 	// maxReason is how much of an error the log gets, in bytes.
 	maxReason = 300
 )
@@ -38,8 +38,8 @@ const (
 // Known is a name that can be asked for.
 type Known struct {
 	Name     string
-	Provider string // the first that gets a request for it
-	Created  int64  // in seconds since 1970; 0 = not known
+	Provider string    // the first that gets a request for it
+	Created  time.Time // UTC; the zero time = not known
 }
 
 // ListingOptions configure a Listing. The zero value is useful.
@@ -192,10 +192,10 @@ func (l *Listing) Find(ctx context.Context, name string) (Known, bool) {
 
 // lists reports whether the target's provider lists its model, or may. It is
 // called with mu held.
-func (l *Listing) lists(t Target) (created int64, may bool) {
+func (l *Listing) lists(t Target) (created time.Time, may bool) {
 	i := slices.IndexFunc(l.sources, func(s *source) bool { return s.Name == t.Provider })
 	if i < 0 || l.sources[i].list == nil {
-		return 0, true
+		return time.Time{}, true
 	}
 	s := l.sources[i]
 	listed, there := s.list.models[t.Model]
@@ -348,7 +348,7 @@ func (l *Listing) merge() []Known {
 			if _, known := at[name]; !known {
 				add(name, targets[0].Provider)
 			}
-			if k := &names[at[name]]; k.Created == 0 || k.Provider == s.Name {
+			if k := &names[at[name]]; k.Created.IsZero() || k.Provider == s.Name {
 				k.Created = s.list.models[name].Created
 			}
 		}

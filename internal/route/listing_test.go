@@ -101,8 +101,8 @@ func listing(t *testing.T, o ListingOptions, providers ...Provider) (*Listing, *
 func said(names []Known) (out []string) {
 	for _, k := range names {
 		text := k.Provider + "=" + k.Name
-		if k.Created != 0 {
-			text += fmt.Sprintf("@%d", k.Created)
+		if !k.Created.IsZero() {
+			text += fmt.Sprintf("@%d", k.Created.Unix())
 		}
 		out = append(out, text)
 	}
@@ -110,7 +110,9 @@ func said(names []Known) (out []string) {
 }
 
 func TestTheNamesThatCanBeAskedFor(t *testing.T) {
-	at := func(name string, created int64) model.Listed { return model.Listed{Name: name, Created: created} }
+	at := func(name string, created int64) model.Listed {
+		return model.Listed{Name: name, Created: time.Unix(created, 0)}
+	}
 	onlyModel := struct{ model.Model }{}
 	for _, tt := range []struct {
 		name      string
@@ -140,7 +142,7 @@ func TestTheNamesThatCanBeAskedFor(t *testing.T) {
 			{Name: "one", Models: []string{"a"}, Model: lists()}, {Name: "two", Models: []string{"one/b"}, Model: lists()},
 		}, []string{"one=a", "two=one/b"}},
 		{"when a model was made", []Provider{
-			{Name: "p", Models: []string{"a", "*"}, Model: &lister{list: []model.Listed{at("a", 1), at("b", 2), at("c", 0)}}},
+			{Name: "p", Models: []string{"a", "*"}, Model: &lister{list: []model.Listed{at("a", 1), at("b", 2), {Name: "c"}}}},
 			{Name: "q", Models: []string{"*"}, Model: &lister{list: []model.Listed{at("b", 3), at("c", 4)}}},
 		}, []string{"p=a@1", "p=b@2", "p=c@4"}},
 		{"names twice, without text, hidden and long", []Provider{

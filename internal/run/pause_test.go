@@ -371,7 +371,7 @@ func TestARunPausesAtItsDeadline(t *testing.T) { // P23
 		})
 		r := w.open(t)
 		id, e := w.pause(t, r, func(p *loop.Policy) { p.Limits.ActiveMS = 60_000 })
-		if e.Reason != event.Deadline || e.ActiveMS != 90_000 || len(w.made()) != 2 {
+		if e.Reason != event.Deadline || e.Active != 90*time.Second || len(w.made()) != 2 {
 			t.Errorf("%+v after %d calls", e, len(w.made()))
 		}
 		if _, err := raise(t, r, id, run.NewLimits{ActiveMS: new(int64(80_000))}); fault.From(err).Reason != "not_a_raise" {

@@ -151,9 +151,15 @@ func ask[T any](ctx context.Context, p *process, what, about string, f faults, d
 	return out, err
 }
 
+// follower is the key of the mark of the message whose run a call follows, in its context. Followers of one run may go on in any order.
+type follower struct{}
+
 // call returns a call of the process with its fate.
 func (p *process) call(ctx context.Context, what, about string, f faults) *call {
 	w := p.w
+	if mark, ok := ctx.Value(follower{}).(string); ok {
+		about += " for " + mark
+	}
 	name := w.bus.number(p.name + " " + what + " " + about)
 	r := w.chance(name)
 	c := &call{name: name, process: p, ctx: ctx, chance: r, fate: arrives}

@@ -271,7 +271,7 @@ func (m *message) rewinds(r *rand.Rand) {
 // follow follows the run of the message once, and reports whether that was the last time.
 func (m *message) follow(p *process, r *rand.Rand) bool {
 	w := m.s.w
-	ctx, cut := context.WithCancel(context.Background())
+	ctx, cut := context.WithCancel(context.WithValue(context.Background(), follower{}, m.mark))
 	defer cut()
 	c := &conn{p: p, cut: cut}
 	if r.Float64() < w.swarm.cuts && !w.calm() {

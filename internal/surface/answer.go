@@ -160,12 +160,12 @@ func (a *Answer) add(e event.Event) error {
 		return errors.Join(a.trace(e), a.make(e))
 	case event.Paused:
 		a.paused = &e
-		a.End = event.Finished{Usage: e.Usage, Rounds: e.Rounds, SideEffects: e.SideEffects, At: e.At, CostNanoUSD: e.CostNanoUSD}
+		a.End = event.Finished{Usage: e.Usage, Rounds: e.Rounds, SideEffects: e.SideEffects, At: e.At, Cost: e.Cost}
 	case event.LimitsRaised:
 		a.paused, a.End = nil, event.Finished{}
 	case event.Waiting: // the answer ends here unless more events follow
 		a.waiting = true
-		a.End = event.Finished{Usage: e.Usage, Rounds: e.Rounds, SideEffects: e.SideEffects, At: e.At, CostNanoUSD: e.CostNanoUSD}
+		a.End = event.Finished{Usage: e.Usage, Rounds: e.Rounds, SideEffects: e.SideEffects, At: e.At, Cost: e.Cost}
 	case event.Finished:
 		a.waiting, a.paused, a.End = false, nil, e
 	case event.ApprovalDecided, event.CallDelta, event.Compacted, event.HookRan, event.ItemDone, event.ModelFallback, event.NativeItem, event.NativeProgress,

@@ -11,7 +11,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
-	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 )
 
@@ -130,8 +129,8 @@ func (a *Answer) Extra() (x Extra) {
 	}
 	if a.Extensions.Cost {
 		x.Cost = json.RawMessage("null")
-		if cost := a.End.CostNanoUSD; cost != nil {
-			x.Cost = json.RawMessage(`{"usd":` + money.Nano(*cost).String() + `}`)
+		if cost := a.End.Cost; !cost.IsZero() {
+			x.Cost = json.RawMessage(`{"usd":` + cost.String() + `}`)
 		}
 	}
 	if a.Extensions.Trace {

@@ -30,8 +30,8 @@ func (x *Errors) EndStatus(h http.Header, end event.Finished, mayAddress bool) i
 			}
 		}
 	}
-	if f := end.Failure; f != nil && f.RetryAt > 0 {
-		if n := seconds(time.Until(time.UnixMilli(f.RetryAt))); n > 0 {
+	if f := end.Failure; f != nil && !f.RetryAt.IsZero() {
+		if n := seconds(time.Until(f.RetryAt)); n > 0 {
 			h.Set("Retry-After", strconv.Itoa(n))
 		}
 	}

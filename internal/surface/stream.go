@@ -16,7 +16,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/eventlog"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
-	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
@@ -85,8 +84,8 @@ func (h *Handler) answerJSON(w http.ResponseWriter, r *http.Request, req *run.Re
 	if len(s.Missing) > 0 {
 		w.Header().Set(missingHeader, listOf(s.Missing))
 	}
-	if cost := s.End.CostNanoUSD; cost != nil {
-		w.Header().Set(costHeader, money.Nano(*cost).String())
+	if cost := s.End.Cost; !cost.IsZero() {
+		w.Header().Set(costHeader, cost.String())
 	}
 	if limit := s.limitReached(); limit != "" {
 		w.Header().Set(limitHeader, string(limit))

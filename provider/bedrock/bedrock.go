@@ -54,7 +54,7 @@ func Model(id string, o Options) model.Model {
 		with.Credentials = bedrock.Static(o.AccessKeyID, o.SecretAccessKey, o.SessionToken)
 	default:
 		out := egress.New(egress.DefaultPolicy(), egress.Options{})
-		with.Credentials = bedrock.Chain(o.Region, out.OperatorClient(awsTimeout))
+		with.Credentials = bedrock.Chain(o.Region, out.OperatorClient(awsTimeout), "AccessKeyID and SecretAccessKey in bedrock.Options")
 	}
 	return wire.Program{Model: bedrock.New(e, with), Provider: "bedrock", Name: id, Wrong: o.check(e)}
 }

@@ -27,11 +27,11 @@ func (p *Provider) List(ctx context.Context, memory tool.Memory, yield func(mode
 	}.List(ctx, p.client, memory, yield)
 }
 
-// created returns when a model was released, in seconds since 1970. Compatible
-// providers send the number of the chat dialect. 0 = not known.
-func created(e []byte) int64 {
+// created returns when a model was released; the zero time = not known. Compatible
+// providers send the number of the chat dialect.
+func created(e []byte) time.Time {
 	if t, err := time.Parse(time.RFC3339, jsonscan.Text(jsonscan.Member(e, "created_at"))); err == nil {
-		return max(0, t.Unix())
+		return wire.Created(t.Unix())
 	}
-	return max(0, jsonscan.Number(jsonscan.Member(e, "created"), 0))
+	return wire.Created(jsonscan.Number(jsonscan.Member(e, "created"), 0))
 }

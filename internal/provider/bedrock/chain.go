@@ -25,14 +25,16 @@ const (
 // the shared files and their profiles (also SSO and roles), a web identity, and the role
 // of the container or the machine. The first request looks them up; Chain itself reads
 // nothing. They are looked up again 5 minutes before they expire. client sends all
-// requests for credentials, and bounds each of them in time.
-func Chain(region string, client *http.Client) Credentials {
-	return (&chain{region: region, client: client}).credentials
+// requests for credentials, and bounds each of them in time. settings names, for errors, where a
+// key of AWS is set otherwise.
+func Chain(region string, client *http.Client, settings string) Credentials {
+	return (&chain{region: region, client: client, settings: settings}).credentials
 }
 
 type chain struct {
-	region string
-	client *http.Client
+	region   string
+	client   *http.Client
+	settings string
 
 	mu    sync.Mutex // guards what follows
 	found aws.CredentialsProvider
@@ -49,18 +51,18 @@ func (c *chain) credentials(ctx context.Context) (aws.Credentials, error) {
 	// time that client allows.
 	found, err := provider.Retrieve(ctx)
 	if err != nil {
-		return aws.Credentials{}, missing(err)
+		return aws.Credentials{}, c.missing(err)
 	}
 	return found, nil
 }
 
 // missing returns the error of a lookup that found nothing.
-func missing(err error) error {
+func (c *chain) missing(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("no answer within %s: %w", lookupTimeout, err)
 	}
-	return fmt.Errorf("no AWS credentials were found: set access_key_id and secret_access_key of the provider, "+
-		"AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or run the gateway with a role; the last place that was tried: %w", err)
+	return fmt.Errorf("no AWS credentials were found: set %s, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, "+
+		"or give the machine or the container a role; the last place that was tried: %w", c.settings, err)
 }
 
 // provider reads variables and files, once. What it returns keeps credentials until

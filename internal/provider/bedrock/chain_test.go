@@ -134,7 +134,7 @@ func TestTheCredentialChain(t *testing.T) {
 			isolated(t)
 			p := newPlaces(t)
 			tt.setup(t, p)
-			find := Chain("us-east-1", p.client)
+			find := Chain("us-east-1", p.client, "a, b")
 			if asked := p.requests(); len(asked) != 0 {
 				t.Fatalf("%v before a request needs credentials", asked)
 			}
@@ -157,7 +157,7 @@ func TestCredentialsAreRefreshed(t *testing.T) {
 	p := newPlaces(t)
 	t.Setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", p.URL+"/container")
 	p.ends = time.Now().Add(refreshBefore - time.Minute) // valid, and not for long
-	find := Chain("us-east-1", p.client)
+	find := Chain("us-east-1", p.client, "a, b")
 	for n := 1; n <= 3; n++ {
 		if got, err := find(t.Context()); err != nil || got.AccessKeyID != fmt.Sprint("AKID", n) {
 			t.Errorf("%d: %s, %v", n, got.AccessKeyID, err)
@@ -169,16 +169,16 @@ func TestCredentialsAreRefreshed(t *testing.T) {
 func TestNoCredentials(t *testing.T) {
 	isolated(t)
 	p := newPlaces(t)
-	find := Chain("us-east-1", p.client)
+	find := Chain("us-east-1", p.client, "a, b")
 	_, err := find(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "no AWS credentials were found: set access_key_id and secret_access_key of the provider") {
+	if err == nil || !strings.Contains(err.Error(), "no AWS credentials were found: set a, b, AWS_ACCESS_KEY_ID") {
 		t.Errorf("%v", err)
 	}
 	if asked := p.requests(); len(asked) != 0 {
 		t.Errorf("asked %v", asked)
 	}
 	t.Setenv("AWS_PROFILE", "none")
-	if _, err := Chain("us-east-1", p.client)(t.Context()); err == nil || !strings.Contains(err.Error(), "none") {
+	if _, err := Chain("us-east-1", p.client, "a, b")(t.Context()); err == nil || !strings.Contains(err.Error(), "none") {
 		t.Errorf("an unknown profile: %v", err)
 	}
 }
@@ -201,14 +201,14 @@ func TestALookupThatTakesTooLong(t *testing.T) {
 	})
 	t.Setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", p.URL+"/container")
 	p.client.Timeout = 50 * time.Millisecond
-	if _, err := Chain("us-east-1", p.client)(t.Context()); err == nil || len(asked) == 0 {
+	if _, err := Chain("us-east-1", p.client, "a, b")(t.Context()); err == nil || len(asked) == 0 {
 		t.Errorf("%v after %d requests", err, len(asked))
 	}
 	for len(asked) > 0 {
 		<-asked
 	}
 	p.client.Timeout = 5 * time.Second
-	find := Chain("us-east-1", p.client)
+	find := Chain("us-east-1", p.client, "a, b")
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { _, err := find(ctx); done <- err }()

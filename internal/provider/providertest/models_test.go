@@ -77,7 +77,7 @@ func TestListsOfModels(t *testing.T) {
 	}{
 		{"OpenAI's", ofOpenAI, `{"object":"list","data":[{"id":"gpt-5","object":"model","created":1700000000,"owned_by":"openai"},` +
 			`{"id":"o3","created":1}]}`,
-			[]model.Listed{{Name: "gpt-5", Created: 1700000000}, {Name: "o3", Created: 1}}},
+			[]model.Listed{{Name: "gpt-5", Created: time.Unix(1700000000, 0).UTC()}, {Name: "o3", Created: time.Unix(1, 0).UTC()}}},
 		{"a bare array", ofOpenAI, ` [{"id":"meta/llama"}]`, []model.Listed{{Name: "meta/llama"}}},
 		{"with a byte order mark", ofOpenAI, "\ufeff{\"data\":[{\"id\":\"a\"}]}\n", []model.Listed{{Name: "a"}}},
 		{"empty", ofOpenAI, `{"data":[]}`, nil},
@@ -87,7 +87,7 @@ func TestListsOfModels(t *testing.T) {
 			[]model.Listed{{Name: "a"}}},
 		{"times that are none", ofOpenAI, `{"data":[{"id":"a","created":-1},{"id":"b","created":"1"},{"id":"c","created":1.7e9},` +
 			`{"id":"d","created":1e300}]}`,
-			[]model.Listed{{Name: "a"}, {Name: "b"}, {Name: "c", Created: 1700000000}, {Name: "d"}}},
+			[]model.Listed{{Name: "a"}, {Name: "b"}, {Name: "c", Created: time.Unix(1700000000, 0).UTC()}, {Name: "d"}}},
 		{"OpenRouter's and vLLM's", ofOpenAI, `{"data":[{"id":"a","context_length":200000,"supported_parameters":["seed","tools"]},` +
 			`{"id":"b","max_model_len":8192,"supported_parameters":[]}]}`,
 			[]model.Listed{{Name: "a", ContextWindow: 200_000, Tools: new(true)}, {Name: "b", ContextWindow: 8192, Tools: new(false)}}},
@@ -102,7 +102,10 @@ func TestListsOfModels(t *testing.T) {
 		{"Anthropic's", anthropics, `{"data":[` +
 			`{"type":"model","id":"claude-b","display_name":"B","created_at":"2026-02-04T00:00:00Z","max_input_tokens":200000},` +
 			`{"id":7},{"id":"claude-a","created_at":"1969-01-01T00:00:00Z"},{"id":"x","created":5}],"has_more":false,"last_id":"x"}`,
-			[]model.Listed{{Name: "claude-b", Created: 1770163200, ContextWindow: 200_000}, {Name: "claude-a"}, {Name: "x", Created: 5}}},
+			[]model.Listed{
+				{Name: "claude-b", Created: time.Unix(1770163200, 0).UTC(), ContextWindow: 200_000},
+				{Name: "claude-a"}, {Name: "x", Created: time.Unix(5, 0).UTC()},
+			}},
 		{"Gemini's", geminis, `{"models":[` +
 			`{"name":"models/gemini-b","inputTokenLimit":1048576,"supportedGenerationMethods":["generateContent","countTokens"]},` +
 			`{"name":"models/embed","supportedGenerationMethods":["embedContent"]},{"name":7},{"name":"tunedModels/a"},` +

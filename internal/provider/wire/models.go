@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -92,7 +93,7 @@ func readModels(data []byte, yield func(model.Listed) bool) error {
 	}
 	for _, e := range jsonscan.Elements(list) {
 		m := model.Listed{
-			Name: jsonscan.Text(jsonscan.Member(e, "id")), Created: max(0, jsonscan.Number(jsonscan.Member(e, "created"), 0)),
+			Name: jsonscan.Text(jsonscan.Member(e, "id")), Created: Created(jsonscan.Number(jsonscan.Member(e, "created"), 0)),
 			ContextWindow: ContextWindow(e), Tools: takesTools(e),
 		}
 		if m.Name != "" && !yield(m) {
@@ -100,6 +101,14 @@ func readModels(data []byte, yield func(model.Listed) bool) error {
 		}
 	}
 	return nil
+}
+
+// Created returns the time of a model in a list, in seconds since 1970. One that is not after 1970 is not known: the zero time.
+func Created(seconds int64) time.Time {
+	if seconds <= 0 {
+		return time.Time{}
+	}
+	return time.Unix(seconds, 0).UTC()
 }
 
 // maxContextWindow is the largest context window that is believed, in tokens.

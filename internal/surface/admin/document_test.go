@@ -214,25 +214,29 @@ func storedEvents(t *testing.T) (zero, full []event.Event) {
 		event.ToolStarted{Round: 1, Key: "1.0", Name: "n", Server: "s", Arguments: []byte(`{"a":1}`), Shown: true, Tool: "m", Hosted: "web_search", Approval: "appr_1", At: time.UnixMilli(1700000000123).UTC()},
 		event.ToolDone{Round: 1, Key: "1.0", Name: "n", Server: "s", Outcome: loop.Cached, Text: "a", Label: "untrusted", Duration: 5, At: time.UnixMilli(1700000000123).UTC(), Shown: true, Tool: "m", Hosted: "web_search", Arguments: "{", Image: "iVBO", Approval: "appr_1",
 			Files: []event.File{{ID: "file-1", Name: "a.txt", Path: "d/a.txt", MediaType: "text/plain", Bytes: 1, SHA256: "ca", CreatedAt: time.UnixMilli(1700000000123).UTC(), ExpiresAt: time.UnixMilli(1700000001000).UTC(), Preview: "a"}}},
-		event.Waiting{Usage: u, CostNanoUSD: new(int64(8)), Rounds: 1, ToolCalls: 2, SideEffects: true, At: time.UnixMilli(1700000000123).UTC(), Approvals: []event.Approval{
+		event.Waiting{Usage: u, Cost: tool.NanoUSD(8), Rounds: 1, ToolCalls: 2, SideEffects: true, At: time.UnixMilli(1700000000123).UTC(), Approvals: []event.Approval{
 			{ID: "appr_1", Key: "1.0", Name: "n", Server: "s", Tool: "m", Arguments: []byte(`{"a":1}`), ExpiresAt: time.UnixMilli(1700000000123).UTC()},
 		}},
 		event.ApprovalDecided{ID: "appr_1", Key: "1.0", Decision: "denied", By: "dev", Reason: "no", At: time.UnixMilli(1700000000123).UTC()},
 		event.Paused{
-			ID: "p", Reason: event.Tokens, Budget: "org/day", BudgetEndsAt: time.UnixMilli(1700000000123).UTC(), Message: "m", Usage: u, Rounds: 1, ToolCalls: 2, ActiveMS: 3,
-			SideEffects: true, CostNanoUSD: new(int64(8)), At: time.UnixMilli(1700000000123).UTC(), ExpiresAt: time.UnixMilli(1700000000123).UTC(),
+			ID: "p", Reason: event.Tokens, Budget: "org/day", BudgetEndsAt: time.UnixMilli(1700000000123).UTC(), Message: "m", Usage: u, Rounds: 1, ToolCalls: 2, Active: 3 * time.Millisecond,
+			SideEffects: true, Cost: tool.NanoUSD(8), At: time.UnixMilli(1700000000123).UTC(), ExpiresAt: time.UnixMilli(1700000000123).UTC(),
 		},
 		event.Compacted{Round: 1, Before: 9, After: 3, Summarized: true, NetNanoUSD: new(int64(-5)), Failed: true, At: time.UnixMilli(1700000000123).UTC()},
 		event.HookRan{
 			ID: "h", Position: 2, Event: "PreToolUse", Key: "0.1", Status: event.HookTimedOut, Modified: true, Blocked: true, Asked: true, Duration: 5, Message: "why",
 			At: time.UnixMilli(1700000000123).UTC(),
 		},
-		event.LimitsRaised{ID: "p", By: "k", Rounds: 1, Calls: 2, Tokens: 3, NanoUSD: 4, ActiveMS: 5, At: time.UnixMilli(1700000000123).UTC()},
+		event.LimitsRaised{
+			ID: "p", By: "k", Rounds: 1, Calls: 2, Tokens: 3, USD: tool.NanoUSD(4), Active: 5 * time.Millisecond,
+			At: time.UnixMilli(1700000000123).UTC(),
+		},
 		event.Finished{
-			CostNanoUSD: new(int64(8)),
-			Reason:      event.ModelError, Limit: event.MaxRounds, Repeated: "calls of add", Calls: []event.ClientCall{{ID: "c", Name: "n", Arguments: "{}"}}, Usage: u, At: time.UnixMilli(1700000000123).UTC(), Rounds: 1, ToolCalls: 2, SideEffects: true, GaveUp: true,
+			Cost:   tool.NanoUSD(8),
+			Reason: event.ModelError, Limit: event.MaxRounds, Repeated: "calls of add", Calls: []event.ClientCall{{ID: "c", Name: "n", Arguments: "{}"}}, Usage: u, At: time.UnixMilli(1700000000123).UTC(), Rounds: 1, ToolCalls: 2, SideEffects: true, GaveUp: true,
 			Failure: &event.Failure{
-				Code: "c", Message: "m", Param: "p", Address: "10.0.0.1", Server: "s", URL: "http://s", Setting: "k", RetryAt: 9,
+				Code: "c", Message: "m", Param: "p", Address: "10.0.0.1", Server: "s", URL: "http://s", Setting: "k",
+				RetryAt: time.UnixMilli(9).UTC(),
 				Upstream: &model.Error{
 					Class: model.Transient, Status: 500, Unsent: true, Header: map[string][]string{"Retry-After": {"1"}}, Body: []byte("{}"), Dialect: "d", Code: "c", Param: "p",
 					Credential: true, Message: "m",
@@ -328,13 +332,13 @@ func emptyField(v reflect.Value) string {
 			v = v.Elem()
 		}
 	}
-	if v.Kind() != reflect.Struct || v.Type() == reflect.TypeFor[time.Time]() {
+	if v.Kind() != reflect.Struct || v.Type() == reflect.TypeFor[time.Time]() || v.Type() == reflect.TypeFor[tool.Money]() {
 		return ""
 	}
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
-		if f.Tag.Get("json") == "-" {
-			continue
+		if f.Tag.Get("json") == "-" && slices.Contains([]string{"Part", "Value", "RetryAfter", "Err"}, f.Name) {
+			continue // not stored
 		}
 		if v.Field(i).IsZero() {
 			return f.Name

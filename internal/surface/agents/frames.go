@@ -18,6 +18,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/model"
+	"github.com/turnpike-gateway/turnpike/tool"
 )
 
 // maxPreview is how many characters of a result the events have.
@@ -63,11 +64,10 @@ type usage struct {
 	Cost       *money.Nano `json:"cost_usd,omitempty"` // a decimal number
 }
 
-func wireUsage(u model.Usage, cost *int64) usage {
+func wireUsage(u model.Usage, cost tool.Money) usage {
 	out := usage{Prompt: u.Input, Completion: u.Output, Total: u.Total}
-	if cost != nil {
-		nano := money.Nano(*cost)
-		out.Cost = &nano
+	if !cost.IsZero() {
+		out.Cost = new(money.Nano(cost.Nano()))
 	}
 	return out
 }
@@ -367,7 +367,7 @@ func preview(text string) string {
 }
 
 func (p *projection) wait(e event.Waiting, emit emitter) error {
-	p.waits, p.used = nil, wireUsage(e.Usage, e.CostNanoUSD)
+	p.waits, p.used = nil, wireUsage(e.Usage, e.Cost)
 	if p.asked == nil {
 		p.asked = map[string]json.RawMessage{}
 	}
@@ -389,7 +389,7 @@ func (p *projection) wait(e event.Waiting, emit emitter) error {
 }
 
 func (p *projection) finished(e event.Finished, emit emitter) error {
-	p.end, p.waits, p.used = &e, nil, wireUsage(e.Usage, e.CostNanoUSD)
+	p.end, p.waits, p.used = &e, nil, wireUsage(e.Usage, e.Cost)
 	if err := p.closeStep(emit); err != nil {
 		return err
 	}

@@ -25,10 +25,14 @@ type modelObject struct {
 }
 
 func newModelObject(m surface.Model, tools surface.Tools, info surface.ModelInfo) modelObject {
-	return modelObject{
-		ID: m.Name, Object: "model", Created: m.Created, OwnedBy: m.Provider,
+	out := modelObject{
+		ID: m.Name, Object: "model", OwnedBy: m.Provider,
 		ToolsAvailable: tools.Offered > 0, MCPToolsCount: tools.Offered, MCPServersConnected: tools.Connected, Turnpike: info,
 	}
+	if !m.Created.IsZero() {
+		out.Created = m.Created.Unix()
+	}
+	return out
 }
 
 // ServeModels answers GET /v1/models with the names that can be asked for.

@@ -96,8 +96,11 @@ type ProviderError struct {
 // can contain one: addresses, URLs, causes and answers of providers.
 func NewDetail(d *eventlog.Detail, mayAddress bool) Detail {
 	out := Detail{
-		Object: NewObject(d.Summary), Limits: d.Limits, Usage: d.Usage, CostNanoUSD: d.Cost, Calls: make([]Call, len(d.Calls)), Paused: d.Paused, Why: d.Why,
+		Object: NewObject(d.Summary), Limits: d.Limits, Usage: d.Usage, Calls: make([]Call, len(d.Calls)), Paused: d.Paused, Why: d.Why,
 		Failure: visibleFailure(d.Failure, mayAddress),
+	}
+	if !d.Cost.IsZero() {
+		out.CostNanoUSD = new(d.Cost.Nano())
 	}
 	for i, c := range d.Calls {
 		out.Calls[i] = Call{Key: c.Key, Round: c.Round, Name: c.Name, Server: c.Server, Owner: c.Owner, Attempts: c.Attempts, Label: string(c.Label), DurationNS: c.Took}

@@ -428,13 +428,11 @@ func errorOf(ctx context.Context, err error, has Partial) error {
 	case errors.As(err, &not):
 		return &ResumeError{Message: not.Error(), status: 409, Partial: has}
 	case errors.As(err, &known) && known.Reason == "stopping":
-		return &LostError{Message: "the Store of the agent is closed; runs need it until they have ended", Partial: has}
+		return &LostError{Message: "the agent's store is closed; runs need it until they have ended", Partial: has}
 	case errors.As(err, &known) && known.Code == fault.Conflict:
 		return &ResumeError{Message: known.Message, status: 409, Partial: has}
 	case errors.As(err, &known) && (known.Code == fault.Invalid || known.Code == fault.Unprocessable):
 		return &ValidationError{Message: known.Message, Partial: has}
-	case errors.As(err, &known) && known.Reason == "stopping":
-		err = errors.New("the store is closed")
 	case errors.As(err, &known) && known.Err != nil: // its message names the gateway
 		err = known.Err
 	}

@@ -513,7 +513,7 @@ func TestTheResultOfARunThatHasEnded(t *testing.T) {
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.Run(t.Context(), turnpike.Text("go")); err == nil || !strings.Contains(err.Error(), "the Store of the agent is closed") {
+	if _, err := a.Run(t.Context(), turnpike.Text("go")); err == nil || !strings.Contains(err.Error(), "the agent's store is closed") {
 		t.Error(err)
 	}
 	forgetful := &turnpike.Agent{Model: turnpiketest.Model(t, turnpiketest.Say("x"))}

@@ -171,7 +171,7 @@ func TestAnAgentLeavesTheRowsOfARunOverHTTP(t *testing.T) {
 			if one.Run == nil || *one.Run != *agents[0].Run || one.Kind != clients[i].Kind {
 				t.Errorf("row %d: %+v, over HTTP %+v", i, one, clients[i])
 			}
-			if diff := cmp.Diff(comparable(clients[i]), comparable(one)); diff != "" {
+			if diff := cmp.Diff(inCommon(clients[i]), inCommon(one)); diff != "" {
 				t.Errorf("row %d: %s", i, diff)
 			}
 		}
@@ -206,8 +206,8 @@ func TestAnAgentLeavesTheRowsOfARunOverHTTP(t *testing.T) {
 	}
 }
 
-// comparable returns what rows of both have in common.
-func comparable(r auditRow) map[string]any {
+// inCommon returns what rows of both have in common.
+func inCommon(r auditRow) map[string]any {
 	for name := range r.Body {
 		if slices.Contains([]string{"via", "latency_ms", "ttft_ms", "agent_run_id", "server_id", "result_digest"}, name) ||
 			name == "tool_call_index" && r.Body[name] != nil { // calls of a turn end in any order

@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"slices"
 	"time"
+
+	"github.com/turnpike-gateway/turnpike/tool"
 )
 
 // fill sets every field of the struct that p points to, except the named ones, to a
@@ -24,6 +26,9 @@ func set(v reflect.Value, name string) {
 	switch v.Interface().(type) {
 	case time.Time:
 		v.Set(reflect.ValueOf(time.UnixMilli(1_700_000_000_123).UTC()))
+		return
+	case tool.Money:
+		v.Set(reflect.ValueOf(tool.USD("0.000000007")))
 		return
 	case json.RawMessage:
 		v.Set(reflect.ValueOf(json.RawMessage(`{"x":1}`)))

@@ -734,7 +734,7 @@ func (g gated) Call(ctx context.Context, c tool.Call) (tool.Result, error) {
 		return tool.Error(fmt.Sprintf("the caller may not use the tool %s", name)), nil
 	}
 	defer func() {
-		if p := recover(); p != nil { // whoever executes calls makes a result of it
+		if p := recover(); p != nil { // the executor of calls turns it into a result
 			g.engine.log.Error("a tool has panicked", "run", c.RunID, "tool", g.Definition().Name, "panic", p, "stack", string(debug.Stack()))
 			panic(p)
 		}

@@ -87,7 +87,7 @@ func TestAnUnknownOutcomeUnderAbort(t *testing.T) {
 	}
 }
 
-// A panic of a tool is told to the model, and logged with its stack for whoever mends it.
+// A panic of a tool is logged with its stack. The model gets an error.
 func TestAPanicOfAToolIsLogged(t *testing.T) {
 	var log bytes.Buffer
 	panics := tool.Func("panics", "", func(context.Context, struct{}) (string, error) { panic("midway") })

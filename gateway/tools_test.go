@@ -76,10 +76,13 @@ func TestMCPClientsCallGoFunctions(t *testing.T) {
 	if err != nil || len(list.Tools) != 1 || list.Tools[0].Name != "refund" {
 		t.Fatal(list, err)
 	}
-	for arguments, want := range map[string]string{`{"cents":7}`: "7 cents", `{"cents":700}`: "only an agent of that program", `{"cents":"x"}`: "invalid_arguments"} {
-		result, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "refund", Arguments: json.RawMessage(arguments)})
-		if err != nil || len(result.Content) != 1 || !strings.Contains(result.Content[0].(*mcp.TextContent).Text, want) {
-			t.Errorf("%s: %v %v, want %s", arguments, result, err, want)
+	for _, c := range []struct{ arguments, want string }{
+		{`{"cents":7}`, "7 cents"}, {`{"cents":700}`, "approval_required"}, {`{"cents":700}`, "only an agent of that program"},
+		{`{"cents":"x"}`, "invalid_arguments"},
+	} {
+		result, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "refund", Arguments: json.RawMessage(c.arguments)})
+		if err != nil || len(result.Content) != 1 || !strings.Contains(result.Content[0].(*mcp.TextContent).Text, c.want) {
+			t.Errorf("%s: %v %v, want %s", c.arguments, result, err, c.want)
 		}
 	}
 	if _, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "refund", Arguments: json.RawMessage(`{"cents":7}`)}); err != nil {

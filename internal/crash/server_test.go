@@ -137,8 +137,7 @@ type commitCutter struct {
 	watch func(query string) bool // is called before a query is passed on, and cuts the connection instead if it returns true; nil = none is
 }
 
-// newCommitCutter starts a proxy of the server at the port, which ends with the test. A store has connections of its own accord: watch
-// is set before the first of them.
+// newCommitCutter starts a proxy of the server at the port, which ends with the test. watch is set before anybody can connect.
 func newCommitCutter(t *testing.T, port int, watch func(query string) bool) *commitCutter {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

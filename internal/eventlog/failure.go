@@ -262,7 +262,8 @@ func budgetMessage(s *loop.State) (message string, at time.Time) {
 		if s.Limits.NanoUSD != nil {
 			limit = fmt.Sprintf("%v USD (max_run_cost_usd)", money.Nano(*s.Limits.NanoUSD))
 		}
-		return fmt.Sprintf("the first model call of the run may cost more than the limit of the run, %s; send less, lower its output limit, or raise the limit", limit), time.Time{}
+		message = "the first model call of the run may cost more than the limit of the run, " + limit
+		return message + "; send less, lower its output limit, or raise the limit", time.Time{}
 	}
 	message = fmt.Sprintf("the budget %s has no room for this model call, which may cost %s: of %s, %s are spent or reserved",
 		r.Scope, amount(r.Amount, r.Limit), amount(r.Limit, r.Limit), amount(r.Used, r.Limit))

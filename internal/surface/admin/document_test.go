@@ -214,12 +214,14 @@ func storedEvents(t *testing.T) (zero, full []event.Event) {
 		event.ToolStarted{Round: 1, Key: "1.0", Name: "n", Server: "s", Arguments: []byte(`{"a":1}`), Shown: true, Tool: "m", Hosted: "web_search", Approval: "appr_1", At: time.UnixMilli(1700000000123).UTC()},
 		event.ToolDone{Round: 1, Key: "1.0", Name: "n", Server: "s", Outcome: loop.Cached, Text: "a", Label: "untrusted", Duration: 5, At: time.UnixMilli(1700000000123).UTC(), Shown: true, Tool: "m", Hosted: "web_search", Arguments: "{", Image: "iVBO", Approval: "appr_1",
 			Files: []event.File{{ID: "file-1", Name: "a.txt", Path: "d/a.txt", MediaType: "text/plain", Bytes: 1, SHA256: "ca", CreatedAt: time.UnixMilli(1700000000123).UTC(), ExpiresAt: time.UnixMilli(1700000001000).UTC(), Preview: "a"}}},
-		event.Waiting{Usage: u, Cost: tool.NanoUSD(8), Rounds: 1, ToolCalls: 2, SideEffects: true, At: time.UnixMilli(1700000000123).UTC(), Approvals: []event.Approval{
-			{ID: "appr_1", Key: "1.0", Name: "n", Server: "s", Tool: "m", Arguments: []byte(`{"a":1}`), ExpiresAt: time.UnixMilli(1700000000123).UTC()},
-		}},
+		event.Waiting{Usage: u, Cost: tool.NanoUSD(8), Rounds: 1, ToolCalls: 2, SideEffects: true, At: time.UnixMilli(1700000000123).UTC(),
+			Approvals: []event.Approval{
+				{ID: "appr_1", Key: "1.0", Name: "n", Server: "s", Tool: "m", Arguments: []byte(`{"a":1}`), ExpiresAt: time.UnixMilli(1700000000123).UTC()},
+			}},
 		event.ApprovalDecided{ID: "appr_1", Key: "1.0", Decision: "denied", By: "dev", Reason: "no", At: time.UnixMilli(1700000000123).UTC()},
 		event.Paused{
-			ID: "p", Reason: event.Tokens, Budget: "org/day", BudgetEndsAt: time.UnixMilli(1700000000123).UTC(), Message: "m", Usage: u, Rounds: 1, ToolCalls: 2, Active: 3 * time.Millisecond,
+			ID: "p", Reason: event.Tokens, Budget: "org/day", BudgetEndsAt: time.UnixMilli(1700000000123).UTC(), Message: "m", Usage: u,
+			Rounds: 1, ToolCalls: 2, Active: 3 * time.Millisecond,
 			SideEffects: true, Cost: tool.NanoUSD(8), At: time.UnixMilli(1700000000123).UTC(), ExpiresAt: time.UnixMilli(1700000000123).UTC(),
 		},
 		event.Compacted{Round: 1, Before: 9, After: 3, Summarized: true, NetNanoUSD: new(int64(-5)), Failed: true, At: time.UnixMilli(1700000000123).UTC()},
@@ -233,7 +235,8 @@ func storedEvents(t *testing.T) (zero, full []event.Event) {
 		},
 		event.Finished{
 			Cost:   tool.NanoUSD(8),
-			Reason: event.ModelError, Limit: event.MaxRounds, Repeated: "calls of add", Calls: []event.ClientCall{{ID: "c", Name: "n", Arguments: "{}"}}, Usage: u, At: time.UnixMilli(1700000000123).UTC(), Rounds: 1, ToolCalls: 2, SideEffects: true, GaveUp: true,
+			Reason: event.ModelError, Limit: event.MaxRounds, Repeated: "calls of add", Usage: u,
+			Calls: []event.ClientCall{{ID: "c", Name: "n", Arguments: "{}"}}, At: time.UnixMilli(1700000000123).UTC(), Rounds: 1, ToolCalls: 2, SideEffects: true, GaveUp: true,
 			Failure: &event.Failure{
 				Code: "c", Message: "m", Param: "p", Address: "10.0.0.1", Server: "s", URL: "http://s", Setting: "k",
 				RetryAt: time.UnixMilli(9).UTC(),

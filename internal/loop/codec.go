@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"sync"
 )
 
 // The errors that Decode wraps for a fact that a newer build has written.
@@ -75,58 +77,44 @@ func Decode(version int, kind Kind, data []byte) (Body, error) {
 	if version > Version {
 		return nil, fmt.Errorf("%w: %q has version %d, this build supports up to %d", ErrUnknownVersion, kind, version, Version)
 	}
-	switch kind {
-	case KindAccepted:
-		return decode[Accepted](data)
-	case KindCatalogued:
-		return decode[Catalogued](data)
-	case KindBlocked:
-		return decode[Blocked](data)
-	case KindInputAdded:
-		return decode[InputAdded](data)
-	case KindHookRan:
-		return decode[HookRan](data)
-	case KindCompacted:
-		return decode[Compacted](data)
-	case KindLimitsRaised:
-		return decode[LimitsRaised](data)
-	case KindReserved:
-		return decode[Reserved](data)
-	case KindReserveRefused:
-		return decode[ReserveRefused](data)
-	case KindRouted:
-		return decode[Routed](data)
-	case KindTurnStarted:
-		return decode[TurnStarted](data)
-	case KindTurnFailed:
-		return decode[TurnFailed](data)
-	case KindTurn:
-		return decode[Turn](data)
-	case KindCallPrepared:
-		return decode[CallPrepared](data)
-	case KindCallStarted:
-		return decode[CallStarted](data)
-	case KindCallDone:
-		return decode[CallDone](data)
-	case KindCallWaiting:
-		return decode[CallWaiting](data)
-	case KindCallResolved:
-		return decode[CallResolved](data)
-	case KindCancelRequested:
-		return decode[CancelRequested](data)
-	case KindExpired:
-		return decode[Expired](data)
-	case KindPaused:
-		return decode[Paused](data)
-	case KindParked:
-		return decode[Parked](data)
-	case KindResumed:
-		return decode[Resumed](data)
-	case KindFinished:
-		return decode[Finished](data)
+	if decode, ok := decoders()[kind]; ok {
+		return decode(data)
 	}
 	return nil, fmt.Errorf("%w: %q", ErrUnknownKind, kind)
 }
+
+// Kinds returns the kinds of all facts, sorted.
+func Kinds() []Kind { return slices.Sorted(maps.Keys(decoders())) }
+
+// decoders has a row for each kind of fact. A test compares it with the types that are a Body.
+var decoders = sync.OnceValue(func() map[Kind]func(data []byte) (Body, error) {
+	return map[Kind]func(data []byte) (Body, error){
+		KindAccepted:        decode[Accepted],
+		KindBlocked:         decode[Blocked],
+		KindCallDone:        decode[CallDone],
+		KindCallPrepared:    decode[CallPrepared],
+		KindCallResolved:    decode[CallResolved],
+		KindCallStarted:     decode[CallStarted],
+		KindCallWaiting:     decode[CallWaiting],
+		KindCancelRequested: decode[CancelRequested],
+		KindCatalogued:      decode[Catalogued],
+		KindCompacted:       decode[Compacted],
+		KindExpired:         decode[Expired],
+		KindFinished:        decode[Finished],
+		KindHookRan:         decode[HookRan],
+		KindInputAdded:      decode[InputAdded],
+		KindLimitsRaised:    decode[LimitsRaised],
+		KindParked:          decode[Parked],
+		KindPaused:          decode[Paused],
+		KindReserved:        decode[Reserved],
+		KindReserveRefused:  decode[ReserveRefused],
+		KindResumed:         decode[Resumed],
+		KindRouted:          decode[Routed],
+		KindTurn:            decode[Turn],
+		KindTurnFailed:      decode[TurnFailed],
+		KindTurnStarted:     decode[TurnStarted],
+	}
+})
 
 func decode[T Body](data []byte) (Body, error) {
 	var b T

@@ -2,6 +2,13 @@ package loop
 
 import (
 	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -38,8 +45,44 @@ func TestFactsRoundTrip(t *testing.T) {
 		}
 		seen[b.Kind()] = true
 	}
-	if len(seen) != 24 {
-		t.Errorf("%d kinds tested, want 24", len(seen))
+	if got := slices.Sorted(maps.Keys(seen)); !slices.Equal(got, Kinds()) {
+		t.Errorf("the kinds %q were tested, want all: %q", got, Kinds())
+	}
+}
+
+// Each type that is a Body can be decoded: who writes a new fact and forgets the table is told here.
+func TestEveryBodyIsDecoded(t *testing.T) {
+	decoded := map[string]bool{}
+	for _, kind := range Kinds() {
+		b, err := Decode(Version, kind, []byte(`{"by":"client","on":"approval","point":"run_start","verdict":"allow"}`)) // what must not be empty
+		if err != nil || b.Kind() != kind {
+			t.Fatalf("%s: %T, %v", kind, b, err)
+		}
+		decoded[reflect.TypeOf(b).Name()] = true
+	}
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bodies := 0
+	for _, file := range files {
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, decl := range parsed.Decls {
+			f, ok := decl.(*ast.FuncDecl)
+			if !ok || f.Recv == nil || f.Name.Name != "body" {
+				continue
+			}
+			bodies++
+			if receiver, ok := f.Recv.List[0].Type.(*ast.Ident); !ok || !decoded[receiver.Name] {
+				t.Errorf("%s: the fact %v has no row in decoders", file, f.Recv.List[0].Type)
+			}
+		}
+	}
+	if bodies != len(decoded) {
+		t.Errorf("%d types are facts, and %d can be decoded", bodies, len(decoded))
 	}
 }
 

@@ -5,10 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/turnpike-gateway/turnpike/event"
+	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/loop"
 	"github.com/turnpike-gateway/turnpike/internal/org"
@@ -42,7 +45,10 @@ func everyKind(b *testBench) {
 	bodies := []loop.Body{
 		full,
 		loop.InputAdded{ItemsRef: "input", By: loop.ByClient},
+		loop.HookRan{Point: loop.OnRunStart, Hook: "h", Verdict: loop.HookAllow, Micros: 7},
 		loop.Catalogued{Servers: []loop.Server{{Label: "s", Tools: 2, Error: "<down> & out"}}, Conflict: &loop.Conflict{Tool: "t", Server: "s"}},
+		loop.Routed{Round: 0, Attempt: 1, Order: []int{0}},
+		loop.Reserved{Round: 0, Attempt: 1, Scopes: []string{"run"}, Amount: budget.Amount{Tokens: 3}},
 		loop.TurnStarted{Round: 0, Attempt: 1, Purpose: loop.PurposeTurn, PromptDigest: "d"},
 		loop.TurnFailed{Attempt: 1, Class: model.Transient, Status: 503, ErrorRef: "e", RetryAt: 12, Usage: usage},
 		loop.Turn{Purpose: loop.PurposeTurn, ItemsRef: "t", Stop: model.StopCalls, Usage: usage, Calls: []loop.TurnCall{{ProviderID: "c", Name: "t", Arguments: "{\"a\": \"\u2028\x00é\"", Complete: true}}},
@@ -55,13 +61,20 @@ func everyKind(b *testBench) {
 		done("0.0", 1),
 		loop.Blocked{Reason: "private", Address: "10.0.0.1", Server: "s"},
 		loop.Expired{WaitID: "w"},
+		loop.Compacted{Until: 1, Before: 9, After: 3, Usage: usage},
+		loop.ReserveRefused{Round: 1, Attempt: 1, Scope: "org/total", Amount: budget.Amount{Tokens: 3}},
+		loop.Paused{WaitID: "w2", Reason: event.Tokens, ActiveMS: 9},
+		loop.LimitsRaised{By: "somebody", Raise: budget.Raise{Rounds: 1}, WaitID: "w2"},
 		loop.CancelRequested{By: "somebody", Cause: event.Cancelled},
 		loop.Finished{Reason: event.Cancelled, Code: "c"},
 	}
+	kinds := map[loop.Kind]bool{}
 	for _, body := range bodies {
 		a.clock.Add(1)
 		a.write(body)
+		kinds[body.Kind()] = true
 	}
+	b.equal(slices.Sorted(maps.Keys(kinds)), loop.Kinds())
 	a.checkStored()
 }
 

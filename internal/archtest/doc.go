@@ -9,6 +9,9 @@
 //	comments_test.go    every package and every public name says what it is for;
 //	                    comments point to nothing outside the repository
 //	globals_test.go     no init functions, no variables that anybody may change
+//	builtin_test.go     built-in tools are named by their table alone
+//	library_test.go     SQL is in the stores and the SQL tools; the library links no driver and nothing of a gateway
+//	width_test.go       lines are at most 140 columns wide, but for a list that shrinks
 //	gomod_test.go       go.mod is tidy; the README and CI run the same tests
 //	ninefiles_test.go   one request runs the nine files that the documentation names
 //	surfaces_test.go    a surface takes no decision from the loop, and every API runs the same one

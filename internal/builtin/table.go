@@ -3,9 +3,9 @@
 //
 //	All ──► org, settings, agent ── which tools there are, and who may have them
 //	    ──► surfaces ────────────── hosted tools, labels, typed results
-//	    ──► app ─────────────────── what makes a tool of each kind
+//	    ──► builtin/make ────────── what makes a tool of each kind
 //
-// A new built-in tool is a row here and a maker in internal/app; a test there compares both.
+// A new built-in tool is a row here and a maker in internal/builtin/make; a test there compares both.
 package builtin
 
 import "slices"

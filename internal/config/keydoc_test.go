@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/turnpike-gateway/turnpike/internal/agent"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 )
 
@@ -81,6 +82,11 @@ func TestEveryFieldHasAKey(t *testing.T) {
 		}
 		keys, number = 0, len(Keys())
 	)
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[agent.Definition]()) {
+		if !reflect.ValueOf(ag).FieldByName(f.Name).IsValid() {
+			t.Errorf("%s of agents cannot be set in the configuration", f.Name)
+		}
+	}
 	for _, table := range tables {
 		places := placesOf(table.keys)
 		keys += len(places)

@@ -25,11 +25,19 @@ func (c Charge) Add(d Charge) Charge {
 	}
 }
 
-// Cost returns the cost of the model call that ended with the fact end, a Turn, a
-// TurnFailed or a Compacted: what the provider counted, at the price of the target. Without a count it is the whole
-// reservation, or zero if the provider refused the call. A count that is not complete costs the reservation at
-// least. Without a reservation, because no limit applies, it is what the provider counted. It must be called with the
-// state before the fact. Any other fact costs nothing.
+// Cost returns the cost of the model call that ended with the fact end, a Turn, a TurnFailed or a Compacted, at the price
+// of the target:
+//
+//	the provider's count          something is reserved           nothing is: no limit applies
+//	complete                      the count                       the count
+//	not complete: it broke off    the reservation, or more if     the count so far
+//	                              more was received
+//	missing                       the reservation                 nothing
+//	missing, and it was refused   nothing                         nothing
+//	or never sent
+//
+// A model that is priced by time alone costs the time that was measured. It must be called with the state before the
+// fact. Any other fact costs nothing.
 func (s *State) Cost(end Body) budget.Amount {
 	if b, ok := end.(Turn); ok {
 		if b.Uncounted && s.Reserved != nil {

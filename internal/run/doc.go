@@ -56,13 +56,16 @@
 //
 //   - A deadline ends a run: deadline and noticeEnd in drive.go, the fact Expired in
 //     loop/apply.go, and the case of an ended run in loop/decide.go.
+//   - What a model call costs, also one whose stream breaks: State.Cost in loop/charge.go, of what modelCaller.call in
+//     model.go has recorded; reserve.go settles the shared budgets with the same amount.
 //   - A tool result is truncated: executeOne in tools.go gives the limit, Done.truncate in
 //     toolexec/execute.go decides, and toolexec/truncate.go cuts.
 //   - An event gets its position: number in state.go numbers the facts, tell and nextDelta
 //     in eventlog/fold.go make positions of the numbers.
+//   - A request becomes a run: driver.open in accept.go commits the fact Accepted.
 //   - The decision of an approver becomes a fact: Decisions.Decide in decisions.go, audience.resolve in
 //     approval.go, Runner.appendForeign in handle.go. A request that continues a run with its
-//     answers: brings in continue.go; who may: Approval.MayDecide in package journal.
+//     answers: brings in continue.go. Who may: Approval.MayDecide in package journal. What an approver sees: approver.go.
 //   - A follower gets its next event: follower.step in eventlog/follow.go, Feed.after in
 //     eventlog/feed.go, reader.read in eventlog/reader.go.
 //   - The items that a model sees: State.Seen in loop/state.go, modelCaller.request in

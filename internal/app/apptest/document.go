@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -200,4 +201,54 @@ func CallThenAnswer(w http.ResponseWriter, _ *http.Request, got Received) {
 func (u *Upstream) Last() string {
 	all := u.Requests()
 	return string(all[len(all)-1].Body)
+}
+
+// Bodies returns the members of each body that is an object of known members, by path and method.
+func (d Documented) Bodies() map[string]map[string]map[string]any {
+	all := map[string]map[string]map[string]any{}
+	for path, operations := range d.doc["paths"].(map[string]any) {
+		for method, operation := range operations.(map[string]any) {
+			schema := d.at(operation, "requestBody", "content", "application/json", "schema")
+			if members, ok := d.at(schema, "properties").(map[string]any); ok {
+				if all[path] == nil {
+					all[path] = map[string]map[string]any{}
+				}
+				all[path][strings.ToUpper(method)] = members
+			}
+		}
+	}
+	return all
+}
+
+// Answered returns the members that an answer must have, and all that it can have.
+func (d Documented) Answered(method, path string, status int) (required, all []string) {
+	schema := d.At("paths", path, strings.ToLower(method), "responses", fmt.Sprint(status), "content", "application/json", "schema")
+	parts, _ := d.at(schema, "allOf").([]any)
+	for _, part := range append(parts, schema) {
+		members, _ := d.at(part, "properties").(map[string]any)
+		all = slices.AppendSeq(all, maps.Keys(members))
+		names, _ := d.at(part, "required").([]any)
+		for _, name := range names {
+			required = append(required, fmt.Sprint(name))
+		}
+	}
+	return required, all
+}
+
+// At returns what is at a path of names in the document, or nil. It follows references.
+func (d Documented) At(names ...string) any { return d.at(d.doc, names...) }
+
+// at returns what is at a path of names in a value of the document, or nil. It follows references.
+func (d Documented) at(value any, names ...string) any {
+	for {
+		object, _ := value.(map[string]any)
+		switch ref, is := object["$ref"].(string); {
+		case is:
+			value = d.At(strings.Split(strings.TrimPrefix(ref, "#/"), "/")...)
+		case len(names) == 0 || object == nil:
+			return value
+		default:
+			value, names = object[names[0]], names[1:]
+		}
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"log/slog"
@@ -238,8 +239,10 @@ func (b *Builtins) hostedOptions(orgID string) func(kind string, options json.Ra
 			return codetool.ReadHosted(options)
 		case builtin.HostedShell:
 			return codetool.ReadHostedShell(options)
+		case builtin.HostedSearch:
+			return webtool.SearchOptions(b.o.Runtime(orgID).Web.Search, options)
 		}
-		return webtool.SearchOptions(b.o.Runtime(orgID).Web.Search, options)
+		return nil, fmt.Errorf("no built-in tool answers the hosted tool %q", kind)
 	}
 }
 

@@ -29,8 +29,19 @@ type sliceKey struct {
 // run.
 type charge struct {
 	budgets map[budgetKey]journal.Used // the new values
+	steps   []chargeStep               // to them, in order: each one can reach a part of the limit that it knows
 	settled map[holdKey]bool
 	holds   map[holdKey]budget.Amount // the new holds
+}
+
+type chargeStep struct {
+	key  budgetKey
+	used journal.Used
+}
+
+func (c *charge) set(k budgetKey, u journal.Used) {
+	c.budgets[k] = u
+	c.steps = append(c.steps, chargeStep{k, u})
 }
 
 // Used implements journal.Archive.
@@ -107,10 +118,10 @@ func (j *Journal) planCharge(key runKey, r *runRecord, b journal.Batch) (charge,
 		return k, j.budgets[k]
 	}
 	for _, s := range b.Settled {
-		for h, held := range r.holds {
+		for _, h := range slices.SortedFunc(maps.Keys(r.holds), func(a, b holdKey) int { return cmp.Compare(a.scope, b.scope) }) {
 			if h.id == s.ID && !c.settled[h] {
 				k, u := used(h.scope)
-				c.budgets[k] = u.Settle(held, s.Amount)
+				c.set(k, u.Settle(r.holds[h], s.Amount))
 				c.settled[h] = true
 			}
 		}
@@ -128,15 +139,16 @@ func (j *Journal) planCharge(key runKey, r *runRecord, b journal.Batch) (charge,
 			return c, fmt.Errorf("hold %s in budget %s: %w", h.ID, h.Budget.Scope, org.ErrExists)
 		}
 		c.holds[id] = h.Amount
-		c.budgets[k] = u
+		c.set(k, u)
 	}
 	return c, nil
 }
 
 // applyCharge applies a planned charge.
 func (j *Journal) applyCharge(r *runRecord, c charge) {
-	for _, k := range slices.SortedFunc(maps.Keys(c.budgets), func(a, b budgetKey) int { return cmp.Compare(a.scope, b.scope) }) {
-		j.setUsed(k, c.budgets[k], false)
+	for _, s := range c.steps {
+		s.used.Told = j.budgets[s.key].Told
+		j.setUsed(s.key, s.used, false)
 	}
 	for h := range c.settled {
 		delete(r.holds, h)

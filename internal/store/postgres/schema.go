@@ -38,7 +38,8 @@ type Version struct {
 
 // Migrate creates or migrates the schema, or with MigrateNever only checks it, and returns its version. It works on a
 // connection of its own, which no pooler may share. Of several processes that start at once, one migrates, and the others
-// wait for it, up to a minute. A migration that does not get a lock within 3 seconds is tried three times.
+// wait for it, up to a minute. A migration that does not get a lock within 3 seconds is tried three times; one that makes indexes
+// waits for the transactions of others, a minute for each.
 //
 // The error is a [*SchemaError] if this build may not use the schema: another program has made it, or a later build that
 // this one cannot share it with. A schema of a later build that has only added to it can be used; it stays as it is.
@@ -189,6 +190,10 @@ func (v *Version) apply(ctx context.Context, db *sql.DB, o Options) error {
 		if !isCode(err, "55P03") {
 			break
 		}
+	}
+	if isCode(err, "55P03") {
+		return fmt.Errorf("migrate the schema %q: %w: another transaction in this database was open for too long; find it in pg_stat_activity "+
+			"(backend_xmin, xact_start), end it, and start again", v.Schema, err)
 	}
 	if err != nil {
 		return fmt.Errorf("migrate the schema %q: %w", v.Schema, err)

@@ -67,8 +67,8 @@ func agree(t *testing.T, shared bool, open func(*testing.T, func() time.Time) *d
 			t.Fatalf("%s (-memory +database):\n%s", name, diff)
 		}
 	}
+	t.Log(counts)
 	if steps < 10_000 {
-		t.Log(counts)
 		return
 	}
 	for _, want := range []string{

@@ -177,7 +177,7 @@ func TestResolveFillsInDefaults(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	refused := org.Agents{DefaultModel: "a b", MaxSteps: 1000, CompactionModel: " "}
-	fallback := org.Agents{DefaultModel: FallbackDefaultModel, MaxSteps: DefaultMaxSteps, VisionModel: FallbackVisionModel}
+	fallback := org.Agents{DefaultModel: "gpt-5.4-mini", MaxSteps: 25, VisionModel: "gpt-4.1-mini"}
 	if got := DefaultsOf(refused); !got.Same(fallback) {
 		t.Errorf("%+v", got)
 	}

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,8 +20,6 @@ type SettingKey struct {
 	Number   bool   // a whole number from Min to Max
 	Min, Max int
 	Doc      string
-
-	field func(*org.Agents) any // the *int of a number, else a *string; nil of a secret one
 }
 
 // The keys of settings.
@@ -36,40 +33,16 @@ const (
 	FirecrawlKey       = "FIRECRAWL_API_KEY"
 )
 
-// FallbackVisionModel is the default of VISION_MODEL.
-const FallbackVisionModel = "gpt-4.1-mini"
-
-// FallbackDefaultModel is the default of AGENT_DEFAULT_MODEL.
-const FallbackDefaultModel = "gpt-5.4-mini"
-
 // SettingKeys returns all keys, ordered by category and then by key.
 func SettingKeys() []SettingKey {
-	const agents, tools = "agents", "tools"
 	return []SettingKey{
-		{
-			Key: DefaultModelKey, Category: agents, Default: FallbackDefaultModel, Doc: "Model of agents that are created without one.",
-			field: func(a *org.Agents) any { return &a.DefaultModel },
-		},
-		{
-			Key: MaxStepsKey, Category: agents, Default: strconv.Itoa(DefaultMaxSteps), Number: true, Min: 1, Max: MaxSteps,
-			Doc: "max_steps of agents that set none.", field: func(a *org.Agents) any { return &a.MaxSteps },
-		},
-		{
-			Key: TimeoutKey, Category: agents, Number: true, Min: 1, Max: int(MaxTimeout / time.Second),
-			Doc:   "timeout_seconds of agents that set none. Without it, the deadline of the org.",
-			field: func(a *org.Agents) any { return &a.TimeoutSeconds },
-		},
-		{
-			Key: CompactionModelKey, Category: agents,
-			Doc:   "Model that summarizes long sessions. Without it, compaction_model of the org, or the model of the agent.",
-			field: func(a *org.Agents) any { return &a.CompactionModel },
-		},
-		{Key: ExaKey, Category: tools, Secret: true, Doc: "API key of Exa, for the tool web_search."},
-		{Key: FirecrawlKey, Category: tools, Secret: true, Doc: "API key of Firecrawl, for the tool web_scrape."},
-		{
-			Key: VisionModelKey, Category: tools, Default: FallbackVisionModel, Doc: "Model that describes images, for the tool web_scrape.",
-			field: func(a *org.Agents) any { return &a.VisionModel },
-		},
+		{Key: DefaultModelKey, Category: "agents", Default: "gpt-5.4-mini", Doc: "Model of agents that are created without one."},
+		{Key: MaxStepsKey, Category: "agents", Default: strconv.Itoa(DefaultMaxSteps), Number: true, Min: 1, Max: MaxSteps, Doc: "max_steps of agents that set none."},
+		{Key: TimeoutKey, Category: "agents", Number: true, Min: 1, Max: int(MaxTimeout / time.Second), Doc: "timeout_seconds of agents that set none. Without it, the deadline of the org."},
+		{Key: CompactionModelKey, Category: "agents", Doc: "Model that summarizes long sessions. Without it, compaction_model of the org, or the model of the agent."},
+		{Key: ExaKey, Category: "tools", Secret: true, Doc: "API key of Exa, for the tool web_search."},
+		{Key: FirecrawlKey, Category: "tools", Secret: true, Doc: "API key of Firecrawl, for the tool web_scrape."},
+		{Key: VisionModelKey, Category: "tools", Default: "gpt-4.1-mini", Doc: "Model that describes images, for the tool web_scrape."},
 	}
 }
 
@@ -101,11 +74,16 @@ func (k SettingKey) Check(value string) error {
 	return nil
 }
 
+// field returns what has the setting: the *int of a number, else a *string; nil of a secret one.
+func (k SettingKey) field(a *org.Agents) any {
+	return map[string]any{
+		DefaultModelKey: &a.DefaultModel, MaxStepsKey: &a.MaxSteps, TimeoutKey: &a.TimeoutSeconds,
+		CompactionModelKey: &a.CompactionModel, VisionModelKey: &a.VisionModel,
+	}[k.Key]
+}
+
 // In returns the value in decimal or as a text; "" = it is not set there, or it is secret.
 func (k SettingKey) In(a org.Agents) string {
-	if k.Secret {
-		return ""
-	}
 	switch v := k.field(&a).(type) {
 	case *string:
 		return *v
@@ -119,16 +97,12 @@ func (k SettingKey) In(a org.Agents) string {
 
 // Set sets the value of a setting that is not secret. It must pass Check, or be "": then the setting is not set any more.
 func (k SettingKey) Set(a *org.Agents, value string, at time.Time) {
-	k.put(a, value)
-	a.SetAt = maps.Clone(a.SetAt)
-	if value == "" {
-		delete(a.SetAt, k.Key)
-		return
-	}
-	if a.SetAt == nil {
+	if k.put(a, value); a.SetAt == nil {
 		a.SetAt = map[string]int64{}
 	}
-	a.SetAt[k.Key] = at.UnixMilli()
+	if a.SetAt[k.Key] = at.UnixMilli(); value == "" {
+		delete(a.SetAt, k.Key)
+	}
 }
 
 func (k SettingKey) put(a *org.Agents, value string) {
@@ -144,7 +118,7 @@ func (k SettingKey) put(a *org.Agents, value string) {
 // of the gateway.
 func DefaultsOf(a org.Agents) org.Agents {
 	for _, k := range SettingKeys() {
-		if !k.Secret && k.Check(k.In(a)) != nil {
+		if k.Check(k.In(a)) != nil {
 			k.put(&a, k.Default)
 		}
 	}

@@ -104,9 +104,9 @@ func TestAChangeOnOneReplicaHoldsOnTheOther(t *testing.T) {
 
 		model := fmt.Sprint("g-", n)
 		change("PUT", "/api/settings/AGENT_DEFAULT_MODEL", fmt.Sprintf(`{"value":%q}`, model), http.StatusOK)
-		made := b.Send("POST", "/api/agents", strings.NewReader(fmt.Sprintf(`{"name":%q}`, model)), "Authorization", "Bearer owner-key")
-		if !strings.Contains(string(made.Body), `"model":"`+model+`"`) {
-			t.Errorf("an agent of the other replica is %s, want the model %s", made.Body, model)
+		other := b.Send("POST", "/api/agents", strings.NewReader(fmt.Sprintf(`{"name":%q}`, model)), "Authorization", "Bearer owner-key")
+		if !strings.Contains(string(other.Body), `"model":"`+model+`"`) {
+			t.Errorf("an agent of the other replica is %s, want the model %s", other.Body, model)
 		}
 	}
 	change("POST", "/api/mcp-servers", fmt.Sprintf(`{"name":"tools","url":%q,"trust":true}`, tools.URL), http.StatusCreated)

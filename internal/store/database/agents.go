@@ -275,7 +275,8 @@ func (s *Store) RemoveAgent(ctx context.Context, orgID, id string, by org.Author
 // ChangeSettings implements agent.Store.
 func (s *Store) ChangeSettings(ctx context.Context, orgID string, change func(*org.Agents), by org.Author) error {
 	return s.write(ctx, orgID, "change settings of agents", "settings", func(t *tx) error {
-		settings, err := queryOne(t, scanMembers, `SELECT runtime FROM orgs WHERE id = ?`, orgID)
+		var settings map[string]json.RawMessage
+		err := orNotFound(t.queryRow(`SELECT runtime FROM orgs WHERE id = ?`, []any{orgID}, asJSON{&settings}))
 		var before org.Agents
 		if text := settings["agents"]; text != nil {
 			err = json.Unmarshal(text, &before)
@@ -297,9 +298,4 @@ func (s *Store) ChangeSettings(ctx context.Context, orgID string, change func(*o
 		}
 		return t.record(orgID, by, agent.SettingsChanged(by, orgID, before, after))
 	})
-}
-
-func scanMembers(row scanner) (members map[string]json.RawMessage, err error) {
-	err = row.Scan(asJSON{&members})
-	return members, err
 }

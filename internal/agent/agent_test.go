@@ -152,7 +152,7 @@ func TestResolveFillsInDefaults(t *testing.T) {
 	d.Servers = []Server{{ID: "1", Name: "off"}, {ID: "2", Name: "on", Settings: org.MCPServer{URL: "https://example.com", Enabled: true}}}
 	d.Hooks = []Hook{{ID: "off"}, {ID: "on", Enabled: true}}
 	a := Agent{Org: "o", ID: "agent_1", Version: 3, Definition: d}
-	defaults := DefaultsOf([]Setting{{Key: MaxStepsKey, Value: "7"}, {Key: TimeoutKey, Value: "60"}, {Key: CompactionModelKey, Value: "small"}, {Key: "LATER", Value: "x"}})
+	defaults := DefaultsOf(org.Agents{MaxSteps: 7, TimeoutSeconds: 60, CompactionModel: "small"})
 	got, err := a.Resolve(defaults, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -176,8 +176,10 @@ func TestResolveFillsInDefaults(t *testing.T) {
 	if got, err := a.Resolve(defaults, nil); err != nil || got.MaxSteps != 2 || got.Timeout != 5*time.Second {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if got, err := a.Resolve(DefaultsOf([]Setting{{Key: MaxStepsKey, Value: "1000"}}), nil); err != nil || got.Settings.MaxSteps == nil {
-		t.Errorf("%+v, %v", got, err)
+	refused := org.Agents{DefaultModel: "a b", MaxSteps: 1000, CompactionModel: " "}
+	fallback := org.Agents{DefaultModel: "gpt-5.4-mini", MaxSteps: 25, VisionModel: "gpt-4.1-mini"}
+	if got := DefaultsOf(refused); !got.Same(fallback) {
+		t.Errorf("%+v", got)
 	}
 	a.ArchivedAt = time.UnixMilli(1)
 	if _, err := a.Resolve(defaults, nil); !errors.Is(err, ErrArchived) {
@@ -195,7 +197,7 @@ func TestADefinitionOfALaterBuildIsNotResolved(t *testing.T) {
 		if err != nil || unsupported == "" || d.Name != "x" {
 			t.Errorf("%s: %+v, %q, %v", text, d, unsupported, err)
 		}
-		if s, err := (Agent{Definition: d, Unsupported: unsupported}).Resolve(Defaults{}, nil); err == nil {
+		if s, err := (Agent{Definition: d, Unsupported: unsupported}).Resolve(org.Agents{}, nil); err == nil {
 			t.Errorf("%s: resolved as %+v", text, s)
 		}
 	}

@@ -11,8 +11,7 @@
 // The package contains no decision about a run. A run of an agent uses it like this:
 //
 //	a, err := store.Agent(ctx, orgID, agentID)
-//	settings, err := store.AgentSettings(ctx, orgID)
-//	snap, err := a.Resolve(agent.DefaultsOf(settings), tools)   // an error if this build cannot run it
+//	snap, err := a.Resolve(agent.DefaultsOf(runtime.Agents), tools)   // an error if this build cannot run it
 //	… store snap with the session, and its Agent, Version and Digest with the run …
 //	… snap.Hooks in their order; snap.Servers, of which each run lists the tools …
 //

@@ -7,18 +7,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 )
 
-// Setting is a setting of an org for its agents. The values of secret ones are in the org's vault,
-// under their key.
-type Setting struct {
-	Key       string
-	Value     string // of a number in decimal
-	UpdatedAt time.Time
-}
-
-// SettingKey is what a setting can be.
+// SettingKey is a setting of an org for its agents. The value of a secret one is in the org's vault, under its key.
 type SettingKey struct {
 	Key      string
 	Category string // "agents" or "tools"
@@ -40,22 +33,16 @@ const (
 	FirecrawlKey       = "FIRECRAWL_API_KEY"
 )
 
-// FallbackVisionModel is the default of VISION_MODEL.
-const FallbackVisionModel = "gpt-4.1-mini"
-
-// FallbackDefaultModel is the default of AGENT_DEFAULT_MODEL.
-const FallbackDefaultModel = "gpt-5.4-mini"
-
 // SettingKeys returns all keys, ordered by category and then by key.
 func SettingKeys() []SettingKey {
 	return []SettingKey{
-		{Key: DefaultModelKey, Category: "agents", Default: FallbackDefaultModel, Doc: "Model of agents that are created without one."},
+		{Key: DefaultModelKey, Category: "agents", Default: "gpt-5.4-mini", Doc: "Model of agents that are created without one."},
 		{Key: MaxStepsKey, Category: "agents", Default: strconv.Itoa(DefaultMaxSteps), Number: true, Min: 1, Max: MaxSteps, Doc: "max_steps of agents that set none."},
 		{Key: TimeoutKey, Category: "agents", Number: true, Min: 1, Max: int(MaxTimeout / time.Second), Doc: "timeout_seconds of agents that set none. Without it, the deadline of the org."},
 		{Key: CompactionModelKey, Category: "agents", Doc: "Model that summarizes long sessions. Without it, compaction_model of the org, or the model of the agent."},
 		{Key: ExaKey, Category: "tools", Secret: true, Doc: "API key of Exa, for the tool web_search."},
 		{Key: FirecrawlKey, Category: "tools", Secret: true, Doc: "API key of Firecrawl, for the tool web_scrape."},
-		{Key: VisionModelKey, Category: "tools", Default: FallbackVisionModel, Doc: "Model that describes images, for the tool web_scrape."},
+		{Key: VisionModelKey, Category: "tools", Default: "gpt-4.1-mini", Doc: "Model that describes images, for the tool web_scrape."},
 	}
 }
 
@@ -87,37 +74,53 @@ func (k SettingKey) Check(value string) error {
 	return nil
 }
 
-// Defaults are what an org says for agents that say nothing.
-type Defaults struct {
-	Model           string // of agents that are created without one
-	MaxSteps        int
-	Timeout         time.Duration // 0 = the org's deadline
-	CompactionModel string        // "" = that of the org, or the model of the agent
-	VisionModel     string        // that describes images
+// field returns what has the setting: the *int of a number, else a *string; nil of a secret one.
+func (k SettingKey) field(a *org.Agents) any {
+	return map[string]any{
+		DefaultModelKey: &a.DefaultModel, MaxStepsKey: &a.MaxSteps, TimeoutKey: &a.TimeoutSeconds,
+		CompactionModelKey: &a.CompactionModel, VisionModelKey: &a.VisionModel,
+	}[k.Key]
 }
 
-// DefaultsOf returns the defaults that stored settings make. A value that this build refuses has the
-// default of the gateway.
-func DefaultsOf(settings []Setting) Defaults {
-	d := Defaults{Model: FallbackDefaultModel, MaxSteps: DefaultMaxSteps, VisionModel: FallbackVisionModel}
-	for _, s := range settings {
-		k, ok := FindSetting(s.Key)
-		if !ok || k.Check(s.Value) != nil {
-			continue
-		}
-		n, _ := strconv.Atoi(s.Value) // checked for those that are numbers
-		switch s.Key {
-		case DefaultModelKey:
-			d.Model = s.Value
-		case MaxStepsKey:
-			d.MaxSteps = n
-		case TimeoutKey:
-			d.Timeout = time.Duration(n) * time.Second
-		case CompactionModelKey:
-			d.CompactionModel = s.Value
-		case VisionModelKey:
-			d.VisionModel = s.Value
+// In returns the value in decimal or as a text; "" = it is not set there, or it is secret.
+func (k SettingKey) In(a org.Agents) string {
+	switch v := k.field(&a).(type) {
+	case *string:
+		return *v
+	case *int:
+		if *v != 0 {
+			return strconv.Itoa(*v)
 		}
 	}
-	return d
+	return ""
+}
+
+// Set sets the value of a setting that is not secret. It must pass Check, or be "": then the setting is not set any more.
+func (k SettingKey) Set(a *org.Agents, value string, at time.Time) {
+	if k.put(a, value); a.SetAt == nil {
+		a.SetAt = map[string]int64{}
+	}
+	if a.SetAt[k.Key] = at.UnixMilli(); value == "" {
+		delete(a.SetAt, k.Key)
+	}
+}
+
+func (k SettingKey) put(a *org.Agents, value string) {
+	switch v := k.field(a).(type) {
+	case *string:
+		*v = value
+	case *int:
+		*v, _ = strconv.Atoi(value) // "" is 0
+	}
+}
+
+// DefaultsOf returns what holds for agents that say nothing: a setting that is not set, or that this build refuses, has the default
+// of the gateway.
+func DefaultsOf(a org.Agents) org.Agents {
+	for _, k := range SettingKeys() {
+		if k.Check(k.In(a)) != nil {
+			k.put(&a, k.Default)
+		}
+	}
+	return a
 }

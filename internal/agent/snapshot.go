@@ -31,10 +31,10 @@ type Snapshot struct {
 	Builtins []SnapshotBuiltin `json:"builtin_tools,omitempty"`
 }
 
-// Resolve returns what a run of the agent does now. Tools are the custom tools of the org, or those of them that
-// the agent has. It returns [ErrArchived] for an archived agent, and
-// an error if this build does not know all that is stored of it.
-func (a Agent) Resolve(d Defaults, tools []Tool) (Snapshot, error) {
+// Resolve returns what a run of the agent does now. The defaults are those of [DefaultsOf]. Tools are the custom tools of the org,
+// or those of them that the agent has. It returns [ErrArchived] for an archived agent, and an error if this build does not know all
+// that is stored of it.
+func (a Agent) Resolve(d org.Agents, tools []Tool) (Snapshot, error) {
 	switch {
 	case a.Unsupported != "":
 		return Snapshot{}, fmt.Errorf("agent %s: %s", a.ID, a.Unsupported)
@@ -60,7 +60,8 @@ func (a Agent) Resolve(d Defaults, tools []Tool) (Snapshot, error) {
 	s := Snapshot{
 		Agent: a.ID, Name: a.Name, Version: a.Version, Declared: a.Declared, Digest: hex.EncodeToString(sum[:]),
 		Model: a.Model, FallbackModel: a.Settings.FallbackModel, CompactionModel: d.CompactionModel, SystemPrompt: a.SystemPrompt,
-		MaxSteps: d.MaxSteps, Timeout: d.Timeout, Settings: a.Settings, Hooks: a.OrderedHooks(), Tools: resolved, Builtins: a.resolveBuiltins(),
+		MaxSteps: d.MaxSteps, Timeout: time.Duration(d.TimeoutSeconds) * time.Second, Settings: a.Settings,
+		Hooks: a.OrderedHooks(), Tools: resolved, Builtins: a.resolveBuiltins(),
 	}
 	if n := a.Settings.MaxSteps; n != nil {
 		s.MaxSteps = *n

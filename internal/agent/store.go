@@ -39,7 +39,7 @@ func (q Query) Has(a Agent) bool {
 	return (q.Name == "" || q.Name == a.Name) && (q.Archived == AllAgents || (q.Archived == OnlyArchived) == !a.ArchivedAt.IsZero())
 }
 
-// Store stores agents, their versions, custom tools, and settings. Implemented by store/database;
+// Store stores agents, their versions and custom tools, and changes settings. Implemented by store/database;
 // store/storetest tests the contract:
 //
 //   - An id of another org does not exist: org.ErrNotFound.
@@ -47,7 +47,7 @@ func (q Query) Has(a Agent) bool {
 //   - A change that has begun is waited for even if ctx ends.
 //   - A method that cannot reach the store returns org.ErrUnavailable.
 //   - Times have a precision of one millisecond.
-//   - Deleting an org deletes its agents, their versions, its custom tools, and its settings.
+//   - Deleting an org deletes its agents, their versions and its custom tools.
 type Store interface {
 	Tools
 
@@ -83,11 +83,10 @@ type Store interface {
 	// RemoveAgent deletes an agent with its versions, or returns org.ErrNotFound.
 	RemoveAgent(ctx context.Context, orgID, id string, by org.Author) error
 
-	// AgentSettings returns the settings of the org, ordered by key. Secret ones are not among them.
-	AgentSettings(ctx context.Context, orgID string) ([]Setting, error)
-	// PutAgentSettings adds and replaces settings, and deletes those whose Value is "", all in one
-	// transaction. It returns org.ErrNotFound without the org.
-	PutAgentSettings(ctx context.Context, orgID string, settings []Setting, by org.Author) error
+	// ChangeSettings changes Runtime.Agents of an org in one transaction, which can perform change more than once. Everything
+	// else stays as it is stored, also settings that this build does not know. Settings that are the [org.Agents.Same] after it
+	// are not recorded. It returns org.ErrNotFound without the org.
+	ChangeSettings(ctx context.Context, orgID string, change func(*org.Agents), by org.Author) error
 }
 
 // Changed returns the audit entry for an agent that was created (before is nil), deleted (after is nil),
@@ -108,12 +107,13 @@ func Changed(by org.Author, before, after *Agent) audit.Entry {
 }
 
 // SettingsChanged returns the audit entry for settings that were replaced.
-func SettingsChanged(by org.Author, orgID string, before, after []Setting) audit.Entry {
-	values := func(all []Setting) map[string]json.RawMessage {
+func SettingsChanged(by org.Author, orgID string, before, after org.Agents) audit.Entry {
+	values := func(a org.Agents) map[string]json.RawMessage {
 		out := map[string]json.RawMessage{}
-		for _, s := range all {
-			text, _ := json.Marshal(s.Value) // a string always encodes
-			out[s.Key] = text
+		for _, k := range SettingKeys() {
+			if value := k.In(a); value != "" {
+				out[k.Key], _ = json.Marshal(value) // a string always encodes
+			}
 		}
 		return out
 	}

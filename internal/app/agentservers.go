@@ -11,6 +11,7 @@ import (
 	builtins "github.com/turnpike-gateway/turnpike/internal/builtin/make"
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/catalog"
+	"github.com/turnpike-gateway/turnpike/internal/directory"
 	"github.com/turnpike-gateway/turnpike/internal/mcppool"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/policy"
@@ -114,20 +115,18 @@ func (a agentServers) List(ctx context.Context, s org.MCPServer) ([]tool.Tool, s
 }
 
 // agentOrgs implements agents.Orgs.
-type agentOrgs struct{ *App }
+type agentOrgs struct {
+	*directory.Directory
+	app *App
+}
 
 // Declared implements agents.Orgs.
-func (a agentOrgs) Declared(orgID string) []agent.Agent { return a.agentsOf(orgID) }
+func (a agentOrgs) Declared(orgID string) []agent.Agent { return a.app.agentsOf(orgID) }
 
 // MissingFor implements agents.Orgs.
 func (a agentOrgs) MissingFor(ctx context.Context, orgID, tool string) string {
-	return a.builtins.MissingFor(ctx, orgID, tool)
-}
-
-// SecretChanged implements agents.Orgs.
-func (a agentOrgs) SecretChanged(ctx context.Context, orgID, name string) error {
-	return a.directory.SecretChanged(ctx, orgID, name)
+	return a.app.builtins.MissingFor(ctx, orgID, tool)
 }
 
 // SessionDeleted implements agents.Orgs.
-func (a agentOrgs) SessionDeleted(orgID, session string) { a.sessionDeleted(orgID, session) }
+func (a agentOrgs) SessionDeleted(orgID, session string) { a.app.sessionDeleted(orgID, session) }

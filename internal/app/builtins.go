@@ -29,7 +29,7 @@ func (a *App) buildBuiltins(program []string, router *route.Router) (err error) 
 			return err
 		},
 		Vision: builtins.Vision{
-			Settings: a.store, Resolve: router.Resolve, MaxRoundsCap: a.maxRoundsCap,
+			Resolve: router.Resolve, MaxRoundsCap: a.maxRoundsCap,
 			Caller: func(orgID, principal string) (caller.Caller, bool) { return a.directory.Caller(orgID, principal) },
 		},
 	}

@@ -101,6 +101,13 @@ func TestAChangeOnOneReplicaHoldsOnTheOther(t *testing.T) {
 		is(key, 403)
 		change("DELETE", "/api/keys/"+made["id"].(string), "", http.StatusOK)
 		is(key, 401)
+
+		model := fmt.Sprint("g-", n)
+		change("PUT", "/api/settings/AGENT_DEFAULT_MODEL", fmt.Sprintf(`{"value":%q}`, model), http.StatusOK)
+		other := b.Send("POST", "/api/agents", strings.NewReader(fmt.Sprintf(`{"name":%q}`, model)), "Authorization", "Bearer owner-key")
+		if !strings.Contains(string(other.Body), `"model":"`+model+`"`) {
+			t.Errorf("an agent of the other replica is %s, want the model %s", other.Body, model)
+		}
 	}
 	change("POST", "/api/mcp-servers", fmt.Sprintf(`{"name":"tools","url":%q,"trust":true}`, tools.URL), http.StatusCreated)
 	if got := b.Connect("member-key", "").Names(); !slices.Equal(got, []string{"look"}) {

@@ -62,7 +62,7 @@ func TestEveryFieldHasAKey(t *testing.T) {
 			{&r, r.keys(), nil},
 			{&rt, rt.keys(), nil},
 			{&mo, mo.keys(), nil},
-			{&o, o.keys(), nil},
+			{&o, o.keys(), []string{"Runtime.Agents"}},
 			{&k, k.keys(), []string{"Makers"}},
 			{&m, serverKeys(&m), []string{"Org", "FromFile", "Shared", "UnknownSettings", "Position", "CreatedAt", "UpdatedAt"}},
 			{&a, approvalKeys(&a), []string{"Mode"}},
@@ -127,7 +127,7 @@ func checkFields(t *testing.T, v reflect.Value, places []uintptr, but []string) 
 	t.Helper()
 	for i := range v.NumField() {
 		field, name := v.Field(i), v.Type().Field(i).Name
-		if !v.Type().Field(i).IsExported() || slices.Contains(but, name) {
+		if !v.Type().Field(i).IsExported() || slices.Contains(but, name) || slices.Contains(but, v.Type().Name()+"."+name) {
 			continue
 		}
 		here, inside := 0, 0

@@ -627,7 +627,9 @@ func (d *Directory) merge(ctx context.Context, stored org.Contents) *snapshot {
 	}
 	refused := ""
 	if declared.Runtime {
+		agents := record.Runtime.Agents // the file has none
 		record.Runtime = declared.Record.Runtime
+		record.Runtime.Agents = agents
 	} else if err := refusedRuntime(record); err != nil {
 		refused = err.Error()
 		d.options.Log.Error("the stored settings of an org need a feature that this version does not have; its requests are rejected", "org", record.ID, "error", err)

@@ -270,3 +270,40 @@ func TestFewUnknownKeysAreLookedUp(t *testing.T) {
 		}
 	})
 }
+
+// The settings of agents are never in the file: what is stored of them holds, whatever the file has of the org.
+func TestTheFileKeepsTheStoredSettingsOfAgents(t *testing.T) {
+	d, store := testDirectory(t)
+	set := func(steps int) {
+		t.Helper()
+		if err := store.ChangeSettings(t.Context(), "a", func(a *org.Agents) { a.MaxSteps = steps }, org.Author{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Reload(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(steps, concurrency int) {
+		t.Helper()
+		if got := d.Runtime("a"); got.Agents.MaxSteps != steps || got.Concurrency != concurrency {
+			t.Errorf("the settings are %+v, want %d steps and a concurrency of %d", got, steps, concurrency)
+		}
+	}
+	set(3)
+	check(3, 0)
+	for n := range 3 { // a reload of the file
+		file := org.File{Orgs: map[string]org.FromFile{"a": {
+			Org: true, Runtime: true, Record: org.Record{ID: "a", Runtime: org.Runtime{Concurrency: 7 + n}},
+		}}}
+		if err := d.SetFromFile(t.Context(), file); err != nil {
+			t.Fatal(err)
+		}
+		check(3+n, 7+n)
+		set(4 + n)
+		check(4+n, 7+n)
+	}
+	if err := d.SetFromFile(t.Context(), org.File{}); err != nil {
+		t.Fatal(err)
+	}
+	check(6, 0)
+}

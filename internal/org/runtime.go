@@ -58,6 +58,24 @@ type Runtime struct {
 	Context           string   `json:"context,omitempty"`                  // ContextOff, ContextPrune or ContextAuto; "" = ContextOff, and ContextAuto for runs of agents
 	CompactionModel   string   `json:"compaction_model,omitempty"`         // that writes summaries; "" = that of the operator
 	CompactionExclude []string `json:"compaction_exclude_tools,omitempty"` // tools whose results always stay, beside those of the operator
+
+	Agents Agents `json:"agents,omitzero"` // no keys of the configuration: what is stored holds, also where the file has the rest
+}
+
+// Agents has the settings of an org for its agents, which /api/settings changes. The zero value of each is that it is not set.
+type Agents struct {
+	DefaultModel    string           `json:"default_model,omitempty"` // of agents that are created without one
+	MaxSteps        int              `json:"max_steps,omitempty"`
+	TimeoutSeconds  int              `json:"timeout_seconds,omitempty"`  // of active time; not set = the deadline of the org
+	CompactionModel string           `json:"compaction_model,omitempty"` // not set = that of the org, or the model of the agent
+	VisionModel     string           `json:"vision_model,omitempty"`     // that describes images
+	SetAt           map[string]int64 `json:"set_at,omitempty"`           // in Unix milliseconds, by the key that /api/settings has
+}
+
+// Same reports whether two have the same settings, whenever these were set.
+func (a Agents) Same(other Agents) bool {
+	a.SetAt, other.SetAt = nil, nil
+	return sameJSON(a, other)
 }
 
 // The values of [Runtime.Context] and [Access.Context]: what is done with prompts that are too long for

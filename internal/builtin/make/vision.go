@@ -31,15 +31,9 @@ const (
 
 // Vision is what descriptions of images need.
 type Vision struct {
-	Settings     Settings
 	Caller       func(orgID, principal string) (caller.Caller, bool) // with a key that exists
 	Resolve      func(model string) []route.Target
 	MaxRoundsCap func() int // of the operator; 0 = not set
-}
-
-// Settings reads the settings of the agents of an org.
-type Settings interface {
-	AgentSettings(ctx context.Context, orgID string) ([]agent.Setting, error)
 }
 
 // Runner performs runs. *run.Runner implements it.
@@ -51,11 +45,7 @@ type Runner interface {
 // a relay like that of a client: it is routed, spends from the budgets of the caller and of its end user, has an audit row and
 // takes no slot. It has no tools.
 func (b *Builtins) describeImage(ctx context.Context, orgID string, c tool.Call, image webtool.Image) (string, error) {
-	stored, err := b.o.Vision.Settings.AgentSettings(ctx, orgID)
-	if err != nil {
-		return "", fmt.Errorf("settings: %w", err)
-	}
-	req, err := b.visionRequest(orgID, c, agent.DefaultsOf(stored).VisionModel)
+	req, err := b.visionRequest(orgID, c)
 	if err != nil {
 		return "", err
 	}
@@ -72,12 +62,12 @@ func (b *Builtins) describeImage(ctx context.Context, orgID string, c tool.Call,
 
 // visionRequest returns the request for a description, without the image. The error is for the model if the caller cannot use
 // the vision model.
-func (b *Builtins) visionRequest(orgID string, c tool.Call, name string) (*run.Request, error) {
+func (b *Builtins) visionRequest(orgID string, c tool.Call) (*run.Request, error) {
 	caller, ok := b.o.Vision.Caller(orgID, c.Caller.ID)
 	if !ok {
 		return nil, &webtool.Undescribed{Text: "images cannot be described: the API key of the run is gone", Last: true}
 	}
-	access := caller.Principal.Access
+	name, access := agent.DefaultsOf(caller.Org.Runtime.Agents).VisionModel, caller.Principal.Access
 	var targets []route.Target
 	if access.AllowsModel(name) {
 		targets = b.o.Vision.Resolve(name)

@@ -3,6 +3,7 @@ package database
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -271,48 +272,30 @@ func (s *Store) RemoveAgent(ctx context.Context, orgID, id string, by org.Author
 	})
 }
 
-const settingColumns = `key, value, updated_at FROM agent_settings WHERE org = ? ORDER BY key`
-
-func scanSetting(row scanner) (s agent.Setting, err error) {
-	err = row.Scan(&s.Key, &s.Value, asTime{&s.UpdatedAt})
-	return s, err
-}
-
-// AgentSettings implements agent.Store.
-func (r *Reader) AgentSettings(ctx context.Context, orgID string) ([]agent.Setting, error) {
-	found, err := list(ctx, r.db, scanSetting, `SELECT `+settingColumns, orgID)
-	return found, r.wrap("list settings of agents", err)
-}
-
-// PutAgentSettings implements agent.Store.
-func (s *Store) PutAgentSettings(ctx context.Context, orgID string, settings []agent.Setting, by org.Author) error {
-	return s.write(ctx, orgID, "put settings of agents", "settings", func(t *tx) error {
-		if err := t.mustExist(orgID); err != nil {
+// ChangeSettings implements agent.Store.
+func (s *Store) ChangeSettings(ctx context.Context, orgID string, change func(*org.Agents), by org.Author) error {
+	return s.write(ctx, orgID, "change settings of agents", "settings", func(t *tx) error {
+		var settings map[string]json.RawMessage
+		err := orNotFound(t.queryRow(`SELECT runtime FROM orgs WHERE id = ?`, []any{orgID}, asJSON{&settings}))
+		var before org.Agents
+		if text := settings["agents"]; text != nil {
+			err = json.Unmarshal(text, &before)
+		}
+		if err != nil {
+			return fmt.Errorf("org %s: %w", orgID, err)
+		}
+		after := before
+		change(&after)
+		if settings["agents"], err = json.Marshal(after); err != nil {
 			return err
 		}
-		before, err := queryAll(t, scanSetting, `SELECT `+settingColumns, orgID)
+		runtime, err := encode(settings)
 		if err != nil {
 			return err
 		}
-		for _, one := range settings {
-			if one.Value == "" {
-				_, err = t.exec(`DELETE FROM agent_settings WHERE org = ? AND key = ?`, orgID, one.Key)
-			} else {
-				_, err = t.exec(`INSERT INTO agent_settings (org, key, value, updated_at) VALUES (?, ?, ?, ?)
-					ON CONFLICT (org, key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at`, orgID, one.Key, one.Value, millis(one.UpdatedAt))
-			}
-			if err != nil {
-				return err
-			}
-		}
-		after, err := queryAll(t, scanSetting, `SELECT `+settingColumns, orgID)
-		if err != nil || slices.EqualFunc(before, after, sameSetting) {
+		if err := requireFound(t.exec(`UPDATE orgs SET runtime = ? WHERE id = ?`, runtime, orgID)); err != nil || before.Same(after) {
 			return err
 		}
 		return t.record(orgID, by, agent.SettingsChanged(by, orgID, before, after))
 	})
-}
-
-func sameSetting(a, b agent.Setting) bool {
-	return a.Key == b.Key && a.Value == b.Value
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
+	"github.com/turnpike-gateway/turnpike/internal/store/storetest"
 )
 
 // goose takes 4 MiB of memory for each line that it searches for the end of a
@@ -239,6 +240,66 @@ func schema(t *testing.T, db *sql.DB) []string {
 		t.Fatal(err)
 	}
 	return got
+}
+
+// A build before the schema 102 stored the settings of agents as rows.
+func TestSettingsOfAgentsOfOldFilesAreMigrated(t *testing.T) {
+	s := openStore(t, Options{Path: filepath.Join(t.TempDir(), "turnpike.db")})
+	execute := func(text string) {
+		t.Helper()
+		err := s.writer.perform(t.Context(), noOrg, func(t *tx) error {
+			_, err := t.exec(text)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	storetest.OldAgentSettings(t, s, execute, func() {
+		text, err := fs.ReadFile(migrations, "migrations/00102_agent_settings.sql")
+		if err != nil {
+			t.Fatal(err)
+		}
+		up, _, _ := strings.Cut(string(text), "-- +goose Down\n")
+		execute(up)
+	})
+}
+
+// A change of the settings of agents keeps the settings of their org that another version stored.
+func TestAChangeOfSettingsOfAgentsKeepsUnknownSettings(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "turnpike.db")
+	s := openStore(t, Options{Path: path})
+	if err := s.CreateOrg(t.Context(), org.Record{ID: "a", Runtime: org.Runtime{Concurrency: 3}}, org.Author{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db, _ := openMigrations(t, path)
+	execute(t, db, `UPDATE orgs SET runtime = json_set(runtime, '$.quarantine', 'always', '$.rate.later', 1)`)
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = openStore(t, Options{Path: path})
+	if err := s.ChangeSettings(t.Context(), "a", func(a *org.Agents) { a.MaxSteps = 9 }, org.Author{}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.Org(t.Context(), "a")
+	is := got.Runtime
+	if err != nil || is.Agents.MaxSteps != 9 || is.Concurrency != 3 || !slices.Equal(got.UnknownSettings, []string{"quarantine"}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db, _ = openMigrations(t, path)
+	var later int
+	if err := db.QueryRowContext(t.Context(), `SELECT runtime ->> '$.rate.later' FROM orgs`).Scan(&later); err != nil || later != 1 {
+		t.Errorf("a member of a group is %d, %v", later, err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // A setting that another version stored is named, unless it is empty. // C19

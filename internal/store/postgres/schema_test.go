@@ -22,7 +22,7 @@ import (
 )
 
 // The version of the schema, and how many migrations make it.
-const latest, inAll = 103, 4
+const latest, inAll = 104, 5
 
 // The server gets the whole file at once, or one statement at a time where it needs no transaction.
 func TestEachMigrationIsOneBlockForGoose(t *testing.T) {
@@ -245,10 +245,11 @@ func TestSchemasThatThisBuildCannotUseAreRefused(t *testing.T) {
 func TestASchemaOfALaterBuildThatHasOnlyAddedToItIsUsed(t *testing.T) {
 	t.Parallel()
 	o, db := migrated(t)
-	if _, err := db.ExecContext(t.Context(), `INSERT INTO goose_db_version (version_id, is_applied) VALUES (104, true)`); err != nil {
+	const later = latest + 1
+	if _, err := db.ExecContext(t.Context(), `INSERT INTO goose_db_version (version_id, is_applied) VALUES ($1, true)`, later); err != nil {
 		t.Fatal(err)
 	}
-	if v, err := postgres.Migrate(t.Context(), o); err != nil || v.Found != 104 || v.Now != 104 || v.Applied != 0 {
+	if v, err := postgres.Migrate(t.Context(), o); err != nil || v.Found != later || v.Now != later || v.Applied != 0 {
 		t.Errorf("version %+v, error %v", v, err)
 	}
 }
@@ -328,5 +329,28 @@ func TestOldChatSessionsAreMigrated(t *testing.T) {
 		|| ' bytes and ' || (conversations - (SELECT count(*) FROM conversations)) || ' conversations' FROM org_usage WHERE org = 'a'`)
 	if !slices.Equal(usage, []string{"0 bytes and 0 conversations"}) {
 		t.Errorf("%q are counted and not stored", usage)
+	}
+}
+
+// A build before the schema 104 stored the settings of agents as rows.
+func TestOldSettingsOfAgentsAreMigrated(t *testing.T) {
+	t.Parallel()
+	k := newMaker(t)
+	s, db := k.open(t, storetest.Clocks{Wall: time.Now, Leases: time.Now}).Orgs.(*database.Store), open(t, k.options)
+	execute := func(text string) {
+		t.Helper()
+		if _, err := db.ExecContext(t.Context(), text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	storetest.OldAgentSettings(t, s, execute, func() {
+		text, err := os.ReadFile("migrations/00104_agent_settings.sql")
+		if err != nil {
+			t.Fatal(err)
+		}
+		execute(string(text))
+	})
+	if got := rows(t, db, `SELECT oldest FROM schema_oldest`); !slices.Equal(got, []string{fmt.Sprint(latest)}) {
+		t.Errorf("builds from %v on may use the schema", got)
 	}
 }

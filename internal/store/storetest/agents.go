@@ -2,8 +2,10 @@ package storetest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/agent"
@@ -26,6 +28,7 @@ func agentCases() []rule {
 		{"a caller may modify an agent", "the store copies agents", agentCopied},
 		{"agents of the configuration file have versions", "which stay over restarts and reloads, and when an agent leaves the file; N01", agentsDeclared},
 		{"settings of agents are stored", "all of one request or none, and those without a value are deleted; N12", agentSettings},
+		{"changes of settings of agents at the same time all count", "and no change of other settings replaces them: ErrChanged; N12", agentSettingsChanged},
 		{"changes of agents are recorded", "with what differs, and without prompts and credentials", agentAudited},
 	}
 }
@@ -246,14 +249,13 @@ func agentsOfDeletedOrg(b *testBench) {
 	b.withOrgs("a")
 	x := newAgent("a", "x")
 	b.ok(b.Agents.CreateAgent(b.Context(), x, org.Author{})) // audit rows would keep the id of the org from use
-	b.ok(b.Agents.PutAgentSettings(b.Context(), "a", []agent.Setting{{Key: "K", Value: "v"}}, org.Author{}))
+	b.ok(b.changeSettings("a", org.Author{}, func(a *org.Agents) { a.MaxSteps = 3 }))
 	b.ok(b.Orgs.DeleteOrg(b.Context(), "a", org.Author{}))
 	b.withOrgs("a")
 	b.agents("a", agent.Query{Archived: agent.AllAgents})
 	_, err := b.Agents.AgentVersion(b.Context(), "a", x.ID, 1)
 	b.checkError(err, org.ErrNotFound)
-	settings, err := b.Agents.AgentSettings(b.Context(), "a")
-	checkEmpty(b, settings, err)
+	b.equal(b.settings("a"), org.Agents{})
 	b.agent("a", "x")
 }
 
@@ -290,16 +292,60 @@ func agentCopied(b *testBench) {
 func agentSettings(b *testBench) {
 	b.withOrgs("a", "b")
 	at := b.now()
-	put := func(orgID string, settings ...agent.Setting) error {
-		return b.Agents.PutAgentSettings(b.Context(), orgID, settings, org.Author{})
+	put := func(orgID string, at time.Time, values map[string]string) error {
+		return b.changeSettings(orgID, org.Author{}, func(a *org.Agents) {
+			for _, k := range agent.SettingKeys() {
+				if value, ok := values[k.Key]; ok {
+					k.Set(a, value, at)
+				}
+			}
+		})
 	}
-	b.ok(put("a", agent.Setting{Key: "B", Value: "1", UpdatedAt: at}, agent.Setting{Key: "A", Value: "2", UpdatedAt: at}, agent.Setting{Key: "C", Value: ""}))
-	b.ok(put("b", agent.Setting{Key: "A", Value: "other", UpdatedAt: at}))
-	b.ok(put("a", agent.Setting{Key: "B", Value: ""}, agent.Setting{Key: "A", Value: "3", UpdatedAt: at.Add(time.Hour)}))
-	got, err := b.Agents.AgentSettings(b.Context(), "a")
+	full := org.Runtime{}
+	fill(&full)
+	ofOrg(&full)
+	full.Agents = org.Agents{}
+	b.ok(b.updateOrg(org.Record{ID: "a", Features: []string{"one"}, Runtime: full}, org.Author{}))
+	b.ok(put("a", at, map[string]string{agent.TimeoutKey: "1", agent.DefaultModelKey: "2", agent.VisionModelKey: ""}))
+	b.ok(put("b", at, map[string]string{agent.DefaultModelKey: "<other> & more"}))
+	b.ok(put("a", at.Add(time.Hour), map[string]string{agent.TimeoutKey: "", agent.DefaultModelKey: "3"}))
+	full.Agents = org.Agents{DefaultModel: "3", SetAt: map[string]int64{agent.DefaultModelKey: at.Add(time.Hour).UnixMilli()}}
+	b.orgs(org.Record{ID: "a", Features: []string{"one"}, Runtime: full}, org.Record{ID: "b", Runtime: org.Runtime{
+		Agents: org.Agents{DefaultModel: "<other> & more", SetAt: map[string]int64{agent.DefaultModelKey: at.UnixMilli()}},
+	}})
+	b.checkError(put("nobody", at, map[string]string{agent.DefaultModelKey: "1"}), org.ErrNotFound)
+	b.ok(put("a", at, map[string]string{agent.DefaultModelKey: ""}))
+	b.equal(b.settings("a"), org.Agents{})
+}
+
+// A change of other settings that began before counts as made meanwhile: the members of both stay.
+func agentSettingsChanged(b *testBench) {
+	b.withOrgs("a")
+	was, err := b.Orgs.Org(b.Context(), "a")
 	b.ok(err)
-	b.equal(got, []agent.Setting{{Key: "A", Value: "3", UpdatedAt: at.Add(time.Hour)}})
-	b.checkError(put("nobody", agent.Setting{Key: "A", Value: "1"}), org.ErrNotFound)
+	var errs [10]error
+	var all sync.WaitGroup
+	for i := range errs {
+		all.Go(func() { errs[i] = b.changeSettings("a", org.Author{}, func(a *org.Agents) { a.MaxSteps++ }) })
+	}
+	all.Wait()
+	b.ok(errors.Join(errs[:]...))
+	b.equal(b.settings("a"), org.Agents{MaxSteps: len(errs)})
+	changed := was
+	changed.Runtime.Concurrency = 3
+	b.checkError(b.Orgs.UpdateOrg(b.Context(), was, changed, org.Author{}), org.ErrChanged)
+}
+
+func (b *testBench) changeSettings(orgID string, by org.Author, change func(*org.Agents)) error {
+	return b.Agents.ChangeSettings(b.Context(), orgID, change, by)
+}
+
+// settings returns the settings of an org for its agents.
+func (b *testBench) settings(orgID string) org.Agents {
+	b.Helper()
+	record, err := b.Orgs.Org(b.Context(), orgID)
+	b.ok(err)
+	return record.Runtime.Agents
 }
 
 func agentAudited(b *testBench) {
@@ -315,8 +361,9 @@ func agentAudited(b *testBench) {
 	b.ok(b.Agents.ArchiveAgent(b.Context(), "a", a.ID, b.now(), b.now(), by))
 	b.ok(b.Agents.ArchiveAgent(b.Context(), "a", a.ID, b.now(), b.now(), by))
 	b.ok(b.Agents.ArchiveAgent(b.Context(), "a", a.ID, time.Time{}, b.now(), by))
-	b.ok(b.Agents.PutAgentSettings(b.Context(), "a", []agent.Setting{{Key: "K", Value: "v"}}, by))
-	b.ok(b.Agents.PutAgentSettings(b.Context(), "a", []agent.Setting{{Key: "K", Value: "v"}}, by))
+	for at := range int64(2) {
+		b.ok(b.changeSettings("a", by, func(a *org.Agents) { a.MaxSteps, a.SetAt = 3, map[string]int64{agent.MaxStepsKey: at} }))
+	}
 	b.checkError(b.Agents.UpdateAgent(b.Context(), 1, a, by), org.ErrChanged)
 	b.ok(b.Agents.RemoveAgent(b.Context(), "a", a.ID, by))
 	got := []string{}
@@ -327,13 +374,16 @@ func agentAudited(b *testBench) {
 		}
 		var m struct {
 			Resource, Action string
-			Before, After    struct{ Model string }
+			Before, After    struct {
+				Model string
+				Steps string `json:"AGENT_MAX_STEPS"`
+			}
 		}
 		b.ok(json.Unmarshal(row.Body, &m))
-		got = append(got, fmt.Sprintf("%s %s %s %s", m.Resource, m.Action, m.Before.Model, m.After.Model))
+		got = append(got, fmt.Sprintf("%s %s %s %s", m.Resource, m.Action, m.Before.Model, m.After.Model+m.After.Steps))
 	}
 	b.equal(got, []string{
-		"agent create  m", "agent update m other", "agent archive  ", "agent restore  ", "agent_settings update  ", "agent delete other ",
+		"agent create  m", "agent update m other", "agent archive  ", "agent restore  ", "agent_settings update  3", "agent delete other ",
 	})
 }
 
@@ -342,7 +392,7 @@ func agentsReopened(b *testBench) {
 	a := b.agent("a", "x")
 	a.Model = "two"
 	b.ok(b.Agents.UpdateAgent(b.Context(), 1, a, org.Author{}))
-	b.ok(b.Agents.PutAgentSettings(b.Context(), "a", []agent.Setting{{Key: "K", Value: "v", UpdatedAt: b.now()}}, org.Author{}))
+	b.ok(b.changeSettings("a", org.Author{}, func(a *org.Agents) { a.MaxSteps = 3 }))
 	b.Store = b.maker.Reopen(b.T, b.Store)
 	got, err := b.Agents.Agent(b.Context(), "a", a.ID)
 	b.ok(err)
@@ -352,9 +402,7 @@ func agentsReopened(b *testBench) {
 	first, err := b.Agents.AgentVersion(b.Context(), "a", a.ID, 1)
 	b.ok(err)
 	b.equal(first.Model, "m")
-	settings, err := b.Agents.AgentSettings(b.Context(), "a")
-	b.ok(err)
-	b.equal(len(settings), 1)
+	b.equal(b.settings("a"), org.Agents{MaxSteps: 3})
 }
 
 func agentsDeclared(b *testBench) {

@@ -78,6 +78,7 @@ func (h *Handler) PatchRuntime() surface.Endpoint {
 			if record.Runtime, err = h.o.Reader.Runtime(merged); err != nil {
 				return 0, nil, err
 			}
+			record.Runtime.Agents = was.Runtime.Agents // /api/settings changes them
 			if err := h.judgeChanged(was.Runtime, record.Runtime); err != nil {
 				return 0, nil, err
 			}

@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -138,9 +139,7 @@ func (h *definitions) Create() surface.Endpoint {
 		if err := h.apply(r, caller, body, &a.Definition); err != nil {
 			return 0, nil, err
 		}
-		if err := h.setModel(r, caller, &a.Definition); err != nil {
-			return 0, nil, err
-		}
+		setModel(caller, &a.Definition)
 		if err := a.Check(); err != nil {
 			return 0, nil, surface.Refused(err, anAgent(a.ID))
 		}
@@ -160,13 +159,8 @@ func (h *definitions) Create() surface.Endpoint {
 }
 
 // setModel gives a definition without a model the default of the org.
-func (h *definitions) setModel(r *http.Request, caller caller.Caller, d *agent.Definition) error {
-	if d.Model != "" {
-		return nil
-	}
-	settings, err := h.store.AgentSettings(r.Context(), caller.Org.ID)
-	d.Model = agent.DefaultsOf(settings).Model
-	return err
+func setModel(caller caller.Caller, d *agent.Definition) {
+	d.Model = cmp.Or(d.Model, agent.DefaultsOf(caller.Org.Runtime.Agents).DefaultModel)
 }
 
 // Patch answers PATCH /api/agents/{id}: members that are given replace those that are there (RFC 7396).
@@ -178,10 +172,9 @@ func (h *definitions) Patch() surface.Endpoint {
 			return 0, nil, err
 		}
 		a, err := h.change(r, caller, func(d *agent.Definition) error {
-			if err := h.apply(r, caller, surface.FieldsOf("", body), d); err != nil {
-				return err
-			}
-			return h.setModel(r, caller, d)
+			err := h.apply(r, caller, surface.FieldsOf("", body), d)
+			setModel(caller, d)
+			return err
 		})
 		if err != nil {
 			return 0, nil, err

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/turnpike-gateway/turnpike/internal/agent"
@@ -131,5 +132,105 @@ func TestWrongSettingsAreRefused(t *testing.T) {
 	d.AsOwner("DELETE", "/api/settings/agent_max_steps", "", 404)
 	if after := d.AsOwner("GET", "/api/settings", "", 200); fmt.Sprint(after) != fmt.Sprint(before) {
 		t.Errorf("the settings were\n%v\nand are\n%v", before, after)
+	}
+}
+
+// What is set over the API holds after a restart, whether the configuration file has the settings of the org, has none, or no
+// longer has them. // N12
+func TestSettingsSurviveARestart(t *testing.T) {
+	NoLeaks(t)
+	tools := NewMCP(t, map[string]Handler{"look": Echo}, "look")
+	up := NewUpstream(t, func(w http.ResponseWriter, _ *http.Request, got Received) {
+		if strings.Contains(string(got.Body), `"tools":[`) {
+			Asks(Use("mcp__shop__look", fmt.Sprintf(`{"n":%d}`, got.Number))).Write(w)
+			return
+		}
+		Says("Done.").Write(w)
+	})
+	declared := Site{Upstream: up.URL, Runtime: "concurrency: 9"}.Yaml()
+	free := strings.Replace(declared, "    runtime: {concurrency: 9}\n", "", 1)
+	data := t.TempDir()
+	var d Documented
+	var shown, id string
+	begin := func(yaml string) {
+		t.Helper()
+		if d.Gateway != nil {
+			if err := d.Stop(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d = Manage(MustRunIn(t, data, yaml, Environment()))
+		if got := fmt.Sprint(d.AsOwner("GET", "/api/settings", "", 200)); shown != "" && got != shown {
+			t.Errorf("the settings were\n%s\nand are\n%s", shown, got)
+		}
+	}
+	steps := func(want int) {
+		t.Helper()
+		before := len(up.Requests())
+		d.StreamAgent(id, `{"message":"go"}`)
+		if got := len(up.Requests()) - before; got != want {
+			t.Errorf("the run has %d steps, want %d", got, want)
+		}
+	}
+	begin(declared)
+	id = d.NewAgent(fmt.Sprintf(`,"mcp_servers":[{"name":"shop","url":%q}]`, tools.URL+"/mcp"))
+	d.AsOwner("PATCH", "/api/org/runtime", `{"concurrency":8}`, 409)
+	d.AsOwner("PUT", "/api/settings", `{"settings":{"AGENT_MAX_STEPS":3,"VISION_MODEL":"g-eye"}}`, 200)
+	steps(3)
+	shown = fmt.Sprint(d.AsOwner("GET", "/api/settings", "", 200))
+	begin(declared)
+	steps(3)
+	begin(free)
+	steps(3)
+	d.AsOwner("PATCH", "/api/org/runtime", `{"concurrency":7}`, 200)
+	d.AsOwner("PATCH", "/api/org/runtime", `{"agents":null}`, 422)
+	steps(3)
+	runtime, ok := d.AsOwner("GET", "/api/org", "", 200)["runtime"].(map[string]any)
+	if _, has := runtime["agents"]; has || !ok || fmt.Sprint(runtime["concurrency"]) != "7" {
+		t.Errorf("the org has %v", runtime)
+	}
+	begin(free)
+	steps(3)
+	begin(declared)
+	d.AsOwner("PUT", "/api/settings/AGENT_MAX_STEPS", `{"value":2}`, 200)
+	steps(2)
+	d.AsOwner("DELETE", "/api/settings/AGENT_MAX_STEPS", "", 200)
+	d.AsOwner("DELETE", "/api/settings/VISION_MODEL", "", 200)
+	for _, one := range d.AsOwner("GET", "/api/settings", "", 200)["settings"].([]any) {
+		if one := one.(map[string]any); one["is_set"] != false || one["updated_at"] != nil {
+			t.Errorf("%v is set", one)
+		}
+	}
+}
+
+// Changes of settings and of the rest of the org at the same time all count. // N12
+func TestChangesOfSettingsAndOfTheOrgAtTheSameTimeAllCount(t *testing.T) {
+	NoLeaks(t)
+	d := Manage(MustRun(t, strings.Replace(Site{Upstream: "http://127.0.0.1:9"}.Yaml(), "    runtime: {}\n", "", 1)))
+	var all sync.WaitGroup
+	for _, c := range [][3]string{
+		{"PUT", "/api/settings/AGENT_MAX_STEPS", `{"value":3}`},
+		{"PUT", "/api/settings/VISION_MODEL", `{"value":"eye"}`},
+		{"PUT", "/api/settings", `{"settings":{"AGENT_DEFAULT_MODEL":"m"}}`},
+		{"PATCH", "/api/org/runtime", `{"concurrency":7}`},
+		{"PATCH", "/api/org/runtime", `{"max_rounds":6}`},
+	} {
+		all.Go(func() {
+			if a := d.Send(c[0], c[1], strings.NewReader(c[2])); a.Status != 200 {
+				t.Errorf("%s %s: %d %s", c[0], c[1], a.Status, a.Body)
+			}
+		})
+	}
+	all.Wait()
+	set := map[string]any{}
+	for _, one := range d.AsOwner("GET", "/api/settings", "", 200)["settings"].([]any) {
+		if one := one.(map[string]any); one["is_set"] == true {
+			set[one["key"].(string)] = one["value"]
+		}
+	}
+	runtime := d.AsOwner("GET", "/api/org", "", 200)["runtime"].(map[string]any)
+	set["concurrency"], set["max_rounds"] = runtime["concurrency"], runtime["max_rounds"]
+	if got := fmt.Sprint(set); got != "map[AGENT_DEFAULT_MODEL:m AGENT_MAX_STEPS:3 VISION_MODEL:eye concurrency:7 max_rounds:6]" {
+		t.Error(got)
 	}
 }

@@ -46,15 +46,11 @@ func wireAssignments(a agent.Agent) []assignmentObject {
 
 // resolve returns what the agent does now.
 func (h *lookup) resolve(r *http.Request, caller caller.Caller, a agent.Agent) (agent.Snapshot, error) {
-	stored, err := h.store.AgentSettings(r.Context(), caller.Org.ID)
-	if err != nil {
-		return agent.Snapshot{}, err
-	}
 	tools, err := h.toolsOf(r.Context(), a)
 	if err != nil {
 		return agent.Snapshot{}, err
 	}
-	s, err := a.Resolve(agent.DefaultsOf(stored), tools)
+	s, err := a.Resolve(agent.DefaultsOf(caller.Org.Runtime.Agents), tools)
 	switch {
 	case errors.Is(err, agent.ErrArchived):
 		return s, fault.New(fault.Conflict, "archived", "the agent %s is archived; restore it with POST /api/agents/%s/restore", a.ID, a.ID)

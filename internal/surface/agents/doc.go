@@ -30,8 +30,9 @@ import (
 	"github.com/turnpike-gateway/turnpike/tool"
 )
 
-// Secrets keeps the settings that are secret. Implemented by store/database.
-type Secrets interface {
+// Settings reads what is stored of an org, and keeps the settings that are secret. Implemented by store/database.
+type Settings interface {
+	Org(ctx context.Context, id string) (org.Record, error)
 	Secrets(ctx context.Context, org string) ([]org.Secret, error)
 	PutSecret(ctx context.Context, s org.Secret, by org.Author) error
 	DeleteSecret(ctx context.Context, org, name string, by org.Author) error
@@ -81,6 +82,8 @@ type Orgs interface {
 	Declared(orgID string) []agent.Agent
 	// MissingFor says what an org has to set before calls of a built-in tool can succeed; "" = nothing.
 	MissingFor(ctx context.Context, orgID, tool string) string
+	// Reload is called after settings of the org have changed. The next request sees them.
+	Reload(ctx context.Context, orgID string) error
 	// SecretChanged is called after a secret of the org has changed.
 	SecretChanged(ctx context.Context, orgID, name string) error
 	// SessionDeleted is called for each session that was deleted.
@@ -89,10 +92,10 @@ type Orgs interface {
 
 // Options are what a Handler needs. All but Vault are required.
 type Options struct {
-	Store   agent.Store
-	Secrets Secrets
-	Vault   *secret.Keyring // nil = secret settings cannot be stored
-	Reader  Reader
+	Store    agent.Store
+	Settings Settings
+	Vault    *secret.Keyring // nil = secret settings cannot be stored
+	Reader   Reader
 
 	Kit           *surface.Handler // resolves models and settings of runs
 	Sessions      agent.Sessions
@@ -141,7 +144,7 @@ func New(o Options) *Handler {
 		agents:   definitions{lookup{b, o.Store, o.Orgs}, o.Kit, o.Reader, o.Vault, o.Servers, o.Judge},
 		tools:    customTools{b, o.Store, o.Reader, o.Orgs, o.Judge},
 		observed: observed{b, o.Observed},
-		settings: orgSettings{b, o.Store, o.Secrets, o.Vault, o.Kit, o.Orgs},
+		settings: orgSettings{b, o.Store, o.Settings, o.Vault, o.Kit, o.Orgs},
 	}
 	h.sessions = sessions{b, &h.agents.lookup, o.Sessions, o.Conversations, o.Archive, o.Segments, o.Inbox, o.Orgs}
 	h.runs = runs{

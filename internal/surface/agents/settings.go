@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/agent"
 	"github.com/turnpike-gateway/turnpike/internal/caller"
@@ -18,11 +19,11 @@ import (
 // orgSettings answers requests for the settings of an org that hold for its agents.
 type orgSettings struct {
 	base
-	agents  agent.Store
-	secrets Secrets
-	vault   *secret.Keyring
-	kit     *surface.Handler
-	orgs    Orgs
+	agents agent.Store
+	stored Settings
+	vault  *secret.Keyring
+	kit    *surface.Handler
+	orgs   Orgs
 }
 
 // settingObject is a setting on the wire. The value of a secret one is Mask, if it is set.
@@ -53,14 +54,15 @@ func typed(k agent.SettingKey, text string) any {
 // Settings answers GET /api/settings.
 func (h *orgSettings) Settings() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		stored, err := h.agents.AgentSettings(r.Context(), caller.Org.ID)
+		record, err := h.stored.Org(r.Context(), caller.Org.ID)
 		if err != nil {
 			return 0, nil, err
 		}
-		secrets, err := h.secrets.Secrets(r.Context(), caller.Org.ID)
+		secrets, err := h.stored.Secrets(r.Context(), caller.Org.ID)
 		if err != nil {
 			return 0, nil, err
 		}
+		plain := record.Runtime.Agents
 		out := []settingObject{}
 		for _, k := range agent.SettingKeys() {
 			one := settingObject{Key: k.Key, Category: k.Category, Description: k.Doc, Default: typed(k, k.Default), IsSecret: k.Secret}
@@ -68,8 +70,8 @@ func (h *orgSettings) Settings() surface.Endpoint {
 			if i := slices.IndexFunc(secrets, func(s org.Secret) bool { return s.Name == k.Key }); k.Secret && i >= 0 {
 				one.Value, one.IsSet, one.UpdatedAt = Mask, true, millis.Time(secrets[i].UpdatedAt)
 			}
-			if i := slices.IndexFunc(stored, func(s agent.Setting) bool { return s.Key == k.Key }); !k.Secret && i >= 0 {
-				one.Value, one.IsSet, one.UpdatedAt = typed(k, stored[i].Value), true, millis.Time(stored[i].UpdatedAt)
+			if value := k.In(plain); value != "" {
+				one.Value, one.IsSet, one.UpdatedAt = typed(k, value), true, millis.Time(time.UnixMilli(plain.SetAt[k.Key]).UTC())
 			}
 			out = append(out, one)
 		}
@@ -235,7 +237,7 @@ func (h *orgSettings) store(r *http.Request, caller caller.Caller, all []newValu
 		}
 	}
 	out := updated{true, []string{}}
-	var plain []agent.Setting
+	var plain []newValue
 	for _, one := range all {
 		if out.Updated = append(out.Updated, one.key.Key); one.key.Secret {
 			if err := h.storeSecret(r, caller, one); err != nil {
@@ -243,24 +245,31 @@ func (h *orgSettings) store(r *http.Request, caller caller.Caller, all []newValu
 			}
 			continue
 		}
-		plain = append(plain, agent.Setting{Key: one.key.Key, Value: one.value.Reveal(), UpdatedAt: h.now()})
+		plain = append(plain, one)
 	}
-	if len(plain) > 0 {
-		if err := h.agents.PutAgentSettings(r.Context(), caller.Org.ID, plain, caller.Author(h.now())); err != nil {
-			return 0, nil, err
+	if len(plain) == 0 {
+		return http.StatusOK, out, nil
+	}
+	now := h.now()
+	err := h.agents.ChangeSettings(r.Context(), caller.Org.ID, func(a *org.Agents) {
+		for _, one := range plain {
+			one.key.Set(a, one.value.Reveal(), now)
 		}
+	}, caller.Author(now))
+	if err != nil {
+		return 0, nil, err
 	}
-	return http.StatusOK, out, nil
+	return http.StatusOK, out, h.orgs.Reload(r.Context(), caller.Org.ID)
 }
 
 func (h *orgSettings) storeSecret(r *http.Request, caller caller.Caller, one newValue) error {
 	name := one.key.Key
 	if one.value.IsZero() {
-		all, err := h.secrets.Secrets(r.Context(), caller.Org.ID)
+		all, err := h.stored.Secrets(r.Context(), caller.Org.ID)
 		if err != nil || !slices.ContainsFunc(all, func(s org.Secret) bool { return s.Name == name }) {
 			return err
 		}
-		if err := h.secrets.DeleteSecret(r.Context(), caller.Org.ID, name, caller.Author(h.now())); err != nil {
+		if err := h.stored.DeleteSecret(r.Context(), caller.Org.ID, name, caller.Author(h.now())); err != nil {
 			return err
 		}
 		return h.orgs.SecretChanged(r.Context(), caller.Org.ID, name)
@@ -273,7 +282,7 @@ func (h *orgSettings) storeSecret(r *http.Request, caller caller.Caller, one new
 	if s.Sealed, err = h.vault.Seal(s.Org, s.Name, one.value); err != nil {
 		return err
 	}
-	if err := h.secrets.PutSecret(r.Context(), s, caller.Author(h.now())); err != nil {
+	if err := h.stored.PutSecret(r.Context(), s, caller.Author(h.now())); err != nil {
 		return err
 	}
 	return h.orgs.SecretChanged(r.Context(), caller.Org.ID, name)

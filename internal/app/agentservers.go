@@ -117,7 +117,7 @@ func (a agentServers) List(ctx context.Context, s org.MCPServer) ([]tool.Tool, s
 type agentOrgs struct{ *App }
 
 // Declared implements agents.Orgs.
-func (a agentOrgs) Declared(orgID string) []agent.Agent { return a.agentsOf(orgID) }
+func (a agentOrgs) Declared(orgID string) []agent.Agent { return a.live.agentsOf(orgID) }
 
 // MissingFor implements agents.Orgs.
 func (a agentOrgs) MissingFor(ctx context.Context, orgID, tool string) string {

@@ -284,8 +284,9 @@ func (a *App) buildOrgs(ctx context.Context, o Options, router *route.Router) (e
 		return err
 	}
 	a.directory, err = directory.New(ctx, directory.Options{
-		Store: a.store, FromFile: directory.FromFile(a.config, a.keys.Secrets), Operator: a.keys.Operator, Pool: a.pool, Catalog: a.catalog, Log: a.log,
-		Changed: a.orgChanged, Models: router.MayServe, Builtins: a.builtins.Servers, Find: a.replicas.findKey(a.store),
+		Store: a.store, FromFile: directory.FromFile(a.config, a.keys.Secrets), Operator: a.keys.Operator,
+		Pool: a.pool, Catalog: a.catalog, Log: a.log, Changed: a.orgChanged,
+		Models: router.MayServe, Builtins: a.builtins.Servers, Find: a.replicas.findKey(a.store),
 	})
 	if err != nil {
 		return err
@@ -351,9 +352,9 @@ func (a *App) buildRunner(ctx context.Context, o Options, router *route.Router, 
 		Catalog: a.catalog, Journal: journal, Conversations: a.store, Leases: a.store, Archive: a.store, LaterDeleter: a.store,
 		Resources: needs, Router: router, Models: router, Dialer: a.pool, Dispatcher: a.dispatch, OwnServers: ownServers{a.store, a.pool, a.builtins}, Keys: a.sealing, Memory: retained, MaxFollowers: a.config.MaxFollowersPerRun,
 		Build: Version(), Log: a.log, Gone: a.directory.Gone, Access: a.directory.Access, Allowance: needs.allowance, Recorder: a.store, Spend: a.spend, Hooks: hooks, Observer: a.shown.observer(),
-		Price:          a.live.price,
-		SessionDeleted: a.sessionDeleted, Elsewhere: a.replicas.elsewhere(), Owner: a.replicas.owner, MayClaim: func() bool { return a.replicas.Out() == nil },
-		Results: resulttool.Reader{}, Cache: toolcache.New(a.store, toolcache.Options{Pepper: a.keys.pepper(), Log: a.log}),
+		Price: a.live.price, SessionDeleted: a.sessionDeleted, Elsewhere: a.replicas.elsewhere(), Owner: a.replicas.owner,
+		MayClaim: func() bool { return a.replicas.Out() == nil }, Results: resulttool.Reader{},
+		Cache: toolcache.New(a.store, toolcache.Options{Pepper: a.keys.pepper(), Log: a.log}),
 	})
 	a.atClose(stopNow(func(ctx context.Context) { a.runner.Close(ctx, 0) }))
 	a.builtins.Connect(a.sandbox, a.runner)
@@ -412,8 +413,8 @@ func (a *App) buildAPI(o Options, router *route.Router, retained *memlimit.Limit
 			Store: a.store, Secrets: a.store, Vault: a.keys.Vault, Reader: directory.Reader{RoundsCap: a.live.maxRoundsCap, Vault: a.keys.Vault != nil,
 				Storage: a.config.Storage()},
 			Judge: directory.JudgeURL(a.out), NewID: id.New, Log: a.log, Now: clock.Wall, Servers: agentServers{a}, Orgs: agentOrgs{a},
-			Kit: agents.NewKit(kit), Sessions: a.store, Observed: a.store, Conversations: a.store, Archive: a.store, HookMessages: a.store, Runner: a.runner,
-			Inbox: a.runner.Inbox(), Decisions: a.runner.Decisions(), Segments: a.runner.Segments(),
+			Kit: agents.NewKit(kit), Sessions: a.store, Observed: a.store, Conversations: a.store, Archive: a.store, HookMessages: a.store,
+			Runner: a.runner, Inbox: a.runner.Inbox(), Decisions: a.runner.Decisions(), Segments: a.runner.Segments(),
 		}),
 	}
 	a.api, err = httpd.New(httpd.Options{

@@ -22,8 +22,9 @@ func (a *App) buildBuiltins(program []string, router *route.Router) (err error) 
 	a.atClose(a.databases.Close)
 	o := builtins.Options{
 		Runtime: func(orgID string) org.Runtime { return a.directory.Runtime(orgID) },
-		Secret:  a.vault.orgSecret, Client: a.out.Guarded(egress.GuardedOptions{}), Databases: a.databases.Connections, Buckets: a.buckets, Link: a.buckets.link,
-		Files: a.files, Sessions: a.store, RunsCode: a.config.Sandbox.Runs(), Shell: a.config.Sandbox.Shell, Log: a.log,
+		Secret:  a.vault.orgSecret, Client: a.out.Guarded(egress.GuardedOptions{}),
+		Databases: a.databases.Connections, Buckets: a.buckets, Link: a.buckets.link, Files: a.files, Sessions: a.store,
+		RunsCode: a.config.Sandbox.Runs(), Shell: a.config.Sandbox.Shell, Log: a.log,
 		Check: func(ctx context.Context, url string) error {
 			_, err := a.out.Resolve(ctx, url)
 			return err

@@ -73,7 +73,8 @@ func (s *storage) open(ctx context.Context, o database.Options) (*database.Store
 			if s.listener != nil {
 				log = log.With("listen", s.listener.Addr().String())
 			}
-			log.Error("the disk is full: the gateway waits for space before it starts", "directory", s.config.Data, "free_kib", free>>10, "error", err)
+			log.Error("the disk is full: the gateway waits for space before it starts",
+				"directory", s.config.Data, "free_kib", free>>10, "error", err)
 		}
 		select {
 		case <-again.C:

@@ -138,7 +138,9 @@ func (h *storedResponses) echoOf(caller caller.Caller, id string, kept *journal.
 
 // render makes the response object again from the events of its run: from those that there are, if the
 // response is in progress. The error wraps org.ErrNotFound if the run was deleted.
-func (h *storedResponses) render(ctx context.Context, caller caller.Caller, x surface.Extensions, kept found, s *stored) (*response, error) {
+func (h *storedResponses) render(
+	ctx context.Context, caller caller.Caller, x surface.Extensions, kept found, s *stored,
+) (*response, error) {
 	tools := s.clientTools()
 	tell := func(sink eventlog.Sink) error {
 		if kept.inProgress {

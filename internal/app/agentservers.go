@@ -121,7 +121,7 @@ type agentOrgs struct {
 }
 
 // Declared implements agents.Orgs.
-func (a agentOrgs) Declared(orgID string) []agent.Agent { return a.app.agentsOf(orgID) }
+func (a agentOrgs) Declared(orgID string) []agent.Agent { return a.app.live.agentsOf(orgID) }
 
 // MissingFor implements agents.Orgs.
 func (a agentOrgs) MissingFor(ctx context.Context, orgID, tool string) string {

@@ -2,6 +2,9 @@
 // other and by constructor arguments, and stops them in the reverse order.
 //
 //	config ─► egress ─► providers ─► orgs (MCP clients) ─► catalog ─► runner ─► chat ─► httpd
+//
+// App builds, starts and stops. What it builds has a type for each duty: storage (with replicas), credentials and vault, live (what
+// a Reload changes), adapters, buckets, auditing, retention, shown, disk and overload.
 package app
 
 import (
@@ -31,15 +34,12 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/file"
 	"github.com/turnpike-gateway/turnpike/internal/httpd"
 	"github.com/turnpike-gateway/turnpike/internal/id"
-	"github.com/turnpike-gateway/turnpike/internal/installation"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/mcppool"
 	"github.com/turnpike-gateway/turnpike/internal/mcpserver"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
-	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/outbox"
-	"github.com/turnpike-gateway/turnpike/internal/provider/demo"
 	"github.com/turnpike-gateway/turnpike/internal/rates"
 	"github.com/turnpike-gateway/turnpike/internal/replica"
 	"github.com/turnpike-gateway/turnpike/internal/resulttool"
@@ -49,7 +49,6 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/internal/spend"
 	"github.com/turnpike-gateway/turnpike/internal/spool"
-	"github.com/turnpike-gateway/turnpike/internal/sqltool"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
 	"github.com/turnpike-gateway/turnpike/internal/store/database"
 	"github.com/turnpike-gateway/turnpike/internal/store/postgres"
@@ -127,63 +126,51 @@ func (o Options) limits(c *config.Config) httpd.Limits {
 // App is a whole gateway. Close it.
 type App struct {
 	config  *config.Config // of the start
-	keys    *config.Secrets
-	shared  *installation.Keys       // what all replicas share; nil = keys that the configuration does not name are in files
-	current atomic.Pointer[settings] // what Reload changes is read from here
-	agents  atomic.Pointer[declaredAgents]
-	card    atomic.Pointer[money.Card] // the prices of models
-	prices  prices
+	keys    credentials
+	live    live
 	log     *slog.Logger
 	out     *egress.Egress
 	secrets *secret.Resolver
+	vault   *vault
 
 	listener   net.Listener
 	shown      shown
 	store      *database.Store
-	server     *postgres.Store // what store is of; nil = a file
-	local      demo.Servers
-	demoURL    string // of the demo model; "" = it does not run
+	storage    *storage // which has opened the store
+	adapters   adapters
 	pool       *mcppool.Pool
 	dispatch   *dispatcher
 	router     *route.Router
 	catalog    *catalog.Catalog
 	models     *route.Listing
 	builtins   *builtins.Builtins
-	databases  *sqltool.Connections
+	databases  databases
 	directory  *directory.Directory
 	buckets    *buckets
 	files      *file.Library
-	links      *files.Links
 	spend      *spend.Keeper
 	deliverer  *outbox.Deliverer
 	afterRuns  *outbox.Hooks
 	runner     *run.Runner
 	sandbox    *sandbox.Manager
 	mcp        *mcpserver.Handler
-	keeper     *audit.Keeper
-	retention  retention
+	audit      *auditing
+	retention  *retention
 	disk       *disk
 	heartbeats *sse.Heartbeats
-	replica    *replica.Keeper // nil = this process is the only one
-	owner      string          // the id of the replica, which leases and slices of budgets name; "" = the only process
-	sealing    *secret.Keyring // see runKeys
+	replicas   replicas
+	sealing    *secret.Keyring // see credentials.runKeys
 	api        *httpd.API
-	fatal      chan error // what the process must end for
-	closing    []func()   // what Close does, from the last one to the first
-	acceptLoss bool
-	diskFull   atomic.Bool // the start waits for space
+	fatal      chan error  // what the process must end for
+	closing    []func()    // what Close does, from the last one to the first
 	serving    atomic.Bool // Serve was called: all parts are there
-
-	recording sync.RWMutex // held for reading by Record
-	noRecords bool         // nothing is recorded any more; guarded by recording
 }
 
 // New builds a gateway from a checked configuration and takes its addresses. Until
 // it returns, health checks are answered and other requests are refused; then
 // connections wait for Serve.
 func New(ctx context.Context, c *config.Config, o Options) (*App, error) {
-	a := &App{config: c, log: o.Log, secrets: secret.NewResolver(o.Env), fatal: make(chan error, 1), acceptLoss: o.AcceptDataLoss}
-	a.dispatch = &dispatcher{a: a}
+	a := &App{config: c, log: o.Log, secrets: secret.NewResolver(o.Env), fatal: make(chan error, 1)}
 	if err := a.build(ctx, o); err != nil {
 		a.Close()
 		return nil, err
@@ -194,21 +181,25 @@ func New(ctx context.Context, c *config.Config, o Options) (*App, error) {
 // build makes the parts, each from those before it: the store, what orgs have, runs, and the
 // HTTP API. Requests that come meanwhile are answered by a Front.
 func (a *App) build(ctx context.Context, o Options) error {
-	var err error
-	if a.keys, err = a.config.Resolve(ctx, a.secrets); err != nil {
+	keys, err := a.config.Resolve(ctx, a.secrets)
+	if err != nil {
 		return err
 	}
-	a.current.Store(&settings{a.config, a.keys})
+	a.keys = credentials{Secrets: keys, data: a.config.Data}
+	a.live.current.Store(&settings{a.config, keys})
 	card, err := rates.Card(a.config.RateRows)
 	if err != nil {
 		return err
 	}
-	a.card.Store(card)
+	a.live.card.Store(card)
 	if !o.Embedded {
 		if err := a.listen(); err != nil {
 			return err
 		}
-		front := httpd.Starting(a.listener, surfaces{}.routes(), a.waitsFor, a.log)
+	}
+	a.storage = &storage{config: a.config, keys: keys, listener: a.listener, atClose: a.atClose, log: a.log}
+	if a.listener != nil {
+		front := httpd.Starting(a.listener, surfaces{}.routes(), a.storage.waitsFor, a.log)
 		defer front.Stop()
 	}
 	store := database.Options{
@@ -217,25 +208,27 @@ func (a *App) build(ctx context.Context, o Options) error {
 	if o.Store != nil {
 		o.Store(&store)
 	}
-	if a.store, err = a.openStore(ctx, store); err != nil {
+	if a.store, err = a.storage.open(ctx, store); err != nil {
 		return err
 	}
-	a.atClose(a.closeStore)
-	if err := a.install(ctx, a.serverSecrets()); err != nil {
+	if err := a.keys.install(ctx, a.storage.secrets()); err != nil {
 		return err
 	}
-	if err := a.ownMasterKey(ctx); err != nil {
-		return err
+	if a.storage.server == nil {
+		if err := a.keys.ownMasterKey(ctx, a.store, a.log); err != nil {
+			return err
+		}
 	}
-	a.atClose(a.leaveReplicas)
+	a.atClose(a.replicas.leave)
 	if err := a.joinReplicas(ctx, o); err != nil {
 		return err
 	}
 	if err := a.showTelemetry(ctx, o.Env); err != nil {
 		return err
 	}
-	a.atClose(a.local.Stop)
-	providers, err := a.providers(a.current.Load())
+	a.adapters.out, a.adapters.log = a.out, a.log
+	a.atClose(a.adapters.local.Stop)
+	providers, err := a.adapters.build(a.live.current.Load())
 	if err != nil {
 		return err
 	}
@@ -248,7 +241,7 @@ func (a *App) build(ctx context.Context, o Options) error {
 	if err := a.buildOrgs(ctx, o, router); err != nil {
 		return err
 	}
-	if err := a.startAudit(ctx); err != nil {
+	if err := a.startAudit(ctx, o); err != nil {
 		return err
 	}
 	inUse := newMemory("/sys/fs/cgroup")
@@ -264,25 +257,26 @@ func (a *App) build(ctx context.Context, o Options) error {
 func (a *App) buildOrgs(ctx context.Context, o Options, router *route.Router) (err error) {
 	a.catalog = catalog.New(catalog.Options{Log: a.log})
 	a.atClose(a.catalog.Close)
-	if err := checkHookKeys(ctx, directory.FromFile(a.config, a.keys), a.store); err != nil {
+	if err := checkHookKeys(ctx, directory.FromFile(a.config, a.keys.Secrets), a.store); err != nil {
 		return err
 	}
-	if a.renews() {
+	if a.keys.renews() {
 		if err := renewSecrets(ctx, a.keys.Vault, a.store, a.log); err != nil {
 			return err
 		}
 	}
-	if a.buckets, err = a.newBuckets(a.chunks()); err != nil {
+	a.vault = &vault{&a.keys, a.store, a.secrets, func(orgID string) bool { return a.directory.FromFile(orgID).Runtime }}
+	if a.buckets, err = a.newBuckets(a.storage.chunks()); err != nil {
 		return err
 	}
 	a.files = file.New(file.Options{Store: a.store, Content: a.buckets.ofKeys, Log: a.log, Now: clock.Wall})
-	if a.links, err = a.newLinks(); err != nil {
+	if a.buckets.links, err = a.newLinks(); err != nil {
 		return err
 	}
 	a.pool = mcppool.New(mcppool.Options{
 		Out: a.out, Secrets: a.secrets, Vaults: mcppool.Vaults{Keys: a.keys.Vault, Read: a.store.Secret}, Refused: directory.RefusedServer,
 		Log: a.log, Changed: a.toolsChanged, Unreachable: a.catalog.Unreachable, Tracer: a.shown.tracer(),
-		Living: a.replica.Living,
+		Living: a.replicas.Living,
 	})
 	a.atClose(a.pool.Close)
 	a.shown.pool.Store(a.pool)
@@ -290,8 +284,9 @@ func (a *App) buildOrgs(ctx context.Context, o Options, router *route.Router) (e
 		return err
 	}
 	a.directory, err = directory.New(ctx, directory.Options{
-		Store: a.store, FromFile: directory.FromFile(a.config, a.keys), Operator: a.keys.Operator, Pool: a.pool, Catalog: a.catalog, Log: a.log,
-		Changed: a.orgChanged, Models: router.MayServe, Builtins: a.builtins.Servers, Find: a.findKey(),
+		Store: a.store, FromFile: directory.FromFile(a.config, a.keys.Secrets), Operator: a.keys.Operator,
+		Pool: a.pool, Catalog: a.catalog, Log: a.log, Changed: a.orgChanged,
+		Models: router.MayServe, Builtins: a.builtins.Servers, Find: a.replicas.findKey(a.store),
 	})
 	if err != nil {
 		return err
@@ -303,21 +298,27 @@ func (a *App) buildOrgs(ctx context.Context, o Options, router *route.Router) (e
 	if err != nil {
 		return err
 	}
-	a.agents.Store(&declared)
+	a.live.agents.Store(&declared)
 	a.buckets.warn(ctx)
 	return storeWebhooks(ctx, a.directory.FileWebhooks(), a.store, a.log)
 }
 
 // startAudit starts what keeps the audit log, and records what the configuration file changed.
-func (a *App) startAudit(ctx context.Context) (err error) {
-	if a.keeper, err = a.newKeeper(ctx); err != nil {
+func (a *App) startAudit(ctx context.Context, o Options) error {
+	key, err := a.keys.auditKey()
+	if err != nil {
 		return err
 	}
-	a.atClose(a.stopKeeper)
-	a.atClose(a.endRecording) // before the last checkpoint, which is also of these rows
+	a.audit = &auditing{store: a.store, directory: a.directory, config: a.config, acceptLoss: o.AcceptDataLoss, log: a.log}
+	if a.audit.keeper, err = a.audit.newKeeper(ctx, key); err != nil {
+		return err
+	}
+	a.atClose(a.audit.stopKeeper)
+	a.atClose(a.audit.endRecording) // before the last checkpoint, which is also of these rows
+	a.retention = &retention{store: a.store, buckets: a.buckets, files: a.files, log: a.log, duty: a.replicas.duty}
 	a.atClose(a.retention.stop)
-	a.recordConfiguration(ctx, a.config)
-	a.warnOfShortKeys(a.config, a.keys)
+	a.audit.recordConfiguration(ctx, a.config)
+	a.warnOfShortKeys(a.config, a.keys.Secrets)
 	return nil
 }
 
@@ -327,34 +328,37 @@ func (a *App) buildRunner(ctx context.Context, o Options, router *route.Router, 
 		return err
 	}
 	a.atClose(a.sandbox.Close)
-	if a.sealing, err = a.runKeys(); err != nil {
+	a.retention.sandbox = a.sandbox
+	if a.sealing, err = a.keys.runKeys(); err != nil {
 		return err
 	}
 	journal := journal.Journal(a.store)
 	if o.Watch != nil {
 		journal = o.Watch(journal)
 	}
-	a.spend = spend.New(a.store, cmp.Or(a.owner, id.New("process_")), a.log)
+	a.spend = spend.New(a.store, cmp.Or(a.replicas.owner, id.New("process_")), a.log)
 	a.atClose(a.stopSpend)
 	a.shown.spend.Store(a.spend)
 	a.deliverer = outbox.New(outbox.Options{
-		Store: a.store, Sender: webhook.New(a.out.Guarded(egress.GuardedOptions{})), Open: a.openSecret, Declared: a.directory.WebhookSecrets, Log: a.log, Attempted: a.shown.attempted(),
+		Store: a.store, Sender: webhook.New(a.out.Guarded(egress.GuardedOptions{})), Open: a.vault.open, Declared: a.directory.WebhookSecrets, Log: a.log, Attempted: a.shown.attempted(),
 	})
 	a.atClose(a.deliverer.Stop)
 	hooks := a.hooks(retained)
 	a.afterRuns = outbox.NewHooks(outbox.HookOptions{Store: a.store, Teller: hooks, Log: a.log, Told: a.shown.hookTold()})
 	a.atClose(a.afterRuns.Stop)
+	a.dispatch = &dispatcher{live: &a.live, out: a.out, log: a.log}
+	needs := resources{a.directory, router, &a.live}
 	a.runner = run.New(run.Options{
 		Catalog: a.catalog, Journal: journal, Conversations: a.store, Leases: a.store, Archive: a.store, LaterDeleter: a.store,
-		Resources: resources{a.directory, router}, Router: router, Models: router, Dialer: a.pool, Dispatcher: a.dispatch, OwnServers: ownServers{a.store, a.pool, a.builtins}, Keys: a.sealing, Memory: retained, MaxFollowers: a.config.MaxFollowersPerRun,
-		Build: Version(), Log: a.log, Gone: a.directory.Gone, Access: a.directory.Access, Allowance: a.allowance, Recorder: a.store, Spend: a.spend, Hooks: hooks, Observer: a.shown.observer(),
-		Price:          a.price,
-		SessionDeleted: a.sessionDeleted, Elsewhere: a.elsewhere(), Owner: a.owner, MayClaim: func() bool { return a.replica.Out() == nil },
-		Results: resulttool.Reader{}, Cache: toolcache.New(a.store, toolcache.Options{Pepper: a.pepper(), Log: a.log}),
+		Resources: needs, Router: router, Models: router, Dialer: a.pool, Dispatcher: a.dispatch, OwnServers: ownServers{a.store, a.pool, a.builtins}, Keys: a.sealing, Memory: retained, MaxFollowers: a.config.MaxFollowersPerRun,
+		Build: Version(), Log: a.log, Gone: a.directory.Gone, Access: a.directory.Access, Allowance: needs.allowance, Recorder: a.store, Spend: a.spend, Hooks: hooks, Observer: a.shown.observer(),
+		Price: a.live.price, SessionDeleted: a.sessionDeleted, Elsewhere: a.replicas.elsewhere(), Owner: a.replicas.owner,
+		MayClaim: func() bool { return a.replicas.Out() == nil }, Results: resulttool.Reader{},
+		Cache: toolcache.New(a.store, toolcache.Options{Pepper: a.keys.pepper(), Log: a.log}),
 	})
 	a.atClose(stopNow(func(ctx context.Context) { a.runner.Close(ctx, 0) }))
 	a.builtins.Connect(a.sandbox, a.runner)
-	a.hearOthers()
+	a.replicas.hearRuns(a.runner)
 	return nil
 }
 
@@ -372,14 +376,14 @@ func (a *App) buildAPI(o Options, router *route.Router, retained *memlimit.Limit
 	}
 	kit := surface.Options{
 		Runner: httpd.Logged(a.runner), Router: router, Models: a.models, Catalog: a.catalog, Heartbeats: a.heartbeats, Log: a.log,
-		MaxRoundsCap: a.maxRoundsCap, Compaction: a.compaction, Files: a.files, Fetch: a.fetch, KeepFor: a.keepFor, Price: a.price, Dispatches: a.dispatch.Dispatches, Relayed: endpoints.Paths(),
+		MaxRoundsCap: a.live.maxRoundsCap, Compaction: a.live.compaction, Files: a.files, Fetch: a.adapters.fetch, KeepFor: a.live.keepFor, Price: a.live.price, Dispatches: a.dispatch.Dispatches, Relayed: endpoints.Paths(),
 	}
 	a.mcp = mcpserver.New(mcpserver.Options{
-		Catalog: a.catalog, Orgs: a.directory, Audit: a.store, Spend: a.spend, Tools: o.Tools, MaxRoundsCap: a.maxRoundsCap,
-		Recorded: a.shown.recorded(), Now: clock.Wall, RateClock: o.RateClock, Living: a.replica.Living, Seals: a.seals(),
-		Log: a.log, Version: Version(), Ring: a.mcpElsewhere(),
+		Catalog: a.catalog, Orgs: a.directory, Audit: a.store, Spend: a.spend, Tools: o.Tools, MaxRoundsCap: a.live.maxRoundsCap,
+		Recorded: a.shown.recorded(), Now: clock.Wall, RateClock: o.RateClock, Living: a.replicas.Living, Seals: a.replicas.seals(a.sealing),
+		Log: a.log, Version: Version(), Ring: a.replicas.mcpElsewhere(),
 	})
-	a.hearMCP()
+	a.replicas.hearMCP(a.mcp)
 	a.atClose(stopNow(a.mcp.Close))
 	a.shown.mcp.Store(a.mcp)
 	all := surfaces{
@@ -398,19 +402,19 @@ func (a *App) buildAPI(o Options, router *route.Router, retained *memlimit.Limit
 		admin: admin.New(admin.Options{
 			Store: a.store, Webhooks: a.store, Outbox: a.store, Test: a.deliverer.Test, Audit: a.store, Budgets: a.store, Routes: router, Directory: a.directory, Vault: a.keys.Vault, Log: a.log,
 			Reader: directory.Reader{
-				RoundsCap: a.maxRoundsCap, Vault: a.keys.Vault != nil, RunsCode: a.config.Sandbox.Runs(), Storage: a.config.Storage(),
+				RoundsCap: a.live.maxRoundsCap, Vault: a.keys.Vault != nil, RunsCode: a.config.Sandbox.Runs(), Storage: a.config.Storage(),
 				Serves: func(model string) bool { return router.Resolve(model) != nil },
 			},
-			Judge: directory.JudgeURL(a.out), CheckDatabases: a.checkDatabases,
+			Judge: directory.JudgeURL(a.out), CheckDatabases: a.databases.check,
 			NewKey: func() string { return id.New("tp_") }, Now: clock.Wall,
 		}),
-		files: files.New(files.Options{Files: a.files, Buckets: a.buckets, Org: a.directory.Org, Links: a.links, Bodies: bodies, Record: a.store.RecordNow, Log: a.log, Now: clock.Wall}),
+		files: files.New(files.Options{Files: a.files, Buckets: a.buckets, Org: a.directory.Org, Links: a.buckets.links, Bodies: bodies, Record: a.store.RecordNow, Log: a.log, Now: clock.Wall}),
 		agents: agents.New(agents.Options{
-			Store: a.store, Settings: a.store, Vault: a.keys.Vault, Reader: directory.Reader{RoundsCap: a.maxRoundsCap, Vault: a.keys.Vault != nil,
+			Store: a.store, Settings: a.store, Vault: a.keys.Vault, Reader: directory.Reader{RoundsCap: a.live.maxRoundsCap, Vault: a.keys.Vault != nil,
 				Storage: a.config.Storage()},
 			Judge: directory.JudgeURL(a.out), NewID: id.New, Log: a.log, Now: clock.Wall, Servers: agentServers{a}, Orgs: agentOrgs{a.directory, a},
-			Kit: agents.NewKit(kit), Sessions: a.store, Observed: a.store, Conversations: a.store, Archive: a.store, HookMessages: a.store, Runner: a.runner,
-			Inbox: a.runner.Inbox(), Decisions: a.runner.Decisions(), Segments: a.runner.Segments(),
+			Kit: agents.NewKit(kit), Sessions: a.store, Observed: a.store, Conversations: a.store, Archive: a.store, HookMessages: a.store,
+			Runner: a.runner, Inbox: a.runner.Inbox(), Decisions: a.runner.Decisions(), Segments: a.runner.Segments(),
 		}),
 	}
 	a.api, err = httpd.New(httpd.Options{
@@ -418,7 +422,7 @@ func (a *App) buildAPI(o Options, router *route.Router, retained *memlimit.Limit
 		Loopback: a.listener != nil && addrPort(a.listener).Addr().IsLoopback(), Hosts: a.config.PublicHosts, Origins: a.config.AllowedOrigins,
 		Limits: o.limits(a.config), Overload: overload{a.store.Lag, cmp.Or(o.SlowStore, slowStore), inUse}.why,
 		Memory: retained, Log: a.log, Trace: a.shown.extract(), OnRefused: a.shown.refused(),
-		Out: a.replica.Out, Settle: a.replica.Settle, Living: a.replica.Living,
+		Out: a.replicas.Out, Settle: a.replicas.Settle, Living: a.replicas.Living,
 	})
 	return err
 }
@@ -496,14 +500,6 @@ func listenAt(key, address string) (net.Listener, error) {
 	return nil, fmt.Errorf("%s: cannot listen on %s: %w", key, address, err)
 }
 
-// waitsFor says what the start waits for; "" = nothing in particular.
-func (a *App) waitsFor() string {
-	if a.diskFull.Load() {
-		return "its disk is full"
-	}
-	return ""
-}
-
 // URL returns where the gateway can be reached from this machine.
 func (a *App) URL() string {
 	addr := addrPort(a.listener)
@@ -562,11 +558,11 @@ func (a *App) Serve(ctx context.Context) error {
 // begin takes over the runs that an earlier process has left, and starts what works beside requests,
 // until ctx ends or Close.
 func (a *App) begin(ctx context.Context) error {
-	if err := a.replica.Start(ctx); err != nil {
+	if err := a.replicas.Start(ctx); err != nil {
 		return err
 	}
-	if a.server != nil { // a copy that began before this process could be seen
-		if err := postgres.CheckCopying(ctx, a.server.DB()); err != nil {
+	if a.storage.server != nil { // a copy that began before this process could be seen
+		if err := postgres.CheckCopying(ctx, a.storage.server.DB()); err != nil {
 			return err
 		}
 	}
@@ -574,12 +570,12 @@ func (a *App) begin(ctx context.Context) error {
 		return err
 	}
 	a.serving.Store(true)
-	a.keeper.Start()
+	a.audit.keeper.Start()
 	a.spend.Start()
 	a.deliverer.Start()
 	a.afterRuns.Start()
 	a.builtins.Start(ctx, a.directory.IDs())
-	a.retention.start(ctx, a.store, a.sweepFiles, a.duty, a.config.Runs.RetentionDays, a.log)
+	a.retention.start(ctx, a.config.Runs.RetentionDays)
 	return nil
 }
 
@@ -599,36 +595,17 @@ func (a *App) Handler() http.Handler { return a.api }
 // Record records what has happened in an org that the gateway has. With now it returns when the entry is stored.
 // After Close it returns an error.
 func (a *App) Record(ctx context.Context, orgID string, e audit.Entry, now bool) error {
-	a.recording.RLock()
-	defer a.recording.RUnlock()
-	if err := a.recordable(orgID); err != nil {
-		return err
-	}
-	if now {
-		return a.store.RecordNow(ctx, orgID, e)
-	}
-	return a.store.Record(ctx, orgID, e)
+	return a.audit.record(ctx, orgID, e, now)
 }
 
 // Recordable returns why nothing of an org can be recorded at the moment, or no requests are taken because of the store; nil = all is well.
 func (a *App) Recordable(orgID string) error {
-	a.recording.RLock()
-	defer a.recording.RUnlock()
-	if err := a.recordable(orgID); err != nil {
+	a.audit.recording.RLock()
+	defer a.audit.recording.RUnlock()
+	if err := a.audit.recordable(orgID); err != nil {
 		return err
 	}
 	return a.health()
-}
-
-// recordable is called with recording held for reading.
-func (a *App) recordable(orgID string) error {
-	switch {
-	case a.noRecords:
-		return errors.New("the gateway is closed")
-	case !a.directory.Has(orgID):
-		return fmt.Errorf("the gateway has no org %q", orgID)
-	}
-	return nil
 }
 
 // Fatal returns a channel with the error after which the program must end: what was written to the disk may
@@ -650,16 +627,9 @@ func (a *App) Stop(ctx context.Context) (err error) {
 	return err
 }
 
-// endRecording waits until what the program records is stored: the rows get the last checkpoint.
-func (a *App) endRecording() {
-	a.recording.Lock()
-	defer a.recording.Unlock()
-	a.noRecords = true
-}
-
 // drain ends what is under way, at the latest when hard ends.
 func (a *App) drain(hard context.Context) {
-	a.replica.Drain()
+	a.replicas.Drain()
 	var both sync.WaitGroup
 	both.Go(func() { a.mcp.Close(hard) })
 	both.Go(func() { a.runner.Close(hard, a.softStop()) })
@@ -671,7 +641,7 @@ func (a *App) health() error {
 	if err := a.store.Damage(); err != nil {
 		return fault.New(fault.Unavailable, "store_unavailable", "%v; see the gateway's log", err)
 	}
-	if err := cmp.Or(a.runner.Health(), a.replica.Out()); err != nil {
+	if err := cmp.Or(a.runner.Health(), a.replicas.Out()); err != nil {
 		return err
 	}
 	return a.disk.refusal()
@@ -718,7 +688,7 @@ func (a *App) warnOfShortKeys(c *config.Config, keys *config.Secrets) {
 // the management API.
 func (a *App) Orgs(ctx context.Context) (map[string]int, error) {
 	servers := map[string]int{}
-	for _, o := range a.current.Load().config.Orgs {
+	for _, o := range a.live.current.Load().config.Orgs {
 		servers[o.ID] = 0
 	}
 	err := a.store.EachOrg(ctx, func(o org.Contents) error {

@@ -3,21 +3,36 @@ package app
 import (
 	"context"
 	"crypto/ed25519"
+	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/clock"
+	"github.com/turnpike-gateway/turnpike/internal/config"
+	"github.com/turnpike-gateway/turnpike/internal/directory"
+	"github.com/turnpike-gateway/turnpike/internal/store/database"
 )
 
-// newKeeper returns what signs the ends of the audit's chains.
-func (a *App) newKeeper(ctx context.Context) (*audit.Keeper, error) {
-	key, err := a.auditKey()
-	if err != nil {
-		return nil, err
-	}
+// auditing keeps the audit log.
+type auditing struct {
+	store      *database.Store
+	directory  *directory.Directory
+	config     *config.Config // of the start
+	acceptLoss bool
+	log        *slog.Logger
+	keeper     *audit.Keeper
+
+	recording sync.RWMutex // held for reading by record
+	ended     bool         // nothing is recorded any more; guarded by recording
+}
+
+// newKeeper returns what signs the ends of the audit's chains, with the key.
+func (a *auditing) newKeeper(ctx context.Context, key ed25519.PrivateKey) (*audit.Keeper, error) {
 	if err := a.checkLoss(ctx, key); err != nil {
 		return nil, err
 	}
@@ -33,7 +48,7 @@ func days(n int) time.Duration { return time.Duration(n) * 24 * time.Hour }
 const lastCheckpoint = 5 * time.Second
 
 // stopKeeper signs what was recorded last. A store in trouble is not waited for.
-func (a *App) stopKeeper() {
+func (a *auditing) stopKeeper() {
 	ctx, cancel := context.WithTimeout(context.Background(), lastCheckpoint)
 	defer cancel()
 	if err := a.keeper.Stop(ctx); err != nil {
@@ -67,7 +82,7 @@ func (e *lossError) Error() string {
 // checkLoss returns a *lossError if the store has fewer audit rows than the file
 // of checkpoints speaks of. If the operator accepts that, the audit of each org
 // gets a row that says so, and the file a signed mark.
-func (a *App) checkLoss(ctx context.Context, key ed25519.PrivateKey) error {
+func (a *auditing) checkLoss(ctx context.Context, key ed25519.PrivateKey) error {
 	file := audit.Witness{Path: CheckpointsPath(a.config)}
 	witness, _, err := file.Read()
 	if err != nil {
@@ -101,7 +116,7 @@ func (a *App) checkLoss(ctx context.Context, key ed25519.PrivateKey) error {
 }
 
 // recordLoss writes the row first: without the mark, the next start asks again.
-func (a *App) recordLoss(ctx context.Context, file audit.Witness, key ed25519.PrivateKey, l audit.Loss) error {
+func (a *auditing) recordLoss(ctx context.Context, file audit.Witness, key ed25519.PrivateKey, l audit.Loss) error {
 	at := clock.Wall().UnixMilli()
 	body := audit.DataLoss{First: l.Stored + 1, Last: l.Signed, CheckpointAt: l.At}
 	if err := a.store.Record(ctx, l.Org, audit.Entry{Kind: audit.KindDataLoss, At: at, Body: body}); err != nil {
@@ -115,4 +130,35 @@ func (a *App) recordLoss(ctx context.Context, file audit.Witness, key ed25519.Pr
 	}
 	a.log.Warn("starting without audit rows and runs that were lost", "org", l.Org, "first_row", body.First, "last_row", body.Last)
 	return nil
+}
+
+// record is [App.Record].
+func (a *auditing) record(ctx context.Context, orgID string, e audit.Entry, now bool) error {
+	a.recording.RLock()
+	defer a.recording.RUnlock()
+	if err := a.recordable(orgID); err != nil {
+		return err
+	}
+	if now {
+		return a.store.RecordNow(ctx, orgID, e)
+	}
+	return a.store.Record(ctx, orgID, e)
+}
+
+// recordable is called with recording held for reading.
+func (a *auditing) recordable(orgID string) error {
+	switch {
+	case a.ended:
+		return errors.New("the gateway is closed")
+	case !a.directory.Has(orgID):
+		return fmt.Errorf("the gateway has no org %q", orgID)
+	}
+	return nil
+}
+
+// endRecording waits until what the program records is stored: the rows get the last checkpoint.
+func (a *auditing) endRecording() {
+	a.recording.Lock()
+	defer a.recording.Unlock()
+	a.ended = true
 }

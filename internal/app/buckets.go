@@ -28,6 +28,7 @@ type buckets struct {
 	replicas bool                             // others could not read what is on this disk
 	org      func(id string) (*org.Org, bool) // false = there is no such org
 	refuse   func() error                     // why no more may be written to the disk; nil = it may
+	links    *files.Links                     // makes signed URLs
 
 	observe func(operation, kind, outcome string) // nil = nobody counts
 	log     *slog.Logger
@@ -37,7 +38,7 @@ type buckets struct {
 // buckets; nil = nowhere.
 func (a *App) newBuckets(chunks blobdatabase.Table) (*buckets, error) {
 	limits := func() blob.Limits {
-		caps := a.current.Load().config.OrgCaps
+		caps := a.live.current.Load().config.OrgCaps
 		return blob.Limits{Bytes: caps.FileBytes, Files: int64(caps.Files)}
 	}
 	store, err := blobdisk.New(filepath.Join(a.config.Data, FilesDirectory), blobdisk.Options{Log: a.log, Limits: limits})
@@ -50,7 +51,7 @@ func (a *App) newBuckets(chunks blobdatabase.Table) (*buckets, error) {
 	}
 	return &buckets{
 		disk: store, database: inDatabase, replicas: a.config.Replica != nil,
-		s3: s3.New(s3.Options{Client: a.out.Guarded(egress.GuardedOptions{}), Secret: a.orgSecret, Log: a.log}), log: a.log,
+		s3: s3.New(s3.Options{Client: a.out.Guarded(egress.GuardedOptions{}), Secret: a.vault.orgSecret, Log: a.log}), log: a.log,
 		observe: a.shown.stored(),
 		org:     func(id string) (*org.Org, bool) { return a.directory.Org(id) }, refuse: func() error { return a.disk.refusal() },
 	}, nil
@@ -105,52 +106,26 @@ func (b *buckets) ofKeys(_ context.Context, orgID string) (blob.Bucket, error) {
 	return watched{b.disk.Bucket(space(o), settings), b, orgID, settings}, nil
 }
 
-// sweepFiles deletes the files of orgs that do not exist, and those of keys whose time is over.
-func (a *App) sweepFiles(ctx context.Context) {
-	a.buckets.sweep(ctx)
-	exist := func() ([]string, error) { return a.orgIDs(ctx) }
-	switch n, err := a.sandbox.Sweep(ctx, exist); {
-	case err != nil && ctx.Err() == nil:
-		a.log.Error("the working directories of deleted orgs were not removed; the gateway tries again within the hour", "error", err)
-	case n > 0:
-		a.log.Info("the working directories of deleted orgs were removed", "orgs", n)
-	}
-	ids, err := a.orgIDs(ctx)
-	if err = errors.Join(err, a.files.Sweep(ctx, ids)); err != nil && ctx.Err() == nil {
-		a.log.Error("files that have expired were not deleted; the gateway tries again within the hour", "error", err)
-	}
-}
-
-// orgIDs returns the ids of all orgs.
-func (a *App) orgIDs(ctx context.Context) ([]string, error) {
-	orgs, err := a.store.Orgs(ctx)
-	ids := make([]string, len(orgs))
-	for i, o := range orgs {
-		ids[i] = o.ID
-	}
-	return ids, err
-}
-
 // newLinks returns what makes signed URLs.
 func (a *App) newLinks() (*files.Links, error) {
-	key, err := a.urlKey()
+	key, err := a.keys.urlKey()
 	if err != nil {
 		return nil, err
 	}
-	l := &files.Links{Signer: blob.NewSigner(key), Public: func() string { return a.current.Load().config.PublicURL }, Now: clock.Wall}
+	l := &files.Links{Signer: blob.NewSigner(key), Public: func() string { return a.live.current.Load().config.PublicURL }, Now: clock.Wall}
 	if a.listener != nil && addrPort(a.listener).Addr().IsLoopback() {
 		l.Own = a.URL()
 	}
 	return l, nil
 }
 
-// linkToFile returns a signed URL for a tool of an org.
-func (a *App) linkToFile(orgID, bucket, path string) (storagetool.Link, error) {
-	o, ok := a.directory.Org(orgID)
+// link returns a signed URL for a tool of an org.
+func (b *buckets) link(orgID, bucket, path string) (storagetool.Link, error) {
+	o, ok := b.org(orgID)
 	if !ok {
 		return storagetool.Link{}, blob.ErrDeleted
 	}
-	made, until, err := a.links.Make(o, bucket, path, blob.MaxSigned, nil)
+	made, until, err := b.links.Make(o, bucket, path, blob.MaxSigned, nil)
 	if f := (*fault.Error)(nil); errors.As(err, &f) {
 		return storagetool.Link{}, &storagetool.MissingError{Why: f.Message, Setting: f.Setting}
 	}

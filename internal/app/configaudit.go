@@ -24,7 +24,7 @@ const configurationFile = "configuration.json"
 // recordConfiguration records in the audit log what has changed in the configuration since
 // it was read last, and remembers it. The first configuration is no change. A failure is
 // logged: it must not keep the gateway from serving.
-func (a *App) recordConfiguration(ctx context.Context, c *config.Config) {
+func (a *auditing) recordConfiguration(ctx context.Context, c *config.Config) {
 	path := filepath.Join(a.config.Data, configurationFile)
 	now, before := c.Shown(), map[string]string{}
 	data, err := os.ReadFile(path)
@@ -47,7 +47,7 @@ func (a *App) recordConfiguration(ctx context.Context, c *config.Config) {
 
 // recordChanges records changes by the operator: in the operator's audit log, and those of
 // an org in that of the org too.
-func (a *App) recordChanges(ctx context.Context, changes []audit.Management) error {
+func (a *auditing) recordChanges(ctx context.Context, changes []audit.Management) error {
 	by := org.Author{Principal: org.Operator, At: clock.Wall().UnixMilli()}
 	for _, m := range changes {
 		chains := []string{org.Operator}

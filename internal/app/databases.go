@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/directory"
@@ -12,25 +13,32 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/sqltool"
 )
 
-// checkDatabases refuses databases of an org whose role may do too much, and those whose address the outbound policy
+// databases are the connections to databases of orgs.
+type databases struct {
+	*sqltool.Connections
+	secret func(ctx context.Context, orgID, reference string) (string, error)
+	log    *slog.Logger
+}
+
+// check refuses databases of an org whose role may do too much, and those whose address the outbound policy
 // refuses. One that cannot be reached is no reason: its secret may be stored later.
-func (a *App) checkDatabases(ctx context.Context, orgID string, all []org.Database) error {
+func (d databases) check(ctx context.Context, orgID string, all []org.Database) error {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second) // somebody waits for the answer
 	defer cancel()
-	for _, d := range all {
-		_, err := a.databases.Check(ctx, orgID, d, func(ctx context.Context, reference string) (string, error) {
-			return a.orgSecret(ctx, orgID, reference)
+	for _, one := range all {
+		_, err := d.Check(ctx, orgID, one, func(ctx context.Context, reference string) (string, error) {
+			return d.secret(ctx, orgID, reference)
 		})
 		var blocked *egress.BlockedError
 		switch {
 		case sqltool.IsDangerous(err):
-			return fault.New(fault.Unprocessable, "dangerous_role", "the database %q: %v", d.Name, err).In("databases")
+			return fault.New(fault.Unprocessable, "dangerous_role", "the database %q: %v", one.Name, err).In("databases")
 		case errors.As(err, &blocked):
-			refused := fault.New(fault.Unprocessable, "outbound_ssrf_blocked", "the outbound policy refuses the address of the database %q: %s%s", d.Name, blocked.Reason, directory.AllowedBy(blocked)).In("databases")
+			refused := fault.New(fault.Unprocessable, "outbound_ssrf_blocked", "the outbound policy refuses the address of the database %q: %s%s", one.Name, blocked.Reason, directory.AllowedBy(blocked)).In("databases")
 			refused.Setting = blocked.Setting()
 			return refused
 		case err != nil:
-			a.log.Info("a database of an org cannot be reached yet", "org", orgID, "database", d.Name)
+			d.log.Info("a database of an org cannot be reached yet", "org", orgID, "database", one.Name)
 		}
 	}
 	return nil

@@ -44,4 +44,4 @@ func declareAgents(ctx context.Context, c *config.Config, store agent.Store, log
 }
 
 // agentsOf returns the agents that the configuration file declares of an org.
-func (a *App) agentsOf(orgID string) []agent.Agent { return (*a.agents.Load())[orgID] }
+func (l *live) agentsOf(orgID string) []agent.Agent { return (*l.agents.Load())[orgID] }

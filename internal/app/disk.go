@@ -1,15 +1,11 @@
 package app
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/fault"
-	"github.com/turnpike-gateway/turnpike/internal/store/database"
 )
 
 // diskRetry is how long a caller is asked to wait for space on the disk.
@@ -80,46 +76,5 @@ func (d *disk) look() {
 	low.RetryAfter = diskRetry
 	if d.low.Swap(low) == nil {
 		d.log.Error("the disk is nearly full; new runs and relayed requests are rejected", "directory", d.path, "free_mib", free>>20, "min_free_disk_mib", floor>>20)
-	}
-}
-
-// A start needs this many free bytes: a store that cannot be opened with less is
-// waited for.
-const leastFree = 1 << 20
-
-// openStore opens the store. On a full disk it says so and waits until there is
-// space, or until ctx is done.
-func (a *App) openStore(ctx context.Context, o database.Options) (*database.Store, error) {
-	if a.config.UsesPostgres() {
-		return a.openServer(ctx)
-	}
-	again := time.NewTicker(time.Second)
-	defer again.Stop()
-	for waits := false; ; waits = true {
-		store, err := database.Open(ctx, o)
-		if err == nil {
-			a.diskFull.Store(false)
-			if waits {
-				a.log.Info("the disk has space again: the gateway starts")
-			}
-			return store, nil
-		}
-		free, unknown := freeSpace(a.config.Data)
-		if unknown != nil || free >= leastFree || errors.Is(err, database.ErrLocked) || errors.Is(err, database.ErrSchema) {
-			return nil, err
-		}
-		a.diskFull.Store(true)
-		if !waits {
-			log := a.log
-			if a.listener != nil {
-				log = log.With("listen", a.listener.Addr().String())
-			}
-			log.Error("the disk is full: the gateway waits for space before it starts", "directory", a.config.Data, "free_kib", free>>10, "error", err)
-		}
-		select {
-		case <-again.C:
-		case <-ctx.Done():
-			return nil, fmt.Errorf("stopped while the disk was full: %w", err)
-		}
 	}
 }

@@ -24,7 +24,7 @@ const (
 // fetch returns the image or the file at a URL that a client has written. The
 // outbound policy applies: its refusal is an [egress.BlockedError]. Redirects are not
 // followed. Any other error is written for the client and names no address.
-func (a *App) fetch(ctx context.Context, url string, memory tool.Memory) ([]byte, error) {
+func (a *adapters) fetch(ctx context.Context, url string, memory tool.Memory) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return nil, errors.New("the URL is not valid")

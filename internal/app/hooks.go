@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/agent"
+	"github.com/turnpike-gateway/turnpike/internal/directory"
 	"github.com/turnpike-gateway/turnpike/internal/egress"
 	"github.com/turnpike-gateway/turnpike/internal/hook"
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
@@ -16,21 +17,27 @@ import (
 // hooks returns what asks the http hooks of orgs and agents.
 func (a *App) hooks(retained *memlimit.Limiter) *hook.Sender {
 	return hook.New(hook.Options{
-		Client: a.out.Guarded(egress.GuardedOptions{}), Secret: a.vaultSecret, Secrets: a.secrets, Target: a.hookTarget, Rows: a.store.Rows, Memory: retained,
+		Client: a.out.Guarded(egress.GuardedOptions{}), Secret: a.vault.secret, Secrets: a.secrets, Target: hookTargets{a.store, a.directory}.of, Rows: a.store.Rows, Memory: retained,
 	})
 }
 
-// hookTarget returns where a hook is sent to: one of an org as the org has it now, one of an agent as the
+// hookTargets says where hooks are sent to.
+type hookTargets struct {
+	sessions  agent.Sessions
+	directory *directory.Directory
+}
+
+// of returns where a hook is sent to: one of an org as the org has it now, one of an agent as the
 // session of the run has it.
-func (a *App) hookTarget(ctx context.Context, q run.HookQuestion) (hook.Target, error) {
+func (t hookTargets) of(ctx context.Context, q run.HookQuestion) (hook.Target, error) {
 	if q.Hook.Agent {
-		session, _, err := a.store.TurnOf(ctx, q.Org, q.RunID)
+		session, _, err := t.sessions.TurnOf(ctx, q.Org, q.RunID)
 		if err != nil {
 			return hook.Target{}, err
 		}
 		return agentHookTarget(session.Snapshot, q.Hook.ID)
 	}
-	found, ok := a.directory.Org(q.Org)
+	found, ok := t.directory.Org(q.Org)
 	if !ok {
 		return hook.Target{}, org.ErrNotFound
 	}

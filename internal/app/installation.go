@@ -18,13 +18,20 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 )
 
+// credentials are the secrets of the configuration, and the keys that it does not name.
+type credentials struct {
+	*config.Secrets
+	shared *installation.Keys // what all replicas share; nil = keys that the configuration does not name are in files
+	data   string             // the data directory
+}
+
 // install compares the secrets of the configuration with those of the installation, and takes its keys. table is where
 // the store has them; nil = each key that the configuration does not name is in a file of the data directory.
-func (a *App) install(ctx context.Context, table installation.Secrets) (err error) {
+func (c *credentials) install(ctx context.Context, table installation.Secrets) (err error) {
 	if table == nil {
 		return nil
 	}
-	a.shared, err = installation.Open(ctx, table, configured(a.keys))
+	c.shared, err = installation.Open(ctx, table, configured(c.Secrets))
 	if err != nil {
 		return fmt.Errorf("the secrets of this replica and of the installation: %w", err)
 	}
@@ -32,25 +39,25 @@ func (a *App) install(ctx context.Context, table installation.Secrets) (err erro
 }
 
 // renews reports whether secrets that the previous master key has sealed are put under the present one.
-func (a *App) renews() bool { return a.shared == nil || a.shared.Renews }
+func (c *credentials) renews() bool { return c.shared == nil || c.shared.Renews }
 
 // pepper returns that of the result cache; empty = a new one for this process.
-func (a *App) pepper() string {
-	if a.shared != nil {
-		return a.shared.Pepper.Reveal()
+func (c *credentials) pepper() string {
+	if c.shared != nil {
+		return c.shared.Pepper.Reveal()
 	}
-	return a.keys.Pepper.Reveal()
+	return c.Pepper.Reveal()
 }
 
 // auditKey returns what signs the ends of the audit's chains.
-func (a *App) auditKey() (ed25519.PrivateKey, error) {
+func (c *credentials) auditKey() (ed25519.PrivateKey, error) {
 	switch {
-	case a.shared != nil:
-		return a.shared.Audit, nil
-	case a.keys.Audit != nil:
-		return a.keys.Audit, nil
+	case c.shared != nil:
+		return c.shared.Audit, nil
+	case c.Audit != nil:
+		return c.Audit, nil
 	}
-	key, err := audit.LoadOrCreateKey(filepath.Join(a.config.Data, AuditKeyFile))
+	key, err := audit.LoadOrCreateKey(filepath.Join(c.data, AuditKeyFile))
 	if err != nil {
 		return nil, fmt.Errorf("audit key: %w", err)
 	}
@@ -58,11 +65,11 @@ func (a *App) auditKey() (ed25519.PrivateKey, error) {
 }
 
 // urlKey returns what signs URLs. Without an installation it is of this data directory, and of no backup.
-func (a *App) urlKey() ([]byte, error) {
-	if a.shared != nil {
-		return a.shared.URLs, nil
+func (c *credentials) urlKey() ([]byte, error) {
+	if c.shared != nil {
+		return c.shared.URLs, nil
 	}
-	path := filepath.Join(a.config.Data, URLKeyFile)
+	path := filepath.Join(c.data, URLKeyFile)
 	key, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		key = make([]byte, 32)
@@ -81,15 +88,15 @@ func (a *App) urlKey() ([]byte, error) {
 // runKeys returns what seals the addresses and credentials of the servers that requests declare,
 // for the next owner of a durable run: the key of the installation, else the master key, or without one a key of this data
 // directory, which the first start makes. A backup of the database does not have it.
-func (a *App) runKeys() (*secret.Keyring, error) {
-	if a.shared != nil {
-		return a.shared.Runs, nil
+func (c *credentials) runKeys() (*secret.Keyring, error) {
+	if c.shared != nil {
+		return c.shared.Runs, nil
 	}
-	path := filepath.Join(a.config.Data, RunKeyFile)
+	path := filepath.Join(c.data, RunKeyFile)
 	key, err := readRunKey(path)
 	switch {
-	case key == nil && err == nil && a.keys.Vault != nil:
-		return a.keys.Vault, nil
+	case key == nil && err == nil && c.Vault != nil:
+		return c.Vault, nil
 	case key == nil && err == nil:
 		key = make([]byte, 32)
 		_, _ = rand.Read(key) // never fails
@@ -98,8 +105,8 @@ func (a *App) runKeys() (*secret.Keyring, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the key of stored runs: %w", err)
 	}
-	if a.keys.Vault != nil { // runs of the time before it had a master key
-		return installation.RunKeys(key, a.keys.Master)
+	if c.Vault != nil { // runs of the time before it had a master key
+		return installation.RunKeys(key, c.Master)
 	}
 	return secret.NewKeyring(secret.NewValue(string(encodeKey(key))))
 }

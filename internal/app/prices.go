@@ -42,6 +42,6 @@ func (p *prices) find(card *money.Card, at time.Time, m priced) money.Price {
 }
 
 // price returns what a target's model costs today, in UTC.
-func (a *App) price(t loop.Target) money.Price {
-	return a.prices.find(a.card.Load(), clock.Wall(), priced{t.Provider, a.providerKind(t.Provider), t.Model})
+func (l *live) price(t loop.Target) money.Price {
+	return l.prices.find(l.card.Load(), clock.Wall(), priced{t.Provider, l.providerKind(t.Provider), t.Model})
 }

@@ -3,12 +3,14 @@ package app
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/config"
+	"github.com/turnpike-gateway/turnpike/internal/egress"
 	"github.com/turnpike-gateway/turnpike/internal/provider/anthropic"
 	"github.com/turnpike-gateway/turnpike/internal/provider/bedrock"
 	"github.com/turnpike-gateway/turnpike/internal/provider/demo"
@@ -20,8 +22,16 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 )
 
-// providers builds the adapters, in configuration order.
-func (a *App) providers(s *settings) ([]route.Provider, error) {
+// adapters makes the adapters of providers.
+type adapters struct {
+	out     *egress.Egress
+	local   demo.Servers
+	demoURL string // of the demo model; "" = it does not run
+	log     *slog.Logger
+}
+
+// build makes the adapters, in configuration order.
+func (a *adapters) build(s *settings) ([]route.Provider, error) {
 	var out []route.Provider
 	for _, p := range s.config.Providers {
 		key := s.keys.Providers[p.Name]
@@ -54,7 +64,7 @@ func (a *App) providers(s *settings) ([]route.Provider, error) {
 	return out, nil
 }
 
-func (a *App) anthropic(p config.Provider, key secret.Value) *anthropic.Provider {
+func (a *adapters) anthropic(p config.Provider, key secret.Value) *anthropic.Provider {
 	o := anthropic.Options{Fetch: a.fetch}
 	if p.DefaultMaxTokens != nil {
 		o.MaxTokens = *p.DefaultMaxTokens
@@ -68,7 +78,7 @@ const awsTimeout = 4 * time.Second
 
 // bedrock builds the adapter of Bedrock. The API key of the provider, or else its keys,
 // or else the AWS credential chain, which nothing reads before the first request.
-func (a *App) bedrock(p config.Provider, key secret.Value, keys config.AWS) *bedrock.Provider {
+func (a *adapters) bedrock(p config.Provider, key secret.Value, keys config.AWS) *bedrock.Provider {
 	o := bedrock.Options{Region: p.Region, Fetch: a.fetch}
 	switch {
 	case !key.IsZero():
@@ -109,7 +119,7 @@ func withAPIVersion(p config.Provider) string {
 }
 
 // endpoint returns how the adapter of a provider calls it.
-func (a *App) endpoint(p config.Provider, baseURL string, key secret.Value) wire.Endpoint {
+func (a *adapters) endpoint(p config.Provider, baseURL string, key secret.Value) wire.Endpoint {
 	return wire.Endpoint{
 		BaseURL:   baseURL,
 		APIKey:    func(context.Context) (string, error) { return key.Reveal(), nil },
@@ -121,7 +131,7 @@ func (a *App) endpoint(p config.Provider, baseURL string, key secret.Value) wire
 
 // demoModel returns where the demo model answers: a server of our own unless
 // the configuration names one.
-func (a *App) demoModel(p config.Provider) (string, error) {
+func (a *adapters) demoModel(p config.Provider) (string, error) {
 	if p.BaseURL != "" {
 		return p.BaseURL, nil
 	}

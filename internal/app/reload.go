@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/audit"
 	"github.com/turnpike-gateway/turnpike/internal/config"
 	"github.com/turnpike-gateway/turnpike/internal/directory"
+	"github.com/turnpike-gateway/turnpike/internal/money"
 	"github.com/turnpike-gateway/turnpike/internal/rates"
 	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
@@ -25,6 +27,14 @@ const reloadTimeout = time.Minute
 type settings struct {
 	config *config.Config
 	keys   *config.Secrets
+}
+
+// live is what is read from the latest configuration.
+type live struct {
+	current atomic.Pointer[settings]
+	agents  atomic.Pointer[declaredAgents]
+	card    atomic.Pointer[money.Card] // the prices of models
+	prices  prices
 }
 
 // Reload applies the changes of a new configuration that can be applied while the gateway
@@ -41,7 +51,7 @@ func (a *App) Reload(ctx context.Context, c *config.Config) error {
 	if err != nil {
 		return err
 	}
-	was, next := a.current.Load(), &settings{c, keys}
+	was, next := a.live.current.Load(), &settings{c, keys}
 	changes := config.Changes(was.config, c)
 	credentials := changedCredentials(was.keys, keys)
 	inProviders := func(c config.Change) bool { return c.Within("providers") || c.Within("routes") || c.Within("models") }
@@ -49,12 +59,12 @@ func (a *App) Reload(ctx context.Context, c *config.Config) error {
 	if err := a.apply(ctx, next, newProviders); err != nil {
 		return err
 	}
-	a.replica.Settle(ctx)
+	a.replicas.Settle(ctx)
 	if days := c.Runs.RetentionDays; days != was.config.Runs.RetentionDays {
 		a.retention.stop()
-		a.retention.start(ctx, a.store, a.sweepFiles, a.duty, days, a.log)
+		a.retention.start(ctx, days)
 	}
-	a.recordConfiguration(ctx, c)
+	a.audit.recordConfiguration(ctx, c)
 	count := len(credentials)
 	if !bytes.Equal(config.FormatRates(was.config.RateRows), config.FormatRates(c.RateRows)) {
 		count++
@@ -63,7 +73,7 @@ func (a *App) Reload(ctx context.Context, c *config.Config) error {
 	for _, path := range credentials {
 		m := configChange(path, map[string]string{}, map[string]string{})
 		m.Action = "replace"
-		if err := a.recordChanges(ctx, []audit.Management{m}); err != nil {
+		if err := a.audit.recordChanges(ctx, []audit.Management{m}); err != nil {
 			a.log.Error("a changed credential may be missing in the audit log", "key", path, "error", err)
 		}
 		a.log.Info("configuration changed: a credential has another value", "key", path)
@@ -95,7 +105,7 @@ func (a *App) apply(ctx context.Context, next *settings, newProviders bool) erro
 	}
 	var providers []route.Provider
 	if newProviders {
-		if providers, err = a.providers(next); err != nil {
+		if providers, err = a.adapters.build(next); err != nil {
 			return err
 		}
 	}
@@ -113,7 +123,7 @@ func (a *App) apply(ctx context.Context, next *settings, newProviders bool) erro
 	if err != nil {
 		return err
 	}
-	a.agents.Store(&agents)
+	a.live.agents.Store(&agents)
 	if err := a.store.SetCaps(ctx, next.config.OrgCaps); err != nil {
 		return err
 	}
@@ -123,8 +133,8 @@ func (a *App) apply(ctx context.Context, next *settings, newProviders bool) erro
 	a.out.SetPolicy(OutboundPolicy(next.config.Outbound.SSRF))
 	a.runner.SetMaxFollowers(next.config.MaxFollowersPerRun)
 	a.disk.setFloor(next.config.MinFreeDiskMiB)
-	a.card.Store(card)
-	a.current.Store(next)
+	a.live.card.Store(card)
+	a.live.current.Store(next)
 	return nil
 }
 
@@ -163,8 +173,8 @@ func changedValues(was, is map[string]secret.Value) (names []string) {
 }
 
 // providerKind returns the kind of a provider; "" if it is not configured.
-func (a *App) providerKind(name string) string {
-	providers := a.current.Load().config.Providers
+func (l *live) providerKind(name string) string {
+	providers := l.current.Load().config.Providers
 	for i := range providers {
 		if providers[i].Name == name {
 			return providers[i].Kind
@@ -174,16 +184,16 @@ func (a *App) providerKind(name string) string {
 }
 
 // keepFor returns how long responses are stored: as long as their runs.
-func (a *App) keepFor() time.Duration {
+func (l *live) keepFor() time.Duration {
 	const never = 36_500 // days: the most that can be set
-	return time.Duration(cmp.Or(a.current.Load().config.Runs.RetentionDays, never)) * 24 * time.Hour
+	return time.Duration(cmp.Or(l.current.Load().config.Runs.RetentionDays, never)) * 24 * time.Hour
 }
 
 // compaction returns what the current configuration says of prompts that are too long.
-func (a *App) compaction() resolve.Compaction {
-	c := a.current.Load().config.Compaction
+func (l *live) compaction() resolve.Compaction {
+	c := l.current.Load().config.Compaction
 	return resolve.Compaction{Model: c.Model, ExcludeTools: c.ExcludeTools}
 }
 
 // maxRoundsCap returns the current max_rounds_cap; 0 = not set.
-func (a *App) maxRoundsCap() int { return a.current.Load().config.MaxRoundsCap }
+func (l *live) maxRoundsCap() int { return l.current.Load().config.MaxRoundsCap }

@@ -15,6 +15,7 @@ import (
 type resources struct {
 	directory *directory.Directory
 	router    *route.Router
+	live      *live
 }
 
 // For implements run.Resources.

@@ -59,12 +59,12 @@ func ownPython(added, digest string) string {
 func (a *App) newSandbox(ctx context.Context, program []string) (*sandbox.Manager, error) {
 	o := SandboxOptions(a.config, program)
 	o.Client, o.Key, o.Log = a.out.Operator(), a.keys.Sandbox.Reveal(), a.log
-	if a.server != nil {
+	if a.storage.server != nil {
 		place, err := placeOf(o.Dir)
 		if err != nil {
 			return nil, fmt.Errorf("the name of the directory of code sessions: %w", err)
 		}
-		o.Places, o.Place, o.Shared = postgres.NewPlaces(a.server.DB()), place, a.shared.URLs
+		o.Places, o.Place, o.Shared = postgres.NewPlaces(a.storage.server.DB()), place, a.keys.shared.URLs
 	}
 	return sandbox.New(ctx, o)
 }

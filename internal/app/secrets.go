@@ -14,6 +14,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/journal"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/secret"
+	"github.com/turnpike-gateway/turnpike/internal/store/database"
 )
 
 // vaultStore is a store with secrets that are sealed under the master key.
@@ -41,22 +42,22 @@ func ReadMasterKey(data string) (secret.Value, error) {
 
 // ownMasterKey takes the master key of the data directory if the configuration has none, and makes it at the first
 // start. It makes none for a database with encrypted secrets, which only the lost key can decrypt: then the vault is off.
-func (a *App) ownMasterKey(ctx context.Context) error {
-	if a.server != nil || !a.keys.Master.IsZero() {
+func (c *credentials) ownMasterKey(ctx context.Context, store vaultStore, log *slog.Logger) error {
+	if !c.Master.IsZero() {
 		return nil
 	}
-	key, err := ReadMasterKey(a.config.Data)
+	key, err := ReadMasterKey(c.data)
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(a.config.Data, MasterKeyFile)
+	path := filepath.Join(c.data, MasterKeyFile)
 	if key.IsZero() {
-		count, err := sealedSecrets(ctx, a.store)
+		count, err := sealedSecrets(ctx, store)
 		if err != nil {
 			return err
 		}
 		if count > 0 {
-			a.log.Warn("the master key is missing: the secrets of orgs and webhooks cannot be decrypted, and no new ones can be "+
+			log.Warn("the master key is missing: the secrets of orgs and webhooks cannot be decrypted, and no new ones can be "+
 				"stored; restore the file, or set master_key to the key that the gateway had", "file", path, "secrets", count)
 			return nil
 		}
@@ -66,11 +67,11 @@ func (a *App) ownMasterKey(ctx context.Context) error {
 		if err := createSynced(path, append(encodeKey(random), '\n')); err != nil {
 			return fmt.Errorf("the master key: %w", err)
 		}
-		a.log.Warn("made a master key, which encrypts the secrets of orgs; keep a copy in another place: no backup contains it",
+		log.Warn("made a master key, which encrypts the secrets of orgs; keep a copy in another place: no backup contains it",
 			"file", path)
 	}
-	a.keys.Master = key
-	a.keys.Vault, err = secret.NewKeyring(key)
+	c.Master = key
+	c.Vault, err = secret.NewKeyring(key)
 	return err
 }
 
@@ -169,35 +170,43 @@ func renewWebhook(ctx context.Context, keys *secret.Keyring, store journal.Webho
 	return true, store.UpdateWebhook(ctx, w, next, org.Author{})
 }
 
-// openSecret decrypts a secret of the vault.
-func (a *App) openSecret(orgID, name string, sealed []byte) (secret.Value, error) {
-	if a.keys.Vault == nil {
-		return secret.Value{}, secret.ErrNoVault
-	}
-	return a.keys.Vault.Open(orgID, name, sealed)
+// vault opens the secrets that are sealed under the master key.
+type vault struct {
+	keys     *credentials
+	store    *database.Store
+	resolver *secret.Resolver
+	fromFile func(orgID string) bool // whether the configuration file has the settings of an org
 }
 
-// vaultSecret returns a secret of the org's vault.
-func (a *App) vaultSecret(ctx context.Context, orgID, name string) (secret.Value, error) {
-	stored, err := a.store.Secret(ctx, orgID, name)
+// open decrypts a secret of the vault.
+func (v *vault) open(orgID, name string, sealed []byte) (secret.Value, error) {
+	if v.keys.Vault == nil {
+		return secret.Value{}, secret.ErrNoVault
+	}
+	return v.keys.Vault.Open(orgID, name, sealed)
+}
+
+// secret returns a secret of the org's vault.
+func (v *vault) secret(ctx context.Context, orgID, name string) (secret.Value, error) {
+	stored, err := v.store.Secret(ctx, orgID, name)
 	if err != nil {
 		return secret.Value{}, err
 	}
-	return a.openSecret(orgID, name, stored.Sealed)
+	return v.open(orgID, name, stored.Sealed)
 }
 
 // orgSecret returns what a reference in the settings of an org stands for. Only those of the configuration file may
 // refer to the environment and to files of the gateway. The error wraps [org.ErrNotFound] if the vault has no such
 // secret.
-func (a *App) orgSecret(ctx context.Context, orgID, reference string) (string, error) {
+func (v *vault) orgSecret(ctx context.Context, orgID, reference string) (string, error) {
 	text, err := secret.Parse(reference)
 	if err != nil {
 		return "", err
 	}
-	vault := func(ctx context.Context, name string) (secret.Value, error) { return a.vaultSecret(ctx, orgID, name) }
-	resolver := secret.VaultOnly(vault)
-	if a.directory.FromFile(orgID).Runtime {
-		resolver = a.secrets.WithVault(vault)
+	ofVault := func(ctx context.Context, name string) (secret.Value, error) { return v.secret(ctx, orgID, name) }
+	resolver := secret.VaultOnly(ofVault)
+	if v.fromFile(orgID) {
+		resolver = v.resolver.WithVault(ofVault)
 	}
 	value, err := resolver.Resolve(ctx, text)
 	return value.Reveal(), err

@@ -25,6 +25,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/route"
 	"github.com/turnpike-gateway/turnpike/internal/run"
 	"github.com/turnpike-gateway/turnpike/internal/spend"
+	"github.com/turnpike-gateway/turnpike/internal/store/database"
 	"github.com/turnpike-gateway/turnpike/internal/telemetry"
 )
 
@@ -42,6 +43,7 @@ type shown struct {
 	listener  net.Listener // of the metrics; nil = there are none
 	server    *http.Server
 	tasks     sync.WaitGroup
+	store     *database.Store
 
 	router    atomic.Pointer[route.Router]        // whose breakers the metrics show; nil = not made yet
 	pool      atomic.Pointer[mcppool.Pool]        // whose servers the metrics show; nil = not made yet
@@ -54,6 +56,7 @@ type shown struct {
 // to, and what watches the gateway, whose spans leave over it.
 func (a *App) showTelemetry(ctx context.Context, env config.Environment) error {
 	s, own := &a.shown, []netip.AddrPort(nil)
+	s.store = a.store
 	if a.listener != nil {
 		own = append(own, addrPort(a.listener))
 	}
@@ -72,9 +75,9 @@ func (a *App) showTelemetry(ctx context.Context, env config.Environment) error {
 		return nil
 	}
 	o := telemetry.Options{
-		Content: a.config.Telemetry.Content, Kind: a.providerKind, Version: Version(),
-		Metrics: s.listener != nil, Queue: a.store.QueueLength, Waiting: a.waitingApprovals, QueuedRuns: a.queuedRuns, Servers: s.usedServers, Targets: s.targets, Expiring: s.expiringKeys, MCPSessions: s.mcpSessions, BudgetWrites: s.budgetWrites,
-		Outbox: a.outboxState, Replicas: a.replicas(), PoolWaits: a.poolWaits(),
+		Content: a.config.Telemetry.Content, Kind: a.live.providerKind, Version: Version(),
+		Metrics: s.listener != nil, Queue: a.store.QueueLength, Waiting: s.waitingApprovals, QueuedRuns: s.queuedRuns, Servers: s.usedServers, Targets: s.targets, Expiring: s.expiringKeys, MCPSessions: s.mcpSessions, BudgetWrites: s.budgetWrites,
+		Outbox: s.outboxState, Replicas: a.replicas.count(), PoolWaits: a.storage.poolWaits(),
 	}
 	var err error
 	if s.spans {
@@ -144,10 +147,10 @@ func (s *shown) recorded() func(string, audit.Entry) {
 
 // waitingApprovals returns how many approvals wait, -1 if the store cannot be read, and the age
 // of the oldest.
-func (a *App) waitingApprovals() (int, time.Duration) {
+func (s *shown) waitingApprovals() (int, time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	n, oldest, err := a.store.WaitingApprovals(ctx)
+	n, oldest, err := s.store.WaitingApprovals(ctx)
 	switch {
 	case err != nil:
 		return -1, 0
@@ -158,10 +161,10 @@ func (a *App) waitingApprovals() (int, time.Duration) {
 }
 
 // queuedRuns returns how many runs are queued, -1 if the store cannot be read.
-func (a *App) queuedRuns() int {
+func (s *shown) queuedRuns() int {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	queued, err := a.store.QueuedRuns(ctx)
+	queued, err := s.store.QueuedRuns(ctx)
 	if err != nil {
 		return -1
 	}
@@ -174,10 +177,10 @@ func (a *App) queuedRuns() int {
 
 // outboxState returns how many messages for webhooks wait, -1 if the store cannot be read, and the
 // age of the oldest.
-func (a *App) outboxState() (int, time.Duration) {
+func (s *shown) outboxState() (int, time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	state, err := a.store.OutboxState(ctx)
+	state, err := s.store.OutboxState(ctx)
 	switch {
 	case err != nil:
 		return -1, 0

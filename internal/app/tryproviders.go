@@ -12,10 +12,10 @@ import (
 // TryProviders asks each provider of the configuration for its list of models, as the gateway would, and calls tell in
 // their order. tried is false for a provider whose API has no such list.
 func TryProviders(ctx context.Context, c *config.Config, keys *config.Secrets, tell func(name string, tried bool, err error)) error {
-	a := &App{config: c, keys: keys, out: egress.New(OutboundPolicy(c.Outbound.SSRF), egress.Options{}), log: slog.New(slog.DiscardHandler)}
+	a := &adapters{out: egress.New(OutboundPolicy(c.Outbound.SSRF), egress.Options{}), log: slog.New(slog.DiscardHandler)}
 	defer a.out.CloseIdleConnections()
 	defer a.local.Stop()
-	all, err := a.providers(&settings{c, keys})
+	all, err := a.build(&settings{c, keys})
 	if err != nil {
 		return err
 	}

@@ -265,7 +265,7 @@ func (d *driver) unregister() {
 	d.declared.hangUp()
 	d.calls.settleHolds()
 	d.endTurn()
-	defer d.run.endAppends()
+	defer d.run.appends.end()
 	state := d.run.state()
 	over := d.aside || state.Finished != nil || state.Accepted != nil && state.ActiveSince == 0
 	d.leases.unregister(d.run.ctx, &d.live, over, d.unsure, d.failed)

@@ -388,7 +388,7 @@ func (r *Runner) enqueue(ctx context.Context, req *Request, lease journal.Lease,
 	d := newDriver(r.detachedContext(ctx), r, req, lease, account, feed)
 	d.run.callerAt = callerAt
 	defer d.run.cancel(errDiscarded)
-	defer d.run.endAppends()
+	defer d.run.appends.end()
 	defer d.declared.hangUp()
 	err := d.accept()
 	feed.End(err)

@@ -89,19 +89,15 @@ func (d *sessionKeeper) open() (*openedSession, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(d.run.ctx), appendTimeout)
 		opened, err := d.sessions.Open(ctx, name, began.Session, d.run.lease.RunID, asked.Continues.TTL, asked.Key)
 		cancel()
-		var known *journal.Submitted
-		var capped *org.CapError
-		var refused *fault.Error
+		answer, refused := asked.refusal(err)
 		switch {
 		case err == nil:
 			asked.Continues.Since, asked.Continues.Remembered, began.Version = opened.Since, opened.Remembered, opened.Version
 			return &openedSession{opened}, nil
 		case errors.Is(err, journal.ErrChanged) && d.run.ctx.Err() == nil:
 			asked.forget() // it is read again
-		case errors.As(err, &capped):
-			return nil, journal.Capped(capped)
-		case errors.As(err, &known), errors.As(err, &refused):
-			return nil, err
+		case refused, errors.As(err, new(*fault.Error)):
+			return nil, answer
 		default:
 			d.run.storeFailed(err)
 			return nil, journal.Unavailable(fmt.Errorf("session %s: %w", name.ID, err))

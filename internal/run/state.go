@@ -63,10 +63,7 @@ type runState struct {
 
 	withheld withheld // what is not stored unless the run parks
 	unsynced unsynced
-
-	appends       context.Context // see appendContext; nil = none
-	cancelAppends context.CancelFunc
-	appendsSince  time.Time
+	appends  appends
 }
 
 // accessNow returns what the key of the run may use now.
@@ -408,7 +405,7 @@ func (s *runState) write(b journal.Batch) error {
 	if account := s.account; !b.Sync && account != nil {
 		b.Retain = func(bytes int) { retain(account, bytes) }
 	}
-	err := s.journal.Append(s.appendContext(), s.lease, s.state().Seq, b)
+	err := s.journal.Append(s.appends.context(s.ctx), s.lease, s.state().Seq, b)
 	switch {
 	case err != nil || !forgets:
 	case parking:
@@ -429,22 +426,29 @@ func retain(account *memlimit.Account, bytes int) {
 	}
 }
 
-// appendContext returns a context that ends after appendTimeout, or up to a third earlier:
-// appends that follow each other share it and its timer.
-func (s *runState) appendContext() context.Context {
-	if s.appends == nil || time.Since(s.appendsSince) > appendTimeout/3 {
-		s.endAppends()
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), appendTimeout)
-		s.appends, s.cancelAppends, s.appendsSince = ctx, cancel, time.Now()
-	}
-	return s.appends
+// appends have contexts that end after appendTimeout, or up to a third earlier: appends that follow each other share
+// one and its timer. The zero value is ready.
+type appends struct {
+	ctx    context.Context // nil = none
+	cancel context.CancelFunc
+	since  time.Time
 }
 
-// endAppends releases the timer of appendContext.
-func (s *runState) endAppends() {
-	if s.cancelAppends != nil {
-		s.cancelAppends()
-		s.appends, s.cancelAppends = nil, nil
+// context returns the context for an append of a run with this one.
+func (a *appends) context(run context.Context) context.Context {
+	if a.ctx == nil || time.Since(a.since) > appendTimeout/3 {
+		a.end()
+		a.ctx, a.cancel = context.WithTimeout(context.WithoutCancel(run), appendTimeout)
+		a.since = time.Now()
+	}
+	return a.ctx
+}
+
+// end releases the timer.
+func (a *appends) end() {
+	if a.cancel != nil {
+		a.cancel()
+		a.ctx, a.cancel = nil, nil
 	}
 }
 

@@ -10,20 +10,26 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
+// auditLog answers requests for the audit log, and for the usage that it adds up.
+type auditLog struct {
+	base
+	audit audit.Sums
+}
+
 // The most rows that an answer has, and how many it has unless told.
 const (
 	maxAudit     = 200
 	defaultAudit = 50
 )
 
-// ListAudit answers GET /api/audit.
-func (h *Handler) ListAudit() surface.Endpoint {
+// List answers GET /api/audit.
+func (h *auditLog) List() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		q, err := auditQuery(r.URL.Query(), "after", "limit")
 		if err != nil {
 			return 0, nil, err
 		}
-		rows, next, err := audit.Page(r.Context(), caller.Org.ID, h.o.Audit, q)
+		rows, next, err := audit.Page(r.Context(), caller.Org.ID, h.audit, q)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -41,8 +47,8 @@ func (h *Handler) ListAudit() surface.Endpoint {
 // exportBytes is what an export holds while its client reads: some rows, and a line.
 const exportBytes = 128 << 10
 
-// ExportAudit answers GET /api/audit/export.
-func (h *Handler) ExportAudit() surface.Endpoint {
+// Export answers GET /api/audit/export.
+func (h *auditLog) Export() surface.Endpoint {
 	return func(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 		q, err := auditQuery(r.URL.Query())
 		if err != nil {
@@ -53,8 +59,8 @@ func (h *Handler) ExportAudit() surface.Endpoint {
 		}
 		defer caller.Account.Release(exportBytes)
 		w.Header().Set("Content-Type", "application/x-ndjson")
-		if _, err := audit.Export(r.Context(), w, caller.Org.ID, h.o.Audit, q); err != nil {
-			h.o.Log.Error("audit export aborted", "org", caller.Org.ID, "error", err)
+		if _, err := audit.Export(r.Context(), w, caller.Org.ID, h.audit, q); err != nil {
+			h.log.Error("audit export aborted", "org", caller.Org.ID, "error", err)
 			panic(http.ErrAbortHandler) // half an export must not look like a whole one
 		}
 		return nil

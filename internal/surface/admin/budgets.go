@@ -25,6 +25,12 @@ type Budgets interface {
 	UsedAll(ctx context.Context, org, prefix, after string, limit int) ([]journal.Used, error)
 }
 
+// budgets answers requests for what budgets were charged with.
+type budgets struct {
+	base
+	budgets Budgets
+}
+
 // BudgetView is a budget as the API shows it. Money is in US dollars.
 type BudgetView struct {
 	ID             string       `json:"id"` // also where the next page begins
@@ -43,17 +49,17 @@ type BudgetView struct {
 	OverrunTokens  int64        `json:"overrun_tokens"`
 }
 
-// ListBudgets answers GET /api/budgets.
-func (h *Handler) ListBudgets() surface.Endpoint {
+// List answers GET /api/budgets.
+func (h *budgets) List() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		q, err := budgetQueryOf(r.URL.Query())
 		if err != nil {
 			return 0, nil, err
 		}
-		now := h.o.Now().UnixMilli()
+		now := h.now().UnixMilli()
 		page := surface.NextPage[BudgetView, string]{Data: []BudgetView{}}
 		for len(page.Data) < q.limit {
-			used, err := h.o.Budgets.UsedAll(r.Context(), caller.Org.ID, q.prefix, q.after, q.limit)
+			used, err := h.budgets.UsedAll(r.Context(), caller.Org.ID, q.prefix, q.after, q.limit)
 			if err != nil {
 				return 0, nil, err
 			}
@@ -79,7 +85,7 @@ func (h *Handler) ListBudgets() surface.Endpoint {
 			if b.Scope != budget.ScopeOrg || !strings.HasPrefix(w.Scope, q.prefix) {
 				continue
 			}
-			used, err := h.o.Budgets.UsedAll(r.Context(), caller.Org.ID, w.Scope, "", 1)
+			used, err := h.budgets.UsedAll(r.Context(), caller.Org.ID, w.Scope, "", 1)
 			if err != nil {
 				return 0, nil, err
 			}

@@ -6,11 +6,12 @@
 // A change holds for the very next request. What the configuration file
 // declares is shown with "declared": true and cannot be changed here: the file
 // would undo it at the next start.
+//
+// Each duty has a type: orgs, keys, servers, secrets, webhooks, routes, budgets and auditLog.
 package admin
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"net/http"
 	"time"
@@ -24,49 +25,35 @@ import (
 )
 
 // Directory is what the gateway works with at the moment. Implemented by
-// app.Directory.
+// directory.Directory.
 type Directory interface {
+	keyDirectory
+	serverDirectory
+	secretDirectory
+}
+
+// orgDirectory is the part of the Directory for what changes or is shown with the configuration file.
+type orgDirectory interface {
 	// Reload takes the org's stored state into use, for the next request. After
 	// an error it is tried again until it has succeeded, without being called.
 	Reload(ctx context.Context, orgID string) error
-	// SecretChanged does what Reload does, and makes the servers that refer to
-	// the secret begin anew with what it is now.
-	SecretChanged(ctx context.Context, orgID, name string) error
 	// FromFile returns what the configuration file says of the org.
 	FromFile(orgID string) org.FromFile
-	// Unmatched returns the entries of the lists of a key for which there is nothing.
-	Unmatched(orgID string, k org.Key) []org.ToolList
-	// ServerStatus says how an enabled server was last seen.
-	ServerStatus(orgID, name string) org.ServerStatus
 }
 
 // Reader reads and shows settings with the rules of the configuration file: the same
-// keys, limits and messages. Implemented by package app.
+// keys, limits and messages. Implemented by directory.Reader.
 type Reader interface {
-	// MCPServer reads a whole server. Patched says that null gives a key its
-	// default, as it does in the methods that read what is patched.
-	MCPServer(json []byte, patched bool) (org.MCPServer, error)
-	// Runtime reads an org's settings, patched.
-	Runtime(json []byte) (org.Runtime, error)
-	// Org reads the id and the features of a new org.
-	Org(json []byte) (org.Record, error)
-	// Features reads the features of an org, patched.
-	Features(json []byte) ([]string, error)
-	// Key reads name, role and rate of a key. Patched as with MCPServer.
-	Key(json []byte, patched bool) (org.Key, error)
-	// ServerSettings returns the settings of a server with the keys of the
-	// configuration file, including literal values of headers.
-	ServerSettings(s org.MCPServer) json.Marshaler
-	// RuntimeSettings returns an org's settings with the keys of the configuration
-	// file. null is the default of each surface.
-	RuntimeSettings(rt org.Runtime) json.Marshaler
+	orgReader
+	keyReader
+	serverReader
 }
 
 // Options are what a Handler needs. All but Vault and Now are required.
 type Options struct {
 	Store     org.Store
 	Webhooks  journal.Webhooks
-	Outbox    journal.Outbox
+	Outbox    Outbox
 	Test      func(context.Context, org.Webhook) journal.Delivery // sends a test message once and stores nothing
 	Audit     audit.Sums
 	Budgets   Budgets
@@ -85,19 +72,45 @@ type Options struct {
 }
 
 // Handler answers the management API.
-type Handler struct{ o Options }
+type Handler struct {
+	orgs     orgs
+	keys     keys
+	servers  servers
+	secrets  secrets
+	webhooks webhooks
+	routes   routes
+	budgets  budgets
+	audit    auditLog
+}
 
 // New returns a Handler.
 func New(o Options) *Handler {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Handler{o}
+	b := base{o.Log, o.Now}
+	h := &Handler{
+		keys:     keys{b, o.Store, o.Directory, o.Reader, o.NewKey},
+		servers:  servers{b, o.Store, o.Directory, o.Reader, o.Judge},
+		secrets:  secrets{b, o.Store, o.Directory, o.Vault},
+		webhooks: webhooks{b, o.Webhooks, o.Outbox, o.Test, o.Directory, o.Judge, o.Vault},
+		routes:   routes{b, o.Routes},
+		budgets:  budgets{b, o.Budgets},
+		audit:    auditLog{b, o.Audit},
+	}
+	h.orgs = orgs{b, o.Store, o.Directory, o.Reader, o.Judge, o.CheckDatabases, &h.keys}
+	return h
+}
+
+// base is what all endpoints need.
+type base struct {
+	log *slog.Logger
+	now func() time.Time
 }
 
 // endpoint turns a function that returns what to answer into an Endpoint: see [surface.Managed].
-func (h *Handler) endpoint(serve func(*http.Request, caller.Caller) (int, any, error)) surface.Endpoint {
+func (b *base) endpoint(serve func(*http.Request, caller.Caller) (int, any, error)) surface.Endpoint {
 	return func(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
-		return surface.Managed(h.o.Log, serve)(w, r, caller)
+		return surface.Managed(b.log, serve)(w, r, caller)
 	}
 }

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"net/http"
@@ -16,6 +17,40 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
+
+// keys answers requests for the keys of an org.
+type keys struct {
+	base
+	store     keyStore
+	directory keyDirectory
+	reader    keyReader
+	newKey    func() string
+}
+
+// keyStore is the part of [org.Store] for keys.
+type keyStore interface {
+	Keys(ctx context.Context, org string) ([]org.Key, error)
+	KeysAfter(ctx context.Context, org string, after org.KeyPlace, limit int) ([]org.Key, error)
+	Key(ctx context.Context, org, id string) (org.Key, error)
+	CreateKey(ctx context.Context, k org.Key, by org.Author) error
+	UpdateKey(ctx context.Context, was, k org.Key, by org.Author) error
+	RotateKey(ctx context.Context, was, k org.Key, by org.Author) error
+	RevokeKey(ctx context.Context, org, id string, at int64, by org.Author) error
+}
+
+// keyDirectory is the part of the Directory for keys.
+type keyDirectory interface {
+	orgDirectory
+	// Unmatched returns the entries of the lists of a key for which there is nothing.
+	Unmatched(orgID string, k org.Key) []org.ToolList
+}
+
+// keyReader is the part of the Reader for keys.
+type keyReader interface {
+	// Key reads name, role and rate of a key. Patched says that null gives a key its
+	// default, as it does in the methods that read what is patched.
+	Key(json []byte, patched bool) (org.Key, error)
+}
 
 // key is a caller's key on the wire. Key is there only in the answer to its
 // creation: nobody can read it again.
@@ -50,7 +85,7 @@ type key struct {
 	RevokedAt *int64 `json:"revoked_at"`
 }
 
-func (h *Handler) wireKey(k org.Key, declared bool) key {
+func (h *keys) wire(k org.Key, declared bool) key {
 	out := key{
 		ID: k.ID, Name: k.Name, Role: string(k.Role), Hint: k.Hint, Declared: declared, PerMinute: k.Rate.PerMinute, Burst: k.Rate.Burst,
 		Servers: wireList(k.Access.Servers), Tools: wireList(k.Access.Tools), Models: wireList(k.Access.Models), EndUsers: k.Access.EndUsers, ReadOnly: k.Access.ReadOnly,
@@ -61,9 +96,9 @@ func (h *Handler) wireKey(k org.Key, declared bool) key {
 		out.MadeBy = &k.Access.Makers[0].Key
 	}
 	if k.RevokedAt.IsZero() {
-		out.Unmatched = h.o.Directory.Unmatched(k.Org, k)
+		out.Unmatched = h.directory.Unmatched(k.Org, k)
 	}
-	if k.Previous.Until.After(h.o.Now()) {
+	if k.Previous.Until.After(h.now()) {
 		out.PreviousHint, out.PreviousUntil = k.Previous.Hint, surface.Seconds.Time(k.Previous.Until)
 	}
 	if !declared {
@@ -86,8 +121,8 @@ func wireList(names []string) any {
 // maxKeys is the most keys that an answer has, and how many it has unless told.
 const maxKeys = 1000
 
-// ListKeys answers GET /api/keys: first the keys of the configuration file, then the others, the earliest first.
-func (h *Handler) ListKeys() surface.Endpoint {
+// List answers GET /api/keys: first the keys of the configuration file, then the others, the earliest first.
+func (h *keys) List() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		after, limit, err := keyQuery(r.URL.Query())
 		if err != nil {
@@ -100,12 +135,12 @@ func (h *Handler) ListKeys() surface.Endpoint {
 				page.Next = new(cursorOf(last))
 				return http.StatusOK, page, nil
 			}
-			page.Data, last = append(page.Data, h.wireKey(k, true)), org.KeyPlace{ID: k.ID}
+			page.Data, last = append(page.Data, h.wire(k, true)), org.KeyPlace{ID: k.ID}
 		}
 		if after.CreatedAt == 0 {
 			after = org.KeyPlace{}
 		}
-		stored, err := h.o.Store.KeysAfter(r.Context(), caller.Org.ID, after, limit-len(page.Data)+1)
+		stored, err := h.store.KeysAfter(r.Context(), caller.Org.ID, after, limit-len(page.Data)+1)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -114,7 +149,7 @@ func (h *Handler) ListKeys() surface.Endpoint {
 				page.Next = new(cursorOf(last))
 				break
 			}
-			page.Data, last = append(page.Data, h.wireKey(k, false)), k.Place()
+			page.Data, last = append(page.Data, h.wire(k, false)), k.Place()
 		}
 		return http.StatusOK, page, nil
 	})
@@ -122,8 +157,8 @@ func (h *Handler) ListKeys() surface.Endpoint {
 
 // declaredAfter returns the keys of the configuration file that the page after the place has. Their places
 // have no time.
-func (h *Handler) declaredAfter(orgID string, after org.KeyPlace) []org.Key {
-	declared := h.o.Directory.FromFile(orgID).Keys
+func (h *keys) declaredAfter(orgID string, after org.KeyPlace) []org.Key {
+	declared := h.directory.FromFile(orgID).Keys
 	if after == (org.KeyPlace{}) {
 		return declared
 	}
@@ -152,10 +187,10 @@ func keyQuery(values url.Values) (after org.KeyPlace, limit int, err error) {
 	return after, limit, err
 }
 
-// CreateKey answers POST /api/keys.
-func (h *Handler) CreateKey() surface.Endpoint {
+// Create answers POST /api/keys.
+func (h *keys) Create() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		asked, err := h.readKey(r, caller)
+		asked, err := h.read(r, caller)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -163,13 +198,13 @@ func (h *Handler) CreateKey() surface.Endpoint {
 			return 0, nil, err
 		}
 		asked.Access.Makers = org.MadeBy(caller.Principal, caller.Org.Runtime.Hooks)
-		return h.createKey(r, caller.Org.ID, asked, caller.Author(h.o.Now()))
+		return h.create(r, caller.Org.ID, asked, caller.Author(h.now()))
 	})
 }
 
-func (h *Handler) createKey(r *http.Request, orgID string, k org.Key, by org.Author) (int, any, error) {
-	secret := h.o.NewKey()
-	k.Org, k.ID, k.CreatedAt = orgID, id.New(org.KeyPrefix), h.o.Now()
+func (h *keys) create(r *http.Request, orgID string, k org.Key, by org.Author) (int, any, error) {
+	secret := h.newKey()
+	k.Org, k.ID, k.CreatedAt = orgID, id.New(org.KeyPrefix), h.now()
 	k.Hash, k.Hint = sha256.Sum256([]byte(secret)), hintOf(secret)
 	if err := h.freeName(orgID, k.Name); err != nil {
 		return 0, nil, err
@@ -177,34 +212,34 @@ func (h *Handler) createKey(r *http.Request, orgID string, k org.Key, by org.Aut
 	if err := h.inFuture(k); err != nil {
 		return 0, nil, err
 	}
-	if err := h.o.Store.CreateKey(r.Context(), k, by); err != nil {
+	if err := h.store.CreateKey(r.Context(), k, by); err != nil {
 		return 0, nil, keyError(err, k.Name, "org", orgID)
 	}
-	out := h.wireKey(k, false)
+	out := h.wire(k, false)
 	out.Key = secret
-	return http.StatusCreated, out, h.o.Directory.Reload(r.Context(), orgID)
+	return http.StatusCreated, out, h.directory.Reload(r.Context(), orgID)
 }
 
-// RevokeKey answers DELETE /api/keys/{id}. The path may have the name of the key, too.
-func (h *Handler) RevokeKey() surface.Endpoint {
+// Revoke answers DELETE /api/keys/{id}. The path may have the name of the key, too.
+func (h *keys) Revoke() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		stored, err := h.storedKey(r, caller)
+		stored, err := h.stored(r, caller)
 		if err != nil {
 			return 0, nil, err
 		}
 		keyID := stored.ID
-		if err := h.o.Store.RevokeKey(r.Context(), caller.Org.ID, keyID, h.o.Now().UnixMilli(), caller.Author(h.o.Now())); err != nil {
+		if err := h.store.RevokeKey(r.Context(), caller.Org.ID, keyID, h.now().UnixMilli(), caller.Author(h.now())); err != nil {
 			return 0, nil, surface.Refused(err, surface.Thing{Kind: "key", Name: keyID})
 		}
-		return http.StatusOK, surface.Deleted(keyID, ""), h.o.Directory.Reload(r.Context(), caller.Org.ID)
+		return http.StatusOK, surface.Deleted(keyID, ""), h.directory.Reload(r.Context(), caller.Org.ID)
 	})
 }
 
-// PatchKey answers PATCH /api/keys/{id}: all settings. The secret stays as it is. The
+// Patch answers PATCH /api/keys/{id}: all settings. The secret stays as it is. The
 // change holds for the next request, and for the next call of a run.
-func (h *Handler) PatchKey() surface.Endpoint {
+func (h *keys) Patch() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		was, err := h.storedKey(r, caller)
+		was, err := h.stored(r, caller)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -223,7 +258,7 @@ func (h *Handler) PatchKey() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		asked, err := h.o.Reader.Key(merged, true)
+		asked, err := h.reader.Key(merged, true)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -243,21 +278,21 @@ func (h *Handler) PatchKey() surface.Endpoint {
 				return 0, nil, err
 			}
 		}
-		if err := h.o.Store.UpdateKey(r.Context(), was, k, caller.Author(h.o.Now())); err != nil {
+		if err := h.store.UpdateKey(r.Context(), was, k, caller.Author(h.now())); err != nil {
 			return 0, nil, keyError(err, k.Name, "key", k.ID)
 		}
-		return http.StatusOK, h.wireKey(k, false), h.o.Directory.Reload(r.Context(), k.Org)
+		return http.StatusOK, h.wire(k, false), h.directory.Reload(r.Context(), k.Org)
 	})
 }
 
 // maxOverlap is the longest time for which both secrets of a rotated key work.
 const maxOverlap = 90 * 24 * time.Hour
 
-// RotateKey answers POST /api/keys/{id}/rotate: the key gets a new secret, and the one before
+// Rotate answers POST /api/keys/{id}/rotate: the key gets a new secret, and the one before
 // works for the time overlap.
-func (h *Handler) RotateKey() surface.Endpoint {
+func (h *keys) Rotate() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		was, err := h.storedKey(r, caller)
+		was, err := h.stored(r, caller)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -265,7 +300,7 @@ func (h *Handler) RotateKey() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		now := h.o.Now()
+		now := h.now()
 		switch {
 		case !was.RevokedAt.IsZero():
 			return 0, nil, fault.New(fault.Conflict, "revoked", "the key %q is revoked and cannot be rotated", was.ID)
@@ -281,17 +316,17 @@ func (h *Handler) RotateKey() surface.Endpoint {
 		if err := mayTake(caller, was); err != nil {
 			return 0, nil, err
 		}
-		secret, k := h.o.NewKey(), was
+		secret, k := h.newKey(), was
 		k.Hash, k.Hint, k.Previous = sha256.Sum256([]byte(secret)), hintOf(secret), org.PreviousSecret{}
 		if overlap > 0 {
 			k.Previous = org.PreviousSecret{Hash: was.Hash, Hint: was.Hint, Until: now.Add(overlap)}
 		}
-		if err := h.o.Store.RotateKey(r.Context(), was, k, caller.Author(h.o.Now())); err != nil {
+		if err := h.store.RotateKey(r.Context(), was, k, caller.Author(h.now())); err != nil {
 			return 0, nil, surface.Refused(err, surface.Thing{Kind: "key", Name: k.ID})
 		}
-		out := h.wireKey(k, false)
+		out := h.wire(k, false)
 		out.Key = secret
-		return http.StatusOK, out, h.o.Directory.Reload(r.Context(), k.Org)
+		return http.StatusOK, out, h.directory.Reload(r.Context(), k.Org)
 	})
 }
 
@@ -319,16 +354,16 @@ func readOverlap(r *http.Request, caller caller.Caller) (time.Duration, error) {
 }
 
 // inFuture refuses a key that would not work.
-func (h *Handler) inFuture(k org.Key) error {
-	if !k.Expired(h.o.Now()) {
+func (h *keys) inFuture(k org.Key) error {
+	if !k.Expired(h.now()) {
 		return nil
 	}
 	return fault.New(fault.Invalid, "invalid_value", "expires_at is in the past; DELETE /api/keys/ID revokes a key at once").In("expires_at")
 }
 
 // freeName refuses the name of a key of the configuration file.
-func (h *Handler) freeName(orgID, name string) error {
-	if slices.ContainsFunc(h.o.Directory.FromFile(orgID).Keys, func(k org.Key) bool { return k.Name == name }) {
+func (h *keys) freeName(orgID, name string) error {
+	if slices.ContainsFunc(h.directory.FromFile(orgID).Keys, func(k org.Key) bool { return k.Name == name }) {
 		return nameTaken(name)
 	}
 	return nil
@@ -345,17 +380,17 @@ func nameTaken(name string) error {
 	return fault.New(fault.Conflict, "exists", "the org has a key called %q already; choose another name, or revoke that key", name).In("name")
 }
 
-// storedKey returns the key whose id or name the path has, if the role of the caller may
+// stored returns the key whose id or name the path has, if the role of the caller may
 // change it. Of the keys with a name, only the one that is not revoked is meant.
-func (h *Handler) storedKey(r *http.Request, caller caller.Caller) (org.Key, error) {
+func (h *keys) stored(r *http.Request, caller caller.Caller) (org.Key, error) {
 	keyID := r.PathValue("id")
 	isIt := func(k org.Key) bool { return k.ID == keyID }
-	if slices.ContainsFunc(h.o.Directory.FromFile(caller.Org.ID).Keys, isIt) {
+	if slices.ContainsFunc(h.directory.FromFile(caller.Org.ID).Keys, isIt) {
 		return org.Key{}, surface.Declared("key", keyID)
 	}
-	stored, err := h.o.Store.Key(r.Context(), caller.Org.ID, keyID)
+	stored, err := h.store.Key(r.Context(), caller.Org.ID, keyID)
 	if errors.Is(err, org.ErrNotFound) {
-		stored, err = h.keyNamed(r, caller.Org.ID, keyID)
+		stored, err = h.named(r, caller.Org.ID, keyID)
 	}
 	if err != nil {
 		return org.Key{}, err
@@ -363,9 +398,9 @@ func (h *Handler) storedKey(r *http.Request, caller caller.Caller) (org.Key, err
 	return stored, mayHandle(caller.Principal.Role, stored.Role)
 }
 
-// keyNamed returns the active key with the name.
-func (h *Handler) keyNamed(r *http.Request, orgID, name string) (org.Key, error) {
-	all, err := h.o.Store.Keys(r.Context(), orgID)
+// named returns the active key with the name.
+func (h *keys) named(r *http.Request, orgID, name string) (org.Key, error) {
+	all, err := h.store.Keys(r.Context(), orgID)
 	if err != nil {
 		return org.Key{}, err
 	}
@@ -376,12 +411,12 @@ func (h *Handler) keyNamed(r *http.Request, orgID, name string) (org.Key, error)
 	return all[i], nil
 }
 
-func (h *Handler) readKey(r *http.Request, caller caller.Caller) (org.Key, error) {
+func (h *keys) read(r *http.Request, caller caller.Caller) (org.Key, error) {
 	body, _, err := surface.ReadBody(r, caller.Account)
 	if err != nil {
 		return org.Key{}, err
 	}
-	return h.o.Reader.Key(body, false)
+	return h.reader.Key(body, false)
 }
 
 // mayGive returns an error if a key would be able to do more than the caller, who creates,

@@ -17,6 +17,12 @@ type Routes interface {
 	Targets() []route.TargetState
 }
 
+// routes answers requests for how the targets of models are.
+type routes struct {
+	base
+	router Routes
+}
+
 type routeView struct {
 	Model    string       `json:"model"`
 	Strategy string       `json:"strategy"`
@@ -45,12 +51,12 @@ func viewOfTarget(s route.TargetState) targetView {
 	return v
 }
 
-// ListRoutes answers GET /api/routes. They are the same for all orgs.
-func (h *Handler) ListRoutes() surface.Endpoint {
+// List answers GET /api/routes. They are the same for all orgs.
+func (h *routes) List() surface.Endpoint {
 	return h.endpoint(func(*http.Request, caller.Caller) (int, any, error) {
 		routes, others := []routeView{}, []targetView{}
 		in := map[[2]string]bool{}
-		for _, r := range h.o.Routes.Routes() {
+		for _, r := range h.router.Routes() {
 			view := routeView{Model: r.Model, Strategy: string(r.Strategy), Sticky: r.Sticky}
 			for i, s := range r.States {
 				in[[2]string{s.Provider, s.Model}] = true
@@ -62,7 +68,7 @@ func (h *Handler) ListRoutes() surface.Endpoint {
 			}
 			routes = append(routes, view)
 		}
-		for _, s := range h.o.Routes.Targets() {
+		for _, s := range h.router.Targets() {
 			if !in[[2]string{s.Provider, s.Model}] {
 				others = append(others, viewOfTarget(s))
 			}

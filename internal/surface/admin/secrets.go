@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/turnpike-gateway/turnpike/internal/caller"
@@ -9,6 +10,29 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/secret"
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
+
+// secrets answers requests for the vault of an org.
+type secrets struct {
+	base
+	store     secretStore
+	directory secretDirectory
+	vault     *secret.Keyring // nil = no secrets can be stored
+}
+
+// secretStore is the part of [org.Store] for secrets.
+type secretStore interface {
+	Secrets(ctx context.Context, org string) ([]org.Secret, error)
+	Secret(ctx context.Context, org, name string) (org.Secret, error)
+	PutSecret(ctx context.Context, s org.Secret, by org.Author) error
+	DeleteSecret(ctx context.Context, org, name string, by org.Author) error
+}
+
+// secretDirectory is the part of the Directory for secrets.
+type secretDirectory interface {
+	// SecretChanged does what Reload does, and makes the servers that refer to
+	// the secret begin anew with what it is now.
+	SecretChanged(ctx context.Context, orgID, name string) error
+}
 
 // secretObject is an entry of the vault on the wire: all that is ever shown.
 type secretObject struct {
@@ -21,10 +45,10 @@ func wireSecret(s org.Secret) secretObject {
 	return secretObject{s.Name, s.CreatedAt.Unix(), s.UpdatedAt.Unix()}
 }
 
-// ListSecrets answers GET /api/secrets.
-func (h *Handler) ListSecrets() surface.Endpoint {
+// List answers GET /api/secrets.
+func (h *secrets) List() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		stored, err := h.o.Store.Secrets(r.Context(), caller.Org.ID)
+		stored, err := h.store.Secrets(r.Context(), caller.Org.ID)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -33,10 +57,10 @@ func (h *Handler) ListSecrets() surface.Endpoint {
 	})
 }
 
-// PutSecret answers PUT /api/secrets/{name}: it adds a secret or replaces one.
-func (h *Handler) PutSecret() surface.Endpoint {
+// Put answers PUT /api/secrets/{name}: it adds a secret or replaces one.
+func (h *secrets) Put() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		if h.o.Vault == nil {
+		if h.vault == nil {
 			return 0, nil, surface.NoVault("secrets")
 		}
 		name := r.PathValue("name")
@@ -47,32 +71,32 @@ func (h *Handler) PutSecret() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		s := org.Secret{Org: caller.Org.ID, Name: name, CreatedAt: h.o.Now(), UpdatedAt: h.o.Now()}
-		if s.Sealed, err = h.o.Vault.Seal(s.Org, s.Name, value); err != nil {
+		s := org.Secret{Org: caller.Org.ID, Name: name, CreatedAt: h.now(), UpdatedAt: h.now()}
+		if s.Sealed, err = h.vault.Seal(s.Org, s.Name, value); err != nil {
 			return 0, nil, err
 		}
-		if err := h.o.Store.PutSecret(r.Context(), s, caller.Author(h.o.Now())); err != nil {
+		if err := h.store.PutSecret(r.Context(), s, caller.Author(h.now())); err != nil {
 			return 0, nil, surface.Refused(err, surface.Thing{Kind: "org", Name: s.Org})
 		}
-		if err := h.o.Directory.SecretChanged(r.Context(), s.Org, name); err != nil {
+		if err := h.directory.SecretChanged(r.Context(), s.Org, name); err != nil {
 			return 0, nil, err
 		}
-		if s, err = h.o.Store.Secret(r.Context(), s.Org, s.Name); err != nil {
+		if s, err = h.store.Secret(r.Context(), s.Org, s.Name); err != nil {
 			return 0, nil, surface.Refused(err, surface.Thing{Kind: "secret", Name: name})
 		}
 		return http.StatusOK, wireSecret(s), nil
 	})
 }
 
-// DeleteSecret answers DELETE /api/secrets/{name}. A server that refers to the
+// Delete answers DELETE /api/secrets/{name}. A server that refers to the
 // secret fails from its next request on.
-func (h *Handler) DeleteSecret() surface.Endpoint {
+func (h *secrets) Delete() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		name := r.PathValue("name")
-		if err := h.o.Store.DeleteSecret(r.Context(), caller.Org.ID, name, caller.Author(h.o.Now())); err != nil {
+		if err := h.store.DeleteSecret(r.Context(), caller.Org.ID, name, caller.Author(h.now())); err != nil {
 			return 0, nil, surface.Refused(err, surface.Thing{Kind: "secret", Name: name})
 		}
-		return http.StatusOK, surface.Deleted(name, ""), h.o.Directory.SecretChanged(r.Context(), caller.Org.ID, name)
+		return http.StatusOK, surface.Deleted(name, ""), h.directory.SecretChanged(r.Context(), caller.Org.ID, name)
 	})
 }
 

@@ -14,57 +14,92 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
-// ListServers answers GET /api/mcp-servers.
-func (h *Handler) ListServers() surface.Endpoint {
+// servers answers requests for the MCP servers of an org.
+type servers struct {
+	base
+	store     serverStore
+	directory serverDirectory
+	reader    serverReader
+	judge     func(url string) error
+}
+
+// serverStore is the part of [org.Store] for MCP servers.
+type serverStore interface {
+	MCPServers(ctx context.Context, org string) ([]org.MCPServer, error)
+	CreateMCPServer(ctx context.Context, s org.MCPServer, by org.Author) error
+	UpdateMCPServer(ctx context.Context, was, s org.MCPServer, by org.Author) error
+	DeleteMCPServer(ctx context.Context, org, name string, by org.Author) error
+	ServersOff(ctx context.Context, org string) ([]string, error)
+	SwitchServer(ctx context.Context, org, name string, on bool, by org.Author) error
+}
+
+// serverDirectory is the part of the Directory for MCP servers.
+type serverDirectory interface {
+	orgDirectory
+	// ServerStatus says how an enabled server was last seen.
+	ServerStatus(orgID, name string) org.ServerStatus
+}
+
+// serverReader is the part of the Reader for MCP servers.
+type serverReader interface {
+	// MCPServer reads a whole server. Patched as with keys.
+	MCPServer(json []byte, patched bool) (org.MCPServer, error)
+	// ServerSettings returns the settings of a server with the keys of the
+	// configuration file, including literal values of headers.
+	ServerSettings(s org.MCPServer) json.Marshaler
+}
+
+// List answers GET /api/mcp-servers.
+func (h *servers) List() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		stored, err := h.o.Store.MCPServers(r.Context(), caller.Org.ID)
+		stored, err := h.store.MCPServers(r.Context(), caller.Org.ID)
 		if err != nil {
 			return 0, nil, err
 		}
 		out := []server{}
-		off, err := h.o.Store.ServersOff(r.Context(), caller.Org.ID)
+		off, err := h.store.ServersOff(r.Context(), caller.Org.ID)
 		if err != nil {
 			return 0, nil, err
 		}
-		for _, s := range org.WithSwitches(h.o.Directory.FromFile(caller.Org.ID).Servers, off) {
-			out = append(out, h.server(s, true))
+		for _, s := range org.WithSwitches(h.directory.FromFile(caller.Org.ID).Servers, off) {
+			out = append(out, h.wire(s, true))
 		}
 		for _, s := range stored {
-			out = append(out, h.server(s, false))
+			out = append(out, h.wire(s, false))
 		}
 		return http.StatusOK, list[server]{out}, nil
 	})
 }
 
-// GetServer answers GET /api/mcp-servers/{name}.
-func (h *Handler) GetServer() surface.Endpoint {
+// Get answers GET /api/mcp-servers/{name}.
+func (h *servers) Get() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		s, declared, err := h.find(r, caller)
 		if err != nil {
 			return 0, nil, err
 		}
-		return http.StatusOK, h.server(s, declared), nil
+		return http.StatusOK, h.wire(s, declared), nil
 	})
 }
 
-// CreateServer answers POST /api/mcp-servers.
-func (h *Handler) CreateServer() surface.Endpoint {
+// Create answers POST /api/mcp-servers.
+func (h *servers) Create() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		body, _, err := surface.ReadBody(r, caller.Account)
 		if err != nil {
 			return 0, nil, err
 		}
-		s, err := h.readServer(body, false)
+		s, err := h.read(body, false)
 		if err != nil {
 			return 0, nil, err
 		}
-		if err := h.o.Judge(s.URL); err != nil {
+		if err := h.judge(s.URL); err != nil {
 			return 0, nil, err
 		}
-		if declaredServer(h.o.Directory.FromFile(caller.Org.ID), s.Name) != nil {
+		if declaredServer(h.directory.FromFile(caller.Org.ID), s.Name) != nil {
 			return 0, nil, fault.New(fault.Conflict, "exists", "the configuration file already declares the MCP server %q; choose another name", s.Name).In("name")
 		}
-		if s.Name == org.HTTPTools && len(h.o.Directory.FromFile(caller.Org.ID).HTTPTools) > 0 {
+		if s.Name == org.HTTPTools && len(h.directory.FromFile(caller.Org.ID).HTTPTools) > 0 {
 			return 0, nil, fault.New(fault.Conflict, "exists", "%q is the name of the server of the org's HTTP tools; choose another name", s.Name).In("name")
 		}
 		if s.Name == org.BuiltinTools {
@@ -74,24 +109,24 @@ func (h *Handler) CreateServer() surface.Endpoint {
 		if err := h.checkHosted(r.Context(), s); err != nil {
 			return 0, nil, err
 		}
-		s.CreatedAt, s.UpdatedAt = h.o.Now(), h.o.Now()
-		if err := h.o.Store.CreateMCPServer(r.Context(), s, caller.Author(h.o.Now())); err != nil {
+		s.CreatedAt, s.UpdatedAt = h.now(), h.now()
+		if err := h.store.CreateMCPServer(r.Context(), s, caller.Author(h.now())); err != nil {
 			return 0, nil, surface.Refused(err, surface.Thing{Kind: "MCP server", Name: s.Name})
 		}
-		return http.StatusCreated, h.server(s, false), h.o.Directory.Reload(r.Context(), s.Org)
+		return http.StatusCreated, h.wire(s, false), h.directory.Reload(r.Context(), s.Org)
 	})
 }
 
-// PatchServer answers PATCH /api/mcp-servers/{name}: members that are given
+// Patch answers PATCH /api/mcp-servers/{name}: members that are given
 // replace those that are there (RFC 7396).
-func (h *Handler) PatchServer() surface.Endpoint {
+func (h *servers) Patch() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		old, declared, err := h.find(r, caller)
 		switch {
 		case err != nil:
 			return 0, nil, err
 		case old.Shared:
-			return h.switchServer(r, caller, old)
+			return h.switchShared(r, caller, old)
 		case declared:
 			return 0, nil, surface.Declared("MCP server", old.Name)
 		}
@@ -99,21 +134,21 @@ func (h *Handler) PatchServer() surface.Endpoint {
 		if err != nil {
 			return 0, nil, err
 		}
-		return surface.Repeat(func() (int, any, error) { return h.patchServer(r, caller, patch) })
+		return surface.Repeat(func() (int, any, error) { return h.patch(r, caller, patch) })
 	})
 }
 
-// patchServer applies the members to the stored server in the path.
-func (h *Handler) patchServer(r *http.Request, caller caller.Caller, patch []surface.Member) (int, any, error) {
+// patch applies the members to the stored server in the path.
+func (h *servers) patch(r *http.Request, caller caller.Caller, patch []surface.Member) (int, any, error) {
 	old, _, err := h.find(r, caller)
 	if err != nil {
 		return 0, nil, err
 	}
-	merged, err := merge(patch, h.o.Reader.ServerSettings(old))
+	merged, err := merge(patch, h.reader.ServerSettings(old))
 	if err != nil {
 		return 0, nil, err
 	}
-	s, err := h.readServer(merged, true)
+	s, err := h.read(merged, true)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -121,29 +156,29 @@ func (h *Handler) patchServer(r *http.Request, caller caller.Caller, patch []sur
 		return 0, nil, fault.New(fault.Invalid, "immutable", "the name of an MCP server cannot be changed; delete the server and create it with the new name").In("name")
 	}
 	if s.URL != old.URL { // a server from before the policy was changed can be changed otherwise
-		if err := h.o.Judge(s.URL); err != nil {
+		if err := h.judge(s.URL); err != nil {
 			return 0, nil, err
 		}
 	}
-	s.Org, s.Position, s.CreatedAt, s.UpdatedAt = old.Org, old.Position, old.CreatedAt, h.o.Now()
+	s.Org, s.Position, s.CreatedAt, s.UpdatedAt = old.Org, old.Position, old.CreatedAt, h.now()
 	if err := h.checkHosted(r.Context(), s); err != nil {
 		return 0, nil, err
 	}
-	if err := h.o.Store.UpdateMCPServer(r.Context(), old, s, caller.Author(h.o.Now())); err != nil {
+	if err := h.store.UpdateMCPServer(r.Context(), old, s, caller.Author(h.now())); err != nil {
 		return 0, nil, surface.Refused(err, surface.Thing{Kind: "MCP server", Name: s.Name})
 	}
-	return http.StatusOK, h.server(s, false), h.o.Directory.Reload(r.Context(), s.Org)
+	return http.StatusOK, h.wire(s, false), h.directory.Reload(r.Context(), s.Org)
 }
 
-// switchServer switches a server that orgs share on or off for the caller's org.
-func (h *Handler) switchServer(r *http.Request, caller caller.Caller, old org.MCPServer) (int, any, error) {
+// switchShared switches a server that orgs share on or off for the caller's org.
+func (h *servers) switchShared(r *http.Request, caller caller.Caller, old org.MCPServer) (int, any, error) {
 	f, err := surface.ReadFields(r, caller.Account)
 	if err != nil {
 		return 0, nil, err
 	}
 	var enabled *bool
 	surface.Field(f, "enabled", "true or false", &enabled)
-	settings, err := surface.Marshal(h.o.Reader.ServerSettings(old))
+	settings, err := surface.Marshal(h.reader.ServerSettings(old))
 	if err != nil {
 		return 0, nil, err
 	}
@@ -158,22 +193,22 @@ func (h *Handler) switchServer(r *http.Request, caller caller.Caller, old org.MC
 		return 0, nil, fault.New(fault.Conflict, "declared", "the operator shares the MCP server %q among orgs, so an org can only switch it on or off: "+
 			`send {"enabled": false} or {"enabled": true}`, old.Name)
 	}
-	if declaredServer(h.o.Directory.FromFile(caller.Org.ID), old.Name).Enabled { // else the operator has disabled it
-		if err := h.o.Store.SwitchServer(r.Context(), caller.Org.ID, old.Name, *enabled, caller.Author(h.o.Now())); err != nil {
+	if declaredServer(h.directory.FromFile(caller.Org.ID), old.Name).Enabled { // else the operator has disabled it
+		if err := h.store.SwitchServer(r.Context(), caller.Org.ID, old.Name, *enabled, caller.Author(h.now())); err != nil {
 			return 0, nil, surface.Refused(err, surface.Thing{Kind: "MCP server", Name: old.Name})
 		}
 		old.Enabled = *enabled
 	} else if *enabled {
 		return 0, nil, surface.Declared("MCP server", old.Name)
 	}
-	if err := h.o.Directory.Reload(r.Context(), caller.Org.ID); err != nil {
+	if err := h.directory.Reload(r.Context(), caller.Org.ID); err != nil {
 		return 0, nil, err
 	}
-	return http.StatusOK, h.server(old, true), nil
+	return http.StatusOK, h.wire(old, true), nil
 }
 
-// DeleteServer answers DELETE /api/mcp-servers/{name}.
-func (h *Handler) DeleteServer() surface.Endpoint {
+// Delete answers DELETE /api/mcp-servers/{name}.
+func (h *servers) Delete() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		s, declared, err := h.find(r, caller)
 		if err != nil {
@@ -186,21 +221,21 @@ func (h *Handler) DeleteServer() surface.Endpoint {
 		if declared {
 			return 0, nil, surface.Declared("MCP server", s.Name)
 		}
-		if err := h.o.Store.DeleteMCPServer(r.Context(), s.Org, s.Name, caller.Author(h.o.Now())); err != nil {
+		if err := h.store.DeleteMCPServer(r.Context(), s.Org, s.Name, caller.Author(h.now())); err != nil {
 			return 0, nil, surface.Refused(err, surface.Thing{Kind: "MCP server", Name: s.Name})
 		}
-		return http.StatusOK, surface.Deleted(s.Name, ""), h.o.Directory.Reload(r.Context(), s.Org)
+		return http.StatusOK, surface.Deleted(s.Name, ""), h.directory.Reload(r.Context(), s.Org)
 	})
 }
 
 // find returns the server that the path names.
-func (h *Handler) find(r *http.Request, caller caller.Caller) (s org.MCPServer, declared bool, err error) {
+func (h *servers) find(r *http.Request, caller caller.Caller) (s org.MCPServer, declared bool, err error) {
 	name := r.PathValue("name")
-	if d := declaredServer(h.o.Directory.FromFile(caller.Org.ID), name); d != nil {
-		off, err := h.o.Store.ServersOff(r.Context(), caller.Org.ID)
+	if d := declaredServer(h.directory.FromFile(caller.Org.ID), name); d != nil {
+		off, err := h.store.ServersOff(r.Context(), caller.Org.ID)
 		return org.WithSwitches([]org.MCPServer{*d}, off)[0], true, err
 	}
-	stored, err := h.o.Store.MCPServers(r.Context(), caller.Org.ID)
+	stored, err := h.store.MCPServers(r.Context(), caller.Org.ID)
 	if err != nil {
 		return s, false, err
 	}
@@ -219,11 +254,11 @@ func declaredServer(d org.FromFile, name string) *org.MCPServer {
 	return nil
 }
 
-// readServer reads settings with the file's rules, and with one of its own: an
+// read reads settings with the file's rules, and with one of its own: an
 // org must not reach what belongs to the operator (programs, environment, files)
 // and a credential is not stored in the open.
-func (h *Handler) readServer(body []byte, patched bool) (org.MCPServer, error) {
-	s, err := h.o.Reader.MCPServer(body, patched)
+func (h *servers) read(body []byte, patched bool) (org.MCPServer, error) {
+	s, err := h.reader.MCPServer(body, patched)
 	if err == nil {
 		err = surface.CheckCredentials(s.URL, s.Headers)
 	}
@@ -231,16 +266,16 @@ func (h *Handler) readServer(body []byte, patched bool) (org.MCPServer, error) {
 }
 
 // checkHosted refuses a server with a type of hosted tools that another server of the org has.
-func (h *Handler) checkHosted(ctx context.Context, s org.MCPServer) error {
+func (h *servers) checkHosted(ctx context.Context, s org.MCPServer) error {
 	mine := s.HostedTools()
 	if len(mine) == 0 {
 		return nil
 	}
-	stored, err := h.o.Store.MCPServers(ctx, s.Org)
+	stored, err := h.store.MCPServers(ctx, s.Org)
 	if err != nil {
 		return err
 	}
-	for _, other := range slices.Concat(h.o.Directory.FromFile(s.Org).Servers, stored) {
+	for _, other := range slices.Concat(h.directory.FromFile(s.Org).Servers, stored) {
 		for _, kind := range slices.Sorted(maps.Keys(other.HostedTools())) {
 			if mine[kind] != "" && other.Name != s.Name {
 				return fault.New(fault.Conflict, "exists", "hosted of the MCP server %q already has %s; remove it there first", other.Name, kind).In("hosted")
@@ -280,10 +315,10 @@ func (s server) MarshalJSON() ([]byte, error) {
 	return slices.Concat(settings[:len(settings)-1], []byte(","), state.Bytes()[1:]), nil // every server has a name
 }
 
-func (h *Handler) server(s org.MCPServer, declared bool) server {
+func (h *servers) wire(s org.MCPServer, declared bool) server {
 	out := server{state: serverState{Declared: declared, Shared: s.Shared, Status: org.ServerStatus{State: "disabled"}}}
 	if s.Enabled {
-		out.state.Status = h.o.Directory.ServerStatus(s.Org, s.Name)
+		out.state.Status = h.directory.ServerStatus(s.Org, s.Name)
 	}
 	if declared {
 		s.Headers = redacted(s.Headers) // they may be credentials of the operator
@@ -293,7 +328,7 @@ func (h *Handler) server(s org.MCPServer, declared bool) server {
 	} else {
 		out.state.CreatedAt, out.state.UpdatedAt = new(s.CreatedAt.Unix()), new(s.UpdatedAt.Unix())
 	}
-	out.settings = h.o.Reader.ServerSettings(s)
+	out.settings = h.reader.ServerSettings(s)
 	return out
 }
 

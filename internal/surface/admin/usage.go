@@ -77,8 +77,8 @@ type usageList struct {
 	EstimatedSince *string `json:"estimated_since"`
 }
 
-// ListUsage answers GET /api/usage.
-func (h *Handler) ListUsage() surface.Endpoint {
+// Usage answers GET /api/usage.
+func (h *auditLog) Usage() surface.Endpoint {
 	return func(w http.ResponseWriter, r *http.Request, sender caller.Caller) error {
 		held := 0 // until the answer is written
 		defer func() { sender.Account.Release(held) }()
@@ -98,12 +98,12 @@ func (h *Handler) ListUsage() surface.Endpoint {
 				return 0, nil, err
 			}
 			q.Grow = grow
-			sums, err := audit.AddUsage(r.Context(), caller.Org.ID, h.o.Audit, q)
+			sums, err := audit.AddUsage(r.Context(), caller.Org.ID, h.audit, q)
 			if err != nil {
 				return 0, nil, usageError(err)
 			}
 			list := usageList{Data: []UsageView{}}
-			since, err := h.o.Audit.EstimatedSince(r.Context())
+			since, err := h.audit.EstimatedSince(r.Context())
 			if err != nil {
 				return 0, nil, err
 			}

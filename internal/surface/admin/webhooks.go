@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/url"
@@ -13,6 +14,22 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 	"github.com/turnpike-gateway/turnpike/internal/webhook"
 )
+
+// webhooks answers requests for the webhooks of an org.
+type webhooks struct {
+	base
+	store     journal.Webhooks
+	outbox    Outbox
+	test      func(context.Context, org.Webhook) journal.Delivery
+	directory orgDirectory
+	judge     func(url string) error
+	vault     *secret.Keyring // nil = no webhooks can be added
+}
+
+// Outbox reads the messages of webhooks. It is a part of [journal.Outbox].
+type Outbox interface {
+	Deliveries(ctx context.Context, org, webhook string, q journal.DeliveryQuery) ([]journal.Delivery, error)
+}
 
 // webhookObject is a webhook on the wire. Secret is there only in the answer to its creation and
 // to a rotation.
@@ -34,19 +51,19 @@ type webhookObject struct {
 	UpdatedAt int64 `json:"updated_at"`
 }
 
-func (h *Handler) wireWebhook(l journal.ListedWebhook) webhookObject {
+func (h *webhooks) wire(l journal.ListedWebhook) webhookObject {
 	out := webhookObject{
-		Name: l.Name, Declared: h.declaredWebhook(l.Org, l.Name), URL: l.URL, Events: l.Events, Enabled: l.Stopped == "", Stopped: l.Stopped, Waiting: l.Waiting, OldestWaiting: surface.Seconds.Unix(l.Oldest),
+		Name: l.Name, Declared: h.declared(l.Org, l.Name), URL: l.URL, Events: l.Events, Enabled: l.Stopped == "", Stopped: l.Stopped, Waiting: l.Waiting, OldestWaiting: surface.Seconds.Unix(l.Oldest),
 		GivenUp: l.GivenUp, CreatedAt: l.CreatedAt.Unix(), UpdatedAt: l.UpdatedAt.Unix(),
 	}
-	if l.Previous.Until.After(h.o.Now()) {
+	if l.Previous.Until.After(h.now()) {
 		out.PreviousUntil = surface.Seconds.Time(l.Previous.Until)
 	}
 	return out
 }
 
-func (h *Handler) declaredWebhook(orgID, name string) bool {
-	return h.o.Directory.FromFile(orgID).Webhook(name) != nil
+func (h *webhooks) declared(orgID, name string) bool {
+	return h.directory.FromFile(orgID).Webhook(name) != nil
 }
 
 // delivery is a message on the wire.
@@ -76,20 +93,20 @@ func wireDelivery(d journal.Delivery) delivery {
 	return out
 }
 
-// ListWebhooks answers GET /api/webhooks.
-func (h *Handler) ListWebhooks() surface.Endpoint {
+// List answers GET /api/webhooks.
+func (h *webhooks) List() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		stored, err := h.o.Webhooks.Webhooks(r.Context(), caller.Org.ID)
+		stored, err := h.store.Webhooks(r.Context(), caller.Org.ID)
 		if err != nil {
 			return 0, nil, err
 		}
-		out := surface.Each(stored, h.wireWebhook)
+		out := surface.Each(stored, h.wire)
 		return http.StatusOK, list[webhookObject]{out}, nil
 	})
 }
 
-// readWebhook reads settings and applies them to w.
-func (h *Handler) readWebhook(r *http.Request, caller caller.Caller, w *org.Webhook) error {
+// read reads settings and applies them to w.
+func (h *webhooks) read(r *http.Request, caller caller.Caller, w *org.Webhook) error {
 	f, err := surface.ReadFields(r, caller.Account)
 	if err != nil {
 		return err
@@ -122,7 +139,7 @@ func (h *Handler) readWebhook(r *http.Request, caller caller.Caller, w *org.Webh
 		if err := org.CheckWebhookURL(url); err != nil {
 			return fault.New(fault.Unprocessable, "invalid_value", "url: %v", err).In("url")
 		}
-		if err := h.o.Judge(url); err != nil {
+		if err := h.judge(url); err != nil {
 			return err
 		}
 		w.URL = url
@@ -148,55 +165,55 @@ func (h *Handler) readWebhook(r *http.Request, caller caller.Caller, w *org.Webh
 }
 
 // newSecret gives the webhook a new secret and returns it.
-func (h *Handler) newSecret(w *org.Webhook) (string, error) {
-	if h.o.Vault == nil {
+func (h *webhooks) newSecret(w *org.Webhook) (string, error) {
+	if h.vault == nil {
 		return "", surface.NoVault("the secrets of webhooks")
 	}
 	v := webhook.NewSecret()
-	sealed, err := h.o.Vault.Seal(w.Org, w.SecretName(), v)
+	sealed, err := h.vault.Seal(w.Org, w.SecretName(), v)
 	w.Sealed = sealed
 	return v.Reveal(), err
 }
 
-// CreateWebhook answers POST /api/webhooks.
-func (h *Handler) CreateWebhook() surface.Endpoint {
+// Create answers POST /api/webhooks.
+func (h *webhooks) Create() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		w := org.Webhook{Org: caller.Org.ID, CreatedAt: h.o.Now(), UpdatedAt: h.o.Now()}
-		if err := h.readWebhook(r, caller, &w); err != nil {
+		w := org.Webhook{Org: caller.Org.ID, CreatedAt: h.now(), UpdatedAt: h.now()}
+		if err := h.read(r, caller, &w); err != nil {
 			return 0, nil, err
 		}
-		if h.declaredWebhook(w.Org, w.Name) {
+		if h.declared(w.Org, w.Name) {
 			return 0, nil, fault.New(fault.Conflict, "exists", "the configuration file already declares the webhook %q; choose another name", w.Name).In("name")
 		}
 		shown, err := h.newSecret(&w)
 		if err != nil {
 			return 0, nil, err
 		}
-		if err := h.o.Webhooks.CreateWebhook(r.Context(), w, caller.Author(h.o.Now())); err != nil {
+		if err := h.store.CreateWebhook(r.Context(), w, caller.Author(h.now())); err != nil {
 			return 0, nil, surface.Refused(err, surface.Thing{Kind: "webhook", Name: w.Name})
 		}
-		out := h.wireWebhook(journal.ListedWebhook{Webhook: w})
+		out := h.wire(journal.ListedWebhook{Webhook: w})
 		out.Secret = shown
 		return http.StatusCreated, out, nil
 	})
 }
 
-// PatchWebhook answers PATCH /api/webhooks/{name}.
-func (h *Handler) PatchWebhook() surface.Endpoint {
+// Patch answers PATCH /api/webhooks/{name}.
+func (h *webhooks) Patch() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
-		return h.changeWebhook(r, caller, func(w *org.Webhook) (string, error) { return "", h.readWebhook(r, caller, w) })
+		return h.change(r, caller, func(w *org.Webhook) (string, error) { return "", h.read(r, caller, w) })
 	})
 }
 
-// changeWebhook stores what change makes of the webhook in the path, and returns the answer. change
+// change stores what change makes of the webhook in the path, and returns the answer. change
 // returns a new secret, or "".
-func (h *Handler) changeWebhook(r *http.Request, caller caller.Caller, change func(*org.Webhook) (string, error)) (int, any, error) {
+func (h *webhooks) change(r *http.Request, caller caller.Caller, change func(*org.Webhook) (string, error)) (int, any, error) {
 	name := r.PathValue("name")
-	was, err := h.o.Webhooks.Webhook(r.Context(), caller.Org.ID, name)
+	was, err := h.store.Webhook(r.Context(), caller.Org.ID, name)
 	if err != nil {
 		return 0, nil, surface.Refused(err, surface.Thing{Kind: "webhook", Name: name})
 	}
-	if was.Declared() || h.declaredWebhook(caller.Org.ID, name) {
+	if was.Declared() || h.declared(caller.Org.ID, name) {
 		return 0, nil, surface.Declared("webhook", name)
 	}
 	w := was.Clone()
@@ -204,15 +221,15 @@ func (h *Handler) changeWebhook(r *http.Request, caller caller.Caller, change fu
 	if err != nil {
 		return 0, nil, err
 	}
-	w.UpdatedAt = h.o.Now()
-	if err := h.o.Webhooks.UpdateWebhook(r.Context(), was, w, caller.Author(h.o.Now())); err != nil {
+	w.UpdatedAt = h.now()
+	if err := h.store.UpdateWebhook(r.Context(), was, w, caller.Author(h.now())); err != nil {
 		return 0, nil, surface.Refused(err, surface.Thing{Kind: "webhook", Name: name})
 	}
-	stored, err := h.o.Webhooks.Webhooks(r.Context(), caller.Org.ID)
+	stored, err := h.store.Webhooks(r.Context(), caller.Org.ID)
 	if err != nil {
 		return 0, nil, err
 	}
-	out := h.wireWebhook(journal.ListedWebhook{Webhook: w})
+	out := h.wire(journal.ListedWebhook{Webhook: w})
 	for _, l := range stored {
 		if l.Name == name {
 			out.Waiting, out.OldestWaiting, out.GivenUp = l.Waiting, surface.Seconds.Unix(l.Oldest), l.GivenUp
@@ -222,16 +239,16 @@ func (h *Handler) changeWebhook(r *http.Request, caller caller.Caller, change fu
 	return http.StatusOK, out, nil
 }
 
-// RotateWebhook answers POST /api/webhooks/{name}/rotate: the webhook gets a new secret, and the one
+// Rotate answers POST /api/webhooks/{name}/rotate: the webhook gets a new secret, and the one
 // before signs as well for the time overlap.
-func (h *Handler) RotateWebhook() surface.Endpoint {
+func (h *webhooks) Rotate() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		overlap, err := readOverlap(r, caller)
 		if err != nil {
 			return 0, nil, err
 		}
-		return h.changeWebhook(r, caller, func(w *org.Webhook) (string, error) {
-			now, before := h.o.Now(), w.Sealed
+		return h.change(r, caller, func(w *org.Webhook) (string, error) {
+			now, before := h.now(), w.Sealed
 			if overlap > 0 && w.Previous.Until.After(now) {
 				return "", fault.New(fault.Conflict, "rotation_overlaps", "the secret before the last rotation of the webhook %q signs until %s, and a webhook has at most two secrets; "+
 					"wait until then, or end both old secrets now with an overlap of 0s", w.Name, surface.Seconds.Text(w.Previous.Until))
@@ -245,14 +262,14 @@ func (h *Handler) RotateWebhook() surface.Endpoint {
 	})
 }
 
-// DeleteWebhook answers DELETE /api/webhooks/{name}. What waits is not delivered any more.
-func (h *Handler) DeleteWebhook() surface.Endpoint {
+// Delete answers DELETE /api/webhooks/{name}. What waits is not delivered any more.
+func (h *webhooks) Delete() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		name := r.PathValue("name")
-		if h.declaredWebhook(caller.Org.ID, name) {
+		if h.declared(caller.Org.ID, name) {
 			return 0, nil, surface.Declared("webhook", name)
 		}
-		if err := h.o.Webhooks.DeleteWebhook(r.Context(), caller.Org.ID, name, caller.Author(h.o.Now())); err != nil {
+		if err := h.store.DeleteWebhook(r.Context(), caller.Org.ID, name, caller.Author(h.now())); err != nil {
 			return 0, nil, surface.Refused(err, surface.Thing{Kind: "webhook", Name: name})
 		}
 		return http.StatusOK, surface.Deleted(name, ""), nil
@@ -265,8 +282,8 @@ const (
 	defaultDeliveries = 50
 )
 
-// ListDeliveries answers GET /api/webhooks/{name}/deliveries: the latest first.
-func (h *Handler) ListDeliveries() surface.Endpoint {
+// Deliveries answers GET /api/webhooks/{name}/deliveries: the latest first.
+func (h *webhooks) Deliveries() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		q, err := deliveryQueryOf(r.URL.Query())
 		if err != nil {
@@ -274,9 +291,9 @@ func (h *Handler) ListDeliveries() surface.Endpoint {
 		}
 		name, limit := r.PathValue("name"), q.Limit
 		q.Limit++
-		found, err := h.o.Outbox.Deliveries(r.Context(), caller.Org.ID, name, q)
+		found, err := h.outbox.Deliveries(r.Context(), caller.Org.ID, name, q)
 		if errors.Is(err, org.ErrNotFound) && q.Before != "" {
-			if _, missing := h.o.Webhooks.Webhook(r.Context(), caller.Org.ID, name); missing == nil {
+			if _, missing := h.store.Webhook(r.Context(), caller.Org.ID, name); missing == nil {
 				return 0, nil, surface.Refused(err, surface.Thing{Kind: "message", Name: q.Before})
 			}
 		}
@@ -313,10 +330,10 @@ func deliveryQueryOf(values url.Values) (q journal.DeliveryQuery, err error) {
 }
 
 // Redeliver answers POST /api/webhooks/{name}/deliveries/{id}/redeliver.
-func (h *Handler) Redeliver() surface.Endpoint {
+func (h *webhooks) Redeliver() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		name, messageID := r.PathValue("name"), r.PathValue("id")
-		d, err := h.o.Webhooks.Redeliver(r.Context(), caller.Org.ID, name, messageID, h.o.Now(), caller.Author(h.o.Now()))
+		d, err := h.store.Redeliver(r.Context(), caller.Org.ID, name, messageID, h.now(), caller.Author(h.now()))
 		if errors.Is(err, journal.ErrNotDeliverable) {
 			return 0, nil, fault.New(fault.Conflict, "not_deliverable",
 				"the message %q is being delivered at the moment, or its webhook is stopped; wait, or enable the webhook, and try again", messageID)
@@ -337,15 +354,15 @@ type testResult struct {
 	Error     string `json:"error,omitempty"`
 }
 
-// TestWebhook answers POST /api/webhooks/{name}/test: it sends a signed message now, also to a webhook that is stopped.
-func (h *Handler) TestWebhook() surface.Endpoint {
+// Test answers POST /api/webhooks/{name}/test: it sends a signed message now, also to a webhook that is stopped.
+func (h *webhooks) Test() surface.Endpoint {
 	return h.endpoint(func(r *http.Request, caller caller.Caller) (int, any, error) {
 		name := r.PathValue("name")
-		w, err := h.o.Webhooks.Webhook(r.Context(), caller.Org.ID, name)
+		w, err := h.store.Webhook(r.Context(), caller.Org.ID, name)
 		if err != nil {
 			return 0, nil, surface.Refused(err, surface.Thing{Kind: "webhook", Name: name})
 		}
-		d := h.o.Test(r.Context(), w)
+		d := h.test(r.Context(), w)
 		sent := wireDelivery(d)
 		return http.StatusOK, testResult{d.ID, d.Event, d.Outcome == journal.MessageDelivered, sent.Status, d.Error}, nil
 	})

@@ -62,8 +62,8 @@ type compactionSeal struct {
 }
 
 // sealOf returns the seal of the caller's org. An org that is created again has another one.
-func (h *Handler) sealOf(caller caller.Caller) compactionSeal {
-	return compactionSeal{h.o.Seals, caller.Org.ID, "compaction/" + caller.Org.CreatedAt.UTC().Format(time.RFC3339Nano)}
+func (h *requestReader) sealOf(caller caller.Caller) compactionSeal {
+	return compactionSeal{h.seals, caller.Org.ID, "compaction/" + caller.Org.CreatedAt.UTC().Format(time.RFC3339Nano)}
 }
 
 // missing returns the error for a gateway that cannot seal.
@@ -299,7 +299,7 @@ func (h *Handler) Compact(w http.ResponseWriter, r *http.Request, caller caller.
 }
 
 // decodeCompact implements surface.Surface.Decode for POST /v1/responses/compact.
-func (h *Handler) decodeCompact(
+func (h *requestReader) decodeCompact(
 	ctx context.Context, caller caller.Caller, req *run.Request, members []surface.Member,
 ) (surface.Reply, error) {
 	d := h.newDecoder(ctx, caller, req)

@@ -150,7 +150,7 @@ func (d *decoder) setContainer() (err error) {
 
 // keyContainers are the containers of the stored responses of a caller.
 type keyContainers struct {
-	h      *Handler
+	stored *storedResponses
 	ctx    context.Context //nolint:containedctx // it lives as long as the decoder of a request
 	caller caller.Caller
 }
@@ -176,22 +176,22 @@ func (k keyContainers) of(from conversation.Ref) (string, error) {
 	if !from.Named {
 		return k.ofResponse(from.ID)
 	}
-	c, err := k.h.findConversation(k.ctx, k.caller, from.ID)
+	c, err := k.stored.findConversation(k.ctx, k.caller, from.ID)
 	if err != nil {
 		return "", ignoreMissing(err)
 	}
 	parts := c.Parts[max(0, len(c.Parts)-maxLookedAt):]
 	for _, part := range slices.Backward(parts) {
 		var id string
-		err := k.h.reads.do(k.ctx, k.caller.Org.ID, func() error {
-			c, err := conversation.FindPart(k.ctx, k.h.o.Conversations, k.caller.Org.ID, part)
+		err := k.stored.reads.do(k.ctx, k.caller.Org.ID, func() error {
+			c, err := conversation.FindPart(k.ctx, k.stored.store, k.caller.Org.ID, part)
 			if err == nil && c != nil {
 				id = k.in(c.RunID, c.RequestJSON)
 			}
 			return err
 		})
 		if err != nil || id != "" {
-			return id, surface.Failed(k.h.o.Log, err)
+			return id, surface.Failed(k.stored.log, err)
 		}
 	}
 	return "", nil
@@ -199,14 +199,14 @@ func (k keyContainers) of(from conversation.Ref) (string, error) {
 
 // ofResponse returns the container of a response; "" if it has none, is not stored or is of another key.
 func (k keyContainers) ofResponse(id string) (containerID string, err error) {
-	err = k.h.reads.do(k.ctx, k.caller.Org.ID, func() error {
-		kept, err := k.h.findAny(k.ctx, k.caller, id)
+	err = k.stored.reads.do(k.ctx, k.caller.Org.ID, func() error {
+		kept, err := k.stored.findAny(k.ctx, k.caller, id)
 		if err == nil {
 			containerID = k.in(kept.RunID, kept.RequestJSON)
 		}
 		return err
 	})
-	return containerID, surface.Failed(k.h.o.Log, ignoreMissing(err))
+	return containerID, surface.Failed(k.stored.log, ignoreMissing(err))
 }
 
 // in returns the container in what is stored with the response of a run.

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/turnpike-gateway/turnpike/internal/caller"
 	"github.com/turnpike-gateway/turnpike/internal/conversation"
@@ -26,6 +28,16 @@ const conversationPrefix = "conv_"
 
 // maxAdded is how many items a request may add to a conversation, from the OpenAI document.
 const maxAdded = 20
+
+// conversations answers requests for conversations and their items.
+type conversations struct {
+	lookup
+	items    *storedItems
+	requests *requestReader
+	keys     keyedRequests
+	runs     surface.StoredRuns
+	files    surface.Files
+}
 
 // storedConversation is what is stored of a conversation, beside its parts.
 type storedConversation struct {
@@ -53,10 +65,17 @@ func noConversation(id, param string) error {
 	return fault.New(fault.NotFound, "conversation_not_found", "no conversation has the id %.100q; it was deleted, or its time is over", id).In(param)
 }
 
-func (h *Handler) findConversation(ctx context.Context, caller caller.Caller, id string) (*journal.Conversation, error) {
-	c, err := conversation.Find(ctx, h.o.Conversations, caller.Org.ID, conversationPrefix, id)
+// lookup finds conversations.
+type lookup struct {
+	store   journal.Conversations
+	keepFor func() time.Duration // how long one is stored
+	log     *slog.Logger
+}
+
+func (h *lookup) findConversation(ctx context.Context, caller caller.Caller, id string) (*journal.Conversation, error) {
+	c, err := conversation.Find(ctx, h.store, caller.Org.ID, conversationPrefix, id)
 	if err != nil {
-		return nil, surface.Failed(h.o.Log, err)
+		return nil, surface.Failed(h.log, err)
 	}
 	if c == nil {
 		return nil, noConversation(id, "conversation_id")
@@ -73,7 +92,7 @@ func metadataOf(body map[string]json.RawMessage) (map[string]string, error) {
 }
 
 // CreateConversation answers POST /v1/conversations.
-func (h *Handler) CreateConversation(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
+func (h *conversations) CreateConversation(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	body, err := surface.ReadObject(r, caller.Account)
 	if err == nil {
 		err = surface.OnlyMembers(body, "items", "metadata")
@@ -96,7 +115,7 @@ func (h *Handler) CreateConversation(w http.ResponseWriter, r *http.Request, cal
 		return err
 	}
 	var items *part
-	k, err := h.begin(r.Context(), caller, key, func() (err error) {
+	k, err := h.keys.begin(r.Context(), caller, key, func() (err error) {
 		if err = h.refuseRepeated(r.Context(), caller, nil, list); err == nil {
 			items, err = h.newPart(r.Context(), caller, list)
 		}
@@ -126,7 +145,7 @@ func (h *Handler) CreateConversation(w http.ResponseWriter, r *http.Request, cal
 }
 
 // createConversation stores a conversation with its items.
-func (h *Handler) createConversation(ctx context.Context, caller caller.Caller, k *keyed, name string, made storedConversation, items *part) (err error) {
+func (h *conversations) createConversation(ctx context.Context, caller caller.Caller, k *keyed, name string, made storedConversation, items *part) (err error) {
 	c := journal.Conversation{}
 	if c.RequestJSON, err = surface.Marshal(made); err != nil {
 		return err
@@ -138,13 +157,13 @@ func (h *Handler) createConversation(ctx context.Context, caller caller.Caller, 
 		}
 		c.Parts = []string{id}
 	}
-	if err := k.made(conversation.Save(ctx, h.o.Conversations, caller.Org.ID, name, c, h.o.KeepFor())); err != nil {
+	if err := k.made(conversation.Save(ctx, h.store, caller.Org.ID, name, c, h.keepFor())); err != nil {
 		for _, part := range c.Parts {
 			h.dropUnused(ctx, caller, k, part)
 		}
-		return surface.Failed(h.o.Log, err)
+		return surface.Failed(h.log, err)
 	}
-	return h.finish(ctx, caller, k)
+	return h.keys.finish(ctx, caller, k)
 }
 
 // addedItems reads the items that a client adds to a conversation.
@@ -209,8 +228,8 @@ type part struct {
 }
 
 // newPart reads items that become a part of a conversation.
-func (h *Handler) newPart(ctx context.Context, caller caller.Caller, list []json.RawMessage) (*part, error) {
-	d := h.newDecoder(ctx, caller, &run.Request{})
+func (h *conversations) newPart(ctx context.Context, caller caller.Caller, list []json.RawMessage) (*part, error) {
+	d := h.requests.newDecoder(ctx, caller, &run.Request{})
 	in := newInputReader(d)
 	defer d.dropFound()
 	if err := in.addAll("items", list); err != nil {
@@ -219,7 +238,7 @@ func (h *Handler) newPart(ctx context.Context, caller caller.Caller, list []json
 	if d.native != "" {
 		return nil, fault.New(fault.Invalid, "unsupported_value", "%s has a form that cannot be stored in a conversation", d.native).In(d.native)
 	}
-	if err := surface.IncludeFiles(ctx, h.o.Files, caller, d.req.Items); err != nil {
+	if err := surface.IncludeFiles(ctx, h.files, caller, d.req.Items); err != nil {
 		return nil, err
 	}
 	p := &part{Conversation: journal.Conversation{Items: d.req.Items, Listed: d.req.Listed}, places: d.req.Places}
@@ -234,16 +253,16 @@ func (h *Handler) newPart(ctx context.Context, caller caller.Caller, list []json
 }
 
 // checkResults refuses results of calls that neither the part nor the conversation has; "" = it is a new one.
-func (h *Handler) checkResults(ctx context.Context, caller caller.Caller, name string, p *part) error {
+func (h *conversations) checkResults(ctx context.Context, caller caller.Caller, name string, p *part) error {
 	memory := caller.Account.Share()
 	defer memory.Close()
-	return surface.Failed(h.o.Log, conversation.CheckResults(ctx, h.o.Conversations, h.o.Runs, conversation.Request{
+	return surface.Failed(h.log, conversation.CheckResults(ctx, h.store, h.runs, conversation.Request{
 		Org: caller.Org.ID, Items: p.Items, Places: p.places, Continues: conversation.Ref{ID: name, Named: true, Member: "conversation_id", Code: "conversation_not_found"},
 	}, memory))
 }
 
 // savePart stores a part under the id that it returns, with an id for each item.
-func (h *Handler) savePart(ctx context.Context, caller caller.Caller, k *keyed, p *part) (id string, err error) {
+func (h *conversations) savePart(ctx context.Context, caller caller.Caller, k *keyed, p *part) (id string, err error) {
 	p.Input = make([]journal.Entry, len(p.items))
 	for i, it := range p.items {
 		complete(it, fmt.Sprintf("%s_%d", k.Suffix, i))
@@ -253,12 +272,12 @@ func (h *Handler) savePart(ctx context.Context, caller caller.Caller, k *keyed, 
 		}
 	}
 	id = conversation.PartOf(k.Suffix, true)
-	err = k.made(conversation.Save(ctx, h.o.Conversations, caller.Org.ID, id, p.Conversation, h.o.KeepFor()))
-	return id, surface.Failed(h.o.Log, err)
+	err = k.made(conversation.Save(ctx, h.store, caller.Org.ID, id, p.Conversation, h.keepFor()))
+	return id, surface.Failed(h.log, err)
 }
 
 // GetConversation answers GET /v1/conversations/{id}.
-func (h *Handler) GetConversation(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
+func (h *conversations) GetConversation(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	name := r.PathValue("id")
 	c, err := h.findConversation(r.Context(), caller, name)
 	if err != nil {
@@ -276,13 +295,13 @@ func writeConversation(w http.ResponseWriter, id string, c *journal.Conversation
 }
 
 // changeConversation changes a stored conversation of the caller's org.
-func (h *Handler) changeConversation(ctx context.Context, caller caller.Caller, id string, change func(*journal.Conversation) bool) (*journal.Conversation, error) {
+func (h *conversations) changeConversation(ctx context.Context, caller caller.Caller, id string, change func(*journal.Conversation) bool) (*journal.Conversation, error) {
 	if !strings.HasPrefix(id, conversationPrefix) {
 		return nil, noConversation(id, "conversation_id")
 	}
-	c, err := conversation.Change(ctx, h.o.Conversations, caller.Org.ID, id, h.o.KeepFor(), change)
+	c, err := conversation.Change(ctx, h.store, caller.Org.ID, id, h.keepFor(), change)
 	if err != nil {
-		return nil, surface.Failed(h.o.Log, err)
+		return nil, surface.Failed(h.log, err)
 	}
 	if c == nil {
 		return nil, noConversation(id, "conversation_id")
@@ -291,7 +310,7 @@ func (h *Handler) changeConversation(ctx context.Context, caller caller.Caller, 
 }
 
 // UpdateConversation answers POST /v1/conversations/{id}.
-func (h *Handler) UpdateConversation(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
+func (h *conversations) UpdateConversation(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	body, err := surface.ReadObject(r, caller.Account)
 	if err == nil {
 		err = surface.OnlyMembers(body, "metadata")
@@ -324,16 +343,16 @@ func (h *Handler) UpdateConversation(w http.ResponseWriter, r *http.Request, cal
 }
 
 // DeleteConversation answers DELETE /v1/conversations/{id}.
-func (h *Handler) DeleteConversation(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
+func (h *conversations) DeleteConversation(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	name := r.PathValue("id")
 	ctx, cancel := surface.Detached(r)
 	defer cancel()
 	if !strings.HasPrefix(name, conversationPrefix) {
 		return noConversation(name, "conversation_id")
 	}
-	was, err := conversation.Delete(ctx, h.o.Conversations, caller.Org.ID, name) // also one that cannot be decoded
+	was, err := conversation.Delete(ctx, h.store, caller.Org.ID, name) // also one that cannot be decoded
 	if err != nil {
-		return surface.Failed(h.o.Log, err)
+		return surface.Failed(h.log, err)
 	}
 	if !was {
 		return noConversation(name, "conversation_id")
@@ -342,7 +361,7 @@ func (h *Handler) DeleteConversation(w http.ResponseWriter, r *http.Request, cal
 }
 
 // RewindConversation answers POST /v1/conversations/{id}/rewind.
-func (h *Handler) RewindConversation(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
+func (h *conversations) RewindConversation(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	run, err := surface.ReadRewind(r, caller.Account)
 	if err != nil {
 		return err
@@ -353,9 +372,9 @@ func (h *Handler) RewindConversation(w http.ResponseWriter, r *http.Request, cal
 	}
 	ctx, cancel := surface.Detached(r)
 	defer cancel()
-	c, _, err := conversation.Rewind(ctx, h.o.Conversations, caller.Org.ID, name, run, h.o.KeepFor())
+	c, _, err := conversation.Rewind(ctx, h.store, caller.Org.ID, name, run, h.keepFor())
 	if err != nil {
-		return surface.Failed(h.o.Log, err)
+		return surface.Failed(h.log, err)
 	}
 	if c == nil {
 		return noConversation(name, "conversation_id")
@@ -364,7 +383,7 @@ func (h *Handler) RewindConversation(w http.ResponseWriter, r *http.Request, cal
 }
 
 // ForkConversation answers POST /v1/conversations/{id}/fork.
-func (h *Handler) ForkConversation(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
+func (h *conversations) ForkConversation(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	body, err := surface.ReadObject(r, caller.Account)
 	if err == nil {
 		err = surface.OnlyMembers(body)
@@ -377,7 +396,7 @@ func (h *Handler) ForkConversation(w http.ResponseWriter, r *http.Request, calle
 	if err != nil {
 		return err
 	}
-	k, err := h.begin(r.Context(), caller, key, func() error {
+	k, err := h.keys.begin(r.Context(), caller, key, func() error {
 		_, err := h.findConversation(r.Context(), caller, name)
 		return err
 	})
@@ -398,23 +417,23 @@ func (h *Handler) ForkConversation(w http.ResponseWriter, r *http.Request, calle
 }
 
 // findKeyed returns the conversation that an earlier request with the key has made; nil = none has.
-func (h *Handler) findKeyed(ctx context.Context, caller caller.Caller, k *keyed, id string) (*journal.Conversation, error) {
+func (h *conversations) findKeyed(ctx context.Context, caller caller.Caller, k *keyed, id string) (*journal.Conversation, error) {
 	if k.key == nil {
 		return nil, nil
 	}
-	c, err := conversation.Find(ctx, h.o.Conversations, caller.Org.ID, conversationPrefix, id)
+	c, err := conversation.Find(ctx, h.store, caller.Org.ID, conversationPrefix, id)
 	if err == nil && c == nil && k.Done {
 		return nil, noConversation(id, "conversation_id")
 	}
-	return c, surface.Failed(h.o.Log, err)
+	return c, surface.Failed(h.log, err)
 }
 
 // fork stores a fork of a conversation, which is returned.
-func (h *Handler) fork(ctx context.Context, caller caller.Caller, k *keyed, name, fork string) (*journal.Conversation, error) {
+func (h *conversations) fork(ctx context.Context, caller caller.Caller, k *keyed, name, fork string) (*journal.Conversation, error) {
 	for {
-		f, _, err := conversation.ForkOf(ctx, h.o.Conversations, caller.Org.ID, name, conversation.AllTurns, conversation.IsAdded)
+		f, _, err := conversation.ForkOf(ctx, h.store, caller.Org.ID, name, conversation.AllTurns, conversation.IsAdded)
 		if err != nil {
-			return nil, surface.Failed(h.o.Log, err)
+			return nil, surface.Failed(h.log, err)
 		}
 		if f == nil {
 			return nil, noConversation(name, "conversation_id")
@@ -427,19 +446,19 @@ func (h *Handler) fork(ctx context.Context, caller caller.Caller, k *keyed, name
 		if f.RequestJSON, err = surface.Marshal(object.storedConversation); err != nil {
 			return nil, err
 		}
-		again, err := conversation.StoreFork(ctx, h.o.Conversations, caller.Org.ID, f, h.o.KeepFor())
+		again, err := conversation.StoreFork(ctx, h.store, caller.Org.ID, f, h.keepFor())
 		if again {
 			continue
 		}
 		if err := k.made(err); err != nil {
-			return nil, surface.Failed(h.o.Log, err)
+			return nil, surface.Failed(h.log, err)
 		}
-		return &f.Conversation, h.finish(ctx, caller, k)
+		return &f.Conversation, h.keys.finish(ctx, caller, k)
 	}
 }
 
 // AddItems answers POST /v1/conversations/{id}/items.
-func (h *Handler) AddItems(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
+func (h *conversations) AddItems(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	body, err := surface.ReadObject(r, caller.Account)
 	if err == nil {
 		err = surface.OnlyMembers(body, "items")
@@ -465,8 +484,8 @@ func (h *Handler) AddItems(w http.ResponseWriter, r *http.Request, caller caller
 		return err
 	}
 	var added *part
-	k, err := h.begin(r.Context(), caller, key, func() (err error) {
-		if len(conversation.StoredParts(r.Context(), h.o.Conversations, caller.Org.ID, c.Parts)) >= conversation.MaxParts {
+	k, err := h.keys.begin(r.Context(), caller, key, func() (err error) {
+		if len(conversation.StoredParts(r.Context(), h.store, caller.Org.ID, c.Parts)) >= conversation.MaxParts {
 			return fault.New(fault.Invalid, "conversation_too_long", "conversation: items were added to it, or responses, %d times; start another one", conversation.MaxParts).In("items")
 		}
 		if err = h.refuseRepeated(r.Context(), caller, c.Parts, list); err == nil {
@@ -495,13 +514,13 @@ func (h *Handler) AddItems(w http.ResponseWriter, r *http.Request, caller caller
 // addPart stores items and adds them to a conversation, and returns them as they are listed. added
 // is nil if the request was sent before: then it returns the items that were stored, or an error
 // if they were deleted.
-func (h *Handler) addPart(ctx context.Context, caller caller.Caller, k *keyed, name string, list []json.RawMessage, added *part) ([]map[string]any, error) {
+func (h *conversations) addPart(ctx context.Context, caller caller.Caller, k *keyed, name string, list []json.RawMessage, added *part) ([]map[string]any, error) {
 	if k.Done {
 		id := conversation.PartOf(k.Suffix, true)
-		has, err := conversation.Parts(ctx, h.o.Conversations, caller.Org.ID, name)
+		has, err := conversation.Parts(ctx, h.store, caller.Org.ID, name)
 		var items []map[string]any
 		if err == nil && slices.Contains(has, id) { // a fork may have them still
-			items, err = h.itemsOf(ctx, caller, id, nil)
+			items, err = h.items.itemsOf(ctx, caller, id, nil)
 		}
 		if err == nil && len(items) == 0 {
 			err = fault.New(fault.NotFound, "item_not_found", "the items that the first request with this Idempotency-Key has added were deleted").In("Idempotency-Key")
@@ -522,32 +541,32 @@ func (h *Handler) addPart(ctx context.Context, caller caller.Caller, k *keyed, n
 		if slices.Contains(c.Parts, id) {
 			return false
 		}
-		c.Parts = append(slices.Clip(conversation.StoredParts(ctx, h.o.Conversations, caller.Org.ID, c.Parts)), id)
+		c.Parts = append(slices.Clip(conversation.StoredParts(ctx, h.store, caller.Org.ID, c.Parts)), id)
 		return true
 	}); err != nil {
 		h.dropUnused(ctx, caller, k, id)
 		return nil, err
 	}
-	return added.items, h.finish(ctx, caller, k)
+	return added.items, h.keys.finish(ctx, caller, k)
 }
 
 // dropUnused deletes a part that could not be added to its conversation. One of a request with an
 // Idempotency-Key stays: another request with the key may have added it, or will.
-func (h *Handler) dropUnused(ctx context.Context, caller caller.Caller, k *keyed, part string) {
+func (h *conversations) dropUnused(ctx context.Context, caller caller.Caller, k *keyed, part string) {
 	if k.key == nil {
 		h.dropPart(ctx, caller, part)
 	}
 }
 
 // dropPart deletes a part that is in no conversation. If that fails, it expires.
-func (h *Handler) dropPart(ctx context.Context, caller caller.Caller, part string) {
-	if err := conversation.DeleteAdded(ctx, h.o.Conversations, caller.Org.ID, part); err != nil {
-		h.o.Log.Error("items of no conversation were not deleted; they expire", "org", caller.Org.ID, "error", err)
+func (h *conversations) dropPart(ctx context.Context, caller caller.Caller, part string) {
+	if err := conversation.DeleteAdded(ctx, h.store, caller.Org.ID, part); err != nil {
+		h.log.Error("items of no conversation were not deleted; they expire", "org", caller.Org.ID, "error", err)
 	}
 }
 
 // refuseRepeated refuses items with an id that another one of them has, or an item of the parts.
-func (h *Handler) refuseRepeated(ctx context.Context, caller caller.Caller, parts []string, list []json.RawMessage) error {
+func (h *conversations) refuseRepeated(ctx context.Context, caller caller.Caller, parts []string, list []json.RawMessage) error {
 	places := map[string]string{} // by id
 	for i, raw := range list {
 		var it struct {
@@ -564,7 +583,7 @@ func (h *Handler) refuseRepeated(ctx context.Context, caller caller.Caller, part
 	if len(places) == 0 {
 		return nil
 	}
-	return h.visitItems(ctx, caller, parts, nil, func(_ string, items []map[string]any) (bool, error) {
+	return h.items.visitItems(ctx, caller, parts, nil, func(_ string, items []map[string]any) (bool, error) {
 		for _, it := range items {
 			if id, _ := it["id"].(string); places[id] != "" {
 				return true, fault.New(fault.Invalid, "item_already_in_conversation", "%s: the conversation has an item with the id %.100q", places[id], id).In("items")
@@ -576,7 +595,7 @@ func (h *Handler) refuseRepeated(ctx context.Context, caller caller.Caller, part
 
 // visitItems calls visit with the items of each part, until it returns true. The memory of
 // items is then still charged; that of the items before is not.
-func (h *Handler) visitItems(ctx context.Context, caller caller.Caller, parts []string, in included, visit func(part string, items []map[string]any) (done bool, err error)) error {
+func (h *storedItems) visitItems(ctx context.Context, caller caller.Caller, parts []string, in included, visit func(part string, items []map[string]any) (done bool, err error)) error {
 	for _, part := range parts {
 		before := caller.Account.Used()
 		items, err := h.itemsOf(ctx, caller, part, in)
@@ -592,7 +611,7 @@ func (h *Handler) visitItems(ctx context.Context, caller caller.Caller, parts []
 }
 
 // ListItems answers GET /v1/conversations/{id}/items.
-func (h *Handler) ListItems(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
+func (h *conversations) ListItems(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	page, err := newPage(r.URL.Query())
 	if err != nil {
 		return err
@@ -608,7 +627,7 @@ func (h *Handler) ListItems(w http.ResponseWriter, r *http.Request, caller calle
 	if page.latestFirst {
 		slices.Reverse(order)
 	}
-	all := &conversationItems{h: h, caller: caller, parts: c.Parts, read: make([]bool, len(c.Parts)), firsts: map[string]int{}}
+	all := &conversationItems{items: h.items, caller: caller, parts: c.Parts, read: make([]bool, len(c.Parts)), firsts: map[string]int{}}
 	if start := slices.Index(order, partWith(c.Parts, page.after)); start > 0 { // the items in front of it are not wanted
 		err = all.fill(r.Context(), page, order[start:])
 	}
@@ -631,7 +650,7 @@ func (h *Handler) ListItems(w http.ResponseWriter, r *http.Request, caller calle
 // conversationItems are the items of a conversation as they are listed: an item with the id of
 // an earlier one is left out, so that each id names one place in the list.
 type conversationItems struct {
-	h      *Handler
+	items  *storedItems
 	caller caller.Caller
 	parts  []string
 	read   []bool         // of each part, whether firsts has its ids
@@ -643,7 +662,7 @@ type conversationItems struct {
 func (c *conversationItems) fill(ctx context.Context, page *page, order []int) error {
 	for _, i := range order {
 		before := c.caller.Account.Used()
-		items, err := c.h.itemsOf(ctx, c.caller, c.parts[i], page.included)
+		items, err := c.items.itemsOf(ctx, c.caller, c.parts[i], page.included)
 		if err != nil {
 			return err
 		}
@@ -689,7 +708,7 @@ func (c *conversationItems) readIDs(ctx context.Context, i int) error {
 	}
 	c.read[i] = true
 	size := 0
-	err := c.h.visitItems(ctx, c.caller, c.parts[i:i+1], nil, func(_ string, items []map[string]any) (bool, error) {
+	err := c.items.visitItems(ctx, c.caller, c.parts[i:i+1], nil, func(_ string, items []map[string]any) (bool, error) {
 		for _, it := range items {
 			id := idOf(it)
 			first, is := c.firsts[id]
@@ -720,21 +739,24 @@ func partWith(parts []string, itemID string) int {
 	})
 }
 
+// storedItems reads the items of conversations, part by part.
+type storedItems struct{ *storedResponses }
+
 // itemsOf returns the items that a part adds to its conversation, in order; none if it is not stored any
 // more. They have what the names of include ask for, as far as it is stored.
-func (h *Handler) itemsOf(ctx context.Context, caller caller.Caller, part string, in included) ([]map[string]any, error) {
+func (h *storedItems) itemsOf(ctx context.Context, caller caller.Caller, part string, in included) ([]map[string]any, error) {
 	return h.readItems(ctx, caller, part, in, func(c *journal.Conversation) (conversation.Addition, error) {
-		return conversation.AdditionOf(ctx, h.o.Conversations, h.o.Runs, caller.Org.ID, c)
+		return conversation.AdditionOf(ctx, h.store, h.runs, caller.Org.ID, c)
 	})
 }
 
 // everyItemOf returns the items of a part, or of a response, whether or not they belong to a conversation.
-func (h *Handler) everyItemOf(ctx context.Context, caller caller.Caller, part string) ([]map[string]any, error) {
+func (h *storedItems) everyItemOf(ctx context.Context, caller caller.Caller, part string) ([]map[string]any, error) {
 	return h.readItems(ctx, caller, part, nil, func(*journal.Conversation) (a conversation.Addition, err error) { return a, nil })
 }
 
 // readItems returns the items of a part: what adds says of one that is set aside, and otherwise what is stored.
-func (h *Handler) readItems(
+func (h *storedItems) readItems(
 	ctx context.Context, caller caller.Caller, part string, in included, adds func(*journal.Conversation) (conversation.Addition, error),
 ) ([]map[string]any, error) {
 	var c *journal.Conversation
@@ -742,11 +764,11 @@ func (h *Handler) readItems(
 	var items []map[string]any
 	var added conversation.Addition
 	err := h.reads.do(ctx, caller.Org.ID, func() (err error) {
-		if c, err = conversation.FindPart(ctx, h.o.Conversations, caller.Org.ID, part); err != nil || c == nil {
-			return surface.Failed(h.o.Log, err)
+		if c, err = conversation.FindPart(ctx, h.store, caller.Org.ID, part); err != nil || c == nil {
+			return surface.Failed(h.log, err)
 		}
 		if added, err = adds(c); err != nil {
-			return surface.Failed(h.o.Log, err)
+			return surface.Failed(h.log, err)
 		}
 		if s, err = h.echoOf(caller, part, c); err == nil && added.Aside {
 			s.input, err = noteEntries(part, added.Items)
@@ -764,7 +786,7 @@ func (h *Handler) readItems(
 	if errors.Is(err, org.ErrNotFound) {
 		return items, nil
 	} else if err != nil {
-		return nil, surface.Failed(h.o.Log, err)
+		return nil, surface.Failed(h.log, err)
 	}
 	output, err := surface.Marshal(object.Output)
 	if err != nil {
@@ -791,7 +813,7 @@ func noteEntries(part string, notes []item.Item) (out []journal.Entry, err error
 }
 
 // findItem returns an item of a conversation; nil if there is none.
-func (h *Handler) findItem(ctx context.Context, caller caller.Caller, c *journal.Conversation, itemID string, in included) (found map[string]any, err error) {
+func (h *storedItems) findItem(ctx context.Context, caller caller.Caller, c *journal.Conversation, itemID string, in included) (found map[string]any, err error) {
 	parts := c.Parts
 	if i := partWith(parts, itemID); i >= 0 {
 		parts = append([]string{parts[i]}, parts...)
@@ -809,7 +831,7 @@ func (h *Handler) findItem(ctx context.Context, caller caller.Caller, c *journal
 // itemFinder finds single items that were stored by their ids, as an item_reference names them. The gateway knows the
 // ids that it has made. What it has read is charged to the caller until drop.
 type itemFinder struct {
-	h      *Handler
+	items  *storedItems
 	ctx    context.Context
 	caller caller.Caller
 
@@ -823,7 +845,7 @@ func (f *itemFinder) itemsIn(part string) (map[string]any, error) {
 	if byID, is := f.read[part]; is {
 		return byID, nil
 	}
-	items, err := f.h.everyItemOf(f.ctx, f.caller, part)
+	items, err := f.items.everyItemOf(f.ctx, f.caller, part)
 	if err != nil {
 		return nil, err
 	}
@@ -904,7 +926,7 @@ func noItem(id string) error {
 }
 
 // GetItem answers GET /v1/conversations/{id}/items/{item}.
-func (h *Handler) GetItem(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
+func (h *conversations) GetItem(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	included, err := newIncluded(r.URL.Query())
 	if err != nil {
 		return err
@@ -913,7 +935,7 @@ func (h *Handler) GetItem(w http.ResponseWriter, r *http.Request, caller caller.
 	if err != nil {
 		return err
 	}
-	found, err := h.findItem(r.Context(), caller, c, r.PathValue("item"), included)
+	found, err := h.items.findItem(r.Context(), caller, c, r.PathValue("item"), included)
 	if err != nil {
 		return err
 	}
@@ -928,7 +950,7 @@ func (h *Handler) GetItem(w http.ResponseWriter, r *http.Request, caller caller.
 
 // DeleteItem answers DELETE /v1/conversations/{id}/items/{item}. The other items of its part
 // are stored as if the client had added them.
-func (h *Handler) DeleteItem(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
+func (h *conversations) DeleteItem(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	ctx, cancel := surface.Detached(r)
 	defer cancel()
 	for {
@@ -944,7 +966,7 @@ func (h *Handler) DeleteItem(w http.ResponseWriter, r *http.Request, caller call
 
 // deleteItem deletes an item, wherever the conversation has it, and returns the conversation
 // without it; nil if somebody has changed the item's parts meanwhile.
-func (h *Handler) deleteItem(ctx context.Context, caller caller.Caller, name, itemID string) (*journal.Conversation, error) {
+func (h *conversations) deleteItem(ctx context.Context, caller caller.Caller, name, itemID string) (*journal.Conversation, error) {
 	c, err := h.findConversation(ctx, caller, name)
 	if err != nil {
 		return nil, err
@@ -971,9 +993,9 @@ func (h *Handler) deleteItem(ctx context.Context, caller caller.Caller, name, it
 			}
 			return dropped, replaced
 		}
-		c, err = conversation.Without(ctx, h.o.Conversations, caller.Org.ID, name, h.o.KeepFor(), drop)
+		c, err = conversation.Without(ctx, h.store, caller.Org.ID, name, h.keepFor(), drop)
 		if err != nil {
-			err = surface.Failed(h.o.Log, err)
+			err = surface.Failed(h.log, err)
 		} else if c == nil {
 			err = noConversation(name, "conversation_id")
 		}
@@ -992,9 +1014,9 @@ func (h *Handler) deleteItem(ctx context.Context, caller caller.Caller, name, it
 // partsWithout stores, for each part with the item, a part with its other items. It returns
 // the new parts by the old ones: none if there is no other item. After an error it returns those
 // that were stored.
-func (h *Handler) partsWithout(ctx context.Context, caller caller.Caller, parts []string, itemID string) (instead map[string][]string, err error) {
+func (h *conversations) partsWithout(ctx context.Context, caller caller.Caller, parts []string, itemID string) (instead map[string][]string, err error) {
 	instead = map[string][]string{}
-	err = h.visitItems(ctx, caller, parts, nil, func(part string, items []map[string]any) (bool, error) {
+	err = h.items.visitItems(ctx, caller, parts, nil, func(part string, items []map[string]any) (bool, error) {
 		var left []json.RawMessage
 		for _, it := range items {
 			if idOf(it) == itemID {

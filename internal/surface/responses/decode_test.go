@@ -49,8 +49,8 @@ func decodedFor(m model.Model, body string) (*run.Request, surface.Reply, error)
 
 // decodeWith decodes a request of an org without anything stored.
 func decodeWith(req *run.Request, members []surface.Member) (surface.Reply, error) {
-	h := &Handler{o: Options{Conversations: new(memory.Conversations)}}
-	return h.decodeRequest(context.Background(), caller.Caller{Org: &org.Org{ID: "acme"}}, req, members)
+	r := requestReader{items: &storedItems{&storedResponses{lookup: lookup{store: new(memory.Conversations)}}}}
+	return r.decodeRequest(context.Background(), caller.Caller{Org: &org.Org{ID: "acme"}}, req, members)
 }
 
 // The values that are accepted, and the errors of the others. // B08

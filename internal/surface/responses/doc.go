@@ -5,4 +5,6 @@
 // without server_url names a server of the org, which the caller then sees; all other
 // servers of the org are hidden. replayMCPCall and replayMCPListTools read these items when
 // a client sends them back.
+//
+// Each duty has a type: requestReader, storedResponses, storedItems, conversations and keyedRequests.
 package responses

@@ -28,11 +28,9 @@ type Options struct {
 
 // Handler answers POST /v1/responses, and requests for stored responses.
 type Handler struct {
-	o          Options
-	kit        *surface.Handler
+	storedResponses
+	conversations
 	compacting *surface.Handler // POST /v1/responses/compact
-	errors     *surface.Errors
-	reads      reads
 }
 
 const (
@@ -46,16 +44,20 @@ const (
 
 // New returns a Handler.
 func New(o Options) *Handler {
-	h := &Handler{o: o, errors: Errors()}
+	found := lookup{o.Conversations, o.KeepFor, o.Log}
+	h := &Handler{storedResponses: storedResponses{lookup: found, runs: o.Runs, segments: o.Segments, errors: Errors()}}
+	items := &storedItems{&h.storedResponses}
+	requests := &requestReader{items, o.Seals}
+	h.conversations = conversations{found, items, requests, keyedRequests{o.Conversations, o.Log}, o.Runs, o.Files}
 	api := surface.Surface{
-		Name: "responses", Dialect: model.DialectResponses, RelayPath: "/responses", Decode: h.decodeRequest, Errors: h.errors, Members: bodyNames, CheckRelay: checkRelay, AlwaysLoop: true, Switches: switches,
+		Name: "responses", Dialect: model.DialectResponses, RelayPath: "/responses", Decode: requests.decodeRequest, Errors: h.errors, Members: bodyNames, CheckRelay: checkRelay, AlwaysLoop: true, Switches: switches,
 		Defaults: settings.Defaults{
 			Rounds: settings.MaxRounds, // a response ends for its calls
 			Calls:  defaultCalls, Parallelism: loop.Safe, DoomLoop: policy.Nudge, ResultMaxBytes: resultMaxBytes, EndCut: true,
 		},
 	}
 	h.kit = surface.New(o.Options, api)
-	api.Name, api.RelayPath, api.Decode = "responses.compact", "/responses/compact", h.decodeCompact
+	api.Name, api.RelayPath, api.Decode = "responses.compact", "/responses/compact", requests.decodeCompact
 	h.compacting = surface.New(o.Options, api)
 	return h
 }
@@ -84,8 +86,14 @@ func (h *Handler) InputTokens(w http.ResponseWriter, r *http.Request, caller cal
 	return surface.WriteJSON(w, http.StatusOK, inputTokens{"response.input_tokens", tokens, estimated})
 }
 
+// requestReader reads requests that make responses.
+type requestReader struct {
+	items *storedItems    // those that a request refers to
+	seals *secret.Keyring // see Options
+}
+
 // decodeRequest implements surface.Surface.Decode.
-func (h *Handler) decodeRequest(
+func (h *requestReader) decodeRequest(
 	ctx context.Context, caller caller.Caller, req *run.Request, members []surface.Member,
 ) (surface.Reply, error) {
 	d := h.newDecoder(ctx, caller, req)
@@ -93,19 +101,19 @@ func (h *Handler) decodeRequest(
 	reply := d.reply()
 	if d.echo.background {
 		reply.Queued = func(w http.ResponseWriter, r *http.Request, runID string) error {
-			return h.write(w, r, caller, conversation.SegmentID(runID, ""), replay{})
+			return h.items.write(w, r, caller, conversation.SegmentID(runID, ""), replay{})
 		}
 	}
 	return reply, err
 }
 
 // newDecoder returns a decoder for a request of the caller.
-func (h *Handler) newDecoder(ctx context.Context, caller caller.Caller, req *run.Request) *decoder {
+func (h *requestReader) newDecoder(ctx context.Context, caller caller.Caller, req *run.Request) *decoder {
 	d := newDecoder(req)
-	found := itemFinder{h: h, ctx: ctx, caller: caller}
+	found := itemFinder{items: h.items, ctx: ctx, caller: caller}
 	d.find, d.dropFound = found.find, found.drop
 	d.charge = func(kept, passing int) error { return surface.Charge(caller.Account, kept, passing) }
-	d.seal, d.containers = h.sealOf(caller), keyContainers{h, ctx, caller}
+	d.seal, d.containers = h.sealOf(caller), keyContainers{h.items.storedResponses, ctx, caller}
 	return d
 }
 

@@ -19,7 +19,7 @@ import (
 )
 
 // InputItems answers GET /v1/responses/{id}/input_items.
-func (h *Handler) InputItems(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
+func (h *storedResponses) InputItems(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	page, err := newPage(r.URL.Query())
 	if err != nil {
 		return err
@@ -46,7 +46,7 @@ func (h *Handler) InputItems(w http.ResponseWriter, r *http.Request, caller call
 		return err
 	})
 	if err != nil {
-		return surface.Failed(h.o.Log, err)
+		return surface.Failed(h.log, err)
 	}
 	return surface.WriteHeld(w, caller, http.StatusOK, body)
 }

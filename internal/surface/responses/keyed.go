@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 
 	"github.com/turnpike-gateway/turnpike/internal/caller"
@@ -29,6 +30,12 @@ type keyed struct {
 	found *journal.Conversation // the stored form; nil = it is new
 }
 
+// keyedRequests stores requests with an Idempotency-Key.
+type keyedRequests struct {
+	store journal.Conversations
+	log   *slog.Logger
+}
+
 func requestKey(key *journal.SubmitKey) journal.ConversationKey {
 	return journal.ConversationKey{Kind: journal.RequestKey, ID: key.Key}
 }
@@ -45,16 +52,16 @@ func keyOf(r *http.Request, caller caller.Caller, what string, members map[strin
 
 // begin returns what was stored for the key. If nothing was, it calls check, which refuses a request
 // that cannot be performed, and stores a new one for journal.SubmitKeyTTL.
-func (h *Handler) begin(ctx context.Context, caller caller.Caller, key *journal.SubmitKey, check func() error) (*keyed, error) {
+func (h *keyedRequests) begin(ctx context.Context, caller caller.Caller, key *journal.SubmitKey, check func() error) (*keyed, error) {
 	k := &keyed{Suffix: id.NewOrdered(""), CreatedAt: clock.Wall().Unix(), key: key}
 	if key == nil {
 		return k, check()
 	}
 	k.Hash = key.Hash
 	for {
-		found, err := h.o.Conversations.Find(ctx, caller.Org.ID, key.Principal, requestKey(key))
+		found, err := h.store.Find(ctx, caller.Org.ID, key.Principal, requestKey(key))
 		if err != nil {
-			return nil, surface.Failed(h.o.Log, err)
+			return nil, surface.Failed(h.log, err)
 		}
 		if found != nil {
 			k.found = found
@@ -71,20 +78,20 @@ func (h *Handler) begin(ctx context.Context, caller caller.Caller, key *journal.
 		}
 		err = h.saveKeyed(ctx, caller, k, journal.Conversation{})
 		if !errors.Is(err, org.ErrExists) { // else another request with the key was faster
-			return k, surface.Failed(h.o.Log, err)
+			return k, surface.Failed(h.log, err)
 		}
 	}
 }
 
-func (h *Handler) saveKeyed(ctx context.Context, caller caller.Caller, k *keyed, c journal.Conversation) (err error) {
+func (h *keyedRequests) saveKeyed(ctx context.Context, caller caller.Caller, k *keyed, c journal.Conversation) (err error) {
 	if c.RequestJSON, err = surface.Marshal(k); err != nil {
 		return err
 	}
-	return h.o.Conversations.Save(ctx, caller.Org.ID, k.key.Principal, c, journal.SubmitKeyTTL, requestKey(k.key))
+	return h.store.Save(ctx, caller.Org.ID, k.key.Principal, c, journal.SubmitKeyTTL, requestKey(k.key))
 }
 
 // finish notes that everything was made.
-func (h *Handler) finish(ctx context.Context, caller caller.Caller, k *keyed) error {
+func (h *keyedRequests) finish(ctx context.Context, caller caller.Caller, k *keyed) error {
 	if k.key == nil || k.Done {
 		return nil
 	}
@@ -97,7 +104,7 @@ func (h *Handler) finish(ctx context.Context, caller caller.Caller, k *keyed) er
 	if errors.Is(err, journal.ErrChanged) { // another request with the key has noted it
 		return nil
 	}
-	return surface.Failed(h.o.Log, err)
+	return surface.Failed(h.log, err)
 }
 
 // made returns the error of a Save of something that k makes. Another request with the key may have

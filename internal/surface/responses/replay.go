@@ -61,7 +61,7 @@ func flag(query url.Values, name string) (bool, error) {
 
 // Streamed answers GET /v1/responses/{id}: with a stream if the request asks for one, otherwise
 // with object.
-func (h *Handler) Streamed(object surface.Endpoint) surface.Endpoint {
+func (h *storedResponses) Streamed(object surface.Endpoint) surface.Endpoint {
 	return func(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 		asked, err := newReplay(r.URL.Query())
 		if err != nil {
@@ -75,18 +75,18 @@ func (h *Handler) Streamed(object surface.Endpoint) surface.Endpoint {
 }
 
 // replay streams a stored response again, or one whose run has not ended.
-func (h *Handler) replay(w http.ResponseWriter, r *http.Request, caller caller.Caller, asked replay) error {
+func (h *storedResponses) replay(w http.ResponseWriter, r *http.Request, caller caller.Caller, asked replay) error {
 	id := r.PathValue("id")
 	kept, s, err := h.find(r.Context(), caller, id)
 	if err != nil {
-		return surface.Failed(h.o.Log, err)
+		return surface.Failed(h.log, err)
 	}
 	if asked.after >= 0 {
-		pieces, err := h.o.Runs.HasPieces(r.Context(), caller.Org.ID, kept.RunID)
+		pieces, err := h.runs.HasPieces(r.Context(), caller.Org.ID, kept.RunID)
 		if errors.Is(err, org.ErrNotFound) {
 			return notStored(id)
 		} else if err != nil {
-			return surface.Failed(h.o.Log, err)
+			return surface.Failed(h.log, err)
 		}
 		if !pieces {
 			return fault.New(fault.Invalid, "unsupported_value", "starting_after: the run of this response is not durable, so the pieces of its texts are not stored and its events have other numbers; "+
@@ -112,5 +112,5 @@ func (h *Handler) replay(w http.ResponseWriter, r *http.Request, caller caller.C
 	if errors.Is(err, org.ErrNotFound) { // the run was deleted: its time is over
 		return notStored(id)
 	}
-	return surface.Failed(h.o.Log, err)
+	return surface.Failed(h.log, err)
 }

@@ -22,6 +22,16 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/surface"
 )
 
+// storedResponses answers requests for stored responses.
+type storedResponses struct {
+	lookup
+	runs     surface.StoredRuns
+	segments surface.Segments
+	kit      *surface.Handler // POST /v1/responses
+	errors   *surface.Errors
+	reads    reads
+}
+
 // stored is what the surface stores with a response: what it repeats of the request. The input is
 // stored beside it, and output and usage come from the run.
 type stored struct {
@@ -52,7 +62,7 @@ type found struct {
 }
 
 // find returns a response of the caller's org, without its items and its input.
-func (h *Handler) find(ctx context.Context, caller caller.Caller, id string) (kept found, s *stored, err error) {
+func (h *storedResponses) find(ctx context.Context, caller caller.Caller, id string) (kept found, s *stored, err error) {
 	err = h.reads.do(ctx, caller.Org.ID, func() (err error) {
 		if kept, s, err = h.findWhole(ctx, caller, id); err == nil {
 			s.dropInput(caller)
@@ -63,7 +73,7 @@ func (h *Handler) find(ctx context.Context, caller caller.Caller, id string) (ke
 }
 
 // findWhole returns a response with its input. It is called within reads.
-func (h *Handler) findWhole(ctx context.Context, caller caller.Caller, id string) (found, *stored, error) {
+func (h *storedResponses) findWhole(ctx context.Context, caller caller.Caller, id string) (found, *stored, error) {
 	kept, err := h.findAny(ctx, caller, id)
 	if err != nil {
 		return kept, nil, err
@@ -73,13 +83,13 @@ func (h *Handler) findWhole(ctx context.Context, caller caller.Caller, id string
 }
 
 // findAny returns a response of the caller's org.
-func (h *Handler) findAny(ctx context.Context, caller caller.Caller, id string) (found, error) {
+func (h *storedResponses) findAny(ctx context.Context, caller caller.Caller, id string) (found, error) {
 	for range 2 { // a response is stored before its run ends: it may end between the two
-		kept, err := conversation.FindSegment(ctx, h.o.Conversations, caller.Org.ID, id)
+		kept, err := conversation.FindSegment(ctx, h.store, caller.Org.ID, id)
 		if err != nil || kept != nil {
 			return found{Conversation: kept}, err
 		}
-		u, err := h.o.Segments.Unfinished(ctx, caller, id)
+		u, err := h.segments.Unfinished(ctx, caller, id)
 		if err != nil {
 			return found{}, err
 		}
@@ -106,7 +116,7 @@ func (s *stored) dropInput(caller caller.Caller) {
 
 // echoOf returns what the surface has stored of a response, or of items. It drops the items for
 // the model, and the stored form. It is called within reads.
-func (h *Handler) echoOf(caller caller.Caller, id string, kept *journal.Conversation) (*stored, error) {
+func (h *storedResponses) echoOf(caller caller.Caller, id string, kept *journal.Conversation) (*stored, error) {
 	if err := caller.Account.Acquire(len(kept.RequestJSON) + journal.InputBytes(kept.Input)); err != nil {
 		return nil, err
 	}
@@ -128,11 +138,13 @@ func (h *Handler) echoOf(caller caller.Caller, id string, kept *journal.Conversa
 
 // render makes the response object again from the events of its run: from those that there are, if the
 // response is in progress. The error wraps org.ErrNotFound if the run was deleted.
-func (h *Handler) render(ctx context.Context, caller caller.Caller, x surface.Extensions, kept found, s *stored) (*response, error) {
+func (h *storedResponses) render(
+	ctx context.Context, caller caller.Caller, x surface.Extensions, kept found, s *stored,
+) (*response, error) {
 	tools := s.clientTools()
 	tell := func(sink eventlog.Sink) error {
 		if kept.inProgress {
-			return h.o.Runs.Follow(ctx, eventlog.Follow{
+			return h.runs.Follow(ctx, eventlog.Follow{
 				Org: caller.Org.ID, RunID: kept.RunID, Account: caller.Account, Final: true, ToWaiting: true, Part: kept.Part, Now: true,
 			}, sink)
 		}
@@ -155,12 +167,12 @@ func (h *Handler) render(ctx context.Context, caller caller.Caller, x surface.Ex
 }
 
 // show reports the events of a stored response: those of a part of its run.
-func (h *Handler) show(ctx context.Context, caller caller.Caller, c *journal.Conversation, model string, sink eventlog.Sink) error {
+func (h *storedResponses) show(ctx context.Context, caller caller.Caller, c *journal.Conversation, model string, sink eventlog.Sink) error {
 	if c.Waiting != nil { // it only says which approvals are still to be decided
 		begin := event.Started{RunID: c.RunID, Model: model, At: c.Waiting.At, Part: eventlog.PartSuffix(c.Part-1, c.Step)}
 		return eventlog.ShowStep(sink, begin, *c.Waiting)
 	}
-	return h.o.Runs.Follow(ctx, eventlog.Follow{Org: caller.Org.ID, RunID: c.RunID, Account: caller.Account, Final: true, ToWaiting: true, Part: c.Part}, sink)
+	return h.runs.Follow(ctx, eventlog.Follow{Org: caller.Org.ID, RunID: c.RunID, Account: caller.Account, Final: true, ToWaiting: true, Part: c.Part}, sink)
 }
 
 // session returns the id of the conversation of the response; "" = none.
@@ -176,7 +188,7 @@ func notStored(id string) error {
 }
 
 // Get answers GET /v1/responses/{id}.
-func (h *Handler) Get(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
+func (h *storedResponses) Get(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	asked, err := newReplay(r.URL.Query())
 	if err != nil {
 		return err
@@ -185,21 +197,21 @@ func (h *Handler) Get(w http.ResponseWriter, r *http.Request, caller caller.Call
 }
 
 // write answers with a response.
-func (h *Handler) write(w http.ResponseWriter, r *http.Request, caller caller.Caller, id string, asked replay) error {
+func (h *storedResponses) write(w http.ResponseWriter, r *http.Request, caller caller.Caller, id string, asked replay) error {
 	x, err := h.kit.AskedExtensions(r.Header, caller)
 	if err != nil {
 		return err
 	}
 	kept, s, err := h.find(r.Context(), caller, id)
 	if err != nil {
-		return surface.Failed(h.o.Log, err)
+		return surface.Failed(h.log, err)
 	}
 	s.include(asked.included)
 	object, err := h.render(r.Context(), caller, x, kept, s)
 	if errors.Is(err, org.ErrNotFound) { // the run was deleted: its time is over
 		return notStored(id)
 	} else if err != nil {
-		return surface.Failed(h.o.Log, err)
+		return surface.Failed(h.log, err)
 	}
 	if len(asked.included) > 0 {
 		items, err := generic(object.Output)
@@ -241,11 +253,11 @@ func kindOf(raw json.RawMessage) string {
 }
 
 // Delete answers DELETE /v1/responses/{id}.
-func (h *Handler) Delete(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
+func (h *storedResponses) Delete(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 	id := r.PathValue("id")
-	was, err := h.o.Segments.Delete(r.Context(), caller, "", id)
+	was, err := h.segments.Delete(r.Context(), caller, "", id)
 	if err != nil {
-		return surface.Failed(h.o.Log, err)
+		return surface.Failed(h.log, err)
 	}
 	if !was {
 		return notStored(id)
@@ -259,12 +271,12 @@ const cancelWait = 5 * time.Second
 
 // Cancel answers POST /v1/responses/{id}/cancel. It is for responses in the background. A response that has
 // ended is returned as it is.
-func (h *Handler) Cancel(w http.ResponseWriter, r *http.Request, sender caller.Caller) error {
+func (h *storedResponses) Cancel(w http.ResponseWriter, r *http.Request, sender caller.Caller) error {
 	if err := surface.CheckQuery(r.URL.Query()); err != nil {
 		return err
 	}
 	if _, err := io.Copy(io.Discard, r.Body); err != nil { // it has nothing to say
-		return surface.Failed(h.o.Log, err)
+		return surface.Failed(h.log, err)
 	}
 	id := r.PathValue("id")
 	var kept found
@@ -274,7 +286,7 @@ func (h *Handler) Cancel(w http.ResponseWriter, r *http.Request, sender caller.C
 		return err
 	}
 	if err := surface.Admitted(look)(w, r, sender); err != nil {
-		return surface.Failed(h.o.Log, err)
+		return surface.Failed(h.log, err)
 	}
 	if !s.Background {
 		return fault.New(fault.Invalid, "not_in_background", "the response %.100q was not created with background: true, and only such responses can be cancelled here; "+
@@ -283,8 +295,8 @@ func (h *Handler) Cancel(w http.ResponseWriter, r *http.Request, sender caller.C
 	by := sender.Author(clock.Wall())
 	ctx, cancel := context.WithTimeout(r.Context(), cancelWait) // nothing of the store is used while it waits
 	defer cancel()
-	if err := h.o.Segments.Cancel(ctx, sender.Org.ID, kept.Conversation, kept.inProgress, by); err != nil {
-		return surface.Failed(h.o.Log, err)
+	if err := h.segments.Cancel(ctx, sender.Org.ID, kept.Conversation, kept.inProgress, by); err != nil {
+		return surface.Failed(h.log, err)
 	}
 	return surface.Admitted(func(w http.ResponseWriter, r *http.Request, caller caller.Caller) error {
 		return h.write(w, r, caller, id, replay{})

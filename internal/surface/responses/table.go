@@ -4,6 +4,9 @@ import "github.com/turnpike-gateway/turnpike/internal/surface"
 
 // Routes returns the routes of the API. The endpoints of a nil Handler must not be called.
 func (h *Handler) Routes() []surface.Route {
+	if h == nil {
+		h = new(Handler)
+	}
 	requests := surface.ModelRequests(Errors())
 	stored := surface.Group{
 		Errors: requests.Errors, Roles: surface.Runners, MaxBody: surface.MaxManagementBody, ModelAPI: true,

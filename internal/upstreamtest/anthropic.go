@@ -30,7 +30,7 @@ func newAnthropic() *anthropicDialect {
 
 func (*anthropicDialect) path() string { return "/messages" }
 
-func (*anthropicDialect) style() style { return anthropicStyle{} }
+func (*anthropicDialect) name() string { return "anthropic" }
 
 // anthropicError returns the type of an error by its status, from
 // https://platform.claude.com/docs/en/api/errors.

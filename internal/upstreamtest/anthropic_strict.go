@@ -14,154 +14,53 @@ func (d *anthropicDialect) check(header http.Header, n node) {
 	if header.Get("Anthropic-Version") == "" {
 		n.refuse("", "anthropic-version: header is required")
 	}
-	n.known("model", "max_tokens", "messages", "cache_control", "container", "context_management", "inference_geo", "mcp_servers",
-		"metadata", "output_config", "output_format", "service_tier", "speed", "stop_sequences", "stream", "system",
-		"temperature", "thinking", "tool_choice", "tools", "top_k", "top_p")
-	n.need("model").text()
-	limit := n.need("max_tokens").integer(1)
-	n.get("stream").boolean()
-	n.get("temperature").between(0, 1)
-	n.get("top_p").between(0, 1)
-	n.get("top_k").integer(0)
-	n.get("service_tier").oneOf("auto", "standard_only")
-	metadata := n.get("metadata")
-	metadata.object()
-	metadata.known("user_id")
-	metadata.get("user_id").text()
-	for _, s := range n.get("stop_sequences").list() {
-		if strings.TrimSpace(s.text()) == "" {
-			s.refuse("", "stop_sequences: each stop sequence must contain non-whitespace")
-		}
-	}
-	anthropicSystem(n.get("system"))
-	anthropicOutput(n.get("output_config"))
-	tools := anthropicTools(n.get("tools"))
-	forced := anthropicChoice(n.get("tool_choice"), tools)
-	thinking := anthropicThinking(n, limit, forced)
-	d.messages(n.need("messages"), thinking)
-}
-
-func anthropicSystem(n node) {
-	if _, ok := n.value.(string); ok || !n.found {
-		return
-	}
-	for _, b := range n.list() {
-		b.object()
-		b.need("type").oneOf("text")
-		b.known("type", "text", "cache_control", "citations")
-		if text := b.need("text"); text.text() == "" {
-			text.refuse("", "system: text content blocks must be non-empty")
-		}
-	}
-}
-
-func anthropicOutput(n node) {
-	n.object()
-	n.known("effort", "format", "task_budget")
-	n.get("effort").oneOf("low", "medium", "high", "xhigh", "max")
-	format := n.get("format")
-	if format.found {
-		format.need("type").oneOf("json_schema")
-		format.need("schema").object()
-		format.known("type", "schema")
-	}
-}
-
-// anthropicTools returns the names of the tools. Those that the provider runs
-// itself have a type of their own and are not looked into.
-func anthropicTools(n node) []string {
-	var names []string
-	for _, t := range n.list() {
-		t.object()
-		if kind := t.get("type").text(); kind == "" || kind == "custom" {
-			t.known("name", "description", "input_schema", "type", "cache_control", "strict", "defer_loading",
-				"allowed_callers", "input_examples", "eager_input_streaming")
-			t.need("name").named(128)
-			t.get("description").text()
-			schema := t.need("input_schema")
-			schema.object()
-			schema.need("type").oneOf("object")
-			for _, name := range []string{"oneOf", "allOf", "anyOf"} {
-				if schema.get(name).found {
-					schema.refuse("", "%s: input_schema does not support oneOf, allOf, or anyOf at the top level", schema.path)
-				}
-			}
-			if o, _ := schema.value.(object); o != nil {
-				if why := schemaRulesOf("anthropic").fault(o); why != "" {
-					schema.refuse("", "%s: %s", schema.path, why)
-				}
-			}
-		}
+	var tools []string
+	for _, t := range n.get("tools").list() {
 		name := t.get("name").text()
-		if slices.Contains(names, name) {
+		if slices.Contains(tools, name) {
 			t.refuse("", "tools: Tool names must be unique.")
 		}
-		names = append(names, name)
+		tools = append(tools, name)
 	}
-	return names
+	forced := anthropicChoice(n.get("tool_choice"), tools)
+	thinking := anthropicThinking(n, n.get("max_tokens").number(0), forced)
+	d.messages(n.get("messages"), thinking)
 }
 
 // anthropicChoice reports whether the model must call a tool.
 func anthropicChoice(n node, tools []string) bool {
-	if !n.found {
-		return false
-	}
-	if len(tools) == 0 {
+	if n.found && len(tools) == 0 {
 		n.refuse("", "tool_choice: tool_choice may only be specified while providing tools")
 	}
-	n.object()
-	kind := n.need("type").oneOf("auto", "any", "tool", "none")
-	switch kind {
-	case "tool":
-		n.known("type", "name", "disable_parallel_tool_use")
-		if name := n.need("name"); name.found && !slices.Contains(tools, name.text()) {
-			n.refuse("", "Tool '%s' not found in provided tools", name.text())
-		}
-	case "none":
-		n.known("type")
-	default:
-		n.known("type", "disable_parallel_tool_use")
+	kind := n.get("type").text()
+	if name := n.get("name").text(); kind == "tool" && !slices.Contains(tools, name) {
+		n.refuse("", "Tool '%s' not found in provided tools", name)
 	}
-	n.get("disable_parallel_tool_use").boolean()
 	return kind == "any" || kind == "tool"
 }
 
 // anthropicThinking reports whether thinking with a number of tokens is enabled.
-func anthropicThinking(n node, limit int64, forced bool) bool {
+func anthropicThinking(n node, limit float64, forced bool) bool {
 	t := n.get("thinking")
-	if !t.found {
+	kind := t.get("type").text()
+	if kind != "adaptive" && kind != "enabled" {
 		return false
 	}
-	t.object()
-	kind := t.need("type").oneOf("adaptive", "between_tools", "disabled", "enabled")
-	switch kind {
-	case "disabled":
-		t.known("type")
-		return false
-	case "between_tools": // of Claude Sonnet 5.5
-		return false
-	}
-	t.get("display").text()
-	if temperature := n.get("temperature"); temperature.found && temperature.between(0, 1) != 1 {
-		temperature.refuse("", "`temperature` may only be set to 1 when thinking is enabled. Please consult our documentation on extended thinking.")
+	const consult = "Please consult our documentation on extended thinking."
+	if temperature := n.get("temperature"); temperature.number(1) != 1 {
+		temperature.refuse("", "`temperature` may only be set to 1 when thinking is enabled. "+consult)
 	}
 	if n.get("top_k").found {
-		n.refuse("", "`top_k` must be unset when thinking is enabled. Please consult our documentation on extended thinking.")
+		n.refuse("", "`top_k` must be unset when thinking is enabled. "+consult)
 	}
-	if topP := n.get("top_p"); topP.found && topP.between(0, 1) < 0.95 {
-		topP.refuse("", "`top_p` must be greater than or equal to 0.95 or unset when thinking is enabled. Please consult our documentation on extended thinking.")
+	if topP := n.get("top_p"); topP.number(1) < 0.95 {
+		topP.refuse("", "`top_p` must be greater than or equal to 0.95 or unset when thinking is enabled. "+consult)
 	}
-	if kind == "adaptive" {
-		t.known("type", "display")
-		return false
-	}
-	t.known("type", "budget_tokens", "display")
-	budget := t.need("budget_tokens").integer(0)
 	switch {
-	case budget < 1024:
-		t.refuse("", "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024")
-	case budget >= limit:
-		t.refuse("", "`max_tokens` must be greater than `thinking.budget_tokens`. Please consult our documentation on extended thinking.")
+	case kind == "adaptive":
+		return false
+	case t.get("budget_tokens").number(0) >= limit:
+		t.refuse("", "`max_tokens` must be greater than `thinking.budget_tokens`. "+consult)
 	case forced:
 		t.refuse("", "Thinking may not be enabled when tool_choice forces tool use.")
 	}
@@ -178,7 +77,7 @@ type anthropicMessage struct {
 
 func (d *anthropicDialect) messages(n node, thinking bool) {
 	all := anthropicJoin(n)
-	if n.found && len(all) == 0 {
+	if len(all) == 0 {
 		n.refuse("", "messages: at least one message is required")
 		return
 	}
@@ -192,7 +91,7 @@ func (d *anthropicDialect) messages(n node, thinking bool) {
 			m.refuse("", "%s: all messages must have non-empty content except for the optional final assistant message", m.path)
 		}
 		for _, b := range m.blocks {
-			d.block(b, m.role)
+			d.block(b)
 		}
 		for _, id := range anthropicIDs(m, "tool_use", "id") {
 			if used[id] {
@@ -217,32 +116,21 @@ func (d *anthropicDialect) messages(n node, thinking bool) {
 	}
 }
 
-// anthropicJoin reads messages and joins those of one role.
+// anthropicJoin joins messages of one role.
 func anthropicJoin(n node) []anthropicMessage {
 	var all []anthropicMessage
 	for _, m := range n.list() {
-		m.object()
-		m.known("role", "content")
-		role := m.need("role").text()
-		switch role {
-		case "user", "assistant":
-		case "system": // models from Claude Opus 4.8 on take it
-			if k := len(all); k > 0 && all[k-1].role == "assistant" {
-				m.refuse("", "%s: a message of the role \"system\" must follow one of the role \"user\"", m.path)
-			}
-		default:
-			m.refuse("", "messages: Unexpected role \"%s\". Allowed roles are \"user\", \"assistant\" and \"system\"", role)
+		role, content := m.get("role").text(), m.get("content")
+		k := len(all)
+		if role == "system" && k > 0 && all[k-1].role == "assistant" { // models from Claude Opus 4.8 on take it
+			m.refuse("", "%s: a message of the role \"system\" must follow one of the role \"user\"", m.path)
 		}
-		content := m.need("content")
-		var blocks []node
-		if text, ok := content.value.(string); ok {
-			if text != "" {
-				blocks = []node{{content.style, content.why, content.path, object{"type": "text", "text": text}, true}}
-			}
-		} else {
-			blocks = content.list()
+		blocks := content.list()
+		if text := content.text(); text != "" {
+			content.value = object{"type": "text", "text": text}
+			blocks = []node{content}
 		}
-		if k := len(all); k > 0 && all[k-1].role == role {
+		if k > 0 && all[k-1].role == role {
 			all[k-1].blocks = append(all[k-1].blocks, blocks...)
 			continue
 		}
@@ -326,124 +214,19 @@ func anthropicEnd(last anthropicMessage) {
 	}
 }
 
-// block checks a block of content. Types that only the provider writes, such as
-// those of its own tools, are not looked into.
-func (d *anthropicDialect) block(b node, role string) {
-	b.object()
-	kind := b.need("type").text()
-	assistant := role == "assistant"
-	switch {
-	case kind == "text":
-		b.known("type", "text", "cache_control", "citations")
-		switch text := b.need("text").text(); {
-		case text == "":
-			b.refuse("", "messages: text content blocks must be non-empty")
-		case strings.TrimSpace(text) == "":
+// block checks a block of content against what was sent.
+func (d *anthropicDialect) block(b node) {
+	switch text := b.get("text").text(); b.get("type").value {
+	case "text":
+		if strings.TrimSpace(text) == "" { // of a message that is a text
 			b.refuse("", "messages: text content blocks must contain non-whitespace text")
 		}
-	case kind == "image" && !assistant:
-		anthropicImage(b)
-	case kind == "document" && !assistant:
-		anthropicDocument(b)
-	case kind == "tool_use" && assistant:
-		b.known("type", "id", "name", "input", "cache_control", "caller")
-		b.need("id").named(1 << 10)
-		b.need("name").named(200)
-		b.need("input").object()
-	case kind == "tool_result" && !assistant:
-		d.result(b)
-	case kind == "thinking" && assistant:
-		b.known("type", "thinking", "signature")
-		d.thought(b, b.need("thinking").text(), b.need("signature").text())
-	case kind == "redacted_thinking" && assistant:
-		b.known("type", "data")
-		if data := b.need("data").text(); d.issued(data) == nil {
+	case "thinking":
+		d.thought(b, b.get("thinking").text(), b.get("signature").text())
+	case "redacted_thinking":
+		if d.issued(b.get("data").text()) == nil {
 			b.refuse("", "%s: Invalid `data` in `redacted_thinking` block", b.path)
 		}
-	case slices.Contains([]string{"image", "tool_use", "tool_result", "thinking", "redacted_thinking"}, kind):
-		b.refuse("", "%s: `%s` blocks are not permitted in messages of role `%s`", b.path, kind, role)
-	case !anthropicOther(kind):
-		b.refuse("", "%s: Input tag '%s' found using 'type' does not match any of the expected tags", b.path, kind)
-	}
-}
-
-// anthropicOther reports whether a type is one of blocks that are not looked into.
-func anthropicOther(kind string) bool {
-	return kind == "document" || kind == "search_result" || kind == "server_tool_use" || kind == "container_upload" ||
-		kind == "compaction" || strings.HasSuffix(kind, "_tool_result") || kind == "mcp_tool_use" || kind == "tool_reference"
-}
-
-func (d *anthropicDialect) result(b node) {
-	b.known("type", "tool_use_id", "content", "is_error", "cache_control")
-	b.need("tool_use_id").text()
-	b.get("is_error").boolean()
-	content := b.get("content")
-	if _, ok := content.value.(string); ok || !content.found {
-		return
-	}
-	for _, p := range content.list() {
-		switch p.object(); p.need("type").oneOf("text", "image", "search_result", "document", "tool_reference") {
-		case "text":
-			p.known("type", "text", "cache_control", "citations")
-			p.need("text").text()
-		case "image":
-			anthropicImage(p)
-		case "document":
-			anthropicDocument(p)
-		}
-	}
-}
-
-func anthropicImage(b node) {
-	b.known("type", "source", "cache_control")
-	source := b.need("source")
-	source.object()
-	switch source.need("type").oneOf("base64", "url", "file") {
-	case "base64":
-		source.known("type", "media_type", "data")
-		media := source.need("media_type")
-		if media.found && !isImage(media.text()) {
-			media.refuse("", "%s.image.source.base64.media_type: Input should be 'image/jpeg', 'image/png', 'image/gif' or 'image/webp'", b.path)
-		}
-		anthropicData(source, b.path+".image.source.base64.data")
-	case "url":
-		anthropicURL(source)
-	case "file":
-		source.need("file_id").text()
-	}
-}
-
-func anthropicURL(source node) {
-	source.known("type", "url")
-	if url := source.need("url"); url.found && !strings.HasPrefix(url.text(), "https://") && !strings.HasPrefix(url.text(), "http://") {
-		url.refuse("", "%s: Only HTTP and HTTPS URLs are supported.", url.path)
-	}
-}
-
-func anthropicData(source node, path string) {
-	if data := source.need("data"); data.found && !isBase64(data.text()) {
-		data.refuse("", "%s: Invalid base64 data", path)
-	}
-}
-
-func anthropicDocument(b node) {
-	b.known("type", "source", "cache_control", "title", "context", "citations")
-	b.get("title").text()
-	source := b.need("source")
-	source.object()
-	switch source.need("type").oneOf("base64", "text", "url", "content", "file") {
-	case "base64":
-		source.known("type", "media_type", "data")
-		source.need("media_type").oneOf("application/pdf")
-		anthropicData(source, source.get("data").path)
-	case "text":
-		source.known("type", "media_type", "data")
-		source.need("media_type").oneOf("text/plain")
-		source.need("data").text()
-	case "url":
-		anthropicURL(source)
-	case "file":
-		source.need("file_id").text()
 	}
 }
 

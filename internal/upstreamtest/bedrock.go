@@ -44,7 +44,7 @@ func (d *bedrockDialect) at(path string) dialect {
 // ask implements inPath.
 func (d *bedrockDialect) ask(a *asked) { a.Model, a.Stream = d.model, d.streams }
 
-func (*bedrockDialect) style() style { return anthropicStyle{} }
+func (*bedrockDialect) name() string { return "bedrock" }
 
 // bedrockError returns the type of an error by its status, from
 // https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStream.html.

@@ -25,9 +25,7 @@ func openAIRefusal(r refusal) []byte {
 	return script.OpenAIError(r.message, "invalid_request_error", r.param, r.code)
 }
 
-func (chatDialect) style() style {
-	return openAIStyle{topLevel: "Unrecognized request argument supplied: %s"}
-}
+func (chatDialect) name() string { return "chat" }
 
 func (chatDialect) answer(number int, a asked, _ script.Turn) answer {
 	return &chatAnswer{id: script.TurnID(number), model: a.Model, created: time.Now().Unix(), counts: a.StreamOptions.IncludeUsage}

@@ -11,9 +11,11 @@ import (
 
 // dialect is a provider's wire format.
 type dialect interface {
+	// name is that of its rules.
+	name() string
 	// path is how the paths of requests end.
 	path() string
-	// check refuses what the real provider would, through the methods of n.
+	// check refuses what the real provider would of a request that the schema accepts.
 	check(header http.Header, n node)
 	// answer begins the answer to a request; number counts them, t is the whole turn.
 	answer(number int, a asked, t script.Turn) answer
@@ -21,8 +23,6 @@ type dialect interface {
 	failed(f script.Failure) (http.Header, []byte)
 	// refuse returns the body that refuses a request.
 	refuse(r refusal) []byte
-	// style is how the dialect words a refusal.
-	style() style
 }
 
 // inPath is a dialect whose requests have the model, and whether they ask for a stream,

@@ -54,7 +54,7 @@ func (d geminiDialect) at(path string) dialect {
 // ask implements inPath.
 func (d geminiDialect) ask(a *asked) { a.Model, a.Stream = d.model, d.streams }
 
-func (geminiDialect) style() style { return geminiStyle{} }
+func (geminiDialect) name() string { return "gemini" }
 
 // geminiStatus returns the canonical code of an error by its HTTP status, from
 // https://ai.google.dev/gemini-api/docs/troubleshooting.

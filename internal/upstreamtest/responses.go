@@ -37,7 +37,7 @@ func newResponses() *responsesDialect {
 
 func (*responsesDialect) path() string { return "/responses" }
 
-func (*responsesDialect) style() style { return openAIStyle{} }
+func (*responsesDialect) name() string { return "responses" }
 
 func (*responsesDialect) refuse(r refusal) []byte { return openAIRefusal(r) }
 

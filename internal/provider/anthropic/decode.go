@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
+	"github.com/turnpike-gateway/turnpike/internal/provider/claude"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
 	"github.com/turnpike-gateway/turnpike/item"
@@ -23,7 +24,7 @@ func decode(src io.Reader, memory tool.Memory, emit func(model.Delta) error) (*m
 	if err != nil && a.IsEmpty() {
 		return nil, err
 	}
-	return wire.Announced(a.turn(), stopOf(a.Raw), err)
+	return wire.Announced(a.turn(), claude.StopOf(a.Raw), err)
 }
 
 // answer puts a turn together.
@@ -162,7 +163,7 @@ func (a *answer) Event(ev sse.Event) (last bool, err error) {
 		a.addUsage(e.Usage)
 		a.counted = a.counted || jsonscan.IsKind(e.Usage, '{') && jsonscan.Member(e.Usage, "output_tokens") != nil
 		if e.Delta.StopReason != "" {
-			return false, a.Stop(e.Delta.StopReason, stopOf(e.Delta.StopReason))
+			return false, a.Stop(e.Delta.StopReason, claude.StopOf(e.Delta.StopReason))
 		}
 	case "message_stop":
 		a.Over = true
@@ -207,7 +208,7 @@ func (a *answer) Whole(data []byte) error {
 			return err
 		}
 	}
-	return a.Stop(m.StopReason, stopOf(m.StopReason))
+	return a.Stop(m.StopReason, claude.StopOf(m.StopReason))
 }
 
 // open takes the id, the model, the usage and the blocks of a message.

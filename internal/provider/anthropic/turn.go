@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
+	"github.com/turnpike-gateway/turnpike/internal/provider/claude"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
@@ -13,7 +14,7 @@ import (
 func (a *answer) turn() *model.Turn {
 	usage := a.usage.sum()
 	usage.Estimated = a.Over && !a.counted && usage.Total > 0
-	return a.Result(usage, stopOf(a.Raw))
+	return a.Result(usage, claude.StopOf(a.Raw))
 }
 
 // Item implements wire.Block.
@@ -87,19 +88,6 @@ func (b *answerBlock) withInput() json.RawMessage {
 		out = jsonscan.AppendMember(out, name, v)
 	}
 	return append(out, '}')
-}
-
-// stopOf maps a stop reason; one that is not known ends the turn.
-func stopOf(raw string) model.Stop {
-	switch raw {
-	case "tool_use":
-		return model.StopCalls
-	case "max_tokens", "model_context_window_exceeded":
-		return model.StopLength
-	case "refusal":
-		return model.StopFilter
-	}
-	return model.StopEnd
 }
 
 // sum returns the usage with cached and written input as parts of the input, which the

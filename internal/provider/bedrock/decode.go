@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/turnpike-gateway/turnpike/internal/jsonscan"
+	"github.com/turnpike-gateway/turnpike/internal/provider/claude"
 	"github.com/turnpike-gateway/turnpike/internal/provider/wire"
 	"github.com/turnpike-gateway/turnpike/internal/sse"
 	"github.com/turnpike-gateway/turnpike/item"
@@ -30,7 +31,7 @@ func decode(src io.Reader, memory tool.Memory, emit func(model.Delta) error) (*m
 	if err != nil && a.IsEmpty() {
 		return nil, err
 	}
-	return wire.Announced(a.turn(), stopOf(a.Raw), err)
+	return wire.Announced(a.turn(), claude.StopOf(a.Raw), err)
 }
 
 // malformed reports whether the provider could not read what the model wrote.
@@ -173,7 +174,7 @@ func (a *answer) Event(ev sse.Event) (last bool, err error) {
 			err = a.End(&b.Entry)
 		}
 	case "messageStop":
-		err = a.Stop(e.Stop, stopOf(e.Stop))
+		err = a.Stop(e.Stop, claude.StopOf(e.Stop))
 	case "metadata":
 		a.addUsage(e.Usage, e.Tier)
 	}
@@ -192,7 +193,7 @@ func (a *answer) Whole(data []byte) error {
 		}
 	}
 	a.addUsage(m.Usage, m.Tier)
-	return a.Stop(m.Stop, stopOf(m.Stop))
+	return a.Stop(m.Stop, claude.StopOf(m.Stop))
 }
 
 // take takes a whole block.

@@ -176,3 +176,16 @@ func (r Rules) Strict(arguments json.RawMessage, whole bool) json.RawMessage {
 	}
 	return reduced
 }
+
+// StopOf maps a stop reason; one that is not known ends the turn. Two are Bedrock's own.
+func StopOf(raw string) model.Stop {
+	switch raw {
+	case "tool_use":
+		return model.StopCalls
+	case "max_tokens", "model_context_window_exceeded":
+		return model.StopLength
+	case "refusal", "guardrail_intervened", "content_filtered":
+		return model.StopFilter
+	}
+	return model.StopEnd
+}

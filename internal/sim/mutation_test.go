@@ -45,8 +45,12 @@ const (
 )
 
 func mutations() []mutation {
-	return []mutation{noFencing, noIntent, freshKeys, retriesOnce, checkThenAct, refunds, noSubmitKey, countsSlots, lateHolds, deafOwners, openDoors, setLeases, ownRules, setDates, noDenials, lostFacts,
-		lastWriters, lostParts, allComplete, lateForks, deafRewinds, noneBusy, noSummaries, cutSummaries, keptTurns}
+	return append(ofTalks(), noFencing, noIntent, freshKeys, retriesOnce, checkThenAct, refunds, noSubmitKey, countsSlots, lateHolds, deafOwners, openDoors, setLeases, ownRules, setDates, noDenials, lostFacts)
+}
+
+// ofTalks are those that are looked for in worlds with talks.
+func ofTalks() []mutation {
+	return []mutation{lastWriters, lostParts, allComplete, lateForks, deafRewinds, noneBusy, noSummaries, cutSummaries, keptTurns}
 }
 
 // shows reports whether the violation is one by which the mistake must be noticed.

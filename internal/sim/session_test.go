@@ -403,16 +403,16 @@ func (c conversations) DeleteWith(ctx context.Context, orgID, id string, version
 
 // Fork implements journal.Branches.
 func (c conversations) Fork(ctx context.Context, orgID string, f journal.Fork, ttl time.Duration) error {
-	return c.fork(ctx, orgID, f, func() error {
-		c.p.w.store.forks[f.From] = append(c.p.w.store.forks[f.From], f.ID)
-		return c.p.w.store.conversations.Fork(ctx, orgID, f, ttl)
-	})
+	return c.fork(ctx, orgID, f, func() error { return c.p.w.store.conversations.Fork(ctx, orgID, f, ttl) })
 }
 
 // fork stores a fork as store does.
 func (c conversations) fork(ctx context.Context, orgID string, f journal.Fork, store func() error) error {
 	w := c.p.w
-	_, err := ask(ctx, c.p, "forks", orgID+"/"+f.From, w.swarm.dying(w.swarm.store), func(*rand.Rand) (none, error) { return none{}, store() })
+	_, err := ask(ctx, c.p, "forks", orgID+"/"+f.From, w.swarm.dying(w.swarm.store), func(*rand.Rand) (none, error) {
+		w.store.forks[f.From] = append(w.store.forks[f.From], f.ID)
+		return none{}, store()
+	})
 	return err
 }
 

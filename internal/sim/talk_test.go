@@ -12,6 +12,7 @@ import (
 
 	"github.com/turnpike-gateway/turnpike/event"
 	"github.com/turnpike-gateway/turnpike/internal/agent"
+	"github.com/turnpike-gateway/turnpike/internal/budget"
 	"github.com/turnpike-gateway/turnpike/internal/conversation"
 	"github.com/turnpike-gateway/turnpike/internal/fault"
 	"github.com/turnpike-gateway/turnpike/internal/journal"
@@ -85,6 +86,7 @@ func talkKinds() []kind {
 			rewind: rewindNamed,
 			fork: func(ctx context.Context, p *process, org, id, other string) error {
 				return forkNamed(ctx, p, org, id, func(f *journal.Fork) error {
+					f.ID = other
 					return conversations{p: p}.fork(ctx, org, *f, func() error {
 						return p.w.store.sessions.ForkSession(ctx, agentSession(org, other), true, *f)
 					})
@@ -181,8 +183,8 @@ func (w *world) talk(slots int) {
 		t := &talk{kind: &all[(first+i)%len(all)], w: w, org: orgID, id: fmt.Sprintf("%s-t%d", orgID, i)}
 		t.r = w.chance("talks", t.id)
 		t.lines = []*line{{id: fmt.Sprintf("%s%s-t%d", t.prefix, orgID, i)}}
-		threshold := int64(600 + t.r.IntN(400))
-		for n := range 4 + t.r.IntN(4) {
+		threshold := int64(500 + t.r.IntN(400))
+		for n := range 5 + t.r.IntN(4) {
 			t.all = append(t.all, t.newRemark(20*(10+i)+n, slots, threshold))
 		}
 		t.stock = t.all
@@ -199,6 +201,9 @@ func (t *talk) newRemark(n, slots int, threshold int64) *remark {
 	l.Key, l.Attach, l.WaitFor = c.key, true, 0
 	l.Policy.Grade, l.Policy.NoStore, l.Policy.Continuations, l.Policy.Approvals, l.Policy.Budgets = loop.Durable, false, 0, nil, nil
 	l.Policy.Limits.Tokens, l.Policy.Limits.OnLimit, l.Policy.Limits.KeepBack = 0, "", 0
+	if t.r.IntN(8) == 0 { // it is refused
+		l.Policy.Budgets = []budget.Shared{{Scope: "nothing", Limit: budget.Amount{Tokens: 1}}}
+	}
 	l.Policy.Context = loop.ContextPolicy{Mode: loop.ContextAuto, Threshold: threshold}
 	c.script = c.script[:t.r.IntN(min(len(c.script), 2)+1)]
 	m.items = []item.Item{item.NewText(item.User, "org="+t.org+" "+m.mark+" "+strings.Repeat("words ", 20+t.r.IntN(40)))}
@@ -248,12 +253,12 @@ func (t *talk) live() {
 			c = t.rewindOf(l)
 		}
 		switch {
-		case t.r.IntN(4) == 0 && t.together && len(t.stock) > 1:
-			goesOn = t.sayTwice(l)
-		case c != nil && t.r.IntN(3) == 0:
+		case c != nil && t.r.IntN(2) == 0:
 			if goesOn = c.do == nil || t.until(c); goesOn {
 				c.apply()
 			}
+		case t.r.IntN(4) == 0 && t.together && len(t.stock) > 1:
+			goesOn = t.sayTwice(l)
 		default:
 			goesOn = t.say(l, c)
 		}
@@ -501,10 +506,12 @@ func (m *remark) answered() bool {
 
 // ways returns what those after the turn may have of it.
 func (m *remark) ways() [][]string {
+	last := m.told[len(m.told)-1]
 	switch {
 	case m.answered(), m.reason.Limit():
 		return [][]string{m.told}
-	case m.reason.Failed() && m.reason != event.Cancelled && len(m.told) == 1:
+	case m.reason == event.Cancelled, last != m.mark && (m.reason == event.Lost || m.reason == event.CallerGone):
+	case last == m.mark, strings.HasPrefix(last, resultMark): // of its calls there is one line
 		return [][]string{nil}
 	}
 	all := [][]string{nil}

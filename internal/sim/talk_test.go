@@ -565,6 +565,10 @@ func (b *book) checkTalk(m *remark, req *model.Request) (said int) {
 	if isOrder(req) {
 		return said
 	}
+	if own < 0 && s.sum != "" && !slices.ContainsFunc(s.marks, func(mark string) bool { return !m.isOf(mark) }) {
+		m.asked, m.sum = true, s.sum // the model that has written the summary had no room for the question
+		return said
+	}
 	if own < 0 {
 		b.w.violate("I21: the model of %s does not see its question, but %v", m.id, s.marks)
 		return said

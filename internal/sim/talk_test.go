@@ -80,7 +80,9 @@ func talkKinds() []kind {
 				req.Continues = conversation.Ref{ID: l.id, Named: true, Member: "session_id", Code: "not_found"}
 				req.Store.Owner, req.AgentSession = l.id, l.id
 				body, _ := json.Marshal(map[string]string{"message": req.Key.Key})
-				input := journal.SessionInput{ID: p.newID(agent.InputPrefix), Kind: agent.InputMessage, Principal: "p", Body: body, Key: "p " + req.Key.Key, Digest: req.Key.Hash}
+				input := journal.SessionInput{
+					ID: p.newID(agent.InputPrefix), Kind: agent.InputMessage, Principal: "p", Body: body, Key: "p " + req.Key.Key, Digest: req.Key.Hash,
+				}
 				req.Turn = &journal.SessionTurn{Session: l.id, Version: 1, Rounds: 25, Input: input}
 			},
 			rewind: rewindNamed,
@@ -97,7 +99,8 @@ func talkKinds() []kind {
 			name: "chain of responses", together: true, splits: true,
 			ask: func(l *line, _ *process, req *run.Request) {
 				if last := l.last(); last != nil {
-					req.Continues = conversation.Ref{ID: conversation.SegmentID(last.run, ""), Member: "previous_response_id", Code: "previous_response_not_found"}
+					req.Continues.ID = conversation.SegmentID(last.run, "")
+					req.Continues.Member, req.Continues.Code = "previous_response_id", "previous_response_not_found"
 				}
 			},
 		},
@@ -109,7 +112,8 @@ func sessionName(org, id string) conversation.SessionName {
 }
 
 func agentSession(org, id string) agent.Session {
-	return agent.Session{Org: org, ID: id, Agent: "agent", Principal: "p", Snapshot: agent.Snapshot{Agent: "agent", Version: 1}, CreatedAt: time.Now()}
+	snapshot := agent.Snapshot{Agent: "agent", Version: 1}
+	return agent.Session{Org: org, ID: id, Agent: "agent", Principal: "p", Snapshot: snapshot, CreatedAt: time.Now()}
 }
 
 func rewindNamed(ctx context.Context, p *process, org, id, run string) error {
@@ -199,7 +203,8 @@ func (t *talk) newRemark(n, slots int, threshold int64) *remark {
 	c.key = &journal.SubmitKey{Principal: "p", Key: c.id, Hash: "h" + c.id}
 	l := &c.like
 	l.Key, l.Attach, l.WaitFor = c.key, true, 0
-	l.Policy.Grade, l.Policy.NoStore, l.Policy.Continuations, l.Policy.Approvals, l.Policy.Budgets = loop.Durable, false, 0, nil, nil
+	l.Policy.Grade, l.Policy.NoStore = loop.Durable, false
+	l.Policy.Continuations, l.Policy.Approvals, l.Policy.Budgets = 0, nil, nil
 	l.Policy.Limits.Tokens, l.Policy.Limits.OnLimit, l.Policy.Limits.KeepBack = 0, "", 0
 	if t.r.IntN(8) == 0 { // it is refused
 		l.Policy.Budgets = []budget.Shared{{Scope: "nothing", Limit: budget.Amount{Tokens: 1}}}
@@ -240,7 +245,8 @@ func (t *talk) live() {
 		t.w.bus.ring()
 	}()
 	begin := t.begin
-	if begin != nil && !t.until(&change{name: "is begun", do: func(ctx context.Context, p *process) error { return begin(ctx, p, t.org, t.lines[0].id) }}) {
+	begins := &change{name: "is begun", do: func(ctx context.Context, p *process) error { return begin(ctx, p, t.org, t.lines[0].id) }}
+	if begin != nil && !t.until(begins) {
 		return
 	}
 	for goesOn := true; goesOn && len(t.stock) > 0; {
@@ -424,7 +430,8 @@ func (t *talk) try(c *change, p *process) (made, unsure bool) {
 		return true, false
 	case isFault && f.Reason == "session_busy":
 		return false, c.again
-	case p.isDead(), errors.Is(err, errOver), errors.Is(err, errLost), errors.Is(err, errUnanswered), errors.Is(err, errKilled), isFault && f.Code == fault.Unavailable:
+	case p.isDead(), errors.Is(err, errOver), errors.Is(err, errLost), errors.Is(err, errUnanswered), errors.Is(err, errKilled),
+		isFault && f.Code == fault.Unavailable:
 		c.again = true
 		return false, true
 	}

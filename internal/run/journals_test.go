@@ -469,8 +469,9 @@ func TestARunEndsAlthoughItsSessionCannotBeDecoded(t *testing.T) {
 		if err := r.Run(t.Context(), req, &d); err != nil {
 			t.Fatal(err)
 		}
-		if text, end := d.said(); text != "over" || end.Reason != event.Complete || !strings.Contains(log.String(), "what a run has said is not added to its session") ||
-			strings.Contains(log.String(), "the store cannot be written") {
+		const want = "what a run has said is not added to its session"
+		text, end := d.said()
+		if text != "over" || end.Reason != event.Complete || !strings.Contains(log.String(), want) || strings.Contains(log.String(), "cannot be written") {
 			t.Errorf("%q %+v, and the log is\n%s", text, end, &log)
 		}
 		if c, err := w.conversations.Find(t.Context(), "o", "", key); err != nil || c == nil || len(c.Parts) > 0 {

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/maphash"
+	"hash/crc32"
 	"maps"
 	"slices"
 	"strings"
@@ -99,9 +99,8 @@ type Sessions struct {
 	newID   func(prefix string) string
 	deleted func(n SessionName, since int64)
 
-	// changing serialises what begins runs and adds sessions, by key.
-	changing [64]sync.Mutex
-	seed     maphash.Seed
+	// changing serialises what begins runs and adds sessions, by key. Each has room for one.
+	changing [64]chan struct{}
 
 	mu       sync.Mutex
 	starting map[SessionName]bool // those whose run is not stored yet
@@ -112,13 +111,17 @@ type Sessions struct {
 func NewSessions(
 	kept journal.Conversations, now func() time.Time, newID func(prefix string) string, deleted func(n SessionName, since int64),
 ) *Sessions {
-	return &Sessions{kept: kept, now: now, newID: newID, deleted: deleted, seed: maphash.MakeSeed(), starting: map[SessionName]bool{}}
+	s := &Sessions{kept: kept, now: now, newID: newID, deleted: deleted, starting: map[SessionName]bool{}}
+	for i := range s.changing {
+		s.changing[i] = make(chan struct{}, 1)
+	}
+	return s
 }
 
 func (s *Sessions) lock(n SessionName) (unlock func()) {
-	m := &s.changing[maphash.String(s.seed, n.Org+"\x00"+n.Principal)%uint64(len(s.changing))]
-	m.Lock()
-	return m.Unlock
+	one := s.changing[crc32.ChecksumIEEE([]byte(n.Org+"\x00"+n.Principal))%uint32(len(s.changing))]
+	one <- struct{}{}
+	return func() { <-one }
 }
 
 // Find returns a session of a key without its items, or nil.

@@ -25,6 +25,7 @@ import (
 	"github.com/turnpike-gateway/turnpike/internal/memlimit"
 	"github.com/turnpike-gateway/turnpike/internal/org"
 	"github.com/turnpike-gateway/turnpike/internal/run"
+	"github.com/turnpike-gateway/turnpike/internal/store/memory"
 	"github.com/turnpike-gateway/turnpike/item"
 	"github.com/turnpike-gateway/turnpike/model"
 	"github.com/turnpike-gateway/turnpike/tool"
@@ -439,6 +440,82 @@ func TestALightRunEndsAlthoughItsConversationCannotBeDecoded(t *testing.T) {
 		}
 		if text, end := d.said(); text != "over" || end.Reason != event.Complete || !strings.Contains(log.String(), "what a run has said is not added to its conversation") {
 			t.Errorf("%q %+v, and the log is\n%s", text, end, &log)
+		}
+	})
+}
+
+// unreadSession are conversations of which one is unread, and which know their runs.
+type unreadSession struct {
+	*memory.Conversations
+	unread *unread
+}
+
+func (u unreadSession) Find(ctx context.Context, orgID, principal string, key journal.ConversationKey) (*journal.Conversation, error) {
+	return u.unread.Find(ctx, orgID, principal, key)
+}
+
+// A run ends without its answer in a chat session that cannot be decoded any more, and the store is as well as before.
+func TestARunEndsAlthoughItsSessionCannotBeDecoded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		w := &town{log: slog.New(slog.NewTextHandler(&log, nil))}
+		req := w.wants("p", "k", "h")
+		req.Continues = conversation.Ref{ID: "s", Resent: true, TTL: time.Hour, Member: "session_id"}
+		key := journal.ConversationKey{Kind: journal.SessionID, ID: conversation.SessionName{Org: "o", Principal: "p", ID: "s"}.Stored()}
+		w.think = func(context.Context, []item.Item) (*model.Turn, error) { return says("over"), nil }
+		kept := unreadSession{&w.conversations, &unread{Conversations: &w.conversations, key: key, finds: 1}}
+		r := w.gatewayWith(t, func(o *run.Options) { o.Conversations = kept })
+		var d diary
+		if err := r.Run(t.Context(), req, &d); err != nil {
+			t.Fatal(err)
+		}
+		const want = "what a run has said is not added to its session"
+		text, end := d.said()
+		failed := strings.Contains(log.String(), "the store cannot be written")
+		if text != "over" || end.Reason != event.Complete || !strings.Contains(log.String(), want) || failed {
+			t.Errorf("%q %+v, and the log is\n%s", text, end, &log)
+		}
+		if c, err := w.conversations.Find(t.Context(), "o", "", key); err != nil || c == nil || len(c.Parts) > 0 {
+			t.Errorf("the session is %+v, %v", c, err)
+		}
+	})
+}
+
+// fullOnce are conversations whose store takes no part at first.
+type fullOnce struct {
+	*memory.Conversations
+	was bool
+}
+
+func (f *fullOnce) AddPart(
+	ctx context.Context, orgID, id string, part journal.Saved, c journal.Conversation, ttl time.Duration, dropped []journal.ConversationKey,
+) error {
+	if !f.was {
+		f.was = true
+		return errors.New("disk full")
+	}
+	return f.Conversations.AddPart(ctx, orgID, id, part, c, ttl, dropped)
+}
+
+// A run whose session cannot be stored does not end before it is.
+func TestARunEndsWhenItsSessionIsStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &town{}
+		req := w.wants("p", "k", "h")
+		req.Continues = conversation.Ref{ID: "s", Resent: true, TTL: time.Hour, Member: "session_id"}
+		w.think = func(context.Context, []item.Item) (*model.Turn, error) { return says("over"), nil }
+		r := w.opened(t, func(o *run.Options) { o.Conversations = &fullOnce{Conversations: &w.conversations} })
+		var refused *fault.Error
+		if err := r.Run(t.Context(), req, &diary{}); !errors.As(err, &refused) || refused.Code != fault.Unavailable {
+			t.Errorf("%v", err)
+		}
+		if s := w.theRun(t).Summary; s.Status == journal.Done {
+			t.Errorf("the run has ended: %+v", s)
+		}
+		time.Sleep(10 * time.Second)
+		n := conversation.SessionName{Org: "o", Principal: "p", ID: "s"}
+		if c, err := r.Sessions().Find(t.Context(), n); err != nil || len(c.Parts) != 1 || w.theRun(t).Summary.Reason != event.Complete {
+			t.Errorf("the session is %+v, %v", c, err)
 		}
 	})
 }

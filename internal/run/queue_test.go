@@ -2,6 +2,7 @@ package run_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -373,6 +374,47 @@ func TestARunIsToldAsFarAsItIs(t *testing.T) { // P20
 		time.Sleep(10 * time.Second)
 		if got := tell(); got != "trueslowlycomplete" {
 			t.Errorf("at the end: %q", got)
+		}
+	})
+}
+
+// deaf is a journal that stores the input of a run and does not say so.
+type deaf struct {
+	journal.Journal
+	said bool
+}
+
+func (d *deaf) Append(ctx context.Context, lease journal.Lease, after int64, b journal.Batch) error {
+	err := d.Journal.Append(ctx, lease, after, b)
+	if !d.said && len(b.Facts) > 0 && b.Facts[0].Body.Kind() == loop.KindInputAdded {
+		d.said, err = true, errors.New("connection reset")
+	}
+	return err
+}
+
+// A run of which nobody has said that its input is stored adds it once.
+func TestAnInputThatIsStoredAlreadyIsNotAddedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &town{}
+		req, _ := w.inSession(t)
+		w.think = func(context.Context, []item.Item) (*model.Turn, error) { return says("over"), nil }
+		req.Deferred = true
+		j := &deaf{Journal: &w.journal}
+		r := w.opened(t, func(o *run.Options) { o.Journal = j })
+		if err := r.Run(t.Context(), req, &diary{}); err != nil {
+			t.Error(err)
+		}
+		inputs, resumed := 0, 0
+		for _, f := range w.theRun(t).Facts {
+			switch f.Body.(type) {
+			case loop.InputAdded:
+				inputs++
+			case loop.Resumed:
+				resumed++
+			}
+		}
+		if s := w.theRun(t).Summary; s.Reason != event.Complete || inputs != 1 || resumed != 0 || !j.said {
+			t.Errorf("the run has %d inputs and was taken over %d times, and ended as %s", inputs, resumed, s.Reason)
 		}
 	})
 }

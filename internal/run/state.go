@@ -116,7 +116,7 @@ func (s *runState) append(rows []journal.Row, bodies ...loop.Body) error {
 // another writer has appended facts, these are applied first, and the bodies follow if
 // they are still allowed; otherwise commit returns errDecideAgain. It also does so if the run has got input and is to end,
 // because what is stored of its conversation does not have that yet, or is to call a model, because what was reserved is
-// for a shorter prompt.
+// for a shorter prompt, or is to get its first input, because the store has it already and its answer was lost.
 func (s *runState) commit(batch journal.Batch, bodies ...loop.Body) error {
 	if s.relay {
 		return s.applyRelay(bodies)
@@ -155,7 +155,8 @@ func (s *runState) commit(batch journal.Batch, bodies ...loop.Body) error {
 		if s.state().Ended != "" {
 			s.cancel(eventlog.ErrSinkFailed)
 		}
-		if (hasKind(bodies, loop.KindFinished) || hasKind(bodies, loop.KindReserved)) && slices.ContainsFunc(b.Facts, func(f loop.Fact) bool { return f.Body.Kind() == loop.KindInputAdded }) {
+		added := func(f loop.Fact) bool { return f.Body.Kind() == loop.KindInputAdded }
+		if hasKind(bodies, loop.KindFinished, loop.KindReserved, loop.KindInputAdded) && slices.ContainsFunc(b.Facts, added) {
 			return errDecideAgain
 		}
 	}
@@ -227,8 +228,8 @@ func (s *runState) applyRelay(bodies []loop.Body) error {
 	return nil
 }
 
-func hasKind(bodies []loop.Body, kind loop.Kind) bool {
-	return slices.ContainsFunc(bodies, func(b loop.Body) bool { return b.Kind() == kind })
+func hasKind(bodies []loop.Body, kinds ...loop.Kind) bool {
+	return slices.ContainsFunc(bodies, func(b loop.Body) bool { return slices.Contains(kinds, b.Kind()) })
 }
 
 // appendError returns a refusal by the journal unchanged. Any other error is a failure of the

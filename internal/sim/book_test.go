@@ -33,6 +33,7 @@ type book struct {
 	keyed map[string]runKey // by org and key
 
 	inboxes map[string]*inbox // by org and session
+	sums    map[string]seen   // what summaries of talks stand for, by mark
 	ctx     context.Context
 
 	decisions map[string]journal.Decision // that people were told of, by org and approval
@@ -75,7 +76,7 @@ type effects struct {
 }
 
 func newBook(w *world) *book {
-	return &book{w: w, budgets: w.budgets(), billing: map[string]int64{}, runs: map[runKey]*history{}, keyed: map[string]runKey{}, inboxes: map[string]*inbox{}, ctx: context.Background(), decisions: map[string]journal.Decision{}}
+	return &book{w: w, budgets: w.budgets(), billing: map[string]int64{}, runs: map[runKey]*history{}, keyed: map[string]runKey{}, inboxes: map[string]*inbox{}, sums: map[string]seen{}, ctx: context.Background(), decisions: map[string]journal.Decision{}}
 }
 
 // of returns the history of a run.
@@ -312,7 +313,9 @@ func (b *book) affected(p *process, key runKey, class tool.Class, c tool.Call) i
 
 // billed enters what a model call has cost.
 func (b *book) billed(c *client, req *model.Request, tokens int64) {
-	b.billing[c.org] += tokens
+	if len(c.like.Policy.Budgets) > 0 {
+		b.billing[c.org] += tokens
+	}
 	key := b.runFor(c, req)
 	if key.run == "" {
 		return // a light run has no key to find it by
@@ -387,7 +390,8 @@ func (b *book) checkPrompt(p *process, c *client, req *model.Request) {
 	}
 	summary := slices.ContainsFunc(req.Items, func(it item.Item) bool { return strings.HasPrefix(it.Text(), "[Summary of the earlier conversation") })
 	placeholders := h.state.Compacted != nil && !h.state.Compacted.Summarized // with an earlier summary, or without one
-	if summary != compacted(&h.state) && !placeholders {
+	inherited := summary && c.remark != nil                                   // of a turn before it
+	if summary != compacted(&h.state) && !placeholders && !inherited {
 		b.w.violate("I15: the prompt of run %s has a summary: %t, and its journal has a compaction: %t", key.run, summary, !summary)
 	}
 }
@@ -487,7 +491,7 @@ func (b *book) checkEnd() {
 	if leases, _ := b.w.store.journal.Claim(context.Background(), "nobody", 100); len(leases) > 0 {
 		b.w.violate("I5: run %s can still be claimed", leases[0].RunID)
 	}
-	for _, c := range b.w.clients {
+	for _, c := range b.w.everybody() {
 		b.checkConns(c)
 	}
 	b.checkSessions()

@@ -4,6 +4,7 @@ import (
 	"hash/fnv"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 )
@@ -50,7 +51,7 @@ type swarm struct {
 	queues  bool          // what need not be on disk is written later
 	tight   bool          // the budgets are too small for all runs
 
-	sessions bool // there are sessions, with several turns
+	sessions bool // there are sessions, with several turns; otherwise there are talks
 }
 
 // faults are the rates at which the calls of a port go wrong.
@@ -93,6 +94,6 @@ func (w *world) newSwarm() swarm {
 	}
 	s.steps = some(10*time.Second, 90*time.Second)
 	s.builds = r.IntN(2) == 0
-	s.sessions = r.IntN(3) > 0
+	s.sessions = r.IntN(3) > 0 && !slices.Contains(ofTalks(), w.mutation)
 	return s
 }

@@ -30,6 +30,7 @@ type client struct {
 	like    run.Request        // what every request of the client says
 	conns   []*conn
 	talk    *session // whose turns have this model; nil = none
+	remark  *remark  // the turn of a talk that the client wants; nil = none
 	window  int      // what its provider takes, in tokens, and tells only when it refuses; 0 = everything
 }
 
@@ -43,6 +44,7 @@ func (w *world) populate() {
 		}
 	}
 	w.converse(slots)
+	w.talk(slots)
 }
 
 // liveOrNot is what a surface that streams, or one that does not, says it sends.
@@ -136,21 +138,30 @@ func (c *client) request(p *process) *run.Request {
 	req.Policy.Rules = p.build
 	req.Items = []item.Item{item.NewText(item.User, "org="+c.org+" client="+c.id)}
 	req.Targets, req.Servers = c.targets(p), c.servers(p)
+	if c.remark != nil {
+		c.remark.request(p, &req)
+	}
 	return &req
 }
 
 // live sends the request until there is nothing left to want.
 func (c *client) live() {
 	defer c.leave()
+	c.sends(90 * time.Second)
+}
+
+// sends sends the request until there is nothing left to want; false = the world is over before. most is how long the
+// client waits first.
+func (c *client) sends(most time.Duration) bool {
 	r := c.w.chance("sends", c.id)
-	pause := between(r, 0, 90*time.Second)
+	pause := between(r, 0, most)
 	for {
 		var p *process
 		goesOn := c.w.wait(context.Background(), c.id+" sends", pause, func(chance *rand.Rand) {
 			p = c.w.replicas[chance.IntN(replicas)].serving()
 		})
 		if !goesOn || p != nil && c.send(p, r) {
-			return
+			return goesOn
 		}
 		pause = between(r, 100*time.Millisecond, 5*time.Second)
 	}
@@ -171,6 +182,9 @@ func (c *client) send(p *process, r *rand.Rand) bool {
 	if r.Float64() < c.w.swarm.cuts && !c.w.calm() {
 		conn.most = 1 + r.IntN(12)
 	}
+	if c.remark != nil && c.remark.hasty {
+		conn.most = 1
+	}
 	if r.IntN(3) == 0 && !c.w.calm() {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeout(ctx, between(r, 2*time.Second, 40*time.Second))
@@ -179,6 +193,7 @@ func (c *client) send(p *process, r *rand.Rand) bool {
 	known := c.key != nil && c.w.book.knows(c)
 	err := p.runner.Run(ctx, c.request(p), conn)
 	c.conns = append(c.conns, conn)
+	c.remark.leaves(p)
 	switch {
 	case conn.finished() && known:
 		c.w.saw("a repeat was answered")

@@ -63,7 +63,7 @@ func marksOf(items ...item.Item) (out []string) {
 			continue
 		}
 		for _, word := range strings.Fields(it.Text()) {
-			for _, prefix := range []string{messageMark, wordMark, resultMark, hookMark} {
+			for _, prefix := range []string{messageMark, wordMark, resultMark, hookMark, sumMark} {
 				if strings.HasPrefix(word, prefix) {
 					out = append(out, word)
 				}
@@ -75,7 +75,7 @@ func marksOf(items ...item.Item) (out []string) {
 
 // entersInbox enters what a batch changes in the inbox of a session, before its facts.
 func (b *book) entersInbox(key runKey, h *history, batch journal.Batch) {
-	if o := batch.Opening; o != nil && o.Turn != nil {
+	if o := batch.Opening; o != nil && o.Turn != nil && len(b.w.sessions) > 0 {
 		in := b.inboxOf(key, o.Turn.Session)
 		if o.Turn.Interrupt != nil {
 			b.interrupted(in)

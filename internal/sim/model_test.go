@@ -125,6 +125,9 @@ func (s speaker) say(req *model.Request, r *rand.Rand) answer {
 			script = m.script
 		}
 	}
+	if s.c.remark != nil {
+		round = s.p.w.book.checkTalk(s.c.remark, req)
+	}
 	continues := asksForRest(req)
 	if continues {
 		round--
@@ -133,6 +136,9 @@ func (s speaker) say(req *model.Request, r *rand.Rand) answer {
 	summarizes := isOrder(req)
 	if summarizes {
 		text = fmt.Sprintf("org=%s client=%s rounds=%d word=%08x ", s.c.org, s.c.id, round, r.Uint32())
+	}
+	if s.c.remark != nil {
+		text = s.p.w.book.saysInTalk(s.c.remark, req, text)
 	}
 	turn := &model.Turn{Stop: model.StopEnd}
 	if room := req.MaxTokens * bytesPerToken; room > 0 && len(text) > room {

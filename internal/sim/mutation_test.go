@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -32,10 +33,24 @@ const (
 	setDates     mutation = "facts are dated by the wall clock"
 	noDenials    mutation = "a denial is stored as an approval"
 	lostFacts    mutation = "facts of calls are missing when a run is resumed"
+	lastWriters  mutation = "the version of a conversation is not looked at"
+	lostParts    mutation = "what a run adds to a chat session is not stored"
+	allComplete  mutation = "every run that has ended counts as complete"
+	lateForks    mutation = "a fork gets what its origin gets later"
+	deafRewinds  mutation = "a rewind is answered, and not stored"
+	noneBusy     mutation = "nobody asks whether a run adds to a conversation"
+	noSummaries  mutation = "a compaction ends with its run"
+	cutSummaries mutation = "of what follows a summary the last item is not stored"
+	keptTurns    mutation = "a rewind leaves the turn that has compacted"
 )
 
 func mutations() []mutation {
-	return []mutation{noFencing, noIntent, freshKeys, retriesOnce, checkThenAct, refunds, noSubmitKey, countsSlots, lateHolds, deafOwners, openDoors, setLeases, ownRules, setDates, noDenials, lostFacts}
+	return append(ofTalks(), noFencing, noIntent, freshKeys, retriesOnce, checkThenAct, refunds, noSubmitKey, countsSlots, lateHolds, deafOwners, openDoors, setLeases, ownRules, setDates, noDenials, lostFacts)
+}
+
+// ofTalks are those that are looked for in worlds with talks.
+func ofTalks() []mutation {
+	return []mutation{lastWriters, lostParts, allComplete, lateForks, deafRewinds, noneBusy, noSummaries, cutSummaries, keptTurns}
 }
 
 // shows reports whether the violation is one by which the mistake must be noticed.
@@ -168,6 +183,44 @@ func (m mutation) key(c tool.Call, name string) string {
 		return c.IdempotencyKey + "/" + name
 	}
 	return c.IdempotencyKey
+}
+
+// saved makes the mistakes of a process that stores a conversation.
+func (s *store) saved(orgID string, one journal.Conversation, key journal.ConversationKey) journal.Conversation {
+	stored, _ := s.conversations.Find(context.Background(), orgID, "", key)
+	switch {
+	case s.w.mutation == lastWriters && stored != nil && one.Version > 0:
+		one.Version = stored.Version
+	case one.Compaction == nil:
+	case s.w.mutation == noSummaries:
+		one.Compaction = nil
+	case s.w.mutation == cutSummaries:
+		cut := *one.Compaction
+		cut.Items = cut.Items[:max(len(cut.Items)-1, 1)]
+		one.Compaction = &cut
+	}
+	return one
+}
+
+// late gives the forks of a conversation its last part.
+func (s *store) late(orgID, id string, one journal.Conversation) {
+	for _, fork := range s.forks[id] {
+		key := journal.ConversationKey{Kind: journal.SessionID, ID: fork}
+		if c, _ := s.conversations.Find(context.Background(), orgID, "", key); c != nil && len(one.Parts) > 0 && s.w.mutation == lateForks {
+			c.Parts = append(c.Parts, one.Parts[len(one.Parts)-1])
+			_ = s.conversations.Save(context.Background(), orgID, "", *c, journal.Kept, key)
+		}
+	}
+}
+
+// left returns a conversation after a rewind, with what a mistake leaves of the parts that it has taken out.
+func (s *store) left(orgID string, one journal.Conversation, dropped []journal.ConversationKey) journal.Conversation {
+	for _, key := range dropped {
+		if c, _ := s.conversations.Find(context.Background(), orgID, "", key); s.w.mutation == keptTurns && c != nil && c.Compaction != nil {
+			one.Parts = append(one.Parts, key.ID)
+		}
+	}
+	return one
 }
 
 // kinds names what a batch holds.

@@ -165,7 +165,13 @@ func (p *process) UsedAll(ctx context.Context, org, prefix, after string, limit 
 // Reasons implements journal.Archive.
 func (p *process) Reasons(ctx context.Context, org string, runIDs []string) (map[string]event.Reason, error) {
 	return ask(ctx, p, "reads the ends of runs", org, p.w.swarm.store, func(*rand.Rand) (map[string]event.Reason, error) {
-		return p.w.store.journal.Reasons(ctx, org, runIDs)
+		reasons, err := p.w.store.journal.Reasons(ctx, org, runIDs)
+		for run := range reasons {
+			if p.w.mutation == allComplete {
+				reasons[run] = event.Complete
+			}
+		}
+		return reasons, err
 	})
 }
 

@@ -305,7 +305,12 @@ type conversations struct {
 func (c conversations) Save(ctx context.Context, orgID, principal string, one journal.Conversation, ttl time.Duration, keys ...journal.ConversationKey) error {
 	w := c.p.w
 	_, err := ask(ctx, c.p, "keeps", orgID+"/"+keys[0].ID, w.swarm.dying(w.swarm.store), func(*rand.Rand) (none, error) {
-		return none{}, w.store.conversations.Save(ctx, orgID, principal, one, ttl, keys...)
+		one = w.store.saved(orgID, one, keys[0])
+		err := w.store.conversations.Save(ctx, orgID, principal, one, ttl, keys...)
+		if err == nil {
+			w.store.late(orgID, keys[0].ID, one)
+		}
+		return none{}, err
 	})
 	return err
 }
@@ -348,6 +353,9 @@ func (c conversations) Delete(ctx context.Context, orgID, principal string, key 
 func (c conversations) AddingRun(ctx context.Context, orgID, id string) (string, error) {
 	w := c.p.w
 	return ask(ctx, c.p, "looks for runs of", orgID+"/"+id, w.swarm.store, func(*rand.Rand) (string, error) {
+		if w.mutation == noneBusy {
+			return "", nil
+		}
 		return w.store.conversations.AddingRun(ctx, orgID, id)
 	})
 }
@@ -358,11 +366,52 @@ func (c conversations) DropParts(
 ) error {
 	w := c.p.w
 	_, err := ask(ctx, c.p, "takes parts out of", orgID+"/"+id, w.swarm.dying(w.swarm.store), func(*rand.Rand) (none, error) {
-		err := w.store.conversations.DropParts(ctx, orgID, id, one, ttl, dropped, idle)
+		if w.mutation == deafRewinds {
+			return none{}, nil
+		}
+		err := w.store.conversations.DropParts(ctx, orgID, id, w.store.left(orgID, one, dropped), ttl, dropped, idle && w.mutation != noneBusy)
 		if err == nil {
 			w.book.rewound(orgID, id, dropped)
 		}
 		return none{}, err
+	})
+	return err
+}
+
+// AddPart implements journal.Branches.
+func (c conversations) AddPart(
+	ctx context.Context, orgID, id string, part journal.Saved, one journal.Conversation, ttl time.Duration, dropped []journal.ConversationKey,
+) error {
+	w := c.p.w
+	_, err := ask(ctx, c.p, "adds a part to", orgID+"/"+id, w.swarm.dying(w.swarm.store), func(*rand.Rand) (none, error) {
+		if w.mutation == lostParts {
+			return none{}, nil
+		}
+		part.Conversation = w.store.saved(orgID, part.Conversation, part.Keys[0])
+		return none{}, w.store.conversations.AddPart(ctx, orgID, id, part, one, ttl, dropped)
+	})
+	return err
+}
+
+// DeleteWith implements journal.Branches.
+func (c conversations) DeleteWith(ctx context.Context, orgID, id string, version int64, parts []journal.ConversationKey) (bool, error) {
+	w := c.p.w
+	return ask(ctx, c.p, "deletes", orgID+"/"+id, w.swarm.dying(w.swarm.store), func(*rand.Rand) (bool, error) {
+		return w.store.conversations.DeleteWith(ctx, orgID, id, version, parts)
+	})
+}
+
+// Fork implements journal.Branches.
+func (c conversations) Fork(ctx context.Context, orgID string, f journal.Fork, ttl time.Duration) error {
+	return c.fork(ctx, orgID, f, func() error { return c.p.w.store.conversations.Fork(ctx, orgID, f, ttl) })
+}
+
+// fork stores a fork as store does.
+func (c conversations) fork(ctx context.Context, orgID string, f journal.Fork, store func() error) error {
+	w := c.p.w
+	_, err := ask(ctx, c.p, "forks", orgID+"/"+f.From, w.swarm.dying(w.swarm.store), func(*rand.Rand) (none, error) {
+		w.store.forks[f.From] = append(w.store.forks[f.From], f.ID)
+		return none{}, store()
 	})
 	return err
 }
@@ -372,6 +421,11 @@ func (w *world) everybody() []*client {
 	all := slices.Clone(w.clients)
 	for _, s := range w.sessions {
 		all = append(all, s.client)
+	}
+	for _, t := range w.talks {
+		for _, m := range t.all {
+			all = append(all, m.client)
+		}
 	}
 	return all
 }

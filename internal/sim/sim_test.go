@@ -30,6 +30,9 @@
 //	I17  the turns of a session begin in order, each when those before it have ended
 //	I19  a turn begins with all that the turns before it have said, once, and its model sees that
 //	I20  a rewind takes out turns that have ended, and those after it begin without them
+//	I21  a model sees what its client was told of the turns on its line, once and in order, and nothing else
+//	I22  what a run adds to is neither rewound nor forked, and what no run adds to is not busy
+//	I23  a turn begins with the last summary on its line, and loses nothing behind that
 package sim
 
 import (
@@ -148,8 +151,17 @@ func TestPromisesAreKept(t *testing.T) {
 }
 
 // worthReaching are the states for which the promises were made.
-func worthReaching() []string {
-	return []string{
+func worthReaching() (all []string) {
+	for _, k := range talkKinds() {
+		all = append(all, k.name+": it was forked", k.name+": it was rewound", k.name+": a turn had what those before it have said")
+		if k.together {
+			all = append(all, k.name+": two turns were taken at the same time")
+		}
+		if k.rewind != nil {
+			all = append(all, k.name+": a change was refused, a run was in progress")
+		}
+	}
+	return append(all, []string{
 		"a budget had no room",
 		"a call was approved and executed",
 		"an answer that was cut off was continued to its end",
@@ -189,6 +201,7 @@ func worthReaching() []string {
 		"a stream broke after a complete call",
 		"a summary failed",
 		"a turn had what the turns before it have said",
+		"a turn of a talk began with the summary of one before it",
 		"a zombie was fenced off",
 		"an interrupt ended a turn",
 		"no slot was free",
@@ -199,7 +212,7 @@ func worthReaching() []string {
 		"two people decided differently",
 		"what was set aside was settled for its owner",
 		"what was written behind was lost",
-	}
+	}...)
 }
 
 // A simulator that misses a mistake which somebody made on purpose would miss it

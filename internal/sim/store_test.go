@@ -29,6 +29,7 @@ type store struct {
 	refunded map[budgetKey]int64
 	running  map[string]int // per org
 	counted  map[runKey]*process
+	forks    map[string][]string // by the id of the conversation that they were made of
 }
 
 type runKey struct{ org, run string }
@@ -58,7 +59,7 @@ type writing struct {
 func newStore(w *world) *store {
 	s := &store{
 		w: w, written: map[runKey]*queue{}, holds: map[runKey][]holding{},
-		refunded: map[budgetKey]int64{}, running: map[string]int{}, counted: map[runKey]*process{},
+		refunded: map[budgetKey]int64{}, running: map[string]int{}, counted: map[runKey]*process{}, forks: map[string][]string{},
 	}
 	s.journal.Conversations = &s.conversations
 	s.sessions = memory.Sessions{Journal: &s.journal, Conversations: &s.conversations}

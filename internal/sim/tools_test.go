@@ -57,7 +57,7 @@ func (h hammer) Call(ctx context.Context, c tool.Call) (tool.Result, error) {
 			return tool.Error("no luck in org=" + h.org), nil
 		}
 		text := fmt.Sprintf("org=%s %s effect %d", h.org, c.Key, n)
-		if w.book.of(runKey{h.org, c.RunID}).turn != nil {
+		if w.book.of(runKey{h.org, c.RunID}).turn != nil || len(w.talks) > 0 {
 			text += fmt.Sprintf(" %s%s/%s/%d", resultMark, c.RunID, c.Key, c.Attempt)
 		}
 		return tool.Text(text), nil

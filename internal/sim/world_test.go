@@ -41,6 +41,7 @@ type world struct {
 	replicas []*replica
 	clients  []*client
 	sessions []*session
+	talks    []*talk
 	actors   sync.WaitGroup
 
 	steps       int
@@ -118,6 +119,10 @@ func (w *world) play() {
 			w.waits[m.mark] = true
 			w.actors.Go(m.live)
 		}
+	}
+	for _, t := range w.talks {
+		w.waits[t.id] = true
+		w.actors.Go(t.live)
 	}
 	for _, p := range w.persons() {
 		w.actors.Go(p.live)

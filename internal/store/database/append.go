@@ -89,12 +89,13 @@ func isRefusal(err error) bool {
 // held back, to be written together with the next ones: enqueue returns nil. It is called
 // with h locked.
 func (s *Store) enqueue(ctx context.Context, h *head, lease journal.Lease, after int64, b journal.Batch, stored batch) (*write, error) {
-	if m := h.moved.Load(); m != nil && lease.Epoch >= m.epoch {
-		if err := s.tellMoved(ctx, h, lease, stored.key); err != nil {
-			return nil, err
-		}
+	if err := s.tellMoved(ctx, h, lease, stored.key); err != nil {
+		return nil, err
 	}
 	if err := s.catchUp(ctx, h, lease, after); err != nil {
+		return nil, err
+	}
+	if err := s.tellMoved(ctx, h, lease, stored.key); err != nil { // by a write that catchUp has waited for
 		return nil, err
 	}
 	if err := h.Admit(lease, after); err != nil {
@@ -146,23 +147,31 @@ func (s *Store) enqueue(ctx context.Context, h *head, lease journal.Lease, after
 
 // tellMoved returns a *journal.Behind if facts of the lease's owner have other numbers than it knows. It is called with h locked.
 func (s *Store) tellMoved(ctx context.Context, h *head, lease journal.Lease, key runKey) error {
+	if m := h.moved.Load(); m == nil || lease.Epoch < m.epoch {
+		return nil
+	}
 	if err := h.drain(ctx); err != nil {
 		return err
 	}
-	if h.dropSucceeded() { // what the owner is told then
+	if h.dropSucceeded() { // if it was the owner's, load tells so: another one's says nothing to it
+		if err := s.load(ctx, key, h, lease); err != nil {
+			return err
+		}
+	}
+	m := h.moved.Load()
+	h.names, h.loaded = nil, false
+	if err := s.load(ctx, key, h, lease); err != nil {
+		return err
+	}
+	if m.epoch != lease.Epoch || m.epoch != h.Epoch {
 		h.moved.Store(nil)
 		return nil
 	}
-	m := h.moved.Swap(nil)
-	h.names, h.loaded = nil, false
-	if err := s.load(ctx, key, h, lease); err != nil || m.epoch != lease.Epoch || m.epoch != h.Epoch {
-		return err
-	}
 	facts, err := readFacts(ctx, s.db, key, m.first-1)
 	if err != nil {
-		h.moved.Store(m)
 		return err
 	}
+	h.moved.Store(nil)
 	return &journal.Behind{Facts: facts}
 }
 

@@ -26,6 +26,9 @@ func TestCallsBeyondMaxUsesAreAnswered(t *testing.T) {
 	}
 	three := with(begin(), prepared("0.0", searches), prepared("0.1", searches), prepared("0.2", searches), prepared("0.3"))
 	answer := AnswerCalls{[]CallKey{"0.2"}, NotRun, "Not run: max_uses of the tool web_search is 2 in this run, and is used up. Continue without further calls of it."}
+	if a, ok := Decide(play(t, three...)).(ExecuteTools); !ok || len(a.Calls) != 2 || a.Calls[1] != "0.1" {
+		t.Errorf("of three calls in one turn: %+v", Decide(play(t, three...)))
+	}
 	first := with(three, started("0.0"), started("0.1"), done("0.0"), done("0.1"))
 	if diff := cmp.Diff(Action(answer), Decide(play(t, first...))); diff != "" {
 		t.Error(diff)

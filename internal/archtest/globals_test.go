@@ -23,7 +23,7 @@ func exceptions() map[string]string {
 		"internal/id.random":              "an encoding has no state",
 		"internal/id.ordered":             "an encoding has no state",
 		"internal/egress.copies":          "a pool lends memory and remembers nothing",
-		"internal/loop.decoders":          "a table, which is made once and read only",
+		"internal/loop.decoders":          "a table that is read only",
 		"internal/memlimit.lent":          "a pool lends memory and remembers nothing",
 		"internal/rates.builtinRows":      "decoded once, and read only",
 		"internal/run.smallBuffers":       "a pool lends memory and remembers nothing",

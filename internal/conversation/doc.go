@@ -10,8 +10,8 @@
 //	chat session, whose client sends all again     ─► session.go   the stored items as far as the request agrees with them
 //	session of a program that embeds the loop      ─► Past in session.go of the library, which has its own rule
 //
-// [CheckResults] reads it too, for results that a client sends again. [Rewind] shortens the list of a named conversation, and [ForkOf] makes
-// another one of it. [Chains] keeps the sessions of programs, which read them through the library.
+// [CheckResults] reads it too, for results that a client sends again. [Rewind] shortens the list of a named
+// conversation, and [ForkOf] makes another one of it. [Chains] keeps the sessions of programs, which read them through the library.
 //
 // Nothing here knows an API. What an API stores beside the items is opaque; its ids, members and objects
 // are made by its surface.

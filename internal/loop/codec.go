@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 )
 
 // The errors that Decode wraps for a fact that a newer build has written.
@@ -77,44 +76,42 @@ func Decode(version int, kind Kind, data []byte) (Body, error) {
 	if version > Version {
 		return nil, fmt.Errorf("%w: %q has version %d, this build supports up to %d", ErrUnknownVersion, kind, version, Version)
 	}
-	if decode, ok := decoders()[kind]; ok {
+	if decode, ok := decoders[kind]; ok {
 		return decode(data)
 	}
 	return nil, fmt.Errorf("%w: %q", ErrUnknownKind, kind)
 }
 
 // Kinds returns the kinds of all facts, sorted.
-func Kinds() []Kind { return slices.Sorted(maps.Keys(decoders())) }
+func Kinds() []Kind { return slices.Sorted(maps.Keys(decoders)) }
 
 // decoders has a row for each kind of fact. A test compares it with the types that are a Body.
-var decoders = sync.OnceValue(func() map[Kind]func(data []byte) (Body, error) {
-	return map[Kind]func(data []byte) (Body, error){
-		KindAccepted:        decode[Accepted],
-		KindBlocked:         decode[Blocked],
-		KindCallDone:        decode[CallDone],
-		KindCallPrepared:    decode[CallPrepared],
-		KindCallResolved:    decode[CallResolved],
-		KindCallStarted:     decode[CallStarted],
-		KindCallWaiting:     decode[CallWaiting],
-		KindCancelRequested: decode[CancelRequested],
-		KindCatalogued:      decode[Catalogued],
-		KindCompacted:       decode[Compacted],
-		KindExpired:         decode[Expired],
-		KindFinished:        decode[Finished],
-		KindHookRan:         decode[HookRan],
-		KindInputAdded:      decode[InputAdded],
-		KindLimitsRaised:    decode[LimitsRaised],
-		KindParked:          decode[Parked],
-		KindPaused:          decode[Paused],
-		KindReserved:        decode[Reserved],
-		KindReserveRefused:  decode[ReserveRefused],
-		KindResumed:         decode[Resumed],
-		KindRouted:          decode[Routed],
-		KindTurn:            decode[Turn],
-		KindTurnFailed:      decode[TurnFailed],
-		KindTurnStarted:     decode[TurnStarted],
-	}
-})
+var decoders = map[Kind]func(data []byte) (Body, error){
+	KindAccepted:        decode[Accepted],
+	KindBlocked:         decode[Blocked],
+	KindCallDone:        decode[CallDone],
+	KindCallPrepared:    decode[CallPrepared],
+	KindCallResolved:    decode[CallResolved],
+	KindCallStarted:     decode[CallStarted],
+	KindCallWaiting:     decode[CallWaiting],
+	KindCancelRequested: decode[CancelRequested],
+	KindCatalogued:      decode[Catalogued],
+	KindCompacted:       decode[Compacted],
+	KindExpired:         decode[Expired],
+	KindFinished:        decode[Finished],
+	KindHookRan:         decode[HookRan],
+	KindInputAdded:      decode[InputAdded],
+	KindLimitsRaised:    decode[LimitsRaised],
+	KindParked:          decode[Parked],
+	KindPaused:          decode[Paused],
+	KindReserved:        decode[Reserved],
+	KindReserveRefused:  decode[ReserveRefused],
+	KindResumed:         decode[Resumed],
+	KindRouted:          decode[Routed],
+	KindTurn:            decode[Turn],
+	KindTurnFailed:      decode[TurnFailed],
+	KindTurnStarted:     decode[TurnStarted],
+}
 
 func decode[T Body](data []byte) (Body, error) {
 	var b T

@@ -24,7 +24,8 @@ func TestBodiesHaveTheMembersOfTheDocument(t *testing.T) {
 	key := made("/api/keys", `{"name":"k","role":"member"}`)["id"]
 	made("/api/mcp-servers", `{"name":"s","url":"http://127.0.0.1:1009/mcp"}`)
 	made("/api/webhooks", `{"name":"w","url":"http://127.0.0.1:1009","events":["run.waiting"]}`)
-	tool := made("/api/tools", `{"name":"t","tool_type":"custom","input_schema":{"type":"object"},"description":"d","config":{"endpoint":"http://127.0.0.1:1009/"}}`)["id"]
+	tool := made("/api/tools", `{"name":"t","tool_type":"custom","input_schema":{"type":"object"},"description":"d",
+		"config":{"endpoint":"http://127.0.0.1:1009/"}}`)["id"]
 	session := made(nested+"/sessions", `{}`)["id"]
 	server := made(nested+"/mcp-servers", `{"name":"n","url":"http://127.0.0.1:1009/mcp"}`)["id"]
 	assigned := made(nested+"/tools", `{"tool_type":"builtin","tool_name":"storage_read"}`)["id"]
@@ -73,7 +74,9 @@ func TestBodiesHaveTheMembersOfTheDocument(t *testing.T) {
 func TestWhatABodySetsIsInTheAnswer(t *testing.T) {
 	d := Manage(MustRun(t, Site{Upstream: "http://127.0.0.1:9"}.Yaml()))
 	sometimes := []string{"url", "prefix", "price_usd", "mcp_servers", "hooks", "tools", "input_schema", "config"}
-	for _, path := range []string{"/api/keys", "/api/mcp-servers", "/api/webhooks", "/api/agents", "/api/agents/{id}/mcp-servers", "/api/agents/{id}/hooks", "/api/tools"} {
+	for _, path := range []string{
+		"/api/keys", "/api/mcp-servers", "/api/webhooks", "/api/agents", "/api/agents/{id}/mcp-servers", "/api/agents/{id}/hooks", "/api/tools",
+	} {
 		always, answered := d.Answered("POST", path, 201)
 		for name := range d.Bodies()[path]["POST"] {
 			if !slices.Contains(answered, name) || !slices.Contains(always, name) && !slices.Contains(sometimes, name) {

@@ -281,42 +281,42 @@ func (d *driver) refused(err error) error {
 	if errors.Is(err, journal.ErrQueueFull) {
 		d.run.log.Warn("a background run was refused: the queue of its org is full", "max_queued_runs", d.run.req.MaxQueued)
 	}
-	answer, refused := d.run.req.refusal(err)
+	refused, answer := d.run.req.refusal(err)
 	d.unsure = d.unsure || !refused
 	return answer
 }
 
 // refusal returns the answer to an error of the store for a request whose run, or its session, is to begin. Not refused
 // says that the error is returned, and nobody knows what the store has stored.
-func (r *Request) refusal(err error) (answer error, refused bool) {
+func (r *Request) refusal(err error) (refused bool, answer error) {
 	var known *journal.Submitted
 	var capped *org.CapError
 	var busy *journal.SessionBusy
 	switch {
 	case errors.As(err, &known):
-		return known, true
+		return true, known
 	case errors.As(err, &busy) && r.Continues.Resent:
-		return conversation.Busy(r.Continues.ID), true
+		return true, conversation.Busy(r.Continues.ID)
 	case errors.As(err, &busy):
 		f := fault.New(fault.Conflict, "session_busy", "the session %s has the run %s, which has not ended; wait for its end, cancel it, or send when_busy", busy.Session, busy.RunID).In("session_id")
 		f.Err = busy
-		return f, true
+		return true, f
 	case r.Turn != nil && errors.Is(err, org.ErrNotFound): // it was deleted meanwhile
-		return err, true
+		return true, err
 	case errors.As(err, &capped):
-		return journal.Capped(capped), true
+		return true, journal.Capped(capped)
 	case errors.Is(err, journal.ErrNoSlot):
 		f := fault.New(fault.Limited, "concurrency_limit",
 			"the org is at its limit of %d runs at a time (concurrency); try again later", r.Policy.Slots)
 		f.RetryAfter = slotRetry
-		return f, true
+		return true, f
 	case errors.Is(err, journal.ErrQueueFull):
 		f := fault.New(fault.Limited, "queue_full",
 			"the org is at its limit of %d queued runs (max_queued_runs); try again later, or cancel some", r.MaxQueued)
 		f.RetryAfter = slotRetry
-		return f, true
+		return true, f
 	}
-	return err, false
+	return false, err
 }
 
 // resume folds the journal, appends Resumed and continues the run. It returns an *[journal.Unreadable] if

@@ -89,7 +89,7 @@ func (d *sessionKeeper) open() (*openedSession, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(d.run.ctx), appendTimeout)
 		opened, err := d.sessions.Open(ctx, name, began.Session, d.run.lease.RunID, asked.Continues.TTL, asked.Key)
 		cancel()
-		answer, refused := asked.refusal(err)
+		refused, answer := asked.refusal(err)
 		switch {
 		case err == nil:
 			asked.Continues.Since, asked.Continues.Remembered, began.Version = opened.Since, opened.Remembered, opened.Version

@@ -515,8 +515,10 @@ func (m *remark) answered() bool {
 func (m *remark) ways() [][]string {
 	last := m.told[len(m.told)-1]
 	switch {
-	case m.answered(), m.reason.Limit():
+	case m.answered():
 		return [][]string{m.told}
+	case m.reason.Limit(): // it can end while a model call that has failed is to be tried again, and the text of that is gone
+		return [][]string{m.told, m.told[:max(1, len(m.told)-1)]}
 	case m.reason == event.Cancelled, last != m.mark && (m.reason == event.Lost || m.reason == event.CallerGone):
 	case last == m.mark, strings.HasPrefix(last, resultMark): // of its calls there is one line
 		return [][]string{nil}
@@ -595,9 +597,8 @@ func (b *book) checkTalk(m *remark, req *model.Request) (said int) {
 	if len(m.line.groups) > 0 {
 		b.w.saw(m.t.name + ": a turn had what those before it have said")
 	}
-	// One that began at the same time can have a summary of its own, whose model may have had no room for the one before.
-	if last := m.line.last(); last != nil && last.answered() && last.sum != "" && !m.asked && m.twin == nil {
-		if !b.derives(s.sum, last.sum) {
+	if last := m.line.last(); last != nil && last.answered() && last.sum != "" && !m.asked {
+		if !b.derives(s.sum, last.sum, m.line.groups[0][0].told[0]) {
 			b.w.violate("I23: the turn before %s (%s) has seen the summary %s, and its model sees %q", m.id, m.t.name, last.sum, s.sum)
 		}
 		b.w.saw("a turn of a talk began with the summary of one before it")
@@ -619,10 +620,15 @@ func (b *book) saysInTalk(m *remark, req *model.Request, text string) string {
 	return text
 }
 
-// derives reports whether a summary is another one, or stands for it.
-func (b *book) derives(sum, other string) bool {
+// derives reports whether a summary is another one, or stands for it. The model that wrote it may have had no room for what
+// is before: then it did not see how the conversation began either.
+func (b *book) derives(sum, other, first string) bool {
 	for sum != "" && sum != other {
-		sum = b.sums[sum].sum
+		wrote := b.sums[sum]
+		if wrote.sum == "" && !slices.Contains(wrote.marks, first) {
+			return true
+		}
+		sum = wrote.sum
 	}
 	return sum == other
 }

@@ -184,12 +184,12 @@ func callMutations() []mutation {
 		},
 		{
 			Name: "a key takes any request for a conversation", Why: "a client that uses an Idempotency-Key twice gets the answer to another request",
-			In: "Handler.begin", From: "if k.Hash != key.Hash {", To: "if false {",
+			In: "keyedRequests.begin", From: "if k.Hash != key.Hash {", To: "if false {",
 			Test: "TestConversationsWithAKey",
 		},
 		{
 			Name: "a request with a key does not note what it has made", Why: "a conversation that was deleted is made again by a repeated request",
-			In: "Handler.finish", From: "k.Done = true", To: "k.Done = false",
+			In: "keyedRequests.finish", From: "k.Done = true", To: "k.Done = false",
 			Test: "TestConversationsWithAKey",
 		},
 		{
@@ -414,7 +414,7 @@ func journalMutations() []mutation {
 		},
 		{
 			Name: "an org that is made again opens compactions of the one before", Why: "what was said in a deleted org can be read by the next one with its id",
-			In: "Handler.sealOf", From: "caller.Org.CreatedAt.UTC().Format(time.RFC3339Nano)", To: `""+time.Time{}.Format(time.RFC3339Nano)`,
+			In: "requestReader.sealOf", From: "caller.Org.CreatedAt.UTC().Format(time.RFC3339Nano)", To: `""+time.Time{}.Format(time.RFC3339Nano)`,
 			Test: "TestWhatIsNoCompaction",
 		},
 		{
@@ -441,7 +441,7 @@ func sessionMutations() []mutation {
 		},
 		{
 			Name: "a run ends although a message has come", Why: "its sender was told that it is accepted, and no later turn knows it",
-			In: "runState.commit", From: "hasKind(bodies, loop.KindFinished) ||", To: "",
+			In: "runState.commit", From: "hasKind(bodies, loop.KindFinished, ", To: "hasKind(bodies, ",
 			Test: "TestPromisesAreKept",
 		},
 		{
@@ -461,7 +461,7 @@ func sessionMutations() []mutation {
 		},
 		{
 			Name: "a reservation is used for a prompt that has got longer", Why: "a call costs more than was reserved for it, and exceeds the budget",
-			In: "runState.commit", From: "(hasKind(bodies, loop.KindFinished) || hasKind(bodies, loop.KindReserved))", To: "hasKind(bodies, loop.KindFinished)",
+			In: "runState.commit", From: "loop.KindFinished, loop.KindReserved, loop.KindInputAdded", To: "loop.KindFinished, loop.KindInputAdded",
 			Test: "TestPromisesAreKept",
 		},
 		{

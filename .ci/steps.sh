@@ -25,8 +25,9 @@ for unwatched in modernc.org/{sqlite/lib,libc,libquickjs,memory} github.com/tetr
   race+=("-gcflags=$unwatched=-race=false")
 done
 
-# unraced are the packages that compute in one goroutine, and that of PDF files, whose work is that of a child process.
-unraced='/(docs|internal/(archtest|config|jsonscan|loop|money|pdf|policy|rates|schema|sim|spelling|window))$'
+# unraced are the packages that compute in one goroutine, and those of PDF files and of kills, whose work is that of child
+# processes.
+unraced='/(docs|internal/(archtest|config|crash|jsonscan|loop|money|pdf|policy|rates|schema|sim|spelling|window))$'
 
 # clients installs the packages of the official clients and servers, and bubblewrap the sandbox of that name.
 clients() (cd conformance && npm ci --no-audit --no-fund)
@@ -79,7 +80,7 @@ run_tests() { # run_tests FLAGS... -- PACKAGES...: go test
   shift
   [ -x "$scratch/gotestsum" ] || go build -C "$root/tools" -o "$scratch/gotestsum" gotest.tools/gotestsum
   "$scratch/gotestsum" --format standard-quiet --packages "$*" --rerun-fails=2 --rerun-fails-max-failures=3 \
-    --rerun-fails-abort-on-data-race --rerun-fails-report "$scratch/rerun" -- "${flags[@]}"
+    --rerun-fails-abort-on-data-race --rerun-fails-report "$scratch/rerun" -- -vet=off "${flags[@]}" # the step lint has vet
   if [ -e "$scratch/rerun" ]; then cat "$scratch/rerun" >> "$rare"; rm "$scratch/rerun"; fi
 }
 

@@ -3,6 +3,7 @@ package apptest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -59,11 +60,13 @@ func Main(m *testing.M) {
 		os.Exit(cli.Main(context.Background(), cli.Process{Args: os.Args[1:]}))
 	}
 	flag.Parse()
-	if err := setParallelism(); err != nil {
+	remove, err := sandboxtest.ShareCompiled()
+	if err := errors.Join(err, setParallelism()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(status int) {
+		remove()
 		if dir := filepath.Dir(built.path); built.path != "" {
 			_ = os.RemoveAll(dir)
 		}

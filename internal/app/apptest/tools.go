@@ -3,6 +3,7 @@ package apptest
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"mime/multipart"
@@ -15,6 +16,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/turnpike-gateway/turnpike/internal/sandbox"
 	"github.com/turnpike-gateway/turnpike/internal/sandbox/sandboxtest"
 )
 
@@ -66,18 +68,24 @@ func HTTPTools(s Site, endpoint string) string {
 `, endpoint)
 }
 
-// WithPython returns a data directory that has Python.
+// compilePython compiles Python for all tests of a program: it takes seconds.
+var compilePython sync.Once
+
+// WithPython returns a data directory that has Python, compiled.
 func WithPython(t *testing.T) string {
 	t.Helper()
-	python, err := os.ReadFile(sandboxtest.PythonWasm(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	python := sandboxtest.PythonWasm(t)
 	data := t.TempDir()
-	if err := os.Mkdir(filepath.Join(data, "sandbox"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(data, "sandbox", "python.wasm"), python, 0o600); err != nil {
+	dir := filepath.Join(data, "sandbox")
+	o := sandbox.Options{Dir: dir, Compiled: sandboxtest.Compiled(), PythonWasm: python, Program: sandboxtest.Program(t)}
+	compilePython.Do(func() {
+		if err := sandbox.Compile(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	})
+	err := errors.Join(os.Mkdir(dir, 0o700), os.Symlink(python, filepath.Join(dir, "python.wasm")),
+		os.Symlink(sandboxtest.Compiled(), filepath.Join(dir, "compiled")))
+	if err != nil {
 		t.Fatal(err)
 	}
 	return data

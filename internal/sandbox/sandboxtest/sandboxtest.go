@@ -24,16 +24,22 @@ func Main(m *testing.M) int {
 	if len(os.Args) > 1 && os.Args[1] == childArgument {
 		return child.Main(os.Args[2:])
 	}
-	dir, err := os.MkdirTemp("", "sandboxtest-")
-	if err == nil && Compiled() == "" {
-		err = os.Setenv(CompiledVariable, filepath.Join(dir, "compiled"))
-	}
+	remove, err := ShareCompiled()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
+	defer remove()
 	return m.Run()
+}
+
+// ShareCompiled gives the tests of this program the directory of Compiled, and returns what removes it.
+func ShareCompiled() (remove func(), err error) {
+	dir, err := os.MkdirTemp("", "sandboxtest-")
+	if err == nil && Compiled() == "" {
+		err = os.Setenv(CompiledVariable, filepath.Join(dir, "compiled"))
+	}
+	return func() { _ = os.RemoveAll(dir) }, err
 }
 
 // CompiledVariable is the variable with the directory of Compiled: tests that run as another user get it so.

@@ -41,8 +41,9 @@ export scratch
 
 # cpu prints the CPU seconds of all programs that have ended. Bash's times has them in its second line.
 cpu() {
-  times > "$scratch/times" # in this shell: a subshell has its own
-  tail -1 "$scratch/times" | tr 'ms' '  ' | awk '{ printf "%.0f", $1 * 60 + $2 + $3 * 60 + $4 }'
+  local file=$scratch/times.$BASHPID
+  times > "$file" # in this shell: a subshell has its own
+  tail -1 "$file" | tr 'ms' '  ' | awk '{ printf "%.0f", $1 * 60 + $2 + $3 * 60 + $4 }'
 }
 
 # step NAME ends the step before and begins another. costs has a line of each that ended: name, CPU s, wall s.
@@ -56,11 +57,45 @@ step() {
   printf '\n== %s  (%ds)\n' "$1" "$SECONDS"
 }
 
+# beside NAME COMMAND... begins a step that runs beside what follows: what waits leaves the processors to others. together
+# prints what each of them says, one after the other, and fails if one has failed.
+besides=()
+beside() {
+  local out=$scratch/beside.$BASHPID.${#besides[@]} name=$1
+  shift
+  (
+    began=$SECONDS
+    "$@"
+    cpu > "$out.cpu"
+    printf '%s\t%d\t%d\n' "$name" "$(cat "$out.cpu")" $((SECONDS - began)) > "$out.costs"
+  ) > "$out" 2>&1 &
+  besides+=("$!	$out	$name")
+  printf 'beside it: %s\n' "$name"
+}
+together() {
+  local one pid out name failed=''
+  for one in "${besides[@]}"; do
+    IFS=$'\t' read -r pid out name <<< "$one"
+    printf '\n-- %s  (%ds)\n' "$name" "$SECONDS"
+    tail -n +1 -f --pid "$pid" "$out"
+    wait "$pid" || failed+=" $name;"
+    if [ -n "$now" ] && [ -e "$out.costs" ]; then
+      cat "$out.costs" >> "$scratch/costs"
+      used=$((used + $(cut -f2 "$out.costs")))
+    fi
+  done
+  besides=()
+  if [ -n "$failed" ]; then
+    printf 'failed:%s\n' "$failed"
+    return 1
+  fi
+}
+
 # costs prints the steps with what each one took, and names those that need a fifth and ten seconds of CPU more than in
 # .ci/costs.tsv. What compiles depends on the compiler's cache and is not compared.
 costs() {
   printf '%8s %8s  %s\n' 'CPU s' 'wall s' step
-  awk -F '\t' '{ printf "%8d %8d  %s\n", $2, $3, $1; c += $2; w += $3 } END { printf "%8d %8d  %s\n", c, w, "all" }' "$scratch/costs"
+  awk -F '\t' -v wall="$SECONDS" '{ printf "%8d %8d  %s\n", $2, $3, $1; c += $2 } END { printf "%8d %8d  %s\n", c, wall, "all" }' "$scratch/costs"
   awk -F '\t' '
     NR == FNR { before[$1] = $2; commit = $4; next }
     $1 ~ /^compile/ || !($1 in before) { next }
@@ -78,10 +113,11 @@ run_tests() { # run_tests FLAGS... -- PACKAGES...: go test
   local flags=()
   while [ "$1" != -- ]; do flags+=("$1") && shift; done
   shift
+  local report=$scratch/rerun.$BASHPID
   [ -x "$scratch/gotestsum" ] || go build -C "$root/tools" -o "$scratch/gotestsum" gotest.tools/gotestsum
   "$scratch/gotestsum" --format standard-quiet --packages "$*" --rerun-fails=2 --rerun-fails-max-failures=3 \
-    --rerun-fails-abort-on-data-race --rerun-fails-report "$scratch/rerun" -- -vet=off "${flags[@]}" # the step lint has vet
-  if [ -e "$scratch/rerun" ]; then cat "$scratch/rerun" >> "$rare"; rm "$scratch/rerun"; fi
+    --rerun-fails-abort-on-data-race --rerun-fails-report "$report" -- -vet=off "${flags[@]}" # the step lint has vet
+  if [ -e "$report" ]; then cat "$report" >> "$rare"; rm "$report"; fi
 }
 
 # programs builds each variant of the program once, for all tests that start it.

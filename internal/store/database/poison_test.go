@@ -3,6 +3,7 @@ package database
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -134,5 +135,37 @@ func TestOtherFailuresOfACommitAreTemporary(t *testing.T) {
 				t.Errorf("after the cause is gone: %v", err)
 			}
 		})
+	}
+}
+
+// What a deleted log held is in the database when the store is closed, also while another process reads.
+func TestADeletedLogIsSavedWhileOthersRead(t *testing.T) { // C18
+	path := filepath.Join(t.TempDir(), "turnpike.db")
+	gone := make(chan error, 1)
+	s := openStore(t, Options{Path: path, Fatal: func(err error) { gone <- err }})
+	beginRun(t, s, "a", "r")
+	other, err := OpenReader(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if _, err := other.Orgs(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(path + "-wal"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-gone; !errors.Is(err, ErrReplaced) {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := other.Close(); err != nil {
+		t.Error(err)
+	}
+	after := openStore(t, Options{Path: path})
+	if _, err := after.Load(t.Context(), "a", "r"); err != nil {
+		t.Errorf("the run is lost: %v", err)
 	}
 }

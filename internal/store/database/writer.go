@@ -220,7 +220,11 @@ func (w *writer) close() error {
 	if w.tx == nil {
 		return w.db.Close()
 	}
-	return errors.Join(w.tx.close(), w.db.Close())
+	var err error
+	if errors.Is(w.poison(nil), ErrReplaced) {
+		err = w.tx.saveLog()
+	}
+	return errors.Join(err, w.tx.close(), w.db.Close())
 }
 
 // run performs the queued writes in groups. It syncs deferred writes in time if no later
@@ -815,6 +819,13 @@ func (t *tx) context() context.Context {
 		return t.remote.ctx
 	}
 	return context.Background()
+}
+
+// saveLog copies what the write-ahead log has into the database. The last connection does it when it is closed, but that
+// may be one of another process, or one that only reads, and a log that was deleted ends with its connections.
+func (t *tx) saveLog() error {
+	_, err := t.conn.ExecContext(context.Background(), "PRAGMA wal_checkpoint(FULL)")
+	return err
 }
 
 func (t *tx) close() error {

@@ -18,6 +18,7 @@ func exceptions() map[string]string {
 		"internal/app/apptest.emptyStore": "made once for the tests of a package",
 		"internal/app/apptest.decided":    "parallel tests are known by their T",
 		"internal/app/apptest.built":      "the program is built once for the tests of a package",
+		"internal/app/apptest.pythonOnce": "Python is compiled once for the tests of a package",
 		"internal/app/apptest.Update":     "a flag of tests",
 		"internal/app/apptest.Kinds":      "a table of tests",
 		"internal/id.random":              "an encoding has no state",

@@ -68,8 +68,8 @@ func HTTPTools(s Site, endpoint string) string {
 `, endpoint)
 }
 
-// compilePython compiles Python for all tests of a program: it takes seconds.
-var compilePython sync.Once
+// pythonOnce compiles Python for all tests of a program: it takes seconds.
+var pythonOnce sync.Once
 
 // WithPython returns a data directory that has Python, compiled.
 func WithPython(t *testing.T) string {
@@ -78,7 +78,7 @@ func WithPython(t *testing.T) string {
 	data := t.TempDir()
 	dir := filepath.Join(data, "sandbox")
 	o := sandbox.Options{Dir: dir, Compiled: sandboxtest.Compiled(), PythonWasm: python, Program: sandboxtest.Program(t)}
-	compilePython.Do(func() {
+	pythonOnce.Do(func() {
 		if err := sandbox.Compile(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
